@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands of everyday work. CMake and the presets do the rest (CMakePresets.json).
+# On Debian each target first installs the packages that it misses (scripts/packages.txt).
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test bench asan tsan format lint clean
+
+JOBS ?= $(shell nproc)
+INSTALL := @sh scripts/install_packages.sh
+CONFIGURE := @sh scripts/configure.sh
+RUN_TESTS := @sh scripts/run_tests.sh
+ifneq ($(shell command -v ccache),)
+export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+endif
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+build: ## build/epilogue, a release build
+	$(INSTALL) build
+	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
+	cmake --build build -j $(JOBS) --target epilogue
+
+demo: build ## the tour, from nn.Linear to the MLP on Fashion-MNIST; leaves traces/
+	$(INSTALL) demo
+	build/epilogue tour --out traces
+
+test: ## the tests; the last line counts them
+	$(INSTALL) build test demo
+	$(CONFIGURE) release -DEPILOGUE_TESTS=ON
+	cmake --build build -j $(JOBS)
+	$(RUN_TESTS) release
+
+bench: ## the benchmarks, beside named peers
+	$(INSTALL) build test bench
+	$(CONFIGURE) release -DEPILOGUE_BENCH=ON
+	cmake --build build -j $(JOBS)
+	@bash bench/run.sh build
+
+asan: ## the tests under AddressSanitizer and UBSan
+	$(INSTALL) build test demo
+	$(CONFIGURE) asan-ubsan
+	cmake --build build-asan-ubsan -j $(JOBS)
+	$(RUN_TESTS) asan-ubsan
+
+tsan: ## the tests under ThreadSanitizer
+	$(INSTALL) build test demo
+	$(CONFIGURE) tsan
+	cmake --build build-tsan -j $(JOBS)
+	$(RUN_TESTS) tsan
+
+format: ## format the C++ sources in place
+	$(INSTALL) format
+	git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -r clang-format -i
+
+lint: ## formatting, include layers, file sizes, clang-tidy
+	$(INSTALL) build test lint
+	$(CONFIGURE) release
+	@sh scripts/lint.sh
+
+clean: ## remove the build folders and traces/
+	rm -rf build build-* traces

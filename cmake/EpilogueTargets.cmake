@@ -1,0 +1,63 @@
+# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...])
+# One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down.
+# epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
+# A GoogleTest executable and its CTest entry.
+
+add_library(epi_flags INTERFACE)
+target_compile_features(epi_flags INTERFACE cxx_std_20)
+# Designated initialisers leave fields out on purpose.
+target_compile_options(epi_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+                                           -Wno-missing-field-initializers -fno-math-errno)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC bug 105651: std::string's operator+ is accused of overlapping copies.
+  target_compile_options(epi_flags INTERFACE -Wno-restrict)
+endif()
+if(PROJECT_IS_TOP_LEVEL)
+  option(EPILOGUE_WERROR "Warnings are errors" OFF)
+  if(EPILOGUE_WERROR)
+    target_compile_options(epi_flags INTERFACE -Werror)
+  endif()
+endif()
+if(EPILOGUE_SANITIZE)
+  target_compile_options(epi_flags INTERFACE -fsanitize=${EPILOGUE_SANITIZE}
+                                             -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(epi_flags INTERFACE -fsanitize=${EPILOGUE_SANITIZE})
+endif()
+
+set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
+
+function(epi_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
+  add_library(epilogue_${name} STATIC ${arg_SOURCES})
+  add_library(epilogue::${name} ALIAS epilogue_${name})
+  set_target_properties(epilogue_${name} PROPERTIES EXPORT_NAME ${name}
+                                                    POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(
+    epilogue_${name}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PRIVATE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  target_compile_features(epilogue_${name} PUBLIC cxx_std_20)
+  # Header-only and private: users of the installed package need not have it.
+  list(TRANSFORM arg_LINKS REPLACE "^nlohmann_json::.*" "$<BUILD_INTERFACE:\\0>")
+  target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_flags> ${arg_LINKS})
+  list(TRANSFORM arg_DEPENDS PREPEND epilogue_)
+  target_link_libraries(epilogue_${name} PUBLIC ${arg_DEPENDS} ${arg_PUBLIC_LINKS})
+  set_property(GLOBAL APPEND PROPERTY EPILOGUE_LAYERS epilogue_${name})
+endfunction()
+
+function(epi_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPENDS;LINKS;LABELS")
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  list(TRANSFORM arg_DEPENDS PREPEND epilogue_)
+  target_link_libraries(${name} PRIVATE epi_flags ${arg_DEPENDS} ${arg_LINKS} GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  # The XML tells scripts/test_summary.py of single tests, skipped ones too: ctest sees the
+  # executable only.
+  set_tests_properties(
+    ${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+                       ENVIRONMENT GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${name}.xml)
+endfunction()

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks every #include against the layer table: check_layers.py [ROOT]
+
+CMake alone does not: all folders share one include path. Exit 1 with one line per bad include.
+docs/architecture.md explains the layers; this table is what counts.
+"""
+import re
+import sys
+from pathlib import Path
+
+# Folder of src/ -> the layers that it may include besides itself. A file belongs to the longest
+# folder that holds it.
+LAYERS = {
+    "base": [],
+    "core": ["base"],
+    "ops": ["base", "core"],
+    "autograd": ["base", "core", "ops"],
+    "nn": ["base", "core", "ops", "autograd"],
+    "graph": ["base", "core", "ops"],
+    "passes": ["base", "core", "ops", "graph"],
+    "plan": ["base", "core", "ops", "graph", "passes"],
+    "backend/cpu/simd": ["base"],
+    "backend/cpu": ["base", "core", "ops", "backend/cpu/simd"],
+    "backend/cuda": ["base", "core", "ops"],
+    "backend/no_cuda": ["base", "core", "ops", "backend/cuda"],
+    "io": ["base", "core"],
+    "trace": ["base"],
+    "analysis": ["base", "trace"],
+    "report": ["base", "trace", "analysis"],
+    "profile": ["base", "core", "ops", "trace", "analysis", "report"],
+}
+
+# Public header (or folder of them) under include/epilogue -> the layer that defines what it
+# declares. A header may include what its layer may.
+PUBLIC = {
+    "base/": "base",
+    "dtype.h": "core",
+    "tensor.h": "core",
+    "runtime.h": "core",
+    "ops.h": "ops",
+    "autograd.h": "autograd",
+    "nn.h": "nn",
+    "io.h": "io",
+    "profiler.h": "profile",
+    "trace/event.h": "trace",
+    "trace/writer.h": "trace",
+    "trace/key_averages.h": "analysis",
+    "trace/quantities.h": "analysis",
+    "trace/table.h": "report",
+}
+
+# Libraries that stay in one place: the prefix of the header -> the folders that may include it.
+LIBRARIES = {
+    "hwy/": ["src/backend/cpu/simd"],
+    "CLI/": ["tools"],
+    "zlib.h": ["src/trace", "src/io"],
+    "simdjson.h": ["src/trace", "src/io"],
+    "nlohmann/": ["src/trace", "src/analysis", "src/report", "src/io", "tools"],
+    "gtest/": [],
+    "benchmark/": [],
+}
+
+SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def layer_of_source(path):
+    """The layer of a path relative to src/, or None."""
+    folders = [name for name in LAYERS if path.startswith(name + "/")]
+    return max(folders, key=len, default=None)
+
+
+def layer_of_public(path):
+    """The layer of a path relative to include/epilogue/, or None."""
+    if path in PUBLIC:
+        return PUBLIC[path]
+    folders = [name for name in PUBLIC if name.endswith("/") and path.startswith(name)]
+    return PUBLIC[folders[0]] if folders else None
+
+
+def may_include(layer, other):
+    return other == layer or other in LAYERS[layer]
+
+
+def check_library(path, header):
+    for prefix, folders in LIBRARIES.items():
+        if header.startswith(prefix) and not any(path.startswith(f + "/") for f in folders):
+            return f"<{header}> is allowed in {', '.join(folders) or 'tests and benchmarks'} only"
+    return None
+
+
+def check_project(root, path, layer, header):
+    """A quoted include of the file `path`, whose layer is None for tools/."""
+    if header.startswith("epilogue/"):
+        target = layer_of_public(header.removeprefix("epilogue/"))
+        if target is None:
+            return f'"{header}" is not in the table of public headers'
+    elif path.startswith("include/"):
+        return f'a public header includes "{header}", which is not public'
+    elif layer is None and (root / path).parent.joinpath(header).exists():
+        return None
+    elif not (root / "src" / header).exists():
+        return f'"{header}" is not a file of src/ (includes are written relative to it)'
+    else:
+        target = layer_of_source(header)
+        if target is None:
+            return f'"{header}" is in no layer'
+    if layer is not None and not may_include(layer, target):
+        return f'layer {layer} may not include "{header}" (layer {target})'
+    return None
+
+
+def check_file(root, path):
+    """Yields (line, complaint) for one file, given relative to the root."""
+    layer = None
+    if path.startswith("src/"):
+        layer = layer_of_source(path.removeprefix("src/"))
+    elif path.startswith("include/epilogue/"):
+        layer = layer_of_public(path.removeprefix("include/epilogue/"))
+    if layer is None and not path.startswith("tools/"):
+        yield 1, "belongs to no layer; add it to the table in scripts/check_layers.py"
+        return
+    text = (root / path).read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        bracket, header = match.groups()
+        if bracket == "<":
+            complaint = check_library(path, header)
+        else:
+            complaint = check_project(root, path, layer, header)
+        if complaint:
+            yield number, complaint
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
+    files = [
+        file
+        for top in ("include", "src", "tools")
+        for file in sorted((root / top).rglob("*"))
+        if file.suffix in SUFFIXES
+    ]
+    complaints = 0
+    for file in files:
+        path = file.relative_to(root).as_posix()
+        for number, complaint in check_file(root, path):
+            print(f"{path}:{number}: {complaint}")
+            complaints += 1
+    if not files:
+        print(f"check_layers.py: no sources under {root}")
+        return 1
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lint.sh: formatting, include layers, file sizes, then clang-tidy over the configured release build.
+# Runs all of them; exit 1 if any complained.
+set -u
+
+cd "$(dirname "$0")/.." || exit 2
+jobs="$(nproc)"
+failed=0
+
+sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
+
+echo "clang-format"
+sources '*.h' '*.cpp' | xargs -r clang-format --dry-run -Werror || failed=1
+echo "check_layers.py"
+python3 scripts/check_layers.py || failed=1
+echo "check_sizes.py"
+python3 scripts/check_sizes.py || failed=1
+echo "clang-tidy"
+sources 'src/*.cpp' 'tools/*.cpp' |
+  xargs -r -P "$jobs" -n 1 clang-tidy-19 -p build --quiet 2>/tmp/epilogue-tidy.$$ || failed=1
+# On standard error clang-tidy counts suppressed warnings; only its errors are of interest.
+grep -i error /tmp/epilogue-tidy.$$ >&2
+rm -f /tmp/epilogue-tidy.$$
+
+exit "$failed"

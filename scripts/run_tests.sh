@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run_tests.sh PRESET [ctest arguments]: runs the tests of a built preset and prints the single
+# tests that failed or were skipped, then one line: N passed, N failed, N skipped.
+set -u
+
+preset="$1"
+shift
+root="$(cd "$(dirname "$0")/.." && pwd)"
+case "$preset" in
+  release) build="$root/build" ;;
+  *) build="$root/build-$preset" ;;
+esac
+
+# gcc 12's TSan cannot place its shadow memory under the address randomisation of newer kernels.
+wrap=""
+if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
+  wrap="setarch $(uname -m) -R"
+fi
+
+rm -rf "$build/test-results"
+mkdir -p "$build/test-results"
+cd "$root" || exit 2
+status=0
+$wrap ctest --preset "$preset" --output-junit "$build/test-results/ctest.junit" "$@" || status=$?
+python3 "$root/scripts/test_summary.py" "$build/test-results" || status=$?
+exit "$status"

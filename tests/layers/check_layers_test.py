@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_layers.py and check_sizes.py on small trees, good and bad."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+GOOD = {
+    "include/epilogue/base/result.h": "#include <string>\n",
+    "include/epilogue/tensor.h": '#include "epilogue/base/result.h"\n',
+    "include/epilogue/trace/event.h": "",
+    "src/base/file.h": '#include "epilogue/base/result.h"\n',
+    "src/core/op.h": '#include "base/file.h"\n#include "epilogue/tensor.h"\n',
+    "src/ops/run_op.cpp": '#include "core/op.h"\n',
+    "src/backend/cpu/simd/gemm.cpp": '#include <hwy/highway.h>\n#include "base/file.h"\n',
+    "src/trace/reader.cpp": '#include "epilogue/trace/event.h"\n',
+    "tools/epilogue/command.h": "",
+    "tools/epilogue/main.cpp": '#include <CLI/CLI.hpp>\n#include "command.h"\n#include "core/op.h"\n',
+}
+
+
+def run(script, files):
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in files.items():
+            file = Path(folder, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, SCRIPTS / script, folder], capture_output=True,
+                              text=True, check=False)
+    return done.returncode, done.stdout
+
+
+class CheckLayers(unittest.TestCase):
+    def expect_complaint(self, path, text, complaint):
+        code, out = run("check_layers.py", {**GOOD, path: text})
+        self.assertEqual(code, 1, out)
+        self.assertEqual(out, f"{path}:{complaint}\n")
+
+    def test_a_good_tree_passes_in_silence(self):
+        self.assertEqual(run("check_layers.py", GOOD), (0, ""))
+
+    def test_an_empty_tree_is_not_a_pass(self):
+        self.assertEqual(run("check_layers.py", {})[0], 1)
+
+    def test_upward_include(self):
+        self.expect_complaint("src/base/clock.cpp", '\n#include "core/op.h"\n',
+                              '2: layer base may not include "core/op.h" (layer core)')
+
+    def test_the_trace_half_sees_no_engine(self):
+        self.expect_complaint("src/analysis/steps.cpp", '  #  include "core/op.h"\n',
+                              '1: layer analysis may not include "core/op.h" (layer core)')
+        self.expect_complaint(
+            "src/analysis/steps.cpp", '#include "epilogue/tensor.h"\n',
+            '1: layer analysis may not include "epilogue/tensor.h" (layer core)')
+
+    def test_simd_kernels_take_plain_pointers(self):
+        self.expect_complaint("src/backend/cpu/simd/gemm.h", '#include "core/op.h"\n',
+                              '1: layer backend/cpu/simd may not include "core/op.h" (layer core)')
+
+    def test_public_headers_stay_public(self):
+        self.expect_complaint("include/epilogue/dtype.h", '#include "core/op.h"\n',
+                              '1: a public header includes "core/op.h", which is not public')
+
+    def test_public_headers_obey_their_layer(self):
+        self.expect_complaint(
+            "include/epilogue/trace/writer.h", '#include "epilogue/tensor.h"\n',
+            '1: layer trace may not include "epilogue/tensor.h" (layer core)')
+
+    def test_unknown_files_are_named(self):
+        self.expect_complaint("include/epilogue/misc.h", "",
+                              "1: belongs to no layer; add it to the table in "
+                              "scripts/check_layers.py")
+        self.expect_complaint("src/misc/a.cpp", "",
+                              "1: belongs to no layer; add it to the table in "
+                              "scripts/check_layers.py")
+
+    def test_includes_are_relative_to_src(self):
+        self.expect_complaint("src/base/file.cpp", '#include "file.h"\n',
+                              '1: "file.h" is not a file of src/ (includes are written relative '
+                              'to it)')
+
+    def test_libraries_stay_in_their_place(self):
+        self.expect_complaint("src/ops/add.cpp", "#include <hwy/highway.h>\n",
+                              "1: <hwy/highway.h> is allowed in src/backend/cpu/simd only")
+
+
+class CheckSizes(unittest.TestCase):
+    def test_limits(self):
+        self.assertEqual(run("check_sizes.py", {"src/a.cpp": "\n" * 400}), (0, ""))
+        self.assertEqual(run("check_sizes.py", {"src/a.cpp": "\n" * 401}),
+                         (0, "src/a.cpp: 401 lines\n"))
+        self.assertEqual(run("check_sizes.py", {"tests/a.py": "\n" * 601}),
+                         (1, "tests/a.py: 601 lines, the limit is 600\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
