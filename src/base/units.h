@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers with units, for people. The profiler's table has torch's own formats (report/).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace epilogue {
+
+std::string format_duration_ns(double ns);  // "812 ns", "3.42 us", "1.20 ms", "2.50 s"
+std::string format_bytes(double bytes);     // "512 B", "4.00 KiB", "50.3 MiB"
+std::string format_flops(double flops);     // "8.39 MFLOP", "38.7 GFLOP"
+std::string format_count(int64_t n);        // "1,234,567"
+
+}  // namespace epilogue

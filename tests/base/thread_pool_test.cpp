@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// parallel_for: every item once, nested, contended, throwing.
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "epilogue/base/error.h"
+
+namespace epilogue {
+namespace {
+
+using Piece = std::pair<int64_t, int64_t>;
+
+class ThreadPool : public testing::Test {
+ protected:
+  void TearDown() override { set_num_threads(before_); }
+  const int before_ = num_threads();
+};
+
+std::vector<Piece> pieces_of(int64_t n, int64_t grain) {
+  std::mutex mutex;
+  std::vector<Piece> pieces;
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    pieces.emplace_back(begin, end);
+  });
+  std::sort(pieces.begin(), pieces.end());
+  return pieces;
+}
+
+TEST_F(ThreadPool, CoversTheRangeOnceInPiecesOfAtLeastTheGrain) {
+  for (int threads : {1, 2, 3, 4, 7}) {
+    set_num_threads(threads);
+    for (int64_t n : {0, 1, 2, 3, 7, 8, 15, 16, 17, 100, 1001}) {
+      for (int64_t grain : {1, 2, 8, 16, 1000, 100'000}) {
+        SCOPED_TRACE(testing::Message() << n << " items, grain " << grain << ", " << threads);
+        const std::vector<Piece> pieces = pieces_of(n, grain);
+        ASSERT_EQ(static_cast<int>(pieces.size()), parallel_pieces(n, grain));
+        ASSERT_LE(static_cast<int>(pieces.size()), threads);
+        int64_t next = 0;
+        for (const auto& [begin, end] : pieces) {
+          ASSERT_EQ(begin, next);
+          ASSERT_GE(end - begin, std::min(n, grain));
+          next = end;
+        }
+        ASSERT_EQ(next, n);
+      }
+    }
+  }
+}
+
+TEST_F(ThreadPool, OddArguments) {
+  set_num_threads(4);
+  EXPECT_EQ(parallel_pieces(-1, 1), 0);
+  EXPECT_EQ(parallel_pieces(1, 0), 1);
+  EXPECT_EQ(parallel_pieces(10, 0), 4);
+  EXPECT_EQ(parallel_pieces(10, -5), 4);
+  EXPECT_EQ(parallel_pieces(10, INT64_MAX), 1);
+  EXPECT_TRUE(pieces_of(-5, 1).empty());
+}
+
+TEST_F(ThreadPool, UsesSeveralThreads) {
+  set_num_threads(3);
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  parallel_for(3, 1, [&](int64_t, int64_t) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    ids.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(ids.size(), 3U);
+  EXPECT_TRUE(ids.contains(std::this_thread::get_id())) << "the caller works too";
+}
+
+TEST_F(ThreadPool, NestedCallsRunInline) {
+  set_num_threads(4);
+  std::atomic<int> items{0};
+  std::atomic<int> strangers{0};
+  parallel_for(4, 1, [&](int64_t, int64_t) {
+    const std::thread::id me = std::this_thread::get_id();
+    parallel_for(100, 1, [&](int64_t begin, int64_t end) {
+      items += static_cast<int>(end - begin);
+      if (std::this_thread::get_id() != me) ++strangers;
+    });
+  });
+  EXPECT_EQ(items, 400);
+  EXPECT_EQ(strangers, 0);
+}
+
+TEST_F(ThreadPool, TwoUserThreadsAtOnce) {
+  set_num_threads(2);
+  const auto work = [](std::vector<int>* hits) {
+    for (int round = 0; round < 500; ++round)
+      parallel_for(static_cast<int64_t>(hits->size()), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++(*hits)[static_cast<size_t>(i)];
+      });
+  };
+  std::vector<int> mine(101, 0);
+  std::vector<int> theirs(57, 0);
+  std::thread other(work, &theirs);
+  work(&mine);
+  other.join();
+  EXPECT_EQ(mine, std::vector<int>(101, 500));
+  EXPECT_EQ(theirs, std::vector<int>(57, 500));
+}
+
+TEST_F(ThreadPool, WakesSleepingWorkers) {
+  set_num_threads(3);
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_EQ(pieces_of(3, 1).size(), 3U);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+TEST_F(ThreadPool, AnExceptionReachesTheCallerAfterAllPieces) {
+  set_num_threads(4);
+  for (int64_t thrower = 0; thrower < 4; ++thrower) {
+    std::atomic<int> ended{0};
+    const auto run = [&] {
+      parallel_for(4, 1, [&](int64_t begin, int64_t) {
+        if (begin == thrower) throw std::runtime_error("piece " + std::to_string(begin));
+        ++ended;
+      });
+    };
+    try {
+      run();
+      FAIL() << "no exception";
+    } catch (const std::runtime_error& e) {
+      EXPECT_EQ(e.what(), "piece " + std::to_string(thrower));
+    }
+    EXPECT_EQ(ended, 3);
+  }
+  EXPECT_EQ(pieces_of(4, 1).size(), 4U) << "the pool lives on";
+}
+
+TEST_F(ThreadPool, TheNumberOfThreadsCanChange) {
+  for (int threads : {4, 1, 2, 5}) {
+    set_num_threads(threads);
+    EXPECT_EQ(num_threads(), threads);
+    EXPECT_EQ(static_cast<int>(pieces_of(100, 1).size()), threads);
+  }
+  for (int bad : {0, -1, 4097}) {
+    try {
+      set_num_threads(bad);
+      ADD_FAILURE() << "no exception for " << bad;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.what(),
+                "[set_num_threads] expected 1 to 4096 threads, got " + std::to_string(bad));
+    }
+  }
+  EXPECT_EQ(num_threads(), 5);
+}
+
+}  // namespace
+}  // namespace epilogue
