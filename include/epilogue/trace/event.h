@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schema of a trace: compact events, interned strings, typed side tables for their args. The
+// recorder and the reader fill it, the writer and every analysis read it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace epilogue::trace {
+
+using StringId = uint32_t;
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+// Every distinct string once. Id 0 is "". Views stay valid as long as the pool, also when it is
+// moved. Not thread-safe.
+class StringPool {
+ public:
+  StringPool();
+  StringPool(StringPool&&) noexcept = default;
+  StringPool& operator=(StringPool&&) noexcept = default;
+
+  StringId intern(std::string_view text);
+  // The id of a string that may not be there; adds nothing.
+  std::optional<StringId> find(std::string_view text) const;
+  // Precondition: id came from this pool.
+  std::string_view operator[](StringId id) const { return strings_[id]; }
+  size_t size() const { return strings_.size(); }
+
+ private:
+  std::deque<std::string> strings_;  // a deque: the views in ids_ must survive growth
+  std::unordered_map<std::string_view, StringId> ids_;
+};
+
+// What an event is; the names are Kineto's (category_name), except kCpuKernelShare, our own: the
+// part of a CPU kernel that one thread of the pool ran.
+enum class Category : uint8_t {
+  kCpuOp,
+  kUserAnnotation,
+  kGpuUserAnnotation,
+  kKernel,
+  kGpuMemcpy,
+  kGpuMemset,
+  kCudaRuntime,
+  kCudaDriver,
+  kCudaSync,
+  kCudaEvent,
+  kCpuInstantEvent,
+  kPythonFunction,
+  kOverhead,
+  kCollectiveComm,
+  kCpuKernelShare,
+  kOther,
+};
+inline constexpr int kCategories = static_cast<int>(Category::kOther) + 1;
+
+std::string_view category_name(Category category);  // kCpuOp -> "cpu_op"
+std::optional<Category> category_from_name(std::string_view name);
+// True for what runs on a device's stream: kernels, copies, fills and annotations' device side.
+bool is_device_category(Category category);
+// True for the calls that start device work: cuda_runtime and cuda_driver.
+bool is_launch_category(Category category);
+
+// One span (56 bytes). Times are relative to Trace::base_time_ns. `args` indexes the side table of
+// the category: ops (cpu_op, user_annotation), kernels (kernel, gpu_memcpy, gpu_memset), python
+// (python_function), runtime_calls (cuda_runtime, cuda_driver).
+struct Event {
+  int64_t ts_ns = 0;
+  int64_t dur_ns = 0;
+  int64_t tid = 0;          // OS thread, or the stream for device work
+  int64_t correlation = 0;  // joins a launch call and its kernels; 0: none
+  int64_t external_id =
+      0;  // of an op: its id; of the others: the id of the op that launched them; 0: none
+  StringId name = 0;
+  int32_t pid = 0;  // OS process, or the device index for device work
+  uint32_t args = kNone;
+  Category category = Category::kOther;
+
+  int64_t end_ns() const { return ts_ns + dur_ns; }
+};
+
+// One argument of an op as record_shapes shows it. A tensor has `dims`, a tensor list has `list`
+// (one element per tensor), anything else has neither.
+struct OpInput {
+  std::vector<int64_t> dims;
+  std::vector<int64_t> strides;
+  std::vector<OpInput> list;
+  bool is_list = false;
+  std::string type;      // "float", "c10::BFloat16", "c10::Half", "double", "long int", "Scalar",
+                         // "TensorList", ""
+  std::string concrete;  // "" for tensors; else the value as text: "1", "[1]", "False"
+
+  bool operator==(const OpInput&) const = default;
+};
+
+// Argument lists of ops, every distinct list once (an op in a loop repeats its shapes).
+class InputsPool {
+ public:
+  uint32_t intern(std::vector<OpInput> inputs);
+  std::span<const OpInput> operator[](uint32_t id) const { return lists_[id]; }
+  size_t size() const { return lists_.size(); }
+
+ private:
+  std::deque<std::vector<OpInput>> lists_;
+  std::unordered_map<std::string, uint32_t> ids_;
+};
+
+// PyTorch's RecordScope, with its values.
+enum class Scope : uint8_t { kFunction = 0, kBackwardFunction = 1, kUserScope = 7 };
+
+// Args of ops and annotations.
+struct OpArgs {
+  uint32_t inputs = kNone;  // in Trace::inputs; kNone: shapes were not recorded
+  StringId overload_name = 0;
+  StringId stack = 0;  // frames, innermost first, joined by ';'
+  StringId module_hierarchy = 0;
+  int64_t record_function_id = 0;
+  int64_t ev_idx = -1;           // -1: none
+  int64_t sequence_number = -1;  // -1: none
+  int64_t fwd_tid = 0;           // thread of the forward op that a backward op belongs to
+  Scope scope = Scope::kFunction;
+  bool is_async = false;  // flagged so, or ended on another thread than it started on
+};
+
+// Args of device work. Fields that are negative are unknown and left out of the file.
+struct KernelArgs {
+  int32_t device = 0;
+  int32_t context = 0;
+  int64_t stream = 0;
+  int64_t queued = 0;
+  int32_t registers_per_thread = 0;
+  int64_t shared_memory_bytes = 0;
+  double blocks_per_sm = -1;
+  double warps_per_sm = -1;
+  int32_t est_occupancy_pct = -1;
+  std::array<int64_t, 3> grid = {1, 1, 1};   // a CPU kernel: its blocks (tasks) per dimension
+  std::array<int64_t, 3> block = {1, 1, 1};  // a CPU kernel: elements of one block per dimension
+  int64_t graph_id = -1;
+  int64_t graph_node_id = -1;
+  int64_t bytes = -1;  // read and written; of a copy: copied
+  int64_t flops = -1;
+  int32_t threads = -1;  // threads that shared a CPU kernel
+};
+
+struct RuntimeArgs {
+  int32_t cbid = -1;
+};
+
+struct PythonArgs {
+  int64_t id = 0;
+  int64_t parent_id = -1;  // -1: null
+  int64_t module_id = -1;  // -1: not a module's frame
+  int64_t ev_idx = -1;
+};
+
+// c10::DeviceType, with its values.
+enum class DeviceType : int32_t {
+  kCpu = 0,
+  kCuda = 1,
+  kMkldnn = 2,
+  kIdeep = 5,
+  kHip = 6,
+  kXpu = 12,
+  kPrivateUse1 = 20,
+};
+
+// An allocation (bytes > 0), a free (bytes < 0), or a failed allocation (`[OutOfMemory]`).
+struct MemoryEvent {
+  int64_t ts_ns = 0;
+  int64_t tid = 0;
+  int32_t pid = 0;
+  DeviceType device_type = DeviceType::kCpu;
+  int32_t device_id = -1;  // -1 for the CPU
+  bool out_of_memory = false;
+  uint64_t addr = 0;
+  int64_t bytes = 0;
+  int64_t total_allocated = 0;
+  int64_t total_reserved = 0;
+  int64_t ev_idx = -1;
+};
+
+// An arrow from a forward op to the backward op it caused. (Arrows from launch to kernel are not
+// stored: the writer derives them from the correlations.)
+struct Flow {
+  struct End {
+    int64_t ts_ns = 0;
+    int64_t tid = 0;
+    int32_t pid = 0;
+  };
+  int64_t id = 0;
+  End start;
+  End end;
+};
+
+struct Process {
+  int32_t pid = 0;
+  std::string name;    // "epilogue"
+  std::string labels;  // "CPU", "CPU 0 (synchronous: the launch is the call)", "GPU 0"
+  int64_t sort_index = 0;
+};
+
+struct Thread {
+  int32_t pid = 0;
+  int64_t tid = 0;
+  std::string name;  // "thread 4711 (epilogue)", "stream 0 "
+  int64_t sort_index = 0;
+};
+
+// An entry of deviceProperties, with Kineto's fields. For a CPU as device: num_sms are its cores,
+// the others what fits best or 0.
+struct DeviceProperties {
+  int32_t id = 0;
+  std::string name = {};
+  int64_t total_global_mem_bytes = 0;
+  int32_t compute_major = 0;
+  int32_t compute_minor = 0;
+  int32_t max_threads_per_block = 0;
+  int32_t max_threads_per_multiprocessor = 0;
+  int32_t regs_per_block = 0;
+  int32_t warp_size = 0;
+  int64_t shared_mem_per_block_bytes = 0;
+  int32_t num_sms = 0;
+  int32_t regs_per_multiprocessor = 0;
+  int64_t shared_mem_per_block_optin_bytes = 0;
+  int64_t shared_mem_per_multiprocessor_bytes = 0;
+};
+
+// What the profiler was told to record; each true one becomes a metadata key of value 1.
+struct Recorded {
+  bool record_shapes = false;
+  bool profile_memory = false;
+  bool with_stack = false;
+  bool with_flops = false;
+  bool with_modules = false;
+};
+
+struct Trace {
+  StringPool strings;
+  InputsPool inputs;
+  std::vector<Event> events;  // in any order
+  std::vector<OpArgs> ops;
+  std::vector<KernelArgs> kernels;
+  std::vector<RuntimeArgs> runtime_calls;
+  std::vector<PythonArgs> python;
+  std::vector<MemoryEvent> memory;  // in any order
+  std::vector<Flow> flows;
+  std::vector<Process> processes;
+  std::vector<Thread> threads;
+  std::vector<DeviceProperties> devices;
+  Recorded recorded;
+  std::vector<std::pair<std::string, std::string>>
+      metadata;  // key, value as raw JSON; no duplicates
+
+  int64_t base_time_ns = 0;  // Unix time of ts 0
+  int64_t start_ns = 0;      // the recorded window, relative to the base
+  int64_t end_ns = 0;
+  std::string span_name = "PyTorch Profiler";
+  // Names the device columns of tables: "CUDA" for PyTorch's traces, "KERNEL" for our CPU device,
+  // "" when no device was profiled.
+  std::string device_label = "CUDA";
+
+  std::string_view name(const Event& event) const { return strings[event.name]; }
+  // The side-table entry, or null when the event has none (or is of another kind).
+  const OpArgs* op_args(const Event& event) const;
+  const KernelArgs* kernel_args(const Event& event) const;
+};
+
+// Times in a file are relative to this: now, floored to a multiple of three months (7,889,238 s),
+// so that they fit a double and ranks that ran in the same quarter line up.
+int64_t base_time_ns(int64_t now_unix_ns);
+
+// Appends the forward-to-backward arrows that sequence numbers imply: for each op of scope
+// kBackwardFunction with a sequence number, one arrow from the last forward op that has the same
+// (fwd_tid, sequence number). Ids count up from 1.
+void link_forward_backward(Trace& trace);
+
+}  // namespace epilogue::trace

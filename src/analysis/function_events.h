@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The events that a table counts, linked and nested as PyTorch does it: its FunctionEvents.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "epilogue/trace/event.h"
+
+namespace epilogue::trace {
+
+// Names that stand for themselves, outside the trace's pool (which is const here).
+inline constexpr StringId kStepName = kNone - 1;  // "ProfilerStep*", for all ProfilerStep#N
+inline constexpr StringId kMemoryName = kNone - 2;
+inline constexpr StringId kOutOfMemoryName = kNone - 3;
+
+// One event with its total and its self metrics.
+struct FunctionEvent {
+  StringId name = 0;        // in the pool, or one of the above
+  uint32_t parent = kNone;  // index of the enclosing FunctionEvent on the same thread
+  int64_t pid = 0;
+  int64_t tid = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  const Event* event = nullptr;  // null for the rows of memory records
+  const OpArgs* args = nullptr;
+  StringId stack = 0;  // of a backward op: that of its forward op
+  bool is_device = false;
+  bool is_user_annotation = false;
+  bool is_async = false;
+  bool is_collapsed = false;  // was the only child of a parent of its name: that one stands for both
+
+  int64_t cpu_time_ns = 0;
+  int64_t self_cpu_time_ns = 0;
+  int64_t device_time_ns = 0;
+  int64_t self_device_time_ns = 0;
+  int64_t cpu_memory_bytes = 0;
+  int64_t self_cpu_memory_bytes = 0;
+  int64_t device_memory_bytes = 0;
+  int64_t self_device_memory_bytes = 0;
+};
+
+// Sorted by start, longer first; parents precede children. Left out: names that PyTorch drops,
+// Python frames, shares of CPU kernels, instants.
+std::vector<FunctionEvent> function_events(const Trace& trace);
+
+std::string_view function_name(const Trace& trace, StringId name);
+
+// Gives the events under a backward function the stack of the forward op with the same sequence
+// number and thread.
+void set_backward_stacks(std::vector<FunctionEvent>& events);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/key_averages.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "analysis/flops.h"
+#include "analysis/function_events.h"
+
+namespace epilogue::trace {
+namespace {
+
+// What must agree for two events to share a row. Parts that the options leave out are 0.
+struct GroupKey {
+  StringId name = 0;
+  StringId overload_name = 0;
+  uint32_t shapes = 0;
+  uint32_t stack = 0;
+  bool is_device = false;
+  bool is_user_annotation = false;
+  bool operator==(const GroupKey&) const = default;
+};
+struct GroupHash {
+  size_t operator()(const GroupKey& k) const {
+    uint64_t h = k.name;
+    for (const uint64_t part : {uint64_t{k.overload_name}, uint64_t{k.shapes}, uint64_t{k.stack},
+                                uint64_t{k.is_device} * 2 + uint64_t{k.is_user_annotation}})
+      h = (h ^ (h >> 29)) * 0x9E3779B97F4A7C15ULL + part;
+    return std::hash<uint64_t>{}(h);
+  }
+};
+
+// Python's str() of the shapes: "[[128, 64], []]". Tensor lists show as [], as in PyTorch.
+std::string shapes_text(std::span<const OpInput> inputs) {
+  std::string text = "[";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    text += i == 0 ? "[" : ", [";
+    const std::vector<int64_t>& dims = inputs[i].dims;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (d > 0) text += ", ";
+      text += std::to_string(dims[d]);
+    }
+    text += "]";
+  }
+  return text + "]";
+}
+
+std::vector<std::string> first_frames(std::string_view stack, int n) {
+  std::vector<std::string> frames;
+  while (!stack.empty() && static_cast<int>(frames.size()) < n) {
+    const size_t end = std::min(stack.find(';'), stack.size());
+    frames.emplace_back(stack.substr(0, end));
+    stack.remove_prefix(std::min(end + 1, stack.size()));
+  }
+  return frames;
+}
+
+class Grouper {
+ public:
+  Grouper(const Trace& trace, const KeyAveragesOptions& options)
+      : trace_(trace), options_(options) {
+    for (size_t i = 0; i < trace.inputs.size(); ++i)
+      shapes_.push_back(number(shapes_text(trace.inputs[static_cast<uint32_t>(i)])));
+    no_shapes_ = number("[]");
+  }
+
+  void add(const FunctionEvent& e) {
+    const auto [place, is_new] = row_of_.try_emplace(key(e), rows_.size());
+    if (is_new) rows_.push_back(first_of(e));
+    Row& row = rows_[place->second];
+    ++row.count;
+    row.cpu_time_total_ns += e.cpu_time_ns;
+    row.self_cpu_time_total_ns += e.self_cpu_time_ns;
+    row.device_time_total_ns += e.device_time_ns;
+    row.self_device_time_total_ns += e.self_device_time_ns;
+    row.cpu_memory_bytes += e.cpu_memory_bytes;
+    row.self_cpu_memory_bytes += e.self_cpu_memory_bytes;
+    row.device_memory_bytes += e.device_memory_bytes;
+    row.self_device_memory_bytes += e.self_device_memory_bytes;
+    if (trace_.recorded.with_flops && has_inputs(e))
+      row.flops += torch_flops(trace_.name(*e.event), trace_.inputs[e.args->inputs]);
+  }
+
+  std::vector<Row> take_rows() { return std::move(rows_); }
+
+ private:
+  // A number per distinct text.
+  uint32_t number(std::string text) {
+    return numbers_.try_emplace(std::move(text), static_cast<uint32_t>(numbers_.size()))
+        .first->second;
+  }
+
+  bool has_inputs(const FunctionEvent& e) const {
+    return e.args != nullptr && e.args->inputs < trace_.inputs.size();
+  }
+  std::vector<std::string> frames(const FunctionEvent& e) const {
+    return first_frames(trace_.strings[e.stack], options_.group_by_stack_n);
+  }
+
+  GroupKey key(const FunctionEvent& e) {
+    GroupKey k{.name = e.name,
+               .is_device = e.is_device,
+               .is_user_annotation = e.is_user_annotation};
+    if (options_.group_by_overload_name && e.args != nullptr)
+      k.overload_name = e.args->overload_name;
+    if (options_.group_by_input_shape)
+      k.shapes = has_inputs(e) ? shapes_[e.args->inputs] : no_shapes_;
+    if (options_.group_by_stack_n > 0) {
+      const std::vector<std::string> first = frames(e);
+      k.stack = number(std::accumulate(first.begin(), first.end(), std::string("stack"),
+                                       [](std::string a, const std::string& b) { return a + ';' + b; }));
+    }
+    return k;
+  }
+
+  Row first_of(const FunctionEvent& e) const {
+    Row row;
+    row.key = function_name(trace_, e.name);
+    row.device = e.is_device ? RowDevice::kDevice : RowDevice::kCpu;
+    row.is_user_annotation = e.is_user_annotation;
+    row.is_async = e.is_async;
+    row.is_top_level = e.parent == kNone;
+    if (options_.group_by_overload_name && e.args != nullptr)
+      row.overload_name = trace_.strings[e.args->overload_name];
+    if (options_.group_by_input_shape)
+      row.input_shapes = has_inputs(e) ? shapes_text(trace_.inputs[e.args->inputs]) : "[]";
+    if (options_.group_by_stack_n > 0) row.stack = frames(e);
+    return row;
+  }
+
+  const Trace& trace_;
+  const KeyAveragesOptions& options_;
+  std::unordered_map<std::string, uint32_t> numbers_;
+  std::vector<uint32_t> shapes_;  // by inputs id: the number of its shapes
+  uint32_t no_shapes_ = 0;
+  std::unordered_map<GroupKey, size_t, GroupHash> row_of_;
+  std::vector<Row> rows_;
+};
+
+double average_us(int64_t total_ns, int64_t count) {
+  return count == 0 ? 0.0 : static_cast<double>(total_ns) / 1000.0 / static_cast<double>(count);
+}
+
+}  // namespace
+
+double Row::cpu_time_avg_us() const { return average_us(cpu_time_total_ns, count); }
+double Row::device_time_avg_us() const { return average_us(device_time_total_ns, count); }
+
+int64_t KeyAverages::self_cpu_time_total_ns() const {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0}, [](int64_t sum, const Row& row) {
+    return sum + row.self_cpu_time_total_ns;
+  });
+}
+
+int64_t KeyAverages::self_device_time_total_ns() const {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0}, [](int64_t sum, const Row& row) {
+    const bool counts = row.device == RowDevice::kDevice && !row.is_user_annotation;
+    return sum + (counts ? row.self_device_time_total_ns : 0);
+  });
+}
+
+KeyAverages key_averages(const Trace& trace, const KeyAveragesOptions& options) {
+  Grouper grouper(trace, options);
+  for (const FunctionEvent& e : function_events(trace))
+    if (!e.is_collapsed) grouper.add(e);
+  return {.rows = grouper.take_rows(),
+          .device_label = trace.device_label,
+          .profile_memory = trace.recorded.profile_memory,
+          .with_flops = trace.recorded.with_flops};
+}
+
+}  // namespace epilogue::trace

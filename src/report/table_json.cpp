@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table for scripts.
+#include <nlohmann/json.hpp>
+
+#include "report/table_rows.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+double to_us(int64_t ns) { return static_cast<double>(ns) / 1000.0; }
+
+nlohmann::ordered_json row_json(const Row& row, const KeyAverages& averages) {
+  nlohmann::ordered_json json = {
+      {"name", row.key},
+      {"count", row.count},
+      {"self_cpu_us", to_us(row.self_cpu_time_total_ns)},
+      {"cpu_total_us", to_us(row.cpu_time_total_ns)},
+      {"cpu_avg_us", row.cpu_time_avg_us()},
+      {"self_device_us", to_us(row.self_device_time_total_ns)},
+      {"device_total_us", to_us(row.device_time_total_ns)},
+      {"device_avg_us", row.device_time_avg_us()},
+      {"flops", row.flops},
+      {"device_type", row.device == RowDevice::kCpu ? "CPU" : averages.device_label},
+      {"is_user_annotation", row.is_user_annotation},
+      {"is_async", row.is_async}};
+  if (averages.profile_memory) {
+    json["cpu_memory_bytes"] = row.cpu_memory_bytes;
+    json["self_cpu_memory_bytes"] = row.self_cpu_memory_bytes;
+    json["device_memory_bytes"] = row.device_memory_bytes;
+    json["self_device_memory_bytes"] = row.self_device_memory_bytes;
+  }
+  if (!row.input_shapes.empty()) json["input_shapes"] = row.input_shapes;
+  if (!row.overload_name.empty()) json["overload_name"] = row.overload_name;
+  if (!row.stack.empty()) json["stack"] = row.stack;
+  return json;
+}
+
+}  // namespace
+
+std::string table_json(const KeyAverages& averages, const TableOptions& options) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Row& row : shown_rows(averages, options)) rows.push_back(row_json(row, averages));
+  const nlohmann::ordered_json json = {
+      {"schema_version", kSchemaVersion},
+      {"device_label", averages.device_label},
+      {"rows", std::move(rows)},
+      {"self_cpu_total_us", to_us(averages.self_cpu_time_total_ns())},
+      {"self_device_total_us", to_us(averages.self_device_time_total_ns())}};
+  // Names come from files: bytes that are not UTF-8 must not make this throw.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rows a table shows, in which order.
+#pragma once
+
+#include <vector>
+
+#include "epilogue/trace/table.h"
+
+namespace epilogue::trace {
+
+// Sorted, then limited. Throws Error for an unknown sort key.
+std::vector<Row> shown_rows(const KeyAverages& averages, const TableOptions& options);
+
+}  // namespace epilogue::trace
