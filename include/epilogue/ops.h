@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functional ops. Names, arguments, defaults, broadcasting and dtype promotion are PyTorch's;
+// each is described (shape rule, formula, gradient, FLOPs) in src/ops, one file per family.
+// All throw Error "[aten::x] expected ..., got ..." on misuse and are thread-safe.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "epilogue/tensor.h"
+
+namespace epilogue {
+
+// Views: share storage, launch no kernel.
+Tensor as_strided(const Tensor& self, Dims sizes, Dims strides, int64_t storage_offset = 0);
+Tensor t(const Tensor& self);                                 // rank <= 2
+Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1);
+Tensor view(const Tensor& self, Dims sizes);                  // one size may be -1
+Tensor unsafe_view(const Tensor& self, Dims sizes);
+Tensor expand(const Tensor& self, Dims sizes);                // -1 keeps a size
+Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
+// A view where strides allow, else a copy.
+Tensor reshape(const Tensor& self, Dims sizes);
+
+// Copies.
+Tensor contiguous(const Tensor& self);                        // self if it is already
+Tensor clone(const Tensor& self);
+Tensor to(const Tensor& self, DType dtype);                   // self if it has that dtype
+Tensor cat(std::span<const Tensor> tensors, int64_t dim = 0);
+Tensor cat(std::initializer_list<Tensor> tensors, int64_t dim = 0);
+
+// In place; return the first argument. Not differentiable.
+Tensor copy_(const Tensor& self, const Tensor& src);
+Tensor add_(const Tensor& self, const Tensor& other, double alpha = 1);
+Tensor mul_(const Tensor& self, const Tensor& other);
+Tensor mul_(const Tensor& self, double other);
+Tensor div_(const Tensor& self, double other);
+Tensor fill_(const Tensor& self, double value);
+Tensor zero_(const Tensor& self);
+
+// Matrix products. Sums are at least f32; the result is rounded once.
+Tensor mm(const Tensor& self, const Tensor& mat2);            // [m,k] [k,n]
+Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, double beta = 1,
+             double alpha = 1);                               // beta*self + alpha*mat1 mat2
+Tensor bmm(const Tensor& self, const Tensor& mat2);           // [b,m,k] [b,k,n]
+Tensor matmul(const Tensor& self, const Tensor& other);       // torch.matmul's ranks
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});  // x W^T + b
+
+// Pointwise, with broadcasting.
+Tensor add(const Tensor& self, const Tensor& other, double alpha = 1);
+Tensor sub(const Tensor& self, const Tensor& other, double alpha = 1);
+Tensor mul(const Tensor& self, const Tensor& other);
+Tensor div(const Tensor& self, const Tensor& other);
+Tensor add(const Tensor& self, double other);
+Tensor sub(const Tensor& self, double other);
+Tensor mul(const Tensor& self, double other);
+Tensor div(const Tensor& self, double other);
+Tensor neg(const Tensor& self);
+Tensor exp(const Tensor& self);
+Tensor relu(const Tensor& self);
+Tensor sigmoid(const Tensor& self);
+Tensor tanh(const Tensor& self);
+Tensor silu(const Tensor& self);
+enum class Gelu { exact, tanh };
+Tensor gelu(const Tensor& self, Gelu approximate = Gelu::exact);
+
+// Reductions. Empty dims: all.
+Tensor sum(const Tensor& self, Dims dims = {}, bool keepdim = false,
+           std::optional<DType> dtype = {});
+Tensor mean(const Tensor& self, Dims dims = {}, bool keepdim = false,
+            std::optional<DType> dtype = {});
+Tensor softmax(const Tensor& self, int64_t dim, std::optional<DType> dtype = {});
+Tensor log_softmax(const Tensor& self, int64_t dim, std::optional<DType> dtype = {});
+
+// Normalisation over the last dimensions. weight and bias may be undefined.
+Tensor layer_norm(const Tensor& input, Dims normalized_shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+// eps empty: the machine epsilon of the computation's dtype (f32 for bf16 and f16).
+Tensor rms_norm(const Tensor& input, Dims normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
+
+// Losses.
+enum class Reduction { none, mean, sum };
+Tensor mse_loss(const Tensor& self, const Tensor& target, Reduction reduction = Reduction::mean);
+// self: log-probabilities [n, classes]; target: i64 [n]; weight: [classes] or undefined.
+Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight = {},
+                Reduction reduction = Reduction::mean, int64_t ignore_index = -100);
+// self: logits [n, classes]; target: i64 [n], or probabilities [n, classes].
+Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight = {},
+                     Reduction reduction = Reduction::mean, int64_t ignore_index = -100,
+                     double label_smoothing = 0);
+// Zeroes elements with probability p and scales the rest by 1/(1-p); identity unless train.
+Tensor dropout(const Tensor& input, double p = 0.5, bool train = true);
+
+// Sums a gradient of a broadcast result down to `sizes`.
+Tensor sum_to_size(const Tensor& self, const Dims& sizes);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator-(const Tensor& a) { return neg(a); }
+
+}  // namespace epilogue

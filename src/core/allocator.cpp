@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/allocator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/units.h"
+#include "epilogue/base/error.h"
+#include "epilogue/tensor.h"
+
+namespace epilogue {
+namespace {
+
+// Classes: 64 * {1, 1.25, 1.5, 1.75} * 2^k, rounded up to 64. A request wastes at most a quarter.
+constexpr size_t kMinBlock = 64;
+constexpr int kClasses = 4 * 44;  // up to 2^50 bytes
+constexpr size_t kThreadCacheBlock = size_t{1} << 20;  // larger blocks go to the shared lists
+constexpr size_t kThreadCacheBytes = size_t{32} << 20;
+constexpr size_t kHugePageBlock = size_t{4} << 20;
+
+struct SizeClass {
+  int index;
+  size_t bytes;
+};
+
+SizeClass size_class(size_t bytes) {
+  const size_t n = std::max(bytes, kMinBlock);
+  const int k = std::bit_width(n - 1) - 1;  // 2^k < n <= 2^(k+1), except n == 64
+  if (n == kMinBlock) return {0, kMinBlock};
+  const size_t base = size_t{1} << k;
+  const size_t step = base / 4;
+  const size_t quarter = (n - base + step - 1) / step;  // 1..4
+  const size_t block = (base + quarter * step + kMinBlock - 1) / kMinBlock * kMinBlock;
+  return {4 * (k - 6) + static_cast<int>(quarter), block};
+}
+
+struct Counters {
+  std::atomic<int64_t> allocated{0};
+  std::atomic<int64_t> peak{0};
+  std::atomic<int64_t> reserved{0};
+  std::atomic<int64_t> allocations{0};
+  std::atomic<int64_t> system_allocations{0};
+};
+Counters counters;
+std::atomic<MemoryObserver*> memory_observer{nullptr};
+
+struct FreeBlock {
+  FreeBlock* next;
+};
+
+// Free blocks of all threads. Never destroyed: tensors may die after static destructors ran.
+struct SharedLists {
+  std::mutex mutex;
+  std::array<std::vector<void*>, kClasses> blocks;
+};
+SharedLists& shared_lists() {
+  static auto* lists = new SharedLists;
+  return *lists;
+}
+
+void return_to_system(void* block, size_t bytes) {
+  counters.reserved.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  std::free(block);
+}
+
+// Intrusive lists of small blocks, without locks. Its blocks go to the shared lists when it ends.
+class ThreadCache {
+ public:
+  ~ThreadCache() { flush(); }
+
+  void* take(SizeClass c) {
+    FreeBlock*& head = heads_[static_cast<size_t>(c.index)];
+    if (head == nullptr) return nullptr;
+    FreeBlock* block = head;
+    head = block->next;
+    bytes_ -= c.bytes;
+    return block;
+  }
+
+  bool put(void* address, SizeClass c) {
+    if (bytes_ + c.bytes > kThreadCacheBytes) return false;
+    auto* block = static_cast<FreeBlock*>(address);
+    FreeBlock*& head = heads_[static_cast<size_t>(c.index)];
+    block->next = head;
+    head = block;
+    bytes_ += c.bytes;
+    return true;
+  }
+
+  void flush() {
+    SharedLists& shared = shared_lists();
+    const std::lock_guard<std::mutex> lock(shared.mutex);
+    for (size_t i = 0; i < heads_.size(); ++i) {
+      for (FreeBlock* block = heads_[i]; block != nullptr;) {
+        FreeBlock* next = block->next;
+        shared.blocks[i].push_back(block);
+        block = next;
+      }
+      heads_[i] = nullptr;
+    }
+    bytes_ = 0;
+  }
+
+ private:
+  static constexpr size_t kSmallClasses = 4 * 15;  // covers kThreadCacheBlock
+  std::array<FreeBlock*, kSmallClasses> heads_{};
+  size_t bytes_ = 0;
+};
+
+// True once the thread's cache is gone: a tensor freed by a later thread-local destructor then goes
+// to the shared lists. A variable of its own, as nothing in a destroyed object may be read.
+thread_local bool cache_is_gone = false;
+struct CacheSlot {
+  ThreadCache cache;
+  ~CacheSlot() { cache_is_gone = true; }
+};
+thread_local CacheSlot slot;
+
+void* take_shared(SizeClass c) {
+  SharedLists& shared = shared_lists();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  std::vector<void*>& list = shared.blocks[static_cast<size_t>(c.index)];
+  if (list.empty()) return nullptr;
+  void* block = list.back();
+  list.pop_back();
+  return block;
+}
+
+void* from_system(SizeClass c) {
+  void* block = std::aligned_alloc(kTensorAlignment, c.bytes);
+  if (block == nullptr) {
+    release_cached_memory();
+    block = std::aligned_alloc(kTensorAlignment, c.bytes);
+  }
+  if (block == nullptr) return nullptr;
+  // Large activations are swept end to end; huge pages save the page faults of first touch.
+  if (c.bytes >= kHugePageBlock) madvise(block, c.bytes, MADV_HUGEPAGE);
+  counters.reserved.fetch_add(static_cast<int64_t>(c.bytes), std::memory_order_relaxed);
+  counters.system_allocations.fetch_add(1, std::memory_order_relaxed);
+  return block;
+}
+
+void count_allocated(const void* address, int64_t bytes) {
+  const int64_t now = counters.allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t peak = counters.peak.load(std::memory_order_relaxed);
+  while (now > peak && !counters.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  if (MemoryObserver* o = memory_observer.load(std::memory_order_acquire); o != nullptr) [[unlikely]]
+    o->on_memory(address, bytes, now, counters.reserved.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+void set_memory_observer(MemoryObserver* observer) {
+  memory_observer.store(observer, std::memory_order_release);
+}
+
+size_t block_bytes(size_t bytes) { return size_class(bytes).bytes; }
+
+void* allocate_bytes(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (bytes > (size_t{1} << 49))
+    throw Error("[allocate] expected a size below 512 TiB, got " + std::to_string(bytes) + " bytes");
+  const SizeClass c = size_class(bytes);
+  void* block = nullptr;
+  if (c.bytes <= kThreadCacheBlock && !cache_is_gone) block = slot.cache.take(c);
+  if (block == nullptr) block = take_shared(c);
+  if (block == nullptr) block = from_system(c);
+  if (block == nullptr) {
+    const MemoryStats s = memory_stats();
+    throw Error("[allocate] out of memory: wanted " + format_bytes(static_cast<double>(bytes)) +
+                " with " + format_bytes(static_cast<double>(s.allocated_bytes)) + " live and " +
+                format_bytes(static_cast<double>(s.reserved_bytes)) + " reserved");
+  }
+  counters.allocations.fetch_add(1, std::memory_order_relaxed);
+  count_allocated(block, static_cast<int64_t>(bytes));
+  return block;
+}
+
+void free_bytes(void* address, size_t bytes) noexcept {
+  if (address == nullptr) return;
+  count_allocated(address, -static_cast<int64_t>(bytes));
+  const SizeClass c = size_class(bytes);
+  if (c.bytes <= kThreadCacheBlock && !cache_is_gone && slot.cache.put(address, c)) return;
+  SharedLists& shared = shared_lists();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  shared.blocks[static_cast<size_t>(c.index)].push_back(address);
+}
+
+MemoryStats memory_stats() {
+  return {.allocated_bytes = counters.allocated.load(std::memory_order_relaxed),
+          .peak_allocated_bytes = counters.peak.load(std::memory_order_relaxed),
+          .reserved_bytes = counters.reserved.load(std::memory_order_relaxed),
+          .allocations = counters.allocations.load(std::memory_order_relaxed),
+          .system_allocations = counters.system_allocations.load(std::memory_order_relaxed)};
+}
+
+void reset_peak_memory() {
+  counters.peak.store(counters.allocated.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void release_cached_memory() {
+  if (!cache_is_gone) slot.cache.flush();
+  SharedLists& shared = shared_lists();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  for (size_t i = 0; i < shared.blocks.size(); ++i) {
+    for (void* block : shared.blocks[i]) {
+      // The class index names the block size; see size_class.
+      const size_t quarter = i == 0 ? 0 : (i - 1) % 4 + 1;
+      const size_t base = i == 0 ? kMinBlock : size_t{64} << ((i - 1) / 4);
+      const size_t size =
+          i == 0 ? kMinBlock : (base + quarter * (base / 4) + kMinBlock - 1) / kMinBlock * kMinBlock;
+      return_to_system(block, size);
+    }
+    shared.blocks[i].clear();
+  }
+}
+
+}  // namespace epilogue

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The caching CPU allocator: what Storage asks for memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace epilogue {
+
+// Told about every allocation (bytes > 0) and free (bytes < 0) of tensor memory, on the thread that
+// makes it, at the moment it is made. Must be thread-safe and must not allocate tensors.
+class MemoryObserver {
+ public:
+  virtual ~MemoryObserver() = default;
+  virtual void on_memory(const void* address, int64_t bytes, int64_t total_allocated,
+                         int64_t total_reserved) = 0;
+};
+// At most one; nullptr removes it. The observer must outlive its use by other threads.
+void set_memory_observer(MemoryObserver* observer);
+
+inline constexpr size_t kTensorAlignment = 64;
+
+// 64-byte aligned, not initialised; nullptr for zero bytes. Throws Error when memory is exhausted.
+void* allocate_bytes(size_t bytes);
+// `bytes` as given to allocate_bytes.
+void free_bytes(void* address, size_t bytes) noexcept;
+
+// The size of the block that serves a request: four steps per power of two, at least 64 bytes.
+size_t block_bytes(size_t bytes);
+
+}  // namespace epilogue

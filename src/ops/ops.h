@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The index of all ops: one line per op. Tests, docs, backends and the command iterate over it.
+#pragma once
+
+#include <array>
+
+#include "core/op.h"
+
+namespace epilogue {
+
+// views.cpp
+extern const OpDef kAsStrided, kT, kTranspose, kView, kUnsafeView, kExpand, kSlice, kSliceBackward;
+// copies.cpp
+extern const OpDef kReshape, kContiguous, kClone, kTo, kToCopy, kCat, kCopy_, kFill_, kZero_;
+// matmul.cpp, linear.cpp
+extern const OpDef kMm, kAddmm, kBmm, kMatmul, kLinear;
+// arithmetic.cpp
+extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kExp, kAdd_, kMul_, kDiv_;
+// activations.cpp, gelu.cpp
+extern const OpDef kRelu, kThresholdBackward, kSigmoid, kSigmoidBackward, kTanh, kTanhBackward;
+extern const OpDef kSilu, kSiluBackward, kGelu, kGeluBackward;
+// reductions.cpp
+extern const OpDef kSum, kMean;
+// softmax.cpp
+extern const OpDef kSoftmax, kSoftmaxUnit, kSoftmaxBackward;
+extern const OpDef kLogSoftmax, kLogSoftmaxUnit, kLogSoftmaxBackward;
+// layer_norm.cpp, rms_norm.cpp
+extern const OpDef kLayerNorm, kNativeLayerNorm, kNativeLayerNormBackward;
+extern const OpDef kRmsNorm, kFusedRmsNorm, kFusedRmsNormBackward;
+// mse_loss.cpp, nll_loss.cpp, cross_entropy.cpp
+extern const OpDef kMseLoss, kMseLossBackward, kNllLoss, kNllLossForward, kNllLossBackward;
+extern const OpDef kCrossEntropyLoss;
+// dropout.cpp
+extern const OpDef kDropout, kBernoulli_;
+
+inline constexpr std::array kOps{
+    &kAsStrided,        // aten::as_strided
+    &kT,                // aten::t
+    &kTranspose,        // aten::transpose
+    &kView,             // aten::view
+    &kUnsafeView,       // aten::_unsafe_view
+    &kExpand,           // aten::expand
+    &kSlice,            // aten::slice
+    &kSliceBackward,    // aten::slice_backward
+    &kReshape,          // aten::reshape
+    &kContiguous,       // aten::contiguous
+    &kClone,            // aten::clone
+    &kTo,               // aten::to
+    &kToCopy,           // aten::_to_copy
+    &kCat,              // aten::cat
+    &kCopy_,            // aten::copy_
+    &kFill_,            // aten::fill_
+    &kZero_,            // aten::zero_
+    &kMm,               // aten::mm
+    &kAddmm,            // aten::addmm
+    &kBmm,              // aten::bmm
+    &kMatmul,           // aten::matmul
+    &kLinear,           // aten::linear
+    &kAdd,              // aten::add
+    &kSub,              // aten::sub
+    &kMul,              // aten::mul
+    &kDiv,              // aten::div
+    &kNeg,              // aten::neg
+    &kExp,              // aten::exp
+    &kAdd_,             // aten::add_
+    &kMul_,             // aten::mul_
+    &kDiv_,             // aten::div_
+    &kRelu,             // aten::relu
+    &kThresholdBackward,  // aten::threshold_backward
+    &kSigmoid,          // aten::sigmoid
+    &kSigmoidBackward,  // aten::sigmoid_backward
+    &kTanh,             // aten::tanh
+    &kTanhBackward,     // aten::tanh_backward
+    &kSilu,             // aten::silu
+    &kSiluBackward,     // aten::silu_backward
+    &kGelu,             // aten::gelu
+    &kGeluBackward,     // aten::gelu_backward
+    &kSum,              // aten::sum
+    &kMean,             // aten::mean
+    &kSoftmax,          // aten::softmax
+    &kSoftmaxUnit,      // aten::_softmax
+    &kSoftmaxBackward,  // aten::_softmax_backward_data
+    &kLogSoftmax,       // aten::log_softmax
+    &kLogSoftmaxUnit,   // aten::_log_softmax
+    &kLogSoftmaxBackward,       // aten::_log_softmax_backward_data
+    &kLayerNorm,                // aten::layer_norm
+    &kNativeLayerNorm,          // aten::native_layer_norm
+    &kNativeLayerNormBackward,  // aten::native_layer_norm_backward
+    &kRmsNorm,                  // aten::rms_norm
+    &kFusedRmsNorm,             // aten::_fused_rms_norm
+    &kFusedRmsNormBackward,     // aten::_fused_rms_norm_backward
+    &kMseLoss,                  // aten::mse_loss
+    &kMseLossBackward,          // aten::mse_loss_backward
+    &kNllLoss,                  // aten::nll_loss
+    &kNllLossForward,           // aten::nll_loss_forward
+    &kNllLossBackward,          // aten::nll_loss_backward
+    &kCrossEntropyLoss,         // aten::cross_entropy_loss
+    &kDropout,                  // aten::dropout
+    &kBernoulli_,               // aten::bernoulli_
+};
+
+}  // namespace epilogue

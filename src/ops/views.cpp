@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views: as_strided and what is built on it, view and slice. They share storage and launch nothing.
+#include <algorithm>
+#include <optional>
+
+#include "core/tensor_impl.h"
+#include "epilogue/ops.h"
+#include "ops/ops.h"
+#include "ops/reference.h"
+#include "ops/run_op.h"
+#include "ops/view_sizes.h"
+
+namespace epilogue {
+namespace {
+
+double no_bytes(const Call&) { return 0; }
+
+// Offset of the first element from the start of the storage, in elements.
+int64_t storage_offset_of(const Tensor& t) {
+  const auto* start = static_cast<const std::byte*>(t.impl()->storage->data());
+  return (static_cast<const std::byte*>(t.data()) - start) /
+         static_cast<int64_t>(dtype_bytes(t.dtype()));
+}
+
+// The elements in row-major order.
+void copy_in_order(const Tensor& source, const Tensor& result) {
+  const Elements from(source);
+  const Elements to(result);
+  for (int64_t i = 0; i < result.numel(); ++i) {
+    if (is_floating(source.dtype())) {
+      to.set(i, from.get(i));
+    } else {
+      to.set_int(i, from.get_int(i));
+    }
+  }
+}
+// What strides and an offset pick from the storage, over the result's sizes.
+void gather_reference(const Call& call, const Dims& strides, int64_t offset) {
+  const Tensor& out = call.out[0];
+  copy_in_order(detail::make_view(call.in[0], out.sizes(), strides, offset), out);
+}
+void reorder_reference(const Call& call) { copy_in_order(call.in[0], call.out[0]); }
+
+// Memory safety rests on this: every element of the view lies within the storage.
+void require_within_storage(const Call& call, const Dims& sizes, const Dims& strides,
+                            int64_t offset) {
+  const Tensor& self = call.in[0];
+  int64_t last = offset;
+  bool overflow = false;
+  bool negative = offset < 0;
+  bool is_empty = false;
+  for (int d = 0; d < sizes.rank(); ++d) {
+    negative = negative || sizes[d] < 0 || strides[d] < 0;
+    if (negative) break;
+    is_empty = is_empty || sizes[d] == 0;
+    int64_t reach = 0;
+    overflow = overflow || __builtin_mul_overflow(sizes[d] - 1, strides[d], &reach) ||
+               __builtin_add_overflow(last, reach, &last);
+  }
+  const auto capacity =
+      static_cast<int64_t>(self.impl()->storage->bytes() / dtype_bytes(self.dtype()));
+  const bool inside = is_empty ? offset <= capacity : !overflow && last < capacity;
+  if (negative || !inside)
+    fail(call.op, "a view inside the storage of " + std::to_string(capacity) + " elements",
+         "sizes " + to_string(sizes) + ", strides " + to_string(strides) + ", offset " +
+             std::to_string(offset));
+}
+
+Outputs compose_as_strided(const Call& call) {
+  const auto& sizes = call.attr<Dims>(0);
+  const auto& strides = call.attr<Dims>(1);
+  const int64_t self_offset = storage_offset_of(call.in[0]);
+  const int64_t offset = call.has_attr(2) ? call.attr<int64_t>(2) : self_offset;
+  if (sizes.rank() != strides.rank())
+    fail(call.op, "one stride per size", to_string(sizes) + " and " + to_string(strides));
+  require_within_storage(call, sizes, strides, offset);
+  return detail::make_view(call.in[0], sizes, strides, offset - self_offset);
+}
+
+// `offset` counts from self's first element.
+Tensor strided_view(const Tensor& self, const Dims& sizes, const Dims& strides,
+                    int64_t offset = 0) {
+  return run_op(kAsStrided, {self}, {sizes, strides, storage_offset_of(self) + offset});
+}
+
+struct TransposedDims {
+  int first;
+  int second;
+};
+TransposedDims transposed_dims(const Call& call) {
+  const int rank = call.in[0].dim();
+  return {normalize_dim(call.op, call.attr<int64_t>(0), rank),
+          normalize_dim(call.op, call.attr<int64_t>(1), rank)};
+}
+Dims swapped(Dims dims, TransposedDims which) {
+  if (dims.rank() > 0) std::swap(dims[which.first], dims[which.second]);
+  return dims;
+}
+
+Outputs compose_t(const Call& call) {
+  const Tensor& self = call.in[0];
+  if (self.dim() > 2) fail(call.op, "at most 2 dimensions", to_string(self));
+  return transpose(self, 0, self.dim() < 2 ? 0 : 1);
+}
+
+Outputs compose_view(const Call& call) {
+  const Tensor& self = call.in[0];
+  const Dims sizes = resolve_sizes(call.op, call.attr<Dims>(0), self.numel());
+  const std::optional<Dims> strides = view_strides(self, sizes);
+  if (!strides)
+    fail(
+        call.op, "sizes that the strides allow without a copy (reshape copies)",
+        to_string(sizes) + " of " + to_string(self) + " with strides " + to_string(self.strides()));
+  return detail::make_view(self, sizes, *strides);
+}
+
+Gradients view_vjp(const GradCall& g) { return {reshape(g.dout, g.in_meta[0].sizes)}; }
+
+std::vector<Sample> view_samples() {
+  return {{.in = {{.sizes = {3, 4}}}, .attrs = {Dims{2, 6}}},
+          {.in = {{.sizes = {2, 3, 4}}}, .attrs = {Dims{6, -1}}},
+          {.in = {{.sizes = {}}}, .attrs = {Dims{1, 1}}},
+          {.in = {{.sizes = {5}}}, .attrs = {Dims{5}}},
+          {.in = {{.sizes = {0, 3}}}, .attrs = {Dims{3, 0}}}};
+}
+
+// Sizes after expanding; -1 keeps a size.
+Dims expanded_sizes(const Call& call) {
+  const Dims& from = call.in[0].sizes();
+  Dims to = call.attr<Dims>(0);
+  const int added = to.rank() - from.rank();
+  bool fits = added >= 0;
+  for (int d = 0; d < to.rank() && fits; ++d) {
+    if (d >= added && to[d] == -1) to[d] = from[d - added];
+    fits = to[d] >= 0 && (d < added || from[d - added] == 1 || from[d - added] == to[d]);
+  }
+  if (!fits)
+    fail(call.op, "sizes that " + to_string(from) + " broadcasts to",
+         to_string(call.attr<Dims>(0)));
+  return to;
+}
+
+// A slice [start, end) with step, clamped as Python does.
+struct Range {
+  int dim;
+  int64_t start;
+  int64_t step;
+  int64_t count;
+};
+Range slice_range(const Call& call, const Dims& sizes, size_t first_attr) {
+  if (sizes.empty()) fail(call.op, "at least one dimension", to_string(sizes));
+  Range r{};
+  r.dim = normalize_dim(call.op, call.attr<int64_t>(first_attr), sizes.rank());
+  r.step = call.attr<int64_t>(first_attr + 3);
+  if (r.step < 1) fail(call.op, "a step of 1 or more", std::to_string(r.step));
+  const int64_t n = sizes[r.dim];
+  auto clamped = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
+  r.start = clamped(call.attr<int64_t>(first_attr + 1));
+  const int64_t end = std::max(r.start, clamped(call.attr<int64_t>(first_attr + 2)));
+  r.count = end == r.start ? 0 : (end - r.start - 1) / r.step + 1;
+  return r;
+}
+Dims sliced_sizes(Dims sizes, const Range& r) {
+  sizes[r.dim] = r.count;
+  return sizes;
+}
+Dims sliced_strides(Dims strides, const Range& r) {
+  // One element is reached with any stride; a huge step must not overflow.
+  strides[r.dim] = r.count > 1 ? strides[r.dim] * r.step : strides[r.dim];
+  return strides;
+}
+
+Outputs compose_slice(const Call& call) {
+  const Tensor& self = call.in[0];
+  const Range r = slice_range(call, self.sizes(), 0);
+  const int64_t skipped = r.count > 0 ? r.start * self.strides()[r.dim] : 0;
+  return strided_view(self, sliced_sizes(self.sizes(), r), sliced_strides(self.strides(), r),
+                      skipped);
+}
+
+OutMetas infer_slice_backward(const Call& call) {
+  const auto& sizes = call.attr<Dims>(0);
+  for (const int64_t d : sizes)
+    if (d < 0) fail(call.op, "sizes of 0 or more", to_string(sizes));
+  const Dims sliced = sliced_sizes(sizes, slice_range(call, sizes, 1));
+  if (!(sliced == call.in[0].sizes()))
+    fail(call.op, "a gradient of sizes " + to_string(sliced), to_string(call.in[0]));
+  return OutMeta{sizes, call.in[0].dtype()};
+}
+
+void slice_backward_reference(const Call& call) {
+  const Tensor slice = slice_backward_target(call);
+  const Elements zeroed(call.out[0]);
+  for (int64_t i = 0; i < call.out[0].numel(); ++i) zeroed.set(i, 0);
+  copy_in_order(call.in[0], slice);
+}
+
+}  // namespace
+
+Tensor slice_backward_target(const Call& call) {
+  const Tensor& out = call.out[0];
+  const Range r = slice_range(call, out.sizes(), 1);
+  return detail::make_view(out, sliced_sizes(out.sizes(), r), sliced_strides(out.strides(), r),
+                           r.count > 0 ? r.start * out.strides()[r.dim] : 0);
+}
+
+constinit const OpDef kAsStrided{
+    .name = "aten::as_strided",
+    .schema = "(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None)",
+    .doc = "a view of self's storage with any sizes, strides and offset",
+    .kind = OpKind::view,
+    .compose = compose_as_strided,
+    .flops = flops_per_element<0>,
+    .bytes = no_bytes,
+    .reference =
+        [](const Call& call) {
+          const int64_t offset =
+              call.has_attr(2) ? call.attr<int64_t>(2) - storage_offset_of(call.in[0]) : 0;
+          gather_reference(call, call.attr<Dims>(1), offset);
+        },
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {.in = {{.sizes = {3, 4}}}, .attrs = {Dims{4, 3}, Dims{1, 4}, int64_t{0}}},
+              {.in = {{.sizes = {12}}}, .attrs = {Dims{2, 2}, Dims{3, 3}, int64_t{5}}},
+              {.in = {{.sizes = {3}}}, .attrs = {Dims{2, 3}, Dims{0, 1}, Attr{}}},
+              {.in = {{.sizes = {3}}}, .attrs = {Dims{}, Dims{}, int64_t{2}}}};
+        }};
+
+constinit const OpDef kTranspose{
+    .name = "aten::transpose",
+    .schema = "(Tensor self, int dim0, int dim1)",
+    .doc = "a view with two dimensions swapped",
+    .kind = OpKind::view,
+    .compose = [](const Call& call) -> Outputs {
+      const Tensor& self = call.in[0];
+      const TransposedDims which = transposed_dims(call);
+      return strided_view(self, swapped(self.sizes(), which), swapped(self.strides(), which));
+    },
+    .flops = flops_per_element<0>,
+    .bytes = no_bytes,
+    .vjp = [](const GradCall& g) -> Gradients {
+      return {transpose(g.dout, g.attr<int64_t>(0), g.attr<int64_t>(1))};
+    },
+    .reference =
+        [](const Call& call) {
+          gather_reference(call, swapped(call.in[0].strides(), transposed_dims(call)), 0);
+        },
+    .samples =
+        [] {
+          const std::vector<Attr> last_two = {int64_t{-1}, int64_t{-2}};
+          return std::vector<Sample>{
+              {.in = {{.sizes = {3, 5}}}, .attrs = last_two},
+              {.in = {{.sizes = {2, 3, 4}}}, .attrs = {int64_t{0}, int64_t{2}}},
+              {.in = {{.sizes = {4}}}, .attrs = {int64_t{0}, int64_t{0}}},
+              {.in = {{.sizes = {2, 0, 4}}}, .attrs = last_two}};
+        }};
+
+constinit const OpDef kT{
+    .name = "aten::t",
+    .schema = "(Tensor self)",
+    .doc = "the transpose of a matrix; fewer dimensions stay as they are",
+    .kind = OpKind::view,
+    .compose = compose_t,
+    .flops = flops_per_element<0>,
+    .bytes = no_bytes,
+    .vjp = [](const GradCall& g) -> Gradients { return {t(g.dout)}; },
+    .reference =
+        [](const Call& call) {
+          const Tensor& self = call.in[0];
+          gather_reference(call, swapped(self.strides(), {0, self.dim() - 1}), 0);
+        },
+    .samples =
+        [] {
+          return std::vector<Sample>{{.in = {{.sizes = {3, 5}}}},
+                                     {.in = {{.sizes = {4}}}},
+                                     {.in = {{.sizes = {}}}},
+                                     {.in = {{.sizes = {0, 3}}}}};
+        }};
+
+constinit const OpDef kView{
+    .name = "aten::view",
+    .schema = "(Tensor self, SymInt[] size)",
+    .doc = "a view with other sizes, where the strides allow it; one size may be -1",
+    .kind = OpKind::view,
+    .compose = compose_view,
+    .flops = flops_per_element<0>,
+    .bytes = no_bytes,
+    .vjp = view_vjp,
+    .reference = reorder_reference,
+    .samples = view_samples};
+
+constinit const OpDef kUnsafeView{.name = "aten::_unsafe_view",
+                                  .schema = "(Tensor self, SymInt[] size)",
+                                  .doc = "view, of a tensor that nobody else holds",
+                                  .kind = OpKind::view,
+                                  .compose = compose_view,
+                                  .flops = flops_per_element<0>,
+                                  .bytes = no_bytes,
+                                  .vjp = view_vjp,
+                                  .reference = reorder_reference,
+                                  .samples = view_samples};
+
+constinit const OpDef kExpand{
+    .name = "aten::expand",
+    .schema = "(Tensor self, SymInt[] size, *, bool implicit=False)",
+    .doc = "a view broadcast to larger sizes; -1 keeps a size",
+    .kind = OpKind::view,
+    .compose = [](const Call& call) -> Outputs {
+      const Dims sizes = expanded_sizes(call);
+      return strided_view(call.in[0], sizes, broadcast_strides(call.in[0], sizes));
+    },
+    .flops = flops_per_element<0>,
+    .bytes = no_bytes,
+    .vjp = [](const GradCall& g) -> Gradients { return {g.dout}; },  // the engine sums it
+    .reference =
+        [](const Call& call) {
+          gather_reference(call, broadcast_strides(call.in[0], call.out[0].sizes()), 0);
+        },
+    .samples =
+        [] {
+          return std::vector<Sample>{{.in = {{.sizes = {3, 1}}}, .attrs = {Dims{3, 4}}},
+                                     {.in = {{.sizes = {4}}}, .attrs = {Dims{2, 3, -1}}},
+                                     {.in = {{.sizes = {}}}, .attrs = {Dims{5}}},
+                                     {.in = {{.sizes = {1, 3}}}, .attrs = {Dims{0, 3}}}};
+        }};
+
+constinit const OpDef kSlice{
+    .name = "aten::slice",
+    .schema = "(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1)",
+    .doc = "a view of self[..., start:end:step, ...] in one dimension, clamped as in Python",
+    .kind = OpKind::view,
+    .compose = compose_slice,
+    .flops = flops_per_element<0>,
+    .bytes = no_bytes,
+    .vjp = [](const GradCall& g) -> Gradients {
+      return {run_op(kSliceBackward, {g.dout},
+                     {g.in_meta[0].sizes, g.attrs[0], g.attrs[1], g.attrs[2], g.attrs[3]})};
+    },
+    .reference =
+        [](const Call& call) {
+          const Tensor& self = call.in[0];
+          const Range r = slice_range(call, self.sizes(), 0);
+          gather_reference(call, sliced_strides(self.strides(), r),
+                           r.count > 0 ? r.start * self.strides()[r.dim] : 0);
+        },
+    .samples =
+        [] {
+          auto attrs = [](int64_t dim, int64_t start, int64_t end, int64_t step) {
+            return std::vector<Attr>{dim, start, end, step};
+          };
+          return std::vector<Sample>{
+              {.in = {{.sizes = {6, 4}}}, .attrs = attrs(0, 1, 5, 2)},
+              {.in = {{.sizes = {6, 4}}}, .attrs = attrs(-1, -3, INT64_MAX, 1)},
+              {.in = {{.sizes = {2, 3, 4}}}, .attrs = attrs(1, 0, 2, 1)},
+              {.in = {{.sizes = {5}}}, .attrs = attrs(0, 4, 2, 1)}};
+        }};
+
+constinit const OpDef kSliceBackward{
+    .name = "aten::slice_backward",
+    .schema =
+        "(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, "
+        "SymInt step)",
+    .doc = "zeros of input_sizes with grad_output written to the slice",
+    .infer = infer_slice_backward,
+    .flops = flops_per_element<0>,
+    .vjp = [](const GradCall& g) -> Gradients {
+      return {slice(g.dout, g.attr<int64_t>(1), g.attr<int64_t>(2), g.attr<int64_t>(3),
+                    g.attr<int64_t>(4))};
+    },
+    .reference = slice_backward_reference,
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {.in = {{.sizes = {2, 4}}},
+               .attrs = {Dims{6, 4}, int64_t{0}, int64_t{1}, int64_t{5}, int64_t{2}}},
+              {.in = {{.sizes = {6, 3}}},
+               .attrs = {Dims{6, 4}, int64_t{1}, int64_t{-3}, INT64_MAX, int64_t{1}}},
+              {.in = {{.sizes = {0}}},
+               .attrs = {Dims{5}, int64_t{0}, int64_t{4}, int64_t{2}, int64_t{1}}}};
+        }};
+
+Tensor as_strided(const Tensor& self, Dims sizes, Dims strides, int64_t storage_offset) {
+  return run_op(kAsStrided, {self}, {sizes, strides, storage_offset});
+}
+Tensor t(const Tensor& self) { return run_op(kT, {self}); }
+Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
+  return run_op(kTranspose, {self}, {dim0, dim1});
+}
+Tensor view(const Tensor& self, Dims sizes) { return run_op(kView, {self}, {sizes}); }
+Tensor unsafe_view(const Tensor& self, Dims sizes) { return run_op(kUnsafeView, {self}, {sizes}); }
+Tensor expand(const Tensor& self, Dims sizes) { return run_op(kExpand, {self}, {sizes}); }
+Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  return run_op(kSlice, {self}, {dim, start, end, step});
+}
+
+}  // namespace epilogue

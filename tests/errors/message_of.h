@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of the Error that a call throws.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "epilogue/base/error.h"
+
+namespace epilogue::test {
+
+// "(no error)" when nothing is thrown; other exceptions pass through and fail the test.
+template <class Call>
+std::string message_of(Call&& call) {
+  try {
+    std::forward<Call>(call)();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+}  // namespace epilogue::test
