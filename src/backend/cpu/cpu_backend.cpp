@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "backend/cpu/kernel_lists.h"
+#include "base/cpu_features.h"
+#include "core/backend.h"
+
+namespace epilogue {
+namespace cpu {
+
+std::string kernel_name(std::string_view what, DType dtype) {
+  std::string name = "epi_";
+  // Kernels that do not use the 16-bit dot products run as their AVX-512 copies there.
+  name += isa_name(std::min(active_isa(), Isa::avx512));
+  name += '_';
+  name += what;
+  name += '_';
+  return name += dtype_name(dtype);
+}
+
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+
+  const std::span<const Kernel>& kernels(const OpDef& op) const override {
+    using Lists = std::span<const KernelList> (*)();
+    static constexpr Lists kAll[] = {gemm_lists,    pointwise_lists, copy_lists, reduction_lists,
+                                     softmax_lists, norm_lists,      loss_lists};
+    static constexpr std::span<const Kernel> kNone;
+    for (const Lists lists : kAll)
+      for (const KernelList& list : lists())
+        if (list.op == &op) return list.kernels;
+    return kNone;
+  }
+};
+
+}  // namespace
+}  // namespace cpu
+
+Backend& cpu_backend() {
+  static cpu::CpuBackend backend;
+  return backend;
+}
+
+}  // namespace epilogue

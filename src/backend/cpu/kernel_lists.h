@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend's kernels: per op an ordered list, best first. One function per source file.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/op.h"
+
+namespace epilogue::cpu {
+
+struct KernelList {
+  const OpDef* op;
+  std::span<const Kernel> kernels;
+};
+
+std::span<const KernelList> gemm_lists();        // gemm.cpp
+std::span<const KernelList> pointwise_lists();   // pointwise.cpp
+std::span<const KernelList> copy_lists();        // copies.cpp
+std::span<const KernelList> reduction_lists();   // reductions.cpp
+std::span<const KernelList> softmax_lists();     // softmax.cpp
+std::span<const KernelList> norm_lists();        // norms.cpp
+std::span<const KernelList> loss_lists();        // losses.cpp
+
+// "epi_avx512_gelu_tanh_bf16": level in use, what it computes, element type.
+std::string kernel_name(std::string_view what, DType dtype);
+
+}  // namespace epilogue::cpu

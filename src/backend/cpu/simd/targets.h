@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which compiled copy of the SIMD kernels runs: Highway targets chosen by active_isa().
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace epilogue::simd {
+
+// Every kernel source is compiled once for each of these. `fallback` has one lane and no
+// instruction beyond the compiler's baseline; the library never needs more than that to start.
+enum class Target { fallback, sse4, avx2, avx3 };
+inline constexpr size_t kTargets = 4;
+
+// The target for active_isa(): baseline -> sse4 (fallback where the CPU lacks it), avx2 -> avx2,
+// avx512 and above -> avx3. Never a target that this CPU cannot run. A load and a table look-up;
+// follows set_active_isa, so a kernel table must be fetched per call, not kept.
+Target active_target();
+
+// As it stands in kernel names: "scalar", "sse4", "avx2", "avx512".
+const char* target_name(Target target);
+
+// One table of kernels per target, null where the build left a target out (the compiler's own flags
+// may start above it; the next better target then takes its place).
+template <class Table>
+const Table& pick(const std::array<const Table*, kTargets>& tables) {
+  auto i = static_cast<size_t>(active_target());
+  while (i + 1 < kTargets && tables[i] == nullptr) ++i;
+  return *tables[i];
+}
+
+}  // namespace epilogue::simd

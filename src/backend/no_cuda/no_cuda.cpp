@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend of a build without CUDA: there is none, and this is why.
+#include "core/backend.h"
+
+namespace epilogue {
+
+Backend* cuda_backend() { return nullptr; }
+
+std::string cuda_status() {
+  return "CUDA is not available: this build has no CUDA backend (it comes in a later version); use "
+         "--device cpu";
+}
+
+}  // namespace epilogue
