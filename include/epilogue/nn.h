@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers: modules with named parameters, MLPs, and weights from Hugging Face checkpoints.
+//
+// Names, shapes, initialisation and state keys are torch.nn's. Every layer takes [*, in] and gives
+// [*, out]. Running a module from several threads is safe; changing one (training mode, dtype,
+// parameters) needs the caller's own ordering.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "epilogue/base/result.h"
+#include "epilogue/ops.h"
+#include "epilogue/tensor.h"
+
+namespace epilogue::nn {
+
+// Names with their tensors, in registration order: what state_dict() gives and save_safetensors()
+// takes.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+struct LoadResult {
+  std::vector<std::string> missing;     // in the module, not in the dict
+  std::vector<std::string> unexpected;  // in the dict, not in the module
+};
+
+// A layer, or a model made of layers. A module is an object with an address (neither copied nor
+// moved; hold it by value, or by std::shared_ptr where it is shared). To write one: make tensors
+// and layers members, register them in the constructor, override forward().
+//
+//   struct Scale : nn::Module {
+//     Scale() : Module("Scale") { register_parameter("factor", factor); }
+//     Tensor forward(const Tensor& x) const override { return x * factor; }
+//     Tensor factor = ones({1});
+//   };
+class Module {
+ public:
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  virtual Tensor forward(const Tensor& x) const = 0;
+  // forward() inside a range "nn.Module: Linear_0" (class name, then the number of the instance
+  // among those of its class, from 0 in order of construction).
+  Tensor operator()(const Tensor& x) const;
+
+  const std::string& class_name() const { return class_name_; }
+  // Registered children, in order.
+  const std::vector<std::pair<std::string, Module*>>& children() const { return children_; }
+
+  // Own parameters first, then each child's, with dotted names ("gate_proj.weight"). A tensor that
+  // is registered twice (shared weights) comes once.
+  NamedTensors named_parameters() const;
+  std::vector<Tensor> parameters() const;
+  int64_t num_parameters() const;  // elements
+
+  // Training mode, of this module and all below; on at first. Dropout asks for it.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+
+  // Drops the gradients of all parameters, or fills them with zeros.
+  void zero_grad(bool set_to_none = true);
+  // Converts all parameters (and their gradients) to a floating dtype. The tensors stay the same
+  // objects and keep requires_grad. Throws Error on other dtypes. Not between forward and backward.
+  void to(DType dtype);
+
+  // Every parameter by name, outside the graph, sharing memory with the module. Shared weights come
+  // under each of their names.
+  NamedTensors state_dict() const;
+  // Copies `state` into the parameters, converting dtypes. Throws one Error that names all missing,
+  // unexpected and misshapen keys; the module is unchanged then. Not strict: missing and
+  // unexpected keys are returned instead.
+  LoadResult load_state_dict(const NamedTensors& state, bool strict = true);
+
+ protected:
+  // `class_name` is what traces and messages show.
+  explicit Module(std::string_view class_name);
+
+  // `parameter` must be a member; it is made to require a gradient. An undefined tensor (a bias
+  // that is switched off) gives no key. Throws Error on an empty, dotted or used name.
+  void register_parameter(std::string_view name, Tensor& parameter);
+  // `child` must live as long as this module: a member, or owned by one.
+  void register_module(std::string_view name, Module& child);
+
+ private:
+  using Visit = std::function<void(const std::string& name, const Tensor& parameter)>;
+  void visit_parameters(const std::string& prefix, const Visit& visit) const;
+  void require_free_name(std::string_view name) const;
+
+  std::string class_name_;
+  std::string range_name_;
+  std::vector<std::pair<std::string, Tensor*>> parameters_;
+  std::vector<std::pair<std::string, Module*>> children_;
+  bool training_ = true;
+};
+
+// y = x W^T + b. weight [out, in] and bias [out] are drawn from U(-1/sqrt(in), 1/sqrt(in)), weight
+// first.
+class Linear : public Module {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool with_bias = true);
+  Tensor forward(const Tensor& x) const override;
+
+  Tensor weight;
+  Tensor bias;  // undefined without one
+};
+
+// Layers in a row; their names are "0", "1", ...
+class Sequential : public Module {
+ public:
+  Sequential() : Sequential({}) {}
+  Sequential(std::initializer_list<std::shared_ptr<Module>> layers);
+  Tensor forward(const Tensor& x) const override;
+
+  // Appends a layer; it may be shared with other owners. Throws Error on null.
+  void add(std::shared_ptr<Module> layer);
+  // Makes a layer and appends it: model.emplace<nn::Linear>(784, 10).
+  template <class M, class... Args>
+  M& emplace(Args&&... args) {
+    auto layer = std::make_shared<M>(std::forward<Args>(args)...);
+    add(layer);
+    return *layer;
+  }
+  size_t size() const { return layers_.size(); }
+
+ private:
+  std::vector<std::shared_ptr<Module>> layers_;
+};
+
+class GELU : public Module {
+ public:
+  explicit GELU(Gelu approximate = Gelu::exact) : Module("GELU"), approximate_(approximate) {}
+  Tensor forward(const Tensor& x) const override { return gelu(x, approximate_); }
+
+ private:
+  Gelu approximate_;
+};
+
+class ReLU : public Module {
+ public:
+  ReLU() : Module("ReLU") {}
+  Tensor forward(const Tensor& x) const override { return relu(x); }
+};
+
+class SiLU : public Module {
+ public:
+  SiLU() : Module("SiLU") {}
+  Tensor forward(const Tensor& x) const override { return silu(x); }
+};
+
+// Zeroes elements with probability p while training, and scales the rest by 1/(1-p).
+class Dropout : public Module {
+ public:
+  explicit Dropout(double p = 0.5);  // throws Error outside [0, 1]
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  double p_;
+};
+
+// Normalises over the last dimensions `shape`; weight starts as ones, bias as zeros.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(Dims shape, double eps = 1e-5, bool affine = true);
+  Tensor forward(const Tensor& x) const override;
+
+  Tensor weight;
+  Tensor bias;
+
+ private:
+  Dims shape_;
+  double eps_;
+};
+
+// x / rms(x) * weight. Without eps: the machine epsilon of the computation's dtype, as in PyTorch.
+class RMSNorm : public Module {
+ public:
+  explicit RMSNorm(Dims shape, std::optional<double> eps = {}, bool affine = true);
+  Tensor forward(const Tensor& x) const override;
+
+  Tensor weight;
+
+ private:
+  Dims shape_;
+  std::optional<double> eps_;
+};
+
+// The first three gate one branch with another (GatedMLP), the others stand alone (MLP).
+// geglu and gelu_tanh use the tanh form of GELU, gelu the exact one.
+enum class Activation : uint8_t { geglu, swiglu, reglu, gelu, relu, silu, gelu_tanh };
+std::string_view activation_name(Activation activation);
+// The inverse. Throws Error on an unknown name, listing the known ones.
+Activation parse_activation(std::string_view name);
+constexpr bool is_gated(Activation activation) { return activation <= Activation::reglu; }
+
+// fc1 [hidden, dim], act, fc2 [hidden, hidden], act, ..., then a projection back to dim without an
+// activation: `layers` hidden layers and layers + 1 linears. Throws Error on a gated activation.
+class MLP : public Module {
+ public:
+  MLP(int64_t dim, int64_t hidden, int64_t layers = 1, Activation activation = Activation::gelu,
+      bool bias = true);
+  Tensor forward(const Tensor& x) const override;
+
+  Activation activation() const { return activation_; }
+  size_t num_linears() const { return linears_.size(); }
+  Linear& fc(size_t i) const { return *linears_[i]; }  // i from 0: fc(0) is fc1
+
+ private:
+  Activation activation_;
+  std::vector<std::unique_ptr<Linear>> linears_;
+};
+
+// down_proj(act(gate_proj(x)) * up_proj(x)): the MLP of Llama, Gemma and Qwen. Throws Error on a
+// plain activation.
+class GatedMLP : public Module {
+ public:
+  GatedMLP(int64_t dim, int64_t hidden, Activation activation = Activation::geglu,
+           bool bias = false);
+  Tensor forward(const Tensor& x) const override;
+  Activation activation() const { return activation_; }
+
+  Linear gate_proj;  // [hidden, dim]
+  Linear up_proj;    // [hidden, dim]
+  Linear down_proj;  // [dim, hidden]
+
+ private:
+  Activation activation_;
+};
+
+enum class Norm : uint8_t { none, rms, layer };
+std::string_view norm_name(Norm norm);
+Norm parse_norm(std::string_view name);  // throws Error on an unknown name
+
+// mlp(norm(x)), plus x where `residual`: a transformer's pre-norm block. Children "norm" (where
+// there is one) and "mlp".
+class Block : public Module {
+ public:
+  Block(int64_t dim, Norm norm, std::shared_ptr<Module> mlp, bool residual = true);
+  Tensor forward(const Tensor& x) const override;
+
+  Module& mlp() const { return *mlp_; }
+
+ private:
+  std::unique_ptr<Module> norm_;
+  std::shared_ptr<Module> mlp_;
+  bool residual_;
+};
+
+struct MlpConfig {
+  int64_t dim = 768;
+  int64_t hidden = 3072;
+  int64_t layers = 1;  // hidden layers; more than one with plain activations only
+  Activation activation = Activation::geglu;
+  bool bias = false;
+  Norm norm = Norm::none;
+  bool residual = false;
+};
+// A GatedMLP or an MLP, inside a Block where there is a norm or a residual. Throws Error on sizes
+// below 1 and on more than one layer with a gated activation.
+std::shared_ptr<Module> make_mlp(const MlpConfig& config);
+
+// Initialisation: overwrite a floating tensor in place and return it.
+Tensor uniform_(const Tensor& tensor, double low = 0, double high = 1);
+Tensor normal_(const Tensor& tensor, double mean = 0, double stddev = 1);
+// U(-b, b) with b = sqrt(6 / ((1 + a^2) fan_in)); fan_in is what one row of [out, in, ...] holds.
+// Throws Error below rank 2.
+Tensor kaiming_uniform_(const Tensor& tensor, double a = 0);
+
+// A checkpoint as the functions below see it. With a SafetensorsFile:
+//   nn::TensorSource source{path, file.names(), [&](auto name) { return file.tensor(name); }};
+struct TensorSource {
+  std::string label;  // what messages call it: the path
+  std::vector<std::string> names;
+  std::function<Result<Tensor>(std::string_view name)> tensor;
+};
+
+// What an MLP in a checkpoint is, found from the names and shapes under a prefix.
+struct HfMlp {
+  std::string family;  // "llama", "phi3", "mixtral", "t5-gated", "t5", "gpt2", "gpt-neox", "bert",
+                       // "phi2"
+  // The family's usual one; the file does not say (Gemma has Llama's names and uses geglu).
+  Activation activation = Activation::swiglu;
+  int64_t dim = 0;
+  int64_t hidden = 0;
+  bool gated = false;
+  bool bias = false;
+  DType dtype = DType::f32;
+};
+
+// Looks for the tensor names of Hugging Face models below `prefix` (such as "model.layers.0.mlp",
+// for BERT "encoder.layer.0"; empty: top level):
+//   gate_proj, up_proj, down_proj    Llama, Mistral, Qwen, Gemma
+//   gate_up_proj, down_proj          Phi-3 (gate rows first)
+//   w1, w3, w2                       Mixtral (one expert)
+//   wi_0, wi_1, wo                   T5 v1.1, Flan-T5
+//   wi, wo                           T5
+//   c_fc, c_proj                     GPT-2 (stored transposed, [in, out])
+//   dense_h_to_4h, dense_4h_to_h     GPT-NeoX, Pythia
+//   intermediate.dense, output.dense BERT
+//   fc1, fc2                         Phi-2, OPT
+// A failure's message begins with the source's label. Codes: HfMlpNotFound, HfMlpIncomplete,
+// HfMlpShape, HfMlpDtype, and those of the source.
+Result<HfMlp> inspect_hf_mlp(const TensorSource& source, std::string_view prefix);
+
+// Puts that MLP's weights into `module`: a GatedMLP, an MLP of one hidden layer, or a Block around
+// one. Where the dtypes agree the parameters become views of the source's memory (no copy, so two
+// modules loaded from one open file share it; GPT-2's weights are copied), else they are converted
+// to the module's dtype. Further code: HfMlpMismatch (the module is another MLP than the file's).
+// On failure the module is unchanged. Throws Error on other modules.
+Result<HfMlp> load_hf_mlp(Module& module, const TensorSource& source, std::string_view prefix);
+
+}  // namespace epilogue::nn

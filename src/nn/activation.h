@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The function behind an Activation.
+#pragma once
+
+#include "epilogue/nn.h"
+
+namespace epilogue::nn {
+
+// The pointwise function: of a gated activation, what its gate branch goes through.
+Tensor activate(const Tensor& x, Activation activation);
+
+}  // namespace epilogue::nn
