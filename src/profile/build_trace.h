@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the two halves meet: what the recorder saw becomes the trace half's events.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "epilogue/trace/event.h"
+#include "profile/recorder.h"
+
+namespace epilogue::profiler {
+
+// The name of the call that stands for starting a kernel of the CPU device.
+inline constexpr std::string_view kLaunchName = "epiLaunchKernel";
+
+struct Recording {
+  std::vector<std::shared_ptr<ThreadBuffer>> buffers;
+  TickAnchor begin;
+  TickAnchor end;
+  bool cpu_activity = true;
+  trace::Recorded options;
+};
+
+struct EventCounts {
+  int64_t ops = 0;
+  int64_t kernels = 0;
+  int64_t ranges = 0;
+};
+EventCounts count_events(const Recording& recording);
+
+trace::Trace build_trace(const Recording& recording);
+
+}  // namespace epilogue::profiler

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "base/clock.h"
+#include "epilogue/profiler.h"
+#include "epilogue/trace/writer.h"
+#include "profile/build_trace.h"
+#include "profile/recorder.h"
+#include "profile/recorder_cost.h"
+
+namespace epilogue::profiler {
+namespace {
+
+// One session records at a time; a second Profile is told so.
+std::atomic<const Profile*> recording_profile{nullptr};
+
+RecorderOptions recorder_options(const ProfileOptions& o) {
+  return {.kernels = o.kernel_activity,
+          .shapes = o.record_shapes || o.with_flops,
+          .memory = o.profile_memory,
+          .stacks = o.with_stack};
+}
+
+}  // namespace
+
+RecordFunction::RecordFunction(std::string_view name) : observer_(run_observer()) {
+  if (observer_ != nullptr) [[unlikely]]
+    static_cast<RunObserver*>(observer_)->range_begin(name, RangeKind::user, -1, 0);
+}
+
+RecordFunction::~RecordFunction() {
+  if (observer_ != nullptr) [[unlikely]] static_cast<RunObserver*>(observer_)->range_end();
+}
+
+struct Profile::Cycle {
+  Recording recording;
+  trace::Trace trace;
+  EventCounts counts;
+};
+
+Profile::Profile(ProfileOptions options) : options_(std::move(options)) {
+  if (options_.with_flops) options_.record_shapes = true;
+  action_ = options_.schedule ? options_.schedule(0) : Action::record;
+}
+
+Profile::~Profile() {
+  step_range_.reset();
+  if (recording_) {
+    set_run_observer(nullptr);
+    set_memory_observer(nullptr);
+    Recorder::instance().stop();
+  }
+  const Profile* self = this;
+  recording_profile.compare_exchange_strong(self, nullptr);
+}
+
+void Profile::warn(const std::string& text) { warnings_.push_back(text); }
+
+void Profile::start() {
+  if (started_) throw Error("[profile] expected start() once, got a second call");
+  const Profile* none = nullptr;
+  if (!recording_profile.compare_exchange_strong(none, this))
+    throw Error("[profile] expected no other profile to be active, got one that is running");
+  started_ = true;
+  transition(Action::none, action_);
+  open_step();
+}
+
+void Profile::step() {
+  if (!started_) throw Error("[profile] expected start() before step()");
+  step_range_.reset();
+  const Action previous = action_;
+  ++step_num_;
+  if (options_.schedule) action_ = options_.schedule(step_num_);
+  transition(previous, action_);
+  open_step();
+}
+
+void Profile::stop() {
+  if (!started_) throw Error("[profile] expected start() before stop()");
+  step_range_.reset();
+  transition(action_, std::nullopt);
+  started_ = false;
+  const Profile* self = this;
+  recording_profile.compare_exchange_strong(self, nullptr);
+}
+
+// Without a schedule there are no steps, as in PyTorch.
+void Profile::open_step() {
+  if (options_.schedule)
+    step_range_ = std::make_unique<RecordFunction>(fmt::format("ProfilerStep#{}", step_num_));
+}
+
+// torch.profiler's table of actions; an empty `to` is the exit.
+void Profile::transition(Action from, std::optional<Action> to) {
+  const bool exits = !to.has_value();
+  const Action next = to.value_or(Action::none);
+  const bool records_next = next == Action::record || next == Action::record_and_save;
+  const auto ready = [&] {
+    if (options_.on_trace_ready) options_.on_trace_ready(*this);
+  };
+  switch (from) {
+    case Action::none:
+      if (exits || next == Action::none) return;
+      prepare();
+      if (records_next) begin_recording();
+      return;
+    case Action::warmup:
+      if (records_next) return begin_recording();
+      if (!exits && next == Action::warmup) return;
+      if (!exits) warn("Incorrect schedule: WARMUP followed by NONE");
+      begin_recording();
+      end_recording();
+      return;
+    case Action::record:
+      if (exits) {
+        end_recording();
+        return ready();
+      }
+      if (records_next) return;
+      warn(next == Action::none ? "Incorrect schedule: RECORD followed by NONE"
+                                : "Incorrect schedule: RECORD followed by WARMUP");
+      return end_recording();
+    case Action::record_and_save:
+      end_recording();
+      ready();
+      if (exits || next == Action::none) return;
+      prepare();
+      if (records_next) begin_recording();
+  }
+}
+
+void Profile::prepare() {
+  cost_ = measure_recorder_cost(recorder_options(options_));
+  cycle_ = std::make_unique<Cycle>();
+}
+
+void Profile::begin_recording() {
+  // A schedule may jump from a lost recording straight into warm-up, which prepares nothing.
+  if (cycle_ == nullptr) prepare();
+  recording_ = true;
+  Recorder& recorder = Recorder::instance();
+  recorder.start(recorder_options(options_));
+  cycle_->recording.begin = tick_anchor();
+  if (options_.profile_memory) set_memory_observer(&recorder);
+  set_run_observer(&recorder);
+}
+
+void Profile::end_recording() {
+  set_run_observer(nullptr);
+  set_memory_observer(nullptr);
+  recording_ = false;
+  Recording& recording = cycle_->recording;
+  recording.end = tick_anchor();
+  recording.buffers = Recorder::instance().stop();
+  recording.cpu_activity = options_.cpu_activity;
+  recording.options = {.record_shapes = options_.record_shapes,
+                       .profile_memory = options_.profile_memory,
+                       .with_stack = options_.with_stack,
+                       .with_flops = options_.with_flops,
+                       .with_modules = options_.with_stack};
+  cycle_->counts = count_events(recording);
+  cycle_->trace = build_trace(recording);
+  if (!options_.kernel_activity) cycle_->trace.device_label.clear();
+  cycle_->trace.metadata = metadata_;
+  finished_ = std::move(cycle_);
+  finished_->recording.buffers.clear();
+  finished_->trace.metadata.emplace_back(
+      "epilogue_recorder",
+      fmt::format(R"({{"ns_per_op": {:.1f}, "ns_per_kernel": {:.1f}, "ns_per_range": {:.1f}, )"
+                  R"("ops": {}, "kernels": {}, "ranges": {}, "overhead_us": {:.3f}}})",
+                  cost_.ns_per_op, cost_.ns_per_kernel, cost_.ns_per_range, finished_->counts.ops,
+                  finished_->counts.kernels, finished_->counts.ranges,
+                  recorder_overhead_ns() * 1e-3));
+}
+
+double Profile::recorder_overhead_ns() const {
+  if (finished_ == nullptr) return 0;
+  const EventCounts& n = finished_->counts;
+  return cost_.ns_per_op * static_cast<double>(n.ops) +
+         cost_.ns_per_kernel * static_cast<double>(n.kernels) +
+         cost_.ns_per_range * static_cast<double>(n.ranges);
+}
+
+const trace::Trace& Profile::trace() const {
+  if (finished_ == nullptr)
+    throw Error("[profile] expected a finished recording cycle, got none; call stop() first");
+  return finished_->trace;
+}
+
+trace::KeyAverages Profile::key_averages(bool group_by_input_shape, int group_by_stack_n) const {
+  trace::KeyAveragesOptions options;
+  options.group_by_input_shape = group_by_input_shape;
+  options.group_by_stack_n = group_by_stack_n;
+  return trace::key_averages(trace(), options);
+}
+
+Status Profile::export_chrome_trace(const std::string& path) const {
+  return trace::write_chrome_trace(trace(), path);
+}
+
+void Profile::add_metadata_json(const std::string& key, const std::string& json) {
+  std::erase_if(metadata_, [&](const auto& entry) { return entry.first == key; });
+  metadata_.emplace_back(key, json);
+}
+
+}  // namespace epilogue::profiler
