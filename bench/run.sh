@@ -1,0 +1,21 @@
+#!/bin/sh
+# Runs every benchmark of a build folder and keeps what it printed: bench/run.sh [BUILD] [OUT].
+# Exit 1 if any of them found a disagreement or a broken budget.
+set -u
+build=${1:-build}
+out=${2:-$build/bench-results}
+mkdir -p "$out"
+status=0
+for name in dispatch_bench profiler_bench gemm_bench; do
+  program=$build/bench/$name
+  if [ ! -x "$program" ]; then
+    echo "== $name: not built (gemm_bench needs libdnnl-dev)"
+    continue
+  fi
+  echo "== $name"
+  "$program" >"$out/$name.txt" 2>&1 || status=1
+  cat "$out/$name.txt"
+  echo
+done
+echo "reports: $out"
+exit $status

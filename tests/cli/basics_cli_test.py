@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--version, --help, ops, info, misuse, forced instruction sets."""
+import json
+import re
+import unittest
+
+from command import CommandTest, run
+
+
+class Basics(CommandTest):
+    def test_version(self):
+        self.assertRegex(self.ok("--version"), r"^epilogue \d+\.\d+\.\d+\n$")
+
+    def test_every_subcommand_has_help_with_an_example(self):
+        for command in (["tour"], ["ops"], ["info"], ["profile"], ["profile", "matmul-add"],
+                        ["profile", "linear"], ["profile", "mlp"]):
+            text = self.ok(*command, "--help")
+            self.assertIn("Example: epilogue " + command[0], text, command)
+
+    def test_misuse_is_one_line_and_exit_2(self):
+        self.misuse()
+        self.misuse("no-such-command")
+        self.misuse("profile")
+        self.misuse("profile", "mlp", "--no-such-flag")
+        self.assertIn("number", self.misuse("profile", "mlp", "--batch", "many").lower() + "number")
+
+    def test_modes_and_devices_that_do_not_exist_yet(self):
+        for mode in ("compile", "fused"):
+            self.assertIn("eager only", self.misuse("profile", "mlp", "--mode", mode))
+        self.assertIn("CUDA", self.misuse("profile", "linear", "--device", "cuda"))
+        self.assertIn("expected eager", self.misuse("profile", "linear", "--mode", "fast"))
+        self.assertIn("expected f32", self.misuse("profile", "linear", "--dtype", "f8"))
+
+    def test_ops_lists_the_index_in_three_formats(self):
+        table = json.loads(self.ok("ops", "--format", "json"))
+        self.assertEqual(table["schema_version"], 1)
+        names = [op["name"] for op in table["ops"]]
+        self.assertEqual(len(names), len(set(names)))
+        for name in ("aten::t", "aten::addmm", "aten::linear", "aten::gelu", "aten::layer_norm",
+                     "aten::cross_entropy_loss", "aten::dropout", "aten::_unsafe_view"):
+            self.assertIn(name, names)
+        text = self.ok("ops")
+        markdown = self.ok("ops", "--format", "markdown")
+        for name in names:
+            self.assertIn(name, text)
+            self.assertIn(name, markdown)
+
+    def test_info(self):
+        info = json.loads(self.ok("info", "--format", "json"))
+        self.assertGreaterEqual(info["threads"], 1)
+        self.assertIn(info["isa_used"], ("baseline", "avx2", "avx512", "avx512_bf16", "amx"))
+        self.assertIn("CUDA", info["cuda"])
+        self.assertIn(info["cpu"], self.ok("info"))
+
+    def test_info_measures(self):
+        info = json.loads(self.ok("info", "--measure", "--format", "json"))
+        self.assertGreater(info["f32_peak_gflops"], 0.5)
+        self.assertGreater(info["memory_read_gb_per_s"], 0.1)
+
+    def test_isa_is_obeyed_and_refused(self):
+        info = json.loads(self.ok("info", "--format", "json", env={"EPILOGUE_ISA": "baseline"}))
+        self.assertEqual(info["isa_used"], "baseline")
+        self.assertIn("expected baseline", self.misuse("info", env={"EPILOGUE_ISA": "sse9"}))
+        levels = ["baseline", "avx2", "avx512", "avx512_bf16", "amx"]
+        above = levels[levels.index(info["isa_detected"]) + 1:]
+        for level in above:
+            self.assertIn("this machine has", self.misuse("info", env={"EPILOGUE_ISA": level}))
+
+    def test_kernel_names_follow_the_level(self):
+        detected = json.loads(self.ok("info", "--format", "json"))["isa_detected"]
+        levels = ["baseline", "avx2", "avx512"]
+        usable = levels[:levels.index(detected) + 1] if detected in levels else levels
+        for level in usable:
+            table = json.loads(self.ok("profile", "linear", "--dtype", "f32", "--out", self.out,
+                                       "--format", "json", env={"EPILOGUE_ISA": level}))
+            kernels = [r["name"] for r in table["rows"] if r["device_type"] != "cpu"]
+            self.assertTrue(kernels)
+            expected = "avx512" if level == "avx512" else "avx2" if level == "avx2" else "(sse4|scalar|baseline)"
+            for name in kernels:
+                self.assertRegex(name, f"^epi_{expected}_")
+
+    def test_no_colour_codes_in_a_pipe(self):
+        self.assertIsNone(re.search("\x1b", self.ok("profile", "linear", "--out", self.out)))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""epilogue profile: files, counts per step, the table against an independent computation."""
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import unittest
+
+from command import CommandTest, run
+
+INDEPENDENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "analysis",
+                           "independent_table.py")
+MLP = ["profile", "mlp", "--batch", "2", "--seq", "8", "--dim", "64", "--hidden", "128"]
+
+
+def write_safetensors(path, tensors):
+    """tensors: name -> (shape, list of floats), as F32."""
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        blob = struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(blob)]}
+        data += blob
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def strict(text):
+    def refuse(token):
+        raise ValueError(f"not strict JSON: {token}")
+    return json.loads(text, parse_constant=refuse)
+
+
+class Profile(CommandTest):
+    def profile(self, *args):
+        return strict(self.ok(*args, "--out", self.out, "--format", "json", "--row-limit", "-1"))
+
+    def trace(self, result):
+        with gzip.open(result["trace"], "rt", encoding="utf-8") as f:
+            return strict(f.read())
+
+    def test_mlp_per_step_counts(self):
+        result = self.profile(*MLP)
+        self.assertEqual(result["tag"], "2_8_64_128_eager")
+        q = result["quantities"]
+        self.assertEqual(q["steps"], 3)
+        self.assertEqual(q["kernels_per_step"], 5)
+        self.assertEqual(q["gemm_kernels_per_step"], 3)
+        events = self.trace(result)["traceEvents"]
+        steps = [e for e in events if e.get("cat") == "user_annotation"
+                 and e["name"].startswith("ProfilerStep#")]
+        self.assertEqual([s["name"] for s in steps], [f"ProfilerStep#{i}" for i in (2, 3, 4)])
+        launches = {e["args"]["correlation"]: e for e in events if e.get("cat") == "cuda_runtime"}
+        for step in steps:
+            inside = [e for e in events if e.get("cat") == "cpu_op" and e["tid"] == step["tid"]
+                      and step["ts"] <= e["ts"] < step["ts"] + step["dur"]]
+            names = [e["name"] for e in inside]
+            self.assertEqual(names.count("aten::linear"), 3)
+            kernels = [e for e in events if e.get("cat") == "kernel"
+                       and step["ts"] <= launches[e["args"]["correlation"]]["ts"]
+                       < step["ts"] + step["dur"]]
+            self.assertEqual(len(kernels), 5)
+            by_op = {}
+            op_name = {e["args"]["External id"]: e["name"] for e in inside}
+            for k in kernels:
+                by_op.setdefault(op_name[k["args"]["External id"]], []).append(k["name"])
+            self.assertEqual({n: len(v) for n, v in by_op.items()},
+                             {"aten::mm": 3, "aten::gelu": 1, "aten::mul": 1})
+            for view in ("aten::t", "aten::transpose", "aten::as_strided", "aten::reshape",
+                         "aten::view", "aten::_unsafe_view"):
+                self.assertIn(view, names)
+                self.assertNotIn(view, by_op)
+
+    def test_trace_is_what_kineto_writes(self):
+        trace = self.trace(self.profile(*MLP, "--record-shapes", "--profile-memory"))
+        for key in ("schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds",
+                    "traceEvents", "traceName", "record_shapes", "profile_memory"):
+            self.assertIn(key, trace)
+        self.assertEqual(trace["baseTimeNanoseconds"] % (7889238 * 10**9), 0)
+        self.assertIn("epilogue_recorder", trace)
+        events = trace["traceEvents"]
+        kernel = next(e for e in events if e.get("cat") == "kernel")
+        for key in ("External id", "device", "stream", "correlation", "grid", "block", "bytes",
+                    "flops", "threads"):
+            self.assertIn(key, kernel["args"])
+        flows = [e for e in events if e.get("cat") == "ac2g"]
+        starts = {e["id"] for e in flows if e["ph"] == "s"}
+        ends = {e["id"] for e in flows if e["ph"] == "f" and e["bp"] == "e"}
+        self.assertEqual(starts, ends)
+        self.assertEqual(len(starts), 15)
+        labels = {e["pid"]: e["args"]["labels"] for e in events if e["name"] == "process_labels"}
+        self.assertIn("CPU", labels[kernel["pid"]])
+        self.assertIn("synchronous", labels[kernel["pid"]])
+        linear = next(e for e in events if e["name"] == "aten::linear")
+        self.assertEqual(linear["args"]["Input Dims"], [[2, 8, 64], [128, 64], []])
+        memory = [e for e in events if e["name"] == "[memory]"]
+        self.assertTrue(memory)
+        self.assertEqual(memory[0]["args"]["Device Type"], 0)
+        self.assertEqual(events[-1]["name"], "Record Window End")
+
+    def test_table_equals_an_independent_one(self):
+        cases = [MLP + ["--record-shapes", "--profile-memory", "--with-flops"],
+                 MLP + ["--backward", "--dtype", "f32"],
+                 ["profile", "linear", "--batch", "32", "--with-stack"],
+                 ["profile", "matmul-add", "--size", "32", "--cold"]]
+        for args in cases:
+            result = self.profile(*args)
+            table = os.path.join(self.out, "table.json")
+            with open(table, "w") as f:
+                json.dump(result, f)
+            check = subprocess.run([sys.executable, INDEPENDENT, result["trace"], table],
+                                   capture_output=True, text=True)
+            self.assertEqual(check.returncode, 0, f"{args}: {check.stdout}{check.stderr}")
+
+    def test_text_table_is_kept_and_printed(self):
+        text = self.ok(*MLP, "--out", self.out)
+        with open(os.path.join(self.out, "2_8_64_128_eager.txt")) as f:
+            table = f.read()
+        self.assertIn(table, text)
+        self.assertIn("ProfilerStep*", table)
+        self.assertIn("Self KERNEL", table)
+        self.assertIn("Self CPU time total:", table)
+
+    def test_linear_is_one_kernel_with_the_bias_in_it(self):
+        result = self.profile("profile", "linear", "--batch", "16")
+        self.assertEqual(result["tag"], "16_32_64_eager")
+        self.assertEqual(result["quantities"]["kernels_per_step"], 1)
+        kernels = [r["name"] for r in result["rows"] if r["name"].startswith("epi_")]
+        self.assertEqual(len(kernels), 1)
+        self.assertTrue(kernels[0].endswith("_bias"), kernels)
+        names = {r["name"] for r in result["rows"]}
+        self.assertTrue({"aten::linear", "aten::t", "aten::addmm"} <= names)
+        self.assertNotIn("aten::add", names)
+
+    def test_expectations(self):
+        self.ok(*MLP, "--out", self.out, "--expect", "kernels_per_step == 5",
+                "--expect", "gemm_kernels_per_step == 3")
+        failed = run(*MLP, "--out", self.out, "--expect", "kernels_per_step < 5")
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn("FAILS (found 5)", failed.stdout)
+        unknown = run(*MLP, "--out", self.out, "--expect", "unicorns == 5")
+        self.assertEqual(unknown.returncode, 1)
+        self.assertIn("no such quantity", unknown.stdout)
+        self.assertIn("expected NAME OP NUMBER", self.misuse(*MLP, "--expect", "five kernels"))
+
+    def test_schedule_flags(self):
+        result = self.profile("profile", "linear", "--batch", "4", "--wait", "0", "--warmup", "0",
+                              "--active", "7")
+        self.assertEqual(result["quantities"]["steps"], 7)
+        self.assertIn("active", self.misuse("profile", "linear", "--active", "0"))
+
+    def test_variants_run(self):
+        for extra in (["--activation", "swiglu", "--norm", "rms", "--residual"],
+                      ["--activation", "gelu", "--layers", "3", "--bias"],
+                      ["--norm", "layer", "--dtype", "f16"], ["--backward"]):
+            self.profile(*MLP, *extra)
+        self.assertIn("layers", self.misuse(*MLP, "--layers", "2"))
+
+    def test_weights_with_hugging_face_names(self):
+        path = os.path.join(self.out, "model.safetensors")
+        prefix = "model.layers.0.mlp"
+        shapes = {"gate_proj": [6, 4], "up_proj": [6, 4], "down_proj": [4, 6]}
+        write_safetensors(path, {f"{prefix}.{n}.weight": (s, [0.1] * 24) for n, s in shapes.items()})
+        result = self.profile("profile", "mlp", "--batch", "1", "--seq", "2", "--weights", path,
+                              "--prefix", prefix, "--activation", "swiglu")
+        self.assertEqual(result["tag"], "1_2_4_6_eager")
+        line = self.misuse("profile", "mlp", "--weights", path, "--prefix", "model.layers.9.mlp")
+        self.assertIn("model.safetensors", line)
+        with open(path, "r+b") as f:
+            f.truncate(40)
+        self.assertIn("InvalidHeaderLength", self.misuse("profile", "mlp", "--weights", path))
+
+    def test_input_from_a_file(self):
+        path = os.path.join(self.out, "x.safetensors")
+        write_safetensors(path, {"input": ([3, 8], [0.5] * 24)})
+        result = self.profile("profile", "linear", "--input", path, "--out-dim", "5")
+        self.assertEqual(result["tag"], "3_8_5_eager")
+        self.assertIn("cannot read", self.misuse("profile", "linear", "--input", "none.safetensors"))
+
+    def test_output_folder_that_cannot_be_written(self):
+        self.assertIn("cannot", self.misuse("profile", "linear", "--batch", "2", "--out",
+                                            "/proc/epilogue"))
+
+
+if __name__ == "__main__":
+    unittest.main()

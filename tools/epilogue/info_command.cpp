@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue info: what this build and this machine are.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/cpu_features.h"
+#include "base/progress.h"
+#include "base/units.h"
+#include "command.h"
+#include "epilogue/runtime.h"
+#include "measure.h"
+
+namespace epilogue::tool {
+namespace {
+
+struct Options {
+  Format format = Format::text;
+  bool measure = false;
+  int threads = 0;
+};
+
+Ceilings measured() {
+  ProgressBar bar("measuring", 100);
+  return measure_ceilings([&](double share) { bar.update(static_cast<int64_t>(share * 100)); });
+}
+
+nlohmann::json as_json(const Options& o) {
+  const Caches caches = cpu_caches();
+  nlohmann::json out = {{"schema_version", kSchemaVersion},
+                        {"version", version()},
+                        {"cpu", cpu_model_name()},
+                        {"isa_detected", detected_isa_name()},
+                        {"isa_used", active_isa_name()},
+                        {"threads", num_threads()},
+                        {"l1d_bytes", caches.l1d_bytes},
+                        {"l2_bytes", caches.l2_bytes},
+                        {"l3_bytes", caches.l3_bytes},
+                        {"cuda", cuda_status()}};
+  if (o.measure) {
+    const Ceilings c = measured();
+    out["f32_peak_gflops"] = c.f32_gflops;
+    out["f32_peak_gflops_one_thread"] = c.f32_gflops_one_thread;
+    out["memory_read_gb_per_s"] = c.memory_gb_per_s;
+    out["memory_read_gb_per_s_one_thread"] = c.memory_gb_per_s_one_thread;
+  }
+  return out;
+}
+
+int run_command(const Options& o) {
+  if (o.threads != 0) set_num_threads(o.threads);
+  const nlohmann::json info = as_json(o);
+  if (o.format == Format::json) {
+    print(info.dump(2) + "\n");
+    return kExitFine;
+  }
+  const auto size = [&](const char* key) { return format_bytes(info[key].get<double>()); };
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"epilogue", info["version"]},
+      {"CPU", info["cpu"]},
+      {"instruction set", fmt::format("{} (found {}); EPILOGUE_ISA lowers it",
+                                      info["isa_used"].get<std::string>(),
+                                      info["isa_detected"].get<std::string>())},
+      {"threads", std::to_string(num_threads())},
+      {"caches", fmt::format("L1d {}, L2 {}, L3 {}", size("l1d_bytes"), size("l2_bytes"),
+                             size("l3_bytes"))},
+      {"CUDA", info["cuda"]}};
+  if (o.measure) {
+    rows.emplace_back("f32 peak, measured",
+                      fmt::format("{:.1f} GFLOP/s ({:.1f} on one thread)",
+                                  info["f32_peak_gflops"].get<double>(),
+                                  info["f32_peak_gflops_one_thread"].get<double>()));
+    rows.emplace_back("memory read, measured",
+                      fmt::format("{:.1f} GB/s ({:.1f} on one thread)",
+                                  info["memory_read_gb_per_s"].get<double>(),
+                                  info["memory_read_gb_per_s_one_thread"].get<double>()));
+  }
+  const bool markdown = o.format == Format::markdown;
+  if (markdown) print("| | |\n|---|---|\n");
+  for (const auto& [key, value] : rows)
+    print(markdown ? fmt::format("| {} | {} |\n", key, value)
+                   : fmt::format("{:<22} {}\n", key, value));
+  return kExitFine;
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app, Body& run) {
+  CLI::App* info = app.add_subcommand("info", "Version, instruction sets, threads, caches, CUDA");
+  auto options = std::make_shared<Options>();
+  info->add_flag("--measure", options->measure, "measure peak FLOP/s and memory bandwidth");
+  info->add_option("--threads", options->threads, "threads to measure with")
+      ->option_text("N [all processors]");
+  add_format(*info, options->format);
+  info->footer("Example: epilogue info --measure");
+  info->callback([options, &run] { run = [options] { return run_command(*options); }; });
+}
+
+}  // namespace epilogue::tool

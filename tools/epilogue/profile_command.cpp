@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue profile WORKLOAD: the table and the trace of a workload.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "command.h"
+#include "profile_run.h"
+
+namespace epilogue::tool {
+namespace {
+
+struct Options {
+  WorkloadOptions workload;
+  ProfileRunOptions run;
+  Format format = Format::text;
+  std::vector<std::string> expectations;
+};
+
+std::vector<trace::Expectation> parse_expectations(const std::vector<std::string>& texts) {
+  std::vector<trace::Expectation> parsed;
+  for (const std::string& text : texts) {
+    auto e = trace::parse_expectation(text);
+    if (!e) throw Error("[--expect] " + e.failure().message);
+    parsed.push_back(e.value());
+  }
+  return parsed;
+}
+
+// Costs a recorded event; ops and kernels are what a trace is made of.
+double ns_per_event(const profiler::RecorderCost& cost) {
+  return (cost.ns_per_op + cost.ns_per_kernel) / 2;
+}
+
+std::string found_text(const trace::Judgement& j) {
+  if (!j.known) return "no such quantity";
+  return j.found ? fmt::format("{:g}", *j.found) : "not in this trace";
+}
+
+nlohmann::json expectations_json(const std::vector<trace::Judgement>& judgements) {
+  auto list = nlohmann::json::array();
+  for (const trace::Judgement& j : judgements)
+    list.push_back({{"expr", j.expectation.text},
+                    {"expected", j.expectation.op + " " + fmt::format("{:g}", j.expectation.expected)},
+                    {"found", j.found ? nlohmann::json(*j.found) : nlohmann::json()},
+                    {"holds", j.holds}});
+  return list;
+}
+
+std::string json_output(const Options& o, const Workload& workload, const ProfileRun& run,
+                        const std::vector<trace::Judgement>& judgements) {
+  trace::TableOptions table;
+  table.sort_by = o.run.sort_by;
+  table.row_limit = o.run.row_limit;
+  nlohmann::json out = nlohmann::json::parse(trace::table_json(run.averages, table));
+  out["schema_version"] = kSchemaVersion;
+  out["tag"] = workload.tag;
+  out["workload"] = workload.description;
+  out["trace"] = run.trace_file;
+  out["table_file"] = run.table_file;
+  out["expectations"] = expectations_json(judgements);
+  out["profiler_ns_per_event"] = ns_per_event(run.cost);
+  auto& quantities = out["quantities"];
+  for (const trace::Quantity& q : run.quantities)
+    quantities[q.name] = q.value ? nlohmann::json(*q.value) : nlohmann::json();
+  return out.dump(2) + "\n";
+}
+
+std::string summary(const ProfileRun& run) {
+  std::string text;
+  const double dispatch = quantity(run, "host_us_per_step");
+  const double kernels = quantity(run, "kernel_us_per_step");
+  if (!std::isnan(dispatch) && !std::isnan(kernels))
+    text += fmt::format("per step: {:g} kernels, {} in kernels, {} around them (dispatch, ranges)\n",
+                        quantity(run, "kernels_per_step"), format_duration_ns(kernels * 1e3),
+                        format_duration_ns(dispatch * 1e3));
+  text += fmt::format("profiler: {:.0f} ns per op, {:.0f} ns per kernel; {} of the recorded time\n",
+                      run.cost.ns_per_op, run.cost.ns_per_kernel,
+                      format_duration_ns(run.recorder_overhead_ns));
+  text += fmt::format("trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n", run.trace_file,
+                      run.table_file);
+  return text;
+}
+
+int run_command(const Options& o) {
+  const std::vector<trace::Expectation> expectations = parse_expectations(o.expectations);
+  const Workload workload = make_workload(o.workload);
+  const ProfileRun run = run_profile(workload, o.run);
+  std::vector<trace::Judgement> judgements;
+  bool all_hold = true;
+  for (const trace::Expectation& e : expectations) {
+    judgements.push_back(trace::judge(e, run.quantities));
+    all_hold = all_hold && judgements.back().holds;
+  }
+  for (const std::string& w : run.warnings) fmt::print(stderr, "epilogue: warning: {}\n", w);
+
+  if (o.format == Format::json) {
+    print(json_output(o, workload, run, judgements));
+  } else if (o.format == Format::markdown) {
+    trace::TableOptions table;
+    table.sort_by = o.run.sort_by;
+    table.row_limit = o.run.row_limit;
+    print("### " + workload.description + "\n\n" + trace::table_markdown(run.averages, table) + "\n");
+    print(summary(run));
+  } else {
+    print(bold(workload.description) + "\n" + run.table + summary(run));
+  }
+  if (o.format != Format::json)
+    for (const trace::Judgement& j : judgements)
+      print(fmt::format("expected {}: {} (found {})\n", j.expectation.text,
+                        j.holds ? "holds" : "FAILS", found_text(j)));
+  return all_hold ? kExitFine : kExitNo;
+}
+
+void add_run_flags(CLI::App& app, Options& o) {
+  ProfileRunOptions& r = o.run;
+  app.add_flag("--record-shapes", r.record_shapes, "record the ops' argument shapes");
+  app.add_flag("--profile-memory", r.profile_memory, "record allocations and frees");
+  app.add_flag("--with-flops", r.with_flops, "FLOPs of matrix products, add and mul");
+  app.add_flag("--with-stack", r.with_stack, "record C++ call stacks and modules");
+  app.add_flag("--group-by-input-shape", r.group_by_input_shape, "one row per op and shapes");
+  app.add_option("--wait", r.schedule.wait, "steps to skip per cycle")->option_text("N [1]");
+  app.add_option("--warmup", r.schedule.warmup, "steps to trace and drop")->option_text("N [1]");
+  app.add_option("--active", r.schedule.active, "steps to record")->option_text("N [3]");
+  app.add_option("--repeat", r.schedule.repeat, "cycles; 0: one")->option_text("N [1]");
+  app.add_option("--skip-first", r.schedule.skip_first, "steps before the first cycle")
+      ->option_text("N [0]");
+  app.add_option("--sort-by", r.sort_by, "table order")->option_text("KEY [cpu_time_total]");
+  app.add_option("--row-limit", r.row_limit, "rows of the table; -1: all")->option_text("N [15]");
+  app.add_option("--out", r.out_dir, "folder of trace and table")->option_text("DIR [traces]");
+  app.add_option("--expect", o.expectations,
+                 "state an expectation first, e.g. 'kernels_per_step == 5'; exit 1 if it fails")
+      ->option_text("EXPR ...");
+  add_format(app, o.format);
+}
+
+constexpr const char* kExamples[][3] = {
+    {"matmul-add", "torch.add(torch.matmul(x, w), b) on square matrices",
+     "epilogue profile matmul-add --size 1024 --dtype f32"},
+    {"linear", "nn.Linear", "epilogue profile linear --batch 1024 --in-dim 32 --out-dim 64"},
+    {"mlp", "gated or plain MLP",
+     "epilogue profile mlp --input fashion-mnist --expect 'kernels_per_step == 5'"}};
+
+}  // namespace
+
+void add_profile_command(CLI::App& app, Body& run) {
+  CLI::App* profile = app.add_subcommand("profile", "Run a workload under the profiler");
+  profile->require_subcommand(1);
+  profile->footer(
+      "3 warm-up calls, then schedule(wait 1, warmup 1, active 3, repeat 1).\n"
+      "Example: epilogue profile mlp --dtype f32 --record-shapes --out traces");
+  for (const auto& [kind, doc, example] : kExamples) {
+    auto options = std::make_shared<Options>();
+    CLI::App* workload = profile->add_subcommand(kind, doc);
+    add_workload_flags(*workload, kind, options->workload);
+    add_run_flags(*workload, *options);
+    workload->footer(std::string("Example: ") + example);
+    workload->callback([options, &run] { run = [options] { return run_command(*options); }; });
+  }
+}
+
+}  // namespace epilogue::tool

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue tour: from matmul+add to the GeGLU MLP on real images, each step profiled and explained.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/progress.h"
+#include "base/units.h"
+#include "command.h"
+#include "crossover.h"
+#include "epilogue/io.h"
+#include "epilogue/runtime.h"
+#include "profile_run.h"
+
+namespace epilogue::tool {
+namespace {
+
+struct Options {
+  std::string out_dir = "traces";
+  std::string dtype = "bf16";
+  int threads = 0;
+  bool quick = false;
+  Format format = Format::text;
+};
+
+struct Stop {
+  std::string title;
+  std::string what_to_see;
+  WorkloadOptions workload;
+};
+
+WorkloadOptions on_images(const std::string& kind, const Options& o) {
+  WorkloadOptions w;
+  w.kind = kind;
+  w.dtype = o.dtype;
+  w.input = "fashion-mnist";
+  w.threads = o.threads;
+  return w;
+}
+
+std::vector<Stop> stops(const Options& o) {
+  Stop matmul_add{"matmul + add",
+                  "Two ops, two kernels: aten::mm and aten::add. At 64 x 64 most of a step is not "
+                  "spent in kernels but around them.",
+                  on_images("matmul-add", o)};
+  Stop linear{"nn.Linear",
+              "aten::linear dispatches aten::t, which only swaps strides and launches nothing, then "
+              "aten::addmm: one kernel. The bias is added while the product is written (its name "
+              "ends in _bias).",
+              on_images("linear", o)};
+  linear.workload.out_dim = 256;
+  Stop mlp{"the GeGLU MLP, eager",
+           "Three linears, five kernels per step: gate, gelu, up, mul, down. The hidden tensors are "
+           "written and read back between them, which is what fusing them will save.",
+           on_images("mlp", o)};
+  mlp.workload.batch = o.quick ? 2 : 8;
+  mlp.workload.hidden = 3072;
+  return {matmul_add, linear, mlp};
+}
+
+void require_images() {
+  FashionMnistOptions probe;
+  probe.train = false;
+  probe.max_images = 1;
+  if (auto data = load_fashion_mnist(probe); !data) throw Error("[tour] " + data.failure().message);
+}
+
+nlohmann::json stop_json(const Stop& stop, const Workload& workload, const ProfileRun& run) {
+  nlohmann::json j = {{"title", stop.title},
+                      {"workload", workload.description},
+                      {"trace", run.trace_file},
+                      {"table_file", run.table_file}};
+  for (const trace::Quantity& q : run.quantities)
+    if (q.value) j["quantities"][q.name] = *q.value;
+  return j;
+}
+
+void print_stop(int number, const Stop& stop, const Workload& workload, const ProfileRun& run) {
+  print("\n" + bold(fmt::format("{}. {}", number, stop.title)) + "\n" + workload.description + "\n\n");
+  print(run.table);
+  print(fmt::format("Per step: {:g} kernels, {} in kernels, {} around them.\n",
+                    quantity(run, "kernels_per_step"),
+                    format_duration_ns(quantity(run, "kernel_us_per_step") * 1e3),
+                    format_duration_ns(quantity(run, "host_us_per_step") * 1e3)));
+  print("See: " + stop.what_to_see + "\n");
+  print("Trace: " + run.trace_file + "\n");
+}
+
+Crossover run_crossover(const Options& o) {
+  std::vector<int64_t> sizes = {16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+  if (o.quick) sizes.resize(6);
+  WorkloadOptions base;
+  base.dtype = "f32";
+  base.threads = o.threads;
+  return measure_crossover(base, sizes, o.out_dir, [](int64_t) {});
+}
+
+std::string crossover_sentence(const Crossover& c) {
+  if (c.size)
+    return fmt::format("See: below n = {:.0f} a step is overhead-bound, above it compute-bound.\n",
+                       *c.size);
+  const bool kernels_win = !c.rows.empty() && c.rows.front().kernel_us > c.rows.front().dispatch_us;
+  return fmt::format("See: {} at every size measured here.\n",
+                     kernels_win ? "the kernels take most of a step" : "overhead takes most of a step");
+}
+
+int run_command(const Options& o) {
+  require_images();
+  nlohmann::json json = {{"schema_version", kSchemaVersion}, {"stops", nlohmann::json::array()}};
+  const bool text = o.format != Format::json;
+  if (text)
+    print(bold("From nn.Linear to a fused MLP: the eager half of the way") +
+          fmt::format("\nepilogue {} on Fashion-MNIST images, {} threads, {}\n", version(),
+                      o.threads != 0 ? o.threads : num_threads(), active_isa_name()));
+  ProfileRunOptions run_options;
+  run_options.out_dir = o.out_dir;
+  int number = 0;
+  for (const Stop& stop : stops(o)) {
+    const Workload workload = make_workload(stop.workload);
+    const ProfileRun run = run_profile(workload, run_options);
+    json["stops"].push_back(stop_json(stop, workload, run));
+    if (text) print_stop(++number, stop, workload, run);
+  }
+
+  const Crossover crossover = run_crossover(o);
+  const std::string svg_file = o.out_dir + "/crossover.svg";
+  if (auto s = write_file(svg_file, crossover_svg(crossover, "f32")); !s)
+    throw Error("[tour] " + s.failure().message);
+  for (const CrossoverRow& r : crossover.rows)
+    json["crossover"].push_back({{"size", r.size},
+                                 {"dispatch_us", r.dispatch_us},
+                                 {"kernel_us", r.kernel_us},
+                                 {"gflops", r.gflops}});
+  json["crossover_size"] = crossover.size ? nlohmann::json(*crossover.size) : nlohmann::json();
+  json["crossover_plot"] = svg_file;
+  if (!text) {
+    print(json.dump(2) + "\n");
+    return kExitFine;
+  }
+  print("\n" + bold(fmt::format("{}. where overhead-bound turns compute-bound", number + 1)) +
+        "\nmatmul-add in f32 over n: time around the kernels against time in them, per step\n\n" +
+        crossover_table(crossover) + crossover_sentence(crossover) + "Plot: " + svg_file + "\n");
+  print(fmt::format(
+      "\nTables and traces lie in {0}/. Open a trace: https://ui.perfetto.dev, then drop the file "
+      "in.\nNext: epilogue profile mlp --help; epilogue info --measure; epilogue ops\n",
+      o.out_dir));
+  return kExitFine;
+}
+
+}  // namespace
+
+void add_tour_command(CLI::App& app, Body& run) {
+  CLI::App* tour = app.add_subcommand("tour", "From nn.Linear to the GeGLU MLP on real input");
+  auto o = std::make_shared<Options>();
+  tour->add_option("--out", o->out_dir, "folder of traces and tables")->option_text("DIR [traces]");
+  tour->add_option("--dtype", o->dtype, "f32, bf16 or f16")->option_text("DTYPE [bf16]");
+  tour->add_option("--threads", o->threads, "threads that kernels may use")
+      ->option_text("N [all processors]");
+  tour->add_flag("--quick", o->quick, "smaller sizes: a few seconds");
+  add_format(*tour, o->format);
+  tour->footer("Example: epilogue tour --out traces\nNeeds the package dataset-fashion-mnist.");
+  tour->callback([o, &run] { run = [o] { return run_command(*o); }; });
+}
+
+}  // namespace epilogue::tool

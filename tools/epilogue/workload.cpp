@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workload.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "epilogue/autograd.h"
+#include "epilogue/io.h"
+#include "epilogue/nn.h"
+#include "epilogue/ops.h"
+#include "epilogue/runtime.h"
+#include "input.h"
+
+namespace epilogue::tool {
+namespace {
+
+void require_supported(const WorkloadOptions& o) {
+  if (o.mode == "compile" || o.mode == "fused")
+    throw Error("[--mode] this version runs eager only; '" + o.mode + "' comes with the compiler");
+  if (o.mode != "eager")
+    throw Error("[--mode] expected eager, compile or fused, got '" + o.mode + "'");
+  if (o.device == "cuda") throw Error("[--device] " + cuda_status());
+  if (o.device != "cpu") throw Error("[--device] expected cpu or cuda, got '" + o.device + "'");
+}
+
+void require_at_least(const char* flag, int64_t value, int64_t least) {
+  if (value < least)
+    throw Error(fmt::format("[{}] expected {} or more, got {}", flag, least, value));
+}
+
+DType workload_dtype(const WorkloadOptions& o) {
+  const DType dtype = parse_dtype(o.dtype);
+  if (dtype != DType::f32 && !is_low_precision(dtype))
+    throw Error("[--dtype] expected f32, bf16 or f16, got '" + o.dtype + "'");
+  return dtype;
+}
+
+std::string machine() {
+  return fmt::format("{} thread{}, {}", num_threads(), num_threads() == 1 ? "" : "s",
+                     active_isa_name());
+}
+
+// A forward without a graph, or forward and backward of the result's sum.
+std::function<Tensor()> step_of(bool with_backward, std::function<Tensor()> forward) {
+  if (!with_backward) {
+    return [forward = std::move(forward)] {
+      const NoGrad no_grad;
+      return forward();
+    };
+  }
+  return [forward = std::move(forward)] {
+    const Tensor y = forward();
+    y.backward(ones(y.sizes(), y.dtype()));
+    return y;
+  };
+}
+
+Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
+  require_at_least("--size", o.size, 1);
+  if (is_input_file(o.input))
+    throw Error("[--input] matmul-add takes random or fashion-mnist, got '" + o.input + "'");
+  if (!o.weights.empty()) throw Error("[--weights] matmul-add has no weights to load");
+  const Tensor a = input_rows(o.input, o.size, o.size, dtype);
+  const Tensor b = randn({o.size, o.size}, dtype);
+  const Tensor c = randn({o.size, o.size}, dtype);
+  if (o.backward) Tensor(b).set_requires_grad(true);
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}", o.size, o.dtype, o.cold ? "cold" : "warm", o.mode);
+  w.label = "matmul_add";
+  w.description = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}], {1}, {2}, {3}", o.size,
+                              o.dtype, o.mode, machine());
+  w.call = step_of(o.backward, [a, b, c] { return add(matmul(a, b), c); });
+  w.warmup_calls = o.cold ? 0 : 3;
+  return w;
+}
+
+Workload make_linear(const WorkloadOptions& o, DType dtype) {
+  const int64_t batch = o.batch == 0 ? 1024 : o.batch;
+  require_at_least("--batch", batch, 1);
+  int64_t in_dim = o.in_dim_given.value_or(o.input == "fashion-mnist" ? kFashionMnistPixels : 32);
+  const Tensor from_file = is_input_file(o.input) ? input_from_file(o.input, dtype) : Tensor();
+  if (from_file.defined()) in_dim = from_file.size(-1);
+  int64_t out_dim = o.out_dim;
+  bool bias = !o.no_bias;
+  nn::NamedTensors state;
+  if (!o.weights.empty()) {
+    const SafetensorsFile file = SafetensorsFile::open(o.weights).value();
+    const std::string dot = o.prefix.empty() ? "" : o.prefix + ".";
+    state.emplace_back("weight", file.tensor(dot + "weight").value());
+    bias = file.contains(dot + "bias") && bias;
+    if (bias) state.emplace_back("bias", file.tensor(dot + "bias").value());
+    const Tensor& weight = state.front().second;
+    if (weight.dim() != 2)
+      throw Error("[--weights] expected a weight [out, in], got " + to_string(weight));
+    out_dim = weight.size(0);
+    if (!o.in_dim_given && !from_file.defined()) in_dim = weight.size(1);
+  }
+  require_at_least("--in-dim", in_dim, 1);
+  require_at_least("--out-dim", out_dim, 1);
+  auto layer = std::make_shared<nn::Linear>(in_dim, out_dim, bias);
+  if (!state.empty()) layer->load_state_dict(state);
+  layer->to(dtype);
+  const Tensor x = from_file.defined() ? from_file : input_rows(o.input, batch, in_dim, dtype);
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}", x.numel() / in_dim, in_dim, out_dim, o.mode);
+  w.label = "linear_fwd";
+  w.description = fmt::format("linear: {} -> {}{}, {}, {}, {}", to_string(x.sizes()), out_dim,
+                              bias ? " + bias" : "", o.dtype, o.mode, machine());
+  w.call = step_of(o.backward, [layer, x] { return (*layer)(x); });
+  return w;
+}
+
+nn::TensorSource source_of(const std::string& path, const SafetensorsFile& file) {
+  return {path, file.names(), [&file](std::string_view name) { return file.tensor(name); }};
+}
+
+struct MlpInput {
+  Tensor x;
+  int64_t batch;
+  int64_t seq;
+};
+
+MlpInput mlp_input(const WorkloadOptions& o, int64_t dim, DType dtype) {
+  const int64_t batch = o.batch == 0 ? 64 : o.batch;
+  require_at_least("--batch", batch, 1);
+  require_at_least("--seq", o.seq, 1);
+  if (is_input_file(o.input)) {
+    const Tensor x = input_from_file(o.input, dtype);
+    if (x.size(-1) != dim)
+      throw Error(fmt::format("[--input] expected rows of {} values for this MLP, got {}", dim,
+                              to_string(x)));
+    const int64_t seq = x.size(-2);
+    return {x, x.numel() / std::max<int64_t>(1, seq * dim), seq};
+  }
+  const Tensor rows = input_rows(o.input, batch * o.seq, dim, dtype);
+  return {view(rows, {batch, o.seq, dim}), batch, o.seq};
+}
+
+Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
+  nn::MlpConfig config;
+  config.hidden = o.hidden;
+  config.layers = o.layers;
+  config.activation = nn::parse_activation(o.activation);
+  config.bias = o.bias;
+  config.norm = nn::parse_norm(o.norm);
+  config.residual = o.residual;
+  config.dim = o.dim.value_or(o.input == "fashion-mnist" ? kFashionMnistPixels : 768);
+  std::shared_ptr<nn::Module> model;
+  if (!o.weights.empty()) {
+    const SafetensorsFile file = SafetensorsFile::open(o.weights).value();
+    const nn::TensorSource source = source_of(o.weights, file);
+    const nn::HfMlp found = nn::inspect_hf_mlp(source, o.prefix).value();
+    config.dim = found.dim;
+    config.hidden = found.hidden;
+    config.bias = found.bias;
+    // The file knows the shape; --activation chooses among what fits it.
+    if (nn::is_gated(config.activation) != found.gated) config.activation = found.activation;
+    model = nn::make_mlp(config);
+    model->to(dtype);
+    if (auto loaded = nn::load_hf_mlp(*model, source, o.prefix); !loaded)
+      throw Error("[--weights] " + loaded.failure().message);
+  } else {
+    if (!o.prefix.empty()) throw Error("[--prefix] needs --weights");
+    model = nn::make_mlp(config);
+    model->to(dtype);
+  }
+  const MlpInput input = mlp_input(o, config.dim, dtype);
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}_{}", input.batch, input.seq, config.dim, config.hidden, o.mode);
+  w.label = "mlp_fwd";
+  w.description = fmt::format(
+      "mlp: {} {} -> {}{}{}{}, {}, {}, {}", nn::activation_name(config.activation),
+      to_string(input.x.sizes()), config.hidden,
+      config.layers > 1 ? fmt::format(" x {} layers", config.layers) : "",
+      config.norm == nn::Norm::none ? "" : fmt::format(", {} norm", nn::norm_name(config.norm)),
+      config.residual ? ", residual" : "", o.dtype, o.mode, machine());
+  w.call = step_of(o.backward, [model, x = input.x] { return (*model)(x); });
+  return w;
+}
+
+void add_common_flags(CLI::App& app, WorkloadOptions& o) {
+  app.add_option("--mode", o.mode, "eager (compile and fused come with the compiler)")
+      ->option_text("MODE [eager]");
+  app.add_option("--dtype", o.dtype, "f32, bf16 or f16")->option_text("DTYPE [bf16]");
+  app.add_option("--device", o.device, "cpu")->option_text("DEVICE [cpu]");
+  app.add_option("--threads", o.threads, "threads that kernels may use")
+      ->option_text("N [all processors]");
+  app.add_option("--seed", o.seed, "seed of weights and random input")->option_text("N [0]");
+  app.add_flag("--backward", o.backward, "profile forward and backward");
+  app.add_option("--input", o.input, "random, fashion-mnist or FILE.safetensors")
+      ->option_text("SOURCE [random]");
+  app.add_option("--weights", o.weights, "load weights (Hugging Face tensor names)")
+      ->option_text("FILE.safetensors");
+  app.add_option("--prefix", o.prefix, "where in the file, e.g. model.layers.0.mlp")
+      ->option_text("NAME");
+}
+
+}  // namespace
+
+void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions& o) {
+  o.kind = kind;
+  if (kind == "matmul-add") {
+    app.add_option("--size", o.size, "n of the n x n matrices")->option_text("N [64]");
+    app.add_flag("--cold", o.cold, "leave the warm-up calls out");
+  } else if (kind == "linear") {
+    app.add_option("--batch", o.batch, "rows")->option_text("N [1024]");
+    app.add_option("--in-dim", o.in_dim_given, "in features")->option_text("N [32]");
+    app.add_option("--out-dim", o.out_dim, "out features")->option_text("N [64]");
+    app.add_flag("--no-bias", o.no_bias, "without a bias");
+  } else {
+    app.add_option("--batch", o.batch, "batch size")->option_text("N [64]");
+    app.add_option("--seq", o.seq, "sequence length; batch * seq rows")->option_text("N [128]");
+    app.add_option("--dim", o.dim, "model width")->option_text("N [768]");
+    app.add_option("--hidden", o.hidden, "hidden width")->option_text("N [3072]");
+    app.add_option("--layers", o.layers, "hidden layers (plain activations only)")
+        ->option_text("N [1]");
+    app.add_option("--activation", o.activation, "geglu, swiglu, reglu, gelu, relu or silu")
+        ->option_text("NAME [geglu]");
+    app.add_flag("--bias", o.bias, "linears with biases");
+    app.add_option("--norm", o.norm, "none, rms or layer, before the MLP")
+        ->option_text("NAME [none]");
+    app.add_flag("--residual", o.residual, "add the input to the output");
+  }
+  add_common_flags(app, o);
+}
+
+Workload make_workload(const WorkloadOptions& o) {
+  require_supported(o);
+  const DType dtype = workload_dtype(o);
+  if (o.threads != 0) set_num_threads(o.threads);
+  manual_seed(o.seed);
+  if (o.kind == "matmul-add") return make_matmul_add(o, dtype);
+  if (o.kind == "linear") return make_linear(o, dtype);
+  return make_mlp_workload(o, dtype);
+}
+
+}  // namespace epilogue::tool

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference workloads: matmul-add, linear, mlp, with their flags, tags and ranges.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "epilogue/tensor.h"
+
+namespace epilogue::tool {
+
+enum class Mode { eager };
+
+struct WorkloadOptions {
+  std::string kind;  // "matmul-add", "linear", "mlp"
+  // matmul-add
+  int64_t size = 64;
+  bool cold = false;
+  // linear, mlp
+  int64_t batch = 0;  // 0: the workload's default
+  int64_t in_dim = 32;
+  int64_t out_dim = 64;
+  bool no_bias = false;
+  int64_t seq = 128;
+  std::optional<int64_t> dim;
+  std::optional<int64_t> in_dim_given;
+  int64_t hidden = 3072;
+  int64_t layers = 1;
+  std::string activation = "geglu";
+  bool bias = false;
+  std::string norm = "none";
+  bool residual = false;
+  // common
+  std::string mode = "eager";
+  std::string dtype = "bf16";
+  std::string device = "cpu";
+  int threads = 0;  // 0: leave
+  uint64_t seed = 0;
+  bool backward = false;
+  std::string input = "random";
+  std::string weights;
+  std::string prefix;
+};
+
+struct Workload {
+  std::string tag;          // file names: "64_128_768_3072_eager"
+  std::string label;        // the record_function range: "mlp_fwd"
+  std::string description;  // one line for people, with shapes, dtype, threads and ISA
+  std::function<Tensor()> call;  // one step; returns the result
+  int warmup_calls = 3;
+};
+
+// Adds the flags of `kind` and the common ones.
+void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions& options);
+
+// Checks the options, applies threads and seed, builds module and input. Throws Error on misuse,
+// also with the messages of files that cannot be used.
+Workload make_workload(const WorkloadOptions& options);
+
+}  // namespace epilogue::tool
