@@ -7,7 +7,8 @@ add_library(epi_flags INTERFACE)
 target_compile_features(epi_flags INTERFACE cxx_std_20)
 # Designated initialisers leave fields out on purpose.
 target_compile_options(epi_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-                                           -Wno-missing-field-initializers -fno-math-errno)
+                                           -Wno-missing-field-initializers -fno-math-errno
+                                           -fno-semantic-interposition -fvisibility-inlines-hidden)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC bug 105651: std::string's operator+ is accused of overlapping copies.
   target_compile_options(epi_flags INTERFACE -Wno-restrict)

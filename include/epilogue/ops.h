@@ -13,7 +13,8 @@
 namespace epilogue {
 
 // Views: share storage, launch no kernel.
-Tensor as_strided(const Tensor& self, Dims sizes, Dims strides, int64_t storage_offset = 0);
+Tensor as_strided(const Tensor& self, Dims sizes, Dims strides,
+                  std::optional<int64_t> storage_offset = {});  // empty: self's own
 Tensor t(const Tensor& self);                                 // rank <= 2
 Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1);
 Tensor view(const Tensor& self, Dims sizes);                  // one size may be -1

@@ -54,7 +54,7 @@ class Dims {
   Dims(const int64_t* values, size_t n) {
     for (size_t i = 0; i < n; ++i) push_back(values[i]);
   }
-  std::array<int64_t, kMaxRank> values_{};
+  std::array<int64_t, kMaxRank> values_;  // those beyond rank_ are never read
   uint8_t rank_ = 0;
 };
 
@@ -98,6 +98,10 @@ class Ref {
   T* ptr_ = nullptr;
 };
 
+// Storage for small objects that live and die with every op: a list of free ones per thread.
+void* allocate_object(size_t bytes);
+void free_object(void* object, size_t bytes) noexcept;
+
 // Bytes with an owner: the caching allocator, or the caller of from_blob (`deleter`).
 class Storage {
  public:
@@ -114,8 +118,12 @@ class Storage {
 
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+    if (refs_.load(std::memory_order_acquire) == 1 ||
+        refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      destroy();
   }
+  static void* operator new(size_t bytes) { return allocate_object(bytes); }
+  static void operator delete(void* p, size_t bytes) noexcept { free_object(p, bytes); }
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
   bool is_borrowed() const { return deleter_ != nullptr; }
 
@@ -149,8 +157,13 @@ struct TensorImpl {
 
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    // The last owner needs no locked instruction: nobody else can touch the count.
+    if (refs_.load(std::memory_order_acquire) == 1 ||
+        refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete this;
   }
+  static void* operator new(size_t bytes) { return allocate_object(bytes); }
+  static void operator delete(void* p, size_t bytes) noexcept { free_object(p, bytes); }
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
 
  private:

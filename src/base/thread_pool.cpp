@@ -179,6 +179,7 @@ void set_num_threads(int n) {
 
 int parallel_pieces(int64_t n, int64_t grain) {
   if (n <= 0) return 0;
+  if (n <= grain) return 1;  // most small ops: spares them a division
   const int64_t most = n / std::max<int64_t>(grain, 1);
   return static_cast<int>(std::clamp<int64_t>(most, 1, num_threads()));
 }

@@ -46,7 +46,7 @@ struct Counters {
   std::atomic<int64_t> allocated{0};
   std::atomic<int64_t> peak{0};
   std::atomic<int64_t> reserved{0};
-  std::atomic<int64_t> allocations{0};
+  std::atomic<int64_t> allocations{0};  // of threads that ended; the living count their own
   std::atomic<int64_t> system_allocations{0};
 };
 Counters counters;
@@ -59,6 +59,7 @@ struct FreeBlock {
 // Free blocks of all threads. Never destroyed: tensors may die after static destructors ran.
 struct SharedLists {
   std::mutex mutex;
+  std::vector<const std::atomic<int64_t>*> thread_allocations;
   std::array<std::vector<void*>, kClasses> blocks;
 };
 SharedLists& shared_lists() {
@@ -120,9 +121,41 @@ class ThreadCache {
 thread_local bool cache_is_gone = false;
 struct CacheSlot {
   ThreadCache cache;
-  ~CacheSlot() { cache_is_gone = true; }
+  std::atomic<int64_t> allocations{0};  // written by this thread alone: no locked instruction
+
+  CacheSlot() {
+    SharedLists& shared = shared_lists();
+    const std::lock_guard<std::mutex> lock(shared.mutex);
+    shared.thread_allocations.push_back(&allocations);
+  }
+  ~CacheSlot() {
+    cache_is_gone = true;
+    SharedLists& shared = shared_lists();
+    const std::lock_guard<std::mutex> lock(shared.mutex);
+    std::erase(shared.thread_allocations, &allocations);
+    counters.allocations.fetch_add(allocations.load(std::memory_order_relaxed),
+                                   std::memory_order_relaxed);
+  }
 };
 thread_local CacheSlot slot;
+
+void count_allocation() {
+  if (cache_is_gone) {
+    counters.allocations.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  std::atomic<int64_t>& own = slot.allocations;
+  own.store(own.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+int64_t allocations_of_all_threads() {
+  SharedLists& shared = shared_lists();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  int64_t n = counters.allocations.load(std::memory_order_relaxed);
+  for (const std::atomic<int64_t>* own : shared.thread_allocations)
+    n += own->load(std::memory_order_relaxed);
+  return n;
+}
 
 void* take_shared(SizeClass c) {
   SharedLists& shared = shared_lists();
@@ -180,7 +213,7 @@ void* allocate_bytes(size_t bytes) {
                 " with " + format_bytes(static_cast<double>(s.allocated_bytes)) + " live and " +
                 format_bytes(static_cast<double>(s.reserved_bytes)) + " reserved");
   }
-  counters.allocations.fetch_add(1, std::memory_order_relaxed);
+  count_allocation();
   count_allocated(block, static_cast<int64_t>(bytes));
   return block;
 }
@@ -199,7 +232,7 @@ MemoryStats memory_stats() {
   return {.allocated_bytes = counters.allocated.load(std::memory_order_relaxed),
           .peak_allocated_bytes = counters.peak.load(std::memory_order_relaxed),
           .reserved_bytes = counters.reserved.load(std::memory_order_relaxed),
-          .allocations = counters.allocations.load(std::memory_order_relaxed),
+          .allocations = allocations_of_all_threads(),
           .system_allocations = counters.system_allocations.load(std::memory_order_relaxed)};
 }
 

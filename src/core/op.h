@@ -2,6 +2,7 @@
 // OpDef: everything the project knows about one op, said once. Call and Kernel: one evaluation.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -57,7 +58,7 @@ struct Call {
 // Size and dtype of one result; results are contiguous.
 struct OutMeta {
   Dims sizes;
-  DType dtype;
+  DType dtype = DType::f32;
 };
 class OutMetas {
  public:
@@ -95,9 +96,29 @@ struct GradCall {
 // broadcast result's shape: the engine sums it to the input's shape.
 using Gradients = std::vector<Tensor>;
 
+// Text of at most 95 characters without a heap allocation: kernel names are made while events are
+// timed. What does not fit is cut.
+class ShortText {
+ public:
+  ShortText() = default;
+  ShortText(std::string_view text) { *this += text; }  // NOLINT: implicit on purpose
+  ShortText(const char* text) : ShortText(std::string_view(text)) {}  // NOLINT
+  ShortText& operator+=(std::string_view text) {
+    const size_t n = std::min(text.size(), text_.size() - size_);
+    std::copy_n(text.data(), n, text_.data() + size_);
+    size_ = static_cast<uint8_t>(size_ + n);
+    return *this;
+  }
+  std::string_view view() const { return {text_.data(), size_}; }
+
+ private:
+  std::array<char, 95> text_;
+  uint8_t size_ = 0;
+};
+
 // How a kernel execution shows in the trace.
 struct KernelInfo {
-  std::string name;
+  ShortText name;
   std::array<int64_t, 3> grid = {1, 1, 1};   // blocks of work
   std::array<int64_t, 3> block = {1, 1, 1};  // elements (or rows, columns) of one block
   int threads = 1;

@@ -99,20 +99,33 @@ Tensor make_view(const Tensor& base, const Dims& sizes, const Dims& strides, int
 }  // namespace detail
 
 Tensor empty(Dims sizes, DType dtype, Device device) {
-  for (const int64_t d : sizes)
-    if (d < 0) throw Error("[empty] expected sizes of 0 or more, got " + to_string(sizes));
   if (device.type != DeviceType::cpu)
     throw Error("[empty] expected the device cpu, got " + to_string(device));
   detail::Ref<detail::TensorImpl> impl(new detail::TensorImpl);
-  impl->numel = element_count(sizes);
+  impl->sizes = sizes;
+  impl->strides = sizes;
+  // One loop, since every op comes here: strides, element count and all that may be wrong.
+  int64_t n = 1;
+  int64_t stride = 1;
+  bool negative = false;
+  bool overflow = false;
+  for (int i = sizes.rank() - 1; i >= 0; --i) {
+    impl->strides[i] = stride;
+    negative |= sizes[i] < 0;
+    overflow |= __builtin_mul_overflow(n, sizes[i], &n);
+    // Strides of an empty tensor may overflow; nothing reads them.
+    [[maybe_unused]] const bool ignored =
+        __builtin_mul_overflow(stride, std::max<int64_t>(sizes[i], 1), &stride);
+  }
+  if (negative) throw Error("[empty] expected sizes of 0 or more, got " + to_string(sizes));
+  if (overflow) n = element_count(sizes);  // throws, unless a later size is 0
   int64_t bytes = 0;
-  if (__builtin_mul_overflow(impl->numel, static_cast<int64_t>(dtype_bytes(dtype)), &bytes))
+  if (__builtin_mul_overflow(n, static_cast<int64_t>(dtype_bytes(dtype)), &bytes))
     throw Error("[empty] expected fewer than 2^63 bytes, got " + std::string(dtype_name(dtype)) +
                 to_string(sizes));
+  impl->numel = n;
   impl->storage = detail::Storage::allocate(static_cast<size_t>(bytes));
   impl->data = static_cast<std::byte*>(impl->storage->data());
-  impl->strides = detail::contiguous_strides(sizes);
-  impl->sizes = sizes;
   impl->dtype = dtype;
   impl->device = device;
   return Tensor(std::move(impl));

@@ -92,6 +92,21 @@ std::string header_json(const std::vector<Row>& rows, const Metadata& metadata) 
   return json;
 }
 
+Status check_header_size(const std::string& path, uint64_t bytes) {
+  if (bytes <= io::kMaxHeaderBytes) return ok_status();
+  return io_failure(path, "HeaderTooLarge",
+                    fmt::format("expected a header of at most {} bytes, got at least {}",
+                                io::kMaxHeaderBytes, bytes));
+}
+
+// Less than the header will have; known before anything is built.
+uint64_t text_bytes(const NamedTensors& tensors, const Metadata& metadata) {
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += name.size();
+  for (const auto& [key, value] : metadata) bytes += key.size() + value.size();
+  return bytes;
+}
+
 // Appends the elements of dimensions dim.. in row-major order; at most kMaxRank levels deep.
 void gather(const Tensor& tensor, int dim, const std::byte* from, std::string* out) {
   const size_t element = dtype_bytes(tensor.dtype());
@@ -127,12 +142,10 @@ Status save_safetensors(const std::string& path, const NamedTensors& tensors,
   if (auto s = check_tensors(path, tensors); !s) return s;
   if (auto s = check_unique(path, tensors); !s) return s;
   if (auto s = check_metadata(path, metadata); !s) return s;
+  if (auto s = check_header_size(path, text_bytes(tensors, metadata)); !s) return s;
   const std::vector<Row> rows = in_file_order(tensors);
   const std::string header = header_json(rows, metadata);
-  if (header.size() > io::kMaxHeaderBytes)
-    return io_failure(path, "HeaderTooLarge",
-                      fmt::format("expected a header of at most {} bytes, got {}",
-                                  io::kMaxHeaderBytes, header.size()));
+  if (auto s = check_header_size(path, header.size()); !s) return s;
   auto created = AtomicFile::create(path);
   if (!created) return created.failure();
   AtomicFile& file = created.value();

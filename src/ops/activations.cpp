@@ -51,7 +51,7 @@ constinit const OpDef kRelu{.name = "aten::relu",
                             .infer = infer_relu,
                             .flops = flops_per_element<1>,
                             .vjp = [](const GradCall& g) -> Gradients {
-                              return {run_op(kThresholdBackward, {g.dout, g.out[0]}, {0.0})};
+                              return {run_op(kThresholdBackward, args(g.dout, g.out[0]), {0.0})};
                             },
                             .saves = kSaveOutput,
                             .reference =
@@ -69,7 +69,7 @@ constinit const OpDef kThresholdBackward{
     .infer = infer_binary,
     .flops = flops_per_element<1>,
     .vjp = [](const GradCall& g) -> Gradients {
-      return {run_op(kThresholdBackward, {g.dout, g.in[1]}, {g.attrs[0]}), Tensor()};
+      return {run_op(kThresholdBackward, args(g.dout, g.in[1]), {g.attrs[0]}), Tensor()};
     },
     .saves = save_input(1),
     .reference =
@@ -89,7 +89,7 @@ constinit const OpDef kSigmoid{
     .infer = infer_unary_floating,
     .flops = flops_per_element<4>,
     .vjp = [](const GradCall& g) -> Gradients {
-      return {run_op(kSigmoidBackward, {g.dout, g.out[0]})};
+      return {run_op(kSigmoidBackward, args(g.dout, g.out[0]))};
     },
     .saves = kSaveOutput,
     .reference =
@@ -110,7 +110,7 @@ constinit const OpDef kSigmoidBackward{
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor& dy = g.in[0];
       const Tensor& y = g.in[1];
-      return {g.needs[0] ? run_op(kSigmoidBackward, {g.dout, y}) : Tensor(),
+      return {g.needs[0] ? run_op(kSigmoidBackward, args(g.dout, y)) : Tensor(),
               g.needs[1] ? g.dout * dy * one_minus(y * 2.0) : Tensor()};
     },
     .saves = save_input(0) | save_input(1),
@@ -128,7 +128,7 @@ constinit const OpDef kTanh{
     .infer = infer_unary_floating,
     .flops = flops_per_element<1>,
     .vjp = [](const GradCall& g) -> Gradients {
-      return {run_op(kTanhBackward, {g.dout, g.out[0]})};
+      return {run_op(kTanhBackward, args(g.dout, g.out[0]))};
     },
     .saves = kSaveOutput,
     .reference =
@@ -149,7 +149,7 @@ constinit const OpDef kTanhBackward{
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor& dy = g.in[0];
       const Tensor& y = g.in[1];
-      return {g.needs[0] ? run_op(kTanhBackward, {g.dout, y}) : Tensor(),
+      return {g.needs[0] ? run_op(kTanhBackward, args(g.dout, y)) : Tensor(),
               g.needs[1] ? g.dout * dy * y * -2.0 : Tensor()};
     },
     .saves = save_input(0) | save_input(1),
@@ -166,7 +166,7 @@ constinit const OpDef kSilu{.name = "aten::silu",
                             .infer = infer_floating,
                             .flops = flops_per_element<4>,
                             .vjp = [](const GradCall& g) -> Gradients {
-                              return {run_op(kSiluBackward, {g.dout, g.in[0]})};
+                              return {run_op(kSiluBackward, args(g.dout, g.in[0]))};
                             },
                             .saves = save_input(0),
                             .reference =
@@ -190,7 +190,7 @@ constinit const OpDef kSiluBackward{
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor& dy = g.in[0];
       const Tensor& x = g.in[1];
-      const Tensor ddy = g.needs[0] ? run_op(kSiluBackward, {g.dout, x}) : Tensor();
+      const Tensor ddy = g.needs[0] ? run_op(kSiluBackward, args(g.dout, x)) : Tensor();
       if (!g.needs[1]) return {ddy, Tensor()};
       const Tensor s = sigmoid(x);
       const Tensor second = s * one_minus(s) * (x * one_minus(s * 2.0) + 2.0);
@@ -206,9 +206,9 @@ constinit const OpDef kSiluBackward{
         },
     .samples = [] { return backward_samples({}, -6, 6); }};
 
-Tensor relu(const Tensor& self) { return run_op(kRelu, {self}); }
-Tensor sigmoid(const Tensor& self) { return run_op(kSigmoid, {self}); }
-Tensor tanh(const Tensor& self) { return run_op(kTanh, {self}); }
-Tensor silu(const Tensor& self) { return run_op(kSilu, {self}); }
+Tensor relu(const Tensor& self) { return run_op(kRelu, args(self)); }
+Tensor sigmoid(const Tensor& self) { return run_op(kSigmoid, args(self)); }
+Tensor tanh(const Tensor& self) { return run_op(kTanh, args(self)); }
+Tensor silu(const Tensor& self) { return run_op(kSilu, args(self)); }
 
 }  // namespace epilogue

@@ -53,7 +53,7 @@ Outputs compose_to(const Call& call) {
   const Tensor& self = call.in[0];
   const auto dtype = call.attr<DType>(0);
   if (self.dtype() == dtype) return self;
-  return run_op(kToCopy, {self}, {dtype});
+  return run_op(kToCopy, args(self), {dtype});
 }
 
 std::vector<Sample> strided_samples(std::vector<Attr> attrs) {
@@ -253,10 +253,10 @@ constinit const OpDef kZero_{.name = "aten::zero_",
                              .reference = [](const Call& call) { fill_reference(call, 0); },
                              .samples = [] { return strided_samples({}); }};
 
-Tensor reshape(const Tensor& self, Dims sizes) { return run_op(kReshape, {self}, {sizes}); }
-Tensor contiguous(const Tensor& self) { return run_op(kContiguous, {self}); }
-Tensor clone(const Tensor& self) { return run_op(kClone, {self}); }
-Tensor to(const Tensor& self, DType dtype) { return run_op(kTo, {self}, {dtype}); }
+Tensor reshape(const Tensor& self, Dims sizes) { return run_op(kReshape, args(self), {sizes}); }
+Tensor contiguous(const Tensor& self) { return run_op(kContiguous, args(self)); }
+Tensor clone(const Tensor& self) { return run_op(kClone, args(self)); }
+Tensor to(const Tensor& self, DType dtype) { return run_op(kTo, args(self), {dtype}); }
 Tensor cat(std::span<const Tensor> tensors, int64_t dim) {
   if (tensors.empty()) fail(kCat, "at least one tensor", "none");
   const Attr attr = dim;
@@ -265,8 +265,8 @@ Tensor cat(std::span<const Tensor> tensors, int64_t dim) {
 Tensor cat(std::initializer_list<Tensor> tensors, int64_t dim) {
   return cat(std::span<const Tensor>(tensors.begin(), tensors.size()), dim);
 }
-Tensor copy_(const Tensor& self, const Tensor& src) { return run_op(kCopy_, {self, src}); }
-Tensor fill_(const Tensor& self, double value) { return run_op(kFill_, {self}, {value}); }
-Tensor zero_(const Tensor& self) { return run_op(kZero_, {self}); }
+Tensor copy_(const Tensor& self, const Tensor& src) { return run_op(kCopy_, args(self, src)); }
+Tensor fill_(const Tensor& self, double value) { return run_op(kFill_, args(self), {value}); }
+Tensor zero_(const Tensor& self) { return run_op(kZero_, args(self)); }
 
 }  // namespace epilogue

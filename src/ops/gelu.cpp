@@ -90,7 +90,7 @@ constinit const OpDef kGelu{
           return (is_tanh(call) ? 9.0 : 5.0) * static_cast<double>(call.out[0].numel());
         },
     .vjp = [](const GradCall& g) -> Gradients {
-      return {run_op(kGeluBackward, {g.dout, g.in[0]}, {g.attrs[0]})};
+      return {run_op(kGeluBackward, args(g.dout, g.in[0]), {g.attrs[0]})};
     },
     .saves = save_input(0),
     .reference =
@@ -120,7 +120,7 @@ constinit const OpDef kGeluBackward{
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor& dy = g.in[0];
       const Tensor& x = g.in[1];
-      const Tensor ddy = g.needs[0] ? run_op(kGeluBackward, {g.dout, x}, {g.attrs[0]}) : Tensor();
+      const Tensor ddy = g.needs[0] ? run_op(kGeluBackward, args(g.dout, x), {g.attrs[0]}) : Tensor();
       if (!g.needs[1]) return {ddy, Tensor()};
       const bool tanh_form = g.attr<int64_t>(0) == 1;
       return {ddy, g.dout * dy * (tanh_form ? tanh_curvature(x) : exact_curvature(x))};
@@ -136,7 +136,7 @@ constinit const OpDef kGeluBackward{
     .samples = gelu_backward_samples};
 
 Tensor gelu(const Tensor& self, Gelu approximate) {
-  return run_op(kGelu, {self}, {int64_t{approximate == Gelu::tanh}});
+  return run_op(kGelu, args(self), {int64_t{approximate == Gelu::tanh}});
 }
 
 }  // namespace epilogue

@@ -73,7 +73,7 @@ constinit const OpDef kLinear{
         }};
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  return run_op(kLinear, {input, weight, bias});
+  return run_op(kLinear, args(input, weight, bias));
 }
 
 }  // namespace epilogue

@@ -2,6 +2,7 @@
 // Matrix products: mm, addmm, bmm, and matmul, which maps any ranks to them.
 #include <algorithm>
 
+#include "core/tensor_impl.h"
 #include "epilogue/ops.h"
 #include "ops/ops.h"
 #include "ops/reference.h"
@@ -86,8 +87,8 @@ void product_reference(const Tensor& a, const Tensor& b, const Tensor& out, cons
 
 // The i-th matrix of a batch.
 Tensor matrix(const Tensor& batch, int64_t i) {
-  return as_strided(batch, {batch.sizes()[1], batch.sizes()[2]},
-                    {batch.strides()[1], batch.strides()[2]}, i * batch.strides()[0]);
+  return detail::make_view(batch, {batch.sizes()[1], batch.sizes()[2]},
+                           {batch.strides()[1], batch.strides()[2]}, i * batch.strides()[0]);
 }
 
 double product_flops(const Tensor& a, const Tensor& out) {
@@ -178,12 +179,12 @@ constinit const OpDef kBmm{
           return std::vector<Sample>{{{{{2, 3, 5}}, {{2, 5, 4}}}}, {{{{3, 1, 2}}, {{3, 2, 1}}}}};
         }};
 
-Tensor mm(const Tensor& self, const Tensor& mat2) { return run_op(kMm, {self, mat2}); }
+Tensor mm(const Tensor& self, const Tensor& mat2) { return run_op(kMm, args(self, mat2)); }
 Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, double beta,
              double alpha) {
-  return run_op(kAddmm, {self, mat1, mat2}, {beta, alpha});
+  return run_op(kAddmm, args(self, mat1, mat2), {beta, alpha});
 }
-Tensor bmm(const Tensor& self, const Tensor& mat2) { return run_op(kBmm, {self, mat2}); }
+Tensor bmm(const Tensor& self, const Tensor& mat2) { return run_op(kBmm, args(self, mat2)); }
 
 namespace {
 
@@ -246,6 +247,6 @@ constinit const OpDef kMatmul{
                                      {{{{3, 4}}, {{2, 4, 5}}}}};
         }};
 
-Tensor matmul(const Tensor& self, const Tensor& other) { return run_op(kMatmul, {self, other}); }
+Tensor matmul(const Tensor& self, const Tensor& other) { return run_op(kMatmul, args(self, other)); }
 
 }  // namespace epilogue

@@ -145,10 +145,10 @@ constinit const OpDef kMean{
     .samples = reduction_samples};
 
 Tensor sum(const Tensor& self, Dims dims, bool keepdim, std::optional<DType> dtype) {
-  return run_op(kSum, {self}, {dims, keepdim, dtype ? Attr(*dtype) : Attr()});
+  return run_op(kSum, args(self), {dims, keepdim, dtype ? Attr(*dtype) : Attr()});
 }
 Tensor mean(const Tensor& self, Dims dims, bool keepdim, std::optional<DType> dtype) {
-  return run_op(kMean, {self}, {dims, keepdim, dtype ? Attr(*dtype) : Attr()});
+  return run_op(kMean, args(self), {dims, keepdim, dtype ? Attr(*dtype) : Attr()});
 }
 
 }  // namespace epilogue

@@ -199,10 +199,10 @@ constinit const OpDef kLogSoftmaxBackward{
     .samples = backward_samples};
 
 Tensor softmax(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
-  return run_op(kSoftmax, {self}, {dim, dtype ? Attr(*dtype) : Attr()});
+  return run_op(kSoftmax, args(self), {dim, dtype ? Attr(*dtype) : Attr()});
 }
 Tensor log_softmax(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
-  return run_op(kLogSoftmax, {self}, {dim, dtype ? Attr(*dtype) : Attr()});
+  return run_op(kLogSoftmax, args(self), {dim, dtype ? Attr(*dtype) : Attr()});
 }
 
 }  // namespace epilogue

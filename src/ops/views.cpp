@@ -80,7 +80,7 @@ Outputs compose_as_strided(const Call& call) {
 // `offset` counts from self's first element.
 Tensor strided_view(const Tensor& self, const Dims& sizes, const Dims& strides,
                     int64_t offset = 0) {
-  return run_op(kAsStrided, {self}, {sizes, strides, storage_offset_of(self) + offset});
+  return run_op(kAsStrided, args(self), {sizes, strides, storage_offset_of(self) + offset});
 }
 
 struct TransposedDims {
@@ -334,7 +334,7 @@ constinit const OpDef kSlice{
     .flops = flops_per_element<0>,
     .bytes = no_bytes,
     .vjp = [](const GradCall& g) -> Gradients {
-      return {run_op(kSliceBackward, {g.dout},
+      return {run_op(kSliceBackward, args(g.dout),
                      {g.in_meta[0].sizes, g.attrs[0], g.attrs[1], g.attrs[2], g.attrs[3]})};
     },
     .reference =
@@ -380,18 +380,20 @@ constinit const OpDef kSliceBackward{
                .attrs = {Dims{5}, int64_t{0}, int64_t{4}, int64_t{2}, int64_t{1}}}};
         }};
 
-Tensor as_strided(const Tensor& self, Dims sizes, Dims strides, int64_t storage_offset) {
-  return run_op(kAsStrided, {self}, {sizes, strides, storage_offset});
+Tensor as_strided(const Tensor& self, Dims sizes, Dims strides,
+                  std::optional<int64_t> storage_offset) {
+  return run_op(kAsStrided, args(self),
+                {sizes, strides, storage_offset ? Attr(*storage_offset) : Attr()});
 }
-Tensor t(const Tensor& self) { return run_op(kT, {self}); }
+Tensor t(const Tensor& self) { return run_op(kT, args(self)); }
 Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
-  return run_op(kTranspose, {self}, {dim0, dim1});
+  return run_op(kTranspose, args(self), {dim0, dim1});
 }
-Tensor view(const Tensor& self, Dims sizes) { return run_op(kView, {self}, {sizes}); }
-Tensor unsafe_view(const Tensor& self, Dims sizes) { return run_op(kUnsafeView, {self}, {sizes}); }
-Tensor expand(const Tensor& self, Dims sizes) { return run_op(kExpand, {self}, {sizes}); }
+Tensor view(const Tensor& self, Dims sizes) { return run_op(kView, args(self), {sizes}); }
+Tensor unsafe_view(const Tensor& self, Dims sizes) { return run_op(kUnsafeView, args(self), {sizes}); }
+Tensor expand(const Tensor& self, Dims sizes) { return run_op(kExpand, args(self), {sizes}); }
 Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t end, int64_t step) {
-  return run_op(kSlice, {self}, {dim, start, end, step});
+  return run_op(kSlice, args(self), {dim, start, end, step});
 }
 
 }  // namespace epilogue

@@ -184,7 +184,7 @@ class Builder {
       launch.args = static_cast<uint32_t>(trace_.runtime_calls.size());
       trace_.runtime_calls.push_back({});
     }
-    trace::Event& e = add_event(r.info.name, trace::Category::kKernel, r.begin_ticks, r.end_ticks);
+    trace::Event& e = add_event(r.info.name.view(), trace::Category::kKernel, r.begin_ticks, r.end_ticks);
     e.pid = kDevicePid;
     e.tid = static_cast<int64_t>(buffer);
     e.correlation = correlation;

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace epilogue::profiler {
 
@@ -19,7 +21,7 @@ class ChunkList {
   ~ChunkList() {
     for (Chunk* c = first_.load(); c != nullptr;) {
       Chunk* next = c->next.load();
-      delete c;
+      spares().put(c);
       c = next;
     }
   }
@@ -49,9 +51,40 @@ class ChunkList {
     std::atomic<size_t> count{0};
     std::atomic<Chunk*> next{nullptr};
   };
+  // Chunks of earlier sessions, kept because their pages are there already: a fresh one costs a page
+  // fault per few events, while they are being timed.
+  static constexpr size_t kMostSpares = 16;
+  struct Spares {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Chunk>> chunks;
+
+    Chunk* take() {
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (chunks.empty()) return new Chunk();
+      Chunk* chunk = chunks.back().release();
+      chunks.pop_back();
+      return chunk;
+    }
+    void put(Chunk* chunk) {
+      const size_t used = chunk->count.load(std::memory_order_relaxed);
+      for (size_t i = 0; i < used; ++i) chunk->items[i] = T();  // lets go of what it owns
+      chunk->count.store(0, std::memory_order_relaxed);
+      chunk->next.store(nullptr, std::memory_order_relaxed);
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (chunks.size() < kMostSpares) {
+        chunks.emplace_back(chunk);
+      } else {
+        delete chunk;
+      }
+    }
+  };
+  static Spares& spares() {
+    static auto* spares = new Spares;
+    return *spares;
+  }
+
   void add_chunk() {
-    // Value-initialised: the pages are touched here, not one by one while events are timed.
-    auto* chunk = new Chunk();
+    Chunk* chunk = spares().take();
     (last_ == nullptr ? first_ : last_->next).store(chunk, std::memory_order_release);
     last_ = chunk;
     last_count_ = 0;

@@ -120,7 +120,7 @@ void Recorder::kernel_ran(const KernelRun& run) {
   } else {
     record.info.name = "epi_reference_";
     record.info.name += run.call.op.name.substr(run.call.op.name.find("::") + 2);
-    record.info.name += '_';
+    record.info.name += "_";
     record.info.name += dtype_name(run.call.out[0].dtype());
   }
   const OpDef& op = run.call.op;

@@ -2,58 +2,69 @@
 #include "profile/recorder_cost.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/clock.h"
+#include "epilogue/ops.h"
 
 namespace epilogue::profiler {
 namespace {
 
-constexpr int kEvents = 500;
-constexpr int kRounds = 9;
+constexpr int kCalls = 400;
+constexpr int kRounds = 7;
 
-constinit const OpDef kProbe{.name = "epilogue::probe", .schema = "(Tensor self, Tensor other)"};
-const Kernel kProbeKernel{"probe", nullptr, nullptr, [](const Call&, KernelInfo& info) {
-                            info.name = "epi_avx512_gemm_f32_6x64_tn_bias";
-                          }};
+using Probe = void (*)(const Tensor&);
+void run_view(const Tensor& x) { view(x, {1}); }  // one op, no kernel
+void run_kernel(const Tensor& x) { neg(x); }      // one op, one kernel
+void run_range(const Tensor&) { const ScopedRange range("ProfilerStep#0"); }
 
-// The median over rounds: what a typical event costs, chunk allocation included.
-template <class Body>
-double ns_per_event(Body&& body) {
-  std::array<int64_t, kRounds> rounds{};
-  for (int64_t& ns : rounds) {
+double median_ns_per_call(Probe probe, const Tensor& x) {
+  std::array<double, kRounds> rounds{};
+  for (double& ns : rounds) {
     const int64_t start = monotonic_ns();
-    for (int i = 0; i < kEvents; ++i) body();
-    ns = monotonic_ns() - start;
+    for (int i = 0; i < kCalls; ++i) probe(x);
+    ns = static_cast<double>(monotonic_ns() - start) / kCalls;
   }
   std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
-  return static_cast<double>(rounds[kRounds / 2]) / kEvents;
+  return rounds[kRounds / 2];
+}
+
+struct Times {
+  double view_ns;
+  double kernel_ns;
+  double range_ns;
+};
+Times measure() {
+  const Tensor x = ones({1});
+  return {median_ns_per_call(run_view, x), median_ns_per_call(run_kernel, x),
+          median_ns_per_call(run_range, x)};
 }
 
 }  // namespace
 
+// The difference between the same calls with and without the recorder: what it does, and the slower
+// way that run_op takes for it.
 RecorderCost measure_recorder_cost(const RecorderOptions& options) {
+  ThreadState& state = thread_state();
+  const ThreadState before = state;
+  state.grad_enabled = false;
+  state.capture = nullptr;
+  measure();  // warms caches and allocators
+  const Times plain = measure();
   Recorder& recorder = Recorder::instance();
   recorder.start(options);
-  const std::array<Tensor, 2> in = {empty({4, 4}), empty({4, 4})};
-  std::array<Tensor, 1> out = {empty({4, 4})};
-  const Call call{kProbe, in, {}, out};
-  RecorderCost cost;
-  // One round to touch the buffers' first pages.
-  auto op = [&] {
-    recorder.op_begin(kProbe, in, {}, 0);
-    recorder.op_end();
-  };
-  for (int i = 0; i < kEvents; ++i) op();
-  cost.ns_per_op = ns_per_event(op);
-  cost.ns_per_range = ns_per_event([&] {
-    recorder.range_begin("ProfilerStep#0", RangeKind::user, -1, 0);
-    recorder.range_end();
-  });
-  cost.ns_per_kernel = ns_per_event([&] {
-    const int64_t begin = ticks();
-    recorder.kernel_ran({call, &kProbeKernel, begin, ticks()});
-  });
+  set_run_observer(&recorder);
+  measure();  // touches the buffers' pages
+  const Times recorded = measure();
+  set_run_observer(nullptr);
   recorder.stop();
+  state.grad_enabled = before.grad_enabled;
+  state.capture = before.capture;
+
+  RecorderCost cost;
+  cost.ns_per_op = std::max(recorded.view_ns - plain.view_ns, 0.0);
+  cost.ns_per_kernel = std::max(recorded.kernel_ns - plain.kernel_ns - cost.ns_per_op, 0.0);
+  cost.ns_per_range = std::max(recorded.range_ns - plain.range_ns, 0.0);
   return cost;
 }
 

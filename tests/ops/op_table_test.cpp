@@ -139,13 +139,13 @@ void check_kernels(const OpDef& op, std::span<const Tensor> in, std::span<const 
           << text << " kernel " << kernel.name << " result " << i;
     KernelInfo info;
     kernel.describe(call, info);
-    EXPECT_FALSE(info.name.empty());
+    EXPECT_FALSE(info.name.view().empty());
     EXPECT_GE(info.threads, 1);
     const bool has_empty = std::any_of(in.begin(), in.end(), [](const Tensor& t) {
       return t.defined() && t.numel() == 0;  // a product over k = 0 has no depth
     });
     for (size_t d = 0; d < 3; ++d)
-      EXPECT_GE(std::min(info.grid[d], info.block[d]), has_empty ? 0 : 1) << text << info.name;
+      EXPECT_GE(std::min(info.grid[d], info.block[d]), has_empty ? 0 : 1) << text << info.name.view();
   }
 }
 

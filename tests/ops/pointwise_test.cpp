@@ -203,11 +203,11 @@ TEST(Pointwise, KernelInfo) {
     KernelInfo info;
   } listener;
   gelu(ones({3000}, DType::bf16), Gelu::tanh);
-  EXPECT_TRUE(listener.info.name.ends_with("_gelu_tanh_bf16")) << listener.info.name;
+  EXPECT_TRUE(listener.info.name.view().ends_with("_gelu_tanh_bf16")) << listener.info.name.view();
   EXPECT_EQ(listener.info.grid[0], 3);
   EXPECT_EQ(listener.info.threads, 1);
   mul(t(ones({30, 40})), ones({40, 30}));
-  EXPECT_TRUE(listener.info.name.ends_with("_mul_strided_f32")) << listener.info.name;
+  EXPECT_TRUE(listener.info.name.view().ends_with("_mul_strided_f32")) << listener.info.name.view();
 }
 
 }  // namespace

@@ -133,7 +133,9 @@ TEST(Recording, EventsNestStrictlyPerThread) {
   });
   for (const Event* e : all) {
     while (!open.empty() && open.back()->end_ns() <= e->ts_ns) open.pop_back();
-    if (!open.empty()) EXPECT_GE(open.back()->end_ns(), e->end_ns());
+    if (!open.empty()) {
+      EXPECT_GE(open.back()->end_ns(), e->end_ns());
+    }
     open.push_back(e);
   }
   EXPECT_EQ(names(t, Category::kUserAnnotation).size(), 20U);

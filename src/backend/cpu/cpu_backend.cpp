@@ -8,13 +8,13 @@
 namespace epilogue {
 namespace cpu {
 
-std::string kernel_name(std::string_view what, DType dtype) {
-  std::string name = "epi_";
+ShortText kernel_name(std::string_view what, DType dtype) {
+  ShortText name = "epi_";
   // Kernels that do not use the 16-bit dot products run as their AVX-512 copies there.
   name += isa_name(std::min(active_isa(), Isa::avx512));
-  name += '_';
+  name += "_";
   name += what;
-  name += '_';
+  name += "_";
   return name += dtype_name(dtype);
 }
 

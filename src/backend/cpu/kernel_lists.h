@@ -3,7 +3,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "core/op.h"
@@ -24,6 +23,6 @@ std::span<const KernelList> norm_lists();        // norms.cpp
 std::span<const KernelList> loss_lists();        // losses.cpp
 
 // "epi_avx512_gelu_tanh_bf16": level in use, what it computes, element type.
-std::string kernel_name(std::string_view what, DType dtype);
+ShortText kernel_name(std::string_view what, DType dtype);
 
 }  // namespace epilogue::cpu

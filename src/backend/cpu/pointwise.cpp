@@ -111,24 +111,41 @@ const char* decline_threshold(const Call& call) {
   return decline_f32(call);
 }
 
-// "gelu_tanh", "add", "add_strided".
-std::string what_of(const Call& call) {
-  std::string what(call.op.name.substr(sizeof "aten::" - 1));
-  if (what.ends_with('_')) what.pop_back();
-  const bool is_gelu = &call.op == &kGelu || &call.op == &kGeluBackward;
-  if (is_gelu) what.insert(4, call.attr<int64_t>(0) == 1 ? "_tanh" : "_erf");
+// Whether some operand is gathered element by element. Most calls are told by a look at the flags.
+bool is_strided(const Call& call) {
+  bool all_contiguous = call.out[0].is_contiguous();
+  for (const Tensor& t : call.in) all_contiguous = all_contiguous && t.is_contiguous();
+  if (all_contiguous) return false;
   const StridedWalk walk = make_walk(call.out[0], call.in);
-  bool strided = false;
   for (size_t k = 0; k <= call.in.size(); ++k)
-    strided = strided || walk.operands[k].access == Access::rows;
-  return strided ? what + "_strided" : what;
+    if (walk.operands[k].access == Access::rows) return true;
+  return false;
+}
+
+// "gelu_tanh", "gelu_tanh_backward", "add", "add_strided".
+ShortText what_of(const Call& call) {
+  std::string_view op = call.op.name.substr(sizeof "aten::" - 1);
+  if (op.ends_with('_')) op.remove_suffix(1);
+  ShortText what;
+  if (&call.op == &kGelu || &call.op == &kGeluBackward) {
+    what = call.attr<int64_t>(0) == 1 ? "gelu_tanh" : "gelu_erf";
+    op.remove_prefix(sizeof "gelu" - 1);
+  }
+  what += op;
+  if (is_strided(call)) what += "_strided";
+  return what;
 }
 
 template <int64_t kGrain>
 void describe(const Call& call, KernelInfo& info) {
   const Tensor& out = call.out[0];
-  info.name = out.dtype() == DType::f64 ? "epi_baseline_" + what_of(call) + "_f64"
-                                        : kernel_name(what_of(call), out.dtype());
+  if (out.dtype() == DType::f64) {
+    info.name = "epi_baseline_";
+    info.name += what_of(call).view();
+    info.name += "_f64";
+  } else {
+    info.name = kernel_name(what_of(call).view(), out.dtype());
+  }
   info.grid = {(out.numel() + kTile - 1) / kTile, 1, 1};
   info.block = {kTile, 1, 1};
   info.threads = parallel_pieces(out.numel(), kGrain);

@@ -63,9 +63,7 @@ void from_f32(FloatType type, const float* in, void* out, size_t n) {
   if (n == 0) return;
   switch (type) {
     case FloatType::f32: std::memcpy(out, in, n * sizeof(float)); return;
-    case FloatType::bf16:
-      convert_kernels().f32_to_bf16(in, static_cast<uint16_t*>(out), n);
-      return;
+    case FloatType::bf16: convert_kernels().f32_to_bf16(in, static_cast<uint16_t*>(out), n); return;
     case FloatType::f16: convert_kernels().f32_to_f16(in, static_cast<uint16_t*>(out), n); return;
   }
 }

@@ -61,8 +61,8 @@ WriteBack bias_write_back(const GemmCall& c, int64_t row, int64_t column) {
   return to;
 }
 
-// The bias joins the first chunk of k, so that C may be the bias itself; later chunks add to what is
-// there. Only the last one writes a 16-bit C: sums are rounded once.
+// The bias joins the first chunk of k, so that C may be the bias itself; later chunks add to what
+// is there. Only the last one writes a 16-bit C: sums are rounded once.
 WriteBack chunk_write_back(const GemmCall& c, const Chunk& chunk, float* partial) {
   WriteBack to = bias_write_back(c, chunk.row, 0);
   const bool first = chunk.k == 0;

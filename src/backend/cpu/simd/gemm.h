@@ -18,8 +18,9 @@ struct GemmOperand {
 };
 
 // Everything of one GEMM. C is [m, n] with unit column stride and c_row_stride >= n; it overlaps
-// neither A nor B. bias is [m, n] by its strides: {0, 1} is a row vector (nn.Linear's), no data is no
-// bias, beta = 0 leaves it unread. C may be the bias itself (same data and strides): accumulation.
+// neither A nor B. bias is [m, n] by its strides: {0, 1} is a row vector (nn.Linear's), no data is
+// no bias, beta = 0 leaves it unread. C may be the bias itself (same data and strides):
+// accumulation.
 struct GemmCall {
   int64_t m = 0;
   int64_t n = 0;
@@ -43,9 +44,9 @@ void gemm(const GemmCall& call);
 // What gemm(call) would run now, for traces.
 struct GemmPlan {
   // e.g. "epi_avx512_gemm_f32_6x64_tn_bias"; lives for ever. Types: one if A, B and C agree, else
-  // those of A, B, C ("bf16bf16f32"). Letters: as cuBLAS, column-major, would be told: first B (t: k
-  // is contiguous, nn.Linear's weight; n: n is), then A (n: k is contiguous). "_bias": a row vector
-  // is added; "_add": a matrix. "gemv" for at most 8 rows: B is read where it lies.
+  // those of A, B, C ("bf16bf16f32"). Letters: as cuBLAS, column-major, would be told: first B (t:
+  // k is contiguous, nn.Linear's weight; n: n is), then A (n: k is contiguous). "_bias": a row
+  // vector is added; "_add": a matrix. "gemv" for at most 8 rows: B is read where it lies.
   const char* name;
   int64_t grid[3];   // blocks over n, over m, and chunks of k
   int64_t block[3];  // columns, rows and depth of one block

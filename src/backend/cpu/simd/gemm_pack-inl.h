@@ -8,6 +8,8 @@
 #define EPILOGUE_SIMD_GEMM_PACK_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "backend/cpu/simd/gemm_kernels.h"
@@ -87,8 +89,8 @@ HWY_INLINE void transpose_square(Vf* v) {
 
 // out[c][r] = in[r][c], c contiguous in `in` and r in `out`. Squares read and write whole vectors:
 // with rows 4096 bytes apart all their lines fall into one set of L1 and would not survive there.
-inline void transpose(const float* HWY_RESTRICT in, int64_t in_stride, int64_t rows, int64_t columns,
-                      float* HWY_RESTRICT out, int64_t out_stride) {
+inline void transpose(const float* HWY_RESTRICT in, int64_t in_stride, int64_t rows,
+                      int64_t columns, float* HWY_RESTRICT out, int64_t out_stride) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   const int64_t whole_rows = rows / lanes * lanes;
   const int64_t whole_columns = columns / lanes * lanes;
@@ -132,8 +134,16 @@ template <FloatType kType>
 void widen_matrix(const Storage<kType>* in, int64_t row_stride, int64_t col_stride, int64_t rows,
                   int64_t columns, float* HWY_RESTRICT out, int64_t out_stride) {
   if (col_stride == 1) {
-    for (int64_t i = 0; i < rows; ++i)
+    // Short pieces of long rows: each lies in another page, where no hardware prefetcher follows.
+    constexpr int64_t kAhead = 12;
+    constexpr int64_t kShort = 64;
+    constexpr int64_t kLine = 64 / sizeof(Storage<kType>);
+    for (int64_t i = 0; i < rows; ++i) {
+      if (columns <= kShort && i + kAhead < rows)
+        for (int64_t j = 0; j < columns; j += kLine)
+          hwy::Prefetch(in + (i + kAhead) * row_stride + j);
       widen_row<kType>(in + i * row_stride, out + i * out_stride, columns);
+    }
   } else if (row_stride == 1) {
     transpose_widened<kType>(in, col_stride, columns, rows, out, out_stride);
   } else {
@@ -168,7 +178,8 @@ template <int64_t kWidth>
 void pack_panel(const PackSource& source, int64_t n, int64_t k, float* out) {
   widen_matrix(source.data, source.type, source.k_stride, source.outer_stride, k, n, out, kWidth);
   if (n == kWidth) return;
-  for (int64_t kk = 0; kk < k; ++kk) std::fill(out + kk * kWidth + n, out + (kk + 1) * kWidth, 0.0F);
+  for (int64_t kk = 0; kk < k; ++kk)
+    std::fill(out + kk * kWidth + n, out + (kk + 1) * kWidth, 0.0F);
 }
 
 }  // namespace epilogue::simd::HWY_NAMESPACE

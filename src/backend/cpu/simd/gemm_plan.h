@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one GEMM is cut: which path, which blocks, how many threads. gemm() and describe_gemm() share it.
+// How one GEMM is cut: which path, which blocks, how many threads. gemm() and describe_gemm() share
+// it.
 #pragma once
 
 #include <cstdint>

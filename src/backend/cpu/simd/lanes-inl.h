@@ -49,8 +49,8 @@ HWY_INLINE hn::Vec<D> widen_bf16(D d, V16 bits) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
 }
 
-// Adds half of the last kept place, minus one unless that place is odd: ties go to even. NaN is kept
-// apart, for its mantissa may overflow or lose all its bits.
+// Adds half of the last kept place, minus one unless that place is odd: ties go to even. NaN is
+// kept apart, for its mantissa may overflow or lose all its bits.
 template <class D>
 HWY_INLINE auto narrow_bf16(D, hn::Vec<D> v) {
   const hn::Rebind<uint32_t, D> du;
@@ -83,8 +83,8 @@ HWY_INLINE hn::Vec<D> widen_f16(D d, V16 bits) {
   }
 }
 
-// Three ranges: denormal results are rounded by adding 0.5 (whose last place is theirs), normal ones
-// in integers as in narrow_bf16, and what is beyond becomes infinity or stays NaN.
+// Three ranges: denormal results are rounded by adding 0.5 (whose last place is theirs), normal
+// ones in integers as in narrow_bf16, and what is beyond becomes infinity or stays NaN.
 template <class D>
 HWY_INLINE auto narrow_f16(D d, hn::Vec<D> v) {
   const hn::Rebind<uint16_t, D> d16;
@@ -157,12 +157,8 @@ HWY_INLINE void store_tail(D d, hn::Vec<D> v, Storage<kType>* p, size_t n) {
 
 HWY_INLINE Vf load(const float* p) { return hn::LoadU(Df(), p); }
 HWY_INLINE void store(Vf v, float* p) { hn::StoreU(v, Df(), p); }
-HWY_INLINE Vf load_tail(const float* p, size_t n) {
-  return load_tail<FloatType::f32>(Df(), p, n);
-}
-HWY_INLINE void store_tail(Vf v, float* p, size_t n) {
-  store_tail<FloatType::f32>(Df(), v, p, n);
-}
+HWY_INLINE Vf load_tail(const float* p, size_t n) { return load_tail<FloatType::f32>(Df(), p, n); }
+HWY_INLINE void store_tail(Vf v, float* p, size_t n) { store_tail<FloatType::f32>(Df(), v, p, n); }
 HWY_INLINE Vf set(float value) { return hn::Set(Df(), value); }
 
 }  // namespace epilogue::simd::HWY_NAMESPACE

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one place of every activation's formula, on vectors of f32. Included once per target.
 //
-// NaN must come through, but Min and Max drop or keep it depending on the target: all clamping is by
-// comparison and selection here, which lets NaN pass.
+// NaN must come through, but Min and Max drop or keep it depending on the target: all clamping is
+// by comparison and selection here, which lets NaN pass.
 #if defined(EPILOGUE_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EPILOGUE_SIMD_MATH_INL_H_
 #undef EPILOGUE_SIMD_MATH_INL_H_
@@ -129,7 +129,8 @@ HWY_INLINE Vf gelu_tanh_derivative(Vf x) {
 }
 
 // Phi(x), the normal distribution, and e^(-x^2 / 2). The tail is Phi(-a) = e^(-a^2 / 2) Q(t) with
-// t = 1 / (1 + 0.3 a), a = |x|; Q is a minimax fit of degree 8 for a <= 13.5, relative error 1.3e-7.
+// t = 1 / (1 + 0.3 a), a = |x|; Q is a minimax fit of degree 8 for a <= 13.5, relative
+// error 1.3e-7.
 struct NormalParts {
   Vf phi;
   Vf bell;

@@ -16,8 +16,8 @@ inline constexpr size_t kUnaryOps = 8;
 enum class ArithmeticOp : uint8_t { add, sub, mul, div };
 inline constexpr size_t kArithmeticOps = 4;
 
-// out[i] = dy[i] * f'(saved[i]). `saved` is the forward's input x, except for relu, sigmoid and tanh:
-// their output y. (relu takes x as well: y > 0 exactly where x > 0.)
+// out[i] = dy[i] * f'(saved[i]). `saved` is the forward's input x, except for relu, sigmoid and
+// tanh: their output y. (relu takes x as well: y > 0 exactly where x > 0.)
 enum class BackwardOp : uint8_t { relu, sigmoid, tanh, gelu_tanh, gelu_erf, silu };
 inline constexpr size_t kBackwardOps = 6;
 

@@ -48,7 +48,7 @@ float multiply_add(int64_t rounds) {
 
 }  // namespace
 
-constexpr Probe table = {multiply_add, 2 * kChains * static_cast<int64_t>(kLanes)};
+constexpr Probe table = {multiply_add, 2 * kChains* static_cast<int64_t>(kLanes)};
 
 }  // namespace epilogue::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -21,8 +21,8 @@ HWY_INLINE float sum_of_lanes(Vf v) { return hn::GetLane(hn::SumOfLanes(Df(), v)
 // takes more than about a thousand terms; a multiple of any vector's lanes.
 inline constexpr size_t kPairwise = 4096;
 
-// sum over i of term(i) for a Term with at(i) (a vector's worth) and tail(i, n) (0 in lanes beyond).
-// Four accumulators hide the adder's latency.
+// sum over i of term(i) for a Term with at(i) (a vector's worth) and tail(i, n) (0 in lanes
+// beyond). Four accumulators hide the adder's latency.
 template <class Term>
 HWY_INLINE float sum_block(const Term& term, size_t begin, size_t end) {
   Vf s0 = set(0.0F);
@@ -140,9 +140,7 @@ struct Scaled {
   const float* x;
   float factor;
   HWY_INLINE Vf at(size_t i) const { return hn::Mul(load(x + i), set(factor)); }
-  HWY_INLINE Vf tail(size_t i, size_t n) const {
-    return hn::Mul(load_tail(x + i, n), set(factor));
-  }
+  HWY_INLINE Vf tail(size_t i, size_t n) const { return hn::Mul(load_tail(x + i, n), set(factor)); }
 };
 struct Shifted {
   const float* x;
@@ -186,9 +184,7 @@ struct LogSoftmaxGradient {
   const float* dy;
   const float* y;
   float sum;
-  HWY_INLINE Vf gradient(Vf g, Vf out) const {
-    return hn::NegMulAdd(exp_full(out), set(sum), g);
-  }
+  HWY_INLINE Vf gradient(Vf g, Vf out) const { return hn::NegMulAdd(exp_full(out), set(sum), g); }
   HWY_INLINE Vf at(size_t i) const { return gradient(load(dy + i), load(y + i)); }
   HWY_INLINE Vf tail(size_t i, size_t n) const {
     return gradient(load_tail(dy + i, n), load_tail(y + i, n));
@@ -286,8 +282,7 @@ void layer_norm_backward(const float* dy, const float* x, const float* gamma, Ro
                          float* dx, float* dgamma, float* dbeta, size_t n) {
   // The weights' gradients first: dx may overwrite dy or x.
   const Weights ones = {nullptr, 1.0F};
-  if (dgamma != nullptr)
-    write_row(GammaGradient{{{dy, ones}, x, moments}, dgamma}, dgamma, n);
+  if (dgamma != nullptr) write_row(GammaGradient{{{dy, ones}, x, moments}, dgamma}, dgamma, n);
   if (dbeta != nullptr) accumulate(dy, dbeta, n);
   if (dx == nullptr) return;
   const auto count = static_cast<float>(n);
@@ -301,8 +296,7 @@ void rms_norm_backward(const float* dy, const float* x, const float* gamma, floa
                        float* dgamma, size_t n) {
   const RowMoments moments = {0.0F, rstd};
   const Weights ones = {nullptr, 1.0F};
-  if (dgamma != nullptr)
-    write_row(GammaGradient{{{dy, ones}, x, moments}, dgamma}, dgamma, n);
+  if (dgamma != nullptr) write_row(GammaGradient{{{dy, ones}, x, moments}, dgamma}, dgamma, n);
   if (dx == nullptr) return;
   const GradientTimesNormalised gh = {{dy, {gamma, 1.0F}}, x, moments};
   const float mean_gh = sum_of(gh, 0, n) / static_cast<float>(n);

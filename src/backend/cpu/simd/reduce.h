@@ -18,11 +18,11 @@ struct RowMoments {
 struct RowKernels {
   const char* target;  // Highway's name of the instruction set, e.g. "AVX3"
 
-  float (*sum)(const float* x, size_t n);                             // 0 for n = 0
-  float (*max)(const float* x, size_t n);                             // -inf for n = 0; NaN wins
+  float (*sum)(const float* x, size_t n);  // 0 for n = 0
+  float (*max)(const float* x, size_t n);  // -inf for n = 0; NaN wins
   float (*dot)(const float* a, const float* b, size_t n);
   float (*squared_difference)(const float* a, const float* b, size_t n);  // sum of (a - b)^2
-  void (*accumulate)(const float* x, float* acc, size_t n);           // acc += x: column sums
+  void (*accumulate)(const float* x, float* acc, size_t n);               // acc += x: column sums
 
   void (*softmax)(const float* x, float* y, size_t n);
   void (*log_softmax)(const float* x, float* y, size_t n);
@@ -36,8 +36,8 @@ struct RowKernels {
   // y = x * rstd * gamma with rstd = 1 / sqrt(mean(x^2) + eps); returns rstd.
   float (*rms_norm)(const float* x, const float* gamma, float eps, float* y, size_t n);
   // With g = dy * gamma and h = (x - mean) * rstd: dx = rstd * (g - mean(g) - h * mean(g * h))
-  // [or null]. Adds dy * h to dgamma [or null] and dy to dbeta [or null]: the caller zeroes them and
-  // sums those of its threads.
+  // [or null]. Adds dy * h to dgamma [or null] and dy to dbeta [or null]: the caller zeroes them
+  // and sums those of its threads.
   void (*layer_norm_backward)(const float* dy, const float* x, const float* gamma,
                               RowMoments moments, float* dx, float* dgamma, float* dbeta, size_t n);
   // The same without mean: dx = rstd * (g - h * mean(g * h)), h = x * rstd.

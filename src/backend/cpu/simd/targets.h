@@ -20,12 +20,14 @@ Target active_target();
 // As it stands in kernel names: "scalar", "sse4", "avx2", "avx512".
 const char* target_name(Target target);
 
-// One table of kernels per target, null where the build left a target out (the compiler's own flags
-// may start above it; the next better target then takes its place).
+// The table for active_target(). A target is null where the build left it out: the compiler's flags
+// may start above it (then the next better one takes its place) or end below it (the best there
+// is).
 template <class Table>
 const Table& pick(const std::array<const Table*, kTargets>& tables) {
   auto i = static_cast<size_t>(active_target());
   while (i + 1 < kTargets && tables[i] == nullptr) ++i;
+  while (tables[i] == nullptr) --i;
   return *tables[i];
 }
 

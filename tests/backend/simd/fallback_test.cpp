@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// This executable holds no target but the fallback; its other tests then exercise just that.
+#include "backend/cpu/simd/convert.h"
+#include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/pointwise.h"
+#include "backend/cpu/simd/reduce.h"
+#include "backend/simd/simd_testing.h"
+
+namespace epilogue::simd {
+namespace {
+
+TEST(Fallback, IsAllThereIs) {
+  for_each_isa([](Isa) {
+    EXPECT_STREQ(convert_kernels().target, "SCALAR");
+    EXPECT_STREQ(pointwise_kernels().target, "SCALAR");
+    EXPECT_STREQ(row_kernels().target, "SCALAR");
+    EXPECT_STREQ(gemm_kernels().target, "SCALAR");
+    EXPECT_STREQ(gemv_kernels().target, "SCALAR");
+  });
+}
+
+}  // namespace
+}  // namespace epilogue::simd

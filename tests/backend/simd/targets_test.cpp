@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The level that is asked for is the one that runs.
+#include "backend/cpu/simd/targets.h"
+
+#include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/pointwise.h"
+#include "backend/cpu/simd/probe.h"
+#include "backend/cpu/simd/reduce.h"
+#include "backend/simd/simd_testing.h"
+
+namespace epilogue::simd {
+namespace {
+
+std::string expected_target(Isa isa) {
+  if (isa >= Isa::avx512) return "AVX3";
+  if (isa == Isa::avx2) return "AVX2";
+  return "SSE4";
+}
+
+TEST(Targets, EveryTableObeysTheLevel) {
+  for_each_isa([](Isa isa) {
+    const std::string wanted = expected_target(isa);
+    EXPECT_EQ(convert_kernels().target, wanted);
+    EXPECT_EQ(pointwise_kernels().target, wanted);
+    EXPECT_EQ(row_kernels().target, wanted);
+    EXPECT_EQ(gemm_kernels().target, wanted);
+    EXPECT_EQ(gemv_kernels().target, wanted);
+  });
+}
+
+TEST(Targets, NamesAreThoseOfKernelNames) {
+  EXPECT_STREQ(target_name(Target::fallback), "scalar");
+  EXPECT_STREQ(target_name(Target::sse4), "sse4");
+  EXPECT_STREQ(target_name(Target::avx2), "avx2");
+  EXPECT_STREQ(target_name(Target::avx3), "avx512");
+}
+
+TEST(Targets, AMissingTargetIsReplaced) {
+  const Isa before = active_isa();
+  set_active_isa(Isa::baseline);
+  const int best = 3;
+  EXPECT_EQ(pick<int>({nullptr, nullptr, nullptr, &best}), 3);
+  set_active_isa(detected_isa());
+  const int only = 0;
+  EXPECT_EQ(pick<int>({&only, nullptr, nullptr, nullptr}), 0);
+  set_active_isa(before);
+}
+
+TEST(Targets, WiderVectorsMultiplyFaster) {
+  const Isa before = active_isa();
+  set_active_isa(Isa::baseline);
+  const double narrow = fma_gflops(0.01);
+  set_active_isa(detected_isa());
+  const double wide = fma_gflops(0.01);
+  set_active_isa(before);
+  EXPECT_GT(narrow, 0.1);
+  EXPECT_GE(wide, narrow * 0.5) << "the probe measures something else";
+}
+
+}  // namespace
+}  // namespace epilogue::simd
