@@ -73,7 +73,8 @@ uint64_t conv2d_flops(std::span<const OpInput> inputs) {
   for (size_t i = 0; i < 2; ++i) {
     if ((*stride)[i] <= 0) return 0;
     // Unsigned: hostile values wrap instead of overflowing.
-    const uint64_t padded = static_cast<uint64_t>(input[2 + i]) + 2 * static_cast<uint64_t>((*padding)[i]);
+    const uint64_t padded =
+        static_cast<uint64_t>(input[2 + i]) + 2 * static_cast<uint64_t>((*padding)[i]);
     const uint64_t reach =
         static_cast<uint64_t>((*dilation)[i]) * (static_cast<uint64_t>(weight[2 + i]) - 1) + 1;
     if (padded < reach) return 0;

@@ -29,7 +29,8 @@ struct FunctionEvent {
   bool is_device = false;
   bool is_user_annotation = false;
   bool is_async = false;
-  bool is_collapsed = false;  // was the only child of a parent of its name: that one stands for both
+  bool is_collapsed =
+      false;  // was the only child of a parent of its name: that one stands for both
 
   int64_t cpu_time_ns = 0;
   int64_t self_cpu_time_ns = 0;

@@ -99,17 +99,17 @@ class Grouper {
   }
 
   GroupKey key(const FunctionEvent& e) {
-    GroupKey k{.name = e.name,
-               .is_device = e.is_device,
-               .is_user_annotation = e.is_user_annotation};
+    GroupKey k{
+        .name = e.name, .is_device = e.is_device, .is_user_annotation = e.is_user_annotation};
     if (options_.group_by_overload_name && e.args != nullptr)
       k.overload_name = e.args->overload_name;
     if (options_.group_by_input_shape)
       k.shapes = has_inputs(e) ? shapes_[e.args->inputs] : no_shapes_;
     if (options_.group_by_stack_n > 0) {
       const std::vector<std::string> first = frames(e);
-      k.stack = number(std::accumulate(first.begin(), first.end(), std::string("stack"),
-                                       [](std::string a, const std::string& b) { return a + ';' + b; }));
+      k.stack =
+          number(std::accumulate(first.begin(), first.end(), std::string("stack"),
+                                 [](std::string a, const std::string& b) { return a + ';' + b; }));
     }
     return k;
   }

@@ -20,9 +20,8 @@ MemoryUsage memory_usage(const MemoryEvent& record) {
 MemorySums::MemorySums(const std::vector<MemoryEvent>& records) {
   for (uint32_t i = 0; i < records.size(); ++i)
     if (!records[i].out_of_memory) order_.push_back(i);
-  std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
-    return records[a].ts_ns < records[b].ts_ns;
-  });
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](uint32_t a, uint32_t b) { return records[a].ts_ns < records[b].ts_ns; });
   prefix_.resize(order_.size() + 1);
   cover_changes_.resize(order_.size() + 1);
   for (size_t i = 0; i < order_.size(); ++i) {

@@ -25,8 +25,8 @@ class MemorySums {
 
   // All records with start <= time <= end, of whatever thread; they count as covered from then on.
   MemoryUsage take(int64_t start_ns, int64_t end_ns);
-  // Indices into the records, in their original order, that no take() saw. Out-of-memory records are
-  // neither summed nor covered.
+  // Indices into the records, in their original order, that no take() saw. Out-of-memory records
+  // are neither summed nor covered.
   std::vector<uint32_t> uncovered() const;
 
  private:

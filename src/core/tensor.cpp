@@ -113,12 +113,10 @@ Tensor empty(Dims sizes, DType dtype, Device device) {
     impl->strides[i] = stride;
     negative |= sizes[i] < 0;
     overflow |= __builtin_mul_overflow(n, sizes[i], &n);
-    // Strides of an empty tensor may overflow; nothing reads them.
-    [[maybe_unused]] const bool ignored =
-        __builtin_mul_overflow(stride, std::max<int64_t>(sizes[i], 1), &stride);
+    overflow |= __builtin_mul_overflow(stride, std::max<int64_t>(sizes[i], 1), &stride);
   }
   if (negative) throw Error("[empty] expected sizes of 0 or more, got " + to_string(sizes));
-  if (overflow) n = element_count(sizes);  // throws, unless a later size is 0
+  if (overflow) n = element_count(sizes);  // throws, with the message that views give too
   int64_t bytes = 0;
   if (__builtin_mul_overflow(n, static_cast<int64_t>(dtype_bytes(dtype)), &bytes))
     throw Error("[empty] expected fewer than 2^63 bytes, got " + std::string(dtype_name(dtype)) +

@@ -52,7 +52,9 @@ class ByteSource {
     const int got = gzread(handle_.get(), to, static_cast<unsigned>(bytes));
     if (got == static_cast<int>(bytes)) return bytes;
     int code = Z_OK;
-    const char* why = gzerror(handle_.get(), &code);
+    std::string_view why = gzerror(handle_.get(), &code);
+    // zlib puts the path first; the message has it already.
+    if (why.starts_with(path_) && why.size() > path_.size() + 2) why.remove_prefix(path_.size() + 2);
     if (code == Z_ERRNO) return file_failure("read", path_);
     if (code == Z_BUF_ERROR)
       return io_failure(path_, "IdxTruncated",

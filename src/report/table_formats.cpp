@@ -12,7 +12,9 @@ namespace epilogue::trace {
 
 std::string table_time(double us, TimeUnit unit) {
   if (unit == TimeUnit::kAuto)
-    unit = us >= 1e6 ? TimeUnit::kSeconds : us >= 1e3 ? TimeUnit::kMilliseconds : TimeUnit::kMicroseconds;
+    unit = us >= 1e6   ? TimeUnit::kSeconds
+           : us >= 1e3 ? TimeUnit::kMilliseconds
+                       : TimeUnit::kMicroseconds;
   switch (unit) {
     case TimeUnit::kSeconds: return fmt::format("{:.3f}s", us / 1e6);
     case TimeUnit::kMilliseconds: return fmt::format("{:.3f}ms", us / 1e3);

@@ -9,9 +9,9 @@
 
 namespace epilogue::trace {
 
-std::string table_time(double us, TimeUnit unit);           // "12.345us", "1.234ms", "2.000s"
-std::string table_share(double part_us, double total_us);   // "12.34%"; "NaN" of nothing
-std::string table_memory(int64_t bytes);                    // "512 b", "-1.50 Kb", "2.00 Mb"
+std::string table_time(double us, TimeUnit unit);          // "12.345us", "1.234ms", "2.000s"
+std::string table_share(double part_us, double total_us);  // "12.34%"; "NaN" of nothing
+std::string table_memory(int64_t bytes);                   // "512 b", "-1.50 Kb", "2.00 Mb"
 
 // One unit for the whole column, chosen by its smallest number.
 struct FlopsScale {

@@ -66,8 +66,8 @@ class ModelBuilder {
     }
     model_.footers.push_back("Self CPU time total: " + time(total_cpu_us_));
     if (has_device_time_)
-      model_.footers.push_back("Self " + averages_.device_label + " time total: " +
-                               time(total_device_us_));
+      model_.footers.push_back("Self " + averages_.device_label +
+                               " time total: " + time(total_device_us_));
     return std::move(model_);
   }
 
@@ -81,7 +81,8 @@ class ModelBuilder {
     const auto add = [&](std::string header) { model_.columns.push_back({std::move(header)}); };
     model_.columns.push_back({"Name", name_width});
     if (has_overload_names_) model_.columns.push_back({"Overload Name", name_width});
-    for (const char* header : {"Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"})
+    for (const char* header :
+         {"Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"})
       add(header);
     const std::string& device = averages_.device_label;
     if (has_device_time_) {

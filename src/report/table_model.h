@@ -17,11 +17,11 @@ struct TableColumn {
 
 struct TableModel {
   std::vector<TableColumn> columns;
-  std::vector<std::vector<std::string>> cells;         // [row][column]
-  std::vector<std::vector<std::string>> more_frames;   // [row]: the stack below its first frame
-  std::vector<std::string> footers;                    // "Self CPU time total: 1.234ms"
-  bool has_stack = false;  // then Source Location is a column
-  bool has_flops = false;  // then FLOPs are the last column
+  std::vector<std::vector<std::string>> cells;        // [row][column]
+  std::vector<std::vector<std::string>> more_frames;  // [row]: the stack below its first frame
+  std::vector<std::string> footers;                   // "Self CPU time total: 1.234ms"
+  bool has_stack = false;                             // then Source Location is a column
+  bool has_flops = false;                             // then FLOPs are the last column
 };
 
 // Which columns there are and what they are scaled by depends on all rows, also those not shown.

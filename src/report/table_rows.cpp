@@ -76,7 +76,8 @@ void sort_rows(std::vector<Row>& rows, std::string_view key) {
 std::vector<Row> shown_rows(const KeyAverages& averages, const TableOptions& options) {
   std::vector<Row> rows = averages.rows;
   if (!options.sort_by.empty()) sort_rows(rows, options.sort_by);
-  if (options.top_level_events_only) std::erase_if(rows, [](const Row& r) { return !r.is_top_level; });
+  if (options.top_level_events_only)
+    std::erase_if(rows, [](const Row& r) { return !r.is_top_level; });
   if (options.row_limit >= 0 && rows.size() > static_cast<size_t>(options.row_limit))
     rows.resize(static_cast<size_t>(options.row_limit));
   return rows;

@@ -15,7 +15,8 @@ std::string line(const std::vector<TableColumn>& columns, const std::vector<std:
   std::string out;
   for (size_t i = 0; i < columns.size(); ++i) {
     const TableColumn& column = columns[i];
-    out += column.left_aligned ? pad_right(cells[i], column.width) : pad_left(cells[i], column.width);
+    out +=
+        column.left_aligned ? pad_right(cells[i], column.width) : pad_left(cells[i], column.width);
     out.append(kSpacing, ' ');
   }
   return out + "\n";

@@ -14,10 +14,10 @@ static_assert(sizeof(Event) == 56, "a trace has millions of events: keep them wi
 
 // In the order of Category.
 constexpr std::array<std::string_view, kCategories> kCategoryNames = {
-    "cpu_op",       "user_annotation", "gpu_user_annotation", "kernel",
-    "gpu_memcpy",   "gpu_memset",      "cuda_runtime",        "cuda_driver",
-    "cuda_sync",    "cuda_event",      "cpu_instant_event",   "python_function",
-    "overhead",     "collective_comm", "cpu_kernel_share",    "other"};
+    "cpu_op",     "user_annotation", "gpu_user_annotation", "kernel",
+    "gpu_memcpy", "gpu_memset",      "cuda_runtime",        "cuda_driver",
+    "cuda_sync",  "cuda_event",      "cpu_instant_event",   "python_function",
+    "overhead",   "collective_comm", "cpu_kernel_share",    "other"};
 
 // Three months, Kineto's constant: small enough that a relative time in microseconds with three
 // decimals fits a double.
@@ -48,7 +48,8 @@ std::optional<StringId> StringPool::find(std::string_view text) const {
 uint32_t InputsPool::intern(std::vector<OpInput> inputs) {
   std::string key;
   append_inputs_json(key, inputs);
-  const auto [place, is_new] = ids_.try_emplace(std::move(key), static_cast<uint32_t>(lists_.size()));
+  const auto [place, is_new] =
+      ids_.try_emplace(std::move(key), static_cast<uint32_t>(lists_.size()));
   if (is_new) lists_.push_back(std::move(inputs));
   return place->second;
 }

@@ -24,8 +24,8 @@ struct LaneSpan {
 std::vector<uint32_t> nest(std::span<const LaneSpan> spans);
 
 // Indices of the events by start, longer first; among equal spans annotations come before ops, ops
-// before launch calls, those before device work, and earlier ops (by Ev Idx, else by position) before
-// later ones: parents precede children even where the clock could not tell them apart.
+// before launch calls, those before device work, and earlier ops (by Ev Idx, else by position)
+// before later ones: parents precede children even where the clock could not tell them apart.
 std::vector<uint32_t> event_order(const Trace& trace);
 
 }  // namespace epilogue::trace

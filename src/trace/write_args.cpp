@@ -80,7 +80,8 @@ void ArgsWriter::append_op(std::string& out, const Event& event) {
   if (args->overload_name != 0) members.key("Overload name") += quoted(args->overload_name);
   if (args->is_async) members.key("Async") += "true";
   if (args->stack != 0) members.key("Call stack") += quoted(args->stack);
-  if (args->module_hierarchy != 0) members.key("Module Hierarchy") += quoted(args->module_hierarchy);
+  if (args->module_hierarchy != 0)
+    members.key("Module Hierarchy") += quoted(args->module_hierarchy);
   if (args->inputs >= inputs_.size()) return;
   std::string& inputs = inputs_[args->inputs];
   if (inputs.empty()) append_inputs_json(inputs, trace_.inputs[args->inputs]);

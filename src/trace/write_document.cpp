@@ -29,28 +29,30 @@ void append_devices(std::string& out, const std::vector<DeviceProperties>& devic
   out += "  \"deviceProperties\": [";
   for (size_t i = 0; i < devices.size(); ++i) {
     const DeviceProperties& d = devices[i];
-    fmt::format_to(
-        std::back_inserter(out),
-        "{}\n    {{\n      \"id\": {}, \"name\": {}, \"totalGlobalMem\": {},\n"
-        "      \"computeMajor\": {}, \"computeMinor\": {},\n"
-        "      \"maxThreadsPerBlock\": {}, \"maxThreadsPerMultiprocessor\": {},\n"
-        "      \"regsPerBlock\": {}, \"warpSize\": {},\n"
-        "      \"sharedMemPerBlock\": {}, \"numSms\": {},\n"
-        "      \"regsPerMultiprocessor\": {}, \"sharedMemPerBlockOptin\": {},"
-        " \"sharedMemPerMultiprocessor\": {}\n    }}",
-        i == 0 ? "" : ",", d.id, json_string(d.name), d.total_global_mem_bytes, d.compute_major,
-        d.compute_minor, d.max_threads_per_block, d.max_threads_per_multiprocessor, d.regs_per_block,
-        d.warp_size, d.shared_mem_per_block_bytes, d.num_sms, d.regs_per_multiprocessor,
-        d.shared_mem_per_block_optin_bytes, d.shared_mem_per_multiprocessor_bytes);
+    fmt::format_to(std::back_inserter(out),
+                   "{}\n    {{\n      \"id\": {}, \"name\": {}, \"totalGlobalMem\": {},\n"
+                   "      \"computeMajor\": {}, \"computeMinor\": {},\n"
+                   "      \"maxThreadsPerBlock\": {}, \"maxThreadsPerMultiprocessor\": {},\n"
+                   "      \"regsPerBlock\": {}, \"warpSize\": {},\n"
+                   "      \"sharedMemPerBlock\": {}, \"numSms\": {},\n"
+                   "      \"regsPerMultiprocessor\": {}, \"sharedMemPerBlockOptin\": {},"
+                   " \"sharedMemPerMultiprocessor\": {}\n    }}",
+                   i == 0 ? "" : ",", d.id, json_string(d.name), d.total_global_mem_bytes,
+                   d.compute_major, d.compute_minor, d.max_threads_per_block,
+                   d.max_threads_per_multiprocessor, d.regs_per_block, d.warp_size,
+                   d.shared_mem_per_block_bytes, d.num_sms, d.regs_per_multiprocessor,
+                   d.shared_mem_per_block_optin_bytes, d.shared_mem_per_multiprocessor_bytes);
   }
   out += devices.empty() ? "],\n" : "\n  ],\n";
 }
 
-// One `"key": value,` per metadata entry. The caller's value is raw JSON; a value that is not becomes
-// a string, and a key that the document already has is left out, so that the file stays valid.
+// One `"key": value,` per metadata entry. The caller's value is raw JSON; a value that is not
+// becomes a string, and a key that the document already has is left out, so that the file stays
+// valid.
 void append_metadata(std::string& out, const Trace& trace) {
-  std::set<std::string, std::less<>> used = {"schemaVersion",   "deviceProperties", "displayTimeUnit",
-                                             "baseTimeNanoseconds", "traceEvents",  "traceName"};
+  std::set<std::string, std::less<>> used = {"schemaVersion",   "deviceProperties",
+                                             "displayTimeUnit", "baseTimeNanoseconds",
+                                             "traceEvents",     "traceName"};
   const auto append = [&](const std::string& key, const std::string& value) {
     if (!used.insert(key).second) return;
     const std::string& json = nlohmann::json::accept(value) ? value : json_string(value);
@@ -67,10 +69,11 @@ void append_metadata(std::string& out, const Trace& trace) {
 // A metadata event: {"name": what, "ph": "M", ...}, with args {key: value}.
 void append_name(std::string& out, std::string_view what, int64_t ts_ns, std::string_view pid,
                  int64_t tid, std::string_view key, std::string_view value) {
-  fmt::format_to(std::back_inserter(out),
-                 "  {{\n    \"name\": \"{}\", \"ph\": \"M\", \"ts\": {}, \"pid\": {}, \"tid\": {},\n"
-                 "    \"args\": {{\n      \"{}\": {}\n    }}\n  }},\n",
-                 what, us(ts_ns), pid, tid, key, value);
+  fmt::format_to(
+      std::back_inserter(out),
+      "  {{\n    \"name\": \"{}\", \"ph\": \"M\", \"ts\": {}, \"pid\": {}, \"tid\": {},\n"
+      "    \"args\": {{\n      \"{}\": {}\n    }}\n  }},\n",
+      what, us(ts_ns), pid, tid, key, value);
 }
 
 }  // namespace
@@ -97,7 +100,8 @@ void append_names(std::string& out, const Trace& trace) {
   }
   for (const Thread& thread : trace.threads) {
     const std::string pid = std::to_string(thread.pid);
-    append_name(out, "thread_name", trace.start_ns, pid, thread.tid, "name", json_string(thread.name));
+    append_name(out, "thread_name", trace.start_ns, pid, thread.tid, "name",
+                json_string(thread.name));
     append_name(out, "thread_sort_index", trace.start_ns, pid, thread.tid, "sort_index",
                 std::to_string(thread.sort_index));
   }
@@ -115,14 +119,15 @@ void append_document_tail(std::string& out, const Trace& trace, const std::strin
                  "    \"args\": {{\n      \"Op count\": {}\n    }}\n  }},\n",
                  us(trace.start_ns), us(trace.end_ns - trace.start_ns), json_string(name),
                  json_string(name + " (0)"), ops);
-  append_name(out, "process_sort_index", trace.start_ns, "\"Spans\"", 0, "sort_index", kSpanSortIndex);
+  append_name(out, "process_sort_index", trace.start_ns, "\"Spans\"", 0, "sort_index",
+              kSpanSortIndex);
   fmt::format_to(std::back_inserter(out),
                  "  {{\n    \"name\": {}, \"ph\": \"i\", \"s\": \"g\",\n"
                  "    \"pid\": \"Traces\", \"tid\": {}, \"ts\": {}\n  }},\n"
                  "  {{\n    \"name\": \"Record Window End\", \"ph\": \"i\", \"s\": \"g\",\n"
                  "    \"pid\": \"\", \"tid\": \"\", \"ts\": {}\n  }}\n  ],\n",
-                 json_string("Iteration Start: " + name), json_string("Trace " + name), us(trace.start_ns),
-                 us(trace.end_ns));
+                 json_string("Iteration Start: " + name), json_string("Trace " + name),
+                 us(trace.start_ns), us(trace.end_ns));
   out += "  \"traceName\": " + json_string(trace_name) + "\n}\n";
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around the events of a trace file: the top-level keys, names of processes and threads,
-// the span of the recording.
+// What stands around the events of a trace file: the top-level keys, names of processes and
+// threads, the span of the recording.
 #pragma once
 
 #include <string>

@@ -94,7 +94,8 @@ class EventWriter {
     buffer_ += category_name(event.category);
     buffer_ += "\", \"name\": ";
     // Kineto renames it; viewers take a slice named as its category for a header.
-    buffer_ += is_kernel && trace_.name(event) == "kernel" ? "\"Kernel\"" : args_.quoted(event.name);
+    buffer_ +=
+        is_kernel && trace_.name(event) == "kernel" ? "\"Kernel\"" : args_.quoted(event.name);
     buffer_ += ", ";
     append_lane(event.pid, event.tid);
     buffer_ += ",\n    \"ts\": ";

@@ -15,15 +15,17 @@ using Inputs = std::vector<OpInput>;
 
 TEST(TorchFlops, MatrixProducts) {
   EXPECT_EQ(torch_flops("aten::mm", Inputs{tensor({3, 4}), tensor({4, 5})}), 2U * 3 * 4 * 5);
-  EXPECT_EQ(torch_flops("aten::addmm", Inputs{tensor({5}), tensor({3, 4}), tensor({4, 5}), scalar("1"),
-                                              scalar("1")}),
+  EXPECT_EQ(torch_flops("aten::addmm", Inputs{tensor({5}), tensor({3, 4}), tensor({4, 5}),
+                                              scalar("1"), scalar("1")}),
             2U * 3 * 4 * 5);
-  EXPECT_EQ(torch_flops("aten::bmm", Inputs{tensor({7, 3, 4}), tensor({7, 4, 5})}), 2U * 7 * 3 * 4 * 5);
-  EXPECT_EQ(torch_flops("aten::baddbmm",
-                        Inputs{tensor({7, 3, 5}), tensor({7, 3, 4}), tensor({7, 4, 5})}),
+  EXPECT_EQ(torch_flops("aten::bmm", Inputs{tensor({7, 3, 4}), tensor({7, 4, 5})}),
             2U * 7 * 3 * 4 * 5);
+  EXPECT_EQ(
+      torch_flops("aten::baddbmm", Inputs{tensor({7, 3, 5}), tensor({7, 3, 4}), tensor({7, 4, 5})}),
+      2U * 7 * 3 * 4 * 5);
   // The gate of the demo's MLP: 38.65 GFLOP.
-  EXPECT_EQ(torch_flops("aten::mm", Inputs{tensor({8192, 768}), tensor({768, 3072})}), 38654705664U);
+  EXPECT_EQ(torch_flops("aten::mm", Inputs{tensor({8192, 768}), tensor({768, 3072})}),
+            38654705664U);
 }
 
 TEST(TorchFlops, EmptyProducts) {
@@ -38,15 +40,20 @@ TEST(TorchFlops, PointwiseCountsTheFirstInput) {
 }
 
 TEST(TorchFlops, OtherOpsHaveNone) {
-  for (const char* op : {"aten::add_", "aten::mul_", "aten::linear", "aten::matmul", "aten::gelu", ""})
+  for (const char* op :
+       {"aten::add_", "aten::mul_", "aten::linear", "aten::matmul", "aten::gelu", ""})
     EXPECT_EQ(torch_flops(op, Inputs{tensor({4, 4}), tensor({4, 4})}), 0U) << op;
 }
 
 // input [N C H W], weight [O C/g kh kw].
 Inputs conv(std::string stride, std::string padding, std::string dilation, std::string groups) {
-  return {tensor({2, 4, 10, 12}), tensor({8, 4, 3, 5}), tensor({8}),
-          scalar(std::move(stride), "ScalarList"), scalar(std::move(padding), "ScalarList"),
-          scalar(std::move(dilation), "ScalarList"), scalar(std::move(groups))};
+  return {tensor({2, 4, 10, 12}),
+          tensor({8, 4, 3, 5}),
+          tensor({8}),
+          scalar(std::move(stride), "ScalarList"),
+          scalar(std::move(padding), "ScalarList"),
+          scalar(std::move(dilation), "ScalarList"),
+          scalar(std::move(groups))};
 }
 
 TEST(TorchFlops, Conv2d) {
@@ -70,7 +77,8 @@ TEST(TorchFlops, ArgumentsThatDoNotFitAreZero) {
     EXPECT_EQ(torch_flops("aten::conv2d", conv(bad, "0", "1", "1")), 0U) << bad;
   EXPECT_EQ(torch_flops("aten::conv2d", conv("0", "0", "1", "1")), 0U);
   EXPECT_EQ(torch_flops("aten::conv2d", conv("1", "0", "1", "0")), 0U);
-  EXPECT_EQ(torch_flops("aten::conv2d", conv("1", "0", "100", "1")), 0U);  // kernel beyond the image
+  EXPECT_EQ(torch_flops("aten::conv2d", conv("1", "0", "100", "1")),
+            0U);  // kernel beyond the image
   // Overflow wraps; it must not trap.
   (void)torch_flops("aten::mm", Inputs{tensor({INT64_MAX, INT64_MAX}), tensor({INT64_MAX, 3})});
   (void)torch_flops("aten::conv2d", conv("1", "-9223372036854775808", "9223372036854775807", "1"));

@@ -89,9 +89,10 @@ TEST(KeyAverages, EmptyTrace) {
 TEST(KeyAverages, DropsHelpersFramesAndShares) {
   TraceBuilder b;
   b.op("aten::add", 0, 100);
-  for (const char* name : {"profiler::_record_function_enter", "profiler::_record_function_enter_new",
-                           "profiler::_record_function_exit", "aten::is_leaf", "aten::output_nr",
-                           "aten::_version", "[memory]", "[OutOfMemory]"})
+  for (const char* name :
+       {"profiler::_record_function_enter", "profiler::_record_function_enter_new",
+        "profiler::_record_function_exit", "aten::is_leaf", "aten::output_nr", "aten::_version",
+        "[memory]", "[OutOfMemory]"})
     b.op(name, 10, 20);
   b.event(Category::kPythonFunction, "main.py(1): run", 0, 50);
   b.event(Category::kCpuKernelShare, "share", 0, 50, 2);
@@ -117,7 +118,7 @@ TEST(KeyAverages, AsyncOpsHaveOnlyATotal) {
   b.op("async", 0, 100);
   b.last_args().is_async = true;
   b.op("child", 10, 20);
-  b.kernel("k", 50, 60, 1, 3);  // linked to the async op
+  b.kernel("k", 50, 60, 1, 3);                       // linked to the async op
   b.trace.events.erase(b.trace.events.begin() + 2);  // its launch call was not seen
   const KeyAverages a = key_averages(b.trace);
   const Row async = row(a, "async");
@@ -136,7 +137,8 @@ TEST(KeyAverages, StepsMergeAndSidesStayApart) {
   b.annotation("aten::mm", 300, 310);  // a label named as an op is a row of its own
   b.op("aten::mm", 320, 340);
   const KeyAverages a = key_averages(b.trace);
-  EXPECT_EQ(names(a), (std::vector<std::string>{"ProfilerStep*", "ProfilerStep*", "aten::mm", "aten::mm"}));
+  EXPECT_EQ(names(a),
+            (std::vector<std::string>{"ProfilerStep*", "ProfilerStep*", "aten::mm", "aten::mm"}));
   EXPECT_EQ(row(a, "ProfilerStep*").count, 2);
   EXPECT_EQ(row(a, "ProfilerStep*").cpu_time_total_ns, 250);
   const Row device = row(a, "ProfilerStep*", RowDevice::kDevice);
@@ -216,7 +218,8 @@ TEST(KeyAverages, OneLaunchOfManyKernels) {
   TraceBuilder b;
   b.op("graph", 0, 100);
   b.event(Category::kCudaRuntime, "cudaGraphLaunch", 10, 20).correlation = 5;
-  for (int i = 0; i < 3; ++i) b.event(Category::kKernel, "k", 100 * i, 100 * i + 7, 7).correlation = 5;
+  for (int i = 0; i < 3; ++i)
+    b.event(Category::kKernel, "k", 100 * i, 100 * i + 7, 7).correlation = 5;
   Event& copy = b.event(Category::kGpuMemcpy, "Memcpy DtoD", 400, 410, 7);
   copy.correlation = 5;
   EXPECT_EQ(row(key_averages(b.trace), "graph").self_device_time_total_ns, 31);
@@ -246,9 +249,9 @@ TEST(KeyAverages, MemoryCountsByTimeAcrossThreads) {
   b.op("outer", 0, 100);
   b.op("inner", 20, 60);
   b.memory(10, 1000);
-  b.memory(20, 200);                            // at the start of inner
-  b.memory(60, -50);                            // at its end
-  b.memory(30, 7, DeviceType::kCpu, /*tid=*/2); // another thread, counted all the same
+  b.memory(20, 200);                             // at the start of inner
+  b.memory(60, -50);                             // at its end
+  b.memory(30, 7, DeviceType::kCpu, /*tid=*/2);  // another thread, counted all the same
   b.memory(40, 4096, DeviceType::kCuda);
   b.trace.recorded.profile_memory = true;
   const KeyAverages a = key_averages(b.trace);

@@ -25,9 +25,10 @@ TEST(MemorySums, BothEndsBelongToTheInterval) {
 }
 
 TEST(MemorySums, SortsRecordsAndTellsKindsApart) {
-  MemorySums sums({record(30, -4), record(10, 1, DeviceType::kCuda), record(20, 2, DeviceType::kMkldnn),
-                   record(15, 8, DeviceType::kHip), record(15, 16, DeviceType::kIdeep),
-                   record(15, 32, DeviceType::kPrivateUse1), record(15, 64, DeviceType::kXpu)});
+  MemorySums sums({record(30, -4), record(10, 1, DeviceType::kCuda),
+                   record(20, 2, DeviceType::kMkldnn), record(15, 8, DeviceType::kHip),
+                   record(15, 16, DeviceType::kIdeep), record(15, 32, DeviceType::kPrivateUse1),
+                   record(15, 64, DeviceType::kXpu)});
   const MemoryUsage all = sums.take(0, 100);
   EXPECT_EQ(all.cpu_bytes, 2 + 16 - 4);
   EXPECT_EQ(all.device_bytes, 1 + 8 + 32);

@@ -114,7 +114,7 @@ class RandomTrace {
   }
 
   static constexpr std::array<std::string_view, 9> kOps = {
-      "aten::linear", "aten::addmm", "aten::mm",  "aten::bmm", "aten::mul",
+      "aten::linear", "aten::addmm", "aten::mm",  "aten::bmm",    "aten::mul",
       "aten::add",    "aten::t",     "aten::cat", "aten::is_leaf"};
   static constexpr std::array<std::string_view, 3> kKernels = {"gemm", "gelu \"tanh\"", "mul"};
 

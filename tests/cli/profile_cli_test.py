@@ -158,7 +158,7 @@ class Profile(CommandTest):
                       ["--activation", "gelu", "--layers", "3", "--bias"],
                       ["--norm", "layer", "--dtype", "f16"], ["--backward"]):
             self.profile(*MLP, *extra)
-        self.assertIn("layers", self.misuse(*MLP, "--layers", "2"))
+        self.assertIn("1 layer", self.misuse(*MLP, "--layers", "2"))
 
     def test_weights_with_hugging_face_names(self):
         path = os.path.join(self.out, "model.safetensors")

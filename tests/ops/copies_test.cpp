@@ -39,7 +39,7 @@ TEST(Copies, IntoStridedTargets) {
         const Tensor target = make_tensor(sizes, dtype, layout, 0, 50);
         const size_t bytes = target.impl()->storage->bytes();
         const auto elements = static_cast<int64_t>(bytes / dtype_bytes(dtype));
-        const Tensor storage = as_strided(target, {elements}, {1});
+        const Tensor storage = as_strided(target, {elements}, {1}, 0);
         const std::vector<double> before = storage.to_vector();
         const Layout source_layout = kLayouts[pick(random, 0, 4)];
         const Tensor source = make_tensor(sizes, DType::f32, source_layout, 0, 50);

@@ -113,7 +113,7 @@ TEST_P(OnEveryIsa, InPlaceWritesTheViewAndNothingElse) {
       const Tensor other =
           random_input(random, broadcastable(random, sizes), DType::f32, c.low, c.high);
       const auto stored = static_cast<int64_t>(self.impl()->storage->bytes() / dtype_bytes(dtype));
-      const Tensor storage = as_strided(self, {stored}, {1});
+      const Tensor storage = as_strided(self, {stored}, {1}, 0);
       const Tensor before = clone(storage);
       Tensor want = clone(self);
       const std::vector<Tensor> in = {want, other};

@@ -14,13 +14,24 @@ KeyAverages averages() {
   KeyAverages a;
   a.device_label = "KERNEL";
   a.rows.resize(3);
-  a.rows[0] = {.key = "aten::mm", .count = 2, .cpu_time_total_ns = 4002,
-               .self_cpu_time_total_ns = 1001, .device_time_total_ns = 3001,
-               .self_device_time_total_ns = 3001, .flops = 240};
-  a.rows[1] = {.key = "gemm \"x\" \xff", .device = RowDevice::kDevice, .count = 2,
-               .device_time_total_ns = 3001, .self_device_time_total_ns = 3001};
-  a.rows[2] = {.key = "ProfilerStep*", .device = RowDevice::kDevice, .is_user_annotation = true,
-               .count = 1, .device_time_total_ns = 9000, .self_device_time_total_ns = 9000};
+  a.rows[0] = {.key = "aten::mm",
+               .count = 2,
+               .cpu_time_total_ns = 4002,
+               .self_cpu_time_total_ns = 1001,
+               .device_time_total_ns = 3001,
+               .self_device_time_total_ns = 3001,
+               .flops = 240};
+  a.rows[1] = {.key = "gemm \"x\" \xff",
+               .device = RowDevice::kDevice,
+               .count = 2,
+               .device_time_total_ns = 3001,
+               .self_device_time_total_ns = 3001};
+  a.rows[2] = {.key = "ProfilerStep*",
+               .device = RowDevice::kDevice,
+               .is_user_annotation = true,
+               .count = 1,
+               .device_time_total_ns = 9000,
+               .self_device_time_total_ns = 9000};
   return a;
 }
 
@@ -66,8 +77,8 @@ TEST(TableJson, OptionalKeys) {
 }
 
 TEST(TableJson, SortsAndLimits) {
-  const json table = json::parse(
-      table_json(averages(), {.sort_by = "self_kernel_time_total", .row_limit = 1}));
+  const json table =
+      json::parse(table_json(averages(), {.sort_by = "self_kernel_time_total", .row_limit = 1}));
   ASSERT_EQ(table["rows"].size(), 1U);
   EXPECT_EQ(table["rows"][0]["name"], "ProfilerStep*");
   EXPECT_EQ(table["self_cpu_total_us"], 1.001);  // of all rows

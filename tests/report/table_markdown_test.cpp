@@ -9,9 +9,13 @@ namespace {
 TEST(TableMarkdown, IsAGithubTable) {
   KeyAverages a;
   a.with_flops = true;
-  a.rows = {{.key = "aten::mm", .count = 2, .cpu_time_total_ns = 3000,
-             .self_cpu_time_total_ns = 3000, .flops = 2000},
-            {.key = "a|b_c*", .count = 1, .cpu_time_total_ns = 1000, .self_cpu_time_total_ns = 1000}};
+  a.rows = {
+      {.key = "aten::mm",
+       .count = 2,
+       .cpu_time_total_ns = 3000,
+       .self_cpu_time_total_ns = 3000,
+       .flops = 2000},
+      {.key = "a|b_c*", .count = 1, .cpu_time_total_ns = 1000, .self_cpu_time_total_ns = 1000}};
   EXPECT_EQ(table_markdown(a, {.header = "Linear"}),
             "**Linear**\n\n"
             "| Name | Self CPU % | Self CPU | CPU total % | CPU total | CPU time avg | # of Calls "

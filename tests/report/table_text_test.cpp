@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole tables, to the character. A '|' marks the end of each line, where torch.profiler's spaces are.
+// Whole tables, to the character. A '|' marks the end of each line, where torch.profiler's spaces
+// are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,18 +48,47 @@ TraceBuilder linear_steps() {
 TEST(TableText, CpuDevice) {
   EXPECT_EQ(lines(format_table(key_averages(linear_steps().trace),
                                {.sort_by = "self_kernel_time_total"})),
-            R"(@@0@@)");
+            R"(
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+                                 Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg   Self KERNEL  Self KERNEL %  KERNEL total  KERNEL time avg    # of Calls  |
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+                          aten::addmm        10.00%       3.000us        50.00%      15.000us       7.500us      12.000us       100.00%      12.000us       6.000us             2  |
+                        ProfilerStep*         0.00%       0.000us         0.00%       0.000us       0.000us      12.000us       100.00%      12.000us       6.000us             2  |
+    epi_avx512_gemm_bf16_6x64_tn_bias         0.00%       0.000us         0.00%       0.000us       0.000us      12.000us       100.00%      12.000us       6.000us             2  |
+                        ProfilerStep*        20.00%       6.000us       100.00%      30.000us      15.000us       0.000us         0.00%      12.000us       6.000us             2  |
+                         aten::linear        20.00%       6.000us        80.00%      24.000us      12.000us       0.000us         0.00%      12.000us       6.000us             2  |
+                              aten::t        10.00%       3.000us        10.00%       3.000us       1.500us       0.000us         0.00%       0.000us       0.000us             2  |
+                      epiLaunchKernel        40.00%      12.000us        40.00%      12.000us       6.000us       0.000us         0.00%       0.000us       0.000us             2  |
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+Self CPU time total: 30.000us|
+Self KERNEL time total: 12.000us|
+)");
 }
 
 TEST(TableText, CudaMemoryShapesAndFlops) {
   TraceBuilder b = linear_steps();
   b.trace.device_label = "CUDA";
   b.trace.recorded = {.record_shapes = true, .profile_memory = true, .with_flops = true};
-  b.memory(103'500, 131072);                     // in the first addmm
+  b.memory(103'500, 131072);                      // in the first addmm
   b.memory(209'000, 3 << 20, DeviceType::kCuda);  // in the second
   b.memory(211'000, -1000);
   b.memory(500'000, -130072);  // in no op
-  EXPECT_EQ(lines(format_table(key_averages(b.trace, {.group_by_input_shape = true}))), R"(@@1@@)");
+  EXPECT_EQ(lines(format_table(key_averages(b.trace, {.group_by_input_shape = true}))), R"(
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ----------------------------------------  ------------  |
+                                 Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg     Self CUDA   Self CUDA %    CUDA total  CUDA time avg       CPU Mem  Self CPU Mem      CUDA Mem  Self CUDA Mem    # of Calls                              Input Shapes  Total MFLOPs  |
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ----------------------------------------  ------------  |
+                        ProfilerStep*        20.00%       6.000us       100.00%      30.000us      15.000us       0.000us         0.00%      12.000us       6.000us     127.02 Kb           0 b       3.00 Mb           0 b             2                                        []            --  |
+                         aten::linear        20.00%       6.000us        80.00%      24.000us      12.000us       0.000us         0.00%      12.000us       6.000us     127.02 Kb           0 b       3.00 Mb           0 b             2                                        []            --  |
+                              aten::t        10.00%       3.000us        10.00%       3.000us       1.500us       0.000us         0.00%       0.000us       0.000us           0 b           0 b           0 b           0 b             2                                [[64, 32]]            --  |
+                          aten::addmm        10.00%       3.000us        50.00%      15.000us       7.500us      12.000us       100.00%      12.000us       6.000us     127.02 Kb     128.00 Kb       3.00 Mb           0 b             2      [[64], [1024, 32], [32, 64], [], []]         8.389  |
+                      epiLaunchKernel        40.00%      12.000us        40.00%      12.000us       6.000us       0.000us         0.00%       0.000us       0.000us       -1000 b       -1000 b       3.00 Mb       3.00 Mb             2                                        []            --  |
+                        ProfilerStep*         0.00%       0.000us         0.00%       0.000us       0.000us      12.000us       100.00%      12.000us       6.000us           0 b           0 b           0 b           0 b             2                                        []            --  |
+    epi_avx512_gemm_bf16_6x64_tn_bias         0.00%       0.000us         0.00%       0.000us       0.000us      12.000us       100.00%      12.000us       6.000us           0 b           0 b           0 b           0 b             2                                        []            --  |
+                             [memory]         0.00%       0.000us         0.00%       0.000us       0.000us       0.000us         0.00%       0.000us       0.000us    -127.02 Kb    -127.02 Kb           0 b           0 b             1                                        []            --  |
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ----------------------------------------  ------------  |
+Self CPU time total: 30.000us|
+Self CUDA time total: 12.000us|
+)");
 }
 
 TEST(TableText, LongNamesAreCut) {
@@ -66,14 +96,30 @@ TEST(TableText, LongNamesAreCut) {
   b.op(std::string(51, 'a'), 0, 1'000'000'000);
   b.op(std::string(52, 'b'), 2'000'000'000, 2'999'000'000);
   b.op(std::string(60, 'c'), 4'000'000'000, 4'001'000'000);
-  EXPECT_EQ(lines(format_table(key_averages(b.trace))), R"(@@2@@)");
+  EXPECT_EQ(lines(format_table(key_averages(b.trace))), R"(
+-------------------------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+                                                   Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg    # of Calls  |
+-------------------------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+    aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa        50.00%        1.000s        50.00%        1.000s        1.000s             1  |
+bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb...        49.95%     999.000ms        49.95%     999.000ms     999.000ms             1  |
+cccccccccccccccccccccccccccccccccccccccccccccccccccc...         0.05%       1.000ms         0.05%       1.000ms       1.000ms             1  |
+-------------------------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+Self CPU time total: 2.000s|
+)");
 }
 
 TEST(TableText, AsyncRowsAndShareOfNothing) {
   TraceBuilder b;
   b.op("async", 0, 2'000);
   b.last_args().is_async = true;
-  EXPECT_EQ(lines(format_table(key_averages(b.trace))), R"(@@3@@)");
+  EXPECT_EQ(lines(format_table(key_averages(b.trace))), R"(
+---------  ------------  ------------  ------------  ------------  ------------  ------------  |
+     Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg    # of Calls  |
+---------  ------------  ------------  ------------  ------------  ------------  ------------  |
+    async           NaN       0.000us             0       2.000us       2.000us             1  |
+---------  ------------  ------------  ------------  ------------  ------------  ------------  |
+Self CPU time total: 0.000us|
+)");
 }
 
 // With both columns PyTorch prints FLOPs below Source Location and the other way round.
@@ -84,7 +130,18 @@ TEST(TableText, StacksWithFlopsSwapTheLastColumns) {
   b.inputs({tensor({50}), tensor({50})});
   b.last_args().stack = b.trace.strings.intern("mlp.py(12): forward;main.py(3): <module>;ignored");
   b.op("aten::t", 2'000, 5'000);
-  EXPECT_EQ(lines(format_table(key_averages(b.trace, {.group_by_stack_n = 2}))), R"(@@4@@)");
+  EXPECT_EQ(lines(format_table(key_averages(b.trace, {.group_by_stack_n = 2}))), R"(
+-------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------------------  ------------  |
+         Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg    # of Calls  Source Location            Total FLOPs  |
+-------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------------------  ------------  |
+    aten::mul        25.00%       1.000us        25.00%       1.000us       1.000us             1    50.000                  mlp.py(12): forward  |
+                                                                                                                             main.py(3): <module>  |
+                                                                                                                                           |
+      aten::t        75.00%       3.000us        75.00%       3.000us       3.000us             1  --                                      |
+                                                                                                                                           |
+-------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------------------  ------------  |
+Self CPU time total: 4.000us|
+)");
 }
 
 TEST(TableText, StacksAreCutFromTheLeft) {
@@ -93,7 +150,15 @@ TEST(TableText, StacksAreCutFromTheLeft) {
   b.last_args().stack = b.trace.strings.intern("a/very/long/path/to/mlp.py(12): forward");
   EXPECT_EQ(lines(format_table(key_averages(b.trace, {.group_by_stack_n = 1}),
                                {.max_src_column_width = 20})),
-            R"(@@5@@)");
+            R"(
+-----------  ------------  ------------  ------------  ------------  ------------  ------------  --------------------  |
+       Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg    # of Calls  Source Location       |
+-----------  ------------  ------------  ------------  ------------  ------------  ------------  --------------------  |
+    aten::t       100.00%       1.000us       100.00%       1.000us       1.000us             1  ...p.py(12): forward  |
+                                                                                                                       |
+-----------  ------------  ------------  ------------  ------------  ------------  ------------  --------------------  |
+Self CPU time total: 1.000us|
+)");
 }
 
 TEST(TableText, HeaderTopLevelLimitAndUnit) {
@@ -103,14 +168,37 @@ TEST(TableText, HeaderTopLevelLimitAndUnit) {
                                 .header = "nn.Linear",
                                 .top_level_events_only = true,
                                 .time_unit = TimeUnit::kMilliseconds})),
-            R"(@@6@@)");
+            R"(
+=================================================================================================================================================================================|
+nn.Linear|
+=================================================================================================================================================================================|
+This report only display top-level ops statistics|
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+                                 Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg   Self KERNEL  Self KERNEL %  KERNEL total  KERNEL time avg    # of Calls  |
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+                        ProfilerStep*        20.00%       0.006ms       100.00%       0.030ms       0.015ms       0.000ms         0.00%       0.012ms       0.006ms             2  |
+-------------------------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+Self CPU time total: 0.030ms|
+Self KERNEL time total: 0.012ms|
+)");
 }
 
 TEST(TableText, OverloadNamesAndNodeIds) {
   KeyAverages a;
-  a.rows = {{.key = "aten::add", .overload_name = "Tensor", .node_id = 3, .count = 1,
-             .cpu_time_total_ns = 1000, .self_cpu_time_total_ns = 1000}};
-  EXPECT_EQ(lines(format_table(a)), R"(@@7@@)");
+  a.rows = {{.key = "aten::add",
+             .overload_name = "Tensor",
+             .node_id = 3,
+             .count = 1,
+             .cpu_time_total_ns = 1000,
+             .self_cpu_time_total_ns = 1000}};
+  EXPECT_EQ(lines(format_table(a)), R"(
+-------------  -------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+         Name  Overload Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg    # of Calls       Node ID  |
+-------------  -------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+    aten::add         Tensor       100.00%       1.000us       100.00%       1.000us       1.000us             1             3  |
+-------------  -------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  |
+Self CPU time total: 1.000us|
+)");
 }
 
 TEST(TableText, NothingToShow) {
@@ -135,9 +223,16 @@ TEST(SortKeys, AllWorkAndKeepTies) {
   a.rows.resize(3);
   a.rows[0].key = "first";
   a.rows[1].key = "second";
-  a.rows[2] = {.key = "third", .count = 1, .cpu_time_total_ns = 1, .self_cpu_time_total_ns = 1,
-               .device_time_total_ns = 1, .self_device_time_total_ns = 1, .cpu_memory_bytes = 1,
-               .self_cpu_memory_bytes = 1, .device_memory_bytes = 1, .self_device_memory_bytes = 1,
+  a.rows[2] = {.key = "third",
+               .count = 1,
+               .cpu_time_total_ns = 1,
+               .self_cpu_time_total_ns = 1,
+               .device_time_total_ns = 1,
+               .self_device_time_total_ns = 1,
+               .cpu_memory_bytes = 1,
+               .self_cpu_memory_bytes = 1,
+               .device_memory_bytes = 1,
+               .self_device_memory_bytes = 1,
                .flops = 1};
   for (const std::string_view key : sort_keys()) {
     std::vector<Row> rows = a.rows;
@@ -164,11 +259,12 @@ TEST(SortKeys, UnknownKeyNamesTheOthers) {
     (void)format_table(key_averages(linear_steps().trace), {.sort_by = "cuda_tim"});
     FAIL() << "expected an error";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(),
-                 "[table] expected a sort key of cpu_time device_time cpu_time_total "
-                 "device_time_total self_cpu_time_total self_device_time_total cpu_memory_usage "
-                 "device_memory_usage self_cpu_memory_usage self_device_memory_usage count flops key "
-                 "(cuda, xpu and kernel mean device), got \"cuda_tim\"");
+    EXPECT_STREQ(
+        e.what(),
+        "[table] expected a sort key of cpu_time device_time cpu_time_total "
+        "device_time_total self_cpu_time_total self_device_time_total cpu_memory_usage "
+        "device_memory_usage self_cpu_memory_usage self_device_memory_usage count flops key "
+        "(cuda, xpu and kernel mean device), got \"cuda_tim\"");
   }
 }
 

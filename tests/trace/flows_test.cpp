@@ -8,7 +8,8 @@ namespace {
 
 using testing::TraceBuilder;
 
-void sequence(TraceBuilder& b, int64_t number, Scope scope = Scope::kFunction, int64_t fwd_tid = 0) {
+void sequence(TraceBuilder& b, int64_t number, Scope scope = Scope::kFunction,
+              int64_t fwd_tid = 0) {
   b.last_args().sequence_number = number;
   b.last_args().scope = scope;
   b.last_args().fwd_tid = fwd_tid;

@@ -27,11 +27,14 @@ TEST(JsonString, EscapesWhatMustBe) {
 
 TEST(JsonString, RepairsBadUtf8) {
   const std::string bad = "\xEF\xBF\xBD";
-  EXPECT_EQ(json_string("a\xff" "b"), "\"a" + bad + "b\"");
-  EXPECT_EQ(json_string("\xC3"), "\"" + bad + "\"");                           // cut off
-  EXPECT_EQ(json_string("\xC0\xAF"), "\"" + bad + bad + "\"");                 // overlong
-  EXPECT_EQ(json_string("\xED\xA0\x80"), "\"" + bad + bad + bad + "\"");       // surrogate
-  EXPECT_EQ(json_string("\xF4\x90\x80\x80"), "\"" + bad + bad + bad + bad + "\"");  // above U+10FFFF
+  EXPECT_EQ(json_string("a\xff"
+                        "b"),
+            "\"a" + bad + "b\"");
+  EXPECT_EQ(json_string("\xC3"), "\"" + bad + "\"");                      // cut off
+  EXPECT_EQ(json_string("\xC0\xAF"), "\"" + bad + bad + "\"");            // overlong
+  EXPECT_EQ(json_string("\xED\xA0\x80"), "\"" + bad + bad + bad + "\"");  // surrogate
+  EXPECT_EQ(json_string("\xF4\x90\x80\x80"),
+            "\"" + bad + bad + bad + bad + "\"");  // above U+10FFFF
   EXPECT_EQ(json_string("\xE2\x82"), "\"" + bad + bad + "\"");
 }
 

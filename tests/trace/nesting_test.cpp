@@ -40,20 +40,21 @@ TEST(Nest, SpansWithoutDuration) {
 }
 
 TEST(Nest, LanesAreApart) {
-  EXPECT_EQ(nest(std::vector<LaneSpan>{{1, 1, 0, 100}, {1, 2, 10, 20}, {2, 1, 10, 20}, {1, 1, 10, 20}}),
-            (Parents{kNone, kNone, kNone, 0}));
+  EXPECT_EQ(
+      nest(std::vector<LaneSpan>{{1, 1, 0, 100}, {1, 2, 10, 20}, {2, 1, 10, 20}, {1, 1, 10, 20}}),
+      (Parents{kNone, kNone, kNone, 0}));
 }
 
 TEST(EventOrder, ParentsComeFirstWhereTimesAreEqual) {
   TraceBuilder b;
-  b.kernel("k", 10, 20, 3);                // launch 0, kernel 1
-  b.op("inner", 10, 20);                   // 2
-  b.op("outer", 10, 20);                   // 3, but begun before:
+  b.kernel("k", 10, 20, 3);  // launch 0, kernel 1
+  b.op("inner", 10, 20);     // 2
+  b.op("outer", 10, 20);     // 3, but begun before:
   b.trace.ops[0].ev_idx = 8;
   b.trace.ops[1].ev_idx = 7;
-  b.annotation("step", 10, 20);            // 4
-  b.op("first", 5, 6);                     // 5
-  b.op("longer", 10, 30);                  // 6
+  b.annotation("step", 10, 20);  // 4
+  b.op("first", 5, 6);           // 5
+  b.op("longer", 10, 30);        // 6
   EXPECT_EQ(event_order(b.trace), (std::vector<uint32_t>{5, 6, 4, 3, 2, 0, 1}));
 }
 

@@ -39,10 +39,10 @@ TEST(Schema, TopLevelKeysInOrder) {
                       .with_modules = true};
   b.trace.metadata = {{"host_name", "\"box\""}, {"profiler_ns_per_event", "41.5"}};
   const Json d = written(b.trace);
-  EXPECT_EQ(keys(d), (Names{"schemaVersion", "deviceProperties", "record_shapes", "profile_memory",
-                            "with_stack", "with_flops", "with_modules", "host_name",
-                            "profiler_ns_per_event", "displayTimeUnit", "baseTimeNanoseconds",
-                            "traceEvents", "traceName"}));
+  EXPECT_EQ(keys(d),
+            (Names{"schemaVersion", "deviceProperties", "record_shapes", "profile_memory",
+                   "with_stack", "with_flops", "with_modules", "host_name", "profiler_ns_per_event",
+                   "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName"}));
   EXPECT_EQ(d["schemaVersion"], 1);
   EXPECT_EQ(d["deviceProperties"], Json::array());
   EXPECT_EQ(d["with_flops"], 1);
@@ -59,18 +59,35 @@ TEST(Schema, TopLevelKeysInOrder) {
 
 TEST(Schema, DeviceProperties) {
   TraceBuilder b;
-  b.trace.devices.push_back({.id = 0, .name = "A \"CPU\"", .total_global_mem_bytes = 1LL << 36,
-                             .compute_major = 1, .compute_minor = 2, .max_threads_per_block = 3,
-                             .max_threads_per_multiprocessor = 4, .regs_per_block = 5,
-                             .warp_size = 6, .shared_mem_per_block_bytes = 7, .num_sms = 8,
-                             .regs_per_multiprocessor = 9, .shared_mem_per_block_optin_bytes = 10,
+  b.trace.devices.push_back({.id = 0,
+                             .name = "A \"CPU\"",
+                             .total_global_mem_bytes = 1LL << 36,
+                             .compute_major = 1,
+                             .compute_minor = 2,
+                             .max_threads_per_block = 3,
+                             .max_threads_per_multiprocessor = 4,
+                             .regs_per_block = 5,
+                             .warp_size = 6,
+                             .shared_mem_per_block_bytes = 7,
+                             .num_sms = 8,
+                             .regs_per_multiprocessor = 9,
+                             .shared_mem_per_block_optin_bytes = 10,
                              .shared_mem_per_multiprocessor_bytes = 11});
   b.trace.devices.push_back({.id = 1});
-  const Json expected = {{"id", 0}, {"name", "A \"CPU\""}, {"totalGlobalMem", 1LL << 36},
-                         {"computeMajor", 1}, {"computeMinor", 2}, {"maxThreadsPerBlock", 3},
-                         {"maxThreadsPerMultiprocessor", 4}, {"regsPerBlock", 5}, {"warpSize", 6},
-                         {"sharedMemPerBlock", 7}, {"numSms", 8}, {"regsPerMultiprocessor", 9},
-                         {"sharedMemPerBlockOptin", 10}, {"sharedMemPerMultiprocessor", 11}};
+  const Json expected = {{"id", 0},
+                         {"name", "A \"CPU\""},
+                         {"totalGlobalMem", 1LL << 36},
+                         {"computeMajor", 1},
+                         {"computeMinor", 2},
+                         {"maxThreadsPerBlock", 3},
+                         {"maxThreadsPerMultiprocessor", 4},
+                         {"regsPerBlock", 5},
+                         {"warpSize", 6},
+                         {"sharedMemPerBlock", 7},
+                         {"numSms", 8},
+                         {"regsPerMultiprocessor", 9},
+                         {"sharedMemPerBlockOptin", 10},
+                         {"sharedMemPerMultiprocessor", 11}};
   const Json d = written(b.trace);
   ASSERT_EQ(d["deviceProperties"].size(), 2U);
   EXPECT_EQ(d["deviceProperties"][0].dump(), expected.dump());
@@ -80,8 +97,8 @@ TEST(Schema, DeviceProperties) {
 TEST(Schema, CpuOp) {
   TraceBuilder b;
   b.op("aten::addmm", 1234567, 2234568, 4712);
-  b.inputs({tensor({128}), tensor({5, 128}, "c10::BFloat16"), tensor_list({tensor({3}), tensor({4})}),
-            scalar("1"), scalar("False", "")});
+  b.inputs({tensor({128}), tensor({5, 128}, "c10::BFloat16"),
+            tensor_list({tensor({3}), tensor({4})}), scalar("1"), scalar("False", "")});
   b.last_args().sequence_number = 5;
   b.last_args().stack = b.trace.strings.intern("model.py(3): forward;main.py(9): <module>");
   b.last_args().module_hierarchy = b.trace.strings.intern("mlp.gate");
@@ -94,20 +111,19 @@ TEST(Schema, CpuOp) {
   EXPECT_EQ(e["name"], "aten::addmm");
   EXPECT_EQ(e["pid"], kHostPid);
   EXPECT_EQ(e["tid"], 4712);
-  const Json expected = {
-      {"External id", 1},
-      {"Record function id", 0},
-      {"Sequence number", 5},
-      {"Fwd thread id", 0},
-      {"Ev Idx", 1},
-      {"Overload name", "out"},
-      {"Async", true},
-      {"Call stack", "model.py(3): forward;main.py(9): <module>"},
-      {"Module Hierarchy", "mlp.gate"},
-      {"Input Dims", Json::parse("[[128], [5, 128], [[3], [4]], [], []]")},
-      {"Input Strides", Json::parse("[[1], [128, 1], [[1], [1]], [], []]")},
-      {"Input type", {"float", "c10::BFloat16", "TensorList", "Scalar", ""}},
-      {"Concrete Inputs", {"", "", "", "1", "False"}}};
+  const Json expected = {{"External id", 1},
+                         {"Record function id", 0},
+                         {"Sequence number", 5},
+                         {"Fwd thread id", 0},
+                         {"Ev Idx", 1},
+                         {"Overload name", "out"},
+                         {"Async", true},
+                         {"Call stack", "model.py(3): forward;main.py(9): <module>"},
+                         {"Module Hierarchy", "mlp.gate"},
+                         {"Input Dims", Json::parse("[[128], [5, 128], [[3], [4]], [], []]")},
+                         {"Input Strides", Json::parse("[[1], [128, 1], [[1], [1]], [], []]")},
+                         {"Input type", {"float", "c10::BFloat16", "TensorList", "Scalar", ""}},
+                         {"Concrete Inputs", {"", "", "", "1", "False"}}};
   EXPECT_EQ(e["args"].dump(), expected.dump());
 }
 
@@ -161,10 +177,19 @@ TEST(Schema, LaunchAndKernel) {
 
   const Json kernel = only(d, "X", "kernel");
   EXPECT_EQ(keys(kernel), kSpanKeys);
-  const Json expected = {{"External id", 1}, {"queued", 0}, {"device", 0}, {"context", 0},
-                         {"stream", 3}, {"correlation", 1}, {"registers per thread", 0},
-                         {"shared memory", 0}, {"grid", {16, 4, 1}}, {"block", {6, 64, 1}},
-                         {"bytes", 4096}, {"flops", 1 << 20}, {"threads", 2}};
+  const Json expected = {{"External id", 1},
+                         {"queued", 0},
+                         {"device", 0},
+                         {"context", 0},
+                         {"stream", 3},
+                         {"correlation", 1},
+                         {"registers per thread", 0},
+                         {"shared memory", 0},
+                         {"grid", {16, 4, 1}},
+                         {"block", {6, 64, 1}},
+                         {"bytes", 4096},
+                         {"flops", 1 << 20},
+                         {"threads", 2}};
   EXPECT_EQ(kernel["args"].dump(), expected.dump());
   EXPECT_EQ(kernel["ts"], launch["ts"]);
   EXPECT_EQ(kernel["dur"], launch["dur"]);
@@ -195,10 +220,19 @@ TEST(Schema, KernelOfAGpu) {
   args.graph_node_id = 4;
   const Json kernel = only(written(b.trace), "X", "kernel");
   EXPECT_EQ(kernel["name"], "Kernel");  // Kineto's way with that name
-  const Json expected = {{"queued", 0}, {"device", 0}, {"context", 0}, {"stream", 0},
-                         {"correlation", 1}, {"registers per thread", 128}, {"shared memory", 49152},
-                         {"blocks per SM", 0.007576}, {"warps per SM", 1.5}, {"grid", {1, 1, 1}},
-                         {"block", {1, 1, 1}}, {"est. achieved occupancy %", 12}, {"graph id", 0},
+  const Json expected = {{"queued", 0},
+                         {"device", 0},
+                         {"context", 0},
+                         {"stream", 0},
+                         {"correlation", 1},
+                         {"registers per thread", 128},
+                         {"shared memory", 49152},
+                         {"blocks per SM", 0.007576},
+                         {"warps per SM", 1.5},
+                         {"grid", {1, 1, 1}},
+                         {"block", {1, 1, 1}},
+                         {"est. achieved occupancy %", 12},
+                         {"graph id", 0},
                          {"graph node id", 4}};
   EXPECT_EQ(kernel["args"].dump(), expected.dump());  // no External id: nothing launched it
 }
@@ -235,7 +269,8 @@ TEST(Schema, PythonFramesOverheadAndShares) {
   EXPECT_EQ(only(d, "X", "python_function", "nn.Module: Linear_0")["args"].dump(),
             R"({"Python parent id":1,"Python id":2,"Python module id":0,"Ev Idx":3})");
   EXPECT_EQ(only(d, "X", "overhead")["pid"], -1);
-  EXPECT_EQ(only(d, "X", "cpu_kernel_share")["args"].dump(), R"({"External id":4,"correlation":5})");
+  EXPECT_EQ(only(d, "X", "cpu_kernel_share")["args"].dump(),
+            R"({"External id":4,"correlation":5})");
 }
 
 TEST(Schema, Memory) {
@@ -254,9 +289,13 @@ TEST(Schema, Memory) {
   EXPECT_EQ(e["pid"], kHostPid);
   EXPECT_EQ(e["tid"], 12);
   EXPECT_EQ(e["ts"], 2.5);
-  const Json expected = {{"Ev Idx", 77}, {"Device Type", 1}, {"Device Id", 1},
-                         {"Addr", 0xffff'ffff'0000'0000}, {"Bytes", -4096},
-                         {"Total Allocated", 5435638784}, {"Total Reserved", 12782141440}};
+  const Json expected = {{"Ev Idx", 77},
+                         {"Device Type", 1},
+                         {"Device Id", 1},
+                         {"Addr", 0xffff'ffff'0000'0000},
+                         {"Bytes", -4096},
+                         {"Total Allocated", 5435638784},
+                         {"Total Reserved", 12782141440}};
   EXPECT_EQ(e["args"].dump(), expected.dump());
   EXPECT_EQ(keys(only(d, "i", "cpu_instant_event", "[OutOfMemory]")["args"]),
             (Names{"Device Type", "Device Id", "Bytes", "Total Allocated", "Total Reserved"}));
@@ -268,14 +307,16 @@ TEST(Schema, ForwardBackwardArrows) {
   const Json d = written(b.trace);
   EXPECT_EQ(only(d, "s", "fwdbwd").dump(),
             R"({"ph":"s","id":1,"pid":4711,"tid":12,"ts":1.0,"cat":"fwdbwd","name":"fwdbwd"})");
-  EXPECT_EQ(only(d, "f", "fwdbwd").dump(),
-            R"({"ph":"f","id":1,"pid":4711,"tid":13,"ts":9.0,"cat":"fwdbwd","name":"fwdbwd","bp":"e"})");
+  EXPECT_EQ(
+      only(d, "f", "fwdbwd").dump(),
+      R"({"ph":"f","id":1,"pid":4711,"tid":13,"ts":9.0,"cat":"fwdbwd","name":"fwdbwd","bp":"e"})");
 }
 
 TEST(Schema, NamesOfProcessesAndThreads) {
   TraceBuilder b;
   b.trace.start_ns = 5000;
-  b.trace.processes.push_back({0, "epilogue", "CPU 0 (synchronous: the launch is the call)", 5000000});
+  b.trace.processes.push_back(
+      {0, "epilogue", "CPU 0 (synchronous: the launch is the call)", 5000000});
   b.trace.threads.push_back({0, 0, "stream 0 ", 3});
   const Json d = written(b.trace);
   const auto check = [&](std::string_view name, std::string_view key, const Json& value) {

@@ -45,7 +45,8 @@ class WriterFiles : public ::testing::Test {
     return out;
   }
   size_t files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()));
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(dir_), fs::directory_iterator()));
   }
 
   fs::path dir_;
@@ -138,8 +139,12 @@ TEST(Writer, HostileNamesStayValidAndExact) {
 TEST(Writer, MetadataCannotBreakTheDocument) {
   TraceBuilder b;
   b.trace.recorded.with_stack = true;
-  b.trace.metadata = {{"object", R"({"a": [1, 2]})"}, {"broken", R"({"a": )"},  {"empty", ""},
-                      {"escape", R"(1, "x": 2)"},     {"traceEvents", "[]"},    {"with_stack", "7"},
+  b.trace.metadata = {{"object", R"({"a": [1, 2]})"},
+                      {"broken", R"({"a": )"},
+                      {"empty", ""},
+                      {"escape", R"(1, "x": 2)"},
+                      {"traceEvents", "[]"},
+                      {"with_stack", "7"},
                       {"object", "2"}};
   const Json d = written(b.trace);
   EXPECT_EQ(d["object"]["a"][1], 2);

@@ -16,7 +16,7 @@ enum class TimeUnit { kAuto, kSeconds, kMilliseconds, kMicroseconds };
 // EventList.table()'s parameters and defaults.
 struct TableOptions {
   std::string sort_by = {};  // "": order of appearance; else one of sort_keys(), descending
-  int row_limit = 100;  // -1: all
+  int row_limit = 100;       // -1: all
   int max_src_column_width = 75;
   int max_name_column_width = 55;
   int max_shapes_column_width = 80;
