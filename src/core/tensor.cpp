@@ -133,11 +133,11 @@ Tensor Tensor::from_blob(void* data, Dims sizes, DType dtype, std::function<void
                          Dims strides) {
   for (const int64_t d : sizes)
     if (d < 0) throw Error("[from_blob] expected sizes of 0 or more, got " + to_string(sizes));
+  const int64_t n = element_count(sizes);
   if (strides.empty()) strides = detail::contiguous_strides(sizes);
   if (strides.rank() != sizes.rank())
     throw Error("[from_blob] expected one stride per dimension of " + to_string(sizes) + ", got " +
                 to_string(strides));
-  const int64_t n = element_count(sizes);
   if (data == nullptr && n > 0)
     throw Error("[from_blob] expected an address for sizes " + to_string(sizes) + ", got null");
   int64_t span = 1;  // elements from the first to the last, both included; then bytes

@@ -17,9 +17,9 @@ void require_matrices(const Call& call, const Tensor& a, const Tensor& b, int ra
   require_same_dtype(call.op, a, b);
   if (a.dim() != rank || b.dim() != rank)
     fail(call.op, rank == 2 ? "two matrices" : "two batches of matrices", pair(a, b));
-  if (a.size(-1) != b.size(-2))
+  if (a.sizes()[rank - 1] != b.sizes()[rank - 2])
     fail(call.op, "columns of the first equal to rows of the second", pair(a, b));
-  if (rank == 3 && a.size(0) != b.size(0)) fail(call.op, "equal batch sizes", pair(a, b));
+  if (rank == 3 && a.sizes()[0] != b.sizes()[0]) fail(call.op, "equal batch sizes", pair(a, b));
 }
 
 OutMetas infer_mm(const Call& call) {

@@ -28,13 +28,18 @@ class ChunkList {
   ChunkList(const ChunkList&) = delete;
   ChunkList& operator=(const ChunkList&) = delete;
 
-  T& push_back(T value) {
-    if (last_ == nullptr || last_count_ == kChunk) add_chunk();
-    T& slot = last_->items[last_count_];
-    slot = std::move(value);
-    last_->count.store(++last_count_, std::memory_order_release);
-    return slot;
+  void push_back(T value) {
+    next() = std::move(value);
+    publish();
   }
+
+  // The next element, as an earlier session may have left it, to be filled in place; publish() then
+  // adds it.
+  T& next() {
+    if (last_ == nullptr || last_count_ == kChunk) add_chunk();
+    return last_->items[last_count_];
+  }
+  void publish() { last_->count.store(++last_count_, std::memory_order_release); }
 
   template <class Body>
   void for_each(Body&& body) const {

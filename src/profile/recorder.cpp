@@ -111,7 +111,8 @@ void Recorder::op_end() {
 void Recorder::kernel_ran(const KernelRun& run) {
   ThreadBuffer* b = buffer();
   if (b == nullptr || !b->options.kernels) return;
-  KernelRecord record;
+  KernelRecord& record = b->kernels.next();
+  record.info = {};
   record.begin_ticks = run.begin_ticks;
   record.end_ticks = run.end_ticks;
   record.parent = b->open_ops.empty() ? kNoParent : b->open_ops.back().id;
@@ -126,7 +127,7 @@ void Recorder::kernel_ran(const KernelRun& run) {
   const OpDef& op = run.call.op;
   record.flops = op.flops != nullptr ? op.flops(run.call) : 0;
   record.bytes = op.bytes != nullptr ? op.bytes(run.call) : moved_bytes(run.call);
-  b->kernels.push_back(std::move(record));
+  b->kernels.publish();
 }
 
 void Recorder::range_begin(std::string_view name, RangeKind kind, int64_t sequence_nr,

@@ -11,22 +11,26 @@ namespace epilogue::profiler {
 namespace {
 
 constexpr int kCalls = 400;
-constexpr int kRounds = 7;
+constexpr int kRounds = 11;
 
 using Probe = void (*)(const Tensor&);
-void run_view(const Tensor& x) { view(x, {1}); }  // one op, no kernel
-void run_kernel(const Tensor& x) { neg(x); }      // one op, one kernel
+void run_view(const Tensor& x) { view(x, {8, 8}); }  // one op, no kernel
+void run_kernel(const Tensor& x) { add(x, x); }   // one op, one kernel
 void run_range(const Tensor&) { const ScopedRange range("ProfilerStep#0"); }
 
-double median_ns_per_call(Probe probe, const Tensor& x) {
+// The mean without the fastest and the two slowest rounds: new chunks of the buffers count, an
+// interrupt does not.
+double mean_ns_per_call(Probe probe, const Tensor& x) {
   std::array<double, kRounds> rounds{};
   for (double& ns : rounds) {
     const int64_t start = monotonic_ns();
     for (int i = 0; i < kCalls; ++i) probe(x);
     ns = static_cast<double>(monotonic_ns() - start) / kCalls;
   }
-  std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
-  return rounds[kRounds / 2];
+  std::sort(rounds.begin(), rounds.end());
+  double sum = 0;
+  for (int i = 1; i < kRounds - 2; ++i) sum += rounds[static_cast<size_t>(i)];
+  return sum / (kRounds - 3);
 }
 
 struct Times {
@@ -35,9 +39,9 @@ struct Times {
   double range_ns;
 };
 Times measure() {
-  const Tensor x = ones({1});
-  return {median_ns_per_call(run_view, x), median_ns_per_call(run_kernel, x),
-          median_ns_per_call(run_range, x)};
+  const Tensor x = ones({64});
+  return {mean_ns_per_call(run_view, x), mean_ns_per_call(run_kernel, x),
+          mean_ns_per_call(run_range, x)};
 }
 
 }  // namespace
