@@ -66,7 +66,11 @@ std::vector<Case> cases() {
       {"aten::mm", [=] { mm(a, b); }, alone(kMm, {a, b})},
       {"aten::addmm", [=] { addmm(row, a, b); }, alone(kAddmm, {row, a, b}, {1.0, 1.0})},
       {"aten::sum", [=] { sum(a, {1}); }, alone(kSum, {a}, {Dims{1}, false, std::monostate{}})},
-      {"aten::as_strided (view)", [=] { as_strided(a, {8, 8}, {1, 8}); }, nullptr},
+      {"aten::as_strided (view)",
+       [=] {
+         as_strided(a, {8, 8}, {1, 8});
+       },
+       nullptr},
   };
 }
 

@@ -22,9 +22,9 @@ namespace {
 struct Shape {
   int64_t m, k, n;
 };
-constexpr Shape kShapes[] = {{64, 64, 64},     {16, 64, 256},    {1024, 32, 64}, {256, 768, 3072},
-                             {1, 768, 3072},   {8, 768, 3072},   {512, 512, 512}, {1024, 1024, 1024},
-                             {2048, 768, 3072}, {2048, 3072, 768}};
+constexpr Shape kShapes[] = {
+    {64, 64, 64},   {16, 64, 256},   {1024, 32, 64},     {256, 768, 3072},  {1, 768, 3072},
+    {8, 768, 3072}, {512, 512, 512}, {1024, 1024, 1024}, {2048, 768, 3072}, {2048, 3072, 768}};
 
 double relative_l2(const Tensor& a, const Tensor& b) {
   const auto x = a.to_vector();
@@ -70,8 +70,8 @@ bool run_shape(const Shape& s, DType dtype, double seconds, Ratios& ratios) {
   const auto cell = [&](const Timing& x2) {
     return fmt::format("{:>8.1f} +-{:>4.1f} %", flops / x2.min_ns, x2.mad_ns / x2.median_ns * 100);
   };
-  fmt::print("{:>5} x{:>5} x{:>5} {:<5}{:>18}{:>18}{:>18}{:>9.2f}{:>9.2f}   {:.1e}\n", s.m, s.k, s.n,
-             dtype_name(dtype), cell(t[0]), cell(t[1]), cell(t[2]), t[1].min_ns / t[0].min_ns,
+  fmt::print("{:>5} x{:>5} x{:>5} {:<5}{:>18}{:>18}{:>18}{:>9.2f}{:>9.2f}   {:.1e}\n", s.m, s.k,
+             s.n, dtype_name(dtype), cell(t[0]), cell(t[1]), cell(t[2]), t[1].min_ns / t[0].min_ns,
              t[2].min_ns / t[0].min_ns, error);
   ratios.log_plain += std::log(t[1].min_ns / t[0].min_ns);
   ratios.log_packed += std::log(t[2].min_ns / t[0].min_ns);
@@ -81,9 +81,10 @@ bool run_shape(const Shape& s, DType dtype, double seconds, Ratios& ratios) {
 
 int run(double seconds) {
   const NoGrad no_grad;
-  fmt::print("GEMM y = x W^T (m x k x n) beside oneDNN: {}\nnoise probe: {:.2f}x; GFLOP/s from the "
-             "fastest sample, +- MAD; ratios above 1: epilogue is faster\n\n",
-             machine_line(), noise_probe());
+  fmt::print(
+      "GEMM y = x W^T (m x k x n) beside oneDNN: {}\nnoise probe: {:.2f}x; GFLOP/s from the "
+      "fastest sample, +- MAD; ratios above 1: epilogue is faster\n\n",
+      machine_line(), noise_probe());
   fmt::print("{:<26}{:>18}{:>18}{:>18}{:>9}{:>9}   {}\n", "", "epilogue", "onednn plain",
              "onednn packed", "/plain", "/packed", "rel. L2");
   bool ok = true;

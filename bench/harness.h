@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaved timing: contenders take turns in blocks within one run, so that a machine that changes
-// speed changes it for all of them.
+// Interleaved timing: contenders take turns in blocks within one run, so that a machine that
+// changes speed changes it for all of them.
 #pragma once
 
 #include <functional>

@@ -70,12 +70,11 @@ int run() {
   fmt::print("profiler cost: {}\nnoise probe: {:.2f}x\n\n", machine_line(), noise_probe());
 
   volatile int sink = 0;
-  const std::vector<Contender> idle = {
-      {"empty loop body", [&] { sink = sink + 1; }},
-      {"record_function, not recording", [&] {
-         const profiler::RecordFunction range("x");
-         sink = sink + 1;
-       }}};
+  const std::vector<Contender> idle = {{"empty loop body", [&] { sink = sink + 1; }},
+                                       {"record_function, not recording", [&] {
+                                          const profiler::RecordFunction range("x");
+                                          sink = sink + 1;
+                                        }}};
   const auto t = interleave(idle, plan_for(idle, 0.3, 20));
   fmt::print("record_function while nothing records: {:.1f} ns\n", t[1].min_ns - t[0].min_ns);
 
@@ -83,8 +82,9 @@ int run() {
   prof.start();
   prof.stop();
   const profiler::RecorderCost cost = prof.recorder_cost();
-  fmt::print("recording, ns per event: op {:.0f}, kernel (launch and kernel) {:.0f}, range {:.0f}\n\n",
-             cost.ns_per_op, cost.ns_per_kernel, cost.ns_per_range);
+  fmt::print(
+      "recording, ns per event: op {:.0f}, kernel (launch and kernel) {:.0f}, range {:.0f}\n\n",
+      cost.ns_per_op, cost.ns_per_kernel, cost.ns_per_range);
 
   const Tensor a = rand({64, 64});
   const Tensor b = rand({64, 64});
@@ -97,7 +97,8 @@ int run() {
       {"matmul + add 64 x 64", [&] { add(mm(a, b), b); }, 1500},
       {"GeGLU MLP 16, 64, 256", [&] { mlp(x); }, 600},
       {"GeGLU MLP 128, 768, 3072", [&] { large(wide); }, 3}};
-  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", "ns per call", "plain", "profiled", "corrected vs plain");
+  fmt::print("{:<34}{:>12}{:>12}{:>16}\n", "ns per call", "plain", "profiled",
+             "corrected vs plain");
   bool ok = true;
   for (const Workload& w : workloads) ok = report(w) && ok;
   fmt::print("\nwall time less the reported overhead is within 5 % of the unprofiled run: {}\n",

@@ -12,8 +12,8 @@ int main() {
   std::vector<float> image(784, 0.5F);  // the caller's buffer
   bool released = false;
   {
-    const Tensor x = Tensor::from_blob(image.data(), {1, 784}, DType::f32,
-                                       [&](void*) { released = true; });
+    const Tensor x =
+        Tensor::from_blob(image.data(), {1, 784}, DType::f32, [&](void*) { released = true; });
     nn::MLP classifier(784, 128, 1, nn::Activation::relu);
     const NoGrad inference;
     const Tensor y = classifier(x);

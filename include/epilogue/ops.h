@@ -15,19 +15,19 @@ namespace epilogue {
 // Views: share storage, launch no kernel.
 Tensor as_strided(const Tensor& self, Dims sizes, Dims strides,
                   std::optional<int64_t> storage_offset = {});  // empty: self's own
-Tensor t(const Tensor& self);                                 // rank <= 2
+Tensor t(const Tensor& self);                                   // rank <= 2
 Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1);
-Tensor view(const Tensor& self, Dims sizes);                  // one size may be -1
+Tensor view(const Tensor& self, Dims sizes);  // one size may be -1
 Tensor unsafe_view(const Tensor& self, Dims sizes);
-Tensor expand(const Tensor& self, Dims sizes);                // -1 keeps a size
+Tensor expand(const Tensor& self, Dims sizes);  // -1 keeps a size
 Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
 // A view where strides allow, else a copy.
 Tensor reshape(const Tensor& self, Dims sizes);
 
 // Copies.
-Tensor contiguous(const Tensor& self);                        // self if it is already
+Tensor contiguous(const Tensor& self);  // self if it is already
 Tensor clone(const Tensor& self);
-Tensor to(const Tensor& self, DType dtype);                   // self if it has that dtype
+Tensor to(const Tensor& self, DType dtype);  // self if it has that dtype
 Tensor cat(std::span<const Tensor> tensors, int64_t dim = 0);
 Tensor cat(std::initializer_list<Tensor> tensors, int64_t dim = 0);
 
@@ -41,11 +41,11 @@ Tensor fill_(const Tensor& self, double value);
 Tensor zero_(const Tensor& self);
 
 // Matrix products. Sums are at least f32; the result is rounded once.
-Tensor mm(const Tensor& self, const Tensor& mat2);            // [m,k] [k,n]
+Tensor mm(const Tensor& self, const Tensor& mat2);  // [m,k] [k,n]
 Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, double beta = 1,
-             double alpha = 1);                               // beta*self + alpha*mat1 mat2
-Tensor bmm(const Tensor& self, const Tensor& mat2);           // [b,m,k] [b,k,n]
-Tensor matmul(const Tensor& self, const Tensor& other);       // torch.matmul's ranks
+             double alpha = 1);                          // beta*self + alpha*mat1 mat2
+Tensor bmm(const Tensor& self, const Tensor& mat2);      // [b,m,k] [b,k,n]
+Tensor matmul(const Tensor& self, const Tensor& other);  // torch.matmul's ranks
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});  // x W^T + b
 
 // Pointwise, with broadcasting.

@@ -76,6 +76,7 @@ struct RecorderCost {
   double ns_per_op = 0;      // op_begin + op_end
   double ns_per_kernel = 0;  // launch and kernel, one execution
   double ns_per_range = 0;
+  double ns_unseen_per_op = 0;  // the part of ns_per_op outside the recorder: run_op's slower way
 };
 
 // One profiling session; at most one records at a time in a process. start, step and stop must be
@@ -99,7 +100,8 @@ class Profile {
 
   // The last finished cycle. Throw Error before there is one.
   const trace::Trace& trace() const;
-  trace::KeyAverages key_averages(bool group_by_input_shape = false, int group_by_stack_n = 0) const;
+  trace::KeyAverages key_averages(bool group_by_input_shape = false,
+                                  int group_by_stack_n = 0) const;
   // Writes a Chrome trace; gzip when the path ends in ".gz".
   Status export_chrome_trace(const std::string& path) const;
 
@@ -109,7 +111,8 @@ class Profile {
   // Warnings so far, e.g. of a schedule that loses a trace; the library never prints.
   const std::vector<std::string>& warnings() const { return warnings_; }
   RecorderCost recorder_cost() const { return cost_; }
-  // The wall time that recording added to the last cycle, as estimated from recorder_cost().
+  // The wall time that recording added to the last cycle: the recorder times itself while it notes
+  // ops and kernels; the rest comes from recorder_cost().
   double recorder_overhead_ns() const;
 
  private:

@@ -16,8 +16,8 @@ int num_threads();
 // Throws Error outside [1, 4096]. Not while kernels run.
 void set_num_threads(int n);
 
-// The instruction-set level of the kernels: baseline, avx2, avx512, avx512_bf16 or amx. EPILOGUE_ISA
-// lowers it; a level that this machine lacks makes the first call throw Error.
+// The instruction-set level of the kernels: baseline, avx2, avx512, avx512_bf16 or amx.
+// EPILOGUE_ISA lowers it; a level that this machine lacks makes the first call throw Error.
 std::string active_isa_name();
 std::string detected_isa_name();
 

@@ -266,10 +266,10 @@ struct RngState {
 };
 RngState rng_state();
 void set_rng_state(RngState state);
-Tensor rand(Dims sizes, DType dtype = DType::f32);                            // U[0, 1)
+Tensor rand(Dims sizes, DType dtype = DType::f32);                              // U[0, 1)
 Tensor uniform(Dims sizes, double low, double high, DType dtype = DType::f32);  // U[low, high)
-Tensor randn(Dims sizes, DType dtype = DType::f32);                           // N(0, 1)
-Tensor randint(int64_t low, int64_t high, Dims sizes);                        // i64 in [low, high)
+Tensor randn(Dims sizes, DType dtype = DType::f32);                             // N(0, 1)
+Tensor randint(int64_t low, int64_t high, Dims sizes);  // i64 in [low, high)
 
 // The caching allocator behind every tensor. Freed blocks are kept for reuse.
 struct MemoryStats {

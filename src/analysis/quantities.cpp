@@ -34,9 +34,11 @@ int64_t union_ns(std::vector<Interval> intervals) {
 }
 
 bool is_gemm_name(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kMarks = {"gemm", "gemv", "Cijk_", "nvjet", "xmma_", "splitK"};
-  return std::any_of(kMarks.begin(), kMarks.end(),
-                     [&](std::string_view mark) { return name.find(mark) != std::string_view::npos; });
+  constexpr std::array<std::string_view, 6> kMarks = {"gemm",  "gemv",  "Cijk_",
+                                                      "nvjet", "xmma_", "splitK"};
+  return std::any_of(kMarks.begin(), kMarks.end(), [&](std::string_view mark) {
+    return name.find(mark) != std::string_view::npos;
+  });
 }
 
 // What one pass over the events collects.
@@ -132,14 +134,14 @@ std::vector<Quantity> quantities(const Trace& trace) {
   }
   int64_t without_kernel = 0;
   for (const auto& [correlation, launch] : facts.launch_of)
-    if (trace.name(*launch).find("Launch") != std::string_view::npos && !launched.contains(correlation))
+    if (trace.name(*launch).find("Launch") != std::string_view::npos &&
+        !launched.contains(correlation))
       ++without_kernel;
 
   const auto steps = static_cast<double>(facts.steps.size());
-  const double span_us =
-      facts.span_end_ns > facts.span_begin_ns
-          ? static_cast<double>(facts.span_end_ns - facts.span_begin_ns) * 1e-3
-          : 0;
+  const double span_us = facts.span_end_ns > facts.span_begin_ns
+                             ? static_cast<double>(facts.span_end_ns - facts.span_begin_ns) * 1e-3
+                             : 0;
   const double busy_us = static_cast<double>(union_ns(facts.device)) * 1e-3;
   std::vector<Quantity> list;
   const auto add = [&](const char* name, const char* doc, double value, bool known = true) {
@@ -169,12 +171,13 @@ std::vector<Quantity> quantities(const Trace& trace) {
       ns_to_us(averages.self_cpu_time_total_ns()));
   add("self_device_total_us", "sum of device time, as under the table",
       ns_to_us(averages.self_device_time_total_ns()), has_device);
-  add("peak_memory_bytes", "most bytes allocated at once", static_cast<double>(peak_allocated(trace)),
-      !trace.memory.empty());
+  add("peak_memory_bytes", "most bytes allocated at once",
+      static_cast<double>(peak_allocated(trace)), !trace.memory.empty());
   per_step("wall_us_per_step", "duration of a ProfilerStep", ns_to_us(sums.wall_ns));
   per_step("ops_per_step", "cpu_op events of a step", static_cast<double>(sums.ops));
   per_step("kernels_per_step", "kernels that a step launched", static_cast<double>(sums.kernels));
-  per_step("gemm_kernels_per_step", "those that are matrix products", static_cast<double>(sums.gemms));
+  per_step("gemm_kernels_per_step", "those that are matrix products",
+           static_cast<double>(sums.gemms));
   per_step("kernel_us_per_step", "time in which a step's kernels ran", ns_to_us(sums.busy_ns));
   per_step("host_us_per_step", "wall_us_per_step - kernel_us_per_step: dispatch and ranges",
            ns_to_us(sums.wall_ns - sums.busy_ns));
@@ -185,15 +188,14 @@ Result<Expectation> parse_expectation(std::string_view text) {
   // Longest first: "<=" must not be read as "<".
   constexpr std::array<std::string_view, 6> kOps = {"==", "!=", "<=", ">=", "<", ">"};
   const auto bad = [&] {
-    return Failure{"InvalidExpectation",
-                   "expected NAME OP NUMBER with OP one of == != < <= > >=, got '" +
-                       std::string(text) + "'"};
+    return Failure{
+        "InvalidExpectation",
+        "expected NAME OP NUMBER with OP one of == != < <= > >=, got '" + std::string(text) + "'"};
   };
   const auto trim = [](std::string_view s) {
     const size_t begin = s.find_first_not_of(" \t");
-    return begin == std::string_view::npos
-               ? std::string_view()
-               : s.substr(begin, s.find_last_not_of(" \t") - begin + 1);
+    return begin == std::string_view::npos ? std::string_view()
+                                           : s.substr(begin, s.find_last_not_of(" \t") - begin + 1);
   };
   const size_t at = text.find_first_of("=!<>");
   if (at == std::string_view::npos) return bad();
@@ -216,15 +218,15 @@ Result<Expectation> parse_expectation(std::string_view text) {
 
 Judgement judge(const Expectation& e, const std::vector<Quantity>& all) {
   Judgement j{e, {}, false, false};
-  const auto it = std::find_if(all.begin(), all.end(),
-                               [&](const Quantity& q) { return q.name == e.quantity; });
+  const auto it =
+      std::find_if(all.begin(), all.end(), [&](const Quantity& q) { return q.name == e.quantity; });
   if (it == all.end()) return j;
   j.known = true;
   j.found = it->value;
   if (!j.found) return j;
   const double a = *j.found;
   const double b = e.expected;
-  j.holds = e.op == "==" ? a == b
+  j.holds = e.op == "=="   ? a == b
             : e.op == "!=" ? a != b
             : e.op == "<=" ? a <= b
             : e.op == ">=" ? a >= b

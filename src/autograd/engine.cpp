@@ -32,13 +32,16 @@ Tensor seed_for(const Tensor& output, const Tensor& given) {
 }
 
 // Saved tensors as the gradient rule gets them, checked for in-place writes since.
-std::vector<Tensor> unpack(const std::vector<SavedTensor>& saved, const std::shared_ptr<Node>& node) {
+std::vector<Tensor> unpack(const std::vector<SavedTensor>& saved,
+                           const std::shared_ptr<Node>& node) {
   std::vector<Tensor> tensors;
   for (const SavedTensor& s : saved) {
     if (s.tensor.defined() && s.tensor.version() != s.version)
-      fail("one of the variables needed for gradient computation has been modified by an inplace "
-           "operation: [" + to_string(s.tensor) + "] of " + node_name(*node) + " is at version " +
-           std::to_string(s.tensor.version()) + "; expected version " + std::to_string(s.version));
+      fail(
+          "one of the variables needed for gradient computation has been modified by an inplace "
+          "operation: [" +
+          to_string(s.tensor) + "] of " + node_name(*node) + " is at version " +
+          std::to_string(s.tensor.version()) + "; expected version " + std::to_string(s.version));
     Tensor t = s.tensor;
     if (s.is_result && grad_enabled()) {
       t = detached(t);
@@ -52,11 +55,12 @@ std::vector<Tensor> unpack(const std::vector<SavedTensor>& saved, const std::sha
 
 Gradients apply_rule(const std::shared_ptr<Node>& node, const Tensor& gradient, bool retain) {
   if (node->released)
-    fail("Trying to backward through the graph a second time (or directly access saved tensors "
-         "after they have already been freed). Saved intermediate values of the graph are freed "
-         "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-         "backward through the graph a second time or if you need to access saved tensors after "
-         "calling backward.");
+    fail(
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Saved intermediate values of the graph are freed "
+        "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+        "backward through the graph a second time or if you need to access saved tensors after "
+        "calling backward.");
   if (node->op->vjp == nullptr)
     fail("the derivative for '" + std::string(node->op->name) + "' is not implemented");
   const std::vector<Tensor> in = unpack(node->saved_in, node);
@@ -74,8 +78,7 @@ Gradients apply_rule(const std::shared_ptr<Node>& node, const Tensor& gradient, 
     node->saved_in.clear();
     node->saved_out.clear();
   }
-  return node->op->vjp(
-      {in, out, node->in_meta, node->attrs, gradient, {needs, node->next.size()}});
+  return node->op->vjp({in, out, node->in_meta, node->attrs, gradient, {needs, node->next.size()}});
 }
 
 // A rule may answer in a broadcast shape or a wider dtype; the input gets its own.

@@ -42,8 +42,8 @@ struct Node {
 
 struct GradMeta final : detail::AutogradMeta {
   Tensor grad;
-  std::shared_ptr<Node> grad_fn;        // null for leaves
-  std::weak_ptr<Node> accumulator;      // of a leaf; owned by the nodes that lead to it
+  std::shared_ptr<Node> grad_fn;    // null for leaves
+  std::weak_ptr<Node> accumulator;  // of a leaf; owned by the nodes that lead to it
 };
 
 // The meta of a tensor, made when it has none.

@@ -17,15 +17,16 @@ void Tape::on_op(const Call& call) {
   node->out_meta = {result.sizes(), result.dtype()};
   for (size_t i = 0; i < call.in.size(); ++i) {
     const Tensor& t = call.in[i];
-    node->next.push_back(is_floating(t.defined() ? t.dtype() : DType::i64) ? gradient_edge(t) : nullptr);
+    node->next.push_back(is_floating(t.defined() ? t.dtype() : DType::i64) ? gradient_edge(t)
+                                                                           : nullptr);
     node->in_meta.push_back(t.defined() ? OutMeta{t.sizes(), t.dtype()} : OutMeta{{}, DType::f32});
     // Beyond 31 inputs (cat) there are no bits, and nothing to save.
-    const bool save = i < 31 && (call.op.saves & save_input(static_cast<int>(i))) != 0 && t.defined();
+    const bool save =
+        i < 31 && (call.op.saves & save_input(static_cast<int>(i))) != 0 && t.defined();
     node->saved_in.push_back(save ? SavedTensor{t, t.version()} : SavedTensor{});
   }
   if ((call.op.saves & kSaveOutput) != 0)
-    for (const Tensor& t : call.out)
-      node->saved_out.push_back({detached(t), t.version(), true});
+    for (const Tensor& t : call.out) node->saved_out.push_back({detached(t), t.version(), true});
   // An op may hand back its input (a reshape that changes nothing): the result then needs an
   // identity of its own, or the input's place in the graph would be lost.
   for (const Tensor& t : call.in)

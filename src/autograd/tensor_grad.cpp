@@ -10,7 +10,8 @@ Tensor& Tensor::set_requires_grad(bool on) {
   if (on && !is_floating(dtype()))
     throw Error("[requires_grad] expected a floating tensor, got " + to_string(*this));
   if (!is_leaf() && !on)
-    throw Error("[requires_grad] expected a leaf to switch off, got the result of an op; use detach()");
+    throw Error(
+        "[requires_grad] expected a leaf to switch off, got the result of an op; use detach()");
   if (on) {
     install_tape();
     grad_meta(*this);  // made now: threads that use a leaf at once only read it

@@ -21,7 +21,7 @@ namespace {
 
 // Classes: 64 * {1, 1.25, 1.5, 1.75} * 2^k, rounded up to 64. A request wastes at most a quarter.
 constexpr size_t kMinBlock = 64;
-constexpr int kClasses = 4 * 44;  // up to 2^50 bytes
+constexpr int kClasses = 4 * 44;                       // up to 2^50 bytes
 constexpr size_t kThreadCacheBlock = size_t{1} << 20;  // larger blocks go to the shared lists
 constexpr size_t kThreadCacheBytes = size_t{32} << 20;
 constexpr size_t kHugePageBlock = size_t{4} << 20;
@@ -186,7 +186,8 @@ void count_allocated(const void* address, int64_t bytes) {
   int64_t peak = counters.peak.load(std::memory_order_relaxed);
   while (now > peak && !counters.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
-  if (MemoryObserver* o = memory_observer.load(std::memory_order_acquire); o != nullptr) [[unlikely]]
+  if (MemoryObserver* o = memory_observer.load(std::memory_order_acquire); o != nullptr)
+      [[unlikely]]
     o->on_memory(address, bytes, now, counters.reserved.load(std::memory_order_relaxed));
 }
 
@@ -201,7 +202,8 @@ size_t block_bytes(size_t bytes) { return size_class(bytes).bytes; }
 void* allocate_bytes(size_t bytes) {
   if (bytes == 0) return nullptr;
   if (bytes > (size_t{1} << 49))
-    throw Error("[allocate] expected a size below 512 TiB, got " + std::to_string(bytes) + " bytes");
+    throw Error("[allocate] expected a size below 512 TiB, got " + std::to_string(bytes) +
+                " bytes");
   const SizeClass c = size_class(bytes);
   void* block = nullptr;
   if (c.bytes <= kThreadCacheBlock && !cache_is_gone) block = slot.cache.take(c);
@@ -237,7 +239,8 @@ MemoryStats memory_stats() {
 }
 
 void reset_peak_memory() {
-  counters.peak.store(counters.allocated.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  counters.peak.store(counters.allocated.load(std::memory_order_relaxed),
+                      std::memory_order_relaxed);
 }
 
 void release_cached_memory() {
@@ -250,7 +253,8 @@ void release_cached_memory() {
       const size_t quarter = i == 0 ? 0 : (i - 1) % 4 + 1;
       const size_t base = i == 0 ? kMinBlock : size_t{64} << ((i - 1) / 4);
       const size_t size =
-          i == 0 ? kMinBlock : (base + quarter * (base / 4) + kMinBlock - 1) / kMinBlock * kMinBlock;
+          i == 0 ? kMinBlock
+                 : (base + quarter * (base / 4) + kMinBlock - 1) / kMinBlock * kMinBlock;
       return_to_system(block, size);
     }
     shared.blocks[i].clear();

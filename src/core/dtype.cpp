@@ -18,7 +18,8 @@ std::string_view dtype_trace_name(DType dtype) { return kTraceNames[static_cast<
 DType parse_dtype(std::string_view name) {
   for (const DType dtype : kDTypes)
     if (dtype_name(dtype) == name) return dtype;
-  throw Error("[dtype] expected f32, bf16, f16, f64, i64, u8 or bool, got '" + std::string(name) + "'");
+  throw Error("[dtype] expected f32, bf16, f16, f64, i64, u8 or bool, got '" + std::string(name) +
+              "'");
 }
 
 DType promote_types(DType a, DType b) {
@@ -53,7 +54,8 @@ Half::operator float() const {
   const uint32_t exponent = (bits >> 10) & 0x1fU;
   const uint32_t mantissa = bits & 0x3ffU;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   const float denormal = static_cast<float>(mantissa) * 0x1p-24F;
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(denormal));
 }

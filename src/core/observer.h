@@ -88,7 +88,8 @@ class ScopedRange {
       observer_->range_begin(name, kind, sequence_nr, forward_thread);
   }
   ~ScopedRange() {
-    if (observer_ != nullptr) [[unlikely]] observer_->range_end();
+    if (observer_ != nullptr) [[unlikely]]
+      observer_->range_end();
   }
   ScopedRange(const ScopedRange&) = delete;
   ScopedRange& operator=(const ScopedRange&) = delete;

@@ -81,8 +81,8 @@ struct GradCall {
   std::span<const Tensor> out;
   std::span<const OutMeta> in_meta;
   std::span<const Attr> attrs;
-  const Tensor& dout;                    // gradient of the first result
-  std::span<const bool> needs;           // which inputs want a gradient
+  const Tensor& dout;           // gradient of the first result
+  std::span<const bool> needs;  // which inputs want a gradient
 
   template <class T>
   const T& attr(size_t i) const {
@@ -101,7 +101,7 @@ using Gradients = std::vector<Tensor>;
 class ShortText {
  public:
   ShortText() = default;
-  ShortText(std::string_view text) { *this += text; }  // NOLINT: implicit on purpose
+  ShortText(std::string_view text) { *this += text; }                 // NOLINT: implicit on purpose
   ShortText(const char* text) : ShortText(std::string_view(text)) {}  // NOLINT
   ShortText& operator+=(std::string_view text) {
     const size_t n = std::min(text.size(), text_.size() - size_);
@@ -155,11 +155,11 @@ struct Sample {
 };
 
 struct OpDef {
-  std::string_view name = {};    // ATen's name, e.g. "aten::addmm": the profiler's and the tests' too
+  std::string_view name = {};  // ATen's name, e.g. "aten::addmm": the profiler's and the tests' too
   std::string_view schema = {};  // ATen's arguments, e.g. "(Tensor self, Tensor mat2)"
   std::string_view doc = {};     // one line
   OpKind kind = OpKind::compute;
-  bool pointwise = false;   // out[i] depends on in[...][i] alone, after broadcasting
+  bool pointwise = false;  // out[i] depends on in[...][i] alone, after broadcasting
 
   // Shape rule of compute ops; throws Error "[aten::x] expected ..., got ...".
   OutMetas (*infer)(const Call&) = nullptr;

@@ -8,11 +8,11 @@
 namespace epilogue {
 
 // Four 32-bit random words, a pure function of key and counter.
-inline std::array<uint32_t, 4> philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
-  std::array<uint32_t, 4> c = {static_cast<uint32_t>(counter_low),
-                               static_cast<uint32_t>(counter_low >> 32),
-                               static_cast<uint32_t>(counter_high),
-                               static_cast<uint32_t>(counter_high >> 32)};
+inline std::array<uint32_t, 4> philox4x32(uint64_t key, uint64_t counter_low,
+                                          uint64_t counter_high) {
+  std::array<uint32_t, 4> c = {
+      static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),
+      static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)};
   auto k0 = static_cast<uint32_t>(key);
   auto k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {

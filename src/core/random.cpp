@@ -32,7 +32,8 @@ RngState reserve(int64_t n) {
 // 24 random bits: exact in float, never 1.
 double unit24(uint32_t word) { return static_cast<double>(word >> 8) * 0x1p-24; }
 
-// Calls make(seed, counter, i, count) for each counter, which serves elements i to i + count (of 4).
+// Calls make(seed, counter, i, count) for each counter, which serves elements i to i + count (of
+// 4).
 template <class Make>
 void for_each_counter(int64_t n, Make&& make) {
   const RngState start = reserve(n);
@@ -76,7 +77,8 @@ T below(double bound) {
     if ((value.bits & ~kSign) == 0) {
       value.bits = kSign | 1;
     } else {
-      value.bits = static_cast<uint16_t>((value.bits & kSign) != 0 ? value.bits + 1 : value.bits - 1);
+      value.bits =
+          static_cast<uint16_t>((value.bits & kSign) != 0 ? value.bits + 1 : value.bits - 1);
     }
     return value;
   }
@@ -103,7 +105,8 @@ void fill_uniform(const Tensor& out, double low, double high) {
       [high, low]<class T>(double value) {
         const T rounded = round_from_double<T>(value);
         if constexpr (is_floating(DTypeOf<T>::value))
-          if (widen(rounded) >= high && low < high) [[unlikely]] return below<T>(high);
+          if (widen(rounded) >= high && low < high) [[unlikely]]
+            return below<T>(high);
         return rounded;
       });
 }

@@ -20,7 +20,8 @@ int64_t element_count(const Dims& sizes) {
   for (const int64_t d : sizes) {
     is_empty = is_empty || d == 0;
     if (__builtin_mul_overflow(n, d == 0 ? 1 : d, &n))
-      throw Error("[sizes] expected a number of elements below 2^63, got sizes " + to_string(sizes));
+      throw Error("[sizes] expected a number of elements below 2^63, got sizes " +
+                  to_string(sizes));
   }
   return is_empty ? 0 : n;
 }
@@ -154,7 +155,8 @@ Tensor Tensor::from_blob(void* data, Dims sizes, DType dtype, std::function<void
     throw Error("[from_blob] expected fewer than 2^63 bytes, got sizes " + to_string(sizes) +
                 " with strides " + to_string(strides));
   detail::Ref<detail::TensorImpl> impl(new detail::TensorImpl);
-  impl->storage = detail::Storage::borrow(data, n == 0 ? 0 : static_cast<size_t>(span), std::move(deleter));
+  impl->storage =
+      detail::Storage::borrow(data, n == 0 ? 0 : static_cast<size_t>(span), std::move(deleter));
   impl->data = static_cast<std::byte*>(data);
   impl->sizes = sizes;
   impl->strides = strides;
@@ -189,9 +191,8 @@ double Tensor::item() const {
 std::vector<double> Tensor::to_vector() const {
   std::vector<double> values;
   values.reserve(static_cast<size_t>(numel()));
-  for_each_offset(sizes(), strides(), [&](int64_t offset) {
-    values.push_back(load_element(dtype(), data(), offset));
-  });
+  for_each_offset(sizes(), strides(),
+                  [&](int64_t offset) { values.push_back(load_element(dtype(), data(), offset)); });
   return values;
 }
 

@@ -54,7 +54,8 @@ class ByteSource {
     int code = Z_OK;
     std::string_view why = gzerror(handle_.get(), &code);
     // zlib puts the path first; the message has it already.
-    if (why.starts_with(path_) && why.size() > path_.size() + 2) why.remove_prefix(path_.size() + 2);
+    if (why.starts_with(path_) && why.size() > path_.size() + 2)
+      why.remove_prefix(path_.size() + 2);
     if (code == Z_ERRNO) return file_failure("read", path_);
     if (code == Z_BUF_ERROR)
       return io_failure(path_, "IdxTruncated",

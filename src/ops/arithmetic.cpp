@@ -39,43 +39,42 @@ OutMetas infer_div(const Call& call) {
 template <int kSign>
 void add_reference(const Call& call) {
   const double alpha = kSign * alpha_of(call);
-  pointwise_reference<2>(call, [alpha]<class T>(T a, T b) { return a + static_cast<T>(alpha) * b; });
+  pointwise_reference<2>(call,
+                         [alpha]<class T>(T a, T b) { return a + static_cast<T>(alpha) * b; });
 }
 void mul_reference(const Call& call) {
   pointwise_reference<2>(call, []<class T>(T a, T b) { return a * b; });
 }
 void div_reference(const Call& call) {
-  pointwise_reference<2>(call, []<class T>(T a, T b) { return b == 0 && std::is_integral_v<T> ? T{} : a / b; });
+  pointwise_reference<2>(
+      call, []<class T>(T a, T b) { return b == 0 && std::is_integral_v<T> ? T{} : a / b; });
 }
 
 std::vector<Sample> binary_samples(std::vector<Attr> attrs, double low_b) {
-  return {{{{{3, 5}}, {{3, 5}, low_b}}, attrs},
-          {{{{2, 3, 4}}, {{4}, low_b}}, attrs},
-          {{{{4, 1}}, {{1, 6}, low_b}}, attrs},
-          {{{{}}, {{7}, low_b}}, attrs},
-          {{{{37}}, {{}, low_b}}, attrs},
-          {{{{0, 3}}, {{3}, low_b}}, attrs}};
+  return {{{{{3, 5}}, {{3, 5}, low_b}}, attrs}, {{{{2, 3, 4}}, {{4}, low_b}}, attrs},
+          {{{{4, 1}}, {{1, 6}, low_b}}, attrs}, {{{{}}, {{7}, low_b}}, attrs},
+          {{{{37}}, {{}, low_b}}, attrs},       {{{{0, 3}}, {{3}, low_b}}, attrs}};
 }
 std::vector<Sample> inplace_samples(std::vector<Attr> attrs) {
-  return {{{{{3, 5}}, {{3, 5}, 0.5}}, attrs}, {{{{2, 3, 4}}, {{4}, 0.5}}, attrs},
+  return {{{{{3, 5}}, {{3, 5}, 0.5}}, attrs},
+          {{{{2, 3, 4}}, {{4}, 0.5}}, attrs},
           {{{{33}}, {{}, 0.5}}, attrs}};
 }
 
 }  // namespace
 
-constinit const OpDef kAdd{
-    .name = "aten::add",
-    .schema = "(Tensor self, Tensor other, *, Scalar alpha=1)",
-    .doc = "self + alpha * other",
-    .pointwise = true,
-    .infer = infer_with_alpha,
-    .flops = flops_per_element<1>,
-    .vjp = [](const GradCall& g) -> Gradients {
-      const auto alpha = g.attr<double>(0);
-      return {g.dout, alpha == 1 ? g.dout : mul(g.dout, alpha)};
-    },
-    .reference = add_reference<1>,
-    .samples = [] { return binary_samples({1.0}, -2); }};
+constinit const OpDef kAdd{.name = "aten::add",
+                           .schema = "(Tensor self, Tensor other, *, Scalar alpha=1)",
+                           .doc = "self + alpha * other",
+                           .pointwise = true,
+                           .infer = infer_with_alpha,
+                           .flops = flops_per_element<1>,
+                           .vjp = [](const GradCall& g) -> Gradients {
+                             const auto alpha = g.attr<double>(0);
+                             return {g.dout, alpha == 1 ? g.dout : mul(g.dout, alpha)};
+                           },
+                           .reference = add_reference<1>,
+                           .samples = [] { return binary_samples({1.0}, -2); }};
 
 constinit const OpDef kSub{
     .name = "aten::sub",
@@ -90,20 +89,19 @@ constinit const OpDef kSub{
     .reference = add_reference<-1>,
     .samples = [] { return binary_samples({2.0}, -2); }};
 
-constinit const OpDef kMul{
-    .name = "aten::mul",
-    .schema = "(Tensor self, Tensor other)",
-    .doc = "self * other",
-    .pointwise = true,
-    .infer = infer_binary,
-    .flops = flops_per_element<1>,
-    .vjp = [](const GradCall& g) -> Gradients {
-      return {g.needs[0] ? mul(g.dout, g.in[1]) : Tensor(),
-              g.needs[1] ? mul(g.dout, g.in[0]) : Tensor()};
-    },
-    .saves = save_input(0) | save_input(1),
-    .reference = mul_reference,
-    .samples = [] { return binary_samples({}, -2); }};
+constinit const OpDef kMul{.name = "aten::mul",
+                           .schema = "(Tensor self, Tensor other)",
+                           .doc = "self * other",
+                           .pointwise = true,
+                           .infer = infer_binary,
+                           .flops = flops_per_element<1>,
+                           .vjp = [](const GradCall& g) -> Gradients {
+                             return {g.needs[0] ? mul(g.dout, g.in[1]) : Tensor(),
+                                     g.needs[1] ? mul(g.dout, g.in[0]) : Tensor()};
+                           },
+                           .saves = save_input(0) | save_input(1),
+                           .reference = mul_reference,
+                           .samples = [] { return binary_samples({}, -2); }};
 
 constinit const OpDef kDiv{
     .name = "aten::div",
@@ -126,15 +124,19 @@ constinit const OpDef kNeg{
     .schema = "(Tensor self)",
     .doc = "-self",
     .pointwise = true,
-    .infer = [](const Call& call) {
-      if (call.in[0].dtype() == DType::boolean) fail(call.op, "numbers", to_string(call.in[0]));
-      return infer_unary(call);
-    },
+    .infer =
+        [](const Call& call) {
+          if (call.in[0].dtype() == DType::boolean) fail(call.op, "numbers", to_string(call.in[0]));
+          return infer_unary(call);
+        },
     .flops = flops_per_element<1>,
     .vjp = [](const GradCall& g) -> Gradients { return {neg(g.dout)}; },
     .reference =
         [](const Call& call) { pointwise_reference<1>(call, []<class T>(T x) { return -x; }); },
-    .samples = [] { return std::vector<Sample>{{{{{3, 5}}}}, {{{{}}}}, {{{{67}}}}, {{{{0}}}}}; }};
+    .samples =
+        [] {
+          return std::vector<Sample>{{{{{3, 5}}}}, {{{{}}}}, {{{{67}}}}, {{{{0}}}}};
+        }};
 
 constinit const OpDef kExp{
     .name = "aten::exp",
@@ -149,43 +151,44 @@ constinit const OpDef kExp{
         [](const Call& call) {
           pointwise_reference<1>(call, [](auto x) { return std::exp(static_cast<double>(x)); });
         },
-    .samples = [] { return std::vector<Sample>{{{{{3, 5}}}}, {{{{}}}}, {{{{67}, -10, 10}}}}; }};
+    .samples =
+        [] {
+          return std::vector<Sample>{{{{{3, 5}}}}, {{{{}}}}, {{{{67}, -10, 10}}}};
+        }};
 
-constinit const OpDef kAdd_{
-    .name = "aten::add_",
-    .schema = "(Tensor self, Tensor other, *, Scalar alpha=1)",
-    .doc = "self += alpha * other",
-    .kind = OpKind::inplace,
-    .pointwise = true,
-    .infer = infer_add_,
-    .flops = flops_per_element<1>,
-    .reference = add_reference<1>,
-    .samples = [] { return inplace_samples({1.0}); }};
+constinit const OpDef kAdd_{.name = "aten::add_",
+                            .schema = "(Tensor self, Tensor other, *, Scalar alpha=1)",
+                            .doc = "self += alpha * other",
+                            .kind = OpKind::inplace,
+                            .pointwise = true,
+                            .infer = infer_add_,
+                            .flops = flops_per_element<1>,
+                            .reference = add_reference<1>,
+                            .samples = [] { return inplace_samples({1.0}); }};
 
-constinit const OpDef kMul_{
-    .name = "aten::mul_",
-    .schema = "(Tensor self, Tensor other)",
-    .doc = "self *= other",
-    .kind = OpKind::inplace,
-    .pointwise = true,
-    .infer = infer_inplace,
-    .flops = flops_per_element<1>,
-    .reference = mul_reference,
-    .samples = [] { return inplace_samples({}); }};
+constinit const OpDef kMul_{.name = "aten::mul_",
+                            .schema = "(Tensor self, Tensor other)",
+                            .doc = "self *= other",
+                            .kind = OpKind::inplace,
+                            .pointwise = true,
+                            .infer = infer_inplace,
+                            .flops = flops_per_element<1>,
+                            .reference = mul_reference,
+                            .samples = [] { return inplace_samples({}); }};
 
-constinit const OpDef kDiv_{
-    .name = "aten::div_",
-    .schema = "(Tensor self, Tensor other)",
-    .doc = "self /= other; floating tensors only",
-    .kind = OpKind::inplace,
-    .pointwise = true,
-    .infer = [](const Call& call) {
-      require_floating(call.op, call.in[0]);
-      return infer_inplace(call);
-    },
-    .flops = flops_per_element<1>,
-    .reference = div_reference,
-    .samples = [] { return inplace_samples({}); }};
+constinit const OpDef kDiv_{.name = "aten::div_",
+                            .schema = "(Tensor self, Tensor other)",
+                            .doc = "self /= other; floating tensors only",
+                            .kind = OpKind::inplace,
+                            .pointwise = true,
+                            .infer =
+                                [](const Call& call) {
+                                  require_floating(call.op, call.in[0]);
+                                  return infer_inplace(call);
+                                },
+                            .flops = flops_per_element<1>,
+                            .reference = div_reference,
+                            .samples = [] { return inplace_samples({}); }};
 
 Tensor add(const Tensor& self, const Tensor& other, double alpha) {
   return run_op(kAdd, args(self, other), {alpha});

@@ -120,7 +120,8 @@ constinit const OpDef kGeluBackward{
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor& dy = g.in[0];
       const Tensor& x = g.in[1];
-      const Tensor ddy = g.needs[0] ? run_op(kGeluBackward, args(g.dout, x), {g.attrs[0]}) : Tensor();
+      const Tensor ddy =
+          g.needs[0] ? run_op(kGeluBackward, args(g.dout, x), {g.attrs[0]}) : Tensor();
       if (!g.needs[1]) return {ddy, Tensor()};
       const bool tanh_form = g.attr<int64_t>(0) == 1;
       return {ddy, g.dout * dy * (tanh_form ? tanh_curvature(x) : exact_curvature(x))};

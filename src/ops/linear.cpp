@@ -14,7 +14,8 @@ void check(const Call& call) {
   const Tensor& b = call.in[2];
   if (w.dim() != 2) fail(call.op, "a weight [out_features, in_features]", to_string(w));
   if (x.dim() == 0 || x.size(-1) != w.size(1))
-    fail(call.op, "an input [..., " + std::to_string(w.size(1)) + "] for the weight " + to_string(w),
+    fail(call.op,
+         "an input [..., " + std::to_string(w.size(1)) + "] for the weight " + to_string(w),
          to_string(x));
   if (b.defined() && (b.dim() != 1 || b.size(0) != w.size(0)))
     fail(call.op, "a bias [" + std::to_string(w.size(0)) + "] for the weight " + to_string(w),
@@ -62,15 +63,14 @@ constinit const OpDef kLinear{
     .kind = OpKind::composite,
     .compose = compose,
     .reference = reference,
-    .samples =
-        [] {
-          return std::vector<Sample>{
-              {{{{5, 7}}, {{3, 7}}, {{3}}}},
-              {{{{2, 3, 4}}, {{5, 4}}, {{5}}}},
-              {{{{2, 3, 4}}, {{5, 4}}, {.sizes = {}, .undefined = true}}},
-              {{{{4}}, {{5, 4}}, {{5}}}},
-          };
-        }};
+    .samples = [] {
+      return std::vector<Sample>{
+          {{{{5, 7}}, {{3, 7}}, {{3}}}},
+          {{{{2, 3, 4}}, {{5, 4}}, {{5}}}},
+          {{{{2, 3, 4}}, {{5, 4}}, {.sizes = {}, .undefined = true}}},
+          {{{{4}}, {{5, 4}}, {{5}}}},
+      };
+    }};
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   return run_op(kLinear, args(input, weight, bias));

@@ -123,8 +123,10 @@ constinit const OpDef kMm{
         [](const Call& c) { product_reference(c.in[0], c.in[1], c.out[0], nullptr, 0, 1); },
     .samples =
         [] {
-          return std::vector<Sample>{{{{{5, 7}}, {{7, 3}}}},   {{{{1, 4}}, {{4, 1}}}},
-                                     {{{{33, 17}}, {{17, 65}}}}, {{{{2, 0}}, {{0, 3}}}},
+          return std::vector<Sample>{{{{{5, 7}}, {{7, 3}}}},
+                                     {{{{1, 4}}, {{4, 1}}}},
+                                     {{{{33, 17}}, {{17, 65}}}},
+                                     {{{{2, 0}}, {{0, 3}}}},
                                      {{{{0, 4}}, {{4, 3}}}}};
         }};
 
@@ -233,20 +235,21 @@ Outputs compose_matmul(const Call& call) {
 
 }  // namespace
 
-constinit const OpDef kMatmul{
-    .name = "aten::matmul",
-    .schema = "(Tensor self, Tensor other)",
-    .doc = "torch.matmul: dispatches mm or bmm by rank",
-    .kind = OpKind::composite,
-    .compose = compose_matmul,
-    .samples =
-        [] {
-          return std::vector<Sample>{{{{{5, 7}}, {{7, 3}}}},       {{{{2, 3, 4}}, {{4, 5}}}},
-                                     {{{{7}}, {{7}}}},             {{{{3, 4}}, {{4}}}},
-                                     {{{{4}}, {{4, 3}}}},          {{{{2, 1, 3, 4}}, {{5, 4, 2}}}},
-                                     {{{{3, 4}}, {{2, 4, 5}}}}};
-        }};
+constinit const OpDef kMatmul{.name = "aten::matmul",
+                              .schema = "(Tensor self, Tensor other)",
+                              .doc = "torch.matmul: dispatches mm or bmm by rank",
+                              .kind = OpKind::composite,
+                              .compose = compose_matmul,
+                              .samples = [] {
+                                return std::vector<Sample>{
+                                    {{{{5, 7}}, {{7, 3}}}},   {{{{2, 3, 4}}, {{4, 5}}}},
+                                    {{{{7}}, {{7}}}},         {{{{3, 4}}, {{4}}}},
+                                    {{{{4}}, {{4, 3}}}},      {{{{2, 1, 3, 4}}, {{5, 4, 2}}}},
+                                    {{{{3, 4}}, {{2, 4, 5}}}}};
+                              }};
 
-Tensor matmul(const Tensor& self, const Tensor& other) { return run_op(kMatmul, args(self, other)); }
+Tensor matmul(const Tensor& self, const Tensor& other) {
+  return run_op(kMatmul, args(self, other));
+}
 
 }  // namespace epilogue

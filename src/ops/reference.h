@@ -24,8 +24,10 @@ class Elements {
   int64_t get_int(int64_t linear) const {
     return dispatch(tensor_.dtype(), [&]<class T>() {
       const T value = static_cast<const T*>(tensor_.data())[offset(linear)];
-      if constexpr (std::is_integral_v<T>) return static_cast<int64_t>(value);
-      else return static_cast<int64_t>(widen(value));
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<int64_t>(value);
+      else
+        return static_cast<int64_t>(widen(value));
     });
   }
   void set(int64_t linear, double value) const {

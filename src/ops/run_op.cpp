@@ -90,7 +90,8 @@ void run_kernel(const Call& call, Device device, RunObserver* listener) {
   if (run == nullptr)
     throw Error("[" + std::string(call.op.name) + "] has no kernel for " + to_string(call.in[0]) +
                 " on " + to_string(device));
-  if (listener == nullptr) [[likely]] return run(call);
+  if (listener == nullptr) [[likely]]
+    return run(call);
   const int64_t begin = ticks();
   run(call);
   listener->kernel_ran({call, kernel, begin, ticks()});
@@ -183,11 +184,13 @@ Outputs run_op(const OpDef& op, std::span<const Tensor> in, std::span<const Attr
   const ThreadState& state = thread_state();
   const bool quiet = listener == nullptr && state.capture == nullptr &&
                      !(state.grad_enabled && any_requires_grad(in));
-  if (quiet) [[likely]] return execute(op, in, attrs, nullptr);
+  if (quiet) [[likely]]
+    return execute(op, in, attrs, nullptr);
   return execute_observed(op, in, attrs, listener);
 }
 
-Tensor run_op(const OpDef& op, std::initializer_list<Tensor> in, std::initializer_list<Attr> attrs) {
+Tensor run_op(const OpDef& op, std::initializer_list<Tensor> in,
+              std::initializer_list<Attr> attrs) {
   return run_op(op, std::span<const Tensor>(in.begin(), in.size()),
                 std::span<const Attr>(attrs.begin(), attrs.size()))[0];
 }

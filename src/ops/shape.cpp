@@ -15,9 +15,7 @@ Category category(DType t) {
   return t == DType::boolean ? Category::boolean : Category::integer;
 }
 
-std::optional<DType> join(std::optional<DType> a, DType b) {
-  return a ? promote_types(*a, b) : b;
-}
+std::optional<DType> join(std::optional<DType> a, DType b) { return a ? promote_types(*a, b) : b; }
 
 // The lower-priority group counts only where its category is higher.
 std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> lower) {
@@ -50,7 +48,8 @@ DType result_dtype(std::span<const Tensor> in) {
   bool same = true;
   for (const Tensor& t : in)
     same = same && t.defined() && t.dtype() == in[0].dtype() && !t.impl()->is_wrapped_number;
-  if (same) [[likely]] return in[0].dtype();
+  if (same) [[likely]]
+    return in[0].dtype();
   std::optional<DType> with_dims;
   std::optional<DType> zero_dim;
   std::optional<DType> wrapped;
@@ -128,9 +127,10 @@ OutMetas infer_unary_floating(const Call& call) {
 OutMetas infer_binary(const Call& call) {
   const detail::TensorImpl& a = *call.in[0].impl();
   const detail::TensorImpl& b = *call.in[1].impl();
-  const bool alike = a.dtype == b.dtype && a.sizes == b.sizes && !a.is_wrapped_number &&
-                     !b.is_wrapped_number;
-  if (alike) [[likely]] return OutMeta{a.sizes, a.dtype};
+  const bool alike =
+      a.dtype == b.dtype && a.sizes == b.sizes && !a.is_wrapped_number && !b.is_wrapped_number;
+  if (alike) [[likely]]
+    return OutMeta{a.sizes, a.dtype};
   return OutMeta{broadcast_sizes(call.op, call.in[0].sizes(), call.in[1].sizes()),
                  result_dtype(call.in)};
 }

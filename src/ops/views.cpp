@@ -390,7 +390,9 @@ Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
   return run_op(kTranspose, args(self), {dim0, dim1});
 }
 Tensor view(const Tensor& self, Dims sizes) { return run_op(kView, args(self), {sizes}); }
-Tensor unsafe_view(const Tensor& self, Dims sizes) { return run_op(kUnsafeView, args(self), {sizes}); }
+Tensor unsafe_view(const Tensor& self, Dims sizes) {
+  return run_op(kUnsafeView, args(self), {sizes});
+}
 Tensor expand(const Tensor& self, Dims sizes) { return run_op(kExpand, args(self), {sizes}); }
 Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t end, int64_t step) {
   return run_op(kSlice, args(self), {dim, start, end, step});

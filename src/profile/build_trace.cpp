@@ -25,7 +25,7 @@ struct Span {
   int64_t end_ticks;
   uint32_t local_id;
   size_t buffer;
-  const OpRecord* op;        // one of the two is set
+  const OpRecord* op;  // one of the two is set
   const RangeRecord* range;
 };
 
@@ -33,8 +33,9 @@ std::vector<Span> ordered_spans(const Recording& recording) {
   std::vector<Span> spans;
   for (size_t b = 0; b < recording.buffers.size(); ++b) {
     const ThreadBuffer& buffer = *recording.buffers[b];
-    buffer.ops.for_each(
-        [&](const OpRecord& r) { spans.push_back({r.begin_ticks, r.end_ticks, r.id, b, &r, nullptr}); });
+    buffer.ops.for_each([&](const OpRecord& r) {
+      spans.push_back({r.begin_ticks, r.end_ticks, r.id, b, &r, nullptr});
+    });
     buffer.ranges.for_each([&](const RangeRecord& r) {
       spans.push_back({r.begin_ticks, r.end_ticks, r.id, b, nullptr, &r});
     });
@@ -144,10 +145,10 @@ class Builder {
     args.fwd_tid = static_cast<int64_t>(r.forward_thread);
     if (r.kind == RangeKind::backward_function) args.scope = trace::Scope::kBackwardFunction;
     if (r.kind == RangeKind::user) args.scope = trace::Scope::kUserScope;
-    add_host_span(span, r.name,
-                  r.kind == RangeKind::user ? trace::Category::kUserAnnotation
-                                            : trace::Category::kCpuOp,
-                  args);
+    add_host_span(
+        span, r.name,
+        r.kind == RangeKind::user ? trace::Category::kUserAnnotation : trace::Category::kCpuOp,
+        args);
   }
 
   void add_host_span(const Span& span, std::string_view name, trace::Category category,
@@ -184,7 +185,8 @@ class Builder {
       launch.args = static_cast<uint32_t>(trace_.runtime_calls.size());
       trace_.runtime_calls.push_back({});
     }
-    trace::Event& e = add_event(r.info.name.view(), trace::Category::kKernel, r.begin_ticks, r.end_ticks);
+    trace::Event& e =
+        add_event(r.info.name.view(), trace::Category::kKernel, r.begin_ticks, r.end_ticks);
     e.pid = kDevicePid;
     e.tid = static_cast<int64_t>(buffer);
     e.correlation = correlation;
@@ -226,7 +228,9 @@ class Builder {
 
 EventCounts count_events(const Recording& recording) {
   EventCounts n;
+  const TickConverter clock(recording.begin, recording.end);
   for (const auto& buffer : recording.buffers) {
+    n.own_ns += clock.duration_ns(buffer->own_ticks.load(std::memory_order_relaxed));
     buffer->ops.for_each([&](const OpRecord&) { ++n.ops; });
     buffer->kernels.for_each([&](const KernelRecord&) { ++n.kernels; });
     buffer->ranges.for_each([&](const RangeRecord&) { ++n.ranges; });

@@ -26,6 +26,7 @@ struct EventCounts {
   int64_t ops = 0;
   int64_t kernels = 0;
   int64_t ranges = 0;
+  double own_ns = 0;  // spent in the recorder for ops and kernels
 };
 EventCounts count_events(const Recording& recording);
 

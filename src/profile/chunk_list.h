@@ -56,8 +56,8 @@ class ChunkList {
     std::atomic<size_t> count{0};
     std::atomic<Chunk*> next{nullptr};
   };
-  // Chunks of earlier sessions, kept because their pages are there already: a fresh one costs a page
-  // fault per few events, while they are being timed.
+  // Chunks of earlier sessions, kept because their pages are there already: a fresh one costs a
+  // page fault per few events, while they are being timed.
   static constexpr size_t kMostSpares = 16;
   struct Spares {
     std::mutex mutex;

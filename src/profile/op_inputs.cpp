@@ -51,9 +51,9 @@ std::vector<ArgKind> schema_args(std::string_view schema) {
     while (arg.starts_with(' ')) arg.remove_prefix(1);
     if (arg == "*" || arg.empty()) continue;
     const std::string_view type = arg.substr(0, arg.find(' '));
-    kinds.push_back(type == "Tensor[]"               ? ArgKind::tensor_list
-                    : type.starts_with("Tensor")     ? ArgKind::tensor
-                                                     : ArgKind::other);
+    kinds.push_back(type == "Tensor[]"           ? ArgKind::tensor_list
+                    : type.starts_with("Tensor") ? ArgKind::tensor
+                                                 : ArgKind::other);
   }
   return kinds;
 }

@@ -31,7 +31,8 @@ RecordFunction::RecordFunction(std::string_view name) : observer_(run_observer()
 }
 
 RecordFunction::~RecordFunction() {
-  if (observer_ != nullptr) [[unlikely]] static_cast<RunObserver*>(observer_)->range_end();
+  if (observer_ != nullptr) [[unlikely]]
+    static_cast<RunObserver*>(observer_)->range_end();
 }
 
 struct Profile::Cycle {
@@ -179,8 +180,7 @@ void Profile::end_recording() {
 double Profile::recorder_overhead_ns() const {
   if (finished_ == nullptr) return 0;
   const EventCounts& n = finished_->counts;
-  return cost_.ns_per_op * static_cast<double>(n.ops) +
-         cost_.ns_per_kernel * static_cast<double>(n.kernels) +
+  return n.own_ns + cost_.ns_unseen_per_op * static_cast<double>(n.ops) +
          cost_.ns_per_range * static_cast<double>(n.ranges);
 }
 

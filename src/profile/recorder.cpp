@@ -26,8 +26,7 @@ std::unique_ptr<OpInputs> note_inputs(std::span<const Tensor> in, std::span<cons
   inputs->tensors.reserve(in.size());
   for (const Tensor& t : in) {
     InputShape shape;
-    if (t.defined())
-      shape = {t.sizes(), t.strides(), t.dtype(), true, t.impl()->is_wrapped_number};
+    if (t.defined()) shape = {t.sizes(), t.strides(), t.dtype(), true, t.impl()->is_wrapped_number};
     inputs->tensors.push_back(shape);
   }
   inputs->attrs.assign(attrs.begin(), attrs.end());
@@ -64,7 +63,8 @@ std::vector<std::shared_ptr<ThreadBuffer>> Recorder::stop() {
 ThreadBuffer* Recorder::buffer() {
   const uint64_t session = session_.load(std::memory_order_acquire);
   if (session == 0) return nullptr;
-  if (slot.session == session) [[likely]] return slot.buffer.get();
+  if (slot.session == session) [[likely]]
+    return slot.buffer.get();
   return attach();
 }
 
@@ -87,6 +87,7 @@ ThreadBuffer* Recorder::attach() {
 
 void Recorder::op_begin(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs,
                         int64_t sequence_nr) {
+  const int64_t entry = ticks();
   ThreadBuffer* b = buffer();
   if (b == nullptr) return;
   OpRecord& record = b->open_ops.emplace_back();
@@ -96,6 +97,7 @@ void Recorder::op_begin(const OpDef& op, std::span<const Tensor> in, std::span<c
   if (b->options.shapes) record.inputs = note_inputs(in, attrs);
   if (b->options.stacks) record.stack = note_stack();
   record.begin_ticks = ticks();
+  b->add_own(record.begin_ticks - entry);
 }
 
 void Recorder::op_end() {
@@ -106,6 +108,7 @@ void Recorder::op_end() {
   b->open_ops.back().end_ticks = now;
   b->ops.push_back(std::move(b->open_ops.back()));
   b->open_ops.pop_back();
+  b->add_own(ticks() - now);
 }
 
 void Recorder::kernel_ran(const KernelRun& run) {
@@ -128,6 +131,7 @@ void Recorder::kernel_ran(const KernelRun& run) {
   record.flops = op.flops != nullptr ? op.flops(run.call) : 0;
   record.bytes = op.bytes != nullptr ? op.bytes(run.call) : moved_bytes(run.call);
   b->kernels.publish();
+  b->add_own(ticks() - run.end_ticks);
 }
 
 void Recorder::range_begin(std::string_view name, RangeKind kind, int64_t sequence_nr,

@@ -86,6 +86,13 @@ struct ThreadBuffer {
   ChunkList<KernelRecord> kernels;
   ChunkList<MemoryRecord> memory;
 
+  // Time spent in here: it depends on the kernel (a GEMM's plan is made again for its name) and on
+  // the caches, so it is measured, not estimated. Written by the owning thread.
+  std::atomic<int64_t> own_ticks{0};
+  void add_own(int64_t ticks) {
+    own_ticks.store(own_ticks.load(std::memory_order_relaxed) + ticks, std::memory_order_relaxed);
+  }
+
   // Open spans; the owning thread's alone.
   std::vector<OpRecord> open_ops;
   std::vector<RangeRecord> open_ranges;

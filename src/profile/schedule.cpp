@@ -8,7 +8,8 @@ Schedule schedule(ScheduleOptions o) {
   if (o.wait < 0 || o.warmup < 0 || o.active <= 0 || o.repeat < 0 || o.skip_first < 0)
     throw Error(
         "[schedule] expected wait, warmup, repeat and skip_first of 0 or more and active of 1 or "
-        "more, got wait=" + std::to_string(o.wait) + " warmup=" + std::to_string(o.warmup) +
+        "more, got wait=" +
+        std::to_string(o.wait) + " warmup=" + std::to_string(o.warmup) +
         " active=" + std::to_string(o.active) + " repeat=" + std::to_string(o.repeat) +
         " skip_first=" + std::to_string(o.skip_first));
   return [o](int64_t step) {

@@ -13,6 +13,10 @@
 #include "epilogue/tensor.h"
 #include "errors/message_of.h"
 
+// Under a sanitizer, memory that cannot be had is a null pointer, as it is without one.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+
 namespace epilogue {
 namespace {
 

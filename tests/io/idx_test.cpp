@@ -152,8 +152,7 @@ TEST_F(Idx, GzipStreamThatEndsEarly) {
 TEST_F(Idx, GzipChecksumIsChecked) {
   std::string bytes = gzipped(idx_bytes({3}, "abc"));
   bytes[bytes.size() - 8] ^= 1;
-  expect_failure(bytes, "IdxCorrupt",
-                 "expected a valid gzip stream, got 'incorrect data check'");
+  expect_failure(bytes, "IdxCorrupt", "expected a valid gzip stream, got 'incorrect data check'");
 }
 
 TEST_F(Idx, TrailingBytes) {

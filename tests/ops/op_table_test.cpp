@@ -145,7 +145,8 @@ void check_kernels(const OpDef& op, std::span<const Tensor> in, std::span<const 
       return t.defined() && t.numel() == 0;  // a product over k = 0 has no depth
     });
     for (size_t d = 0; d < 3; ++d)
-      EXPECT_GE(std::min(info.grid[d], info.block[d]), has_empty ? 0 : 1) << text << info.name.view();
+      EXPECT_GE(std::min(info.grid[d], info.block[d]), has_empty ? 0 : 1)
+          << text << info.name.view();
   }
 }
 

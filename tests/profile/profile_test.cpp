@@ -60,8 +60,8 @@ TEST(Recording, LinearWithBiasIsOneKernel) {
   const Tensor b = randn({3});
   const Trace t = record([&] { linear(x, w, b); });
   EXPECT_EQ(names(t, Category::kCpuOp),
-            std::vector<std::string>({"aten::linear", "aten::t", "aten::transpose",
-                                      "aten::as_strided", "aten::addmm"}));
+            std::vector<std::string>(
+                {"aten::linear", "aten::t", "aten::transpose", "aten::as_strided", "aten::addmm"}));
   const auto kernels = of(t, Category::kKernel);
   ASSERT_EQ(kernels.size(), 1U);
   EXPECT_NE(t.name(*kernels[0]).find("_bias"), std::string::npos) << t.name(*kernels[0]);
@@ -78,8 +78,8 @@ TEST(Recording, GegluMlpHasFiveKernelsAndViewsWithout) {
   std::map<std::string, int> kernels_of;
   for (const Event* k : of(t, Category::kKernel))
     ++kernels_of[std::string(t.name(*by_external_id(t, k->external_id)))];
-  EXPECT_EQ(kernels_of, (std::map<std::string, int>{
-                            {"aten::mm", 3}, {"aten::gelu", 1}, {"aten::mul", 1}}));
+  EXPECT_EQ(kernels_of,
+            (std::map<std::string, int>{{"aten::mm", 3}, {"aten::gelu", 1}, {"aten::mul", 1}}));
   EXPECT_GE(std::count(ops.begin(), ops.end(), "aten::_unsafe_view"), 3);
 }
 
@@ -143,8 +143,11 @@ TEST(Recording, EventsNestStrictlyPerThread) {
 
 TEST(Recording, ShapesFollowTheSchema) {
   const NoGrad no_grad;
-  const Trace t = record([&] { addmm(ones({3}), ones({2, 5}, DType::f32), ones({5, 3})); },
-                         {.record_shapes = true});
+  const Trace t = record(
+      [&] {
+        addmm(ones({3}), ones({2, 5}, DType::f32), ones({5, 3}));
+      },
+      {.record_shapes = true});
   const Event* op = of(t, Category::kCpuOp).at(0);
   const trace::OpArgs* args = t.op_args(*op);
   ASSERT_NE(args->inputs, trace::kNone);
@@ -161,8 +164,10 @@ TEST(Recording, ShapesFollowTheSchema) {
 TEST(Recording, SchemasAreUnderstood) {
   using enum ArgKind;
   EXPECT_EQ(schema_args("(Tensor self, *, Scalar alpha=1)"), std::vector<ArgKind>({tensor, other}));
-  EXPECT_EQ(schema_args("(Tensor[] tensors, int dim=0)"), std::vector<ArgKind>({tensor_list, other}));
-  EXPECT_EQ(schema_args("(Tensor input, Tensor? bias=None)"), std::vector<ArgKind>({tensor, tensor}));
+  EXPECT_EQ(schema_args("(Tensor[] tensors, int dim=0)"),
+            std::vector<ArgKind>({tensor_list, other}));
+  EXPECT_EQ(schema_args("(Tensor input, Tensor? bias=None)"),
+            std::vector<ArgKind>({tensor, tensor}));
   EXPECT_TRUE(schema_args("()").empty());
 }
 
@@ -212,9 +217,8 @@ TEST(Recording, BackwardIsLinkedToForward) {
   const Tensor x = randn({2, 8});
   const Trace t = record([&] { sum(layer(x)).backward(); });
   const auto ops = names(t, Category::kCpuOp);
-  for (const char* name :
-       {"autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0", "TBackward0",
-        "torch::autograd::AccumulateGrad", "SumBackward0"})
+  for (const char* name : {"autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0",
+                           "TBackward0", "torch::autograd::AccumulateGrad", "SumBackward0"})
     EXPECT_NE(std::find(ops.begin(), ops.end(), name), ops.end()) << name;
   EXPECT_GE(t.flows.size(), 3U);  // sum, addmm, t
   std::map<std::string, int64_t> sequence;

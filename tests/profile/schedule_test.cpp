@@ -44,16 +44,17 @@ TEST(Schedule, RefusesNonsense) {
     schedule({.warmup = 2, .active = -3});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(),
-                 "[schedule] expected wait, warmup, repeat and skip_first of 0 or more and active of "
-                 "1 or more, got wait=0 warmup=2 active=-3 repeat=0 skip_first=0");
+    EXPECT_STREQ(
+        e.what(),
+        "[schedule] expected wait, warmup, repeat and skip_first of 0 or more and active of "
+        "1 or more, got wait=0 warmup=2 active=-3 repeat=0 skip_first=0");
   }
 }
 
 // Runs a fixed list of actions and notes, per step, whether ops are recorded, and the ready calls.
 struct Session {
-  std::string recorded;            // 'x' where ops were recorded during the step
-  std::vector<int64_t> ready_at;   // step_num inside on_trace_ready
+  std::string recorded;                              // 'x' where ops were recorded during the step
+  std::vector<int64_t> ready_at;                     // step_num inside on_trace_ready
   std::vector<std::vector<std::string>> step_names;  // ProfilerStep ranges of each saved trace
   std::vector<std::string> warnings;
 };
@@ -97,7 +98,8 @@ TEST(Transitions, OneCycle) {
 TEST(Transitions, SaveThenEverything) {
   EXPECT_EQ(run("SSS").step_names,
             Names({{"ProfilerStep#0"}, {"ProfilerStep#1"}, {"ProfilerStep#2"}}));
-  EXPECT_EQ(run("SRS").step_names, Names({{"ProfilerStep#0"}, {"ProfilerStep#1", "ProfilerStep#2"}}));
+  EXPECT_EQ(run("SRS").step_names,
+            Names({{"ProfilerStep#0"}, {"ProfilerStep#1", "ProfilerStep#2"}}));
   EXPECT_EQ(run("SWS").step_names, Names({{"ProfilerStep#0"}, {"ProfilerStep#2"}}));
   EXPECT_EQ(run("NRSN").recorded, ".xx.");
   EXPECT_EQ(run("NSN").ready_at, std::vector<int64_t>({2}));
@@ -116,7 +118,8 @@ TEST(Transitions, WrongSchedulesWarnAndLoseTheTrace) {
   EXPECT_EQ(s.warnings, std::vector<std::string>({"Incorrect schedule: RECORD followed by NONE"}));
   s = run("RW");
   EXPECT_TRUE(s.ready_at.empty());
-  EXPECT_EQ(s.warnings, std::vector<std::string>({"Incorrect schedule: RECORD followed by WARMUP"}));
+  EXPECT_EQ(s.warnings,
+            std::vector<std::string>({"Incorrect schedule: RECORD followed by WARMUP"}));
   s = run("WN");
   EXPECT_TRUE(s.ready_at.empty());
   EXPECT_EQ(s.warnings, std::vector<std::string>({"Incorrect schedule: WARMUP followed by NONE"}));

@@ -66,9 +66,10 @@ std::string crossover_table(const Crossover& crossover) {
                                  "kernels", "kernels %", "GFLOP/s", "bound by");
   for (const CrossoverRow& r : crossover.rows) {
     const double share = r.kernel_us / (r.kernel_us + r.dispatch_us);
-    text += fmt::format("{:>6}  {:>12}  {:>12}  {:>8.1f}%  {:>9.1f}  {}\n", r.size,
-                        format_duration_ns(r.dispatch_us * 1e3), format_duration_ns(r.kernel_us * 1e3),
-                        share * 100, r.gflops, share < 0.5 ? "overhead" : "the kernels");
+    text +=
+        fmt::format("{:>6}  {:>12}  {:>12}  {:>8.1f}%  {:>9.1f}  {}\n", r.size,
+                    format_duration_ns(r.dispatch_us * 1e3), format_duration_ns(r.kernel_us * 1e3),
+                    share * 100, r.gflops, share < 0.5 ? "overhead" : "the kernels");
   }
   return text;
 }

@@ -28,16 +28,11 @@ Ceilings measured() {
 
 nlohmann::json as_json(const Options& o) {
   const Caches caches = cpu_caches();
-  nlohmann::json out = {{"schema_version", kSchemaVersion},
-                        {"version", version()},
-                        {"cpu", cpu_model_name()},
-                        {"isa_detected", detected_isa_name()},
-                        {"isa_used", active_isa_name()},
-                        {"threads", num_threads()},
-                        {"l1d_bytes", caches.l1d_bytes},
-                        {"l2_bytes", caches.l2_bytes},
-                        {"l3_bytes", caches.l3_bytes},
-                        {"cuda", cuda_status()}};
+  nlohmann::json out = {{"schema_version", kSchemaVersion}, {"version", version()},
+                        {"cpu", cpu_model_name()},          {"isa_detected", detected_isa_name()},
+                        {"isa_used", active_isa_name()},    {"threads", num_threads()},
+                        {"l1d_bytes", caches.l1d_bytes},    {"l2_bytes", caches.l2_bytes},
+                        {"l3_bytes", caches.l3_bytes},      {"cuda", cuda_status()}};
   if (o.measure) {
     const Ceilings c = measured();
     out["f32_peak_gflops"] = c.f32_gflops;
@@ -59,18 +54,18 @@ int run_command(const Options& o) {
   std::vector<std::pair<std::string, std::string>> rows = {
       {"epilogue", info["version"]},
       {"CPU", info["cpu"]},
-      {"instruction set", fmt::format("{} (found {}); EPILOGUE_ISA lowers it",
-                                      info["isa_used"].get<std::string>(),
-                                      info["isa_detected"].get<std::string>())},
+      {"instruction set",
+       fmt::format("{} (found {}); EPILOGUE_ISA lowers it", info["isa_used"].get<std::string>(),
+                   info["isa_detected"].get<std::string>())},
       {"threads", std::to_string(num_threads())},
-      {"caches", fmt::format("L1d {}, L2 {}, L3 {}", size("l1d_bytes"), size("l2_bytes"),
-                             size("l3_bytes"))},
+      {"caches",
+       fmt::format("L1d {}, L2 {}, L3 {}", size("l1d_bytes"), size("l2_bytes"), size("l3_bytes"))},
       {"CUDA", info["cuda"]}};
   if (o.measure) {
-    rows.emplace_back("f32 peak, measured",
-                      fmt::format("{:.1f} GFLOP/s ({:.1f} on one thread)",
-                                  info["f32_peak_gflops"].get<double>(),
-                                  info["f32_peak_gflops_one_thread"].get<double>()));
+    rows.emplace_back(
+        "f32 peak, measured",
+        fmt::format("{:.1f} GFLOP/s ({:.1f} on one thread)", info["f32_peak_gflops"].get<double>(),
+                    info["f32_peak_gflops_one_thread"].get<double>()));
     rows.emplace_back("memory read, measured",
                       fmt::format("{:.1f} GB/s ({:.1f} on one thread)",
                                   info["memory_read_gb_per_s"].get<double>(),

@@ -29,7 +29,8 @@ bool is_input_file(const std::string& source) { return source.ends_with(".safete
 Tensor input_rows(const std::string& source, int64_t rows, int64_t width, DType dtype) {
   if (source == "random") return randn({rows, width}, dtype);
   if (source == "fashion-mnist") return to(image_rows(rows, width), dtype);
-  throw Error("[--input] expected random, fashion-mnist or a .safetensors file, got '" + source + "'");
+  throw Error("[--input] expected random, fashion-mnist or a .safetensors file, got '" + source +
+              "'");
 }
 
 Tensor input_from_file(const std::string& path, DType dtype) {
@@ -37,14 +38,15 @@ Tensor input_from_file(const std::string& path, DType dtype) {
   std::string name = "input";
   if (!file.contains(name)) {
     if (file.names().size() != 1)
-      throw Error("[--input] " + path + ": expected a tensor named 'input' or one tensor only, got " +
+      throw Error("[--input] " + path +
+                  ": expected a tensor named 'input' or one tensor only, got " +
                   std::to_string(file.names().size()) + " tensors");
     name = file.names().front();
   }
   const Tensor tensor = file.tensor(name).value();
   if (tensor.dim() < 2 || !is_floating(tensor.dtype()))
-    throw Error("[--input] " + path + ": expected a floating tensor of rank 2 or more, got " + name +
-                " " + to_string(tensor));
+    throw Error("[--input] " + path + ": expected a floating tensor of rank 2 or more, got " +
+                name + " " + to_string(tensor));
   return to(tensor, dtype);
 }
 

@@ -7,9 +7,9 @@
 namespace epilogue::tool {
 
 struct Ceilings {
-  double f32_gflops = 0;           // multiply-adds from registers, all threads
+  double f32_gflops = 0;  // multiply-adds from registers, all threads
   double f32_gflops_one_thread = 0;
-  double memory_gb_per_s = 0;      // reading 256 MiB, all threads
+  double memory_gb_per_s = 0;  // reading 256 MiB, all threads
   double memory_gb_per_s_one_thread = 0;
 };
 

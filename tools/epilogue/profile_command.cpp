@@ -43,10 +43,11 @@ std::string found_text(const trace::Judgement& j) {
 nlohmann::json expectations_json(const std::vector<trace::Judgement>& judgements) {
   auto list = nlohmann::json::array();
   for (const trace::Judgement& j : judgements)
-    list.push_back({{"expr", j.expectation.text},
-                    {"expected", j.expectation.op + " " + fmt::format("{:g}", j.expectation.expected)},
-                    {"found", j.found ? nlohmann::json(*j.found) : nlohmann::json()},
-                    {"holds", j.holds}});
+    list.push_back(
+        {{"expr", j.expectation.text},
+         {"expected", j.expectation.op + " " + fmt::format("{:g}", j.expectation.expected)},
+         {"found", j.found ? nlohmann::json(*j.found) : nlohmann::json()},
+         {"holds", j.holds}});
   return list;
 }
 
@@ -74,14 +75,15 @@ std::string summary(const ProfileRun& run) {
   const double dispatch = quantity(run, "host_us_per_step");
   const double kernels = quantity(run, "kernel_us_per_step");
   if (!std::isnan(dispatch) && !std::isnan(kernels))
-    text += fmt::format("per step: {:g} kernels, {} in kernels, {} around them (dispatch, ranges)\n",
-                        quantity(run, "kernels_per_step"), format_duration_ns(kernels * 1e3),
-                        format_duration_ns(dispatch * 1e3));
+    text +=
+        fmt::format("per step: {:g} kernels, {} in kernels, {} around them (dispatch, ranges)\n",
+                    quantity(run, "kernels_per_step"), format_duration_ns(kernels * 1e3),
+                    format_duration_ns(dispatch * 1e3));
   text += fmt::format("profiler: {:.0f} ns per op, {:.0f} ns per kernel; {} of the recorded time\n",
                       run.cost.ns_per_op, run.cost.ns_per_kernel,
                       format_duration_ns(run.recorder_overhead_ns));
-  text += fmt::format("trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n", run.trace_file,
-                      run.table_file);
+  text += fmt::format("trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n",
+                      run.trace_file, run.table_file);
   return text;
 }
 
@@ -103,7 +105,8 @@ int run_command(const Options& o) {
     trace::TableOptions table;
     table.sort_by = o.run.sort_by;
     table.row_limit = o.run.row_limit;
-    print("### " + workload.description + "\n\n" + trace::table_markdown(run.averages, table) + "\n");
+    print("### " + workload.description + "\n\n" + trace::table_markdown(run.averages, table) +
+          "\n");
     print(summary(run));
   } else {
     print(bold(workload.description) + "\n" + run.table + summary(run));

@@ -38,7 +38,7 @@ std::string escape(const std::string& text) {
 // One logarithmic axis: whole powers of `base` around the data.
 struct Axis {
   double base;
-  double low;   // exponents
+  double low;  // exponents
   double high;
   double from;  // pixels
   double to;
@@ -89,8 +89,9 @@ std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
   }
   s += fmt::format("<text x='{}' y='{}' text-anchor='middle'>{}</text>\n", (x.from + x.to) / 2,
                    kHeight - 18, escape(plot.x_label));
-  s += fmt::format("<text transform='translate(20 {}) rotate(-90)' text-anchor='middle'>{}</text>\n",
-                   (y.from + y.to) / 2, escape(plot.y_label));
+  s +=
+      fmt::format("<text transform='translate(20 {}) rotate(-90)' text-anchor='middle'>{}</text>\n",
+                  (y.from + y.to) / 2, escape(plot.y_label));
   return s;
 }
 
@@ -100,9 +101,10 @@ std::string curve(const Series& series, const Axis& x, const Axis& y) {
   for (const auto& [px, py] : series.points) {
     if (!(px > 0) || !(py > 0)) continue;
     points += fmt::format("{:.1f},{:.1f} ", x.at(px), y.at(py));
-    dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='{}'><title>{}: {:g}, {:g}"
-                        "</title></circle>",
-                        x.at(px), y.at(py), escape(series.color), escape(series.name), px, py);
+    dots += fmt::format(
+        "<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='{}'><title>{}: {:g}, {:g}"
+        "</title></circle>",
+        x.at(px), y.at(py), escape(series.color), escape(series.name), px, py);
   }
   return fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='2'/>{}\n", points,
                      escape(series.color), dots);
@@ -131,9 +133,10 @@ std::string render_svg(const Plot& plot) {
   double legend = kLeft;
   for (const Series& series : plot.series) {
     s += curve(series, x, y);
-    s += fmt::format("<rect x='{0:.0f}' y='34' width='12' height='12' fill='{1}'/>"
-                     "<text x='{2:.0f}' y='45'>{3}</text>\n",
-                     legend, escape(series.color), legend + 17, escape(series.name));
+    s += fmt::format(
+        "<rect x='{0:.0f}' y='34' width='12' height='12' fill='{1}'/>"
+        "<text x='{2:.0f}' y='45'>{3}</text>\n",
+        legend, escape(series.color), legend + 17, escape(series.name));
     legend += 40 + 7.5 * static_cast<double>(series.name.size());
   }
   return s + "</svg>\n";

@@ -11,7 +11,7 @@ namespace epilogue::tool {
 
 struct Series {
   std::string name;
-  std::string color;  // any CSS colour
+  std::string color;                              // any CSS colour
   std::vector<std::pair<double, double>> points;  // positive values
 };
 

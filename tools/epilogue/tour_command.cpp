@@ -46,16 +46,18 @@ std::vector<Stop> stops(const Options& o) {
                   "Two ops, two kernels: aten::mm and aten::add. At 64 x 64 most of a step is not "
                   "spent in kernels but around them.",
                   on_images("matmul-add", o)};
-  Stop linear{"nn.Linear",
-              "aten::linear dispatches aten::t, which only swaps strides and launches nothing, then "
-              "aten::addmm: one kernel. The bias is added while the product is written (its name "
-              "ends in _bias).",
-              on_images("linear", o)};
+  Stop linear{
+      "nn.Linear",
+      "aten::linear dispatches aten::t, which only swaps strides and launches nothing, then "
+      "aten::addmm: one kernel. The bias is added while the product is written (its name "
+      "ends in _bias).",
+      on_images("linear", o)};
   linear.workload.out_dim = 256;
-  Stop mlp{"the GeGLU MLP, eager",
-           "Three linears, five kernels per step: gate, gelu, up, mul, down. The hidden tensors are "
-           "written and read back between them, which is what fusing them will save.",
-           on_images("mlp", o)};
+  Stop mlp{
+      "the GeGLU MLP, eager",
+      "Three linears, five kernels per step: gate, gelu, up, mul, down. The hidden tensors are "
+      "written and read back between them, which is what fusing them will save.",
+      on_images("mlp", o)};
   mlp.workload.batch = o.quick ? 2 : 8;
   mlp.workload.hidden = 3072;
   return {matmul_add, linear, mlp};
@@ -79,7 +81,8 @@ nlohmann::json stop_json(const Stop& stop, const Workload& workload, const Profi
 }
 
 void print_stop(int number, const Stop& stop, const Workload& workload, const ProfileRun& run) {
-  print("\n" + bold(fmt::format("{}. {}", number, stop.title)) + "\n" + workload.description + "\n\n");
+  print("\n" + bold(fmt::format("{}. {}", number, stop.title)) + "\n" + workload.description +
+        "\n\n");
   print(run.table);
   print(fmt::format("Per step: {:g} kernels, {} in kernels, {} around them.\n",
                     quantity(run, "kernels_per_step"),
@@ -103,8 +106,9 @@ std::string crossover_sentence(const Crossover& c) {
     return fmt::format("See: below n = {:.0f} a step is overhead-bound, above it compute-bound.\n",
                        *c.size);
   const bool kernels_win = !c.rows.empty() && c.rows.front().kernel_us > c.rows.front().dispatch_us;
-  return fmt::format("See: {} at every size measured here.\n",
-                     kernels_win ? "the kernels take most of a step" : "overhead takes most of a step");
+  return fmt::format(
+      "See: {} at every size measured here.\n",
+      kernels_win ? "the kernels take most of a step" : "overhead takes most of a step");
 }
 
 int run_command(const Options& o) {

@@ -68,8 +68,8 @@ Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
   Workload w;
   w.tag = fmt::format("{}_{}_{}_{}", o.size, o.dtype, o.cold ? "cold" : "warm", o.mode);
   w.label = "matmul_add";
-  w.description = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}], {1}, {2}, {3}", o.size,
-                              o.dtype, o.mode, machine());
+  w.description = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}], {1}, {2}, {3}",
+                              o.size, o.dtype, o.mode, machine());
   w.call = step_of(o.backward, [a, b, c] { return add(matmul(a, b), c); });
   w.warmup_calls = o.cold ? 0 : 3;
   return w;

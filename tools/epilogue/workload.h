@@ -46,9 +46,9 @@ struct WorkloadOptions {
 };
 
 struct Workload {
-  std::string tag;          // file names: "64_128_768_3072_eager"
-  std::string label;        // the record_function range: "mlp_fwd"
-  std::string description;  // one line for people, with shapes, dtype, threads and ISA
+  std::string tag;               // file names: "64_128_768_3072_eager"
+  std::string label;             // the record_function range: "mlp_fwd"
+  std::string description;       // one line for people, with shapes, dtype, threads and ISA
   std::function<Tensor()> call;  // one step; returns the result
   int warmup_calls = 3;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mm, addmm and bmm on the blocked SIMD GEMM.
+#include "backend/cpu/simd/gemm.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
-#include "backend/cpu/simd/gemm.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -71,9 +71,8 @@ void describe(const simd::GemmCall& g, KernelInfo& info) {
   info.threads = plan.threads;
 }
 
-const Kernel kMmKernels[] = {
-    {"gemm", decline, [](const Call& c) { simd::gemm(mm_call(c)); },
-     [](const Call& c, KernelInfo& info) { describe(mm_call(c), info); }}};
+const Kernel kMmKernels[] = {{"gemm", decline, [](const Call& c) { simd::gemm(mm_call(c)); },
+                              [](const Call& c, KernelInfo& info) { describe(mm_call(c), info); }}};
 const Kernel kAddmmKernels[] = {
     {"gemm", decline, [](const Call& c) { simd::gemm(addmm_call(c)); },
      [](const Call& c, KernelInfo& info) { describe(addmm_call(c), info); }}};

@@ -14,13 +14,13 @@ struct KernelList {
   std::span<const Kernel> kernels;
 };
 
-std::span<const KernelList> gemm_lists();        // gemm.cpp
-std::span<const KernelList> pointwise_lists();   // pointwise.cpp
-std::span<const KernelList> copy_lists();        // copies.cpp
-std::span<const KernelList> reduction_lists();   // reductions.cpp
-std::span<const KernelList> softmax_lists();     // softmax.cpp
-std::span<const KernelList> norm_lists();        // norms.cpp
-std::span<const KernelList> loss_lists();        // losses.cpp
+std::span<const KernelList> gemm_lists();       // gemm.cpp
+std::span<const KernelList> pointwise_lists();  // pointwise.cpp
+std::span<const KernelList> copy_lists();       // copies.cpp
+std::span<const KernelList> reduction_lists();  // reductions.cpp
+std::span<const KernelList> softmax_lists();    // softmax.cpp
+std::span<const KernelList> norm_lists();       // norms.cpp
+std::span<const KernelList> loss_lists();       // losses.cpp
 
 // "epi_avx512_gelu_tanh_bf16": level in use, what it computes, element type.
 ShortText kernel_name(std::string_view what, DType dtype);

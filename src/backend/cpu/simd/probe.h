@@ -5,7 +5,7 @@
 namespace epilogue::simd {
 
 // The f32 multiply-add rate of the calling thread at active_isa(), in GFLOP/s: the best of short
-// runs within `seconds`, from registers alone.
+// runs within about `seconds`, from registers alone.
 double fma_gflops(double seconds);
 
 }  // namespace epilogue::simd
