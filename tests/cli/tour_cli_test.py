@@ -19,7 +19,7 @@ class Tour(CommandTest):
             self.assertTrue(os.path.exists(stop["trace"]))
             self.assertTrue(os.path.exists(stop["table_file"]))
         sizes = [row["size"] for row in tour["crossover"]]
-        self.assertEqual(sizes, [16, 32, 64, 128, 256, 512])
+        self.assertEqual(sizes, [4, 8, 16, 32, 64, 128, 256, 512])
         kernel = [row["kernel_us"] for row in tour["crossover"]]
         self.assertGreater(kernel[-1], kernel[0])
         xml.dom.minidom.parse(tour["crossover_plot"])

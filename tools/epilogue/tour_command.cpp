@@ -42,10 +42,11 @@ WorkloadOptions on_images(const std::string& kind, const Options& o) {
 }
 
 std::vector<Stop> stops(const Options& o) {
-  Stop matmul_add{"matmul + add",
-                  "Two ops, two kernels: aten::mm and aten::add. At 64 x 64 most of a step is not "
-                  "spent in kernels but around them.",
-                  on_images("matmul-add", o)};
+  Stop matmul_add{
+      "matmul + add",
+      "Two ops, two kernels: aten::mm and aten::add. What a step takes beyond its kernels is "
+      "dispatch: shape rules, allocation, the choice of a kernel.",
+      on_images("matmul-add", o)};
   Stop linear{
       "nn.Linear",
       "aten::linear dispatches aten::t, which only swaps strides and launches nothing, then "
@@ -93,8 +94,8 @@ void print_stop(int number, const Stop& stop, const Workload& workload, const Pr
 }
 
 Crossover run_crossover(const Options& o) {
-  std::vector<int64_t> sizes = {16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
-  if (o.quick) sizes.resize(6);
+  std::vector<int64_t> sizes = {4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+  if (o.quick) sizes.resize(8);  // to 512
   WorkloadOptions base;
   base.dtype = "f32";
   base.threads = o.threads;
