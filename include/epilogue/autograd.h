@@ -2,8 +2,9 @@
 // Reverse-mode differentiation over a tape of ops.
 //
 // Ops on tensors that require a gradient leave nodes behind; backward() walks them from the latest
-// to the earliest and adds gradients to the leaves. Semantics and messages are PyTorch's. A graph
-// must not be walked by two threads at once.
+// to the earliest and adds gradients to the leaves. Semantics and messages are PyTorch's. Not
+// thread-safe where threads share anything: neither may two walk one graph at once, nor may walks of
+// different graphs that reach a common leaf run at once (both would write its .grad).
 #pragma once
 
 #include <functional>
@@ -46,7 +47,8 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients
               BackwardOptions options = {});
 
 // The gradients with respect to `inputs` (leaves or not), leaving every .grad() alone; undefined
-// where outputs do not depend on an input.
+// where outputs do not depend on an input. Only the part of the graph between outputs and inputs is
+// evaluated and, without retain_graph, released.
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> gradients = {}, BackwardOptions options = {});
 

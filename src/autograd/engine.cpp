@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk: nodes in order of decreasing sequence number, gradients summed per node.
+#include <algorithm>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "autograd/node.h"
 #include "core/observer.h"
@@ -53,7 +55,10 @@ std::vector<Tensor> unpack(const std::vector<SavedTensor>& saved,
   return tensors;
 }
 
-Gradients apply_rule(const std::shared_ptr<Node>& node, const Tensor& gradient, bool retain) {
+// `is_needed` says of a node whether this walk wants its gradient.
+template <class IsNeeded>
+Gradients apply_rule(const std::shared_ptr<Node>& node, const Tensor& gradient, bool retain,
+                     const IsNeeded& is_needed) {
   if (node->released)
     fail(
         "Trying to backward through the graph a second time (or directly access saved tensors "
@@ -72,7 +77,7 @@ Gradients apply_rule(const std::shared_ptr<Node>& node, const Tensor& gradient, 
     needs_heap = std::make_unique<bool[]>(node->next.size());
     needs = needs_heap.get();
   }
-  for (size_t i = 0; i < node->next.size(); ++i) needs[i] = node->next[i] != nullptr;
+  for (size_t i = 0; i < node->next.size(); ++i) needs[i] = is_needed(node->next[i].get());
   if (!retain && !node->saved_in.empty()) {
     node->released = (node->op->saves != 0);
     node->saved_in.clear();
@@ -116,6 +121,8 @@ struct Later {
 
 class Walk {
  public:
+  // With targets: their gradients are captured, no leaf is written, and only nodes that lead to a
+  // target are evaluated (and released).
   Walk(BackwardOptions options, const std::vector<Node*>* targets)
       : options_(options), targets_(targets) {}
 
@@ -124,13 +131,19 @@ class Walk {
     if (!node)
       fail("expected an output that requires a gradient, got " + to_string(output) +
            ", which does not require grad and does not have a grad_fn");
-    count_users(node);
-    send(node, seed_for(output, given), false);
+    seeds_.push_back(seed_for(output, given));
     roots_.push_back(std::move(node));
   }
 
   void run() {
-    for (const auto& root : roots_) make_ready(root);
+    if (targets_ != nullptr) find_needed();
+    for (size_t i = 0; i < roots_.size(); ++i) {
+      if (!is_needed(roots_[i].get())) continue;
+      count_users(roots_[i]);
+      send(roots_[i], std::move(seeds_[i]), false);
+    }
+    for (const auto& root : roots_)
+      if (is_needed(root.get())) make_ready(root);
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top();
       ready_.pop();
@@ -146,6 +159,36 @@ class Walk {
   }
 
  private:
+  // needed_: the targets and whatever reaches them, found backwards over the edges.
+  void find_needed() {
+    std::unordered_map<const Node*, std::vector<const Node*>> users;
+    std::vector<const Node*> stack;
+    const auto meet = [&](const Node* node) {
+      if (users.try_emplace(node).second) stack.push_back(node);
+    };
+    for (const auto& root : roots_) meet(root.get());
+    while (!stack.empty()) {
+      const Node* node = stack.back();
+      stack.pop_back();
+      for (const auto& next : node->next) {
+        if (!next) continue;
+        meet(next.get());
+        users[next.get()].push_back(node);
+      }
+    }
+    for (const Node* target : *targets_)
+      if (users.contains(target) && needed_.insert(target).second) stack.push_back(target);
+    while (!stack.empty()) {
+      const Node* node = stack.back();
+      stack.pop_back();
+      for (const Node* user : users[node])
+        if (needed_.insert(user).second) stack.push_back(user);
+    }
+  }
+  bool is_needed(const Node* node) const {
+    return node != nullptr && (targets_ == nullptr || needed_.contains(node));
+  }
+
   // Each node's number of incoming edges within this walk.
   void count_users(const std::shared_ptr<Node>& root) {
     std::vector<Node*> stack = {root.get()};
@@ -154,7 +197,7 @@ class Walk {
       Node* node = stack.back();
       stack.pop_back();
       for (const auto& next : node->next) {
-        if (!next) continue;
+        if (!is_needed(next.get())) continue;
         const auto [it, fresh] = pending_.try_emplace(next.get(), Pending{0, {}, next});
         ++it->second.users;
         if (fresh) stack.push_back(next.get());
@@ -181,7 +224,13 @@ class Walk {
       if (t == &node && gradient.defined()) captured_[t] = gradient;
   }
 
+  bool leads_on(const Node& node) const {
+    return std::any_of(node.next.begin(), node.next.end(),
+                       [this](const auto& next) { return is_needed(next.get()); });
+  }
+
   void evaluate(const std::shared_ptr<Node>& node, Tensor gradient) {
+    if (node->op != nullptr && !leads_on(*node)) return;  // a target whose inputs nobody wants
     // Names are only made while somebody listens.
     std::string name;
     std::string outer_name;
@@ -199,11 +248,12 @@ class Walk {
     if (gradient.defined()) {
       const ScopedRange inner(name, RangeKind::backward_function, node->sequence_nr,
                               node->thread_id);
-      gradients = apply_rule(node, gradient, options_.retain_graph || options_.create_graph);
+      gradients = apply_rule(node, gradient, options_.retain_graph || options_.create_graph,
+                             [this](const Node* next) { return is_needed(next); });
     }
     gradient = Tensor();
     for (size_t i = 0; i < node->next.size(); ++i) {
-      if (!node->next[i]) continue;
+      if (!is_needed(node->next[i].get())) continue;
       Tensor g = i < gradients.size() ? std::move(gradients[i]) : Tensor();
       if (g.defined()) g = fit(g, node->in_meta[i]);
       send(node->next[i], std::move(g), true);
@@ -213,6 +263,8 @@ class Walk {
   BackwardOptions options_;
   const std::vector<Node*>* targets_;
   std::vector<std::shared_ptr<Node>> roots_;
+  std::vector<Tensor> seeds_;  // one per root
+  std::unordered_set<const Node*> needed_;
   std::unordered_map<Node*, Pending> pending_;
   std::unordered_map<const Node*, Tensor> captured_;
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, Later> ready_;

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/printable.h"
 #include "epilogue/io.h"
 #include "io/message.h"
 
@@ -62,7 +63,7 @@ class ByteSource {
                         "expected a whole gzip stream, got one that ends early");
     if (code != Z_OK && code != Z_STREAM_END)
       return io_failure(path_, "IdxCorrupt",
-                        fmt::format("expected a valid gzip stream, got '{}'", io::printable(why)));
+                        fmt::format("expected a valid gzip stream, got '{}'", printable(why)));
     return static_cast<size_t>(std::max(got, 0));
   }
 

@@ -2,16 +2,12 @@
 // One-line messages about files whose names and contents nobody vouches for.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "epilogue/base/result.h"
 
 namespace epilogue::io {
-
-// `text` fit for one line of a terminal: control characters escaped, cut to `max_chars` with "...".
-std::string printable(std::string_view text, size_t max_chars = 80);
 
 // printable(text) between single quotes.
 std::string in_quotes(std::string_view text);

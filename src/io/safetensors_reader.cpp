@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/printable.h"
 #include "epilogue/io.h"
 #include "io/message.h"
 #include "io/safetensors_dtype.h"
@@ -112,7 +113,7 @@ Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
     if (!shard && shard.failure().code == "FileError")
       return io_failure(path, "MissingShard",
                         fmt::format("expected the shard {} beside the index, got {}",
-                                    in_quotes(file), io::printable(shard.failure().message, 1024)));
+                                    in_quotes(file), printable(shard.failure().message, 1024)));
     if (!shard) return shard.failure();
     out.add(std::move(shard).value());
   }

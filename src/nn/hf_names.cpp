@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/printable.h"
+
 namespace epilogue::nn {
 namespace {
 
@@ -21,15 +23,6 @@ constexpr HfFamily kFamilies[] = {
 };
 
 constexpr size_t kShownNames = 3;
-constexpr size_t kShownChars = 80;
-
-// Names come from a file: control characters would reach a terminal, long ones would fill it.
-std::string shown(std::string_view name) {
-  std::string text(name.substr(0, kShownChars));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return name.size() > kShownChars ? text + "..." : text;
-}
 
 size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
@@ -46,7 +39,7 @@ std::string closest_names(const TensorSource& source, std::string_view prefix) {
                       return ca != cb ? ca > cb : a < b;
                     });
   std::string text = "it has " + std::to_string(names.size()) + " tensors";
-  for (size_t i = 0; i < n; ++i) text += (i == 0 ? ", such as " : ", ") + shown(names[i]);
+  for (size_t i = 0; i < n; ++i) text += (i == 0 ? ", such as " : ", ") + printable(names[i]);
   return text;
 }
 
@@ -91,7 +84,7 @@ Result<const HfFamily*> find_hf_family(const TensorSource& source, std::string_v
       if (names.count(name) != 0) {
         ++present;
       } else {
-        absent += (absent.empty() ? "" : ", ") + shown(name);
+        absent += (absent.empty() ? "" : ", ") + printable(name);
       }
     }
     if (absent.empty()) return &family;
@@ -102,7 +95,7 @@ Result<const HfFamily*> find_hf_family(const TensorSource& source, std::string_v
   if (!missing.empty())
     return hf_failure(source, "HfMlpIncomplete", missing + "; " + closest_names(source, prefix));
   return hf_failure(source, "HfMlpNotFound",
-                    "expected the weights of an MLP under \"" + shown(prefix) + "\", looked for " +
+                    "expected the weights of an MLP under \"" + printable(prefix) + "\", looked for " +
                         all_families() + "; " + closest_names(source, prefix));
 }
 

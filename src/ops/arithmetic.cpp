@@ -36,14 +36,27 @@ OutMetas infer_div(const Call& call) {
                  floating_result_dtype(call.in)};
 }
 
+// f on numbers as unsigned where they are integers: those wrap around, as in PyTorch.
+template <class T, class F>
+T wrapping(F f, T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(
+        f(static_cast<std::make_unsigned_t<T>>(a), static_cast<std::make_unsigned_t<T>>(b)));
+  else
+    return f(a, b);
+}
+
 template <int kSign>
 void add_reference(const Call& call) {
   const double alpha = kSign * alpha_of(call);
-  pointwise_reference<2>(call,
-                         [alpha]<class T>(T a, T b) { return a + static_cast<T>(alpha) * b; });
+  pointwise_reference<2>(call, [alpha]<class T>(T a, T b) {
+    const T scaled = wrapping([](auto x, auto y) { return x * y; }, static_cast<T>(alpha), b);
+    return wrapping([](auto x, auto y) { return x + y; }, a, scaled);
+  });
 }
 void mul_reference(const Call& call) {
-  pointwise_reference<2>(call, []<class T>(T a, T b) { return a * b; });
+  pointwise_reference<2>(
+      call, []<class T>(T a, T b) { return wrapping([](auto x, auto y) { return x * y; }, a, b); });
 }
 void div_reference(const Call& call) {
   pointwise_reference<2>(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products: mm, addmm, bmm, and matmul, which maps any ranks to them.
 #include <algorithm>
+#include <cmath>
 
 #include "core/tensor_impl.h"
 #include "epilogue/ops.h"
@@ -37,6 +38,9 @@ OutMetas infer_addmm(const Call& call) {
   const Dims sizes = {a.sizes()[0], b.sizes()[1]};
   if (call.in[0].dim() > 2 || !(broadcast_sizes(call.op, call.in[0].sizes(), sizes) == sizes))
     fail(call.op, "a bias that broadcasts to " + to_string(sizes), to_string(call.in[0]));
+  for (const double scale : {call.attr<double>(0), call.attr<double>(1)})
+    if (!is_floating(a.dtype()) && scale != std::floor(scale))
+      fail(call.op, "an integer beta and alpha for integer tensors", std::to_string(scale));
   return OutMeta{sizes, a.dtype()};
 }
 
@@ -47,8 +51,11 @@ OutMetas infer_bmm(const Call& call) {
   return OutMeta{{a.sizes()[0], a.sizes()[1], b.sizes()[2]}, a.dtype()};
 }
 
-// out = a b on integers, which wrap (unsigned arithmetic does so by definition).
-void integer_product_reference(const Tensor& a, const Tensor& b, const Tensor& out) {
+// out = beta * bias + alpha * a b on integers, which wrap (unsigned arithmetic does so by
+// definition).
+void integer_product_reference(const Tensor& a, const Tensor& b, const Tensor& out,
+                               const Tensor* bias, double beta, double alpha) {
+  const auto whole = [](double x) { return static_cast<uint64_t>(static_cast<int64_t>(x)); };
   const Elements ea(a);
   const Elements eb(b);
   const Elements result(out);
@@ -59,6 +66,9 @@ void integer_product_reference(const Tensor& a, const Tensor& b, const Tensor& o
     for (int64_t p = 0; p < k; ++p)
       sum += static_cast<uint64_t>(ea.get_int(i / n * k + p)) *
              static_cast<uint64_t>(eb.get_int(p * n + i % n));
+    sum *= whole(alpha);
+    if (bias != nullptr)
+      sum += whole(beta) * static_cast<uint64_t>(Elements(*bias, out.sizes()).get_int(i));
     result.set_int(i, static_cast<int64_t>(sum));
   }
 }
@@ -66,7 +76,7 @@ void integer_product_reference(const Tensor& a, const Tensor& b, const Tensor& o
 // out = beta * bias + alpha * a b, summed in double.
 void product_reference(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor* bias,
                        double beta, double alpha) {
-  if (bias == nullptr && !is_floating(out.dtype())) return integer_product_reference(a, b, out);
+  if (!is_floating(out.dtype())) return integer_product_reference(a, b, out, bias, beta, alpha);
   const Elements ea(a);
   const Elements eb(b);
   const Elements result(out);

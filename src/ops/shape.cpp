@@ -146,6 +146,8 @@ OutMetas infer_inplace(const Call& call) {
       fail(call.op, "an argument that broadcasts to " + to_string(self.sizes()), to_string(t));
     if (is_floating(t.dtype()) && !is_floating(self.dtype()))
       fail(call.op, "a floating tensor to write floating values to", to_string(self));
+    if (self.dtype() == DType::boolean && t.dtype() != DType::boolean)
+      fail(call.op, "bool values to write to a bool tensor", to_string(t));
     require_writable(call.op, self, t);
   }
   return OutMeta{self.sizes(), self.dtype()};

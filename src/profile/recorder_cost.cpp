@@ -45,10 +45,10 @@ Times measure() {
 }
 
 // Ends the session; the time that the recorder itself took for one of a last series of views.
-double own_ns_per_view(Recorder& recorder) {
+double own_ns_per_view(Recorder& recorder, const RecorderOptions& options) {
   const Tensor x = ones({64});
   recorder.stop();
-  recorder.start({});
+  recorder.start(options);
   const TickAnchor begin = tick_anchor();
   set_run_observer(&recorder);
   for (int i = 0; i < kCalls * 4; ++i) run_view(x);
@@ -76,7 +76,7 @@ RecorderCost measure_recorder_cost(const RecorderOptions& options) {
   measure();  // touches the buffers' pages
   const Times recorded = measure();
   set_run_observer(nullptr);
-  const double own_ns = own_ns_per_view(recorder);
+  const double own_ns = own_ns_per_view(recorder, options);
   state.grad_enabled = before.grad_enabled;
   state.capture = before.capture;
 

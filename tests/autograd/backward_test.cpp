@@ -209,6 +209,34 @@ TEST(RetainGraph, GradReleasesToo) {
   EXPECT_EQ(message_of([&] { y.backward(); }), kSecondTime);
 }
 
+TEST(RetainGraph, GradLeavesTheRestOfTheGraphAlone) {
+  const Tensor x = leaf({3}, {1});
+  const Tensor w = leaf({5}, {1});
+  const Tensor branch = w * w;  // no way to x
+  const Tensor y = x * branch;
+  EXPECT_EQ(grad({&y, 1}, {&x, 1})[0].item(), 25);
+  sum(branch).backward();  // still has its saved tensors
+  EXPECT_EQ(w.grad().item(), 10);
+}
+
+TEST(RetainGraph, GradToAnInnerTensorStopsThere) {
+  const Tensor x = leaf({3}, {1});
+  const Tensor inner = x * x;
+  const Tensor y = inner * inner;
+  EXPECT_EQ(grad({&y, 1}, {&inner, 1})[0].item(), 18);
+  inner.backward();
+  EXPECT_EQ(x.grad().item(), 6);
+}
+
+TEST(RetainGraph, GradOfAnOutputThatNoInputReachesIsUndefined) {
+  const Tensor x = leaf({3}, {1});
+  const Tensor w = leaf({5}, {1});
+  const Tensor y = w * w;
+  EXPECT_FALSE(grad({&y, 1}, {&x, 1})[0].defined());
+  y.backward();
+  EXPECT_EQ(w.grad().item(), 10);
+}
+
 TEST(RetainGraph, SavedTensorsAreFreedByTheWalk) {
   const Tensor x = leaf({1, 2}, {2});
   const int64_t before = memory_stats().allocated_bytes;

@@ -4,31 +4,10 @@
 
 #include <string>
 
-#include "epilogue/io.h"
-#include "files.h"
+#include "header_failures.h"
 
-namespace epilogue {
+namespace epilogue::io_test {
 namespace {
-
-using io_test::safetensors_bytes;
-
-Result<SafetensorsHeader> parse(std::string_view file) {
-  return parse_safetensors_header(std::as_bytes(std::span(file)), "a.safetensors");
-}
-
-void expect_failure(std::string_view file, std::string_view code, std::string_view detail) {
-  const auto header = parse(file);
-  ASSERT_FALSE(header.ok()) << "expected " << code;
-  EXPECT_EQ(header.failure().code, code);
-  EXPECT_EQ(header.failure().message,
-            "a.safetensors: " + std::string(code) + ": " + std::string(detail));
-}
-
-void expect_json_failure(std::string_view json, std::string_view code, std::string_view detail) {
-  expect_failure(safetensors_bytes(json), code, detail);
-}
-
-constexpr std::string_view kJson = "InvalidHeaderDeserialization";
 
 std::string bytes_of_length(uint64_t length) {
   std::string out(8, '\0');
@@ -280,110 +259,6 @@ TEST(SafetensorsHeader, DuplicateMetadata) {
                       "header: expected unique keys, got '__metadata__' twice");
 }
 
-TEST(SafetensorsHeader, FirstTensorDoesNotBeginAtZero) {
-  expect_failure(
-      safetensors_bytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "ab"),
-      "InvalidOffset",
-      "tensor 'a': expected data that begin at 0, where the tensor before it ends, got the offsets "
-      "[1, 2]");
-}
-
-TEST(SafetensorsHeader, Hole) {
-  expect_failure(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                                   R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
-                                   "abc"),
-                 "InvalidOffset",
-                 "tensor 'b': expected data that begin at 1, where the tensor before it ends, got "
-                 "the offsets [2, 3]");
-}
-
-TEST(SafetensorsHeader, Overlap) {
-  expect_failure(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
-                                   R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-                                   "abc"),
-                 "InvalidOffset",
-                 "tensor 'b': expected data that begin at 2, where the tensor before it ends, got "
-                 "the offsets [1, 3]");
-}
-
-TEST(SafetensorsHeader, SharedBytes) {
-  expect_failure(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
-                                   R"("b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
-                                   "ab"),
-                 "InvalidOffset",
-                 "tensor 'b': expected data that begin at 2, where the tensor before it ends, got "
-                 "the offsets [0, 2]");
-}
-
-TEST(SafetensorsHeader, OffsetsBackwards) {
-  expect_failure(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
-                                   R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,1]}})",
-                                   "ab"),
-                 "InvalidOffset",
-                 "tensor 'b': expected data that begin at 2, where the tensor before it ends, got "
-                 "the offsets [2, 1]");
-}
-
-TEST(SafetensorsHeader, DimensionBeyondInt64) {
-  expect_json_failure(R"({"a":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,1]}})",
-                      "ValidationOverflow",
-                      "shape of tensor 'a': expected dimensions below 2^63, got "
-                      "9223372036854775808");
-}
-
-TEST(SafetensorsHeader, ElementCountOverflows) {
-  expect_json_failure(
-      R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
-      "ValidationOverflow", "tensor 'a': expected a size below 2^64 bits, got a larger shape");
-}
-
-TEST(SafetensorsHeader, BitCountOverflows) {
-  expect_json_failure(R"({"a":{"dtype":"F64","shape":[288230376151711744],"data_offsets":[0,0]}})",
-                      "ValidationOverflow",
-                      "tensor 'a': expected a size below 2^64 bits, got a larger shape");
-}
-
-TEST(SafetensorsHeader, AZeroDoesNotHideAnOverflow) {
-  expect_json_failure(
-      R"({"a":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})",
-      "ValidationOverflow", "tensor 'a': expected a size below 2^64 bits, got a larger shape");
-}
-
-TEST(SafetensorsHeader, OddNumberOfHalfBytes) {
-  expect_failure(safetensors_bytes(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "a"),
-                 "MisalignedSlice", "tensor 'a': expected whole bytes, got 12 bits");
-}
-
-TEST(SafetensorsHeader, SizeDoesNotFitTheShape) {
-  expect_failure(
-      safetensors_bytes(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "abcd"),
-      "TensorInvalidInfo",
-      "tensor 'a': expected 8 bytes for F32 and its shape, got 4 between its offsets");
-}
-
-TEST(SafetensorsHeader, EmptyTensorWithBytes) {
-  expect_failure(
-      safetensors_bytes(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,4]}})", "abcd"),
-      "TensorInvalidInfo",
-      "tensor 'a': expected 0 bytes for F32 and its shape, got 4 between its offsets");
-}
-
-TEST(SafetensorsHeader, TrailingBytes) {
-  expect_failure(
-      safetensors_bytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "ab"),
-      "MetadataIncompleteBuffer", "expected 1 bytes of data after the header, got 2");
-}
-
-TEST(SafetensorsHeader, TruncatedData) {
-  expect_failure(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "a"),
-                 "MetadataIncompleteBuffer", "expected 2 bytes of data after the header, got 1");
-}
-
-TEST(SafetensorsHeader, DataWithoutTensors) {
-  expect_failure(safetensors_bytes("{}", "a"), "MetadataIncompleteBuffer",
-                 "expected 0 bytes of data after the header, got 1");
-}
-
 TEST(SafetensorsHeader, ChecksRunInTheReferencesOrder) {
   // Both files break several rules; the first check that looks at them decides.
   expect_failure(safetensors_bytes(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[1,9]}})", "z"),
@@ -471,4 +346,4 @@ TEST(SafetensorsHeader, EveryDtypeOfTheFormatIsKnown) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::io_test

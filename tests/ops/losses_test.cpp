@@ -3,38 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "base/thread_pool.h"
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
+#include "errors/message_of.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 
 namespace epilogue::test {
 namespace {
-
-Tensor numbers(Dims sizes, DType dtype = DType::f32) {
-  const Sample sample{{{sizes}}};
-  return make_inputs(sample, dtype, Layout::contiguous)[0];
-}
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-void expect_near(const Tensor& t, std::vector<double> expected, double tolerance) {
-  const std::vector<double> values = t.to_vector();
-  ASSERT_EQ(values.size(), expected.size());
-  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], tolerance) << i;
-}
 
 // Computed independently from the formulas.
 class GoldenCrossEntropy : public testing::Test {

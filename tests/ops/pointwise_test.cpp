@@ -210,5 +210,13 @@ TEST(Pointwise, KernelInfo) {
   EXPECT_TRUE(listener.info.name.view().ends_with("_mul_strided_f32")) << listener.info.name.view();
 }
 
+TEST(IntegerArithmetic, WrapsAround) {
+  const Tensor big = full({2}, 0, DType::i64);
+  for (int i = 0; i < 2; ++i) static_cast<int64_t*>(big.data())[i] = INT64_MAX;
+  EXPECT_EQ(static_cast<int64_t*>(add(big, big).data())[0], -2);
+  EXPECT_EQ(static_cast<int64_t*>(mul(big, big).data())[1], 1);
+  EXPECT_EQ(static_cast<int64_t*>(sub(neg(big), big).data())[0], 2);
+}
+
 }  // namespace
 }  // namespace epilogue

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "core/tensor_impl.h"
 #include "epilogue/ops.h"
+#include "errors/message_of.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "ops/table_support.h"
@@ -31,20 +31,6 @@ class ThreadScope {
  private:
   int before_;
 };
-
-Tensor numbers(Dims sizes, DType dtype = DType::f32) {
-  const Sample sample{{{sizes}}};
-  return make_inputs(sample, dtype, Layout::contiguous)[0];
-}
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 void expect_sum(const Tensor& x, const Dims& dims) {
   const Attr attrs[] = {dims, false, Attr()};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/table_support.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -179,6 +181,17 @@ std::string difference(const Tensor& got, const Tensor& expected, Tolerance tole
   return "worst of " + to_string(got) + ": element " + std::to_string(at) + " expected " +
          std::to_string(b[at]) + ", got " + std::to_string(a[at]) + ", " + std::to_string(worst) +
          " times the tolerance";
+}
+
+Tensor numbers(Dims sizes, DType dtype) {
+  const Sample sample{{{sizes}}};
+  return make_inputs(sample, dtype, Layout::contiguous)[0];
+}
+
+void expect_near(const Tensor& t, const std::vector<double>& expected, double tolerance) {
+  const std::vector<double> values = t.to_vector();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], tolerance) << i;
 }
 
 std::string describe(std::span<const Tensor> in, std::span<const Attr> attrs) {

@@ -38,6 +38,11 @@ Tolerance tolerance_for(const OpDef& op, std::span<const Tensor> in, const Tenso
 // Empty if equal within the tolerance (NaN equals NaN), else the worst element.
 std::string difference(const Tensor& got, const Tensor& expected, Tolerance tolerance);
 
+// Fixed numbers in [-2, 2).
+Tensor numbers(Dims sizes, DType dtype = DType::f32);
+// Every element within `tolerance` of its expected value.
+void expect_near(const Tensor& t, const std::vector<double>& expected, double tolerance);
+
 // "f32[3, 5], bf16[5], undefined; attrs ..." for failure messages.
 std::string describe(std::span<const Tensor> in, std::span<const Attr> attrs);
 
