@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 #include "analysis/memory_sums.h"
+#include "trace/id_index.h"
 #include "trace/nesting.h"
 
 namespace epilogue::trace {
@@ -49,7 +49,7 @@ bool starts_before(const FunctionEvent& a, const FunctionEvent& b) {
 class Builder {
  public:
   explicit Builder(const Trace& trace)
-      : trace_(trace), memory_(trace.memory), has_device_(!trace.device_label.empty()) {}
+      : trace_(trace), memory_(trace.memory), has_device_(!trace.device_label.empty()), has_memory_(!trace.memory.empty()) {}
 
   std::vector<FunctionEvent> build() {
     add_events();
@@ -88,7 +88,8 @@ class Builder {
       if (is_device) {
         e.device_time_ns = e.self_device_time_ns = has_device_ ? event.dur_ns : 0;
       } else {
-        const MemoryUsage usage = memory_.take(e.start_ns, e.end_ns);
+        const MemoryUsage usage =
+            has_memory_ ? memory_.take(e.start_ns, e.end_ns) : MemoryUsage{};
         e.cpu_time_ns = event.dur_ns;
         e.cpu_memory_bytes = usage.cpu_bytes;
         e.device_memory_bytes = usage.device_bytes;
@@ -124,18 +125,19 @@ class Builder {
       const Event* event = events_[i].event;
       if (event == nullptr) continue;
       if (event->category == Category::kCpuOp && event->external_id != 0)
-        op_by_id_.try_emplace(event->external_id, i);
+        op_by_id_.add(event->external_id, i);
       if (is_launch_category(event->category) && event->correlation != 0)
-        launch_by_correlation_.try_emplace(event->correlation, i);
+        launch_by_correlation_.add(event->correlation, i);
     }
+    op_by_id_.finish();
+    launch_by_correlation_.finish();
   }
 
   // The op that an event's External id names, or kNone. From 2022 to early 2024 Kineto wrote the
   // event's own correlation there, which names some unrelated op: such an id is not trusted.
   uint32_t op_by_external_id(const Event& event) const {
     if (event.external_id == 0 || event.external_id == event.correlation) return kNone;
-    const auto found = op_by_id_.find(event.external_id);
-    return found == op_by_id_.end() ? kNone : found->second;
+    return op_by_id_.find(event.external_id);
   }
 
   // A driver may report a call under another thread id than the op that made it.
@@ -169,9 +171,10 @@ class Builder {
   // launch call.
   uint32_t op_of_device_event(const Event& event) const {
     if (const uint32_t op = op_by_external_id(event); op != kNone) return op;
-    const auto launch = launch_by_correlation_.find(event.correlation);
-    if (launch == launch_by_correlation_.end()) return kNone;
-    uint32_t i = events_[launch->second].parent;
+    if (event.correlation == 0) return kNone;
+    const uint32_t launch = launch_by_correlation_.find(event.correlation);
+    if (launch == kNone) return kNone;
+    uint32_t i = events_[launch].parent;
     while (i != kNone && events_[i].event->category != Category::kCpuOp) i = events_[i].parent;
     return i;
   }
@@ -227,9 +230,10 @@ class Builder {
   const Trace& trace_;
   MemorySums memory_;
   bool has_device_;
+  bool has_memory_;
   std::vector<FunctionEvent> events_;
-  std::unordered_map<int64_t, uint32_t> op_by_id_;
-  std::unordered_map<int64_t, uint32_t> launch_by_correlation_;
+  IdIndex op_by_id_;
+  IdIndex launch_by_correlation_;
 };
 
 }  // namespace

@@ -59,16 +59,18 @@ std::vector<std::string> first_frames(std::string_view stack, int n) {
 class Grouper {
  public:
   Grouper(const Trace& trace, const KeyAveragesOptions& options)
-      : trace_(trace), options_(options) {
+      : trace_(trace),
+        options_(options),
+        is_grouped_further_(options.group_by_input_shape || options.group_by_stack_n > 0 ||
+                            options.group_by_overload_name) {
+    if (!options.group_by_input_shape) return;
     for (size_t i = 0; i < trace.inputs.size(); ++i)
       shapes_.push_back(number(shapes_text(trace.inputs[static_cast<uint32_t>(i)])));
     no_shapes_ = number("[]");
   }
 
   void add(const FunctionEvent& e) {
-    const auto [place, is_new] = row_of_.try_emplace(key(e), rows_.size());
-    if (is_new) rows_.push_back(first_of(e));
-    Row& row = rows_[place->second];
+    Row& row = row_of(e);
     ++row.count;
     row.cpu_time_total_ns += e.cpu_time_ns;
     row.self_cpu_time_total_ns += e.self_cpu_time_ns;
@@ -85,6 +87,26 @@ class Grouper {
   std::vector<Row> take_rows() { return std::move(rows_); }
 
  private:
+  // Names and flags alone need no hashing.
+  Row& row_of(const FunctionEvent& e) {
+    if (is_grouped_further_) return row_of(key(e), e);
+    // kStepName and its like count down from kNone.
+    const uint32_t name = e.name < trace_.strings.size() ? e.name + kNamesOutside : kNone - e.name;
+    const uint64_t slot = uint64_t{name} * 4 + (e.is_device ? 2 : 0) + (e.is_user_annotation ? 1 : 0);
+    if (slot >= rows_by_name_.size()) rows_by_name_.resize((trace_.strings.size() + kNamesOutside) * 4);
+    size_t& row = rows_by_name_[slot];
+    if (row == 0) {
+      rows_.push_back(first_of(e));
+      row = rows_.size();
+    }
+    return rows_[row - 1];
+  }
+  Row& row_of(const GroupKey& k, const FunctionEvent& e) {
+    const auto [place, is_new] = row_of_.try_emplace(k, rows_.size());
+    if (is_new) rows_.push_back(first_of(e));
+    return rows_[place->second];
+  }
+
   // A number per distinct text.
   uint32_t number(std::string text) {
     return numbers_.try_emplace(std::move(text), static_cast<uint32_t>(numbers_.size()))
@@ -134,6 +156,9 @@ class Grouper {
   std::unordered_map<std::string, uint32_t> numbers_;
   std::vector<uint32_t> shapes_;  // by inputs id: the number of its shapes
   uint32_t no_shapes_ = 0;
+  static constexpr uint32_t kNamesOutside = 4;
+  bool is_grouped_further_;
+  std::vector<size_t> rows_by_name_;  // by name and flags: 1 + position in rows_, 0: none yet
   std::unordered_map<GroupKey, size_t, GroupHash> row_of_;
   std::vector<Row> rows_;
 };

@@ -6,109 +6,41 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <set>
-#include <unordered_map>
 
+#include "analysis/intervals.h"
+#include "analysis/work_kind.h"
+#include "epilogue/trace/idle.h"
 #include "epilogue/trace/key_averages.h"
+#include "epilogue/trace/launches.h"
+#include "epilogue/trace/links.h"
+#include "epilogue/trace/timeline.h"
 
 namespace epilogue::trace {
 namespace {
 
-struct Interval {
-  int64_t begin_ns;
-  int64_t end_ns;
-};
-
-// Time covered by at least one interval.
-int64_t union_ns(std::vector<Interval> intervals) {
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; });
-  int64_t covered = 0;
-  int64_t reached = INT64_MIN;
-  for (const Interval& i : intervals) {
-    const int64_t begin = std::max(i.begin_ns, reached);
-    if (i.end_ns > begin) covered += i.end_ns - begin;
-    reached = std::max(reached, i.end_ns);
-  }
-  return covered;
-}
-
-bool is_gemm_name(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kMarks = {"gemm",  "gemv",  "Cijk_",
-                                                      "nvjet", "xmma_", "splitK"};
-  return std::any_of(kMarks.begin(), kMarks.end(), [&](std::string_view mark) {
-    return name.find(mark) != std::string_view::npos;
-  });
-}
-
-// What one pass over the events collects.
-struct Facts {
-  std::vector<const Event*> steps;
-  std::unordered_map<int64_t, const Event*> launch_of;  // by correlation
-  std::vector<const Event*> kernels;
-  std::vector<Interval> device;
-  std::vector<const Event*> ops;
-  int64_t launches = 0;
-  int64_t span_begin_ns = INT64_MAX;
-  int64_t span_end_ns = INT64_MIN;
-
-  explicit Facts(const Trace& trace) {
-    for (const Event& e : trace.events) {
-      const bool outside_span =
-          e.category == Category::kPythonFunction || e.category == Category::kOverhead ||
-          e.category == Category::kOther || e.category == Category::kCpuKernelShare;
-      if (!outside_span) {
-        span_begin_ns = std::min(span_begin_ns, e.ts_ns);
-        span_end_ns = std::max(span_end_ns, e.end_ns());
-      }
-      if (e.category == Category::kKernel) kernels.push_back(&e);
-      if (e.category == Category::kKernel || e.category == Category::kGpuMemcpy ||
-          e.category == Category::kGpuMemset)
-        device.push_back({e.ts_ns, e.end_ns()});
-      if (e.category == Category::kCpuOp) ops.push_back(&e);
-      if (is_launch_category(e.category) && e.correlation != 0) {
-        launch_of.emplace(e.correlation, &e);
-        if (trace.name(e).find("Launch") != std::string_view::npos) ++launches;
-      }
-      if (e.category == Category::kUserAnnotation && trace.name(e).starts_with("ProfilerStep#"))
-        steps.push_back(&e);
-    }
-  }
-
-  const Event* launch(const Event& kernel) const {
-    const auto it = kernel.correlation == 0 ? launch_of.end() : launch_of.find(kernel.correlation);
-    return it == launch_of.end() ? nullptr : it->second;
-  }
-  static bool inside(const Event& inner, const Event& outer) {
-    return inner.tid == outer.tid && inner.ts_ns >= outer.ts_ns && inner.end_ns() <= outer.end_ns();
-  }
-};
-
-// Sums over all steps; a kernel belongs to the step that launched it.
+// Sums over all steps; device work belongs to the step that launched it.
 struct StepSums {
   int64_t wall_ns = 0;
   int64_t kernels = 0;
   int64_t gemms = 0;
   int64_t ops = 0;
-  int64_t busy_ns = 0;
+  int64_t kernel_ns = 0;  // per step the union
 };
 
-StepSums sum_steps(const Trace& trace, const Facts& facts) {
+StepSums sum_steps(const Trace& trace, const Links& links) {
   StepSums sums;
-  for (const Event* step : facts.steps) {
-    sums.wall_ns += step->dur_ns;
-    std::vector<Interval> busy;
-    for (const Event* kernel : facts.kernels) {
-      const Event* launch = facts.launch(*kernel);
-      if (launch == nullptr || !Facts::inside(*launch, *step)) continue;
-      ++sums.kernels;
-      if (is_gemm_name(trace.name(*kernel))) ++sums.gemms;
-      busy.push_back({kernel->ts_ns, kernel->end_ns()});
-    }
-    sums.busy_ns += union_ns(std::move(busy));
-    for (const Event* op : facts.ops)
-      if (Facts::inside(*op, *step)) ++sums.ops;
+  std::vector<std::vector<Interval>> kernels(links.steps.size());
+  for (const uint32_t step : links.steps) sums.wall_ns += trace.events[step].dur_ns;
+  for (const uint32_t i : links.device_work) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kKernel || links.step[i] == kNone) continue;
+    ++sums.kernels;
+    if (is_gemm_name(trace.name(e))) ++sums.gemms;
+    kernels[links.step[i]].push_back({e.ts_ns, e.end_ns()});
   }
+  for (std::vector<Interval>& list : kernels) sums.kernel_ns += total_ns(united(std::move(list)));
+  for (size_t i = 0; i < trace.events.size(); ++i)
+    if (trace.events[i].category == Category::kCpuOp && links.step[i] != kNone) ++sums.ops;
   return sums;
 }
 
@@ -118,71 +50,123 @@ int64_t peak_allocated(const Trace& trace) {
   return peak;
 }
 
+int64_t count_ops(const Trace& trace) {
+  return std::count_if(trace.events.begin(), trace.events.end(),
+                       [](const Event& e) { return e.category == Category::kCpuOp; });
+}
+
+int64_t count_distinct_kernels(const Trace& trace, const Links& links) {
+  std::vector<bool> seen(trace.strings.size());
+  int64_t distinct = 0;
+  for (const uint32_t i : links.device_work) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kKernel || seen[e.name]) continue;
+    seen[e.name] = true;
+    ++distinct;
+  }
+  return distinct;
+}
+
+double us(int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+class Quantities {
+ public:
+  explicit Quantities(const Trace& trace)
+      : trace_(trace), links_(link(trace)), time_(timeline(trace, links_)) {}
+
+  std::vector<Quantity> take() {
+    add_counts();
+    add_device_times();
+    add_totals();
+    add_per_step();
+    return std::move(list_);
+  }
+
+ private:
+  void add(const char* name, const char* doc, double value, bool is_known = true) {
+    list_.push_back({name, doc, is_known ? std::optional(value) : std::nullopt});
+  }
+  void add(const char* name, const char* doc, int64_t value, bool is_known = true) {
+    add(name, doc, static_cast<double>(value), is_known);
+  }
+
+  void add_counts() {
+    add("steps", "ProfilerStep annotations", static_cast<int64_t>(links_.steps.size()));
+    add("span_us", "first start to last end over ops, annotations, launches, device work",
+        us(time_.span_ns()));
+    add("ops", "cpu_op events", count_ops(trace_));
+    add("kernels", "kernel executions", links_.kernels);
+    add("distinct_kernels", "different kernel names", count_distinct_kernels(trace_, links_));
+    add("launches", "calls that launch kernels or graphs",
+        static_cast<int64_t>(links_.launches.size()));
+    add("kernels_without_launch", "kernels whose launch is not in the trace",
+        links_.kernels_without_launch);
+    add("launches_without_kernel", "launches whose kernel is not in the trace",
+        links_.launches_without_kernel);
+    add("skipped_events", "events of the file that could not be read",
+        trace_.import.skipped_events);
+  }
+
+  void add_device_times() {
+    const std::vector<DeviceIdle> idle = idle_times(trace_, links_);
+    const DeviceIdle main = idle.empty() ? DeviceIdle() : idle.front();
+    const std::optional<double> busy_pct = time_.busy_pct();
+    const bool is_known = busy_pct.has_value();
+    add("gpu_busy_us", "time in which the busiest device ran kernels, copies or fills",
+        time_.devices.empty() ? 0 : us(time_.devices.front().busy_ns), !time_.devices.empty());
+    add("gpu_busy_pct", "gpu_busy_us over span_us", busy_pct.value_or(0), is_known);
+    add("gpu_idle_pct", "100 - gpu_busy_pct", 100 - busy_pct.value_or(0), is_known);
+    const auto share = [&](const char* name, const char* doc, int64_t ns) {
+      add(name, doc, is_known ? us(ns) / us(time_.span_ns()) * 100 : 0, is_known);
+    };
+    share("idle_host_pct", "idle while the host was in ops or between them, over span_us",
+          main.host_ns());
+    share("idle_launch_pct", "idle inside launch calls or with launched work waiting, over span_us",
+          main.of(IdleCause::kLaunch) + main.of(IdleCause::kQueue));
+    share("idle_sync_pct", "idle while the host waited for the device, over span_us",
+          main.of(IdleCause::kSync));
+    share("idle_data_pct", "idle while the host was in the data loader, over span_us",
+          main.of(IdleCause::kData));
+    const std::optional<Distribution> delay = launch_stats(trace_, links_).queue_delay;
+    add("queue_delay_us", "median time from the end of a launch call to its kernel",
+        delay ? us(delay->median_ns) : 0, delay.has_value());
+  }
+
+  void add_totals() {
+    const KeyAverages averages = key_averages(trace_);
+    add("self_cpu_total_us", "sum of self CPU time, as under the table",
+        us(averages.self_cpu_time_total_ns()));
+    add("self_device_total_us", "sum of device time, as under the table",
+        us(averages.self_device_time_total_ns()), !time_.devices.empty());
+    add("peak_memory_bytes", "most bytes allocated at once", peak_allocated(trace_),
+        !trace_.memory.empty());
+  }
+
+  void add_per_step() {
+    const StepSums sums = sum_steps(trace_, links_);
+    const auto steps = static_cast<double>(links_.steps.size());
+    const auto per_step = [&](const char* name, const char* doc, double total) {
+      add(name, doc, steps > 0 ? total / steps : 0, steps > 0);
+    };
+    per_step("wall_us_per_step", "duration of a ProfilerStep", us(sums.wall_ns));
+    per_step("ops_per_step", "cpu_op events of a step", static_cast<double>(sums.ops));
+    per_step("kernels_per_step", "kernels that a step launched", static_cast<double>(sums.kernels));
+    per_step("gemm_kernels_per_step", "those that are matrix products",
+             static_cast<double>(sums.gemms));
+    per_step("kernel_us_per_step", "time in which a step's kernels ran", us(sums.kernel_ns));
+    per_step("host_us_per_step", "wall_us_per_step - kernel_us_per_step: dispatch and ranges",
+             us(sums.wall_ns - sums.kernel_ns));
+  }
+
+  const Trace& trace_;
+  Links links_;
+  Timeline time_;
+  std::vector<Quantity> list_;
+};
+
 }  // namespace
 
-std::vector<Quantity> quantities(const Trace& trace) {
-  const Facts facts(trace);
-  const StepSums sums = sum_steps(trace, facts);
-  const KeyAverages averages = key_averages(trace);
-  std::set<StringId> distinct;
-  std::set<int64_t> launched;
-  int64_t without_launch = 0;
-  for (const Event* k : facts.kernels) {
-    distinct.insert(k->name);
-    launched.insert(k->correlation);
-    if (facts.launch(*k) == nullptr) ++without_launch;
-  }
-  int64_t without_kernel = 0;
-  for (const auto& [correlation, launch] : facts.launch_of)
-    if (trace.name(*launch).find("Launch") != std::string_view::npos &&
-        !launched.contains(correlation))
-      ++without_kernel;
-
-  const auto steps = static_cast<double>(facts.steps.size());
-  const double span_us = facts.span_end_ns > facts.span_begin_ns
-                             ? static_cast<double>(facts.span_end_ns - facts.span_begin_ns) * 1e-3
-                             : 0;
-  const double busy_us = static_cast<double>(union_ns(facts.device)) * 1e-3;
-  std::vector<Quantity> list;
-  const auto add = [&](const char* name, const char* doc, double value, bool known = true) {
-    list.push_back({name, doc, known ? std::optional<double>(value) : std::nullopt});
-  };
-  const auto per_step = [&](const char* name, const char* doc, double total) {
-    add(name, doc, steps > 0 ? total / steps : 0, steps > 0);
-  };
-  const bool has_device = !facts.device.empty();
-  const auto ns_to_us = [](int64_t ns) { return static_cast<double>(ns) * 1e-3; };
-  add("steps", "ProfilerStep annotations", steps);
-  add("span_us", "first start to last end over ops, annotations, launches, device work", span_us);
-  add("ops", "cpu_op events", static_cast<double>(facts.ops.size()));
-  add("kernels", "kernel executions", static_cast<double>(facts.kernels.size()));
-  add("distinct_kernels", "different kernel names", static_cast<double>(distinct.size()));
-  add("launches", "calls that launch kernels", static_cast<double>(facts.launches));
-  add("kernels_without_launch", "kernels whose launch is not in the trace",
-      static_cast<double>(without_launch));
-  add("launches_without_kernel", "launches whose kernel is not in the trace",
-      static_cast<double>(without_kernel));
-  add("gpu_busy_us", "time in which the device ran kernels, copies or fills", busy_us, has_device);
-  add("gpu_busy_pct", "gpu_busy_us over span_us", span_us > 0 ? busy_us / span_us * 100 : 0,
-      has_device && span_us > 0);
-  add("gpu_idle_pct", "100 - gpu_busy_pct", span_us > 0 ? 100 - busy_us / span_us * 100 : 0,
-      has_device && span_us > 0);
-  add("self_cpu_total_us", "sum of self CPU time, as under the table",
-      ns_to_us(averages.self_cpu_time_total_ns()));
-  add("self_device_total_us", "sum of device time, as under the table",
-      ns_to_us(averages.self_device_time_total_ns()), has_device);
-  add("peak_memory_bytes", "most bytes allocated at once",
-      static_cast<double>(peak_allocated(trace)), !trace.memory.empty());
-  per_step("wall_us_per_step", "duration of a ProfilerStep", ns_to_us(sums.wall_ns));
-  per_step("ops_per_step", "cpu_op events of a step", static_cast<double>(sums.ops));
-  per_step("kernels_per_step", "kernels that a step launched", static_cast<double>(sums.kernels));
-  per_step("gemm_kernels_per_step", "those that are matrix products",
-           static_cast<double>(sums.gemms));
-  per_step("kernel_us_per_step", "time in which a step's kernels ran", ns_to_us(sums.busy_ns));
-  per_step("host_us_per_step", "wall_us_per_step - kernel_us_per_step: dispatch and ranges",
-           ns_to_us(sums.wall_ns - sums.busy_ns));
-  return list;
-}
+std::vector<Quantity> quantities(const Trace& trace) { return Quantities(trace).take(); }
 
 Result<Expectation> parse_expectation(std::string_view text) {
   // Longest first: "<=" must not be read as "<".

@@ -2,19 +2,12 @@
 #include "trace/nesting.h"
 
 #include <algorithm>
-#include <numeric>
-#include <tuple>
-#include <unordered_map>
+#include <map>
+#include <thread>
+#include <utility>
 
 namespace epilogue::trace {
 namespace {
-
-struct LaneHash {
-  size_t operator()(const std::pair<int64_t, int64_t>& lane) const {
-    const auto mixed = static_cast<uint64_t>(lane.first) * 0x9E3779B97F4A7C15ULL;
-    return std::hash<uint64_t>{}(mixed ^ static_cast<uint64_t>(lane.second));
-  }
-};
 
 // Among events of equal span: who could contain whom.
 int containment_rank(Category category) {
@@ -29,40 +22,72 @@ int containment_rank(Category category) {
   }
 }
 
+// What the order of events hangs on, close together: sorting is bound by memory.
+struct OrderKey {
+  int64_t ts_ns;
+  int64_t dur_ns;
+  uint32_t index;
+  int rank;
+};
+
+// Below this a thread costs more than it saves.
+constexpr size_t kMinPerThread = size_t{1} << 15;
+
+template <class Less>
+void sort_on_two_threads(std::vector<OrderKey>& keys, Less less) {
+  if (std::is_sorted(keys.begin(), keys.end(), less)) return;
+  if (keys.size() < 2 * kMinPerThread) return std::sort(keys.begin(), keys.end(), less);
+  const auto middle = keys.begin() + static_cast<ptrdiff_t>(keys.size() / 2);
+  {
+    const std::jthread first_half([&] { std::sort(keys.begin(), middle, less); });
+    std::sort(middle, keys.end(), less);
+  }
+  std::inplace_merge(keys.begin(), middle, keys.end(), less);
+}
+
 }  // namespace
 
 std::vector<uint32_t> nest(std::span<const LaneSpan> spans) {
   std::vector<uint32_t> parents(spans.size(), kNone);
-  std::unordered_map<std::pair<int64_t, int64_t>, std::vector<uint32_t>, LaneHash> open_by_lane;
+  std::map<std::pair<int64_t, int64_t>, std::vector<uint32_t>> open_by_lane;
+  std::pair<int64_t, int64_t> lane;
+  std::vector<uint32_t>* open = nullptr;  // of `lane`: neighbours mostly share it
   for (uint32_t i = 0; i < spans.size(); ++i) {
     const LaneSpan& span = spans[i];
-    std::vector<uint32_t>& open = open_by_lane[{span.pid, span.tid}];
-    while (!open.empty()) {
-      const LaneSpan& top = spans[open.back()];
-      if (span.start_ns < top.end_ns && span.end_ns <= top.end_ns) break;
-      open.pop_back();
+    if (open == nullptr || lane != std::pair(span.pid, span.tid)) {
+      lane = {span.pid, span.tid};
+      open = &open_by_lane[lane];
     }
-    if (!open.empty()) parents[i] = open.back();
-    open.push_back(i);
+    while (!open->empty()) {
+      const LaneSpan& top = spans[open->back()];
+      if (span.start_ns < top.end_ns && span.end_ns <= top.end_ns) break;
+      open->pop_back();
+    }
+    if (!open->empty()) parents[i] = open->back();
+    open->push_back(i);
   }
   return parents;
 }
 
 std::vector<uint32_t> event_order(const Trace& trace) {
-  std::vector<uint32_t> order(trace.events.size());
-  std::iota(order.begin(), order.end(), 0U);
-  const auto tie_key = [&](uint32_t i) {
+  std::vector<OrderKey> keys(trace.events.size());
+  for (uint32_t i = 0; i < keys.size(); ++i) {
     const Event& event = trace.events[i];
-    const OpArgs* args = trace.op_args(event);
-    return std::tuple(containment_rank(event.category), args ? args->ev_idx : -1, i);
+    keys[i] = {event.ts_ns, event.dur_ns, i, containment_rank(event.category)};
+  }
+  const auto ev_idx = [&](const OrderKey& key) {
+    const OpArgs* args = trace.op_args(trace.events[key.index]);
+    return args ? args->ev_idx : -1;
   };
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    const Event& x = trace.events[a];
-    const Event& y = trace.events[b];
-    if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
-    if (x.dur_ns != y.dur_ns) return x.dur_ns > y.dur_ns;
-    return tie_key(a) < tie_key(b);
+  sort_on_two_threads(keys, [&](const OrderKey& a, const OrderKey& b) {
+    if (a.ts_ns != b.ts_ns) return a.ts_ns < b.ts_ns;
+    if (a.dur_ns != b.dur_ns) return a.dur_ns > b.dur_ns;
+    if (a.rank != b.rank) return a.rank < b.rank;
+    return std::pair(ev_idx(a), a.index) < std::pair(ev_idx(b), b.index);
   });
+  std::vector<uint32_t> order(keys.size());
+  std::transform(keys.begin(), keys.end(), order.begin(),
+                 [](const OrderKey& key) { return key.index; });
   return order;
 }
 

@@ -19,10 +19,13 @@ void add_format(CLI::App& app, Format& format) {
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-std::string bold(const std::string& text) {
+bool wants_bold() {
   const char* no_color = std::getenv("NO_COLOR");
-  const bool plain = (no_color != nullptr && *no_color != '\0') || isatty(STDOUT_FILENO) == 0;
-  return plain ? text : "\x1b[1m" + text + "\x1b[0m";
+  return (no_color == nullptr || *no_color == '\0') && isatty(STDOUT_FILENO) != 0;
+}
+
+std::string bold(const std::string& text) {
+  return wants_bold() ? "\x1b[1m" + text + "\x1b[0m" : text;
 }
 
 }  // namespace epilogue::tool

@@ -18,8 +18,19 @@ enum class Format { text, json, markdown };
 // Adds --format to a subcommand.
 void add_format(CLI::App& app, Format& format);
 
-// Each adds one subcommand; `run` is set to its body when it is chosen.
+// Set to the chosen subcommand's body.
 using Body = std::function<int()>;
+
+// Add the subcommands of one half. Return that half's lines for the examples of --help.
+std::string add_trace_commands(CLI::App& app, Body& run);
+std::string add_engine_commands(CLI::App& app, Body& run);
+
+// Each adds one subcommand.
+void add_table_command(CLI::App& app, Body& run);
+void add_explain_command(CLI::App& app, Body& run);
+void add_diff_command(CLI::App& app, Body& run);
+void add_check_command(CLI::App& app, Body& run);
+void add_name_command(CLI::App& app, Body& run);
 void add_profile_command(CLI::App& app, Body& run);
 void add_ops_command(CLI::App& app, Body& run);
 void add_info_command(CLI::App& app, Body& run);
@@ -28,7 +39,9 @@ void add_tour_command(CLI::App& app, Body& run);
 // Writes text to stdout whole.
 void print(const std::string& text);
 
-// Bold, where stdout is a terminal and NO_COLOR is not set.
+// Stdout is a terminal and NO_COLOR is not set.
+bool wants_bold();
+// Bold, where that is so.
 std::string bold(const std::string& text);
 
 }  // namespace epilogue::tool

@@ -7,7 +7,6 @@
 
 #include "command.h"
 #include "epilogue/base/error.h"
-#include "epilogue/runtime.h"
 
 namespace epilogue::tool {
 namespace {
@@ -15,20 +14,12 @@ namespace {
 int run(int argc, char** argv) {
   CLI::App app{"From nn.Linear to a fused MLP: profile it, explain it, fuse it."};
   app.name("epilogue");
-  app.set_version_flag("--version", fmt::format("epilogue {}", version()));
+  app.set_version_flag("--version", "epilogue " EPILOGUE_VERSION);
   app.require_subcommand(1);
-  app.footer(
-      "Examples:\n"
-      "  epilogue tour                                  see it all on real input\n"
-      "  epilogue profile mlp --dtype f32 --out traces  table and trace of a GeGLU MLP\n"
-      "  epilogue profile linear --record-shapes --with-flops\n"
-      "  epilogue ops --format markdown                 the table of ops\n"
-      "Every subcommand has --help. Exit: 0 fine, 1 the answer is no, 2 misuse or bad input.");
   Body body;
-  add_profile_command(app, body);
-  add_tour_command(app, body);
-  add_ops_command(app, body);
-  add_info_command(app, body);
+  const std::string examples = add_engine_commands(app, body) + add_trace_commands(app, body);
+  app.footer("Examples:\n" + examples +
+             "Every subcommand has --help. Exit: 0 fine, 1 the answer is no, 2 misuse or bad input.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

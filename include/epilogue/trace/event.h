@@ -127,6 +127,10 @@ struct OpArgs {
   int64_t fwd_tid = 0;           // thread of the forward op that a backward op belongs to
   Scope scope = Scope::kFunction;
   bool is_async = false;  // flagged so, or ended on another thread than it started on
+  // The args that have no field here, as a raw JSON object; 0: none. Kept by the reader for the ops
+  // of collectives ("Collective name", "In msg nelems", ...) and for Triton's launch wrappers
+  // ("kernel_file", "kernel_num_gb", "grid", ...).
+  StringId other_args = 0;
 };
 
 // Args of device work. Fields that are negative are unknown and left out of the file.
@@ -147,10 +151,16 @@ struct KernelArgs {
   int64_t bytes = -1;  // read and written; of a copy: copied
   int64_t flops = -1;
   int32_t threads = -1;  // threads that shared a CPU kernel
+  bool has_grid = true;  // false: the trace does not give grid and block (ROCm's graph kernels)
+  // As OpArgs::other_args: "occupancy", collectives' args, "kind" of a copy.
+  StringId other_args = 0;
 };
 
 struct RuntimeArgs {
   int32_t cbid = -1;
+  int64_t stream = -1;       // cuda_sync, HIP launches
+  int64_t bytes = -1;        // HIP copies
+  StringId kernel_name = 0;  // HIP launches
 };
 
 struct PythonArgs {
@@ -241,6 +251,29 @@ struct Recorded {
   bool with_modules = false;
 };
 
+// One reason why events were not read, or were mended before they were.
+struct ImportNote {
+  std::string id;      // "bad-string", "truncated", "number-out-of-range": stable, for scripts
+  std::string detail;  // one line for people
+  int64_t count = 0;
+  int64_t first_offset = 0;  // byte offset in the (decompressed) text
+};
+
+// What the reader met on its way. All zero for a trace that was recorded, not read.
+struct ImportReport {
+  std::string path;
+  int64_t file_bytes = 0;
+  int64_t text_bytes = 0;  // decompressed
+  bool is_gzip = false;
+  bool is_truncated = false;  // the text or the gzip stream ends early
+  bool is_bare_array = false;
+  int64_t events = 0;  // objects of the event list that could be used, of every kind ("ph")
+  int64_t skipped_events = 0;
+  int64_t python_functions_left_out = 0;  // by ReadOptions, not for a fault
+  std::vector<ImportNote> skips;          // their counts add up to skipped_events
+  std::vector<ImportNote> repairs;        // read all the same
+};
+
 struct Trace {
   StringPool strings;
   InputsPool inputs;
@@ -265,6 +298,7 @@ struct Trace {
   // Names the device columns of tables: "CUDA" for PyTorch's traces, "KERNEL" for our CPU device,
   // "" when no device was profiled.
   std::string device_label = "CUDA";
+  ImportReport import;
 
   std::string_view name(const Event& event) const { return strings[event.name]; }
   // The side-table entry, or null when the event has none (or is of another kind).

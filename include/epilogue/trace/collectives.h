@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communication between ranks: how long, how much, hidden behind computation or not, and who waited
+// for whom.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "epilogue/trace/distribution.h"
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+// All collectives of one kind on one rank.
+struct CollectiveStats {
+  std::string name;              // "all_reduce", "all_gather", "reduce_scatter", "all_to_all", ...
+  std::optional<int64_t> bytes;  // sent per rank, in all; empty where one of them is not known
+  Distribution time;             // of the kernels
+  int64_t overlap_ns = 0;        // time beside other kernels of the device
+  int64_t exposed_ns = 0;        // time in which nothing else ran
+};
+
+struct RankCollectives {
+  int64_t rank = 0;                    // as the trace says, else its position in the list
+  std::vector<CollectiveStats> kinds;  // by total time
+  int64_t communication_ns = 0;        // union over all collectives
+  int64_t overlap_ns = 0;              // of that, beside other kernels
+  int64_t span_ns = 0;
+};
+
+// The n-th collective of a kind is the same one on all ranks. The rank that arrives last needs the
+// transfer alone; what it takes longer elsewhere is waiting.
+struct CollectiveWaits {
+  std::string name;
+  int64_t count = 0;             // matched on all ranks
+  int64_t transfer_ns = 0;       // the sum of the shortest durations
+  std::vector<int64_t> wait_ns;  // by position of the rank
+};
+
+struct Collectives {
+  std::vector<RankCollectives> ranks;
+  std::vector<CollectiveWaits>
+      waits;  // kinds that all ranks have equally often; empty for one rank
+};
+
+struct RankTrace {
+  const Trace& trace;
+  const Links& links;
+};
+
+Collectives collectives(std::span<const RankTrace> ranks);
+
+}  // namespace epilogue::trace

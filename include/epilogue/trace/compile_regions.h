@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What torch.compile made of a run: its regions, graphs, cache lookups and Triton kernels.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+struct CompiledRange {
+  std::string name;  // "Torch-Compiled Region: 0/0", "## Call CompiledFxGraph <hash> ##"
+  int64_t count = 0;
+  int64_t cpu_ns = 0;
+  int64_t kernels = 0;    // launched inside
+  int64_t device_ns = 0;  // the sum of the device work launched inside
+};
+
+struct TritonKernel {
+  std::string name;
+  std::vector<std::string> fused_ops;  // "gelu", "mul"; empty: not one of Inductor's
+  int64_t count = 0;
+  int64_t device_ns = 0;
+};
+
+struct CompileSummary {
+  std::vector<CompiledRange> regions;  // by CPU time
+  std::vector<CompiledRange> graphs;   // by CPU time
+  CompiledRange cache_lookups;         // "TorchDynamo Cache Lookup"
+  std::vector<TritonKernel> triton;    // by device time
+  // Runs of regions over steps; empty without steps or regions. A model without graph breaks runs
+  // one region per call.
+  std::optional<double> regions_per_step;
+
+  bool is_compiled() const {
+    return !regions.empty() || !graphs.empty() || !triton.empty() || cache_lookups.count > 0;
+  }
+};
+
+CompileSummary compile_summary(const Trace& trace, const Links& links);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What changed between two traces: where the difference in wall time comes from, part by part.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+// One reason for a difference. The deltas of all parts add up to the difference in wall time.
+struct DiffPart {
+  std::string what;  // "aten::mm: other kernels", "idle: the host in ops and Python"
+  std::string why;   // "tile 128x128 -> 128x256; 6 -> 3 launches"
+  int64_t before_ns = 0;
+  int64_t after_ns = 0;
+  int64_t delta_ns() const { return after_ns - before_ns; }
+};
+
+// One kernel (identified by its name) in both traces; counts of 0 where it does not occur.
+struct KernelChange {
+  std::string name;
+  std::array<int64_t, 2> count = {};
+  std::array<int64_t, 2> total_ns = {};
+};
+
+struct TraceDiff {
+  bool by_steps =
+      false;  // wall time is the sum of the steps, which both traces have; else the span
+  std::array<int64_t, 2> steps = {};
+  std::array<int64_t, 2> wall_ns = {};
+  std::array<int64_t, 2> busy_ns = {};  // of the busiest device, within the wall time
+  std::array<int64_t, 2> kernels = {};
+  std::array<int64_t, 2> launches = {};
+  std::array<int64_t, 2> ops = {};
+  std::vector<DiffPart> parts;  // the largest change first, whatever its sign
+  int64_t unexplained_ns = 0;   // of the parts: idle time without a cause in either trace
+  std::vector<KernelChange> kernels_added;  // by time, the longest first
+  std::vector<KernelChange> kernels_removed;
+  std::vector<KernelChange> kernels_changed;  // another count, or another mean by over 5 %
+};
+
+struct DiffOptions {
+  // Changes below this share of the larger wall time are merged into one part per direction.
+  double min_part_pct = 0.5;
+};
+
+TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trace& after,
+                      const Links& after_links, const DiffOptions& options = {});
+
+}  // namespace epilogue::trace

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What could be one kernel, and what that would save.
+//
+// A trace does not say which op reads which tensor. It is inferred from the order of the ops and
+// the shapes of their inputs; every finding says how sure that is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+enum class FusionKind : uint8_t {
+  kPointwiseChain,  // elementwise ops (and row-wise ones among them) become one kernel
+  kGemmEpilogue,    // such a chain, or a single op, moves into the write-back of the GEMM before it
+  kMergedGemms,     // GEMMs that read the same input become one
+};
+std::string_view fusion_kind_name(FusionKind kind);  // "pointwise-chain", ...
+
+enum class Confidence : uint8_t { kLow, kMedium, kHigh };
+std::string_view confidence_name(Confidence confidence);  // "low", ...
+
+// All occurrences of one pattern: the same ops on the same shapes. Savings are sums over them.
+// Those of kGemmEpilogue come on top of the chain's own.
+struct Fusion {
+  FusionKind kind = FusionKind::kPointwiseChain;
+  std::vector<std::string> ops;      // in the order in which they run
+  std::vector<std::string> kernels;  // distinct; empty in a trace without device work
+  std::string shape;  // of the chain's result: "[8192, 3072] c10::BFloat16"; "" unknown
+  int64_t count = 0;
+  int64_t kernels_now = 0;  // launched by all occurrences
+  int64_t kernels_after = 0;
+  double time_us = 0;    // on the device (without device work: on the host)
+  double bytes_now = 0;  // read and written; 0: shapes were not recorded
+  double bytes_after = 0;
+  double device_saving_us = 0;
+  double host_saving_us = 0;  // dispatch and launch of the ops that go away
+  // The part that shortens the run: of the host's saving where the device waits for the host, of
+  // the device's where it is the other way round.
+  double predicted_saving_us = 0;
+  Confidence confidence = Confidence::kLow;
+  std::string assumption;  // one line
+};
+
+struct FusionOptions {
+  // The device mostly waits for the host: only the host's savings count.
+  bool is_host_bound = false;
+  // What recording one op costs the host: it is in the durations and is taken out.
+  double profiler_ns_per_op = 0;
+};
+
+struct FusionFindings {
+  std::vector<Fusion> fusions;  // by predicted saving, largest first
+  // What memory traffic was taken to cost: the 90th percentile over the trace's own elementwise
+  // kernels. 0: none was large enough to tell.
+  double bandwidth_gb_per_s = 0;
+  bool has_shapes = false;
+};
+
+FusionFindings find_fusions(const Trace& trace, const Links& links,
+                            const FusionOptions& options = {});
+
+}  // namespace epilogue::trace

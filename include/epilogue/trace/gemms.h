@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matrix products of a trace: their sizes, rates, place on the roofline, and how their tiles
+// fit the device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "epilogue/trace/distribution.h"
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/kernel_name.h"
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+// `batch` products [m, k] x [k, n] -> [m, n], row-major.
+struct GemmShape {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t batch = 1;
+
+  auto operator<=>(const GemmShape&) const = default;
+};
+
+// Which side of the roofline's ridge a product lies on, by its arithmetic intensity.
+enum class RooflineSide : uint8_t { kMemory, kCompute };
+
+// How the kernel's blocks cover the result, and how the blocks fill the device.
+struct GemmTiling {
+  int64_t tiles = 0;       // blocks of the result, all batches
+  int64_t split_k = 1;     // blocks that share a tile's sum, read off the grid
+  double padding_pct = 0;  // of the computed elements: outside the result, in ragged tiles
+  // Tiles that run at once: SMs x blocks that fit on one, or the blocks of a persistent kernel.
+  // Empty: the trace does not describe the device.
+  std::optional<int64_t> tiles_per_wave;
+  bool assumes_one_block_per_sm = false;      // what fits on an SM could not be computed
+  std::optional<double> waves;                // tiles / tiles_per_wave
+  std::optional<double> wave_efficiency_pct;  // waves over whole waves: 1.1 waves take 2
+  std::optional<double> last_wave_fill_pct;
+};
+
+// All launches of one kernel for one op with the same shapes.
+struct Gemm {
+  std::string op;  // "aten::addmm"; empty where no op gives the shapes
+  std::string kernel;
+  KernelName name;
+  int32_t device = 0;
+  std::optional<GemmShape> shape;
+  // The shapes come from an op further out than the one that launched the kernel.
+  bool is_shape_of_enclosing_op = false;
+  std::string a_type;  // of the op's inputs; where they are not recorded, of the kernel's name
+  std::string b_type;
+  std::string c_type;
+  Distribution time;
+  int64_t reduction_ns = 0;  // kernels that add up its split K, all launches
+
+  // Of one launch. Empty where the shapes are not known, or the op launches several products.
+  std::optional<double> flops;
+  std::optional<double> bytes;      // A, B and C once each
+  std::optional<double> intensity;  // flops per byte
+  // Over the median time, with its share of the reduction.
+  std::optional<double> tflops;
+  std::optional<double> gb_per_s;
+  std::string math_type;  // of the multipliers; empty: not known
+  std::string peak_of;    // the device and the source of its rates; empty: not in the table
+  std::optional<double> peak_tflops;
+  std::optional<double> peak_pct;
+  std::optional<double> attainable_tflops;  // min(peak, intensity x memory bandwidth)
+  std::optional<double> attainable_pct;     // achieved over attainable
+  std::optional<RooflineSide> side;
+
+  std::optional<bool> uses_tensor_cores;
+  std::string tensor_core_note;  // why not, as far as it shows; empty where they are used
+  std::optional<GemmTiling> tiling;
+  std::optional<int64_t> grid_blocks;
+};
+
+// Two products of the same FLOPs, and what sets the faster apart, as positions in `gemms`.
+struct GemmComparison {
+  size_t faster = 0;
+  size_t slower = 0;
+  double ratio = 1;  // of their rates
+  std::string sentence;
+};
+
+struct GemmReport {
+  std::vector<Gemm> gemms;  // by total time, longest first
+  int64_t kernels = 0;      // GEMM kernels in the trace
+  int64_t total_ns = 0;
+  int64_t kernels_with_shape = 0;
+  std::vector<GemmComparison> comparisons;  // the biggest ratio first
+};
+
+// Kernels below a convolution are left out: they are part of it.
+GemmReport gemm_report(const Trace& trace, const Links& links);
+
+}  // namespace epilogue::trace

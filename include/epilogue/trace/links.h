@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who launched what: joins kernels, launch calls, ops and steps of one trace. Every analysis starts
+// from here.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "epilogue/trace/event.h"
+
+namespace epilogue::trace {
+
+// The four vectors beside the events hold indices into Trace::events, kNone where there is none.
+struct Links {
+  // Of ops and launch calls: the innermost op (cpu_op) around it on its thread. Annotations and
+  // Python frames are no parents: they may overlap ops in part.
+  std::vector<uint32_t> parent;
+  // Of device work (kernels, copies, fills): the runtime or driver call of its correlation.
+  std::vector<uint32_t> launch;
+  // Of device work: the innermost op around its launch call; where it carries no correlation, the
+  // op that its External id names. Of a launch call: its parent.
+  std::vector<uint32_t> op;
+  // Of ops, launch calls and device work: position in `steps`. Device work belongs to the step that
+  // launched it, whenever it ran; work launched before the window belongs to none.
+  std::vector<uint32_t> step;
+
+  std::vector<uint32_t> steps;        // ProfilerStep#N annotations of the host, by start
+  std::vector<uint32_t> device_work;  // kernels, copies and fills, by start
+  std::vector<uint32_t> launches;     // calls that start kernels or graphs, by start
+
+  int64_t kernels = 0;
+  int64_t kernels_without_launch = 0;   // launched before the window, or the call was lost
+  int64_t launches_without_kernel = 0;  // kernel and graph launches, not copies
+  int64_t linked_by_external_id = 0;    // device work without a correlation
+  // Device work whose External id names another op than the nesting does, or none: traces of 2022
+  // to early 2024 wrote the correlation there.
+  int64_t external_id_disagrees = 0;
+};
+
+Links link(const Trace& trace);
+
+// True for "cudaLaunchKernel", "hipGraphLaunch", "epiLaunchKernel", ...: calls that start kernels.
+bool is_kernel_launch_name(std::string_view name);
+// True for the ones of graphs: one call, many kernels.
+bool is_graph_launch_name(std::string_view name);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory was in use, when, and who held it at the peak.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+struct MemoryPoint {
+  int64_t ts_ns = 0;
+  int64_t allocated_bytes = 0;
+};
+
+// What is live at the peak, by the op that allocated it.
+struct MemoryHolder {
+  std::string op;  // the innermost op on the thread; "" where there was none
+  int64_t allocations = 0;
+  int64_t bytes = 0;
+};
+
+struct DeviceMemory {
+  DeviceType type = DeviceType::kCpu;
+  int32_t device = -1;  // -1 for the CPU
+  int64_t allocations = 0;
+  int64_t frees = 0;
+  int64_t out_of_memory = 0;        // failed allocations
+  int64_t peak_bytes = 0;           // most that was allocated at once
+  int64_t peak_ns = 0;              // when
+  int64_t peak_reserved_bytes = 0;  // by the caching allocator; 0 where it keeps none
+  // Without totals in the trace (2021), sums from 0 at the start of the window: true values are
+  // higher by what was allocated before.
+  bool is_relative = false;
+  std::vector<MemoryPoint> totals;    // after each event, by time
+  std::vector<MemoryHolder> at_peak;  // by bytes, the greatest first
+  int64_t before_window_bytes = 0;    // live at the peak, but allocated before the window
+};
+
+// One per device that has memory events, the greatest peak first. Empty where memory was not
+// recorded.
+std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What limits a run: for the whole trace and for each step or region.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
+#include "epilogue/trace/steps.h"
+
+namespace epilogue::trace {
+
+enum class Bound : uint8_t {
+  kOverhead,   // the device idles while the host is in ops or Python
+  kLaunch,     // it idles while the host is inside launch calls, or between work already launched
+  kMemory,     // it works, mostly on what moves bytes
+  kCompute,    // it works, mostly on matrix products, convolutions, attention
+  kSync,       // it idles while the host waits for it, or waits for other ranks
+  kData,       // it idles while the host is in the data loader
+  kCpuOnly,    // nothing was started on a device
+  kNoKernels,  // work was started, but the trace has no kernels
+};
+std::string_view bound_name(Bound bound);  // "overhead-bound", "cpu-only"
+
+// The parts into which the wall time of a device divides.
+enum class TimePart : uint8_t {
+  kCompute,
+  kMemory,
+  kCommunication,
+  kOverhead,  // idle, host in ops or between them, less the profiler's part
+  kProfiler,  // idle, and the host would not have been so slow without the profiler: estimated
+  kLaunch,
+  kQueue,
+  kSync,
+  kData,
+  kOther,
+};
+inline constexpr int kTimeParts = static_cast<int>(TimePart::kOther) + 1;
+std::string_view time_part_name(TimePart part);  // "compute", "overhead"
+
+// A device that works at least this share of the wall time (the profiler's part taken out) is what
+// limits the run; below it the largest cause of idleness is.
+inline constexpr double kDeviceBoundPct = 50;
+// Of what the device works, compute must be at least this share for "compute-bound".
+inline constexpr double kComputeBoundPct = 50;
+
+// Time the profiler adds to each op on the host. An estimate of 4 us was measured for traces with
+// shapes, stacks or memory (pytorch/pytorch#82793: 17.8 ms unprofiled, 30.5 ms profiled).
+inline constexpr double kProfilerNsPerOp = 4000;
+// Where nothing of this was recorded: our estimate, for two clock reads and one record.
+inline constexpr double kPlainProfilerNsPerOp = 1000;
+
+struct ProfilerCost {
+  double ns_per_op = kPlainProfilerNsPerOp;
+  bool is_measured = false;  // by the recorder itself: our own traces say so in their metadata
+  bool is_inflated = false;  // shapes, stacks or memory were recorded
+  int64_t total_ns = 0;      // over all ops, never more than an op's own time
+};
+
+struct Verdict {
+  Bound bound = Bound::kCpuOnly;
+  // Percent of the wall time, by TimePart; they add up to 100. Empty where no device time is known
+  // (cpu-only, no-kernels, a region without length).
+  std::vector<double> part_pct;
+  std::vector<std::string> evidence;  // sentences
+
+  double pct(TimePart part) const {
+    return part_pct.empty() ? 0 : part_pct[static_cast<size_t>(part)];
+  }
+};
+
+struct RegionVerdict {
+  Region region;
+  Verdict verdict;
+};
+
+struct Verdicts {
+  Verdict whole;
+  std::vector<RegionVerdict> regions;  // as regions()
+  ProfilerCost profiler;
+};
+
+// Judges by the device that worked most.
+Verdicts judge_time(const Trace& trace, const Links& links);
+
+ProfilerCost profiler_cost(const Trace& trace, const Links& links);
+
+}  // namespace epilogue::trace

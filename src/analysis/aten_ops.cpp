@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/aten_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <unordered_map>
+
+namespace epilogue::trace {
+namespace {
+
+struct Group {
+  OpClass op_class;
+  std::string_view names;  // separated by spaces, without "aten::"
+};
+constexpr Group kGroups[] = {
+    {OpClass::kView,
+     "t transpose permute view _unsafe_view reshape _reshape_alias as_strided expand expand_as "
+     "slice select narrow squeeze unsqueeze flatten unflatten split split_with_sizes chunk unbind "
+     "detach alias view_as lift_fresh resolve_conj resolve_neg empty empty_like empty_strided "
+     "new_empty unfold diagonal movedim swapaxes numpy_T mT mH result_type to contiguous clone "
+     "_to_copy dropout"},
+    {OpClass::kPointwise,
+     "add sub rsub mul div neg abs exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal pow square "
+     "sign sin cos tan erf erfc floor ceil round trunc clamp clamp_min clamp_max minimum maximum "
+     "gelu gelu_backward silu silu_backward relu relu6 threshold threshold_backward leaky_relu "
+     "leaky_relu_backward elu elu_backward sigmoid sigmoid_backward log_sigmoid_forward tanh "
+     "tanh_backward hardtanh hardswish hardsigmoid mish softplus where masked_fill eq ne lt le gt "
+     "ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not "
+     "bitwise_xor isnan isinf addcmul addcdiv lerp native_dropout bernoulli "
+     "native_dropout_backward fmod remainder atan2 nan_to_num"},
+    {OpClass::kCopy, "copy"},
+    {OpClass::kFill, "fill zero zeros ones full zeros_like ones_like full_like"},
+    {OpClass::kRowwise,
+     "softmax _softmax log_softmax _log_softmax _softmax_backward_data "
+     "_log_softmax_backward_data layer_norm native_layer_norm native_layer_norm_backward rms_norm "
+     "_fused_rms_norm _fused_rms_norm_backward"},
+    {OpClass::kReduction,
+     "sum mean amax amin max min prod norm linalg_vector_norm var std var_mean argmax argmin all "
+     "any cumsum mse_loss nll_loss nll_loss_forward"},
+    {OpClass::kGemm, "mm addmm bmm baddbmm _scaled_mm _addmm_activation"},
+};
+
+const std::unordered_map<std::string_view, OpClass>& classes() {
+  static const auto table = [] {
+    std::unordered_map<std::string_view, OpClass> t;
+    for (const Group& group : kGroups) {
+      std::string_view rest = group.names;
+      while (!rest.empty()) {
+        const size_t end = std::min(rest.find(' '), rest.size());
+        t.emplace(rest.substr(0, end), group.op_class);
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+      }
+    }
+    return t;
+  }();
+  return table;
+}
+
+struct DType {
+  std::string_view name;
+  int64_t bytes;
+};
+// c10's names, as Kineto's "Input type" has them; the floating ones in order of promotion.
+constexpr DType kTypes[] = {{"double", 8},
+                            {"float", 4},
+                            {"c10::Half", 2},
+                            {"c10::BFloat16", 2},
+                            {"c10::Float8_e5m2", 1},
+                            {"c10::Float8_e4m3fn", 1},
+                            {"c10::Float8_e5m2fnuz", 1},
+                            {"c10::Float8_e4m3fnuz", 1},
+                            {"c10::complex<double>", 16},
+                            {"c10::complex<float>", 8},
+                            {"c10::complex<c10::Half>", 4},
+                            {"long int", 8},
+                            {"long", 8},
+                            {"long long", 8},
+                            {"int", 4},
+                            {"unsigned int", 4},
+                            {"short", 2},
+                            {"short int", 2},
+                            {"signed char", 1},
+                            {"unsigned char", 1},
+                            {"bool", 1}};
+constexpr size_t kFloatingTypes = 8;
+
+size_t type_position(std::string_view type) {
+  const auto* at = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                [&](const DType& t) { return t.name == type; });
+  return static_cast<size_t>(at - std::begin(kTypes));
+}
+
+bool is_tensor(const OpInput& input) {
+  return !input.is_list && type_position(input.type) < std::size(kTypes) &&
+         std::all_of(input.dims.begin(), input.dims.end(), [](int64_t d) { return d >= 0; });
+}
+
+// "aten::mul_" -> "mul"; "" for what is no ATen op.
+std::string_view base_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "aten::";
+  if (!name.starts_with(kPrefix)) return {};
+  name.remove_prefix(kPrefix.size());
+  if (name.ends_with('_') && name.size() > 1) name.remove_suffix(1);
+  return name;
+}
+
+// The widest floating type of the inputs, else the first one's. Zero-dimensional ones (numbers) do
+// not widen tensors.
+std::string_view promoted(std::span<const TensorShape> inputs) {
+  const bool only_numbers = std::all_of(inputs.begin(), inputs.end(),
+                                        [](const TensorShape& t) { return t.dims.empty(); });
+  size_t best = kFloatingTypes;
+  for (const TensorShape& t : inputs)
+    if (only_numbers || !t.dims.empty()) best = std::min(best, type_position(t.type));
+  return best < kFloatingTypes ? kTypes[best].name : inputs.front().type;
+}
+
+std::optional<std::vector<int64_t>> broadcast(std::span<const TensorShape> inputs) {
+  std::vector<int64_t> dims;
+  for (const TensorShape& t : inputs) {
+    if (t.dims.size() > dims.size()) dims.insert(dims.begin(), t.dims.size() - dims.size(), 1);
+    const size_t offset = dims.size() - t.dims.size();
+    for (size_t d = 0; d < t.dims.size(); ++d) {
+      int64_t& size = dims[offset + d];
+      if (size != t.dims[d] && size != 1 && t.dims[d] != 1) return std::nullopt;
+      if (size == 1) size = t.dims[d];
+    }
+  }
+  return dims;
+}
+
+// [.., m, k] x [.., k, n]; addmm and baddbmm have their bias first.
+std::optional<TensorShape> product_shape(std::string_view base,
+                                         std::span<const TensorShape> tensors) {
+  const bool has_bias = base == "addmm" || base == "baddbmm" || base == "_addmm_activation";
+  const size_t first = has_bias ? 1 : 0;
+  if (tensors.size() < first + 2) return std::nullopt;
+  const TensorShape& a = tensors[first];
+  const TensorShape& b = tensors[first + 1];
+  if (a.dims.size() < 2 || b.dims.size() != a.dims.size()) return std::nullopt;
+  TensorShape out{a.dims, a.type};
+  out.dims.back() = b.dims.back();
+  return out;
+}
+
+}  // namespace
+
+OpClass op_class(std::string_view name) {
+  const auto found = classes().find(base_name(name));
+  return found == classes().end() ? OpClass::kUnknown : found->second;
+}
+
+bool is_elementwise(OpClass op) {
+  return op == OpClass::kPointwise || op == OpClass::kCopy || op == OpClass::kFill;
+}
+
+std::optional<int64_t> element_bytes(std::string_view type) {
+  const size_t at = type_position(type);
+  return at < std::size(kTypes) ? std::optional(kTypes[at].bytes) : std::nullopt;
+}
+
+int64_t TensorShape::numel() const {
+  int64_t n = 1;
+  for (const int64_t d : dims)
+    if (__builtin_mul_overflow(n, d, &n)) return 0;  // no tensor that a device could hold
+  return n;
+}
+
+std::optional<int64_t> TensorShape::bytes() const {
+  const std::optional<int64_t> each = element_bytes(type);
+  int64_t total = 0;
+  if (!each || __builtin_mul_overflow(numel(), *each, &total)) return std::nullopt;
+  return total;
+}
+
+std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs) {
+  std::vector<TensorShape> tensors;
+  for (const OpInput& input : inputs) {
+    if (is_tensor(input)) tensors.push_back({input.dims, input.type});
+    for (const OpInput& element : input.list)
+      if (is_tensor(element)) tensors.push_back({element.dims, element.type});
+  }
+  return tensors;
+}
+
+std::optional<TensorShape> output_shape(std::string_view name, std::span<const OpInput> inputs) {
+  const std::string_view base = base_name(name);
+  const std::vector<TensorShape> tensors = tensor_inputs(inputs);
+  if (tensors.empty()) return std::nullopt;
+  switch (op_class(name)) {
+    case OpClass::kView:
+    case OpClass::kUnknown:
+    case OpClass::kReduction: return std::nullopt;
+    case OpClass::kGemm: return product_shape(base, tensors);
+    case OpClass::kFill:
+    case OpClass::kRowwise: return tensors.front();
+    case OpClass::kCopy: return tensors.front();  // copy_(self, source): self's dtype
+    case OpClass::kPointwise: break;
+  }
+  if (name.ends_with('_')) return tensors.front();  // in place
+  std::optional<std::vector<int64_t>> dims = broadcast(tensors);
+  if (!dims) return std::nullopt;
+  return TensorShape{std::move(*dims), promoted(tensors)};
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of PyTorch's ops by their names: how outputs follow from inputs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "epilogue/trace/event.h"
+
+namespace epilogue::trace {
+
+enum class OpClass : uint8_t {
+  kUnknown,    // nothing is assumed of it
+  kView,       // moves no data itself: t, view, expand, ...; to and clone, which call copy_
+  kPointwise,  // one output element from the same element of every input, broadcast
+  kCopy,       // pointwise too: copy_, which casts and makes contiguous
+  kFill,       // writes, reads nothing
+  kRowwise,    // each row of the output from the same row of the input: softmax, layer_norm
+  kReduction,  // fewer elements than its input: sum, mean, amax
+  kGemm,       // mm, addmm, bmm, baddbmm
+};
+
+// By full name ("aten::mul"); in-place and _out forms count as their ops.
+OpClass op_class(std::string_view name);
+
+// True where data go element by element: pointwise, copies and fills.
+bool is_elementwise(OpClass op);
+
+// Bytes of one element of a dtype as record_shapes writes it ("float", "c10::BFloat16"); nothing
+// for what is no tensor or not known.
+std::optional<int64_t> element_bytes(std::string_view type);
+
+// Sizes and dtype of a tensor.
+struct TensorShape {
+  std::vector<int64_t> dims;
+  std::string_view type;
+
+  int64_t numel() const;
+  // Nothing where the dtype is unknown.
+  std::optional<int64_t> bytes() const;
+  bool operator==(const TensorShape&) const = default;
+};
+
+// The tensors among the arguments, lists flattened.
+std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs);
+
+// The main output's shape, as far as it follows from the inputs; nothing for reductions, unknown
+// ops, and inputs that do not fit. The views refer to the inputs.
+std::optional<TensorShape> output_shape(std::string_view name, std::span<const OpInput> inputs);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/collectives.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "analysis/collective_calls.h"
+#include "analysis/intervals.h"
+#include "analysis/work_kind.h"
+#include "epilogue/trace/timeline.h"
+
+namespace epilogue::trace {
+namespace {
+
+using CallsByName = std::map<std::string, std::vector<CollectiveCall>>;
+
+std::optional<int64_t> rank_of(const Trace& trace) {
+  for (const auto& [key, value] : trace.metadata) {
+    if (key != "distributedInfo") continue;
+    const auto json = nlohmann::json::parse(value, nullptr, false);
+    const auto rank = json.is_object() ? json.find("rank") : json.end();
+    if (rank != json.end() && rank->is_number_integer()) return rank->get<int64_t>();
+  }
+  return std::nullopt;
+}
+
+// When the kernels that are no collectives ran.
+IntervalSet other_kernels(const Trace& trace, const Links& links) {
+  WorkKinds kinds(trace);
+  std::vector<Interval> list;
+  for (const uint32_t i : links.device_work) {
+    const Event& e = trace.events[i];
+    if (e.category == Category::kKernel && kinds.of(e) != WorkKind::kCommunication)
+      list.push_back({e.ts_ns, e.end_ns()});
+  }
+  return united(std::move(list));
+}
+
+IntervalSet union_of(const Trace& trace, const std::vector<CollectiveCall>& calls) {
+  std::vector<Interval> list;
+  for (const CollectiveCall& call : calls) {
+    const Event& e = trace.events[call.event];
+    list.push_back({e.ts_ns, e.end_ns()});
+  }
+  return united(std::move(list));
+}
+
+CollectiveStats stats_of(const Trace& trace, const std::string& name,
+                         const std::vector<CollectiveCall>& calls, const IntervalSet& others) {
+  CollectiveStats stats;
+  stats.name = name;
+  stats.bytes = 0;
+  std::vector<int64_t> times_ns;
+  for (const CollectiveCall& call : calls) {
+    times_ns.push_back(trace.events[call.event].dur_ns);
+    stats.bytes =
+        stats.bytes && call.bytes ? std::optional(*stats.bytes + *call.bytes) : std::nullopt;
+  }
+  stats.time = *distribution(std::move(times_ns));
+  const IntervalSet all = union_of(trace, calls);
+  stats.overlap_ns = total_ns(intersected(all, others));
+  stats.exposed_ns = total_ns(all) - stats.overlap_ns;
+  return stats;
+}
+
+RankCollectives rank_collectives(const RankTrace& rank, int64_t position,
+                                 const std::vector<CollectiveCall>& calls,
+                                 const CallsByName& by_name) {
+  RankCollectives result;
+  result.rank = rank_of(rank.trace).value_or(position);
+  result.span_ns = timeline(rank.trace, rank.links).span_ns();
+  const IntervalSet others = other_kernels(rank.trace, rank.links);
+  const IntervalSet all = union_of(rank.trace, calls);
+  result.communication_ns = total_ns(all);
+  result.overlap_ns = total_ns(intersected(all, others));
+  for (const auto& [name, list] : by_name)
+    result.kinds.push_back(stats_of(rank.trace, name, list, others));
+  std::stable_sort(result.kinds.begin(), result.kinds.end(),
+                   [](const CollectiveStats& a, const CollectiveStats& b) {
+                     return a.time.total_ns > b.time.total_ns;
+                   });
+  return result;
+}
+
+// Empty where the ranks do not agree on how many there are.
+std::optional<CollectiveWaits> waits_of(std::span<const RankTrace> ranks, const std::string& name,
+                                        const std::vector<CallsByName>& calls) {
+  const size_t count = calls.front().at(name).size();
+  for (const CallsByName& of_rank : calls) {
+    const auto found = of_rank.find(name);
+    if (found == of_rank.end() || found->second.size() != count) return std::nullopt;
+  }
+  CollectiveWaits waits;
+  waits.name = name;
+  waits.count = static_cast<int64_t>(count);
+  waits.wait_ns.assign(ranks.size(), 0);
+  for (size_t n = 0; n < count; ++n) {
+    const auto dur_ns = [&](size_t r) {
+      return ranks[r].trace.events[calls[r].at(name)[n].event].dur_ns;
+    };
+    int64_t shortest_ns = dur_ns(0);
+    for (size_t r = 1; r < ranks.size(); ++r) shortest_ns = std::min(shortest_ns, dur_ns(r));
+    waits.transfer_ns += shortest_ns;
+    for (size_t r = 0; r < ranks.size(); ++r) waits.wait_ns[r] += dur_ns(r) - shortest_ns;
+  }
+  return waits;
+}
+
+}  // namespace
+
+Collectives collectives(std::span<const RankTrace> ranks) {
+  Collectives result;
+  std::vector<CallsByName> calls_by_name;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const std::vector<CollectiveCall> calls = collective_calls(ranks[r].trace, ranks[r].links);
+    CallsByName& by_name = calls_by_name.emplace_back();
+    for (const CollectiveCall& call : calls) by_name[call.name].push_back(call);
+    result.ranks.push_back(rank_collectives(ranks[r], static_cast<int64_t>(r), calls, by_name));
+  }
+  if (ranks.size() < 2) return result;
+  for (const auto& [name, calls] : calls_by_name.front())
+    if (std::optional<CollectiveWaits> waits = waits_of(ranks, name, calls_by_name))
+      result.waits.push_back(std::move(*waits));
+  return result;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/dataflow.h"
+
+#include <algorithm>
+
+namespace epilogue::trace {
+namespace {
+
+bool same_tensor(const TensorShape& output, const TensorShape& input) {
+  if (output.type != input.type || input.numel() < 2 || output.numel() != input.numel())
+    return false;
+  const bool ranked = !output.dims.empty() && !input.dims.empty();
+  return output.dims == input.dims || (ranked && output.dims.back() == input.dims.back());
+}
+
+class Inference {
+ public:
+  Inference(const Trace& trace, const WorkOps& work) : trace_(trace), work_(work) {
+    const size_t n = work.ops.size();
+    flow_.sources.resize(n);
+    flow_.consumers.resize(n);
+    flow_.is_shared.resize(n);
+  }
+
+  Dataflow run() {
+    uint32_t begin = 0;  // of the thread and step
+    for (uint32_t i = 0; i < work_.ops.size(); ++i) {
+      if (!same_track(begin, i)) begin = i;
+      const uint32_t first = i - begin > kDataflowWindow ? i - kDataflowWindow : begin;
+      const WorkOp& op = work_.ops[i];
+      for (size_t k = 0; k < op.inputs.size(); ++k)
+        flow_.sources[i].push_back(reads_input(op, k) ? source(op.inputs[k], first, i)
+                                                      : InputSource{});
+    }
+    return std::move(flow_);
+  }
+
+ private:
+  bool same_track(uint32_t a, uint32_t b) const {
+    const WorkOp& x = work_.ops[a];
+    const WorkOp& y = work_.ops[b];
+    return x.step == y.step && trace_.events[x.event].tid == trace_.events[y.event].tid &&
+           trace_.events[x.event].pid == trace_.events[y.event].pid;
+  }
+
+  bool is_read_by(uint32_t producer, uint32_t consumer) const {
+    const auto& readers = flow_.consumers[producer];
+    return std::find(readers.begin(), readers.end(), consumer) != readers.end();
+  }
+
+  InputSource source(const TensorShape& input, uint32_t first, uint32_t consumer) {
+    InputSource found;
+    for (uint32_t p = consumer; p-- > first;) {
+      const auto& output = work_.ops[p].output;
+      if (!output || !same_tensor(*output, input) || is_read_by(p, consumer)) continue;
+      if (flow_.consumers[p].empty()) {
+        flow_.consumers[p].push_back(consumer);
+        return {p, kNone};
+      }
+      if (found.maybe == kNone) found.maybe = p;
+    }
+    // Any of those that fit may be the one: all but the latest would be a guess too, so none of
+    // their outputs is taken for dead.
+    for (uint32_t p = consumer; p-- > first;) {
+      const auto& output = work_.ops[p].output;
+      if (output && same_tensor(*output, input)) flow_.is_shared[p] = true;
+    }
+    return found;
+  }
+
+  const Trace& trace_;
+  const WorkOps& work_;
+  Dataflow flow_;
+};
+
+}  // namespace
+
+bool reads_input(const WorkOp& op, size_t input) {
+  return input > 0 || (op.op_class != OpClass::kCopy && op.op_class != OpClass::kFill);
+}
+
+Dataflow infer_dataflow(const Trace& trace, const WorkOps& work) {
+  return Inference(trace, work).run();
+}
+
+bool is_path_between(const Dataflow& flow, const std::vector<uint32_t>& group_of, uint32_t first,
+                     uint32_t last) {
+  const uint32_t group = group_of[first];
+  std::vector<bool> tainted(last - first + 1);  // outside the group, fed by it
+  const auto is_fed = [&](uint32_t op, bool directly) {
+    return std::any_of(flow.sources[op].begin(), flow.sources[op].end(),
+                       [&](const InputSource& source) {
+                         for (const uint32_t p : {source.producer, source.maybe}) {
+                           if (p == kNone || p < first || p >= op) continue;
+                           if (tainted[p - first] || (directly && group_of[p] == group))
+                             return true;
+                         }
+                         return false;
+                       });
+  };
+  for (uint32_t op = first + 1; op < last; ++op)
+    if (group_of[op] != group) tainted[op - first] = is_fed(op, true);
+  return is_fed(last, false);
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which work of one trace became which work of the other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/time_account.h"
+#include "epilogue/trace/kernel_name.h"
+
+namespace epilogue::trace {
+
+// One kernel of one trace, with the op that launches it most.
+struct KernelUse {
+  std::string_view name;
+  std::string_view op;  // "" where no op is known
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t booked_ns = 0;
+};
+
+// The uses of an account by kernel name, the longest first. Views refer to the trace.
+std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& account);
+
+enum class MatchKind : uint8_t {
+  kSameKernel,  // in both, by name
+  kSameOp,      // an op's kernels: others after than before
+  kFused,       // kernels of several ops before, one fused kernel after (or the reverse)
+  kSameKind,    // of one kind of work ("gemm") without a common op
+  kOnlyBefore,
+  kOnlyAfter,
+};
+
+// Kernels of both traces that do the same work.
+struct Match {
+  MatchKind kind = MatchKind::kSameKernel;
+  std::string what;                            // the kernel's, op's or kind's name
+  std::array<std::vector<KernelUse>, 2> uses;  // before, after
+
+  int64_t booked_ns(size_t side) const;
+  int64_t count(size_t side) const;
+};
+
+// Every use is in exactly one match.
+std::vector<Match> match_kernels(std::vector<KernelUse> before, std::vector<KernelUse> after);
+
+}  // namespace epilogue::trace

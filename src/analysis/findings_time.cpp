@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about where the time goes: verdict, launches, waits, copies, the profiler itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/findings.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr double kNsPerUs = 1000;
+constexpr double kNsPerMs = 1e6;
+
+double us(int64_t ns) { return static_cast<double>(ns) / kNsPerUs; }
+double ms(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
+
+double wall_us(const Explanation& e) { return us(e.timeline.span_ns()); }
+bool is_worth_it(const Explanation& e, double saving_us) {
+  return saving_us > kMinShare * wall_us(e);
+}
+
+// Device time that some idle cause takes, on the busiest device.
+int64_t idle_ns(const Explanation& e, IdleCause cause) {
+  return e.idle.empty() ? 0 : e.idle.front().of(cause);
+}
+
+std::string in_place(const std::string& where) { return where.empty() ? "" : " in " + where; }
+
+}  // namespace
+
+void find_verdict(const Explanation& e, std::vector<Finding>& out) {
+  Finding f;
+  f.id = "verdict";
+  f.title = bound_name(e.verdicts.whole.bound);
+  if (const std::optional<double> busy = e.timeline.busy_pct())
+    f.title += fmt::format(": the device works {:.0f} % of the time", *busy);
+  f.evidence = e.verdicts.whole.evidence;
+  out.push_back(std::move(f));
+}
+
+void find_lost_data(const Explanation& e, std::vector<Finding>& out) {
+  for (const HealthItem& item : e.health)
+    if (item.severity == Severity::kError)
+      out.push_back({item.id, Severity::kError, item.detail, {}, {}});
+}
+
+void find_profiler_cost(const Explanation& e, std::vector<Finding>& out) {
+  const ProfilerCost& cost = e.verdicts.profiler;
+  if (!is_worth_it(e, us(cost.total_ns))) return;
+  Finding f;
+  f.id = "profiler-cost";
+  f.title = fmt::format("recording cost the host about {:.1f} ms of {:.1f} ms", ms(cost.total_ns),
+                        wall_us(e) / kNsPerUs);
+  f.evidence.push_back(fmt::format(
+      "{} ops, {} {:.2f} us each{}", e.ops, cost.is_measured ? "measured at" : "estimated at",
+      cost.ns_per_op / kNsPerUs,
+      cost.is_inflated ? " (shapes, stacks or memory were recorded: they cost most)" : ""));
+  out.push_back(std::move(f));
+}
+
+void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
+  const LaunchStats& l = e.launches;
+  const double idle = us(idle_ns(e, IdleCause::kLaunch));
+  if (l.launches == 0 || !is_worth_it(e, idle)) return;
+  Finding f;
+  f.id = "launch-cost";
+  f.severity = Severity::kWarning;
+  f.title = fmt::format("the device waits {:.1f} ms while the host launches {} times", idle / 1e3,
+                        l.launches);
+  if (l.kernels_with_launch > 0)
+    f.evidence.push_back(
+        fmt::format("{} of {} kernels are over sooner than the call that launches them",
+                    l.kernels_shorter_than_launch, l.kernels_with_launch));
+  for (const CallStats& call : l.calls) {
+    if (!call.starts_work) continue;
+    f.evidence.push_back(fmt::format("{}: {} calls, median {:.1f} us, in all {:.2f} ms", call.name,
+                                     call.time.count, us(call.time.median_ns),
+                                     ms(call.time.total_ns)));
+    break;
+  }
+  f.evidence.emplace_back(
+      "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), fusion, "
+      "larger batches");
+  f.saving_us = idle;
+  out.push_back(std::move(f));
+}
+
+void find_syncs(const Explanation& e, std::vector<Finding>& out) {
+  const double idle = us(idle_ns(e, IdleCause::kSync));
+  if (!is_worth_it(e, idle)) return;
+  Finding f;
+  f.id = "sync";
+  f.severity = Severity::kWarning;
+  f.title = fmt::format("the device idles {:.1f} ms while the host waits for it or for copies",
+                        idle / 1e3);
+  constexpr size_t kShown = 3;
+  for (size_t i = 0; i < std::min(kShown, e.hot_spots.syncs.size()); ++i) {
+    const SyncSpot& spot = e.hot_spots.syncs[i];
+    f.evidence.push_back(fmt::format("{}{}: {} times, {:.2f} ms{}", spot.call, in_place(spot.where),
+                                     spot.time.count, ms(spot.time.total_ns),
+                                     spot.is_implied ? ", implied by the op" : ""));
+  }
+  f.saving_us = idle;
+  out.push_back(std::move(f));
+}
+
+void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
+  int64_t total_ns = 0;
+  std::vector<std::string> evidence;
+  for (const CopySpot& copy : e.hot_spots.copies) {
+    if (!copy.is_pageable) continue;
+    total_ns += copy.time.total_ns;
+    std::string line = fmt::format("{}{}: {} copies, {:.2f} ms", copy.name, in_place(copy.where),
+                                   copy.time.count, ms(copy.time.total_ns));
+    if (copy.bandwidth_gb_s) line += fmt::format(", {:.1f} GB/s", *copy.bandwidth_gb_s);
+    evidence.push_back(std::move(line));
+  }
+  if (!is_worth_it(e, us(total_ns))) return;
+  evidence.emplace_back("pin the host's memory (pin_memory=True) and copy with non_blocking=True");
+  out.push_back({"pageable-copies",
+                 Severity::kWarning,
+                 fmt::format("copies of pageable memory take {:.1f} ms", ms(total_ns)),
+                 std::move(evidence),
+                 {}});
+}
+
+void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
+  int64_t self_ns = 0;
+  int64_t count = 0;
+  for (const NoLaunchOp& op : e.chains.no_launch) {
+    self_ns += op.self_ns;
+    count += op.count;
+  }
+  if (!is_worth_it(e, us(self_ns))) return;
+  Finding f;
+  f.id = "no-launch-ops";
+  f.title = fmt::format("{} ops start no device work and take {:.2f} ms of the host's time", count,
+                        ms(self_ns));
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(kShown, e.chains.no_launch.size()); ++i) {
+    const NoLaunchOp& op = e.chains.no_launch[i];
+    f.evidence.push_back(fmt::format("{}: {} times, {:.2f} ms", op.name, op.count, ms(op.self_ns)));
+  }
+  if (e.verdicts.whole.bound == Bound::kOverhead) f.saving_us = us(self_ns);
+  out.push_back(std::move(f));
+}
+
+// A mean hides a cold first step: compare with the median.
+void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
+  constexpr double kSlow = 1.5;
+  constexpr size_t kEnough = 3;
+  if (e.steps.size() < kEnough) return;
+  std::vector<int64_t> walls;
+  for (const Region& step : e.steps) walls.push_back(step.wall_ns());
+  std::nth_element(walls.begin(), walls.begin() + static_cast<ptrdiff_t>(walls.size() / 2),
+                   walls.end());
+  const int64_t median = walls[walls.size() / 2];
+  Finding f;
+  double extra_us = 0;
+  for (const Region& step : e.steps) {
+    if (static_cast<double>(step.wall_ns()) < kSlow * static_cast<double>(median)) continue;
+    extra_us += us(step.wall_ns() - median);
+    f.evidence.push_back(fmt::format("{}: {:.2f} ms against a median of {:.2f} ms", step.name,
+                                     ms(step.wall_ns()), ms(median)));
+  }
+  if (f.evidence.empty()) return;
+  f.id = "slow-steps";
+  f.title =
+      fmt::format("{} of {} steps take over {} times the median: read the steps, not the mean",
+                  f.evidence.size(), e.steps.size(), kSlow);
+  f.saving_us = extra_us;
+  out.push_back(std::move(f));
+}
+
+}  // namespace epilogue::trace

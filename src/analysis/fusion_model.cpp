@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/fusion_model.h"
+
+#include <algorithm>
+
+namespace epilogue::trace {
+namespace {
+
+// Shorter kernels measure latency, not bandwidth.
+constexpr int64_t kMinTimedNs = 5'000;
+constexpr double kBandwidthQuantile = 0.9;
+constexpr double kFloorQuantile = 0.05;
+
+double quantile(std::vector<double>& values, double q) {
+  if (values.empty()) return 0;
+  const auto at = static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<size_t>(at)];
+}
+
+std::optional<double> moved_bytes(const WorkOp& op) {
+  if (!op.output || op.inputs.empty()) return std::nullopt;
+  const std::optional<int64_t> written = op.output->bytes();
+  if (!written) return std::nullopt;
+  auto sum = static_cast<double>(*written);
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!reads_input(op, i)) continue;
+    const std::optional<int64_t> read = op.inputs[i].bytes();
+    if (!read) return std::nullopt;
+    sum += static_cast<double>(*read);
+  }
+  return sum;
+}
+
+}  // namespace
+
+FusionModel::FusionModel(const WorkOps& work, const FusionOptions& options)
+    : work_(work), profiler_ns_per_op_(options.profiler_ns_per_op) {
+  std::vector<double> rates;
+  std::vector<double> durations;
+  for (const WorkOp& op : work.ops) {
+    if (!is_elementwise(op.op_class) || op.device_ns <= 0) continue;
+    durations.push_back(static_cast<double>(op.device_ns));
+    const std::optional<double> bytes = moved_bytes(op);
+    if (bytes && op.device_ns >= kMinTimedNs)
+      rates.push_back(*bytes / static_cast<double>(op.device_ns));
+  }
+  bytes_per_ns_ = quantile(rates, kBandwidthQuantile);
+  floor_ns_ = quantile(durations, kFloorQuantile);
+}
+
+double FusionModel::traffic_ns(double bytes) const {
+  return bytes_per_ns_ > 0 ? bytes / bytes_per_ns_ : 0;
+}
+
+Prediction FusionModel::sums(const std::vector<uint32_t>& ops) const {
+  Prediction p;
+  for (const uint32_t i : ops) {
+    p.kernels_now += work_.ops[i].kernels;
+    p.time_ns += static_cast<double>(work_.ops[i].device_ns);
+  }
+  return p;
+}
+
+// All ops but the slowest one go away. Without device work the host's time is the work's: an op
+// that goes away saves what remains of its calls, which is not known apart.
+double FusionModel::host_saving(const std::vector<uint32_t>& ops) const {
+  if (!work_.has_device_work) return 0;
+  double sum = 0;
+  double longest = 0;
+  for (const uint32_t i : ops) {
+    const double own =
+        std::max(0.0, static_cast<double>(work_.ops[i].host_ns) - profiler_ns_per_op_);
+    sum += own;
+    longest = std::max(longest, own);
+  }
+  return sum - longest;
+}
+
+Prediction FusionModel::chain(const FusionGroup& group,
+                              const std::optional<GroupBytes>& bytes) const {
+  Prediction p = sums(group.members);
+  p.kernels_after = work_.has_device_work ? 1 : 0;
+  p.host_saving_ns = host_saving(group.members);
+  double longest = floor_ns_;
+  for (const uint32_t i : group.members)
+    longest = std::max(longest, static_cast<double>(work_.ops[i].device_ns));
+  const double most = std::max(0.0, p.time_ns - longest);
+  if (bytes) {
+    p.bytes_now = bytes->now;
+    p.bytes_after = bytes->after;
+    p.device_saving_ns = std::min(traffic_ns(bytes->now - bytes->after), most);
+  } else {
+    p.device_saving_ns = most;
+  }
+  return p;
+}
+
+Prediction FusionModel::epilogue(const FusionGroup& group, const GroupBytes& bytes) const {
+  const Prediction fused = chain(group, bytes);
+  Prediction p = sums(group.products);
+  const double chain_ns = fused.time_ns - fused.device_saving_ns;
+  p.kernels_now += group.members.size() > 1 ? fused.kernels_after : fused.kernels_now;
+  p.kernels_after = p.kernels_now - (work_.has_device_work ? 1 : 0);
+  p.time_ns += chain_ns;
+  // The product's output is neither written nor read again; every product was written once.
+  p.bytes_now = bytes.after + bytes.from_products;
+  p.bytes_after = bytes.after - bytes.from_products;
+  p.device_saving_ns = std::min(traffic_ns(p.bytes_now - p.bytes_after), chain_ns);
+  double longest = 0;
+  for (const uint32_t i : group.members)
+    longest = std::max(longest, static_cast<double>(work_.ops[i].host_ns) - profiler_ns_per_op_);
+  p.host_saving_ns = work_.has_device_work ? std::max(0.0, longest) : 0;
+  return p;
+}
+
+Prediction FusionModel::merged(const std::vector<uint32_t>& gemms, double bytes_read_again) const {
+  Prediction p = sums(gemms);
+  p.kernels_after = work_.has_device_work ? 1 : 0;
+  p.bytes_now = bytes_read_again;
+  p.host_saving_ns = host_saving(gemms);
+  p.device_saving_ns = std::min(traffic_ns(bytes_read_again), p.time_ns / 2);
+  return p;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a fusion would save: a model with two constants, both measured on the trace itself.
+//
+//   saving = min(bytes no longer moved / bandwidth, time now - floor)
+//
+// The bandwidth is what the trace's own elementwise kernels of such sizes reach, so that an op
+// which computes more than it moves keeps its arithmetic time; the floor is its shortest kernel, or
+// the longest member: a fused kernel does at least that work.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "analysis/fusion_groups.h"
+#include "epilogue/trace/fusion.h"
+
+namespace epilogue::trace {
+
+struct Prediction {
+  int64_t kernels_now = 0;
+  int64_t kernels_after = 0;
+  double time_ns = 0;
+  double bytes_now = 0;
+  double bytes_after = 0;
+  double device_saving_ns = 0;
+  double host_saving_ns = 0;
+};
+
+class FusionModel {
+ public:
+  FusionModel(const WorkOps& work, const FusionOptions& options);
+
+  double bandwidth_gb_per_s() const { return bytes_per_ns_; }
+
+  // The members become one kernel.
+  Prediction chain(const FusionGroup& group, const std::optional<GroupBytes>& bytes) const;
+  // That kernel's work moves into the write-back of the GEMMs before it.
+  Prediction epilogue(const FusionGroup& group, const GroupBytes& bytes) const;
+  // GEMMs become one that reads its left operand once.
+  Prediction merged(const std::vector<uint32_t>& gemms, double bytes_read_again) const;
+
+ private:
+  Prediction sums(const std::vector<uint32_t>& ops) const;
+  double host_saving(const std::vector<uint32_t>& ops) const;
+  double traffic_ns(double bytes) const;
+
+  const WorkOps& work_;
+  double profiler_ns_per_op_;
+  double bytes_per_ns_ = 0;
+  double floor_ns_ = 0;
+};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace does not say which PyTorch wrote it; its form does, roughly.
+#pragma once
+
+#include <string>
+
+#include "epilogue/trace/event.h"
+
+namespace epilogue::trace {
+
+// "epilogue", "PyTorch profiler of 2026-02 or later", ...
+std::string trace_era(const Trace& trace);
+
+}  // namespace epilogue::trace

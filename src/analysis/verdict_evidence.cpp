@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/verdict_evidence.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace epilogue::trace {
+namespace {
+
+// Causes of idleness below this share of the wall time are not worth a sentence.
+constexpr double kNotablePct = 10;
+
+double share_pct(int64_t part_ns, int64_t whole_ns) {
+  return whole_ns == 0 ? 0 : static_cast<double>(part_ns) * 100 / static_cast<double>(whole_ns);
+}
+std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
+
+// Which of the idle time a verdict speaks of; nothing where the device itself is the limit.
+struct IdlePart {
+  Bound bound;
+  int64_t ns;
+  std::string_view what;
+};
+std::array<IdlePart, 4> idle_parts(const PartTimes& times) {
+  return {{{Bound::kOverhead, times.of(TimePart::kOverhead),
+            "while the host was in ops or between them"},
+           {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue),
+            "while the host was inside launch calls or launched work had not started"},
+           {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication),
+            "while the host waited for it, or in collectives"},
+           {Bound::kData, times.of(TimePart::kData), "while the host was in the data loader"}}};
+}
+
+// The cause first, then what else is not small.
+void add_reasons(std::vector<std::string>& list, Bound bound, const PartTimes& times) {
+  const auto sentence = [&](const char* start, const IdlePart& part) {
+    return fmt::format("{} {} ({:.1f} %) {}.", start, duration(part.ns),
+                       share_pct(part.ns, times.wall_ns()), part.what);
+  };
+  const std::array<IdlePart, 4> parts = idle_parts(times);
+  for (const IdlePart& part : parts)
+    if (part.bound == bound) list.push_back(sentence("Mostly it idled", part));
+  if (bound == Bound::kCompute || bound == Bound::kMemory)
+    list.push_back(fmt::format(
+        "Of its working time {:.1f} % is matrix products, convolutions and attention (told by "
+        "kernel name; those of few rows may be limited by memory).",
+        share_pct(times.of(TimePart::kCompute),
+                  times.of(TimePart::kCompute) + times.of(TimePart::kMemory))));
+  for (const IdlePart& part : parts)
+    if (part.bound != bound && share_pct(part.ns, times.wall_ns()) >= kNotablePct)
+      list.push_back(sentence("It also idled", part));
+}
+
+std::string profiler_sentence(const PartTimes& times, const ProfilerCost& profiler) {
+  const char* source = profiler.is_measured   ? "measured by the recorder"
+                       : profiler.is_inflated ? "estimated, with shapes, stacks or memory recorded"
+                                              : "estimated";
+  return fmt::format(
+      "The profiler's own {:.1f} us per op ({}) made up about {} of the idle time; it is taken out "
+      "before judging.",
+      profiler.ns_per_op * 1e-3, source, duration(times.of(TimePart::kProfiler)));
+}
+
+}  // namespace
+
+std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, const Region& region,
+                                       const ProfilerCost& profiler) {
+  const int64_t busy = times.of(TimePart::kCompute) + times.of(TimePart::kMemory) +
+                       times.of(TimePart::kCommunication);
+  std::vector<std::string> list;
+  list.push_back(fmt::format("The device worked {} of {} ({:.1f} %); launches: {}, kernels: {}.",
+                             duration(busy), duration(times.wall_ns()),
+                             share_pct(busy, times.wall_ns()), format_count(region.launches),
+                             format_count(region.kernels)));
+  add_reasons(list, bound, times);
+  if (times.of(TimePart::kProfiler) > 0) list.push_back(profiler_sentence(times, profiler));
+  const int64_t other = times.of(TimePart::kOther);
+  if (share_pct(other, times.wall_ns()) >= kDeviceBoundPct)
+    list.push_back(fmt::format(
+        "{:.1f} % of the time the trace says nothing of the host, so that the cause of this "
+        "idleness is unknown.",
+        share_pct(other, times.wall_ns())));
+  return list;
+}
+
+std::vector<std::string> missing_evidence(Bound bound, const Region& region) {
+  if (bound == Bound::kNoKernels)
+    return {fmt::format("Launches: {}, kernels: none: the profiler lost the device's records.",
+                        format_count(region.launches))};
+  if (region.ops == 0) return {"There are neither ops nor launches nor device work."};
+  return {"No launch and no device work: only the host was at work here."};
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sentences that go with a verdict.
+#pragma once
+
+#include <array>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "epilogue/trace/verdict.h"
+
+namespace epilogue::trace {
+
+// The wall time of a region, by TimePart.
+struct PartTimes {
+  std::array<int64_t, kTimeParts> ns = {};
+
+  int64_t of(TimePart part) const { return ns[static_cast<size_t>(part)]; }
+  int64_t wall_ns() const { return std::accumulate(ns.begin(), ns.end(), int64_t{0}); }
+};
+
+// Precondition: the wall time is not 0.
+std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, const Region& region,
+                                       const ProfilerCost& profiler);
+// For cpu-only and no-kernels.
+std::vector<std::string> missing_evidence(Bound bound, const Region& region);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/work_ops.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace epilogue::trace {
+namespace {
+
+// Sums per event of what its own launches did, by index of the op's event.
+struct Launched {
+  int64_t device_ns = 0;
+  int64_t longest_ns = -1;
+  uint32_t kernels = 0;
+  StringId kernel = 0;
+};
+
+std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
+  std::vector<Launched> sums(trace.events.size());
+  for (const uint32_t i : links.device_work) {
+    const uint32_t op = links.op[i];
+    if (op == kNone) continue;
+    const Event& work = trace.events[i];
+    Launched& sum = sums[op];
+    sum.device_ns += work.dur_ns;
+    ++sum.kernels;
+    if (work.dur_ns > sum.longest_ns) {
+      sum.longest_ns = work.dur_ns;
+      sum.kernel = work.name;
+    }
+  }
+  return sums;
+}
+
+// Number of ops directly below each op, views left out: they are no work.
+std::vector<uint32_t> working_children(const Trace& trace, const Links& links,
+                                       const std::vector<OpClass>& class_of_name) {
+  std::vector<uint32_t> children(trace.events.size());
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category == Category::kCpuOp && links.parent[i] != kNone &&
+        class_of_name[e.name] != OpClass::kView)
+      ++children[links.parent[i]];
+  }
+  return children;
+}
+
+// The duration of the outermost op around `op` that does no other work: aten::linear for its
+// aten::addmm.
+int64_t host_time(const Trace& trace, const Links& links, const std::vector<uint32_t>& children,
+                  uint32_t op) {
+  uint32_t outer = op;
+  while (links.parent[outer] != kNone && children[links.parent[outer]] == 1)
+    outer = links.parent[outer];
+  return trace.events[outer].dur_ns;
+}
+
+}  // namespace
+
+WorkOps work_ops(const Trace& trace, const Links& links) {
+  std::vector<OpClass> class_of_name(trace.strings.size());
+  for (StringId id = 0; id < class_of_name.size(); ++id)
+    class_of_name[id] = op_class(trace.strings[id]);
+  WorkOps result;
+  result.has_device_work = !links.device_work.empty();
+  // Launches whose kernels were lost: the host's time says nothing of the work.
+  if (!result.has_device_work && !links.launches.empty()) return result;
+  const std::vector<Launched> launched = launched_by_op(trace, links);
+  const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kCpuOp) continue;
+    const OpClass kind = class_of_name[e.name];
+    const bool works = result.has_device_work
+                           ? launched[i].kernels > 0
+                           : children[i] == 0 && kind != OpClass::kView && e.dur_ns > 0;
+    if (!works) continue;
+    WorkOp op;
+    op.event = i;
+    op.step = links.step[i];
+    op.op_class = kind;
+    op.device_ns = result.has_device_work ? launched[i].device_ns : e.dur_ns;
+    op.host_ns = host_time(trace, links, children, i);
+    op.kernels = launched[i].kernels;
+    op.kernel = launched[i].kernel;
+    if (const OpArgs* args = trace.op_args(e);
+        args != nullptr && args->inputs < trace.inputs.size()) {
+      result.has_shapes = true;
+      op.inputs = tensor_inputs(trace.inputs[args->inputs]);
+      op.output = output_shape(trace.name(e), trace.inputs[args->inputs]);
+      // Reductions over rows keep the others' sizes: a guess that a consumer has to confirm.
+      if (kind == OpClass::kReduction && !op.inputs.empty() && !op.inputs[0].dims.empty()) {
+        op.output = op.inputs[0];
+        op.output->dims.back() = 1;
+      }
+    }
+    result.ops.push_back(std::move(op));
+  }
+  std::sort(result.ops.begin(), result.ops.end(), [&](const WorkOp& a, const WorkOp& b) {
+    const Event& x = trace.events[a.event];
+    const Event& y = trace.events[b.event];
+    return std::tie(x.pid, x.tid, x.ts_ns, a.event) < std::tie(y.pid, y.tid, y.ts_ns, b.event);
+  });
+  return result;
+}
+
+}  // namespace epilogue::trace

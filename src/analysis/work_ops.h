@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops of a trace that do work themselves, with what they take in and give out, in the order in
+// which the program issued them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "analysis/aten_ops.h"
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+// An op whose own launch calls started kernels; in a trace without device work, an op that calls no
+// other op and is no view.
+struct WorkOp {
+  uint32_t event = kNone;  // in Trace::events
+  uint32_t step = kNone;
+  OpClass op_class = OpClass::kUnknown;
+  int64_t device_ns = 0;  // of its kernels; without device work: the op's own time
+  int64_t host_ns =
+      0;  // the op's duration on the host, or the outermost ATen op's that only led here
+  uint32_t kernels = 0;
+  StringId kernel = 0;                // name of the longest one; 0 without device work
+  std::vector<TensorShape> inputs;    // empty: shapes were not recorded
+  std::optional<TensorShape> output;  // as far as it follows from the inputs
+};
+
+struct WorkOps {
+  std::vector<WorkOp> ops;       // by thread, then by start
+  bool has_device_work = false;  // else the host's time is the work's
+  bool has_shapes = false;
+};
+
+// Empty where launches have lost their kernels.
+WorkOps work_ops(const Trace& trace, const Links& links);
+
+}  // namespace epilogue::trace

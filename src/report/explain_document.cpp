@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// An explanation as a document: findings first, then the tables that they rest on.
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "epilogue/trace/explain_report.h"
+#include "report/document.h"
+
+namespace epilogue::trace {
+namespace {
+
+std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
+std::string percent(double value) { return fmt::format("{:.1f} %", value); }
+template <class T>
+std::string known(const std::optional<T>& value, fmt::format_string<const T&> format) {
+  return value ? fmt::format(format, *value) : "-";
+}
+
+class Builder {
+ public:
+  Builder(const Explanation& e, int top) : e_(e), top_(top) {}
+
+  Document build() {
+    add_head();
+    add_health();
+    add_findings();
+    add_wall();
+    add_steps();
+    add_gemms();
+    add_fusions();
+    add_chains();
+    add_calls();
+    add_compile();
+    add_memory();
+    add_modules();
+    return std::move(document_);
+  }
+
+ private:
+  void head(std::string text) { document_.push_back(Heading{std::move(text)}); }
+  void add(Grid grid) {
+    limit_rows(grid, top_);
+    document_.push_back(std::move(grid));
+  }
+
+  void add_head() {
+    std::string title(bound_name(e_.verdicts.whole.bound));
+    if (!e_.path.empty()) title = e_.path + ": " + title;
+    head(std::move(title));
+    std::string line =
+        fmt::format("{} events, {} ops, {} kernels ({} distinct), span {}", format_count(e_.events),
+                    format_count(e_.ops), format_count(e_.kernels),
+                    format_count(e_.distinct_kernels), duration(e_.timeline.span_ns()));
+    if (!e_.device.empty()) line += ", " + e_.device;
+    if (e_.skipped_events > 0)
+      line += fmt::format("; {} events could not be read", format_count(e_.skipped_events));
+    document_.push_back(Paragraph{std::move(line)});
+  }
+
+  void add_health() {
+    Bullets list;
+    for (const HealthItem& item : e_.health)
+      list.items.push_back({fmt::format("{}: {}", severity_name(item.severity), item.detail), {}});
+    if (list.items.empty()) return;
+    head("What to know about this trace first");
+    document_.push_back(std::move(list));
+  }
+
+  void add_findings() {
+    head("Findings");
+    Bullets list;
+    for (const Finding& f : e_.findings) {
+      std::string text = f.title;
+      if (f.saving_us && *f.saving_us > 0)
+        text += fmt::format(" [up to {}]", format_duration_ns(*f.saving_us * 1000));
+      list.items.push_back({std::move(text), f.evidence});
+    }
+    document_.push_back(std::move(list));
+    document_.push_back(
+        Paragraph{"Savings are estimates over the whole trace; several may save the same time."});
+  }
+
+  void add_wall() {
+    if (e_.verdicts.whole.part_pct.empty()) return;
+    head("How the wall time divides");
+    Grid grid{{{"part", true}, {"share"}}, {}, ""};
+    for (int i = 0; i < kTimeParts; ++i) {
+      const auto part = static_cast<TimePart>(i);
+      if (const double pct = e_.verdicts.whole.pct(part); pct > 0)
+        grid.rows.push_back({std::string(time_part_name(part)), percent(pct)});
+    }
+    document_.push_back(std::move(grid));
+    document_.push_back(Paragraph{fmt::format(
+        "A device that works over {:.0f} % of the time limits the run, compute-bound where over "
+        "{:.0f} % of that is compute; else the largest cause of idleness does.",
+        kDeviceBoundPct, kComputeBoundPct)});
+  }
+
+  void add_steps() {
+    if (e_.verdicts.regions.empty()) return;
+    head(e_.steps.empty() ? "Regions" : "Steps");
+    Grid grid{{{"name", true, 40},
+               {"wall"},
+               {"device busy"},
+               {"idle"},
+               {"host in ops"},
+               {"launches"},
+               {"kernels"},
+               {"verdict", true}},
+              {},
+              ""};
+    for (const RegionVerdict& r : e_.verdicts.regions)
+      grid.rows.push_back({r.region.name, duration(r.region.wall_ns()),
+                           duration(r.region.device_busy_ns), duration(r.region.device_idle_ns()),
+                           duration(r.region.cpu_op_ns), format_count(r.region.launches),
+                           format_count(r.region.kernels),
+                           std::string(bound_name(r.verdict.bound))});
+    add(std::move(grid));
+  }
+
+  void add_gemms() {
+    if (e_.gemms.gemms.empty()) return;
+    head("Matrix products");
+    Grid grid{{{"op", true, 16},
+               {"M x N x K", true, 28},
+               {"count"},
+               {"median"},
+               {"TFLOP/s"},
+               {"peak"},
+               {"attainable"},
+               {"waves"},
+               {"kernel", true, 56}},
+              {},
+              ""};
+    for (const Gemm& g : e_.gemms.gemms) {
+      std::string shape = "-";
+      if (g.shape)
+        shape = fmt::format("{}{} x {} x {}",
+                            g.shape->batch > 1 ? fmt::format("{} x ", g.shape->batch) : "",
+                            g.shape->m, g.shape->n, g.shape->k);
+      grid.rows.push_back({g.op.empty() ? "-" : g.op, shape, format_count(g.time.count),
+                           duration(g.time.median_ns), known(g.tflops, "{:.2f}"),
+                           known(g.peak_pct, "{:.0f} %"), known(g.attainable_pct, "{:.0f} %"),
+                           known(g.tiling ? g.tiling->waves : std::nullopt, "{:.2f}"), g.kernel});
+    }
+    add(std::move(grid));
+    Bullets list;
+    for (const GemmComparison& c : e_.gemms.comparisons) {
+      if (top_ >= 0 && list.items.size() >= static_cast<size_t>(top_)) break;
+      list.items.push_back({c.sentence, {}});
+    }
+    if (!list.items.empty()) document_.push_back(std::move(list));
+  }
+
+  void add_fusions() {
+    if (e_.fusions.fusions.empty()) return;
+    head("What could be fused");
+    Grid grid{{{"kind", true},
+               {"ops", true, 60},
+               {"count"},
+               {"time"},
+               {"kernels"},
+               {"saves"},
+               {"confidence", true}},
+              {},
+              ""};
+    for (const Fusion& f : e_.fusions.fusions)
+      grid.rows.push_back({std::string(fusion_kind_name(f.kind)),
+                           fmt::format("{}", fmt::join(f.ops, " + ")), format_count(f.count),
+                           format_duration_ns(f.time_us * 1000),
+                           fmt::format("{} -> {}", f.kernels_now, f.kernels_after),
+                           format_duration_ns(f.predicted_saving_us * 1000),
+                           std::string(confidence_name(f.confidence))});
+    add(std::move(grid));
+  }
+
+  void add_chains() {
+    if (e_.chains.chains.empty()) return;
+    head("Dispatch chains");
+    Grid grid{{{"ops", true, 90}, {"count"}, {"host"}, {"device"}, {"kernels"}, {"launch nothing"}},
+              {},
+              ""};
+    for (const DispatchChain& c : e_.chains.chains)
+      grid.rows.push_back({c.text, format_count(c.count), duration(c.cpu_ns), duration(c.device_ns),
+                           format_count(c.kernels),
+                           fmt::format("{} of {}", c.no_launch_ops, c.ops)});
+    add(std::move(grid));
+  }
+
+  void add_calls() {
+    if (!e_.launches.calls.empty()) {
+      head("Runtime calls");
+      Grid grid{{{"call", true}, {"count"}, {"median"}, {"p95"}, {"total"}}, {}, ""};
+      for (const CallStats& c : e_.launches.calls)
+        grid.rows.push_back({c.name, format_count(c.time.count), duration(c.time.median_ns),
+                             duration(c.time.p95_ns), duration(c.time.total_ns)});
+      add(std::move(grid));
+    }
+    if (e_.launches.queue_delay)
+      document_.push_back(Paragraph{fmt::format(
+          "From the end of a launch call to its kernel's start: median {}, 95 % within {}.",
+          duration(e_.launches.queue_delay->median_ns),
+          duration(e_.launches.queue_delay->p95_ns))});
+    if (!e_.hot_spots.copies.empty()) {
+      head("Copies");
+      Grid grid{
+          {{"name", true}, {"in", true, 40}, {"count"}, {"bytes"}, {"total"}, {"GB/s"}}, {}, ""};
+      for (const CopySpot& c : e_.hot_spots.copies)
+        grid.rows.push_back({c.name, c.where.empty() ? "-" : c.where, format_count(c.time.count),
+                             c.bytes ? format_bytes(static_cast<double>(*c.bytes)) : "-",
+                             duration(c.time.total_ns), known(c.bandwidth_gb_s, "{:.1f}")});
+      add(std::move(grid));
+    }
+  }
+
+  void add_compile() {
+    if (!e_.compile.is_compiled()) return;
+    head("Compiled regions");
+    Grid grid{{{"name", true, 70}, {"count"}, {"host"}, {"kernels"}, {"device"}}, {}, ""};
+    for (const auto* list : {&e_.compile.regions, &e_.compile.graphs})
+      for (const CompiledRange& r : *list)
+        grid.rows.push_back({r.name, format_count(r.count), duration(r.cpu_ns),
+                             format_count(r.kernels), duration(r.device_ns)});
+    for (const TritonKernel& k : e_.compile.triton)
+      grid.rows.push_back(
+          {k.name, format_count(k.count), "-", format_count(k.count), duration(k.device_ns)});
+    add(std::move(grid));
+  }
+
+  void add_memory() {
+    for (const DeviceMemory& m : e_.memory) {
+      head(fmt::format("Memory at the peak of {}: {}",
+                       m.type == DeviceType::kCpu ? "the CPU" : fmt::format("device {}", m.device),
+                       format_bytes(static_cast<double>(m.peak_bytes))));
+      Grid grid{{{"allocated by", true}, {"allocations"}, {"bytes"}}, {}, ""};
+      for (const MemoryHolder& h : m.at_peak)
+        grid.rows.push_back({h.op.empty() ? "-" : h.op, format_count(h.allocations),
+                             format_bytes(static_cast<double>(h.bytes))});
+      add(std::move(grid));
+    }
+  }
+
+  void add_modules() {
+    if (e_.modules.empty()) return;
+    head("Modules");
+    Grid grid{{{"module", true, 70}, {"count"}, {"host"}, {"device"}, {"kernels"}}, {}, ""};
+    for (const ModuleTime& m : e_.modules)
+      grid.rows.push_back({std::string(static_cast<size_t>(m.depth) * 2, ' ') + m.name,
+                           format_count(m.count), duration(m.cpu_ns), duration(m.device_ns),
+                           format_count(m.kernels)});
+    add(std::move(grid));
+  }
+
+  const Explanation& e_;
+  int top_;
+  Document document_;
+};
+
+}  // namespace
+
+std::string explain_text(const Explanation& explanation, const ReportOptions& options) {
+  return document_text(Builder(explanation, options.top).build(), options.use_bold);
+}
+std::string explain_markdown(const Explanation& explanation, const ReportOptions& options) {
+  return document_markdown(Builder(explanation, options.top).build());
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// An explanation for scripts: everything that the text shows, and what it cuts.
+#include "epilogue/trace/explain_report.h"
+#include "report/json_numbers.h"
+
+namespace epilogue::trace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A list of objects, one per element.
+template <class List, class F>
+Json array_of(const List& list, F&& make) {
+  Json array = Json::array();
+  for (const auto& element : list) array.push_back(make(element));
+  return array;
+}
+
+Json distribution_json(const Distribution& d) {
+  return {
+      {"count", d.count},          {"min_us", to_us(d.min_ns)}, {"median_us", to_us(d.median_ns)},
+      {"p95_us", to_us(d.p95_ns)}, {"max_us", to_us(d.max_ns)}, {"total_us", to_us(d.total_ns)}};
+}
+
+Json parts_json(const Verdict& verdict) {
+  Json json = Json::object();
+  if (verdict.part_pct.empty()) return json;
+  for (int i = 0; i < kTimeParts; ++i)
+    json[std::string(time_part_name(static_cast<TimePart>(i)))] =
+        verdict.part_pct[static_cast<size_t>(i)];
+  return json;
+}
+
+Json region_json(const RegionVerdict& r) {
+  return {{"name", r.region.name},
+          {"start_us", to_us(r.region.start_ns)},
+          {"wall_us", to_us(r.region.wall_ns())},
+          {"gpu_busy_us", to_us(r.region.device_busy_ns)},
+          {"launched_work_us", to_us(r.region.launched_work_ns)},
+          {"cpu_op_us", to_us(r.region.cpu_op_ns)},
+          {"ops", r.region.ops},
+          {"launches", r.region.launches},
+          {"kernels", r.region.kernels},
+          {"verdict", bound_name(r.verdict.bound)},
+          {"bound_pct", parts_json(r.verdict)},
+          {"evidence", r.verdict.evidence}};
+}
+
+Json tiling_json(const std::optional<GemmTiling>& t) {
+  if (!t) return nullptr;
+  return {{"tiles", t->tiles},
+          {"padding_pct", t->padding_pct},
+          {"tiles_per_wave", or_null(t->tiles_per_wave)},
+          {"waves", or_null(t->waves)},
+          {"wave_efficiency_pct", or_null(t->wave_efficiency_pct)}};
+}
+
+Json gemm_json(const Gemm& g) {
+  Json shape = nullptr;
+  if (g.shape)
+    shape = {{"m", g.shape->m}, {"n", g.shape->n}, {"k", g.shape->k}, {"batch", g.shape->batch}};
+  Json side = nullptr;
+  if (g.side) side = *g.side == RooflineSide::kMemory ? "memory" : "compute";
+  return {{"op", g.op},
+          {"kernel", g.kernel},
+          {"family", g.name.family},
+          {"shape", std::move(shape)},
+          {"a_type", g.a_type},
+          {"b_type", g.b_type},
+          {"c_type", g.c_type},
+          {"time", distribution_json(g.time)},
+          {"flops", or_null(g.flops)},
+          {"bytes", or_null(g.bytes)},
+          {"intensity_flops_per_byte", or_null(g.intensity)},
+          {"tflops", or_null(g.tflops)},
+          {"gb_per_s", or_null(g.gb_per_s)},
+          {"math_type", g.math_type},
+          {"peak_of", g.peak_of},
+          {"peak_tflops", or_null(g.peak_tflops)},
+          {"peak_pct", or_null(g.peak_pct)},
+          {"attainable_tflops", or_null(g.attainable_tflops)},
+          {"attainable_pct", or_null(g.attainable_pct)},
+          {"roofline_side", std::move(side)},
+          {"uses_tensor_cores", or_null(g.uses_tensor_cores)},
+          {"tensor_core_note", g.tensor_core_note},
+          {"tiling", tiling_json(g.tiling)}};
+}
+
+Json fusion_json(const Fusion& f) {
+  return {{"kind", fusion_kind_name(f.kind)},
+          {"ops", f.ops},
+          {"kernels", f.kernels},
+          {"shape", f.shape},
+          {"count", f.count},
+          {"kernels_now", f.kernels_now},
+          {"kernels_after", f.kernels_after},
+          {"time_us", f.time_us},
+          {"bytes_now", f.bytes_now},
+          {"bytes_after", f.bytes_after},
+          {"device_saving_us", f.device_saving_us},
+          {"host_saving_us", f.host_saving_us},
+          {"predicted_saving_us", f.predicted_saving_us},
+          {"confidence", confidence_name(f.confidence)},
+          {"assumption", f.assumption}};
+}
+
+Json finding_json(const Finding& f) {
+  return {{"id", f.id},
+          {"severity", severity_name(f.severity)},
+          {"title", f.title},
+          {"evidence", f.evidence},
+          {"saving_us", or_null(f.saving_us)}};
+}
+
+Json health_json(const HealthItem& h) {
+  return {{"id", h.id},
+          {"severity", severity_name(h.severity)},
+          {"count", h.count},
+          {"detail", h.detail}};
+}
+
+Json chain_json(const DispatchChain& c) {
+  return {{"chain", c.text},
+          {"op", c.op},
+          {"count", c.count},
+          {"cpu_us", to_us(c.cpu_ns)},
+          {"device_us", to_us(c.device_ns)},
+          {"kernels", c.kernels},
+          {"ops", c.ops},
+          {"no_launch_ops", c.no_launch_ops},
+          {"no_launch_us", to_us(c.no_launch_ns)}};
+}
+
+Json range_json(const CompiledRange& r) {
+  return {{"name", r.name},
+          {"count", r.count},
+          {"cpu_us", to_us(r.cpu_ns)},
+          {"kernels", r.kernels},
+          {"device_us", to_us(r.device_ns)}};
+}
+
+Json compile_json(const CompileSummary& c) {
+  return {{"regions", array_of(c.regions, range_json)},
+          {"graphs", array_of(c.graphs, range_json)},
+          {"regions_per_step", or_null(c.regions_per_step)},
+          {"triton", array_of(c.triton, [](const TritonKernel& k) {
+             return Json{{"name", k.name},
+                         {"fused_ops", k.fused_ops},
+                         {"count", k.count},
+                         {"device_us", to_us(k.device_ns)}};
+           })}};
+}
+
+Json memory_json(const DeviceMemory& m) {
+  return {{"device_type", static_cast<int>(m.type)},
+          {"device", m.device},
+          {"allocations", m.allocations},
+          {"frees", m.frees},
+          {"peak_bytes", m.peak_bytes},
+          {"peak_us", to_us(m.peak_ns)},
+          {"peak_reserved_bytes", m.peak_reserved_bytes},
+          {"is_relative", m.is_relative},
+          {"out_of_memory", m.out_of_memory},
+          {"at_peak", array_of(m.at_peak, [](const MemoryHolder& h) {
+             return Json{{"op", h.op}, {"allocations", h.allocations}, {"bytes", h.bytes}};
+           })}};
+}
+
+Json idle_json(const DeviceIdle& idle) {
+  Json causes = Json::object();
+  for (int i = 0; i < kIdleCauses; ++i) {
+    const auto cause = static_cast<IdleCause>(i);
+    causes[std::string(idle_cause_name(cause)) + "_us"] = to_us(idle.of(cause));
+  }
+  return {{"device", idle.device}, {"idle_us", to_us(idle.idle_ns)}, {"causes", std::move(causes)}};
+}
+
+Json calls_json(const LaunchStats& l) {
+  return {{"launches", l.launches},
+          {"graph_launches", l.graph_launches},
+          {"graph_kernels", l.graph_kernels},
+          {"kernels_shorter_than_launch", l.kernels_shorter_than_launch},
+          {"kernels_per_launch", or_null(l.kernels_per_launch)},
+          {"launches_per_step", or_null(l.launches_per_step)},
+          {"queue_delay", l.queue_delay ? distribution_json(*l.queue_delay) : Json()},
+          {"calls", array_of(l.calls, [](const CallStats& c) {
+             Json json = distribution_json(c.time);
+             json["name"] = c.name;
+             json["starts_work"] = c.starts_work;
+             return json;
+           })}};
+}
+
+Json hot_spots_json(const HotSpots& h) {
+  return {{"syncs", array_of(h.syncs,
+                             [](const SyncSpot& s) {
+                               return Json{{"call", s.call},
+                                           {"where", s.where},
+                                           {"is_implied", s.is_implied},
+                                           {"time", distribution_json(s.time)}};
+                             })},
+          {"copies", array_of(h.copies, [](const CopySpot& c) {
+             return Json{{"name", c.name},
+                         {"where", c.where},
+                         {"is_pageable", c.is_pageable},
+                         {"bytes", or_null(c.bytes)},
+                         {"gb_per_s", or_null(c.bandwidth_gb_s)},
+                         {"time", distribution_json(c.time)}};
+           })}};
+}
+
+Json module_json(const ModuleTime& m) {
+  return {{"path", m.path},
+          {"count", m.count},
+          {"cpu_us", to_us(m.cpu_ns)},
+          {"device_us", to_us(m.device_ns)},
+          {"kernels", m.kernels}};
+}
+
+Json occupancy_json(const KernelOccupancy& k) {
+  return {{"kernel", k.kernel},
+          {"count", k.count},
+          {"total_us", to_us(k.total_ns)},
+          {"recorded_pct", or_null(k.recorded_pct)},
+          {"theoretical_pct", k.computed ? Json(k.computed->theoretical_pct) : Json()},
+          {"limit", k.computed ? Json(occupancy_limit_name(k.computed->limit)) : Json()},
+          {"is_recorded_zero_artefact", k.is_recorded_zero_artefact},
+          {"note", k.note}};
+}
+
+}  // namespace
+
+std::string explain_json(const Explanation& e) {
+  Json steps = Json::array();
+  if (!e.steps.empty()) steps = array_of(e.verdicts.regions, region_json);
+  Json regions = e.steps.empty() ? array_of(e.verdicts.regions, region_json) : Json::array();
+  return dump_json(
+      {{"schema_version", kJsonSchemaVersion},
+       {"path", e.path},
+       {"device", e.device},
+       {"verdict", bound_name(e.verdicts.whole.bound)},
+       {"bound_pct", parts_json(e.verdicts.whole)},
+       {"thresholds",
+        {{"device_bound_pct", kDeviceBoundPct}, {"compute_bound_pct", kComputeBoundPct}}},
+       {"profiler_ns_per_op", e.verdicts.profiler.ns_per_op},
+       {"profiler_us", to_us(e.verdicts.profiler.total_ns)},
+       {"events", e.events},
+       {"skipped_events", e.skipped_events},
+       {"ops", e.ops},
+       {"kernels", e.kernels},
+       {"distinct_kernels", e.distinct_kernels},
+       {"kernels_without_launch", e.kernels_without_launch},
+       {"launches_without_kernel", e.launches_without_kernel},
+       {"steps", std::move(steps)},
+       {"regions", std::move(regions)},
+       {"span_us", to_us(e.timeline.span_ns())},
+       {"gpu_busy_us",
+        e.timeline.devices.empty() ? Json() : Json(to_us(e.timeline.devices.front().busy_ns))},
+       {"gpu_busy_pct", or_null(e.timeline.busy_pct())},
+       {"idle", array_of(e.idle, idle_json)},
+       {"launches", calls_json(e.launches)},
+       {"gemms", array_of(e.gemms.gemms, gemm_json)},
+       {"gemm_comparisons",
+        array_of(e.gemms.comparisons, [](const GemmComparison& c) { return Json(c.sentence); })},
+       {"fusions", array_of(e.fusions.fusions, fusion_json)},
+       {"fusion_bandwidth_gb_per_s", e.fusions.bandwidth_gb_per_s},
+       {"findings", array_of(e.findings, finding_json)},
+       {"health", array_of(e.health, health_json)},
+       {"dispatch_chains", array_of(e.chains.chains, chain_json)},
+       {"hot_spots", hot_spots_json(e.hot_spots)},
+       {"compile", compile_json(e.compile)},
+       {"occupancy", array_of(e.occupancies, occupancy_json)},
+       {"memory", array_of(e.memory, memory_json)},
+       {"modules", array_of(e.modules, module_json)}});
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all JSON outputs share.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace epilogue::trace {
+
+inline constexpr int kJsonSchemaVersion = 1;
+
+inline double to_us(int64_t ns) { return static_cast<double>(ns) / 1000.0; }
+
+// null where the value is not known.
+template <class T>
+nlohmann::ordered_json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+// Names come from files: bytes that are not UTF-8 must not make this throw.
+inline std::string dump_json(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/links.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "trace/id_index.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+bool is_work(Category category) {
+  return category == Category::kKernel || category == Category::kGpuMemcpy ||
+         category == Category::kGpuMemset;
+}
+
+// The ProfilerSteps of each process, to be asked which one a moment falls into.
+class StepIndex {
+ public:
+  StepIndex(const Trace& trace, const std::vector<uint32_t>& steps) {
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      const Event& step = trace.events[steps[i]];
+      of_process(step.pid).push_back({step.ts_ns, step.end_ns(), i});
+    }
+  }
+
+  // Steps of a process follow each other; should two overlap, the one that started last counts.
+  uint32_t find(const Event& event) const {
+    for (const auto& [pid, steps] : processes_) {
+      if (pid != event.pid) continue;
+      const auto after =
+          std::upper_bound(steps.begin(), steps.end(), event.ts_ns,
+                           [](int64_t ts_ns, const Step& s) { return ts_ns < s.start_ns; });
+      if (after == steps.begin()) return kNone;
+      const Step& step = *std::prev(after);
+      return event.ts_ns < step.end_ns ? step.position : kNone;
+    }
+    return kNone;
+  }
+
+ private:
+  struct Step {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t position;
+  };
+  std::vector<Step>& of_process(int32_t pid) {
+    for (auto& [known, steps] : processes_)
+      if (known == pid) return steps;
+    return processes_.emplace_back(pid, std::vector<Step>()).second;
+  }
+
+  std::vector<std::pair<int32_t, std::vector<Step>>> processes_;  // one, but for merged traces
+};
+
+// An op or a launch call, with what its place in the nesting depends on.
+struct HostSpan {
+  int64_t start_ns;
+  int64_t end_ns;
+  int64_t ev_idx;
+  uint32_t event;
+  uint32_t lane;
+  bool is_op;
+};
+
+bool comes_before(const HostSpan& a, const HostSpan& b) {
+  if (a.lane != b.lane) return a.lane < b.lane;
+  if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+  if (a.end_ns != b.end_ns) return a.end_ns > b.end_ns;
+  if (a.is_op != b.is_op) return a.is_op;
+  if (a.ev_idx != b.ev_idx) return a.ev_idx < b.ev_idx;
+  return a.event < b.event;
+}
+
+// Of an op without length only a launch call of the same instant is a child: the clock (whole
+// microseconds until 2024) was too coarse for both. Among ops of one instant it cannot be told.
+bool encloses(const HostSpan& op, const HostSpan& inner) {
+  if (op.start_ns == op.end_ns)
+    return !inner.is_op && inner.start_ns == op.start_ns && inner.end_ns == op.end_ns;
+  return inner.start_ns < op.end_ns && inner.end_ns <= op.end_ns;
+}
+
+class Linker {
+ public:
+  explicit Linker(const Trace& trace) : trace_(trace) {
+    names_.reserve(trace.strings.size());
+    for (StringId id = 0; id < trace.strings.size(); ++id) {
+      const std::string_view text = trace.strings[id];
+      names_.push_back({text.starts_with(kStepPrefix), is_kernel_launch_name(text)});
+    }
+    const size_t n = trace.events.size();
+    for (std::vector<uint32_t>* column : {&links_.parent, &links_.launch, &links_.op, &links_.step})
+      column->assign(n, kNone);
+  }
+
+  Links link() {
+    collect();
+    set_parents();
+    join_device_work();
+    set_steps();
+    count();
+    return std::move(links_);
+  }
+
+ private:
+  struct NameFlags {
+    bool is_step;
+    bool is_kernel_launch;
+  };
+
+  void collect() {
+    for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+      const Event& event = trace_.events[i];
+      if (event.category == Category::kCpuOp) {
+        const OpArgs* args = trace_.op_args(event);
+        if (event.external_id != 0) ops_.add(event.external_id, i);
+        if (args == nullptr || !args->is_async) add_host_span(i, args ? args->ev_idx : -1, true);
+      } else if (is_launch_category(event.category)) {
+        if (event.correlation != 0) calls_.add(event.correlation, i);
+        if (names_[event.name].is_kernel_launch) links_.launches.push_back(i);
+        add_host_span(i, -1, false);
+      } else if (is_work(event.category)) {
+        links_.device_work.push_back(i);
+      } else if (event.category == Category::kUserAnnotation && names_[event.name].is_step) {
+        links_.steps.push_back(i);
+      }
+    }
+    ops_.finish();
+    calls_.finish();
+    for (std::vector<uint32_t>* list : {&links_.launches, &links_.device_work, &links_.steps})
+      sort_by_start(*list);
+  }
+
+  void sort_by_start(std::vector<uint32_t>& indices) const {
+    const auto starts_before = [&](uint32_t a, uint32_t b) {
+      const int64_t x = trace_.events[a].ts_ns;
+      const int64_t y = trace_.events[b].ts_ns;
+      return x != y ? x < y : a < b;
+    };
+    if (!std::is_sorted(indices.begin(), indices.end(), starts_before))
+      std::sort(indices.begin(), indices.end(), starts_before);
+  }
+
+  void add_host_span(uint32_t i, int64_t ev_idx, bool is_op) {
+    const Event& e = trace_.events[i];
+    spans_.push_back({e.ts_ns, e.end_ns(), ev_idx, i, lane(e), is_op});
+  }
+
+  // A number per thread; neighbours in the file mostly share theirs.
+  uint32_t lane(const Event& e) {
+    if (lane_count_ > 0 && e.pid == last_pid_ && e.tid == last_tid_) return last_lane_;
+    last_pid_ = e.pid;
+    last_tid_ = e.tid;
+    const auto [place, is_new] = lanes_[e.pid].try_emplace(e.tid, lane_count_);
+    if (is_new) ++lane_count_;
+    return last_lane_ = place->second;
+  }
+
+  void set_parents() {
+    if (!std::is_sorted(spans_.begin(), spans_.end(), comes_before))
+      std::sort(spans_.begin(), spans_.end(), comes_before);
+    std::vector<const HostSpan*> open;
+    for (const HostSpan& span : spans_) {
+      while (!open.empty() && (open.back()->lane != span.lane || !encloses(*open.back(), span)))
+        open.pop_back();
+      if (!open.empty()) links_.parent[span.event] = open.back()->event;
+      if (span.is_op) {
+        open.push_back(&span);
+      } else {
+        links_.op[span.event] = links_.parent[span.event];
+      }
+    }
+  }
+
+  void join_device_work() {
+    for (const uint32_t i : links_.device_work) {
+      const Event& work = trace_.events[i];
+      const uint32_t named = work.external_id == 0 ? kNone : ops_.find(work.external_id);
+      if (work.correlation == 0) {
+        links_.op[i] = named;
+        ++links_.linked_by_external_id;
+        continue;
+      }
+      const uint32_t call = calls_.find(work.correlation);
+      if (call == kNone) continue;
+      links_.launch[i] = call;
+      links_.op[i] = links_.op[call];
+      if (work.external_id != 0 && named != links_.op[i]) ++links_.external_id_disagrees;
+    }
+  }
+
+  void set_steps() {
+    if (links_.steps.empty()) return;
+    const StepIndex steps(trace_, links_.steps);
+    for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+      const Event& e = trace_.events[i];
+      if (e.category == Category::kCpuOp || is_launch_category(e.category))
+        links_.step[i] = steps.find(e);
+    }
+    for (const uint32_t i : links_.device_work) {
+      const uint32_t cause = links_.launch[i] != kNone ? links_.launch[i] : links_.op[i];
+      if (cause != kNone) links_.step[i] = links_.step[cause];
+    }
+  }
+
+  void count() {
+    std::vector<bool> has_work(trace_.events.size());
+    for (const uint32_t i : links_.device_work) {
+      const uint32_t call = links_.launch[i];
+      if (call != kNone) has_work[call] = true;
+      if (trace_.events[i].category != Category::kKernel) continue;
+      ++links_.kernels;
+      if (call == kNone) ++links_.kernels_without_launch;
+    }
+    // A call without a correlation says nothing about its kernel.
+    for (const uint32_t i : links_.launches)
+      if (!has_work[i] && trace_.events[i].correlation != 0) ++links_.launches_without_kernel;
+  }
+
+  const Trace& trace_;
+  Links links_;
+  std::vector<NameFlags> names_;  // by StringId
+  std::vector<HostSpan> spans_;
+  IdIndex ops_;    // by External id
+  IdIndex calls_;  // by correlation
+  std::unordered_map<int32_t, std::unordered_map<int64_t, uint32_t>> lanes_;
+  uint32_t lane_count_ = 0;
+  int32_t last_pid_ = 0;
+  int64_t last_tid_ = 0;
+  uint32_t last_lane_ = 0;
+};
+
+}  // namespace
+
+Links link(const Trace& trace) { return Linker(trace).link(); }
+
+bool is_kernel_launch_name(std::string_view name) {
+  return contains(name, "Launch") && !contains(name, "HostFunc") && !contains(name, "Get");
+}
+
+bool is_graph_launch_name(std::string_view name) { return contains(name, "GraphLaunch"); }
+
+}  // namespace epilogue::trace

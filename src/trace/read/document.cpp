@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/read/document.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "trace/json_text.h"
+#include "trace/read/document_members.h"
+#include "trace/read/json_string.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kEventList = "traceEvents";
+constexpr size_t kNone64 = std::string_view::npos;
+
+size_t skip_space(std::string_view text, size_t at) {
+  return std::min(text.find_first_not_of(kSpace, at), text.size());
+}
+
+// Behind the closing quote of the string at `at`; npos: not closed.
+size_t string_end(std::string_view text, size_t at) {
+  for (size_t i = at + 1; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      return i + 1;
+    }
+  }
+  return kNone64;
+}
+
+// Behind the value at `at`; npos: it does not end in `text`. Brackets are counted, not matched.
+size_t value_end(std::string_view text, size_t at) {
+  int64_t depth = 0;
+  size_t i = at;
+  while (i < text.size()) {
+    const char c = text[i];
+    if (c == '"') {
+      i = string_end(text, i);
+      if (i == kNone64 || depth == 0) return i;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+      ++i;
+    } else if (c == '}' || c == ']') {
+      if (depth == 0) return i;
+      ++i;
+      if (--depth == 0) return i;
+    } else if (c == ',' && depth == 0) {
+      return i;
+    } else {
+      ++i;
+    }
+  }
+  return kNone64;
+}
+
+// Where a member that is broken could be over: in front of the next one, or of the event list.
+size_t next_member(std::string_view text, size_t from) {
+  for (size_t comma = text.find(',', from); comma != kNone64; comma = text.find(',', comma + 1)) {
+    const size_t quote = skip_space(text, comma + 1);
+    if (quote == text.size() || text[quote] != '"') continue;
+    const size_t end = text.find('"', quote + 1);
+    if (end == kNone64) return kNone64;
+    const size_t colon = skip_space(text, end + 1);
+    const bool is_line = text.substr(comma, quote - comma).find('\n') != kNone64;
+    if (colon < text.size() && text[colon] == ':' && is_line) return comma;
+  }
+  return kNone64;
+}
+
+}  // namespace
+
+DocumentScanner::Step DocumentScanner::scan(std::string_view text, int64_t offset, bool is_final,
+                                            size_t& used) {
+  offset_ = offset - static_cast<int64_t>(used);
+  while (true) {
+    used = skip_space(text, used);
+    if (used == text.size()) return Step::kNeedMore;
+    const char c = text[used];
+    if (in_object_) {
+      if (c == ',' || c == '}') {
+        in_object_ = c == ',';
+        ++used;
+        continue;
+      }
+      switch (take_member(text, is_final, used)) {
+        case Found::kMember: continue;
+        case Found::kNeedMore: return Step::kNeedMore;
+        case Found::kList: return Step::kEventList;
+        case Found::kBroken: break;
+      }
+      notes_.add(Note::kBadMetadata, offset_ + static_cast<int64_t>(used));
+      const size_t next = next_member(text, used);
+      if (next == kNone64 && !is_final) return Step::kNeedMore;
+      used = std::min(next, text.size());
+    } else if (c == '{' || c == '[') {
+      if (documents_++ > 0) notes_.add(Note::kSecondDocument, offset_ + static_cast<int64_t>(used));
+      ++used;
+      if (c == '{') {
+        in_object_ = true;
+        continue;
+      }
+      is_bare_array_ = documents_ == 1;
+      in_list_ = has_list_ = true;
+      return Step::kEventList;
+    } else if (text.substr(used).starts_with(kByteOrderMark)) {
+      notes_.add(Note::kByteOrderMark, offset_ + static_cast<int64_t>(used));
+      used += kByteOrderMark.size();
+    } else if (documents_ == 0) {
+      return Step::kNotJson;
+    } else {  // whatever follows the last document: up to another one
+      used = std::min(text.find_first_of("{[", used), text.size());
+    }
+  }
+}
+
+DocumentScanner::Found DocumentScanner::take_member(std::string_view text, bool is_final,
+                                                    size_t& used) {
+  const auto incomplete = [&] { return is_final ? Found::kBroken : Found::kNeedMore; };
+  if (text[used] != '"') return Found::kBroken;
+  const size_t key_end = string_end(text, used);
+  if (key_end == kNone64) return incomplete();
+  const size_t colon = skip_space(text, key_end);
+  if (colon == text.size()) return incomplete();
+  if (text[colon] != ':') return Found::kBroken;
+  const size_t value = skip_space(text, colon + 1);
+  if (value == text.size()) return incomplete();
+  const std::string_view key = inside_quotes(text.substr(used, key_end - used));
+  if (key == kEventList && text[value] == '[') {
+    used = value + 1;
+    in_list_ = has_list_ = true;
+    return Found::kList;
+  }
+  size_t end = value_end(text, value);
+  const size_t behind = end == kNone64 ? text.size() : skip_space(text, end);
+  if (behind == text.size() && !is_final) return Found::kNeedMore;
+  if (end == kNone64) {  // a word at the very end has no end of its own
+    end = text.size();
+  } else if (behind < text.size() && text[behind] != ',' && text[behind] != '}') {
+    return Found::kBroken;
+  }
+  keep(key, text.substr(value, end - value), offset_ + static_cast<int64_t>(value));
+  used = end;
+  return Found::kMember;
+}
+
+void DocumentScanner::keep(std::string_view key, std::string_view value, int64_t offset) {
+  while (!value.empty() && kSpace.find(value.back()) != kNone64) value.remove_suffix(1);
+  std::string name;
+  append_decoded(name, key);
+  std::string json(value);
+  if (!nlohmann::json::accept(json)) {
+    notes_.add(Note::kBadMetadata, offset);
+    json.clear();
+    append_json_string(json, value);
+  }
+  const bool is_known = std::any_of(members_.begin(), members_.end(),
+                                    [&](const auto& member) { return member.first == name; });
+  if (!is_known) members_.emplace_back(std::move(name), std::move(json));
+}
+
+void DocumentScanner::finish(Trace& trace) {
+  for (auto& [key, json] : members_) apply_member(trace, key, json);
+}
+
+std::vector<std::string> DocumentScanner::keys() const {
+  std::vector<std::string> keys;
+  for (const auto& member : members_) keys.push_back(member.first);
+  return keys;
+}
+
+}  // namespace epilogue::trace

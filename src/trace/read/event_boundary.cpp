@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/read/event_boundary.h"
+
+#include <algorithm>
+#include <array>
+
+namespace epilogue::trace {
+namespace {
+
+// "id" is left out: it is also the first key of deviceProperties' elements.
+constexpr std::array<std::string_view, 8> kEventKeys = {"ph",  "cat", "name", "pid",
+                                                        "tid", "ts",  "dur",  "args"};
+constexpr std::string_view kSpace = " \t\r\n";
+
+size_t skip_space(std::string_view text, size_t at) {
+  return std::min(text.find_first_not_of(kSpace, at), text.size());
+}
+
+char char_at(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }
+
+// What follows a closing brace at `brace`.
+EventBoundary boundary_at(std::string_view text, size_t brace) {
+  EventBoundary found{.event_end = brace + 1};
+  size_t at = skip_space(text, brace + 1);
+  const bool has_comma = char_at(text, at) == ',';
+  if (has_comma) at = skip_space(text, at + 1);
+  found.next = at;
+  const bool is_event = at < text.size() && starts_event(text.substr(at));
+  if (has_comma && (is_event || at == text.size())) {
+    found.kind = EventBoundary::Kind::kNextEvent;
+  } else if (char_at(text, at) == ']') {
+    const size_t behind = skip_space(text, at + 1);
+    const char c = char_at(text, behind);
+    const bool closes = c == '\0' || c == '}' ||
+                        (c == ',' && char_at(text, skip_space(text, behind + 1)) == '"');
+    if (closes) found.kind = EventBoundary::Kind::kListEnd;
+  }
+  return found;
+}
+
+}  // namespace
+
+bool starts_event(std::string_view text) {
+  if (char_at(text, 0) != '{') return false;
+  const size_t quote = skip_space(text, 1);
+  if (char_at(text, quote) != '"') return false;
+  const std::string_view key = text.substr(quote + 1);
+  return std::any_of(kEventKeys.begin(), kEventKeys.end(), [&](std::string_view candidate) {
+    if (!key.starts_with(candidate) || char_at(key, candidate.size()) != '"') return false;
+    return char_at(key, skip_space(key, candidate.size() + 1)) == ':';
+  });
+}
+
+EventBoundary find_event_boundary(std::string_view text, size_t from) {
+  for (size_t brace = text.find('}', from); brace != std::string_view::npos;
+       brace = text.find('}', brace + 1)) {
+    const EventBoundary found = boundary_at(text, brace);
+    if (found.kind != EventBoundary::Kind::kNowhere) return found;
+  }
+  return {.kind = EventBoundary::Kind::kNowhere, .event_end = text.size(), .next = text.size()};
+}
+
+size_t find_last_cut(std::string_view text) {
+  for (size_t brace = text.rfind('}'); brace != std::string_view::npos && brace > 0;
+       brace = text.rfind('}', brace - 1)) {
+    const EventBoundary found = boundary_at(text, brace);
+    if (found.kind == EventBoundary::Kind::kNextEvent) return found.next;
+  }
+  return 0;
+}
+
+}  // namespace epilogue::trace

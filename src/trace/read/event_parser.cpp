@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/read/event_parser.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "trace/read/json_string.h"
+#include "trace/read/number_text.h"
+#include "trace/read/string_table.h"
+
+namespace epilogue::trace {
+namespace {
+
+// Sums and differences of two times must fit 64 bits.
+constexpr int64_t kMaxTime_ns = int64_t{1} << 62;
+constexpr int64_t kMinTime_ns = -(int64_t{1} << 60);
+
+// Kineto widens the device side of annotations so that viewers nest kernels inside: it starts 1 ns
+// early and ends 1 ns late. The recording said otherwise.
+constexpr int64_t kAnnotationMargin_ns = 1;
+
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
+constexpr std::string_view kRecordedSpan = "Trace";
+
+struct CategoryName {
+  std::string_view name;
+  Category category;
+};
+// Names of 2021, and those that have a peer among NVIDIA's.
+constexpr std::array<CategoryName, 14> kAliases = {{
+    {"Operator", Category::kCpuOp},
+    {"Kernel", Category::kKernel},
+    {"Runtime", Category::kCudaRuntime},
+    {"Memcpy", Category::kGpuMemcpy},
+    {"Memset", Category::kGpuMemset},
+    {"hpu_op", Category::kKernel},
+    {"mtia_ccp_events", Category::kKernel},
+    {"mtia_runtime", Category::kCudaRuntime},
+    {"glow_runtime", Category::kCudaRuntime},
+    {"xpu_runtime", Category::kCudaRuntime},
+    {"xpu_driver", Category::kCudaDriver},
+    {"xpu_sync", Category::kCudaSync},
+    {"privateuse1_runtime", Category::kCudaRuntime},
+    {"privateuse1_driver", Category::kCudaDriver},
+}};
+
+Category category_of_event(std::string_view cat, std::string_view name) {
+  const Category category = category_of(cat);
+  // In 2021 annotations were operators.
+  const bool is_old_step = category == Category::kCpuOp && name.starts_with(kStepPrefix);
+  return is_old_step ? Category::kUserAnnotation : category;
+}
+
+bool has_kernel_args(Category category) {
+  return category == Category::kKernel || category == Category::kGpuMemcpy ||
+         category == Category::kGpuMemset;
+}
+bool has_op_args(Category category) {
+  return category == Category::kCpuOp || category == Category::kUserAnnotation;
+}
+
+template <class Args>
+uint32_t append(std::vector<Args>& table, const Args& args) {
+  table.push_back(args);
+  return static_cast<uint32_t>(table.size() - 1);
+}
+
+// "4711", 4711, "stream 7"; any other text is a lane of its own.
+int64_t parse_tid(std::string_view value) {
+  constexpr std::string_view kStream = "stream ";
+  std::string_view text = inside_quotes(value);
+  if (text.starts_with(kStream)) text.remove_prefix(kStream.size());
+  if (text.empty()) return 0;
+  const ExactNumber number = parse_integer(text);
+  if (number.ok()) return number.value;
+  return static_cast<int64_t>(hash_bytes(text) >> 1);
+}
+
+}  // namespace
+
+Category category_of(std::string_view name) {
+  if (const auto category = category_from_name(name)) return *category;
+  const auto* const alias =
+      std::find_if(kAliases.begin(), kAliases.end(),
+                   [&](const CategoryName& candidate) { return candidate.name == name; });
+  return alias == kAliases.end() ? Category::kOther : alias->category;
+}
+
+bool EventParser::parse(JsonCursor& cursor, int64_t offset) {
+  offset_ = offset;
+  args_.start_event(*partial_, offset);
+  Members members;
+  raw_.clear();
+  if (!take_members(cursor, members)) return false;
+  if (is_unwanted_frame(members)) {
+    ++partial_->usable_events;
+    ++partial_->python_functions_left_out;
+    return true;
+  }
+  if (raw_.has_duplicate()) note(Note::kDuplicateKey);
+  if (raw_.has_extra_comma()) note(Note::kExtraComma);
+  build(members);
+  return true;
+}
+
+bool EventParser::is_unwanted_frame(const Members& members) const {
+  return !python_functions_ && members.cat == "\"python_function\"";
+}
+
+bool EventParser::take_members(JsonCursor& cursor, Members& members) {
+  bool has_duplicate = false;
+  bool has_extra_comma = false;
+  if (!cursor.take('{')) return false;
+  while (!cursor.take('}')) {
+    std::string_view key;
+    std::string_view value;
+    if (!cursor.take_key(key)) return false;
+    if (key == "args") {
+      if (!take_args(cursor, members)) return false;
+    } else {
+      if (!cursor.take_value(value)) return false;
+      std::string_view* const member = key == "ph"     ? &members.ph
+                                       : key == "cat"  ? &members.cat
+                                       : key == "name" ? &members.name
+                                       : key == "pid"  ? &members.pid
+                                       : key == "tid"  ? &members.tid
+                                       : key == "ts"   ? &members.ts
+                                       : key == "dur"  ? &members.dur
+                                       : key == "id"   ? &members.id
+                                                       : nullptr;
+      if (member != nullptr) {
+        has_duplicate |= !member->empty();
+        *member = value;
+      }
+    }
+    if (cursor.take(',')) {
+      has_extra_comma |= cursor.peek() == '}';
+    } else if (cursor.peek() != '}') {
+      return false;
+    }
+  }
+  if (has_duplicate) note(Note::kDuplicateKey);
+  if (has_extra_comma) note(Note::kExtraComma);
+  return true;
+}
+
+bool EventParser::take_args(JsonCursor& cursor, const Members& members) {
+  std::string_view value;
+  if (cursor.peek() != '{' || is_unwanted_frame(members)) return cursor.take_value(value);
+  return raw_.parse(cursor, true);
+}
+
+void EventParser::build(const Members& members) {
+  const std::string_view ph = inside_quotes(members.ph);
+  const char phase = ph.size() == 1 ? ph.front() : '\0';
+  switch (phase) {
+    case 'X': return build_span(members);
+    case 'i':
+    case 'I': return build_instant(members);
+    case 's': return build_flow_end(members, true);
+    case 'f': return build_flow_end(members, false);
+    case 'M': return build_name(members);
+    case 'C':  // counters and steps of flows: nothing that the schema keeps
+    case 't': ++partial_->usable_events; return;
+    default: note(members.ph.empty() ? Note::kMissingField : Note::kUnsupportedPhase);
+  }
+}
+
+bool EventParser::take_time(std::string_view text, int64_t& ns) {
+  if (text.empty()) {
+    note(Note::kMissingField);
+    return false;
+  }
+  const ExactNumber number = parse_us(text);
+  if (number.fault == NumberFault::kNotANumber) {
+    note(Note::kBadNumber);
+    return false;
+  }
+  if (!number.ok() || number.value < kMinTime_ns || number.value > kMaxTime_ns) {
+    note(Note::kOutOfRange);
+    return false;
+  }
+  ns = number.value;
+  return true;
+}
+
+bool EventParser::take_duration(std::string_view text, int64_t ts_ns, int64_t& dur_ns) {
+  if (!take_time(text, dur_ns)) return false;
+  if (dur_ns < 0) {
+    note(Note::kNegativeDuration);
+    dur_ns = 0;
+  }
+  if (dur_ns <= kMaxTime_ns - std::max<int64_t>(ts_ns, 0)) return true;
+  note(Note::kOutOfRange);
+  return false;
+}
+
+EventParser::Lane EventParser::lane(const Members& members) {
+  Lane lane;
+  if (!members.pid.empty()) {
+    const ExactNumber pid = parse_integer(members.pid);
+    const bool fits = pid.value >= std::numeric_limits<int32_t>::min() &&
+                      pid.value <= std::numeric_limits<int32_t>::max();
+    // Different processes must stay different; which number they go by matters less.
+    lane.pid = static_cast<int32_t>(pid.ok() ? pid.value : parse_tid(members.pid));
+    if (pid.ok() && !fits) note(Note::kBadArgument);
+  }
+  if (!members.tid.empty()) lane.tid = parse_tid(members.tid);
+  return lane;
+}
+
+void EventParser::build_span(const Members& members) {
+  if (members.name.empty()) return note(Note::kMissingField);
+  Event event;
+  if (!take_time(members.ts, event.ts_ns)) return;
+  if (!take_duration(members.dur, event.ts_ns, event.dur_ns)) return;
+  ++partial_->usable_events;
+  const std::string_view cat = inside_quotes(members.cat);
+  if (cat == kRecordedSpan) return build_recorded_span(members, event.ts_ns, event.dur_ns);
+  const Lane where = lane(members);
+  event.pid = where.pid;
+  event.tid = where.tid;
+  const std::string_view name = inside_quotes(members.name);
+  event.category = category_of_event(cat, name);
+  event.name = args_.text(members.name);
+  event.correlation = args_.integer(raw_, ArgKey::kCorrelation, 0);
+  event.external_id = args_.integer(raw_, ArgKey::kExternalId, 0);
+  const bool has_nanoseconds = members.ts.find('.') != std::string_view::npos;
+  if (event.category == Category::kGpuUserAnnotation && has_nanoseconds &&
+      event.dur_ns >= 2 * kAnnotationMargin_ns) {
+    event.ts_ns += kAnnotationMargin_ns;
+    event.dur_ns -= 2 * kAnnotationMargin_ns;
+  }
+  if (has_op_args(event.category)) {
+    event.args =
+        append(partial_->ops, args_.op(raw_, name, event.category == Category::kUserAnnotation));
+  } else if (has_kernel_args(event.category)) {
+    event.args = append(partial_->kernels, args_.kernel(raw_, event.pid, event.tid));
+  } else if (is_launch_category(event.category) || event.category == Category::kCudaSync) {
+    event.args = append(partial_->runtime_calls, args_.runtime_call(raw_));
+  } else if (event.category == Category::kPythonFunction) {
+    event.args = append(partial_->python, args_.python(raw_));
+  }
+  partial_->events.push_back(event);
+}
+
+void EventParser::build_recorded_span(const Members& members, int64_t ts_ns, int64_t dur_ns) {
+  if (partial_->span) return;
+  std::string_view name = inside_quotes(members.name);
+  // Some versions append the iteration: "PyTorch Profiler (0)".
+  if (const size_t bracket = name.rfind(" (");
+      bracket != std::string_view::npos && name.ends_with(')'))
+    name = name.substr(0, bracket);
+  partial_->span = {args_.text(name), ts_ns, ts_ns + dur_ns};
+}
+
+void EventParser::build_instant(const Members& members) {
+  const std::string_view name = inside_quotes(members.name);
+  const bool is_failed = name == "[OutOfMemory]";
+  if (name != "[memory]" && !is_failed) {  // marks of the recording's start and end
+    ++partial_->usable_events;
+    return;
+  }
+  int64_t ts_ns = 0;
+  if (!take_time(members.ts, ts_ns)) return;
+  ++partial_->usable_events;
+  MemoryEvent memory = args_.memory(raw_);
+  const Lane where = lane(members);
+  memory.ts_ns = ts_ns;
+  memory.pid = where.pid;
+  memory.tid = where.tid;
+  memory.out_of_memory = is_failed;
+  partial_->memory.push_back(memory);
+}
+
+void EventParser::build_flow_end(const Members& members, bool is_start) {
+  constexpr std::string_view kForwardBackward = "\"fwdbwd\"";
+  ++partial_->usable_events;
+  if (members.cat != kForwardBackward) return;  // ac2g: correlations say the same
+  const ExactNumber id = parse_integer(members.id);
+  const ExactNumber ts = parse_us(members.ts);
+  if (!id.ok() || !ts.ok()) return note(Note::kBadArgument);
+  const Lane where = lane(members);
+  partial_->flow_ends.push_back({id.value, {ts.value, where.tid, where.pid}, is_start});
+}
+
+void EventParser::build_name(const Members& members) {
+  using Kind = LaneName::Kind;
+  ++partial_->usable_events;
+  const std::string_view what = inside_quotes(members.name);
+  // The recording's own span has a text for a process id.
+  if (!parse_integer(members.pid).ok()) return;
+  const Lane where = lane(members);
+  LaneName name{.pid = where.pid, .tid = where.tid};
+  if (what == "process_name") {
+    name.kind = Kind::kProcessName;
+    name.text = args_.text(raw_[ArgKey::kName]);
+  } else if (what == "process_labels") {
+    name.kind = Kind::kProcessLabels;
+    name.text = args_.text(raw_[ArgKey::kLabels]);
+  } else if (what == "thread_name") {
+    name.kind = Kind::kThreadName;
+    name.text = args_.text(raw_[ArgKey::kName]);
+  } else if (what == "process_sort_index" || what == "thread_sort_index") {
+    name.kind = what.front() == 'p' ? Kind::kProcessSort : Kind::kThreadSort;
+    name.sort_index = args_.integer(raw_, ArgKey::kSortIndex, 0);
+  } else {
+    return;
+  }
+  partial_->lane_names.push_back(name);
+}
+
+}  // namespace epilogue::trace

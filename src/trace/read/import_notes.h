@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reader had to skip or mend, counted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "epilogue/trace/event.h"
+
+namespace epilogue::trace {
+
+// Skips come first: one event each that is not in the trace.
+enum class Note : uint8_t {
+  kTruncated,
+  kBadSyntax,
+  kNotAnObject,
+  kMissingField,
+  kBadNumber,
+  kOutOfRange,
+  kUnsupportedPhase,
+  // Repairs: read all the same.
+  kUnescapedQuote,
+  kControlCharacter,
+  kBadEscape,
+  kBadUtf8,
+  kBareWord,
+  kExtraComma,
+  kDuplicateKey,
+  kNegativeDuration,
+  kBadArgument,
+  kBadMetadata,
+  kByteOrderMark,
+  kSecondDocument,
+  kUnclosed,
+  kTruncatedGzip,
+};
+inline constexpr size_t kNotes = static_cast<size_t>(Note::kTruncatedGzip) + 1;
+
+// Counts per note and where each was met first.
+class ImportNotes {
+ public:
+  void add(Note note, int64_t offset);
+  void add_all(const ImportNotes& other);
+  bool has(Note note) const { return counts_[static_cast<size_t>(note)] > 0; }
+  // Fills skips, repairs and skipped_events.
+  void report(ImportReport& report) const;
+
+ private:
+  std::array<int64_t, kNotes> counts_{};
+  std::array<int64_t, kNotes> first_offsets_{};
+};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/read/pipeline.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "trace/read/event_boundary.h"
+
+namespace epilogue::trace {
+namespace {
+
+// Small enough that a window and its token index stay in a core's cache.
+constexpr size_t kWindowBytes = size_t{1} << 18;
+// What is left of the window before, and a full one.
+constexpr size_t kBufferBytes = 2 * kWindowBytes;
+
+}  // namespace
+
+class WindowPipeline::State {
+ public:
+  State(ByteSource& source, bool python_functions, size_t workers)
+      : source_(source), max_in_flight_(2 * workers + 2) {
+    threads_.emplace_back([this] { guarded([this] { read_windows(); }); });
+    for (size_t i = 0; i < workers; ++i)
+      threads_.emplace_back([this, i, python_functions] {
+        guarded([this, i, python_functions] { parse_windows(i, python_functions); });
+      });
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopped_ = true;
+    }
+    changed_.notify_all();
+    threads_.clear();  // joins
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  std::unique_ptr<TextWindow> next() {
+    std::unique_lock lock(mutex_);
+    if (is_at_end_) return nullptr;
+    changed_.wait(lock, [&] { return error_ != nullptr || parsed_.contains(next_index_); });
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    auto window = std::move(parsed_.extract(next_index_++).mapped());
+    is_at_end_ = window->is_last || window->failure.has_value();
+    return window;
+  }
+
+  void recycle(std::unique_ptr<TextWindow> window) {
+    {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(std::move(window));
+      --in_flight_;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  using Indexed = std::pair<size_t, std::unique_ptr<TextWindow>>;
+
+  // A thread must not end the program: what it throws is the caller's.
+  template <class Body>
+  void guarded(Body body) {
+    try {
+      body();
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (error_ == nullptr) error_ = std::current_exception();
+        is_stopped_ = true;
+      }
+      changed_.notify_all();
+    }
+  }
+
+  void read_windows() {
+    std::string rest;  // behind the last cut
+    int64_t offset = 0;
+    for (size_t index = 0;; ++index) {
+      std::unique_ptr<TextWindow> window = take_free();
+      if (window == nullptr) return;
+      fill(*window, rest, offset);
+      offset += static_cast<int64_t>(window->size);
+      const bool is_done = window->is_last || window->failure.has_value();
+      hand_over({index, std::move(window)});
+      if (is_done) return;
+    }
+  }
+
+  std::unique_ptr<TextWindow> take_free() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_stopped_ || in_flight_ < max_in_flight_; });
+    if (is_stopped_) return nullptr;
+    ++in_flight_;
+    if (free_.empty()) {
+      auto fresh = std::make_unique<TextWindow>();
+      fresh->buffer = std::make_unique_for_overwrite<char[]>(kBufferBytes + 1);
+      return fresh;
+    }
+    auto window = std::move(free_.back());
+    free_.pop_back();
+    return window;
+  }
+
+  void fill(TextWindow& window, std::string& rest, int64_t offset) {
+    char* const to = window.buffer.get();
+    std::copy(rest.begin(), rest.end(), to);
+    const Result<size_t> n = source_.read({to + rest.size(), kWindowBytes});
+    if (!n) window.failure = n.failure();
+    window.size = rest.size() + (n ? n.value() : 0);
+    window.offset = offset;
+    window.is_last = n && n.value() < kWindowBytes;
+    rest.clear();
+    if (!window.is_last) {
+      // No cut: one event is larger than all this. The caller joins it with what follows.
+      const size_t cut = find_last_cut(window.text());
+      if (cut > 0 && window.size - cut < kWindowBytes) {
+        rest.assign(to + cut, window.size - cut);
+        window.size = cut;
+      }
+    }
+    to[window.size] = '\0';
+  }
+
+  void hand_over(Indexed window) {
+    {
+      const std::lock_guard lock(mutex_);
+      read_.push_back(std::move(window));
+    }
+    changed_.notify_all();
+  }
+
+  void parse_windows(size_t worker, bool python_functions) {
+    WindowParser parser(python_functions);
+    while (true) {
+      Indexed item = take_read();
+      if (item.second == nullptr) return;
+      TextWindow& window = *item.second;
+      window.worker = worker;
+      window.is_parsed = item.first > 0;
+      window.result = {};
+      if (window.is_parsed)
+        window.result = parser.parse(window.text(), window.offset, window.is_last);
+      {
+        const std::lock_guard lock(mutex_);
+        parsed_.emplace(item.first, std::move(item.second));
+      }
+      changed_.notify_all();
+    }
+  }
+
+  Indexed take_read() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_stopped_ || !read_.empty(); });
+    if (is_stopped_) return {0, nullptr};
+    Indexed item = std::move(read_.front());
+    read_.pop_front();
+    return item;
+  }
+
+  ByteSource& source_;
+  const size_t max_in_flight_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Indexed> read_;
+  std::map<size_t, std::unique_ptr<TextWindow>> parsed_;
+  std::vector<std::unique_ptr<TextWindow>> free_;
+  size_t in_flight_ = 0;
+  size_t next_index_ = 0;
+  bool is_at_end_ = false;
+  bool is_stopped_ = false;
+  std::exception_ptr error_;
+
+  std::vector<std::jthread> threads_;  // last: they use all of the above
+};
+
+WindowPipeline::WindowPipeline(ByteSource& source, bool python_functions, size_t workers)
+    : state_(std::make_unique<State>(source, python_functions, workers)) {}
+WindowPipeline::~WindowPipeline() = default;
+
+std::unique_ptr<TextWindow> WindowPipeline::next() { return state_->next(); }
+void WindowPipeline::recycle(std::unique_ptr<TextWindow> window) {
+  state_->recycle(std::move(window));
+}
+
+}  // namespace epilogue::trace

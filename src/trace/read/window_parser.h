@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stretch of the event list -> a Partial.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "trace/read/event_parser.h"
+#include "trace/read/partial.h"
+#include "trace/read/token_index.h"
+
+namespace epilogue::trace {
+
+struct WindowResult {
+  Partial partial;
+  // How much of the window was used: all of it, or up to an event that does not end in it, or to
+  // behind the bracket that closes the list.
+  size_t used = 0;
+  bool is_list_closed = false;
+};
+
+// Reads windows one after the other. Not thread-safe; one per thread.
+class WindowParser {
+ public:
+  explicit WindowParser(bool python_functions) : events_(python_functions) {}
+
+  // `text` starts between two events and lies at `offset` of the file. With `is_final`, nothing
+  // follows: an event that does not end is lost. Precondition: text.data()[text.size()] is '\0'.
+  WindowResult parse(std::string_view text, int64_t offset, bool is_final);
+
+ private:
+  bool parse_indexed(WindowResult& result);
+  void parse_one_by_one(WindowResult& result);
+  size_t parse_slow(Partial& partial, size_t at);
+  bool parse_slice(Partial& partial, std::string_view slice, int64_t offset);
+  bool parse_valid(const std::string& slice, int64_t offset);
+
+  std::string_view text_;
+  int64_t offset_ = 0;
+  bool is_final_ = false;
+  TokenIndex index_;
+  EventParser events_;
+  std::string slice_;
+};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/aten_ops.h"
+
+#include <gtest/gtest.h>
+
+#include "trace/trace_builder.h"
+
+namespace epilogue::trace {
+namespace {
+
+using testing::scalar;
+using testing::tensor;
+using testing::tensor_list;
+
+std::vector<int64_t> dims_of(std::string_view op, std::vector<OpInput> inputs) {
+  const auto shape = output_shape(op, inputs);
+  return shape ? shape->dims : std::vector<int64_t>{-1};
+}
+const std::vector<int64_t> kNothing = {-1};
+
+TEST(OpClass, InPlaceFormsCountAsTheirOps) {
+  EXPECT_EQ(op_class("aten::add_"), OpClass::kPointwise);
+  EXPECT_EQ(op_class("aten::copy_"), OpClass::kCopy);
+  EXPECT_EQ(op_class("aten::_unsafe_view"), OpClass::kView);
+  EXPECT_EQ(op_class("aten::_softmax"), OpClass::kRowwise);
+  EXPECT_EQ(op_class("aten::bmm"), OpClass::kGemm);
+}
+
+TEST(OpClass, OthersAreUnknown) {
+  EXPECT_EQ(op_class("add"), OpClass::kUnknown);
+  EXPECT_EQ(op_class("aten::"), OpClass::kUnknown);
+  EXPECT_EQ(op_class("aten::_"), OpClass::kUnknown);
+  EXPECT_EQ(op_class("my::gelu"), OpClass::kUnknown);
+}
+
+TEST(ElementBytes, KnowsC10sNames) {
+  EXPECT_EQ(element_bytes("c10::BFloat16"), 2);
+  EXPECT_EQ(element_bytes("double"), 8);
+  EXPECT_EQ(element_bytes("c10::Float8_e4m3fn"), 1);
+  EXPECT_EQ(element_bytes("Scalar"), std::nullopt);
+  EXPECT_EQ(element_bytes(""), std::nullopt);
+}
+
+TEST(OutputShape, PointwiseOpsBroadcast) {
+  EXPECT_EQ(dims_of("aten::add", {tensor({8, 1, 4}), tensor({5, 1}), scalar("1")}),
+            (std::vector<int64_t>{8, 5, 4}));
+  EXPECT_EQ(dims_of("aten::add_", {tensor({8, 4}), tensor({4})}), (std::vector<int64_t>{8, 4}));
+  EXPECT_EQ(dims_of("aten::add", {tensor({3}), tensor({4})}), kNothing);
+}
+
+TEST(OutputShape, TheWidestFloatingTypeWinsButNumbersDoNotWiden) {
+  const std::vector<OpInput> mixed = {tensor({4}, "c10::BFloat16"), tensor({4}, "float")};
+  EXPECT_EQ(output_shape("aten::mul", mixed)->type, "float");
+  const std::vector<OpInput> number = {tensor({4}, "c10::BFloat16"), tensor({}, "double")};
+  EXPECT_EQ(output_shape("aten::mul", number)->type, "c10::BFloat16");
+}
+
+TEST(OutputShape, ProductsOfMatrices) {
+  EXPECT_EQ(dims_of("aten::mm", {tensor({2, 3}), tensor({3, 5})}), (std::vector<int64_t>{2, 5}));
+  EXPECT_EQ(dims_of("aten::addmm", {tensor({5}), tensor({2, 3}), tensor({3, 5})}),
+            (std::vector<int64_t>{2, 5}));
+  EXPECT_EQ(dims_of("aten::bmm", {tensor({7, 2, 3}), tensor({7, 3, 5})}),
+            (std::vector<int64_t>{7, 2, 5}));
+  EXPECT_EQ(dims_of("aten::mm", {tensor({2, 3})}), kNothing);
+}
+
+TEST(OutputShape, IsUnknownWhereItDoesNotFollow) {
+  EXPECT_EQ(dims_of("aten::sum", {tensor({2, 3})}), kNothing);
+  EXPECT_EQ(dims_of("aten::topk", {tensor({2, 3})}), kNothing);
+  EXPECT_EQ(dims_of("aten::relu", {}), kNothing);
+}
+
+TEST(TensorInputs, ListsAreFlattenedAndOtherArgumentsLeftOut) {
+  const std::vector<OpInput> inputs = {tensor_list({tensor({2}), tensor({3})}), scalar("1"),
+                                       tensor({4})};
+  const auto tensors = tensor_inputs(inputs);
+  ASSERT_EQ(tensors.size(), 3U);
+  EXPECT_EQ(tensors[1].dims, std::vector<int64_t>{3});
+}
+
+TEST(TensorShape, BytesThatDoNotFitAreUnknown) {
+  EXPECT_EQ((TensorShape{{2, 3}, "float"}).bytes(), 24);
+  EXPECT_EQ((TensorShape{{INT64_MAX}, "float"}).bytes(), std::nullopt);
+  EXPECT_EQ((TensorShape{{INT64_MAX, 4}, "float"}).numel(), 0);
+}
+
+}  // namespace
+}  // namespace epilogue::trace

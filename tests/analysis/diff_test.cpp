@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Differences between small traces: every part known, and the sum always closed.
+#include "epilogue/trace/diff.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "trace/trace_builder.h"
+
+namespace epilogue::trace {
+namespace {
+
+using testing::TraceBuilder;
+
+constexpr int64_t kUs = 1000;
+
+TraceDiff diff(const TraceBuilder& a, const TraceBuilder& b) {
+  TraceDiff d = diff_traces(a.trace, link(a.trace), b.trace, link(b.trace), {.min_part_pct = 0});
+  int64_t sum = 0;
+  for (const DiffPart& part : d.parts) sum += part.delta_ns();
+  EXPECT_EQ(sum, d.wall_ns[1] - d.wall_ns[0]) << "the parts do not add up";
+  return d;
+}
+
+const DiffPart* find(const TraceDiff& d, std::string_view what) {
+  const auto at = std::find_if(d.parts.begin(), d.parts.end(),
+                               [&](const DiffPart& p) { return p.what.starts_with(what); });
+  return at == d.parts.end() ? nullptr : &*at;
+}
+
+// An op from `start` with one kernel of `us`, both as long.
+void run(TraceBuilder& b, const char* op, const char* kernel, int64_t start_us, int64_t us) {
+  b.op(op, start_us * kUs, (start_us + us) * kUs);
+  b.kernel(kernel, start_us * kUs, (start_us + us) * kUs, 0);
+}
+
+TEST(Diff, EqualTracesDoNotDiffer) {
+  TraceBuilder a;
+  run(a, "aten::mm", "gemm", 0, 100);
+  const TraceDiff d = diff(a, a);
+  EXPECT_EQ(d.wall_ns[0], d.wall_ns[1]);
+  EXPECT_TRUE(d.kernels_added.empty());
+  EXPECT_TRUE(d.kernels_removed.empty());
+  EXPECT_TRUE(d.kernels_changed.empty());
+}
+
+TEST(Diff, ASlowerKernelIsNamed) {
+  TraceBuilder a, b;
+  run(a, "aten::mm", "gemm", 0, 100);
+  run(a, "aten::add", "add", 100, 10);
+  run(b, "aten::mm", "gemm", 0, 150);
+  run(b, "aten::add", "add", 150, 10);
+  const TraceDiff d = diff(a, b);
+  const DiffPart* part = find(d, "gemm: same kernel");
+  ASSERT_NE(part, nullptr);
+  EXPECT_EQ(part->delta_ns(), 50 * kUs);
+  EXPECT_EQ(part->why, "1 executions, mean 100.0 -> 150.0 us");
+  ASSERT_EQ(d.kernels_changed.size(), 1U);
+  EXPECT_EQ(d.kernels_changed[0].name, "gemm");
+}
+
+TEST(Diff, AnotherKernelOfTheSameOpIsExplainedByItsFields) {
+  TraceBuilder a, b;
+  run(a, "aten::mm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 0, 100);
+  run(b, "aten::mm", "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", 0, 80);
+  const TraceDiff d = diff(a, b);
+  const DiffPart* part = find(d, "aten::mm: other kernels");
+  ASSERT_NE(part, nullptr);
+  EXPECT_EQ(part->delta_ns(), -20 * kUs);
+  EXPECT_NE(part->why.find("128x128"), std::string::npos) << part->why;
+  EXPECT_NE(part->why.find("128x256"), std::string::npos) << part->why;
+  EXPECT_EQ(d.kernels_added.size(), 1U);
+  EXPECT_EQ(d.kernels_removed.size(), 1U);
+}
+
+TEST(Diff, ATritonKernelTakesTheOpsThatItNames) {
+  TraceBuilder a, b;
+  run(a, "aten::gelu", "vectorized_gelu", 0, 90);
+  run(a, "aten::mul", "vectorized_mul", 90, 110);
+  run(b, "triton_poi_fused_gelu_mul_0", "triton_poi_fused_gelu_mul_0", 0, 120);
+  const TraceDiff d = diff(a, b);
+  const DiffPart* part = find(d, "triton_poi_fused_gelu_mul_0: fused");
+  ASSERT_NE(part, nullptr);
+  EXPECT_EQ(part->delta_ns(), -80 * kUs);
+  EXPECT_NE(part->why.find("aten::gelu, aten::mul now run in"), std::string::npos) << part->why;
+}
+
+TEST(Diff, IdleTimeOfTheHostIsAPartOfItsOwn) {
+  TraceBuilder a, b;
+  run(a, "aten::mm", "gemm", 0, 10);
+  a.op("aten::item", 10 * kUs, 60 * kUs);  // the device idles, the host is in an op
+  run(a, "aten::mm", "gemm", 60, 10);
+  run(b, "aten::mm", "gemm", 0, 10);
+  run(b, "aten::mm", "gemm", 10, 10);
+  const TraceDiff d = diff(a, b);
+  const DiffPart* part = find(d, "device idle: host in ops");
+  ASSERT_NE(part, nullptr);
+  EXPECT_EQ(part->delta_ns(), -50 * kUs);
+  EXPECT_EQ(d.unexplained_ns, 0);
+}
+
+TEST(Diff, StepsCountWhereBothHaveThem) {
+  TraceBuilder a, b;
+  for (TraceBuilder* t : {&a, &b}) run(*t, "aten::mm", "gemm", 500, 10);  // outside all steps
+  a.annotation("ProfilerStep#1", 0, 100 * kUs);
+  a.annotation("ProfilerStep#2", 100 * kUs, 200 * kUs);
+  b.annotation("ProfilerStep#1", 0, 70 * kUs);
+  const TraceDiff d = diff(a, b);
+  EXPECT_TRUE(d.by_steps);
+  EXPECT_EQ(d.wall_ns[0], 200 * kUs);
+  EXPECT_EQ(d.wall_ns[1], 70 * kUs);
+}
+
+TEST(Diff, OverlappingKernelsAreBookedOnce) {
+  TraceBuilder a, b;
+  run(a, "aten::mm", "first", 0, 100);
+  run(a, "aten::mm", "second", 50, 100);
+  run(b, "aten::mm", "first", 0, 100);
+  const TraceDiff d = diff(a, b);
+  EXPECT_EQ(d.busy_ns[0], 150 * kUs);
+  const DiffPart* gone = find(d, "aten::mm: gone");
+  ASSERT_NE(gone, nullptr);
+  EXPECT_EQ(gone->delta_ns(), -50 * kUs);
+}
+
+TEST(Diff, WithoutDeviceWorkOpsAreCompared) {
+  TraceBuilder a, b;
+  a.op("aten::linear", 0, 100 * kUs);
+  a.op("aten::mm", 10 * kUs, 90 * kUs);
+  a.op("aten::gelu", 120 * kUs, 150 * kUs);
+  b.op("aten::mm", 0, 70 * kUs);
+  const TraceDiff d = diff(a, b);
+  EXPECT_EQ(d.wall_ns[0], 150 * kUs);
+  const DiffPart* mm = find(d, "aten::mm: same op");
+  ASSERT_NE(mm, nullptr);
+  EXPECT_EQ(mm->delta_ns(), -10 * kUs);
+  const DiffPart* between = find(d, "host between ops");
+  ASSERT_NE(between, nullptr);
+  EXPECT_EQ(between->delta_ns(), -20 * kUs);
+}
+
+TEST(Diff, EmptyTracesAreEqual) {
+  const TraceBuilder a, b;
+  EXPECT_EQ(diff(a, b).wall_ns, (std::array<int64_t, 2>{0, 0}));
+}
+
+}  // namespace
+}  // namespace epilogue::trace

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/launches.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/gpu_trace.h"
+
+namespace epilogue::trace {
+namespace {
+
+using testing::GpuTrace;
+
+TEST(Distribution, NearestRanks) {
+  const Distribution d = *distribution({40, 10, 30, 20});
+  EXPECT_EQ(d.count, 4);
+  EXPECT_EQ(d.min_ns, 10);
+  EXPECT_EQ(d.median_ns, 20);
+  EXPECT_EQ(d.p95_ns, 40);
+  EXPECT_EQ(d.max_ns, 40);
+  EXPECT_EQ(d.total_ns, 100);
+  EXPECT_FALSE(distribution({}));
+  EXPECT_EQ(distribution({7})->p95_ns, 7);
+}
+
+TEST(Launches, ApiTimeQueueDelayAndShortKernels) {
+  GpuTrace b;
+  b.call("cudaLaunchKernel", 0, 10, 1);
+  b.call("cudaLaunchKernel", 10, 14, 2);
+  b.call("cudaLaunchKernel", 20, 26, 3);
+  b.call("cudaDeviceSynchronize", 30, 100);
+  b.gpu_kernel("a", 12, 17, 1);  // delay 2, shorter than its call
+  b.gpu_kernel("b", 20, 40, 2);  // delay 6
+  b.gpu_kernel("c", 25, 60, 3);  // delay -1
+  const LaunchStats stats = launch_stats(b.trace, link(b.trace));
+  ASSERT_EQ(stats.calls.size(), 2u);
+  EXPECT_EQ(stats.calls[0].name, "cudaDeviceSynchronize");
+  EXPECT_FALSE(stats.calls[0].starts_work);
+  const CallStats& launch = stats.calls[1];
+  EXPECT_TRUE(launch.starts_work);
+  EXPECT_EQ(launch.time.count, 3);
+  EXPECT_EQ(launch.time.min_ns, 4);
+  EXPECT_EQ(launch.time.median_ns, 6);
+  EXPECT_EQ(launch.time.total_ns, 20);
+  ASSERT_TRUE(stats.queue_delay);
+  EXPECT_EQ(stats.queue_delay->min_ns, -1);
+  EXPECT_EQ(stats.queue_delay->median_ns, 2);
+  EXPECT_EQ(stats.queue_delay->max_ns, 6);
+  EXPECT_EQ(stats.kernels_with_launch, 3);
+  EXPECT_EQ(stats.kernels_shorter_than_launch, 1);
+  EXPECT_EQ(stats.kernels_before_launch, 0);
+  EXPECT_DOUBLE_EQ(*stats.kernels_per_launch, 1.0);
+  EXPECT_FALSE(stats.launches_per_step) << "there are no steps";
+}
+
+TEST(Launches, AGraphLaunchIsOneLaunchOfManyKernels) {
+  GpuTrace b;
+  b.annotation("ProfilerStep#1", 0, 50);
+  b.call("cudaGraphLaunch", 0, 10, 1);
+  b.call("cudaLaunchKernel", 20, 30, 2);
+  b.gpu_kernel("a", 15, 16, 1);
+  b.gpu_kernel("b", 16, 17, 1);
+  b.gpu_kernel("c", 17, 18, 1);
+  b.gpu_kernel("d", 35, 50, 2);
+  const LaunchStats stats = launch_stats(b.trace, link(b.trace));
+  EXPECT_EQ(stats.launches, 2);
+  EXPECT_EQ(stats.graph_launches, 1);
+  EXPECT_EQ(stats.graph_kernels, 3);
+  EXPECT_DOUBLE_EQ(*stats.kernels_per_launch, 2.0);
+  EXPECT_DOUBLE_EQ(*stats.launches_per_step, 2.0);
+  EXPECT_EQ(stats.queue_delay->count, 2) << "only the graph's first kernel waits for the call";
+  EXPECT_EQ(stats.kernels_with_launch, 1);
+  EXPECT_EQ(stats.kernels_shorter_than_launch, 0);
+}
+
+TEST(Launches, ASynchronousDeviceHasNoQueue) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 10);
+  b.kernel("gemm", 2, 8, b.last_id());
+  b.trace.device_label = "KERNEL";
+  const LaunchStats stats = launch_stats(b.trace, link(b.trace));
+  EXPECT_FALSE(stats.queue_delay);
+  EXPECT_EQ(stats.kernels_shorter_than_launch, 0);
+}
+
+TEST(Launches, OfNothingAreUnknown) {
+  const LaunchStats stats = launch_stats(Trace(), Links());
+  EXPECT_TRUE(stats.calls.empty());
+  EXPECT_FALSE(stats.queue_delay);
+  EXPECT_FALSE(stats.kernels_per_launch);
+}
+
+}  // namespace
+}  // namespace epilogue::trace

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/memory_profile.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/gpu_trace.h"
+
+namespace epilogue::trace {
+namespace {
+
+using testing::GpuTrace;
+
+MemoryEvent& allocate(GpuTrace& b, int64_t ts_ns, uint64_t addr, int64_t bytes, int64_t total) {
+  MemoryEvent& m = b.memory(ts_ns, bytes, DeviceType::kCuda);
+  m.device_id = 0;
+  m.addr = addr;
+  m.total_allocated = total;
+  return m;
+}
+
+TEST(MemoryProfile, PeakAndWhoHoldsIt) {
+  GpuTrace b;
+  b.op("aten::linear", 0, 100);
+  b.op("aten::addmm", 10, 50);
+  b.op("aten::gelu", 200, 300);
+  allocate(b, 20, 0x10, 100, 1100);   // addmm; 1000 were there before
+  allocate(b, 210, 0x20, 200, 1300);  // gelu: the peak
+  allocate(b, 250, 0x10, -100, 1200);
+  allocate(b, 60, 0x30, 50, 1150);  // linear itself, freed before the peak
+  allocate(b, 70, 0x30, -50, 1100);
+  const std::vector<DeviceMemory> list = memory_profile(b.trace, link(b.trace));
+  ASSERT_EQ(list.size(), 1u);
+  const DeviceMemory& m = list[0];
+  EXPECT_EQ(m.type, DeviceType::kCuda);
+  EXPECT_EQ(m.device, 0);
+  EXPECT_EQ(m.allocations, 3);
+  EXPECT_EQ(m.frees, 2);
+  EXPECT_EQ(m.peak_bytes, 1300);
+  EXPECT_EQ(m.peak_ns, 210);
+  EXPECT_FALSE(m.is_relative);
+  ASSERT_EQ(m.totals.size(), 5u);
+  EXPECT_EQ(m.totals[1].ts_ns, 60);
+  EXPECT_EQ(m.totals[1].allocated_bytes, 1150);
+  ASSERT_EQ(m.at_peak.size(), 2u);
+  EXPECT_EQ(m.at_peak[0].op, "aten::gelu");
+  EXPECT_EQ(m.at_peak[0].bytes, 200);
+  EXPECT_EQ(m.at_peak[1].op, "aten::addmm");
+  EXPECT_EQ(m.at_peak[1].allocations, 1);
+  EXPECT_EQ(m.before_window_bytes, 1000);
+}
+
+TEST(MemoryProfile, WithoutTotalsItCountsFromTheStartOfTheWindow) {
+  GpuTrace b;
+  allocate(b, 10, 0x10, 100, 0);
+  allocate(b, 20, 0x20, 50, 0);
+  allocate(b, 30, 0x10, -100, 0);
+  const DeviceMemory m = memory_profile(b.trace, link(b.trace)).at(0);
+  EXPECT_TRUE(m.is_relative);
+  EXPECT_EQ(m.peak_bytes, 150);
+  EXPECT_EQ(m.peak_ns, 20);
+  EXPECT_EQ(m.at_peak.at(0).op, "");
+}
+
+TEST(MemoryProfile, DevicesAreKeptApartAndFailuresCounted) {
+  GpuTrace b;
+  allocate(b, 10, 0x10, 100, 100);
+  allocate(b, 20, 0x10, 1 << 30, 100).out_of_memory = true;
+  b.memory(15, 500);
+  const std::vector<DeviceMemory> list = memory_profile(b.trace, link(b.trace));
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].type, DeviceType::kCpu);
+  EXPECT_EQ(list[1].out_of_memory, 1);
+  EXPECT_EQ(list[1].allocations, 1);
+  EXPECT_EQ(list[1].peak_bytes, 100);
+  EXPECT_TRUE(memory_profile(Trace(), Links()).empty());
+}
+
+}  // namespace
+}  // namespace epilogue::trace

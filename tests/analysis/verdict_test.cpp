@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "analysis/gpu_trace.h"
+
+namespace epilogue::trace {
+namespace {
+
+using testing::GpuTrace;
+
+constexpr int64_t kUs = 1000;
+
+Verdicts judged(const GpuTrace& b) { return judge_time(b.trace, link(b.trace)); }
+
+double sum(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+TEST(Verdict, ADeviceThatWaitsForOpsIsOverheadBound) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 80 * kUs);
+  b.call("cudaLaunchKernel", 80 * kUs, 84 * kUs, 1);
+  b.gpu_kernel("gemm", 90 * kUs, 100 * kUs, 1);
+  const Verdict v = judged(b).whole;
+  EXPECT_EQ(v.bound, Bound::kOverhead);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kCompute), 10);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kProfiler), 1);  // one op, 1 us
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kOverhead), 79);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kLaunch), 4);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kQueue), 6);
+  EXPECT_DOUBLE_EQ(sum(v.part_pct), 100);
+  ASSERT_FALSE(v.evidence.empty());
+  EXPECT_EQ(v.evidence[0],
+            "The device worked 10.0 us of 100 us (10.0 %); launches: 1, kernels: 1.");
+}
+
+TEST(Verdict, TheProfilersPartIsTakenOutBeforeJudging) {
+  // 45 us busy of 100: below half. Ten ops of 5.5 us, of which the profiler takes 4 each.
+  GpuTrace b;
+  for (int64_t i = 0; i < 10; ++i) b.op("aten::add", i * 5500, (i + 1) * 5500);
+  b.gpu_kernel("add", 55 * kUs, 100 * kUs);
+  EXPECT_EQ(judged(b).whole.bound, Bound::kMemory) << "45 of 90 us: 1 us per op";
+  b.trace.recorded.with_stack = true;
+  const Verdicts inflated = judged(b);
+  EXPECT_TRUE(inflated.profiler.is_inflated);
+  EXPECT_EQ(inflated.profiler.total_ns, 40 * kUs);
+  EXPECT_EQ(inflated.whole.bound, Bound::kMemory);
+  EXPECT_DOUBLE_EQ(inflated.whole.pct(TimePart::kProfiler), 40);
+  EXPECT_DOUBLE_EQ(inflated.whole.pct(TimePart::kOverhead), 15);
+  b.trace.metadata.emplace_back("epilogue_recorder", R"({"ns_per_op": 100.0, "ops": 10})");
+  const Verdicts measured = judged(b);
+  EXPECT_TRUE(measured.profiler.is_measured);
+  EXPECT_EQ(measured.profiler.total_ns, kUs);
+  EXPECT_EQ(measured.whole.bound, Bound::kOverhead) << "45 of 99 us";
+}
+
+TEST(Verdict, TheProfilersPartNeverExceedsAnOpsOwnTime) {
+  GpuTrace b;
+  b.op("aten::linear", 0, 10 * kUs);
+  b.op("aten::t", kUs, 2 * kUs);
+  b.trace.recorded.record_shapes = true;
+  EXPECT_EQ(judged(b).profiler.total_ns, 4 * kUs + kUs);
+}
+
+TEST(Verdict, WorkingDevicesAreBoundByWhatTheyMostlyDo) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 100);
+  b.gpu_kernel("ampere_bf16_s16816gemm_bf16_128x128", 0, 50);
+  b.gpu_kernel("vectorized_elementwise_kernel", 50, 90);
+  EXPECT_EQ(judged(b).whole.bound, Bound::kCompute);
+  b.gpu_kernel("softmax", 90, 110);
+  EXPECT_EQ(judged(b).whole.bound, Bound::kMemory);
+}
+
+TEST(Verdict, WaitsLaunchesAndDataAreNamed) {
+  GpuTrace sync;
+  sync.call("cudaLaunchKernel", 0, 5, 1);
+  sync.gpu_kernel("k", 6, 16, 1);
+  sync.call("cudaStreamSynchronize", 6, 100);
+  EXPECT_EQ(judged(sync).whole.bound, Bound::kSync);
+
+  GpuTrace launch;
+  launch.call("cudaLaunchKernel", 0, 90, 1);
+  launch.gpu_kernel("k", 90, 100, 1);
+  EXPECT_EQ(judged(launch).whole.bound, Bound::kLaunch);
+
+  GpuTrace data;
+  data.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 80);
+  data.call("cudaLaunchKernel", 80, 85, 1);
+  data.gpu_kernel("k", 86, 100, 1);
+  EXPECT_EQ(judged(data).whole.bound, Bound::kData);
+
+  GpuTrace ranks;
+  ranks.gpu_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, 80);
+  ranks.gpu_kernel("gemm", 80, 100);
+  const Verdict v = judged(ranks).whole;
+  EXPECT_EQ(v.bound, Bound::kSync);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kCommunication), 80);
+}
+
+TEST(Verdict, StepsAreJudgedOneByOne) {
+  GpuTrace b;
+  b.annotation("ProfilerStep#1", 0, 100 * kUs);
+  b.call("cudaLaunchKernel", 10 * kUs, 12 * kUs, 1);
+  b.gpu_kernel("gemm", 13 * kUs, 95 * kUs, 1);
+  b.annotation("ProfilerStep#2", 100 * kUs, 200 * kUs);
+  b.op("aten::item", 100 * kUs, 190 * kUs);
+  b.call("cudaLaunchKernel", 188 * kUs, 189 * kUs, 2);
+  b.gpu_kernel("gemm", 190 * kUs, 195 * kUs, 2);
+  b.annotation("ProfilerStep#3", 200 * kUs, 300 * kUs);
+  b.op("aten::add", 210 * kUs, 220 * kUs);
+  const Verdicts all = judged(b);
+  ASSERT_EQ(all.regions.size(), 3u);
+  EXPECT_EQ(all.regions[0].verdict.bound, Bound::kCompute);
+  EXPECT_EQ(all.regions[1].verdict.bound, Bound::kOverhead);
+  EXPECT_EQ(all.regions[2].verdict.bound, Bound::kCpuOnly);
+  EXPECT_TRUE(all.regions[2].verdict.part_pct.empty());
+}
+
+TEST(Verdict, MissingKernelsAreToldFromMissingLaunches) {
+  GpuTrace lost;
+  lost.op("aten::mm", 0, 10);
+  lost.call("cudaLaunchKernel", 2, 4, 1);
+  const Verdict v = judged(lost).whole;
+  EXPECT_EQ(v.bound, Bound::kNoKernels);
+  EXPECT_TRUE(v.part_pct.empty());
+
+  GpuTrace host;
+  host.op("aten::mm", 0, 10);
+  EXPECT_EQ(judged(host).whole.bound, Bound::kCpuOnly);
+  EXPECT_EQ(judge_time(Trace(), Links()).whole.bound, Bound::kCpuOnly);
+}
+
+}  // namespace
+}  // namespace epilogue::trace

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of the engine half.
+#include "command.h"
+
+namespace epilogue::tool {
+
+std::string add_engine_commands(CLI::App& app, Body& run) {
+  add_profile_command(app, run);
+  add_tour_command(app, run);
+  add_ops_command(app, run);
+  add_info_command(app, run);
+  return "  epilogue tour                                  see it all on real input\n"
+         "  epilogue profile mlp --dtype f32 --out traces  table and trace of a GeGLU MLP\n"
+         "  epilogue profile linear --record-shapes --with-flops\n"
+         "  epilogue ops --format markdown                 the table of ops\n";
+}
+
+}  // namespace epilogue::tool

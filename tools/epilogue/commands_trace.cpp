@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of the trace half.
+#include "command.h"
+
+namespace epilogue::tool {
+
+std::string add_trace_commands(CLI::App& app, Body& run) {
+  add_table_command(app, run);
+  add_explain_command(app, run);
+  add_diff_command(app, run);
+  add_check_command(app, run);
+  add_name_command(app, run);
+  return "  epilogue explain trace.json.gz                 what any PyTorch trace means\n"
+         "  epilogue table trace.json.gz --row-limit 15    the table of any PyTorch trace\n";
+}
+
+}  // namespace epilogue::tool

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "base/progress.h"
+#include "epilogue/trace/reader.h"
+#include "epilogue/trace/select.h"
+
+namespace epilogue::tool {
+namespace {
+
+trace::Trace read(const std::string& path, bool python_functions) {
+  std::unique_ptr<ProgressBar> bar;
+  trace::ReadOptions options;
+  options.python_functions = python_functions;
+  options.progress = [&](int64_t done, int64_t total) {
+    if (total == 0) return;  // a pipe: no share to show
+    if (bar == nullptr) bar = std::make_unique<ProgressBar>("reading", total);
+    bar->update(done);
+  };
+  Result<trace::Trace> trace = trace::read_trace(path, options);
+  if (bar != nullptr) bar->finish();
+  return std::move(trace).value();
+}
+
+}  // namespace
+
+void add_trace_part(CLI::App& app, TracePart& part) {
+  app.add_option("--step", part.step, "only ProfilerStep#N and what it launched")
+      ->option_text("N");
+  app.add_option("--from", part.from_ms, "only what starts after so many milliseconds")
+      ->option_text("MS");
+  app.add_option("--to", part.to_ms, "only what starts before that")->option_text("MS");
+}
+
+std::string skip_warning(const trace::ImportReport& report) {
+  if (report.skipped_events == 0)
+    return report.is_truncated ? report.path + ": the file ends early; this is what came before"
+                               : "";
+  std::string reasons;
+  int64_t first = report.skips.front().first_offset;
+  for (const trace::ImportNote& note : report.skips) {
+    reasons += fmt::format("{}{} ({})", reasons.empty() ? "" : ", ", note.id, note.count);
+    first = std::min(first, note.first_offset);
+  }
+  return fmt::format("{}: skipped {} of {} events: {}; the first at byte {}", report.path,
+                     report.skipped_events, report.events + report.skipped_events, reasons, first);
+}
+
+trace::Trace load_trace(const std::string& path, const TracePart& part, bool python_functions) {
+  trace::Trace trace = read(path, python_functions);
+  if (const std::string warning = skip_warning(trace.import); !warning.empty())
+    fmt::print(stderr, "epilogue: warning: {}\n", warning);
+  if (part.step) trace = trace::select_step(std::move(trace), *part.step).value();
+  if (part.from_ms || part.to_ms)
+    trace = trace::select_range(std::move(trace), part.from_ms, part.to_ms).value();
+  return trace;
+}
+
+}  // namespace epilogue::tool
