@@ -46,7 +46,8 @@ TEST(KernelNameTensile, ReadsTheOldFormWithoutMatrixInstruction) {
 TEST(KernelNameCk, ReadsAMangledConvolution) {
   const KernelName k = decode_kernel_name(
       "_ZN2ck16tensor_operation6device12_GLOBAL__N_149kernel_grouped_conv_fwd_multiple_abd_xdl_"
-      "cshuffleINS_34GridwiseGemmMultipleD_xdl_cshuffleItttftNS_5TupleIJEEEtNS0_12element_wise11Pass"
+      "cshuffleINS_34GridwiseGemmMultipleD_xdl_cshuffleItttftNS_5TupleIJEEEtNS0_12element_"
+      "wise11Pass"
       "ThroughES8_S8_Li1ELi256ELi128ELi256ELi32ELi8ELi8ELi32ELi32ELi2ELi4ENS_8SequenceIJLi4ELi64ELi"
       "1EEEE");
   EXPECT_EQ(k.family, "Composable Kernel");
@@ -62,7 +63,8 @@ TEST(KernelNameCk, ReadsAMangledConvolution) {
 
 TEST(KernelNameCk, FindsTheWorkOfATileKernelInItsArguments) {
   const KernelName k = decode_kernel_name(
-      "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_4FooEEEEEEvT0_");
+      "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_"
+      "4FooEEEEEEvT0_");
   EXPECT_EQ(kind(k), "norm");
   EXPECT_EQ(field(k, "operation"), "~RMS norm");
 }
@@ -76,7 +78,8 @@ TEST(KernelNameCk, ClaimsNothingOfAnotherMangledName) {
 
 TEST(KernelNameMiopen, ReadsAnImplicitGemm) {
   const KernelName k = decode_kernel_name(
-      "igemm_wrw_gtcx2_nhwc_bf16_bx0_ex1_bt256x128x16_wt32x32x8_ws2x1_wr2x2_ta1x4x1x4_1x4x1x64_tb1x4x"
+      "igemm_wrw_gtcx2_nhwc_bf16_bx0_ex1_bt256x128x16_wt32x32x8_ws2x1_wr2x2_ta1x4x1x4_1x4x1x64_"
+      "tb1x4x"
       "1x2_1x4x1x64_gkgs");
   EXPECT_EQ(kind(k), "conv");
   EXPECT_EQ(field(k, "direction"), "wgrad");

@@ -44,8 +44,8 @@ TEST(KernelNameMma, ReadsASimtKernelAsOneWithoutTensorCores) {
 }
 
 TEST(KernelNameMma, InfersTf32OfF32OnTensorCores) {
-  const KernelName k =
-      decode_kernel_name("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x64_16x6_tn_align4>(x)");
+  const KernelName k = decode_kernel_name(
+      "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x64_16x6_tn_align4>(x)");
   EXPECT_EQ(field(k, "types"), "~f32 x f32 -> f32, f32 accumulation, tf32 math");
   EXPECT_EQ(k.gemm->math_type, "tf32");
   EXPECT_EQ(k.gemm->instruction, "16x8x8");
@@ -124,7 +124,8 @@ TEST(KernelNameCutlass3, ReadsTypesTileClusterAndSchedule) {
 
 TEST(KernelNameXmma, ReadsTypesAsInputOutputAndMath) {
   const KernelName k = decode_kernel_name(
-      "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64_warpgroupsize1x1x1_execute_segment_k_"
+      "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64_warpgroupsize1x1x1_execute_"
+      "segment_k_"
       "off_kernel__5x_cublas");
   EXPECT_EQ(k.family, "cuBLAS xmma");
   EXPECT_EQ(field(k, "types"), "~bf16 x bf16 -> bf16, f32 accumulation");
@@ -133,7 +134,8 @@ TEST(KernelNameXmma, ReadsTypesAsInputOutputAndMath) {
   EXPECT_EQ(field(k, "layout"), "tn");
   EXPECT_EQ(k.gemm->uses_tensor_cores, true);
   const KernelName t = decode_kernel_name(
-      "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_"
+      "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_"
+      "segment_k_"
       "off_kernel__5x_cublas");
   EXPECT_EQ(t.gemm->a_type, "f32");
   EXPECT_EQ(t.gemm->math_type, "tf32");
@@ -197,13 +199,16 @@ TEST(KernelNameCublas, KnowsItsKernelsForSmallShapes) {
       "cublasGemvParams<cublasGemvTensorStridedBatched<float const>>>(x)");
   EXPECT_EQ(kind(t), "gemv");
   EXPECT_EQ(t.gemm->a_type, "f32");
-  EXPECT_EQ(kind(decode_kernel_name("void gemvx::kernel<int, int, __nv_bfloat16, float>(x)")), "gemv");
-  const KernelName s = decode_kernel_name("void gemmSN_TN_kernel<float, 128, 16, 2, 4, 4, 4, true, X>(x)");
+  EXPECT_EQ(kind(decode_kernel_name("void gemvx::kernel<int, int, __nv_bfloat16, float>(x)")),
+            "gemv");
+  const KernelName s =
+      decode_kernel_name("void gemmSN_TN_kernel<float, 128, 16, 2, 4, 4, 4, true, X>(x)");
   EXPECT_EQ(kind(s), "gemm");
   EXPECT_EQ(field(s, "layout"), "tn");
   EXPECT_EQ(kind(decode_kernel_name("void gemmk1_kernel<int, float, 256, 5>(x)")), "gemm");
   EXPECT_EQ(kind(decode_kernel_name("void dot_kernel<float, 128, 0, X>(x)")), "reduce");
-  EXPECT_EQ(decode_kernel_name("void magma_sgemmEx_kernel<float, float, float, true>(int)").family, "MAGMA");
+  EXPECT_EQ(decode_kernel_name("void magma_sgemmEx_kernel<float, float, float, true>(int)").family,
+            "MAGMA");
 }
 
 TEST(KernelNameCublas, TellsSplitKReductionsFromGemms) {

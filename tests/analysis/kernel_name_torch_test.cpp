@@ -12,7 +12,8 @@ using Ops = std::vector<std::string>;
 
 TEST(KernelNameAten, ReadsAVectorisedFunctor) {
   const KernelName k = decode_kernel_name(
-      "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, "
+      "void at::native::vectorized_elementwise_kernel<4, "
+      "at::native::CUDAFunctor_add<c10::BFloat16>, "
       "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, "
       "at::detail::Array<char*, 3>)");
   EXPECT_EQ(k.family, "ATen elementwise");
@@ -26,7 +27,8 @@ TEST(KernelNameAten, ReadsAVectorisedFunctor) {
 TEST(KernelNameAten, ReadsTheTypeOfTheInnermostLambda) {
   const KernelName k = decode_kernel_name(
       "void at::native::vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl("
-      "at::TensorIteratorBase&, at::native::GeluType)::{lambda()#2}::operator()() const::{lambda()#4}::"
+      "at::TensorIteratorBase&, at::native::GeluType)::{lambda()#2}::operator()() "
+      "const::{lambda()#4}::"
       "operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >(int)");
   EXPECT_EQ(field(k, "operation"), "gelu");
   EXPECT_EQ(field(k, "type"), "bf16");
@@ -35,9 +37,12 @@ TEST(KernelNameAten, ReadsTheTypeOfTheInnermostLambda) {
 
 TEST(KernelNameAten, UnwrapsAStridedBinaryFunctor) {
   const KernelName k = decode_kernel_name(
-      "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<at::native::BinaryFunctor<"
-      "float, float, float, at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&, "
-      "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > "
+      "void at::native::elementwise_kernel<128, 2, "
+      "at::native::gpu_kernel_impl<at::native::BinaryFunctor<"
+      "float, float, float, at::native::binary_internal::MulFunctor<float> > "
+      ">(at::TensorIteratorBase&, "
+      "at::native::BinaryFunctor<float, float, float, "
+      "at::native::binary_internal::MulFunctor<float> > "
       "const&)::{lambda(int)#1}>(int)");
   EXPECT_EQ(field(k, "operation"), "mul");
   EXPECT_EQ(field(k, "types"), "f32, f32, f32");
@@ -50,23 +55,28 @@ TEST(KernelNameAten, UnwrapsAStridedBinaryFunctor) {
 TEST(KernelNameAten, TellsCopiesFillsAndIndexingFromArithmetic) {
   EXPECT_EQ(kind(decode_kernel_name(
                 "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
-                "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() "
-                "const::{lambda()#12}::operator()() const::{lambda(c10::BFloat16)#1}>(X)::{lambda(int)#1}>("
+                "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::"
+                "operator()() "
+                "const::{lambda()#12}::operator()() "
+                "const::{lambda(c10::BFloat16)#1}>(X)::{lambda(int)#1}>("
                 "int)")),
             "copy");
-  EXPECT_EQ(kind(decode_kernel_name("void at::native::vectorized_elementwise_kernel<4, "
-                                    "at::native::FillFunctor<float>, at::detail::Array<char*, 1> >(int)")),
+  EXPECT_EQ(kind(decode_kernel_name(
+                "void at::native::vectorized_elementwise_kernel<4, "
+                "at::native::FillFunctor<float>, at::detail::Array<char*, 1> >(int)")),
             "fill");
   const KernelName index = decode_kernel_name(
       "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<"
-      "at::native::index_kernel_impl<at::native::OpaqueType<8> >(X)::{lambda(char*, char*, long)#1}>(X)>(long)");
+      "at::native::index_kernel_impl<at::native::OpaqueType<8> >(X)::{lambda(char*, char*, "
+      "long)#1}>(X)>(long)");
   EXPECT_EQ(kind(index), "index");
   EXPECT_EQ(field(index, "type"), "");  // char* is an address, not the elements' type
 }
 
 TEST(KernelNameAten, ReadsAConditionsTypeFromItsValues) {
   const KernelName k = decode_kernel_name(
-      "void at::native::vectorized_elementwise_kernel<4, at::native::where_kernel_impl(X)::{lambda()#1}::"
+      "void at::native::vectorized_elementwise_kernel<4, "
+      "at::native::where_kernel_impl(X)::{lambda()#1}::"
       "operator()() const::{lambda(bool, float, float)#1}, at::detail::Array<char*, 4> >(int)");
   EXPECT_EQ(field(k, "operation"), "where");
   EXPECT_EQ(field(k, "types"), "bool, f32, f32");
@@ -75,15 +85,18 @@ TEST(KernelNameAten, ReadsAConditionsTypeFromItsValues) {
 
 TEST(KernelNameAten, ReadsReductions) {
   const KernelName sum = decode_kernel_name(
-      "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
-      "at::native::sum_functor<float, float, float>::operator()(at::TensorIterator&)::{lambda(float, "
+      "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, "
+      "at::native::func_wrapper_t<float, "
+      "at::native::sum_functor<float, float, "
+      "float>::operator()(at::TensorIterator&)::{lambda(float, "
       "float)#1}>, unsigned int, float, 4> >(X)");
   EXPECT_EQ(sum.family, "ATen reduce");
   EXPECT_EQ(field(sum, "operation"), "sum");
   EXPECT_EQ(field(sum, "type"), "f32");
   EXPECT_EQ(field(sum, "threads_per_block"), "512");
   const KernelName mean = decode_kernel_name(
-      "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<c10::BFloat16, at::native::MeanOps<"
+      "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<c10::BFloat16, "
+      "at::native::MeanOps<"
       "c10::BFloat16, float, float, c10::BFloat16>, unsigned int, c10::BFloat16, 4> >(X)");
   EXPECT_EQ(field(mean, "operation"), "mean");
   EXPECT_EQ(field(mean, "type"), "bf16");
@@ -91,20 +104,23 @@ TEST(KernelNameAten, ReadsReductions) {
 
 TEST(KernelNameAten, KnowsNormsSoftmaxAndConcatenation) {
   const KernelName norm = decode_kernel_name(
-      "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float)");
+      "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, "
+      "float>(int, float)");
   EXPECT_EQ(kind(norm), "norm");
   EXPECT_EQ(field(norm, "type"), "bf16");
   const KernelName softmax = decode_kernel_name(
       "void (anonymous namespace)::softmax_warp_backward<float, float, float, 10, true>(float*)");
   EXPECT_EQ(kind(softmax), "softmax");
   EXPECT_EQ(field(softmax, "direction"), "backward");
-  EXPECT_EQ(kind(decode_kernel_name("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, "
-                                    "unsigned int, 2, 128, 1>(float*)")),
-            "copy");
-  EXPECT_EQ(kind(decode_kernel_name(
-                "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
-                "namespace)::TensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<"
-                "float, 4> >(X)")),
+  EXPECT_EQ(
+      kind(decode_kernel_name("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, "
+                              "unsigned int, 2, 128, 1>(float*)")),
+      "copy");
+  EXPECT_EQ(kind(decode_kernel_name("void at::native::(anonymous "
+                                    "namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
+                                    "namespace)::TensorListMetadata<4>, at::native::(anonymous "
+                                    "namespace)::FusedAdamMathFunctor<"
+                                    "float, 4> >(X)")),
             "optimizer");
 }
 
@@ -118,7 +134,8 @@ TEST(KernelNameTriton, CutsTheOpsByADictionary) {
       "triton_red_fused_add_addmm_cat_mul_native_layer_norm_slice_split_unsqueeze_view_31");
   EXPECT_EQ(norm.ops, (Ops{"add", "addmm", "cat", "mul", "native_layer_norm", "slice", "split",
                            "unsqueeze", "view"}));
-  EXPECT_EQ(field(norm, "ops"), "add, addmm, cat, mul, native_layer_norm, slice, split, unsqueeze, view");
+  EXPECT_EQ(field(norm, "ops"),
+            "add, addmm, cat, mul, native_layer_norm, slice, split, unsqueeze, view");
 }
 
 TEST(KernelNameTriton, UsesTheSortingOfTheNames) {
@@ -148,8 +165,10 @@ TEST(KernelNameTriton, CallsATemplateOfAProductAGemm) {
 
 TEST(KernelNameAttention, ReadsFlashAttentionsTraits) {
   const KernelName k = decode_kernel_name(
-      "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, "
-      "false, cutlass::bfloat16_t, pytorch_flash::Flash_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t> >,"
+      "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, "
+      "4, false, "
+      "false, cutlass::bfloat16_t, pytorch_flash::Flash_kernel_traits<64, 128, 128, 4, "
+      "cutlass::bfloat16_t> >,"
       " false, true, false, false, false, true, false>(pytorch_flash::Flash_fwd_params)");
   EXPECT_EQ(k.family, "flash attention");
   EXPECT_EQ(field(k, "direction"), "forward");
@@ -167,7 +186,8 @@ TEST(KernelNameAttention, ReadsTheOtherBackends) {
   EXPECT_EQ(field(efficient, "tile"), "128x128");
   EXPECT_EQ(field(efficient, "max_head_dim"), "128");
   const KernelName cudnn = decode_kernel_name(
-      "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6_128x64x64_4x1x1_cga1x1x1_kernel0_0");
+      "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6_128x64x64_4x1x1_cga1x1x1_"
+      "kernel0_0");
   EXPECT_EQ(field(cudnn, "direction"), "forward");
   EXPECT_EQ(field(cudnn, "tile"), "128x64");
   EXPECT_EQ(field(cudnn, "head_dim"), "64");
@@ -176,7 +196,8 @@ TEST(KernelNameAttention, ReadsTheOtherBackends) {
   EXPECT_EQ(field(aiter, "head_dim"), "128");
   EXPECT_EQ(field(aiter, "type"), "bf16");
   const KernelName trtllm = decode_kernel_name(
-      "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvSlidingOrChunkedCausalP16VarSeqQ128Kv128PersistentContext");
+      "fmhaSm100aKernel_"
+      "QkvE4m3OBfloat16H64PagedKvSlidingOrChunkedCausalP16VarSeqQ128Kv128PersistentContext");
   EXPECT_EQ(field(trtllm, "type"), "e4m3");
   EXPECT_EQ(field(trtllm, "output_type"), "bf16");
   EXPECT_EQ(field(trtllm, "head_dim"), "64");
@@ -186,13 +207,21 @@ TEST(KernelNameAttention, ReadsTheOtherBackends) {
 }
 
 TEST(KernelNameCudnn, KnowsBatchNormLayoutAndConvolutions) {
-  EXPECT_EQ(kind(decode_kernel_name("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512>(float)")), "norm");
-  EXPECT_EQ(kind(decode_kernel_name("void cudnn::ops::nchwToNhwcKernel<float, float, float, false>(x)")), "copy");
+  EXPECT_EQ(kind(decode_kernel_name(
+                "void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512>(float)")),
+            "norm");
+  EXPECT_EQ(
+      kind(decode_kernel_name("void cudnn::ops::nchwToNhwcKernel<float, float, float, false>(x)")),
+      "copy");
   EXPECT_EQ(kind(decode_kernel_name(
                 "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(x)")),
             "conv");
-  EXPECT_EQ(kind(decode_kernel_name("cask_cudnn::computeOffsetsKernel(cask_cudnn::ComputeOffsetsParams)")), "conv");
-  EXPECT_EQ(kind(decode_kernel_name("void implicit_convolve_sgemm<float, float, 128, 5, 5, 3>(int)")), "conv");
+  EXPECT_EQ(kind(decode_kernel_name(
+                "cask_cudnn::computeOffsetsKernel(cask_cudnn::ComputeOffsetsParams)")),
+            "conv");
+  EXPECT_EQ(
+      kind(decode_kernel_name("void implicit_convolve_sgemm<float, float, 128, 5, 5, 3>(int)")),
+      "conv");
 }
 
 TEST(KernelNameCollective, ReadsBothOrdersOfNccl) {
@@ -203,14 +232,16 @@ TEST(KernelNameCollective, ReadsBothOrdersOfNccl) {
   EXPECT_EQ(field(old, "protocol"), "LL");
   EXPECT_EQ(field(old, "reduction"), "Sum");
   EXPECT_EQ(field(old, "type"), "~f32");
-  const KernelName now =
-      decode_kernel_name("ncclDevKernel_AllReduce_Sum_bf16_TREE_SIMPLE(ncclDevKernelArgsStorage<4096ul>)");
+  const KernelName now = decode_kernel_name(
+      "ncclDevKernel_AllReduce_Sum_bf16_TREE_SIMPLE(ncclDevKernelArgsStorage<4096ul>)");
   EXPECT_EQ(field(now, "algorithm"), "TREE");
   EXPECT_EQ(field(now, "type"), "~bf16");
-  EXPECT_EQ(field(decode_kernel_name("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)"), "type"), "~i8");
+  EXPECT_EQ(field(decode_kernel_name("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)"), "type"),
+            "~i8");
   EXPECT_EQ(kind(decode_kernel_name("ncclKernel_AllReduce")), "collective");
   EXPECT_EQ(kind(decode_kernel_name(
-                "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)")),
+                "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, "
+                "16>(c10::BFloat16*)")),
             "collective");
 }
 
@@ -219,7 +250,8 @@ TEST(KernelNameMemory, ReadsCopiesAndFills) {
   EXPECT_EQ(kind(k), "copy");
   EXPECT_EQ(field(k, "direction"), "host to device");
   EXPECT_EQ(field(k, "host_memory"), "pageable");
-  EXPECT_EQ(field(decode_kernel_name("Memcpy DtoD (Device -> Device)"), "direction"), "device to device");
+  EXPECT_EQ(field(decode_kernel_name("Memcpy DtoD (Device -> Device)"), "direction"),
+            "device to device");
   EXPECT_EQ(kind(decode_kernel_name("Memset (Device)")), "fill");
 }
 
