@@ -13,40 +13,44 @@ namespace {
 
 struct Entry {
   std::array<std::string_view, 3> words;  // all must be words of the device's name; "" is none
-  int32_t num_sms;                        // 0: any
   DevicePeaks peaks;
+  int32_t num_sms = 0;  // 0: any
 };
 
 // Words that make it another product, or a part of one.
 constexpr std::string_view kOtherProducts[] = {"MIG", "Laptop", "Mobile", "Max",
                                                "Ti",  "D",      "SUPER",  "NVL"};
 
+constexpr std::string_view kNvidia = "NVIDIA data sheet";
+constexpr std::string_view kWhitePaper = "NVIDIA white paper";  // GA102, Ada
+constexpr std::string_view kAmd = "AMD data sheet";
+
 // Dense rates of the vendors' data sheets; where a sheet gives rates with sparsity, half of them.
 // clang-format off
 constexpr Entry kEntries[] = {
-    //                                                                  f64   f32    tf32   f16     fp8    fp4    i8     GB/s   bf16
-    {{"V100", "SXM2", ""}, 0,     {"V100 SXM2", "NVIDIA V100 data sheet",         7.8,  15.7,  0,     125,    0,     0,     0,     900,   false}},
-    {{"V100", "PCIE", ""}, 0,     {"V100 PCIe", "NVIDIA V100 data sheet",         7.0,  14.0,  0,     112,    0,     0,     0,     900,   false}},
-    {{"V100S", "PCIE", ""}, 0,    {"V100S PCIe", "NVIDIA V100 data sheet",        8.2,  16.4,  0,     130,    0,     0,     0,     1134,  false}},
-    {{"T4", "", ""}, 0,           {"T4", "NVIDIA T4 data sheet",                  0,    8.1,   0,     65,     0,     0,     130,   320,   false}},
-    {{"A100", "SXM4", "40GB"}, 0, {"A100 SXM 40 GB", "NVIDIA A100 data sheet",    9.7,  19.5,  156,   312,    0,     0,     624,   1555,  true}},
-    {{"A100", "SXM4", "80GB"}, 0, {"A100 SXM 80 GB", "NVIDIA A100 data sheet",    9.7,  19.5,  156,   312,    0,     0,     624,   2039,  true}},
-    {{"A100", "PCIE", "40GB"}, 0, {"A100 PCIe 40 GB", "NVIDIA A100 data sheet",   9.7,  19.5,  156,   312,    0,     0,     624,   1555,  true}},
-    {{"A100", "PCIE", "80GB"}, 0, {"A100 PCIe 80 GB", "NVIDIA A100 data sheet",   9.7,  19.5,  156,   312,    0,     0,     624,   1935,  true}},
-    {{"A10", "", ""}, 0,          {"A10", "NVIDIA A10 data sheet",                0,    31.2,  62.5,  125,    0,     0,     250,   600,   true}},
-    {{"L4", "", ""}, 0,           {"L4", "NVIDIA L4 data sheet",                  0,    30.3,  60,    121,    242.5, 0,     242.5, 300,   true}},
-    {{"L40S", "", ""}, 0,         {"L40S", "NVIDIA L40S data sheet",              0,    91.6,  183,   362,    733,   0,     733,   864,   true}},
-    {{"RTX", "3090", ""}, 0,      {"RTX 3090", "NVIDIA GA102 white paper",        0.56, 35.6,  35.6,  71,     0,     0,     284,   936,   true}},
-    {{"RTX", "4090", ""}, 0,      {"RTX 4090", "NVIDIA Ada white paper",          1.29, 82.6,  82.6,  165.2,  330.3, 0,     660.6, 1008,  true}},
-    {{"H100", "80GB", "HBM3"}, 0, {"H100 SXM", "NVIDIA H100 data sheet",          34,   67,    494.7, 989.4,  1978.9, 0,    1978.9, 3352, true}},
-    {{"H100", "PCIE", ""}, 0,     {"H100 PCIe", "NVIDIA H100 data sheet",         26,   51,    378,   756,    1513,  0,     1513,  2039,  true}},
-    {{"H200", "", ""}, 0,         {"H200 SXM", "NVIDIA H200 data sheet",          34,   67,    494.7, 989.4,  1978.9, 0,    1978.9, 4800, true}},
-    {{"B200", "", ""}, 0,         {"B200", "NVIDIA HGX B200 data sheet",          37,   75,    1125,  2250,   4500,  9000,  4500,  8000,  true}},
-    {{"B300", "", ""}, 0,         {"B300", "NVIDIA HGX B300 data sheet",          1.25, 75,    1125,  2250,   4500,  13500, 0,     8000,  true}},
-    {{"MI210", "", ""}, 0,        {"MI210", "AMD Instinct MI210 data sheet",      45.3, 45.3,  0,     181,    0,     0,     181,   1638,  true}},
-    {{"MI250X", "", ""}, 110,     {"MI250X, one of two dies", "AMD Instinct MI250X data sheet", 47.9, 47.9, 0, 191.5, 0, 0, 191.5, 1638,  true}},
-    {{"MI300X", "", ""}, 304,     {"MI300X", "AMD Instinct MI300X data sheet",    163.4, 163.4, 653.7, 1307.4, 2614.9, 0,  2614.9, 5300, true}},
-    {{"MI325X", "", ""}, 304,     {"MI325X", "AMD Instinct MI325X data sheet",    163.4, 163.4, 653.7, 1307.4, 2614.9, 0,  2614.9, 6000, true}},
+    // words of the name, device, source, f64, f32, tf32, f16, fp8, fp4, i8, GB/s, has bf16, SMs
+    {{"V100", "SXM2"}, {"V100 SXM2", kNvidia, 7.8, 15.7, 0, 125, 0, 0, 0, 900, false}},
+    {{"V100", "PCIE"}, {"V100 PCIe", kNvidia, 7.0, 14.0, 0, 112, 0, 0, 0, 900, false}},
+    {{"V100S", "PCIE"}, {"V100S PCIe", kNvidia, 8.2, 16.4, 0, 130, 0, 0, 0, 1134, false}},
+    {{"T4"}, {"T4", kNvidia, 0, 8.1, 0, 65, 0, 0, 130, 320, false}},
+    {{"A100", "SXM4", "40GB"}, {"A100 SXM 40GB", kNvidia, 19.5, 19.5, 156, 312, 0, 0, 624, 1555}},
+    {{"A100", "SXM4", "80GB"}, {"A100 SXM 80GB", kNvidia, 19.5, 19.5, 156, 312, 0, 0, 624, 2039}},
+    {{"A100", "PCIE", "40GB"}, {"A100 PCIe 40GB", kNvidia, 19.5, 19.5, 156, 312, 0, 0, 624, 1555}},
+    {{"A100", "PCIE", "80GB"}, {"A100 PCIe 80GB", kNvidia, 19.5, 19.5, 156, 312, 0, 0, 624, 1935}},
+    {{"A10"}, {"A10", kNvidia, 0, 31.2, 62.5, 125, 0, 0, 250, 600}},
+    {{"L4"}, {"L4", kNvidia, 0, 30.3, 60, 121, 242.5, 0, 242.5, 300}},
+    {{"L40S"}, {"L40S", kNvidia, 0, 91.6, 183, 362, 733, 0, 733, 864}},
+    {{"RTX", "3090"}, {"RTX 3090", kWhitePaper, 0.56, 35.6, 35.6, 71, 0, 0, 284, 936}},
+    {{"RTX", "4090"}, {"RTX 4090", kWhitePaper, 1.29, 82.6, 82.6, 165.2, 330.3, 0, 660.6, 1008}},
+    {{"H100", "80GB", "HBM3"}, {"H100 SXM", kNvidia, 67, 67, 494.7, 989.4, 1979, 0, 1979, 3352}},
+    {{"H100", "PCIE"}, {"H100 PCIe", kNvidia, 51, 51, 378, 756, 1513, 0, 1513, 2039}},
+    {{"H200"}, {"H200 SXM", kNvidia, 67, 67, 494.7, 989.4, 1979, 0, 1979, 4800}},
+    {{"B200"}, {"B200", kNvidia, 37, 75, 1125, 2250, 4500, 9000, 4500, 8000}},
+    {{"B300"}, {"B300", kNvidia, 1.25, 75, 1125, 2250, 4500, 13500, 0, 8000}},
+    {{"MI210"}, {"MI210", kAmd, 45.3, 45.3, 0, 181, 0, 0, 181, 1638}},
+    {{"MI250X"}, {"MI250X, one of two dies", kAmd, 47.9, 47.9, 0, 191.5, 0, 0, 191.5, 1638}, 110},
+    {{"MI300X"}, {"MI300X", kAmd, 163.4, 163.4, 653.7, 1307.4, 2614.9, 0, 2614.9, 5300}, 304},
+    {{"MI325X"}, {"MI325X", kAmd, 163.4, 163.4, 653.7, 1307.4, 2614.9, 0, 2614.9, 6000}, 304},
 };
 // clang-format on
 

@@ -14,7 +14,7 @@ namespace epilogue::trace {
 struct DevicePeaks {
   std::string_view device;  // what the entry is of: "H100 SXM"
   std::string_view source;
-  double f64 = 0;
+  double f64 = 0;   // tensor (matrix) cores where they take it
   double f32 = 0;   // ordinary multiply-adds; on AMD the matrix cores' rate
   double tf32 = 0;  // tensor cores
   double f16 = 0;   // tensor cores, f32 accumulation; bf16 has the same rate where there is one

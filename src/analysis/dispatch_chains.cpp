@@ -33,7 +33,7 @@ class Chains {
       : trace_(trace),
         tree_(trace, links),
         subtrees_(trace.events.size()),
-        self_ns_(self_times_ns(trace, links, true)) {
+        self_ns_(self_times_ns(trace, links)) {
     for (const uint32_t i : links.device_work) {
       if (links.op[i] == kNone) continue;
       const Event& e = trace.events[i];

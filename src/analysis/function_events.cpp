@@ -156,6 +156,8 @@ class Builder {
   void set_parents() {
     std::vector<LaneSpan> spans;
     std::vector<uint32_t> indices;
+    spans.reserve(events_.size());
+    indices.reserve(events_.size());
     for (uint32_t i = 0; i < events_.size(); ++i) {
       const FunctionEvent& e = events_[i];
       if (e.is_device || e.is_async) continue;

@@ -37,10 +37,10 @@ std::string optional_text(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : std::string();
 }
 
-std::string tile_text(const GemmFacts& g) {
+std::string tile_text(const GemmFacts& g, bool with_k) {
   if (!g.tile_m || !g.tile_n) return {};
   return std::to_string(*g.tile_m) + "x" + std::to_string(*g.tile_n) +
-         (g.tile_k ? "x" + std::to_string(*g.tile_k) : "");
+         (with_k ? "x" + std::to_string(*g.tile_k) : "");
 }
 
 // A field that one side does not give is no difference: unknown is not a value.
@@ -49,7 +49,7 @@ void compare_if_both(Differences& d, std::string_view what, const std::string& a
   if (!a.empty() && !b.empty()) d.add(what, a, b);
 }
 
-void compare_gemms(Differences& d, const GemmFacts& a, const GemmFacts& b) {
+void compare_gemms(Differences& d, const GemmFacts& a, const GemmFacts& b, bool same_family) {
   // The common case, one type for all, is said once.
   if (a.a_type == a.c_type && b.a_type == b.c_type && a.a_type == a.b_type &&
       b.a_type == b.b_type) {
@@ -66,7 +66,8 @@ void compare_gemms(Differences& d, const GemmFacts& a, const GemmFacts& b) {
   if (a.uses_tensor_cores && b.uses_tensor_cores)
     d.add("", *a.uses_tensor_cores ? "tensor cores" : "CUDA cores",
           *b.uses_tensor_cores ? "tensor cores" : "CUDA cores");
-  compare_if_both(d, "tile", tile_text(a), tile_text(b));
+  const bool with_k = a.tile_k && b.tile_k;
+  compare_if_both(d, "tile", tile_text(a, with_k), tile_text(b, with_k));
   compare_if_both(d, "stages", optional_text(a.stages), optional_text(b.stages));
   if (a.cluster && b.cluster) d.add("cluster", format_sizes(*a.cluster), format_sizes(*b.cluster));
   compare_if_both(d, "layout", a.layout, b.layout);
@@ -74,7 +75,14 @@ void compare_gemms(Differences& d, const GemmFacts& a, const GemmFacts& b) {
   if (a.splits_k.value_or(false) != b.splits_k.value_or(false))
     d.add("", a.splits_k.value_or(false) ? "split K" : "whole K",
           b.splits_k.value_or(false) ? "split K" : "whole K");
-  d.add("epilogue", join(a.epilogue, "+"), join(b.epilogue, "+"));
+  // Not every family names its epilogue.
+  const std::string from = join(a.epilogue, "+");
+  const std::string to = join(b.epilogue, "+");
+  if (same_family) {
+    d.add("epilogue", from, to);
+  } else {
+    compare_if_both(d, "epilogue", from, to);
+  }
 }
 
 void compare_fields(Differences& d, const KernelName& a, const KernelName& b) {
@@ -98,7 +106,8 @@ std::string describe_difference(const KernelName& before, const KernelName& afte
   d.add("", before.family, after.family);
   if (before.kind != after.kind)
     d.add("kind", kernel_kind_name(before.kind), kernel_kind_name(after.kind));
-  if (before.gemm && after.gemm) compare_gemms(d, *before.gemm, *after.gemm);
+  if (before.gemm && after.gemm)
+    compare_gemms(d, *before.gemm, *after.gemm, before.family == after.family);
   if (before.family == after.family) compare_fields(d, before, after);
   if (d.empty()) return "different names, the decoded fields are the same";
   return d.text();

@@ -35,7 +35,7 @@ ProfilerCost profiler_cost(const Trace& trace, const Links& links) {
     cost.is_measured = true;
   }
   const auto per_op_ns = static_cast<int64_t>(cost.ns_per_op);
-  for (const int64_t self_ns : self_times_ns(trace, links, true))
+  for (const int64_t self_ns : self_times_ns(trace, links))
     cost.total_ns += std::min(self_ns, per_op_ns);
   return cost;
 }

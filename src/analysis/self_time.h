@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time that an op spends itself, not in the ops and calls it makes.
+// Time that an op spends itself, not in the ops it calls.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace epilogue::trace {
 
-// By event; 0 for what is no op. Calls count as the op's own time where `with_calls` is set.
-std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links, bool with_calls);
+// By event; 0 for what is no op. Launch calls count as the time of the op that makes them.
+std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links);
 
 }  // namespace epilogue::trace

@@ -65,7 +65,7 @@ class IdleProfilerCost {
  public:
   IdleProfilerCost(const Trace& trace, const Links& links, const Coverage& overhead,
                    int64_t ns_per_op) {
-    const std::vector<int64_t> self_ns = self_times_ns(trace, links, true);
+    const std::vector<int64_t> self_ns = self_times_ns(trace, links);
     for (uint32_t i = 0; i < trace.events.size(); ++i) {
       const Event& e = trace.events[i];
       if (e.category == Category::kCpuOp && overhead.contains(e.ts_ns))

@@ -109,7 +109,7 @@ TEST(Gemms, ComputesRateBytesAndRoofline) {
   // (8192 x 768 + 768 x 3072 + 8192 x 3072) x 2 bytes
   EXPECT_DOUBLE_EQ(*g.bytes, 67633152.0);
   EXPECT_NEAR(*g.intensity, 571.53, 0.01);
-  EXPECT_EQ(g.peak_of, "A100 SXM 80 GB, NVIDIA A100 data sheet");
+  EXPECT_EQ(g.peak_of, "A100 SXM 80GB, NVIDIA data sheet");
   EXPECT_DOUBLE_EQ(*g.peak_tflops, 312);
   EXPECT_NEAR(*g.peak_pct, 61.95, 0.01);
   EXPECT_EQ(g.side, RooflineSide::kCompute);  // the ridge is at 312000 / 2039 = 153 FLOPs a byte
@@ -311,8 +311,8 @@ DeviceProperties named(std::string name, int32_t sms = 0) {
 }
 
 TEST(DevicePeaks, AreFoundByTheWordsOfTheName) {
-  EXPECT_EQ(find_device_peaks(named("NVIDIA A100-SXM4-40GB"))->device, "A100 SXM 40 GB");
-  EXPECT_EQ(find_device_peaks(named("NVIDIA A100 80GB PCIe"))->device, "A100 PCIe 80 GB");
+  EXPECT_EQ(find_device_peaks(named("NVIDIA A100-SXM4-40GB"))->device, "A100 SXM 40GB");
+  EXPECT_EQ(find_device_peaks(named("NVIDIA A100 80GB PCIe"))->device, "A100 PCIe 80GB");
   EXPECT_EQ(find_device_peaks(named("NVIDIA H100 PCIe"))->device, "H100 PCIe");
   EXPECT_EQ(find_device_peaks(named("NVIDIA B300 SXM6 AC"))->device, "B300");
   EXPECT_EQ(find_device_peaks(named("Tesla T4"))->device, "T4");

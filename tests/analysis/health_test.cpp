@@ -66,6 +66,7 @@ TEST(Health, OddTimesAreCounted) {
   b.call("cudaLaunchKernel", 1100, 1200, 1);
   b.gpu_kernel("early", 1050, 1150, 1);  // before its launch
   b.gpu_kernel("overlap", 1140, 1300);   // on the same stream
+  b.gpu_kernel("next", 1300, 1400);      // back to back: no overlap
   b.gpu_kernel("elsewhere", 1140, 1300, 0, 8);
   b.gpu_kernel("lost", 0, 0, 0, 9);
   EXPECT_EQ(count_of(b, "negative-durations"), 1);
