@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/simd/packed_bf16.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstring>
+
+// Inlined standard headers end above this line: nothing of them is compiled for the target.
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+
+namespace epilogue::simd {
+namespace {
+
+constexpr int64_t kMr = 6;
+constexpr int64_t kNv = kBf16PairsWidth / 16;
+
+__m512bh as_bf16(__m512i v) { return reinterpret_cast<__m512bh>(v); }
+
+// Two neighbours of a row, in all lanes.
+__m512bh pair_of(const uint16_t* a) {
+  int32_t bits = 0;
+  std::memcpy(&bits, a, sizeof bits);
+  return as_bf16(_mm512_set1_epi32(bits));
+}
+
+// sums += a[k] b[k] + a[k + 1] b[k + 1], with f32 sums; the instruction rounds to nearest even and
+// takes denormals for zero.
+template <int64_t kRows, int kParts>
+void tile(const PanelArgs& args, int64_t row) {
+  constexpr int64_t part_vectors = kNv / kParts;
+  constexpr int64_t part_width = kBf16PairsWidth / kParts;
+  const auto* a = static_cast<const uint16_t*>(args.a) + row * args.a_stride;
+  const auto* b = static_cast<const uint16_t*>(args.panel);
+  const auto place = [&](int64_t i, int64_t j) {
+    return args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * 16;
+  };
+  __m512 sums[kRows][kNv];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j)
+      sums[i][j] = args.accumulate ? _mm512_loadu_ps(place(i, j)) : _mm512_setzero_ps();
+  }
+  for (int64_t k = 0; k < args.k; k += 2, b += 2 * kBf16PairsWidth) {
+    __m512bh columns[kNv];
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) columns[j] = as_bf16(_mm512_loadu_si512(b + j * 32));
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) {
+      const __m512bh factor = pair_of(a + i * args.a_stride + k);
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j)
+        sums[i][j] = _mm512_dpbf16_ps(sums[i][j], columns[j], factor);
+    }
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) _mm512_storeu_ps(place(i, j), sums[i][j]);
+  }
+}
+
+template <int kParts>
+void panel_product(const PanelArgs& args) {
+  int64_t row = 0;
+  for (; row + kMr <= args.m; row += kMr) tile<kMr, kParts>(args, row);
+  switch (args.m - row) {
+    case 5: return tile<5, kParts>(args, row);
+    case 4: return tile<4, kParts>(args, row);
+    case 3: return tile<3, kParts>(args, row);
+    case 2: return tile<2, kParts>(args, row);
+    case 1: return tile<1, kParts>(args, row);
+    default: return;
+  }
+}
+
+}  // namespace
+
+void bf16_pairs_one(const PanelArgs& args) { panel_product<1>(args); }
+void bf16_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
+
+}  // namespace epilogue::simd
+
+#pragma GCC pop_options
+
+#else
+
+namespace epilogue::simd {
+
+void bf16_pairs_one(const PanelArgs&) { EPI_ASSERT(false); }
+void bf16_pairs_two(const PanelArgs&) { EPI_ASSERT(false); }
+
+}  // namespace epilogue::simd
+
+#endif

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Micro-kernels over packed panels, f32 and widened bf16, compiled once per target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/simd/packed_kernels.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which chooses the target:
+#include <algorithm>
+
+#include "backend/cpu/simd/lanes-inl.h"
+#include "backend/cpu/simd/packed_bf16.h"
+#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/targets.h"
+#include "base/cpu_features.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epilogue::simd::HWY_NAMESPACE {
+namespace {
+
+// As in gemm_kernels.cpp: 6 x 4 vectors of AVX-512's 32 registers, 6 x 2 of AVX2's 16.
+inline constexpr int64_t kMr = HWY_TARGET == HWY_SCALAR ? 4 : 6;
+inline constexpr int64_t kNv = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_SCALAR ? 4 : 2;
+inline constexpr int64_t kWidth = kNv * static_cast<int64_t>(kLanes);
+
+template <PanelType kType>
+HWY_INLINE Vf load_column(const void* panel, int64_t offset) {
+  if constexpr (kType == PanelType::f32) {
+    return load(static_cast<const float*>(panel) + offset);
+  } else {
+    return load_as_f32<FloatType::bf16>(Df(), static_cast<const uint16_t*>(panel) + offset);
+  }
+}
+
+// kRows rows times one panel. Rows are compile-time so that few rows cost few registers and FMAs.
+template <PanelType kType, int64_t kRows, int kParts>
+void tile(const PanelArgs& args, int64_t row) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  constexpr int64_t part_vectors = kNv / kParts;
+  constexpr int64_t part_width = kWidth / kParts;
+  const auto* a = static_cast<const float*>(args.a) + row * args.a_stride;
+  Vf sums[kRows][kNv];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j)
+      sums[i][j] = args.accumulate ? load(args.sums[j / part_vectors] + (row + i) * part_width +
+                                          j % part_vectors * lanes)
+                                   : set(0.0F);
+  }
+  for (int64_t k = 0; k < args.k; ++k) {
+    Vf b[kNv];
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) b[j] = load_column<kType>(args.panel, k * kWidth + j * lanes);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) {
+      const Vf factor = set(a[i * args.a_stride + k]);
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j)
+      store(sums[i][j],
+            args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * lanes);
+  }
+}
+
+template <PanelType kType, int kParts>
+void panel_product(const PanelArgs& args) {
+  int64_t row = 0;
+  for (; row + kMr <= args.m; row += kMr) tile<kType, kMr, kParts>(args, row);
+  switch (args.m - row) {
+    case 5: return tile<kType, std::min<int64_t>(5, kMr), kParts>(args, row);
+    case 4: return tile<kType, std::min<int64_t>(4, kMr), kParts>(args, row);
+    case 3: return tile<kType, 3, kParts>(args, row);
+    case 2: return tile<kType, 2, kParts>(args, row);
+    case 1: return tile<kType, 1, kParts>(args, row);
+    default: return;
+  }
+}
+
+}  // namespace
+
+constexpr PackedKernels table = {
+    .target = kTargetName,
+    .mr = kMr,
+    .width = kWidth,
+    .one = {panel_product<PanelType::f32, 1>, panel_product<PanelType::bf16, 1>, nullptr},
+    .two = {panel_product<PanelType::f32, 2>, panel_product<PanelType::bf16, 2>, nullptr},
+};
+
+}  // namespace epilogue::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace epilogue::simd {
+
+PackedKernels packed_kernels() {
+  static constexpr std::array<const PackedKernels*, kTargets> tables = {
+      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
+      HWY_CHOOSE_AVX3(table)};
+  PackedKernels kernels = pick(tables);
+  if (active_isa() >= Isa::avx512_bf16 && kernels.width == kBf16PairsWidth) {
+    constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
+    kernels.one[pairs] = bf16_pairs_one;
+    kernels.two[pairs] = bf16_pairs_two;
+  }
+  return kernels;
+}
+
+}  // namespace epilogue::simd
+#endif  // HWY_ONCE

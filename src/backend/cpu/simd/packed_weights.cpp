@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/scratch.h"
+#include "base/thread_pool.h"
+
+namespace epilogue::simd {
+namespace {
+
+constexpr size_t kLine = 64;
+// Rows up to which the weights' bytes, not the arithmetic, are the limit: wide f32 panels would
+// double them.
+constexpr int64_t kFewRows = 16;
+
+size_t element_bytes(PanelType type) { return type == PanelType::f32 ? 4 : 2; }
+
+thread_local Scratch f32_panel;
+thread_local Scratch part_panel;
+thread_local Scratch bf16_panel;
+
+// Columns [column, column + count) of `part` as f32, in the first `each` of every `width` of `out`.
+void copy_columns(const GemmOperand& part, int64_t k, int64_t column, int64_t count, int64_t each,
+                  int64_t width, float* out) {
+  const GemmKernels& kernels = gemm_kernels();
+  const auto bytes = static_cast<int64_t>(size_of(part.type));
+  const PackSource source = {static_cast<const char*>(part.data) + column * part.col_stride * bytes,
+                             part.type, part.col_stride, part.row_stride};
+  if (each == width) return kernels.pack_b(source, count, k, out);
+  float* const whole = part_panel.get(static_cast<size_t>(k * width));
+  kernels.pack_b(source, count, k, whole);
+  for (int64_t row = 0; row < k; ++row) std::copy_n(whole + row * width, each, out + row * width);
+}
+
+// Rows 2 i and 2 i + 1 side by side, column by column.
+void interleave_rows(const uint16_t* in, int64_t rows, int64_t width, uint16_t* out) {
+  for (int64_t row = 0; row < rows; row += 2, in += 2 * width, out += 2 * width)
+    for (int64_t j = 0; j < width; ++j) {
+      out[2 * j] = in[j];
+      out[2 * j + 1] = in[width + j];
+    }
+}
+
+}  // namespace
+
+PanelType choose_panel_type(FloatType weights, int64_t rows) {
+  if (weights != FloatType::bf16) return PanelType::f32;
+  constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
+  if (packed_kernels().one[pairs] != nullptr) return PanelType::bf16_pairs;
+  return rows <= kFewRows ? PanelType::bf16 : PanelType::f32;
+}
+
+void PackedWeights::Free::operator()(void* p) const { std::free(p); }
+
+const void* PackedWeights::panel(int64_t index, int64_t k) const {
+  const auto bytes = static_cast<int64_t>(element_bytes(type_));
+  return static_cast<const char*>(memory_.get()) + (index * padded_k_ + k) * width_ * bytes;
+}
+
+PackedWeights::PackedWeights(std::span<const GemmOperand> parts, int64_t k, int64_t n,
+                             PanelType type)
+    : k_(k),
+      n_(n),
+      parts_(static_cast<int>(parts.size())),
+      type_(type),
+      width_(packed_kernels().width),
+      panels_((n + columns_per_panel() - 1) / columns_per_panel()),
+      padded_k_((k + 1) / 2 * 2) {
+  bytes_ = static_cast<size_t>(panels_ * padded_k_ * width_) * element_bytes(type_);
+  const size_t whole_lines = std::max((bytes_ + kLine - 1) / kLine * kLine, kLine);
+  memory_.reset(std::aligned_alloc(kLine, whole_lines));
+  if (memory_ == nullptr) throw std::bad_alloc();
+  parallel_for(panels_, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) pack_panel(parts, p);
+  });
+}
+
+void PackedWeights::pack_panel(std::span<const GemmOperand> parts, int64_t index) {
+  const int64_t each = columns_per_panel();
+  const int64_t column = index * each;
+  const auto count = static_cast<size_t>(padded_k_ * width_);
+  float* const f32 = f32_panel.get(count);
+  if (padded_k_ > k_) std::fill_n(f32 + k_ * width_, width_, 0.0F);
+  for (int64_t part = 0; part < parts_; ++part)
+    copy_columns(parts[static_cast<size_t>(part)], k_, column, std::min(each, n_ - column), each,
+                 width_, f32 + part * each);
+  char* const out =
+      static_cast<char*>(memory_.get()) + static_cast<size_t>(index) * count * element_bytes(type_);
+  switch (type_) {
+    case PanelType::f32: return from_f32(FloatType::f32, f32, out, count);
+    case PanelType::bf16: return from_f32(FloatType::bf16, f32, out, count);
+    case PanelType::bf16_pairs: {
+      auto* const bf16 = reinterpret_cast<uint16_t*>(bf16_panel.get(count / 2));
+      from_f32(FloatType::bf16, f32, bf16, count);
+      return interleave_rows(bf16, padded_k_, width_, reinterpret_cast<uint16_t*>(out));
+    }
+  }
+}
+
+}  // namespace epilogue::simd

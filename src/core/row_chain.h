@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row chain: products and pointwise programs that map rows to rows, run depth first over blocks
+// of rows, so that what lies between them never leaves the cache.
+//
+//   x [m, k] -> (norm) -> stage 1: product(s) -> program -> stage 2: product(s) -> program -> out
+//
+// A stage with two weights is two products of the same rows (gate and up): its program gets both.
+// A linear layer with its activation is a chain of one stage; a gated MLP with norm and residual
+// one of two stages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/pointwise_program.h"
+#include "epilogue/tensor.h"
+
+namespace epilogue {
+
+// Element (i, j) lies at data + i * row_stride + j * col_stride; a stride of 0 broadcasts.
+struct MatrixView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t row_stride = 0;
+  int64_t col_stride = 0;
+};
+
+enum class NormKind : uint8_t { none, rms, layer };
+
+struct RowChainSpec {
+  struct Norm {
+    NormKind kind = NormKind::none;
+    double eps = 0;
+    Tensor weight;  // undefined: none
+    Tensor bias;
+  };
+  struct Stage {
+    std::vector<Tensor> weights;  // one or two [n, k], as nn.Linear holds them; any strides
+    PointwiseProgram epilogue;    // inputs: one per weight, then one per operand; one output
+    std::vector<int> operands;    // positions in the list that run() gets
+  };
+  DType dtype = DType::f32;  // of x and out; f32, bf16 or f16
+  Norm norm;                 // of x, before the first product
+  std::vector<Stage> stages;
+};
+
+// How one call was cut, for explanations and traces.
+struct RowChainPlan {
+  int64_t block_rows = 0;
+  int64_t blocks = 0;
+  int threads = 1;
+  bool splits_rows = true;  // else columns: too few rows for all threads
+  int64_t scratch_bytes = 0;
+};
+
+// Prepared once; weights are packed at the first run, and again when their version changes.
+class RowChain {
+ public:
+  virtual ~RowChain() = default;
+  // x [rows, k] and out [rows, n] with unit column strides; operands broadcast to the stage's
+  // [rows, n]. out may overlap neither x nor operands, except that a residual operand may be out.
+  // Not thread-safe.
+  virtual void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
+                   const MatrixView& out) = 0;
+  virtual RowChainPlan plan(int64_t rows) const = 0;
+  virtual std::string kernel_name() const = 0;
+};
+
+}  // namespace epilogue
