@@ -36,6 +36,8 @@ using simd::PanelType;
 // Depth of a chunk of k: with 64 columns 128 KiB (bf16) or 256 KiB (f32) of weights stay in L2
 // while a block of rows passes.
 constexpr int64_t kChunkK = 1024;
+// Products that one f32 sum takes in before it is added to the others: shorter sums round less.
+constexpr int64_t kSumDepth = 512;
 // Rows of a block: eight micro-kernels; its sums, 64 columns of f32, fill a third of L1.
 constexpr int64_t kBlockRows = 48;
 // A program's buffers stay within L1.
@@ -126,21 +128,29 @@ class Executor {
     for (int64_t k = 0; k < s.even_k; k += kChunkK)
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * m * width;
-        PanelArgs args;
-        args.m = m;
-        args.k = std::min(kChunkK, s.even_k - k);
-        args.a = offset(a.data, k, simd::rows_type(s.weights->type()));
-        args.a_stride = a.stride;
-        args.panel = s.weights->panel(panel, k);
-        args.sums[0] = sums;
-        args.sums[1] = sums + m * s.weights->columns_per_panel();
-        args.accumulate = k > 0;
-        s.kernel(args);
-        if (k + kChunkK >= s.even_k) finish(s, sums, row, m, panel, tiles);
+        const int64_t end = std::min(k + kChunkK, s.even_k);
+        for (int64_t from = k; from < end; from += kSumDepth)
+          multiply(s, a, m, panel, from, std::min(from + kSumDepth, end), sums);
+        if (end == s.even_k) finish(s, sums, row, m, panel, tiles);
       }
   }
 
  private:
+  // sums (+)= rows x panel over k in [from, end).
+  static void multiply(const StageRun& s, const Rows& a, int64_t m, int64_t panel, int64_t from,
+                       int64_t end, float* sums) {
+    PanelArgs args;
+    args.m = m;
+    args.k = end - from;
+    args.a = offset(a.data, from, simd::rows_type(s.weights->type()));
+    args.a_stride = a.stride;
+    args.panel = s.weights->panel(panel, from);
+    args.sums[0] = sums;
+    args.sums[1] = sums + m * s.weights->columns_per_panel();
+    args.accumulate = from > 0;
+    s.kernel(args);
+  }
+
   // Rows of a tile times its columns, in floats: as many rows as leave all buffers in L1.
   static int64_t tile_rows(const StageRun& s) {
     const int64_t each = s.weights->columns_per_panel() * int64_t{sizeof(float)};
