@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench asan tsan format lint clean
+.PHONY: help build demo test bench asan tsan fuzz format lint clean
 
 JOBS ?= $(shell nproc)
 INSTALL := @sh scripts/install_packages.sh
@@ -48,6 +48,14 @@ tsan: ## the tests under ThreadSanitizer
 	$(CONFIGURE) tsan
 	cmake --build build-tsan -j $(JOBS)
 	$(RUN_TESTS) tsan
+
+FUZZ_SECONDS ?= 60
+
+fuzz: ## the fuzzers of the trace half, FUZZ_SECONDS each; new inputs stay in build-fuzz
+	$(INSTALL) build test fuzz
+	$(CONFIGURE) fuzz
+	cmake --build build-fuzz -j $(JOBS) --target trace_reader_fuzz kernel_name_fuzz
+	@sh scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 format: ## format the C++ sources in place
 	$(INSTALL) format

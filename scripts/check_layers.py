@@ -50,6 +50,7 @@ PUBLIC = {
     "trace/writer.h": "trace",
     "trace/diff.h": "analysis",
     "trace/explain.h": "analysis",
+    "trace/explain_ranks.h": "analysis",
     "trace/fusion.h": "analysis",
     "trace/gemms.h": "analysis",
     "trace/kernel_name.h": "analysis",
@@ -70,6 +71,7 @@ PUBLIC = {
     "trace/distribution.h": "analysis",
     "trace/quantities.h": "analysis",
     "trace/explain_report.h": "report",
+    "trace/html_report.h": "report",
     "trace/table.h": "report",
 }
 
@@ -77,6 +79,7 @@ PUBLIC = {
 LIBRARIES = {
     "hwy/": ["src/backend/cpu/simd"],
     "CLI/": ["tools"],
+    "httplib.h": ["tools"],
     "zlib.h": ["src/trace", "src/io"],
     "simdjson.h": ["src/trace", "src/io"],
     "nlohmann/": ["src/trace", "src/analysis", "src/report", "src/io", "tools"],

@@ -6,7 +6,8 @@
   scripts/update_readme.py --check             exit 1 if a quoted source file differs from README.md
 
 A block is  <!-- output: NAME -->, a fenced text, <!-- end -->. NAME is a source file, a benchmark, or
-one of tour-mlp, tour-crossover, quickstart. Needs a build with EPILOGUE_BENCH=ON (make bench).
+one of tour-mlp, tour-crossover, quickstart, explain, diff. Needs a build with EPILOGUE_BENCH=ON (make bench).
+trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on.
 """
 import argparse
 import os
@@ -35,7 +36,16 @@ def section(text, start, stop):
     return "\n".join(lines[first:last]).strip() + "\n"
 
 
-def produce(build):
+def explanations(build):
+    eager, compiled = (f"tests/data/torch/mlp_geglu_rich_{mode}.json.gz" for mode in ("eager", "compile"))
+    explain = run(build / "epilogue", "explain", eager, "--top", "3", cwd=ROOT)
+    return {
+        "explain": section(explain, eager + ":", "Dispatch chains"),
+        "diff": run(build / "epilogue", "diff", eager, compiled, "--top", "5", cwd=ROOT).strip() + "\n",
+    }
+
+
+def produce(build, trace, pairs):
     with tempfile.TemporaryDirectory() as folder:
         tour = run(build / "epilogue", "tour", "--out", "traces", cwd=folder)
         quickstart = run(build / "examples" / "example_quickstart", cwd=folder)
@@ -44,6 +54,14 @@ def produce(build):
         "tour-crossover": section(tour, "matmul-add in f32 over n", "Plot: "),
         "quickstart": quickstart.strip() + "\n",
     }
+    outputs.update(explanations(build))
+    python = sys.executable
+    if trace:
+        outputs["trace_bench"] = run(python, "bench/trace_bench.py", build / "epilogue", trace,
+                                     cwd=ROOT).strip() + "\n"
+    if pairs:
+        outputs["fusion_truth"] = run(python, "bench/fusion_truth.py", build / "epilogue", pairs,
+                                      cwd=ROOT).strip() + "\n"
     for name in ("dispatch_bench", "profiler_bench", "gemm_bench"):
         outputs[name] = run(build / "bench" / name, cwd=ROOT).strip() + "\n"
     return outputs
@@ -59,6 +77,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--trace")
+    parser.add_argument("--pairs")
     args = parser.parse_args()
     readme = ROOT / "README.md"
     text = readme.read_text()
@@ -71,8 +91,8 @@ def main():
         for name in empty:
             print(f"README.md: the block '{name}' is empty")
         sys.exit(1 if bad or empty else 0)
-    outputs = produce(pathlib.Path(os.path.abspath(args.build)))
-    text = BLOCK.sub(lambda m: m[1] + (source(m[2]) or outputs[m[2]]) + m[4], text)
+    outputs = produce(pathlib.Path(os.path.abspath(args.build)), args.trace, args.pairs)
+    text = BLOCK.sub(lambda m: m[1] + (source(m[2]) or outputs.get(m[2], m[3])) + m[4], text)
     readme.write_text(text)
 
 

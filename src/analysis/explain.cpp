@@ -65,6 +65,8 @@ Explanation explain(const Trace& trace, const Links& links) {
   e.compile = compile_summary(trace, links);
   e.occupancies = kernel_occupancies(trace);
   e.modules = module_times(trace, links);
+  const RankTrace self{trace, links};
+  e.collectives = collectives({&self, 1}).ranks.front();
   for (const FindingRule rule : kFindingRules) rule(e, e.findings);
   sort_findings(e.findings);
   return e;

@@ -49,7 +49,10 @@ bool starts_before(const FunctionEvent& a, const FunctionEvent& b) {
 class Builder {
  public:
   explicit Builder(const Trace& trace)
-      : trace_(trace), memory_(trace.memory), has_device_(!trace.device_label.empty()), has_memory_(!trace.memory.empty()) {}
+      : trace_(trace),
+        memory_(trace.memory),
+        has_device_(!trace.device_label.empty()),
+        has_memory_(!trace.memory.empty()) {}
 
   std::vector<FunctionEvent> build() {
     add_events();
@@ -88,8 +91,7 @@ class Builder {
       if (is_device) {
         e.device_time_ns = e.self_device_time_ns = has_device_ ? event.dur_ns : 0;
       } else {
-        const MemoryUsage usage =
-            has_memory_ ? memory_.take(e.start_ns, e.end_ns) : MemoryUsage{};
+        const MemoryUsage usage = has_memory_ ? memory_.take(e.start_ns, e.end_ns) : MemoryUsage{};
         e.cpu_time_ns = event.dur_ns;
         e.cpu_memory_bytes = usage.cpu_bytes;
         e.device_memory_bytes = usage.device_bytes;

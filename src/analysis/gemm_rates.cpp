@@ -39,7 +39,7 @@ std::optional<double> bytes_of(const Gemm& g) {
 std::string math_type_of(const Gemm& g, bool amd, bool cpu) {
   const std::optional<GemmFacts>& facts = g.name.gemm;
   if (facts && !facts->math_type.empty()) return facts->math_type;
-  const std::string type = facts && !facts->a_type.empty() ? facts->a_type : g.a_type;
+  std::string type = facts && !facts->a_type.empty() ? facts->a_type : g.a_type;
   if (cpu) return type;
   const bool known_cores = facts && facts->uses_tensor_cores.has_value();
   if (type == "f32") {

@@ -42,9 +42,9 @@ bool is_layout(std::string_view token) {
 
 struct Reader {
   KernelName& out;
-  std::vector<std::string_view> types = {};
-  std::vector<std::string> schedule = {};
-  std::vector<std::string> variant = {};
+  std::vector<std::string_view> types;
+  std::vector<std::string> schedule;
+  std::vector<std::string> variant;
 
   void read(std::string_view token) {
     const std::vector<int64_t> sizes = parse_sizes(token);

@@ -92,8 +92,10 @@ class Grouper {
     if (is_grouped_further_) return row_of(key(e), e);
     // kStepName and its like count down from kNone.
     const uint32_t name = e.name < trace_.strings.size() ? e.name + kNamesOutside : kNone - e.name;
-    const uint64_t slot = uint64_t{name} * 4 + (e.is_device ? 2 : 0) + (e.is_user_annotation ? 1 : 0);
-    if (slot >= rows_by_name_.size()) rows_by_name_.resize((trace_.strings.size() + kNamesOutside) * 4);
+    const uint64_t slot =
+        uint64_t{name} * 4 + (e.is_device ? 2 : 0) + (e.is_user_annotation ? 1 : 0);
+    if (slot >= rows_by_name_.size())
+      rows_by_name_.resize((trace_.strings.size() + kNamesOutside) * 4);
     size_t& row = rows_by_name_[slot];
     if (row == 0) {
       rows_.push_back(first_of(e));

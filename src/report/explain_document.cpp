@@ -30,6 +30,7 @@ class Builder {
     add_fusions();
     add_chains();
     add_calls();
+    add_collectives();
     add_compile();
     add_memory();
     add_modules();
@@ -211,6 +212,18 @@ class Builder {
                              duration(c.time.total_ns), known(c.bandwidth_gb_s, "{:.1f}")});
       add(std::move(grid));
     }
+  }
+
+  void add_collectives() {
+    if (e_.collectives.kinds.empty()) return;
+    head("Collectives");
+    Grid grid{{{"name", true}, {"count"}, {"bytes"}, {"time"}, {"hidden"}, {"exposed"}}, {}, ""};
+    for (const CollectiveStats& c : e_.collectives.kinds)
+      grid.rows.push_back({c.name, format_count(c.time.count),
+                           c.bytes ? format_bytes(static_cast<double>(*c.bytes)) : "-",
+                           duration(c.time.total_ns), duration(c.overlap_ns),
+                           duration(c.exposed_ns)});
+    add(std::move(grid));
   }
 
   void add_compile() {

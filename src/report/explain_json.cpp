@@ -271,6 +271,7 @@ std::string explain_json(const Explanation& e) {
        {"compile", compile_json(e.compile)},
        {"occupancy", array_of(e.occupancies, occupancy_json)},
        {"memory", array_of(e.memory, memory_json)},
+       {"collectives", collectives_json(e.collectives)},
        {"modules", array_of(e.modules, module_json)}});
 }
 

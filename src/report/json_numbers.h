@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "epilogue/trace/collectives.h"
+
 namespace epilogue::trace {
 
 inline constexpr int kJsonSchemaVersion = 1;
@@ -22,5 +24,8 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
 inline std::string dump_json(const nlohmann::ordered_json& json) {
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
+
+// One rank's collectives.
+nlohmann::ordered_json collectives_json(const RankCollectives& rank);
 
 }  // namespace epilogue::trace

@@ -27,8 +27,9 @@ std::string cell(std::string_view text) {
 }
 
 std::string heading(const KernelName& name) {
-  return name.is_known() ? fmt::format("{} ({})", name.family, kernel_kind_name(name.kind))
-                         : "unknown";
+  if (!name.is_known()) return name.summary;
+  return fmt::format("{} ({}): {}", name.family, kernel_kind_name(name.kind),
+                     printable(name.summary));
 }
 
 }  // namespace
@@ -38,8 +39,7 @@ std::string kernel_names_text(std::span<const KernelName> names) {
   bool has_inferred = false;
   for (const KernelName& name : names) {
     if (!out.empty()) out += "\n";
-    out +=
-        fmt::format("{}\n  {}: {}\n", printable(name.name), heading(name), printable(name.summary));
+    out += fmt::format("{}\n  {}\n", printable(name.name), heading(name));
     size_t key_width = 0;
     size_t value_width = 0;
     for (const KernelField& field : name.fields) {
@@ -86,8 +86,7 @@ std::string kernel_names_markdown(std::span<const KernelName> names) {
   std::string out;
   for (const KernelName& name : names) {
     if (!out.empty()) out += "\n";
-    out += fmt::format("`{}`\n\n{}: {}\n", printable(name.name), heading(name),
-                       printable(name.summary));
+    out += fmt::format("`{}`\n\n{}\n", printable(name.name), heading(name));
     if (name.fields.empty()) continue;
     out += "\n| field | value | known | note |\n|---|---|---|---|\n";
     for (const KernelField& field : name.fields)

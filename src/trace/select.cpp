@@ -65,7 +65,8 @@ std::vector<char> step_mask(const Trace& trace, const Links& links, uint32_t pos
     const Event& e = trace.events[i];
     if (e.category == Category::kGpuUserAnnotation) {
       const bool is_step = trace.name(e).starts_with(kStepPrefix);
-      mask[i] = is_step ? e.name == step.name : device.holds(e.ts_ns) && e.end_ns() <= device.end_ns;
+      mask[i] =
+          is_step ? e.name == step.name : device.holds(e.ts_ns) && e.end_ns() <= device.end_ns;
     } else if (!is_device_category(e.category) || e.category == Category::kCudaSync) {
       mask[i] = e.ts_ns >= step.ts_ns && e.end_ns() <= step.end_ns();
     }
@@ -84,9 +85,8 @@ int64_t after(int64_t start_ns, double ms) {
 Result<Trace> select_step(Trace trace, int64_t number) {
   const Links links = link(trace);
   const std::string name = std::string(kStepPrefix) + std::to_string(number);
-  const auto found =
-      std::find_if(links.steps.begin(), links.steps.end(),
-                   [&](uint32_t i) { return trace.name(trace.events[i]) == name; });
+  const auto found = std::find_if(links.steps.begin(), links.steps.end(),
+                                  [&](uint32_t i) { return trace.name(trace.events[i]) == name; });
   if (found == links.steps.end())
     return Failure{"NoSuchStep", trace.import.path + ": no step " + std::to_string(number) + ": " +
                                      list_of_steps(trace, links)};
@@ -103,9 +103,9 @@ Result<Trace> select_range(Trace trace, std::optional<double> from_ms,
   std::vector<char> mask(trace.events.size());
   for (size_t i = 0; i < mask.size(); ++i) mask[i] = range.holds(trace.events[i].ts_ns) ? 1 : 0;
   if (range.end_ns <= range.begin_ns || std::count(mask.begin(), mask.end(), 1) == 0)
-    return Failure{"EmptyRange", trace.import.path + ": no event starts in that time: the trace is " +
-                                     std::to_string((trace.end_ns - trace.start_ns) / 1'000'000) +
-                                     " ms long"};
+    return Failure{"EmptyRange",
+                   trace.import.path + ": no event starts in that time: the trace is " +
+                       std::to_string((trace.end_ns - trace.start_ns) / 1'000'000) + " ms long"};
   const int64_t start_ns = std::max(trace.start_ns, range.begin_ns);
   const int64_t end_ns = std::min(trace.end_ns, range.end_ns);
   keep(trace, mask, range);

@@ -31,6 +31,8 @@ void add_explain_command(CLI::App& app, Body& run);
 void add_diff_command(CLI::App& app, Body& run);
 void add_check_command(CLI::App& app, Body& run);
 void add_name_command(CLI::App& app, Body& run);
+void add_report_command(CLI::App& app, Body& run);
+void add_serve_command(CLI::App& app, Body& run);
 void add_profile_command(CLI::App& app, Body& run);
 void add_ops_command(CLI::App& app, Body& run);
 void add_info_command(CLI::App& app, Body& run);

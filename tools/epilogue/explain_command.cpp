@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue explain TRACE: the findings.
+// epilogue explain TRACE|DIR: the findings of one trace, or of the ranks of one run.
+#include <algorithm>
+#include <deque>
+#include <filesystem>
 #include <memory>
 
 #include "command.h"
+#include "epilogue/base/error.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/explain_report.h"
 #include "trace_input.h"
@@ -18,7 +22,39 @@ struct Options {
   Format format = Format::text;
 };
 
+// The traces of a folder, by name.
+std::vector<std::string> traces_of(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    if (path.ends_with(".json") || path.ends_with(".json.gz")) paths.push_back(path);
+  }
+  std::sort(paths.begin(), paths.end());
+  if (paths.empty())
+    throw Error(folder + ": expected traces (*.json, *.json.gz), one per rank, got none");
+  return paths;
+}
+
+int explain_folder(const Options& o) {
+  std::deque<trace::Trace> traces;
+  std::deque<trace::Links> links;
+  std::vector<trace::RankTrace> ranks;
+  for (const std::string& path : traces_of(o.path)) {
+    traces.push_back(load_trace(path, o.part));
+    links.push_back(trace::link(traces.back()));
+    ranks.push_back({traces.back(), links.back()});
+  }
+  const trace::RanksExplanation explanation = trace::explain_ranks(ranks);
+  switch (o.format) {
+    case Format::json: print(trace::ranks_json(explanation)); break;
+    case Format::markdown: print(trace::ranks_markdown(explanation)); break;
+    case Format::text: print(trace::ranks_text(explanation, {.use_bold = wants_bold()})); break;
+  }
+  return kExitFine;
+}
+
 int run_command(const Options& o) {
+  if (std::filesystem::is_directory(o.path)) return explain_folder(o);
   const trace::Trace trace = load_trace(o.path, o.part, o.modules);
   const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
   const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
@@ -36,9 +72,12 @@ void add_explain_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* explain =
       app.add_subcommand("explain", "What a trace means, with evidence and savings");
-  explain->add_option("trace", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
+  explain
+      ->add_option("trace", o->path,
+                   "a PyTorch trace, .json or .json.gz; -: stdin; or a folder\n"
+                   "with one trace per rank")
       ->required()
-      ->option_text("TRACE");
+      ->option_text("TRACE|DIR");
   explain->add_option("--top", o->top, "rows of each list; -1: all")->option_text("N [10]");
   explain->add_flag("--modules", o->modules,
                     "time per nn.Module, where the trace was recorded with_stack (slower)");

@@ -18,8 +18,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   Body body;
   const std::string examples = add_engine_commands(app, body) + add_trace_commands(app, body);
-  app.footer("Examples:\n" + examples +
-             "Every subcommand has --help. Exit: 0 fine, 1 the answer is no, 2 misuse or bad input.");
+  app.footer(
+      "Examples:\n" + examples +
+      "Every subcommand has --help. Exit: 0 fine, 1 the answer is no, 2 misuse or bad input.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -32,8 +32,7 @@ trace::Trace read(const std::string& path, bool python_functions) {
 }  // namespace
 
 void add_trace_part(CLI::App& app, TracePart& part) {
-  app.add_option("--step", part.step, "only ProfilerStep#N and what it launched")
-      ->option_text("N");
+  app.add_option("--step", part.step, "only ProfilerStep#N and what it launched")->option_text("N");
   app.add_option("--from", part.from_ms, "only what starts after so many milliseconds")
       ->option_text("MS");
   app.add_option("--to", part.to_ms, "only what starts before that")->option_text("MS");

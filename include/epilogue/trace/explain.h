@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "epilogue/trace/collectives.h"
 #include "epilogue/trace/compile_regions.h"
 #include "epilogue/trace/dispatch_chains.h"
 #include "epilogue/trace/fusion.h"
@@ -60,6 +61,7 @@ struct Explanation {
   CompileSummary compile;
   std::vector<KernelOccupancy> occupancies;
   std::vector<ModuleTime> modules;
+  RankCollectives collectives;    // of this rank alone
   std::vector<Finding> findings;  // the verdict first, then by severity and saving
 };
 

@@ -6,6 +6,7 @@
 
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/explain.h"
+#include "epilogue/trace/explain_ranks.h"
 
 namespace epilogue::trace {
 
@@ -22,5 +23,9 @@ std::string explain_json(const Explanation& explanation);
 std::string diff_text(const TraceDiff& diff, const ReportOptions& options = {});
 std::string diff_markdown(const TraceDiff& diff, const ReportOptions& options = {});
 std::string diff_json(const TraceDiff& diff);
+
+std::string ranks_text(const RanksExplanation& ranks, const ReportOptions& options = {});
+std::string ranks_markdown(const RanksExplanation& ranks);
+std::string ranks_json(const RanksExplanation& ranks);
 
 }  // namespace epilogue::trace

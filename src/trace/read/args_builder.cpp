@@ -24,6 +24,10 @@ StringId ArgsBuilder::text(std::string_view value) {
   if (value.empty()) return 0;
   const std::string_view inside = inside_quotes(value);
   if (inside.find('\\') == std::string_view::npos) return strings_.intern(inside);
+  if (has_bad_escape(inside)) {
+    partial_->notes.add(Note::kBadEscape, offset_);
+    return strings_.intern(inside);
+  }
   scratch_.clear();
   append_decoded(scratch_, inside);
   return strings_.intern(scratch_);

@@ -75,8 +75,7 @@ class FileSource : public ByteSource {
     while (filled < out.size()) {
       const ssize_t n = ::read(fd_, out.data() + filled, out.size() - filled);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0)
-        return Failure{"CannotOpen", path_ + ": cannot read: " + std::strerror(errno)};
+      if (n < 0) return Failure{"CannotOpen", path_ + ": cannot read: " + std::strerror(errno)};
       if (n == 0) break;
       filled += static_cast<size_t>(n);
     }

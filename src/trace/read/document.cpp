@@ -152,7 +152,8 @@ void DocumentScanner::keep(std::string_view key, std::string_view value, int64_t
   std::string name;
   append_decoded(name, key);
   std::string json(value);
-  if (!nlohmann::json::accept(json)) {
+  // To nlohmann a NUL ends the text, wherever it stands.
+  if (json.find('\0') != kNone64 || !nlohmann::json::accept(json)) {
     notes_.add(Note::kBadMetadata, offset);
     json.clear();
     append_json_string(json, value);

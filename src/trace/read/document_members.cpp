@@ -43,8 +43,8 @@ DeviceProperties device(const Json& object) {
   d.num_sms = integer<int32_t>(object, {"numSms", "multiProcessorCount"});
   d.regs_per_multiprocessor = integer<int32_t>(object, {"regsPerMultiprocessor"});
   d.shared_mem_per_block_optin_bytes = integer<int64_t>(object, {"sharedMemPerBlockOptin"});
-  d.shared_mem_per_multiprocessor_bytes = integer<int64_t>(
-      object, {"sharedMemPerMultiprocessor", "maxSharedMemoryPerMultiProcessor"});
+  d.shared_mem_per_multiprocessor_bytes =
+      integer<int64_t>(object, {"sharedMemPerMultiprocessor", "maxSharedMemoryPerMultiProcessor"});
   return d;
 }
 

@@ -15,6 +15,9 @@ namespace {
 // Sums and differences of two times must fit 64 bits.
 constexpr int64_t kMaxTime_ns = int64_t{1} << 62;
 constexpr int64_t kMinTime_ns = -(int64_t{1} << 60);
+// 13 days, a petabyte: more is damage, and would overflow the sums over a few thousand events.
+constexpr int64_t kMaxDuration_ns = int64_t{1} << 50;
+constexpr int64_t kMaxMemoryBytes = int64_t{1} << 50;
 
 // Kineto widens the device side of annotations so that viewers nest kernels inside: it starts 1 ns
 // early and ends 1 ns late. The recording said otherwise.
@@ -215,9 +218,12 @@ void EventParser::build_span(const Members& members) {
   Event event;
   if (!take_time(members.ts, event.ts_ns)) return;
   if (!take_duration(members.dur, event.ts_ns, event.dur_ns)) return;
-  ++partial_->usable_events;
   const std::string_view cat = inside_quotes(members.cat);
-  if (cat == kRecordedSpan) return build_recorded_span(members, event.ts_ns, event.dur_ns);
+  const bool is_recorded_span = cat == kRecordedSpan;
+  // A kernel at time 0 makes the span of a trace as long as the epoch is old.
+  if (!is_recorded_span && event.dur_ns > kMaxDuration_ns) return note(Note::kOutOfRange);
+  ++partial_->usable_events;
+  if (is_recorded_span) return build_recorded_span(members, event.ts_ns, event.dur_ns);
   const Lane where = lane(members);
   event.pid = where.pid;
   event.tid = where.tid;
@@ -264,8 +270,10 @@ void EventParser::build_instant(const Members& members) {
   }
   int64_t ts_ns = 0;
   if (!take_time(members.ts, ts_ns)) return;
-  ++partial_->usable_events;
   MemoryEvent memory = args_.memory(raw_);
+  if (memory.bytes > kMaxMemoryBytes || memory.bytes < -kMaxMemoryBytes)
+    return note(Note::kOutOfRange);
+  ++partial_->usable_events;
   const Lane where = lane(members);
   memory.ts_ns = ts_ns;
   memory.pid = where.pid;

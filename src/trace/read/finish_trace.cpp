@@ -82,9 +82,8 @@ void infer_recorded(Trace& trace) {
 
 void set_device_label(Trace& trace) {
   const bool has_device =
-      !trace.devices.empty() || std::any_of(trace.events.begin(), trace.events.end(), [](auto& e) {
-        return is_device_category(e.category);
-      });
+      !trace.devices.empty() || std::any_of(trace.events.begin(), trace.events.end(),
+                                            [](auto& e) { return is_device_category(e.category); });
   trace.device_label = !has_device ? "" : is_own(trace) ? "KERNEL" : "CUDA";
 }
 

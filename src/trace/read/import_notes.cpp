@@ -19,7 +19,7 @@ constexpr std::array<NoteText, kNotes> kTexts = {{
     {"not-an-object", "an element of the event list that is no object"},
     {"missing-field", "a span without a name, a start or a duration"},
     {"bad-number", "a start or a duration that is no number"},
-    {"number-out-of-range", "a time that does not fit: more than 146 years"},
+    {"number-out-of-range", "a time or a size that no recording can have"},
     {"unsupported-phase", "a kind of event that PyTorch does not write"},
     {"unescaped-quote", "a quotation mark inside a string, taken as part of it"},
     {"control-character", "a control character inside a string, taken as part of it"},

@@ -103,8 +103,7 @@ void set_sizes(OpInput& input, Sizes& sizes, std::vector<int64_t> OpInput::*memb
   }
   input.is_list = true;
   if (input.list.size() < sizes.lists.size()) input.list.resize(sizes.lists.size());
-  for (size_t i = 0; i < sizes.lists.size(); ++i)
-    input.list[i].*member = std::move(sizes.lists[i]);
+  for (size_t i = 0; i < sizes.lists.size(); ++i) input.list[i].*member = std::move(sizes.lists[i]);
 }
 
 }  // namespace

@@ -27,7 +27,12 @@ class JsonCursor {
 
   // "key": -> key, as it is written. False when there is none.
   bool take_key(std::string_view& key) {
-    if (end_ - at_ < 2 || text_[at_[0]] != '"' || text_[at_[1]] != ':') return false;
+    if (peek() != '"') return false;
+    if (end_ - at_ < 2) {  // not complete: at_end() must tell it from broken
+      at_ = end_;
+      return false;
+    }
+    if (text_[at_[1]] != ':') return false;
     const std::string_view quoted = trimmed(at_[0], at_[1]);
     if (quoted.size() < 2 || quoted.back() != '"') return false;
     key = quoted.substr(1, quoted.size() - 2);

@@ -93,6 +93,14 @@ void append_decoded(std::string& out, std::string_view escaped) {
   }
 }
 
+bool has_bad_escape(std::string_view inside) {
+  constexpr std::string_view kEscapable = "\"\\/bfnrtu";
+  for (size_t i = inside.find('\\'); i != std::string_view::npos; i = inside.find('\\', i + 2))
+    if (i + 1 >= inside.size() || kEscapable.find(inside[i + 1]) == std::string_view::npos)
+      return true;
+  return false;
+}
+
 std::string_view inside_quotes(std::string_view value) {
   const bool is_quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return is_quoted ? value.substr(1, value.size() - 2) : value;

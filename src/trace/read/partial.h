@@ -22,7 +22,13 @@ struct FlowEnd {
 
 // A metadata event: a name or a position for a process or a thread.
 struct LaneName {
-  enum class Kind : uint8_t { kProcessName, kProcessLabels, kProcessSort, kThreadName, kThreadSort };
+  enum class Kind : uint8_t {
+    kProcessName,
+    kProcessLabels,
+    kProcessSort,
+    kThreadName,
+    kThreadSort
+  };
   Kind kind = Kind::kProcessName;
   int32_t pid = 0;
   int64_t tid = 0;

@@ -18,7 +18,7 @@ namespace epilogue::trace {
 namespace {
 
 // Small enough that a window and its token index stay in a core's cache.
-constexpr size_t kWindowBytes = size_t{1} << 18;
+constexpr size_t kWindowBytes = size_t{1} << 19;
 // What is left of the window before, and a full one.
 constexpr size_t kBufferBytes = 2 * kWindowBytes;
 
@@ -27,13 +27,10 @@ constexpr size_t kBufferBytes = 2 * kWindowBytes;
 class WindowPipeline::State {
  public:
   State(ByteSource& source, bool python_functions, size_t workers)
-      : source_(source), max_in_flight_(2 * workers + 2) {
-    threads_.emplace_back([this] { guarded([this] { read_windows(); }); });
-    for (size_t i = 0; i < workers; ++i)
-      threads_.emplace_back([this, i, python_functions] {
-        guarded([this, i, python_functions] { parse_windows(i, python_functions); });
-      });
-  }
+      : source_(source),
+        python_functions_(python_functions),
+        workers_(workers),
+        max_in_flight_(workers + 3) {}
 
   ~State() {
     {
@@ -47,8 +44,9 @@ class WindowPipeline::State {
   State& operator=(const State&) = delete;
 
   std::unique_ptr<TextWindow> next() {
-    std::unique_lock lock(mutex_);
     if (is_at_end_) return nullptr;
+    if (next_index_ == 0) return first();
+    std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return error_ != nullptr || parsed_.contains(next_index_); });
     if (error_ != nullptr) std::rethrow_exception(error_);
     auto window = std::move(parsed_.extract(next_index_++).mapped());
@@ -83,14 +81,24 @@ class WindowPipeline::State {
     }
   }
 
+  // Most traces are small: threads start when the first window turns out not to be the last.
+  std::unique_ptr<TextWindow> first() {
+    std::unique_ptr<TextWindow> window = take_free();
+    fill(*window);
+    ++next_index_;
+    is_at_end_ = window->is_last || window->failure.has_value();
+    if (is_at_end_) return window;
+    threads_.emplace_back([this] { guarded([this] { read_windows(); }); });
+    for (size_t i = 0; i < workers_; ++i)
+      threads_.emplace_back([this, i] { guarded([this, i] { parse_windows(i); }); });
+    return window;
+  }
+
   void read_windows() {
-    std::string rest;  // behind the last cut
-    int64_t offset = 0;
-    for (size_t index = 0;; ++index) {
+    for (size_t index = 1;; ++index) {
       std::unique_ptr<TextWindow> window = take_free();
       if (window == nullptr) return;
-      fill(*window, rest, offset);
-      offset += static_cast<int64_t>(window->size);
+      fill(*window);
       const bool is_done = window->is_last || window->failure.has_value();
       hand_over({index, std::move(window)});
       if (is_done) return;
@@ -112,24 +120,26 @@ class WindowPipeline::State {
     return window;
   }
 
-  void fill(TextWindow& window, std::string& rest, int64_t offset) {
+  void fill(TextWindow& window) {
     char* const to = window.buffer.get();
-    std::copy(rest.begin(), rest.end(), to);
-    const Result<size_t> n = source_.read({to + rest.size(), kWindowBytes});
+    std::copy(rest_.begin(), rest_.end(), to);
+    const Result<size_t> n = source_.read({to + rest_.size(), kWindowBytes});
     if (!n) window.failure = n.failure();
-    window.size = rest.size() + (n ? n.value() : 0);
-    window.offset = offset;
+    window.size = rest_.size() + (n ? n.value() : 0);
+    window.offset = offset_;
     window.is_last = n && n.value() < kWindowBytes;
-    rest.clear();
+    window.is_parsed = false;
+    rest_.clear();
     if (!window.is_last) {
       // No cut: one event is larger than all this. The caller joins it with what follows.
       const size_t cut = find_last_cut(window.text());
       if (cut > 0 && window.size - cut < kWindowBytes) {
-        rest.assign(to + cut, window.size - cut);
+        rest_.assign(to + cut, window.size - cut);
         window.size = cut;
       }
     }
     to[window.size] = '\0';
+    offset_ += static_cast<int64_t>(window.size);
   }
 
   void hand_over(Indexed window) {
@@ -140,17 +150,15 @@ class WindowPipeline::State {
     changed_.notify_all();
   }
 
-  void parse_windows(size_t worker, bool python_functions) {
-    WindowParser parser(python_functions);
+  void parse_windows(size_t worker) {
+    WindowParser parser(python_functions_);
     while (true) {
       Indexed item = take_read();
       if (item.second == nullptr) return;
       TextWindow& window = *item.second;
       window.worker = worker;
-      window.is_parsed = item.first > 0;
-      window.result = {};
-      if (window.is_parsed)
-        window.result = parser.parse(window.text(), window.offset, window.is_last);
+      window.is_parsed = true;
+      window.result = parser.parse(window.text(), window.offset, window.is_last);
       {
         const std::lock_guard lock(mutex_);
         parsed_.emplace(item.first, std::move(item.second));
@@ -169,7 +177,13 @@ class WindowPipeline::State {
   }
 
   ByteSource& source_;
+  const bool python_functions_;
+  const size_t workers_;
   const size_t max_in_flight_;
+  std::string rest_;  // of the text, behind the last cut
+  int64_t offset_ = 0;
+  size_t next_index_ = 0;
+  bool is_at_end_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -177,8 +191,6 @@ class WindowPipeline::State {
   std::map<size_t, std::unique_ptr<TextWindow>> parsed_;
   std::vector<std::unique_ptr<TextWindow>> free_;
   size_t in_flight_ = 0;
-  size_t next_index_ = 0;
-  bool is_at_end_ = false;
   bool is_stopped_ = false;
   std::exception_ptr error_;
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-constexpr std::array<std::string_view, 11> kEventKeys = {"ph", "cat", "name", "pid", "tid", "ts",
-                                                         "dur", "args", "id", "bp", "s"};
+constexpr std::array<std::string_view, 11> kEventKeys = {"ph",  "cat",  "name", "pid", "tid", "ts",
+                                                         "dur", "args", "id",   "bp",  "s"};
 // Longer than any key that a trace has.
 constexpr size_t kMaxKey = 80;
 
@@ -150,14 +150,6 @@ class Repairer {
     if (char_at(skip_space(end + 1)) != ':') return false;
     const std::string_view key = text_.substr(i + 1, end - i - 1);
     return depth > 1 || std::find(kEventKeys.begin(), kEventKeys.end(), key) != kEventKeys.end();
-  }
-
-  static bool has_bad_escape(std::string_view inside) {
-    for (size_t i = inside.find('\\'); i != std::string_view::npos; i = inside.find('\\', i + 2))
-      if (i + 1 >= inside.size() ||
-          std::string_view("\"\\/bfnrtu").find(inside[i + 1]) == std::string_view::npos)
-        return true;
-    return false;
   }
 
   void append_string(std::string_view inside) {

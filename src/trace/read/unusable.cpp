@@ -36,9 +36,11 @@ Failure not_json(const std::string& path, std::string_view head) {
   const std::string_view trimmed = first == std::string_view::npos ? head : head.substr(first);
   for (const auto& [magic, what] : kMagics) {
     const bool is_binary = magic.front() == '\x0a';
-    if (is_binary && trimmed.find_first_of("\x00\x01\x02\x12"sv) == std::string_view::npos) continue;
+    if (is_binary && trimmed.find_first_of("\x00\x01\x02\x12"sv) == std::string_view::npos)
+      continue;
     if ((is_binary ? head : trimmed).starts_with(magic))
-      return {"NotJson", path + ": expected a JSON trace, got something else: " + std::string(what)};
+      return {"NotJson",
+              path + ": expected a JSON trace, got something else: " + std::string(what)};
   }
   return {"NotJson", path + ": expected a JSON trace, got no JSON at all"};
 }
@@ -59,6 +61,10 @@ Failure not_a_trace(const std::string& path, const std::vector<std::string>& key
     list += (i == 0 ? "" : ", ") + keys[i];
   if (keys.size() > kListedKeys) list += ", ...";
   return {"NotATrace", start + ": its keys are " + list};
+}
+
+Failure no_events(const std::string& path) {
+  return {"NotATrace", path + ": expected a Chrome trace, got a JSON array without events"};
 }
 
 }  // namespace epilogue::trace

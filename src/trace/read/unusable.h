@@ -19,4 +19,7 @@ Failure no_document(const std::string& path, bool is_truncated);
 // `keys`: the members of the top-level object.
 Failure not_a_trace(const std::string& path, const std::vector<std::string>& keys);
 
+// A JSON array whose elements are no events.
+Failure no_events(const std::string& path);
+
 }  // namespace epilogue::trace

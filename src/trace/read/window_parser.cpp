@@ -38,7 +38,7 @@ bool WindowParser::parse_indexed(WindowResult& result) {
       cursor.skip();
       if (cursor.peek() == ']')
         result.partial.notes.add(Note::kExtraComma, offset_ + cursor.offset());
-    } else if (c == ']') {
+    } else if (c == ']' && is_list_end(text_, result.used)) {
       ++result.used;
       result.is_list_closed = true;
       return true;
@@ -46,7 +46,11 @@ bool WindowParser::parse_indexed(WindowResult& result) {
       if (!events_.parse(cursor, offset_ + cursor.offset())) return cursor.at_end() && !is_final_;
     } else {
       std::string_view value;
-      if (!cursor.take_value(value)) return cursor.at_end() && !is_final_;
+      if (c == ']') {
+        cursor.skip();
+      } else if (!cursor.take_value(value)) {
+        return cursor.at_end() && !is_final_;
+      }
       result.partial.notes.add(Note::kNotAnObject, offset_ + static_cast<int64_t>(result.used));
     }
   }
@@ -59,7 +63,7 @@ void WindowParser::parse_one_by_one(WindowResult& result) {
     const size_t at = std::min(text_.find_first_not_of(" \t\r\n,", result.used), text_.size());
     result.used = at;
     if (at == text_.size()) return;
-    if (text_[at] == ']') {
+    if (text_[at] == ']' && is_list_end(text_, at)) {
       ++result.used;
       result.is_list_closed = true;
       return;
@@ -69,7 +73,7 @@ void WindowParser::parse_one_by_one(WindowResult& result) {
       end = parse_slow(result.partial, at);
     } else {
       result.partial.notes.add(Note::kNotAnObject, offset_ + static_cast<int64_t>(at));
-      end = std::min(text_.find_first_of("{]", at), text_.size());
+      end = std::min(text_.find_first_of("{]", at + 1), text_.size());
     }
     if (end == kIncomplete) return;
     result.used = end;
@@ -78,23 +82,34 @@ void WindowParser::parse_one_by_one(WindowResult& result) {
 
 // Reads the event at `at` by looking for its end first. Returns where to go on.
 size_t WindowParser::parse_slow(Partial& partial, size_t at) {
-  size_t first_end = 0;
+  using Kind = EventBoundary::Kind;
+  const int64_t offset = offset_ + static_cast<int64_t>(at);
+  size_t list_end = 0;
   size_t from = at + 1;
-  bool is_cut = false;
-  for (int i = 0; i < kMaxTries && !is_cut; ++i) {
+  bool is_last = false;
+  for (int i = 0; i < kMaxTries && !is_last; ++i) {
     const EventBoundary boundary = find_event_boundary(text_, from);
-    is_cut = boundary.kind == EventBoundary::Kind::kNowhere;
-    if (is_cut && !is_final_ && first_end == 0) return kIncomplete;
-    const int64_t offset = offset_ + static_cast<int64_t>(at);
+    if (i == 0) {
+      // Where the next event's start is broken, this one may still be whole.
+      const size_t match = find_matching_end(text_.substr(0, boundary.event_end), at);
+      if (match < boundary.event_end) {
+        slice_ = text_.substr(at, match - at);
+        if (parse_valid(slice_, offset)) return match;
+      }
+    }
+    is_last = boundary.kind == Kind::kNowhere || boundary.kind == Kind::kTextEnd;
+    if (boundary.kind == Kind::kNowhere && !is_final_) return kIncomplete;
     if (parse_slice(partial, text_.substr(at, boundary.event_end - at), offset))
       return boundary.event_end;
-    if (first_end == 0) first_end = boundary.event_end;
+    if (is_last && !is_final_) return kIncomplete;
+    if (boundary.kind == Kind::kListEnd) list_end = boundary.event_end;
     from = boundary.event_end;
   }
-  const bool is_truncated = is_cut && first_end == text_.size();
-  partial.notes.add(is_truncated ? Note::kTruncated : Note::kBadSyntax,
-                    offset_ + static_cast<int64_t>(at));
-  return first_end;
+  // Where its own end is broken, the end that was found is another event's.
+  const size_t next = find_event_start(text_, at + 1, from);
+  const bool is_truncated = is_last && next == text_.size() && list_end == 0;
+  partial.notes.add(is_truncated ? Note::kTruncated : Note::kBadSyntax, offset);
+  return next == from && list_end > 0 ? list_end : next;
 }
 
 bool WindowParser::parse_slice(Partial& partial, std::string_view slice, int64_t offset) {

@@ -1,0 +1,55 @@
+// Allocated memory over time, and who held it at the peak.
+
+const MEMORY_PLOT = { height: 220, left: 76, right: 20, top: 18, bottom: 34 };
+
+function deviceLabel(memory) {
+  return memory.device_type === 0 ? "CPU" : `Device ${memory.device}`;
+}
+
+function memoryPlot(memory, curve, originUs) {
+  const { height, left, right, top, bottom } = MEMORY_PLOT;
+  const width = plotWidth();
+  if (curve.length < 2) return null;
+  const first = curve[0][0];
+  const last = curve[curve.length - 1][0];
+  const low = Math.min(0, ...curve.map(([, bytes]) => bytes));
+  const high = Math.max(low + 1, ...curve.map(([, bytes]) => bytes)) * 1.06;
+  const x = (us) => left + ((us - first) / Math.max(last - first, 1e-3)) * (width - left - right);
+  const y = (bytes) => height - bottom - ((bytes - low) / (high - low)) * (height - top - bottom);
+  const svg = svgEl("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": `${deviceLabel(memory)}: memory over time, peak ${format.bytes(memory.peak_bytes)}` });
+  const step = 2 ** Math.ceil(Math.log2((high - low) / 4));
+  for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
+    svg.append(svgEl("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
+      svgEl("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, value === 0 ? "0" : format.bytes(value)));
+  }
+  const timeStep = niceStep(last - first, Math.max(2, width / 120));
+  for (let t = Math.ceil((first - originUs) / timeStep) * timeStep; t + originUs <= last; t += timeStep) {
+    svg.append(svgEl("text", { class: "tick", x: x(t + originUs), y: height - bottom + 18, "text-anchor": "middle" }, format.us(t)));
+  }
+  // Steps, not slopes: memory changes at events.
+  let path = `M${x(first).toFixed(1)} ${y(curve[0][1]).toFixed(1)}`;
+  for (const [us, bytes] of curve) path += `H${x(us).toFixed(1)}V${y(bytes).toFixed(1)}`;
+  svg.append(svgEl("path", { class: "area", d: `${path}V${y(low).toFixed(1)}H${x(first).toFixed(1)}Z` }),
+    svgEl("path", { class: "curve", d: path }),
+    svgEl("circle", { class: "peak", cx: x(memory.peak_us), cy: y(memory.peak_bytes), r: 4 }),
+    svgEl("text", { class: "tick strong", x: Math.min(x(memory.peak_us), width - 120) + 8, y: Math.max(y(memory.peak_bytes) - 6, 12) },
+      "peak " + format.bytes(memory.peak_bytes)));
+  return svg;
+}
+
+function showMemory(report) {
+  const e = report.explanation;
+  const blocks = e.memory.map((memory, i) => {
+    const facts = [`peak ${format.bytes(memory.peak_bytes)}`, plural(memory.allocations, "allocation"), plural(memory.frees, "free")];
+    if (memory.peak_reserved_bytes > 0) facts.push(`${format.bytes(memory.peak_reserved_bytes)} reserved by the allocator`);
+    if (memory.out_of_memory > 0) facts.push(plural(memory.out_of_memory, "failed allocation"));
+    return el("div", { class: "memory" }, el("h3", {}, deviceLabel(memory)), note(facts.join("; ") + "."),
+      memory.is_relative ? note("The trace has no totals: counted from 0 at its start. What was allocated before is not in it.") : null,
+      memoryPlot(memory, report.memory_curves[i], report.timeline.origin_us),
+      tableNode("Live at the peak, by the op that allocated it", [
+        textColumn("Op", (holder) => holder.op || "(no op)"), countColumn("Allocations", "allocations"),
+        numberColumn("Bytes", "bytes", format.bytes)], memory.at_peak, { sortBy: 2 }));
+  });
+  addSection("memory", "Memory", ...blocks);
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/html/page_data.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+
+#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/table.h"
+#include "report/json_numbers.h"
+
+namespace epilogue::trace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// More points than a plot has pixels show nothing more.
+constexpr size_t kMemoryBuckets = 1000;
+
+// All executions of one kernel, copy or fill.
+struct WorkSum {
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t min_ns = 0;
+  int64_t max_ns = 0;
+  std::map<StringId, int64_t> ns_by_op;
+};
+
+Json fields_json(const KernelName& name) {
+  Json fields = Json::array();
+  for (const KernelField& field : name.fields)
+    fields.push_back({{"key", field.key},
+                      {"value", field.value},
+                      {"is_inferred", field.is_inferred},
+                      {"note", field.note}});
+  return fields;
+}
+
+Json work_json(const Trace& trace, Category category, StringId id, const WorkSum& sum) {
+  const std::string_view text = trace.strings[id];
+  const auto op =
+      std::max_element(sum.ns_by_op.begin(), sum.ns_by_op.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  Json json = {{"name", text},
+               {"category", category_name(category)},
+               {"count", sum.count},
+               {"total_us", to_us(sum.total_ns)},
+               {"mean_us", to_us(sum.total_ns) / static_cast<double>(sum.count)},
+               {"min_us", to_us(sum.min_ns)},
+               {"max_us", to_us(sum.max_ns)},
+               {"op", op == sum.ns_by_op.end() ? "" : trace.strings[op->first]},
+               {"ops", sum.ns_by_op.size()}};
+  if (category != Category::kKernel) return json;
+  const KernelName name = decode_kernel_name(text);
+  json["family"] = name.family;
+  json["kind"] = kernel_kind_name(name.kind);
+  json["summary"] = name.summary;
+  json["fields"] = fields_json(name);
+  return json;
+}
+
+// One entry per distinct name of device work, the longest total first.
+Json kernels_json(const Trace& trace, const Links& links) {
+  std::map<std::pair<Category, StringId>, WorkSum> sums;
+  for (const uint32_t i : links.device_work) {
+    const Event& event = trace.events[i];
+    WorkSum& sum = sums[{event.category, event.name}];
+    sum.min_ns = sum.count == 0 ? event.dur_ns : std::min(sum.min_ns, event.dur_ns);
+    sum.max_ns = std::max(sum.max_ns, event.dur_ns);
+    ++sum.count;
+    sum.total_ns += event.dur_ns;
+    if (links.op[i] != kNone) sum.ns_by_op[trace.events[links.op[i]].name] += event.dur_ns;
+  }
+  std::vector<std::pair<std::pair<Category, StringId>, const WorkSum*>> list;
+  for (const auto& [key, sum] : sums) list.emplace_back(key, &sum);
+  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
+    return a.second->total_ns > b.second->total_ns;
+  });
+  Json array = Json::array();
+  for (const auto& [key, sum] : list)
+    array.push_back(work_json(trace, key.first, key.second, *sum));
+  return array;
+}
+
+// The curve's highest and last point of each bucket.
+Json curve_json(const DeviceMemory& memory) {
+  const size_t step = std::max<size_t>(1, memory.totals.size() / kMemoryBuckets);
+  Json points = Json::array();
+  const auto add = [&](const MemoryPoint& p) {
+    points.push_back({to_us(p.ts_ns), p.allocated_bytes});
+  };
+  for (size_t from = 0; from < memory.totals.size(); from += step) {
+    const auto first = memory.totals.begin() + static_cast<ptrdiff_t>(from);
+    const auto last = memory.totals.begin() +
+                      static_cast<ptrdiff_t>(std::min(from + step, memory.totals.size())) - 1;
+    const auto top = std::max_element(first, last + 1, [](const auto& a, const auto& b) {
+      return a.allocated_bytes < b.allocated_bytes;
+    });
+    add(*top);
+    if (top != last) add(*last);
+  }
+  return points;
+}
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+Json page_data(const HtmlReportInput& input, Json timeline) {
+  Json curves = Json::array();
+  for (const DeviceMemory& memory : input.explanation.memory) curves.push_back(curve_json(memory));
+  // Through text: what scripts read from the commands and what the page shows is one thing.
+  Json data = {{"schema_version", kJsonSchemaVersion},
+               {"title", input.title.empty() ? file_name(input.explanation.path) : input.title},
+               {"trace_file", input.embedded.file_name},
+               {"trace_note", input.embedded.note},
+               {"has_trace", !input.embedded.gzip.empty()},
+               {"explanation", Json::parse(explain_json(input.explanation))},
+               {"averages", Json::parse(table_json(key_averages(input.trace),
+                                                   {.sort_by = {}, .row_limit = -1}))},
+               {"kernels", kernels_json(input.trace, input.links)},
+               {"memory_curves", std::move(curves)},
+               {"timeline", std::move(timeline)}};
+  if (input.diff != nullptr) {
+    data["diff"] = Json::parse(diff_json(*input.diff));
+    data["before_path"] = file_name(input.before_path);
+  }
+  return data;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""epilogue report: the file, what it says, what it refuses."""
+import base64
+import gzip
+import json
+import os
+import re
+import unittest
+
+from command import CommandTest, run
+
+TRACE = {"traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5,
+     "args": {"External id": 1}},
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "ts": 8,
+     "dur": 20}]}
+
+
+def block(page, name):
+    text = re.search(f'id="data-{name}">([^<]*)</script>', page).group(1)
+    return base64.b64decode(text, validate=True)
+
+
+class Report(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.trace = self.write("a.json", json.dumps(TRACE))
+        self.page = os.path.join(self.out, "out", "a.html")
+
+    def write(self, name, text):
+        path = os.path.join(self.out, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def read_page(self):
+        with open(self.page, encoding="utf-8") as f:
+            return f.read()
+
+    def report(self, *args):
+        text = self.ok("report", *args, "-o", self.page)
+        return text, json.loads(gzip.decompress(block(self.read_page(), "report")))
+
+    def test_page_carries_the_trace(self):
+        text, data = self.report(self.trace, "--title", "One <b> title")
+        self.assertIn("a.html: ", text)
+        self.assertIn("the trace included", text)
+        self.assertEqual(json.loads(gzip.decompress(block(self.read_page(), "trace"))), TRACE)
+        self.assertEqual(data["title"], "One <b> title")
+        self.assertIn("<title>One &lt;b&gt; title</title>", self.read_page())
+        self.assertEqual(data["explanation"],
+                         json.loads(self.ok("explain", self.trace, "--format", "json")))
+
+    def test_trace_can_be_left_out(self):
+        text, data = self.report(self.trace, "--no-trace")
+        self.assertIn("without the trace", text)
+        self.assertFalse(data["has_trace"])
+        self.assertEqual(block(self.read_page(), "trace"), b"")
+
+    def test_comparison_is_that_of_diff(self):
+        other = self.write("b.json", json.dumps(TRACE).replace('"dur": 20', '"dur": 50'))
+        _, data = self.report(other, "--against", self.trace)
+        self.assertEqual(data["diff"], json.loads(self.ok("diff", self.trace, other, "--format", "json")))
+        self.assertEqual(data["diff"]["wall_us"], [20.0, 50.0])
+
+    def test_part_of_a_trace(self):
+        _, data = self.report(self.trace, "--step", "3")
+        self.assertEqual(data["timeline"]["events"], 2)
+        self.assertIn("whole file", data["trace_note"])
+
+    def test_json_outcome(self):
+        outcome = json.loads(self.ok("report", self.trace, "-o", self.page, "--format", "json"))
+        self.assertEqual(outcome["file"], self.page)
+        self.assertEqual(outcome["bytes"], os.path.getsize(self.page))
+        self.assertTrue(outcome["has_trace"])
+
+    def test_misuse(self):
+        self.assertIn("--out", self.misuse("report", self.trace))
+        self.assertIn("none.json", self.misuse("report", "none.json", "-o", self.page))
+        self.assertIn("none.json", self.misuse("report", self.trace, "--against", "none.json",
+                                               "-o", self.page))
+        self.assertFalse(os.path.exists(self.page))
+
+    def test_help_has_an_example(self):
+        self.assertIn("Example: epilogue report", run("report", "--help").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

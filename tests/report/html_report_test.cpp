@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/html_report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "epilogue/trace/key_averages.h"
+#include "epilogue/trace/reader.h"
+#include "report/html/base64.h"
+#include "report/unpack.h"
+#include "trace/gzip_bytes.h"
+#include "trace/real_traces.h"
+#include "trace/trace_builder.h"
+
+namespace epilogue::trace {
+namespace {
+
+using testing::block;
+using testing::from_base64;
+using testing::gunzip;
+using testing::TraceBuilder;
+
+std::string page_of(const Trace& trace, std::string title = {}, EmbeddedTrace embedded = {}) {
+  const Links links = link(trace);
+  const Explanation explanation = explain(trace, links);
+  return html_report({.trace = trace,
+                      .links = links,
+                      .explanation = explanation,
+                      .title = std::move(title),
+                      .embedded = std::move(embedded)});
+}
+
+nlohmann::json data_of(std::string_view page) {
+  return nlohmann::json::parse(gunzip(from_base64(block(page, "data-report"))));
+}
+
+size_t count(std::string_view text, std::string_view part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+Trace one_kernel(std::string_view name) {
+  TraceBuilder b;
+  const int64_t id = b.op("aten::mm", 0, 5000).external_id;
+  b.kernel(name, 1000, 4000, id);
+  return std::move(b.trace);
+}
+
+TEST(Base64, EqualsTheStandardsVectors) {
+  // RFC 4648, section 10.
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64("foo"), "Zm9v");
+  EXPECT_EQ(base64("foob"), "Zm9vYg==");
+  EXPECT_EQ(base64("\xff\xfe\xfd"), "//79");
+}
+
+TEST(GzipBytes, GivesBackWhatWentIn) {
+  std::string bytes;
+  for (uint32_t i = 0; i < 3'000'000; ++i) bytes += static_cast<char>(i * 7919 >> 5);
+  EXPECT_EQ(gunzip(gzip_bytes(bytes).value()), bytes);
+  EXPECT_EQ(gunzip(gzip_bytes("").value()), "");
+}
+
+TEST(GzipBytes, GivesNothingAboveTheLimit) {
+  const std::string bytes(1000, 'a');
+  const size_t size = gzip_bytes(bytes).value().size();
+  EXPECT_TRUE(gzip_bytes(bytes, size));
+  EXPECT_FALSE(gzip_bytes(bytes, size - 1));
+}
+
+TEST(HtmlReport, CarriesTheExplanationTheTableAndTheKernels) {
+  const Trace trace = one_kernel("ampere_sgemm_128x64_tn");
+  const nlohmann::json data = data_of(page_of(trace, "A title"));
+  EXPECT_EQ(data["title"], "A title");
+  EXPECT_EQ(data["has_trace"], false);
+  EXPECT_EQ(data["explanation"]["kernels"], 1);
+  EXPECT_EQ(data["explanation"]["ops"], 1);
+  ASSERT_EQ(data["kernels"].size(), 1u);
+  const nlohmann::json& kernel = data["kernels"][0];
+  EXPECT_EQ(kernel["name"], "ampere_sgemm_128x64_tn");
+  EXPECT_EQ(kernel["count"], 1);
+  EXPECT_EQ(kernel["total_us"], 3.0);
+  EXPECT_EQ(kernel["mean_us"], 3.0);
+  EXPECT_EQ(kernel["op"], "aten::mm");
+  EXPECT_EQ(kernel["kind"], "gemm");
+  EXPECT_EQ(data["averages"]["rows"].size(), key_averages(trace).rows.size());
+  EXPECT_FALSE(data.contains("diff"));
+}
+
+TEST(HtmlReport, HostileNamesAddNeitherMarkupNorScript) {
+  const std::string hostile =
+      "</script><script>alert(1)</script><!-- \" ' {{script}} \x01\x02\x7f \xff\xc3\x28 "
+      "\xe2\x80\xa8";
+  const std::string plain = page_of(one_kernel("k"), "t");
+  const std::string page =
+      page_of(one_kernel(hostile), hostile, {.gzip = "", .file_name = hostile});
+  for (const std::string_view part : {"<script", "</script", "<!--", "<meta", "<style"})
+    EXPECT_EQ(count(page, part), count(plain, part)) << part;
+  EXPECT_EQ(count(page, "alert(1)"), 2u);  // escaped, in <title> and <h1>
+  EXPECT_EQ(count(page, "&lt;script&gt;alert(1)"), 2u);
+  EXPECT_EQ(page.find('\x01'), std::string::npos);
+  const nlohmann::json data = data_of(page);
+  EXPECT_EQ(data["kernels"][0]["name"].get<std::string>().find("</script><script>alert(1)"), 0u);
+  EXPECT_EQ(data["trace_file"].get<std::string>().find("</script>"), 0u);
+}
+
+TEST(HtmlReport, AllowsItsOwnScriptAndStyleOnly) {
+  const std::string page = page_of(one_kernel("k"));
+  EXPECT_EQ(count(page, "default-src 'none'; script-src 'sha256-"), 1u);
+  EXPECT_EQ(count(page, "unsafe-inline"), 0u);
+  EXPECT_EQ(count(page, "<link"), 0u);
+  EXPECT_EQ(count(page, " src="), 0u);
+  EXPECT_EQ(count(page, "@import"), 0u);
+  EXPECT_EQ(count(page, "innerHTML"), 0u);
+  EXPECT_EQ(count(page, "{{"), count(page, "${{"));  // every placeholder was filled
+}
+
+TEST(HtmlReport, AnEmptyTraceHasAPageWithoutEvents) {
+  const nlohmann::json data = data_of(page_of(Trace{}, "nothing"));
+  EXPECT_EQ(data["timeline"]["events"], 0);
+  EXPECT_EQ(data["kernels"].size(), 0u);
+  EXPECT_EQ(data["explanation"]["verdict"], "cpu-only");
+}
+
+TEST(HtmlReport, ADifferenceNamesTheEarlierTrace) {
+  const Trace before = one_kernel("slow");
+  const Trace after = one_kernel("fast");
+  const Links links = link(after);
+  const Explanation explanation = explain(after, links);
+  const TraceDiff diff = diff_traces(before, link(before), after, links);
+  const nlohmann::json data = data_of(html_report({.trace = after,
+                                                   .links = links,
+                                                   .explanation = explanation,
+                                                   .diff = &diff,
+                                                   .before_path = "runs/eager.json.gz"}));
+  EXPECT_EQ(data["before_path"], "eager.json.gz");
+  EXPECT_EQ(data["diff"]["wall_us"][0], 5.0);
+  EXPECT_EQ(data["diff"]["kernels_removed"][0]["name"], "slow");
+}
+
+TEST(HtmlReport, TheMemoryCurveKeepsThePeak) {
+  TraceBuilder b;
+  b.op("aten::empty", 0, 10'000'000);
+  int64_t highest = 0;
+  int64_t total = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const int64_t bytes = i == 3333 ? 1'000'000 : i == 3334 ? -1'000'000 : i % 2 == 0 ? 64 : -64;
+    b.memory(i * 1000, bytes);
+    total += bytes;
+    highest = std::max(highest, total);
+  }
+  const nlohmann::json curve = data_of(page_of(b.trace))["memory_curves"][0];
+  EXPECT_LT(curve.size(), 2600u);
+  int64_t peak = 0;
+  for (const auto& point : curve) peak = std::max(peak, point[1].get<int64_t>());
+  EXPECT_EQ(peak, highest);
+}
+
+TEST(EmbedTrace, PlainTextIsCompressedAndNamedSo) {
+  const EmbeddedTrace embedded = embed_trace("{\"traceEvents\": []}", "runs/a.json");
+  EXPECT_EQ(gunzip(embedded.gzip), "{\"traceEvents\": []}");
+  EXPECT_EQ(embedded.file_name, "a.json.gz");
+  EXPECT_EQ(embedded.note, "");
+}
+
+TEST(EmbedTrace, GzipIsKeptByteForByte) {
+  const std::string gzip = gzip_bytes("[]").value();
+  const EmbeddedTrace embedded = embed_trace(gzip, "a.json.gz");
+  EXPECT_EQ(embedded.gzip, gzip);
+  EXPECT_EQ(embedded.file_name, "a.json.gz");
+  const std::string page = page_of(Trace{}, "t", embedded);
+  EXPECT_EQ(from_base64(block(page, "data-trace")), gzip);
+  EXPECT_EQ(data_of(page)["has_trace"], true);
+}
+
+TEST(EmbedTrace, AboveTheLimitItIsLeftOutAndThePageSaysSo) {
+  const std::string gzip = gzip_bytes("[]").value();
+  for (const std::string& file : {gzip, std::string("[1, 2, 3]")}) {
+    const EmbeddedTrace embedded = embed_trace(file, "a.json", 8);
+    EXPECT_EQ(embedded.gzip, "");
+    EXPECT_EQ(embedded.note, "The trace is not in this page: compressed it is over 8 B.");
+    const nlohmann::json data = data_of(page_of(Trace{}, "t", embedded));
+    EXPECT_EQ(data["trace_note"], embedded.note);
+    EXPECT_EQ(data["has_trace"], false);
+  }
+}
+
+TEST(HtmlReport, ARealTraceTakesFewBytesPerEvent) {
+  const std::string name = "tracelens/mi300_flux_compiled.json.gz";
+  if (!testing::has_real_trace(name)) GTEST_SKIP() << "no " << name;
+  const Trace trace = read_trace(testing::real_trace_path(name)).value();
+  const std::string page = page_of(trace);
+  const nlohmann::json data = data_of(page);
+  EXPECT_EQ(data["explanation"]["kernels"], 5549);
+  EXPECT_LT(block(page, "data-columns").size(), 16u * data["timeline"]["events"].get<size_t>());
+}
+
+}  // namespace
+}  // namespace epilogue::trace

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML page in a headless Chromium: page_test.py EPILOGUE. Exit 77 (skipped) without one.
+
+Collects console errors and requests: there must be none of either."""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import browser
+
+BINARY = os.path.abspath(sys.argv.pop(1))
+HERE = os.path.dirname(os.path.abspath(__file__))
+TRACES = os.environ.get("EPILOGUE_TRACES", os.path.join(HERE, "../../../shared/traces"))
+SKIPPED = 77
+EVENTS = 100_000
+
+
+def synthetic_trace(events):
+    """Ops with a launch and a kernel each, on 2 threads and 2 streams, with hostile names."""
+    names = ["aten::mm", "aten::add", "</script><img src=x onerror=alert(1)>", "quote\" ' \\ \u2028"]
+    kernels = ["ampere_sgemm_128x64_tn", "triton_poi_fused_add_0", "<b>bold</b>"]
+    pick = random.Random(1)
+    made = []
+    for i in range(events // 3):
+        ts, thread = i * 10.0, i % 2
+        shared = {"ph": "X", "pid": 1, "tid": thread}
+        made += [{**shared, "cat": "cpu_op", "name": pick.choice(names), "ts": ts, "dur": 9,
+                  "args": {"External id": i + 1}},
+                 {**shared, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": ts + 2, "dur": 3,
+                  "args": {"correlation": i + 1}},
+                 {"ph": "X", "cat": "kernel", "name": pick.choice(kernels), "pid": 0, "tid": 7 + thread,
+                  "ts": ts + 6, "dur": pick.choice([1, 5, 12]),
+                  "args": {"correlation": i + 1, "device": 0, "stream": 7 + thread}}]
+    return {"traceEvents": made}
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.browser = browser.Browser().__enter__()
+        cls.addClassCleanup(cls.browser.__exit__)
+        trace = os.path.join(cls.folder.name, "synthetic.json")
+        with open(trace, "w", encoding="utf-8") as f:
+            json.dump(synthetic_trace(EVENTS), f)
+        cls.big = cls.report(trace)
+
+    @classmethod
+    def report(cls, *args):
+        page = os.path.join(cls.folder.name, f"{abs(hash(args))}.html")
+        subprocess.run([BINARY, "report", *args, "-o", page], check=True, stdout=subprocess.DEVNULL)
+        return page
+
+    def open(self, path, **view):
+        page = self.browser.open(path, **view)
+        self.addCleanup(lambda: self.assertEqual(page.complaints(), []))
+        return page
+
+    def real(self, name):
+        path = os.path.join(TRACES, name)
+        if not os.path.exists(path):
+            self.skipTest(f"no {name}")
+        return path
+
+    def pixels(self, page):
+        """How many different colours the timeline's canvas shows."""
+        return page.evaluate("""new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
+            const canvas = document.querySelector("canvas");
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            resolve(new Set(new Uint32Array(data.buffer)).size);
+        })))""")
+
+    def test_a_page_of_100000_events_opens_and_draws(self):
+        page = self.open(self.big)
+        events = page.evaluate("epilogueTimeline.model.events")
+        self.assertGreater(events, EVENTS * 0.99)
+        self.assertGreater(self.pixels(page), 5)
+        # Never more rectangles than a row has pixels, whatever the zoom.
+        rows = page.evaluate("epilogueTimeline.model.lanes.flatMap((lane) => lane.rows).length")
+        width = page.evaluate("epilogueTimeline.painter.width")
+        self.assertLess(page.evaluate("epilogueTimeline.painter.painted"), 2 * rows * width)
+        ready = page.evaluate("document.documentElement.dataset.readyMs")
+        draw = page.evaluate("epilogueTimeline.drawMs")
+        print(f"\n{events} events: open {page.open_s:.2f} s, of that the page's script {ready} ms; "
+              f"one frame {draw:.1f} ms", file=sys.stderr)
+
+    def test_hostile_names_are_text(self):
+        page = self.open(self.big)
+        self.assertEqual(page.evaluate("document.querySelectorAll('img, #main b').length"), 0)
+        page.evaluate("epilogueTimeline.select(epilogueTimeline.model.strings.findIndex(Boolean))")
+        self.assertIn("</script><img", page.evaluate("document.body.innerText"))
+        self.assertEqual(page.evaluate("document.querySelectorAll('img').length"), 0)
+
+    def test_nothing_but_the_pages_own_script_runs(self):
+        page = self.browser.open(self.big)
+        page.evaluate("""(() => { const s = document.createElement("script");
+            s.textContent = "window.wasRun = true"; document.body.append(s); })()""")
+        self.assertFalse(page.evaluate("window.wasRun === true"))
+
+    def test_tables_sort_and_filter(self):
+        page = self.open(self.big)
+        column = "[...document.querySelectorAll('#kernels tbody tr td:nth-child(4)')].map((td) => +td.textContent.replaceAll(',', ''))"
+        head = "document.querySelectorAll('#kernels th button')[3]"
+        page.evaluate(head + ".click()")
+        falling = page.evaluate(column)
+        page.evaluate(head + ".click()")
+        rising = page.evaluate(column)
+        self.assertEqual(len(falling), 3)
+        self.assertEqual(falling, sorted(falling, reverse=True))
+        self.assertEqual(rising, sorted(rising))
+        self.assertNotEqual(falling, rising)
+        self.assertEqual(page.evaluate("document.querySelectorAll('#kernels th')[3].ariaSort"), "ascending")
+        page.evaluate("""(() => { const i = document.querySelector("#averages input");
+            i.value = "triton"; i.dispatchEvent(new Event("input")); })()""")
+        names = page.evaluate("[...document.querySelectorAll('#averages tbody td:first-child')].map((td) => td.textContent)")
+        self.assertEqual(names, ["triton_poi_fused_add_0"])
+
+    def test_timeline_answers_to_mouse_and_keys(self):
+        page = self.open(self.big)
+        page.evaluate("document.querySelector('#timeline').scrollIntoView()")
+        left, top, width, _ = page.box("canvas")
+        span = "epilogueTimeline.view.to - epilogueTimeline.view.from"
+        whole = page.evaluate(span)
+        x, y = left + width / 2, top + 24 + 20 + 9  # on the first row
+        page.click(x, y)
+        page.mouse("mouseWheel", x, y, deltaX=0, deltaY=-480)
+        self.assertAlmostEqual(page.evaluate(span) / whole, 0.25, places=2)
+        for key in "www":
+            page.key(key)
+        self.assertAlmostEqual(page.evaluate(span) / whole, 0.25 / 1.25**3, places=2)
+        before = page.evaluate("epilogueTimeline.view.from")
+        page.key("d")
+        self.assertGreater(page.evaluate("epilogueTimeline.view.from"), before)
+        page.mouse("mousePressed", x, y, button="left", clickCount=1)
+        page.mouse("mouseMoved", x + 200, y, button="left")
+        page.mouse("mouseReleased", x + 200, y, button="left", clickCount=1)
+        page.key("0")
+        self.assertAlmostEqual(page.evaluate(span) / whole, 1, places=6)
+
+    def test_a_kernel_leads_to_its_launch_and_op(self):
+        page = self.open(self.big)
+        page.evaluate("""(() => { const m = epilogueTimeline.model;
+            window.kernel = m.columns.category.findIndex((_, i) => m.isWork(i) && m.name(i).startsWith("ampere"));
+            epilogueTimeline.select(window.kernel); })()""")
+        panel = page.evaluate("document.querySelector('.panel').innerText")
+        for text in ("ampere_sgemm_128x64_tn", "launch call", "cudaLaunchKernel", "128x64"):
+            self.assertIn(text, panel)
+        page.evaluate("[...document.querySelectorAll('.panel .fields button')][0].click()")
+        self.assertTrue(page.evaluate("epilogueTimeline.view.related.includes(window.kernel)"))
+
+    def test_search_finds_every_event_of_a_name(self):
+        page = self.open(self.big)
+        page.evaluate("epilogueTimeline.search('aten::mm')")
+        expected = page.evaluate("epilogueTimeline.model.columns.name.filter("
+                                 "(id) => epilogueTimeline.model.strings[id] === 'aten::mm').length")
+        self.assertGreater(expected, 100)
+        self.assertEqual(page.evaluate("epilogueTimeline.found.length"), expected)
+        page.evaluate("epilogueTimeline.nextMatch(1)")
+        self.assertEqual(page.evaluate("epilogueTimeline.model.name(epilogueTimeline.view.selected)"), "aten::mm")
+
+    def test_perfetto_gets_the_trace_after_its_pong(self):
+        page = self.open(self.big)
+        page.evaluate("""(() => { window.sent = [];
+            window.target = { closed: false, postMessage: (m, origin) => window.sent.push([m, origin]) };
+            window.open = (url) => { window.opened = url; return window.target; };
+            document.getElementById("open-perfetto").click(); })()""")
+        page.wait_for("window.sent.length > 1")
+        self.assertEqual(page.evaluate("window.opened"), "https://ui.perfetto.dev")
+        answer = """(() => { const e = new MessageEvent("message", { data: "PONG", origin: "%s" });
+            Object.defineProperty(e, "source", { value: window.target }); window.dispatchEvent(e);
+            return window.sent.filter(([m]) => m.perfetto).length; })()"""
+        self.assertEqual(page.evaluate(answer % "https://evil.example"), 0)
+        self.assertEqual(page.evaluate(answer % "https://ui.perfetto.dev"), 1)
+        message = page.evaluate("""(() => { const [m, origin] = window.sent.at(-1);
+            const bytes = new Uint8Array(m.perfetto.buffer);
+            return [m.perfetto.fileName, origin, bytes[0], bytes[1]]; })()""")
+        self.assertEqual(message, ["synthetic.json.gz", "https://ui.perfetto.dev", 0x1f, 0x8b])
+
+    def test_real_traces_in_both_themes_and_on_a_phone(self):
+        qwen = self.report(self.real("tracelens/h100_qwen_0.5b.json.gz"))
+        for view in ({}, {"dark": True}, {"width": 390, "height": 844, "mobile": True}):
+            page = self.open(qwen, **view)
+            self.assertIn("memory-bound", page.evaluate("document.getElementById('verdict').textContent"))
+            self.assertGreater(self.pixels(page), 5)
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), page.evaluate("innerWidth"))
+        for section in ("findings", "steps", "idle", "kernels", "gemms", "fusions", "memory", "averages"):
+            self.assertTrue(page.evaluate(f"document.getElementById('{section}') !== null"), section)
+        self.assertGreater(page.evaluate("document.querySelectorAll('#gemms circle').length"), 3)
+
+    def test_comparison_ends_where_it_should(self):
+        page = self.open(self.report(self.real("sam/a100_optimised.json.gz"), "--against",
+                                     self.real("sam/a100_eager.json.gz")))
+        bars = page.evaluate("""[...document.querySelectorAll(".fall-bar")].map((b) => {
+            const box = b.getBoundingClientRect(); return [box.left, box.right]; })""")
+        self.assertGreater(len(bars), 5)
+        # The last part ends where the bar of the time after does.
+        self.assertTrue(min(abs(edge - bars[-1][1]) for edge in bars[-2]) < 3, bars[-2:])
+
+    def test_a_trace_without_events_has_a_page(self):
+        trace = os.path.join(self.folder.name, "empty.json")
+        with open(trace, "w", encoding="utf-8") as f:
+            f.write('{"traceEvents": [], "schemaVersion": 1}')
+        page = self.open(self.report(trace))
+        self.assertIsNone(page.evaluate("document.querySelector('canvas')"))
+
+
+if __name__ == "__main__":
+    if browser.PROGRAM is None:
+        print("skipped: no chromium on this machine")
+        sys.exit(SKIPPED)
+    unittest.main()

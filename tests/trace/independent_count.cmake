@@ -1,0 +1,13 @@
+# Runs SCRIPT over every valid real trace there is.
+if(DEFINED ENV{EPILOGUE_TRACES})
+  set(folder $ENV{EPILOGUE_TRACES})
+else()
+  set(folder ${DEFAULT_TRACES})
+endif()
+file(GLOB_RECURSE traces ${folder}/*.json ${folder}/*.json.gz)
+list(FILTER traces EXCLUDE REGEX "/(malformed|not_chrome)/")
+if(NOT traces)
+  message("no real traces in ${folder}")
+  return()
+endif()
+execute_process(COMMAND ${PYTHON} ${SCRIPT} ${COUNTER} ${traces} COMMAND_ERROR_IS_FATAL ANY)
