@@ -13,7 +13,7 @@ using SequenceOnThread = std::pair<int64_t, int64_t>;
 
 }  // namespace
 
-void set_backward_stacks(std::vector<FunctionEvent>& events) {
+void set_backward_stacks(const Trace& trace, std::vector<FunctionEvent>& events) {
   const auto has_stack = [](const FunctionEvent& e) { return e.stack != 0; };
   if (std::none_of(events.begin(), events.end(), has_stack)) return;
   // The backward function that an event is or stands under; parents come first.
@@ -22,17 +22,18 @@ void set_backward_stacks(std::vector<FunctionEvent>& events) {
   for (uint32_t i = 0; i < events.size(); ++i) {
     const FunctionEvent& e = events[i];
     if (e.is_device || e.is_collapsed) continue;
-    if (e.args != nullptr && e.args->scope == Scope::kBackwardFunction) {
+    const OpArgs* args = args_of(trace, e);
+    if (args != nullptr && args->scope == Scope::kBackwardFunction) {
       backward[i] = i;
     } else if (e.parent != kNone) {
       backward[i] = backward[e.parent];
     }
-    if (backward[i] == kNone && e.args != nullptr && e.args->sequence_number >= 0)
-      forward_stacks.try_emplace({e.args->sequence_number, e.tid}, e.stack);
+    if (backward[i] == kNone && args != nullptr && args->sequence_number >= 0)
+      forward_stacks.try_emplace({args->sequence_number, e.tid}, e.stack);
   }
   for (uint32_t i = 0; i < events.size(); ++i) {
     if (backward[i] == kNone) continue;
-    const OpArgs& args = *events[backward[i]].args;
+    const OpArgs& args = *args_of(trace, events[backward[i]]);
     const auto found = forward_stacks.find({args.sequence_number, args.fwd_tid});
     events[i].stack = found == forward_stacks.end() ? 0 : found->second;
   }

@@ -54,7 +54,7 @@ class Builder {
         has_device_(!trace.device_label.empty()),
         has_memory_(!trace.memory.empty()) {}
 
-  std::vector<FunctionEvent> build() {
+  FunctionEvents build() {
     add_events();
     add_memory_rows();
     index_ops();
@@ -63,8 +63,8 @@ class Builder {
     credit_kernels();
     collapse();
     set_totals();
-    set_backward_stacks(events_);
-    return std::move(events_);
+    set_backward_stacks(trace_, events_);
+    return {std::move(events_), std::move(memory_of_)};
   }
 
  private:
@@ -82,22 +82,35 @@ class Builder {
       e.start_ns = event.ts_ns;
       e.end_ns = event.end_ns();
       e.event = &event;
-      e.args = trace_.op_args(event);
-      e.stack = e.args ? e.args->stack : 0;
-      e.is_async = e.args != nullptr && e.args->is_async;
+      const OpArgs* args = trace_.op_args(event);
+      e.stack = args != nullptr ? args->stack : 0;
+      e.is_async = args != nullptr && args->is_async;
       e.is_device = is_device;
       e.is_user_annotation = event.category == Category::kUserAnnotation ||
                              event.category == Category::kGpuUserAnnotation;
       if (is_device) {
         e.device_time_ns = e.self_device_time_ns = has_device_ ? event.dur_ns : 0;
       } else {
-        const MemoryUsage usage = has_memory_ ? memory_.take(e.start_ns, e.end_ns) : MemoryUsage{};
         e.cpu_time_ns = event.dur_ns;
-        e.cpu_memory_bytes = usage.cpu_bytes;
-        e.device_memory_bytes = usage.device_bytes;
+        if (has_memory_) set_memory(e, memory_.take(e.start_ns, e.end_ns));
       }
       events_.push_back(e);
     }
+  }
+
+  // The event's entry, made where it has none.
+  FunctionMemory& memory_entry(FunctionEvent& e) {
+    if (e.memory == kNone) {
+      e.memory = static_cast<uint32_t>(memory_of_.size());
+      memory_of_.emplace_back();
+    }
+    return memory_of_[e.memory];
+  }
+  void set_memory(FunctionEvent& e, const MemoryUsage& usage) {
+    if (usage.cpu_bytes == 0 && usage.device_bytes == 0) return;
+    FunctionMemory& memory = memory_entry(e);
+    memory.cpu_bytes = usage.cpu_bytes;
+    memory.device_bytes = usage.device_bytes;
   }
 
   // Records that no event covers become events without duration, so that no byte is lost; failed
@@ -105,14 +118,12 @@ class Builder {
   void add_memory_rows() {
     const auto sorted = static_cast<ptrdiff_t>(events_.size());
     const auto add = [&](const MemoryEvent& record, StringId name) {
-      const MemoryUsage usage = memory_usage(record);
       FunctionEvent e;
       e.name = name;
       e.pid = record.pid;
       e.tid = record.tid;
       e.start_ns = e.end_ns = record.ts_ns;
-      e.cpu_memory_bytes = usage.cpu_bytes;
-      e.device_memory_bytes = usage.device_bytes;
+      set_memory(e, memory_usage(record));
       events_.push_back(e);
     };
     for (const uint32_t i : memory_.uncovered()) add(trace_.memory[i], kMemoryName);
@@ -215,13 +226,9 @@ class Builder {
     for (FunctionEvent& e : events_) {
       if (e.is_device || e.is_async) continue;
       e.self_cpu_time_ns += e.cpu_time_ns;
-      e.self_cpu_memory_bytes += e.cpu_memory_bytes;
-      e.self_device_memory_bytes += e.device_memory_bytes;
-      if (e.parent == kNone || e.is_collapsed) continue;
-      FunctionEvent& parent = events_[e.parent];
-      parent.self_cpu_time_ns -= e.cpu_time_ns;
-      parent.self_cpu_memory_bytes -= e.cpu_memory_bytes;
-      parent.self_device_memory_bytes -= e.device_memory_bytes;
+      const bool is_part = e.parent != kNone && !e.is_collapsed;
+      if (is_part) events_[e.parent].self_cpu_time_ns -= e.cpu_time_ns;
+      if (e.memory != kNone) add_self_memory(e, is_part);
     }
     for (size_t i = events_.size(); i-- > 0;) {
       FunctionEvent& e = events_[i];
@@ -231,18 +238,34 @@ class Builder {
     }
   }
 
+  void add_self_memory(const FunctionEvent& e, bool is_part) {
+    FunctionMemory& own = memory_of_[e.memory];
+    own.self_cpu_bytes += own.cpu_bytes;
+    own.self_device_bytes += own.device_bytes;
+    if (!is_part) return;
+    const FunctionMemory part = own;  // memory_entry may move it
+    FunctionMemory& whole = memory_entry(events_[e.parent]);
+    whole.self_cpu_bytes -= part.cpu_bytes;
+    whole.self_device_bytes -= part.device_bytes;
+  }
+
   const Trace& trace_;
   MemorySums memory_;
   bool has_device_;
   bool has_memory_;
   std::vector<FunctionEvent> events_;
+  std::vector<FunctionMemory> memory_of_;
   IdIndex op_by_id_;
   IdIndex launch_by_correlation_;
 };
 
 }  // namespace
 
-std::vector<FunctionEvent> function_events(const Trace& trace) { return Builder(trace).build(); }
+FunctionEvents function_events(const Trace& trace) { return Builder(trace).build(); }
+
+const OpArgs* args_of(const Trace& trace, const FunctionEvent& event) {
+  return event.event != nullptr ? trace.op_args(*event.event) : nullptr;
+}
 
 std::string_view function_name(const Trace& trace, StringId name) {
   switch (name) {

@@ -19,13 +19,13 @@ inline constexpr StringId kOutOfMemoryName = kNone - 3;
 struct FunctionEvent {
   StringId name = 0;        // in the pool, or one of the above
   uint32_t parent = kNone;  // index of the enclosing FunctionEvent on the same thread
-  int64_t pid = 0;
+  int32_t pid = 0;
+  StringId stack = 0;  // of a backward op: that of its forward op
   int64_t tid = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   const Event* event = nullptr;  // null for the rows of memory records
-  const OpArgs* args = nullptr;
-  StringId stack = 0;  // of a backward op: that of its forward op
+  uint32_t memory = kNone;       // in FunctionEvents::memory; kNone: no byte moved
   bool is_device = false;
   bool is_user_annotation = false;
   bool is_async = false;
@@ -36,20 +36,35 @@ struct FunctionEvent {
   int64_t self_cpu_time_ns = 0;
   int64_t device_time_ns = 0;
   int64_t self_device_time_ns = 0;
-  int64_t cpu_memory_bytes = 0;
-  int64_t self_cpu_memory_bytes = 0;
-  int64_t device_memory_bytes = 0;
-  int64_t self_device_memory_bytes = 0;
+};
+
+// What an event allocated less what it freed. Most events do neither, in most traces all.
+struct FunctionMemory {
+  int64_t cpu_bytes = 0;
+  int64_t self_cpu_bytes = 0;
+  int64_t device_bytes = 0;
+  int64_t self_device_bytes = 0;
 };
 
 // Sorted by start, longer first; parents precede children. Left out: names that PyTorch drops,
 // Python frames, shares of CPU kernels, instants.
-std::vector<FunctionEvent> function_events(const Trace& trace);
+struct FunctionEvents {
+  std::vector<FunctionEvent> events;
+  std::vector<FunctionMemory> memory;
+
+  FunctionMemory memory_of(const FunctionEvent& event) const {
+    return event.memory == kNone ? FunctionMemory{} : memory[event.memory];
+  }
+};
+FunctionEvents function_events(const Trace& trace);
+
+// The args of the op or annotation that an event is; null where it has none.
+const OpArgs* args_of(const Trace& trace, const FunctionEvent& event);
 
 std::string_view function_name(const Trace& trace, StringId name);
 
 // Gives the events under a backward function the stack of the forward op with the same sequence
 // number and thread.
-void set_backward_stacks(std::vector<FunctionEvent>& events);
+void set_backward_stacks(const Trace& trace, std::vector<FunctionEvent>& events);
 
 }  // namespace epilogue::trace

@@ -69,19 +69,19 @@ class Grouper {
     no_shapes_ = number("[]");
   }
 
-  void add(const FunctionEvent& e) {
+  void add(const FunctionEvent& e, const FunctionMemory& memory) {
     Row& row = row_of(e);
     ++row.count;
     row.cpu_time_total_ns += e.cpu_time_ns;
     row.self_cpu_time_total_ns += e.self_cpu_time_ns;
     row.device_time_total_ns += e.device_time_ns;
     row.self_device_time_total_ns += e.self_device_time_ns;
-    row.cpu_memory_bytes += e.cpu_memory_bytes;
-    row.self_cpu_memory_bytes += e.self_cpu_memory_bytes;
-    row.device_memory_bytes += e.device_memory_bytes;
-    row.self_device_memory_bytes += e.self_device_memory_bytes;
+    row.cpu_memory_bytes += memory.cpu_bytes;
+    row.self_cpu_memory_bytes += memory.self_cpu_bytes;
+    row.device_memory_bytes += memory.device_bytes;
+    row.self_device_memory_bytes += memory.self_device_bytes;
     if (trace_.recorded.with_flops && has_inputs(e))
-      row.flops += torch_flops(trace_.name(*e.event), trace_.inputs[e.args->inputs]);
+      row.flops += torch_flops(trace_.name(*e.event), trace_.inputs[args_of(trace_, e)->inputs]);
   }
 
   std::vector<Row> take_rows() { return std::move(rows_); }
@@ -116,7 +116,8 @@ class Grouper {
   }
 
   bool has_inputs(const FunctionEvent& e) const {
-    return e.args != nullptr && e.args->inputs < trace_.inputs.size();
+    const OpArgs* args = args_of(trace_, e);
+    return args != nullptr && args->inputs < trace_.inputs.size();
   }
   std::vector<std::string> frames(const FunctionEvent& e) const {
     return first_frames(trace_.strings[e.stack], options_.group_by_stack_n);
@@ -125,10 +126,10 @@ class Grouper {
   GroupKey key(const FunctionEvent& e) {
     GroupKey k{
         .name = e.name, .is_device = e.is_device, .is_user_annotation = e.is_user_annotation};
-    if (options_.group_by_overload_name && e.args != nullptr)
-      k.overload_name = e.args->overload_name;
+    const OpArgs* args = args_of(trace_, e);
+    if (options_.group_by_overload_name && args != nullptr) k.overload_name = args->overload_name;
     if (options_.group_by_input_shape)
-      k.shapes = has_inputs(e) ? shapes_[e.args->inputs] : no_shapes_;
+      k.shapes = has_inputs(e) ? shapes_[args->inputs] : no_shapes_;
     if (options_.group_by_stack_n > 0) {
       const std::vector<std::string> first = frames(e);
       k.stack =
@@ -145,10 +146,11 @@ class Grouper {
     row.is_user_annotation = e.is_user_annotation;
     row.is_async = e.is_async;
     row.is_top_level = e.parent == kNone;
-    if (options_.group_by_overload_name && e.args != nullptr)
-      row.overload_name = trace_.strings[e.args->overload_name];
+    const OpArgs* args = args_of(trace_, e);
+    if (options_.group_by_overload_name && args != nullptr)
+      row.overload_name = trace_.strings[args->overload_name];
     if (options_.group_by_input_shape)
-      row.input_shapes = has_inputs(e) ? shapes_text(trace_.inputs[e.args->inputs]) : "[]";
+      row.input_shapes = has_inputs(e) ? shapes_text(trace_.inputs[args->inputs]) : "[]";
     if (options_.group_by_stack_n > 0) row.stack = frames(e);
     return row;
   }
@@ -189,8 +191,9 @@ int64_t KeyAverages::self_device_time_total_ns() const {
 
 KeyAverages key_averages(const Trace& trace, const KeyAveragesOptions& options) {
   Grouper grouper(trace, options);
-  for (const FunctionEvent& e : function_events(trace))
-    if (!e.is_collapsed) grouper.add(e);
+  const FunctionEvents functions = function_events(trace);
+  for (const FunctionEvent& e : functions.events)
+    if (!e.is_collapsed) grouper.add(e, functions.memory_of(e));
   return {.rows = grouper.take_rows(),
           .device_label = trace.device_label,
           .profile_memory = trace.recorded.profile_memory,
