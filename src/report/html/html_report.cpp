@@ -36,7 +36,7 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
-std::string packed(std::string_view bytes) { return base64(*gzip_bytes(bytes)); }
+std::string packed(std::string_view bytes) { return base64(gzip_bytes(bytes).value()); }
 
 std::string bytes_of_hex(std::string_view hex) {
   std::string bytes;

@@ -73,6 +73,7 @@ Json kernels_json(const Trace& trace, const Links& links) {
     if (links.op[i] != kNone) sum.ns_by_op[trace.events[links.op[i]].name] += event.dur_ns;
   }
   std::vector<std::pair<std::pair<Category, StringId>, const WorkSum*>> list;
+  list.reserve(sums.size());
   for (const auto& [key, sum] : sums) list.emplace_back(key, &sum);
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
     return a.second->total_ns > b.second->total_ns;

@@ -5,7 +5,8 @@ const isKnown = (value) => value !== null && value !== undefined && Number.isFin
 
 function threeDigits(value) {
   const size = Math.abs(value);
-  if (size >= 100 || size === 0) return value.toFixed(0);
+  if (size >= 100 || size === 0) return Math.round(value).toLocaleString("en-US");
+  if (size < 0.1) return value.toPrecision(2);
   return size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 

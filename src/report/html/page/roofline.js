@@ -56,7 +56,7 @@ function rooflineRoofs(svg, x, y, { peaks, bandwidth }, xRange, yRange) {
   const to = Math.min(xRange[1], last);
   if (to <= from) return;
   svg.append(svgEl("line", { class: "roof", x1: x(from), x2: x(to), y1: y(from * bandwidth), y2: y(to * bandwidth) }));
-  const middle = Math.sqrt(from * to);
+  const middle = from * (to / from) ** 0.4; // clear of the roofs' own labels
   const angle = (Math.atan2(y(to * bandwidth) - y(from * bandwidth), x(to) - x(from)) * 180) / Math.PI;
   svg.append(svgEl("text", { class: "tick", "text-anchor": "middle",
     transform: `translate(${x(middle)} ${y(middle * bandwidth) - 6}) rotate(${angle})` },
