@@ -125,6 +125,22 @@ void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
                  {}});
 }
 
+void find_collectives(const Explanation& e, std::vector<Finding>& out) {
+  const int64_t exposed = e.collectives.communication_ns - e.collectives.overlap_ns;
+  if (!is_worth_it(e, us(exposed))) return;
+  Finding f;
+  f.id = "exposed-collectives";
+  f.severity = Severity::kWarning;
+  f.title = fmt::format("collectives that no other kernel hides take {:.1f} ms", ms(exposed));
+  for (const CollectiveStats& c : e.collectives.kinds)
+    f.evidence.push_back(fmt::format("{}: {} times, {:.2f} ms, of that {:.2f} ms exposed", c.name,
+                                     c.time.count, ms(c.time.total_ns), ms(c.exposed_ns)));
+  f.evidence.emplace_back(
+      "a rank that arrives early waits here: explain the folder with all ranks to see for whom");
+  f.saving_us = us(exposed);
+  out.push_back(std::move(f));
+}
+
 void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
   int64_t self_ns = 0;
   int64_t count = 0;

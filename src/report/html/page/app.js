@@ -19,6 +19,7 @@ async function main() {
   showFusions(e);
   showChains(e);
   showCalls(e);
+  showCollectives(e);
   showCompile(e, index);
   showMemory(report);
   showModules(e);

@@ -152,10 +152,17 @@ function showCalls(e) {
     tableNode("Runtime calls", [textColumn("Call", "name"), ...distributionColumns((row) => row),
       textColumn("Starts work", (row) => (row.starts_work ? "yes" : ""))], l.calls, { sortBy: 2 }),
     tableNode("Where the host waits", [textColumn("Call", "call"), textColumn("In", "where"), ...distributionColumns(time),
-      textColumn("Implied", (row) => (row.is_implied ? "by a blocking copy" : ""))], e.hot_spots.syncs, { sortBy: 3 }),
+      textColumn("Implied", (row) => (row.is_implied ? "by the op" : ""))], e.hot_spots.syncs, { sortBy: 3 }),
     tableNode("Copies and fills", [textColumn("Copy", "name"), textColumn("In", "where"), ...distributionColumns(time),
       numberColumn("Bytes", "bytes", format.bytes), numberColumn("Rate", "gb_per_s", format.bandwidth),
       textColumn("Memory", (row) => (row.is_pageable ? "pageable" : ""))], e.hot_spots.copies, { sortBy: 3 }));
+}
+
+function showCollectives(e) {
+  addSection("collectives", "Collectives", tableNode("Collectives of this rank", [
+    textColumn("Name", "name"), countColumn("Count", "count"), numberColumn("Bytes", "bytes", format.bytes),
+    usColumn("Total", "total_us"), usColumn("Hidden", "overlap_us"), usColumn("Exposed", "exposed_us")],
+  e.collectives.kinds, { sortBy: 3 }));
 }
 
 function showCompile(e, index) {
