@@ -194,7 +194,7 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
     case OpClass::kReduction: return std::nullopt;
     case OpClass::kGemm: return product_shape(base, tensors);
     case OpClass::kFill:
-    case OpClass::kRowwise: return tensors.front();
+    case OpClass::kRowwise:
     case OpClass::kCopy: return tensors.front();  // copy_(self, source): self's dtype
     case OpClass::kPointwise: break;
   }

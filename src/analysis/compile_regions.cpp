@@ -47,6 +47,7 @@ std::vector<CompiledRange> ranges(const Trace& trace, const Links& links,
     range.device_ns += e.dur_ns;
   }
   std::vector<CompiledRange> list;
+  list.reserve(by_name.size());
   for (auto& [name, range] : by_name) list.push_back(std::move(range));
   std::stable_sort(list.begin(), list.end(), [](const CompiledRange& a, const CompiledRange& b) {
     return a.cpu_ns > b.cpu_ns;

@@ -136,6 +136,7 @@ std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& accoun
     sum.use.op = trace.strings[work.op];
   }
   std::vector<KernelUse> uses;
+  uses.reserve(sums.size());
   for (const auto& [name, sum] : sums) uses.push_back(sum.use);
   std::sort(uses.begin(), uses.end(),
             [](const KernelUse& a, const KernelUse& b) { return a.name < b.name; });

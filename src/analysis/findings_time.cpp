@@ -168,6 +168,7 @@ void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
   constexpr size_t kEnough = 3;
   if (e.steps.size() < kEnough) return;
   std::vector<int64_t> walls;
+  walls.reserve(e.steps.size());
   for (const Region& step : e.steps) walls.push_back(step.wall_ns());
   std::nth_element(walls.begin(), walls.begin() + static_cast<ptrdiff_t>(walls.size() / 2),
                    walls.end());

@@ -183,7 +183,7 @@ class Examiner {
         "The recorded window ends more than a day after the last event: not used.");
     add("steps-missing", Severity::kWarning, missing_steps(trace_, links_),
         "ProfilerStep numbers that are missing between the first and the last.");
-    add("no-steps", Severity::kInfo, links_.steps.empty() ? static_cast<int64_t>(counts_.ops) : 0,
+    add("no-steps", Severity::kInfo, links_.steps.empty() ? counts_.ops : 0,
         "No ProfilerStep annotation: numbers per step are unknown.");
   }
 

@@ -66,6 +66,7 @@ std::vector<SyncSpot> sync_spots(const Trace& trace, const Places& places,
   for (const uint32_t i : waits)
     spots[{trace.events[i].name, places.of(i)}].push_back(trace.events[i].dur_ns);
   std::vector<SyncSpot> list;
+  list.reserve(spots.size());
   for (auto& [key, times_ns] : spots)
     list.push_back({std::string(trace.strings[key.first]),
                     std::string(trace.strings[key.second.name]), key.second.is_op,
@@ -112,6 +113,7 @@ std::vector<CopySpot> copy_spots(const Trace& trace, const Links& links, const P
     sums.bytes += bytes;
   }
   std::vector<CopySpot> list;
+  list.reserve(spots.size());
   for (auto& [key, sums] : spots) list.push_back(copy_spot(trace, key, std::move(sums)));
   std::stable_sort(list.begin(), list.end(), [](const CopySpot& a, const CopySpot& b) {
     return a.time.total_ns > b.time.total_ns;

@@ -131,10 +131,9 @@ class Grouper {
     if (options_.group_by_input_shape)
       k.shapes = has_inputs(e) ? shapes_[args->inputs] : no_shapes_;
     if (options_.group_by_stack_n > 0) {
-      const std::vector<std::string> first = frames(e);
-      k.stack =
-          number(std::accumulate(first.begin(), first.end(), std::string("stack"),
-                                 [](std::string a, const std::string& b) { return a + ';' + b; }));
+      std::string text = "stack";
+      for (const std::string& frame : frames(e)) text += ';' + frame;
+      k.stack = number(std::move(text));
     }
     return k;
   }

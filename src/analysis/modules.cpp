@@ -47,6 +47,7 @@ class Modules {
       parent.self_cpu_ns -= time.cpu_ns;
     }
     std::vector<ModuleTime> list;
+    list.reserve(nodes_.size());
     for (Node& node : nodes_) list.push_back(std::move(node.time));
     return list;
   }

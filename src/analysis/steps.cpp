@@ -130,6 +130,7 @@ void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
 
 std::vector<Region> step_regions(const Trace& trace, const Links& links) {
   std::vector<Region> list;
+  list.reserve(links.steps.size());
   for (const uint32_t i : links.steps) list.push_back(region_of(trace, i, RegionKind::kStep));
   return list;
 }
