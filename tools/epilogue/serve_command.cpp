@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <httplib.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -152,7 +153,7 @@ int run_command(const Options& o) {
   });
   const bool ended_well = server.listen_after_bind();
   // Should listening have failed by itself, the waiting thread needs its signal.
-  if (!ended_well) pthread_kill(stopper.native_handle(), SIGTERM);
+  if (!ended_well) ::kill(::getpid(), SIGTERM);
   stopper.join();
   return ended_well ? kExitFine : kExitMisuse;
 }

@@ -60,7 +60,7 @@ std::optional<fs::path> TraceFolder::find(std::string_view relative) const {
       std::any_of(named.begin(), named.end(), [](const fs::path& part) { return part == ".."; });
   if (named.is_absolute() || climbs) return std::nullopt;
   std::error_code error;
-  const fs::path path = fs::canonical(root_ / named, error);
+  fs::path path = fs::canonical(root_ / named, error);
   if (error || !is_below(path, root_) || !fs::is_regular_file(path, error)) return std::nullopt;
   return path;
 }
