@@ -67,4 +67,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/epilogueConfigVersi
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/epilogueConfig.cmake
               ${PROJECT_BINARY_DIR}/cmake/epilogueConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindISAL.cmake
         DESTINATION ${package_folder} COMPONENT trace)

@@ -2,9 +2,9 @@
 #include "trace/read/byte_source.h"
 
 #include <fcntl.h>
+#include <isa-l/igzip_lib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,8 +18,6 @@ namespace {
 
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 constexpr size_t kCompressedBuffer = size_t{1} << 18;
-// Makes zlib expect gzip's header.
-constexpr int kGzipWrapper = 16;
 
 class MemorySource : public ByteSource {
  public:
@@ -90,37 +88,35 @@ class FileSource : public ByteSource {
   std::atomic<int64_t> done_ = 0;
 };
 
-// Inflates any number of gzip members; what follows the last one is ignored, as gunzip does.
+// Inflates any number of gzip members; what follows the last one is ignored, as gunzip does. ISA-L
+// inflates about twice as fast as zlib, and with the tokens found at gigabytes per second this is
+// the slowest stage of all.
 class GzipSource : public ByteSource {
  public:
   explicit GzipSource(std::unique_ptr<ByteSource> compressed)
-      : compressed_(std::move(compressed)), in_(kCompressedBuffer) {
-    if (inflateInit2(&z_, MAX_WBITS + kGzipWrapper) != Z_OK)
-      throw Error("[trace] expected memory for a decompressor, got none");
+      : compressed_(std::move(compressed)),
+        in_(kCompressedBuffer),
+        state_(std::make_unique<inflate_state>()) {
+    isal_inflate_init(state_.get());
+    state_->crc_flag = ISAL_GZIP;
   }
-  ~GzipSource() override { inflateEnd(&z_); }
-  GzipSource(const GzipSource&) = delete;
-  GzipSource& operator=(const GzipSource&) = delete;
 
   Result<size_t> read(std::span<char> out) override {
-    const size_t room = std::min<size_t>(out.size(), std::numeric_limits<uInt>::max());
-    z_.next_out = reinterpret_cast<Bytef*>(out.data());
-    z_.avail_out = static_cast<uInt>(room);
-    while (z_.avail_out > 0 && !is_done_) {
-      if (z_.avail_in == 0) {
+    const size_t room = std::min<size_t>(out.size(), std::numeric_limits<uint32_t>::max());
+    state_->next_out = reinterpret_cast<uint8_t*>(out.data());
+    state_->avail_out = static_cast<uint32_t>(room);
+    while (state_->avail_out > 0 && !is_done_) {
+      bool is_at_end = false;
+      if (state_->avail_in == 0) {
         Result<size_t> n = compressed_->read(in_);
         if (!n) return n;
-        z_.next_in = reinterpret_cast<Bytef*>(in_.data());
-        z_.avail_in = static_cast<uInt>(n.value());
-        if (n.value() == 0) {
-          is_truncated_ = is_in_member_;
-          is_done_ = true;
-          break;
-        }
+        state_->next_in = reinterpret_cast<uint8_t*>(in_.data());
+        state_->avail_in = static_cast<uint32_t>(n.value());
+        is_at_end = n.value() == 0;
       }
-      pump();
+      pump(is_at_end);
     }
-    return room - z_.avail_out;
+    return room - state_->avail_out;
   }
   bool is_gzip() const override { return true; }
   bool is_truncated() const override { return is_truncated_; }
@@ -128,26 +124,32 @@ class GzipSource : public ByteSource {
   int64_t file_bytes() const override { return compressed_->file_bytes(); }
 
  private:
-  void pump() {
-    const bool is_new_member = !is_in_member_;
-    is_in_member_ = true;
-    const int code = inflate(&z_, Z_NO_FLUSH);
-    if (code == Z_STREAM_END) {
-      is_in_member_ = false;
-      has_member_ = true;
-      inflateReset(&z_);
-    } else if (code != Z_OK && code != Z_BUF_ERROR) {
-      // Padding behind a complete member is no damage.
-      is_truncated_ = !(is_new_member && has_member_);
+  void pump(bool is_at_end) {
+    if (state_->block_state == ISAL_BLOCK_FINISH) return next_member(is_at_end);
+    const uint32_t room = state_->avail_out;
+    const int code = isal_inflate(state_.get());
+    if (state_->block_state == ISAL_BLOCK_FINISH) return;
+    // At the end of the input what the decoder holds back still comes out.
+    const bool is_stuck = is_at_end && state_->avail_out == room;
+    if (code < ISAL_DECOMP_OK || is_stuck) {
+      is_truncated_ = true;
       is_done_ = true;
     }
   }
 
+  // Another member follows where its magic number does; padding behind a complete one is no damage.
+  void next_member(bool is_at_end) {
+    if (is_at_end || state_->next_in[0] != static_cast<uint8_t>(kGzipMagic[0])) {
+      is_done_ = true;
+      return;
+    }
+    isal_inflate_reset(state_.get());
+    state_->crc_flag = ISAL_GZIP;
+  }
+
   std::unique_ptr<ByteSource> compressed_;
   std::vector<char> in_;
-  z_stream z_{};
-  bool is_in_member_ = false;
-  bool has_member_ = false;
+  std::unique_ptr<inflate_state> state_;
   bool is_truncated_ = false;
   bool is_done_ = false;
 };
