@@ -171,6 +171,7 @@ class LayerNorm : public Module {
  public:
   explicit LayerNorm(Dims shape, double eps = 1e-5, bool affine = true);
   Tensor forward(const Tensor& x) const override;
+  double eps() const { return eps_; }
 
   Tensor weight;
   Tensor bias;
@@ -185,6 +186,7 @@ class RMSNorm : public Module {
  public:
   explicit RMSNorm(Dims shape, std::optional<double> eps = {}, bool affine = true);
   Tensor forward(const Tensor& x) const override;
+  std::optional<double> eps() const { return eps_; }
 
   Tensor weight;
 
@@ -247,6 +249,8 @@ class Block : public Module {
   Tensor forward(const Tensor& x) const override;
 
   Module& mlp() const { return *mlp_; }
+  const Module* norm() const { return norm_.get(); }  // null without one
+  bool has_residual() const { return residual_; }
 
  private:
   std::unique_ptr<Module> norm_;

@@ -15,12 +15,20 @@ namespace epilogue {
 // function: shown as an op. module: a layer's forward, shown like torch's "nn.Module: Linear_0".
 enum class RangeKind : uint8_t { function = 0, backward_function = 1, user = 7, module = 100 };
 
+// What a fused kernel says of itself; kernels of ops are described by their Kernel and OpDef.
+struct FusedKernelNotes {
+  KernelInfo info;
+  double flops = 0;
+  double bytes = 0;
+};
+
 // One kernel execution: [begin, end) in ticks() of base/clock.h.
 struct KernelRun {
   const Call& call;
-  const Kernel* kernel;  // nullptr: the reference kernel
+  const Kernel* kernel;  // nullptr: the reference kernel, or a fused one
   int64_t begin_ticks;
   int64_t end_ticks;
+  const FusedKernelNotes* fused = nullptr;
 };
 
 // Hears every op, kernel and range of every thread: the profiler's recorder. Calls nest properly
@@ -57,6 +65,8 @@ class TapeObserver {
 struct ThreadState {
   bool grad_enabled = true;
   OpObserver* capture = nullptr;
+  // Ops infer and allocate, but no kernel runs: capture wants the ops, not the numbers.
+  bool skip_kernels = false;
   int64_t sequence_nr = 0;  // the next autograd node's number on this thread
 };
 

@@ -3,6 +3,7 @@
 
 #include "core/allocator.h"
 #include "core/element.h"
+#include "core/observer.h"
 #include "core/tensor_impl.h"
 
 namespace epilogue {
@@ -182,13 +183,26 @@ void Tensor::require_dtype(DType wanted) const {
                 to_string(*this));
 }
 
+namespace {
+
+// Under capture no kernel runs: what stands in memory means nothing.
+void require_values(const char* what) {
+  if (thread_state().skip_kernels)
+    throw Error(std::string("[") + what +
+                "] expected a function that reads no elements while it is being compiled");
+}
+
+}  // namespace
+
 double Tensor::item() const {
+  require_values("item");
   if (!defined() || numel() != 1)
     throw Error("[item] expected a tensor with one element, got " + to_string(*this));
   return load_element(dtype(), data(), 0);
 }
 
 std::vector<double> Tensor::to_vector() const {
+  require_values("to_vector");
   std::vector<double> values;
   values.reserve(static_cast<size_t>(numel()));
   for_each_offset(sizes(), strides(),

@@ -84,7 +84,7 @@ const Kernel* choose(const Call& call, std::span<const Kernel> kernels) {
 void run_kernel(const Call& call, Device device, RunObserver* listener) {
   bool empty = true;
   for (const Tensor& t : call.out) empty = empty && t.numel() == 0;
-  if (empty) return;
+  if (empty || thread_state().skip_kernels) return;
   const Kernel* kernel = choose(call, kernels_for(call.op, device.type));
   auto* run = kernel != nullptr ? kernel->run : call.op.reference;
   if (run == nullptr)
@@ -193,6 +193,13 @@ Tensor run_op(const OpDef& op, std::initializer_list<Tensor> in,
               std::initializer_list<Attr> attrs) {
   return run_op(op, std::span<const Tensor>(in.begin(), in.size()),
                 std::span<const Attr>(attrs.begin(), attrs.size()))[0];
+}
+
+void run_op_into(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs,
+                 std::span<Tensor> out) {
+  RunObserver* const listener = run_observer();
+  const ObservedOp observed(listener, op, in, attrs, thread_state());
+  run_kernel(Call{op, in, attrs, out}, device_of(op, in), listener);
 }
 
 std::string explain_kernels(const OpDef& op, std::span<const Tensor> in,

@@ -19,6 +19,11 @@ namespace epilogue {
 // nothing. Thread-safe. Throws Error on misuse.
 Outputs run_op(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs = {});
 
+// The same for a compute op whose results the caller made, with the sizes and dtypes that its rule
+// gives: plans run ops into memory of their own. Neither tape nor capture hears of it.
+void run_op_into(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs,
+                 std::span<Tensor> out);
+
 namespace detail {
 
 // Handles of tensors that outlive a call, without touching their reference counts.

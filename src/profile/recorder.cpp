@@ -40,6 +40,21 @@ std::unique_ptr<std::vector<void*>> note_stack() {
   return std::make_unique<std::vector<void*>>(frames.begin() + skip, frames.begin() + n);
 }
 
+// Name and work of one of an op's own kernels.
+void describe_op_kernel(const KernelRun& run, KernelRecord& record) {
+  if (run.kernel != nullptr) {
+    run.kernel->describe(run.call, record.info);
+  } else {
+    record.info.name = "epi_reference_";
+    record.info.name += run.call.op.name.substr(run.call.op.name.find("::") + 2);
+    record.info.name += "_";
+    record.info.name += dtype_name(run.call.out[0].dtype());
+  }
+  const OpDef& op = run.call.op;
+  record.flops = op.flops != nullptr ? op.flops(run.call) : 0;
+  record.bytes = op.bytes != nullptr ? op.bytes(run.call) : moved_bytes(run.call);
+}
+
 }  // namespace
 
 Recorder& Recorder::instance() {
@@ -119,17 +134,13 @@ void Recorder::kernel_ran(const KernelRun& run) {
   record.begin_ticks = run.begin_ticks;
   record.end_ticks = run.end_ticks;
   record.parent = b->open_ops.empty() ? kNoParent : b->open_ops.back().id;
-  if (run.kernel != nullptr) {
-    run.kernel->describe(run.call, record.info);
+  if (run.fused != nullptr) {
+    record.info = run.fused->info;
+    record.flops = run.fused->flops;
+    record.bytes = run.fused->bytes;
   } else {
-    record.info.name = "epi_reference_";
-    record.info.name += run.call.op.name.substr(run.call.op.name.find("::") + 2);
-    record.info.name += "_";
-    record.info.name += dtype_name(run.call.out[0].dtype());
+    describe_op_kernel(run, record);
   }
-  const OpDef& op = run.call.op;
-  record.flops = op.flops != nullptr ? op.flops(run.call) : 0;
-  record.bytes = op.bytes != nullptr ? op.bytes(run.call) : moved_bytes(run.call);
   b->kernels.publish();
   b->add_own(ticks() - run.end_ticks);
 }

@@ -13,7 +13,8 @@ class Basics(CommandTest):
 
     def test_every_subcommand_has_help_with_an_example(self):
         for command in (["tour"], ["ops"], ["info"], ["profile"], ["profile", "matmul-add"],
-                        ["profile", "linear"], ["profile", "mlp"]):
+                        ["profile", "linear"], ["profile", "mlp"], ["compile"],
+                        ["compile", "mlp"], ["compile", "linear"]):
             text = self.ok(*command, "--help")
             self.assertIn("Example: epilogue " + command[0], text, command)
 
@@ -24,9 +25,9 @@ class Basics(CommandTest):
         self.misuse("profile", "mlp", "--no-such-flag")
         self.assertIn("number", self.misuse("profile", "mlp", "--batch", "many").lower() + "number")
 
-    def test_modes_and_devices_that_do_not_exist_yet(self):
-        for mode in ("compile", "fused"):
-            self.assertIn("eager only", self.misuse("profile", "mlp", "--mode", mode))
+    def test_modes_and_devices_that_do_not_exist(self):
+        self.assertIn("backward", self.misuse("profile", "mlp", "--mode", "compile", "--backward"))
+        self.assertIn("expected an mlp", self.misuse("profile", "linear", "--mode", "fused"))
         self.assertIn("CUDA", self.misuse("profile", "linear", "--device", "cuda"))
         self.assertIn("expected eager", self.misuse("profile", "linear", "--mode", "fast"))
         self.assertIn("expected f32", self.misuse("profile", "linear", "--dtype", "f8"))

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "epilogue/autograd.h"
+#include "epilogue/fused.h"
 #include "epilogue/io.h"
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
@@ -16,12 +17,22 @@ namespace epilogue::tool {
 namespace {
 
 void require_supported(const WorkloadOptions& o) {
-  if (o.mode == "compile" || o.mode == "fused")
-    throw Error("[--mode] this version runs eager only; '" + o.mode + "' comes with the compiler");
-  if (o.mode != "eager")
+  if (o.mode != "eager" && o.mode != "compile" && o.mode != "fused")
     throw Error("[--mode] expected eager, compile or fused, got '" + o.mode + "'");
+  if (o.mode != "eager" && o.backward)
+    throw Error("[--backward] expected --mode eager, got '" + o.mode +
+                "': compiled and fused functions have no backward pass yet");
+  if (o.mode == "fused" && o.kind != "mlp")
+    throw Error("[--mode] expected an mlp for the fused op, got " + o.kind);
   if (o.device == "cuda") throw Error("[--device] " + cuda_status());
   if (o.device != "cpu") throw Error("[--device] expected cpu or cuda, got '" + o.device + "'");
+}
+
+CompileOptions compile_options(const WorkloadOptions& o) {
+  CompileOptions options;
+  options.skip = o.skip_passes;
+  options.collapse_linears = o.collapse_linears;
+  return options;
 }
 
 void require_at_least(const char* flag, int64_t value, int64_t least) {
@@ -39,6 +50,17 @@ DType workload_dtype(const WorkloadOptions& o) {
 std::string machine() {
   return fmt::format("{} thread{}, {}", num_threads(), num_threads() == 1 ? "" : "s",
                      active_isa_name());
+}
+
+// The workload's function of its input, in the wanted mode, as a step.
+void set_call(Workload& w, const WorkloadOptions& o, Compiled::Function function, const Tensor& x) {
+  w.function = std::move(function);
+  w.input = x;
+  if (o.mode != "compile") return;
+  w.call = [compiled = compile(w.function, compile_options(o)), x]() mutable {
+    const NoGrad no_grad;
+    return compiled(x);
+  };
 }
 
 // A forward without a graph, or forward and backward of the result's sum.
@@ -71,6 +93,10 @@ Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
   w.description = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}], {1}, {2}, {3}",
                               o.size, o.dtype, o.mode, machine());
   w.call = step_of(o.backward, [a, b, c] { return add(matmul(a, b), c); });
+  set_call(
+      w, o,
+      [b, c](std::span<const Tensor> in) { return std::vector<Tensor>{add(matmul(in[0], b), c)}; },
+      a);
   w.warmup_calls = o.cold ? 0 : 3;
   return w;
 }
@@ -108,6 +134,9 @@ Workload make_linear(const WorkloadOptions& o, DType dtype) {
   w.description = fmt::format("linear: {} -> {}{}, {}, {}, {}", to_string(x.sizes()), out_dim,
                               bias ? " + bias" : "", o.dtype, o.mode, machine());
   w.call = step_of(o.backward, [layer, x] { return (*layer)(x); });
+  set_call(
+      w, o, [layer](std::span<const Tensor> in) { return std::vector<Tensor>{(*layer)(in[0])}; },
+      x);
   return w;
 }
 
@@ -176,11 +205,19 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
       config.norm == nn::Norm::none ? "" : fmt::format(", {} norm", nn::norm_name(config.norm)),
       config.residual ? ", residual" : "", o.dtype, o.mode, machine());
   w.call = step_of(o.backward, [model, x = input.x] { return (*model)(x); });
+  if (o.mode == "fused") {
+    if (config.bias && nn::is_gated(config.activation))
+      throw Error("[--mode] expected no --bias: the fused gated MLP has none");
+    w.call = step_of(false, [model, x = input.x] { return *fused_forward(*model, x); });
+  }
+  set_call(
+      w, o, [model](std::span<const Tensor> in) { return std::vector<Tensor>{(*model)(in[0])}; },
+      input.x);
   return w;
 }
 
 void add_common_flags(CLI::App& app, WorkloadOptions& o) {
-  app.add_option("--mode", o.mode, "eager (compile and fused come with the compiler)")
+  app.add_option("--mode", o.mode, "eager, compile or fused (mlp only)")
       ->option_text("MODE [eager]");
   app.add_option("--dtype", o.dtype, "f32, bf16 or f16")->option_text("DTYPE [bf16]");
   app.add_option("--device", o.device, "cpu")->option_text("DEVICE [cpu]");

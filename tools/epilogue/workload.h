@@ -8,11 +8,10 @@
 #include <optional>
 #include <string>
 
+#include "epilogue/compile.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue::tool {
-
-enum class Mode { eager };
 
 struct WorkloadOptions {
   std::string kind;  // "matmul-add", "linear", "mlp"
@@ -43,6 +42,9 @@ struct WorkloadOptions {
   std::string input = "random";
   std::string weights;
   std::string prefix;
+  // of compile
+  std::vector<std::string> skip_passes;
+  bool collapse_linears = false;
 };
 
 struct Workload {
@@ -51,6 +53,8 @@ struct Workload {
   std::string description;       // one line for people, with shapes, dtype, threads and ISA
   std::function<Tensor()> call;  // one step; returns the result
   int warmup_calls = 3;
+  Compiled::Function function;  // what `call` computes, of `input`
+  Tensor input;
 };
 
 // Adds the flags of `kind` and the common ones.

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "backend/cpu/kernel_lists.h"
+#include "backend/cpu/program.h"
+#include "backend/cpu/row_chain.h"
 #include "base/cpu_features.h"
 #include "core/backend.h"
 
@@ -33,6 +35,13 @@ class CpuBackend final : public Backend {
       for (const KernelList& list : lists())
         if (list.op == &op) return list.kernels;
     return kNone;
+  }
+
+  std::unique_ptr<RowChain> make_row_chain(const RowChainSpec& spec) const override {
+    return cpu::make_row_chain(spec);
+  }
+  std::unique_ptr<ProgramKernel> make_program(const PointwiseProgram& program) const override {
+    return cpu::make_program(program);
   }
 };
 

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile(): a function or a module as a few fused kernels.
+//
+//   nn::GatedMLP mlp(768, 3072);
+//   Compiled fast = compile(mlp);
+//   NoGrad no_grad;
+//   Tensor y = fast(x);                    // the first call captures, fuses and plans
+//   std::cout << fast.explain();
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "epilogue/tensor.h"
+
+namespace epilogue {
+
+struct CompileOptions {
+  // One plan serves every number of rows (leading sizes), where the function does the same ops for
+  // each. Checked by capturing it with two sizes.
+  bool dynamic_rows = true;
+  // Weights are frozen: W2 (W1 x) may become (W2 W1) x. A written weight makes a new plan.
+  bool collapse_linears = false;
+  std::vector<std::string> skip;  // passes to leave out, by name
+  size_t max_plans = 16;          // the least recently used goes
+};
+
+struct CompileStats {
+  int64_t calls = 0;
+  int64_t misses = 0;  // calls that found no plan and made one
+  int64_t plans = 0;   // kept now
+  double compile_ms = 0;
+  // Of the plan that ran last:
+  int64_t kernels = 0;             // per call
+  int64_t intermediate_bytes = 0;  // memory that it holds between its kernels
+  int64_t eager_kernels = 0;       // of the ops that it stands for
+  double moved_bytes = 0;          // by its kernels, each operand once
+  double eager_moved_bytes = 0;    // by those ops one by one
+};
+
+// One thing that a pass did, or decided against (then `reason` says why).
+struct FusionNote {
+  std::string pass;
+  std::string what;
+  std::string reason;
+  double bytes_saved = 0;
+  int launches_saved = 0;
+};
+
+enum class CompiledDump : uint8_t { graph, plan, dot };
+
+// A compiled function. Copies share plans. Not thread-safe: one per thread.
+//
+// The function must be pure: results depend on sizes, dtypes and values of its inputs and of the
+// tensors that it holds, by way of ops alone. Tensors that it holds may be written between calls;
+// replacing one by another (layer.weight = w) or a change of training mode needs reset().
+// Gradients must be off where a tensor requires one.
+class Compiled {
+ public:
+  using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+  // Throws Error on a name in `skip` that is no pass.
+  explicit Compiled(Function function, CompileOptions options = {});
+
+  // Throws Error where the function writes in place, draws random numbers or reads elements, where
+  // gradients are wanted, and as the function's ops do.
+  std::vector<Tensor> operator()(std::span<const Tensor> inputs);
+  // Of functions with one input and one result.
+  Tensor operator()(const Tensor& input);
+
+  // Makes the plan for such inputs without running it.
+  void prepare(std::span<const Tensor> inputs);
+
+  // What the plan that ran (or was made) last does, and why. Empty before the first.
+  std::string explain() const;
+  std::vector<FusionNote> notes() const;
+  // graph: as captured. plan: as it runs. dot: that, for Graphviz.
+  std::string dump(CompiledDump what) const;
+  // The graph's text after each pass: {name, text}.
+  std::vector<std::pair<std::string, std::string>> dump_passes() const;
+  CompileStats stats() const;
+  // Forgets all plans.
+  void reset();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+// The names of the passes that CompileOptions::skip knows, in their order.
+std::vector<std::string> compile_pass_names();
+
+inline Compiled compile(Compiled::Function function, CompileOptions options = {}) {
+  return Compiled(std::move(function), std::move(options));
+}
+
+// A module, or anything else that maps one tensor to one. What cannot be copied (modules) must
+// outlive the result.
+template <class Layer>
+requires std::is_invocable_r_v<Tensor, const Layer&, const Tensor&> Compiled
+compile(const Layer& layer, CompileOptions options = {}) {
+  const auto call = [](const Layer& l, std::span<const Tensor> in) {
+    if (in.size() != 1)
+      throw Error("[compile] expected one input, got " + std::to_string(in.size()));
+    return std::vector<Tensor>{l(in[0])};
+  };
+  if constexpr (std::is_copy_constructible_v<Layer>) {
+    return Compiled([layer, call](std::span<const Tensor> in) { return call(layer, in); },
+                    std::move(options));
+  } else {
+    return Compiled([&layer, call](std::span<const Tensor> in) { return call(layer, in); },
+                    std::move(options));
+  }
+}
+
+}  // namespace epilogue

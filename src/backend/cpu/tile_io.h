@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of matrices to and from the dense f32 tiles that programs run on.
+#pragma once
+
+#include <cstdint>
+
+#include "core/row_chain.h"
+
+namespace epilogue::cpu {
+
+// A block of a matrix.
+struct TileBounds {
+  int64_t row;
+  int64_t rows;
+  int64_t column;
+  int64_t columns;
+};
+
+// tile [rows][columns] = the block, widened.
+void load_tile(const MatrixView& view, const TileBounds& block, float* tile);
+// The block = tile, rounded once. The view's columns are contiguous.
+void store_tile(const MatrixView& view, const TileBounds& block, const float* tile);
+
+}  // namespace epilogue::cpu

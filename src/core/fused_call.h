@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that stand for several ops, as the run observer sees them: one op range with one kernel.
+#pragma once
+
+#include "base/thread_pool.h"
+#include "core/observer.h"
+#include "core/row_chain.h"
+
+namespace epilogue {
+
+// The kernel's name: "epi_avx512_row_chain_mm_gelu_mul_bf16".
+ShortText fused_kernel_name(std::string_view prefix, std::string_view what, std::string_view ops,
+                            DType dtype);
+
+// How a row chain's execution over `rows` rows shows in the trace. `ops`: "mm_gelu_mul".
+KernelInfo describe_row_chain(const RowChain& chain, int64_t rows, std::string_view ops,
+                              DType dtype);
+
+// What an observed call needs beyond the call itself; asked for only while someone listens.
+struct FusedCall {
+  const OpDef& op;
+  FunctionRef<std::vector<Tensor>()> inputs;
+  FunctionRef<FusedKernelNotes()> notes;
+};
+
+// Runs `body` and tells the run observer, if there is one.
+void run_fused(const FusedCall& call, std::span<Tensor> out, FunctionRef<void()> body);
+
+}  // namespace epilogue

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph.h"
+
+#include "core/tensor_impl.h"
+
+namespace epilogue::graph {
+namespace {
+
+void append_present(std::vector<int>& list, int value) {
+  if (value != kNoValue) list.push_back(value);
+}
+
+}  // namespace
+
+std::vector<int> reads(const Node& node) {
+  std::vector<int> list;
+  if (const OpCall* call = node.call())
+    for (const int v : call->inputs) append_present(list, v);
+  if (const Pointwise* pointwise = node.pointwise()) list = pointwise->inputs;
+  if (const Chain* chain = node.chain()) {
+    list.push_back(chain->x);
+    append_present(list, chain->norm.weight);
+    append_present(list, chain->norm.bias);
+    for (const ChainStage& stage : chain->stages) {
+      list.insert(list.end(), stage.weights.begin(), stage.weights.end());
+      list.insert(list.end(), stage.operands.begin(), stage.operands.end());
+    }
+  }
+  return list;
+}
+
+Uses::Uses(const Graph& graph) : producers_(graph.values.size(), -1), counts_(graph.values.size()) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const int v : graph.nodes[i].outputs)
+      producers_[static_cast<size_t>(v)] = static_cast<int>(i);
+    for (const int v : reads(graph.nodes[i])) ++counts_[static_cast<size_t>(v)];
+  }
+  for (const int v : graph.outputs) ++counts_[static_cast<size_t>(v)];
+}
+
+void erase_nodes(Graph& graph, const std::vector<bool>& dead) {
+  std::vector<Node> kept;
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (!dead[i]) kept.push_back(std::move(graph.nodes[i]));
+  graph.nodes = std::move(kept);
+}
+
+Tensor shape_only(const Value& value) {
+  // Any address that is not null: shape rules compute with it and never read.
+  static std::byte nothing;
+  return Tensor::from_blob(&nothing, value.sizes, value.dtype, {}, value.strides);
+}
+
+double value_bytes(const Value& value) {
+  return static_cast<double>(element_count(value.sizes)) *
+         static_cast<double>(dtype_bytes(value.dtype));
+}
+
+int64_t row_count(const Dims& sizes) {
+  int64_t rows = 1;
+  for (int d = 0; d + 1 < sizes.rank(); ++d) rows *= sizes[d];
+  return rows;
+}
+
+namespace {
+
+// One stride for all dimensions but the last, where there is one: each must continue the next.
+std::optional<int64_t> collapsed_row_stride(const Dims& sizes, const Dims& strides) {
+  std::optional<int64_t> row_stride;
+  int64_t next = 0;  // the stride that the dimension outside the last one seen must have
+  for (int d = sizes.rank() - 2; d >= 0; --d) {
+    if (sizes[d] == 1) continue;
+    if (row_stride && strides[d] != next) return std::nullopt;
+    if (!row_stride) row_stride = strides[d];
+    next = strides[d] * sizes[d];
+  }
+  // At most one row: as if more of them followed without a gap.
+  return row_stride ? *row_stride : sizes[sizes.rank() - 1];
+}
+
+bool leading_sizes_are(const Dims& sizes, const Dims& wanted) {
+  if (sizes.rank() != wanted.rank()) return false;
+  for (int d = 0; d + 1 < sizes.rank(); ++d)
+    if (sizes[d] != wanted[d]) return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes) {
+  if (sizes.rank() == 0 || value.sizes.rank() > sizes.rank()) return std::nullopt;
+  if (value.sizes.rank() == 0) return RowLayout{0, 0};
+  const int last = value.sizes.rank() - 1;
+  const int64_t columns = sizes[sizes.rank() - 1];
+  if (value.sizes[last] != columns && value.sizes[last] != 1) return std::nullopt;
+  const int64_t col_stride = value.sizes[last] == 1 && columns != 1 ? 0 : value.strides[last];
+  const bool is_fixed = value.kind == ValueKind::parameter || value.kind == ValueKind::constant;
+  const bool one_row = row_count(value.sizes) == 1;
+  if (one_row && (is_fixed || !leading_sizes_are(value.sizes, sizes)))
+    return RowLayout{0, col_stride};
+  if (!leading_sizes_are(value.sizes, sizes)) return std::nullopt;
+  const std::optional<int64_t> row_stride = collapsed_row_stride(value.sizes, value.strides);
+  if (!row_stride) return std::nullopt;
+  return RowLayout{*row_stride, col_stride};
+}
+
+}  // namespace epilogue::graph

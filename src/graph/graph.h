@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph that compile() works on: values, and nodes in the order in which they run.
+//
+// Capture makes nodes of ops. Passes replace them by fused nodes: a pointwise program, or a chain
+// of products (core/row_chain.h). Everything a node reads stands before it.
+#pragma once
+
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/op.h"
+#include "core/row_chain.h"
+
+namespace epilogue::graph {
+
+// input: an argument of the call. parameter: a tensor that capture met, read anew at every call
+// (weights may be written). constant: a number that never changes.
+enum class ValueKind : uint8_t { input, parameter, constant, intermediate };
+
+inline constexpr int kNoValue = -1;  // an absent optional argument
+
+struct Value {
+  ValueKind kind = ValueKind::intermediate;
+  Dims sizes;
+  Dims strides;
+  DType dtype = DType::f32;
+  Tensor tensor;  // of parameters and constants
+};
+
+// An op as eager runs it.
+struct OpCall {
+  const OpDef* op = nullptr;
+  std::vector<Attr> attrs;
+  std::vector<int> inputs;  // values; kNoValue: undefined
+};
+
+// A program alone. Inputs broadcast to the result's sizes.
+struct Pointwise {
+  PointwiseProgram program;
+  std::vector<int> inputs;
+};
+
+// A row chain (RowChainSpec) whose tensors are values. x [..., k]; its leading dimensions are the
+// rows. Operands broadcast to [rows, n].
+struct ChainNorm {
+  NormKind kind = NormKind::none;
+  double eps = 0;
+  int weight = kNoValue;
+  int bias = kNoValue;
+};
+struct ChainStage {
+  std::vector<int> weights;  // one or two parameters [n, k]
+  PointwiseProgram epilogue;
+  std::vector<int> operands;
+};
+struct Chain {
+  int x = kNoValue;
+  ChainNorm norm;
+  std::vector<ChainStage> stages;
+};
+
+struct Node {
+  std::variant<OpCall, Pointwise, Chain> what;
+  std::vector<int> outputs;                // values; several for ops such as native_layer_norm
+  std::vector<std::string_view> replaces;  // the ATen ops that it stands for, in their order
+  double flops = 0;                        // of those ops
+  double eager_bytes = 0;                  // what they would move, one by one
+
+  const OpCall* call() const { return std::get_if<OpCall>(&what); }
+  const Pointwise* pointwise() const { return std::get_if<Pointwise>(&what); }
+  const Chain* chain() const { return std::get_if<Chain>(&what); }
+};
+
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<int> inputs;
+  std::vector<int> outputs;
+
+  Value& value(int v) { return values[static_cast<size_t>(v)]; }
+  const Value& value(int v) const { return values[static_cast<size_t>(v)]; }
+  int add_value(Value v) {
+    values.push_back(std::move(v));
+    return static_cast<int>(values.size()) - 1;
+  }
+};
+
+// The values that a node reads, in order, once per use; absent arguments are left out.
+std::vector<int> reads(const Node& node);
+
+// Who makes and who reads each value. Out of date as soon as a node changes.
+class Uses {
+ public:
+  explicit Uses(const Graph& graph);
+  // Index of the node that makes a value; -1 for leaves.
+  int producer(int value) const { return producers_[static_cast<size_t>(value)]; }
+  // Reads by nodes, plus one for each time it is a result of the graph.
+  int count(int value) const { return counts_[static_cast<size_t>(value)]; }
+  bool is_single(int value) const { return count(value) == 1; }
+
+ private:
+  std::vector<int> producers_;
+  std::vector<int> counts_;
+};
+
+// Removes nodes for which `dead[index]` is true.
+void erase_nodes(Graph& graph, const std::vector<bool>& dead);
+
+// A tensor of these sizes whose memory must not be touched: for shape rules.
+Tensor shape_only(const Value& value);
+
+// Bytes of all elements once.
+double value_bytes(const Value& value);
+
+// Throws Error where a node reads what is not there yet, names a value that does not exist, two
+// nodes make one value, or a shape is not what the op's own rule gives.
+void verify(const Graph& graph);
+
+// A value's rows as a matrix that broadcasts to `sizes` ([..., n]); nullopt where its strides or
+// sizes do not allow that. Dimensions of size 1 broadcast in leaves that stay the same from call to
+// call, so that they fit any number of rows.
+struct RowLayout {
+  int64_t row_stride = 0;
+  int64_t col_stride = 0;
+};
+std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes);
+
+// The product of all sizes but the last.
+int64_t row_count(const Dims& sizes);
+
+}  // namespace epilogue::graph

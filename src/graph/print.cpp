@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/print.h"
+
+#include <cstdio>
+
+namespace epilogue::graph {
+namespace {
+
+std::string number(double x) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", x);
+  return text.data();
+}
+
+std::string name(int v) { return v == kNoValue ? "none" : "%" + std::to_string(v); }
+
+std::string list(const std::vector<int>& values) {
+  std::string text;
+  for (const int v : values) text += (text.empty() ? "" : ", ") + name(v);
+  return text;
+}
+
+struct AttrText {
+  std::string operator()(std::monostate) const { return "none"; }
+  std::string operator()(bool x) const { return x ? "true" : "false"; }
+  std::string operator()(int64_t x) const { return std::to_string(x); }
+  std::string operator()(double x) const { return number(x); }
+  std::string operator()(DType x) const { return std::string(dtype_name(x)); }
+  std::string operator()(const Dims& x) const { return to_string(x); }
+};
+
+std::string call_text(const OpCall& call) {
+  std::string attrs;
+  for (const Attr& a : call.attrs)
+    attrs += (attrs.empty() ? "; " : ", ") + std::visit(AttrText{}, a);
+  return std::string(call.op->name) + "(" + list(call.inputs) + attrs + ")";
+}
+
+std::string chain_text(const Chain& chain) {
+  std::string text = "chain(" + name(chain.x) + ")";
+  if (chain.norm.kind != NormKind::none)
+    text += std::string("\n    norm: ") + (chain.norm.kind == NormKind::rms ? "rms" : "layer") +
+            "(weight " + name(chain.norm.weight) + ", bias " + name(chain.norm.bias) + ", eps " +
+            number(chain.norm.eps) + ")";
+  for (const ChainStage& stage : chain.stages) {
+    text += "\n    product with " + list(stage.weights);
+    if (!stage.operands.empty()) text += ", operands " + list(stage.operands);
+    text += ": " + to_string(stage.epilogue);
+  }
+  return text;
+}
+
+std::string what_text(const Node& node) {
+  if (const OpCall* call = node.call()) return call_text(*call);
+  if (const Pointwise* p = node.pointwise())
+    return "pointwise(" + list(p->inputs) + "): " + to_string(p->program);
+  return chain_text(*node.chain());
+}
+
+std::string leaf_text(const Graph& graph, int v) {
+  const Value& value = graph.value(v);
+  if (value.kind == ValueKind::input) return "input " + to_text(value);
+  if (value.kind == ValueKind::parameter) return "parameter " + to_text(value);
+  return "constant " + (value.tensor.numel() == 1 ? number(value.tensor.item()) : to_text(value));
+}
+
+// Leaves in the order of their first read, inputs before them.
+std::vector<int> read_leaves(const Graph& graph) {
+  std::vector<int> leaves = graph.inputs;
+  std::vector<bool> seen(graph.values.size(), false);
+  for (const int v : leaves) seen[static_cast<size_t>(v)] = true;
+  const auto add = [&](int v) {
+    if (graph.value(v).kind == ValueKind::intermediate || seen[static_cast<size_t>(v)]) return;
+    seen[static_cast<size_t>(v)] = true;
+    leaves.push_back(v);
+  };
+  for (const Node& node : graph.nodes)
+    for (const int v : reads(node)) add(v);
+  for (const int v : graph.outputs) add(v);
+  return leaves;
+}
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c == '\n' ? std::string("\\l") : std::string(1, c);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string op_list(const std::vector<std::string_view>& names, std::string_view separator) {
+  std::string text;
+  for (const std::string_view full : names) {
+    const size_t colon = full.rfind(':');
+    if (!text.empty()) text += separator;
+    text += full.substr(colon == std::string_view::npos ? 0 : colon + 1);
+  }
+  return text;
+}
+
+std::string to_text(const Value& value) {
+  return std::string(dtype_name(value.dtype)) + to_string(value.sizes);
+}
+
+std::string to_text(const Graph& graph, const Node& node) {
+  std::string types;
+  for (const int v : node.outputs) types += (types.empty() ? "" : ", ") + to_text(graph.value(v));
+  const std::string what = what_text(node);
+  const size_t line = what.find('\n');
+  const std::string rest = line == std::string::npos ? "" : what.substr(line);
+  return list(node.outputs) + " = " + what.substr(0, line) + " -> " + types + rest;
+}
+
+std::string to_text(const Graph& graph) {
+  std::string text;
+  for (const int v : read_leaves(graph)) text += name(v) + " = " + leaf_text(graph, v) + "\n";
+  for (const Node& node : graph.nodes) text += to_text(graph, node) + "\n";
+  return text + "return " + list(graph.outputs) + "\n";
+}
+
+std::string to_dot(const Graph& graph) {
+  std::string text = "digraph compiled {\n  node [shape=box, fontname=\"monospace\"];\n";
+  const Uses uses(graph);
+  for (const int v : read_leaves(graph))
+    text += "  v" + std::to_string(v) + " [shape=ellipse, label=\"" +
+            escaped(name(v) + " " + leaf_text(graph, v)) + "\"];\n";
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const std::string id = "n" + std::to_string(i);
+    text += "  " + id + " [label=\"" + escaped(what_text(graph.nodes[i]) + "\n") + "\"];\n";
+    for (const int v : reads(graph.nodes[i])) {
+      const int producer = uses.producer(v);
+      text += "  " + (producer < 0 ? "v" + std::to_string(v) : "n" + std::to_string(producer)) +
+              " -> " + id + " [label=\"" + escaped(to_text(graph.value(v))) + "\"];\n";
+    }
+  }
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const int v = graph.outputs[i];
+    const int producer = uses.producer(v);
+    const std::string id = "out" + std::to_string(i);
+    text += "  " + id + " [shape=ellipse, label=\"result " + std::to_string(i) + "\"];\n  " +
+            (producer < 0 ? "v" + std::to_string(v) : "n" + std::to_string(producer)) + " -> " +
+            id + ";\n";
+  }
+  return text + "}\n";
+}
+
+}  // namespace epilogue::graph

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph as text, and as a drawing for Graphviz.
+#pragma once
+
+#include <string>
+
+#include "graph/graph.h"
+
+namespace epilogue::graph {
+
+// One line per leaf that is read and per node:
+//   %0 = input bf16[8, 64]
+//   %4 = aten::gelu(%3; 1) -> bf16[8, 256]
+// A chain has one further line per stage.
+std::string to_text(const Graph& graph);
+std::string to_text(const Graph& graph, const Node& node);
+// "bf16[8, 64]".
+std::string to_text(const Value& value);
+
+// Graphviz: boxes are nodes, ellipses are leaves, edges carry sizes.
+std::string to_dot(const Graph& graph);
+
+// "mm, gelu, mul": ATen ops without their namespace.
+std::string op_list(const std::vector<std::string_view>& names, std::string_view separator);
+
+}  // namespace epilogue::graph

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph.h"
+#include "graph/print.h"
+
+namespace epilogue::graph {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph), known_(graph.values.size(), false) {}
+
+  void run() {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      const bool has_tensor =
+          value.kind == ValueKind::parameter || value.kind == ValueKind::constant;
+      require(value.tensor.defined() == has_tensor, "tensors of parameters and constants alone",
+              name(static_cast<int>(v)));
+      known_[v] = has_tensor;
+    }
+    for (const int v : graph_.inputs) {
+      require_exists(v);
+      require(graph_.value(v).kind == ValueKind::input, "inputs of kind input", name(v));
+      known_[static_cast<size_t>(v)] = true;
+    }
+    for (const Node& node : graph_.nodes) check(node);
+    for (const int v : graph_.outputs) require_known(v);
+  }
+
+ private:
+  static std::string name(int v) { return "%" + std::to_string(v); }
+  static void require(bool condition, const std::string& expected, const std::string& got) {
+    if (!condition) throw Error("[graph] expected " + expected + ", got " + got);
+  }
+  void require_exists(int v) const {
+    require(v >= 0 && static_cast<size_t>(v) < graph_.values.size(), "values that exist", name(v));
+  }
+  void require_known(int v) const {
+    require_exists(v);
+    require(known_[static_cast<size_t>(v)], "values that were computed before", name(v));
+  }
+
+  void check(const Node& node) {
+    for (const int v : reads(node)) require_known(v);
+    for (const int v : node.outputs) {
+      require_exists(v);
+      require(graph_.value(v).kind == ValueKind::intermediate && !known_[static_cast<size_t>(v)],
+              "each value to be made once", name(v));
+      known_[static_cast<size_t>(v)] = true;
+    }
+    if (const OpCall* call = node.call()) check_call(node, *call);
+    if (const Pointwise* pointwise = node.pointwise()) check_pointwise(node, *pointwise);
+    if (const Chain* chain = node.chain()) check_chain(node, *chain);
+  }
+
+  void require_result(const Node& node, size_t i, const Dims& sizes, DType dtype) const {
+    require(i < node.outputs.size(), "as many results as the op has", to_text(graph_, node));
+    const Value& value = graph_.value(node.outputs[i]);
+    require(value.sizes == sizes && value.dtype == dtype,
+            std::string(dtype_name(dtype)) + to_string(sizes) + " by the op's rule",
+            to_text(graph_, node));
+  }
+
+  void check_call(const Node& node, const OpCall& call) const {
+    if (call.op->infer != nullptr && call.op->kind == OpKind::compute) {
+      std::vector<Tensor> in;
+      for (const int v : call.inputs)
+        in.push_back(v == kNoValue ? Tensor() : rule_input(graph_.value(v)));
+      const OutMetas metas = call.op->infer(Call{*call.op, in, call.attrs, {}});
+      require(node.outputs.size() == metas.size(), "as many results as the op has",
+              to_text(graph_, node));
+      for (size_t i = 0; i < metas.size(); ++i)
+        require_result(node, i, metas[i].sizes, metas[i].dtype);
+    } else {
+      require(!node.outputs.empty(), "at least one result", to_text(graph_, node));
+    }
+  }
+  // Numbers promote otherwise than tensors do, so constants come as they are.
+  static Tensor rule_input(const Value& value) {
+    return value.tensor.defined() ? value.tensor : shape_only(value);
+  }
+
+  void check_pointwise(const Node& node, const Pointwise& p) const {
+    epilogue::verify(p.program);
+    require(p.program.inputs == static_cast<int>(p.inputs.size()) &&
+                p.program.outputs.size() == node.outputs.size(),
+            "a program that fits its node", to_text(graph_, node));
+    for (const int out : node.outputs)
+      for (const int v : p.inputs)
+        require(row_layout(graph_.value(v), graph_.value(out).sizes).has_value(),
+                "inputs that broadcast to the result", to_text(graph_, node));
+  }
+
+  void check_chain(const Node& node, const Chain& chain) const {
+    require(!chain.stages.empty() && node.outputs.size() == 1, "stages and one result",
+            to_text(graph_, node));
+    const Value& x = graph_.value(chain.x);
+    require(x.sizes.rank() > 0 && row_layout(x, x.sizes).has_value(), "rows as input",
+            to_text(graph_, node));
+    Dims sizes = x.sizes;
+    int64_t& columns = sizes[sizes.rank() - 1];
+    for (const ChainStage& stage : chain.stages) {
+      epilogue::verify(stage.epilogue);
+      for (const int w : stage.weights) {
+        const Value& weight = graph_.value(w);
+        require(weight.kind == ValueKind::parameter && weight.sizes.rank() == 2 &&
+                    weight.sizes[1] == columns && weight.dtype == x.dtype &&
+                    weight.sizes == graph_.value(stage.weights[0]).sizes,
+                "weights [n, " + std::to_string(columns) + "]", to_text(graph_, node));
+      }
+      require(
+          stage.epilogue.inputs == static_cast<int>(stage.weights.size() + stage.operands.size()),
+          "a program that fits its stage", to_text(graph_, node));
+      columns = graph_.value(stage.weights[0]).sizes[0];
+      for (const int v : stage.operands)
+        require(row_layout(graph_.value(v), sizes).has_value(),
+                "operands that broadcast to the result", to_text(graph_, node));
+    }
+    require_result(node, 0, sizes, x.dtype);
+  }
+
+  const Graph& graph_;
+  std::vector<bool> known_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph) { Verifier(graph).run(); }
+
+}  // namespace epilogue::graph

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each call builds a row chain's description; the last chains are kept with their packed weights.
+#include "epilogue/fused.h"
+
+#include <algorithm>
+#include <limits>
+#include <list>
+
+#include "core/backend.h"
+#include "core/fused_call.h"
+
+namespace epilogue {
+namespace {
+
+constinit const OpDef kFusedGatedMlp{.name = "epilogue::fused_gated_mlp",
+                                     .schema = "(Tensor x, Tensor[] weights)"};
+constinit const OpDef kFusedMlp{.name = "epilogue::fused_mlp",
+                                .schema = "(Tensor x, Tensor[] weights)"};
+
+// Chains that a thread keeps: the layers of a small model.
+constexpr size_t kCachedChains = 64;
+constexpr double kLayerNormEps = 1e-5;
+
+// What makes two calls the same kernel.
+struct Leaf {
+  const void* data = nullptr;
+  const detail::Storage* storage = nullptr;
+  Dims sizes;
+  Dims strides;
+  DType dtype = DType::f32;
+  bool operator==(const Leaf&) const = default;
+};
+struct Key {
+  std::vector<Leaf> leaves;
+  nn::Activation activation = nn::Activation::gelu;
+  NormKind norm = NormKind::none;
+  double eps = 0;
+  bool residual = false;
+  bool gated = false;
+  bool operator==(const Key&) const = default;
+};
+struct Cached {
+  Key key;
+  RowChainSpec spec;
+  std::unique_ptr<RowChain> chain;
+};
+thread_local std::list<Cached> cache;  // the last used comes first
+
+Leaf leaf_of(const Tensor& t) {
+  if (!t.defined()) return {};
+  return {t.data(), t.impl()->storage.get(), t.sizes(), t.strides(), t.dtype()};
+}
+
+// One call, before it is a chain.
+struct FusedMlp {
+  const char* name;
+  const OpDef& op;
+  const Tensor& x;
+  std::span<const Tensor> weights;  // gated: gate, up, down
+  std::span<const Tensor> biases;
+  nn::Activation activation;
+  const FusedOptions& options;
+  bool gated;
+};
+
+[[noreturn]] void fail(const FusedMlp& call, const std::string& expected, const std::string& got) {
+  throw Error(std::string("[") + call.name + "] expected " + expected + ", got " + got);
+}
+
+PointwiseFn fn_of(nn::Activation activation) {
+  switch (activation) {
+    case nn::Activation::geglu:
+    case nn::Activation::gelu_tanh: return PointwiseFn::gelu_tanh;
+    case nn::Activation::swiglu:
+    case nn::Activation::silu: return PointwiseFn::silu;
+    case nn::Activation::reglu:
+    case nn::Activation::relu: return PointwiseFn::relu;
+    case nn::Activation::gelu: break;
+  }
+  return PointwiseFn::gelu_erf;
+}
+
+NormKind kind_of(nn::Norm norm) {
+  if (norm == nn::Norm::none) return NormKind::none;
+  return norm == nn::Norm::rms ? NormKind::rms : NormKind::layer;
+}
+
+double eps_of(const FusedOptions& o) {
+  if (o.eps) return *o.eps;
+  return o.norm == nn::Norm::layer ? kLayerNormEps : double{std::numeric_limits<float>::epsilon()};
+}
+
+void require_no_gradient(const FusedMlp& call) {
+  if (thread_state().capture != nullptr)
+    fail(call, "a function that is compiled to call ops, not fused kernels",
+         "a call while it is being compiled");
+  if (!thread_state().grad_enabled) return;
+  const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+  if (wants(call.x) || wants(call.options.norm_weight) || wants(call.options.norm_bias) ||
+      std::any_of(call.weights.begin(), call.weights.end(), wants) ||
+      std::any_of(call.biases.begin(), call.biases.end(), wants))
+    fail(call, "no_grad: there is no backward pass", "a tensor that requires a gradient");
+}
+
+void require_parameter(const FusedMlp& call, const Tensor& t, int64_t n, const char* what) {
+  if (!t.defined()) return;
+  if (t.dim() != 1 || t.size(0) != n || t.dtype() != call.x.dtype())
+    fail(call, std::string(what) + " [" + std::to_string(n) + "] of x's dtype", to_string(t));
+}
+
+void require_fit(const FusedMlp& call) {
+  if (!call.x.defined() || call.x.dim() == 0) fail(call, "rows [..., k]", to_string(call.x));
+  if (!call.biases.empty() && call.biases.size() != call.weights.size())
+    fail(call, "one bias per weight", std::to_string(call.biases.size()));
+  if (call.weights.empty()) fail(call, "at least one weight", "none");
+  int64_t k = call.x.size(-1);
+  require_parameter(call, call.options.norm_weight, k, "a norm weight");
+  require_parameter(call, call.options.norm_bias, k, "a norm bias");
+  for (size_t i = 0; i < call.weights.size(); ++i) {
+    const Tensor& w = call.weights[i];
+    if (!w.defined() || w.dim() != 2 || w.size(1) != k || w.dtype() != call.x.dtype())
+      fail(call, "a weight [n, " + std::to_string(k) + "] of x's dtype", to_string(w));
+    if (!call.biases.empty()) require_parameter(call, call.biases[i], w.size(0), "a bias");
+    if (call.gated && i == 1 && !(w.sizes() == call.weights[0].sizes()))
+      fail(call, "gate and up of one shape", to_string(w));
+    if (!call.gated || i > 0) k = w.size(0);
+  }
+  if (call.options.residual && k != call.x.size(-1))
+    fail(call, "as many columns in the result as in x for a residual", std::to_string(k));
+}
+
+// Appends a step; returns its value.
+int push(PointwiseProgram& program, PointwiseStep step) {
+  program.steps.push_back(step);
+  return program.values() - 1;
+}
+
+RowChainSpec::Stage stage_of(const FusedMlp& call, size_t first, size_t count, int& operands) {
+  RowChainSpec::Stage stage;
+  stage.weights.assign(call.weights.begin() + static_cast<std::ptrdiff_t>(first),
+                       call.weights.begin() + static_cast<std::ptrdiff_t>(first + count));
+  const bool last = first + count == call.weights.size();
+  const bool bias = !call.biases.empty() && call.biases[first].defined();
+  const bool residual = last && call.options.residual;
+  stage.epilogue.inputs = static_cast<int>(count) + int{bias} + int{residual};
+  for (int i = 0; i < int{bias} + int{residual}; ++i) stage.operands.push_back(operands++);
+  int value = 0;
+  int operand = static_cast<int>(count);
+  if (bias) value = push(stage.epilogue, {PointwiseFn::add, value, operand++});
+  if (!last) value = push(stage.epilogue, {fn_of(call.activation), value});
+  if (count == 2) value = push(stage.epilogue, {PointwiseFn::mul, value, 1});
+  if (residual) value = push(stage.epilogue, {PointwiseFn::add, operand, value});
+  stage.epilogue.outputs = {value};
+  return stage;
+}
+
+RowChainSpec spec_of(const FusedMlp& call) {
+  RowChainSpec spec;
+  spec.dtype = call.x.dtype();
+  spec.norm = {kind_of(call.options.norm), eps_of(call.options), call.options.norm_weight,
+               call.options.norm_bias};
+  int operands = 0;
+  for (size_t i = 0; i < call.weights.size();) {
+    const size_t count = call.gated && i == 0 ? 2 : 1;
+    spec.stages.push_back(stage_of(call, i, count, operands));
+    i += count;
+  }
+  return spec;
+}
+
+Cached& chain_for(const FusedMlp& call) {
+  Key key{{},
+          call.activation,
+          kind_of(call.options.norm),
+          eps_of(call.options),
+          call.options.residual,
+          call.gated};
+  for (const Tensor& w : call.weights) key.leaves.push_back(leaf_of(w));
+  for (const Tensor& b : call.biases) key.leaves.push_back(leaf_of(b));
+  key.leaves.push_back(leaf_of(call.options.norm_weight));
+  key.leaves.push_back(leaf_of(call.options.norm_bias));
+  for (auto it = cache.begin(); it != cache.end(); ++it) {
+    if (!(it->key == key)) continue;
+    cache.splice(cache.begin(), cache, it);
+    return cache.front();
+  }
+  RowChainSpec spec = spec_of(call);
+  std::unique_ptr<RowChain> chain = cpu_backend().make_row_chain(spec);
+  cache.push_front({std::move(key), std::move(spec), std::move(chain)});
+  if (cache.size() > kCachedChains) cache.pop_back();
+  return cache.front();
+}
+
+// The operands in the order in which the stages count them: biases, then the residual.
+std::vector<MatrixView> operands_of(const FusedMlp& call, const MatrixView& x) {
+  std::vector<MatrixView> views;
+  for (const Tensor& b : call.biases)
+    if (b.defined()) views.push_back({b.data(), b.dtype(), 0, b.strides()[0]});
+  if (call.options.residual) views.push_back(x);
+  return views;
+}
+
+std::string op_names(const FusedMlp& call) {
+  std::string names;
+  if (call.options.norm != nn::Norm::none)
+    names = std::string(nn::norm_name(call.options.norm)) + "_norm_";
+  for (size_t i = 0; i < call.weights.size(); ++i) {
+    names += i == 0 ? "mm" : "_mm";
+    if (i + 1 < call.weights.size() && !(call.gated && i == 1))
+      names += "_" + std::string(pointwise_fn_name(fn_of(call.activation)));
+    if (call.gated && i == 1) names += "_mul";
+  }
+  return names + (call.options.residual ? "_add" : "");
+}
+
+FusedKernelNotes notes_of(const FusedMlp& call, const RowChain& chain, int64_t rows,
+                          const Tensor& out) {
+  FusedKernelNotes notes;
+  notes.info = describe_row_chain(chain, rows, op_names(call), call.x.dtype());
+  notes.bytes = static_cast<double>(call.x.bytes() + out.bytes());
+  for (const Tensor& w : call.weights) {
+    notes.flops += 2.0 * static_cast<double>(rows) * static_cast<double>(w.numel());
+    notes.bytes += static_cast<double>(w.bytes());
+  }
+  return notes;
+}
+
+Tensor run(const FusedMlp& call) {
+  require_fit(call);
+  require_no_gradient(call);
+  const Cached& cached = chain_for(call);
+  const int64_t k = call.x.size(-1);
+  const Tensor rows_of_x = reshape(call.x, {k == 0 ? 0 : call.x.numel() / k, k});
+  const Tensor x = k > 1 && rows_of_x.strides()[1] != 1 ? contiguous(rows_of_x) : rows_of_x;
+  Dims sizes = call.x.sizes();
+  sizes[sizes.rank() - 1] = call.weights.back().size(0);
+  Tensor out = empty(sizes, call.x.dtype());
+  const int64_t rows = x.size(0);
+  const MatrixView x_view{x.data(), x.dtype(), x.strides()[0], 1};
+  const MatrixView out_view{out.data(), out.dtype(), sizes[sizes.rank() - 1], 1};
+  const std::vector<MatrixView> operands = operands_of(call, x_view);
+  const auto inputs = [&] {
+    std::vector<Tensor> list = {call.x};
+    list.insert(list.end(), call.weights.begin(), call.weights.end());
+    return list;
+  };
+  const auto notes = [&] { return notes_of(call, *cached.chain, rows, out); };
+  run_fused({call.op, inputs, notes}, {&out, 1},
+            [&] { cached.chain->run(rows, x_view, operands, out_view); });
+  return out;
+}
+
+}  // namespace
+
+Tensor fused_gated_mlp(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down,
+                       nn::Activation activation, const FusedOptions& options) {
+  if (!nn::is_gated(activation))
+    throw Error("[fused_gated_mlp] expected a gated activation, got " +
+                std::string(nn::activation_name(activation)));
+  const Tensor weights[] = {gate, up, down};
+  return run({"fused_gated_mlp", kFusedGatedMlp, x, weights, {}, activation, options, true});
+}
+
+Tensor fused_mlp(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
+                 nn::Activation activation, const FusedOptions& options) {
+  if (nn::is_gated(activation))
+    throw Error("[fused_mlp] expected a plain activation, got " +
+                std::string(nn::activation_name(activation)));
+  return run({"fused_mlp", kFusedMlp, x, weights, biases, activation, options, false});
+}
+
+namespace {
+
+std::optional<Tensor> forward(const nn::Module& module, const Tensor& x,
+                              const FusedOptions& options) {
+  if (const auto* gated = dynamic_cast<const nn::GatedMLP*>(&module)) {
+    if (gated->gate_proj.bias.defined()) return std::nullopt;
+    return fused_gated_mlp(x, gated->gate_proj.weight, gated->up_proj.weight,
+                           gated->down_proj.weight, gated->activation(), options);
+  }
+  const auto* mlp = dynamic_cast<const nn::MLP*>(&module);
+  if (mlp == nullptr) return std::nullopt;
+  std::vector<Tensor> weights;
+  std::vector<Tensor> biases;
+  for (size_t i = 0; i < mlp->num_linears(); ++i) {
+    weights.push_back(mlp->fc(i).weight);
+    biases.push_back(mlp->fc(i).bias);
+  }
+  return fused_mlp(x, weights, biases, mlp->activation(), options);
+}
+
+}  // namespace
+
+std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x) {
+  const auto* block = dynamic_cast<const nn::Block*>(&module);
+  if (block == nullptr) return forward(module, x, {});
+  FusedOptions options;
+  options.residual = block->has_residual();
+  if (const auto* rms = dynamic_cast<const nn::RMSNorm*>(block->norm())) {
+    options.norm = nn::Norm::rms;
+    options.norm_weight = rms->weight;
+    options.eps = rms->eps();
+  } else if (const auto* layer = dynamic_cast<const nn::LayerNorm*>(block->norm())) {
+    options.norm = nn::Norm::layer;
+    options.norm_weight = layer->weight;
+    options.norm_bias = layer->bias;
+    options.eps = layer->eps();
+  }
+  return forward(block->mlp(), x, options);
+}
+
+void clear_fused_cache() { cache.clear(); }
+
+}  // namespace epilogue

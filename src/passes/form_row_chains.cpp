@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//   x -> rms_norm -> product [f] -> product [g]    becomes    x -> chain(norm, product [f], product
+//   [g])
+// Every op maps rows to rows, so a block of rows runs through all of them while it is in the cache.
+#include <algorithm>
+
+#include "base/units.h"
+#include "ops/norms.h"
+#include "ops/ops.h"
+#include "passes/cost_model.h"
+#include "passes/passes.h"
+#include "passes/product.h"
+
+namespace epilogue::passes {
+namespace {
+
+using graph::Chain;
+using graph::ChainNorm;
+using graph::Graph;
+using graph::Node;
+using graph::OpCall;
+using graph::Uses;
+using graph::Value;
+using graph::ValueKind;
+
+bool is_norm(const Node& node) {
+  const OpCall* call = node.call();
+  return call != nullptr && (call->op == &kFusedRmsNorm || call->op == &kNativeLayerNorm);
+}
+
+double norm_eps(const Graph& graph, const OpCall& call) {
+  if (call.op == &kNativeLayerNorm) return std::get<double>(call.attrs[1]);
+  const Tensor input = graph::shape_only(graph.value(call.inputs[0]));
+  return rms_norm_eps(Call{*call.op, {&input, 1}, call.attrs, {}});
+}
+
+std::string reason_against_norm(const Graph& graph, const Uses& uses, const Node& node,
+                                const Node& chain_node) {
+  const OpCall& call = *node.call();
+  const Chain& chain = *chain_node.chain();
+  const Value& x = graph.value(call.inputs[0]);
+  if (chain.norm.kind != NormKind::none) return "the chain has a norm already";
+  if (std::get<Dims>(call.attrs[0]).rank() != 1) return "it normalises more than one dimension";
+  if (!only_reader(uses, chain_node, node.outputs[0])) return "others read its result too";
+  const std::vector<int> list = graph::reads(chain_node);
+  if (std::count(list.begin(), list.end(), node.outputs[0]) != 1)
+    return "the chain reads its result twice";
+  for (size_t o = 1; o < node.outputs.size(); ++o)
+    if (uses.count(node.outputs[o]) != 0) return "its statistics are read";
+  for (size_t i = 1; i < call.inputs.size(); ++i)
+    if (call.inputs[i] != graph::kNoValue &&
+        graph.value(call.inputs[i]).kind != ValueKind::parameter)
+      return "its weight is computed, not a parameter";
+  const int last = x.sizes.rank() - 1;
+  if (!graph::row_layout(x, x.sizes) || (x.sizes[last] != 1 && x.strides[last] != 1))
+    return "the rows are not contiguous";
+  return "";
+}
+
+bool join_norm(Graph& graph, size_t norm, size_t index, PassContext& context) {
+  const Node& node = graph.nodes[norm];
+  Node& chain_node = graph.nodes[index];
+  const std::string what = label(graph, node) + " into the " + label(graph, chain_node);
+  const std::string reason = reason_against_norm(graph, Uses(graph), node, chain_node);
+  if (!reason.empty()) {
+    context.declined(what, reason);
+    return false;
+  }
+  const OpCall& call = *node.call();
+  Chain chain = *chain_node.chain();
+  const bool is_layer = call.op == &kNativeLayerNorm;
+  chain.norm = ChainNorm{is_layer ? NormKind::layer : NormKind::rms, norm_eps(graph, call),
+                         call.inputs[1], is_layer ? call.inputs[2] : graph::kNoValue};
+  chain.x = call.inputs[0];
+  context.did(what, 2 * graph::value_bytes(graph.value(node.outputs[0])), 1);
+  take_over(chain_node, node);
+  chain_node.what = std::move(chain);
+  return true;
+}
+
+std::string reason_against_chain(const Graph& graph, const Uses& uses, const Node& first,
+                                 const Node& second) {
+  const int hidden = first.outputs[0];
+  const Value& value = graph.value(hidden);
+  if (second.chain()->norm.kind != NormKind::none) return "a norm stands between them";
+  if (!only_reader(uses, second, hidden)) return "others read what lies between too";
+  const std::vector<int> list = graph::reads(second);
+  if (std::count(list.begin(), list.end(), hidden) != 1)
+    return "the second reads what lies between twice";
+  const int64_t block = kBlockRows * value.sizes[value.sizes.rank() - 1] *
+                        static_cast<int64_t>(dtype_bytes(value.dtype));
+  if (block > kHiddenBlockBytes)
+    return "a block of " + std::to_string(kBlockRows) + " hidden rows takes " +
+           format_bytes(static_cast<double>(block)) + " of L2, more than " +
+           format_bytes(static_cast<double>(kHiddenBlockBytes));
+  return "";
+}
+
+bool join_chains(Graph& graph, size_t first, size_t second, PassContext& context) {
+  Node& reader = graph.nodes[second];
+  const Node& maker = graph.nodes[first];
+  const std::string what = label(graph, maker) + " and " + label(graph, reader) + " as one chain";
+  const std::string reason = reason_against_chain(graph, Uses(graph), maker, reader);
+  if (!reason.empty()) {
+    context.declined(what, reason);
+    return false;
+  }
+  Chain chain = *maker.chain();
+  const Chain& rest = *reader.chain();
+  chain.stages.insert(chain.stages.end(), rest.stages.begin(), rest.stages.end());
+  context.did(what, 2 * graph::value_bytes(graph.value(maker.outputs[0])), 1);
+  take_over(reader, maker);
+  reader.what = std::move(chain);
+  return true;
+}
+
+bool try_join(Graph& graph, size_t index, PassContext& context) {
+  const Chain* chain = graph.nodes[index].chain();
+  if (chain == nullptr) return false;
+  const int producer = Uses(graph).producer(chain->x);
+  if (producer < 0) return false;
+  const auto maker = static_cast<size_t>(producer);
+  bool joined = false;
+  if (is_norm(graph.nodes[maker])) joined = join_norm(graph, maker, index, context);
+  if (graph.nodes[maker].chain() != nullptr) joined = join_chains(graph, maker, index, context);
+  if (!joined) return false;
+  std::vector<bool> dead(graph.nodes.size(), false);
+  dead[maker] = true;
+  graph::erase_nodes(graph, dead);
+  return true;
+}
+
+}  // namespace
+
+void form_row_chains(Graph& graph, PassContext& context) {
+  for (size_t i = 0; i < graph.nodes.size();)
+    if (!try_join(graph, i, context)) ++i;
+}
+
+}  // namespace epilogue::passes

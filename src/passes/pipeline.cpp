@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/pipeline.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "graph/print.h"
+#include "passes/passes.h"
+
+namespace epilogue::passes {
+namespace {
+
+constexpr Pass kPipeline[] = {
+    {"fold_views", fold_views},         {"fold_constants", fold_constants},
+    {"fuse_bias", fuse_bias},           {"collapse_linears", collapse_linears},
+    {"merge_gemms", merge_gemms},       {"fuse_epilogues", fuse_epilogues},
+    {"fuse_pointwise", fuse_pointwise}, {"form_row_chains", form_row_chains},
+    {"drop_dead", drop_dead},
+};
+
+void require_known_names(const std::vector<std::string>& skip) {
+  for (const std::string& name : skip) {
+    std::string known;
+    bool found = false;
+    for (const Pass& pass : kPipeline) {
+      found = found || pass.name == name;
+      known += (known.empty() ? "" : ", ") + std::string(pass.name);
+    }
+    if (!found)
+      throw Error("[compile] expected a pass to skip (" + known + "), got '" + name + "'");
+  }
+}
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return kPipeline; }
+
+PipelineResult run_pipeline(graph::Graph& graph, const PipelineOptions& options) {
+  require_known_names(options.skip);
+  PipelineResult result;
+  for (const Pass& pass : kPipeline) {
+    PassRecord& record = result.passes.emplace_back();
+    record.name = pass.name;
+    record.skipped =
+        std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end();
+    if (record.skipped) continue;
+    const int64_t begin = monotonic_ns();
+    PassContext context(pass.name, options, result.notes);
+    pass.run(graph, context);
+    graph::verify(graph);
+    record.ns = monotonic_ns() - begin;
+    if (options.keep_texts) record.text = graph::to_text(graph);
+  }
+  return result;
+}
+
+}  // namespace epilogue::passes

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/product.h"
+
+#include <algorithm>
+
+#include "epilogue/ops.h"
+#include "ops/ops.h"
+
+namespace epilogue::passes {
+
+using graph::Chain;
+using graph::ChainStage;
+using graph::Graph;
+using graph::Node;
+using graph::OpCall;
+using graph::Uses;
+using graph::Value;
+using graph::ValueKind;
+
+std::string label(const Graph&, const Node& node) {
+  std::string text = "node";
+  if (const OpCall* call = node.call()) text = call->op->name;
+  if (node.pointwise() != nullptr) text = "pointwise program";
+  if (node.chain() != nullptr) text = node.chain()->stages.size() == 1 ? "product" : "row chain";
+  return text + " %" + std::to_string(node.outputs[0]);
+}
+
+bool is_reshaping_view(const Node& node) {
+  const OpCall* call = node.call();
+  return call != nullptr && (call->op == &kView || call->op == &kUnsafeView);
+}
+
+bool only_reader(const Uses& uses, const Node& node, int value) {
+  const std::vector<int> list = graph::reads(node);
+  return uses.count(value) == std::count(list.begin(), list.end(), value);
+}
+
+void take_over(Node& into, const Node& from) {
+  into.replaces.insert(into.replaces.begin(), from.replaces.begin(), from.replaces.end());
+  into.flops += from.flops;
+  into.eager_bytes += from.eager_bytes;
+}
+
+namespace {
+
+// x as a chain can read it: rows with contiguous columns.
+bool is_rows(const Value& x) {
+  if (x.sizes.rank() == 0) return false;
+  const auto layout = graph::row_layout(x, x.sizes);
+  const int last = x.sizes.rank() - 1;
+  return layout && (x.sizes[last] == 1 || x.strides[last] == 1);
+}
+
+Dims with_columns(Dims sizes, int64_t columns) {
+  sizes[sizes.rank() - 1] = columns;
+  return sizes;
+}
+
+// What a product reads and makes, before and after the views around it are folded.
+struct ProductValues {
+  int x;
+  int out;
+  int view = -1;  // index of the view behind it, which goes
+};
+
+// mm of views: x [8, 128, k] -> view [1024, k] -> mm -> view [8, 128, n].
+ProductValues values_of(const Graph& graph, const Uses& uses, int a, int out) {
+  const ProductValues plain{a, out};
+  const int before = uses.producer(a);
+  int x = a;
+  if (before >= 0 && is_reshaping_view(graph.nodes[static_cast<size_t>(before)]))
+    x = graph.nodes[static_cast<size_t>(before)].call()->inputs[0];
+  const int64_t k = graph.value(a).sizes[1];
+  const Value& rows = graph.value(x);
+  if (x == a || !is_rows(rows) || rows.sizes[rows.sizes.rank() - 1] != k) return plain;
+  const Dims wanted = with_columns(rows.sizes, graph.value(out).sizes[1]);
+  if (wanted == graph.value(out).sizes) return {x, out};
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (is_reshaping_view(node) && node.call()->inputs[0] == out && uses.is_single(out) &&
+        graph.value(node.outputs[0]).sizes == wanted)
+      return {x, node.outputs[0], static_cast<int>(i)};
+  }
+  return plain;
+}
+
+// beta * bias + alpha * product; beta 0 leaves the bias unread, as the op does.
+ChainStage stage_of(const OpCall& call, int weight) {
+  ChainStage stage;
+  stage.weights = {weight};
+  stage.epilogue = {1, {}, {0}};
+  if (call.op == &kMm) return stage;
+  const auto beta = static_cast<float>(std::get<double>(call.attrs[0]));
+  const auto alpha = static_cast<float>(std::get<double>(call.attrs[1]));
+  if (beta != 0) {
+    stage.operands = {call.inputs[0]};
+    stage.epilogue.inputs = 2;
+  }
+  std::vector<PointwiseStep> steps(size_t{alpha != 1} + size_t{beta != 0});
+  int value = 0;
+  if (alpha != 1) {
+    steps.front() = {PointwiseFn::mul, value, kConstantOperand, alpha, 1};
+    value = stage.epilogue.inputs;
+  }
+  if (beta != 0) {
+    steps.back() = {PointwiseFn::add, value, 1, 0, beta};
+    value = stage.epilogue.inputs + static_cast<int>(steps.size()) - 1;
+  }
+  stage.epilogue.steps = std::move(steps);
+  stage.epilogue.outputs = {value};
+  return stage;
+}
+
+std::string reason_against(const Graph& graph, const OpCall& call, int a, int b) {
+  const Value& weight = graph.value(b);
+  if (weight.kind != ValueKind::parameter) return "the second matrix is computed, not a parameter";
+  if (weight.dtype != DType::f32 && !is_low_precision(weight.dtype))
+    return "products compute f32, bf16 and f16";
+  if (weight.sizes[0] == 0 || weight.sizes[1] == 0) return "the weight has no elements";
+  if (!is_rows(graph.value(a))) return "the rows are not contiguous";
+  if (call.op == &kAddmm && graph.value(call.inputs[0]).dtype != weight.dtype)
+    return "the bias has another dtype";
+  return "";
+}
+
+}  // namespace
+
+std::string form_product(Graph& graph, size_t index) {
+  const OpCall call = *graph.nodes[index].call();
+  const size_t first = call.op == &kAddmm ? 1 : 0;
+  const int a = call.inputs[first];
+  const int b = call.inputs[first + 1];
+  if (std::string reason = reason_against(graph, call, a, b); !reason.empty()) return reason;
+  const Uses uses(graph);
+  ProductValues values = values_of(graph, uses, a, graph.nodes[index].outputs[0]);
+  const auto bias_fits = [&](int out) {
+    return call.op != &kAddmm ||
+           graph::row_layout(graph.value(call.inputs[0]), graph.value(out).sizes).has_value();
+  };
+  if (!bias_fits(values.out)) values = {a, graph.nodes[index].outputs[0]};
+  if (!bias_fits(values.out)) return "the bias does not lie in rows";
+
+  const Tensor weight = t(graph.value(b).tensor);  // [n, k], a view
+  const int w = graph.add_value(
+      {ValueKind::parameter, weight.sizes(), weight.strides(), weight.dtype(), weight});
+  Node& node = graph.nodes[index];
+  node.what = Chain{values.x, {}, {stage_of(call, w)}};
+  node.outputs = {values.out};
+  std::vector<bool> dead(graph.nodes.size(), false);
+  if (values.view >= 0) dead[static_cast<size_t>(values.view)] = true;
+  // The view before it reads x too: in the way of later passes where nobody needs it.
+  if (values.x != a && uses.is_single(a)) dead[static_cast<size_t>(uses.producer(a))] = true;
+  graph::erase_nodes(graph, dead);
+  return "";
+}
+
+std::string join_chain(Graph& graph, size_t chain, size_t reader) {
+  const int made = graph.nodes[chain].outputs[0];
+  const int result = graph.nodes[reader].outputs[0];
+  if (!(graph.value(made).sizes == graph.value(result).sizes)) return "it broadcasts the product";
+  if (graph.value(made).dtype != graph.value(result).dtype) return "it changes the dtype";
+  std::string reason;
+  const std::optional<BoundProgram> program = program_of(graph, graph.nodes[reader], reason);
+  if (!program) return reason;
+  if (!only_reader(Uses(graph), graph.nodes[reader], made)) return "others read the product too";
+
+  Chain joined = *graph.nodes[chain].chain();
+  ChainStage& stage = joined.stages.back();
+  ProgramBuilder builder;
+  builder.append(program_of(stage), made);
+  builder.append(*program, result);
+  set_program(stage, builder.finish(result));
+  take_over(graph.nodes[reader], graph.nodes[chain]);
+  graph.nodes[reader].what = std::move(joined);
+  return "";
+}
+
+}  // namespace epilogue::passes

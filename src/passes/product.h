@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What passes share: products made of mm and addmm, and how nodes join them.
+#pragma once
+
+#include <string>
+
+#include "graph/graph.h"
+#include "passes/program_builder.h"
+
+namespace epilogue::passes {
+
+// A value's name and what makes it: "aten::gelu %5".
+std::string label(const graph::Graph& graph, const graph::Node& node);
+
+// view, _unsafe_view: other sizes, same order of elements.
+bool is_reshaping_view(const graph::Node& node);
+
+// Turns the mm or addmm at `index` into a chain of one product, with the views around it. Returns
+// why it cannot be; empty where it was done.
+std::string form_product(graph::Graph& graph, size_t index);
+
+// Lets the chain at `chain` compute the pointwise node at `reader` in its last stage; the reader
+// becomes the chain, and the caller removes the node at `chain`. Returns why not; empty where done.
+std::string join_chain(graph::Graph& graph, size_t chain, size_t reader);
+
+// Whether all reads of `value` are by this node.
+bool only_reader(const graph::Uses& uses, const graph::Node& node, int value);
+
+// Adds the work of `from`, which `into` now stands for too; its ops come first.
+void take_over(graph::Node& into, const graph::Node& from);
+
+}  // namespace epilogue::passes

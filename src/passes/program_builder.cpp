@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/program_builder.h"
+
+#include <algorithm>
+
+#include "core/element.h"
+#include "ops/ops.h"
+
+namespace epilogue::passes {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::OpCall;
+using graph::Value;
+using graph::ValueKind;
+
+std::optional<PointwiseFn> fn_of(const OpCall& call) {
+  static const std::map<const OpDef*, PointwiseFn> kFns = {
+      {&kNeg, PointwiseFn::neg},   {&kRelu, PointwiseFn::relu}, {&kSigmoid, PointwiseFn::sigmoid},
+      {&kTanh, PointwiseFn::tanh}, {&kExp, PointwiseFn::exp},   {&kSilu, PointwiseFn::silu},
+      {&kAdd, PointwiseFn::add},   {&kSub, PointwiseFn::sub},   {&kMul, PointwiseFn::mul},
+      {&kDiv, PointwiseFn::div}};
+  if (call.op == &kGelu)
+    return std::get<int64_t>(call.attrs[0]) == 1 ? PointwiseFn::gelu_tanh : PointwiseFn::gelu_erf;
+  const auto found = kFns.find(call.op);
+  if (found == kFns.end()) return std::nullopt;
+  return found->second;
+}
+
+// The dtypes that programs compute in f32 without loss.
+bool is_program_dtype(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+bool is_number(const Value& value) {
+  return value.kind == ValueKind::constant && value.tensor.numel() == 1;
+}
+
+float number_of(const Value& value) {
+  return static_cast<float>(load_element(value.dtype, value.tensor.data(), 0));
+}
+
+// One step for one op. Constants are part of the step, tensors are inputs.
+std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& call,
+                                            PointwiseFn fn) {
+  BoundProgram bound;
+  PointwiseStep step;
+  step.fn = fn;
+  if (fn == PointwiseFn::add || fn == PointwiseFn::sub)
+    step.alpha = static_cast<float>(std::get<double>(call.attrs[0]));
+  int tensors = 0;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    int& operand = i == 0 ? step.a : step.b;
+    const Value& value = graph.value(call.inputs[i]);
+    if (is_number(value)) {
+      operand = kConstantOperand;
+      step.constant = number_of(value);
+      continue;
+    }
+    ++tensors;
+    const auto known = std::find(bound.inputs.begin(), bound.inputs.end(), call.inputs[i]);
+    operand = static_cast<int>(known - bound.inputs.begin());
+    if (known == bound.inputs.end()) bound.inputs.push_back(call.inputs[i]);
+  }
+  if (tensors == 0) return std::nullopt;
+  bound.program.inputs = static_cast<int>(bound.inputs.size());
+  bound.program.steps = {step};
+  bound.program.outputs = {bound.program.inputs};
+  return bound;
+}
+
+}  // namespace
+
+std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std::string& reason) {
+  if (const graph::Pointwise* p = node.pointwise()) {
+    if (p->program.outputs.size() == 1) return BoundProgram{p->program, p->inputs};
+    reason = "it has several results";
+    return std::nullopt;
+  }
+  const OpCall* call = node.call();
+  const std::optional<PointwiseFn> fn = call != nullptr ? fn_of(*call) : std::nullopt;
+  if (!fn) {
+    reason = "it is no pointwise op that programs know";
+    return std::nullopt;
+  }
+  const Value& out = graph.value(node.outputs[0]);
+  std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn);
+  if (!bound || !is_program_dtype(out.dtype)) {
+    reason = "programs compute f32, bf16 and f16 tensors";
+    return std::nullopt;
+  }
+  for (const int v : bound->inputs) {
+    if (!is_program_dtype(graph.value(v).dtype)) {
+      reason = "programs read f32, bf16 and f16 tensors";
+      return std::nullopt;
+    }
+    if (!graph::row_layout(graph.value(v), out.sizes)) {
+      reason = "an operand does not lie in rows";
+      return std::nullopt;
+    }
+  }
+  return bound;
+}
+
+BoundProgram program_of(const graph::ChainStage& stage) {
+  BoundProgram bound{stage.epilogue, {}};
+  for (size_t i = 0; i < stage.weights.size(); ++i)
+    bound.inputs.push_back(product_input(static_cast<int>(i)));
+  bound.inputs.insert(bound.inputs.end(), stage.operands.begin(), stage.operands.end());
+  return bound;
+}
+
+void set_program(graph::ChainStage& stage, const BoundProgram& bound) {
+  stage.epilogue = bound.program;
+  stage.operands.assign(bound.inputs.begin() + static_cast<std::ptrdiff_t>(stage.weights.size()),
+                        bound.inputs.end());
+}
+
+int ProgramBuilder::input(int name) {
+  const auto known = std::find(inputs_.begin(), inputs_.end(), name);
+  if (known != inputs_.end()) return static_cast<int>(known - inputs_.begin());
+  inputs_.push_back(name);
+  return static_cast<int>(inputs_.size()) - 1;
+}
+
+ProgramBuilder::Operand ProgramBuilder::operand(int name) {
+  const auto known = defined_.find(name);
+  return known != defined_.end() ? known->second : Operand{false, input(name)};
+}
+
+void ProgramBuilder::append(const BoundProgram& bound, int result) {
+  std::vector<Operand> values;
+  for (const int name : bound.inputs) values.push_back(operand(name));
+  for (const PointwiseStep& step : bound.program.steps) {
+    Step s{step, {}, {}};
+    if (step.a != kConstantOperand) s.a = values[static_cast<size_t>(step.a)];
+    if (is_binary(step.fn) && step.b != kConstantOperand) s.b = values[static_cast<size_t>(step.b)];
+    values.push_back({true, static_cast<int>(steps_.size())});
+    steps_.push_back(s);
+  }
+  defined_.insert_or_assign(result, values[static_cast<size_t>(bound.program.outputs[0])]);
+}
+
+int ProgramBuilder::number(Operand o) const {
+  return o.is_step ? static_cast<int>(inputs_.size()) + o.index : o.index;
+}
+
+BoundProgram ProgramBuilder::finish(int result) const {
+  BoundProgram bound;
+  bound.inputs = inputs_;
+  bound.program.inputs = static_cast<int>(inputs_.size());
+  for (const Step& s : steps_) {
+    PointwiseStep step = s.step;
+    if (s.a) step.a = number(*s.a);
+    if (s.b) step.b = number(*s.b);
+    bound.program.steps.push_back(step);
+  }
+  bound.program.outputs = {number(defined_.at(result))};
+  return bound;
+}
+
+}  // namespace epilogue::passes

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/explain.h"
+
+#include "base/units.h"
+#include "graph/print.h"
+
+namespace epilogue::plan {
+namespace {
+
+std::string inputs_text(const Entry& entry) {
+  std::string text;
+  const graph::Graph& graph = entry.captured();
+  for (const int v : graph.inputs)
+    text += (text.empty() ? "" : ", ") + graph::to_text(graph.value(v));
+  return text + (entry.plan().has_free_rows() ? "; any number of rows" : "; these sizes only");
+}
+
+std::string plural(int64_t n, const std::string& word) {
+  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+}
+
+std::string note_text(const passes::Note& note) {
+  std::string text = "  " + note.pass + ": " + note.what;
+  if (!note.done()) return text + ": no, " + note.reason + "\n";
+  if (note.bytes_saved > 0 || note.launches_saved > 0)
+    text += ": saves " + format_bytes(note.bytes_saved) + " of traffic, " +
+            std::to_string(note.launches_saved) +
+            (note.launches_saved == 1 ? " launch" : " launches");
+  return text + "\n";
+}
+
+std::string notes_text(const Entry& entry, bool done) {
+  std::string text;
+  for (const passes::Note& note : entry.passes().notes)
+    if (note.done() == done) text += note_text(note);
+  return text.empty() ? "  nothing\n" : text;
+}
+
+}  // namespace
+
+std::string explain(const Entry& entry) {
+  const Plan& plan = entry.plan();
+  std::string text = "compiled for " + inputs_text(entry) + "\n";
+  text += plural(plan.kernels(), "kernel") + " for " + plural(entry.eager_kernels(), "op") + ":\n" +
+          plan.describe_kernels();
+  text += "memory traffic, each operand once: " + format_bytes(plan.moved_bytes()) + ", eager " +
+          format_bytes(entry.eager_moved_bytes()) + "\n";
+  text += "intermediate values: " + format_bytes(static_cast<double>(plan.memory().arena_bytes)) +
+          " held";
+  if (plan.memory().unshared_bytes > plan.memory().arena_bytes)
+    text += " (" + format_bytes(static_cast<double>(plan.memory().unshared_bytes)) +
+            " if none shared memory)";
+  text += "\nfused:\n" + notes_text(entry, true) + "not fused:\n" + notes_text(entry, false);
+  return text;
+}
+
+}  // namespace epilogue::plan

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.h"
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "core/backend.h"
+#include "core/fused_call.h"
+#include "core/tensor_impl.h"
+#include "graph/print.h"
+#include "ops/run_op.h"
+
+namespace epilogue::plan {
+namespace {
+
+using graph::Chain;
+using graph::ChainStage;
+using graph::Graph;
+using graph::Node;
+using graph::Uses;
+using graph::Value;
+using graph::ValueKind;
+
+constinit const OpDef kRowChainOp{.name = "epilogue::row_chain",
+                                  .schema = "(Tensor x, Tensor[] others)",
+                                  .doc = "products, norms and pointwise ops over blocks of rows"};
+constinit const OpDef kPointwiseOp{.name = "epilogue::pointwise",
+                                   .schema = "(Tensor[] inputs)",
+                                   .doc = "a chain of pointwise ops"};
+
+// A tensor over a part of the arena.
+Tensor tensor_at(const Tensor& arena, int64_t offset, const Dims& sizes, DType dtype) {
+  detail::Ref<detail::TensorImpl> impl(new detail::TensorImpl);
+  impl->storage = arena.impl()->storage;
+  impl->data = arena.impl()->data + offset;
+  impl->sizes = sizes;
+  impl->strides = detail::contiguous_strides(sizes);
+  impl->numel = element_count(sizes);
+  impl->dtype = dtype;
+  return Tensor(std::move(impl));
+}
+
+RowChainSpec spec_of(const Graph& graph, const Chain& chain) {
+  RowChainSpec spec;
+  spec.dtype = graph.value(chain.x).dtype;
+  const auto tensor = [&](int v) {
+    return v == graph::kNoValue ? Tensor() : graph.value(v).tensor;
+  };
+  spec.norm = {chain.norm.kind, chain.norm.eps, tensor(chain.norm.weight), tensor(chain.norm.bias)};
+  int operand = 0;
+  for (const ChainStage& stage : chain.stages) {
+    RowChainSpec::Stage& s = spec.stages.emplace_back();
+    for (const int w : stage.weights) s.weights.push_back(tensor(w));
+    s.epilogue = stage.epilogue;
+    for (size_t i = 0; i < stage.operands.size(); ++i) s.operands.push_back(operand++);
+  }
+  return spec;
+}
+
+// Bytes that a fused node's kernel moves, each operand once; what is no leaf grows with the rows.
+double node_bytes(const Graph& graph, const Node& node, double rows_scale) {
+  double bytes = 0;
+  const auto add = [&](int v) {
+    const Value& value = graph.value(v);
+    bytes += graph::value_bytes(value) * (value.tensor.defined() ? 1 : rows_scale);
+  };
+  std::vector<int> list = graph::reads(node);
+  std::sort(list.begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+  for (const int v : list) add(v);
+  for (const int v : node.outputs) add(v);
+  return bytes;
+}
+
+}  // namespace
+
+Plan::Plan(Graph graph, bool free_rows)
+    : graph_(std::move(graph)),
+      free_rows_(free_rows),
+      is_result_(graph_.values.size(), false),
+      pointers_(graph_.values.size(), nullptr),
+      tensors_(graph_.values.size()) {
+  if (free_rows_) captured_rows_ = graph::row_count(graph_.value(graph_.inputs[0]).sizes);
+  const Uses uses(graph_);
+  for (const int v : graph_.outputs) {
+    const auto root = static_cast<size_t>(memory_root(graph_, uses, v));
+    is_result_[root] = graph_.values[root].kind == ValueKind::intermediate;
+  }
+  for (size_t v = 0; v < graph_.values.size(); ++v) {
+    if (!graph_.values[v].tensor.defined()) continue;
+    tensors_[v] = graph_.values[v].tensor;
+    pointers_[v] = tensors_[v].data();
+  }
+  for (const Node& node : graph_.nodes) {
+    Step& step = steps_.emplace_back();
+    step.node = &node;
+    step.ops = graph::op_list(node.replaces, "_");
+    if (node.chain() != nullptr) add_chain(step, node);
+    if (node.pointwise() != nullptr) add_program(step, node);
+    has_op_steps_ = has_op_steps_ || node.call() != nullptr;
+  }
+  place(captured_rows_);
+}
+
+void Plan::add_view(Step& step, int value, const Dims& broadcast_to) {
+  const Value& v = graph_.value(value);
+  const graph::RowLayout layout = *graph::row_layout(v, broadcast_to);
+  step.slots.push_back(value);
+  step.views.push_back({nullptr, v.dtype, layout.row_stride, layout.col_stride});
+}
+
+void Plan::add_chain(Step& step, const Node& node) {
+  const Chain& chain = *node.chain();
+  step.chain = cpu_backend().make_row_chain(spec_of(graph_, chain));
+  Dims sizes = graph_.value(chain.x).sizes;
+  add_view(step, chain.x, sizes);
+  for (const ChainStage& stage : chain.stages) {
+    sizes[sizes.rank() - 1] = graph_.value(stage.weights[0]).sizes[0];
+    for (const int v : stage.operands) add_view(step, v, sizes);
+  }
+  add_view(step, node.outputs[0], sizes);
+}
+
+void Plan::add_program(Step& step, const Node& node) {
+  step.program = cpu_backend().make_program(node.pointwise()->program);
+  const Dims& sizes = graph_.value(node.outputs[0]).sizes;
+  for (const int v : node.pointwise()->inputs) add_view(step, v, sizes);
+  add_view(step, node.outputs[0], sizes);
+}
+
+Dims Plan::sizes_of(int value) const {
+  const Dims& captured = graph_.value(value).sizes;
+  if (!free_rows_ || leading_.empty()) return captured;
+  Dims sizes = leading_;
+  sizes[sizes.rank() - 1] = captured[captured.rank() - 1];
+  return sizes;
+}
+
+int64_t Plan::bytes_of(int value) const {
+  return element_count(sizes_of(value)) *
+         static_cast<int64_t>(dtype_bytes(graph_.value(value).dtype));
+}
+
+// Finds every intermediate value its place for this number of rows.
+void Plan::place(int64_t rows) {
+  std::vector<int64_t> bytes(graph_.values.size(), 0);
+  for (size_t v = 0; v < bytes.size(); ++v)
+    if (graph_.values[v].kind == ValueKind::intermediate) bytes[v] = bytes_of(static_cast<int>(v));
+  memory_ = plan_memory(graph_, bytes);
+  if (!arena_.defined() || memory_.arena_bytes > arena_.numel())
+    arena_ = empty({memory_.arena_bytes}, DType::u8);
+  for (size_t v = 0; v < bytes.size(); ++v) {
+    if (memory_.offsets[v] == kNotInArena) continue;
+    const Value& value = graph_.values[v];
+    pointers_[v] = arena_.impl()->data + memory_.offsets[v];
+    tensors_[v] = tensor_at(arena_, memory_.offsets[v], sizes_of(static_cast<int>(v)), value.dtype);
+  }
+  rows_ = rows;
+}
+
+void Plan::bind(std::span<const Tensor> in) {
+  if (free_rows_) leading_ = in[0].sizes();
+  const int64_t rows = free_rows_ ? graph::row_count(leading_) : captured_rows_;
+  if (rows != rows_) place(rows);
+  for (size_t i = 0; i < in.size(); ++i) {
+    const auto v = static_cast<size_t>(graph_.inputs[i]);
+    tensors_[v] = in[i];
+    pointers_[v] = in[i].data();
+  }
+  for (size_t v = 0; v < is_result_.size(); ++v) {
+    if (!is_result_[v]) continue;
+    tensors_[v] = empty(sizes_of(static_cast<int>(v)), graph_.values[v].dtype);
+    pointers_[v] = tensors_[v].data();
+  }
+}
+
+void Plan::run(std::span<const Tensor> in, std::span<Tensor> out) {
+  bind(in);
+  for (Step& step : steps_) {
+    if (step.node->call() != nullptr) {
+      run_op_step(*step.node);
+    } else {
+      run_fused_step(step);
+    }
+  }
+  for (size_t i = 0; i < out.size(); ++i) out[i] = tensors_[static_cast<size_t>(graph_.outputs[i])];
+  release_handles();
+}
+
+// Inputs, results and views of them belong to the caller.
+void Plan::release_handles() {
+  for (const int v : graph_.inputs) tensors_[static_cast<size_t>(v)] = {};
+  for (size_t v = 0; v < is_result_.size(); ++v)
+    if (is_result_[v]) tensors_[v] = {};
+  if (!has_op_steps_) return;
+  for (const Node& node : graph_.nodes)
+    for (const int v : node.outputs)
+      if (memory_.offsets[static_cast<size_t>(v)] == kNotInArena)
+        tensors_[static_cast<size_t>(v)] = {};
+  op_in_.clear();
+}
+
+void Plan::run_fused_step(Step& step) {
+  const Node& node = *step.node;
+  for (size_t i = 0; i < step.slots.size(); ++i) step.views[i].data = data_of(step.slots[i]);
+  const Dims sizes = sizes_of(node.outputs[0]);
+  const int64_t rows = graph::row_count(sizes);
+  const int64_t cols = sizes[sizes.rank() - 1];
+  const std::span<const MatrixView> views = step.views;
+  const std::span<const MatrixView> result = views.last(1);
+  const std::span<const MatrixView> inputs = views.first(views.size() - 1);
+  const auto tensors = [&] {
+    std::vector<Tensor> list;
+    for (const int v : graph::reads(node)) list.push_back(tensors_[static_cast<size_t>(v)]);
+    return list;
+  };
+  const auto notes = [&] {
+    const DType dtype = graph_.value(node.outputs[0]).dtype;
+    const double scale = free_rows_ && captured_rows_ > 0
+                             ? static_cast<double>(rows) / static_cast<double>(captured_rows_)
+                             : 1;
+    FusedKernelNotes n{{}, node.flops * scale, node_bytes(graph_, node, scale)};
+    if (step.chain != nullptr) {
+      n.info = describe_row_chain(*step.chain, rows, step.ops, dtype);
+    } else {
+      n.info.name = fused_kernel_name(step.program->kernel_prefix(), "fused", step.ops, dtype);
+      n.info.block = {rows, cols, 1};
+      n.info.threads = step.program->threads(rows, cols);
+    }
+    return n;
+  };
+  const auto body = [&] {
+    if (step.chain != nullptr) {
+      step.chain->run(rows, inputs[0], inputs.subspan(1), result[0]);
+    } else {
+      step.program->run(rows, cols, inputs, result);
+    }
+  };
+  const OpDef& op = step.chain != nullptr ? kRowChainOp : kPointwiseOp;
+  run_fused({op, tensors, notes}, {&tensors_[static_cast<size_t>(node.outputs[0])], 1}, body);
+}
+
+void Plan::run_op_step(const Node& node) {
+  const graph::OpCall& call = *node.call();
+  op_in_.clear();
+  for (const int v : call.inputs)
+    op_in_.push_back(v == graph::kNoValue ? Tensor() : tensors_[static_cast<size_t>(v)]);
+  Outputs out;
+  if (call.op->kind == OpKind::compute) {
+    for (const int v : node.outputs) out.push_back(tensors_[static_cast<size_t>(v)]);
+    return run_op_into(*call.op, op_in_, call.attrs, out.span());
+  }
+  out = run_op(*call.op, op_in_, call.attrs);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const auto v = static_cast<size_t>(node.outputs[i]);
+    tensors_[v] = out[i];
+    pointers_[v] = out[i].data();
+  }
+}
+
+int64_t Plan::kernels() const {
+  return std::count_if(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& node) {
+    const graph::OpCall* call = node.call();
+    return call == nullptr || call->op->kind != OpKind::view;
+  });
+}
+
+double Plan::moved_bytes() const {
+  double bytes = 0;
+  for (const Node& node : graph_.nodes)
+    bytes += node.call() != nullptr ? node.eager_bytes : node_bytes(graph_, node, 1);
+  return bytes;
+}
+
+std::string Plan::describe_kernels() const {
+  std::string text;
+  for (const Step& step : steps_) {
+    const Node& node = *step.node;
+    const Dims& sizes = graph_.value(node.outputs[0]).sizes;
+    if (node.call() != nullptr && node.call()->op->kind == OpKind::view) continue;
+    text += "  " + graph::op_list(node.replaces, ", ") + ": ";
+    if (step.chain != nullptr) {
+      const RowChainPlan p = step.chain->plan(graph::row_count(sizes));
+      text += step.chain->kernel_name() + ", " + std::to_string(p.blocks) + " x " +
+              std::to_string(p.block_rows) + " rows on " + std::to_string(p.threads) +
+              (p.threads == 1 ? " thread" : " threads") +
+              (p.splits_rows ? "" : " that share the columns");
+    } else if (step.program != nullptr) {
+      text += step.program->kernel_prefix() + "_fused";
+    } else {
+      text += "as eager runs it";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace epilogue::plan

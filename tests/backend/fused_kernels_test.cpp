@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pointwise programs and row chains as backends run them, against plain loops in double.
+#include <cmath>
+
+#include "backend/cpu/tile_program.h"
+#include "base/cpu_features.h"
+#include "core/backend.h"
+#include "ops/op_testing.h"
+#include "ops/table_support.h"
+
+namespace epilogue::testing {
+namespace {
+
+MatrixView matrix(const Tensor& t) {
+  return {t.data(), t.dtype(), t.dim() == 2 ? t.strides()[0] : 0, t.strides()[t.dim() - 1]};
+}
+
+// v3 = gelu_erf(v0); v4 = v3 * v1; v5 = v4 + 2 v2; v6 = 1 - v5.
+PointwiseProgram example() {
+  return {3,
+          {{PointwiseFn::gelu_erf, 0},
+           {PointwiseFn::mul, 3, 1},
+           {PointwiseFn::add, 4, 2, 0, 2},
+           {PointwiseFn::sub, kConstantOperand, 5, 1}},
+          {6, 3}};
+}
+double gelu_of(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
+
+TEST(PointwiseProgram, TextNamesEveryStep) {
+  EXPECT_EQ(to_string(example()),
+            "v3 = gelu_erf(v0); v4 = mul(v3, v1); v5 = add(v4, v2, alpha=2.0); "
+            "v6 = sub(1.0, v5); store v6 v3");
+}
+
+TEST(PointwiseProgram, VerifyRefusesWhatDoesNotExistYet) {
+  verify(example());
+  PointwiseProgram late = example();
+  late.steps[0].a = 4;
+  EXPECT_NE(error_of([&] { verify(late); }).find("computed before"), std::string::npos);
+  PointwiseProgram output = example();
+  output.outputs = {7};
+  EXPECT_NE(error_of([&] { verify(output); }).find("outputs that exist"), std::string::npos);
+  EXPECT_NE(error_of([] { verify({1, {}, {}}); }).find("at least one output"), std::string::npos);
+  EXPECT_NE(error_of([] {
+              verify({1, {{PointwiseFn::add, kConstantOperand, kConstantOperand}}, {1}});
+            }).find("no constant"),
+            std::string::npos);
+}
+
+TEST(TileProgram, ValuesThatDieLendTheirBuffers) {
+  PointwiseProgram chain{1, {}, {}};
+  for (int i = 0; i < 10; ++i) chain.steps.push_back({PointwiseFn::neg, i});
+  chain.outputs = {10};
+  EXPECT_EQ(cpu::TileProgram(chain).buffers(), 1);
+  // v0 is read by the last step: it cannot be written over before.
+  chain.steps.push_back({PointwiseFn::mul, 10, 0});
+  chain.outputs = {11};
+  EXPECT_EQ(cpu::TileProgram(chain).buffers(), 2);
+}
+
+TEST(TileProgram, OutputsKeepTheirBuffersToTheEnd) {
+  // v1 is stored, and read by the next step only: its buffer must not be lent.
+  const cpu::TileProgram program(
+      {1, {{PointwiseFn::neg, 0}, {PointwiseFn::exp, 1}, {PointwiseFn::neg, 2}}, {1, 3}});
+  EXPECT_NE(program.output_buffer(0), program.output_buffer(1));
+}
+
+void expect_program(int64_t rows, int64_t cols, DType dtype) {
+  const std::string what =
+      std::to_string(rows) + " x " + std::to_string(cols) + " " + std::string(dtype_name(dtype));
+  const Tensor a = make_tensor({rows, cols}, dtype, Layout::contiguous);
+  const Tensor b = make_tensor({rows, cols}, dtype, Layout::transposed);
+  const Tensor c = make_tensor({cols}, dtype, Layout::stepped);
+  const Tensor out = empty({rows, cols}, dtype);
+  const Tensor second = empty({rows, cols});
+  const MatrixView in[] = {matrix(a), matrix(b), matrix(c)};
+  const MatrixView results[] = {matrix(out), matrix(second)};
+  cpu_backend().make_program(example())->run(rows, cols, in, results);
+  const std::vector<double> va = a.to_vector();
+  const std::vector<double> vb = b.to_vector();
+  const std::vector<double> vc = c.to_vector();
+  std::vector<double> want;
+  std::vector<double> want_second;
+  for (size_t i = 0; i < va.size(); ++i) {
+    want_second.push_back(gelu_of(va[i]));
+    want.push_back(1 - (gelu_of(va[i]) * vb[i] + 2 * vc[i % static_cast<size_t>(cols)]));
+  }
+  expect_close(out, from_values(want, {rows, cols}, dtype), 4e-6, what);
+  expect_close(second, from_values(want_second, {rows, cols}), 4e-6, what);
+}
+
+TEST(Program, EveryShapeDtypeAndLevel) {
+  const test::IsaScope scope;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const int64_t rows : {1, 2, 37})
+        for (const int64_t cols : {1, 15, 16, 17, 1031}) expect_program(rows, cols, dtype);
+      expect_program(300, 700, dtype);
+    }
+  }
+}
+
+TEST(Program, MayWriteWhereItReadsAndBroadcastsNumbersAndColumns) {
+  const Tensor x = make_tensor({40, 33}, DType::f32, Layout::contiguous);
+  const std::vector<double> before = x.to_vector();
+  const Tensor column = make_tensor({40, 1}, DType::f32, Layout::contiguous);
+  const Tensor number = full({1, 1}, 3.0);
+  const PointwiseProgram p{3, {{PointwiseFn::mul, 0, 1}, {PointwiseFn::add, 3, 2}}, {4}};
+  const MatrixView in[] = {
+      matrix(x), {column.data(), DType::f32, 1, 0}, {number.data(), DType::f32, 0, 0}};
+  const MatrixView out[] = {matrix(x)};
+  cpu_backend().make_program(p)->run(40, 33, in, out);
+  const std::vector<double> factors = column.to_vector();
+  const std::vector<double> got = x.to_vector();
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], before[i] * factors[i / 33] + 3, 1e-5) << i;
+}
+
+TEST(Program, MisuseIsNamed) {
+  const auto program = cpu_backend().make_program(example());
+  EXPECT_EQ(error_of([&] { program->run(1, 1, {}, {}); }),
+            "[program] expected 3 inputs and 2 outputs, got 0 and 0");
+  const Tensor t = zeros({2, 2}, DType::f64);
+  const MatrixView in[] = {matrix(t), matrix(t), matrix(t)};
+  const MatrixView out[] = {matrix(t), matrix(t)};
+  EXPECT_EQ(error_of([&] { program->run(2, 2, in, out); }),
+            "[program] expected f32, bf16 or f16, got f64");
+}
+
+// One stage y = relu(x w^T + r) of odd sizes.
+void expect_chain(int64_t rows, int64_t k, int64_t n, DType dtype) {
+  const Tensor w = make_tensor({n, k}, dtype, Layout::transposed, -0.3, 0.3);
+  // A view that begins inside its storage needs elements.
+  const Tensor x = make_tensor({rows, k}, dtype, rows > 0 ? Layout::offset : Layout::contiguous);
+  const Tensor r = make_tensor({rows, n}, dtype, rows > 0 ? Layout::stepped : Layout::contiguous);
+  RowChainSpec spec;
+  spec.dtype = dtype;
+  spec.stages = {{{w}, {2, {{PointwiseFn::add, 0, 1}, {PointwiseFn::relu, 2}}, {3}}, {0}}};
+  const Tensor out = full({rows, n}, -1, dtype);
+  const MatrixView operands[] = {matrix(r)};
+  cpu_backend().make_row_chain(spec)->run(rows, matrix(x), operands, matrix(out));
+  const std::vector<double> vx = x.to_vector();
+  const std::vector<double> vw = w.to_vector();
+  std::vector<double> want = r.to_vector();
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double& sum = want[static_cast<size_t>(i * n + j)];
+      for (int64_t p = 0; p < k; ++p)
+        sum += vx[static_cast<size_t>(i * k + p)] * vw[static_cast<size_t>(j * k + p)];
+      sum = std::max(sum, 0.0);
+    }
+  expect_close(out, from_values(want, {rows, n}, dtype), 1e-5 * static_cast<double>(k),
+               std::to_string(rows) + " x " + std::to_string(k) + " x " + std::to_string(n) + " " +
+                   std::string(dtype_name(dtype)));
+}
+
+TEST(RowChain, OddSizesOfEveryDtypeAndLevel) {
+  const test::IsaScope scope;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int64_t rows : {0, 1, 2, 13, 97})
+        for (const int64_t k : {1, 7, 64, 129})
+          for (const int64_t n : {1, 31, 32, 65}) expect_chain(rows, k, n, dtype);
+  }
+}
+
+}  // namespace
+}  // namespace epilogue::testing

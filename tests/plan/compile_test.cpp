@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled functions give what eager gives, in fewer kernels.
+#include "base/cpu_features.h"
+#include "ops/table_support.h"
+#include "plan_testing.h"
+
+namespace epilogue::testing {
+namespace {
+
+struct Case {
+  nn::MlpConfig config;
+  Dims sizes;
+  DType dtype;
+};
+
+std::string describe(const Case& c) {
+  return std::string(nn::activation_name(c.config.activation)) + " " +
+         std::string(dtype_name(c.dtype)) + to_string(c.sizes) + " hidden " +
+         std::to_string(c.config.hidden) + " layers " + std::to_string(c.config.layers) +
+         (c.config.bias ? " bias" : "") + " norm " + std::string(nn::norm_name(c.config.norm)) +
+         (c.config.residual ? " residual" : "");
+}
+
+void expect_compiled_equals_eager(const Case& c, int64_t kernels) {
+  const NoGrad no_grad;
+  manual_seed(7);
+  const auto module = nn::make_mlp(c.config);
+  module->to(c.dtype);
+  const Tensor x = randn(c.sizes, c.dtype);
+  Compiled compiled = compile(*module);
+  const Tensor got = compiled(x);
+  expect_accurate(got, (*module)(x), exact_result(*module, x), describe(c));
+  EXPECT_EQ(compiled.stats().kernels, kernels) << describe(c) << "\n" << compiled.explain();
+}
+
+TEST(Compile, AGatedMlpIsOneKernel) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const nn::Activation activation :
+         {nn::Activation::geglu, nn::Activation::swiglu, nn::Activation::reglu})
+      for (const Dims& sizes : {Dims{1, 64}, Dims{3, 64}, Dims{17, 64}, Dims{2, 67, 64}})
+        expect_compiled_equals_eager(
+            {{.dim = 64, .hidden = 192, .activation = activation}, sizes, dtype}, 1);
+}
+
+TEST(Compile, PlainMlpsOfAnyDepthAreOneKernel) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const nn::Activation activation : {nn::Activation::gelu, nn::Activation::gelu_tanh,
+                                            nn::Activation::relu, nn::Activation::silu})
+      for (const int64_t layers : {1, 4})
+        for (const bool bias : {false, true})
+          for (const Dims& sizes : {Dims{1, 33}, Dims{5, 33}, Dims{130, 33}, Dims{3, 2, 7, 33}})
+            expect_compiled_equals_eager({{.dim = 33,
+                                           .hidden = 71,
+                                           .layers = layers,
+                                           .activation = activation,
+                                           .bias = bias},
+                                          sizes,
+                                          dtype},
+                                         1);
+}
+
+TEST(Compile, NormAndResidualJoinTheKernel) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms, nn::Norm::layer})
+      for (const bool residual : {false, true})
+        for (const nn::Activation activation : {nn::Activation::geglu, nn::Activation::gelu})
+          for (const Dims& sizes : {Dims{1, 48}, Dims{31, 48}, Dims{2, 40, 48}})
+            expect_compiled_equals_eager({{.dim = 48,
+                                           .hidden = 100,
+                                           .activation = activation,
+                                           .bias = true,
+                                           .norm = norm,
+                                           .residual = residual},
+                                          sizes,
+                                          dtype},
+                                         1);
+}
+
+// f32 sums are longer than those of eager's few-row kernels, so that this does not hold yet; 16-bit
+// results are rounded far more coarsely than that (their tests are the ones above).
+TEST(Compile, DISABLED_F32IsNoLessAccurateThanEager) {
+  const NoGrad no_grad;
+  for (const int64_t rows : {1, 5, 64}) {
+    manual_seed(7);
+    const auto module =
+        nn::make_mlp({.dim = 768, .hidden = 1537, .activation = nn::Activation::relu});
+    const Tensor x = randn({rows, 768});
+    Compiled compiled = compile(*module);
+    expect_no_less_accurate(compiled(x), (*module)(x), exact_result(*module, x),
+                            std::to_string(rows) + " rows");
+  }
+}
+
+TEST(Compile, EveryInstructionSetLevelGivesTheSameAnswer) {
+  const test::IsaScope scope;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      expect_compiled_equals_eager(
+          {{.dim = 65, .hidden = 130, .norm = nn::Norm::rms, .residual = true}, {37, 65}, dtype},
+          1);
+  }
+}
+
+}  // namespace
+}  // namespace epilogue::testing

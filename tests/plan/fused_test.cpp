@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/fused.h"
+
+#include "ops/op_testing.h"
+#include "plan_testing.h"
+
+namespace epilogue::testing {
+namespace {
+
+TEST(Fused, EqualsCompiledForEveryModule) {
+  const NoGrad no_grad;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms, nn::Norm::layer})
+      for (const nn::Activation activation :
+           {nn::Activation::geglu, nn::Activation::swiglu, nn::Activation::reglu,
+            nn::Activation::gelu, nn::Activation::relu, nn::Activation::silu})
+        for (const bool residual : {false, true}) {
+          const auto module = nn::make_mlp({.dim = 24,
+                                            .hidden = 50,
+                                            .layers = nn::is_gated(activation) ? 1 : 3,
+                                            .activation = activation,
+                                            .bias = !nn::is_gated(activation),
+                                            .norm = norm,
+                                            .residual = residual});
+          module->to(dtype);
+          const Tensor x = randn({3, 5, 24}, dtype);
+          const std::optional<Tensor> got = fused_forward(*module, x);
+          ASSERT_TRUE(got.has_value());
+          EXPECT_EQ(got->to_vector(), compile(*module)(x).to_vector());
+        }
+  clear_fused_cache();
+}
+
+TEST(Fused, SeesWrittenWeights) {
+  const NoGrad no_grad;
+  nn::GatedMLP mlp(8, 16);
+  const Tensor x = randn({4, 8});
+  fused_forward(mlp, x);
+  copy_(mlp.down_proj.weight, randn({8, 16}));
+  expect_close(*fused_forward(mlp, x), mlp(x), 1e-5, "written weight");
+  clear_fused_cache();
+}
+
+TEST(Fused, TakesRowsOfAnyStrideAndNone) {
+  const NoGrad no_grad;
+  nn::GatedMLP mlp(8, 16);
+  const Tensor x = transpose(randn({8, 6}), 0, 1);
+  expect_close(*fused_forward(mlp, x), mlp(x), 1e-5, "transposed");
+  EXPECT_EQ(fused_forward(mlp, randn({0, 8}))->sizes(), (Dims{0, 8}));
+  EXPECT_FALSE(fused_forward(nn::ReLU(), x).has_value());
+  clear_fused_cache();
+}
+
+TEST(Fused, MisuseIsNamed) {
+  const Tensor x = randn({2, 8});
+  const Tensor w = randn({16, 8});
+  const Tensor down = randn({8, 16});
+  EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, w, w, nn::Activation::geglu); }),
+            "[fused_gated_mlp] expected a weight [n, 16] of x's dtype, got f32[16, 8]");
+  EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, w, down, nn::Activation::gelu); }),
+            "[fused_gated_mlp] expected a gated activation, got gelu");
+  const Tensor weights[] = {w};
+  EXPECT_EQ(error_of([&] { fused_mlp(x, weights, {}, nn::Activation::relu, {.residual = true}); }),
+            "[fused_mlp] expected as many columns in the result as in x for a residual, got 16");
+  nn::GatedMLP mlp(8, 16);
+  EXPECT_NE(error_of([&] { fused_forward(mlp, x); }).find("no_grad"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace epilogue::testing

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/memory_plan.h"
+
+#include "graph/capture.h"
+#include "plan_testing.h"
+
+namespace epilogue::testing {
+namespace {
+
+graph::Graph captured(const graph::Function& f, const Tensor& x) {
+  return graph::capture(f, {&x, 1});
+}
+
+plan::MemoryPlan plan_of(const graph::Graph& g) {
+  std::vector<int64_t> bytes;
+  for (const graph::Value& v : g.values)
+    bytes.push_back(static_cast<int64_t>(graph::value_bytes(v)));
+  return plan::plan_memory(g, bytes);
+}
+
+TEST(MemoryPlan, ALongChainNeedsTwoPlaces) {
+  const auto g = captured(
+      [](std::span<const Tensor> in) {
+        Tensor t = in[0];
+        for (int i = 0; i < 6; ++i) t = relu(t);
+        return std::vector<Tensor>{t};
+      },
+      zeros({16}));
+  const plan::MemoryPlan p = plan_of(g);
+  EXPECT_EQ(p.arena_bytes, 2 * 64);
+  EXPECT_EQ(p.unshared_bytes, 5 * 64) << "the sixth is the result";
+}
+
+TEST(MemoryPlan, WhatLivesAtTheSameTimeDoesNotOverlap) {
+  const auto g = captured(
+      [](std::span<const Tensor> in) {
+        const Tensor a = relu(in[0]);
+        const Tensor b = neg(a);
+        const Tensor c = exp(b);
+        return std::vector<Tensor>{a * c + b};
+      },
+      zeros({100}));
+  const plan::MemoryPlan p = plan_of(g);
+  // a, b, c live together at a * c; the product takes a place of its own beside a, b and c.
+  const int a = g.nodes[0].outputs[0];
+  const int b = g.nodes[1].outputs[0];
+  const int c = g.nodes[2].outputs[0];
+  const auto at = [&](int v) { return p.offsets[static_cast<size_t>(v)]; };
+  EXPECT_GE(std::abs(at(a) - at(b)), 400);
+  EXPECT_GE(std::abs(at(a) - at(c)), 400);
+  EXPECT_GE(std::abs(at(b) - at(c)), 400);
+}
+
+TEST(MemoryPlan, AValueWhoseViewIsAResultIsNotInTheArena) {
+  const auto g = captured(
+      [](std::span<const Tensor> in) {
+        return std::vector<Tensor>{view(relu(in[0]), {4, 4})};
+      },
+      zeros({16}));
+  const plan::MemoryPlan p = plan_of(g);
+  EXPECT_EQ(p.offsets[static_cast<size_t>(g.nodes[0].outputs[0])], plan::kNotInArena);
+  EXPECT_EQ(p.arena_bytes, 0);
+}
+
+TEST(MemoryPlan, AValueLivesAsLongAsItsViews) {
+  const auto g = captured(
+      [](std::span<const Tensor> in) {
+        const Tensor a = relu(in[0]);
+        const Tensor v = view(a, {4, 4});
+        const Tensor b = neg(neg(in[0]));
+        return std::vector<Tensor>{add(view(b, {4, 4}), v)};
+      },
+      zeros({16}));
+  const plan::MemoryPlan p = plan_of(g);
+  const auto at = [&](size_t node) {
+    return p.offsets[static_cast<size_t>(g.nodes[node].outputs[0])];
+  };
+  EXPECT_NE(at(0), at(2));
+  EXPECT_NE(at(0), at(3));
+}
+
+}  // namespace
+}  // namespace epilogue::testing
