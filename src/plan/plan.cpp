@@ -284,7 +284,8 @@ std::string Plan::describe_kernels() const {
       text += step.chain->kernel_name() + ", " + std::to_string(p.blocks) + " x " +
               std::to_string(p.block_rows) + " rows on " + std::to_string(p.threads) +
               (p.threads == 1 ? " thread" : " threads") +
-              (p.splits_rows ? "" : " that share the columns");
+              (p.splits_rows ? "" : " that share the columns") + ", " +
+              format_bytes(static_cast<double>(p.scratch_bytes)) + " of scratch";
     } else if (step.program != nullptr) {
       text += step.program->kernel_prefix() + "_fused";
     } else {

@@ -37,7 +37,11 @@ using simd::PanelType;
 // while a block of rows passes.
 constexpr int64_t kChunkK = 1024;
 // Products that one f32 sum takes in before it is added to the others: shorter sums round less.
-constexpr int64_t kSumDepth = 512;
+constexpr int64_t kSumDepth = 256;
+// With few rows memory is the limit, and eager's products sum in as many lanes as a vector has;
+// about the square root of k is best, for the sums of chunks add up one by one.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kFewRowsSumDepth = 48;
 // Rows of a block: eight micro-kernels; its sums, 64 columns of f32, fill a third of L1.
 constexpr int64_t kBlockRows = 48;
 // A program's buffers stay within L1.
@@ -121,6 +125,8 @@ class Executor {
   void run(const StageRun& s, const Rows& a, int64_t row, int64_t m, int64_t first, int64_t last) {
     const int64_t width = s.weights->columns_per_panel() * s.weights->parts();
     const int64_t chunks = (s.even_k + kChunkK - 1) / kChunkK;
+    const bool is_f32 = simd::rows_type(s.weights->type()) == FloatType::f32;
+    const int64_t depth = is_f32 && m <= kFewRows ? kFewRowsSumDepth : kSumDepth;
     const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
     const int64_t buffers = s.stage->program().buffers() * tile_floats(s);
     float* const memory = sums_scratch.get(static_cast<size_t>(kept * m * width + buffers));
@@ -129,8 +135,8 @@ class Executor {
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * m * width;
         const int64_t end = std::min(k + kChunkK, s.even_k);
-        for (int64_t from = k; from < end; from += kSumDepth)
-          multiply(s, a, m, panel, from, std::min(from + kSumDepth, end), sums);
+        for (int64_t from = k; from < end; from += depth)
+          multiply(s, a, m, panel, from, std::min(from + depth, end), sums);
         if (end == s.even_k) finish(s, sums, row, m, panel, tiles);
       }
   }

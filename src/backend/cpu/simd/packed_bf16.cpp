@@ -44,8 +44,7 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j)
-      sums[i][j] = args.accumulate ? _mm512_loadu_ps(place(i, j)) : _mm512_setzero_ps();
+    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = _mm512_setzero_ps();
   }
   for (int64_t k = 0; k < args.k; k += 2, b += 2 * kBf16PairsWidth) {
     __m512bh columns[kNv];
@@ -62,7 +61,10 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) _mm512_storeu_ps(place(i, j), sums[i][j]);
+    for (int64_t j = 0; j < kNv; ++j) {
+      const __m512 earlier = args.accumulate ? _mm512_loadu_ps(place(i, j)) : _mm512_setzero_ps();
+      _mm512_storeu_ps(place(i, j), _mm512_add_ps(earlier, sums[i][j]));
+    }
   }
 }
 

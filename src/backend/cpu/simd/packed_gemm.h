@@ -38,8 +38,10 @@ struct PanelArgs {
   const void* a = nullptr;  // rows_type(), k contiguous
   int64_t a_stride = 0;     // between rows, in elements
   const void* panel = nullptr;
-  float* sums[2] = {};      // one array [m][width], or two of [m][width / 2]
-  bool accumulate = false;  // add to what is there: a later chunk of k
+  float* sums[2] = {};  // one array [m][width], or two of [m][width / 2]
+  // Add to what is there, a later chunk of k: the chunk is summed by itself first, so that long
+  // sums do not lose what short ones keep.
+  bool accumulate = false;
 };
 using PanelKernel = void (*)(const PanelArgs& args);
 

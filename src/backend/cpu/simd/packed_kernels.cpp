@@ -41,10 +41,7 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j)
-      sums[i][j] = args.accumulate ? load(args.sums[j / part_vectors] + (row + i) * part_width +
-                                          j % part_vectors * lanes)
-                                   : set(0.0F);
+    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = set(0.0F);
   }
   for (int64_t k = 0; k < args.k; ++k) {
     Vf b[kNv];
@@ -60,9 +57,11 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j)
-      store(sums[i][j],
-            args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * lanes);
+    for (int64_t j = 0; j < kNv; ++j) {
+      float* const to =
+          args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * lanes;
+      store(args.accumulate ? hn::Add(load(to), sums[i][j]) : sums[i][j], to);
+    }
   }
 }
 
