@@ -155,6 +155,18 @@ bool is_elementwise(OpClass op) {
   return op == OpClass::kPointwise || op == OpClass::kCopy || op == OpClass::kFill;
 }
 
+bool is_transcendental(std::string_view name) {
+  constexpr std::array<std::string_view, 14> kMarks = {
+      "gelu", "silu", "tanh", "sigmoid", "exp",       "log", "pow",
+      "erf",  "elu",  "mish", "soft",    "hardswish", "sin", "cos"};
+  const std::string_view base = base_name(name);
+  // relu holds "elu" too.
+  return !base.starts_with("relu") && !base.starts_with("leaky_relu") &&
+         std::any_of(kMarks.begin(), kMarks.end(), [&](std::string_view mark) {
+           return base.find(mark) != std::string_view::npos;
+         });
+}
+
 std::optional<int64_t> element_bytes(std::string_view type) {
   const size_t at = type_position(type);
   return at < std::size(kTypes) ? std::optional(kTypes[at].bytes) : std::nullopt;

@@ -29,6 +29,10 @@ OpClass op_class(std::string_view name);
 // True where data go element by element: pointwise, copies and fills.
 bool is_elementwise(OpClass op);
 
+// True where an element costs far more arithmetic than bytes: gelu, tanh, exp, ... and their
+// derivatives.
+bool is_transcendental(std::string_view name);
+
 // Bytes of one element of a dtype as record_shapes writes it ("float", "c10::BFloat16"); nothing
 // for what is no tensor or not known.
 std::optional<int64_t> element_bytes(std::string_view type);

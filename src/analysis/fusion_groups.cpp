@@ -158,23 +158,28 @@ std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& w
     const std::optional<int64_t> written = op.output->bytes();
     if (!written) return std::nullopt;
     sum.now += static_cast<double>(*written);
+    double saved = 0;
     const auto& readers = flow.consumers[member];
     const bool stays = !flow.is_shared[member] && !readers.empty() &&
                        std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
                          return contains(group.members, reader);
                        });
-    if (!stays) sum.after += static_cast<double>(*written);
+    (stays ? saved : sum.after) += static_cast<double>(*written);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (!reads_input(op, i)) continue;
       const std::optional<int64_t> read = op.inputs[i].bytes();
       if (!read) return std::nullopt;
       sum.now += static_cast<double>(*read);
       const uint32_t producer = flow.sources[member][i].producer;
-      if (producer != kNone && contains(group.members, producer)) continue;
+      if (producer != kNone && contains(group.members, producer)) {
+        saved += static_cast<double>(*read);
+        continue;
+      }
       sum.after += static_cast<double>(*read);
       if (producer != kNone && contains(group.products, producer))
         sum.from_products += static_cast<double>(*read);
     }
+    sum.saved.push_back(saved);
   }
   return sum;
 }

@@ -33,7 +33,8 @@ size_t left_operand(const Trace& trace, const WorkOp& gemm);
 struct GroupBytes {
   double now = 0;
   double after = 0;
-  double from_products = 0;  // of `after`: reads of GEMMs' outputs, which an epilogue has at hand
+  std::vector<double> saved;  // per member: of `now`, what it would no longer read or write
+  double from_products = 0;   // of `after`: reads of GEMMs' outputs, which an epilogue has at hand
 };
 std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
                                       const Dataflow& flow);

@@ -53,6 +53,13 @@ double FusionModel::traffic_ns(double bytes) const {
   return bytes_per_ns_ > 0 ? bytes / bytes_per_ns_ : 0;
 }
 
+double FusionModel::member_saving_ns(const WorkOp& op, double saved_bytes) const {
+  const std::optional<double> bytes = moved_bytes(op);
+  if (op.is_transcendental || !is_elementwise(op.op_class) || !bytes || *bytes <= 0)
+    return traffic_ns(saved_bytes);
+  return static_cast<double>(op.device_ns) * saved_bytes / *bytes;
+}
+
 Prediction FusionModel::sums(const std::vector<uint32_t>& ops) const {
   Prediction p;
   for (const uint32_t i : ops) {
@@ -89,7 +96,10 @@ Prediction FusionModel::chain(const FusionGroup& group,
   if (bytes) {
     p.bytes_now = bytes->now;
     p.bytes_after = bytes->after;
-    p.device_saving_ns = std::min(traffic_ns(bytes->now - bytes->after), most);
+    double saving = 0;
+    for (size_t i = 0; i < group.members.size(); ++i)
+      saving += member_saving_ns(work_.ops[group.members[i]], bytes->saved[i]);
+    p.device_saving_ns = std::clamp(saving, 0.0, std::max(0.0, p.time_ns - floor_ns_));
   } else {
     p.device_saving_ns = most;
   }

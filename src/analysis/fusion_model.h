@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a fusion would save: a model with two constants, both measured on the trace itself.
 //
-//   saving = min(bytes no longer moved / bandwidth, time now - floor)
+//   saving = min(sum over members of (bytes no longer moved x cost of a byte), time now - floor)
 //
-// The bandwidth is what the trace's own elementwise kernels of such sizes reach, so that an op
-// which computes more than it moves keeps its arithmetic time; the floor is its shortest kernel, or
-// the longest member: a fused kernel does at least that work.
+// A member that does little but move bytes pays for each what it pays now, first touches of fresh
+// memory included; one that computes more than it moves pays what the trace's fastest elementwise
+// kernels pay, and keeps its arithmetic time. The floor is the shortest kernel; without
+// shapes it is the longest member.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,7 @@ class FusionModel {
   Prediction sums(const std::vector<uint32_t>& ops) const;
   double host_saving(const std::vector<uint32_t>& ops) const;
   double traffic_ns(double bytes) const;
+  double member_saving_ns(const WorkOp& op, double saved_bytes) const;
 
   const WorkOps& work_;
   double profiler_ns_per_op_;

@@ -79,6 +79,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     op.event = i;
     op.step = links.step[i];
     op.op_class = kind;
+    op.is_transcendental = is_transcendental(trace.name(e));
     op.device_ns = result.has_device_work ? launched[i].device_ns : e.dur_ns;
     op.host_ns = host_time(trace, links, children, i);
     op.kernels = launched[i].kernels;

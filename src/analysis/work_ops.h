@@ -18,6 +18,7 @@ struct WorkOp {
   uint32_t event = kNone;  // in Trace::events
   uint32_t step = kNone;
   OpClass op_class = OpClass::kUnknown;
+  bool is_transcendental = false;
   int64_t device_ns = 0;  // of its kernels; without device work: the op's own time
   int64_t host_ns =
       0;  // the op's duration on the host, or the outermost ATen op's that only led here

@@ -33,6 +33,13 @@ TEST(OpClass, OthersAreUnknown) {
   EXPECT_EQ(op_class("my::gelu"), OpClass::kUnknown);
 }
 
+TEST(IsTranscendental, TellsArithmeticFromTraffic) {
+  for (const char* op : {"aten::gelu", "aten::silu_backward", "aten::tanh_", "aten::pow"})
+    EXPECT_TRUE(is_transcendental(op)) << op;
+  for (const char* op : {"aten::relu", "aten::mul", "aten::add_", "aten::copy_", "gelu"})
+    EXPECT_FALSE(is_transcendental(op)) << op;
+}
+
 TEST(ElementBytes, KnowsC10sNames) {
   EXPECT_EQ(element_bytes("c10::BFloat16"), 2);
   EXPECT_EQ(element_bytes("double"), 8);
