@@ -6,7 +6,7 @@
   scripts/update_readme.py --check             exit 1 if a quoted source file differs from README.md
 
 A block is  <!-- output: NAME -->, a fenced text, <!-- end -->. NAME is a source file, a benchmark, or
-one of tour-mlp, tour-crossover, quickstart, explain, diff. Needs a build with EPILOGUE_BENCH=ON (make bench).
+one of tour-mlp, tour-crossover, quickstart, explain, diff, compile-plan. Needs a build with EPILOGUE_BENCH=ON (make bench).
 trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on.
 """
 import argparse
@@ -41,6 +41,8 @@ def explanations(build):
     explain = run(build / "epilogue", "explain", eager, "--top", "3", cwd=ROOT)
     return {
         "explain": section(explain, eager + ":", "Dispatch chains"),
+        "compile-plan": run(build / "epilogue", "compile", "mlp", "--dump", "plan", cwd=ROOT).strip()
+        + "\n",
         "diff": run(build / "epilogue", "diff", eager, compiled, "--top", "5", cwd=ROOT).strip() + "\n",
     }
 
@@ -62,7 +64,7 @@ def produce(build, trace, pairs):
     if pairs:
         outputs["fusion_truth"] = run(python, "bench/fusion_truth.py", build / "epilogue", pairs,
                                       cwd=ROOT).strip() + "\n"
-    for name in ("dispatch_bench", "profiler_bench", "gemm_bench"):
+    for name in ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench"):
         outputs[name] = run(build / "bench" / name, cwd=ROOT).strip() + "\n"
     return outputs
 
