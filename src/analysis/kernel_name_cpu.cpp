@@ -20,7 +20,7 @@ constexpr OwnKernel kOwnKernels[] = {
     {"mse_loss", KernelKind::kReduce}, {"nll_loss", KernelKind::kOther},
     {"copy", KernelKind::kCopy},       {"cast_", KernelKind::kCopy},
     {"cat", KernelKind::kCopy},        {"slice_backward", KernelKind::kCopy},
-    {"fill", KernelKind::kFill},
+    {"fill", KernelKind::kFill},       {"row_chain", KernelKind::kGemm},
 };
 
 // epi_{isa}_{gemm|gemv}_{types}_{rows}x{columns}_{tn}[_bias|_add][_batched]

@@ -32,6 +32,7 @@ TEST(KernelName, ReadsTheProjectsOwnKernels) {
   EXPECT_EQ(kind(decode_kernel_name("epi_avx512_log_softmax_f32")), "softmax");
   EXPECT_EQ(kind(decode_kernel_name("epi_avx512_sum_columns_f32")), "reduce");
   EXPECT_EQ(kind(decode_kernel_name("epi_avx512_cast_f32_bf16")), "copy");
+  EXPECT_EQ(kind(decode_kernel_name("epi_avx512_row_chain_mm_gelu_mm_mul_mm_bf16")), "gemm");
 }
 
 TEST(KernelName, ReadsVerboseLinesOfOneDnn) {
