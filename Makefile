@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench asan tsan fuzz format lint clean
+.PHONY: help build demo test slowtest bench asan tsan fuzz format lint clean
 
 JOBS ?= $(shell nproc)
 INSTALL := @sh scripts/install_packages.sh
@@ -29,7 +29,13 @@ test: ## the tests; the last line counts them
 	$(INSTALL) build test demo
 	$(CONFIGURE) release -DEPILOGUE_TESTS=ON
 	cmake --build build -j $(JOBS)
-	$(RUN_TESTS) release
+	$(RUN_TESTS) release -LE slow
+
+slowtest: ## what `make test` leaves out: the trace half built and installed by itself
+	$(INSTALL) build test
+	$(CONFIGURE) release -DEPILOGUE_TESTS=ON
+	cmake --build build -j $(JOBS)
+	$(RUN_TESTS) release -L slow
 
 bench: ## the benchmarks, beside named peers
 	$(INSTALL) build test bench
