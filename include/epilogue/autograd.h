@@ -3,8 +3,8 @@
 //
 // Ops on tensors that require a gradient leave nodes behind; backward() walks them from the latest
 // to the earliest and adds gradients to the leaves. Semantics and messages are PyTorch's. Not
-// thread-safe where threads share anything: neither may two walk one graph at once, nor may walks of
-// different graphs that reach a common leaf run at once (both would write its .grad).
+// thread-safe where threads share anything: neither may two walk one graph at once, nor may walks
+// of different graphs that reach a common leaf run at once (both would write its .grad).
 #pragma once
 
 #include <functional>

@@ -95,8 +95,8 @@ Result<const HfFamily*> find_hf_family(const TensorSource& source, std::string_v
   if (!missing.empty())
     return hf_failure(source, "HfMlpIncomplete", missing + "; " + closest_names(source, prefix));
   return hf_failure(source, "HfMlpNotFound",
-                    "expected the weights of an MLP under \"" + printable(prefix) + "\", looked for " +
-                        all_families() + "; " + closest_names(source, prefix));
+                    "expected the weights of an MLP under \"" + printable(prefix) +
+                        "\", looked for " + all_families() + "; " + closest_names(source, prefix));
 }
 
 }  // namespace epilogue::nn
