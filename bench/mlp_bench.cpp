@@ -73,7 +73,8 @@ bool run_shape(const Shape& s, DType dtype, double seconds) {
   const Tensor y_peer = empty({s.m, s.k}, dtype);
   const auto chain = make_chain(w, dtype);
   OnednnGatedMlp peer(x, w, y_peer);
-  const auto run_chain = [&] { chain->run(s.m, view(x), {}, view(y)); };
+  const MatrixView results[] = {view(y)};
+  const auto run_chain = [&] { chain->run(s.m, view(x), {}, results); };
   run_chain();
   peer.run();
   const Tensor expected = reference(x, w);

@@ -6,7 +6,7 @@
 //
 // A stage with two weights is two products of the same rows (gate and up): its program gets both.
 // A linear layer with its activation is a chain of one stage; a gated MLP with norm and residual
-// one of two stages.
+// one of two stages. A stage may also store what others need later: what a backward pass saves.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,10 @@ struct MatrixView {
 
 enum class NormKind : uint8_t { none, rms, layer };
 
+// Rows that a backend runs at a time, where there are so many: the weights come from L3 once per
+// block.
+inline constexpr int64_t kRowChainBlockRows = 96;
+
 struct RowChainSpec {
   struct Norm {
     NormKind kind = NormKind::none;
@@ -39,8 +43,16 @@ struct RowChainSpec {
   };
   struct Stage {
     std::vector<Tensor> weights;  // one or two [n, k], as nn.Linear holds them; any strides
-    PointwiseProgram epilogue;    // inputs: one per weight, then one per operand; one output
+    PointwiseProgram epilogue;    // inputs: one per product, then one per operand
     std::vector<int> operands;    // positions in the list that run() gets
+    // Two weights are one product of rows twice as long: x1 w1^T + x2 w2^T with [x1 x2] the rows
+    // (the gradient of a gated layer's input). Else they are two products of the same rows.
+    bool stacked = false;
+    // The program's first outputs flow on, side by side: the next stage's rows. The last stage's
+    // one is output 0 of the chain.
+    int flows = 1;
+    // Positions among the chain's outputs of those that follow: what somebody reads later.
+    std::vector<int> stores;
   };
   DType dtype = DType::f32;  // of x and out; f32, bf16 or f16
   Norm norm;                 // of x, before the first product
@@ -60,11 +72,12 @@ struct RowChainPlan {
 class RowChain {
  public:
   virtual ~RowChain() = default;
-  // x [rows, k] and out [rows, n] with unit column strides; operands broadcast to the stage's
-  // [rows, n]. out may overlap neither x nor operands, except that a residual operand may be out.
-  // Not thread-safe.
+  // x [rows, k] and outputs [rows, n of their stage] with unit column strides; operands broadcast
+  // to their stage's [rows, n]. outputs[0] is the last stage's result. Outputs may overlap neither
+  // x, operands nor each other, except that an operand may be an output of its stage. Not
+  // thread-safe.
   virtual void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
-                   const MatrixView& out) = 0;
+                   std::span<const MatrixView> outputs) = 0;
   virtual RowChainPlan plan(int64_t rows) const = 0;
   virtual std::string kernel_name() const = 0;
 };

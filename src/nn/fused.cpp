@@ -246,7 +246,7 @@ Tensor run(const FusedMlp& call) {
   };
   const auto notes = [&] { return notes_of(call, *cached.chain, rows, out); };
   run_fused({call.op, inputs, notes}, {&out, 1},
-            [&] { cached.chain->run(rows, x_view, operands, out_view); });
+            [&] { cached.chain->run(rows, x_view, operands, {&out_view, 1}); });
   return out;
 }
 

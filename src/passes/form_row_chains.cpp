@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "core/row_chain.h"
 #include "ops/norms.h"
 #include "ops/ops.h"
 #include "passes/cost_model.h"
@@ -87,10 +88,10 @@ std::string reason_against_chain(const Graph& graph, const Uses& uses, const Nod
   const std::vector<int> list = graph::reads(second);
   if (std::count(list.begin(), list.end(), hidden) != 1)
     return "the second reads what lies between twice";
-  const int64_t block = kBlockRows * value.sizes[value.sizes.rank() - 1] *
+  const int64_t block = kRowChainBlockRows * value.sizes[value.sizes.rank() - 1] *
                         static_cast<int64_t>(dtype_bytes(value.dtype));
   if (block > kHiddenBlockBytes)
-    return "a block of " + std::to_string(kBlockRows) + " hidden rows takes " +
+    return "a block of " + std::to_string(kRowChainBlockRows) + " hidden rows takes " +
            format_bytes(static_cast<double>(block)) + " of L2, more than " +
            format_bytes(static_cast<double>(kHiddenBlockBytes));
   return "";

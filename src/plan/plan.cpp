@@ -231,7 +231,7 @@ void Plan::run_fused_step(Step& step) {
   };
   const auto body = [&] {
     if (step.chain != nullptr) {
-      step.chain->run(rows, inputs[0], inputs.subspan(1), result[0]);
+      step.chain->run(rows, inputs[0], inputs.subspan(1), result);
     } else {
       step.program->run(rows, cols, inputs, result);
     }

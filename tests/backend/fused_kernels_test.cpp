@@ -139,7 +139,8 @@ void expect_chain(int64_t rows, int64_t k, int64_t n, DType dtype) {
   spec.stages = {{{w}, {2, {{PointwiseFn::add, 0, 1}, {PointwiseFn::relu, 2}}, {3}}, {0}}};
   const Tensor out = full({rows, n}, -1, dtype);
   const MatrixView operands[] = {matrix(r)};
-  cpu_backend().make_row_chain(spec)->run(rows, matrix(x), operands, matrix(out));
+  const MatrixView outputs[] = {matrix(out)};
+  cpu_backend().make_row_chain(spec)->run(rows, matrix(x), operands, outputs);
   const std::vector<double> vx = x.to_vector();
   const std::vector<double> vw = w.to_vector();
   std::vector<double> want = r.to_vector();
@@ -164,6 +165,96 @@ TEST(RowChain, OddSizesOfEveryDtypeAndLevel) {
         for (const int64_t k : {1, 7, 64, 129})
           for (const int64_t n : {1, 31, 32, 65}) expect_chain(rows, k, n, dtype);
   }
+}
+
+// The backward pass of a gated layer as one chain:
+//   dh = dy w^T;  dg = dh u,  du = dh g  (stored, and the rows of what follows);  h = g u (stored)
+//   dx = [dg du] [a; b]
+struct GatedBackward {
+  int64_t rows, k, hidden;
+  DType dtype;
+  Tensor dy = make_tensor({rows, k}, dtype, Layout::contiguous);
+  Tensor w = make_tensor({hidden, k}, dtype, Layout::transposed, -0.3, 0.3);
+  Tensor a = make_tensor({k, hidden}, dtype, Layout::contiguous, -0.3, 0.3);
+  Tensor b = make_tensor({k, hidden}, dtype, Layout::transposed, -0.3, 0.3);
+  Tensor g = make_tensor({rows, hidden}, dtype, Layout::contiguous);
+  Tensor u = make_tensor({rows, hidden}, dtype, Layout::stepped);
+  Tensor dx = full({rows, k}, -1, dtype);
+  Tensor dg = full({rows, hidden}, -1, dtype);
+  Tensor du = full({rows, hidden}, -1, dtype);
+  Tensor h = full({rows, hidden}, -1, dtype);
+
+  RowChainSpec spec() const {
+    const PointwiseProgram products = {
+        3,
+        {{PointwiseFn::mul, 0, 2}, {PointwiseFn::mul, 0, 1}, {PointwiseFn::mul, 1, 2}},
+        {3, 4, 3, 4, 5}};
+    RowChainSpec spec;
+    spec.dtype = dtype;
+    spec.stages.push_back({{w}, products, {0, 1}, false, 2, {1, 2, 3}});
+    spec.stages.push_back({{a, b}, {1, {}, {0}}, {}, true});
+    return spec;
+  }
+  void run() const {
+    const MatrixView operands[] = {matrix(g), matrix(u)};
+    const MatrixView outputs[] = {matrix(dx), matrix(dg), matrix(du), matrix(h)};
+    cpu_backend().make_row_chain(spec())->run(rows, matrix(dy), operands, outputs);
+  }
+  void check() const {
+    const auto f64 = [](const Tensor& t) { return to(t, DType::f64); };
+    const Tensor dh = mm(f64(dy), t(f64(w)));
+    const Tensor want_dg = mul(dh, f64(u));
+    const Tensor want_du = mul(dh, f64(g));
+    const Tensor want_dx = add(mm(want_dg, t(f64(a))), mm(want_du, t(f64(b))));
+    const double size = static_cast<double>(k) * static_cast<double>(hidden);
+    const std::string what = std::to_string(rows) + " x " + std::to_string(k) + " x " +
+                             std::to_string(hidden) + " " + std::string(dtype_name(dtype));
+    const auto same = [&](const Tensor& got, const Tensor& want, double tolerance) {
+      expect_close(got, to(want, dtype), tolerance, what);
+    };
+    same(dg, want_dg, 1e-5 * static_cast<double>(k));
+    same(du, want_du, 1e-5 * static_cast<double>(k));
+    same(h, mul(f64(g), f64(u)), 1e-6);
+    // What flows is rounded where the next product reads bf16 rows.
+    same(dx, want_dx, (dtype == DType::bf16 ? 3e-3 : 1e-5) * std::sqrt(size));
+  }
+};
+
+TEST(RowChain, StagesMayStoreAndFlowSideBySideIntoAStackedProduct) {
+  const test::IsaScope scope;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int64_t rows : {1, 2, 97, 200})
+        for (const int64_t hidden : {1, 33, 96}) {
+          const GatedBackward backward{rows, 17, hidden, dtype};
+          backward.run();
+          backward.check();
+        }
+  }
+}
+
+TEST(RowChain, MisuseIsNamed) {
+  const GatedBackward backward{2, 4, 8, DType::f32};
+  const auto with = [&](auto change) {
+    RowChainSpec spec = backward.spec();
+    change(spec);
+    return error_of([&] { cpu_backend().make_row_chain(spec); });
+  };
+  EXPECT_EQ(with([](RowChainSpec& s) { s.stages.clear(); }),
+            "[row chain] expected at least one stage, got none");
+  EXPECT_EQ(with([](RowChainSpec& s) { s.stages[1].flows = 2; }),
+            "[row chain] expected a program of 1 inputs and 2 outputs, got store v0");
+  EXPECT_EQ(with([](RowChainSpec& s) {
+              s.stages[0].stores = {1, 2, 4};
+            }),
+            "[row chain] expected stores among outputs 1 to 3, got 4");
+  EXPECT_EQ(with([](RowChainSpec& s) { s.stages[1].weights.pop_back(); }),
+            "[row chain] expected a stage of 16 inputs, got f32[4, 8]");
+  EXPECT_EQ(error_of([&] {
+              cpu_backend().make_row_chain(backward.spec())->run(1, matrix(backward.dy), {}, {});
+            }),
+            "[row chain] expected 4 outputs, got 0");
 }
 
 }  // namespace

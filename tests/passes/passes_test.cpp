@@ -195,15 +195,15 @@ TEST(FormRowChains, NotANormWhoseStatisticsAreRead) {
 }
 
 TEST(FormRowChains, AHiddenBlockThatDoesNotFitStaysTwoChains) {
-  // 48 rows of 8193 f32: 4 bytes more per row than 3 x 2^19 bytes allow.
-  for (const int64_t hidden : {8192, 8193}) {
+  // 96 rows of 21846 f32 take more than 8 MiB, of 21845 not.
+  for (const int64_t hidden : {21845, 21846}) {
     const Tensor w1 = empty({hidden, 4});
     const Tensor w2 = empty({4, hidden});
     const After a = after(
         capture([=](std::span<const Tensor> in) { return one(linear(linear(in[0], w1), w2)); },
                 {zeros({3, 4})}),
         "form_row_chains");
-    EXPECT_EQ(reason_of(a, "form_row_chains").empty(), hidden == 8192);
+    EXPECT_EQ(reason_of(a, "form_row_chains").empty(), hidden == 21845);
   }
 }
 

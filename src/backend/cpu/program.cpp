@@ -106,13 +106,13 @@ class CpuProgram final : public ProgramKernel {
                            std::min(t.tile_cols, t.cols - column)};
     const int64_t stride =
         (t.tile_rows * t.tile_cols + kLineFloats - 1) / kLineFloats * kLineFloats;
-    float* const tiles = tile_scratch.get(static_cast<size_t>(program_.buffers() * stride));
+    const TileBuffers tiles = {tile_scratch.get(static_cast<size_t>(program_.buffers() * stride)),
+                               stride};
     for (size_t i = 0; i < inputs.size(); ++i)
-      load_tile(inputs[i], block, tiles + static_cast<int64_t>(i) * stride);
-    program_.run(tiles, stride, static_cast<size_t>(block.rows * block.columns),
-                 simd::pointwise_kernels());
+      load_tile(inputs[i], block, tiles[static_cast<int>(i)], block.columns);
+    program_.run(tiles, static_cast<size_t>(block.rows * block.columns), simd::pointwise_kernels());
     for (size_t o = 0; o < outputs.size(); ++o)
-      store_tile(outputs[o], block, tiles + program_.output_buffer(o) * stride);
+      store_tile(outputs[o], block, tiles[program_.output_buffer(o)], block.columns);
   }
 
   TileProgram program_;

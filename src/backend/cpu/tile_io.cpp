@@ -31,16 +31,24 @@ void load_row(const MatrixView& view, FloatType type, int64_t row, const TileBou
     simd::to_f32(type, element(view, type, row, block.column + j), out + j, 1);
 }
 
+// Whether a block's rows follow each other without a gap in the matrix and in the tile.
+bool is_dense(const MatrixView& view, const TileBounds& block, int64_t stride) {
+  return view.col_stride == 1 && view.row_stride == block.columns && stride == block.columns;
+}
+
 }  // namespace
 
-void load_tile(const MatrixView& view, const TileBounds& block, float* tile) {
+void load_tile(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride) {
   const FloatType type = float_type(view.dtype);
-  const bool dense = view.col_stride == 1 && view.row_stride == block.columns;
-  if (dense)
+  if (is_dense(view, block, stride))
     return simd::to_f32(type, element(view, type, block.row, block.column), tile,
                         static_cast<size_t>(block.rows * block.columns));
+  if (view.col_stride == 1 && view.row_stride != 0)
+    return simd::to_f32_rows(type, element(view, type, block.row, block.column), view.row_stride,
+                             tile, stride, static_cast<size_t>(block.rows),
+                             static_cast<size_t>(block.columns));
   for (int64_t i = 0; i < block.rows; ++i) {
-    float* const to = tile + i * block.columns;
+    float* const to = tile + i * stride;
     if (view.row_stride == 0 && i > 0) {
       std::memcpy(to, tile, static_cast<size_t>(block.columns) * sizeof(float));
     } else {
@@ -49,14 +57,14 @@ void load_tile(const MatrixView& view, const TileBounds& block, float* tile) {
   }
 }
 
-void store_tile(const MatrixView& view, const TileBounds& block, const float* tile) {
+void store_tile(const MatrixView& view, const TileBounds& block, const float* tile,
+                int64_t stride) {
   const FloatType type = float_type(view.dtype);
-  if (view.row_stride == block.columns)
-    return simd::from_f32(type, tile, element(view, type, block.row, block.column),
-                          static_cast<size_t>(block.rows * block.columns));
-  for (int64_t i = 0; i < block.rows; ++i)
-    simd::from_f32(type, tile + i * block.columns, element(view, type, block.row + i, block.column),
-                   static_cast<size_t>(block.columns));
+  char* const to = element(view, type, block.row, block.column);
+  if (is_dense(view, block, stride))
+    return simd::from_f32(type, tile, to, static_cast<size_t>(block.rows * block.columns));
+  simd::from_f32_rows(type, tile, stride, to, view.row_stride, static_cast<size_t>(block.rows),
+                      static_cast<size_t>(block.columns));
 }
 
 }  // namespace epilogue::cpu

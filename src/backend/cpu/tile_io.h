@@ -16,9 +16,10 @@ struct TileBounds {
   int64_t columns;
 };
 
-// tile [rows][columns] = the block, widened.
-void load_tile(const MatrixView& view, const TileBounds& block, float* tile);
+// tile [rows][columns] = the block, widened; `stride` floats lie between the tile's rows. What lies
+// between them stays as it is.
+void load_tile(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride);
 // The block = tile, rounded once. The view's columns are contiguous.
-void store_tile(const MatrixView& view, const TileBounds& block, const float* tile);
+void store_tile(const MatrixView& view, const TileBounds& block, const float* tile, int64_t stride);
 
 }  // namespace epilogue::cpu

@@ -100,11 +100,11 @@ TileProgram::TileProgram(const PointwiseProgram& program) : inputs_(program.inpu
   for (const int v : program.outputs) outputs_.push_back(buffer_of[static_cast<size_t>(v)]);
 }
 
-void TileProgram::run(float* memory, int64_t stride, size_t n,
+void TileProgram::run(const TileBuffers& buffers, size_t n,
                       const simd::PointwiseKernels& kernels) const {
   for (size_t i = 0; i < steps_.size(); ++i)
-    simd::run_step(steps_[i], memory + steps_[i].a * stride, memory + steps_[i].b * stride,
-                   memory + results_[i] * stride, n, kernels);
+    simd::run_step(steps_[i], buffers[steps_[i].a], buffers[steps_[i].b], buffers[results_[i]], n,
+                   kernels);
 }
 
 }  // namespace epilogue::cpu

@@ -3,6 +3,7 @@
 // their lifetimes allow.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,19 @@
 #include "core/pointwise_program.h"
 
 namespace epilogue::cpu {
+
+// Where a program's buffers lie: b at memory + b * stride, but the first `products` where the
+// products of a GEMM left them.
+struct TileBuffers {
+  float* memory = nullptr;
+  int64_t stride = 0;
+  int products = 0;
+  std::array<float*, 2> product{};
+
+  float* operator[](int b) const {
+    return b < products ? product[static_cast<size_t>(b)] : memory + b * stride;
+  }
+};
 
 class TileProgram {
  public:
@@ -24,8 +38,8 @@ class TileProgram {
   size_t outputs() const { return outputs_.size(); }
   bool is_empty() const { return steps_.empty(); }
 
-  // Buffer b is the n floats at memory + b * stride.
-  void run(float* memory, int64_t stride, size_t n, const simd::PointwiseKernels& kernels) const;
+  // On the n floats of each buffer.
+  void run(const TileBuffers& buffers, size_t n, const simd::PointwiseKernels& kernels) const;
 
  private:
   int inputs_;

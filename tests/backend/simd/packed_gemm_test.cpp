@@ -65,24 +65,25 @@ void expect_product(const Case& c, PanelType type, int parts, bool transposed) {
   const auto index = static_cast<size_t>(type);
   const PanelKernel kernel = parts == 2 ? kernels.two[index] : kernels.one[index];
   if (kernel == nullptr) return;
-  const int64_t stride = c.k + c.k % 2;
+  const int64_t stride = padded_depth(c.k, PanelType::bf16_pairs, kernels.layout);
   Matrix a = random_matrix(c.m, stride, 1);
-  if (stride > c.k)
-    for (int64_t i = 0; i < c.m; ++i) {
-      a.f32[static_cast<size_t>(i * stride + c.k)] = 0;
-      a.bf16[static_cast<size_t>(i * stride + c.k)] = 0;
+  for (int64_t i = 0; i < c.m; ++i)
+    for (int64_t q = c.k; q < stride; ++q) {
+      a.f32[static_cast<size_t>(i * stride + q)] = 0;
+      a.bf16[static_cast<size_t>(i * stride + q)] = 0;
     }
   std::vector<Matrix> weights;
-  std::vector<GemmOperand> operands;
+  std::vector<PackedPart> operands;
   for (int p = 0; p < parts; ++p)
     weights.push_back(random_matrix(c.k, c.n, 2 + static_cast<uint32_t>(p)));
   for (const Matrix& w : weights)
-    operands.push_back(transposed ? GemmOperand{w.bf16.data(), FloatType::bf16, 1, c.k}
-                                  : GemmOperand{w.bf16.data(), FloatType::bf16, c.n, 1});
-  const PackedWeights packed(operands, c.k, c.n, type);
+    operands.push_back({transposed ? GemmOperand{w.bf16.data(), FloatType::bf16, 1, c.k}
+                                   : GemmOperand{w.bf16.data(), FloatType::bf16, c.n, 1},
+                        c.k});
+  const PackedWeights packed(operands, c.n, type, kernels.layout);
   const int64_t each = packed.columns_per_panel();
   std::vector<float> sums[2];
-  for (auto& s : sums) s.resize(static_cast<size_t>(c.m * kernels.width));
+  for (auto& s : sums) s.resize(static_cast<size_t>(c.m * kernels.layout.width));
   const bool pairs = type == PanelType::bf16_pairs;
   for (int64_t panel = 0; panel < packed.panels(); ++panel) {
     PanelArgs args;
@@ -136,8 +137,8 @@ TEST_P(Packed, PairsExistExactlyWhereTheLevelHasThem) {
 TEST_P(Packed, ColumnsBeyondTheLastAreZero) {
   const LevelScope level(GetParam());
   const Matrix w = random_matrix(4, 3, 5);
-  const GemmOperand operand = {w.f32.data(), FloatType::f32, 3, 1};
-  const PackedWeights packed({&operand, 1}, 4, 3, PanelType::f32);
+  const PackedPart part = {{w.f32.data(), FloatType::f32, 3, 1}, 4};
+  const PackedWeights packed({&part, 1}, 3, PanelType::f32, packed_kernels().layout);
   const auto* panel = static_cast<const float*>(packed.panel(0, 0));
   for (int64_t k = 0; k < 4; ++k)
     for (int64_t j = 3; j < packed.columns_per_panel(); ++j)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/simd/packed_prefetch.h"
 #include "base/assert.h"
 
 #if defined(__x86_64__)
@@ -46,7 +47,9 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = _mm512_setzero_ps();
   }
+  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k / 2, 2 * kBf16PairsWidth * 2);
   for (int64_t k = 0; k < args.k; k += 2, b += 2 * kBf16PairsWidth) {
+    next.fetch(k / 2);
     __m512bh columns[kNv];
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) columns[j] = as_bf16(_mm512_loadu_si512(b + j * 32));

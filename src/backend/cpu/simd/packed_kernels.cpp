@@ -7,8 +7,11 @@
 #include <algorithm>
 
 #include "backend/cpu/simd/lanes-inl.h"
+#include "backend/cpu/simd/packed_amx.h"
 #include "backend/cpu/simd/packed_bf16.h"
 #include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/packed_prefetch.h"
+#include "backend/cpu/simd/packed_tiles.h"
 #include "backend/cpu/simd/targets.h"
 #include "base/cpu_features.h"
 
@@ -43,7 +46,10 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = set(0.0F);
   }
+  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k,
+                       kWidth * (kType == PanelType::f32 ? 4 : 2));
   for (int64_t k = 0; k < args.k; ++k) {
+    next.fetch(k);
     Vf b[kNv];
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) b[j] = load_column<kType>(args.panel, k * kWidth + j * lanes);
@@ -84,7 +90,7 @@ void panel_product(const PanelArgs& args) {
 constexpr PackedKernels table = {
     .target = kTargetName,
     .mr = kMr,
-    .width = kWidth,
+    .layout = {.width = kWidth},
     .one = {panel_product<PanelType::f32, 1>, panel_product<PanelType::bf16, 1>, nullptr},
     .two = {panel_product<PanelType::f32, 2>, panel_product<PanelType::bf16, 2>, nullptr},
 };
@@ -100,10 +106,15 @@ PackedKernels packed_kernels() {
       HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
       HWY_CHOOSE_AVX3(table)};
   PackedKernels kernels = pick(tables);
-  if (active_isa() >= Isa::avx512_bf16 && kernels.width == kBf16PairsWidth) {
+  if (active_isa() >= Isa::avx512_bf16 && kernels.layout.width == kBf16PairsWidth) {
     constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
     kernels.one[pairs] = bf16_pairs_one;
     kernels.two[pairs] = bf16_pairs_two;
+    if (active_isa() >= Isa::amx) {
+      kernels.one[pairs] = amx_one;
+      kernels.two[pairs] = amx_two;
+      kernels.layout.pairs_k = kTileK;
+    }
   }
   return kernels;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdlib>
-#include <new>
+#include <functional>
+#include <numeric>
 
 #include "backend/cpu/simd/gemm_kernels.h"
 #include "backend/cpu/simd/packed_gemm.h"
@@ -11,7 +11,6 @@
 namespace epilogue::simd {
 namespace {
 
-constexpr size_t kLine = 64;
 // Rows up to which the weights' bytes, not the arithmetic, are the limit: wide f32 panels would
 // double them.
 constexpr int64_t kFewRows = 16;
@@ -53,40 +52,46 @@ PanelType choose_panel_type(FloatType weights, int64_t rows) {
   return rows <= kFewRows ? PanelType::bf16 : PanelType::f32;
 }
 
-void PackedWeights::Free::operator()(void* p) const { std::free(p); }
+int64_t padded_depth(int64_t k, PanelType type, const PackedLayout& layout) {
+  if (type != PanelType::bf16_pairs) return k;
+  return (k + layout.pairs_k - 1) / layout.pairs_k * layout.pairs_k;
+}
 
 const void* PackedWeights::panel(int64_t index, int64_t k) const {
   const auto bytes = static_cast<int64_t>(element_bytes(type_));
   return static_cast<const char*>(memory_.get()) + (index * padded_k_ + k) * width_ * bytes;
 }
 
-PackedWeights::PackedWeights(std::span<const GemmOperand> parts, int64_t k, int64_t n,
-                             PanelType type)
-    : k_(k),
+PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n, PanelType type,
+                             const PackedLayout& layout, Join join)
+    : k_(join == Join::depth
+             ? std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus<>(),
+                                     [](const PackedPart& part) { return part.k; })
+             : parts[0].k),
       n_(n),
-      parts_(static_cast<int>(parts.size())),
+      products_(join == Join::depth ? 1 : static_cast<int>(parts.size())),
       type_(type),
-      width_(packed_kernels().width),
+      width_(layout.width),
       panels_((n + columns_per_panel() - 1) / columns_per_panel()),
-      padded_k_((k + 1) / 2 * 2) {
+      padded_k_(padded_depth(k_, type, layout)) {
   bytes_ = static_cast<size_t>(panels_ * padded_k_ * width_) * element_bytes(type_);
-  const size_t whole_lines = std::max((bytes_ + kLine - 1) / kLine * kLine, kLine);
-  memory_.reset(std::aligned_alloc(kLine, whole_lines));
-  if (memory_ == nullptr) throw std::bad_alloc();
+  memory_ = allocate_large(bytes_);
   parallel_for(panels_, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) pack_panel(parts, p);
   });
 }
 
-void PackedWeights::pack_panel(std::span<const GemmOperand> parts, int64_t index) {
+void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   const int64_t each = columns_per_panel();
   const int64_t column = index * each;
   const auto count = static_cast<size_t>(padded_k_ * width_);
   float* const f32 = f32_panel.get(count);
-  if (padded_k_ > k_) std::fill_n(f32 + k_ * width_, width_, 0.0F);
-  for (int64_t part = 0; part < parts_; ++part)
-    copy_columns(parts[static_cast<size_t>(part)], k_, column, std::min(each, n_ - column), each,
-                 width_, f32 + part * each);
+  std::fill_n(f32 + k_ * width_, (padded_k_ - k_) * width_, 0.0F);
+  float* to = f32;
+  for (const PackedPart& part : parts) {
+    copy_columns(part.b, part.k, column, std::min(each, n_ - column), each, width_, to);
+    to += products_ == 1 ? part.k * width_ : each;
+  }
   char* const out =
       static_cast<char*>(memory_.get()) + static_cast<size_t>(index) * count * element_bytes(type_);
   switch (type_) {

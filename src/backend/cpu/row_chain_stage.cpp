@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/row_chain_stage.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/float_type.h"
+#include "backend/cpu/simd/scratch.h"
+#include "backend/cpu/tile_io.h"
+#include "epilogue/base/error.h"
+
+namespace epilogue::cpu {
+namespace {
+
+using simd::FloatType;
+using simd::PackedWeights;
+using simd::PanelArgs;
+using simd::PanelType;
+
+// Depth of a chunk of k: with 64 columns 128 KiB (bf16) or 256 KiB (f32) of weights stay in L2
+// while a block of rows passes.
+constexpr int64_t kChunkK = 1024;
+// Products that one f32 sum takes in before it is added to the others: shorter sums round less.
+constexpr int64_t kSumDepth = 256;
+// With few rows memory is the limit, and eager's products sum in as many lanes as a vector has;
+// about the square root of k is best, for the sums of chunks add up one by one.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kFewRowsSumDepth = 48;
+// A program's buffers stay within L1.
+constexpr int64_t kTileBytes = 20 << 10;
+constexpr int64_t kMaxTileRows = 48;
+
+thread_local simd::Scratch sums_scratch;  // products, and the programs' buffers
+
+// How deep one f32 sum goes. What bf16 results lose in a sum of kChunkK is far below their own
+// rounding.
+int64_t sum_depth(const PackedWeights& weights, int64_t rows) {
+  if (simd::rows_type(weights.type()) != FloatType::f32) return kChunkK;
+  return rows <= kFewRows ? kFewRowsSumDepth : kSumDepth;
+}
+
+// The loops of one call of run_stage().
+class StageRun {
+ public:
+  StageRun(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
+           int64_t m)
+      : call_(call),
+        weights_(*call.weights),
+        program_(call.stage->program()),
+        targets_(targets),
+        a_(a),
+        row_(row),
+        m_(m),
+        each_(weights_.columns_per_panel()),
+        tile_rows_(std::clamp<int64_t>(
+            kTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1, kMaxTileRows)) {}
+
+  void run(int64_t first, int64_t last) {
+    const int64_t size = m_ * each_ * weights_.products();
+    const int64_t chunks = (call_.padded_k + kChunkK - 1) / kChunkK;
+    const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
+    const int64_t buffers = program_.buffers() * tile_rows_ * each_;
+    float* const memory = sums_scratch.get(static_cast<size_t>(kept * size + buffers));
+    for (int64_t k = 0; k < call_.padded_k; k += kChunkK)
+      for (int64_t panel = first; panel < last; ++panel) {
+        float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
+        const int64_t end = std::min(k + kChunkK, call_.padded_k);
+        multiply(panel, k, end, panel + 1 < last, sums);
+        if (end == call_.padded_k) finish(panel, sums, memory + kept * size);
+      }
+  }
+
+ private:
+  // sums (+)= rows x panel over k in [begin, end).
+  void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, float* sums) const {
+    const FloatType type = simd::rows_type(weights_.type());
+    const int64_t depth = sum_depth(weights_, m_);
+    PanelArgs args;
+    args.m = m_;
+    args.a_stride = a_.stride;
+    args.sums[0] = sums;
+    args.sums[1] = sums + m_ * each_;
+    for (int64_t k = begin; k < end; k += depth) {
+      args.k = std::min(k + depth, end) - k;
+      args.a = static_cast<const char*>(a_.data) + k * static_cast<int64_t>(size_of(type));
+      args.panel = weights_.panel(panel, k);
+      args.next = has_next ? weights_.panel(panel + 1, k) : nullptr;
+      args.accumulate = k > 0;
+      call_.kernel(args);
+    }
+  }
+
+  // The program over one panel's sums, as many rows at a time as stay in L1, and the stores.
+  void finish(int64_t panel, float* sums, float* memory) const {
+    const int64_t column = panel * each_;
+    const int64_t columns = std::min(each_, weights_.n() - column);
+    const auto& operands = call_.stage->spec().operands;
+    TileBuffers tiles = {memory, tile_rows_ * each_, weights_.products()};
+    for (int64_t i = 0; i < m_; i += tile_rows_) {
+      const TileBounds block = {row_ + i, std::min(tile_rows_, m_ - i), column, columns};
+      for (int p = 0; p < tiles.products; ++p)
+        tiles.product[static_cast<size_t>(p)] = sums + (p * m_ + i) * each_;
+      for (size_t o = 0; o < operands.size(); ++o)
+        load_tile(targets_.operands[static_cast<size_t>(operands[o])], block,
+                  tiles[tiles.products + static_cast<int>(o)], each_);
+      program_.run(tiles, static_cast<size_t>(block.rows * each_), simd::pointwise_kernels());
+      for (size_t o = 0; o < program_.outputs(); ++o)
+        store(o, block, tiles[program_.output_buffer(o)]);
+    }
+  }
+
+  // Output o of the program: to the next stage's rows, or to an output of the chain.
+  void store(size_t o, const TileBounds& block, const float* tile) const {
+    const RowChainSpec::Stage& spec = call_.stage->spec();
+    const auto flows = static_cast<size_t>(spec.flows);
+    if (o >= flows)
+      return store_tile(targets_.outputs[static_cast<size_t>(spec.stores[o - flows])], block, tile,
+                        each_);
+    TileBounds place = block;
+    if (targets_.flow.data == nullptr) return store_tile(targets_.outputs[0], block, tile, each_);
+    place.row -= row_;
+    place.column += static_cast<int64_t>(o) * weights_.n();
+    store_tile(targets_.flow, place, tile, each_);
+  }
+
+  const StageCall& call_;
+  const PackedWeights& weights_;
+  const TileProgram& program_;
+  const StageTargets& targets_;
+  const Rows a_;
+  const int64_t row_;
+  const int64_t m_;
+  const int64_t each_;  // columns of a panel, of each product
+  // As many rows as leave all buffers of the program in L1.
+  const int64_t tile_rows_;
+};
+
+}  // namespace
+
+ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_last, size_t outputs)
+    : spec_(spec), program_(spec.epilogue) {
+  const auto fail = [](const std::string& what) { throw Error("[row chain] expected " + what); };
+  if (spec.weights.empty() || spec.weights.size() > 2)
+    fail("one or two weights, got " + std::to_string(spec.weights.size()));
+  for (const Tensor& w : spec.weights) {
+    if (w.dim() != 2 || w.dtype() != dtype || w.size(0) != n() ||
+        (!spec.stacked && w.size(1) != spec.weights[0].size(1)))
+      fail("weights of one shape and dtype, got " + to_string(w));
+    k_ = spec.stacked ? k_ + w.size(1) : w.size(1);
+  }
+  const auto inputs = products() + static_cast<int>(spec.operands.size());
+  const size_t results = static_cast<size_t>(spec.flows) + spec.stores.size();
+  if (spec.epilogue.inputs != inputs || spec.epilogue.outputs.size() != results)
+    fail("a program of " + std::to_string(inputs) + " inputs and " + std::to_string(results) +
+         " outputs, got " + to_string(spec.epilogue));
+  if (spec.flows < 1 || (is_last && spec.flows != 1))
+    fail("one result of the last stage, got " + std::to_string(spec.flows));
+  for (const int o : spec.stores)
+    if (o < 1 || static_cast<size_t>(o) >= outputs)
+      fail("stores among outputs 1 to " + std::to_string(outputs - 1) + ", got " +
+           std::to_string(o));
+}
+
+FloatType ChainStage::weights_type() const { return float_type(spec_.weights[0].dtype()); }
+
+const PackedWeights& ChainStage::packed(PanelType type) {
+  std::array<uint32_t, 2> versions{};
+  for (size_t i = 0; i < spec_.weights.size(); ++i) versions[i] = spec_.weights[i].version();
+  const simd::PackedLayout layout = simd::packed_kernels().layout;
+  if (versions != versions_ || !(layout == layout_)) {
+    for (auto& each : packed_) each.reset();
+    versions_ = versions;
+    layout_ = layout;
+  }
+  auto& slot = packed_[static_cast<size_t>(type)];
+  if (slot == nullptr) {
+    std::vector<simd::PackedPart> parts;
+    for (const Tensor& w : spec_.weights)  // [n, k]: B is its transpose
+      parts.push_back(
+          {{w.data(), float_type(w.dtype()), w.strides()[1], w.strides()[0]}, w.size(1)});
+    const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
+    slot = std::make_unique<PackedWeights>(parts, n(), type, layout, join);
+  }
+  return *slot;
+}
+
+void run_stage(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
+               int64_t m, int64_t first, int64_t last) {
+  StageRun(call, targets, a, row, m).run(first, last);
+}
+
+}  // namespace epilogue::cpu

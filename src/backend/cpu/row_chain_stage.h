@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One stage of a row chain: its weights as panels, its program as tiles, and the loops over both.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/tile_program.h"
+#include "core/row_chain.h"
+
+namespace epilogue::cpu {
+
+class ChainStage {
+ public:
+  // Throws Error where the stage is malformed. `outputs`: how many the chain has.
+  ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_last, size_t outputs);
+
+  int64_t k() const { return k_; }  // of what it reads: all of a stacked stage's parts
+  int64_t n() const { return spec_.weights[0].size(0); }
+  int products() const { return spec_.stacked ? 1 : static_cast<int>(spec_.weights.size()); }
+  int64_t flowing_columns() const { return spec_.flows * n(); }
+  const RowChainSpec::Stage& spec() const { return spec_; }
+  const TileProgram& program() const { return program_; }
+  simd::FloatType weights_type() const;
+
+  // Packs where nothing is packed yet, a weight was written, or the instruction set changed.
+  const simd::PackedWeights& packed(simd::PanelType type);
+
+ private:
+  RowChainSpec::Stage spec_;
+  TileProgram program_;
+  int64_t k_ = 0;
+  std::array<std::unique_ptr<simd::PackedWeights>, simd::kPanelTypes> packed_;
+  // What packed_ was made of.
+  std::array<uint32_t, 2> versions_{};
+  simd::PackedLayout layout_{};
+};
+
+// Rows as a stage's kernel wants them.
+struct Rows {
+  const void* data = nullptr;
+  int64_t stride = 0;
+};
+
+// A stage in one call, the same for all threads.
+struct StageCall {
+  const ChainStage* stage = nullptr;
+  const simd::PackedWeights* weights = nullptr;
+  simd::PanelKernel kernel = nullptr;
+  int64_t padded_k = 0;  // what the kernel reads of a row
+};
+
+// Where a stage's results go.
+struct StageTargets {
+  MatrixView flow;  // what the next stage reads; row 0 is the block's first
+  std::span<const MatrixView> operands;
+  std::span<const MatrixView> outputs;  // of the chain; row 0 is the call's first
+};
+
+// Rows [row, row + m) of the call through the panels [first, last): products, program, stores.
+// `a` are these rows. Safe from several threads on ranges that do not overlap.
+void run_stage(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
+               int64_t m, int64_t first, int64_t last);
+
+}  // namespace epilogue::cpu
