@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of CPUs: this project's own and oneDNN's.
-//   epi_avx512_gemm_bf16_12x32_tn_bias, epi_avx2_gelu_tanh_f32
+//   epi_avx512bf16_gemm_bf16_6x64_tn_bias, epi_avx2_gelu_tanh_f32
 //   onednn_verbose,exec,cpu,matmul,brg:avx512_core_amx_bf16,undef,src_bf16::blocked:ab:f0 ...
 #include <algorithm>
 

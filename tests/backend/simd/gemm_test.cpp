@@ -228,6 +228,9 @@ TEST(Gemm, ManyColumnAndRowChunks) {
   check({9, 3300, 1030});
   check({9, 3300, 1030, Layout::row_major, Layout::column_major, bf16, bf16, bf16});
   check({4200, 9, 1030, Layout::row_major, Layout::column_major, bf16, bf16, bf16});
+  // Several chunks of pairs, an odd k; both layouts of either operand.
+  for (Layout a : kLayouts)
+    for (Layout b : kLayouts) check({110, 70, 4129, a, b, bf16, bf16, bf16});
 }
 
 TEST(Gemm, AccumulatesIntoC) {

@@ -15,22 +15,14 @@
 #include <algorithm>
 
 #include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/gemm_operand.h"
+#include "backend/cpu/simd/gemm_pairs.h"
 #include "backend/cpu/simd/gemm_plan.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/thread_pool.h"
 
 namespace epilogue::simd {
 namespace {
-
-const void* advance(const void* p, FloatType type, int64_t elements) {
-  return static_cast<const char*>(p) + elements * static_cast<int64_t>(size_of(type));
-}
-void* advance(void* p, FloatType type, int64_t elements) {
-  return static_cast<char*>(p) + elements * static_cast<int64_t>(size_of(type));
-}
-const void* at(const GemmOperand& x, int64_t row, int64_t column) {
-  return advance(x.data, x.type, row * x.row_stride + column * x.col_stride);
-}
 
 // Shared by the threads of one call, owned by the calling thread; and each thread's own.
 thread_local Scratch packed_a_scratch;
@@ -44,22 +36,6 @@ struct Chunk {
   int64_t k;
   int64_t depth;
 };
-
-WriteBack bias_write_back(const GemmCall& c, int64_t row, int64_t column) {
-  WriteBack to;
-  to.alpha = c.alpha;
-  to.out = advance(c.c, c.c_type, row * c.c_row_stride + column);
-  to.out_type = c.c_type;
-  to.out_row_stride = c.c_row_stride;
-  if (c.bias.data != nullptr && c.beta != 0.0F) {
-    to.scale = c.beta;
-    to.addend = at(c.bias, row, column);
-    to.addend_type = c.bias.type;
-    to.addend_row_stride = c.bias.row_stride;
-    to.addend_col_stride = c.bias.col_stride;
-  }
-  return to;
-}
 
 // The bias joins the first chunk of k, so that C may be the bias itself; later chunks add to what
 // is there. Only the last one writes a 16-bit C: sums are rounded once.
@@ -245,6 +221,7 @@ void gemm(const GemmCall& call) {
     case GemmPath::gemv_n:
     case GemmPath::gemv_k: return run_gemv(call, strategy, kernels);
     case GemmPath::blocked: return BlockedGemm(call, strategy, kernels).run();
+    case GemmPath::pairs: return run_gemm_pairs(call, strategy);
   }
 }
 

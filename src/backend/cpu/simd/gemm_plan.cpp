@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "backend/cpu/simd/packed_gemm.h"
 #include "backend/cpu/simd/targets.h"
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
@@ -13,8 +14,9 @@
 namespace epilogue::simd {
 namespace {
 
-// A thread is worth waking for this much work: some 30 us of f32, against a few us for the wake-up.
-constexpr double kFlopsPerThread = 4e6;
+// A thread is worth waking for this much work: some 10 us of f32, against one or two for one that
+// still spins and a few for one that sleeps.
+constexpr double kFlopsPerThread = 1e6;
 // The same for gemv, which waits for memory: about 50 us of it.
 constexpr int64_t kGemvBytesPerThread = 512 << 10;
 // A's chunk, read once for each panel of B: a sixth of a common L3, with room for C and B.
@@ -34,6 +36,10 @@ int64_t l2_bytes() {
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A chunk of the pairs GEMM: a panel of 256 KiB; its rows' sums share L2 with it.
+constexpr int64_t kPairsDepth = 2048;
+constexpr int64_t kPairsRows = 1024;
 
 bool n_contiguous(const GemmCall& c) { return c.b.col_stride == 1 || c.n == 1; }
 bool k_contiguous(const GemmCall& c) { return c.b.row_stride == 1 || c.k == 1; }
@@ -72,6 +78,12 @@ void choose_packing(GemmStrategy& s, const GemmCall& c, const GemmKernels& kerne
   s.pack_b = !(b_as_is && (small || c.m <= 3 * kernels.mr));
 }
 
+bool runs_on_pairs(const GemmCall& c) {
+  constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
+  return c.a.type == FloatType::bf16 && c.b.type == FloatType::bf16 &&
+         packed_kernels().one[pairs] != nullptr;
+}
+
 }  // namespace
 
 int64_t even_chunk(int64_t total, int64_t most, int64_t multiple) {
@@ -92,8 +104,14 @@ GemmStrategy choose_strategy(const GemmCall& c, const GemmKernels& kernels) {
     s.pieces_n = parallel_pieces(c.n, grain);
     return s;
   }
-  choose_blocks(s, c, kernels);
-  choose_packing(s, c, kernels);
+  if (runs_on_pairs(c)) {
+    s.path = GemmPath::pairs;
+    s.kc = kPairsDepth;
+    s.m_chunk = even_chunk(c.m, kPairsRows * num_threads(), kernels.mr);
+  } else {
+    choose_blocks(s, c, kernels);
+    choose_packing(s, c, kernels);
+  }
   const double flops =
       2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
   const auto wanted = static_cast<int>(std::min(flops / kFlopsPerThread, 4096.0));
@@ -125,21 +143,28 @@ Addend addend_of(const GemmCall& c) {
 bool b_is_t(const GemmCall& c) { return c.b.col_stride != 1 && c.b.row_stride == 1; }
 bool a_is_t(const GemmCall& c) { return c.a.col_stride != 1 && c.a.row_stride == 1; }
 
+// What the instructions of a product are called: those of pairs are beyond the targets' levels.
+const char* level_name(const GemmCall& c, bool gemv) {
+  if (gemv || c.k == 0 || !runs_on_pairs(c)) return target_name(active_target());
+  return active_isa() >= Isa::amx ? "amx" : "avx512bf16";
+}
+
 std::string build_name(const GemmCall& c, bool gemv, const GemmKernels& kernels) {
   const int64_t rows = gemv ? kGemvRows : kernels.mr;
   const int64_t columns = gemv ? kGemvColumns : kernels.nr;
   constexpr const char* addends[] = {"", "_bias", "_add"};
-  return std::string("epi_") + target_name(active_target()) + (gemv ? "_gemv_" : "_gemm_") +
-         types_name(c) + "_" + std::to_string(rows) + "x" + std::to_string(columns) + "_" +
+  return std::string("epi_") + level_name(c, gemv) + (gemv ? "_gemv_" : "_gemm_") + types_name(c) +
+         "_" + std::to_string(rows) + "x" + std::to_string(columns) + "_" +
          (b_is_t(c) ? "t" : "n") + (a_is_t(c) ? "t" : "n") +
          addends[static_cast<size_t>(addend_of(c))];
 }
 
 // One slot for every name there can be, filled at its first use and kept: a trace holds pointers.
 const char* interned_name(const GemmCall& c, bool gemv, const GemmKernels& kernels) {
-  constexpr size_t slots = kTargets * 2 * 2 * 2 * 3 * kFloatTypes * kFloatTypes * kFloatTypes;
+  constexpr size_t slots =
+      std::size(kIsas) * 2 * 2 * 2 * 3 * kFloatTypes * kFloatTypes * kFloatTypes;
   static std::array<std::atomic<const std::string*>, slots> names{};
-  auto index = static_cast<size_t>(active_target());
+  auto index = static_cast<size_t>(active_isa());
   index = index * 2 + (gemv ? 1 : 0);
   index = index * 2 + (b_is_t(c) ? 1 : 0);
   index = index * 2 + (a_is_t(c) ? 1 : 0);
@@ -173,7 +198,7 @@ GemmPlan describe_gemm(const GemmCall& c) {
   plan.threads = s.pieces_m * s.pieces_n;
   const int64_t rows = gemv ? kGemvRows : kernels.mr;
   const int64_t columns = gemv ? kGemvColumns : kernels.nr;
-  const int64_t depth = s.path == GemmPath::blocked ? s.kc : c.k;
+  const int64_t depth = gemv ? c.k : std::min(s.kc, c.k);
   plan.block[0] = columns;
   plan.block[1] = rows;
   plan.block[2] = depth;

@@ -14,7 +14,8 @@ enum class GemmPath : uint8_t {
   no_sum,   // k = 0: only the bias
   gemv_n,   // few rows, B's columns contiguous
   gemv_k,   // few rows, B's k contiguous
-  blocked,  // panels
+  blocked,  // panels of f32
+  pairs,    // panels of bf16 pairs (gemm_pairs.h)
 };
 
 struct GemmStrategy {

@@ -71,8 +71,8 @@ void amx_two(const PanelArgs& args) {
 
 #else
 
-void amx_one(const PanelArgs&) { EPI_ASSERT(false); }
-void amx_two(const PanelArgs&) { EPI_ASSERT(false); }
+void amx_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void amx_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 
 #endif
 

@@ -98,8 +98,8 @@ void bf16_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
 
 namespace epilogue::simd {
 
-void bf16_pairs_one(const PanelArgs&) { EPI_ASSERT(false); }
-void bf16_pairs_two(const PanelArgs&) { EPI_ASSERT(false); }
+void bf16_pairs_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void bf16_pairs_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 
 }  // namespace epilogue::simd
 

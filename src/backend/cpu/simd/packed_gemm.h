@@ -98,6 +98,7 @@ class PackedWeights {
   size_t bytes() const { return bytes_; }
 
  private:
+  void copy_parts(std::span<const PackedPart> parts, int64_t index, int64_t rows, float* out) const;
   void pack_panel(std::span<const PackedPart> parts, int64_t index);
 
   int64_t k_;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 
 #include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/pack_pairs.h"
 #include "backend/cpu/simd/packed_gemm.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/thread_pool.h"
@@ -20,6 +22,13 @@ size_t element_bytes(PanelType type) { return type == PanelType::f32 ? 4 : 2; }
 thread_local Scratch f32_panel;
 thread_local Scratch part_panel;
 thread_local Scratch bf16_panel;
+
+bool is_words(const PackedPart& part) {
+  return pairs_are_words({part.b.data, part.b.type, part.b.col_stride, part.b.row_stride}, part.k);
+}
+PackedPart as_words(const PackedPart& part) {
+  return {{part.b.data, FloatType::f32, 1, part.b.col_stride / 2}, part.k / 2};
+}
 
 // Columns [column, column + count) of `part` as f32, in the first `each` of every `width` of `out`.
 void copy_columns(const GemmOperand& part, int64_t k, int64_t column, int64_t count, int64_t each,
@@ -81,28 +90,38 @@ PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n, Panel
   });
 }
 
-void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
+// The columns of every part, [rows][width] of f32 (or words), zeros beyond the last part's rows.
+void PackedWeights::copy_parts(std::span<const PackedPart> parts, int64_t index, int64_t rows,
+                               float* out) const {
   const int64_t each = columns_per_panel();
   const int64_t column = index * each;
-  const auto count = static_cast<size_t>(padded_k_ * width_);
-  float* const f32 = f32_panel.get(count);
-  std::fill_n(f32 + k_ * width_, (padded_k_ - k_) * width_, 0.0F);
-  float* to = f32;
+  float* to = out;
   for (const PackedPart& part : parts) {
     copy_columns(part.b, part.k, column, std::min(each, n_ - column), each, width_, to);
     to += products_ == 1 ? part.k * width_ : each;
   }
+  const int64_t filled = products_ == 1 ? (to - out) / width_ : parts[0].k;
+  std::fill_n(out + filled * width_, (rows - filled) * width_, 0.0F);
+}
+
+void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
+  const auto count = static_cast<size_t>(padded_k_ * width_);
   char* const out =
       static_cast<char*>(memory_.get()) + static_cast<size_t>(index) * count * element_bytes(type_);
-  switch (type_) {
-    case PanelType::f32: return from_f32(FloatType::f32, f32, out, count);
-    case PanelType::bf16: return from_f32(FloatType::bf16, f32, out, count);
-    case PanelType::bf16_pairs: {
-      auto* const bf16 = reinterpret_cast<uint16_t*>(bf16_panel.get(count / 2));
-      from_f32(FloatType::bf16, f32, bf16, count);
-      return interleave_rows(bf16, padded_k_, width_, reinterpret_cast<uint16_t*>(out));
-    }
+  if (type_ == PanelType::f32)
+    return copy_parts(parts, index, padded_k_, reinterpret_cast<float*>(out));
+  if (type_ == PanelType::bf16_pairs && std::all_of(parts.begin(), parts.end(), is_words)) {
+    std::array<PackedPart, 2> words;
+    std::transform(parts.begin(), parts.end(), words.begin(), as_words);
+    return copy_parts({words.data(), parts.size()}, index, padded_k_ / 2,
+                      reinterpret_cast<float*>(out));
   }
+  float* const f32 = f32_panel.get(count);
+  copy_parts(parts, index, padded_k_, f32);
+  if (type_ == PanelType::bf16) return from_f32(FloatType::bf16, f32, out, count);
+  auto* const bf16 = reinterpret_cast<uint16_t*>(bf16_panel.get(count / 2));
+  from_f32(FloatType::bf16, f32, bf16, count);
+  interleave_rows(bf16, padded_k_, width_, reinterpret_cast<uint16_t*>(out));
 }
 
 }  // namespace epilogue::simd
