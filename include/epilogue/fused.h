@@ -19,6 +19,7 @@ struct FusedOptions {
   Tensor norm_bias;           // of a layer norm
   std::optional<double> eps;  // default: 1e-5 for layer norm, f32's epsilon for RMS norm
   bool residual = false;      // adds x to the result
+  bool int8_weights = false;  // see CompileOptions
 };
 
 // x [..., k]; gate and up [h, k], down [n, h], as nn.Linear holds them, without biases:

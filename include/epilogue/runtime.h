@@ -5,13 +5,15 @@
 #include <string>
 #include <string_view>
 
+#include "epilogue/base/executor.h"
+
 namespace epilogue {
 
 // "0.1.0".
 std::string_view version();
 
 // Threads that kernels may use, the caller included. Default: the processors that this process may
-// run on, or EPILOGUE_NUM_THREADS.
+// run on, or EPILOGUE_NUM_THREADS; within an ExecutorScope, what the executor says.
 int num_threads();
 // Throws Error outside [1, 4096]. Not while kernels run.
 void set_num_threads(int n);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "epilogue/base/error.h"
+#include "epilogue/base/executor.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -148,6 +149,7 @@ std::atomic<int> wanted_threads{0};  // 0: not decided yet
 std::mutex pool_mutex;
 std::shared_ptr<Pool> pool;
 thread_local bool inside_parallel = false;
+thread_local Executor* executor = nullptr;  // of this thread's scope
 
 // Pools are swapped, never resized: a caller holds its pool alive while it runs.
 std::shared_ptr<Pool> current_pool() {
@@ -160,9 +162,39 @@ std::shared_ptr<Pool> current_pool() {
   return pool;
 }
 
+// The caller's threads; the first exception of a piece comes out of here, not out of them.
+void run_on_executor(int pieces, FunctionRef<void(int)> piece) {
+  struct Job {
+    FunctionRef<void(int)> piece;
+    std::mutex mutex;
+    std::exception_ptr error;
+  } job{piece, {}, nullptr};
+  executor->run(
+      pieces,
+      [](void* context, int index) {
+        auto& each = *static_cast<Job*>(context);
+        try {
+          each.piece(index);
+        } catch (...) {
+          const std::lock_guard<std::mutex> lock(each.mutex);
+          if (!each.error) each.error = std::current_exception();
+        }
+      },
+      &job);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
 }  // namespace
 
+ExecutorScope::ExecutorScope(Executor& e) : before_(executor) {
+  if (e.threads() < 1)
+    throw Error("[executor] expected at least 1 thread, got " + std::to_string(e.threads()));
+  executor = &e;
+}
+ExecutorScope::~ExecutorScope() { executor = before_; }
+
 int num_threads() {
+  if (executor != nullptr) return executor->threads();
   int n = wanted_threads.load(std::memory_order_relaxed);
   if (n == 0) {
     n = default_threads();
@@ -197,6 +229,7 @@ void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> 
     const Inside guard;
     body(n * i / pieces, n * (i + 1) / pieces);
   };
+  if (executor != nullptr) return run_on_executor(pieces, piece);
   if (!current_pool()->try_run(pieces, piece)) body(0, n);
 }
 

@@ -55,6 +55,9 @@ struct RowChainSpec {
     std::vector<int> stores;
   };
   DType dtype = DType::f32;  // of x and out; f32, bf16 or f16
+  // Weights become 8-bit integers with one scale per output channel (the largest magnitude / 127):
+  // half the bytes of bf16, where few rows wait for the weights.
+  bool int8_weights = false;
   Norm norm;                 // of x, before the first product
   std::vector<Stage> stages;
 };

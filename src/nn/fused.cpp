@@ -37,6 +37,7 @@ struct Key {
   double eps = 0;
   bool residual = false;
   bool gated = false;
+  bool int8_weights = false;
   bool operator==(const Key&) const = default;
 };
 struct Cached {
@@ -157,6 +158,7 @@ RowChainSpec::Stage stage_of(const FusedMlp& call, size_t first, size_t count, i
 RowChainSpec spec_of(const FusedMlp& call) {
   RowChainSpec spec;
   spec.dtype = call.x.dtype();
+  spec.int8_weights = call.options.int8_weights;
   spec.norm = {kind_of(call.options.norm), eps_of(call.options), call.options.norm_weight,
                call.options.norm_bias};
   int operands = 0;
@@ -174,7 +176,8 @@ Cached& chain_for(const FusedMlp& call) {
           kind_of(call.options.norm),
           eps_of(call.options),
           call.options.residual,
-          call.gated};
+          call.gated,
+          call.options.int8_weights};
   for (const Tensor& w : call.weights) key.leaves.push_back(leaf_of(w));
   for (const Tensor& b : call.biases) key.leaves.push_back(leaf_of(b));
   key.leaves.push_back(leaf_of(call.options.norm_weight));

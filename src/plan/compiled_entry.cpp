@@ -56,7 +56,9 @@ Entry::Entry(const graph::Function& function, std::span<const Tensor> in,
   graph::Graph graph = captured_;
   passes_ = passes::run_pipeline(graph, pipeline_options(options));
   const bool free_rows = rows_are_free(function, in, graph, options);
-  plan_ = std::make_unique<Plan>(std::move(graph), free_rows);
+  plan_ = std::make_unique<Plan>(
+      std::move(graph),
+      Plan::Options{.free_rows = free_rows, .int8_weights = options.int8_weights});
 }
 
 void Entry::note_guards(std::span<const Tensor> in, bool weights_are_frozen) {

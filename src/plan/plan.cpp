@@ -74,9 +74,10 @@ double node_bytes(const Graph& graph, const Node& node, double rows_scale) {
 
 }  // namespace
 
-Plan::Plan(Graph graph, bool free_rows)
+Plan::Plan(Graph graph, const Options& options)
     : graph_(std::move(graph)),
-      free_rows_(free_rows),
+      free_rows_(options.free_rows),
+      int8_weights_(options.int8_weights),
       is_result_(graph_.values.size(), false),
       pointers_(graph_.values.size(), nullptr),
       tensors_(graph_.values.size()) {
@@ -111,7 +112,9 @@ void Plan::add_view(Step& step, int value, const Dims& broadcast_to) {
 
 void Plan::add_chain(Step& step, const Node& node) {
   const Chain& chain = *node.chain();
-  step.chain = cpu_backend().make_row_chain(spec_of(graph_, chain));
+  RowChainSpec spec = spec_of(graph_, chain);
+  spec.int8_weights = int8_weights_;
+  step.chain = cpu_backend().make_row_chain(spec);
   Dims sizes = graph_.value(chain.x).sizes;
   add_view(step, chain.x, sizes);
   for (const ChainStage& stage : chain.stages) {

@@ -14,8 +14,11 @@ namespace epilogue::plan {
 
 class Plan {
  public:
-  // `free_rows`: the leading sizes may differ from call to call (see free_rows.h).
-  Plan(graph::Graph graph, bool free_rows);
+  struct Options {
+    bool free_rows = false;     // the leading sizes may differ from call to call (see free_rows.h)
+    bool int8_weights = false;  // of row chains
+  };
+  Plan(graph::Graph graph, const Options& options);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -56,6 +59,7 @@ class Plan {
 
   graph::Graph graph_;
   bool free_rows_;
+  bool int8_weights_;
   bool has_op_steps_ = false;
   std::vector<Step> steps_;
   std::vector<bool> is_result_;  // values whose memory is handed out

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise programs and row chains as backends run them, against plain loops in double.
 #include <cmath>
+#include <limits>
 
 #include "backend/cpu/tile_program.h"
 #include "base/cpu_features.h"
@@ -232,6 +233,66 @@ TEST(RowChain, StagesMayStoreAndFlowSideBySideIntoAStackedProduct) {
           backward.check();
         }
   }
+}
+
+// w rounded to 127 steps of each row's largest magnitude, in double.
+Tensor rounded_to_int8(const Tensor& w) {
+  std::vector<double> values = w.to_vector();
+  const auto k = static_cast<size_t>(w.size(1));
+  for (size_t row = 0; row < values.size() / k; ++row) {
+    double largest = 0;
+    for (size_t i = 0; i < k; ++i) largest = std::max(largest, std::abs(values[row * k + i]));
+    const float scale = static_cast<float>(largest) / 127.0F;
+    for (size_t i = 0; i < k; ++i) {
+      double& v = values[row * k + i];
+      v = scale == 0 ? 0 : std::nearbyint(static_cast<float>(v) / scale) * double{scale};
+    }
+  }
+  return from_values(values, {w.size(0), w.size(1)}, DType::f64);
+}
+
+TEST(RowChain, Int8WeightsGiveTheProductsOfRoundedWeightsForAnyNumberOfRows) {
+  const test::IsaScope scope;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int64_t rows : {1, 2, 5, 100}) {
+        const int64_t k = 70;
+        const int64_t n = 65;
+        const Tensor w = make_tensor({n, k}, dtype, Layout::contiguous, -0.3, 0.3);
+        const Tensor v = make_tensor({n, k}, dtype, Layout::transposed, -2, 2);
+        const Tensor x = make_tensor({rows, k}, dtype, Layout::contiguous);
+        const Tensor out = zeros({rows, n}, dtype);
+        RowChainSpec spec;
+        spec.dtype = dtype;
+        spec.int8_weights = true;
+        spec.stages = {{{w, v}, {2, {{PointwiseFn::add, 0, 1}}, {2}}, {}}};
+        const MatrixView outputs[] = {matrix(out)};
+        cpu_backend().make_row_chain(spec)->run(rows, matrix(x), {}, outputs);
+        const Tensor x64 = to(x, DType::f64);
+        const Tensor want = add(mm(x64, t(rounded_to_int8(w))), mm(x64, t(rounded_to_int8(v))));
+        // Pairs of bf16 round the rounded weights once more, integer rows the input to 16 bits.
+        const double again = dtype == DType::bf16 ? 2e-2 : 1e-4;
+        expect_close(out, to(want, dtype), again * std::sqrt(static_cast<double>(k)),
+                     std::to_string(rows) + " rows " + std::string(dtype_name(dtype)));
+      }
+  }
+}
+
+TEST(RowChain, Int8WeightsOfColumnsOfZerosAndNotFiniteOnes) {
+  const Tensor w =
+      from_values({0, 0, 1, 2, 3, std::numeric_limits<double>::infinity()}, {3, 2}, DType::f32);
+  const Tensor x = from_values({1, 1}, {1, 2}, DType::f32);
+  const Tensor out = full({1, 3}, -1, DType::f32);
+  RowChainSpec spec;
+  spec.int8_weights = true;
+  spec.stages = {{{w}, {1, {}, {0}}, {}}};
+  const MatrixView outputs[] = {matrix(out)};
+  cpu_backend().make_row_chain(spec)->run(1, matrix(x), {}, outputs);
+  const std::vector<double> got = out.to_vector();
+  EXPECT_EQ(got[0], 0);
+  EXPECT_NEAR(got[1], 3, 0.01);
+  EXPECT_TRUE(std::isnan(got[2]));
 }
 
 TEST(RowChain, MisuseIsNamed) {

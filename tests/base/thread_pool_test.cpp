@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "epilogue/base/error.h"
+#include "epilogue/base/executor.h"
 
 namespace epilogue {
 namespace {
@@ -159,6 +160,64 @@ TEST_F(ThreadPool, TheNumberOfThreadsCanChange) {
     }
   }
   EXPECT_EQ(num_threads(), 5);
+}
+
+// Runs pieces in reverse on fresh threads, and counts them.
+struct FreshThreads : Executor {
+  explicit FreshThreads(int n) : n_(n) {}
+  int threads() const override { return n_; }
+  void run(int pieces, void (*piece)(void*, int), void* context) override {
+    ++runs;
+    std::vector<std::thread> threads;
+    for (int i = pieces - 1; i >= 0; --i) threads.emplace_back(piece, context, i);
+    for (std::thread& t : threads) t.join();
+  }
+  int n_;
+  int runs = 0;
+};
+
+TEST_F(ThreadPool, ACallersExecutorTakesItsPlaceWithinItsScope) {
+  FreshThreads mine(3);
+  std::vector<std::atomic<int>> hits(100);
+  {
+    const ExecutorScope scope(mine);
+    EXPECT_EQ(num_threads(), 3);
+    parallel_for(100, 1, [&](int64_t begin, int64_t end) {
+      parallel_for(end - begin, 1, [&](int64_t b, int64_t e) {  // inline
+        for (int64_t i = begin + b; i < begin + e; ++i) ++hits[static_cast<size_t>(i)];
+      });
+    });
+    {
+      FreshThreads other(1);
+      const ExecutorScope inner(other);
+      EXPECT_EQ(num_threads(), 1);
+      parallel_for(10, 1, [](int64_t, int64_t) {});
+      EXPECT_EQ(other.runs, 0) << "one piece needs nobody";
+    }
+    EXPECT_EQ(num_threads(), 3);
+  }
+  for (const std::atomic<int>& h : hits) EXPECT_EQ(h, 1);
+  EXPECT_EQ(mine.runs, 1);
+  parallel_for(100, 1, [](int64_t, int64_t) {});
+  EXPECT_EQ(mine.runs, 1);
+}
+
+TEST_F(ThreadPool, AnExceptionComesOutOfAnExecutorsPieces) {
+  FreshThreads mine(4);
+  const ExecutorScope scope(mine);
+  std::atomic<int> others{0};
+  EXPECT_THROW(parallel_for(4, 1,
+                            [&](int64_t begin, int64_t) {
+                              if (begin == 2) throw std::runtime_error("third");
+                              ++others;
+                            }),
+               std::runtime_error);
+  EXPECT_EQ(others, 3);
+}
+
+TEST_F(ThreadPool, AnExecutorWithoutThreadsIsRefused) {
+  FreshThreads none(0);
+  EXPECT_THROW(ExecutorScope{none}, Error);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled functions give what eager gives, in fewer kernels.
 #include "base/cpu_features.h"
+#include "epilogue/fused.h"
+#include "epilogue/runtime.h"
 #include "ops/table_support.h"
 #include "plan_testing.h"
 
@@ -101,6 +103,47 @@ TEST(Compile, EveryInstructionSetLevelGivesTheSameAnswer) {
           {{.dim = 65, .hidden = 130, .norm = nn::Norm::rms, .residual = true}, {37, 65}, dtype},
           1);
   }
+}
+
+TEST(Compile, Int8WeightsAreCloseForAnyNumberOfRows) {
+  const NoGrad no_grad;
+  manual_seed(3);
+  const nn::GatedMLP mlp(64, 96);
+  CompileOptions options;
+  options.int8_weights = true;
+  Compiled exact = compile(mlp);
+  Compiled rounded = compile(mlp, options);
+  for (const int64_t rows : {1, 4, 5, 50}) {
+    const Tensor x = randn({rows, 64});
+    const double error = relative_l2(rounded(x), exact(x).to_vector());
+    EXPECT_LT(error, 1.5e-2) << rows;
+    EXPECT_GT(error, 1e-4) << rows << ": nothing was rounded";
+    EXPECT_LT(relative_l2(
+                  fused_gated_mlp(x, mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight,
+                                  nn::Activation::geglu, {.int8_weights = true}),
+                  rounded(x).to_vector()),
+              1e-5);
+  }
+}
+
+TEST(Compile, RunsOnTheCallersThreads) {
+  struct Serial : Executor {
+    int threads() const override { return num; }
+    void run(int pieces, void (*piece)(void*, int), void* context) override {
+      for (int i = 0; i < pieces; ++i) piece(context, i);
+      ++runs;
+    }
+    int num = num_threads();
+    int runs = 0;
+  } serial;
+  const NoGrad no_grad;
+  const nn::GatedMLP mlp(64, 96);
+  const Tensor x = randn({100, 64});
+  Compiled compiled = compile(mlp);
+  const std::vector<double> want = compiled(x).to_vector();
+  const ExecutorScope scope(serial);
+  EXPECT_EQ(compiled(x).to_vector(), want);
+  EXPECT_EQ(serial.runs > 0, num_threads() > 1);
 }
 
 }  // namespace

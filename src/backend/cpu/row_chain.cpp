@@ -20,6 +20,7 @@
 #include "backend/cpu/row_chain_stage.h"
 #include "backend/cpu/row_norm.h"
 #include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/simd/targets.h"
 #include "base/cpu_features.h"
@@ -46,10 +47,14 @@ int64_t block_rows() {
 // Rows before the first stage and between stages: of a thread's block, or of all threads (then the
 // caller's).
 thread_local simd::Scratch rows_scratch;
+thread_local simd::Scratch i16_scratch;  // the same as 16-bit integers
 
 class CpuRowChain final : public RowChain {
  public:
-  explicit CpuRowChain(const RowChainSpec& spec) : dtype_(spec.dtype), norm_(spec.norm) {
+  explicit CpuRowChain(const RowChainSpec& spec)
+      : dtype_(spec.dtype),
+        norm_(spec.norm),
+        precision_(spec.int8_weights ? simd::Precision::i8 : simd::Precision::same) {
     if (!has_float_type(spec.dtype))
       throw Error("[row chain] expected f32, bf16 or f16, got " +
                   std::string(dtype_name(spec.dtype)));
@@ -109,7 +114,8 @@ class CpuRowChain final : public RowChain {
   std::string kernel_name() const override {
     const bool tiles = dtype_ == DType::bf16 && active_isa() >= Isa::amx;
     std::string name = std::string("epi_") + (tiles ? "amx" : target_name(simd::active_target())) +
-                       "_row_chain_" + std::string(dtype_name(dtype_));
+                       "_row_chain_" + std::string(dtype_name(dtype_)) +
+                       (precision_ == simd::Precision::i8 ? "_i8" : "");
     if (norm_.kind != NormKind::none) name += norm_.kind == NormKind::rms ? "_rms" : "_layer_norm";
     for (const ChainStage& s : stages_)
       name += "_" + std::to_string(s.k()) + "x" + std::to_string(s.n()) +
@@ -131,9 +137,10 @@ class CpuRowChain final : public RowChain {
     calls_.resize(stages_.size());
     for (size_t i = 0; i < stages_.size(); ++i) {
       ChainStage& stage = stages_[i];
-      const PanelType type = simd::choose_panel_type(stage.weights_type(), rows);
+      const PanelType type = simd::choose_panel_type(
+          stage.weights_type(), stage.k() * stage.n() * stage.products(), rows, precision_);
       const auto index = static_cast<size_t>(type);
-      calls_[i] = {&stage, &stage.packed(type),
+      calls_[i] = {&stage, &stage.packed(type, precision_),
                    stage.products() == 2 ? kernels.two[index] : kernels.one[index],
                    simd::padded_depth(stage.k(), type, kernels.layout)};
     }
@@ -178,6 +185,17 @@ class CpuRowChain final : public RowChain {
     return {memory, type == FloatType::bf16 ? DType::bf16 : DType::f32, stride, 1};
   }
 
+  // Rows as stage i's kernel reads them.
+  Rows kernel_rows(size_t i, const Rows& rows, int64_t m) const {
+    if (calls_[i].weights->type() != PanelType::i8_pairs) return rows;
+    const int64_t stride = calls_[i].padded_k;
+    float* const scales = i16_scratch.get(static_cast<size_t>(m + (stride * m + 1) / 2));
+    auto* const out = reinterpret_cast<int16_t*>(scales + m);
+    simd::rows_to_i16(static_cast<const float*>(rows.data), rows.stride, m, stages_[i].k(), stride,
+                      out, stride, scales);
+    return {out, stride, scales};
+  }
+
   // Rows [row, row + m) through all stages, each on `threads` threads.
   void run_stages(const Call& call, int64_t row, int64_t m, int threads) const {
     // Two areas in turn: a stage reads one and writes the other.
@@ -192,8 +210,9 @@ class CpuRowChain final : public RowChain {
       const bool is_last = i + 1 == stages_.size();
       if (!is_last) targets.flow = flow(i, m, area[(i + 1) % 2]);
       const int64_t panels = calls_[i].weights->panels();
+      const Rows read = kernel_rows(i, a, m);
       const auto body = [&](int64_t first, int64_t last) {
-        run_stage(calls_[i], targets, a, row, m, first, last);
+        run_stage(calls_[i], targets, read, row, m, first, last);
       };
       if (threads == 1) {
         body(0, panels);
@@ -206,6 +225,7 @@ class CpuRowChain final : public RowChain {
 
   DType dtype_;
   RowChainSpec::Norm norm_;
+  simd::Precision precision_;
   std::vector<ChainStage> stages_;
   size_t outputs_ = 1;
   std::vector<StageCall> calls_;

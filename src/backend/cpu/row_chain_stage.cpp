@@ -35,6 +35,7 @@ thread_local simd::Scratch sums_scratch;  // products, and the programs' buffers
 // How deep one f32 sum goes. What bf16 results lose in a sum of kChunkK is far below their own
 // rounding.
 int64_t sum_depth(const PackedWeights& weights, int64_t rows) {
+  if (weights.type() == PanelType::i8_pairs) return simd::kI8SumDepth;
   if (simd::rows_type(weights.type()) != FloatType::f32) return kChunkK;
   return rows <= kFewRows ? kFewRowsSumDepth : kSumDepth;
 }
@@ -73,16 +74,18 @@ class StageRun {
  private:
   // sums (+)= rows x panel over k in [begin, end).
   void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, float* sums) const {
-    const FloatType type = simd::rows_type(weights_.type());
+    const int64_t bytes = simd::is_pairs(weights_.type()) ? 2 : 4;
     const int64_t depth = sum_depth(weights_, m_);
     PanelArgs args;
     args.m = m_;
+    args.scales = weights_.scales(panel);
+    args.row_scales = a_.scales;
     args.a_stride = a_.stride;
     args.sums[0] = sums;
     args.sums[1] = sums + m_ * each_;
     for (int64_t k = begin; k < end; k += depth) {
       args.k = std::min(k + depth, end) - k;
-      args.a = static_cast<const char*>(a_.data) + k * static_cast<int64_t>(size_of(type));
+      args.a = static_cast<const char*>(a_.data) + k * bytes;
       args.panel = weights_.panel(panel, k);
       args.next = has_next ? weights_.panel(panel + 1, k) : nullptr;
       args.accumulate = k > 0;
@@ -163,7 +166,7 @@ ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_las
 
 FloatType ChainStage::weights_type() const { return float_type(spec_.weights[0].dtype()); }
 
-const PackedWeights& ChainStage::packed(PanelType type) {
+const PackedWeights& ChainStage::packed(PanelType type, simd::Precision precision) {
   std::array<uint32_t, 2> versions{};
   for (size_t i = 0; i < spec_.weights.size(); ++i) versions[i] = spec_.weights[i].version();
   const simd::PackedLayout layout = simd::packed_kernels().layout;
@@ -179,7 +182,7 @@ const PackedWeights& ChainStage::packed(PanelType type) {
       parts.push_back(
           {{w.data(), float_type(w.dtype()), w.strides()[1], w.strides()[0]}, w.size(1)});
     const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
-    slot = std::make_unique<PackedWeights>(parts, n(), type, layout, join);
+    slot = std::make_unique<PackedWeights>(parts, n(), type, layout, join, precision);
   }
   return *slot;
 }

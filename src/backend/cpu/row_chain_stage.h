@@ -26,7 +26,7 @@ class ChainStage {
   simd::FloatType weights_type() const;
 
   // Packs where nothing is packed yet, a weight was written, or the instruction set changed.
-  const simd::PackedWeights& packed(simd::PanelType type);
+  const simd::PackedWeights& packed(simd::PanelType type, simd::Precision precision);
 
  private:
   RowChainSpec::Stage spec_;
@@ -42,6 +42,7 @@ class ChainStage {
 struct Rows {
   const void* data = nullptr;
   int64_t stride = 0;
+  const float* scales = nullptr;  // of 16-bit integers: one per row
 };
 
 // A stage in one call, the same for all threads.

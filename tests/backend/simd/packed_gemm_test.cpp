@@ -130,8 +130,8 @@ TEST_P(Packed, PairsExistExactlyWhereTheLevelHasThem) {
   const LevelScope level(GetParam());
   constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
   EXPECT_EQ(packed_kernels().one[pairs] != nullptr, GetParam() >= Isa::avx512_bf16);
-  EXPECT_EQ(choose_panel_type(FloatType::f32, 1), PanelType::f32);
-  EXPECT_EQ(choose_panel_type(FloatType::f16, 1), PanelType::f32);
+  EXPECT_EQ(choose_panel_type(FloatType::f32, 1, 1, Precision::same), PanelType::f32);
+  EXPECT_EQ(choose_panel_type(FloatType::f16, 1, 1, Precision::same), PanelType::f32);
 }
 
 TEST_P(Packed, ColumnsBeyondTheLastAreZero) {

@@ -19,7 +19,7 @@ namespace epilogue::simd {
 namespace {
 
 constexpr int64_t kMr = 6;
-constexpr int64_t kNv = kBf16PairsWidth / 16;
+constexpr int64_t kNv = kPairsWidth / 16;
 
 __m512bh as_bf16(__m512i v) { return reinterpret_cast<__m512bh>(v); }
 
@@ -35,7 +35,7 @@ __m512bh pair_of(const uint16_t* a) {
 template <int64_t kRows, int kParts>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t part_vectors = kNv / kParts;
-  constexpr int64_t part_width = kBf16PairsWidth / kParts;
+  constexpr int64_t part_width = kPairsWidth / kParts;
   const auto* a = static_cast<const uint16_t*>(args.a) + row * args.a_stride;
   const auto* b = static_cast<const uint16_t*>(args.panel);
   const auto place = [&](int64_t i, int64_t j) {
@@ -47,8 +47,8 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = _mm512_setzero_ps();
   }
-  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k / 2, 2 * kBf16PairsWidth * 2);
-  for (int64_t k = 0; k < args.k; k += 2, b += 2 * kBf16PairsWidth) {
+  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k / 2, 2 * kPairsWidth * 2);
+  for (int64_t k = 0; k < args.k; k += 2, b += 2 * kPairsWidth) {
     next.fetch(k / 2);
     __m512bh columns[kNv];
 #pragma GCC unroll 4

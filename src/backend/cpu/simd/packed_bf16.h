@@ -7,8 +7,6 @@
 
 namespace epilogue::simd {
 
-inline constexpr int64_t kBf16PairsWidth = 64;
-
 void bf16_pairs_one(const PanelArgs& args);
 void bf16_pairs_two(const PanelArgs& args);
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backend/cpu/simd/convert.h"
 #include "backend/cpu/simd/gemm.h"
@@ -19,14 +20,35 @@ namespace epilogue::simd {
 enum class PanelType : uint8_t {
   f32,         // A is f32
   bf16,        // widened as it is read; A is f32. Half the bytes: for few rows
+  i8,          // times a scale per column, widened as it is read; A is f32
+  i8_pairs,    // the same as [k / 2][width][2] for integer dot products; A is 16-bit integers
   bf16_pairs,  // [k / 2][width][2] for the dot-product and tile instructions; A is bf16
 };
-inline constexpr size_t kPanelTypes = 3;
+inline constexpr size_t kPanelTypes = 5;
 
-// The panels to use for weights of this type and about so many rows of A, at the level in use.
-PanelType choose_panel_type(FloatType weights, int64_t rows);
+// How exactly panels hold weights.
+enum class Precision : uint8_t {
+  same,  // as they are
+  i8,    // rounded to 8-bit integers times a scale per column: the largest magnitude / 127
+};
 
-// The element type that A's rows must have.
+// The panels to use for so many weights of this type and about so many rows of A, at the level in
+// use.
+PanelType choose_panel_type(FloatType weights, int64_t count, int64_t rows, Precision precision);
+
+// Columns of panels of pairs.
+inline constexpr int64_t kPairsWidth = 64;
+// How much of k i8_pairs may sum in one go: integers do not overflow.
+inline constexpr int64_t kI8SumDepth = 512;
+
+constexpr bool is_pairs(PanelType type) {
+  return type == PanelType::bf16_pairs || type == PanelType::i8_pairs;
+}
+constexpr bool is_i8(PanelType type) {
+  return type == PanelType::i8 || type == PanelType::i8_pairs;
+}
+
+// The element type that A's rows must have; for i8_pairs, what they are made from (rows_to_i16()).
 constexpr FloatType rows_type(PanelType type) {
   return type == PanelType::bf16_pairs ? FloatType::bf16 : FloatType::f32;
 }
@@ -34,12 +56,14 @@ constexpr FloatType rows_type(PanelType type) {
 // A product of a block of rows with one panel: sums[i][j] = a[i][:] . b[:][j], f32.
 struct PanelArgs {
   int64_t m = 0;            // rows, any number
-  int64_t k = 0;            // of this chunk; for bf16_pairs a multiple of the layout's pairs_k
-  const void* a = nullptr;  // rows_type(), k contiguous
+  int64_t k = 0;            // of this chunk; for pairs a multiple of padded_depth(1, ...)
+  const void* a = nullptr;  // rows_type() (i8_pairs: int16_t), k contiguous
   int64_t a_stride = 0;     // between rows, in elements
   const void* panel = nullptr;
-  const void* next = nullptr;  // what comes after this panel, as large; fetched meanwhile
-  float* sums[2] = {};         // one array [m][width], or two of [m][width / 2]
+  const float* scales = nullptr;      // i8, i8_pairs: one per column of the panel
+  const float* row_scales = nullptr;  // i8_pairs: one per row of A
+  const void* next = nullptr;         // what comes after this panel, as large; fetched meanwhile
+  float* sums[2] = {};                // one array [m][width], or two of [m][width / 2]
   // Add to what is there, a later chunk of k: the chunk is summed by itself first, so that long
   // sums do not lose what short ones keep.
   bool accumulate = false;
@@ -82,9 +106,11 @@ struct PackedPart {
 class PackedWeights {
  public:
   // `parts` (one or two, any strides; of one depth where columns are joined) are read now and not
-  // kept. Packs on parallel_for's threads.
+  // kept. Panels that are not of 8-bit integers hold the values that Precision::i8 rounds to. Packs
+  // on parallel_for's threads.
   PackedWeights(std::span<const PackedPart> parts, int64_t n, PanelType type,
-                const PackedLayout& layout, Join join = Join::columns);
+                const PackedLayout& layout, Join join = Join::columns,
+                Precision precision = Precision::same);
 
   int64_t k() const { return k_; }  // of a row of A
   int64_t n() const { return n_; }  // columns of each part
@@ -95,6 +121,8 @@ class PackedWeights {
   int64_t columns_per_panel() const { return width_ / products_; }
   // From row `k` on (a multiple of the layout's pairs_k for bf16_pairs).
   const void* panel(int64_t index, int64_t k) const;
+  // Of the columns of a panel; null but for i8 and i8_pairs.
+  const float* scales(int64_t index) const;
   size_t bytes() const { return bytes_; }
 
  private:
@@ -105,11 +133,13 @@ class PackedWeights {
   int64_t n_;
   int products_;
   PanelType type_;
+  Precision precision_;
   int64_t width_;
   int64_t panels_;
   int64_t padded_k_;
   size_t bytes_;
   LargeMemory memory_;
+  std::vector<float> scales_;  // [panels][width]
 };
 
 }  // namespace epilogue::simd

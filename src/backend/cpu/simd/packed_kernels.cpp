@@ -10,6 +10,7 @@
 #include "backend/cpu/simd/packed_amx.h"
 #include "backend/cpu/simd/packed_bf16.h"
 #include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/packed_i8.h"
 #include "backend/cpu/simd/packed_prefetch.h"
 #include "backend/cpu/simd/packed_tiles.h"
 #include "backend/cpu/simd/targets.h"
@@ -28,9 +29,18 @@ template <PanelType kType>
 HWY_INLINE Vf load_column(const void* panel, int64_t offset) {
   if constexpr (kType == PanelType::f32) {
     return load(static_cast<const float*>(panel) + offset);
+  } else if constexpr (kType == PanelType::i8) {
+    const hn::RebindToSigned<Df> di;
+    const hn::Rebind<int8_t, Df> d8;
+    const auto steps = hn::LoadU(d8, static_cast<const int8_t*>(panel) + offset);
+    return hn::ConvertTo(Df(), hn::PromoteTo(di, steps));
   } else {
     return load_as_f32<FloatType::bf16>(Df(), static_cast<const uint16_t*>(panel) + offset);
   }
+}
+
+constexpr int64_t bytes_of(PanelType type) {
+  return type == PanelType::f32 ? 4 : type == PanelType::bf16 ? 2 : 1;
 }
 
 // kRows rows times one panel. Rows are compile-time so that few rows cost few registers and FMAs.
@@ -46,8 +56,7 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = set(0.0F);
   }
-  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k,
-                       kWidth * (kType == PanelType::f32 ? 4 : 2));
+  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k, kWidth * bytes_of(kType));
   for (int64_t k = 0; k < args.k; ++k) {
     next.fetch(k);
     Vf b[kNv];
@@ -66,6 +75,8 @@ void tile(const PanelArgs& args, int64_t row) {
     for (int64_t j = 0; j < kNv; ++j) {
       float* const to =
           args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * lanes;
+      if constexpr (kType == PanelType::i8)
+        sums[i][j] = hn::Mul(sums[i][j], load(args.scales + j * lanes));
       store(args.accumulate ? hn::Add(load(to), sums[i][j]) : sums[i][j], to);
     }
   }
@@ -91,8 +102,10 @@ constexpr PackedKernels table = {
     .target = kTargetName,
     .mr = kMr,
     .layout = {.width = kWidth},
-    .one = {panel_product<PanelType::f32, 1>, panel_product<PanelType::bf16, 1>, nullptr},
-    .two = {panel_product<PanelType::f32, 2>, panel_product<PanelType::bf16, 2>, nullptr},
+    .one = {panel_product<PanelType::f32, 1>, panel_product<PanelType::bf16, 1>,
+            panel_product<PanelType::i8, 1>, nullptr, nullptr},
+    .two = {panel_product<PanelType::f32, 2>, panel_product<PanelType::bf16, 2>,
+            panel_product<PanelType::i8, 2>, nullptr, nullptr},
 };
 
 }  // namespace epilogue::simd::HWY_NAMESPACE
@@ -106,7 +119,10 @@ PackedKernels packed_kernels() {
       HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
       HWY_CHOOSE_AVX3(table)};
   PackedKernels kernels = pick(tables);
-  if (active_isa() >= Isa::avx512_bf16 && kernels.layout.width == kBf16PairsWidth) {
+  if (active_isa() >= Isa::avx512_bf16 && kernels.layout.width == kPairsWidth) {
+    constexpr auto i8 = static_cast<size_t>(PanelType::i8_pairs);
+    kernels.one[i8] = i8_pairs_one;
+    kernels.two[i8] = i8_pairs_two;
     constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
     kernels.one[pairs] = bf16_pairs_one;
     kernels.two[pairs] = bf16_pairs_two;

@@ -7,6 +7,7 @@
 #include "backend/cpu/simd/gemm_kernels.h"
 #include "backend/cpu/simd/pack_pairs.h"
 #include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/thread_pool.h"
 
@@ -16,12 +17,26 @@ namespace {
 // Rows up to which the weights' bytes, not the arithmetic, are the limit: wide f32 panels would
 // double them.
 constexpr int64_t kFewRows = 16;
+// Up to which 8-bit weights are faster than what they stand for; twice as many where weights come
+// from memory, not from L3.
+constexpr int64_t kI8Rows = 2;
+constexpr int64_t kCachedWeights = int64_t{16} << 20;
 
-size_t element_bytes(PanelType type) { return type == PanelType::f32 ? 4 : 2; }
+size_t element_bytes(PanelType type) {
+  switch (type) {
+    case PanelType::f32: return 4;
+    case PanelType::i8:
+    case PanelType::i8_pairs: return 1;
+    case PanelType::bf16:
+    case PanelType::bf16_pairs: break;
+  }
+  return 2;
+}
 
 thread_local Scratch f32_panel;
 thread_local Scratch part_panel;
-thread_local Scratch bf16_panel;
+thread_local Scratch narrow_panel;
+thread_local Scratch scale_row;
 
 bool is_words(const PackedPart& part) {
   return pairs_are_words({part.b.data, part.b.type, part.b.col_stride, part.b.row_stride}, part.k);
@@ -44,7 +59,8 @@ void copy_columns(const GemmOperand& part, int64_t k, int64_t column, int64_t co
 }
 
 // Rows 2 i and 2 i + 1 side by side, column by column.
-void interleave_rows(const uint16_t* in, int64_t rows, int64_t width, uint16_t* out) {
+template <class T>
+void interleave_rows(const T* in, int64_t rows, int64_t width, T* out) {
   for (int64_t row = 0; row < rows; row += 2, in += 2 * width, out += 2 * width)
     for (int64_t j = 0; j < width; ++j) {
       out[2 * j] = in[j];
@@ -54,7 +70,11 @@ void interleave_rows(const uint16_t* in, int64_t rows, int64_t width, uint16_t* 
 
 }  // namespace
 
-PanelType choose_panel_type(FloatType weights, int64_t rows) {
+PanelType choose_panel_type(FloatType weights, int64_t count, int64_t rows, Precision precision) {
+  if (precision == Precision::i8 && rows <= (count > kCachedWeights ? 2 * kI8Rows : kI8Rows)) {
+    constexpr auto pairs = static_cast<size_t>(PanelType::i8_pairs);
+    return packed_kernels().one[pairs] != nullptr ? PanelType::i8_pairs : PanelType::i8;
+  }
   if (weights != FloatType::bf16) return PanelType::f32;
   constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
   if (packed_kernels().one[pairs] != nullptr) return PanelType::bf16_pairs;
@@ -62,6 +82,7 @@ PanelType choose_panel_type(FloatType weights, int64_t rows) {
 }
 
 int64_t padded_depth(int64_t k, PanelType type, const PackedLayout& layout) {
+  if (type == PanelType::i8_pairs) return (k + 1) / 2 * 2;
   if (type != PanelType::bf16_pairs) return k;
   return (k + layout.pairs_k - 1) / layout.pairs_k * layout.pairs_k;
 }
@@ -72,7 +93,7 @@ const void* PackedWeights::panel(int64_t index, int64_t k) const {
 }
 
 PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n, PanelType type,
-                             const PackedLayout& layout, Join join)
+                             const PackedLayout& layout, Join join, Precision precision)
     : k_(join == Join::depth
              ? std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus<>(),
                                      [](const PackedPart& part) { return part.k; })
@@ -80,11 +101,13 @@ PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n, Panel
       n_(n),
       products_(join == Join::depth ? 1 : static_cast<int>(parts.size())),
       type_(type),
+      precision_(is_i8(type) ? Precision::i8 : precision),
       width_(layout.width),
       panels_((n + columns_per_panel() - 1) / columns_per_panel()),
       padded_k_(padded_depth(k_, type, layout)) {
   bytes_ = static_cast<size_t>(panels_ * padded_k_ * width_) * element_bytes(type_);
   memory_ = allocate_large(bytes_);
+  if (is_i8(type_)) scales_.resize(static_cast<size_t>(panels_ * width_));
   parallel_for(panels_, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) pack_panel(parts, p);
   });
@@ -104,13 +127,18 @@ void PackedWeights::copy_parts(std::span<const PackedPart> parts, int64_t index,
   std::fill_n(out + filled * width_, (rows - filled) * width_, 0.0F);
 }
 
+const float* PackedWeights::scales(int64_t index) const {
+  return scales_.empty() ? nullptr : scales_.data() + index * width_;
+}
+
 void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   const auto count = static_cast<size_t>(padded_k_ * width_);
   char* const out =
       static_cast<char*>(memory_.get()) + static_cast<size_t>(index) * count * element_bytes(type_);
-  if (type_ == PanelType::f32)
+  const bool same = precision_ == Precision::same;
+  if (type_ == PanelType::f32 && same)
     return copy_parts(parts, index, padded_k_, reinterpret_cast<float*>(out));
-  if (type_ == PanelType::bf16_pairs && std::all_of(parts.begin(), parts.end(), is_words)) {
+  if (type_ == PanelType::bf16_pairs && same && std::all_of(parts.begin(), parts.end(), is_words)) {
     std::array<PackedPart, 2> words;
     std::transform(parts.begin(), parts.end(), words.begin(), as_words);
     return copy_parts({words.data(), parts.size()}, index, padded_k_ / 2,
@@ -118,8 +146,22 @@ void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index)
   }
   float* const f32 = f32_panel.get(count);
   copy_parts(parts, index, padded_k_, f32);
+  if (!same) {
+    float* const scales = scale_row.get(static_cast<size_t>(width_));
+    column_scales(f32, padded_k_, width_, scales);
+    if (is_i8(type_)) {
+      std::copy_n(scales, width_, scales_.begin() + index * width_);
+      auto* const steps = reinterpret_cast<int8_t*>(out);
+      if (type_ == PanelType::i8) return to_i8(f32, padded_k_, width_, scales, steps);
+      auto* const rows = reinterpret_cast<int8_t*>(narrow_panel.get(count / 4 + 1));
+      to_i8(f32, padded_k_, width_, scales, rows);
+      return interleave_rows(rows, padded_k_, width_, steps);
+    }
+    round_to_i8(f32, padded_k_, width_, scales);
+  }
+  if (type_ == PanelType::f32) return from_f32(FloatType::f32, f32, out, count);
   if (type_ == PanelType::bf16) return from_f32(FloatType::bf16, f32, out, count);
-  auto* const bf16 = reinterpret_cast<uint16_t*>(bf16_panel.get(count / 2));
+  auto* const bf16 = reinterpret_cast<uint16_t*>(narrow_panel.get(count / 2));
   from_f32(FloatType::bf16, f32, bf16, count);
   interleave_rows(bf16, padded_k_, width_, reinterpret_cast<uint16_t*>(out));
 }
