@@ -23,9 +23,10 @@ constexpr int64_t kChunkK = 1024;
 // Products that one f32 sum takes in before it is added to the others: shorter sums round less.
 constexpr int64_t kSumDepth = 256;
 // With few rows memory is the limit, and eager's products sum in as many lanes as a vector has;
-// about the square root of k is best, for the sums of chunks add up one by one.
+// about the square root of k is best, for the sums of chunks add up one by one. Powers of two keep
+// them within a chunk of k.
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kFewRowsSumDepth = 48;
+constexpr int64_t kLeastSumDepth = 8;
 // A program's buffers stay within L1.
 constexpr int64_t kTileBytes = 20 << 10;
 constexpr int64_t kMaxTileRows = 48;
@@ -37,7 +38,10 @@ thread_local simd::Scratch sums_scratch;  // products, and the programs' buffers
 int64_t sum_depth(const PackedWeights& weights, int64_t rows) {
   if (weights.type() == PanelType::i8_pairs) return simd::kI8SumDepth;
   if (simd::rows_type(weights.type()) != FloatType::f32) return kChunkK;
-  return rows <= kFewRows ? kFewRowsSumDepth : kSumDepth;
+  if (rows > kFewRows) return kSumDepth;
+  int64_t depth = kLeastSumDepth;
+  while (2 * depth * depth <= weights.k()) depth *= 2;
+  return depth;
 }
 
 // The loops of one call of run_stage().
