@@ -43,41 +43,64 @@ constexpr int64_t bytes_of(PanelType type) {
   return type == PanelType::f32 ? 4 : type == PanelType::bf16 ? 2 : 1;
 }
 
+// Sums that run side by side, each over every kChains-th k: few rows have registers to spare, wait
+// for the latency of an addition otherwise, and shorter sums round less.
+constexpr int64_t chains_of(int64_t rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+
+// sums += row k of the panel times column k of A's rows.
+template <PanelType kType, int64_t kRows>
+HWY_INLINE void add_products(const float* a, int64_t stride, const void* panel, int64_t k,
+                             Vf (&sums)[kRows][kNv]) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  Vf b[kNv];
+#pragma GCC unroll 4
+  for (int64_t j = 0; j < kNv; ++j) b[j] = load_column<kType>(panel, k * kWidth + j * lanes);
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+    const Vf factor = set(a[i * stride + k]);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
+  }
+}
+
 // kRows rows times one panel. Rows are compile-time so that few rows cost few registers and FMAs.
 template <PanelType kType, int64_t kRows, int kParts>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
+  constexpr int64_t chains = chains_of(kRows);
   constexpr int64_t part_vectors = kNv / kParts;
   constexpr int64_t part_width = kWidth / kParts;
   const auto* a = static_cast<const float*>(args.a) + row * args.a_stride;
-  Vf sums[kRows][kNv];
-#pragma GCC unroll 8
-  for (int64_t i = 0; i < kRows; ++i) {
+  Vf sums[chains][kRows][kNv];
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = set(0.0F);
-  }
-  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k, kWidth * bytes_of(kType));
-  for (int64_t k = 0; k < args.k; ++k) {
-    next.fetch(k);
-    Vf b[kNv];
-#pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) b[j] = load_column<kType>(args.panel, k * kWidth + j * lanes);
+  for (int64_t c = 0; c < chains; ++c) {
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; ++i) {
-      const Vf factor = set(a[i * args.a_stride + k]);
 #pragma GCC unroll 4
-      for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
+      for (int64_t j = 0; j < kNv; ++j) sums[c][i][j] = set(0.0F);
     }
   }
+  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k, kWidth * bytes_of(kType));
+  int64_t k = 0;
+  for (; k + chains <= args.k; k += chains) {
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < chains; ++c) {
+      next.fetch(k + c);
+      add_products<kType, kRows>(a, args.a_stride, args.panel, k + c, sums[c]);
+    }
+  }
+  for (; k < args.k; ++k) add_products<kType, kRows>(a, args.a_stride, args.panel, k, sums[0]);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) {
+      Vf sum = sums[0][i][j];
+      if constexpr (chains >= 2) sum = hn::Add(sum, sums[1][i][j]);
+      if constexpr (chains == 4) sum = hn::Add(sum, hn::Add(sums[2][i][j], sums[3][i][j]));
+      if constexpr (kType == PanelType::i8) sum = hn::Mul(sum, load(args.scales + j * lanes));
       float* const to =
           args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * lanes;
-      if constexpr (kType == PanelType::i8)
-        sums[i][j] = hn::Mul(sums[i][j], load(args.scales + j * lanes));
-      store(args.accumulate ? hn::Add(load(to), sums[i][j]) : sums[i][j], to);
+      store(args.accumulate ? hn::Add(load(to), sum) : sum, to);
     }
   }
 }
