@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/cpu/float_type.h"
+#include "backend/cpu/simd/packed_bf16.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/tile_io.h"
 #include "epilogue/base/error.h"
@@ -127,7 +128,11 @@ class StageRun {
     if (targets_.flow.data == nullptr) return store_tile(targets_.outputs[0], block, tile, each_);
     place.row -= row_;
     place.column += static_cast<int64_t>(o) * weights_.n();
-    store_tile(targets_.flow, place, tile, each_);
+    if (targets_.flow.dtype != DType::bf16) return store_tile(targets_.flow, place, tile, each_);
+    // Only pairs kernels read bf16 rows.
+    auto* const to = static_cast<uint16_t*>(targets_.flow.data);
+    simd::round_to_bf16_rows(tile, each_, to + place.row * targets_.flow.row_stride + place.column,
+                             targets_.flow.row_stride, place.rows, place.columns);
   }
 
   const StageCall& call_;

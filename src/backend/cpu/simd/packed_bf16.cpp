@@ -87,6 +87,21 @@ void panel_product(const PanelArgs& args) {
 
 }  // namespace
 
+void round_to_bf16_rows(const float* in, int64_t in_stride, uint16_t* out, int64_t out_stride,
+                        int64_t rows, int64_t n) {
+  for (int64_t i = 0; i < rows; ++i, in += in_stride, out += out_stride) {
+    int64_t j = 0;
+    for (; j + 32 <= n; j += 32)
+      _mm512_storeu_si512(out + j, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+                                       _mm512_loadu_ps(in + j + 16), _mm512_loadu_ps(in + j))));
+    for (; j < n; j += 16) {
+      const auto lanes = static_cast<__mmask16>((1U << std::min<int64_t>(n - j, 16)) - 1);
+      const __m256bh bits = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, in + j));
+      _mm256_mask_storeu_epi16(out + j, lanes, reinterpret_cast<__m256i>(bits));
+    }
+  }
+}
+
 void bf16_pairs_one(const PanelArgs& args) { panel_product<1>(args); }
 void bf16_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
 
@@ -98,6 +113,9 @@ void bf16_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
 
 namespace epilogue::simd {
 
+void round_to_bf16_rows(const float*, int64_t, uint16_t*, int64_t, int64_t, int64_t) {
+  EPI_ASSERT(false, "x86-64 only");
+}
 void bf16_pairs_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 void bf16_pairs_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 

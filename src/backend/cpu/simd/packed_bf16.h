@@ -7,6 +7,11 @@
 
 namespace epilogue::simd {
 
+// Rows of n f32 as bf16, for products by these kernels: rounded to nearest even, but denormals
+// become zero, which is what the products take them for. Strides in elements.
+void round_to_bf16_rows(const float* in, int64_t in_stride, uint16_t* out, int64_t out_stride,
+                        int64_t rows, int64_t n);
+
 void bf16_pairs_one(const PanelArgs& args);
 void bf16_pairs_two(const PanelArgs& args);
 

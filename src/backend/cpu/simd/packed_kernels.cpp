@@ -153,6 +153,7 @@ PackedKernels packed_kernels() {
       kernels.one[pairs] = amx_one;
       kernels.two[pairs] = amx_two;
       kernels.layout.pairs_k = kTileK;
+      kernels.mr = 2 * kTileRows;
     }
   }
   return kernels;
