@@ -9,11 +9,11 @@
 #include <set>
 
 #include "analysis/diff_match.h"
+#include "base/units.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr double kNsPerUs = 1000;
 constexpr double kSameMean = 0.05;   // means within 5 % are the same
 constexpr size_t kKernelsNamed = 3;  // of a part
 constexpr size_t kMaxNameChars = 80;

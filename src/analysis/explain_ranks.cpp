@@ -10,13 +10,10 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr double kNsPerUs = 1000;
 // A rank's waiting below this share of its span is not worth a line.
 constexpr double kMinWaitShare = 0.02;
 // Communication of which less than this share is hidden is exposed.
 constexpr double kPoorOverlap = 0.5;
-
-std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
 
 int64_t wait_of(const Collectives& c, size_t rank) {
   int64_t sum = 0;
@@ -36,13 +33,13 @@ void find_straggler(const RanksExplanation& e, std::vector<Finding>& out) {
   f.id = "straggler";
   f.severity = Severity::kWarning;
   f.title = fmt::format("rank {} arrives last: rank {} waits {} in collectives", last->rank,
-                        first->rank, duration(first->wait_ns));
+                        first->rank, format_duration_ns(first->wait_ns));
   for (const CollectiveWaits& waits : e.collectives.waits)
-    f.evidence.push_back(
-        fmt::format("{}: {} matched on all ranks, {} of transfer, up to {} of waiting", waits.name,
-                    waits.count, duration(waits.transfer_ns),
-                    duration(*std::max_element(waits.wait_ns.begin(), waits.wait_ns.end()))));
-  f.saving_us = static_cast<double>(first->wait_ns) / kNsPerUs;
+    f.evidence.push_back(fmt::format(
+        "{}: {} matched on all ranks, {} of transfer, up to {} of waiting", waits.name, waits.count,
+        format_duration_ns(waits.transfer_ns),
+        format_duration_ns(*std::max_element(waits.wait_ns.begin(), waits.wait_ns.end()))));
+  f.saving_us = to_us(first->wait_ns);
   out.push_back(std::move(f));
 }
 
@@ -59,8 +56,8 @@ void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
   f.id = "communication-overlap";
   f.severity = share < kPoorOverlap ? Severity::kWarning : Severity::kInfo;
   f.title = fmt::format("{:.0f} % of the communication runs beside other kernels", share * 100);
-  f.evidence.push_back(
-      fmt::format("{} of {} over all ranks", duration(overlap), duration(communication)));
+  f.evidence.push_back(fmt::format("{} of {} over all ranks", format_duration_ns(overlap),
+                                   format_duration_ns(communication)));
   out.push_back(std::move(f));
 }
 

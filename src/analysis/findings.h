@@ -4,12 +4,15 @@
 
 #include <vector>
 
+#include "base/units.h"
 #include "epilogue/trace/explain.h"
 
 namespace epilogue::trace {
 
 // A saving or a share below this part of the wall time is not worth a line.
 inline constexpr double kMinShare = 0.005;
+
+inline double wall_us(const Explanation& e) { return to_us(e.timeline.span_ns()); }
 
 using FindingRule = void (*)(const Explanation&, std::vector<Finding>&);
 

@@ -9,13 +9,10 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr double kNsPerUs = 1000;
 constexpr double kNsPerMs = 1e6;
 
-double us(int64_t ns) { return static_cast<double>(ns) / kNsPerUs; }
 double ms(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
 
-double wall_us(const Explanation& e) { return us(e.timeline.span_ns()); }
 bool is_worth_it(const Explanation& e, double saving_us) {
   return saving_us > kMinShare * wall_us(e);
 }
@@ -47,7 +44,7 @@ void find_lost_data(const Explanation& e, std::vector<Finding>& out) {
 
 void find_profiler_cost(const Explanation& e, std::vector<Finding>& out) {
   const ProfilerCost& cost = e.verdicts.profiler;
-  if (!is_worth_it(e, us(cost.total_ns))) return;
+  if (!is_worth_it(e, to_us(cost.total_ns))) return;
   Finding f;
   f.id = "profiler-cost";
   f.title = fmt::format("recording cost the host about {:.1f} ms of {:.1f} ms", ms(cost.total_ns),
@@ -61,7 +58,7 @@ void find_profiler_cost(const Explanation& e, std::vector<Finding>& out) {
 
 void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   const LaunchStats& l = e.launches;
-  const double idle = us(idle_ns(e, IdleCause::kLaunch));
+  const double idle = to_us(idle_ns(e, IdleCause::kLaunch));
   if (l.launches == 0 || !is_worth_it(e, idle)) return;
   Finding f;
   f.id = "launch-cost";
@@ -75,7 +72,7 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   for (const CallStats& call : l.calls) {
     if (!call.starts_work) continue;
     f.evidence.push_back(fmt::format("{}: {} calls, median {:.1f} us, in all {:.2f} ms", call.name,
-                                     call.time.count, us(call.time.median_ns),
+                                     call.time.count, to_us(call.time.median_ns),
                                      ms(call.time.total_ns)));
     break;
   }
@@ -87,7 +84,7 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
 }
 
 void find_syncs(const Explanation& e, std::vector<Finding>& out) {
-  const double idle = us(idle_ns(e, IdleCause::kSync));
+  const double idle = to_us(idle_ns(e, IdleCause::kSync));
   if (!is_worth_it(e, idle)) return;
   Finding f;
   f.id = "sync";
@@ -116,7 +113,7 @@ void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
     if (copy.bandwidth_gb_s) line += fmt::format(", {:.1f} GB/s", *copy.bandwidth_gb_s);
     evidence.push_back(std::move(line));
   }
-  if (!is_worth_it(e, us(total_ns))) return;
+  if (!is_worth_it(e, to_us(total_ns))) return;
   evidence.emplace_back("pin the host's memory (pin_memory=True) and copy with non_blocking=True");
   out.push_back({"pageable-copies",
                  Severity::kWarning,
@@ -127,7 +124,7 @@ void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
 
 void find_collectives(const Explanation& e, std::vector<Finding>& out) {
   const int64_t exposed = e.collectives.communication_ns - e.collectives.overlap_ns;
-  if (!is_worth_it(e, us(exposed))) return;
+  if (!is_worth_it(e, to_us(exposed))) return;
   Finding f;
   f.id = "exposed-collectives";
   f.severity = Severity::kWarning;
@@ -137,7 +134,7 @@ void find_collectives(const Explanation& e, std::vector<Finding>& out) {
                                      c.time.count, ms(c.time.total_ns), ms(c.exposed_ns)));
   f.evidence.emplace_back(
       "a rank that arrives early waits here: explain the folder with all ranks to see for whom");
-  f.saving_us = us(exposed);
+  f.saving_us = to_us(exposed);
   out.push_back(std::move(f));
 }
 
@@ -148,7 +145,7 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
     self_ns += op.self_ns;
     count += op.count;
   }
-  if (!is_worth_it(e, us(self_ns))) return;
+  if (!is_worth_it(e, to_us(self_ns))) return;
   Finding f;
   f.id = "no-launch-ops";
   f.title = fmt::format("{} ops start no device work and take {:.2f} ms of the host's time", count,
@@ -158,7 +155,7 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
     const NoLaunchOp& op = e.chains.no_launch[i];
     f.evidence.push_back(fmt::format("{}: {} times, {:.2f} ms", op.name, op.count, ms(op.self_ns)));
   }
-  if (e.verdicts.whole.bound == Bound::kOverhead) f.saving_us = us(self_ns);
+  if (e.verdicts.whole.bound == Bound::kOverhead) f.saving_us = to_us(self_ns);
   out.push_back(std::move(f));
 }
 
@@ -177,7 +174,7 @@ void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
   double extra_us = 0;
   for (const Region& step : e.steps) {
     if (static_cast<double>(step.wall_ns()) < kSlow * static_cast<double>(median)) continue;
-    extra_us += us(step.wall_ns() - median);
+    extra_us += to_us(step.wall_ns() - median);
     f.evidence.push_back(fmt::format("{}: {:.2f} ms against a median of {:.2f} ms", step.name,
                                      ms(step.wall_ns()), ms(median)));
   }

@@ -5,20 +5,15 @@
 #include <algorithm>
 
 #include "analysis/findings.h"
-#include "base/units.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr double kNsPerUs = 1000;
 constexpr size_t kFusionsShown = 5;
 constexpr size_t kGemmsShown = 3;
 constexpr double kPoorWavePct = 75;  // below it, over a quarter of the device idles in whole waves
 constexpr double kMaxOpsShown = 8;
 
-double wall_us(const Explanation& e) {
-  return static_cast<double>(e.timeline.span_ns()) / kNsPerUs;
-}
 std::string duration_us(double us) { return format_duration_ns(us * kNsPerUs); }
 
 std::string ops_text(const Fusion& fusion) {
@@ -72,9 +67,8 @@ Finding slow_gemm(std::string id, std::string title, const Gemm& g) {
   f.id = std::move(id);
   f.severity = Severity::kWarning;
   f.title = std::move(title);
-  std::string line =
-      fmt::format("{} {}: {} executions, {}", g.op.empty() ? g.kernel : g.op, shape_text(g),
-                  g.time.count, format_duration_ns(static_cast<double>(g.time.total_ns)));
+  std::string line = fmt::format("{} {}: {} executions, {}", g.op.empty() ? g.kernel : g.op,
+                                 shape_text(g), g.time.count, format_duration_ns(g.time.total_ns));
   if (g.tflops) line += fmt::format(", {:.1f} TFLOP/s", *g.tflops);
   if (g.peak_pct) line += fmt::format(" ({:.0f} % of the peak for {})", *g.peak_pct, g.math_type);
   f.evidence.push_back(std::move(line));
@@ -96,7 +90,7 @@ void find_gemm_advice(const Explanation& e, std::vector<Finding>& out) {
   size_t shown = 0;
   for (const Gemm& g : e.gemms.gemms) {
     if (shown == kGemmsShown) return;
-    if (static_cast<double>(g.time.total_ns) / kNsPerUs < kMinShare * wall_us(e)) return;
+    if (to_us(g.time.total_ns) < kMinShare * wall_us(e)) return;
     if (g.uses_tensor_cores == false && !g.tensor_core_note.empty()) {
       Finding f = slow_gemm("no-tensor-cores", "a matrix product does not use tensor cores", g);
       f.evidence.push_back(g.tensor_core_note);
@@ -125,7 +119,7 @@ void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
   for (size_t i = 0; i < std::min(kShown, e.compile.regions.size()); ++i) {
     const CompiledRange& r = e.compile.regions[i];
     f.evidence.push_back(fmt::format("{}: {} times, {} on the host, {} kernels", r.name, r.count,
-                                     format_duration_ns(static_cast<double>(r.cpu_ns)), r.kernels));
+                                     format_duration_ns(r.cpu_ns), r.kernels));
   }
   f.evidence.emplace_back("torch._dynamo.explain(model)(input) names the causes");
   out.push_back(std::move(f));

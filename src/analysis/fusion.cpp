@@ -7,11 +7,10 @@
 
 #include "analysis/fusion_groups.h"
 #include "analysis/fusion_model.h"
+#include "base/units.h"
 
 namespace epilogue::trace {
 namespace {
-
-constexpr double kNsPerUs = 1000;
 
 std::string shape_text(const std::optional<TensorShape>& shape) {
   if (!shape) return "";

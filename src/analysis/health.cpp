@@ -197,11 +197,11 @@ class Examiner {
     add("profiler-cost", cost.is_inflated ? Severity::kWarning : Severity::kInfo,
         cost.total_ns > 0 ? counts_.ops : 0,
         fmt::format("The profiler itself took about {} on the host ({:.1f} us per op, {}).",
-                    format_duration_ns(static_cast<double>(cost.total_ns)), cost.ns_per_op * 1e-3,
+                    format_duration_ns(cost.total_ns), cost.ns_per_op * 1e-3,
                     cost.is_measured ? "measured" : "estimated"));
     add("profiler-overhead-events", Severity::kInfo, counts_.overhead_events,
         fmt::format("The profiler recorded {} of its own work (buffer requests, lazy loading).",
-                    format_duration_ns(static_cast<double>(counts_.overhead_ns))));
+                    format_duration_ns(counts_.overhead_ns)));
   }
 
   const Trace& trace_;

@@ -14,7 +14,6 @@ constexpr double kNotablePct = 10;
 double share_pct(int64_t part_ns, int64_t whole_ns) {
   return whole_ns == 0 ? 0 : static_cast<double>(part_ns) * 100 / static_cast<double>(whole_ns);
 }
-std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
 
 // Which of the idle time a verdict speaks of; nothing where the device itself is the limit.
 struct IdlePart {
@@ -35,7 +34,7 @@ std::array<IdlePart, 4> idle_parts(const PartTimes& times) {
 // The cause first, then what else is not small.
 void add_reasons(std::vector<std::string>& list, Bound bound, const PartTimes& times) {
   const auto sentence = [&](const char* start, const IdlePart& part) {
-    return fmt::format("{} {} ({:.1f} %) {}.", start, duration(part.ns),
+    return fmt::format("{} {} ({:.1f} %) {}.", start, format_duration_ns(part.ns),
                        share_pct(part.ns, times.wall_ns()), part.what);
   };
   const std::array<IdlePart, 4> parts = idle_parts(times);
@@ -59,7 +58,7 @@ std::string profiler_sentence(const PartTimes& times, const ProfilerCost& profil
   return fmt::format(
       "The profiler's own {:.1f} us per op ({}) made up about {} of the idle time; it is taken out "
       "before judging.",
-      profiler.ns_per_op * 1e-3, source, duration(times.of(TimePart::kProfiler)));
+      profiler.ns_per_op * 1e-3, source, format_duration_ns(times.of(TimePart::kProfiler)));
 }
 
 }  // namespace
@@ -70,7 +69,7 @@ std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, cons
                        times.of(TimePart::kCommunication);
   std::vector<std::string> list;
   list.push_back(fmt::format("The device worked {} of {} ({:.1f} %); launches: {}, kernels: {}.",
-                             duration(busy), duration(times.wall_ns()),
+                             format_duration_ns(busy), format_duration_ns(times.wall_ns()),
                              share_pct(busy, times.wall_ns()), format_count(region.launches),
                              format_count(region.kernels)));
   add_reasons(list, bound, times);

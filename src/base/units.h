@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers with units, for people. The profiler's table has torch's own formats (report/).
+// Units of time, and numbers with units for people. The profiler's table has torch's own formats
+// (report/).
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 namespace epilogue {
+
+inline constexpr double kNsPerUs = 1000;
+
+inline double to_us(int64_t ns) { return static_cast<double>(ns) / kNsPerUs; }
 
 std::string format_duration_ns(double ns);  // "812 ns", "3.42 us", "1.20 ms", "2.50 s"
 std::string format_bytes(double bytes);     // "512 B", "4.00 KiB", "50.3 MiB"

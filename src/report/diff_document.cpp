@@ -12,8 +12,9 @@
 namespace epilogue::trace {
 namespace {
 
-std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
-std::string change(int64_t ns) { return (ns < 0 ? "-" : "+") + duration(ns < 0 ? -ns : ns); }
+std::string change(int64_t ns) {
+  return (ns < 0 ? "-" : "+") + format_duration_ns(ns < 0 ? -ns : ns);
+}
 std::string pair(const std::array<int64_t, 2>& n) {
   return fmt::format("{} -> {}", format_count(n[0]), format_count(n[1]));
 }
@@ -24,9 +25,9 @@ void add_kernels(const char* title, const std::vector<KernelChange>& list, int t
   document.push_back(Heading{title});
   Grid grid{{{"kernel", true, 80}, {"executions"}, {"time"}}, {}, ""};
   for (const KernelChange& k : list)
-    grid.rows.push_back(
-        {k.name, pair(k.count),
-         fmt::format("{} -> {}", duration(k.total_ns[0]), duration(k.total_ns[1]))});
+    grid.rows.push_back({k.name, pair(k.count),
+                         fmt::format("{} -> {}", format_duration_ns(k.total_ns[0]),
+                                     format_duration_ns(k.total_ns[1]))});
   limit_rows(grid, top);
   document.push_back(std::move(grid));
 }
@@ -35,21 +36,23 @@ Document build(const TraceDiff& d, int top) {
   Document document;
   const double ratio =
       d.wall_ns[1] > 0 ? static_cast<double>(d.wall_ns[0]) / static_cast<double>(d.wall_ns[1]) : 0;
-  document.push_back(Heading{fmt::format(
-      "wall time {} -> {} ({}){}", duration(d.wall_ns[0]), duration(d.wall_ns[1]),
-      change(d.wall_ns[1] - d.wall_ns[0]), ratio > 0 ? fmt::format(", {:.2f}x", ratio) : "")});
+  document.push_back(
+      Heading{fmt::format("wall time {} -> {} ({}){}", format_duration_ns(d.wall_ns[0]),
+                          format_duration_ns(d.wall_ns[1]), change(d.wall_ns[1] - d.wall_ns[0]),
+                          ratio > 0 ? fmt::format(", {:.2f}x", ratio) : "")});
   document.push_back(Paragraph{
       fmt::format("{}; device busy {} -> {}; kernels {}, launches {}, ops {}",
                   d.by_steps ? fmt::format("sum of {} steps", pair(d.steps)) : "whole traces",
-                  duration(d.busy_ns[0]), duration(d.busy_ns[1]), pair(d.kernels), pair(d.launches),
-                  pair(d.ops))});
+                  format_duration_ns(d.busy_ns[0]), format_duration_ns(d.busy_ns[1]),
+                  pair(d.kernels), pair(d.launches), pair(d.ops))});
   document.push_back(Heading{"Where the difference comes from"});
   Bullets parts;
   for (const DiffPart& part : d.parts) {
     if (top >= 0 && parts.items.size() >= static_cast<size_t>(top)) break;
-    parts.items.push_back({fmt::format("{}  {} ({} -> {})", change(part.delta_ns()), part.what,
-                                       duration(part.before_ns), duration(part.after_ns)),
-                           {part.why}});
+    parts.items.push_back(
+        {fmt::format("{}  {} ({} -> {})", change(part.delta_ns()), part.what,
+                     format_duration_ns(part.before_ns), format_duration_ns(part.after_ns)),
+         {part.why}});
   }
   if (parts.items.size() < d.parts.size()) {
     int64_t rest = 0;

@@ -9,7 +9,6 @@
 namespace epilogue::trace {
 namespace {
 
-std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
 std::string percent(double value) { return fmt::format("{:.1f} %", value); }
 template <class T>
 std::string known(const std::optional<T>& value, fmt::format_string<const T&> format) {
@@ -51,7 +50,7 @@ class Builder {
     std::string line =
         fmt::format("{} events, {} ops, {} kernels ({} distinct), span {}", format_count(e_.events),
                     format_count(e_.ops), format_count(e_.kernels),
-                    format_count(e_.distinct_kernels), duration(e_.timeline.span_ns()));
+                    format_count(e_.distinct_kernels), format_duration_ns(e_.timeline.span_ns()));
     if (!e_.device.empty()) line += ", " + e_.device;
     if (e_.skipped_events > 0)
       line += fmt::format("; {} events could not be read", format_count(e_.skipped_events));
@@ -111,9 +110,10 @@ class Builder {
               {},
               ""};
     for (const RegionVerdict& r : e_.verdicts.regions)
-      grid.rows.push_back({r.region.name, duration(r.region.wall_ns()),
-                           duration(r.region.device_busy_ns), duration(r.region.device_idle_ns()),
-                           duration(r.region.cpu_op_ns), format_count(r.region.launches),
+      grid.rows.push_back({r.region.name, format_duration_ns(r.region.wall_ns()),
+                           format_duration_ns(r.region.device_busy_ns),
+                           format_duration_ns(r.region.device_idle_ns()),
+                           format_duration_ns(r.region.cpu_op_ns), format_count(r.region.launches),
                            format_count(r.region.kernels),
                            std::string(bound_name(r.verdict.bound))});
     add(std::move(grid));
@@ -140,7 +140,7 @@ class Builder {
                             g.shape->batch > 1 ? fmt::format("{} x ", g.shape->batch) : "",
                             g.shape->m, g.shape->n, g.shape->k);
       grid.rows.push_back({g.op.empty() ? "-" : g.op, shape, format_count(g.time.count),
-                           duration(g.time.median_ns), known(g.tflops, "{:.2f}"),
+                           format_duration_ns(g.time.median_ns), known(g.tflops, "{:.2f}"),
                            known(g.peak_pct, "{:.0f} %"), known(g.attainable_pct, "{:.0f} %"),
                            known(g.tiling ? g.tiling->waves : std::nullopt, "{:.2f}"), g.kernel});
     }
@@ -182,8 +182,8 @@ class Builder {
               {},
               ""};
     for (const DispatchChain& c : e_.chains.chains)
-      grid.rows.push_back({c.text, format_count(c.count), duration(c.cpu_ns), duration(c.device_ns),
-                           format_count(c.kernels),
+      grid.rows.push_back({c.text, format_count(c.count), format_duration_ns(c.cpu_ns),
+                           format_duration_ns(c.device_ns), format_count(c.kernels),
                            fmt::format("{} of {}", c.no_launch_ops, c.ops)});
     add(std::move(grid));
   }
@@ -193,15 +193,16 @@ class Builder {
       head("Runtime calls");
       Grid grid{{{"call", true}, {"count"}, {"median"}, {"p95"}, {"total"}}, {}, ""};
       for (const CallStats& c : e_.launches.calls)
-        grid.rows.push_back({c.name, format_count(c.time.count), duration(c.time.median_ns),
-                             duration(c.time.p95_ns), duration(c.time.total_ns)});
+        grid.rows.push_back(
+            {c.name, format_count(c.time.count), format_duration_ns(c.time.median_ns),
+             format_duration_ns(c.time.p95_ns), format_duration_ns(c.time.total_ns)});
       add(std::move(grid));
     }
     if (e_.launches.queue_delay)
       document_.push_back(Paragraph{fmt::format(
           "From the end of a launch call to its kernel's start: median {}, 95 % within {}.",
-          duration(e_.launches.queue_delay->median_ns),
-          duration(e_.launches.queue_delay->p95_ns))});
+          format_duration_ns(e_.launches.queue_delay->median_ns),
+          format_duration_ns(e_.launches.queue_delay->p95_ns))});
     if (!e_.hot_spots.copies.empty()) {
       head("Copies");
       Grid grid{
@@ -209,7 +210,8 @@ class Builder {
       for (const CopySpot& c : e_.hot_spots.copies)
         grid.rows.push_back({c.name, c.where.empty() ? "-" : c.where, format_count(c.time.count),
                              c.bytes ? format_bytes(static_cast<double>(*c.bytes)) : "-",
-                             duration(c.time.total_ns), known(c.bandwidth_gb_s, "{:.1f}")});
+                             format_duration_ns(c.time.total_ns),
+                             known(c.bandwidth_gb_s, "{:.1f}")});
       add(std::move(grid));
     }
   }
@@ -221,8 +223,8 @@ class Builder {
     for (const CollectiveStats& c : e_.collectives.kinds)
       grid.rows.push_back({c.name, format_count(c.time.count),
                            c.bytes ? format_bytes(static_cast<double>(*c.bytes)) : "-",
-                           duration(c.time.total_ns), duration(c.overlap_ns),
-                           duration(c.exposed_ns)});
+                           format_duration_ns(c.time.total_ns), format_duration_ns(c.overlap_ns),
+                           format_duration_ns(c.exposed_ns)});
     add(std::move(grid));
   }
 
@@ -232,11 +234,11 @@ class Builder {
     Grid grid{{{"name", true, 70}, {"count"}, {"host"}, {"kernels"}, {"device"}}, {}, ""};
     for (const auto* list : {&e_.compile.regions, &e_.compile.graphs})
       for (const CompiledRange& r : *list)
-        grid.rows.push_back({r.name, format_count(r.count), duration(r.cpu_ns),
-                             format_count(r.kernels), duration(r.device_ns)});
+        grid.rows.push_back({r.name, format_count(r.count), format_duration_ns(r.cpu_ns),
+                             format_count(r.kernels), format_duration_ns(r.device_ns)});
     for (const TritonKernel& k : e_.compile.triton)
-      grid.rows.push_back(
-          {k.name, format_count(k.count), "-", format_count(k.count), duration(k.device_ns)});
+      grid.rows.push_back({k.name, format_count(k.count), "-", format_count(k.count),
+                           format_duration_ns(k.device_ns)});
     add(std::move(grid));
   }
 
@@ -259,8 +261,8 @@ class Builder {
     Grid grid{{{"module", true, 70}, {"count"}, {"host"}, {"device"}, {"kernels"}}, {}, ""};
     for (const ModuleTime& m : e_.modules)
       grid.rows.push_back({std::string(static_cast<size_t>(m.depth) * 2, ' ') + m.name,
-                           format_count(m.count), duration(m.cpu_ns), duration(m.device_ns),
-                           format_count(m.kernels)});
+                           format_count(m.count), format_duration_ns(m.cpu_ns),
+                           format_duration_ns(m.device_ns), format_count(m.kernels)});
     add(std::move(grid));
   }
 

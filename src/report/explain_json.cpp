@@ -104,14 +104,6 @@ Json fusion_json(const Fusion& f) {
           {"assumption", f.assumption}};
 }
 
-Json finding_json(const Finding& f) {
-  return {{"id", f.id},
-          {"severity", severity_name(f.severity)},
-          {"title", f.title},
-          {"evidence", f.evidence},
-          {"saving_us", or_null(f.saving_us)}};
-}
-
 Json health_json(const HealthItem& h) {
   return {{"id", h.id},
           {"severity", severity_name(h.severity)},
@@ -229,6 +221,14 @@ Json occupancy_json(const KernelOccupancy& k) {
 }
 
 }  // namespace
+
+Json finding_json(const Finding& f) {
+  return {{"id", f.id},
+          {"severity", severity_name(f.severity)},
+          {"title", f.title},
+          {"evidence", f.evidence},
+          {"saving_us", or_null(f.saving_us)}};
+}
 
 std::string explain_json(const Explanation& e) {
   Json steps = Json::array();

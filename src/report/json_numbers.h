@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "base/units.h"
 #include "epilogue/trace/collectives.h"
+#include "epilogue/trace/explain.h"
 
 namespace epilogue::trace {
 
 inline constexpr int kJsonSchemaVersion = 1;
-
-inline double to_us(int64_t ns) { return static_cast<double>(ns) / 1000.0; }
 
 // null where the value is not known.
 template <class T>
@@ -24,6 +24,8 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
 inline std::string dump_json(const nlohmann::ordered_json& json) {
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
+
+nlohmann::ordered_json finding_json(const Finding& finding);
 
 // One rank's collectives.
 nlohmann::ordered_json collectives_json(const RankCollectives& rank);

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
-
 void add_ranks(const RanksExplanation& e, Document& document) {
   document.push_back(Heading{"Ranks"});
   Grid grid{{{"rank"},
@@ -27,10 +25,10 @@ void add_ranks(const RanksExplanation& e, Document& document) {
             {},
             ""};
   for (const RankSummary& r : e.ranks)
-    grid.rows.push_back({std::to_string(r.rank), duration(r.span_ns),
+    grid.rows.push_back({std::to_string(r.rank), format_duration_ns(r.span_ns),
                          r.busy_pct ? fmt::format("{:.1f} %", *r.busy_pct) : "-",
-                         duration(r.communication_ns), duration(r.overlap_ns), duration(r.wait_ns),
-                         std::string(bound_name(r.bound)),
+                         format_duration_ns(r.communication_ns), format_duration_ns(r.overlap_ns),
+                         format_duration_ns(r.wait_ns), std::string(bound_name(r.bound)),
                          r.path.substr(r.path.find_last_of('/') + 1)});
   document.push_back(std::move(grid));
 }
@@ -42,8 +40,10 @@ void add_waits(const RanksExplanation& e, Document& document) {
       {{"collective", true}, {"count"}, {"transfer"}, {"waiting per rank", true, 120}}, {}, ""};
   for (const CollectiveWaits& w : e.collectives.waits) {
     std::string waits;
-    for (const int64_t ns : w.wait_ns) waits += (waits.empty() ? "" : ", ") + duration(ns);
-    grid.rows.push_back({w.name, format_count(w.count), duration(w.transfer_ns), std::move(waits)});
+    for (const int64_t ns : w.wait_ns)
+      waits += (waits.empty() ? "" : ", ") + format_duration_ns(ns);
+    grid.rows.push_back(
+        {w.name, format_count(w.count), format_duration_ns(w.transfer_ns), std::move(waits)});
   }
   document.push_back(std::move(grid));
 }
@@ -106,12 +106,7 @@ std::string ranks_json(const RanksExplanation& e) {
                      {"wait_us", std::move(each)}});
   }
   Json findings = Json::array();
-  for (const Finding& f : e.findings)
-    findings.push_back({{"id", f.id},
-                        {"severity", severity_name(f.severity)},
-                        {"title", f.title},
-                        {"evidence", f.evidence},
-                        {"saving_us", or_null(f.saving_us)}});
+  for (const Finding& f : e.findings) findings.push_back(finding_json(f));
   return dump_json({{"schema_version", kJsonSchemaVersion},
                     {"ranks", std::move(ranks)},
                     {"waits", std::move(waits)},

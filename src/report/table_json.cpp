@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table for scripts.
-#include <nlohmann/json.hpp>
-
+#include "report/json_numbers.h"
 #include "report/table_rows.h"
 
 namespace epilogue::trace {
 namespace {
-
-constexpr int kSchemaVersion = 1;
-
-double to_us(int64_t ns) { return static_cast<double>(ns) / 1000.0; }
 
 nlohmann::ordered_json row_json(const Row& row, const KeyAverages& averages) {
   nlohmann::ordered_json json = {
@@ -42,14 +37,11 @@ nlohmann::ordered_json row_json(const Row& row, const KeyAverages& averages) {
 std::string table_json(const KeyAverages& averages, const TableOptions& options) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Row& row : shown_rows(averages, options)) rows.push_back(row_json(row, averages));
-  const nlohmann::ordered_json json = {
-      {"schema_version", kSchemaVersion},
-      {"device_label", averages.device_label},
-      {"rows", std::move(rows)},
-      {"self_cpu_total_us", to_us(averages.self_cpu_time_total_ns())},
-      {"self_device_total_us", to_us(averages.self_device_time_total_ns())}};
-  // Names come from files: bytes that are not UTF-8 must not make this throw.
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return dump_json({{"schema_version", kJsonSchemaVersion},
+                    {"device_label", averages.device_label},
+                    {"rows", std::move(rows)},
+                    {"self_cpu_total_us", to_us(averages.self_cpu_time_total_ns())},
+                    {"self_device_total_us", to_us(averages.self_device_time_total_ns())}});
 }
 
 }  // namespace epilogue::trace

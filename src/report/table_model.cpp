@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "report/table_formats.h"
 #include "report/table_rows.h"
 #include "report/utf8.h"
@@ -12,7 +13,6 @@ namespace {
 
 constexpr size_t kMargin = 4;  // a text column is that much wider than its longest text
 
-double to_us(int64_t ns) { return static_cast<double>(ns) / 1000.0; }
 size_t as_size(int width) { return width < 0 ? 0 : static_cast<size_t>(width); }
 
 template <class Length>
