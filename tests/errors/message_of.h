@@ -9,15 +9,22 @@
 
 namespace epilogue::test {
 
-// "(no error)" when nothing is thrown; other exceptions pass through and fail the test.
+// "" when nothing is thrown; other exceptions pass through and fail the test.
 template <class Call>
-std::string message_of(Call&& call) {
+std::string error_of(Call&& call) {
   try {
     std::forward<Call>(call)();
   } catch (const Error& error) {
     return error.what();
   }
-  return "(no error)";
+  return "";
+}
+
+// The same, "(no error)" when nothing is thrown.
+template <class Call>
+std::string message_of(Call&& call) {
+  const std::string text = error_of(std::forward<Call>(call));
+  return text.empty() ? "(no error)" : text;
 }
 
 }  // namespace epilogue::test

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "epilogue/nn.h"
+#include "errors/message_of.h"
 
 namespace epilogue::nn {
+
+using test::error_of;
 
 // A row-major matrix.
 struct Matrix {
@@ -37,16 +40,5 @@ Matrix plus(Matrix a, const Matrix& b);
 
 // Every element within `tolerance` times (1 + |expected|); the worst one is printed.
 testing::AssertionResult near(const Tensor& actual, const Matrix& expected, double tolerance);
-
-// The message of the Error that `f` throws; "" when it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 }  // namespace epilogue::nn

@@ -178,19 +178,9 @@ TEST(SumToSize, UndoesBroadcasting) {
 
 TEST(Copies, KernelNamesSayHowTheyRun) {
   auto name_of = [](const OpDef& op, const Tensor& self, std::vector<Attr> attrs) {
-    struct Listener final : RunObserver {
-      Listener() { set_run_observer(this); }
-      ~Listener() override { set_run_observer(nullptr); }
-      void op_begin(const OpDef&, std::span<const Tensor>, std::span<const Attr>,
-                    int64_t) override {}
-      void op_end() override {}
-      void kernel_ran(const KernelRun& run) override { run.kernel->describe(run.call, info); }
-      void range_begin(std::string_view, RangeKind, int64_t, uint64_t) override {}
-      void range_end() override {}
-      KernelInfo info;
-    } listener;
+    LastKernel last;
     run_op(op, std::span<const Tensor>(&self, 1), attrs);
-    return std::string(listener.info.name.view());
+    return std::string(last.info.name.view());
   };
   EXPECT_TRUE(name_of(kClone, ones({64, 64}), {}).ends_with("_copy_f32"));
   EXPECT_TRUE(name_of(kClone, t(ones({64, 64})), {}).ends_with("_copy_transposed_f32"));

@@ -11,10 +11,13 @@
 
 #include "core/observer.h"
 #include "epilogue/ops.h"
+#include "errors/message_of.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 
 namespace epilogue::testing {
+
+using test::error_of;
 
 using Random = std::mt19937;
 
@@ -85,17 +88,6 @@ inline void expect_equal(const Tensor& got, const Tensor& want, const std::strin
   ASSERT_EQ(got.to_vector(), want.to_vector()) << what;
 }
 
-// The message of the Error that f throws; empty when it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 // While alive: the ops and kernels that run, as "aten::t(aten::transpose(aten::as_strided))";
 // a kernel is a "*" behind its op.
 class CallTree final : public RunObserver {
@@ -117,6 +109,20 @@ class CallTree final : public RunObserver {
     }
   }
   void kernel_ran(const KernelRun&) override { text += '*'; }
+  void range_begin(std::string_view, RangeKind, int64_t, uint64_t) override {}
+  void range_end() override {}
+};
+
+// While alive: what the kernel that ran last says of itself.
+class LastKernel final : public RunObserver {
+ public:
+  LastKernel() { set_run_observer(this); }
+  ~LastKernel() override { set_run_observer(nullptr); }
+  KernelInfo info;
+
+  void op_begin(const OpDef&, std::span<const Tensor>, std::span<const Attr>, int64_t) override {}
+  void op_end() override {}
+  void kernel_ran(const KernelRun& run) override { run.kernel->describe(run.call, info); }
   void range_begin(std::string_view, RangeKind, int64_t, uint64_t) override {}
   void range_end() override {}
 };

@@ -192,22 +192,13 @@ TEST(Pointwise, KernelsSayWhyTheyDecline) {
 }
 
 TEST(Pointwise, KernelInfo) {
-  struct Listener final : RunObserver {
-    Listener() { set_run_observer(this); }
-    ~Listener() override { set_run_observer(nullptr); }
-    void op_begin(const OpDef&, std::span<const Tensor>, std::span<const Attr>, int64_t) override {}
-    void op_end() override {}
-    void kernel_ran(const KernelRun& run) override { run.kernel->describe(run.call, info); }
-    void range_begin(std::string_view, RangeKind, int64_t, uint64_t) override {}
-    void range_end() override {}
-    KernelInfo info;
-  } listener;
+  LastKernel last;
   gelu(ones({3000}, DType::bf16), Gelu::tanh);
-  EXPECT_TRUE(listener.info.name.view().ends_with("_gelu_tanh_bf16")) << listener.info.name.view();
-  EXPECT_EQ(listener.info.grid[0], 3);
-  EXPECT_EQ(listener.info.threads, 1);
+  EXPECT_TRUE(last.info.name.view().ends_with("_gelu_tanh_bf16")) << last.info.name.view();
+  EXPECT_EQ(last.info.grid[0], 3);
+  EXPECT_EQ(last.info.threads, 1);
   mul(t(ones({30, 40})), ones({40, 30}));
-  EXPECT_TRUE(listener.info.name.view().ends_with("_mul_strided_f32")) << listener.info.name.view();
+  EXPECT_TRUE(last.info.name.view().ends_with("_mul_strided_f32")) << last.info.name.view();
 }
 
 TEST(IntegerArithmetic, WrapsAround) {
