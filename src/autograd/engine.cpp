@@ -307,6 +307,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   Walk w(options, &targets);
   walk(w, outputs, gradients, options);
   std::vector<Tensor> result;
+  result.reserve(targets.size());
   for (const Node* t : targets) result.push_back(w.captured(t));
   return result;
 }

@@ -124,25 +124,24 @@ std::string to_text(const Graph& graph) {
 std::string to_dot(const Graph& graph) {
   std::string text = "digraph compiled {\n  node [shape=box, fontname=\"monospace\"];\n";
   const Uses uses(graph);
+  const auto source = [&](int v) {
+    const int producer = uses.producer(v);
+    return producer < 0 ? "v" + std::to_string(v) : "n" + std::to_string(producer);
+  };
   for (const int v : read_leaves(graph))
     text += "  v" + std::to_string(v) + " [shape=ellipse, label=\"" +
             escaped(name(v) + " " + leaf_text(graph, v)) + "\"];\n";
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const std::string id = "n" + std::to_string(i);
     text += "  " + id + " [label=\"" + escaped(what_text(graph.nodes[i]) + "\n") + "\"];\n";
-    for (const int v : reads(graph.nodes[i])) {
-      const int producer = uses.producer(v);
-      text += "  " + (producer < 0 ? "v" + std::to_string(v) : "n" + std::to_string(producer)) +
-              " -> " + id + " [label=\"" + escaped(to_text(graph.value(v))) + "\"];\n";
-    }
+    for (const int v : reads(graph.nodes[i]))
+      text += "  " + source(v) + " -> " + id + " [label=\"" + escaped(to_text(graph.value(v))) +
+              "\"];\n";
   }
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    const int v = graph.outputs[i];
-    const int producer = uses.producer(v);
     const std::string id = "out" + std::to_string(i);
-    text += "  " + id + " [shape=ellipse, label=\"result " + std::to_string(i) + "\"];\n  " +
-            (producer < 0 ? "v" + std::to_string(v) : "n" + std::to_string(producer)) + " -> " +
-            id + ";\n";
+    text += "  " + id + " [shape=ellipse, label=\"result " + std::to_string(i) + "\"];\n";
+    text += "  " + source(graph.outputs[i]) + " -> " + id + ";\n";
   }
   return text + "}\n";
 }

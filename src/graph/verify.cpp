@@ -64,6 +64,7 @@ class Verifier {
   void check_call(const Node& node, const OpCall& call) const {
     if (call.op->infer != nullptr && call.op->kind == OpKind::compute) {
       std::vector<Tensor> in;
+      in.reserve(call.inputs.size());
       for (const int v : call.inputs)
         in.push_back(v == kNoValue ? Tensor() : rule_input(graph_.value(v)));
       const OutMetas metas = call.op->infer(Call{*call.op, in, call.attrs, {}});

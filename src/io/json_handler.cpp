@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "io/message.h"
 
@@ -85,7 +84,7 @@ bool JsonHandler::skip_value(const JsonEvent& event) {
   return true;
 }
 
-bool JsonHandler::fail(std::string_view code, std::string detail) {
+bool JsonHandler::fail(std::string_view code, std::string_view detail) {
   failure_ = io_failure(file_, code, detail);
   return false;
 }

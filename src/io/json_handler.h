@@ -46,14 +46,14 @@ class JsonHandler {
 
   // Called by the parser: on(), or nothing while a skipped value lasts.
   bool dispatch(const JsonEvent& event);
-  bool fail_syntax(std::string detail) { return fail(syntax_code_, std::move(detail)); }
+  bool fail_syntax(std::string_view detail) { return fail(syntax_code_, detail); }
 
  protected:
   virtual bool on(const JsonEvent& event) = 0;
 
   // Ignores the value that begins with `event`, up to 128 levels deep.
   bool skip_value(const JsonEvent& event);
-  bool fail(std::string_view code, std::string detail);
+  bool fail(std::string_view code, std::string_view detail);
   // Fails with "WHERE: expected WHAT, got <the event in words>".
   bool unexpected(std::string_view where, std::string_view what, const JsonEvent& event);
 

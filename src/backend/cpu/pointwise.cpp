@@ -152,22 +152,22 @@ void describe(const Call& call, KernelInfo& info) {
 }
 
 template <UnaryOp kOp>
-constexpr Kernel unary_kernel{"simd", decline_f32, [](const Call& c) { run_unary(c, kOp); },
+constexpr Kernel kUnaryKernel{"simd", decline_f32, [](const Call& c) { run_unary(c, kOp); },
                               describe<grain_of(kOp)>};
 template <BackwardOp kOp>
-constexpr Kernel backward_kernel{"simd", kOp == BackwardOp::relu ? decline_threshold : decline_f32,
+constexpr Kernel kBackwardKernel{"simd", kOp == BackwardOp::relu ? decline_threshold : decline_f32,
                                  [](const Call& c) { run_backward(c, kOp); },
                                  describe<grain_of(kOp)>};
 
 template <UnaryOp kOp>
-const Kernel kUnary[] = {unary_kernel<kOp>};
+const Kernel kUnary[] = {kUnaryKernel<kOp>};
 template <BackwardOp kOp>
-const Kernel kBackward[] = {backward_kernel<kOp>};
+const Kernel kBackward[] = {kBackwardKernel<kOp>};
 template <ArithmeticOp kOp>
 const Kernel kArithmetic[] = {
     {"simd", decline_f32, [](const Call& c) { run_arithmetic(c, kOp); }, describe<kCheapGrain>},
     {"f64", decline_f64, [](const Call& c) { run_arithmetic_f64(c, kOp); }, describe<kF64Grain>}};
-const Kernel kNegKernels[] = {unary_kernel<UnaryOp::neg>,
+const Kernel kNegKernels[] = {kUnaryKernel<UnaryOp::neg>,
                               {"f64", decline_f64, run_neg_f64, describe<kF64Grain>}};
 
 // Attribute 0 of gelu and its backward chooses the form.
