@@ -36,7 +36,7 @@ std::vector<Sample> unary_samples() {
           {.in = {{.sizes = {0, 3}}}}};
 }
 // The second input is drawn from [low, high).
-std::vector<Sample> backward_samples(std::vector<Attr> attrs, double low, double high) {
+std::vector<Sample> backward_samples(const std::vector<Attr>& attrs, double low, double high) {
   return {{.in = {{.sizes = {3, 5}}, {.sizes = {3, 5}, .low = low, .high = high}}, .attrs = attrs},
           {.in = {{.sizes = {67}}, {.sizes = {67}, .low = low, .high = high}}, .attrs = attrs},
           {.in = {{.sizes = {}}, {.sizes = {}, .low = low, .high = high}}, .attrs = attrs}};

@@ -56,7 +56,7 @@ Outputs compose_to(const Call& call) {
   return run_op(kToCopy, args(self), {dtype});
 }
 
-std::vector<Sample> strided_samples(std::vector<Attr> attrs) {
+std::vector<Sample> strided_samples(const std::vector<Attr>& attrs) {
   return {{.in = {{.sizes = {3, 5}}}, .attrs = attrs},
           {.in = {{.sizes = {}}}, .attrs = attrs},
           {.in = {{.sizes = {2, 3, 67}}}, .attrs = attrs},

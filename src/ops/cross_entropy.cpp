@@ -72,7 +72,7 @@ Tensor smoothing_loss(const Arguments& a, const Tensor& log_p, const Tensor& tar
   const Tensor rows = mul(neg(sum(weighted(log_p, weight), {-1})), kept);
   const double scale = a.smoothing / static_cast<double>(a.classes);
   if (a.reduction == Reduction::none) return mul(rows, scale);
-  const Tensor total = mul(sum(rows), scale);
+  Tensor total = mul(sum(rows), scale);
   if (a.reduction == Reduction::sum) return total;
   return div(total, nll_loss(minus_one, target, weight, Reduction::sum, a.ignore_index));
 }
