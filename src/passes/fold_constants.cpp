@@ -20,6 +20,7 @@ void fold_constants(graph::Graph& graph, PassContext& context) {
     });
     if (!all_constant) continue;
     std::vector<Tensor> in;
+    in.reserve(call->inputs.size());
     for (const int v : call->inputs) in.push_back(graph.value(v).tensor);
     const Outputs out = run_op(*call->op, in, call->attrs);
     for (size_t o = 0; o < node.outputs.size(); ++o)

@@ -131,6 +131,7 @@ ProgramBuilder::Operand ProgramBuilder::operand(int name) {
 
 void ProgramBuilder::append(const BoundProgram& bound, int result) {
   std::vector<Operand> values;
+  values.reserve(bound.inputs.size() + bound.program.steps.size());
   for (const int name : bound.inputs) values.push_back(operand(name));
   for (const PointwiseStep& step : bound.program.steps) {
     Step s{step, {}, {}};

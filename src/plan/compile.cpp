@@ -111,6 +111,7 @@ std::string Compiled::explain() const {
 std::vector<FusionNote> Compiled::notes() const {
   std::vector<FusionNote> notes;
   if (impl_->last() == nullptr) return notes;
+  notes.reserve(impl_->last()->passes().notes.size());
   for (const passes::Note& n : impl_->last()->passes().notes)
     notes.push_back({n.pass, n.what, n.reason, n.bytes_saved, n.launches_saved});
   return notes;
@@ -137,6 +138,7 @@ std::vector<std::pair<std::string, std::string>> Compiled::dump_passes() const {
 
 std::vector<std::string> compile_pass_names() {
   std::vector<std::string> names;
+  names.reserve(passes::pipeline().size());
   for (const passes::Pass& pass : passes::pipeline()) names.emplace_back(pass.name);
   return names;
 }

@@ -110,6 +110,7 @@ class Planner {
   // Large ones first: small ones fit between them.
   void place(int64_t& arena_bytes) {
     std::vector<Slot*> order;
+    order.reserve(slots_.size());
     for (Slot& slot : slots_) order.push_back(&slot);
     std::stable_sort(order.begin(), order.end(),
                      [](const Slot* a, const Slot* b) { return a->bytes > b->bytes; });
