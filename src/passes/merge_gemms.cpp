@@ -4,6 +4,7 @@
 //       └─ product(w2) ─────┘
 // The rows of x are read once, and neither product leaves the cache.
 #include <optional>
+#include <ranges>
 
 #include "passes/passes.h"
 #include "passes/product.h"
@@ -56,9 +57,9 @@ void append_branch(ProgramBuilder& builder, const Graph& graph, const Branch& br
   BoundProgram program = program_of(node.chain()->stages[0]);
   program.inputs[0] = product;
   builder.append(program, node.outputs[0]);
-  for (auto it = branch.between.rbegin(); it != branch.between.rend(); ++it) {
+  for (const size_t index : branch.between | std::views::reverse) {
     std::string reason;
-    builder.append(*program_of(graph, graph.nodes[*it], reason), graph.nodes[*it].outputs[0]);
+    builder.append(*program_of(graph, graph.nodes[index], reason), graph.nodes[index].outputs[0]);
   }
 }
 

@@ -18,22 +18,20 @@ constexpr Pass kPipeline[] = {
     {"drop_dead", drop_dead},
 };
 
-void require_known_names(const std::vector<std::string>& skip) {
-  for (const std::string& name : skip) {
-    std::string known;
-    bool found = false;
-    for (const Pass& pass : kPipeline) {
-      found = found || pass.name == name;
-      known += (known.empty() ? "" : ", ") + std::string(pass.name);
-    }
-    if (!found)
-      throw Error("[compile] expected a pass to skip (" + known + "), got '" + name + "'");
-  }
-}
-
 }  // namespace
 
 std::span<const Pass> pipeline() { return kPipeline; }
+
+void require_known_names(const std::vector<std::string>& skip) {
+  std::string known;
+  for (const Pass& pass : kPipeline) {
+    if (!known.empty()) known += ", ";
+    known += pass.name;
+  }
+  for (const std::string& name : skip)
+    if (std::ranges::find(kPipeline, name, &Pass::name) == std::end(kPipeline))
+      throw Error("[compile] expected a pass to skip (" + known + "), got '" + name + "'");
+}
 
 PipelineResult run_pipeline(graph::Graph& graph, const PipelineOptions& options) {
   require_known_names(options.skip);

@@ -56,6 +56,9 @@ struct Pass {
 // All passes, in their order.
 std::span<const Pass> pipeline();
 
+// Throws Error for the first name that is no pass's.
+void require_known_names(const std::vector<std::string>& skip);
+
 struct PassRecord {
   std::string name;
   int64_t ns = 0;

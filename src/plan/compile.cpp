@@ -16,17 +16,14 @@ class Compiled::Impl {
  public:
   Impl(Function function, CompileOptions options)
       : function_(std::move(function)), options_(std::move(options)) {
-    const std::vector<std::string> known = compile_pass_names();
-    for (const std::string& name : options_.skip)
-      if (std::find(known.begin(), known.end(), name) == known.end())
-        throw Error("[compile] expected a pass to skip, got '" + name + "'");
+    passes::require_known_names(options_.skip);
   }
 
   // The results' number is the plan's.
   plan::Entry& entry_for(std::span<const Tensor> in) {
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      if (!entries_[i]->accepts(in)) continue;
-      std::swap(entries_[i], entries_[0]);
+    for (auto& entry : entries_) {
+      if (!entry->accepts(in)) continue;
+      std::swap(entry, entries_[0]);
       entries_[0]->require_no_gradients(in);
       return *entries_[0];
     }
