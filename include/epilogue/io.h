@@ -118,7 +118,6 @@ class SafetensorsFile {
 // 8-byte aligned), under a temporary name, and renames it: `path` is never half a file, and may be
 // one that is mapped. Tensors of any strides; every tensor's bytes are written, shared or not.
 // Codes: DuplicateKey, InvalidName, InvalidTensor, InvalidMetadata, HeaderTooLarge.
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 Status save_safetensors(const std::string& path, const NamedTensors& tensors,
                         const Metadata& metadata = {});
 

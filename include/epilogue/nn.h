@@ -22,9 +22,7 @@
 
 namespace epilogue::nn {
 
-// Names with their tensors, in registration order: what state_dict() gives and save_safetensors()
-// takes.
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using epilogue::NamedTensors;
 
 struct LoadResult {
   std::vector<std::string> missing;     // in the module, not in the dict

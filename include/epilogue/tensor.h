@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -71,6 +72,22 @@ struct Device {
 };
 std::string to_string(Device device);
 
+// Who holds memory, in torch.profiler's names and order. The profiler finds temporary, activation
+// and autograd_detail itself; the others are said by set_memory_category().
+enum class MemoryCategory : uint8_t {
+  parameter,
+  optimizer_state,
+  input,
+  temporary,
+  activation,
+  gradient,
+  autograd_detail,
+  unknown
+};
+inline constexpr size_t kMemoryCategories = 8;
+// "PARAMETER", "OPTIMIZER_STATE", ...
+std::string_view memory_category_name(MemoryCategory category);
+
 namespace detail {
 
 // An intrusive pointer to a class with retain() and release().
@@ -115,6 +132,8 @@ class Storage {
   // Counts in-place writes: autograd compares it to find saved tensors that changed.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  MemoryCategory category() const { return category_.load(std::memory_order_relaxed); }
+  void set_category(MemoryCategory category);
 
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
@@ -134,12 +153,14 @@ class Storage {
   size_t bytes_;
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> version_{0};
+  std::atomic<MemoryCategory> category_{MemoryCategory::unknown};
   std::unique_ptr<Deleter> deleter_;
 };
 
 // What autograd hangs on a tensor; opaque here.
 struct AutogradMeta {
   virtual ~AutogradMeta() = default;
+  virtual bool is_leaf() const = 0;
 };
 
 struct TensorImpl {
@@ -270,6 +291,13 @@ Tensor rand(Dims sizes, DType dtype = DType::f32);                              
 Tensor uniform(Dims sizes, double low, double high, DType dtype = DType::f32);  // U[low, high)
 Tensor randn(Dims sizes, DType dtype = DType::f32);                             // N(0, 1)
 Tensor randint(int64_t low, int64_t high, Dims sizes);  // i64 in [low, high)
+
+// Names with their tensors, in order: what a state is made of and a checkpoint holds.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// Says what a tensor's storage is for, to a profiler that records memory. Modules say it of their
+// parameters, optimizers of their state, autograd of gradients; inputs are the caller's to name.
+void set_memory_category(const Tensor& tensor, MemoryCategory category);
 
 // The caching allocator behind every tensor. Freed blocks are kept for reuse.
 struct MemoryStats {

@@ -111,6 +111,7 @@ void accumulate(const Tensor& leaf, Tensor gradient, bool create_graph) {
                          storage.use_count() == 1 && gradient.is_contiguous() &&
                          storage.bytes() == gradient.bytes() && !storage.is_borrowed();
   meta.grad = only_ours ? std::move(gradient) : clone(gradient);
+  set_memory_category(meta.grad, MemoryCategory::gradient);
 }
 
 struct Later {

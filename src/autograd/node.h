@@ -44,6 +44,8 @@ struct GradMeta final : detail::AutogradMeta {
   Tensor grad;
   std::shared_ptr<Node> grad_fn;    // null for leaves
   std::weak_ptr<Node> accumulator;  // of a leaf; owned by the nodes that lead to it
+
+  bool is_leaf() const override { return grad_fn == nullptr; }
 };
 
 // The meta of a tensor, made when it has none.

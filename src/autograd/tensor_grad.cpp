@@ -22,7 +22,7 @@ Tensor& Tensor::set_requires_grad(bool on) {
 
 bool Tensor::is_leaf() const {
   const GradMeta* meta = find_grad_meta(*this);
-  return meta == nullptr || meta->grad_fn == nullptr;
+  return meta == nullptr || meta->is_leaf();
 }
 
 Tensor Tensor::grad() const {
@@ -34,6 +34,7 @@ void Tensor::set_grad(Tensor grad) const {
   if (grad.defined() && (!(grad.sizes() == sizes()) || grad.dtype() != dtype()))
     throw Error("[set_grad] expected a gradient like " + to_string(*this) + ", got " +
                 to_string(grad));
+  if (grad.defined()) set_memory_category(grad, MemoryCategory::gradient);
   grad_meta(*this).grad = std::move(grad);
 }
 

@@ -197,6 +197,12 @@ void set_memory_observer(MemoryObserver* observer) {
   memory_observer.store(observer, std::memory_order_release);
 }
 
+void announce_category(const void* address, int64_t bytes, MemoryCategory category) {
+  if (MemoryObserver* o = memory_observer.load(std::memory_order_acquire); o != nullptr)
+      [[unlikely]]
+    o->on_category(address, bytes, category);
+}
+
 size_t block_bytes(size_t bytes) { return size_class(bytes).bytes; }
 
 void* allocate_bytes(size_t bytes) {

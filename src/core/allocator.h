@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "epilogue/tensor.h"
+
 namespace epilogue {
 
 // Told about every allocation (bytes > 0) and free (bytes < 0) of tensor memory, on the thread that
@@ -14,7 +16,10 @@ class MemoryObserver {
   virtual ~MemoryObserver() = default;
   virtual void on_memory(const void* address, int64_t bytes, int64_t total_allocated,
                          int64_t total_reserved) = 0;
+  // A live block's purpose became known, or it is about to be freed and had one.
+  virtual void on_category(const void* address, int64_t bytes, MemoryCategory category) = 0;
 };
+void announce_category(const void* address, int64_t bytes, MemoryCategory category);
 // At most one; nullptr removes it. The observer must outlive its use by other threads.
 void set_memory_observer(MemoryObserver* observer);
 

@@ -62,9 +62,12 @@ class TapeObserver {
   virtual void on_op(const Call& call) = 0;
 };
 
+struct AutocastState;  // ops/autocast.h
+
 struct ThreadState {
   bool grad_enabled = true;
   OpObserver* capture = nullptr;
+  AutocastState* autocast = nullptr;  // null: off
   // Ops infer and allocate, but no kernel runs: capture wants the ops, not the numbers.
   bool skip_kernels = false;
   int64_t sequence_nr = 0;  // the next autograd node's number on this thread

@@ -137,6 +137,11 @@ struct Kernel {
 // kernel. composite: made of other ops. inplace: writes input 0 and returns it, one kernel.
 enum class OpKind : uint8_t { compute, view, composite, inplace };
 
+// What autocast does to the inputs of an op (ops/autocast.h). lower: floating inputs become the
+// region's dtype. f32: they become f32. f32_result: the attribute OpDef::autocast_attr, where
+// unset, becomes f32. promote: where one is f32, all become f32.
+enum class Autocast : uint8_t { none, lower, f32, f32_result, promote };
+
 // Bits of OpDef::saves.
 constexpr uint32_t save_input(int i) { return 1U << i; }
 inline constexpr uint32_t kSaveOutput = 1U << 31;
@@ -171,6 +176,16 @@ struct OpDef {
   // Gradient, written with public ops. Null with kind composite: the parts have gradients.
   Gradients (*vjp)(const GradCall&) = nullptr;
   uint32_t saves = 0;  // what vjp needs: save_input(i) | kSaveOutput
+  // Ops on lists (aten::_foreach_*, aten::_fused_*_): the inputs are `lists` lists of one length,
+  // one after the other (undefined tensors where a list is absent), then `singles` tensors. 0: no
+  // lists.
+  uint32_t lists = 0;
+  uint32_t singles = 0;
+  // In-place ops: bit i says that argument i is written; a list is one argument.
+  uint32_t writes = 1;
+  // By DeviceType: PyTorch's lists differ.
+  std::array<Autocast, 2> autocast = {};
+  int autocast_attr = -1;
   // Plain loops that define the meaning. For views and composites it fills a fresh result and
   // exists for the tests.
   void (*reference)(const Call&) = nullptr;
@@ -178,6 +193,13 @@ struct OpDef {
 
   // Backends cache their kernel list here (index: DeviceType); see core/backend.h.
   mutable std::array<std::atomic<const std::span<const Kernel>*>, 2> kernel_lists = {};
+
+  // Which argument input i of n belongs to, as `writes` and the schema count them.
+  size_t argument_of(size_t i, size_t n) const {
+    if (lists == 0) return i;
+    const size_t listed = n - singles;
+    return i < listed ? i / (listed / lists) : lists + (i - listed);
+  }
 };
 
 // Bytes of all inputs and results once.

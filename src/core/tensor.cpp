@@ -57,6 +57,8 @@ Ref<Storage> Storage::borrow(void* data, size_t bytes, Deleter deleter) {
 
 void Storage::destroy() {
   if (!deleter_) {
+    if (category() != MemoryCategory::unknown)
+      announce_category(data_, static_cast<int64_t>(bytes_), category());
     free_bytes(data_, bytes_);
   } else if (*deleter_) {
     (*deleter_)(data_);

@@ -43,7 +43,10 @@ void Module::require_free_name(std::string_view name) const {
 
 void Module::register_parameter(std::string_view name, Tensor& parameter) {
   require_free_name(name);
-  if (parameter.defined()) parameter.set_requires_grad(true);
+  if (parameter.defined()) {
+    parameter.set_requires_grad(true);
+    set_memory_category(parameter, MemoryCategory::parameter);
+  }
   parameters_.emplace_back(name, &parameter);
 }
 

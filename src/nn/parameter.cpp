@@ -14,6 +14,7 @@ void set_parameter_data(const Tensor& parameter, const Tensor& value) {
   to.dtype = from.dtype;
   to.device = from.device;
   to.is_contiguous = from.is_contiguous;
+  epilogue::set_memory_category(parameter, MemoryCategory::parameter);
 }
 
 }  // namespace epilogue::nn

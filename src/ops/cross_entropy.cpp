@@ -157,6 +157,7 @@ constinit const OpDef kCrossEntropyLoss{
     .doc = "nll_loss(log_softmax(self)) for class targets or class probabilities",
     .kind = OpKind::composite,
     .compose = compose,
+    .autocast = {Autocast::f32, Autocast::none},
     .reference = reference,
     .samples = samples};
 

@@ -6,26 +6,29 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "core/backend.h"
+#include "ops/autocast.h"
 
 namespace epilogue {
 namespace {
 
-// What the schema says of the i-th tensor: "Tensor? bias=None" is {"bias", true}.
+// What the schema says of the i-th tensor of n: "Tensor? bias=None" is {"bias", true}. A list's
+// name stands for its tensors.
 struct Argument {
   std::string name;
   bool is_optional;
 };
-Argument tensor_argument(const OpDef& op, size_t i) {
+Argument tensor_argument(const OpDef& op, size_t i, size_t n) {
   std::string_view rest = op.schema;
-  for (;;) {
+  for (i = op.argument_of(i, n);; --i) {
     rest.remove_prefix(std::min(rest.find("Tensor"), rest.size()));
     if (rest.empty()) return {"?", false};
     rest.remove_prefix(std::string_view("Tensor").size());
-    if (i == 0 || rest.starts_with("[]")) break;  // a list takes all that follow
-    --i;
+    // Without `lists` the only list of a schema (cat) takes all that follow.
+    if (i == 0 || (op.lists == 0 && rest.starts_with("[]"))) break;
   }
   const std::string_view name = rest.substr(rest.find(' ') + 1);
-  return {std::string(name.substr(0, name.find_first_of(",=)"))), rest.starts_with("?")};
+  return {std::string(name.substr(0, name.find_first_of(",=)"))),
+          rest.starts_with("?") || rest.starts_with("[]?")};
 }
 
 // Before anything reads the inputs: an undefined tensor has no sizes to report.
@@ -33,7 +36,7 @@ void require_usable(const OpDef& op, std::span<const Tensor> in) {
   const Tensor* first = nullptr;
   for (size_t i = 0; i < in.size(); ++i) {
     if (!in[i].defined()) [[unlikely]] {
-      const Argument argument = tensor_argument(op, i);
+      const Argument argument = tensor_argument(op, i, in.size());
       if (argument.is_optional) continue;
       throw Error("[" + std::string(op.name) + "] expected a tensor for '" + argument.name +
                   "', got undefined");
@@ -82,7 +85,7 @@ const Kernel* choose(const Call& call, std::span<const Kernel> kernels) {
 }
 
 void run_kernel(const Call& call, Device device, RunObserver* listener) {
-  bool empty = true;
+  bool empty = call.op.lists == 0;  // a list's later tensors may have elements
   for (const Tensor& t : call.out) empty = empty && t.numel() == 0;
   if (empty || thread_state().skip_kernels) return;
   const Kernel* kernel = choose(call, kernels_for(call.op, device.type));
@@ -106,7 +109,9 @@ Outputs execute(const OpDef& op, std::span<const Tensor> in, std::span<const Att
   if (op.kind == OpKind::inplace) {
     out.push_back(in[0]);
     if (op.infer != nullptr) op.infer(Call{op, in, attrs, {}});
-    in[0].impl()->storage->bump_version();
+    for (size_t i = 0; i < (op.writes == 1 ? 1 : in.size()); ++i)
+      if ((op.writes >> op.argument_of(i, in.size()) & 1U) != 0 && in[i].defined())
+        in[i].impl()->storage->bump_version();
   } else {
     const OutMetas metas = op.infer(Call{op, in, attrs, {}});
     for (size_t i = 0; i < metas.size(); ++i)
@@ -180,8 +185,10 @@ Outputs execute_observed(const OpDef& op, std::span<const Tensor> in, std::span<
 
 Outputs run_op(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs) {
   require_usable(op, in);
-  RunObserver* const listener = run_observer();
   const ThreadState& state = thread_state();
+  if (state.autocast != nullptr && has_autocast_rule(op, in)) [[unlikely]]
+    return run_autocast(op, in, attrs);
+  RunObserver* const listener = run_observer();
   const bool quiet = listener == nullptr && state.capture == nullptr &&
                      !(state.grad_enabled && any_requires_grad(in));
   if (quiet) [[likely]]

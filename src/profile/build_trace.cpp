@@ -130,7 +130,7 @@ class Builder {
     args.sequence_number = span.op->sequence_nr;
     args.record_function_id = 0;
     if (span.op->inputs != nullptr)
-      args.inputs = trace_.inputs.intern(trace_inputs(span.op->op->schema, *span.op->inputs));
+      args.inputs = trace_.inputs.intern(trace_inputs(*span.op->op, *span.op->inputs));
     if (span.op->stack != nullptr)
       args.stack = trace_.strings.intern(symbolizer_.stack(*span.op->stack));
     add_host_span(span, span.op->op->name, trace::Category::kCpuOp, args);

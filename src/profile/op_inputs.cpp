@@ -51,26 +51,30 @@ std::vector<ArgKind> schema_args(std::string_view schema) {
     while (arg.starts_with(' ')) arg.remove_prefix(1);
     if (arg == "*" || arg.empty()) continue;
     const std::string_view type = arg.substr(0, arg.find(' '));
-    kinds.push_back(type == "Tensor[]"           ? ArgKind::tensor_list
+    kinds.push_back(type.starts_with("Tensor[]") ? ArgKind::tensor_list
                     : type.starts_with("Tensor") ? ArgKind::tensor
                                                  : ArgKind::other);
   }
   return kinds;
 }
 
-std::vector<trace::OpInput> trace_inputs(std::string_view schema, const OpInputs& inputs) {
+std::vector<trace::OpInput> trace_inputs(const OpDef& op, const OpInputs& inputs) {
+  // Without `lists` a schema has one list at most (cat's), and it takes all tensors.
+  const size_t all = inputs.tensors.size();
+  const size_t list_length = op.lists == 0 ? all : (all - op.singles) / op.lists;
   std::vector<trace::OpInput> result;
   size_t tensor = 0;
   size_t attr = 0;
-  for (const ArgKind kind : schema_args(schema)) {
+  for (const ArgKind kind : schema_args(op.schema)) {
     if (kind == ArgKind::tensor && tensor < inputs.tensors.size()) {
       result.push_back(tensor_input(inputs.tensors[tensor++]));
     } else if (kind == ArgKind::tensor_list) {
       trace::OpInput list;
       list.is_list = true;
       list.type = "TensorList";
-      while (tensor < inputs.tensors.size())
-        list.list.push_back(tensor_input(inputs.tensors[tensor++]));
+      for (size_t i = 0; i < list_length && tensor < all; ++i, ++tensor)
+        if (inputs.tensors[tensor].defined)  // else the list is absent
+          list.list.push_back(tensor_input(inputs.tensors[tensor]));
       result.push_back(std::move(list));
     } else if (kind == ArgKind::other && attr < inputs.attrs.size()) {
       result.push_back(attr_input(inputs.attrs[attr++]));

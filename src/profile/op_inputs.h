@@ -15,6 +15,6 @@ enum class ArgKind { tensor, tensor_list, other };
 std::vector<ArgKind> schema_args(std::string_view schema);
 
 // In the order of the schema, as PyTorch writes them.
-std::vector<trace::OpInput> trace_inputs(std::string_view schema, const OpInputs& inputs);
+std::vector<trace::OpInput> trace_inputs(const OpDef& op, const OpInputs& inputs);
 
 }  // namespace epilogue::profiler

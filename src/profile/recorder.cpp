@@ -33,6 +33,29 @@ std::unique_ptr<OpInputs> note_inputs(std::span<const Tensor> in, std::span<cons
   return inputs;
 }
 
+// What lived before the session: an op that reads it is where it shows.
+void note_categories(ThreadBuffer& b, std::span<const Tensor> in) {
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    const detail::Storage& storage = *t.impl()->storage.get();
+    if (storage.category() == MemoryCategory::unknown || storage.is_borrowed()) continue;
+    if (b.known_storage.insert(storage.data()).second)
+      b.categories.push_back(
+          {ticks(), storage.data(), static_cast<int64_t>(storage.bytes()), storage.category()});
+  }
+}
+
+// The topmost open span that is an op or a node of the backward walk; annotations are transparent.
+void note_place(const ThreadBuffer& b, MemoryRecord& record) {
+  if (!b.open_ops.empty()) record.node = b.open_ops.front().id;
+  for (const RangeRecord& range : b.open_ranges) {
+    if (range.kind != RangeKind::function && range.kind != RangeKind::backward_function) continue;
+    record.is_backward = true;
+    if (record.node == 0 || range.id < record.node) record.node = range.id;
+    return;
+  }
+}
+
 std::unique_ptr<std::vector<void*>> note_stack() {
   std::array<void*, kMaxFrames> frames{};
   const int n = backtrace(frames.data(), kMaxFrames);
@@ -111,6 +134,7 @@ void Recorder::op_begin(const OpDef& op, std::span<const Tensor> in, std::span<c
   record.sequence_nr = sequence_nr;
   if (b->options.shapes) record.inputs = note_inputs(in, attrs);
   if (b->options.stacks) record.stack = note_stack();
+  if (b->options.memory) note_categories(*b, in);
   record.begin_ticks = ticks();
   b->add_own(record.begin_ticks - entry);
 }
@@ -171,7 +195,15 @@ void Recorder::on_memory(const void* address, int64_t bytes, int64_t total_alloc
                          int64_t total_reserved) {
   ThreadBuffer* b = buffer();
   if (b == nullptr || !b->options.memory) return;
-  b->memory.push_back({ticks(), address, bytes, total_allocated, total_reserved});
+  MemoryRecord record{ticks(), address, bytes, total_allocated, total_reserved};
+  note_place(*b, record);
+  b->memory.push_back(std::move(record));
+}
+
+void Recorder::on_category(const void* address, int64_t bytes, MemoryCategory category) {
+  ThreadBuffer* b = buffer();
+  if (b == nullptr || !b->options.memory) return;
+  b->categories.push_back({ticks(), address, bytes, category});
 }
 
 }  // namespace epilogue::profiler

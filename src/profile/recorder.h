@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "core/allocator.h"
@@ -67,6 +68,16 @@ struct MemoryRecord {
   int64_t bytes = 0;
   int64_t total_allocated = 0;
   int64_t total_reserved = 0;
+  uint32_t node = 0;         // id of the outermost op or backward node around it; 0: none
+  bool is_backward = false;  // that node is the walk's
+};
+
+// A block whose purpose was said, at that time.
+struct CategoryRecord {
+  int64_t ticks = 0;
+  const void* address = nullptr;
+  int64_t bytes = 0;
+  MemoryCategory category = MemoryCategory::unknown;
 };
 
 struct RecorderOptions {
@@ -85,6 +96,7 @@ struct ThreadBuffer {
   ChunkList<RangeRecord, 256> ranges;
   ChunkList<KernelRecord> kernels;
   ChunkList<MemoryRecord> memory;
+  ChunkList<CategoryRecord> categories;
 
   // Time spent in here: it depends on the kernel (a GEMM's plan is made again for its name) and on
   // the caches, so it is measured, not estimated. Written by the owning thread.
@@ -97,6 +109,8 @@ struct ThreadBuffer {
   std::vector<OpRecord> open_ops;
   std::vector<RangeRecord> open_ranges;
   uint32_t next_id = 1;
+  // Storage that ops of this thread used and whose purpose is noted.
+  std::unordered_set<const void*> known_storage;
 };
 
 // One object serves the whole process: threads may still be inside an op when a session ends, so
@@ -119,6 +133,7 @@ class Recorder final : public RunObserver, public MemoryObserver {
   void range_end() override;
   void on_memory(const void* address, int64_t bytes, int64_t total_allocated,
                  int64_t total_reserved) override;
+  void on_category(const void* address, int64_t bytes, MemoryCategory category) override;
 
  private:
   ThreadBuffer* buffer();

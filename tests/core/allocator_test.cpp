@@ -260,6 +260,12 @@ class Ledger final : public MemoryObserver {
       if (it != live_.end()) live_.erase(it);
     }
   }
+  void on_category(const void* address, int64_t bytes, MemoryCategory category) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    categories.emplace_back(category, bytes);
+    unmatched += live_.contains(address) ? 0 : 1;
+  }
+  std::vector<std::pair<MemoryCategory, int64_t>> categories;
   size_t live_blocks() const { return live_.size(); }
   int events = 0;
   int unmatched = 0;  // frees of unknown blocks or with other bytes, allocations of live blocks

@@ -34,7 +34,8 @@ bool needs_contiguous_samples(const OpDef& op) {
 // Ops without a gradient rule: the walk stops there with an error.
 bool may_lack_gradient(const OpDef& op) {
   return op.kind == OpKind::inplace ||
-         is_one_of(op, {&kAsStrided, &kNativeLayerNormBackward, &kFusedRmsNormBackward});
+         is_one_of(op,
+                   {&kForeachNorm, &kAsStrided, &kNativeLayerNormBackward, &kFusedRmsNormBackward});
 }
 bool has_second_gradient(const OpDef& op) {
   return !is_one_of(op, {&kLayerNorm, &kNativeLayerNorm, &kRmsNorm, &kFusedRmsNorm});
@@ -70,10 +71,10 @@ void for_each_input(const OpDef& op, Body&& body) {
 // run_op on copies: in-place ops must not change the inputs for the next run.
 std::vector<Tensor> run_on_copies(const OpDef& op, std::span<const Tensor> in,
                                   std::span<const Attr> attrs) {
-  std::vector<Tensor> inputs(in.begin(), in.end());
-  if (op.kind == OpKind::inplace) inputs[0] = strided_copy(in[0]);
+  const std::vector<Tensor> inputs = with_copies_to_write(op, in);
   manual_seed(kSeed);
   const Outputs out = run_op(op, inputs, attrs);
+  if (op.kind == OpKind::inplace) return written_inputs(op, inputs);
   return {out.span().begin(), out.span().end()};
 }
 
@@ -125,8 +126,7 @@ void check_kernels(const OpDef& op, std::span<const Tensor> in, std::span<const 
   if (std::all_of(like.begin(), like.end(), [](const Tensor& t) { return t.numel() == 0; })) return;
   const std::vector<Tensor> expected = reference_results(op, in, attrs, like);
   for (const Kernel& kernel : cpu_backend().kernels(op)) {
-    std::vector<Tensor> inputs(in.begin(), in.end());
-    if (op.kind == OpKind::inplace) inputs[0] = strided_copy(in[0]);
+    const std::vector<Tensor> inputs = with_copies_to_write(op, in);
     std::vector<Tensor> out = op.kind == OpKind::inplace
                                   ? std::vector<Tensor>{inputs[0]}
                                   : results_like(like, std::numeric_limits<double>::quiet_NaN());
@@ -134,8 +134,10 @@ void check_kernels(const OpDef& op, std::span<const Tensor> in, std::span<const 
     if (kernel.decline(call) != nullptr) continue;
     manual_seed(kSeed);
     kernel.run(call);
+    const std::vector<Tensor> results =
+        op.kind == OpKind::inplace ? written_inputs(op, inputs) : out;
     for (size_t i = 0; i < expected.size(); ++i)
-      EXPECT_EQ(difference(out[i], expected[i], tolerance_for(op, in, expected[i])), "")
+      EXPECT_EQ(difference(results[i], expected[i], tolerance_for(op, in, expected[i])), "")
           << text << " kernel " << kernel.name << " result " << i;
     KernelInfo info;
     kernel.describe(call, info);

@@ -117,6 +117,22 @@ Tensor strided_copy(const Tensor& t) {
   return copy;
 }
 
+std::vector<Tensor> written_inputs(const OpDef& op, std::span<const Tensor> in) {
+  std::vector<Tensor> written;
+  for (size_t i = 0; op.kind == OpKind::inplace && i < in.size(); ++i)
+    if ((op.writes >> op.argument_of(i, in.size()) & 1U) != 0 && in[i].defined())
+      written.push_back(in[i]);
+  return written;
+}
+
+std::vector<Tensor> with_copies_to_write(const OpDef& op, std::span<const Tensor> in) {
+  std::vector<Tensor> inputs(in.begin(), in.end());
+  for (size_t i = 0; op.kind == OpKind::inplace && i < in.size(); ++i)
+    if ((op.writes >> op.argument_of(i, in.size()) & 1U) != 0 && in[i].defined())
+      inputs[i] = strided_copy(in[i]);
+  return inputs;
+}
+
 std::vector<Tensor> results_like(std::span<const Tensor> like, double value) {
   std::vector<Tensor> out;
   for (const Tensor& t : like) {
@@ -135,7 +151,7 @@ std::vector<Tensor> reference_results(const OpDef& op, std::span<const Tensor> i
                                 : results_like(like, std::numeric_limits<double>::quiet_NaN());
   manual_seed(kSeed);
   op.reference(Call{op, inputs, attrs, out});
-  return out;
+  return op.kind == OpKind::inplace ? written_inputs(op, inputs) : out;
 }
 
 Tolerance tolerance_for(const OpDef& op, std::span<const Tensor> in, const Tensor& expected) {

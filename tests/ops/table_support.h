@@ -19,6 +19,11 @@ std::vector<Tensor> make_inputs(const Sample& sample, DType dtype, Layout layout
 Tensor contiguous_copy(const Tensor& t);
 Tensor strided_copy(const Tensor& t);
 
+// What an in-place op writes of its inputs: one tensor, or those of its lists.
+std::vector<Tensor> written_inputs(const OpDef& op, std::span<const Tensor> in);
+// The inputs, with copies of those that the op writes.
+std::vector<Tensor> with_copies_to_write(const OpDef& op, std::span<const Tensor> in);
+
 // Fresh results like `like`, every element set to `value`.
 std::vector<Tensor> results_like(std::span<const Tensor> like, double value);
 

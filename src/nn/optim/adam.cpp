@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/optim.h"
+#include "nn/optim/options_text.h"
+#include "ops/ops.h"
+#include "ops/optimizer_steps.h"
+#include "ops/run_op.h"
+
+namespace epilogue::optim {
+namespace {
+
+template <class Options>
+std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<Options>>& groups) {
+  std::vector<std::vector<Tensor>> params;
+  for (const auto& group : groups) params.push_back(group.params);
+  return params;
+}
+
+void require_options(std::string_view name, const AdamOptions& o) {
+  require_option(o.lr >= 0, name, "a learning rate >= 0", o.lr);
+  require_option(o.eps >= 0, name, "eps >= 0", o.eps);
+  require_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta1 in [0, 1)", o.beta1);
+  require_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta2 in [0, 1)", o.beta2);
+  require_option(o.weight_decay >= 0, name, "weight_decay >= 0", o.weight_decay);
+}
+
+std::vector<ParamGroup<AdamOptions>> as_adam(std::vector<ParamGroup<AdamWOptions>> groups) {
+  std::vector<ParamGroup<AdamOptions>> result;
+  for (auto& [params, o] : groups)
+    result.push_back({std::move(params),
+                      {.lr = o.lr,
+                       .beta1 = o.beta1,
+                       .beta2 = o.beta2,
+                       .eps = o.eps,
+                       .weight_decay = o.weight_decay,
+                       .amsgrad = o.amsgrad,
+                       .maximize = o.maximize}});
+  return result;
+}
+
+}  // namespace
+
+Adam::Adam(std::string_view class_name, bool decoupled, std::vector<ParamGroup<AdamOptions>> groups)
+    : Optimizer(class_name, params_of(groups)), decoupled_(decoupled) {
+  for (const auto& group : groups) {
+    require_options(class_name, group.options);
+    options_.push_back(group.options);
+  }
+}
+Adam::Adam(std::vector<ParamGroup<AdamOptions>> groups) : Adam("Adam", false, std::move(groups)) {}
+Adam::Adam(std::vector<Tensor> params, AdamOptions options)
+    : Adam(std::vector<ParamGroup<AdamOptions>>{{std::move(params), options}}) {}
+
+AdamW::AdamW(std::vector<ParamGroup<AdamWOptions>> groups)
+    : Adam("AdamW", true, as_adam(std::move(groups))) {}
+AdamW::AdamW(std::vector<Tensor> params, AdamWOptions options)
+    : AdamW(std::vector<ParamGroup<AdamWOptions>>{{std::move(params), options}}) {}
+
+void Adam::step_group(size_t group, const Participants& with, const StepOptions& step) {
+  const AdamOptions& o = options_[group];
+  const size_t n = with.params.size();
+  std::vector<Tensor> in(kAdamLists * n);
+  for (size_t i = 0; i < n; ++i) {
+    const Tensor& param = with.params[i];
+    const size_t index = with.index[i];
+    in[kAdamParams * n + i] = param;
+    in[kAdamGrads * n + i] = with.grads[i];
+    in[kAdamExpAvgs * n + i] = state_or_zeros(index, "exp_avg", param);
+    in[kAdamExpAvgSqs * n + i] = state_or_zeros(index, "exp_avg_sq", param);
+    if (o.amsgrad) in[kAdamMaxExpAvgSqs * n + i] = state_or_zeros(index, "max_exp_avg_sq", param);
+    in[kAdamSteps * n + i] = state_or_zeros(index, "step", param);
+    in[kAdamCopies * n + i] = with.copies[i];
+  }
+  in.push_back(step.grad_scale);
+  in.push_back(step.found_inf);
+  const Attr attrs[] = {o.lr,  o.beta1,   o.beta2,    o.weight_decay,
+                        o.eps, o.amsgrad, o.maximize, step.clip_coefficient};
+  run_op(decoupled_ ? kFusedAdamW_ : kFusedAdam_, in, attrs);
+}
+
+std::vector<std::string_view> Adam::state_names() const {
+  return {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+}
+
+std::map<std::string, std::string> Adam::group_options(size_t group) const {
+  const AdamOptions& o = options_[group];
+  return {{"lr", number_text(o.lr)},
+          {"beta1", number_text(o.beta1)},
+          {"beta2", number_text(o.beta2)},
+          {"eps", number_text(o.eps)},
+          {"weight_decay", number_text(o.weight_decay)},
+          {"amsgrad", bool_text(o.amsgrad)},
+          {"maximize", bool_text(o.maximize)}};
+}
+
+void Adam::set_group_options(size_t group, const std::map<std::string, std::string>& text) {
+  const AdamOptions o = {.lr = number_of(text, "lr"),
+                         .beta1 = number_of(text, "beta1"),
+                         .beta2 = number_of(text, "beta2"),
+                         .eps = number_of(text, "eps"),
+                         .weight_decay = number_of(text, "weight_decay"),
+                         .amsgrad = bool_of(text, "amsgrad"),
+                         .maximize = bool_of(text, "maximize")};
+  require_options(class_name(), o);
+  options_[group] = o;
+}
+
+}  // namespace epilogue::optim

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all optimizers share: groups, participation, low-precision copies, state in and out.
+#include <algorithm>
+#include <unordered_set>
+
+#include "core/observer.h"
+#include "epilogue/autograd.h"
+#include "epilogue/ops.h"
+#include "epilogue/optim.h"
+#include "nn/optim/options_text.h"
+#include "ops/autocast.h"
+
+namespace epilogue::optim {
+namespace {
+
+std::string group_key(size_t group, const std::string& option) {
+  return "param_groups." + std::to_string(group) + "." + option;
+}
+std::string tensor_key(size_t i, std::string_view name) {
+  return "state." + std::to_string(i) + "." + std::string(name);
+}
+
+void require_params(std::string_view class_name, const std::vector<std::vector<Tensor>>& groups) {
+  const std::string prefix = "[" + std::string(class_name) + "] expected ";
+  std::unordered_set<const void*> seen;
+  for (const auto& group : groups) {
+    if (group.empty()) throw Error(prefix + "at least one parameter in a group, got none");
+    for (const Tensor& p : group) {
+      if (!p.defined()) throw Error(prefix + "parameters, got an undefined tensor");
+      if (!p.is_leaf() || !is_floating(p.dtype()))
+        throw Error(prefix + "floating leaf tensors, got " + to_string(p) +
+                    (p.is_leaf() ? "" : ", the result of an op"));
+      if (!seen.insert(p.impl()).second)
+        throw Error(prefix + "every parameter once, got " + to_string(p) + " twice");
+    }
+  }
+  if (groups.empty()) throw Error(prefix + "at least one group of parameters, got none");
+}
+
+// The 0-dim count; every other state is like its parameter.
+bool is_step(std::string_view name) { return name == "step"; }
+
+}  // namespace
+
+Optimizer::Optimizer(std::string_view class_name, std::vector<std::vector<Tensor>> groups)
+    : class_name_(class_name), groups_(std::move(groups)) {
+  require_params(class_name_, groups_);
+  state_.resize(parameters().size());
+}
+
+Optimizer::~Optimizer() {
+  if (copies_.empty()) return;
+  for (const Tensor& p : parameters()) forget_low_precision_copy(p);
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> all;
+  for (const auto& group : groups_) all.insert(all.end(), group.begin(), group.end());
+  return all;
+}
+
+void Optimizer::set_lr(double lr) {
+  for (size_t g = 0; g < groups_.size(); ++g) set_lr(g, lr);
+}
+
+Optimizer::Participants Optimizer::participants(size_t group, size_t first_index) const {
+  Participants with;
+  for (size_t i = 0; i < groups_[group].size(); ++i) {
+    const Tensor& param = groups_[group][i];
+    const Tensor grad = param.grad();
+    if (!grad.defined()) continue;
+    with.index.push_back(first_index + i);
+    with.params.push_back(param);
+    with.grads.push_back(grad.detach());
+    with.copies.push_back(copies_.empty() ? Tensor() : copies_[first_index + i]);
+  }
+  return with;
+}
+
+void Optimizer::step(const StepOptions& options) {
+  const ScopedRange range("Optimizer.step#" + class_name_ + ".step");
+  const NoGrad no_grad;
+  size_t first = 0;
+  for (size_t g = 0; g < groups_.size(); first += groups_[g++].size()) {
+    const Participants with = participants(g, first);
+    if (with.params.empty()) continue;
+    step_group(g, with, options);
+    for (size_t i = 0; i < with.params.size(); ++i)
+      if (with.copies[i].defined()) note_low_precision_copy(with.params[i], with.copies[i]);
+  }
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  const ScopedRange range("Optimizer.zero_grad#" + class_name_ + ".zero_grad");
+  const NoGrad no_grad;
+  for (const Tensor& p : parameters()) {
+    const Tensor grad = p.grad();
+    if (!grad.defined()) continue;
+    // A gradient made with create_graph is part of a graph; the zeros must not be.
+    p.set_grad(set_to_none ? Tensor() : zero_(grad.detach()));
+  }
+}
+
+void Optimizer::keep_low_precision_copies(DType dtype) {
+  if (!is_low_precision(dtype))
+    throw Error("[keep_low_precision_copies] expected bf16 or f16, got " +
+                std::string(dtype_name(dtype)));
+  if (!copies_.empty())
+    throw Error("[keep_low_precision_copies] expected to be called once, got another call");
+  const NoGrad no_grad;
+  for (const Tensor& p : parameters()) {
+    copies_.push_back(p.dtype() == DType::f32 ? contiguous(to(p.detach(), dtype)) : Tensor());
+    if (!copies_.back().defined()) continue;
+    set_memory_category(copies_.back(), MemoryCategory::parameter);
+    note_low_precision_copy(p, copies_.back());
+  }
+}
+
+Tensor Optimizer::low_precision_copy(const Tensor& parameter) const {
+  const std::vector<Tensor> all = parameters();
+  for (size_t i = 0; i < copies_.size(); ++i)
+    if (all[i].is_same(parameter)) return copies_[i];
+  return {};
+}
+
+Tensor& Optimizer::state(size_t i, std::string_view name) {
+  auto& of = state_[i];
+  const auto found = of.find(name);
+  return found != of.end() ? found->second : of[std::string(name)];
+}
+
+Tensor& Optimizer::state_or_zeros(size_t i, std::string_view name, const Tensor& param) {
+  Tensor& t = state(i, name);
+  if (!t.defined()) {
+    t = is_step(name) ? zeros({}) : zeros(param.sizes(), param.dtype());
+    set_memory_category(t, MemoryCategory::optimizer_state);
+  }
+  return t;
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict dict;
+  dict.metadata["optimizer"] = class_name_;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    dict.metadata[group_key(g, "params")] = number_text(static_cast<int64_t>(groups_[g].size()));
+    for (const auto& [option, value] : group_options(g))
+      dict.metadata[group_key(g, option)] = value;
+  }
+  for (size_t i = 0; i < state_.size(); ++i)
+    for (const auto& [name, tensor] : state_[i])
+      if (tensor.defined()) dict.tensors.emplace_back(tensor_key(i, name), tensor);
+  return dict;
+}
+
+void Optimizer::load_state_dict(const StateDict& dict) {
+  const auto name = dict.metadata.find("optimizer");
+  if (name == dict.metadata.end() || name->second != class_name_)
+    throw Error("[load_state_dict] expected the state of " + class_name_ + ", got that of " +
+                (name == dict.metadata.end() ? "no optimizer" : name->second));
+  std::vector<Text> options(groups_.size());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t count = integer_of(dict.metadata, group_key(g, "params"));
+    if (count != static_cast<int64_t>(groups_[g].size()))
+      throw Error("[load_state_dict] expected " + std::to_string(groups_[g].size()) +
+                  " parameters in group " + std::to_string(g) + ", got " + std::to_string(count));
+    const std::string prefix = group_key(g, "");
+    for (const auto& [key, value] : dict.metadata)
+      if (key.starts_with(prefix)) options[g][key.substr(prefix.size())] = value;
+  }
+  if (dict.metadata.contains(group_key(groups_.size(), "params")))
+    throw Error("[load_state_dict] expected " + std::to_string(groups_.size()) +
+                " parameter groups, got more");
+
+  const NoGrad no_grad;
+  const std::vector<Tensor> params = parameters();
+  std::vector<std::map<std::string, Tensor, std::less<>>> fresh(state_.size());
+  std::map<std::string_view, Tensor> rest;
+  for (const auto& [key, tensor] : dict.tensors) rest[key] = tensor;
+  for (size_t i = 0; i < params.size(); ++i) {
+    for (const std::string_view state_name : state_names()) {
+      const std::string key = tensor_key(i, state_name);
+      const auto found = rest.find(key);
+      if (found == rest.end()) continue;
+      const Tensor& from = found->second;
+      const Dims sizes = is_step(state_name) ? Dims{} : params[i].sizes();
+      if (!from.defined() || !(from.sizes() == sizes))
+        throw Error("[load_state_dict] expected sizes " + to_string(sizes) + " for \"" + key +
+                    "\", got " + to_string(from));
+      const Tensor own = empty(sizes, is_step(state_name) ? DType::f32 : params[i].dtype());
+      fresh[i].emplace(state_name, copy_(own, from));
+      set_memory_category(own, MemoryCategory::optimizer_state);
+      rest.erase(found);
+    }
+  }
+  if (!rest.empty())
+    throw Error("[load_state_dict] expected states of " + class_name_ + ", got \"" +
+                std::string(rest.begin()->first) + "\"");
+  // Options are parsed before anything changes: a bad one throws.
+  std::vector<Text> before;
+  for (size_t g = 0; g < groups_.size(); ++g) before.push_back(group_options(g));
+  size_t g = 0;
+  try {
+    for (; g < groups_.size(); ++g) set_group_options(g, options[g]);
+  } catch (...) {
+    for (size_t done = 0; done < g; ++done) set_group_options(done, before[done]);
+    throw;
+  }
+  state_ = std::move(fresh);
+}
+
+}  // namespace epilogue::optim
