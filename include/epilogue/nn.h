@@ -235,6 +235,37 @@ class GatedMLP : public Module {
   Activation activation_;
 };
 
+// Losses: functions of two tensors, so no Modules.
+class MSELoss {
+ public:
+  explicit MSELoss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
+  Tensor operator()(const Tensor& input, const Tensor& target) const {
+    return mse_loss(input, target, reduction_);
+  }
+
+ private:
+  Reduction reduction_;
+};
+
+struct CrossEntropyOptions {
+  Tensor weight = {};  // one per class, or undefined
+  int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;
+};
+// Of logits [n, classes] and i64 classes [n], or probabilities [n, classes].
+class CrossEntropyLoss {
+ public:
+  explicit CrossEntropyLoss(CrossEntropyOptions options = {}) : options_(std::move(options)) {}
+  Tensor operator()(const Tensor& input, const Tensor& target) const {
+    return cross_entropy(input, target, options_.weight, options_.reduction, options_.ignore_index,
+                         options_.label_smoothing);
+  }
+
+ private:
+  CrossEntropyOptions options_;
+};
+
 enum class Norm : uint8_t { none, rms, layer };
 std::string_view norm_name(Norm norm);
 Norm parse_norm(std::string_view name);  // throws Error on an unknown name

@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -84,9 +83,6 @@ enum class MemoryCategory : uint8_t {
   autograd_detail,
   unknown
 };
-inline constexpr size_t kMemoryCategories = 8;
-// "PARAMETER", "OPTIMIZER_STATE", ...
-std::string_view memory_category_name(MemoryCategory category);
 
 namespace detail {
 

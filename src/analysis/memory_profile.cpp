@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "analysis/enclosing.h"
@@ -80,6 +81,44 @@ void add_holders(const Trace& trace, const std::vector<uint32_t>& ops, const Rec
   memory.before_window_bytes = std::max<int64_t>(memory.peak_bytes - known_bytes, 0);
 }
 
+// What the trace says was there before the window; false where it tells no categories at all.
+bool memory_at_start(const Trace& trace, CategoryBytes& bytes) {
+  for (const auto& [key, json] : trace.metadata) {
+    if (key != kMemoryAtStartKey) continue;
+    const auto object = nlohmann::json::parse(json, nullptr, false);
+    for (size_t c = 0; object.is_object() && c < kMemoryCategories; ++c) {
+      const auto member =
+          object.find(std::string(memory_category_name(static_cast<MemoryCategory>(c))));
+      if (member != object.end() && member->is_number_integer()) bytes[c] = *member;
+    }
+    return true;
+  }
+  return std::any_of(trace.memory.begin(), trace.memory.end(),
+                     [](const MemoryEvent& m) { return m.category != MemoryCategory::kUnknown; });
+}
+
+// Runs along `totals`: the sums of all categories are its bytes, so that what was there before and
+// is not told ends up as unknown.
+void add_categories(const Trace& trace, const Records& records, DeviceMemory& memory) {
+  CategoryBytes now{};
+  if (memory.type != DeviceType::kCpu || !memory_at_start(trace, now)) return;
+  constexpr auto kUnknown = static_cast<size_t>(MemoryCategory::kUnknown);
+  for (const uint32_t i : records) {
+    const MemoryEvent& m = trace.memory[i];
+    if (m.out_of_memory) continue;
+    now[static_cast<size_t>(m.category)] += m.bytes;
+    const MemoryPoint& point = memory.totals[memory.category_totals.size()];
+    int64_t known = 0;
+    for (size_t c = 0; c < kUnknown; ++c) known += now[c];
+    now[kUnknown] = point.allocated_bytes - known;
+    memory.category_totals.push_back(now);
+    for (size_t c = 0; c < kMemoryCategories; ++c)
+      memory.category_peak[c] = std::max(memory.category_peak[c], now[c]);
+    if (point.ts_ns == memory.peak_ns && point.allocated_bytes == memory.peak_bytes)
+      memory.category_at_peak = now;
+  }
+}
+
 }  // namespace
 
 std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links) {
@@ -101,6 +140,7 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
     memory.type = device.first;
     memory.device = device.second;
     const size_t until_peak = add_totals(trace, records, memory);
+    add_categories(trace, records, memory);
     add_holders(trace, ops, live_after(trace, records, until_peak), memory);
     list.push_back(std::move(memory));
   }

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-
 #include "core/allocator.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue {
-
-std::string_view memory_category_name(MemoryCategory category) {
-  static constexpr std::array<std::string_view, kMemoryCategories> kNames = {
-      "PARAMETER",  "OPTIMIZER_STATE", "INPUT",           "TEMPORARY",
-      "ACTIVATION", "GRADIENT",        "AUTOGRAD_DETAIL", "UNKNOWN"};
-  return kNames[static_cast<size_t>(category)];
-}
 
 void set_memory_category(const Tensor& tensor, MemoryCategory category) {
   if (!tensor.defined()) throw Error("[set_memory_category] expected a tensor, got undefined");

@@ -140,7 +140,7 @@ enum class OpKind : uint8_t { compute, view, composite, inplace };
 // What autocast does to the inputs of an op (ops/autocast.h). lower: floating inputs become the
 // region's dtype. f32: they become f32. f32_result: the attribute OpDef::autocast_attr, where
 // unset, becomes f32. promote: where one is f32, all become f32.
-enum class Autocast : uint8_t { none, lower, f32, f32_result, promote };
+enum class AutocastRule : uint8_t { none, lower, f32, f32_result, promote };
 
 // Bits of OpDef::saves.
 constexpr uint32_t save_input(int i) { return 1U << i; }
@@ -184,7 +184,7 @@ struct OpDef {
   // In-place ops: bit i says that argument i is written; a list is one argument.
   uint32_t writes = 1;
   // By DeviceType: PyTorch's lists differ.
-  std::array<Autocast, 2> autocast = {};
+  std::array<AutocastRule, 2> autocast = {};
   int autocast_attr = -1;
   // Plain loops that define the meaning. For views and composites it fills a fresh result and
   // exists for the tests.

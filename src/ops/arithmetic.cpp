@@ -160,7 +160,7 @@ constinit const OpDef kExp{
     .flops = flops_per_element<1>,
     .vjp = [](const GradCall& g) -> Gradients { return {mul(g.dout, g.out[0])}; },
     .saves = kSaveOutput,
-    .autocast = {Autocast::none, Autocast::f32},
+    .autocast = {AutocastRule::none, AutocastRule::f32},
     .reference =
         [](const Call& call) {
           pointwise_reference<1>(call, [](auto x) { return std::exp(static_cast<double>(x)); });

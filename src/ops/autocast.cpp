@@ -19,7 +19,7 @@ namespace {
 struct LowPrecisionCopies {
   struct Copy {
     Tensor tensor;
-    uint32_t weight_version;
+    WeightState made_of;
   };
   std::mutex mutex;
   std::unordered_map<const detail::TensorImpl*, Copy> of;
@@ -47,10 +47,10 @@ AutocastState::Region region_of(std::span<const Tensor> in) {
   return {};
 }
 
-Autocast rule_of(const OpDef& op, std::span<const Tensor> in) {
+AutocastRule rule_of(const OpDef& op, std::span<const Tensor> in) {
   for (const Tensor& t : in)
     if (t.defined()) return op.autocast[static_cast<size_t>(t.device().type)];
-  return Autocast::none;
+  return AutocastRule::none;
 }
 
 // f64 and integers are never touched.
@@ -71,7 +71,7 @@ Tensor kept_copy(const Tensor& weight, DType dtype) {
     const std::lock_guard<std::mutex> lock(copies.mutex);
     const auto found = copies.of.find(weight.impl());
     if (found == copies.of.end() || found->second.tensor.dtype() != dtype ||
-        found->second.weight_version != weight.version())
+        !found->second.made_of.holds_for(weight))
       return {};
     copy = found->second.tensor;
   }
@@ -85,16 +85,18 @@ Tensor kept_copy(const Tensor& weight, DType dtype) {
 }
 
 Tensor cast_weight(const Tensor& weight, DType dtype) {
+  // Capture wants the cast itself in its graph: what a copy holds is not part of the function, and
+  // what capture makes holds no numbers.
+  if (thread_state().capture != nullptr || thread_state().skip_kernels) return to(weight, dtype);
   AutocastState& state = autocast_state();
   const bool recording = thread_state().grad_enabled;
   const auto found = state.cache.find(weight.impl());
-  if (found != state.cache.end() && found->second.source_version == weight.version() &&
+  if (found != state.cache.end() && found->second.made_of.holds_for(weight) &&
       found->second.cast.dtype() == dtype && (found->second.is_recorded || !recording))
     return found->second.cast;
-  // Capture wants the cast itself in its graph: what a copy holds is not part of the function.
-  Tensor cast = thread_state().capture == nullptr ? kept_copy(weight, dtype) : Tensor();
+  Tensor cast = kept_copy(weight, dtype);
   if (!cast.defined()) cast = to(weight, dtype);
-  state.cache[weight.impl()] = {weight, weight.version(), cast, recording};
+  state.cache[weight.impl()] = {weight, WeightState(weight), cast, recording};
   return cast;
 }
 
@@ -143,23 +145,23 @@ AutocastScope::~AutocastScope() {
 }
 
 bool has_autocast_rule(const OpDef& op, std::span<const Tensor> in) {
-  return rule_of(op, in) != Autocast::none && region_of(in).enabled;
+  return rule_of(op, in) != AutocastRule::none && region_of(in).enabled;
 }
 
 Outputs run_autocast(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs) {
   const DType low = region_of(in).dtype;
-  const Autocast rule = rule_of(op, in);
+  const AutocastRule rule = rule_of(op, in);
   const Suspended suspended;
   std::vector<Tensor> inputs(in.begin(), in.end());
   std::vector<Attr> own_attrs(attrs.begin(), attrs.end());
-  if (rule == Autocast::f32_result) {
+  if (rule == AutocastRule::f32_result) {
     const auto at = static_cast<size_t>(op.autocast_attr);
     if (own_attrs.size() <= at) own_attrs.resize(at + 1);
     if (is_eligible(in[0]) && std::holds_alternative<std::monostate>(own_attrs[at]))
       own_attrs[at] = DType::f32;
   } else {
-    if (rule == Autocast::promote) require_promotable(op, in, low);
-    const bool widen = rule == Autocast::f32 || (rule == Autocast::promote && any_f32(in));
+    if (rule == AutocastRule::promote) require_promotable(op, in, low);
+    const bool widen = rule == AutocastRule::f32 || (rule == AutocastRule::promote && any_f32(in));
     for (Tensor& t : inputs) t = cast_input(t, widen ? DType::f32 : low, low);
   }
   return run_op(op, inputs, own_attrs);
@@ -168,7 +170,7 @@ Outputs run_autocast(const OpDef& op, std::span<const Tensor> in, std::span<cons
 void note_low_precision_copy(const Tensor& weight, const Tensor& copy) {
   LowPrecisionCopies& copies = low_precision_copies();
   const std::lock_guard<std::mutex> lock(copies.mutex);
-  copies.of.insert_or_assign(weight.impl(), LowPrecisionCopies::Copy{copy, weight.version()});
+  copies.of.insert_or_assign(weight.impl(), LowPrecisionCopies::Copy{copy, WeightState(weight)});
 }
 
 void forget_low_precision_copy(const Tensor& weight) {

@@ -11,16 +11,32 @@
 
 namespace epilogue {
 
+// What a weight holds: the same again while storage and version are. Keeps the storage.
+struct WeightState {
+  detail::Ref<detail::Storage> storage;
+  uint32_t version = 0;
+
+  WeightState() = default;
+  explicit WeightState(const Tensor& weight)
+      : storage(weight.impl()->storage), version(weight.version()) {}
+  bool holds_for(const Tensor& weight) const {
+    return storage.get() == weight.impl()->storage.get() && version == weight.version();
+  }
+};
+
 // One thread's regions. thread_state().autocast points here while a device type is enabled.
 struct AutocastState {
   struct Region {
     bool enabled = false;
     DType dtype = DType::bf16;
+    bool operator==(const Region& other) const {
+      return enabled == other.enabled && (!enabled || dtype == other.dtype);
+    }
   };
   // A weight and its cast: made once per region, however often the weight is used.
   struct CachedCast {
-    Tensor source;
-    uint32_t source_version = 0;
+    Tensor weight;  // keeps its address from being another's
+    WeightState made_of;
     Tensor cast;
     bool is_recorded = false;  // gradients were on: the tape knows the cast
   };

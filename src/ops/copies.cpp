@@ -204,7 +204,7 @@ constinit const OpDef kCat{
     .infer = infer_cat,
     .flops = flops_per_element<0>,
     .vjp = cat_vjp,
-    .autocast = {Autocast::promote, Autocast::none},
+    .autocast = {AutocastRule::promote, AutocastRule::none},
     .reference = cat_reference,
     .samples = [] {
       return std::vector<Sample>{

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cross_entropy_loss: log_softmax and nll_loss; label smoothing and probability targets are
-// composed.
+// cross_entropy_loss: one op for class targets; probability targets are composed.
 #include <cmath>
 #include <vector>
 
@@ -62,30 +61,10 @@ Tensor probability_loss(const Arguments& a, const Tensor& log_p, const Tensor& t
   return a.reduction == Reduction::sum ? total : div(total, row_count(log_p));
 }
 
-// e / C * S with S_i = -sum_c w_c log_p_c, 0 where ignored; mean divides by the weight of what is
-// not ignored, as the main term does. nll_loss of constant -1 gives exactly that weight.
-Tensor smoothing_loss(const Arguments& a, const Tensor& log_p, const Tensor& target,
-                      const Tensor& weight) {
-  const Tensor minus_one =
-      expand(full(Dims::filled(log_p.dim(), 1), -1, log_p.dtype()), log_p.sizes());
-  const Tensor kept = nll_loss(minus_one, target, {}, Reduction::none, a.ignore_index);
-  const Tensor rows = mul(neg(sum(weighted(log_p, weight), {-1})), kept);
-  const double scale = a.smoothing / static_cast<double>(a.classes);
-  if (a.reduction == Reduction::none) return mul(rows, scale);
-  Tensor total = mul(sum(rows), scale);
-  if (a.reduction == Reduction::sum) return total;
-  return div(total, nll_loss(minus_one, target, weight, Reduction::sum, a.ignore_index));
-}
-
 Outputs compose(const Call& call) {
   const Arguments a = arguments_of(call);
-  const Tensor& target = call.in[1];
-  const Tensor& weight = call.in[2];
-  const Tensor log_p = log_softmax(call.in[0], -1);
-  if (a.is_probabilities) return probability_loss(a, log_p, target, weight);
-  const Tensor nll = nll_loss(log_p, target, weight, a.reduction, a.ignore_index);
-  if (a.smoothing == 0) return nll;
-  return add(mul(nll, 1 - a.smoothing), smoothing_loss(a, log_p, target, weight));
+  if (!a.is_probabilities) return run_op(kCrossEntropyForward, call.in, call.attrs)[0];
+  return probability_loss(a, log_softmax(call.in[0], -1), call.in[1], call.in[2]);
 }
 
 // log(softmax) of one row, in double.
@@ -157,7 +136,7 @@ constinit const OpDef kCrossEntropyLoss{
     .doc = "nll_loss(log_softmax(self)) for class targets or class probabilities",
     .kind = OpKind::composite,
     .compose = compose,
-    .autocast = {Autocast::f32, Autocast::none},
+    .autocast = {AutocastRule::f32, AutocastRule::none},
     .reference = reference,
     .samples = samples};
 

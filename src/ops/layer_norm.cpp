@@ -144,7 +144,7 @@ constinit const OpDef kLayerNorm{
     .kind = OpKind::composite,
     .compose =
         [](const Call& call) { return Outputs(run_op(kNativeLayerNorm, call.in, call.attrs)[0]); },
-    .autocast = {Autocast::none, Autocast::f32},
+    .autocast = {AutocastRule::none, AutocastRule::f32},
     .reference = forward_reference,
     .samples = forward_samples};
 
@@ -157,7 +157,7 @@ constinit const OpDef kNativeLayerNorm{
         [](const Call& call) { return kForwardFlops * static_cast<double>(call.in[0].numel()); },
     .vjp = forward_vjp,
     .saves = save_input(0) | save_input(1) | save_input(2) | kSaveOutput,
-    .autocast = {Autocast::none, Autocast::f32},
+    .autocast = {AutocastRule::none, AutocastRule::f32},
     .reference = forward_reference,
     .samples = forward_samples};
 

@@ -62,7 +62,7 @@ constinit const OpDef kLinear{
     .doc = "input weight^T + bias: aten::t, then aten::addmm, or aten::matmul without a bias",
     .kind = OpKind::composite,
     .compose = compose,
-    .autocast = {Autocast::lower, Autocast::lower},
+    .autocast = {AutocastRule::lower, AutocastRule::lower},
     .reference = reference,
     .samples = [] {
       return std::vector<Sample>{

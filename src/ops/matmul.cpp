@@ -129,7 +129,7 @@ constinit const OpDef kMm{
               g.needs[1] ? grad_of_second(g.dout, g.in[0], g.in[1]) : Tensor()};
     },
     .saves = save_input(0) | save_input(1),
-    .autocast = {Autocast::lower, Autocast::lower},
+    .autocast = {AutocastRule::lower, AutocastRule::lower},
     .reference =
         [](const Call& c) { product_reference(c.in[0], c.in[1], c.out[0], nullptr, 0, 1); },
     .samples =
@@ -156,7 +156,7 @@ constinit const OpDef kAddmm{
               g.needs[2] ? scaled(grad_of_second(g.dout, g.in[1], g.in[2]), alpha) : Tensor()};
     },
     .saves = save_input(1) | save_input(2),
-    .autocast = {Autocast::lower, Autocast::lower},
+    .autocast = {AutocastRule::lower, AutocastRule::lower},
     .reference =
         [](const Call& c) {
           product_reference(c.in[1], c.in[2], c.out[0], &c.in[0], c.attr<double>(0),
@@ -182,7 +182,7 @@ constinit const OpDef kBmm{
               g.needs[1] ? bmm(transpose(g.in[0], 1, 2), g.dout) : Tensor()};
     },
     .saves = save_input(0) | save_input(1),
-    .autocast = {Autocast::lower, Autocast::lower},
+    .autocast = {AutocastRule::lower, AutocastRule::lower},
     .reference =
         [](const Call& c) {
           for (int64_t i = 0; i < c.out[0].size(0); ++i)
@@ -253,7 +253,7 @@ constinit const OpDef kMatmul{.name = "aten::matmul",
                               .doc = "torch.matmul: dispatches mm or bmm by rank",
                               .kind = OpKind::composite,
                               .compose = compose_matmul,
-                              .autocast = {Autocast::lower, Autocast::lower},
+                              .autocast = {AutocastRule::lower, AutocastRule::lower},
                               .samples = [] {
                                 return std::vector<Sample>{
                                     {{{{5, 7}}, {{7, 3}}}},   {{{{2, 3, 4}}, {{4, 5}}}},

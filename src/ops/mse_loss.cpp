@@ -93,7 +93,7 @@ constinit const OpDef kMseLoss{
       return {d, g.needs[1] ? neg(d) : Tensor()};
     },
     .saves = save_input(0) | save_input(1),
-    .autocast = {Autocast::f32, Autocast::f32},
+    .autocast = {AutocastRule::f32, AutocastRule::f32},
     .reference = forward_reference,
     .samples = forward_samples};
 

@@ -146,7 +146,7 @@ constinit const OpDef kNllLoss{
     .kind = OpKind::composite,
     .compose =
         [](const Call& call) { return Outputs(run_op(kNllLossForward, call.in, call.attrs)[0]); },
-    .autocast = {Autocast::f32, Autocast::f32},
+    .autocast = {AutocastRule::f32, AutocastRule::f32},
     .reference = forward_reference,
     .samples = forward_samples};
 

@@ -30,6 +30,8 @@ extern const OpDef kRmsNorm, kFusedRmsNorm, kFusedRmsNormBackward;
 // mse_loss.cpp, nll_loss.cpp, cross_entropy.cpp
 extern const OpDef kMseLoss, kMseLossBackward, kNllLoss, kNllLossForward, kNllLossBackward;
 extern const OpDef kCrossEntropyLoss;
+// cross_entropy_loss.cpp
+extern const OpDef kCrossEntropyForward, kCrossEntropyBackward;
 // dropout.cpp
 extern const OpDef kDropout, kBernoulli_;
 // foreach.cpp, optimizer_steps.cpp
@@ -98,6 +100,8 @@ inline constexpr std::array kOps{
     &kNllLossForward,                // aten::nll_loss_forward
     &kNllLossBackward,               // aten::nll_loss_backward
     &kCrossEntropyLoss,              // aten::cross_entropy_loss
+    &kCrossEntropyForward,           // aten::cross_entropy_loss_forward
+    &kCrossEntropyBackward,          // aten::cross_entropy_loss_backward
     &kDropout,                       // aten::dropout
     &kBernoulli_,                    // aten::bernoulli_
     &kForeachNorm,                   // aten::_foreach_norm

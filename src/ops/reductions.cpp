@@ -128,7 +128,7 @@ constinit const OpDef kSum{
     .infer = infer_sum,
     .flops = one_per_input,
     .vjp = [](const GradCall& g) { return spread(g, kSum, false); },
-    .autocast = {Autocast::none, Autocast::f32_result},
+    .autocast = {AutocastRule::none, AutocastRule::f32_result},
     .autocast_attr = 2,
     .reference = sum_reference,
     .samples = sum_samples};

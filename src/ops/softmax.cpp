@@ -128,7 +128,7 @@ constinit const OpDef kSoftmax{
     .doc = "softmax after an optional conversion",
     .kind = OpKind::composite,
     .compose = [](const Call& call) { return compose(call, kSoftmaxUnit); },
-    .autocast = {Autocast::none, Autocast::f32_result},
+    .autocast = {AutocastRule::none, AutocastRule::f32_result},
     .autocast_attr = 1,
     .reference = forward_reference<false>,
     .samples = composite_samples};
@@ -169,7 +169,7 @@ constinit const OpDef kLogSoftmax{
     .doc = "log_softmax after an optional conversion",
     .kind = OpKind::composite,
     .compose = [](const Call& call) { return compose(call, kLogSoftmaxUnit); },
-    .autocast = {Autocast::none, Autocast::f32_result},
+    .autocast = {AutocastRule::none, AutocastRule::f32_result},
     .autocast_attr = 1,
     .reference = forward_reference<true>,
     .samples = composite_samples};

@@ -13,6 +13,10 @@ passes::PipelineOptions pipeline_options(const CompileOptions& options) {
   return {options.skip, options.collapse_linears, false};
 }
 
+AutocastState::Region cpu_autocast() {
+  return autocast_state().regions[static_cast<size_t>(DeviceType::cpu)];
+}
+
 // The first input that is the same tensor; itself where none is.
 int first_same(std::span<const Tensor> in, size_t i) {
   size_t j = 0;
@@ -63,6 +67,7 @@ Entry::Entry(const graph::Function& function, std::span<const Tensor> in,
 
 void Entry::note_guards(std::span<const Tensor> in, bool weights_are_frozen) {
   weights_are_frozen_ = weights_are_frozen;
+  autocast_ = cpu_autocast();
   for (size_t i = 0; i < in.size(); ++i)
     inputs_.push_back({in[i].dtype(), in[i].sizes(), in[i].strides(), first_same(in, i)});
   for (const graph::Value& value : captured_.values)
@@ -88,7 +93,7 @@ bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
 }
 
 bool Entry::accepts(std::span<const Tensor> in) const {
-  if (in.size() != inputs_.size()) return false;
+  if (in.size() != inputs_.size() || !(cpu_autocast() == autocast_)) return false;
   for (size_t i = 0; i < in.size(); ++i)
     if (!accepts_input(in, i)) return false;
   return std::all_of(parameters_.begin(), parameters_.end(), [&](const ParameterGuard& p) {

@@ -8,6 +8,7 @@
 
 #include "epilogue/compile.h"
 #include "graph/capture.h"
+#include "ops/autocast.h"
 #include "passes/pipeline.h"
 #include "plan/plan.h"
 
@@ -54,6 +55,7 @@ class Entry {
   std::vector<ParameterGuard> parameters_;
   std::vector<InputGuard> inputs_;
   bool weights_are_frozen_ = false;
+  AutocastState::Region autocast_;  // the casts of the region are part of the graph
   std::unique_ptr<Plan> plan_;
 };
 

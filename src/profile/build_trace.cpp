@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "core/op.h"
 #include "profile/call_stack.h"
+#include "profile/memory_categories.h"
 #include "profile/op_inputs.h"
 
 namespace epilogue::profiler {
@@ -73,11 +74,17 @@ class Builder {
         add_range(span, ev_idx++);
       }
     }
+    const MemoryCategories categories = categorize_memory(recording_.buffers);
     for (size_t b = 0; b < recording_.buffers.size(); ++b) {
       recording_.buffers[b]->kernels.for_each([&](const KernelRecord& r) { add_kernel(b, r); });
-      recording_.buffers[b]->memory.for_each(
-          [&](const MemoryRecord& r) { add_memory(b, r, ev_idx++); });
+      size_t i = 0;
+      recording_.buffers[b]->memory.for_each([&](const MemoryRecord& r) {
+        add_memory(b, r, ev_idx++);
+        trace_.memory.back().category = categories.of[b][i++];
+      });
     }
+    if (recording_.options.profile_memory)
+      trace_.metadata.emplace_back(trace::kMemoryAtStartKey, categories.at_start_json());
     trace::link_forward_backward(trace_);
     return std::move(trace_);
   }

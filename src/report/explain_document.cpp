@@ -252,7 +252,19 @@ class Builder {
         grid.rows.push_back({h.op.empty() ? "-" : h.op, format_count(h.allocations),
                              format_bytes(static_cast<double>(h.bytes))});
       add(std::move(grid));
+      add_memory_categories(m);
     }
+  }
+
+  void add_memory_categories(const DeviceMemory& m) {
+    if (m.category_totals.empty()) return;
+    Grid grid{{{"category", true}, {"at the peak"}, {"its own peak"}}, {}, ""};
+    for (size_t c = 0; c < kMemoryCategories; ++c)
+      if (m.category_peak[c] > 0)
+        grid.rows.push_back({std::string(memory_category_name(static_cast<MemoryCategory>(c))),
+                             format_bytes(static_cast<double>(m.category_at_peak[c])),
+                             format_bytes(static_cast<double>(m.category_peak[c]))});
+    add(std::move(grid));
   }
 
   void add_modules() {

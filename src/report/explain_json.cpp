@@ -143,6 +143,15 @@ Json compile_json(const CompileSummary& c) {
            })}};
 }
 
+Json memory_categories_json(const DeviceMemory& m) {
+  Json list = Json::array();
+  for (size_t c = 0; !m.category_totals.empty() && c < kMemoryCategories; ++c)
+    list.push_back({{"category", memory_category_name(static_cast<MemoryCategory>(c))},
+                    {"at_peak_bytes", m.category_at_peak[c]},
+                    {"peak_bytes", m.category_peak[c]}});
+  return list;
+}
+
 Json memory_json(const DeviceMemory& m) {
   return {{"device_type", static_cast<int>(m.type)},
           {"device", m.device},
@@ -153,6 +162,7 @@ Json memory_json(const DeviceMemory& m) {
           {"peak_reserved_bytes", m.peak_reserved_bytes},
           {"is_relative", m.is_relative},
           {"out_of_memory", m.out_of_memory},
+          {"categories", memory_categories_json(m)},
           {"at_peak", array_of(m.at_peak, [](const MemoryHolder& h) {
              return Json{{"op", h.op}, {"allocations", h.allocations}, {"bytes", h.bytes}};
            })}};

@@ -54,6 +54,13 @@ uint32_t InputsPool::intern(std::vector<OpInput> inputs) {
   return place->second;
 }
 
+std::string_view memory_category_name(MemoryCategory category) {
+  static constexpr std::array<std::string_view, kMemoryCategories> kNames = {
+      "PARAMETER",  "OPTIMIZER_STATE", "INPUT",           "TEMPORARY",
+      "ACTIVATION", "GRADIENT",        "AUTOGRAD_DETAIL", "UNKNOWN"};
+  return kNames[static_cast<size_t>(category)];
+}
+
 std::string_view category_name(Category category) {
   return kCategoryNames[static_cast<size_t>(category)];
 }

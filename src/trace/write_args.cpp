@@ -161,6 +161,8 @@ void ArgsWriter::append_memory_args(std::string& out, const MemoryEvent& memory)
   members.integer("Bytes", memory.bytes);
   members.integer("Total Allocated", memory.total_allocated);
   members.integer("Total Reserved", memory.total_reserved);
+  if (memory.category != MemoryCategory::kUnknown)
+    members.integer("Category", static_cast<int64_t>(memory.category));
 }
 
 }  // namespace epilogue::trace

@@ -75,5 +75,39 @@ TEST(MemoryProfile, DevicesAreKeptApartAndFailuresCounted) {
   EXPECT_TRUE(memory_profile(Trace(), Links()).empty());
 }
 
+// 1000 bytes of parameters and 200 unknown ones were there before; a gradient and an activation
+// come, then the activation and some of the parameters go.
+TEST(MemoryProfile, CategoriesAddUpToTheTotalAtEveryPoint) {
+  GpuTrace b;
+  b.trace.metadata.emplace_back(kMemoryAtStartKey, R"({"PARAMETER": 1000})");
+  const auto event = [&](int64_t ts_ns, uint64_t addr, int64_t bytes, int64_t total,
+                         MemoryCategory category) {
+    MemoryEvent& m = b.memory(ts_ns, bytes);
+    m.addr = addr;
+    m.total_allocated = total;
+    m.category = category;
+  };
+  event(10, 0x10, 300, 1500, MemoryCategory::kActivation);
+  event(20, 0x20, 50, 1550, MemoryCategory::kGradient);
+  event(30, 0x10, -300, 1250, MemoryCategory::kActivation);
+  event(40, 0x30, -400, 850, MemoryCategory::kParameter);
+  const DeviceMemory m = memory_profile(b.trace, link(b.trace)).at(0);
+  ASSERT_EQ(m.category_totals.size(), m.totals.size());
+  for (size_t i = 0; i < m.totals.size(); ++i) {
+    int64_t sum = 0;
+    for (const int64_t bytes : m.category_totals[i]) sum += bytes;
+    EXPECT_EQ(sum, m.totals[i].allocated_bytes);
+  }
+  EXPECT_EQ(m.category_at_peak, (CategoryBytes{1000, 0, 0, 0, 300, 50, 0, 200}));
+  EXPECT_EQ(m.category_totals.back(), (CategoryBytes{600, 0, 0, 0, 0, 50, 0, 200}));
+  EXPECT_EQ(m.category_peak, (CategoryBytes{1000, 0, 0, 0, 300, 50, 0, 200}));
+}
+
+TEST(MemoryProfile, TracesWithoutCategoriesHaveNone) {
+  GpuTrace b;
+  b.memory(10, 100);
+  EXPECT_TRUE(memory_profile(b.trace, link(b.trace)).at(0).category_totals.empty());
+}
+
 }  // namespace
 }  // namespace epilogue::trace

@@ -43,6 +43,61 @@ class Profile(CommandTest):
         with gzip.open(result["trace"], "rt", encoding="utf-8") as f:
             return strict(f.read())
 
+    STEP = ["profile", "train-step", "--batch", "6", "--seq", "4", "--dim", "32", "--hidden", "64"]
+
+    def test_train_step_shows_a_whole_step(self):
+        result = self.profile(*self.STEP, "--profile-memory", "--record-shapes")
+        self.assertEqual(result["tag"], "6_4_32_64_none_1_eager")
+        rows = {row["name"]: row for row in result["rows"]}
+        for name in ("Optimizer.step#AdamW.step", "Optimizer.zero_grad#AdamW.zero_grad",
+                     "aten::_fused_adamw_", "aten::mse_loss", "MseLossBackward0",
+                     "autograd::engine::evaluate_function: MmBackward0",
+                     "torch::autograd::AccumulateGrad"):
+            self.assertEqual(rows[name]["count"] % 3, 0, name)
+        self.assertTrue(rows["Optimizer.step#AdamW.step"]["is_user_annotation"])
+        events = self.trace(result)["traceEvents"]
+        ends = [e for e in events if e.get("cat") == "fwdbwd" and e["ph"] == "f"]
+        starts = {e["ts"] for e in events if e.get("cat") == "cpu_op"
+                  and e["name"].endswith("Backward0") and "::" not in e["name"]}
+        self.assertTrue(ends)
+        self.assertTrue({e["ts"] for e in ends} <= starts)
+        categories = result["memory"]["categories"]
+        weights = 3 * 32 * 64 * 4
+        self.assertEqual(categories["PARAMETER"]["at_peak_bytes"], weights)
+        self.assertEqual(categories["OPTIMIZER_STATE"]["at_peak_bytes"], 2 * weights + 3 * 4)
+        self.assertEqual(categories["INPUT"]["at_peak_bytes"], 2 * 6 * 4 * 32 * 4)
+        self.assertEqual(categories["GRADIENT"]["peak_bytes"], weights)
+        self.assertGreater(categories["ACTIVATION"]["peak_bytes"], 0)
+        self.assertEqual(sum(c["at_peak_bytes"] for c in categories.values()),
+                         result["memory"]["peak_bytes"])
+
+    def test_train_step_amp_and_accumulation(self):
+        result = self.profile(*self.STEP, "--amp", "bf16", "--accumulate", "4")
+        self.assertEqual(result["tag"], "6_4_32_64_bf16_4_eager")
+        rows = {row["name"]: row for row in result["rows"]}
+        # 6 rows in 4: three micro-batches of 2 rows; 3 steps recorded.
+        self.assertEqual(rows["aten::mse_loss"]["count"], 3 * 3)
+        self.assertEqual(rows["aten::_fused_adamw_"]["count"], 3)
+        kernels = {e["name"] for e in self.trace(result)["traceEvents"]
+                   if e.get("cat") == "kernel"}
+        self.assertTrue(any("gemm" in k and k.endswith("bf16") for k in kernels), kernels)
+        result = self.profile(*self.STEP, "--amp", "f16", "--optimizer", "sgd")
+        self.assertEqual(result["tag"], "6_4_32_64_f16_1_eager")
+        names = {row["name"] for row in result["rows"]}
+        self.assertIn("aten::_amp_foreach_non_finite_check_and_unscale_", names)
+        self.assertIn("Optimizer.step#SGD.step", names)
+
+    def test_train_step_misuse(self):
+        for flags, message in (
+                (["--amp", "f8"], "[--amp] expected none, bf16 or f16, got 'f8'"),
+                (["--amp", "bf16", "--dtype", "bf16"],
+                 "[--amp] expected --dtype f32 (the weights' own), got 'bf16'"),
+                (["--optimizer", "lion"],
+                 "[--optimizer] expected adamw, adam or sgd, got 'lion'"),
+                (["--accumulate", "0"], "[--accumulate] expected 1 or more, got 0"),
+                (["--mode", "fused"], "[--mode] expected eager for a training step, got 'fused'")):
+            self.assertIn(message, self.misuse(*self.STEP, *flags, "--out", self.out))
+
     def test_mlp_per_step_counts(self):
         result = self.profile(*MLP)
         self.assertEqual(result["tag"], "2_8_64_128_eager")

@@ -87,11 +87,11 @@ TEST(NetworkMessages, ClassesOutOfRange) {
         nll_loss(scores, from_values({0, 3}, {2}, DType::i64));
       }),
       "[aten::nll_loss_forward] expected class targets in [0, 3) or the ignore_index -100, got 3");
-  EXPECT_EQ(
-      message_of([&] {
-        cross_entropy(scores, from_values({-1, 0}, {2}, DType::i64));
-      }),
-      "[aten::nll_loss_forward] expected class targets in [0, 3) or the ignore_index -100, got -1");
+  EXPECT_EQ(message_of([&] {
+              cross_entropy(scores, from_values({-1, 0}, {2}, DType::i64));
+            }),
+            "[aten::cross_entropy_loss_forward] expected class targets in [0, 3) or the "
+            "ignore_index -100, got -1");
 }
 
 TEST(NetworkMessages, Dropout) {

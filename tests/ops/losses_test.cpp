@@ -110,10 +110,12 @@ TEST(CrossEntropy, Messages) {
   const Tensor z = ones({2, 3});
   const Tensor good = zeros({2}, DType::i64);
   EXPECT_EQ(message_of([&] { cross_entropy(z, full({2}, 3, DType::i64)); }),
-            "[aten::nll_loss_forward] expected class targets in [0, 3) or the ignore_index -100, "
+            "[aten::cross_entropy_loss_forward] expected class targets in [0, 3) or the "
+            "ignore_index -100, "
             "got 3");
   EXPECT_EQ(message_of([&] { cross_entropy(z, full({2}, -1, DType::i64)); }),
-            "[aten::nll_loss_forward] expected class targets in [0, 3) or the ignore_index -100, "
+            "[aten::cross_entropy_loss_forward] expected class targets in [0, 3) or the "
+            "ignore_index -100, "
             "got -1");
   EXPECT_EQ(message_of([&] { cross_entropy(z, zeros({3}, DType::i64)); }),
             "[aten::cross_entropy_loss] expected scores [n, classes] with i64 targets [n], or "

@@ -48,8 +48,12 @@ std::string sample_text(const OpDef& op, const Sample& sample, DType dtype) {
 
 // Floating inputs that are constants of the op: class weights and their total.
 bool is_constant_input(const OpDef& op, size_t input) {
-  return (is_one_of(op, {&kNllLoss, &kNllLossForward, &kCrossEntropyLoss}) && input >= 2) ||
-         (is_one_of(op, {&kNllLossBackward}) && input >= 3);
+  // The statistics of kCrossEntropyBackward belong to its logits: its second derivative is
+  // kCrossEntropyForward's.
+  return (is_one_of(op, {&kNllLoss, &kNllLossForward, &kCrossEntropyLoss, &kCrossEntropyForward}) &&
+          input >= 2) ||
+         (is_one_of(op, {&kNllLossBackward}) && input >= 3) ||
+         (is_one_of(op, {&kCrossEntropyBackward}) && input >= 1);
 }
 
 // Runs body(inputs, attrs, text) for every sample, floating dtype and layout.

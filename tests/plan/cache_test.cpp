@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When plans are made, when they are used again, and what a call costs in memory.
 #include "epilogue/runtime.h"
+#include "ops/autocast.h"
 #include "ops/op_testing.h"
 #include "plan_testing.h"
 
@@ -43,6 +44,24 @@ TEST_F(PlanCache, WithoutDynamicRowsEverySizeIsAMiss) {
   for (const int64_t rows : {7, 1, 7, 7}) compiled(randn({rows, 32}));
   EXPECT_EQ(compiled.stats().misses, 2);
   EXPECT_EQ(compiled.stats().plans, 2);
+}
+
+// The casts are part of the graph: a plan holds inside regions like the one that it was made in.
+TEST_F(PlanCache, AutocastRegionsHavePlansOfTheirOwn) {
+  Compiled compiled = compile(mlp_);
+  const Tensor x = randn({6, 32});
+  EXPECT_EQ(compiled(x).dtype(), DType::f32);
+  {
+    const AutocastScope region(DeviceType::cpu, {true, DType::bf16}, true);
+    const Tensor eager = gated(mlp_, x);
+    ASSERT_EQ(eager.dtype(), DType::bf16);
+    const Tensor y = compiled(x);
+    expect_close(y, eager, 0.02, "inside");
+    fill_(mlp_.down_proj.weight.detach(), 0);  // no stale cast is in the plan
+    for (const double v : compiled(x).to_vector()) EXPECT_EQ(v, 0);
+  }
+  EXPECT_EQ(compiled(x).dtype(), DType::f32);
+  EXPECT_EQ(compiled.stats().misses, 2);
 }
 
 TEST_F(PlanCache, AnotherDtypeRankOrStrideIsAMissThatIsCounted) {

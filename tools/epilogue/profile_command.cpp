@@ -51,6 +51,26 @@ nlohmann::json expectations_json(const std::vector<trace::Judgement>& judgements
   return list;
 }
 
+// Who held what when most was allocated, by torch.profiler's categories.
+nlohmann::json memory_json(const trace::DeviceMemory& m) {
+  auto categories = nlohmann::json::object();
+  for (size_t c = 0; !m.category_totals.empty() && c < trace::kMemoryCategories; ++c)
+    categories[std::string(trace::memory_category_name(static_cast<trace::MemoryCategory>(c)))] = {
+        {"at_peak_bytes", m.category_at_peak[c]}, {"peak_bytes", m.category_peak[c]}};
+  return {{"peak_bytes", m.peak_bytes}, {"categories", categories}};
+}
+
+std::string memory_text(const trace::DeviceMemory& m) {
+  std::string text =
+      fmt::format("memory: {} at the peak", format_bytes(static_cast<double>(m.peak_bytes)));
+  for (size_t c = 0; !m.category_totals.empty() && c < trace::kMemoryCategories; ++c)
+    if (m.category_at_peak[c] != 0)
+      text += fmt::format("{} {} {}", text.ends_with("peak") ? ":" : ",",
+                          trace::memory_category_name(static_cast<trace::MemoryCategory>(c)),
+                          format_bytes(static_cast<double>(m.category_at_peak[c])));
+  return text + "\n";
+}
+
 std::string json_output(const Options& o, const Workload& workload, const ProfileRun& run,
                         const std::vector<trace::Judgement>& judgements) {
   trace::TableOptions table;
@@ -64,6 +84,7 @@ std::string json_output(const Options& o, const Workload& workload, const Profil
   out["table_file"] = run.table_file;
   out["expectations"] = expectations_json(judgements);
   out["profiler_ns_per_event"] = ns_per_event(run.cost);
+  if (!run.memory.empty()) out["memory"] = memory_json(run.memory.front());
   auto& quantities = out["quantities"];
   for (const trace::Quantity& q : run.quantities)
     quantities[q.name] = q.value ? nlohmann::json(*q.value) : nlohmann::json();
@@ -82,6 +103,7 @@ std::string summary(const ProfileRun& run) {
   text += fmt::format("profiler: {:.0f} ns per op, {:.0f} ns per kernel; {} of the recorded time\n",
                       run.cost.ns_per_op, run.cost.ns_per_kernel,
                       format_duration_ns(run.recorder_overhead_ns));
+  if (!run.memory.empty()) text += memory_text(run.memory.front());
   text += fmt::format("trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n",
                       run.trace_file, run.table_file);
   return text;
@@ -145,7 +167,9 @@ constexpr const char* kExamples[][3] = {
      "epilogue profile matmul-add --size 1024 --dtype f32"},
     {"linear", "nn.Linear", "epilogue profile linear --batch 1024 --in-dim 32 --out-dim 64"},
     {"mlp", "gated or plain MLP",
-     "epilogue profile mlp --input fashion-mnist --expect 'kernels_per_step == 5'"}};
+     "epilogue profile mlp --input fashion-mnist --expect 'kernels_per_step == 5'"},
+    {"train-step", "forward, loss, backward and optimizer of an MLP",
+     "epilogue profile train-step --amp bf16 --accumulate 4 --profile-memory"}};
 
 }  // namespace
 

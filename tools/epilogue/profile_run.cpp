@@ -43,6 +43,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
     if (auto s = p.export_chrome_trace(result.trace_file); !s) failure = s.failure();
     result.averages = p.key_averages(o.group_by_input_shape, o.with_stack ? 5 : 0);
     result.quantities = trace::quantities(p.trace());
+    if (o.profile_memory) result.memory = trace::memory_profile(p.trace(), trace::link(p.trace()));
     result.recorder_overhead_ns = p.recorder_overhead_ns();
   };
   profiler::Profile prof(options);

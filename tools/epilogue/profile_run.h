@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "epilogue/profiler.h"
+#include "epilogue/trace/memory_profile.h"
 #include "epilogue/trace/quantities.h"
 #include "workload.h"
 
@@ -29,6 +30,7 @@ struct ProfileRun {
   std::string table;  // as in table_file
   trace::KeyAverages averages;
   std::vector<trace::Quantity> quantities;
+  std::vector<trace::DeviceMemory> memory;  // with profile_memory
   profiler::RecorderCost cost;
   double recorder_overhead_ns = 0;
   std::vector<std::string> warnings;

@@ -12,6 +12,7 @@
 #include "epilogue/ops.h"
 #include "epilogue/runtime.h"
 #include "input.h"
+#include "train_step.h"
 
 namespace epilogue::tool {
 namespace {
@@ -22,6 +23,8 @@ void require_supported(const WorkloadOptions& o) {
   if (o.mode != "eager" && o.backward)
     throw Error("[--backward] expected --mode eager, got '" + o.mode +
                 "': compiled and fused functions have no backward pass yet");
+  if (o.kind == "train-step" && o.mode != "eager")
+    throw Error("[--mode] expected eager for a training step, got '" + o.mode + "'");
   if (o.mode == "fused" && o.kind != "mlp")
     throw Error("[--mode] expected an mlp for the fused op, got " + o.kind);
   if (o.device == "cuda") throw Error("[--device] " + cuda_status());
@@ -45,11 +48,6 @@ DType workload_dtype(const WorkloadOptions& o) {
   if (dtype != DType::f32 && !is_low_precision(dtype))
     throw Error("[--dtype] expected f32, bf16 or f16, got '" + o.dtype + "'");
   return dtype;
-}
-
-std::string machine() {
-  return fmt::format("{} thread{}, {}", num_threads(), num_threads() == 1 ? "" : "s",
-                     active_isa_name());
 }
 
 // The workload's function of its input, in the wanted mode, as a step.
@@ -91,7 +89,7 @@ Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
   w.tag = fmt::format("{}_{}_{}_{}", o.size, o.dtype, o.cold ? "cold" : "warm", o.mode);
   w.label = "matmul_add";
   w.description = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}], {1}, {2}, {3}",
-                              o.size, o.dtype, o.mode, machine());
+                              o.size, o.dtype, o.mode, machine_description());
   w.call = step_of(o.backward, [a, b, c] { return add(matmul(a, b), c); });
   set_call(
       w, o,
@@ -132,7 +130,7 @@ Workload make_linear(const WorkloadOptions& o, DType dtype) {
   w.tag = fmt::format("{}_{}_{}_{}", x.numel() / in_dim, in_dim, out_dim, o.mode);
   w.label = "linear_fwd";
   w.description = fmt::format("linear: {} -> {}{}, {}, {}, {}", to_string(x.sizes()), out_dim,
-                              bias ? " + bias" : "", o.dtype, o.mode, machine());
+                              bias ? " + bias" : "", o.dtype, o.mode, machine_description());
   w.call = step_of(o.backward, [layer, x] { return (*layer)(x); });
   set_call(
       w, o, [layer](std::span<const Tensor> in) { return std::vector<Tensor>{(*layer)(in[0])}; },
@@ -167,6 +165,47 @@ MlpInput mlp_input(const WorkloadOptions& o, int64_t dim, DType dtype) {
 }
 
 Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
+  const MlpSetup setup = set_up_mlp(o, dtype);
+  const auto& [model, config, x, batch, seq] = setup;
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}_{}", batch, seq, config.dim, config.hidden, o.mode);
+  w.label = "mlp_fwd";
+  w.description = fmt::format("mlp: {}, {}, {}, {}", setup.description(), o.dtype, o.mode,
+                              machine_description());
+  w.call = step_of(o.backward, [model = model, x = x] { return (*model)(x); });
+  if (o.mode == "fused") {
+    if (config.bias && nn::is_gated(config.activation))
+      throw Error("[--mode] expected no --bias: the fused gated MLP has none");
+    w.call = step_of(false, [model = model, x = x] { return *fused_forward(*model, x); });
+  }
+  set_call(
+      w, o,
+      [model = model](std::span<const Tensor> in) { return std::vector<Tensor>{(*model)(in[0])}; },
+      x);
+  return w;
+}
+
+void add_common_flags(CLI::App& app, WorkloadOptions& o) {
+  app.add_option("--mode", o.mode, "eager, compile or fused (mlp only)")
+      ->option_text("MODE [eager]");
+  app.add_option("--dtype", o.dtype, "f32, bf16 or f16")->option_text("DTYPE [" + o.dtype + "]");
+  app.add_option("--device", o.device, "cpu")->option_text("DEVICE [cpu]");
+  app.add_option("--threads", o.threads, "threads that kernels may use")
+      ->option_text("N [all processors]");
+  app.add_option("--seed", o.seed, "seed of weights and random input")->option_text("N [0]");
+  if (o.kind != "train-step")
+    app.add_flag("--backward", o.backward, "profile forward and backward");
+  app.add_option("--input", o.input, "random, fashion-mnist or FILE.safetensors")
+      ->option_text("SOURCE [random]");
+  app.add_option("--weights", o.weights, "load weights (Hugging Face tensor names)")
+      ->option_text("FILE.safetensors");
+  app.add_option("--prefix", o.prefix, "where in the file, e.g. model.layers.0.mlp")
+      ->option_text("NAME");
+}
+
+}  // namespace
+
+MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
   nn::MlpConfig config;
   config.hidden = o.hidden;
   config.layers = o.layers;
@@ -195,45 +234,21 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
     model->to(dtype);
   }
   const MlpInput input = mlp_input(o, config.dim, dtype);
-  Workload w;
-  w.tag = fmt::format("{}_{}_{}_{}_{}", input.batch, input.seq, config.dim, config.hidden, o.mode);
-  w.label = "mlp_fwd";
-  w.description = fmt::format(
-      "mlp: {} {} -> {}{}{}{}, {}, {}, {}", nn::activation_name(config.activation),
-      to_string(input.x.sizes()), config.hidden,
-      config.layers > 1 ? fmt::format(" x {} layers", config.layers) : "",
+  return {model, config, input.x, input.batch, input.seq};
+}
+
+std::string MlpSetup::description() const {
+  return fmt::format(
+      "{} {} -> {}{}{}{}", nn::activation_name(config.activation), to_string(x.sizes()),
+      config.hidden, config.layers > 1 ? fmt::format(" x {} layers", config.layers) : "",
       config.norm == nn::Norm::none ? "" : fmt::format(", {} norm", nn::norm_name(config.norm)),
-      config.residual ? ", residual" : "", o.dtype, o.mode, machine());
-  w.call = step_of(o.backward, [model, x = input.x] { return (*model)(x); });
-  if (o.mode == "fused") {
-    if (config.bias && nn::is_gated(config.activation))
-      throw Error("[--mode] expected no --bias: the fused gated MLP has none");
-    w.call = step_of(false, [model, x = input.x] { return *fused_forward(*model, x); });
-  }
-  set_call(
-      w, o, [model](std::span<const Tensor> in) { return std::vector<Tensor>{(*model)(in[0])}; },
-      input.x);
-  return w;
+      config.residual ? ", residual" : "");
 }
 
-void add_common_flags(CLI::App& app, WorkloadOptions& o) {
-  app.add_option("--mode", o.mode, "eager, compile or fused (mlp only)")
-      ->option_text("MODE [eager]");
-  app.add_option("--dtype", o.dtype, "f32, bf16 or f16")->option_text("DTYPE [bf16]");
-  app.add_option("--device", o.device, "cpu")->option_text("DEVICE [cpu]");
-  app.add_option("--threads", o.threads, "threads that kernels may use")
-      ->option_text("N [all processors]");
-  app.add_option("--seed", o.seed, "seed of weights and random input")->option_text("N [0]");
-  app.add_flag("--backward", o.backward, "profile forward and backward");
-  app.add_option("--input", o.input, "random, fashion-mnist or FILE.safetensors")
-      ->option_text("SOURCE [random]");
-  app.add_option("--weights", o.weights, "load weights (Hugging Face tensor names)")
-      ->option_text("FILE.safetensors");
-  app.add_option("--prefix", o.prefix, "where in the file, e.g. model.layers.0.mlp")
-      ->option_text("NAME");
+std::string machine_description() {
+  return fmt::format("{} thread{}, {}", num_threads(), num_threads() == 1 ? "" : "s",
+                     active_isa_name());
 }
-
-}  // namespace
 
 void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions& o) {
   o.kind = kind;
@@ -259,6 +274,7 @@ void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions&
         ->option_text("NAME [none]");
     app.add_flag("--residual", o.residual, "add the input to the output");
   }
+  if (kind == "train-step") add_train_step_flags(app, o);
   add_common_flags(app, o);
 }
 
@@ -269,6 +285,7 @@ Workload make_workload(const WorkloadOptions& o) {
   manual_seed(o.seed);
   if (o.kind == "matmul-add") return make_matmul_add(o, dtype);
   if (o.kind == "linear") return make_linear(o, dtype);
+  if (o.kind == "train-step") return make_train_step(o, dtype);
   return make_mlp_workload(o, dtype);
 }
 

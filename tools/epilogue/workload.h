@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference workloads: matmul-add, linear, mlp, with their flags, tags and ranges.
+// The reference workloads: matmul-add, linear, mlp, train-step, with their flags, tags and ranges.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,12 +9,13 @@
 #include <string>
 
 #include "epilogue/compile.h"
+#include "epilogue/nn.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue::tool {
 
 struct WorkloadOptions {
-  std::string kind;  // "matmul-add", "linear", "mlp"
+  std::string kind;  // "matmul-add", "linear", "mlp", "train-step"
   // matmul-add
   int64_t size = 64;
   bool cold = false;
@@ -32,6 +33,10 @@ struct WorkloadOptions {
   bool bias = false;
   std::string norm = "none";
   bool residual = false;
+  // train-step
+  std::string optimizer = "adamw";
+  std::string amp = "none";
+  int64_t accumulate = 1;
   // common
   std::string mode = "eager";
   std::string dtype = "bf16";
@@ -46,6 +51,21 @@ struct WorkloadOptions {
   std::vector<std::string> skip_passes;
   bool collapse_linears = false;
 };
+
+// An MLP and its input [batch, seq, dim].
+struct MlpSetup {
+  std::shared_ptr<nn::Module> model;
+  nn::MlpConfig config;
+  Tensor x;
+  int64_t batch;
+  int64_t seq;
+
+  // "geglu [64, 128, 768] -> 3072, rms norm, residual".
+  std::string description() const;
+};
+MlpSetup set_up_mlp(const WorkloadOptions& options, DType dtype);
+// "2 threads, avx512".
+std::string machine_description();
 
 struct Workload {
   std::string tag;               // file names: "64_128_768_3072_eager"

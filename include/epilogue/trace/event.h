@@ -181,6 +181,21 @@ enum class DeviceType : int32_t {
   kPrivateUse1 = 20,
 };
 
+// Who holds memory, with torch.profiler's names and values (those of its exported memory
+// timelines).
+enum class MemoryCategory : int8_t {
+  kParameter = 0,
+  kOptimizerState = 1,
+  kInput = 2,
+  kTemporary = 3,
+  kActivation = 4,
+  kGradient = 5,
+  kAutogradDetail = 6,
+  kUnknown = 7,
+};
+inline constexpr size_t kMemoryCategories = 8;
+std::string_view memory_category_name(MemoryCategory category);  // "PARAMETER", ..., "UNKNOWN"
+
 // An allocation (bytes > 0), a free (bytes < 0), or a failed allocation (`[OutOfMemory]`).
 struct MemoryEvent {
   int64_t ts_ns = 0;
@@ -189,6 +204,7 @@ struct MemoryEvent {
   DeviceType device_type = DeviceType::kCpu;
   int32_t device_id = -1;  // -1 for the CPU
   bool out_of_memory = false;
+  MemoryCategory category = MemoryCategory::kUnknown;  // PyTorch's traces do not say it
   uint64_t addr = 0;
   int64_t bytes = 0;
   int64_t total_allocated = 0;

@@ -2,6 +2,7 @@
 // How much memory was in use, when, and who held it at the peak.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,13 @@ struct MemoryHolder {
   int64_t bytes = 0;
 };
 
+// Bytes per MemoryCategory.
+using CategoryBytes = std::array<int64_t, kMemoryCategories>;
+
+// Metadata key of traces that tell categories: what was allocated before the window, as a JSON
+// object of bytes by category name.
+inline constexpr const char* kMemoryAtStartKey = "memory_at_start";
+
 struct DeviceMemory {
   DeviceType type = DeviceType::kCpu;
   int32_t device = -1;  // -1 for the CPU
@@ -37,7 +45,11 @@ struct DeviceMemory {
   bool is_relative = false;
   std::vector<MemoryPoint> totals;    // after each event, by time
   std::vector<MemoryHolder> at_peak;  // by bytes, the greatest first
-  int64_t before_window_bytes = 0;    // live at the peak, but allocated before the window
+  // Who held what, where the trace tells categories; what it does not tell is kUnknown's.
+  std::vector<CategoryBytes> category_totals;  // one per point of `totals`, adding up to it
+  CategoryBytes category_at_peak{};
+  CategoryBytes category_peak{};    // each category's own most
+  int64_t before_window_bytes = 0;  // live at the peak, but allocated before the window
 };
 
 // One per device that has memory events, the greatest peak first. Empty where memory was not

@@ -28,9 +28,9 @@ class CpuBackend final : public Backend {
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
     using Lists = std::span<const KernelList> (*)();
-    static constexpr Lists kAll[] = {gemm_lists,      pointwise_lists, copy_lists,
-                                     reduction_lists, softmax_lists,   norm_lists,
-                                     loss_lists,      foreach_lists,   optimizer_lists};
+    static constexpr Lists kAll[] = {
+        gemm_lists, pointwise_lists, copy_lists,          reduction_lists, softmax_lists,
+        norm_lists, loss_lists,      cross_entropy_lists, foreach_lists,   optimizer_lists};
     static constexpr std::span<const Kernel> kNone;
     for (const Lists lists : kAll)
       for (const KernelList& list : lists())

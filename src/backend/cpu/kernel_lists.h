@@ -14,15 +14,16 @@ struct KernelList {
   std::span<const Kernel> kernels;
 };
 
-std::span<const KernelList> gemm_lists();       // gemm.cpp
-std::span<const KernelList> pointwise_lists();  // pointwise.cpp
-std::span<const KernelList> copy_lists();       // copies.cpp
-std::span<const KernelList> reduction_lists();  // reductions.cpp
-std::span<const KernelList> softmax_lists();    // softmax.cpp
-std::span<const KernelList> norm_lists();       // norms.cpp
-std::span<const KernelList> loss_lists();       // losses.cpp
-std::span<const KernelList> foreach_lists();    // foreach.cpp
-std::span<const KernelList> optimizer_lists();  // optimizers.cpp
+std::span<const KernelList> gemm_lists();           // gemm.cpp
+std::span<const KernelList> pointwise_lists();      // pointwise.cpp
+std::span<const KernelList> copy_lists();           // copies.cpp
+std::span<const KernelList> reduction_lists();      // reductions.cpp
+std::span<const KernelList> softmax_lists();        // softmax.cpp
+std::span<const KernelList> norm_lists();           // norms.cpp
+std::span<const KernelList> loss_lists();           // losses.cpp
+std::span<const KernelList> cross_entropy_lists();  // cross_entropy.cpp
+std::span<const KernelList> foreach_lists();        // foreach.cpp
+std::span<const KernelList> optimizer_lists();      // optimizers.cpp
 
 // "epi_avx512_gelu_tanh_bf16": level in use, what it computes, element type.
 ShortText kernel_name(std::string_view what, DType dtype);

@@ -40,6 +40,61 @@ void require_params(std::string_view class_name, const std::vector<std::vector<T
 // The 0-dim count; every other state is like its parameter.
 bool is_step(std::string_view name) { return name == "step"; }
 
+[[noreturn]] void fail_to_load(const std::string& expected, const std::string& got) {
+  throw Error("[load_state_dict] expected " + expected + ", got " + got);
+}
+
+// The options of each group, after checking that class and groups are the same.
+std::vector<Text> texts_of_groups(const Text& metadata, const std::string& class_name,
+                                  const std::vector<std::vector<Tensor>>& groups) {
+  const auto name = metadata.find("optimizer");
+  if (name == metadata.end() || name->second != class_name)
+    fail_to_load("the state of " + class_name,
+                 "that of " + (name == metadata.end() ? "no optimizer" : name->second));
+  std::vector<Text> texts(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const int64_t count = integer_of(metadata, group_key(g, "params"));
+    if (count != static_cast<int64_t>(groups[g].size()))
+      fail_to_load(std::to_string(groups[g].size()) + " parameters in group " + std::to_string(g),
+                   std::to_string(count));
+    const std::string prefix = group_key(g, "");
+    for (const auto& [key, value] : metadata)
+      if (key.starts_with(prefix)) texts[g][key.substr(prefix.size())] = value;
+  }
+  if (metadata.contains(group_key(groups.size(), "params")))
+    fail_to_load(std::to_string(groups.size()) + " parameter groups", "more");
+  return texts;
+}
+
+using States = std::vector<std::map<std::string, Tensor, std::less<>>>;
+
+// Copies of the tensors, by parameter.
+States states_of(const NamedTensors& tensors, const std::string& class_name,
+                 const std::vector<Tensor>& params, const std::vector<std::string_view>& names) {
+  const NoGrad no_grad;
+  States states(params.size());
+  std::map<std::string_view, Tensor> rest;
+  for (const auto& [key, tensor] : tensors) rest[key] = tensor;
+  for (size_t i = 0; i < params.size(); ++i) {
+    for (const std::string_view name : names) {
+      const std::string key = tensor_key(i, name);
+      const auto found = rest.find(key);
+      if (found == rest.end()) continue;
+      const Dims sizes = is_step(name) ? Dims{} : params[i].sizes();
+      if (!found->second.defined() || !(found->second.sizes() == sizes))
+        fail_to_load("sizes " + to_string(sizes) + " for \"" + key + "\"",
+                     to_string(found->second));
+      const Tensor own = empty(sizes, is_step(name) ? DType::f32 : params[i].dtype());
+      states[i].emplace(name, copy_(own, found->second));
+      set_memory_category(own, MemoryCategory::optimizer_state);
+      rest.erase(found);
+    }
+  }
+  if (!rest.empty())
+    fail_to_load("states of " + class_name, "\"" + std::string(rest.begin()->first) + "\"");
+  return states;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(std::string_view class_name, std::vector<std::vector<Tensor>> groups)
@@ -153,59 +208,18 @@ StateDict Optimizer::state_dict() const {
 }
 
 void Optimizer::load_state_dict(const StateDict& dict) {
-  const auto name = dict.metadata.find("optimizer");
-  if (name == dict.metadata.end() || name->second != class_name_)
-    throw Error("[load_state_dict] expected the state of " + class_name_ + ", got that of " +
-                (name == dict.metadata.end() ? "no optimizer" : name->second));
-  std::vector<Text> options(groups_.size());
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const int64_t count = integer_of(dict.metadata, group_key(g, "params"));
-    if (count != static_cast<int64_t>(groups_[g].size()))
-      throw Error("[load_state_dict] expected " + std::to_string(groups_[g].size()) +
-                  " parameters in group " + std::to_string(g) + ", got " + std::to_string(count));
-    const std::string prefix = group_key(g, "");
-    for (const auto& [key, value] : dict.metadata)
-      if (key.starts_with(prefix)) options[g][key.substr(prefix.size())] = value;
-  }
-  if (dict.metadata.contains(group_key(groups_.size(), "params")))
-    throw Error("[load_state_dict] expected " + std::to_string(groups_.size()) +
-                " parameter groups, got more");
-
-  const NoGrad no_grad;
-  const std::vector<Tensor> params = parameters();
-  std::vector<std::map<std::string, Tensor, std::less<>>> fresh(state_.size());
-  std::map<std::string_view, Tensor> rest;
-  for (const auto& [key, tensor] : dict.tensors) rest[key] = tensor;
-  for (size_t i = 0; i < params.size(); ++i) {
-    for (const std::string_view state_name : state_names()) {
-      const std::string key = tensor_key(i, state_name);
-      const auto found = rest.find(key);
-      if (found == rest.end()) continue;
-      const Tensor& from = found->second;
-      const Dims sizes = is_step(state_name) ? Dims{} : params[i].sizes();
-      if (!from.defined() || !(from.sizes() == sizes))
-        throw Error("[load_state_dict] expected sizes " + to_string(sizes) + " for \"" + key +
-                    "\", got " + to_string(from));
-      const Tensor own = empty(sizes, is_step(state_name) ? DType::f32 : params[i].dtype());
-      fresh[i].emplace(state_name, copy_(own, from));
-      set_memory_category(own, MemoryCategory::optimizer_state);
-      rest.erase(found);
-    }
-  }
-  if (!rest.empty())
-    throw Error("[load_state_dict] expected states of " + class_name_ + ", got \"" +
-                std::string(rest.begin()->first) + "\"");
-  // Options are parsed before anything changes: a bad one throws.
+  const std::vector<Text> options = texts_of_groups(dict.metadata, class_name_, groups_);
+  States states = states_of(dict.tensors, class_name_, parameters(), state_names());
   std::vector<Text> before;
   for (size_t g = 0; g < groups_.size(); ++g) before.push_back(group_options(g));
   size_t g = 0;
   try {
     for (; g < groups_.size(); ++g) set_group_options(g, options[g]);
-  } catch (...) {
-    for (size_t done = 0; done < g; ++done) set_group_options(done, before[done]);
+  } catch (...) {  // a bad option of a later group must not leave the earlier ones changed
+    while (g-- > 0) set_group_options(g, before[g]);
     throw;
   }
-  state_ = std::move(fresh);
+  state_ = std::move(states);
 }
 
 }  // namespace epilogue::optim

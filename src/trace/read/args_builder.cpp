@@ -189,6 +189,9 @@ MemoryEvent ArgsBuilder::memory(const RawArgs& raw) {
   event.total_allocated = integer(raw, ArgKey::kTotalAllocated, 0);
   event.total_reserved = integer(raw, ArgKey::kTotalReserved, 0);
   event.ev_idx = integer(raw, ArgKey::kEvIdx, -1);
+  const int64_t category = integer(raw, ArgKey::kMemoryCategory, -1);
+  if (category >= 0 && category < static_cast<int64_t>(kMemoryCategories))
+    event.category = static_cast<MemoryCategory>(category);
   return event;
 }
 

@@ -62,6 +62,7 @@ constexpr Name kNames[] = {
     {"Bytes", ArgKey::kMemoryBytes},
     {"Total Allocated", ArgKey::kTotalAllocated},
     {"Total Reserved", ArgKey::kTotalReserved},
+    {"Category", ArgKey::kMemoryCategory},
     {"Device Type", ArgKey::kDeviceType},
     {"Device Id", ArgKey::kDeviceId},
     {"name", ArgKey::kName},

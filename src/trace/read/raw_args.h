@@ -52,6 +52,7 @@ enum class ArgKey : uint8_t {
   kMemoryBytes,
   kTotalAllocated,
   kTotalReserved,
+  kMemoryCategory,
   kDeviceType,
   kDeviceId,
   kName,

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_step.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "epilogue/amp.h"
+#include "epilogue/ops.h"
+#include "epilogue/optim.h"
+
+namespace epilogue::tool {
+namespace {
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
+                                                 std::vector<Tensor> params) {
+  if (name == "adamw") return std::make_unique<optim::AdamW>(std::move(params));
+  if (name == "adam") return std::make_unique<optim::Adam>(std::move(params));
+  if (name == "sgd")
+    return std::make_unique<optim::SGD>(std::move(params), optim::SGDOptions{.momentum = 0.9});
+  throw Error("[--optimizer] expected adamw, adam or sgd, got '" + name + "'");
+}
+
+// The dtype of the autocast region; empty without one.
+std::optional<DType> amp_dtype(const WorkloadOptions& o, DType dtype) {
+  if (o.amp == "none") return {};
+  if (o.amp != "bf16" && o.amp != "f16")
+    throw Error("[--amp] expected none, bf16 or f16, got '" + o.amp + "'");
+  if (dtype != DType::f32)
+    throw Error("[--amp] expected --dtype f32 (the weights' own), got '" + o.dtype + "'");
+  return parse_dtype(o.amp);
+}
+
+class TrainStep {
+ public:
+  TrainStep(const WorkloadOptions& o, MlpSetup setup, std::optional<DType> amp)
+      : setup_(std::move(setup)),
+        target_(randn(setup_.x.sizes(), setup_.x.dtype())),
+        optimizer_(make_optimizer(o.optimizer, setup_.model->parameters())),
+        scaler_({.enabled = amp == DType::f16}),
+        amp_(amp),
+        accumulate_(o.accumulate) {
+    if (amp_) optimizer_->keep_low_precision_copies(*amp_);
+    set_memory_category(setup_.x, MemoryCategory::input);
+    set_memory_category(target_, MemoryCategory::input);
+  }
+
+  // Returns the mean loss of the last micro-batch.
+  Tensor run() {
+    optimizer_->zero_grad();
+    Tensor last;
+    for (const optim::MicroBatch& part : optim::micro_batches(setup_.x.size(0), accumulate_)) {
+      last = loss(part);
+      scaler_.scale(accumulate_ == 1 ? last : mul(last, part.share)).backward();
+    }
+    scaler_.step(*optimizer_);
+    scaler_.update();
+    return last;
+  }
+
+ private:
+  Tensor loss(const optim::MicroBatch& part) const {
+    std::optional<amp::Autocast> autocast;
+    if (amp_) autocast.emplace(amp::AutocastOptions{.dtype = amp_});
+    const auto rows = [&](const Tensor& t) {
+      return accumulate_ == 1 ? t : slice(t, 0, part.begin, part.end);
+    };
+    return mse_loss((*setup_.model)(rows(setup_.x)), rows(target_));
+  }
+
+  MlpSetup setup_;
+  Tensor target_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  amp::GradScaler scaler_;
+  std::optional<DType> amp_;
+  int64_t accumulate_;
+};
+
+}  // namespace
+
+void add_train_step_flags(CLI::App& app, WorkloadOptions& o) {
+  o.dtype = "f32";
+  app.add_option("--optimizer", o.optimizer, "adamw, adam or sgd (momentum 0.9)")
+      ->option_text("NAME [adamw]");
+  app.add_option("--amp", o.amp, "autocast: none, bf16 or f16 (with loss scaling)")
+      ->option_text("DTYPE [none]");
+  app.add_option("--accumulate", o.accumulate, "micro-batches that the batch is cut into")
+      ->option_text("N [1]");
+}
+
+Workload make_train_step(const WorkloadOptions& o, DType dtype) {
+  if (o.accumulate < 1)
+    throw Error(fmt::format("[--accumulate] expected 1 or more, got {}", o.accumulate));
+  const std::optional<DType> amp = amp_dtype(o, dtype);
+  const MlpSetup setup = set_up_mlp(o, dtype);
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}_{}_{}_{}", setup.batch, setup.seq, setup.config.dim,
+                      setup.config.hidden, o.amp, o.accumulate, o.mode);
+  w.label = "train_step";
+  w.description = fmt::format("train-step: {}, {}, amp {}, {}, {} micro-batch{}, {}, {}",
+                              setup.description(), o.dtype, o.amp, o.optimizer, o.accumulate,
+                              o.accumulate == 1 ? "" : "es", o.mode, machine_description());
+  const auto step = std::make_shared<TrainStep>(o, setup, amp);
+  w.call = [step] { return step->run(); };
+  w.input = setup.x;
+  return w;
+}
+
+}  // namespace epilogue::tool
