@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/capture.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/observer.h"
+#include "core/tensor_impl.h"
 
 namespace epilogue::graph {
 namespace {
@@ -71,9 +73,25 @@ class Captor final : public OpObserver {
     return v;
   }
 
+  // Autograd keeps results under identities of their own: another tensor of the same elements is
+  // the same value, since nothing is written in place.
+  const Tensor* alias_of(const Tensor& t) const {
+    const auto found = std::find_if(alive_.begin(), alive_.end(), [&](const Tensor& known) {
+      return known.impl()->storage.get() == t.impl()->storage.get() && known.data() == t.data() &&
+             known.dtype() == t.dtype() && known.sizes() == t.sizes() &&
+             known.strides() == t.strides();
+    });
+    return found == alive_.end() ? nullptr : &*found;
+  }
+
   int value_of(const Tensor& t) {
     const auto [found, is_new] = values_.try_emplace(t.impl(), 0);
     if (is_new) {
+      if (const Tensor* known = alias_of(t)) {
+        found->second = values_.at(known->impl());
+        alive_.push_back(t);
+        return found->second;
+      }
       const ValueKind kind =
           t.impl()->is_wrapped_number ? ValueKind::constant : ValueKind::parameter;
       found->second = graph_.add_value({kind, t.sizes(), t.strides(), t.dtype(), t});

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph.h"
 
+#include <algorithm>
+
+#include "base/assert.h"
 #include "core/tensor_impl.h"
 
 namespace epilogue::graph {
@@ -36,6 +39,65 @@ Uses::Uses(const Graph& graph) : producers_(graph.values.size(), -1), counts_(gr
     for (const int v : reads(graph.nodes[i])) ++counts_[static_cast<size_t>(v)];
   }
   for (const int v : graph.outputs) ++counts_[static_cast<size_t>(v)];
+}
+
+void replace_reads(Node& node, int from, int to) {
+  const auto replace = [&](std::vector<int>& list) {
+    std::replace(list.begin(), list.end(), from, to);
+  };
+  const auto replace_one = [&](int& v) { v = v == from ? to : v; };
+  if (OpCall* call = std::get_if<OpCall>(&node.what)) replace(call->inputs);
+  if (Pointwise* pointwise = std::get_if<Pointwise>(&node.what)) replace(pointwise->inputs);
+  if (Chain* chain = std::get_if<Chain>(&node.what)) {
+    for (int* v : {&chain->x, &chain->norm.weight, &chain->norm.bias}) replace_one(*v);
+    for (ChainStage& stage : chain->stages) {
+      replace(stage.weights);
+      replace(stage.operands);
+    }
+  }
+}
+
+std::vector<int> chain_outputs(const Chain& chain, int result) {
+  std::vector<int> outputs = {result};
+  for (const ChainStage& stage : chain.stages)
+    outputs.insert(outputs.end(), stage.stores.begin(), stage.stores.end());
+  return outputs;
+}
+
+int64_t flowing_columns(const Graph& graph, const ChainStage& stage) {
+  return stage.flows * graph.value(stage.weights[0]).sizes[0];
+}
+
+void mark_backward(Graph& graph, size_t results) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (size_t i = 0; i < results; ++i) needed[static_cast<size_t>(graph.outputs[i])] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    Node& node = graph.nodes[i];
+    node.is_backward = std::none_of(node.outputs.begin(), node.outputs.end(),
+                                    [&](int v) { return needed[static_cast<size_t>(v)]; });
+    if (!node.is_backward)
+      for (const int v : reads(node)) needed[static_cast<size_t>(v)] = true;
+  }
+}
+
+void sort_nodes(Graph& graph) {
+  const Uses uses(graph);
+  std::vector<Node> sorted;
+  std::vector<bool> done(graph.nodes.size(), false);
+  const auto is_ready = [&](const Node& node) {
+    const std::vector<int> list = reads(node);
+    return std::all_of(list.begin(), list.end(), [&](int v) {
+      return uses.producer(v) < 0 || done[static_cast<size_t>(uses.producer(v))];
+    });
+  };
+  while (sorted.size() < graph.nodes.size()) {
+    size_t i = 0;
+    while (i < done.size() && (done[i] || !is_ready(graph.nodes[i]))) ++i;
+    EPI_ASSERT(i < done.size(), "the graph has a cycle");
+    done[i] = true;
+    sorted.push_back(std::move(graph.nodes[i]));
+  }
+  graph.nodes = std::move(sorted);
 }
 
 void erase_nodes(Graph& graph, const std::vector<bool>& dead) {

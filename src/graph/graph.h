@@ -53,6 +53,10 @@ struct ChainStage {
   std::vector<int> weights;  // one or two parameters [n, k]
   PointwiseProgram epilogue;
   std::vector<int> operands;
+  bool stacked = false;  // the rows are those of both weights, side by side
+  int flows = 1;         // the program's first outputs: what the next stage reads
+  // What the program's further outputs are: results of the node beside its first.
+  std::vector<int> stores;
 };
 struct Chain {
   int x = kNoValue;
@@ -66,6 +70,7 @@ struct Node {
   std::vector<std::string_view> replaces;  // the ATen ops that it stands for, in their order
   double flops = 0;                        // of those ops
   double eager_bytes = 0;                  // what they would move, one by one
+  bool is_backward = false;                // see mark_backward()
 
   const OpCall* call() const { return std::get_if<OpCall>(&what); }
   const Pointwise* pointwise() const { return std::get_if<Pointwise>(&what); }
@@ -89,6 +94,19 @@ struct Graph {
 // The values that a node reads, in order, once per use; absent arguments are left out.
 std::vector<int> reads(const Node& node);
 
+// Lets the node read `to` wherever it reads `from`.
+void replace_reads(Node& node, int from, int to);
+
+// A chain's results: `result`, then what its stages store.
+std::vector<int> chain_outputs(const Chain& chain, int result);
+
+// Columns of the rows that stage i gives to the next one, or of the result.
+int64_t flowing_columns(const Graph& graph, const ChainStage& stage);
+
+// Nodes that the first `results` results do not need belong to the backward pass: what they read of
+// the others is saved for them.
+void mark_backward(Graph& graph, size_t results);
+
 // Who makes and who reads each value. Out of date as soon as a node changes.
 class Uses {
  public:
@@ -106,6 +124,9 @@ class Uses {
 
 // Removes nodes for which `dead[index]` is true.
 void erase_nodes(Graph& graph, const std::vector<bool>& dead);
+
+// Moves nodes behind those that make what they read; others keep their order. There is no cycle.
+void sort_nodes(Graph& graph);
 
 // A tensor of these sizes whose memory must not be touched: for shape rules.
 Tensor shape_only(const Value& value);

@@ -43,9 +43,11 @@ std::string chain_text(const Chain& chain) {
             "(weight " + name(chain.norm.weight) + ", bias " + name(chain.norm.bias) + ", eps " +
             number(chain.norm.eps) + ")";
   for (const ChainStage& stage : chain.stages) {
-    text += "\n    product with " + list(stage.weights);
+    text += std::string("\n    ") + (stage.stacked ? "stacked " : "") + "product with " +
+            list(stage.weights);
     if (!stage.operands.empty()) text += ", operands " + list(stage.operands);
     text += ": " + to_string(stage.epilogue);
+    if (!stage.stores.empty()) text += ", the last " + list(stage.stores);
   }
   return text;
 }

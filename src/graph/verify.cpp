@@ -93,31 +93,54 @@ class Verifier {
   }
 
   void check_chain(const Node& node, const Chain& chain) const {
-    require(!chain.stages.empty() && node.outputs.size() == 1, "stages and one result",
-            to_text(graph_, node));
+    require(!chain.stages.empty() && node.outputs == chain_outputs(chain, node.outputs[0]),
+            "stages, and what they store as results", to_text(graph_, node));
     const Value& x = graph_.value(chain.x);
     require(x.sizes.rank() > 0 && row_layout(x, x.sizes).has_value(), "rows as input",
             to_text(graph_, node));
     Dims sizes = x.sizes;
-    int64_t& columns = sizes[sizes.rank() - 1];
+    int64_t columns = sizes[sizes.rank() - 1];
     for (const ChainStage& stage : chain.stages) {
-      epilogue::verify(stage.epilogue);
-      for (const int w : stage.weights) {
-        const Value& weight = graph_.value(w);
-        require(weight.kind == ValueKind::parameter && weight.sizes.rank() == 2 &&
-                    weight.sizes[1] == columns && weight.dtype == x.dtype &&
-                    weight.sizes == graph_.value(stage.weights[0]).sizes,
-                "weights [n, " + std::to_string(columns) + "]", to_text(graph_, node));
-      }
-      require(
-          stage.epilogue.inputs == static_cast<int>(stage.weights.size() + stage.operands.size()),
-          "a program that fits its stage", to_text(graph_, node));
-      columns = graph_.value(stage.weights[0]).sizes[0];
-      for (const int v : stage.operands)
-        require(row_layout(graph_.value(v), sizes).has_value(),
-                "operands that broadcast to the result", to_text(graph_, node));
+      check_weights(node, stage, columns, x.dtype);
+      columns = flowing_columns(graph_, stage);
+      sizes[sizes.rank() - 1] = graph_.value(stage.weights[0]).sizes[0];
+      check_stage(node, stage, sizes);
     }
+    require(chain.stages.back().flows == 1, "one result of the last stage", to_text(graph_, node));
     require_result(node, 0, sizes, x.dtype);
+  }
+
+  void check_weights(const Node& node, const ChainStage& stage, int64_t columns,
+                     DType dtype) const {
+    require(!stage.weights.empty(), "a stage with weights", to_text(graph_, node));
+    const Value& first = graph_.value(stage.weights[0]);
+    int64_t sum = 0;
+    for (const int w : stage.weights) {
+      const Value& weight = graph_.value(w);
+      require(weight.kind == ValueKind::parameter && weight.sizes.rank() == 2 &&
+                  weight.sizes[0] == first.sizes[0] && weight.dtype == dtype,
+              "weights of one number of rows", to_text(graph_, node));
+      require(stage.stacked || weight.sizes[1] == columns,
+              "weights [n, " + std::to_string(columns) + "]", to_text(graph_, node));
+      sum += weight.sizes[1];
+    }
+    require(!stage.stacked || sum == columns,
+            "stacked weights of " + std::to_string(columns) + " columns", to_text(graph_, node));
+  }
+
+  void check_stage(const Node& node, const ChainStage& stage, const Dims& sizes) const {
+    const PointwiseProgram& program = stage.epilogue;
+    epilogue::verify(program);
+    const size_t products = stage.stacked ? 1 : stage.weights.size();
+    require(program.inputs == static_cast<int>(products + stage.operands.size()) &&
+                program.outputs.size() == static_cast<size_t>(stage.flows) + stage.stores.size(),
+            "a program that fits its stage", to_text(graph_, node));
+    for (const int v : stage.operands)
+      require(row_layout(graph_.value(v), sizes).has_value(),
+              "operands that broadcast to the result", to_text(graph_, node));
+    for (const int v : stage.stores)
+      require(graph_.value(v).sizes == sizes, "stores of " + to_string(sizes),
+              to_text(graph_, node));
   }
 
   const Graph& graph_;

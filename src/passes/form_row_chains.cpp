@@ -4,11 +4,9 @@
 // Every op maps rows to rows, so a block of rows runs through all of them while it is in the cache.
 #include <algorithm>
 
-#include "base/units.h"
-#include "core/row_chain.h"
 #include "ops/norms.h"
 #include "ops/ops.h"
-#include "passes/cost_model.h"
+#include "passes/chain_stages.h"
 #include "passes/passes.h"
 #include "passes/product.h"
 
@@ -79,52 +77,34 @@ bool join_norm(Graph& graph, size_t norm, size_t index, PassContext& context) {
   return true;
 }
 
-std::string reason_against_chain(const Graph& graph, const Uses& uses, const Node& first,
-                                 const Node& second) {
-  const int hidden = first.outputs[0];
-  const Value& value = graph.value(hidden);
-  if (second.chain()->norm.kind != NormKind::none) return "a norm stands between them";
-  if (!only_reader(uses, second, hidden)) return "others read what lies between too";
-  const std::vector<int> list = graph::reads(second);
-  if (std::count(list.begin(), list.end(), hidden) != 1)
-    return "the second reads what lies between twice";
-  const int64_t block = kRowChainBlockRows * value.sizes[value.sizes.rank() - 1] *
-                        static_cast<int64_t>(dtype_bytes(value.dtype));
-  if (block > kHiddenBlockBytes)
-    return "a block of " + std::to_string(kRowChainBlockRows) + " hidden rows takes " +
-           format_bytes(static_cast<double>(block)) + " of L2, more than " +
-           format_bytes(static_cast<double>(kHiddenBlockBytes));
-  return "";
-}
-
 bool join_chains(Graph& graph, size_t first, size_t second, PassContext& context) {
-  Node& reader = graph.nodes[second];
-  const Node& maker = graph.nodes[first];
-  const std::string what = label(graph, maker) + " and " + label(graph, reader) + " as one chain";
-  const std::string reason = reason_against_chain(graph, Uses(graph), maker, reader);
+  const Node& reader = graph.nodes[second];
+  const Chain& chain = *reader.chain();
+  const std::string what =
+      label(graph, graph.nodes[first]) + " and " + label(graph, reader) + " as one chain";
+  const Extension extension = {first, {second}, {chain.x}, chain.stages, reader.outputs[0]};
+  std::string reason;
+  if (chain.norm.kind != NormKind::none) reason = "a norm stands between them";
+  if (reason.empty()) reason = reason_against(graph, extension);
   if (!reason.empty()) {
     context.declined(what, reason);
     return false;
   }
-  Chain chain = *maker.chain();
-  const Chain& rest = *reader.chain();
-  chain.stages.insert(chain.stages.end(), rest.stages.begin(), rest.stages.end());
-  context.did(what, 2 * graph::value_bytes(graph.value(maker.outputs[0])), 1);
-  take_over(reader, maker);
-  reader.what = std::move(chain);
+  const bool is_stored = !only_reader(Uses(graph), reader, chain.x);
+  context.did(what, (is_stored ? 1 : 2) * graph::value_bytes(graph.value(chain.x)), 1);
+  extend_chain(graph, extension);
   return true;
 }
 
+// Joins the chain at `index` with what makes its rows; true where that was done.
 bool try_join(Graph& graph, size_t index, PassContext& context) {
   const Chain* chain = graph.nodes[index].chain();
   if (chain == nullptr) return false;
   const int producer = Uses(graph).producer(chain->x);
   if (producer < 0) return false;
   const auto maker = static_cast<size_t>(producer);
-  bool joined = false;
-  if (is_norm(graph.nodes[maker])) joined = join_norm(graph, maker, index, context);
-  if (graph.nodes[maker].chain() != nullptr) joined = join_chains(graph, maker, index, context);
-  if (!joined) return false;
+  if (graph.nodes[maker].chain() != nullptr) return join_chains(graph, maker, index, context);
+  if (!is_norm(graph.nodes[maker]) || !join_norm(graph, maker, index, context)) return false;
   std::vector<bool> dead(graph.nodes.size(), false);
   dead[maker] = true;
   graph::erase_nodes(graph, dead);
@@ -135,7 +115,8 @@ bool try_join(Graph& graph, size_t index, PassContext& context) {
 
 void form_row_chains(Graph& graph, PassContext& context) {
   for (size_t i = 0; i < graph.nodes.size();)
-    if (!try_join(graph, i, context)) ++i;
+    // Where two nodes became one, what followed has moved up.
+    i = try_join(graph, i, context) ? i - 1 : i + 1;
 }
 
 }  // namespace epilogue::passes

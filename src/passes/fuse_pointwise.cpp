@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //   a -> gelu -> mul(., b) -> neg    becomes    (a, b) -> [gelu, mul, neg]
+#include "passes/fuse_nodes.h"
 #include "passes/passes.h"
 #include "passes/product.h"
 
@@ -28,16 +29,17 @@ bool try_join(Graph& graph, size_t index, PassContext& context) {
       context.declined(what, "others read its result too");
       continue;
     }
+    const Members members = {maker, index};
+    if (!may_be_one(graph, members)) continue;
     ProgramBuilder builder;
-    builder.append(*made, v);
-    builder.append(*reader, result);
-    BoundProgram joined = builder.finish(result);
-    take_over(graph.nodes[index], graph.nodes[maker]);
-    graph.nodes[index].what = graph::Pointwise{joined.program, joined.inputs};
+    builder.append(*made);
+    builder.append(*reader);
+    const BoundProgram joined = builder.finish(results_needed(graph, members));
+    Node fused;
+    fused.what = graph::Pointwise{joined.program, joined.inputs};
+    fused.outputs = joined.results;
     context.did(what, 2 * graph::value_bytes(graph.value(v)), 1);
-    std::vector<bool> dead(graph.nodes.size(), false);
-    dead[maker] = true;
-    graph::erase_nodes(graph, dead);
+    replace_nodes(graph, members, std::move(fused));
     return true;
   }
   return false;
@@ -47,7 +49,8 @@ bool try_join(Graph& graph, size_t index, PassContext& context) {
 
 void fuse_pointwise(Graph& graph, PassContext& context) {
   for (size_t i = 0; i < graph.nodes.size();)
-    if (!try_join(graph, i, context)) ++i;
+    // Where two nodes became one, what followed has moved up.
+    i = try_join(graph, i, context) ? i - 1 : i + 1;
 }
 
 }  // namespace epilogue::passes

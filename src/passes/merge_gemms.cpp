@@ -6,6 +6,7 @@
 #include <optional>
 #include <ranges>
 
+#include "passes/fuse_nodes.h"
 #include "passes/passes.h"
 #include "passes/product.h"
 
@@ -13,7 +14,6 @@ namespace epilogue::passes {
 namespace {
 
 using graph::Chain;
-using graph::ChainStage;
 using graph::Graph;
 using graph::Node;
 using graph::Uses;
@@ -24,19 +24,17 @@ struct Branch {
   std::vector<size_t> between;
 };
 
-// Up from `value` through nodes that nobody else reads.
-std::optional<Branch> branch_of(const Graph& graph, const Uses& uses, int value,
-                                const Node& reader) {
+// Up from `value` to its product.
+std::optional<Branch> branch_of(const Graph& graph, const Uses& uses, int value) {
   Branch branch{};
-  const Node* below = &reader;
   for (;;) {
     const int producer = uses.producer(value);
-    if (producer < 0 || !only_reader(uses, *below, value)) return std::nullopt;
+    if (producer < 0) return std::nullopt;
     const auto index = static_cast<size_t>(producer);
     const Node& node = graph.nodes[index];
     if (const Chain* chain = node.chain()) {
       const bool is_product = chain->stages.size() == 1 && chain->stages[0].weights.size() == 1 &&
-                              chain->norm.kind == NormKind::none;
+                              chain->norm.kind == NormKind::none && node.outputs.size() == 1;
       branch.product = index;
       return is_product ? std::optional<Branch>(branch) : std::nullopt;
     }
@@ -46,25 +44,30 @@ std::optional<Branch> branch_of(const Graph& graph, const Uses& uses, int value,
                             graph.value(program->inputs[0]).sizes == graph.value(value).sizes;
     if (!one_branch) return std::nullopt;
     branch.between.push_back(index);
-    below = &node;
     value = program->inputs[0];
   }
 }
 
 // What a branch computes, with its product called `product`.
 void append_branch(ProgramBuilder& builder, const Graph& graph, const Branch& branch, int product) {
-  const Node& node = graph.nodes[branch.product];
-  BoundProgram program = program_of(node.chain()->stages[0]);
+  BoundProgram program = last_program(graph.nodes[branch.product]);
   program.inputs[0] = product;
-  builder.append(program, node.outputs[0]);
+  builder.append(program);
   for (const size_t index : branch.between | std::views::reverse) {
     std::string reason;
-    builder.append(*program_of(graph, graph.nodes[index], reason), graph.nodes[index].outputs[0]);
+    builder.append(*program_of(graph, graph.nodes[index], reason));
   }
 }
 
-std::string reason_against(const Graph& graph, const Node& reader, const Branch& a,
-                           const Branch& b) {
+Members members_of(size_t reader, const Branch& a, const Branch& b) {
+  Members members = {reader, a.product, b.product};
+  members.insert(members.end(), a.between.begin(), a.between.end());
+  members.insert(members.end(), b.between.begin(), b.between.end());
+  return members;
+}
+
+std::string reason_against(const Graph& graph, size_t index, const Branch& a, const Branch& b) {
+  const Node& reader = graph.nodes[index];
   const Chain& first = *graph.nodes[a.product].chain();
   const Chain& second = *graph.nodes[b.product].chain();
   if (first.x != second.x) return "the products read different rows";
@@ -75,34 +78,26 @@ std::string reason_against(const Graph& graph, const Node& reader, const Branch&
   const graph::Value& result = graph.value(reader.outputs[0]);
   if (!(made.sizes == result.sizes) || made.dtype != result.dtype)
     return "the op that joins them changes sizes or dtype";
+  if (!may_be_one(graph, members_of(index, a, b)))
+    return "what stands between them needs one and makes the other";
   return "";
 }
 
+// The result of the op where they meet comes first, then what others read on the way there.
 void merge(Graph& graph, size_t index, const BoundProgram& joining, const Branch& a,
            const Branch& b) {
-  Node& reader = graph.nodes[index];
   Chain chain = *graph.nodes[a.product].chain();
-  ChainStage& stage = chain.stages[0];
-  stage.weights.push_back(graph.nodes[b.product].chain()->stages[0].weights[0]);
+  chain.stages[0].weights.push_back(graph.nodes[b.product].chain()->stages[0].weights[0]);
   ProgramBuilder builder;
   builder.add_input(product_input(0));
   builder.add_input(product_input(1));
   append_branch(builder, graph, a, product_input(0));
   append_branch(builder, graph, b, product_input(1));
-  builder.append(joining, reader.outputs[0]);
-  set_program(stage, builder.finish(reader.outputs[0]));
-
-  std::vector<bool> dead(graph.nodes.size(), false);
-  for (const Branch* branch : {&b, &a}) {
-    for (const size_t i : branch->between) {
-      take_over(reader, graph.nodes[i]);
-      dead[i] = true;
-    }
-    take_over(reader, graph.nodes[branch->product]);
-    dead[branch->product] = true;
-  }
-  reader.what = std::move(chain);
-  graph::erase_nodes(graph, dead);
+  builder.append(joining);
+  const Members members = members_of(index, a, b);
+  Node fused;
+  set_last_program(fused, std::move(chain), builder.finish(results_needed(graph, members)));
+  replace_nodes(graph, members, std::move(fused));
 }
 
 // True where the node at `index` was merged with its branches.
@@ -112,21 +107,24 @@ bool try_merge(Graph& graph, size_t index, PassContext& context) {
   const std::optional<BoundProgram> joining = program_of(graph, node, reason);
   if (!joining || joining->inputs.size() != 2) return false;
   const Uses uses(graph);
-  const auto a = branch_of(graph, uses, joining->inputs[0], node);
-  const auto b = branch_of(graph, uses, joining->inputs[1], node);
+  const auto a = branch_of(graph, uses, joining->inputs[0]);
+  const auto b = branch_of(graph, uses, joining->inputs[1]);
   if (!a || !b || a->product == b->product) return false;
   const std::string what = label(graph, graph.nodes[a->product]) + " and " +
                            label(graph, graph.nodes[b->product]) + " that meet in " +
                            label(graph, node);
-  reason = reason_against(graph, node, *a, *b);
+  reason = reason_against(graph, index, *a, *b);
   if (!reason.empty()) {
     context.declined(what, reason);
     return false;
   }
-  // Written and read no more: every result on the two branches. And x is read once, not twice.
+  // Read no more: every result on the two branches; written no more: those that nobody else reads.
+  // And x is read once, not twice.
   const auto merged = static_cast<int>(2 + a->between.size() + b->between.size());
-  const double saved = 2 * merged * graph::value_bytes(graph.value(node.outputs[0])) +
-                       graph::value_bytes(graph.value(graph.nodes[a->product].chain()->x));
+  const auto stored = static_cast<int>(results_needed(graph, members_of(index, *a, *b)).size());
+  const double saved =
+      (2 * merged + 1 - stored) * graph::value_bytes(graph.value(node.outputs[0])) +
+      graph::value_bytes(graph.value(graph.nodes[a->product].chain()->x));
   merge(graph, index, *joining, *a, *b);
   context.did(what, saved, merged);
   return true;

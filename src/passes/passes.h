@@ -14,10 +14,14 @@ void fold_constants(graph::Graph& graph, PassContext& context);
 void fuse_bias(graph::Graph& graph, PassContext& context);
 // W2 (W1 x) becomes (W2 W1) x, where asked for.
 void collapse_linears(graph::Graph& graph, PassContext& context);
+// What the backward pass reads is saved, or computed again.
+void recompute_saved(graph::Graph& graph, PassContext& context);
 // Two products of the same rows that meet in one op (gate and up) become one.
 void merge_gemms(graph::Graph& graph, PassContext& context);
 // Pointwise ops join the product whose result they read.
 void fuse_epilogues(graph::Graph& graph, PassContext& context);
+// Two products of rows that one chain makes, and that are summed, become its last stage.
+void stack_gemms(graph::Graph& graph, PassContext& context);
 // Chains of pointwise ops become one program.
 void fuse_pointwise(graph::Graph& graph, PassContext& context);
 // Norms join the product that reads them; products that follow each other become one chain.

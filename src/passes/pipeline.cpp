@@ -11,10 +11,16 @@ namespace epilogue::passes {
 namespace {
 
 constexpr Pass kPipeline[] = {
-    {"fold_views", fold_views},         {"fold_constants", fold_constants},
-    {"fuse_bias", fuse_bias},           {"collapse_linears", collapse_linears},
-    {"merge_gemms", merge_gemms},       {"fuse_epilogues", fuse_epilogues},
-    {"fuse_pointwise", fuse_pointwise}, {"form_row_chains", form_row_chains},
+    {"fold_views", fold_views},
+    {"fold_constants", fold_constants},
+    {"fuse_bias", fuse_bias},
+    {"collapse_linears", collapse_linears},
+    {"recompute_saved", recompute_saved},
+    {"merge_gemms", merge_gemms},
+    {"fuse_epilogues", fuse_epilogues},
+    {"stack_gemms", stack_gemms},
+    {"fuse_pointwise", fuse_pointwise},
+    {"form_row_chains", form_row_chains},
     {"drop_dead", drop_dead},
 };
 

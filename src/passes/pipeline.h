@@ -23,10 +23,15 @@ struct Note {
   bool done() const { return reason.empty(); }
 };
 
+// What the forward pass keeps for the backward pass: what is cheaper to keep than to compute again;
+// all that it reads; as little as possible (products run again where their rows are there).
+enum class Saving : uint8_t { automatic, save, recompute };
+
 struct PipelineOptions {
   std::vector<std::string> skip;  // names of passes
   bool collapse_linears = false;  // weights are frozen: products of weights may be computed once
   bool keep_texts = false;        // keep the graph's text after each pass
+  Saving saving = Saving::automatic;
 };
 
 // What a pass works with besides the graph.
@@ -40,6 +45,10 @@ class PassContext {
   }
   void declined(std::string what, std::string reason) {
     notes_.push_back({std::string(pass_), std::move(what), std::move(reason)});
+  }
+  // Drops this pass's notes of what it declined: for another round, that decides anew.
+  void forget_declined() {
+    std::erase_if(notes_, [this](const Note& n) { return n.pass == pass_ && !n.done(); });
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "epilogue/ops.h"
 #include "ops/ops.h"
+#include "passes/fuse_nodes.h"
 
 namespace epilogue::passes {
 
@@ -154,24 +155,37 @@ std::string form_product(Graph& graph, size_t index) {
   return "";
 }
 
-std::string join_chain(Graph& graph, size_t chain, size_t reader) {
-  const int made = graph.nodes[chain].outputs[0];
-  const int result = graph.nodes[reader].outputs[0];
-  if (!(graph.value(made).sizes == graph.value(result).sizes)) return "it broadcasts the product";
-  if (graph.value(made).dtype != graph.value(result).dtype) return "it changes the dtype";
+std::string join_chain(Graph& graph, size_t chain, size_t other) {
+  const Node& node = graph.nodes[chain];
+  const Value& made = graph.value(node.outputs[0]);
+  const Value& result = graph.value(graph.nodes[other].outputs[0]);
+  if (!(made.sizes == result.sizes)) return "it broadcasts the product";
+  if (made.dtype != result.dtype) return "it changes the dtype";
   std::string reason;
-  const std::optional<BoundProgram> program = program_of(graph, graph.nodes[reader], reason);
+  const std::optional<BoundProgram> program = program_of(graph, graph.nodes[other], reason);
   if (!program) return reason;
-  if (!only_reader(Uses(graph), graph.nodes[reader], made)) return "others read the product too";
+  const BoundProgram last = last_program(node);
+  const auto in = [](const std::vector<int>& list, int v) {
+    return std::find(list.begin(), list.end(), v) != list.end();
+  };
+  bool is_reader = false;
+  for (const int v : program->inputs) {
+    is_reader = is_reader || in(last.results, v);
+    if (in(node.outputs, v) && !in(last.results, v)) return "it reads what an earlier stage stores";
+  }
+  const Members members = {chain, other};
+  if (!may_be_one(graph, members)) return "what stands between them needs one and makes the other";
 
-  Chain joined = *graph.nodes[chain].chain();
-  ChainStage& stage = joined.stages.back();
   ProgramBuilder builder;
-  builder.append(program_of(stage), made);
-  builder.append(*program, result);
-  set_program(stage, builder.finish(result));
-  take_over(graph.nodes[reader], graph.nodes[chain]);
-  graph.nodes[reader].what = std::move(joined);
+  for (const int v : last.inputs)
+    if (v <= product_input(0)) builder.add_input(v);
+  for (const BoundProgram* p : {is_reader ? &last : &*program, is_reader ? &*program : &last})
+    builder.append(*p);
+  std::vector<int> results = results_needed(graph, members);
+  std::erase_if(results, [&](int v) { return in(node.outputs, v) && !in(last.results, v); });
+  Node fused;
+  set_last_program(fused, *node.chain(), builder.finish(results));
+  replace_nodes(graph, members, std::move(fused));
   return "";
 }
 

@@ -19,9 +19,9 @@ bool is_reshaping_view(const graph::Node& node);
 // why it cannot be; empty where it was done.
 std::string form_product(graph::Graph& graph, size_t index);
 
-// Lets the chain at `chain` compute the pointwise node at `reader` in its last stage; the reader
-// becomes the chain, and the caller removes the node at `chain`. Returns why not; empty where done.
-std::string join_chain(graph::Graph& graph, size_t chain, size_t reader);
+// Lets the chain at `chain` compute the pointwise node at `other`, which reads a result of its last
+// stage or makes an operand of it, there. Returns why not; empty where it was done. Nodes may move.
+std::string join_chain(graph::Graph& graph, size_t chain, size_t other);
 
 // Whether all reads of `value` are by this node.
 bool only_reader(const graph::Uses& uses, const graph::Node& node, int value);

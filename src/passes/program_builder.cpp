@@ -17,12 +17,25 @@ using graph::ValueKind;
 
 std::optional<PointwiseFn> fn_of(const OpCall& call) {
   static const std::map<const OpDef*, PointwiseFn> kFns = {
-      {&kNeg, PointwiseFn::neg},   {&kRelu, PointwiseFn::relu}, {&kSigmoid, PointwiseFn::sigmoid},
-      {&kTanh, PointwiseFn::tanh}, {&kExp, PointwiseFn::exp},   {&kSilu, PointwiseFn::silu},
-      {&kAdd, PointwiseFn::add},   {&kSub, PointwiseFn::sub},   {&kMul, PointwiseFn::mul},
-      {&kDiv, PointwiseFn::div}};
-  if (call.op == &kGelu)
-    return std::get<int64_t>(call.attrs[0]) == 1 ? PointwiseFn::gelu_tanh : PointwiseFn::gelu_erf;
+      {&kNeg, PointwiseFn::neg},
+      {&kRelu, PointwiseFn::relu},
+      {&kSigmoid, PointwiseFn::sigmoid},
+      {&kTanh, PointwiseFn::tanh},
+      {&kExp, PointwiseFn::exp},
+      {&kSilu, PointwiseFn::silu},
+      {&kAdd, PointwiseFn::add},
+      {&kSub, PointwiseFn::sub},
+      {&kMul, PointwiseFn::mul},
+      {&kDiv, PointwiseFn::div},
+      {&kSigmoidBackward, PointwiseFn::sigmoid_backward},
+      {&kTanhBackward, PointwiseFn::tanh_backward},
+      {&kSiluBackward, PointwiseFn::silu_backward}};
+  const auto is_tanh_form = [&] { return std::get<int64_t>(call.attrs[0]) == 1; };
+  if (call.op == &kGelu) return is_tanh_form() ? PointwiseFn::gelu_tanh : PointwiseFn::gelu_erf;
+  if (call.op == &kGeluBackward)
+    return is_tanh_form() ? PointwiseFn::gelu_tanh_backward : PointwiseFn::gelu_erf_backward;
+  if (call.op == &kThresholdBackward && std::get<double>(call.attrs[0]) == 0)
+    return PointwiseFn::relu_backward;
   const auto found = kFns.find(call.op);
   if (found == kFns.end()) return std::nullopt;
   return found->second;
@@ -42,8 +55,8 @@ float number_of(const Value& value) {
 }
 
 // One step for one op. Constants are part of the step, tensors are inputs.
-std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& call,
-                                            PointwiseFn fn) {
+std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& call, PointwiseFn fn,
+                                            int result) {
   BoundProgram bound;
   PointwiseStep step;
   step.fn = fn;
@@ -63,21 +76,20 @@ std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& ca
     operand = static_cast<int>(known - bound.inputs.begin());
     if (known == bound.inputs.end()) bound.inputs.push_back(call.inputs[i]);
   }
-  if (tensors == 0) return std::nullopt;
+  const bool needs_both = fn >= PointwiseFn::relu_backward;
+  if (tensors == 0 || (needs_both && tensors < 2)) return std::nullopt;
   bound.program.inputs = static_cast<int>(bound.inputs.size());
   bound.program.steps = {step};
   bound.program.outputs = {bound.program.inputs};
+  bound.results = {result};
   return bound;
 }
 
 }  // namespace
 
 std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std::string& reason) {
-  if (const graph::Pointwise* p = node.pointwise()) {
-    if (p->program.outputs.size() == 1) return BoundProgram{p->program, p->inputs};
-    reason = "it has several results";
-    return std::nullopt;
-  }
+  if (const graph::Pointwise* p = node.pointwise())
+    return BoundProgram{p->program, p->inputs, node.outputs};
   const OpCall* call = node.call();
   const std::optional<PointwiseFn> fn = call != nullptr ? fn_of(*call) : std::nullopt;
   if (!fn) {
@@ -85,7 +97,7 @@ std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std
     return std::nullopt;
   }
   const Value& out = graph.value(node.outputs[0]);
-  std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn);
+  std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn, node.outputs[0]);
   if (!bound || !is_program_dtype(out.dtype)) {
     reason = "programs compute f32, bf16 and f16 tensors";
     return std::nullopt;
@@ -103,18 +115,30 @@ std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std
   return bound;
 }
 
-BoundProgram program_of(const graph::ChainStage& stage) {
-  BoundProgram bound{stage.epilogue, {}};
-  for (size_t i = 0; i < stage.weights.size(); ++i)
-    bound.inputs.push_back(product_input(static_cast<int>(i)));
+namespace {
+
+int products(const graph::ChainStage& stage) {
+  return stage.stacked ? 1 : static_cast<int>(stage.weights.size());
+}
+
+}  // namespace
+
+BoundProgram last_program(const Node& chain) {
+  const graph::ChainStage& stage = chain.chain()->stages.back();
+  BoundProgram bound{stage.epilogue, {}, {chain.outputs[0]}};
+  for (int i = 0; i < products(stage); ++i) bound.inputs.push_back(product_input(i));
   bound.inputs.insert(bound.inputs.end(), stage.operands.begin(), stage.operands.end());
+  bound.results.insert(bound.results.end(), stage.stores.begin(), stage.stores.end());
   return bound;
 }
 
-void set_program(graph::ChainStage& stage, const BoundProgram& bound) {
+void set_last_program(Node& node, graph::Chain chain, const BoundProgram& bound) {
+  graph::ChainStage& stage = chain.stages.back();
   stage.epilogue = bound.program;
-  stage.operands.assign(bound.inputs.begin() + static_cast<std::ptrdiff_t>(stage.weights.size()),
-                        bound.inputs.end());
+  stage.operands.assign(bound.inputs.begin() + products(stage), bound.inputs.end());
+  stage.stores.assign(bound.results.begin() + 1, bound.results.end());
+  node.outputs = graph::chain_outputs(chain, bound.results[0]);
+  node.what = std::move(chain);
 }
 
 int ProgramBuilder::input(int name) {
@@ -129,7 +153,7 @@ ProgramBuilder::Operand ProgramBuilder::operand(int name) {
   return known != defined_.end() ? known->second : Operand{false, input(name)};
 }
 
-void ProgramBuilder::append(const BoundProgram& bound, int result) {
+void ProgramBuilder::append(const BoundProgram& bound) {
   std::vector<Operand> values;
   values.reserve(bound.inputs.size() + bound.program.steps.size());
   for (const int name : bound.inputs) values.push_back(operand(name));
@@ -140,16 +164,19 @@ void ProgramBuilder::append(const BoundProgram& bound, int result) {
     values.push_back({true, static_cast<int>(steps_.size())});
     steps_.push_back(s);
   }
-  defined_.insert_or_assign(result, values[static_cast<size_t>(bound.program.outputs[0])]);
+  for (size_t i = 0; i < bound.results.size(); ++i)
+    defined_.insert_or_assign(bound.results[i],
+                              values[static_cast<size_t>(bound.program.outputs[i])]);
 }
 
 int ProgramBuilder::number(Operand o) const {
   return o.is_step ? static_cast<int>(inputs_.size()) + o.index : o.index;
 }
 
-BoundProgram ProgramBuilder::finish(int result) const {
+BoundProgram ProgramBuilder::finish(const std::vector<int>& results) const {
   BoundProgram bound;
   bound.inputs = inputs_;
+  bound.results = results;
   bound.program.inputs = static_cast<int>(inputs_.size());
   for (const Step& s : steps_) {
     PointwiseStep step = s.step;
@@ -157,7 +184,7 @@ BoundProgram ProgramBuilder::finish(int result) const {
     if (s.b) step.b = number(*s.b);
     bound.program.steps.push_back(step);
   }
-  bound.program.outputs = {number(defined_.at(result))};
+  for (const int result : results) bound.program.outputs.push_back(number(defined_.at(result)));
   return bound;
 }
 

@@ -13,29 +13,32 @@ namespace epilogue::passes {
 // The name of a stage's product among its program's inputs; values of the graph are 0 and above.
 constexpr int product_input(int i) { return -2 - i; }
 
-// A program, and what each of its inputs is.
+// A program, and what each of its inputs and outputs is.
 struct BoundProgram {
   PointwiseProgram program;
-  std::vector<int> inputs;  // values, or product_input(i)
+  std::vector<int> inputs;   // values, or product_input(i)
+  std::vector<int> results;  // values
 };
 
 // The program of a pointwise op or node; nullopt, with the reason, where it is none that a program
 // can express.
 std::optional<BoundProgram> program_of(const graph::Graph& graph, const graph::Node& node,
                                        std::string& reason);
-BoundProgram program_of(const graph::ChainStage& stage);
-// The inverse; the first inputs must be the stage's products in their order.
-void set_program(graph::ChainStage& stage, const BoundProgram& bound);
+// Of a chain's last stage.
+BoundProgram last_program(const graph::Node& chain);
+// The inverse, for a chain that `node` becomes: the first inputs must be the stage's products in
+// their order; the first result becomes the node's.
+void set_last_program(graph::Node& node, graph::Chain chain, const BoundProgram& bound);
 
 // Joins programs: inputs of the same name are one, and what was defined is no input.
 class ProgramBuilder {
  public:
   // An input that comes in this place even if no step reads it.
   void add_input(int name) { input(name); }
-  // Appends a program with one output. That output is `result` from now on.
-  void append(const BoundProgram& bound, int result);
-  // The program whose output is `result`.
-  BoundProgram finish(int result) const;
+  // Appends a program. Its outputs are known by the names of its results from now on.
+  void append(const BoundProgram& bound);
+  // The program whose outputs are `results`.
+  BoundProgram finish(const std::vector<int>& results) const;
 
  private:
   // An operand while the number of inputs is open: an input, or a step.

@@ -72,6 +72,7 @@ bool same_chain(const Chain& x, const Chain& y) {
          std::equal(x.stages.begin(), x.stages.end(), y.stages.begin(), y.stages.end(),
                     [](const ChainStage& s, const ChainStage& t) {
                       return s.epilogue == t.epilogue && s.weights.size() == t.weights.size() &&
+                             s.stacked == t.stacked && s.flows == t.flows &&
                              s.operands.size() == t.operands.size();
                     });
 }

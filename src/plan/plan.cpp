@@ -48,11 +48,15 @@ RowChainSpec spec_of(const Graph& graph, const Chain& chain) {
   };
   spec.norm = {chain.norm.kind, chain.norm.eps, tensor(chain.norm.weight), tensor(chain.norm.bias)};
   int operand = 0;
+  int output = 1;  // 0 is the chain's result
   for (const ChainStage& stage : chain.stages) {
     RowChainSpec::Stage& s = spec.stages.emplace_back();
     for (const int w : stage.weights) s.weights.push_back(tensor(w));
     s.epilogue = stage.epilogue;
     for (size_t i = 0; i < stage.operands.size(); ++i) s.operands.push_back(operand++);
+    s.stacked = stage.stacked;
+    s.flows = stage.flows;
+    for (size_t i = 0; i < stage.stores.size(); ++i) s.stores.push_back(output++);
   }
   return spec;
 }
@@ -121,14 +125,14 @@ void Plan::add_chain(Step& step, const Node& node) {
     sizes[sizes.rank() - 1] = graph_.value(stage.weights[0]).sizes[0];
     for (const int v : stage.operands) add_view(step, v, sizes);
   }
-  add_view(step, node.outputs[0], sizes);
+  for (const int v : node.outputs) add_view(step, v, graph_.value(v).sizes);
 }
 
 void Plan::add_program(Step& step, const Node& node) {
   step.program = cpu_backend().make_program(node.pointwise()->program);
   const Dims& sizes = graph_.value(node.outputs[0]).sizes;
   for (const int v : node.pointwise()->inputs) add_view(step, v, sizes);
-  add_view(step, node.outputs[0], sizes);
+  for (const int v : node.outputs) add_view(step, v, sizes);
 }
 
 Dims Plan::sizes_of(int value) const {
@@ -210,8 +214,8 @@ void Plan::run_fused_step(Step& step) {
   const int64_t rows = graph::row_count(sizes);
   const int64_t cols = sizes[sizes.rank() - 1];
   const std::span<const MatrixView> views = step.views;
-  const std::span<const MatrixView> result = views.last(1);
-  const std::span<const MatrixView> inputs = views.first(views.size() - 1);
+  const std::span<const MatrixView> results = views.last(node.outputs.size());
+  const std::span<const MatrixView> inputs = views.first(views.size() - results.size());
   const auto tensors = [&] {
     std::vector<Tensor> list;
     for (const int v : graph::reads(node)) list.push_back(tensors_[static_cast<size_t>(v)]);
@@ -234,12 +238,13 @@ void Plan::run_fused_step(Step& step) {
   };
   const auto body = [&] {
     if (step.chain != nullptr) {
-      step.chain->run(rows, inputs[0], inputs.subspan(1), result);
+      step.chain->run(rows, inputs[0], inputs.subspan(1), results);
     } else {
-      step.program->run(rows, cols, inputs, result);
+      step.program->run(rows, cols, inputs, results);
     }
   };
   const OpDef& op = step.chain != nullptr ? kRowChainOp : kPointwiseOp;
+  // Observers get the first result alone.
   run_fused({op, tensors, notes}, {&tensors_[static_cast<size_t>(node.outputs[0])], 1}, body);
 }
 

@@ -40,7 +40,7 @@ class Plan {
     const graph::Node* node;
     std::unique_ptr<RowChain> chain;
     std::unique_ptr<ProgramKernel> program;
-    std::vector<int> slots;  // values; a chain's x first, the result last
+    std::vector<int> slots;  // values; a chain's x first, the results last
     std::vector<MatrixView> views;
     std::string ops;  // "mm_gelu_mul", for the kernel's name
   };
