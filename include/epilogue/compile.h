@@ -20,6 +20,11 @@
 
 namespace epilogue {
 
+// What a forward pass keeps for its backward pass. automatic: what is cheaper to keep than to
+// compute again, by a cost model. save: all that the backward pass reads. recompute: as little as
+// possible; products run again where the rows that they read are there anyway.
+enum class Saved : uint8_t { automatic, save, recompute };
+
 struct CompileOptions {
   // One plan serves every number of rows (leading sizes), where the function does the same ops for
   // each. Checked by capturing it with two sizes.
@@ -32,6 +37,7 @@ struct CompileOptions {
   bool int8_weights = false;
   std::vector<std::string> skip;  // passes to leave out, by name
   size_t max_plans = 16;          // the least recently used goes
+  Saved saved = Saved::automatic;
 };
 
 struct CompileStats {
@@ -63,7 +69,10 @@ enum class CompiledDump : uint8_t { graph, plan, dot };
 // The function must be pure: results depend on sizes, dtypes and values of its inputs and of the
 // tensors that it holds, by way of ops alone. Tensors that it holds may be written between calls;
 // replacing one by another (layer.weight = w) or a change of training mode needs reset().
-// Gradients must be off where a tensor requires one.
+//
+// With gradients on, where something requires one, the result is one node of the autograd graph and
+// its backward pass is compiled too. Plans are then for one number of rows, the function has one
+// result, and there are no second derivatives.
 class Compiled {
  public:
   using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
@@ -71,7 +80,7 @@ class Compiled {
   explicit Compiled(Function function, CompileOptions options = {});
 
   // Throws Error where the function writes in place, draws random numbers or reads elements, where
-  // gradients are wanted, and as the function's ops do.
+  // gradients are wanted of several results, and as the function's ops do.
   std::vector<Tensor> operator()(std::span<const Tensor> inputs);
   // Of functions with one input and one result.
   Tensor operator()(const Tensor& input);

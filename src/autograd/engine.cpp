@@ -66,7 +66,7 @@ Gradients apply_rule(const std::shared_ptr<Node>& node, const Tensor& gradient, 
         "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
         "backward through the graph a second time or if you need to access saved tensors after "
         "calling backward.");
-  if (node->op->vjp == nullptr)
+  if (node->op->vjp == nullptr && !node->rule)
     fail("the derivative for '" + std::string(node->op->name) + "' is not implemented");
   const std::vector<Tensor> in = unpack(node->saved_in, node);
   const std::vector<Tensor> out = unpack(node->saved_out, node);
@@ -83,7 +83,8 @@ Gradients apply_rule(const std::shared_ptr<Node>& node, const Tensor& gradient, 
     node->saved_in.clear();
     node->saved_out.clear();
   }
-  return node->op->vjp({in, out, node->in_meta, node->attrs, gradient, {needs, node->next.size()}});
+  const GradCall call = {in, out, node->in_meta, node->attrs, gradient, {needs, node->next.size()}};
+  return node->rule ? node->rule(call) : node->op->vjp(call);
 }
 
 // A rule may answer in a broadcast shape or a wider dtype; the input gets its own.
@@ -283,6 +284,10 @@ void walk(Walk& w, std::span<const Tensor> outputs, std::span<const Tensor> grad
 }
 
 }  // namespace
+
+void accumulate_gradient(const Tensor& leaf, Tensor gradient) {
+  accumulate(leaf, std::move(gradient), false);
+}
 
 bool grad_enabled() { return thread_state().grad_enabled; }
 GradMode::GradMode(bool enabled) : before_(thread_state().grad_enabled) {

@@ -4,7 +4,9 @@
 #include <cctype>
 #include <limits>
 #include <mutex>
+#include <unordered_set>
 
+#include "core/observer.h"
 #include "core/tensor_impl.h"
 
 namespace epilogue {
@@ -56,6 +58,41 @@ std::shared_ptr<Node> gradient_edge(const Tensor& t) {
     meta.accumulator = node;
   }
   return node;
+}
+
+void record_function(const OpDef& op, std::span<const Tensor> inputs, std::span<const Tensor> saved,
+                     const Tensor& result, GradientRule rule) {
+  auto node = std::make_shared<Node>();
+  node->op = &op;
+  node->sequence_nr = thread_state().sequence_nr++;
+  node->thread_id = current_thread_id();
+  node->out_meta = {result.sizes(), result.dtype()};
+  node->rule = std::move(rule);
+  for (const Tensor& t : inputs) {
+    node->next.push_back(gradient_edge(t));
+    node->in_meta.push_back({t.sizes(), t.dtype()});
+  }
+  for (const Tensor& t : saved) node->saved_in.push_back({t, t.version()});
+  result.impl()->requires_grad = true;
+  grad_meta(result).grad_fn = std::move(node);
+}
+
+std::vector<Tensor> reachable_leaves(std::span<const Tensor> outputs) {
+  std::vector<Tensor> leaves;
+  std::vector<Node*> stack;
+  std::unordered_set<const Node*> seen;
+  const auto meet = [&](const std::shared_ptr<Node>& node) {
+    if (node && seen.insert(node.get()).second) stack.push_back(node.get());
+  };
+  std::vector<std::shared_ptr<Node>> roots;  // a leaf's node dies with what leads to it
+  for (const Tensor& t : outputs) meet(roots.emplace_back(gradient_edge(t)));
+  while (!stack.empty()) {
+    Node* const node = stack.back();
+    stack.pop_back();
+    if (node->op == nullptr) leaves.push_back(node->leaf);
+    for (const auto& next : node->next) meet(next);
+  }
+  return leaves;
 }
 
 std::string node_name(const Node& node) {

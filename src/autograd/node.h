@@ -2,7 +2,9 @@
 // Node: one recorded op; GradMeta: what a tensor knows of its graph.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,9 @@ struct SavedTensor {
   bool is_result = false;
 };
 
+// A gradient rule that is known at run time only; its call's `in` are the saved tensors.
+using GradientRule = std::function<Gradients(const GradCall&)>;
+
 // `op` is null for the node that accumulates into a leaf.
 struct Node {
   const OpDef* op = nullptr;
@@ -32,7 +37,8 @@ struct Node {
   std::vector<SavedTensor> saved_in;
   std::vector<SavedTensor> saved_out;
   bool released = false;
-  Tensor leaf;  // accumulate nodes
+  Tensor leaf;        // accumulate nodes
+  GradientRule rule;  // in place of the op's, where there is one
 
   Node() = default;
   ~Node();
@@ -54,6 +60,17 @@ const GradMeta* find_grad_meta(const Tensor& t);
 
 // Where a gradient for t goes: its grad_fn, or a leaf's accumulator; null if t needs none.
 std::shared_ptr<Node> gradient_edge(const Tensor& t);
+
+// Makes `result`, a tensor outside the graph, what `op` gives for `inputs`; the rule gets `saved`,
+// checked for in-place writes since, and gives a gradient per input. `op` lends its name.
+void record_function(const OpDef& op, std::span<const Tensor> inputs, std::span<const Tensor> saved,
+                     const Tensor& result, GradientRule rule);
+
+// Adds a gradient to a leaf's .grad, as backward() does.
+void accumulate_gradient(const Tensor& leaf, Tensor gradient);
+
+// The leaves that backward() of `outputs` would reach, each once.
+std::vector<Tensor> reachable_leaves(std::span<const Tensor> outputs);
 
 // "aten::_to_copy" -> "ToCopyBackward0"; "torch::autograd::AccumulateGrad" for leaves.
 std::string node_name(const Node& node);

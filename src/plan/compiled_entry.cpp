@@ -5,13 +5,10 @@
 
 #include "core/observer.h"
 #include "plan/free_rows.h"
+#include "plan/split_graph.h"
 
 namespace epilogue::plan {
 namespace {
-
-passes::PipelineOptions pipeline_options(const CompileOptions& options) {
-  return {options.skip, options.collapse_linears, false};
-}
 
 AutocastState::Region cpu_autocast() {
   return autocast_state().regions[static_cast<size_t>(DeviceType::cpu)];
@@ -37,11 +34,11 @@ std::vector<Tensor> with_more_rows(std::span<const Tensor> in) {
 }
 
 // Whether the function gives the same plan for another number of rows.
-bool rows_are_free(const graph::Function& function, std::span<const Tensor> in,
-                   const graph::Graph& planned, const CompileOptions& options) {
+bool rows_are_free(const Capture& capture, std::span<const Tensor> in, const graph::Graph& planned,
+                   const CompileOptions& options) {
   if (!options.dynamic_rows || !rows_may_be_free(planned)) return false;
   try {
-    graph::Graph other = graph::capture(function, with_more_rows(in));
+    graph::Graph other = capture(with_more_rows(in)).graph;
     passes::run_pipeline(other, pipeline_options(options));
     return same_but_rows(planned, other);
   } catch (const Error&) {
@@ -49,38 +46,57 @@ bool rows_are_free(const graph::Function& function, std::span<const Tensor> in,
   }
 }
 
+passes::Saving saving_of(Saved saved) {
+  if (saved == Saved::automatic) return passes::Saving::automatic;
+  return saved == Saved::save ? passes::Saving::save : passes::Saving::recompute;
+}
+
 }  // namespace
 
-Entry::Entry(const graph::Function& function, std::span<const Tensor> in,
-             const CompileOptions& options) {
-  captured_ = graph::capture(function, in);
-  graph::verify(captured_);
+passes::PipelineOptions pipeline_options(const CompileOptions& options) {
+  return {options.skip, options.collapse_linears, false, saving_of(options.saved)};
+}
+
+Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options)
+    : captured_(capture(in)) {
+  graph::verify(captured());
   note_guards(in, options.collapse_linears);
-  require_no_gradients(in);
-  graph::Graph graph = captured_;
+  if (has_backward()) graph::mark_backward(captured_.graph, captured_.forward_results);
+  graph::Graph graph = captured();
   passes_ = passes::run_pipeline(graph, pipeline_options(options));
-  const bool free_rows = rows_are_free(function, in, graph, options);
+  if (captured_.runs_backward_later) {
+    SplitGraph parts = split(graph, captured_.forward_results);
+    plan_ = std::make_unique<Plan>(std::move(parts.forward), Plan::Options{});
+    backward_plan_ = std::make_shared<Plan>(std::move(parts.backward), Plan::Options{});
+    backward_inputs_ = std::move(parts.inputs);
+    return;
+  }
+  // Gradients are those of the weights as they are.
+  const bool inference = !has_backward();
+  const bool free_rows = inference && rows_are_free(capture, in, graph, options);
   plan_ = std::make_unique<Plan>(
       std::move(graph),
-      Plan::Options{.free_rows = free_rows, .int8_weights = options.int8_weights});
+      Plan::Options{.free_rows = free_rows, .int8_weights = inference && options.int8_weights});
 }
 
 void Entry::note_guards(std::span<const Tensor> in, bool weights_are_frozen) {
   weights_are_frozen_ = weights_are_frozen;
   autocast_ = cpu_autocast();
   for (size_t i = 0; i < in.size(); ++i)
-    inputs_.push_back({in[i].dtype(), in[i].sizes(), in[i].strides(), first_same(in, i)});
-  for (const graph::Value& value : captured_.values)
+    inputs_.push_back(
+        {in[i].dtype(), in[i].sizes(), in[i].strides(), first_same(in, i), in[i].requires_grad()});
+  for (const graph::Value& value : captured().values)
     if (value.kind == graph::ValueKind::parameter)
       parameters_.push_back({value.tensor, value.tensor.data(), value.dtype, value.sizes,
-                             value.strides, value.tensor.version()});
+                             value.strides, value.tensor.version(), value.tensor.requires_grad()});
 }
 
 bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
   const InputGuard& guard = inputs_[i];
   const Tensor& t = in[i];
   if (!t.defined() || t.dtype() != guard.dtype || first_same(in, i) != guard.same_as ||
-      t.device().type != DeviceType::cpu)
+      t.device().type != DeviceType::cpu ||
+      (guards_gradients() && t.requires_grad() != guard.requires_grad))
     return false;
   if (!plan_->has_free_rows()) return t.sizes() == guard.sizes && t.strides() == guard.strides;
   // Leading sizes as the first input has them, whatever they are.
@@ -93,36 +109,40 @@ bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
 }
 
 bool Entry::accepts(std::span<const Tensor> in) const {
-  if (in.size() != inputs_.size() || !(cpu_autocast() == autocast_)) return false;
+  if (in.size() != inputs_.size() || !(cpu_autocast() == autocast_) ||
+      captured_.grad_mode.value_or(thread_state().grad_enabled) != thread_state().grad_enabled)
+    return false;
   for (size_t i = 0; i < in.size(); ++i)
     if (!accepts_input(in, i)) return false;
   return std::all_of(parameters_.begin(), parameters_.end(), [&](const ParameterGuard& p) {
     return p.tensor.data() == p.data && p.tensor.dtype() == p.dtype &&
            p.tensor.sizes() == p.sizes && p.tensor.strides() == p.strides &&
-           (!weights_are_frozen_ || p.tensor.version() == p.version);
+           (!weights_are_frozen_ || p.tensor.version() == p.version) &&
+           (!guards_gradients() || p.tensor.requires_grad() == p.requires_grad);
   });
 }
 
-void Entry::require_no_gradients(std::span<const Tensor> in) const {
-  if (!thread_state().grad_enabled) return;
-  const bool wanted =
-      std::any_of(in.begin(), in.end(), [](const Tensor& t) { return t.requires_grad(); }) ||
-      std::any_of(parameters_.begin(), parameters_.end(),
-                  [](const ParameterGuard& p) { return p.tensor.requires_grad(); });
-  if (wanted)
-    throw Error(
-        "[compile] expected no_grad or tensors without requires_grad: compiled functions have no "
-        "backward pass yet");
+int64_t Entry::kernels() const {
+  return plan_->kernels() + (backward_plan_ != nullptr ? backward_plan_->kernels() : 0);
+}
+
+int64_t Entry::intermediate_bytes() const {
+  return plan_->memory().arena_bytes +
+         (backward_plan_ != nullptr ? backward_plan_->memory().arena_bytes : 0);
+}
+
+double Entry::moved_bytes() const {
+  return plan_->moved_bytes() + (backward_plan_ != nullptr ? backward_plan_->moved_bytes() : 0);
 }
 
 int64_t Entry::eager_kernels() const {
-  return std::count_if(captured_.nodes.begin(), captured_.nodes.end(),
+  return std::count_if(captured().nodes.begin(), captured().nodes.end(),
                        [](const graph::Node& node) { return !node.replaces.empty(); });
 }
 
 double Entry::eager_moved_bytes() const {
   double bytes = 0;
-  for (const graph::Node& node : captured_.nodes) bytes += node.eager_bytes;
+  for (const graph::Node& node : captured().nodes) bytes += node.eager_bytes;
   return bytes;
 }
 

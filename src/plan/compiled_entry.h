@@ -2,32 +2,52 @@
 // One entry of the plan cache: a plan, and the guards that say for which calls it holds.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "epilogue/compile.h"
-#include "graph/capture.h"
 #include "ops/autocast.h"
 #include "passes/pipeline.h"
+#include "plan/captured.h"
 #include "plan/plan.h"
 
 namespace epilogue::plan {
 
+passes::PipelineOptions pipeline_options(const CompileOptions& options);
+
+// A call with such inputs.
+using Capture = std::function<Captured(std::span<const Tensor>)>;
+
 class Entry {
  public:
   // Captures, runs the passes and plans. Throws Error as Compiled says.
-  Entry(const graph::Function& function, std::span<const Tensor> in, const CompileOptions& options);
+  Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options);
 
-  // Whether the plan holds for these inputs, and for the parameters as they are now.
+  // Whether the plan holds for these inputs, for the parameters as they are now, and for whether
+  // ops are recorded.
   bool accepts(std::span<const Tensor> in) const;
-  // Throws Error where gradients are on and a parameter or input requires one.
-  void require_no_gradients(std::span<const Tensor> in) const;
 
   Plan& plan() { return *plan_; }
   const Plan& plan() const { return *plan_; }
+  // Null unless it runs later; then plan() is the forward pass, whose results are the function's
+  // and what is saved. The autograd graph shares it.
+  const std::shared_ptr<Plan>& backward_plan() const { return backward_plan_; }
+  // The inputs of the call that it reads, by index.
+  const std::vector<int>& backward_inputs() const { return backward_inputs_; }
+
+  // How many results the function has.
+  size_t results() const {
+    return has_backward() ? captured_.forward_results : captured().outputs.size();
+  }
+  // Of both plans together.
+  int64_t kernels() const;
+  int64_t intermediate_bytes() const;
+  double moved_bytes() const;
   const passes::PipelineResult& passes() const { return passes_; }
-  const graph::Graph& captured() const { return captured_; }
+  const graph::Graph& captured() const { return captured_.graph; }
+  const std::vector<Leaf>& leaves() const { return captured_.leaves; }
   int64_t eager_kernels() const;
   double eager_moved_bytes() const;
 
@@ -40,23 +60,30 @@ class Entry {
     Dims sizes;
     Dims strides;
     uint32_t version;
+    bool requires_grad;
   };
   struct InputGuard {
     DType dtype;
     Dims sizes;
     Dims strides;
     int same_as;  // the first input that is the same tensor
+    bool requires_grad;
   };
   void note_guards(std::span<const Tensor> in, bool weights_are_frozen);
   bool accepts_input(std::span<const Tensor> in, size_t i) const;
+  bool has_backward() const { return captured_.forward_results > 0; }
+  // Whether it counts who requires a gradient.
+  bool guards_gradients() const { return has_backward() || captured_.grad_mode.value_or(false); }
 
-  graph::Graph captured_;
+  Captured captured_;
   passes::PipelineResult passes_;
   std::vector<ParameterGuard> parameters_;
   std::vector<InputGuard> inputs_;
   bool weights_are_frozen_ = false;
   AutocastState::Region autocast_;  // the casts of the region are part of the graph
   std::unique_ptr<Plan> plan_;
+  std::shared_ptr<Plan> backward_plan_;
+  std::vector<int> backward_inputs_;
 };
 
 }  // namespace epilogue::plan

@@ -41,17 +41,36 @@ std::string notes_text(const Entry& entry, bool done) {
 std::string explain(const Entry& entry) {
   const Plan& plan = entry.plan();
   std::string text = "compiled for " + inputs_text(entry) + "\n";
-  text += plural(plan.kernels(), "kernel") + " for " + plural(entry.eager_kernels(), "op") + ":\n" +
-          plan.describe_kernels();
-  text += "memory traffic, each operand once: " + format_bytes(plan.moved_bytes()) + ", eager " +
+  text += plural(entry.kernels(), "kernel") + " for " + plural(entry.eager_kernels(), "op") +
+          ":\n" + plan.describe_kernels();
+  if (entry.backward_plan() != nullptr)
+    text += "  the backward pass, later:\n" + entry.backward_plan()->describe_kernels();
+  text += "memory traffic, each operand once: " + format_bytes(entry.moved_bytes()) + ", eager " +
           format_bytes(entry.eager_moved_bytes()) + "\n";
-  text += "intermediate values: " + format_bytes(static_cast<double>(plan.memory().arena_bytes)) +
+  text += "intermediate values: " + format_bytes(static_cast<double>(entry.intermediate_bytes())) +
           " held";
   if (plan.memory().unshared_bytes > plan.memory().arena_bytes)
     text += " (" + format_bytes(static_cast<double>(plan.memory().unshared_bytes)) +
             " if none shared memory)";
   text += "\nfused:\n" + notes_text(entry, true) + "not fused:\n" + notes_text(entry, false);
   return text;
+}
+
+std::vector<FusionNote> notes(const Entry& entry) {
+  std::vector<FusionNote> notes;
+  for (const passes::Note& n : entry.passes().notes)
+    notes.push_back({n.pass, n.what, n.reason, n.bytes_saved, n.launches_saved});
+  return notes;
+}
+
+std::string dump(const Entry& entry, CompiledDump what) {
+  if (what == CompiledDump::graph) return graph::to_text(entry.captured());
+  if (what == CompiledDump::plan)
+    return graph::to_text(entry.plan().graph()) +
+           (entry.backward_plan() != nullptr
+                ? "backward, later:\n" + graph::to_text(entry.backward_plan()->graph())
+                : "");
+  return graph::to_dot(entry.plan().graph());
 }
 
 }  // namespace epilogue::plan

@@ -10,4 +10,8 @@ namespace epilogue::plan {
 // What the plan does, what was fused and what was not, and why, for people.
 std::string explain(const Entry& entry);
 
+// What Compiled's functions of these names give.
+std::vector<FusionNote> notes(const Entry& entry);
+std::string dump(const Entry& entry, CompiledDump what);
+
 }  // namespace epilogue::plan

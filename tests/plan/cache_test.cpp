@@ -158,18 +158,6 @@ TEST_F(PlanCache, ACallInsideACompiledFunctionBecomesPartOfIt) {
   EXPECT_EQ(outer.stats().kernels, 1);
 }
 
-TEST(CompileErrors, GradientsMustBeOff) {
-  nn::GatedMLP mlp(8, 16);
-  Compiled compiled = compile(mlp);
-  const Tensor x = randn({2, 8});
-  EXPECT_NE(error_of([&] { compiled(x); }).find("no_grad"), std::string::npos);
-  {
-    const NoGrad no_grad;
-    compiled(x);
-  }
-  EXPECT_NE(error_of([&] { compiled(x); }).find("no_grad"), std::string::npos);
-}
-
 TEST(CompileErrors, WhatOneRunCannotTellIsRefused) {
   const NoGrad no_grad;
   const Tensor x = randn({2, 8});

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile_step(): forward, loss and backward of a training step as one plan.
+//
+//   nn::GatedMLP mlp(768, 3072);
+//   CompiledStep step = compile_step(mlp, [](const Tensor& y, const Tensor& t) {
+//     return mse_loss(y, t);
+//   });
+//   for (...) {
+//     Tensor loss = step(x, target);   // adds to each parameter's .grad, as backward() does
+//     optimizer.step();
+//     optimizer.zero_grad();
+//   }
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "epilogue/compile.h"
+
+namespace epilogue {
+
+// Memory that a step holds between its kernels, at most, by what it saves for its backward pass.
+struct StepMemory {
+  int64_t planned_bytes = 0;  // as compiled
+  int64_t automatic_bytes = 0;
+  int64_t save_bytes = 0;
+  int64_t recompute_bytes = 0;
+};
+
+// A compiled training step. Copies share plans. Not thread-safe, and not to run beside other steps
+// or backward() of the same parameters.
+//
+// The function must be pure, as compile() says, and its loss one element. The number of rows is not
+// free: each gets a plan. Whether a tensor requires a gradient is part of what a plan holds for.
+class CompiledStep {
+ public:
+  // The loss of a batch.
+  using Loss = std::function<Tensor(std::span<const Tensor> inputs)>;
+  // Gets the leaves (parameters, and inputs that require a gradient) and their gradients.
+  using Receiver =
+      std::function<void(std::span<const Tensor> leaves, std::span<const Tensor> gradients)>;
+
+  // Throws Error on a name in `skip` that is no pass, and where linears are to be collapsed: their
+  // weights change.
+  explicit CompiledStep(Loss loss, CompileOptions options = {});
+
+  // Runs the step and gives the loss, outside the autograd graph. Gradients are added to the
+  // leaves' .grad, as Tensor::backward() does: calls accumulate until it is dropped. Throws Error
+  // as Compiled does; where an input is no leaf; where nothing requires a gradient.
+  Tensor operator()(std::span<const Tensor> inputs);
+  Tensor operator()(const Tensor& x, const Tensor& target);
+  // The same, but the gradients go to `receiver` and no .grad is touched.
+  Tensor run(std::span<const Tensor> inputs, const Receiver& receiver);
+
+  // Makes the plan for such inputs without running it.
+  void prepare(std::span<const Tensor> inputs);
+
+  // As of Compiled, for the plan that ran (or was made) last.
+  std::string explain() const;
+  std::vector<FusionNote> notes() const;
+  std::string dump(CompiledDump what) const;
+  CompileStats stats() const;
+  StepMemory memory() const;
+  void reset();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+inline CompiledStep compile_step(CompiledStep::Loss loss, CompileOptions options = {}) {
+  return CompiledStep(std::move(loss), std::move(options));
+}
+
+// A step of two inputs, x and target: loss(model(x), target). The model must outlive the result.
+template <class Model, class LossOf>
+requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&> &&
+    std::is_invocable_r_v<Tensor, const LossOf&, const Tensor&, const Tensor&>
+        CompiledStep compile_step(const Model& model, LossOf loss, CompileOptions options = {}) {
+  return CompiledStep(
+      [&model, loss = std::move(loss)](std::span<const Tensor> in) {
+        if (in.size() != 2)
+          throw Error("[compile_step] expected x and target, got " + std::to_string(in.size()) +
+                      " inputs");
+        return Tensor(loss(model(in[0]), in[1]));
+      },
+      std::move(options));
+}
+
+}  // namespace epilogue

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan_cache.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace epilogue::plan {
+
+PlanCache::PlanCache(CompileOptions options) : options_(std::move(options)) {
+  const std::vector<std::string> known = compile_pass_names();
+  for (const std::string& name : options_.skip)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error("[compile] expected a pass to skip, got '" + name + "'");
+}
+
+Entry& PlanCache::find_or_make(std::span<const Tensor> in,
+                               const std::function<std::unique_ptr<Entry>()>& make) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i]->accepts(in)) continue;
+    std::swap(entries_[i], entries_[0]);
+    return *entries_[0];
+  }
+  ++stats_.misses;
+  const int64_t begin = monotonic_ns();
+  std::unique_ptr<Entry> entry = make();
+  stats_.compile_ms += static_cast<double>(monotonic_ns() - begin) / 1e6;
+  entries_.insert(entries_.begin(), std::move(entry));
+  if (entries_.size() > std::max<size_t>(options_.max_plans, 1)) entries_.pop_back();
+  return *entries_[0];
+}
+
+CompileStats PlanCache::stats() const {
+  CompileStats s = stats_;
+  s.plans = static_cast<int64_t>(entries_.size());
+  if (const Entry* entry = last()) {
+    s.kernels = entry->kernels();
+    s.intermediate_bytes = entry->intermediate_bytes();
+    s.eager_kernels = entry->eager_kernels();
+    s.moved_bytes = entry->moved_bytes();
+    s.eager_moved_bytes = entry->eager_moved_bytes();
+  }
+  return s;
+}
+
+}  // namespace epilogue::plan

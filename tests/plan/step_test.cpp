@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled training steps give eager's loss and gradients, in fewer kernels.
+#include "ops/op_testing.h"
+#include "ops/table_support.h"
+#include "plan_testing.h"
+#include "step_testing.h"
+
+namespace epilogue::testing {
+namespace {
+
+constexpr DType kFloatTypes[] = {DType::f32, DType::bf16, DType::f16};
+
+TEST(CompiledStep, GradientsOfGatedMlpsAreEagers) {
+  for (const DType dtype : kFloatTypes) {
+    ErrorTally tally;
+    for (const nn::Activation activation :
+         {nn::Activation::geglu, nn::Activation::swiglu, nn::Activation::reglu})
+      for (const Dims& sizes : {Dims{1, 33}, Dims{3, 33}, Dims{64, 33}, Dims{2, 67, 33}})
+        expect_step_equals_eager(
+            {{.dim = 33, .hidden = 71, .activation = activation}, sizes, dtype}, tally);
+  }
+}
+
+TEST(CompiledStep, GradientsOfPlainMlpsAreEagers) {
+  for (const DType dtype : kFloatTypes) {
+    ErrorTally tally;
+    for (const nn::Activation activation : {nn::Activation::gelu, nn::Activation::gelu_tanh,
+                                            nn::Activation::relu, nn::Activation::silu})
+      for (const int64_t layers : {1, 3})
+        for (const bool bias : {false, true})
+          for (const Dims& sizes : {Dims{1, 17}, Dims{5, 17}, Dims{300, 17}})
+            expect_step_equals_eager({{.dim = 17,
+                                       .hidden = 40,
+                                       .layers = layers,
+                                       .activation = activation,
+                                       .bias = bias},
+                                      sizes,
+                                      dtype},
+                                     tally);
+  }
+}
+
+TEST(CompiledStep, GradientsThroughNormsAndResidualsAreEagers) {
+  for (const DType dtype : kFloatTypes) {
+    ErrorTally tally;
+    for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms, nn::Norm::layer})
+      for (const bool residual : {false, true})
+        for (const nn::Activation activation : {nn::Activation::geglu, nn::Activation::relu})
+          for (const Dims& sizes : {Dims{31, 24}, Dims{2, 40, 24}})
+            expect_step_equals_eager({{.dim = 24,
+                                       .hidden = 50,
+                                       .activation = activation,
+                                       .bias = true,
+                                       .norm = norm,
+                                       .residual = residual},
+                                      sizes,
+                                      dtype},
+                                     tally);
+  }
+}
+
+TEST(CompiledStep, WhatIsSavedDoesNotChangeTheGradients) {
+  for (const DType dtype : kFloatTypes) {
+    ErrorTally tally;
+    for (const Saved saved : {Saved::automatic, Saved::save, Saved::recompute})
+      for (const nn::Activation activation : {nn::Activation::geglu, nn::Activation::gelu})
+        for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms})
+          expect_step_equals_eager(
+              {{.dim = 33, .hidden = 70, .activation = activation, .norm = norm, .residual = true},
+               {50, 33},
+               dtype,
+               saved},
+              tally);
+  }
+}
+
+TEST(CompiledStep, EveryInstructionSetLevelGivesTheSameAnswer) {
+  const test::IsaScope scope;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    for (const DType dtype : kFloatTypes) {
+      ErrorTally tally;
+      expect_step_equals_eager({{.dim = 40, .hidden = 65}, {37, 40}, dtype}, tally);
+    }
+  }
+}
+
+TEST(CompiledStep, EveryGradientOfManyElementsIsNoLessAccurateThanEagers) {
+  for (const DType dtype : kFloatTypes) {
+    ErrorTally tally;
+    const StepCase c = {{.dim = 256, .hidden = 640}, {200, 256}, dtype};
+    for (const ErrorPair& e : expect_step_equals_eager(c, tally))
+      EXPECT_LE(e.ours, 1.05 * e.theirs) << describe(c);
+  }
+}
+
+// One chain forward, the loss and its gradient, one chain backward, and a product for each
+// weight.
+TEST(CompiledStep, AGatedMlpIsTwoChainsAndThreeProducts) {
+  nn::GatedMLP mlp(32, 80);
+  CompiledStep step = compile_step(mlp, mse);
+  const Tensor x = randn({10, 32});
+  step(x, randn({10, 32}));
+  EXPECT_EQ(step.stats().kernels, 7) << step.explain();
+  const std::string plan = step.dump(CompiledDump::plan);
+  EXPECT_EQ(count_of(plan, " = chain("), 2) << plan;
+  EXPECT_EQ(count_of(plan, "aten::mm("), 3) << plan;
+  EXPECT_EQ(count_of(plan, "aten::gelu"), 0) << plan;
+}
+
+// Where x wants a gradient the backward chain ends in one product of both gradients.
+TEST(CompiledStep, TheGradientOfTheInputIsOneStackedProduct) {
+  nn::GatedMLP mlp(32, 80);
+  CompiledStep step = compile_step(mlp, mse);
+  Tensor x = randn({10, 32});
+  x.set_requires_grad(true);
+  step(x, randn({10, 32}));
+  EXPECT_EQ(step.stats().kernels, 7) << step.explain();
+  EXPECT_EQ(count_of(step.dump(CompiledDump::plan), "stacked product"), 1)
+      << step.dump(CompiledDump::plan);
+  EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(CompiledStep, TheBackwardPassOfADeepMlpIsOneChain) {
+  nn::MLP mlp(32, 48, 4, nn::Activation::gelu);
+  CompiledStep step = compile_step(mlp, mse);
+  step(randn({10, 32}), randn({10, 32}));
+  const std::string plan = step.dump(CompiledDump::plan);
+  EXPECT_EQ(count_of(plan, " = chain("), 2) << plan;
+}
+
+class StepGradients : public ::testing::Test {
+ protected:
+  nn::GatedMLP mlp_{16, 40};
+  Tensor x_ = randn({6, 16});
+  Tensor target_ = randn({6, 16});
+};
+
+TEST_F(StepGradients, CallsAccumulateAsBackwardDoes) {
+  CompiledStep step = compile_step(mlp_, mse);
+  step(x_, target_);
+  const std::vector<double> once = mlp_.up_proj.weight.grad().to_vector();
+  const Tensor kept = mlp_.up_proj.weight.grad();
+  step(x_, target_);
+  std::vector<double> twice = mlp_.up_proj.weight.grad().to_vector();
+  for (size_t i = 0; i < once.size(); ++i) ASSERT_FLOAT_EQ(twice[i], 2 * once[i]);
+  EXPECT_TRUE(kept.is_same(mlp_.up_proj.weight.grad())) << "added in place";
+  mlp_.zero_grad();
+  step(x_, target_);
+  EXPECT_EQ(mlp_.up_proj.weight.grad().to_vector(), once) << "bit for bit";
+}
+
+TEST_F(StepGradients, MicroBatchesGiveTheGradientOfTheWholeBatch) {
+  CompiledStep step = compile_step(
+      [this](std::span<const Tensor> in) { return mse_loss(mlp_(in[0]), in[1], Reduction::sum); });
+  step(x_, target_);
+  const Tensor whole = clone(mlp_.gate_proj.weight.grad());
+  mlp_.zero_grad();
+  for (const auto& [begin, end] : {std::pair{0, 4}, {4, 6}})  // the last one is short
+    step(slice(x_, 0, begin, end), slice(target_, 0, begin, end));
+  expect_close(mlp_.gate_proj.weight.grad(), whole, 1e-4, "accumulated");
+}
+
+TEST_F(StepGradients, AReceiverGetsThemAndNoGradIsTouched) {
+  CompiledStep step = compile_step(mlp_, mse);
+  const Tensor in[] = {x_, target_};
+  size_t received = 0;
+  const Tensor loss =
+      step.run(in, [&](std::span<const Tensor> leaves, std::span<const Tensor> gradients) {
+        ASSERT_EQ(leaves.size(), gradients.size());
+        for (size_t i = 0; i < leaves.size(); ++i) {
+          EXPECT_EQ(leaves[i].sizes(), gradients[i].sizes());
+          received += leaves[i].is_same(mlp_.gate_proj.weight) ||
+                      leaves[i].is_same(mlp_.up_proj.weight) ||
+                      leaves[i].is_same(mlp_.down_proj.weight);
+        }
+      });
+  EXPECT_EQ(received, 3U);
+  EXPECT_FALSE(loss.requires_grad());
+  for (const Tensor& p : mlp_.parameters()) EXPECT_FALSE(p.grad().defined());
+}
+
+TEST_F(StepGradients, FrozenParametersGetNoneAndFreezingMakesANewPlan) {
+  CompiledStep step = compile_step(mlp_, mse);
+  step(x_, target_);
+  EXPECT_EQ(count_of(step.dump(CompiledDump::plan), "aten::mm("), 3);
+  mlp_.zero_grad();
+  mlp_.gate_proj.weight.set_requires_grad(false);
+  step(x_, target_);
+  EXPECT_EQ(step.stats().misses, 2);
+  EXPECT_FALSE(mlp_.gate_proj.weight.grad().defined());
+  EXPECT_TRUE(mlp_.up_proj.weight.grad().defined());
+  EXPECT_EQ(count_of(step.dump(CompiledDump::plan), "aten::mm("), 2);
+}
+
+TEST_F(StepGradients, TrainingFollowsEagerStepByStep) {
+  const auto run = [&](bool compiled) {
+    manual_seed(3);
+    nn::GatedMLP mlp(16, 40);
+    CompiledStep step = compile_step(mlp, mse);
+    std::vector<double> losses;
+    for (int i = 0; i < 20; ++i) {
+      Tensor loss;
+      if (compiled) {
+        loss = step(x_, target_);
+      } else {
+        loss = mse(mlp(x_), target_);
+        loss.backward();
+      }
+      losses.push_back(loss.item());
+      const NoGrad no_grad;
+      for (const Tensor& p : mlp.parameters()) add_(p, p.grad(), -0.5);
+      mlp.zero_grad();
+    }
+    EXPECT_EQ(step.stats().misses, compiled ? 1 : 0);
+    return losses;
+  };
+  const std::vector<double> eager = run(false);
+  const std::vector<double> compiled = run(true);
+  EXPECT_LT(eager.back(), 0.9 * eager.front());
+  for (size_t i = 0; i < eager.size(); ++i) EXPECT_NEAR(compiled[i], eager[i], 1e-5 * eager[i]);
+}
+
+TEST_F(StepGradients, CrossEntropyAndSharedWeights) {
+  const Tensor labels = randint(0, 16, {6});
+  const auto loss = [&](std::span<const Tensor> in) {
+    return cross_entropy(mlp_(mlp_(in[0]) + in[0]), in[1]);
+  };
+  const Tensor in[] = {x_, labels};
+  const Tensor want_loss = loss(in);
+  want_loss.backward();
+  std::vector<Tensor> want;
+  for (const Tensor& p : mlp_.parameters()) want.push_back(p.grad());
+  mlp_.zero_grad();
+  CompiledStep step = compile_step(loss);
+  expect_close(step(in), want_loss.detach(), 1e-6, "loss");
+  for (size_t i = 0; i < want.size(); ++i)
+    expect_close(mlp_.parameters()[i].grad(), want[i], 1e-6, step.dump(CompiledDump::plan));
+}
+
+TEST_F(StepGradients, RecomputingTakesLessMemoryThanSaving) {
+  // Blocks in a row: what each saves lives until its own backward pass.
+  nn::Sequential model;
+  for (int i = 0; i < 3; ++i)
+    model.add(nn::make_mlp({.dim = 16, .hidden = 128, .norm = nn::Norm::rms, .residual = true}));
+  CompiledStep step = compile_step(model, mse);
+  step(x_, target_);
+  const StepMemory m = step.memory();
+  EXPECT_EQ(m.planned_bytes, m.automatic_bytes);
+  EXPECT_EQ(m.planned_bytes, step.stats().intermediate_bytes);
+  // Per block, of 6 rows of 128: save keeps g, u, gelu(g) and h; automatic g and u.
+  EXPECT_LT(m.automatic_bytes, m.save_bytes - 3 * 6 * 128 * 4);
+  EXPECT_LT(m.recompute_bytes, m.automatic_bytes);
+}
+
+TEST_F(StepGradients, TheCostModelSaysWhy) {
+  const auto has = [](const CompiledStep& step, const std::string& what,
+                      const std::string& reason) {
+    for (const FusionNote& n : step.notes())
+      if (n.pass == "recompute_saved" && n.what.find(what) != std::string::npos &&
+          n.reason.find(reason) != std::string::npos)
+        return true;
+    return false;
+  };
+  CompiledStep automatic = compile_step(mlp_, mse);
+  automatic(x_, target_);
+  EXPECT_TRUE(has(automatic, "aten::gelu", "")) << automatic.explain();
+  EXPECT_TRUE(has(automatic, "product", "it takes")) << automatic.explain();
+  CompiledStep save = compile_step(mlp_, mse, {.saved = Saved::save});
+  save(x_, target_);
+  EXPECT_TRUE(has(save, "aten::gelu", "not asked for")) << save.explain();
+}
+
+TEST(CompiledStepErrors, MisuseIsNamed) {
+  nn::GatedMLP mlp(8, 16);
+  const Tensor x = randn({2, 8});
+  const auto message = [&](CompiledStep step, std::vector<Tensor> in) {
+    return error_of([&] { step(in); });
+  };
+  EXPECT_NE(message(compile_step(mlp, mse), {x}).find("expected x and target, got 1 inputs"),
+            std::string::npos);
+  EXPECT_NE(message(compile_step([&](std::span<const Tensor> in) { return mlp(in[0]); }), {x})
+                .find("only for scalar outputs"),
+            std::string::npos);
+  EXPECT_NE(message(compile_step([](std::span<const Tensor> in) { return sum(in[0]); }), {x})
+                .find("expected an output that requires a gradient"),
+            std::string::npos);
+  EXPECT_NE(message(compile_step(
+                        [&](std::span<const Tensor> in) { return sum(dropout(mlp(in[0]), 0.5)); }),
+                    {x})
+                .find("[compile] expected"),
+            std::string::npos);
+  EXPECT_NE(message(compile_step(mlp, mse), {mlp(x), x}).find("expected leaves as inputs"),
+            std::string::npos);
+  const Tensor past = mlp.gate_proj.weight * 2.0;
+  EXPECT_NE(
+      message(compile_step([&](std::span<const Tensor> in) { return sum(linear(in[0], past)); }),
+              {x})
+          .find("whose tensors are leaves"),
+      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              compile_step(mlp, mse, {.collapse_linears = true});
+            }).find("expected collapse_linears off"),
+            std::string::npos);
+  for (const Tensor& p : mlp.parameters()) EXPECT_FALSE(p.grad().defined());
+}
+
+}  // namespace
+}  // namespace epilogue::testing
