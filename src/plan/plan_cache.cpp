@@ -4,14 +4,12 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "passes/pipeline.h"
 
 namespace epilogue::plan {
 
 PlanCache::PlanCache(CompileOptions options) : options_(std::move(options)) {
-  const std::vector<std::string> known = compile_pass_names();
-  for (const std::string& name : options_.skip)
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw Error("[compile] expected a pass to skip, got '" + name + "'");
+  passes::require_known_names(options_.skip);
 }
 
 Entry& PlanCache::find_or_make(std::span<const Tensor> in,

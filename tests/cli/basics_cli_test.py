@@ -26,7 +26,7 @@ class Basics(CommandTest):
         self.assertIn("number", self.misuse("profile", "mlp", "--batch", "many").lower() + "number")
 
     def test_modes_and_devices_that_do_not_exist(self):
-        self.assertIn("backward", self.misuse("profile", "mlp", "--mode", "compile", "--backward"))
+        self.assertIn("backward", self.misuse("profile", "mlp", "--mode", "fused", "--backward"))
         self.assertIn("expected an mlp", self.misuse("profile", "linear", "--mode", "fused"))
         self.assertIn("CUDA", self.misuse("profile", "linear", "--device", "cuda"))
         self.assertIn("expected eager", self.misuse("profile", "linear", "--mode", "fast"))

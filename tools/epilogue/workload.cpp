@@ -20,9 +20,10 @@ namespace {
 void require_supported(const WorkloadOptions& o) {
   if (o.mode != "eager" && o.mode != "compile" && o.mode != "fused")
     throw Error("[--mode] expected eager, compile or fused, got '" + o.mode + "'");
-  if (o.mode != "eager" && o.backward)
-    throw Error("[--backward] expected --mode eager, got '" + o.mode +
-                "': compiled and fused functions have no backward pass yet");
+  if (o.mode == "fused" && o.backward)
+    throw Error(
+        "[--backward] expected --mode eager or compile, got 'fused': the fused ops have no "
+        "backward pass");
   if (o.kind == "train-step" && o.mode != "eager")
     throw Error("[--mode] expected eager for a training step, got '" + o.mode + "'");
   if (o.mode == "fused" && o.kind != "mlp")
@@ -50,17 +51,6 @@ DType workload_dtype(const WorkloadOptions& o) {
   return dtype;
 }
 
-// The workload's function of its input, in the wanted mode, as a step.
-void set_call(Workload& w, const WorkloadOptions& o, Compiled::Function function, const Tensor& x) {
-  w.function = std::move(function);
-  w.input = x;
-  if (o.mode != "compile") return;
-  w.call = [compiled = compile(w.function, compile_options(o)), x]() mutable {
-    const NoGrad no_grad;
-    return compiled(x);
-  };
-}
-
 // A forward without a graph, or forward and backward of the result's sum.
 std::function<Tensor()> step_of(bool with_backward, std::function<Tensor()> forward) {
   if (!with_backward) {
@@ -74,6 +64,16 @@ std::function<Tensor()> step_of(bool with_backward, std::function<Tensor()> forw
     y.backward(ones(y.sizes(), y.dtype()));
     return y;
   };
+}
+
+// The workload's function of its input, in the wanted mode, as a step.
+void set_call(Workload& w, const WorkloadOptions& o, Compiled::Function function, const Tensor& x) {
+  w.function = std::move(function);
+  w.input = x;
+  if (o.mode != "compile") return;
+  w.call = step_of(o.backward, [compiled = compile(w.function, compile_options(o)), x]() mutable {
+    return compiled(x);
+  });
 }
 
 Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
