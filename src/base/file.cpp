@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -29,7 +30,9 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   if (!parent.empty()) fs::create_directories(parent, error);
   if (error)
     return Failure{"FileError", parent.string() + ": cannot create folder: " + error.message()};
-  std::string temporary = path + ".tmp." + std::to_string(getpid());
+  // Another thread, or an earlier file of this one, may be writing the same path.
+  static std::atomic<uint64_t> last{0};
+  std::string temporary = path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(++last);
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return file_failure("write", path);
   return AtomicFile(path, std::move(temporary), fd);

@@ -57,6 +57,19 @@ TEST_F(File, AbandonedWritesLeaveTheOldFile) {
   EXPECT_EQ(names(), std::vector<std::string>{"a"});
 }
 
+TEST_F(File, TwoWritersOfOnePathDoNotMix) {
+  auto first = AtomicFile::create(path("a"));
+  auto second = AtomicFile::create(path("a"));
+  ASSERT_TRUE(first && second);
+  ASSERT_TRUE(first.value().write("first"));
+  ASSERT_TRUE(second.value().write("second, which is longer"));
+  ASSERT_TRUE(second.value().commit());
+  EXPECT_EQ(read_file(path("a")).value(), "second, which is longer");
+  ASSERT_TRUE(first.value().commit());
+  EXPECT_EQ(read_file(path("a")).value(), "first");
+  EXPECT_EQ(names(), std::vector<std::string>{"a"});
+}
+
 TEST_F(File, AMovedFileIsWrittenOnce) {
   auto file = AtomicFile::create(path("a")).value();
   {

@@ -104,9 +104,13 @@ TEST_F(WriterFiles, SaysWhatCannotBeWritten) {
 
 TEST_F(WriterFiles, FullDiskIsAFailure) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  // A temporary that leads to a full device: PATH.tmp.PID is what the writer opens.
+  // A temporary that leads to a full device: PATH.tmp.PID.N is what the writer opens, where N
+  // counts this process's files.
   const std::string path = dir_ / "t.json";
-  fs::create_symlink("/dev/full", path + ".tmp." + std::to_string(getpid()));
+  constexpr int kMoreThanWritten = 1000;
+  for (int n = 1; n <= kMoreThanWritten; ++n)
+    fs::create_symlink("/dev/full",
+                       path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(n));
   const Status status = write_chrome_trace(long_trace().trace, path);
   ASSERT_FALSE(status);
   EXPECT_FALSE(fs::exists(path));
