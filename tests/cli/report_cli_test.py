@@ -41,6 +41,17 @@ class Report(CommandTest):
         text = self.ok("report", *args, "-o", self.page)
         return text, json.loads(gzip.decompress(block(self.read_page(), "report")))
 
+    def test_warns_of_metadata_that_may_be_credentials(self):
+        secret = {**TRACE, "env": {"HF_TOKEN": "hf_abc", "HOME": "/root", "API_KEY": ""},
+                  "max_tokens": 512, "aws-secret-access-key": "abc"}
+        trace = self.write("secret.json", json.dumps(secret))
+        result = run("report", trace, "-o", self.page)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(len(result.stderr.splitlines()), 1)
+        self.assertIn("credentials: aws-secret-access-key, env.HF_TOKEN; --no-trace", result.stderr)
+        for args in ((trace, "--no-trace"), (self.trace,)):
+            self.assertEqual(run("report", *args, "-o", self.page).stderr, "")
+
     def test_page_carries_the_trace(self):
         text, data = self.report(self.trace, "--title", "One <b> title")
         self.assertIn("a.html: ", text)

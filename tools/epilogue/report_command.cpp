@@ -65,6 +65,16 @@ void print_outcome(const Options& o, size_t bytes, const trace::EmbeddedTrace& e
   if (!embedded.note.empty()) print(embedded.note + "\n");
 }
 
+// The page is made to be handed on, so its maker should know what it holds.
+void warn_of_credentials(const trace::Trace& trace) {
+  const std::vector<std::string> keys = trace::credential_keys(trace);
+  if (keys.empty()) return;
+  fmt::print(stderr,
+             "epilogue: warning: the trace in the page holds metadata that may be credentials: {}; "
+             "--no-trace leaves the trace out\n",
+             fmt::join(keys, ", "));
+}
+
 int run_command(const Options& o) {
   const trace::Trace trace = load_trace(o.path, o.part, o.modules);
   const trace::Links links = trace::link(trace);
@@ -82,6 +92,7 @@ int run_command(const Options& o) {
   }
   const std::string page = trace::html_report(input);
   write_file(o.out, page).value();
+  if (!input.embedded.gzip.empty()) warn_of_credentials(trace);
   print_outcome(o, page.size(), input.embedded);
   return kExitFine;
 }
@@ -105,6 +116,8 @@ void add_report_command(CLI::App& app, Body& run) {
   add_trace_part(*report, o->part);
   add_format(*report, o->format);
   report->footer(
+      "The page holds the trace as it is, metadata included; a warning names metadata that looks\n"
+      "like credentials.\n"
       "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html");
   report->callback([o, &run] { run = [o] { return run_command(*o); }; });
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/explain.h"
@@ -36,6 +37,10 @@ struct HtmlReportInput {
   const TraceDiff* diff = nullptr;
   std::string before_path = {};  // of the earlier trace
 };
+
+// Names of the trace's metadata ("env.HF_TOKEN") that hold text and look like credentials; sorted.
+// The page shows no metadata, but the trace embedded in it is the file as it is.
+std::vector<std::string> credential_keys(const Trace& trace);
 
 // Whatever bytes the trace's names hold, they cannot add markup or script to the page.
 std::string html_report(const HtmlReportInput& input);
