@@ -48,6 +48,7 @@ struct CompileStats {
   // Of the plan that ran last:
   int64_t kernels = 0;             // per call
   int64_t intermediate_bytes = 0;  // memory that it holds between its kernels
+  int64_t scratch_bytes = 0;       // that its kernels work in; kept by the threads that run them
   int64_t eager_kernels = 0;       // of the ops that it stands for
   double moved_bytes = 0;          // by its kernels, each operand once
   double eager_moved_bytes = 0;    // by those ops one by one

@@ -13,6 +13,14 @@ namespace {
 
 using Records = std::vector<uint32_t>;  // positions in Trace::memory, by time
 
+void sort_by_time(const Trace& trace, Records& records) {
+  std::stable_sort(records.begin(), records.end(), [&](uint32_t a, uint32_t b) {
+    const MemoryEvent& x = trace.memory[a];
+    const MemoryEvent& y = trace.memory[b];
+    return x.ts_ns != y.ts_ns ? x.ts_ns < y.ts_ns : x.ev_idx < y.ev_idx;
+  });
+}
+
 // The records up to and with the peak; sets the totals on the way.
 size_t add_totals(const Trace& trace, const Records& records, DeviceMemory& memory) {
   memory.is_relative = std::all_of(records.begin(), records.end(), [&](uint32_t i) {
@@ -121,6 +129,34 @@ void add_categories(const Trace& trace, const Records& records, DeviceMemory& me
 
 }  // namespace
 
+std::optional<int64_t> step_peak_bytes(const Trace& trace, const Links& links) {
+  const std::vector<DeviceMemory> devices = memory_profile(trace, links);
+  if (devices.empty() || devices.front().is_relative) return std::nullopt;
+  Records records;
+  for (uint32_t i = 0; i < trace.memory.size(); ++i) {
+    const MemoryEvent& m = trace.memory[i];
+    if (m.device_type == devices.front().type && m.device_id == devices.front().device &&
+        !m.out_of_memory)
+      records.push_back(i);
+  }
+  sort_by_time(trace, records);
+  std::optional<int64_t> peak;
+  for (const uint32_t step : links.steps) {
+    const Event& window = trace.events[step];
+    const auto from =
+        std::lower_bound(records.begin(), records.end(), window.ts_ns,
+                         [&](uint32_t i, int64_t ts_ns) { return trace.memory[i].ts_ns < ts_ns; });
+    int64_t growth = 0;
+    for (auto at = from; at != records.end() && trace.memory[*at].ts_ns <= window.end_ns(); ++at) {
+      const MemoryEvent& first = trace.memory[*from];
+      growth = std::max(growth,
+                        trace.memory[*at].total_allocated - (first.total_allocated - first.bytes));
+    }
+    peak = std::max(peak.value_or(0), growth);
+  }
+  return peak;
+}
+
 std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links) {
   std::map<std::pair<DeviceType, int32_t>, Records> by_device;
   for (uint32_t i = 0; i < trace.memory.size(); ++i)
@@ -131,11 +167,7 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
 
   std::vector<DeviceMemory> list;
   for (auto& [device, records] : by_device) {
-    std::stable_sort(records.begin(), records.end(), [&](uint32_t a, uint32_t b) {
-      const MemoryEvent& x = trace.memory[a];
-      const MemoryEvent& y = trace.memory[b];
-      return x.ts_ns != y.ts_ns ? x.ts_ns < y.ts_ns : x.ev_idx < y.ev_idx;
-    });
+    sort_by_time(trace, records);
     DeviceMemory memory;
     memory.type = device.first;
     memory.device = device.second;

@@ -13,6 +13,7 @@
 #include "epilogue/trace/key_averages.h"
 #include "epilogue/trace/launches.h"
 #include "epilogue/trace/links.h"
+#include "epilogue/trace/memory_profile.h"
 #include "epilogue/trace/timeline.h"
 
 namespace epilogue::trace {
@@ -140,6 +141,9 @@ class Quantities {
         us(averages.self_device_time_total_ns()), !time_.devices.empty());
     add("peak_memory_bytes", "most bytes allocated at once", peak_allocated(trace_),
         !trace_.memory.empty());
+    const std::optional<int64_t> of_step = step_peak_bytes(trace_, links_);
+    add("step_peak_bytes", "most bytes allocated within a step beyond those at its start",
+        of_step.value_or(0), of_step.has_value());
   }
 
   void add_per_step() {

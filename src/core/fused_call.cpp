@@ -4,6 +4,41 @@
 #include "base/clock.h"
 
 namespace epilogue {
+namespace {
+
+// Leaves room for prefix and dtype in the 95 characters of a kernel's name.
+constexpr size_t kMaxOpsChars = 60;
+constexpr std::string_view kLeftOut = "_etc";
+
+std::string_view without_namespace(std::string_view aten_name) {
+  const size_t colons = aten_name.find("::");
+  return colons == std::string_view::npos ? aten_name : aten_name.substr(colons + 2);
+}
+
+std::string joined(std::span<const std::string_view> names, std::string_view separator) {
+  std::string text;
+  for (const std::string_view name : names) {
+    if (!text.empty()) text += separator;
+    text += name;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string op_list(std::span<const std::string_view> aten_names, std::string_view separator) {
+  std::vector<std::string_view> names;
+  names.reserve(aten_names.size());
+  for (const std::string_view name : aten_names) names.push_back(without_namespace(name));
+  return joined(names, separator);
+}
+
+FusedOps::FusedOps(std::span<const std::string_view> aten_names)
+    : short_names(op_list(aten_names, "_")),
+      full_names(std::make_shared<const std::string>(joined(aten_names, ", "))) {
+  for (size_t kept = aten_names.size(); short_names.size() > kMaxOpsChars && kept > 0; --kept)
+    short_names = op_list(aten_names.first(kept - 1), "_") + std::string(kLeftOut);
+}
 
 ShortText fused_kernel_name(std::string_view prefix, std::string_view what, std::string_view ops,
                             DType dtype) {

@@ -8,6 +8,19 @@
 
 namespace epilogue {
 
+// The ATen ops that a fused kernel stands for, as its name and its args in a trace show them.
+struct FusedOps {
+  FusedOps() = default;
+  // In the order in which they would run: {"aten::mm", "aten::gelu"}.
+  explicit FusedOps(std::span<const std::string_view> aten_names);
+
+  std::string short_names;  // "mm_gelu"; "_etc" stands for what a kernel's name has no room for
+  std::shared_ptr<const std::string> full_names;  // "aten::mm, aten::gelu"
+};
+
+// "mm, gelu": ATen ops without their namespace.
+std::string op_list(std::span<const std::string_view> aten_names, std::string_view separator);
+
 // The kernel's name: "epi_avx512_row_chain_mm_gelu_mul_bf16".
 ShortText fused_kernel_name(std::string_view prefix, std::string_view what, std::string_view ops,
                             DType dtype);

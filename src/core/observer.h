@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/op.h"
@@ -20,6 +22,9 @@ struct FusedKernelNotes {
   KernelInfo info;
   double flops = 0;
   double bytes = 0;
+  double unfused_bytes = 0;  // what the ops that it stands for would move one by one
+  // Those ops (FusedOps::full_names). Shared: the kernel may be gone before its record is read.
+  std::shared_ptr<const std::string> ops;
 };
 
 // One kernel execution: [begin, end) in ticks() of base/clock.h.

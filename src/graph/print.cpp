@@ -93,16 +93,6 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-std::string op_list(const std::vector<std::string_view>& names, std::string_view separator) {
-  std::string text;
-  for (const std::string_view full : names) {
-    const size_t colon = full.rfind(':');
-    if (!text.empty()) text += separator;
-    text += full.substr(colon == std::string_view::npos ? 0 : colon + 1);
-  }
-  return text;
-}
-
 std::string to_text(const Value& value) {
   return std::string(dtype_name(value.dtype)) + to_string(value.sizes);
 }

@@ -20,7 +20,4 @@ std::string to_text(const Value& value);
 // Graphviz: boxes are nodes, ellipses are leaves, edges carry sizes.
 std::string to_dot(const Graph& graph);
 
-// "mm, gelu, mul": ATen ops without their namespace.
-std::string op_list(const std::vector<std::string_view>& names, std::string_view separator);
-
 }  // namespace epilogue::graph

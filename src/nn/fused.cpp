@@ -8,6 +8,7 @@
 
 #include "core/backend.h"
 #include "core/fused_call.h"
+#include "ops/ops.h"
 
 namespace epilogue {
 namespace {
@@ -40,10 +41,22 @@ struct Key {
   bool int8_weights = false;
   bool operator==(const Key&) const = default;
 };
+
+// The ATen ops that a call stands for, and what they and the one kernel do: per row, and whatever
+// the number of rows.
+struct Work {
+  std::vector<std::string_view> names;
+  double flops_per_row = 0;  // of the products
+  double unfused_bytes_per_row = 0;
+  double parameter_bytes = 0;
+};
+
 struct Cached {
   Key key;
   RowChainSpec spec;
   std::unique_ptr<RowChain> chain;
+  Work work;
+  FusedOps ops;
 };
 thread_local std::list<Cached> cache;  // the last used comes first
 
@@ -170,6 +183,50 @@ RowChainSpec spec_of(const FusedMlp& call) {
   return spec;
 }
 
+const OpDef& op_of(nn::Activation activation) {
+  switch (fn_of(activation)) {
+    case PointwiseFn::silu: return kSilu;
+    case PointwiseFn::relu: return kRelu;
+    default: return kGelu;
+  }
+}
+
+Work work_of(const FusedMlp& call) {
+  Work work;
+  const auto element = static_cast<double>(dtype_bytes(call.x.dtype()));
+  // An op that reads and writes `operands` elements of every row.
+  const auto add_op = [&](const OpDef& op, int64_t operands) {
+    work.names.push_back(op.name);
+    work.unfused_bytes_per_row += element * static_cast<double>(operands);
+  };
+  const auto add_parameter = [&](const Tensor& t) {
+    if (t.defined()) work.parameter_bytes += static_cast<double>(t.bytes());
+  };
+  const FusedOptions& o = call.options;
+  if (o.norm != nn::Norm::none) {
+    const bool is_rms = o.norm == nn::Norm::rms;
+    add_op(is_rms ? kFusedRmsNorm : kNativeLayerNorm, 2 * call.x.size(-1));
+    // Its other results, one or two per row: 1 / deviation, and the mean.
+    work.unfused_bytes_per_row += static_cast<double>(sizeof(float) * (is_rms ? 1 : 2));
+  }
+  add_parameter(o.norm_weight);
+  add_parameter(o.norm_bias);
+  for (size_t i = 0; i < call.weights.size(); ++i) {
+    const Tensor& w = call.weights[i];
+    const int64_t n = w.size(0);
+    const bool bias = !call.biases.empty() && call.biases[i].defined();
+    add_op(bias ? kAddmm : kMm, w.size(1) + n);
+    add_parameter(w);
+    if (bias) add_parameter(call.biases[i]);
+    work.flops_per_row += 2.0 * static_cast<double>(w.numel());
+    const bool is_up = call.gated && i == 1;
+    if (i + 1 < call.weights.size() && !is_up) add_op(op_of(call.activation), 2 * n);
+    if (is_up) add_op(kMul, 3 * n);
+    if (i + 1 == call.weights.size() && o.residual) add_op(kAdd, 3 * n);
+  }
+  return work;
+}
+
 Cached& chain_for(const FusedMlp& call) {
   Key key{{},
           call.activation,
@@ -189,7 +246,10 @@ Cached& chain_for(const FusedMlp& call) {
   }
   RowChainSpec spec = spec_of(call);
   std::unique_ptr<RowChain> chain = cpu_backend().make_row_chain(spec);
-  cache.push_front({std::move(key), std::move(spec), std::move(chain)});
+  Work work = work_of(call);
+  FusedOps ops(work.names);
+  cache.push_front(
+      {std::move(key), std::move(spec), std::move(chain), std::move(work), std::move(ops)});
   if (cache.size() > kCachedChains) cache.pop_back();
   return cache.front();
 }
@@ -203,29 +263,14 @@ std::vector<MatrixView> operands_of(const FusedMlp& call, const MatrixView& x) {
   return views;
 }
 
-std::string op_names(const FusedMlp& call) {
-  std::string names;
-  if (call.options.norm != nn::Norm::none)
-    names = std::string(nn::norm_name(call.options.norm)) + "_norm_";
-  for (size_t i = 0; i < call.weights.size(); ++i) {
-    names += i == 0 ? "mm" : "_mm";
-    if (i + 1 < call.weights.size() && !(call.gated && i == 1))
-      names += "_" + std::string(pointwise_fn_name(fn_of(call.activation)));
-    if (call.gated && i == 1) names += "_mul";
-  }
-  return names + (call.options.residual ? "_add" : "");
-}
-
-FusedKernelNotes notes_of(const FusedMlp& call, const RowChain& chain, int64_t rows,
+FusedKernelNotes notes_of(const FusedMlp& call, const Cached& cached, int64_t rows,
                           const Tensor& out) {
-  FusedKernelNotes notes;
-  notes.info = describe_row_chain(chain, rows, op_names(call), call.x.dtype());
-  notes.bytes = static_cast<double>(call.x.bytes() + out.bytes());
-  for (const Tensor& w : call.weights) {
-    notes.flops += 2.0 * static_cast<double>(rows) * static_cast<double>(w.numel());
-    notes.bytes += static_cast<double>(w.bytes());
-  }
-  return notes;
+  const Work& work = cached.work;
+  const auto n = static_cast<double>(rows);
+  return {describe_row_chain(*cached.chain, rows, cached.ops.short_names, call.x.dtype()),
+          work.flops_per_row * n,
+          work.parameter_bytes + static_cast<double>(call.x.bytes() + out.bytes()),
+          work.parameter_bytes + work.unfused_bytes_per_row * n, cached.ops.full_names};
 }
 
 Tensor run(const FusedMlp& call) {
@@ -247,7 +292,7 @@ Tensor run(const FusedMlp& call) {
     list.insert(list.end(), call.weights.begin(), call.weights.end());
     return list;
   };
-  const auto notes = [&] { return notes_of(call, *cached.chain, rows, out); };
+  const auto notes = [&] { return notes_of(call, cached, rows, out); };
   run_fused({call.op, inputs, notes}, {&out, 1},
             [&] { cached.chain->run(rows, x_view, operands, {&out_view, 1}); });
   return out;

@@ -131,6 +131,12 @@ int64_t Entry::intermediate_bytes() const {
          (backward_plan_ != nullptr ? backward_plan_->memory().arena_bytes : 0);
 }
 
+// Plans run one after the other, in the same scratch memory.
+int64_t Entry::scratch_bytes() const {
+  const int64_t backward = backward_plan_ != nullptr ? backward_plan_->scratch_bytes() : 0;
+  return std::max(plan_->scratch_bytes(), backward);
+}
+
 double Entry::moved_bytes() const {
   return plan_->moved_bytes() + (backward_plan_ != nullptr ? backward_plan_->moved_bytes() : 0);
 }

@@ -44,6 +44,7 @@ class Entry {
   // Of both plans together.
   int64_t kernels() const;
   int64_t intermediate_bytes() const;
+  int64_t scratch_bytes() const;
   double moved_bytes() const;
   const passes::PipelineResult& passes() const { return passes_; }
   const graph::Graph& captured() const { return captured_.graph; }

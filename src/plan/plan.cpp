@@ -76,6 +76,14 @@ double node_bytes(const Graph& graph, const Node& node, double rows_scale) {
   return bytes;
 }
 
+// What the ops of a node would move one by one; what is no leaf grows with the rows.
+double unfused_bytes(const Graph& graph, const Node& node, double rows_scale) {
+  double leaves = 0;
+  for (const int v : graph::reads(node))
+    if (graph.value(v).tensor.defined()) leaves += graph::value_bytes(graph.value(v));
+  return leaves + (node.eager_bytes - leaves) * rows_scale;
+}
+
 }  // namespace
 
 Plan::Plan(Graph graph, const Options& options)
@@ -99,7 +107,7 @@ Plan::Plan(Graph graph, const Options& options)
   for (const Node& node : graph_.nodes) {
     Step& step = steps_.emplace_back();
     step.node = &node;
-    step.ops = graph::op_list(node.replaces, "_");
+    step.ops = FusedOps(node.replaces);
     if (node.chain() != nullptr) add_chain(step, node);
     if (node.pointwise() != nullptr) add_program(step, node);
     has_op_steps_ = has_op_steps_ || node.call() != nullptr;
@@ -226,11 +234,16 @@ void Plan::run_fused_step(Step& step) {
     const double scale = free_rows_ && captured_rows_ > 0
                              ? static_cast<double>(rows) / static_cast<double>(captured_rows_)
                              : 1;
-    FusedKernelNotes n{{}, node.flops * scale, node_bytes(graph_, node, scale)};
+    FusedKernelNotes n{{},
+                       node.flops * scale,
+                       node_bytes(graph_, node, scale),
+                       unfused_bytes(graph_, node, scale),
+                       step.ops.full_names};
     if (step.chain != nullptr) {
-      n.info = describe_row_chain(*step.chain, rows, step.ops, dtype);
+      n.info = describe_row_chain(*step.chain, rows, step.ops.short_names, dtype);
     } else {
-      n.info.name = fused_kernel_name(step.program->kernel_prefix(), "fused", step.ops, dtype);
+      n.info.name =
+          fused_kernel_name(step.program->kernel_prefix(), "fused", step.ops.short_names, dtype);
       n.info.block = {rows, cols, 1};
       n.info.threads = step.program->threads(rows, cols);
     }
@@ -280,13 +293,23 @@ double Plan::moved_bytes() const {
   return bytes;
 }
 
+int64_t Plan::scratch_bytes() const {
+  int64_t bytes = 0;
+  for (const Step& step : steps_) {
+    if (step.chain == nullptr) continue;
+    const Dims& sizes = graph_.value(step.node->outputs[0]).sizes;
+    bytes = std::max(bytes, step.chain->plan(graph::row_count(sizes)).scratch_bytes);
+  }
+  return bytes;
+}
+
 std::string Plan::describe_kernels() const {
   std::string text;
   for (const Step& step : steps_) {
     const Node& node = *step.node;
     const Dims& sizes = graph_.value(node.outputs[0]).sizes;
     if (node.call() != nullptr && node.call()->op->kind == OpKind::view) continue;
-    text += "  " + graph::op_list(node.replaces, ", ") + ": ";
+    text += "  " + op_list(node.replaces, ", ") + ": ";
     if (step.chain != nullptr) {
       const RowChainPlan p = step.chain->plan(graph::row_count(sizes));
       text += step.chain->kernel_name() + ", " + std::to_string(p.blocks) + " x " +

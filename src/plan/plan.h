@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/fused_call.h"
 #include "core/program_kernel.h"
 #include "core/row_chain.h"
 #include "graph/graph.h"
@@ -30,7 +31,8 @@ class Plan {
   bool has_free_rows() const { return free_rows_; }
   const MemoryPlan& memory() const { return memory_; }
   int64_t kernels() const;
-  double moved_bytes() const;  // at the captured sizes
+  double moved_bytes() const;     // at the captured sizes
+  int64_t scratch_bytes() const;  // that its kernels work in beside memory(), at these sizes
   // One line per step: how its kernel cuts the work. At the captured number of rows.
   std::string describe_kernels() const;
 
@@ -42,7 +44,7 @@ class Plan {
     std::unique_ptr<ProgramKernel> program;
     std::vector<int> slots;  // values; a chain's x first, the results last
     std::vector<MatrixView> views;
-    std::string ops;  // "mm_gelu_mul", for the kernel's name
+    FusedOps ops;
   };
 
   void add_chain(Step& step, const graph::Node& node);

@@ -34,6 +34,7 @@ CompileStats PlanCache::stats() const {
   if (const Entry* entry = last()) {
     s.kernels = entry->kernels();
     s.intermediate_bytes = entry->intermediate_bytes();
+    s.scratch_bytes = entry->scratch_bytes();
     s.eager_kernels = entry->eager_kernels();
     s.moved_bytes = entry->moved_bytes();
     s.eager_moved_bytes = entry->eager_moved_bytes();

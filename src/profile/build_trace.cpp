@@ -58,7 +58,10 @@ class Builder {
     trace_.end_ns = relative(recording.end.ticks);
     trace_.recorded = recording.options;
     trace_.device_label = "KERNEL";
-    for (const auto& buffer : recording.buffers) external_ids_.emplace_back(buffer->next_id, 0);
+    for (const auto& buffer : recording.buffers) {
+      external_ids_.emplace_back(buffer->next_id, 0);
+      op_args_.emplace_back(buffer->next_id, trace::kNone);
+    }
   }
 
   trace::Trace build() {
@@ -164,6 +167,7 @@ class Builder {
     e.tid = static_cast<int64_t>(recording_.buffers[span.buffer]->thread_id);
     e.external_id = external_ids_[span.buffer][span.local_id];
     e.args = static_cast<uint32_t>(trace_.ops.size());
+    op_args_[span.buffer][span.local_id] = e.args;
     trace_.ops.push_back(args);
   }
 
@@ -207,6 +211,12 @@ class Builder {
     args.bytes = std::llround(r.bytes);
     args.flops = std::llround(r.flops);
     args.threads = r.info.threads;
+    if (r.fused_ops != nullptr) {
+      args.fused_ops = trace_.strings.intern(*r.fused_ops);
+      args.unfused_bytes = std::llround(r.unfused_bytes);
+      if (const uint32_t at = op_args_[buffer][r.parent]; at != trace::kNone)
+        trace_.ops[at].fused_ops = args.fused_ops;
+    }
     trace_.kernels.push_back(args);
   }
 
@@ -228,6 +238,7 @@ class Builder {
   trace::Trace trace_;
   Symbolizer symbolizer_;
   std::vector<std::vector<int64_t>> external_ids_;  // [buffer][local id]
+  std::vector<std::vector<uint32_t>> op_args_;      // likewise: index into Trace::ops
   int64_t last_correlation_ = 0;
 };
 

@@ -158,10 +158,13 @@ void Recorder::kernel_ran(const KernelRun& run) {
   record.begin_ticks = run.begin_ticks;
   record.end_ticks = run.end_ticks;
   record.parent = b->open_ops.empty() ? kNoParent : b->open_ops.back().id;
+  record.fused_ops.reset();
   if (run.fused != nullptr) {
     record.info = run.fused->info;
     record.flops = run.fused->flops;
     record.bytes = run.fused->bytes;
+    record.unfused_bytes = run.fused->unfused_bytes;
+    record.fused_ops = run.fused->ops;
   } else {
     describe_op_kernel(run, record);
   }

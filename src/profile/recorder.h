@@ -59,7 +59,9 @@ struct KernelRecord {
   int64_t end_ticks = 0;
   double flops = 0;
   double bytes = 0;
-  uint32_t parent = kNoParent;  // OpRecord::id
+  double unfused_bytes = 0;                      // of fused kernels
+  std::shared_ptr<const std::string> fused_ops;  // null: the kernel is its op's own
+  uint32_t parent = kNoParent;                   // OpRecord::id
 };
 
 struct MemoryRecord {

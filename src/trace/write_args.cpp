@@ -82,6 +82,7 @@ void ArgsWriter::append_op(std::string& out, const Event& event) {
   if (args->stack != 0) members.key("Call stack") += quoted(args->stack);
   if (args->module_hierarchy != 0)
     members.key("Module Hierarchy") += quoted(args->module_hierarchy);
+  if (args->fused_ops != 0) members.key("fused ops") += quoted(args->fused_ops);
   if (args->inputs >= inputs_.size()) return;
   std::string& inputs = inputs_[args->inputs];
   if (inputs.empty()) append_inputs_json(inputs, trace_.inputs[args->inputs]);
@@ -111,6 +112,8 @@ void ArgsWriter::append_kernel(std::string& out, const Event& event) {
   members.known("bytes", args->bytes);
   members.known("flops", args->flops);
   members.known("threads", int64_t{args->threads});
+  if (args->fused_ops != 0) members.key("fused ops") += quoted(args->fused_ops);
+  members.known("unfused bytes", args->unfused_bytes);
 }
 
 void ArgsWriter::append_copy(std::string& out, const Event& event) {

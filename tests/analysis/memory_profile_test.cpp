@@ -109,5 +109,22 @@ TEST(MemoryProfile, TracesWithoutCategoriesHaveNone) {
   EXPECT_TRUE(memory_profile(b.trace, link(b.trace)).at(0).category_totals.empty());
 }
 
+TEST(MemoryProfile, AStepsPeakIsAboveItsStart) {
+  GpuTrace b;
+  allocate(b, 10, 0x10, 100, 1000);
+  EXPECT_FALSE(step_peak_bytes(b.trace, link(b.trace))) << "no steps";
+  b.annotation("ProfilerStep#1", 20, 40);
+  allocate(b, 25, 0x20, 50, 1050);
+  allocate(b, 30, 0x30, 30, 1080);
+  allocate(b, 35, 0x20, -50, 1030);
+  b.annotation("ProfilerStep#2", 50, 70);  // frees first what the one before left
+  allocate(b, 55, 0x30, -30, 1000);
+  allocate(b, 60, 0x40, 90, 1090);
+  b.annotation("ProfilerStep#3", 80, 90);
+  EXPECT_EQ(step_peak_bytes(b.trace, link(b.trace)), 80);
+  allocate(b, 61, 0x50, 100, 1190);
+  EXPECT_EQ(step_peak_bytes(b.trace, link(b.trace)), 160);
+}
+
 }  // namespace
 }  // namespace epilogue::trace

@@ -224,7 +224,9 @@ Trace full_trace() {
                             .warps_per_sm = 2,
                             .est_occupancy_pct = 12,
                             .grid = {3, 2, 1},
-                            .block = {64, 1, 1}};
+                            .block = {64, 1, 1},
+                            .fused_ops = b.trace.strings.intern("aten::mm, aten::relu"),
+                            .unfused_bytes = 4096};
   b.event(Category::kGpuUserAnnotation, "ProfilerStep#2", 5'000, 30'001, 0);
   b.memory(2'500, 4096);
   b.memory(2'600, -4096);

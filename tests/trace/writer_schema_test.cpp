@@ -102,6 +102,7 @@ TEST(Schema, CpuOp) {
   b.last_args().sequence_number = 5;
   b.last_args().stack = b.trace.strings.intern("model.py(3): forward;main.py(9): <module>");
   b.last_args().module_hierarchy = b.trace.strings.intern("mlp.gate");
+  b.last_args().fused_ops = b.trace.strings.intern("aten::mm, aten::add");
   b.last_args().overload_name = b.trace.strings.intern("out");
   b.last_args().is_async = true;
   const std::string text = chrome_trace_json(b.trace, "t");
@@ -120,6 +121,7 @@ TEST(Schema, CpuOp) {
                          {"Async", true},
                          {"Call stack", "model.py(3): forward;main.py(9): <module>"},
                          {"Module Hierarchy", "mlp.gate"},
+                         {"fused ops", "aten::mm, aten::add"},
                          {"Input Dims", Json::parse("[[128], [5, 128], [[3], [4]], [], []]")},
                          {"Input Strides", Json::parse("[[1], [128, 1], [[1], [1]], [], []]")},
                          {"Input type", {"float", "c10::BFloat16", "TensorList", "Scalar", ""}},
@@ -166,6 +168,8 @@ TEST(Schema, LaunchAndKernel) {
   args.bytes = 4096;
   args.flops = 1 << 20;
   args.threads = 2;
+  args.fused_ops = b.trace.strings.intern("aten::mm, aten::relu");
+  args.unfused_bytes = 5000;
   b.trace.runtime_calls.push_back({.cbid = 211});
   b.trace.events[1].args = 0;
   const Json d = written(b.trace);
@@ -189,7 +193,9 @@ TEST(Schema, LaunchAndKernel) {
                          {"block", {6, 64, 1}},
                          {"bytes", 4096},
                          {"flops", 1 << 20},
-                         {"threads", 2}};
+                         {"threads", 2},
+                         {"fused ops", "aten::mm, aten::relu"},
+                         {"unfused bytes", 5000}};
   EXPECT_EQ(kernel["args"].dump(), expected.dump());
   EXPECT_EQ(kernel["ts"], launch["ts"]);
   EXPECT_EQ(kernel["dur"], launch["dur"]);

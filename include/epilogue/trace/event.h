@@ -131,6 +131,7 @@ struct OpArgs {
   // of collectives ("Collective name", "In msg nelems", ...) and for Triton's launch wrappers
   // ("kernel_file", "kernel_num_gb", "grid", ...).
   StringId other_args = 0;
+  StringId fused_ops = 0;  // as KernelArgs::fused_ops, of the kernel that the op launched
 };
 
 // Args of device work. Fields that are negative are unknown and left out of the file.
@@ -154,6 +155,10 @@ struct KernelArgs {
   bool has_grid = true;  // false: the trace does not give grid and block (ROCm's graph kernels)
   // As OpArgs::other_args: "occupancy", collectives' args, "kind" of a copy.
   StringId other_args = 0;
+  // Of a fused kernel, ours only: the ATen ops that it stands for, "aten::mm, aten::gelu", in their
+  // order; 0: it is its op's own.
+  StringId fused_ops = 0;
+  int64_t unfused_bytes = -1;  // what those ops would read and write one by one
 };
 
 struct RuntimeArgs {

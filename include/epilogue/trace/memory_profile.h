@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,5 +56,10 @@ struct DeviceMemory {
 // One per device that has memory events, the greatest peak first. Empty where memory was not
 // recorded.
 std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links);
+
+// Over the steps: the most that was allocated within one beyond what was at its start, of the
+// device with the greatest peak. What a step needs besides its parameters and inputs. Empty without
+// steps, and where memory or its totals were not recorded.
+std::optional<int64_t> step_peak_bytes(const Trace& trace, const Links& links);
 
 }  // namespace epilogue::trace

@@ -130,6 +130,7 @@ OpArgs ArgsBuilder::op(const RawArgs& raw, std::string_view name, bool is_annota
   args.fwd_tid = integer(raw, ArgKey::kFwdThreadId, 0);
   args.is_async = raw[ArgKey::kAsync] == "true";
   args.other_args = other(raw);
+  args.fused_ops = text(raw[ArgKey::kFusedOps]);
   // The scope is not in the file. Only backward functions and their wrapper name a forward thread.
   if (is_annotation) {
     args.scope = Scope::kUserScope;
@@ -159,6 +160,8 @@ KernelArgs ArgsBuilder::kernel(const RawArgs& raw, int32_t pid, int64_t tid) {
   args.flops = integer(raw, ArgKey::kFlops, -1);
   args.threads = small(raw, ArgKey::kThreads, -1);
   args.other_args = other(raw);
+  args.fused_ops = text(raw[ArgKey::kFusedOps]);
+  args.unfused_bytes = integer(raw, ArgKey::kUnfusedBytes, -1);
   return args;
 }
 

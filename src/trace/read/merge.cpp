@@ -88,12 +88,16 @@ void Merger::add_args(Partial& partial, const Numbers& numbers) {
   for (const OpArgs& args : partial.ops) {
     OpArgs& a = trace_.ops.emplace_back(args);
     if (a.inputs != kNone) a.inputs = numbers.inputs[a.inputs];
-    for (StringId* id : {&a.overload_name, &a.stack, &a.module_hierarchy, &a.other_args})
+    for (StringId* id :
+         {&a.overload_name, &a.stack, &a.module_hierarchy, &a.other_args, &a.fused_ops})
       if (*id != 0) *id = numbers.strings[*id];
   }
   make_room(trace_.kernels, partial.kernels.size());
-  for (const KernelArgs& args : partial.kernels)
-    trace_.kernels.emplace_back(args).other_args = numbers.strings[args.other_args];
+  for (const KernelArgs& args : partial.kernels) {
+    KernelArgs& a = trace_.kernels.emplace_back(args);
+    a.other_args = numbers.strings[a.other_args];
+    a.fused_ops = numbers.strings[a.fused_ops];
+  }
   make_room(trace_.runtime_calls, partial.runtime_calls.size());
   for (const RuntimeArgs& args : partial.runtime_calls)
     trace_.runtime_calls.emplace_back(args).kernel_name = numbers.strings[args.kernel_name];

@@ -52,6 +52,8 @@ constexpr Name kNames[] = {
     {"size", ArgKey::kBytes},
     {"flops", ArgKey::kFlops},
     {"threads", ArgKey::kThreads},
+    {"fused ops", ArgKey::kFusedOps},
+    {"unfused bytes", ArgKey::kUnfusedBytes},
     {"cbid", ArgKey::kCbid},
     {"cid", ArgKey::kCbid},
     {"kernel", ArgKey::kKernel},

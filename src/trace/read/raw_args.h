@@ -43,6 +43,8 @@ enum class ArgKey : uint8_t {
   kBytes,
   kFlops,
   kThreads,
+  kFusedOps,
+  kUnfusedBytes,
   kCbid,
   kKernel,
   kPythonId,
