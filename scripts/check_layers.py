@@ -58,6 +58,7 @@ PUBLIC = {
     "trace/diff.h": "analysis",
     "trace/explain.h": "analysis",
     "trace/explain_ranks.h": "analysis",
+    "trace/fused_kernels.h": "analysis",
     "trace/fusion.h": "analysis",
     "trace/gemms.h": "analysis",
     "trace/kernel_name.h": "analysis",

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <set>
 
 #include "analysis/diff_match.h"
 #include "base/units.h"
@@ -35,12 +34,6 @@ std::string names_of(const std::vector<KernelUse>& uses) {
   return text;
 }
 
-std::string ops_of(const std::vector<KernelUse>& uses) {
-  std::set<std::string_view> ops;
-  for (const KernelUse& use : uses) ops.insert(use.op);
-  return fmt::format("{}", fmt::join(ops, ", "));
-}
-
 // "6 -> 3 executions, mean 12.3 -> 10.1 us".
 std::string counts(const Match& match) {
   std::array<int64_t, 2> total{};
@@ -64,10 +57,38 @@ std::string kernels_why(const Match& match) {
                                          decode_kernel_name(longest_after.name)));
 }
 
+std::string fused_what(const Match& match) {
+  const size_t others = match.uses[match.fused_side].size() - 1;
+  return fmt::format("{}{}: {}", cut(match.what),
+                     others > 0 ? fmt::format(" and {} more", others) : "",
+                     match.fused_side == 1 ? "fused" : "split");
+}
+
+// "15 kernels of aten::mm, aten::gelu became 3: launches 15 -> 3, bytes moved 3.1 GB -> 151 MB".
+std::string fused_why(const Match& match) {
+  const std::string ops = fmt::format("{}", fmt::join(match.ops, ", "));
+  const std::array<int64_t, 2> n = {match.count(0), match.count(1)};
+  std::string text = match.fused_side == 1
+                         ? fmt::format("{} kernels of {} became {}", n[0], ops, n[1])
+                         : fmt::format("{} became {} kernels of {}", n[0], n[1], ops);
+  const int64_t saved_ns = match.booked_ns(0) - match.booked_ns(1);
+  text += fmt::format("; {} {}: launches {} -> {}", saved_ns < 0 ? "lost" : "saved",
+                      format_duration_ns(static_cast<double>(std::abs(saved_ns))), n[0], n[1]);
+  if (match.bytes(0) >= 0 && match.bytes(1) >= 0)
+    text += fmt::format(", bytes read and written {} -> {}",
+                        format_bytes(static_cast<double>(match.bytes(0))),
+                        format_bytes(static_cast<double>(match.bytes(1))));
+  return text;
+}
+
 DiffPart part_of(const Match& match, bool has_device_work) {
   DiffPart part;
   part.before_ns = match.booked_ns(0);
   part.after_ns = match.booked_ns(1);
+  if (has_device_work) {
+    part.kernels = {match.count(0), match.count(1)};
+    part.bytes = {match.bytes(0), match.bytes(1)};
+  }
   switch (match.kind) {
     case MatchKind::kSameKernel:
       part.what = cut(match.what) + (has_device_work ? ": same kernel" : ": same op");
@@ -81,15 +102,10 @@ DiffPart part_of(const Match& match, bool has_device_work) {
       part.what = "other kernels for the same kind of work: " + match.what;
       part.why = kernels_why(match);
       break;
-    case MatchKind::kFused: {
-      const bool fused_after = match.uses[1].size() == 1 && match.uses[1][0].name == match.what;
-      const size_t parts_side = fused_after ? 0 : 1;
-      part.what = cut(match.what) + (fused_after ? ": fused" : ": split");
-      part.why = fmt::format("{} {} {}; {}", ops_of(match.uses[parts_side]),
-                             fused_after ? "now run in" : "no longer run in", cut(match.what),
-                             counts(match));
+    case MatchKind::kFused:
+      part.what = fused_what(match);
+      part.why = fused_why(match);
       break;
-    }
     case MatchKind::kOnlyBefore:
       part.what = cut(match.what) + ": gone";
       part.why = counts(match) + (has_device_work ? " of " + names_of(match.uses[0]) : "");

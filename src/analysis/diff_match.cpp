@@ -5,6 +5,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "epilogue/trace/fused_kernels.h"
+
 namespace epilogue::trace {
 namespace {
 
@@ -12,6 +14,32 @@ void sort_by_time(std::vector<KernelUse>& uses) {
   std::stable_sort(uses.begin(), uses.end(), [](const KernelUse& a, const KernelUse& b) {
     return a.booked_ns > b.booked_ns;
   });
+}
+
+// The ops that a fused kernel says it stands for, with their namespace: by the trace, else by
+// Triton's names. Empty for other kernels.
+std::vector<std::string> ops_in(const KernelUse& use) {
+  std::vector<std::string> ops;
+  for (const std::string_view op : fused_op_names(use.fused_ops)) ops.emplace_back(op);
+  if (!ops.empty()) return ops;
+  const KernelName name = decode_kernel_name(use.name);
+  if (name.kind != KernelKind::kTriton) return ops;
+  for (const std::string& op : name.ops) ops.push_back("aten::" + op);
+  return ops;
+}
+
+// Of the ops that the fused kernels name, those that have kernels on the other side.
+std::vector<std::string> replaced_ops(const Match& match, size_t parts_side, size_t fused_side) {
+  const std::vector<KernelUse>& parts = match.uses[parts_side];
+  std::vector<std::string> ops;
+  for (const KernelUse& whole : match.uses[fused_side])
+    for (std::string& op : ops_in(whole)) {
+      const bool is_listed = std::find(ops.begin(), ops.end(), op) != ops.end();
+      const bool has_kernels = std::any_of(parts.begin(), parts.end(),
+                                           [&](const KernelUse& use) { return use.op == op; });
+      if (has_kernels && !is_listed) ops.push_back(std::move(op));
+    }
+  return ops;
 }
 
 // Uses that no match has taken yet, of both traces.
@@ -55,30 +83,37 @@ class Matcher {
       std::erase_if(uses, [&](const KernelUse& use) { return common.contains(use.name); });
   }
 
-  // Fused kernels of trace `b` take those kernels of trace `a` whose ops they name. The longest
-  // fused kernel chooses first.
+  // Fused kernels of trace `b` take those kernels of trace `a` whose ops they name, the longest
+  // first. Two that name one op share its kernels: which of them ran in which cannot be told.
   void fused(size_t a, size_t b) {
     std::vector<KernelUse> left;
+    std::vector<Match> found;
     for (const KernelUse& whole : rest_[b]) {
-      const KernelName name = decode_kernel_name(whole.name);
-      const std::vector<std::string> ops =
-          name.kind == KernelKind::kTriton ? name.ops : std::vector<std::string>{};
-      Match match{MatchKind::kFused, std::string(whole.name), {}};
+      const std::vector<std::string> ops = ops_in(whole);
       const auto is_part = [&](const KernelUse& use) {
-        const std::string_view op =
-            use.op.starts_with("aten::") ? use.op.substr(6) : std::string_view();
-        return !op.empty() && std::find(ops.begin(), ops.end(), op) != ops.end();
+        return std::find(ops.begin(), ops.end(), use.op) != ops.end();
       };
-      if (!ops.empty()) {
-        std::copy_if(rest_[a].begin(), rest_[a].end(), std::back_inserter(match.uses[a]), is_part);
-        std::erase_if(rest_[a], is_part);
-      }
-      if (match.uses[a].empty()) {
+      Match match{MatchKind::kFused, std::string(whole.name), {}, b, {}};
+      std::copy_if(rest_[a].begin(), rest_[a].end(), std::back_inserter(match.uses[a]), is_part);
+      std::erase_if(rest_[a], is_part);
+      // A kernel's name gives each op once, sorted: there only what is left alone is shared.
+      const bool may_share = !whole.fused_ops.empty() || match.uses[a].empty();
+      const auto shared = std::find_if(found.begin(), found.end(), [&](const Match& other) {
+        return may_share && std::any_of(other.uses[a].begin(), other.uses[a].end(), is_part);
+      });
+      if (shared != found.end()) {
+        shared->uses[a].insert(shared->uses[a].end(), match.uses[a].begin(), match.uses[a].end());
+        shared->uses[b].push_back(whole);
+      } else if (match.uses[a].empty()) {
         left.push_back(whole);
       } else {
         match.uses[b].push_back(whole);
-        matches_.push_back(std::move(match));
+        found.push_back(std::move(match));
       }
+    }
+    for (Match& match : found) {
+      match.ops = replaced_ops(match, a, b);
+      matches_.push_back(std::move(match));
     }
     rest_[b] = std::move(left);
   }
@@ -131,6 +166,8 @@ std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& accoun
     sum.use.count += work.count;
     sum.use.total_ns += work.total_ns;
     sum.use.booked_ns += work.booked_ns;
+    sum.use.bytes = sum.use.bytes < 0 || work.bytes < 0 ? -1 : sum.use.bytes + work.bytes;
+    if (sum.use.fused_ops.empty()) sum.use.fused_ops = trace.strings[work.fused_ops];
     if (work.op == 0 || work.total_ns <= sum.of_op_ns) continue;
     sum.of_op_ns = work.total_ns;
     sum.use.op = trace.strings[work.op];
@@ -153,6 +190,15 @@ int64_t Match::booked_ns(size_t side) const {
 int64_t Match::count(size_t side) const {
   int64_t sum = 0;
   for (const KernelUse& use : uses[side]) sum += use.count;
+  return sum;
+}
+
+int64_t Match::bytes(size_t side) const {
+  int64_t sum = 0;
+  for (const KernelUse& use : uses[side]) {
+    if (use.bytes < 0) return -1;
+    sum += use.bytes;
+  }
   return sum;
 }
 

@@ -20,6 +20,8 @@ struct KernelUse {
   int64_t count = 0;
   int64_t total_ns = 0;
   int64_t booked_ns = 0;
+  int64_t bytes = 0;           // as BookedWork::bytes
+  std::string_view fused_ops;  // KernelArgs::fused_ops; "" where the trace does not say
 };
 
 // The uses of an account by kernel name, the longest first. Views refer to the trace.
@@ -28,7 +30,7 @@ std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& accoun
 enum class MatchKind : uint8_t {
   kSameKernel,  // in both, by name
   kSameOp,      // an op's kernels: others after than before
-  kFused,       // kernels of several ops before, one fused kernel after (or the reverse)
+  kFused,       // kernels of ops before, fused kernels that name these ops after (or the reverse)
   kSameKind,    // of one kind of work ("gemm") without a common op
   kOnlyBefore,
   kOnlyAfter,
@@ -39,9 +41,12 @@ struct Match {
   MatchKind kind = MatchKind::kSameKernel;
   std::string what;                            // the kernel's, op's or kind's name
   std::array<std::vector<KernelUse>, 2> uses;  // before, after
+  size_t fused_side = 1;                       // of kFused: where the fused kernels are
+  std::vector<std::string> ops;                // of kFused: those of the other side's kernels
 
   int64_t booked_ns(size_t side) const;
   int64_t count(size_t side) const;
+  int64_t bytes(size_t side) const;  // -1: unknown
 };
 
 // Every use is in exactly one match.

@@ -59,6 +59,7 @@ Explanation explain(const Trace& trace, const Links& links) {
   e.fusions = find_fusions(trace, links,
                            {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
                             .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});
+  e.fused = fused_kernels(trace);
   e.chains = dispatch_chains(trace, links);
   e.hot_spots = hot_spots(trace, links);
   e.memory = memory_profile(trace, links);

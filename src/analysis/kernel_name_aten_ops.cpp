@@ -269,10 +269,11 @@ std::string_view longest(std::string_view text, const std::string_view (&names)[
 
 }  // namespace
 
-FusedOps split_fused_ops(std::string_view joined) {
+FusedOps split_fused_ops(std::string_view joined, OpOrder order) {
   FusedOps result;
   while (!joined.empty() && result.ops.size() < kMostOps) {
-    const std::string_view after = result.ops.empty() ? std::string_view() : result.ops.back();
+    const bool has_limit = order == OpOrder::kSorted && !result.ops.empty();
+    const std::string_view after = has_limit ? result.ops.back() : std::string_view();
     std::string_view name = longest(joined, kJoinedNames, after);
     if (const auto word = longest(joined, kWords, {}); word.size() > name.size()) name = word;
     if (name.empty()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of CPUs: this project's own and oneDNN's.
 //   epi_avx512bf16_gemm_bf16_6x64_tn_bias, epi_avx2_gelu_tanh_f32
+//   epi_avx512_row_chain_mm_gelu_mm_mul_mm_bf16, epi_avx512_fused_mul_add_f32
 //   onednn_verbose,exec,cpu,matmul,brg:avx512_core_amx_bf16,undef,src_bf16::blocked:ab:f0 ...
 #include <algorithm>
 
@@ -20,8 +21,40 @@ constexpr OwnKernel kOwnKernels[] = {
     {"mse_loss", KernelKind::kReduce}, {"nll_loss", KernelKind::kOther},
     {"copy", KernelKind::kCopy},       {"cast_", KernelKind::kCopy},
     {"cat", KernelKind::kCopy},        {"slice_backward", KernelKind::kCopy},
-    {"fill", KernelKind::kFill},       {"row_chain", KernelKind::kGemm},
+    {"fill", KernelKind::kFill},
 };
+
+// Kernels that compile() makes: products with what surrounds them, or pointwise ops alone.
+constexpr OwnKernel kFusedKernels[] = {{"row_chain_", KernelKind::kGemm},
+                                       {"fused_", KernelKind::kElementwise}};
+
+// {row_chain|fused}_{ops in the order in which they run}[_etc]
+bool decode_own_fused(std::string_view what, std::string_view type, KernelName& out) {
+  const auto* const found =
+      std::find_if(std::begin(kFusedKernels), std::end(kFusedKernels),
+                   [&](const OwnKernel& kernel) { return what.starts_with(kernel.start); });
+  if (found == std::end(kFusedKernels)) return false;
+  out.kind = found->kind;
+  known(out, "operation", std::string(found->start.substr(0, found->start.size() - 1)));
+  what.remove_prefix(found->start.size());
+  const bool is_cut = what.ends_with("_etc");
+  if (is_cut) what.remove_suffix(std::string_view("_etc").size());
+  FusedOps fused = split_fused_ops(what, OpOrder::kAsTheyRun);
+  out.ops = std::move(fused.ops);
+  const std::string list = join(out.ops, ", ") + (is_cut ? ", ..." : "");
+  add_field(out, "ops", list, !fused.is_certain,
+            is_cut ? "the ATen ops that it stands for; the trace lists those that are cut here"
+                   : "the ATen ops that it stands for");
+  if (!type.empty()) known(out, "type", std::string(type));
+  if (out.kind == KernelKind::kGemm) {
+    GemmFacts& g = out.gemm.emplace();
+    g.is_column_major = false;
+    g.a_type = g.b_type = g.c_type = type;
+    g.accumulator = "f32";
+  }
+  out.summary = "one kernel of " + list + (type.empty() ? "" : ", " + std::string(type));
+  return true;
+}
 
 // epi_{isa}_{gemm|gemv}_{types}_{rows}x{columns}_{tn}[_bias|_add][_batched]
 bool decode_own_gemm(std::span<const std::string_view> tokens, KernelName& out) {
@@ -152,6 +185,7 @@ bool decode_own(const NameText& name, KernelName& out) {
   const std::string_view type = element_type(tokens.back());
   std::string_view what = name.text.substr(tokens[0].size() + tokens[1].size() + 2);
   if (!type.empty()) what = what.substr(0, what.rfind('_'));
+  if (decode_own_fused(what, type, out)) return true;
   out.kind = KernelKind::kElementwise;
   for (const OwnKernel& kernel : kOwnKernels)
     if (what.starts_with(kernel.start)) out.kind = kernel.kind;

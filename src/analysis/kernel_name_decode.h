@@ -54,13 +54,14 @@ void add_types_field(KernelName& out, bool is_inferred, std::string note = {});
 // "GEMM bf16 x bf16 -> bf16, tensor cores, tile 128x128x32, 5 stages, tn".
 std::string summarise_gemm(const KernelName& kernel);
 
-// The ATen ops of a fused Triton kernel's name, "_to_copy_add_gelu" -> {"_to_copy", "add", "gelu"}.
-// Names contain underscores, so this is a longest match against a dictionary; `is_certain` is false
-// when a part was not in it.
+// The ATen ops of a fused kernel's name, "_to_copy_add_gelu" -> {"_to_copy", "add", "gelu"}. Names
+// contain underscores, so this is a longest match against a dictionary; `is_certain` is false when
+// a part was not in it. Triton's names are sorted, which tells "exp_log" from an op of that name.
 struct FusedOps {
   std::vector<std::string> ops;
   bool is_certain = true;
 };
-FusedOps split_fused_ops(std::string_view joined);
+enum class OpOrder : uint8_t { kSorted, kAsTheyRun };
+FusedOps split_fused_ops(std::string_view joined, OpOrder order = OpOrder::kSorted);
 
 }  // namespace epilogue::trace

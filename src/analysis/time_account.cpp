@@ -45,6 +45,10 @@ void book_device(const Trace& trace, const Links& links, int32_t device, const I
     const int64_t booked = fresh.length_ns() > 0 ? wall.within_ns(fresh) : 0;
     work.booked_ns += booked;
     account.busy_ns += booked;
+    const KernelArgs* args = trace.kernel_args(e);
+    const bool has_bytes = args != nullptr && args->bytes >= 0 && work.bytes >= 0;
+    work.bytes = has_bytes ? work.bytes + args->bytes : -1;
+    if (args != nullptr) work.fused_ops = args->fused_ops;
   }
   account.work = books.take();
 }
@@ -78,6 +82,7 @@ void book_host(const Trace& trace, const Links& links, const IntervalSet& window
     ++work.count;
     work.total_ns += e.dur_ns;
     work.booked_ns += within;
+    work.bytes = -1;
     const uint32_t parent = links.parent[i];
     if (parent == kNone) {
       in_ops += within;

@@ -19,8 +19,10 @@ struct BookedWork {
   StringId kernel = 0;  // the op's name where there is no device work
   StringId op = 0;      // innermost op around the launch; 0: unknown (graphs, cut-off launches)
   int64_t count = 0;
-  int64_t total_ns = 0;   // of all durations
-  int64_t booked_ns = 0;  // of the wall time: moments that several share belong to the first
+  int64_t total_ns = 0;    // of all durations
+  int64_t booked_ns = 0;   // of the wall time: moments that several share belong to the first
+  int64_t bytes = 0;       // read and written by all executions; -1: the trace does not say
+  StringId fused_ops = 0;  // KernelArgs::fused_ops
 };
 
 struct TimeAccount {

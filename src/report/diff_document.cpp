@@ -87,12 +87,17 @@ std::string diff_markdown(const TraceDiff& diff, const ReportOptions& options) {
 
 std::string diff_json(const TraceDiff& d) {
   auto parts = nlohmann::ordered_json::array();
+  const auto bytes = [](int64_t n) {
+    return n < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(n);
+  };
   for (const DiffPart& part : d.parts)
     parts.push_back({{"what", part.what},
                      {"why", part.why},
                      {"delta_us", to_us(part.delta_ns())},
                      {"before_us", to_us(part.before_ns)},
-                     {"after_us", to_us(part.after_ns)}});
+                     {"after_us", to_us(part.after_ns)},
+                     {"kernels", part.kernels},
+                     {"bytes", {bytes(part.bytes[0]), bytes(part.bytes[1])}}});
   return dump_json({{"schema_version", kJsonSchemaVersion},
                     {"by_steps", d.by_steps},
                     {"steps", d.steps},

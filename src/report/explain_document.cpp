@@ -26,6 +26,7 @@ class Builder {
     add_wall();
     add_steps();
     add_gemms();
+    add_fused();
     add_fusions();
     add_chains();
     add_calls();
@@ -151,6 +152,23 @@ class Builder {
       list.items.push_back({c.sentence, {}});
     }
     if (!list.items.empty()) document_.push_back(std::move(list));
+  }
+
+  void add_fused() {
+    if (e_.fused.empty()) return;
+    head("Fused kernels");
+    Grid grid{
+        {{"kernel", true, 56}, {"runs", true, 60}, {"count"}, {"time"}, {"bytes"}, {"unfused"}},
+        {},
+        ""};
+    const auto bytes = [](int64_t n) {
+      return n < 0 ? std::string("-") : format_bytes(static_cast<double>(n));
+    };
+    for (const FusedKernel& f : e_.fused)
+      grid.rows.push_back({f.kernel, fmt::format("{}", fmt::join(f.ops, " + ")),
+                           format_count(f.count), duration(f.total_ns), bytes(f.bytes),
+                           bytes(f.unfused_bytes)});
+    add(std::move(grid));
   }
 
   void add_fusions() {

@@ -104,6 +104,13 @@ Json fusion_json(const Fusion& f) {
           {"assumption", f.assumption}};
 }
 
+Json fused_json(const FusedKernel& f) {
+  const auto bytes = [](int64_t n) { return n < 0 ? Json() : Json(n); };
+  return {{"kernel", f.kernel},      {"ops", f.ops},
+          {"count", f.count},        {"total_us", to_us(f.total_ns)},
+          {"bytes", bytes(f.bytes)}, {"unfused_bytes", bytes(f.unfused_bytes)}};
+}
+
 Json health_json(const HealthItem& h) {
   return {{"id", h.id},
           {"severity", severity_name(h.severity)},
@@ -273,6 +280,7 @@ std::string explain_json(const Explanation& e) {
        {"gemm_comparisons",
         array_of(e.gemms.comparisons, [](const GemmComparison& c) { return Json(c.sentence); })},
        {"fusions", array_of(e.fusions.fusions, fusion_json)},
+       {"fused_kernels", array_of(e.fused, fused_json)},
        {"fusion_bandwidth_gb_per_s", e.fusions.bandwidth_gb_per_s},
        {"findings", array_of(e.findings, finding_json)},
        {"health", array_of(e.health, health_json)},

@@ -32,7 +32,27 @@ TEST(KernelName, ReadsTheProjectsOwnKernels) {
   EXPECT_EQ(kind(decode_kernel_name("epi_avx512_log_softmax_f32")), "softmax");
   EXPECT_EQ(kind(decode_kernel_name("epi_avx512_sum_columns_f32")), "reduce");
   EXPECT_EQ(kind(decode_kernel_name("epi_avx512_cast_f32_bf16")), "copy");
-  EXPECT_EQ(kind(decode_kernel_name("epi_avx512_row_chain_mm_gelu_mm_mul_mm_bf16")), "gemm");
+}
+
+TEST(KernelName, ReadsTheOpsOfFusedKernels) {
+  const KernelName chain =
+      decode_kernel_name("epi_avx512_row_chain__fused_rms_norm_mm_gelu_mm_mul_mm_add_bf16");
+  EXPECT_EQ(kind(chain), "gemm");
+  EXPECT_EQ(chain.ops,
+            (std::vector<std::string>{"_fused_rms_norm", "mm", "gelu", "mm", "mul", "mm", "add"}));
+  EXPECT_EQ(field(chain, "operation"), "row_chain");
+  EXPECT_EQ(field(chain, "ops"), "_fused_rms_norm, mm, gelu, mm, mul, mm, add");
+  EXPECT_EQ(field(chain, "type"), "bf16");
+  EXPECT_EQ(chain.gemm->a_type, "bf16");
+  const KernelName layer =
+      decode_kernel_name("epi_avx2_row_chain_native_layer_norm_addmm_silu_addmm_f32");
+  EXPECT_EQ(layer.ops, (std::vector<std::string>{"native_layer_norm", "addmm", "silu", "addmm"}));
+  const KernelName pointwise = decode_kernel_name("epi_baseline_fused_mul_add_tanh_f16");
+  EXPECT_EQ(kind(pointwise), "elementwise");
+  EXPECT_EQ(pointwise.ops, (std::vector<std::string>{"mul", "add", "tanh"}));
+  const KernelName cut = decode_kernel_name("epi_avx512_row_chain_addmm_relu_addmm_etc_f32");
+  EXPECT_EQ(field(cut, "ops"), "addmm, relu, addmm, ...");
+  EXPECT_EQ(field(cut, "type"), "f32");
 }
 
 TEST(KernelName, ReadsVerboseLinesOfOneDnn) {

@@ -17,6 +17,10 @@ struct DiffPart {
   std::string why;   // "tile 128x128 -> 128x256; 6 -> 3 launches"
   int64_t before_ns = 0;
   int64_t after_ns = 0;
+  // Of parts that are about kernels: how often they ran, and what they read and wrote; -1 where a
+  // trace does not say.
+  std::array<int64_t, 2> kernels = {};
+  std::array<int64_t, 2> bytes = {-1, -1};
   int64_t delta_ns() const { return after_ns - before_ns; }
 };
 

@@ -10,6 +10,7 @@
 #include "epilogue/trace/collectives.h"
 #include "epilogue/trace/compile_regions.h"
 #include "epilogue/trace/dispatch_chains.h"
+#include "epilogue/trace/fused_kernels.h"
 #include "epilogue/trace/fusion.h"
 #include "epilogue/trace/gemms.h"
 #include "epilogue/trace/health.h"
@@ -55,6 +56,7 @@ struct Explanation {
   std::vector<HealthItem> health;
   GemmReport gemms;
   FusionFindings fusions;
+  std::vector<FusedKernel> fused;  // what was fused already
   DispatchChains chains;
   HotSpots hot_spots;
   std::vector<DeviceMemory> memory;
