@@ -19,6 +19,23 @@ Failure file_failure(const std::string& what, const std::string& path) {
   return {"FileError", path + ": cannot " + what + ": " + std::strerror(errno)};
 }
 
+namespace {
+
+// A rename survives a power failure once the folder's own data are on the disk. A folder that may
+// not be read, or whose file system knows no such thing, is left to the system.
+Status sync_folder_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  const int fd = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ok_status();
+  const bool failed = ::fsync(fd) != 0 && errno != EINVAL && errno != EROFS;
+  const Failure failure = file_failure("flush the folder of", path);
+  ::close(fd);
+  if (failed) return failure;
+  return ok_status();
+}
+
+}  // namespace
+
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   // Renaming over /dev/null or a pipe would replace it by a file.
   std::error_code error;
@@ -62,7 +79,7 @@ Status AtomicFile::write(std::string_view bytes) {
 Status AtomicFile::commit() {
   if (::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) return file_failure("flush", path_);
   const bool closed = ::close(std::exchange(fd_, -1)) == 0;
-  if (closed && ::rename(temporary_.c_str(), path_.c_str()) == 0) return ok_status();
+  if (closed && ::rename(temporary_.c_str(), path_.c_str()) == 0) return sync_folder_of(path_);
   const Failure failure = file_failure(closed ? "rename to" : "close", path_);
   ::unlink(temporary_.c_str());
   return failure;

@@ -12,9 +12,10 @@
 
 namespace epilogue {
 
-// A file being written: bytes go to PATH.tmp.PID.N; commit() flushes, fsyncs and renames it to
-// PATH, so that a reader never sees half a file. Destroyed without commit(), the temporary is
-// removed and PATH is left as it was. Missing parent folders are created. Not thread-safe.
+// A file being written: bytes go to PATH.tmp.PID.N; commit() fsyncs it, renames it to PATH and fsyncs
+// the folder, so that neither a reader nor a power failure finds half a file. Destroyed without
+// commit(), the temporary is removed and PATH is left as it was. Missing parent folders are
+// created. Not thread-safe.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);

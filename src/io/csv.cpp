@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/csv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/file.h"
+#include "io/csv_records.h"
+#include "io/message.h"
+
+namespace epilogue {
+namespace {
+
+using io::in_quotes;
+using io::io_failure;
+
+constexpr std::array<std::string_view, 9> kMissing = {"",     "NA",   "N/A",  "NaN", "nan",
+                                                      "null", "NULL", "None", "?"};
+
+bool is_missing_text(std::string_view cell) {
+  return std::find(kMissing.begin(), kMissing.end(), cell) != kMissing.end();
+}
+
+std::string column_name(size_t i) { return "column" + std::to_string(i + 1); }
+
+Result<std::vector<std::string>> header_names(const io::CsvRecords& record, std::string_view file) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < record.size(); ++i) {
+    names.emplace_back(record.cell(i).empty() ? column_name(i) : record.cell(i));
+    if (std::find(names.begin(), names.end() - 1, names.back()) != names.end() - 1)
+      return io_failure(file, "CsvHeader",
+                        fmt::format("line {}: expected a name per column, got {} twice",
+                                    record.line(), in_quotes(names.back())));
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<CsvTable> CsvTable::read(const std::string& path, const CsvOptions& options) {
+  auto file = MappedFile::open(path);
+  if (!file) return file.failure();
+  const auto bytes = file.value().bytes();
+  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, options);
+}
+
+Result<CsvTable> CsvTable::parse(std::string_view text, std::string_view name,
+                                 const CsvOptions& options) {
+  if (std::string_view("\"\n\r ").find(options.delimiter) != std::string_view::npos)
+    throw Error("[CsvTable] expected a delimiter other than quotes, blanks and line ends, got " +
+                in_quotes({&options.delimiter, 1}));
+  CsvTable table;
+  table.name_ = name;
+  io::CsvRecords record(text, name, options.delimiter);
+  while (true) {
+    auto more = record.next();
+    if (!more) return more.failure();
+    if (!more.value()) break;
+    if (table.columns_.empty()) {
+      if (options.header) {
+        auto names = header_names(record, name);
+        if (!names) return names.failure();
+        table.columns_ = std::move(names).value();
+        continue;
+      }
+      for (size_t i = 0; i < record.size(); ++i) table.columns_.push_back(column_name(i));
+    }
+    if (record.size() != table.columns_.size())
+      return io_failure(name, "CsvWidth",
+                        fmt::format("line {}: expected {} cells, got {}", record.line(),
+                                    table.columns_.size(), record.size()));
+    for (size_t i = 0; i < record.size(); ++i) {
+      table.text_ += record.cell(i);
+      table.ends_.push_back(table.text_.size());
+    }
+    table.lines_.push_back(record.line());
+  }
+  if (table.lines_.empty())
+    return io_failure(name, "CsvEmpty",
+                      options.header ? "expected a header and at least one row, got no row"
+                                     : "expected at least one row, got none");
+  return table;
+}
+
+std::optional<size_t> CsvTable::find(std::string_view column) const {
+  const auto found = std::find(columns_.begin(), columns_.end(), column);
+  if (found == columns_.end()) return {};
+  return static_cast<size_t>(found - columns_.begin());
+}
+
+std::string_view CsvTable::cell(int64_t row, size_t column) const {
+  const size_t i = static_cast<size_t>(row) * columns_.size() + column;
+  const uint64_t begin = i == 0 ? 0 : ends_[i - 1];
+  return std::string_view(text_).substr(begin, ends_[i] - begin);
+}
+
+bool CsvTable::is_missing(int64_t row, size_t column) const {
+  return is_missing_text(cell(row, column));
+}
+
+Result<std::optional<double>> CsvTable::number(int64_t row, size_t column) const {
+  std::string_view text = cell(row, column);
+  if (is_missing_text(text)) return std::optional<double>();
+  const std::string_view whole = text;
+  // from_chars knows no plus sign.
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
+    return std::optional<double>(value);
+  return io_failure(name_, "CsvNumber",
+                    fmt::format("line {}, column {}: expected a finite number, got {}", line(row),
+                                in_quotes(columns_[column]), in_quotes(whole)));
+}
+
+}  // namespace epilogue

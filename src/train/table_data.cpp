@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table as tensors: target, held-out rows, standardised features.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "epilogue/data.h"
+
+namespace epilogue::train {
+namespace {
+
+// A whole-number target with more values than this is taken for a quantity.
+constexpr size_t kMaxNumericClasses = 20;
+// From so many rows on, classes that mostly have one row each are taken for a mistake.
+constexpr size_t kManyRows = 20;
+// Keeps the choice of held-out rows apart from the orders of epochs 0, 1, ...
+constexpr uint64_t kSplitStream = std::numeric_limits<uint64_t>::max();
+
+Failure table_failure(const CsvTable& table, std::string_view code, std::string_view detail) {
+  return {std::string(code), fmt::format("{}: {}: {}", table.name(), code, detail)};
+}
+
+// The columns' parts and the rows that have a target.
+struct Layout {
+  size_t target = 0;
+  std::vector<size_t> features;
+  std::vector<int64_t> rows;
+};
+
+Result<size_t> column_of(const CsvTable& table, const std::string& name) {
+  if (const auto found = table.find(name)) return *found;
+  constexpr size_t kShown = 20;
+  std::string known;
+  for (size_t i = 0; i < std::min(table.columns().size(), kShown); ++i)
+    known += (i == 0 ? "" : ", ") + table.columns()[i];
+  if (table.columns().size() > kShown) known += ", ...";
+  return table_failure(table, "TableColumn",
+                       fmt::format("expected one of the columns {}; got '{}'", known, name));
+}
+
+Result<Layout> lay_out(const CsvTable& table, const TableOptions& options) {
+  Layout layout;
+  layout.target = table.columns().size() - 1;
+  if (!options.target.empty()) {
+    auto target = column_of(table, options.target);
+    if (!target) return target.failure();
+    layout.target = target.value();
+  }
+  std::set<size_t> ignored;
+  for (const std::string& name : options.ignore) {
+    auto column = column_of(table, name);
+    if (!column) return column.failure();
+    ignored.insert(column.value());
+  }
+  for (size_t c = 0; c < table.columns().size(); ++c)
+    if (c != layout.target && !ignored.contains(c)) layout.features.push_back(c);
+  if (layout.features.empty())
+    return table_failure(table, "TableColumn",
+                         fmt::format("expected a column besides the target '{}', got none",
+                                     table.columns()[layout.target]));
+  for (int64_t row = 0; row < table.rows(); ++row)
+    if (!table.is_missing(row, layout.target)) layout.rows.push_back(row);
+  if (layout.rows.size() < 2)
+    return table_failure(table, "TableRows",
+                         fmt::format("expected two rows or more with a value of '{}', got {}",
+                                     table.columns()[layout.target], layout.rows.size()));
+  return layout;
+}
+
+// The target's values as numbers, one per row of the layout; empty where one is text.
+std::vector<double> numeric_targets(const CsvTable& table, const Layout& layout) {
+  std::vector<double> values;
+  for (const int64_t row : layout.rows) {
+    auto number = table.number(row, layout.target);
+    if (!number) return {};
+    values.push_back(*number.value());
+  }
+  return values;
+}
+
+Task suggested_task(const std::vector<double>& numbers) {
+  if (numbers.empty()) return Task::classification;
+  const bool whole =
+      std::all_of(numbers.begin(), numbers.end(), [](double v) { return v == std::floor(v); });
+  const std::set<double> distinct(numbers.begin(), numbers.end());
+  return whole && distinct.size() <= kMaxNumericClasses ? Task::classification : Task::regression;
+}
+
+// What names the class of a row: its text, or the number, so that 1 and 1.0 are one class.
+std::string class_of(const CsvTable& table, const Layout& layout,
+                     const std::vector<double>& numbers, size_t i) {
+  return numbers.empty() ? std::string(table.cell(layout.rows[i], layout.target))
+                         : fmt::format("{}", numbers[i]);
+}
+
+std::vector<std::string> class_names(const CsvTable& table, const Layout& layout,
+                                     const std::vector<double>& numbers) {
+  std::set<std::pair<double, std::string>> ordered;
+  for (size_t i = 0; i < layout.rows.size(); ++i)
+    ordered.emplace(numbers.empty() ? 0 : numbers[i], class_of(table, layout, numbers, i));
+  std::vector<std::string> names;
+  for (const auto& [number, name] : ordered) names.push_back(name);
+  return names;
+}
+
+Result<std::vector<double>> class_targets(const CsvTable& table, const Layout& layout,
+                                          const std::vector<double>& numbers,
+                                          TableMeaning* meaning) {
+  meaning->classes = class_names(table, layout, numbers);
+  const size_t classes = meaning->classes.size();
+  if (classes < 2)
+    return table_failure(table, "TableTarget",
+                         fmt::format("expected two classes or more in '{}', got '{}' alone",
+                                     meaning->target, meaning->classes.front()));
+  if (layout.rows.size() > kManyRows && classes > layout.rows.size() / 2)
+    return table_failure(
+        table, "TableTarget",
+        fmt::format("expected classes with several rows each in '{}', got {} classes in {} rows "
+                    "(a quantity is a matter of regression)",
+                    meaning->target, classes, layout.rows.size()));
+  std::map<std::string_view, double> number_of;
+  for (size_t i = 0; i < classes; ++i) number_of[meaning->classes[i]] = static_cast<double>(i);
+  std::vector<double> targets;
+  for (size_t i = 0; i < layout.rows.size(); ++i)
+    targets.push_back(number_of.at(class_of(table, layout, numbers, i)));
+  return targets;
+}
+
+struct Moments {
+  double mean = 0;
+  double std = 1;
+  bool is_constant = false;
+};
+
+// Of the values that are not NaN, in two passes.
+Moments moments(std::span<const double> values, std::span<const int64_t> rows) {
+  double sum = 0;
+  double count = 0;
+  for (const int64_t row : rows) {
+    const double v = values[static_cast<size_t>(row)];
+    if (std::isnan(v)) continue;
+    sum += v;
+    ++count;
+  }
+  if (count == 0) return {.is_constant = true};
+  Moments m{.mean = sum / count};
+  double squares = 0;
+  for (const int64_t row : rows) {
+    const double off = values[static_cast<size_t>(row)] - m.mean;
+    if (!std::isnan(off)) squares += off * off;
+  }
+  m.std = std::sqrt(squares / count);
+  // The sum's own rounding must not pass for a spread.
+  m.is_constant = !(m.std > std::abs(m.mean) * 1e-12) || !std::isfinite(m.std);
+  return m;
+}
+
+Status fill_features(const CsvTable& table, const Layout& layout, std::span<const int64_t> train,
+                     TableData* data, const Tensor& all) {
+  const size_t n = layout.rows.size();
+  const size_t width = layout.features.size();
+  auto* to = all.data_as<float>();
+  for (size_t f = 0; f < width; ++f) {
+    const std::string& name = table.columns()[layout.features[f]];
+    std::vector<double> values;
+    int64_t missing = 0;
+    for (const int64_t row : layout.rows) {
+      auto number = table.number(row, layout.features[f]);
+      if (!number) return number.failure();
+      missing += number.value() ? 0 : 1;
+      values.push_back(number.value().value_or(std::numeric_limits<double>::quiet_NaN()));
+    }
+    const Moments m = moments(values, train);
+    if (missing > 0) data->notes.missing.emplace_back(name, missing);
+    if (m.is_constant) data->notes.constant.push_back(name);
+    data->meaning.features.push_back(name);
+    data->meaning.mean.push_back(m.mean);
+    data->meaning.std.push_back(m.is_constant ? std::numeric_limits<double>::infinity() : m.std);
+    const double std = data->meaning.std.back();
+    for (size_t i = 0; i < n; ++i)
+      to[i * width + f] =
+          std::isnan(values[i]) ? 0.0F : static_cast<float>((values[i] - m.mean) / std);
+  }
+  return ok_status();
+}
+
+Tensor target_tensor(const TableMeaning& meaning, const std::vector<double>& targets) {
+  const auto n = static_cast<int64_t>(targets.size());
+  if (meaning.task == Task::classification) return from_values(targets, {n}, DType::i64);
+  std::vector<double> scaled;
+  for (const double v : targets) scaled.push_back((v - meaning.target_mean) / meaning.target_std);
+  return from_values(scaled, {n, 1});
+}
+
+}  // namespace
+
+Result<TableData> table_data(const CsvTable& table, const TableOptions& options) {
+  if (!(options.held_out > 0 && options.held_out < 1))
+    throw Error(fmt::format("[table_data] expected 0 < held_out < 1, got {}", options.held_out));
+  auto laid_out = lay_out(table, options);
+  if (!laid_out) return laid_out.failure();
+  const Layout& layout = laid_out.value();
+  const auto n = static_cast<int64_t>(layout.rows.size());
+  const auto held_out =
+      std::clamp<int64_t>(std::llround(options.held_out * static_cast<double>(n)), 1, n - 1);
+  const std::vector<int64_t> order = permutation(n, options.seed, kSplitStream);
+  const auto test = std::span(order).first(static_cast<size_t>(held_out));
+  const auto train = std::span(order).subspan(static_cast<size_t>(held_out));
+
+  TableData data;
+  data.notes.rows_without_target = table.rows() - n;
+  data.meaning.target = table.columns()[layout.target];
+  std::vector<double> targets = numeric_targets(table, layout);
+  data.meaning.task = options.task.value_or(suggested_task(targets));
+  if (data.meaning.task == Task::classification) {
+    auto classes = class_targets(table, layout, targets, &data.meaning);
+    if (!classes) return classes.failure();
+    targets = std::move(classes).value();
+  } else if (targets.empty()) {
+    for (const int64_t row : layout.rows)
+      if (auto number = table.number(row, layout.target); !number) return number.failure();
+  } else {
+    const Moments m = moments(targets, train);
+    data.meaning.target_mean = m.mean;
+    data.meaning.target_std = m.is_constant ? 1 : m.std;
+  }
+  const Tensor inputs = empty({n, static_cast<int64_t>(layout.features.size())});
+  if (auto s = fill_features(table, layout, train, &data, inputs); !s) return s.failure();
+  const Tensor all_targets = target_tensor(data.meaning, targets);
+  data.train = {take_rows(inputs, train), take_rows(all_targets, train)};
+  data.test = {take_rows(inputs, test), take_rows(all_targets, test)};
+  return data;
+}
+
+}  // namespace epilogue::train
