@@ -38,6 +38,7 @@ void add_compile_command(CLI::App& app, Body& run);
 void add_ops_command(CLI::App& app, Body& run);
 void add_info_command(CLI::App& app, Body& run);
 void add_tour_command(CLI::App& app, Body& run);
+void add_train_command(CLI::App& app, Body& run);
 
 // Writes text to stdout whole.
 void print(const std::string& text);

@@ -7,6 +7,7 @@ namespace epilogue::tool {
 std::string add_engine_commands(CLI::App& app, Body& run) {
   add_profile_command(app, run);
   add_compile_command(app, run);
+  add_train_command(app, run);
   add_tour_command(app, run);
   add_ops_command(app, run);
   add_info_command(app, run);
@@ -14,6 +15,7 @@ std::string add_engine_commands(CLI::App& app, Body& run) {
          "  epilogue profile mlp --dtype f32 --out traces  table and trace of a GeGLU MLP\n"
          "  epilogue profile linear --record-shapes --with-flops\n"
          "  epilogue compile mlp --norm rms --residual     what is fused, and why\n"
+         "  epilogue train fashion-mnist --amp bf16        train, checkpoint, resume\n"
          "  epilogue ops --format markdown                 the table of ops\n";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small line plot as SVG: logarithmic axes, a legend, one optional vertical mark.
+// A small line plot as SVG: logarithmic or linear axes, a legend, one optional vertical mark.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,13 @@
 
 namespace epilogue::tool {
 
+// A "base" of an axis that is not logarithmic.
+inline constexpr double kLinear = 0;
+
 struct Series {
   std::string name;
-  std::string color;                              // any CSS colour
-  std::vector<std::pair<double, double>> points;  // positive values
+  std::string color;  // any CSS colour
+  std::vector<std::pair<double, double>> points;
 };
 
 struct Plot {
@@ -22,11 +25,12 @@ struct Plot {
   std::vector<Series> series;
   std::optional<double> mark_x;
   std::string mark_label;
-  double x_log_base = 2;  // ticks at powers of this
+  double x_log_base = 2;  // ticks at powers of this; kLinear: at even distances
+  double y_log_base = 10;
 };
 
-// A complete SVG document that needs nothing from outside. Points that are not positive are left
-// out. Axes span the data.
+// A complete SVG document that needs nothing from outside. Axes span the data; points that have no
+// place on them (not finite, or on a logarithmic axis not positive) are left out.
 std::string render_svg(const Plot& plot);
 
 }  // namespace epilogue::tool

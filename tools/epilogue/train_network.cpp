@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "epilogue/amp.h"
+#include "epilogue/autograd.h"
+#include "epilogue/ops.h"
+
+namespace epilogue::tool {
+namespace {
+
+using train::Task;
+
+constexpr double kSgdMomentum = 0.9;
+constexpr double kStepGamma = 0.1;
+constexpr int64_t kStepParts = 3;
+
+void add_dropout(nn::Sequential& network, double p) {
+  if (p > 0) network.emplace<nn::Dropout>(p);
+}
+
+}  // namespace
+
+std::shared_ptr<nn::Module> make_network(const TrainRun& run, int64_t inputs, int64_t outputs) {
+  auto network = std::make_shared<nn::Sequential>();
+  int64_t width = inputs;
+  if (run.arch == "mlp") {
+    for (int64_t i = 0; i < run.layers; ++i) {
+      network->emplace<nn::Linear>(width, run.hidden);
+      network->emplace<nn::GELU>(Gelu::tanh);
+      add_dropout(*network, run.dropout);
+      width = run.hidden;
+    }
+  } else {
+    width = std::max<int64_t>(1, run.hidden / 2);
+    network->emplace<nn::Linear>(inputs, width);
+    for (int64_t i = 0; i < run.layers; ++i)
+      network->emplace<nn::Block>(width, nn::Norm::rms,
+                                  std::make_shared<nn::GatedMLP>(width, run.hidden));
+    network->emplace<nn::RMSNorm>(Dims{width});
+    add_dropout(*network, run.dropout);
+  }
+  network->emplace<nn::Linear>(width, outputs);
+  return network;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainRun& run, std::vector<Tensor> params) {
+  if (run.optimizer == "adamw")
+    return std::make_unique<optim::AdamW>(
+        std::move(params), optim::AdamWOptions{.lr = run.lr, .weight_decay = run.weight_decay});
+  if (run.optimizer == "adam")
+    return std::make_unique<optim::Adam>(
+        std::move(params), optim::AdamOptions{.lr = run.lr, .weight_decay = run.weight_decay});
+  return std::make_unique<optim::SGD>(
+      std::move(params),
+      optim::SGDOptions{.lr = run.lr, .momentum = kSgdMomentum, .weight_decay = run.weight_decay});
+}
+
+optim::LrFactor make_schedule(const TrainRun& run, int64_t total_steps) {
+  if (run.schedule == "cosine") return optim::cosine_lr(total_steps, run.warmup);
+  const int64_t rest = total_steps - run.warmup;
+  const optim::LrFactor after =
+      run.schedule == "step"
+          ? optim::step_lr(std::max<int64_t>(1, (rest + kStepParts - 1) / kStepParts), kStepGamma)
+          : optim::constant_lr();
+  return [after, warmup = run.warmup](int64_t step) {
+    return step < warmup ? static_cast<double>(step) / static_cast<double>(warmup)
+                         : after(step - warmup);
+  };
+}
+
+std::optional<DType> amp_dtype(const TrainRun& run) {
+  if (run.amp == "none") return {};
+  return parse_dtype(run.amp);
+}
+
+Tensor loss_of(Task task, const Tensor& outputs, const Tensor& targets) {
+  return task == Task::classification ? cross_entropy(outputs, targets)
+                                      : mse_loss(outputs, targets);
+}
+
+int64_t count_correct(const Tensor& outputs, const Tensor& targets) {
+  const Tensor logits = contiguous(to(outputs.detach(), DType::f32));
+  const int64_t classes = logits.size(1);
+  const auto* row = logits.data_as<float>();
+  const Tensor wanted = contiguous(targets);
+  const auto* target = wanted.data_as<int64_t>();
+  int64_t correct = 0;
+  for (int64_t i = 0; i < logits.size(0); ++i, row += classes)
+    correct += std::max_element(row, row + classes) - row == target[i] ? 1 : 0;
+  return correct;
+}
+
+GradientFunction make_gradients(const TrainRun& run, Task task, const nn::Module& network) {
+  if (run.mode == "compile")
+    throw Error("[--mode] expected eager: compiled training is not part of this build");
+  return [&network, task, dtype = amp_dtype(run)](const train::Examples& part, double weight) {
+    MicroResult result;
+    Tensor loss;
+    {
+      std::optional<amp::Autocast> autocast;
+      if (dtype) autocast.emplace(amp::AutocastOptions{.dtype = dtype});
+      const Tensor outputs = network(part.inputs);
+      loss = loss_of(task, outputs, part.targets);
+      const NoGrad no_grad;
+      if (task == Task::classification) result.correct = count_correct(outputs, part.targets);
+    }
+    result.loss = loss.item();
+    (weight == 1 ? loss : mul(loss, weight)).backward();
+    return result;
+  };
+}
+
+Tensor predict(const TrainRun& run, const nn::Module& network, const Tensor& inputs) {
+  const NoGrad no_grad;
+  std::optional<amp::Autocast> autocast;
+  const std::optional<DType> dtype = amp_dtype(run);
+  if (dtype) autocast.emplace(amp::AutocastOptions{.dtype = dtype});
+  return to(network(inputs), DType::f32);
+}
+
+}  // namespace epilogue::tool
