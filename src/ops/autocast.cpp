@@ -173,6 +173,13 @@ void note_low_precision_copy(const Tensor& weight, const Tensor& copy) {
   copies.of.insert_or_assign(weight.impl(), LowPrecisionCopies::Copy{copy, WeightState(weight)});
 }
 
+bool has_low_precision_copy(const Tensor& weight) {
+  LowPrecisionCopies& copies = low_precision_copies();
+  const std::lock_guard<std::mutex> lock(copies.mutex);
+  const auto found = copies.of.find(weight.impl());
+  return found != copies.of.end() && found->second.made_of.holds_for(weight);
+}
+
 void forget_low_precision_copy(const Tensor& weight) {
   LowPrecisionCopies& copies = low_precision_copies();
   const std::lock_guard<std::mutex> lock(copies.mutex);

@@ -78,5 +78,7 @@ Outputs run_autocast(const OpDef& op, std::span<const Tensor> in, std::span<cons
 // instead of casting. Thread-safe; `weight` must stay alive until forget_low_precision_copy().
 void note_low_precision_copy(const Tensor& weight, const Tensor& copy);
 void forget_low_precision_copy(const Tensor& weight);
+// Whether there is one, of the weight as it is now.
+bool has_low_precision_copy(const Tensor& weight);
 
 }  // namespace epilogue

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/tensor_impl.h"
 #include "epilogue/ops.h"
 #include "ops/ops.h"
 #include "ops/reference.h"
@@ -114,7 +115,11 @@ Gradients forward_vjp(const GradCall& g) {
   if (g.needs[2])
     fail(kCrossEntropyForward, "a class weight that requires no gradient", to_string(g.in[2]));
   const Attr attrs[] = {g.attr<int64_t>(0), g.attr<int64_t>(1), g.attr<double>(2)};
-  const Tensor in[] = {g.dout, g.in[0], g.in[1], g.in[2], g.out[1].detach(), g.out[2].detach()};
+  // The rows' statistics are constants here: how they depend on the logits is in the formula.
+  const auto constant = [](const Tensor& t) {
+    return detail::make_view(t, t.sizes(), t.strides());
+  };
+  const Tensor in[] = {g.dout, g.in[0], g.in[1], g.in[2], constant(g.out[1]), constant(g.out[2])};
   return {run_op(kCrossEntropyBackward, in, attrs)[0], Tensor(), Tensor()};
 }
 

@@ -166,7 +166,7 @@ class Builder {
     };
     for (const FusedKernel& f : e_.fused)
       grid.rows.push_back({f.kernel, fmt::format("{}", fmt::join(f.ops, " + ")),
-                           format_count(f.count), duration(f.total_ns), bytes(f.bytes),
+                           format_count(f.count), format_duration_ns(f.total_ns), bytes(f.bytes),
                            bytes(f.unfused_bytes)});
     add(std::move(grid));
   }

@@ -163,7 +163,9 @@ TEST(Csv, EveryTruncationIsHandled) {
   for (size_t n = 0; n <= text.size(); ++n) {
     const std::string part(text, 0, n);
     auto table = CsvTable::parse(part, "t.csv");
-    if (!table) EXPECT_FALSE(table.failure().message.empty());
+    if (!table) {
+      EXPECT_FALSE(table.failure().message.empty());
+    }
   }
 }
 

@@ -74,7 +74,9 @@ TEST(Checkpoint, EveryFlippedByteIsFound) {
     write_bytes(path, damaged);
     auto back = read_checkpoint(path);
     EXPECT_FALSE(back.ok()) << "byte " << i;
-    if (!back) EXPECT_EQ(back.failure().message.find('\n'), std::string::npos);
+    if (!back) {
+      EXPECT_EQ(back.failure().message.find('\n'), std::string::npos);
+    }
   }
 }
 

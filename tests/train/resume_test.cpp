@@ -115,7 +115,9 @@ class Resume : public testing::TestWithParam<Setup> {};
 TEST_P(Resume, EndsWithTheSameBits) {
   Process whole(GetParam(), 1);
   whole.steps(0, kSteps);
-  if (GetParam().amp == DType::f16) EXPECT_GT(whole.skipped(), 0);
+  if (GetParam().amp == DType::f16) {
+    EXPECT_GT(whole.skipped(), 0);
+  }
   const StateDict expected = whole.state();
 
   for (const int64_t stop : {0, 1, 7, 22, 23}) {
@@ -152,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(All, Resume,
                                          Setup{Method::adamw, DType::bf16, "adamw_bf16"},
                                          Setup{Method::sgd, DType::f16, "sgd_f16"},
                                          Setup{Method::adamw, DType::f16, "adamw_f16"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& mode) { return std::string(mode.param.name); });
 
 TEST(LoadRunState, RefusesTheStateOfAnotherRun) {
   Process adamw({Method::adamw}, 1), sgd({Method::sgd}, 1);

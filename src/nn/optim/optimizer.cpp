@@ -139,6 +139,11 @@ void Optimizer::step(const StepOptions& options) {
   for (size_t g = 0; g < groups_.size(); first += groups_[g++].size()) {
     const Participants with = participants(g, first);
     if (with.params.empty()) continue;
+    // A step that found_inf skips leaves the copies as they are, which must then be those of the
+    // weights: they are not after somebody else wrote them (a loaded checkpoint).
+    for (size_t i = 0; options.found_inf.defined() && i < with.params.size(); ++i)
+      if (with.copies[i].defined() && !has_low_precision_copy(with.params[i]))
+        copy_(with.copies[i], with.params[i]);
     step_group(g, with, options);
     for (size_t i = 0; i < with.params.size(); ++i)
       if (with.copies[i].defined()) note_low_precision_copy(with.params[i], with.copies[i]);
