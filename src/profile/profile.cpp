@@ -165,7 +165,8 @@ void Profile::end_recording() {
   cycle_->counts = count_events(recording);
   cycle_->trace = build_trace(recording);
   if (!options_.kernel_activity) cycle_->trace.device_label.clear();
-  cycle_->trace.metadata = metadata_;
+  auto& metadata = cycle_->trace.metadata;  // holds what the recording says of itself
+  metadata.insert(metadata.end(), metadata_.begin(), metadata_.end());
   finished_ = std::move(cycle_);
   finished_->recording.buffers.clear();
   finished_->trace.metadata.emplace_back(
