@@ -90,8 +90,10 @@ void sort_nodes(Graph& graph) {
       return uses.producer(v) < 0 || done[static_cast<size_t>(uses.producer(v))];
     });
   };
+  size_t first = 0;  // all before it are done
   while (sorted.size() < graph.nodes.size()) {
-    size_t i = 0;
+    while (done[first]) ++first;
+    size_t i = first;
     while (i < done.size() && (done[i] || !is_ready(graph.nodes[i]))) ++i;
     EPI_ASSERT(i < done.size(), "the graph has a cycle");
     done[i] = true;

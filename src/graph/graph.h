@@ -5,6 +5,8 @@
 // of products (core/row_chain.h). Everything a node reads stands before it.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -77,11 +79,20 @@ struct Node {
   const Chain* chain() const { return std::get_if<Chain>(&what); }
 };
 
+// A parameter that is a cast of another one: written before a call where that one was.
+struct Cast {
+  Cast(Tensor source, Tensor result) : from(std::move(source)), to(std::move(result)) {}
+  Tensor from;
+  Tensor to;
+  std::optional<uint32_t> made_of;  // the version of `from`
+};
+
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<int> inputs;
   std::vector<int> outputs;
+  std::vector<std::shared_ptr<Cast>> casts;  // shared by all who hold the parameters
 
   Value& value(int v) { return values[static_cast<size_t>(v)]; }
   const Value& value(int v) const { return values[static_cast<size_t>(v)]; }

@@ -19,6 +19,7 @@ bool contains(const Members& members, size_t i) {
 }  // namespace
 
 bool may_be_one(const Graph& graph, const Members& members) {
+  if (results_needed(graph, members).empty()) return false;
   for (const size_t i : members)
     if (graph.nodes[i].is_backward != graph.nodes[members[0]].is_backward) return false;
   const auto [first, last] = std::minmax_element(members.begin(), members.end());

@@ -11,8 +11,8 @@ namespace epilogue::passes {
 // Nodes by index.
 using Members = std::vector<size_t>;
 
-// Whether the members may run as one: all of one pass (forward or backward), and nothing that they
-// make comes back to them by way of others.
+// Whether the members may run as one: somebody reads what they make, all are of one pass (forward
+// or backward), and nothing that they make comes back to them by way of others.
 bool may_be_one(const graph::Graph& graph, const Members& members);
 
 // The members' results that others read, in the members' order.

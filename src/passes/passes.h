@@ -6,6 +6,8 @@
 
 namespace epilogue::passes {
 
+// Casts of parameters become parameters.
+void keep_casts(graph::Graph& graph, PassContext& context);
 // Views of parameters become parameters; views around products become part of them.
 void fold_views(graph::Graph& graph, PassContext& context);
 // Ops on numbers alone are computed now.

@@ -11,6 +11,7 @@ namespace epilogue::passes {
 namespace {
 
 constexpr Pass kPipeline[] = {
+    {"keep_casts", keep_casts},
     {"fold_views", fold_views},
     {"fold_constants", fold_constants},
     {"fuse_bias", fuse_bias},

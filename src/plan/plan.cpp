@@ -7,6 +7,7 @@
 #include "core/backend.h"
 #include "core/fused_call.h"
 #include "core/tensor_impl.h"
+#include "epilogue/ops.h"
 #include "graph/print.h"
 #include "ops/run_op.h"
 
@@ -189,7 +190,17 @@ void Plan::bind(std::span<const Tensor> in) {
   }
 }
 
+// The chains that read a cast see by its version that it was written.
+void Plan::refresh_casts() {
+  for (const std::shared_ptr<graph::Cast>& cast : graph_.casts) {
+    if (cast->made_of == cast->from.version()) continue;
+    cast->made_of = cast->from.version();
+    copy_(cast->to, cast->from);
+  }
+}
+
 void Plan::run(std::span<const Tensor> in, std::span<Tensor> out) {
+  refresh_casts();
   bind(in);
   for (Step& step : steps_) {
     if (step.node->call() != nullptr) {

@@ -51,6 +51,7 @@ class Plan {
   void add_program(Step& step, const graph::Node& node);
   void add_view(Step& step, int value, const Dims& broadcast_to);
   void place(int64_t rows);
+  void refresh_casts();
   void bind(std::span<const Tensor> in);
   void run_fused_step(Step& step);
   void run_op_step(const graph::Node& node);

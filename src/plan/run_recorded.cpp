@@ -44,6 +44,7 @@ Tensor run_recorded(Entry& entry, std::span<const Tensor> in) {
     for (const int v : graph::reads(node))
       if (backward.value(v).kind == graph::ValueKind::parameter)
         saved.push_back(backward.value(v).tensor);
+  for (const std::shared_ptr<graph::Cast>& cast : backward.casts) saved.push_back(cast->from);
   std::vector<Tensor> leaves;
   for (const Leaf& leaf : entry.leaves()) leaves.push_back(leaf.of(in));
   // The result may be an input, a parameter or saved: it gets a place in the graph of its own.

@@ -108,5 +108,18 @@ TEST(RecomputeSaved, ProductsRunAgainWhereAskedFor) {
   EXPECT_EQ(count_of(a.text, "product with"), 4U) << a.text;
 }
 
+TEST(KeepCasts, ACastWeightIsAWeightUnlessItIsAResult) {
+  const Tensor w = zeros({6, 4});
+  const Tensor handed = zeros({6, 4});
+  const Graph g = capture(
+      [=](std::span<const Tensor> in) {
+        return std::vector<Tensor>{linear(in[0], to(w, DType::bf16)), t(to(handed, DType::bf16))};
+      },
+      {zeros({3, 4}, DType::bf16)});
+  const std::string text = after(g, "fold_views").text;
+  EXPECT_EQ(count_of(text, "product with"), 1U) << text;
+  EXPECT_EQ(count_of(text, "aten::_to_copy"), 1U) << text;
+}
+
 }  // namespace
 }  // namespace epilogue::testing

@@ -221,6 +221,45 @@ TEST_F(StepGradients, TrainingFollowsEagerStepByStep) {
   for (size_t i = 0; i < eager.size(); ++i) EXPECT_NEAR(compiled[i], eager[i], 1e-5 * eager[i]);
 }
 
+// Mixed precision by hand: f32 weights, cast to bf16 for the products.
+TEST_F(StepGradients, CastWeightsAreProductsAndFollowTheirMasters) {
+  const auto loss = [this](std::span<const Tensor> in) {
+    const auto half = [](const Tensor& t) { return to(t, DType::bf16); };
+    const Tensor x = half(in[0]);
+    const Tensor h = gelu(linear(x, half(mlp_.gate_proj.weight)), Gelu::tanh) *
+                     linear(x, half(mlp_.up_proj.weight));
+    return mse_loss(to(linear(h, half(mlp_.down_proj.weight)), DType::f32), in[1]);
+  };
+  CompiledStep step = compile_step(loss);
+  const Tensor in[] = {x_, target_};
+  for (int i = 0; i < 3; ++i) {
+    loss(in).backward();
+    std::vector<Tensor> want;
+    for (const Tensor& p : mlp_.parameters()) want.push_back(p.grad());
+    mlp_.zero_grad();
+    step(in);
+    const NoGrad no_grad;
+    for (size_t p = 0; p < want.size(); ++p) {
+      const Tensor parameter = mlp_.parameters()[p];
+      EXPECT_EQ(parameter.grad().dtype(), DType::f32);
+      EXPECT_LE(relative_l2(parameter.grad(), want[p].to_vector()), 8e-3) << i;
+      add_(parameter, want[p], -1);
+    }
+    mlp_.zero_grad();
+  }
+  EXPECT_EQ(step.stats().misses, 1);
+  const std::string plan = step.dump(CompiledDump::plan);
+  EXPECT_EQ(count_of(plan, " = chain("), 2) << plan;
+}
+
+TEST_F(StepGradients, NoRowsGiveWhatEagerGives) {
+  CompiledStep step = compile_step(
+      [this](std::span<const Tensor> in) { return mse_loss(mlp_(in[0]), in[1], Reduction::sum); });
+  EXPECT_EQ(step(zeros({0, 16}), zeros({0, 16})).item(), 0);
+  for (const Tensor& p : mlp_.parameters())
+    for (const double g : p.grad().to_vector()) ASSERT_EQ(g, 0);
+}
+
 TEST_F(StepGradients, CrossEntropyAndSharedWeights) {
   const Tensor labels = randint(0, 16, {6});
   const auto loss = [&](std::span<const Tensor> in) {
