@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "analysis/kernel_name_text.h"
+#include "analysis/trace_metadata.h"
 #include "epilogue/trace/occupancy.h"
 
 namespace epilogue::trace {
@@ -69,17 +69,6 @@ std::vector<std::string> words_of(std::string_view name) {
   return words;
 }
 
-// A number of the metadata; empty where the key is not there or no plain number.
-std::optional<double> metadata_number(const Trace& trace, std::string_view key) {
-  for (const auto& [name, json] : trace.metadata) {
-    if (name != key) continue;
-    double value = 0;
-    const auto [end, error] = std::from_chars(json.data(), json.data() + json.size(), value);
-    if (error == std::errc() && end == json.data() + json.size() && value > 0) return value;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 bool is_amd(const DeviceProperties& device) {
@@ -105,16 +94,29 @@ std::optional<DevicePeaks> find_device_peaks(const Trace& trace, int32_t index) 
   constexpr double kGigaPerTera = 1e3;
   const DeviceProperties* device = find_device(trace, index);
   if (device == nullptr) return std::nullopt;
-  if (trace.device_label != "KERNEL") return find_device_peaks(*device);
-  const std::optional<double> gflops = metadata_number(trace, "f32_peak_gflops");
-  const std::optional<double> memory = metadata_number(trace, "memory_read_gb_per_s");
-  if (!gflops) return std::nullopt;
+  if (!is_own_trace(trace)) return find_device_peaks(*device);
+  const std::optional<double> f32 = metadata_number(trace, "f32_peak_gflops");
+  if (!f32) return std::nullopt;
   DevicePeaks peaks;
   peaks.device = "this CPU";
   peaks.source = "measured, in the trace's metadata";
-  peaks.f32 = peaks.f16 = *gflops / kGigaPerTera;  // 16-bit types are multiplied as f32
-  peaks.memory_gb_per_s = memory.value_or(0);
+  peaks.f32 = *f32 / kGigaPerTera;
+  peaks.f16 = metadata_number(trace, "bf16_peak_gflops").value_or(0) / kGigaPerTera;
+  peaks.memory_gb_per_s = metadata_number(trace, "memory_read_gb_per_s").value_or(0);
   return peaks;
+}
+
+std::string own_math_type(const Trace& trace, const KernelName& kernel) {
+  if (!kernel.gemm) return {};
+  const std::string& type = kernel.gemm->a_type;
+  const KernelField* operation = kernel.find("operation");
+  const bool is_chain = operation != nullptr && operation->value == "row_chain";
+  const std::string_view isa = find_metadata(trace, "isa_used").value_or("");
+  if (type == "bf16" && is_chain) {
+    if (isa.empty()) return {};
+    if (contains(isa, "bf16") || contains(isa, "amx")) return type;
+  }
+  return type == "bf16" || type == "f16" ? "f32" : type;
 }
 
 std::optional<double> peak_tflops(const DevicePeaks& peaks, std::string_view type) {

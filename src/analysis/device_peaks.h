@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "epilogue/trace/event.h"
+#include "epilogue/trace/kernel_name.h"
 
 namespace epilogue::trace {
 
@@ -30,6 +31,11 @@ struct DevicePeaks {
 // has the rates that its own trace measured (metadata), if it did.
 std::optional<DevicePeaks> find_device_peaks(const DeviceProperties& device);
 std::optional<DevicePeaks> find_device_peaks(const Trace& trace, int32_t device);
+
+// What the multipliers take in a product of one of this project's CPU kernels: 16-bit types are
+// widened to f32, but for row chains of bf16 where the instruction set has products of its own.
+// Empty where the trace does not tell.
+std::string own_math_type(const Trace& trace, const KernelName& kernel);
 
 // The rate for products of that type ("bf16", "tf32", "f32", "e4m3", ...); empty where there is
 // none.

@@ -31,6 +31,7 @@ std::string_view advice(FusionKind kind) {
     case FusionKind::kPointwiseChain: return "one kernel could run";
     case FusionKind::kGemmEpilogue: return "the GEMM's write-back could take over";
     case FusionKind::kMergedGemms: return "one GEMM could compute";
+    case FusionKind::kRowChain: return "compile() could run as one kernel";
   }
   return "";
 }

@@ -69,6 +69,12 @@ Prediction FusionModel::sums(const std::vector<uint32_t>& ops) const {
   return p;
 }
 
+double FusionModel::own_host_ns(const WorkOp& op) const {
+  const int64_t in_kernels = work_.is_synchronous ? op.device_ns : 0;
+  return std::max(0.0, static_cast<double>(op.host_ns - in_kernels) -
+                           profiler_ns_per_op_ * static_cast<double>(op.host_ops));
+}
+
 // All ops but the slowest one go away. Without device work the host's time is the work's: an op
 // that goes away saves what remains of its calls, which is not known apart.
 double FusionModel::host_saving(const std::vector<uint32_t>& ops) const {
@@ -76,8 +82,7 @@ double FusionModel::host_saving(const std::vector<uint32_t>& ops) const {
   double sum = 0;
   double longest = 0;
   for (const uint32_t i : ops) {
-    const double own =
-        std::max(0.0, static_cast<double>(work_.ops[i].host_ns) - profiler_ns_per_op_);
+    const double own = own_host_ns(work_.ops[i]);
     sum += own;
     longest = std::max(longest, own);
   }
@@ -118,9 +123,8 @@ Prediction FusionModel::epilogue(const FusionGroup& group, const GroupBytes& byt
   p.bytes_after = bytes.after - bytes.from_products;
   p.device_saving_ns = std::min(traffic_ns(p.bytes_now - p.bytes_after), chain_ns);
   double longest = 0;
-  for (const uint32_t i : group.members)
-    longest = std::max(longest, static_cast<double>(work_.ops[i].host_ns) - profiler_ns_per_op_);
-  p.host_saving_ns = work_.has_device_work ? std::max(0.0, longest) : 0;
+  for (const uint32_t i : group.members) longest = std::max(longest, own_host_ns(work_.ops[i]));
+  p.host_saving_ns = work_.has_device_work ? longest : 0;
   return p;
 }
 
@@ -130,6 +134,34 @@ Prediction FusionModel::merged(const std::vector<uint32_t>& gemms, double bytes_
   p.bytes_now = bytes_read_again;
   p.host_saving_ns = host_saving(gemms);
   p.device_saving_ns = std::min(traffic_ns(bytes_read_again), p.time_ns / 2);
+  return p;
+}
+
+Prediction FusionModel::row_chain(const RowChainGroup& group,
+                                  std::optional<double> chain_ns) const {
+  Prediction p = sums(group.members);
+  p.kernels_after = 1;
+  double host_ns = 0;
+  double products_ns = 0;
+  double arithmetic_ns = 0;  // of what is no product, and stays
+  for (const uint32_t i : group.members) {
+    const WorkOp& op = work_.ops[i];
+    const auto device_ns = static_cast<double>(op.device_ns);
+    const double bytes = moved_bytes(op).value_or(0);
+    host_ns += own_host_ns(op);
+    p.bytes_now += bytes;
+    if (op.op_class == OpClass::kGemm) {
+      products_ns += device_ns;
+    } else {
+      arithmetic_ns += std::max(0.0, device_ns - member_saving_ns(op, bytes));
+    }
+  }
+  p.bytes_after = group.work.bytes;
+  const double after = chain_ns.value_or(products_ns) + arithmetic_ns;
+  // Its dispatch is part of the measured overhead; else it is an op's like those before.
+  const auto ops = static_cast<double>(group.members.size());
+  p.host_saving_ns = chain_ns ? host_ns : host_ns * (1 - 1 / ops);
+  p.device_saving_ns = p.time_ns - after;
   return p;
 }
 

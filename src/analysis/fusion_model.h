@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fusion would save: a model with two constants, both measured on the trace itself.
+// What a fusion would save: a model with two constants, both measured on the trace itself. (Row
+// chains: see chain_model.h.)
 //
 //   saving = min(sum over members of (bytes no longer moved x cost of a byte), time now - floor)
 //
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "analysis/fusion_groups.h"
+#include "analysis/row_chain_groups.h"
 #include "epilogue/trace/fusion.h"
 
 namespace epilogue::trace {
@@ -40,8 +42,13 @@ class FusionModel {
   Prediction epilogue(const FusionGroup& group, const GroupBytes& bytes) const;
   // GEMMs become one that reads its left operand once.
   Prediction merged(const std::vector<uint32_t>& gemms, double bytes_read_again) const;
+  // Products and what stands between them become one kernel that takes `chain_ns` for the products;
+  // where that is not known, as long as they take now.
+  Prediction row_chain(const RowChainGroup& group, std::optional<double> chain_ns) const;
 
  private:
+  // Dispatch alone: without what recording it cost and, where the launch is the kernel, without it.
+  double own_host_ns(const WorkOp& op) const;
   Prediction sums(const std::vector<uint32_t>& ops) const;
   double host_saving(const std::vector<uint32_t>& ops) const;
   double traffic_ns(double bytes) const;

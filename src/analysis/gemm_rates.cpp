@@ -8,6 +8,7 @@
 #include "analysis/gemm_shape.h"
 #include "analysis/grid.h"
 #include "analysis/kernel_name_text.h"
+#include "analysis/trace_metadata.h"
 #include "epilogue/trace/occupancy.h"
 
 namespace epilogue::trace {
@@ -36,11 +37,10 @@ std::optional<double> bytes_of(const Gemm& g) {
 
 // What the multipliers take: the kernel's word before the op's. f32 without one of them is known
 // only where the kernel says whether it runs on tensor cores.
-std::string math_type_of(const Gemm& g, bool amd, bool cpu) {
+std::string math_type_of(const Gemm& g, bool amd) {
   const std::optional<GemmFacts>& facts = g.name.gemm;
   if (facts && !facts->math_type.empty()) return facts->math_type;
   std::string type = facts && !facts->a_type.empty() ? facts->a_type : g.a_type;
-  if (cpu) return type;
   const bool known_cores = facts && facts->uses_tensor_cores.has_value();
   if (type == "f32") {
     if (amd) return type;
@@ -118,10 +118,10 @@ std::optional<int64_t> tiles_per_wave(const Gemm& g, const KernelArgs* args,
 
 void add_rates(Gemm& g, const Trace& trace) {
   const DeviceProperties* device = find_device(trace, g.device);
-  const bool cpu = trace.device_label == "KERNEL";
-  g.math_type = math_type_of(g, device != nullptr && is_amd(*device), cpu);
-  if (g.flops && g.shape) {
-    g.bytes = bytes_of(g);
+  g.math_type = is_own_trace(trace) ? own_math_type(trace, g.name)
+                                    : math_type_of(g, device != nullptr && is_amd(*device));
+  if (g.flops) {
+    if (g.shape) g.bytes = bytes_of(g);
     if (g.bytes && *g.bytes > 0) g.intensity = *g.flops / *g.bytes;
     const double time_ns = static_cast<double>(g.time.median_ns) +
                            static_cast<double>(g.reduction_ns) /

@@ -15,8 +15,9 @@ namespace {
 
 constexpr int kMostParents = 64;  // how far up a product's op is looked for
 
-// Launches that are alike: op, its inputs, kernel, device, and how many products the op made.
-using Key = std::tuple<StringId, uint32_t, StringId, int32_t, bool>;
+// Launches that are alike: op, its inputs, kernel, device, whether it is the op's only product, and
+// the FLOPs that the kernel states, which count where no op gives the shapes.
+using Key = std::tuple<StringId, uint32_t, StringId, int32_t, bool, int64_t>;
 
 struct Group {
   uint32_t kernel = kNone;  // the first of them, in Trace::events
@@ -105,7 +106,8 @@ class Collector {
     if (op != nullptr) ++report_.kernels_with_shape;
     Group& group =
         groups_[{op == nullptr ? 0 : op->name, op == nullptr ? kNone : trace_.op_args(*op)->inputs,
-                 e.name, args == nullptr ? e.pid : args->device, is_only}];
+                 e.name, args == nullptr ? e.pid : args->device, is_only,
+                 op == nullptr && args != nullptr ? args->flops : -1}];
     if (group.kernel == kNone) {
       group.kernel = i;
       group.op = found.op;
@@ -143,6 +145,10 @@ class Collector {
       if (is_only)
         g.flops = 2.0 * static_cast<double>(g.shape->m) * static_cast<double>(g.shape->n) *
                   static_cast<double>(g.shape->k) * static_cast<double>(g.shape->batch);
+    }
+    if (group.op == kNone && args != nullptr && args->flops > 0) {
+      g.flops = static_cast<double>(args->flops);
+      if (args->bytes > 0) g.bytes = static_cast<double>(args->bytes);
     }
     add_types(g);
     const DeviceProperties* device = find_device(trace_, g.device);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/device_peaks.h"
 #include "epilogue/trace/event.h"
 
 namespace epilogue::trace {
@@ -21,14 +22,19 @@ enum class WorkKind : uint8_t {
 // be limited by memory all the same: the name cannot tell.
 WorkKind work_kind(std::string_view kernel_name);
 
-// Decodes each distinct name of a trace once.
+// Decodes each distinct name of a trace once. In our own traces, which state a kernel's FLOPs and
+// bytes and may carry the machine's rates, a product is memory work where its bytes take longer
+// than its FLOPs and come no faster than memory gives them.
 class WorkKinds {
  public:
-  explicit WorkKinds(const Trace& trace) : trace_(trace), kinds_(trace.strings.size()) {}
+  explicit WorkKinds(const Trace& trace);
   WorkKind of(const Event& kernel);
 
  private:
+  bool waits_for_memory(const Event& kernel) const;
+
   const Trace& trace_;
+  std::optional<DevicePeaks> peaks_;            // of our own traces
   std::vector<std::optional<WorkKind>> kinds_;  // by StringId
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analysis/trace_metadata.h"
+
 namespace epilogue::trace {
 namespace {
 
@@ -45,14 +47,22 @@ std::vector<uint32_t> working_children(const Trace& trace, const Links& links,
   return children;
 }
 
-// The duration of the outermost op around `op` that does no other work: aten::linear for its
-// aten::addmm.
-int64_t host_time(const Trace& trace, const Links& links, const std::vector<uint32_t>& children,
-                  uint32_t op) {
+// The outermost op around `op` that does no other work: aten::linear for its aten::addmm.
+uint32_t outermost(const Links& links, const std::vector<uint32_t>& children, uint32_t op) {
   uint32_t outer = op;
   while (links.parent[outer] != kNone && children[links.parent[outer]] == 1)
     outer = links.parent[outer];
-  return trace.events[outer].dur_ns;
+  return outer;
+}
+
+// Ops within each op, itself included.
+std::vector<uint32_t> ops_within(const Trace& trace, const Links& links) {
+  std::vector<uint32_t> count(trace.events.size());
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.events[i].category != Category::kCpuOp) continue;
+    for (uint32_t op = i; op != kNone; op = links.parent[op]) ++count[op];
+  }
+  return count;
 }
 
 }  // namespace
@@ -66,6 +76,10 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   // Launches whose kernels were lost: the host's time says nothing of the work.
   if (!result.has_device_work && !links.launches.empty()) return result;
   const std::vector<Launched> launched = launched_by_op(trace, links);
+  result.is_synchronous = is_own_trace(trace);
+  // Counted where it is known what the profiler costs, and that the host's time is the work's.
+  const std::vector<uint32_t> within =
+      result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
   const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
@@ -81,7 +95,9 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     op.op_class = kind;
     op.is_transcendental = is_transcendental(trace.name(e));
     op.device_ns = result.has_device_work ? launched[i].device_ns : e.dur_ns;
-    op.host_ns = host_time(trace, links, children, i);
+    const uint32_t outer = outermost(links, children, i);
+    op.host_ns = trace.events[outer].dur_ns;
+    if (!within.empty()) op.host_ops = within[outer];
     op.kernels = launched[i].kernels;
     op.kernel = launched[i].kernel;
     if (const OpArgs* args = trace.op_args(e);

@@ -22,6 +22,7 @@ struct WorkOp {
   int64_t device_ns = 0;  // of its kernels; without device work: the op's own time
   int64_t host_ns =
       0;  // the op's duration on the host, or the outermost ATen op's that only led here
+  uint32_t host_ops = 1;  // ops within that, itself included: the profiler's cost per op
   uint32_t kernels = 0;
   StringId kernel = 0;                // name of the longest one; 0 without device work
   std::vector<TensorShape> inputs;    // empty: shapes were not recorded
@@ -32,6 +33,8 @@ struct WorkOps {
   std::vector<WorkOp> ops;       // by thread, then by start
   bool has_device_work = false;  // else the host's time is the work's
   bool has_shapes = false;
+  // A launch is the kernel itself (our CPU device): the host's time contains the device's.
+  bool is_synchronous = false;
 };
 
 // Empty where launches have lost their kernels.

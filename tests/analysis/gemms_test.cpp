@@ -345,7 +345,10 @@ TEST(DevicePeaks, OfACpuComeFromItsTrace) {
   t.metadata = {{"f32_peak_gflops", "250.5"}, {"memory_read_gb_per_s", "20"}};
   const auto peaks = find_device_peaks(t, 0);
   ASSERT_TRUE(peaks);
-  EXPECT_DOUBLE_EQ(*peak_tflops(*peaks, "bf16"), 0.2505);
+  EXPECT_DOUBLE_EQ(*peak_tflops(*peaks, "f32"), 0.2505);
+  EXPECT_FALSE(peak_tflops(*peaks, "bf16")) << "not measured";
+  t.metadata.emplace_back("bf16_peak_gflops", "480");
+  EXPECT_DOUBLE_EQ(*peak_tflops(*find_device_peaks(t, 0), "bf16"), 0.48);
   EXPECT_DOUBLE_EQ(peaks->memory_gb_per_s, 20);
 }
 

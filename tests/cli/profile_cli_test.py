@@ -98,6 +98,47 @@ class Profile(CommandTest):
                 (["--mode", "fused"], "[--mode] expected eager for a training step, got 'fused'")):
             self.assertIn(message, self.misuse(*self.STEP, *flags, "--out", self.out))
 
+    def test_measured_peaks_place_products_on_the_roofline(self):
+        machine = os.path.join(self.out, "machine.json")
+        with open(machine, "w", encoding="utf-8") as f:
+            f.write(self.ok("info", "--measure", "--format", "json"))
+        for args in (["--measure"], ["--machine", machine]):
+            result = self.profile(*MLP, "--dtype", "f32", "--record-shapes", *args)
+            data = self.trace(result)
+            self.assertGreater(data["f32_peak_gflops"], 0)
+            self.assertGreater(data["memory_read_gb_per_s"], 0)
+            self.assertGreater(data["row_chain"]["overhead_us"], 0)
+            found = strict(self.ok("explain", result["trace"], "--format", "json"))
+            self.assertTrue(found["gemms"])
+            for g in found["gemms"]:
+                self.assertAlmostEqual(g["peak_tflops"], data["f32_peak_gflops"] / 1e3)
+                self.assertAlmostEqual(g["peak_pct"], g["tflops"] / g["peak_tflops"] * 100)
+                self.assertIn(g["roofline_side"], ("memory", "compute"))
+        compiled = self.profile(*MLP, "--dtype", "f32", "--mode", "compile", "--machine", machine)
+        g = strict(self.ok("explain", compiled["trace"], "--format", "json"))["gemms"][0]
+        self.assertIsNone(g["shape"])
+        # Three products of 16 rows, 64 x 128, and gelu and mul of 16 x 128.
+        self.assertGreaterEqual(g["flops"], 3 * 2 * 16 * 64 * 128)
+        self.assertGreater(g["peak_pct"], 0)
+
+    def test_a_trace_that_was_not_measured_has_no_roofline(self):
+        result = self.profile(*MLP, "--dtype", "f32", "--record-shapes")
+        data = self.trace(result)
+        self.assertNotIn("f32_peak_gflops", data)
+        self.assertGreaterEqual(data["threads"], 1)
+        self.assertIn("isa_used", data)
+        found = strict(self.ok("explain", result["trace"], "--format", "json"))
+        self.assertTrue(all(g["peak_pct"] is None for g in found["gemms"]))
+
+    def test_a_machine_file_must_fit(self):
+        other = os.path.join(self.out, "other.json")
+        for text, said in (("{}", "expected what epilogue info --measure"), ("no JSON", "expected what"),
+                           ('{"f32_peak_gflops": 1, "threads": 999}', "measured with threads")):
+            with open(other, "w", encoding="utf-8") as f:
+                f.write(text)
+            self.assertIn(said, self.misuse(*MLP, "--machine", other, "--out", self.out))
+        self.assertIn("nowhere", self.misuse(*MLP, "--machine", "nowhere.json"))
+
     def test_mlp_per_step_counts(self):
         result = self.profile(*MLP)
         self.assertEqual(result["tag"], "2_8_64_128_eager")

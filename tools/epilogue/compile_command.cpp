@@ -43,6 +43,7 @@ std::string json_output(const Options& o, const Workload& w, const Compiled& com
   out["moved_bytes"] = stats.moved_bytes;
   out["eager_moved_bytes"] = stats.eager_moved_bytes;
   out["intermediate_bytes"] = stats.intermediate_bytes;
+  out["scratch_bytes"] = stats.scratch_bytes;
   out["compile_ms"] = stats.compile_ms;
   out["notes"] = nlohmann::json::array();
   for (const FusionNote& n : compiled.notes())

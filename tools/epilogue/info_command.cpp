@@ -5,12 +5,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/cpu_features.h"
-#include "base/progress.h"
 #include "base/units.h"
 #include "command.h"
 #include "epilogue/runtime.h"
-#include "measure.h"
+#include "machine.h"
 
 namespace epilogue::tool {
 namespace {
@@ -21,25 +19,11 @@ struct Options {
   int threads = 0;
 };
 
-Ceilings measured() {
-  ProgressBar bar("measuring", 100);
-  return measure_ceilings([&](double share) { bar.update(static_cast<int64_t>(share * 100)); });
-}
-
 nlohmann::json as_json(const Options& o) {
-  const Caches caches = cpu_caches();
-  nlohmann::json out = {{"schema_version", kSchemaVersion}, {"version", version()},
-                        {"cpu", cpu_model_name()},          {"isa_detected", detected_isa_name()},
-                        {"isa_used", active_isa_name()},    {"threads", num_threads()},
-                        {"l1d_bytes", caches.l1d_bytes},    {"l2_bytes", caches.l2_bytes},
-                        {"l3_bytes", caches.l3_bytes},      {"cuda", cuda_status()}};
-  if (o.measure) {
-    const Ceilings c = measured();
-    out["f32_peak_gflops"] = c.f32_gflops;
-    out["f32_peak_gflops_one_thread"] = c.f32_gflops_one_thread;
-    out["memory_read_gb_per_s"] = c.memory_gb_per_s;
-    out["memory_read_gb_per_s_one_thread"] = c.memory_gb_per_s_one_thread;
-  }
+  nlohmann::json out = o.measure ? measured_machine() : machine_facts();
+  out["schema_version"] = kSchemaVersion;
+  out["version"] = version();
+  out["cuda"] = cuda_status();
   return out;
 }
 
@@ -66,6 +50,9 @@ int run_command(const Options& o) {
         "f32 peak, measured",
         fmt::format("{:.1f} GFLOP/s ({:.1f} on one thread)", info["f32_peak_gflops"].get<double>(),
                     info["f32_peak_gflops_one_thread"].get<double>()));
+    if (info.contains("bf16_peak_gflops"))
+      rows.emplace_back("bf16 peak, measured",
+                        fmt::format("{:.1f} GFLOP/s", info["bf16_peak_gflops"].get<double>()));
     rows.emplace_back("memory read, measured",
                       fmt::format("{:.1f} GB/s ({:.1f} on one thread)",
                                   info["memory_read_gb_per_s"].get<double>(),

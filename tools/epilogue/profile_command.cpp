@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "command.h"
+#include "machine.h"
 #include "profile_run.h"
 
 namespace epilogue::tool {
@@ -18,7 +19,15 @@ struct Options {
   ProfileRunOptions run;
   Format format = Format::text;
   std::vector<std::string> expectations;
+  bool measure = false;
+  std::string machine_file;
 };
+
+// Asked for after make_workload, which sets the number of threads.
+nlohmann::json machine_of(const Options& o) {
+  if (!o.machine_file.empty()) return machine_of_file(o.machine_file);
+  return o.measure ? measured_machine() : machine_facts();
+}
 
 std::vector<trace::Expectation> parse_expectations(const std::vector<std::string>& texts) {
   std::vector<trace::Expectation> parsed;
@@ -109,9 +118,10 @@ std::string summary(const ProfileRun& run) {
   return text;
 }
 
-int run_command(const Options& o) {
+int run_command(Options o) {
   const std::vector<trace::Expectation> expectations = parse_expectations(o.expectations);
   const Workload workload = make_workload(o.workload);
+  o.run.metadata = machine_metadata(machine_of(o));
   const ProfileRun run = run_profile(workload, o.run);
   std::vector<trace::Judgement> judgements;
   bool all_hold = true;
@@ -156,6 +166,12 @@ void add_run_flags(CLI::App& app, Options& o) {
   app.add_option("--sort-by", r.sort_by, "table order")->option_text("KEY [cpu_time_total]");
   app.add_option("--row-limit", r.row_limit, "rows of the table; -1: all")->option_text("N [15]");
   app.add_option("--out", r.out_dir, "folder of trace and table")->option_text("DIR [traces]");
+  CLI::Option* const measure = app.add_flag(
+      "--measure", o.measure, "measure the machine's peaks for the trace, for rooflines (seconds)");
+  app.add_option("--machine", o.machine_file,
+                 "take them from what info --measure --format json printed")
+      ->option_text("FILE")
+      ->excludes(measure);
   app.add_option("--expect", o.expectations,
                  "state an expectation first, e.g. 'kernels_per_step == 5'; exit 1 if it fails")
       ->option_text("EXPR ...");

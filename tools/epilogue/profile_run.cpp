@@ -47,6 +47,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
     result.recorder_overhead_ns = p.recorder_overhead_ns();
   };
   profiler::Profile prof(options);
+  for (const auto& [key, json] : o.metadata) prof.add_metadata_json(key, json);
   prof.start();
   for (int64_t i = 0; i < steps; ++i) {
     {

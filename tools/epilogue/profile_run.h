@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "epilogue/profiler.h"
@@ -22,6 +23,8 @@ struct ProfileRunOptions {
   std::string sort_by = "cpu_time_total";
   int row_limit = 15;
   std::string out_dir = "traces";
+  // For the trace's top-level object: key, raw JSON.
+  std::vector<std::pair<std::string, std::string>> metadata;
 };
 
 struct ProfileRun {

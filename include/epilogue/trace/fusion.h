@@ -18,6 +18,7 @@ enum class FusionKind : uint8_t {
   kPointwiseChain,  // elementwise ops (and row-wise ones among them) become one kernel
   kGemmEpilogue,    // such a chain, or a single op, moves into the write-back of the GEMM before it
   kMergedGemms,     // GEMMs that read the same input become one
+  kRowChain,        // products with what stands around them, depth first: a whole MLP as one kernel
 };
 std::string_view fusion_kind_name(FusionKind kind);  // "pointwise-chain", ...
 
@@ -25,7 +26,8 @@ enum class Confidence : uint8_t { kLow, kMedium, kHigh };
 std::string_view confidence_name(Confidence confidence);  // "low", ...
 
 // All occurrences of one pattern: the same ops on the same shapes. Savings are sums over them.
-// Those of kGemmEpilogue come on top of the chain's own.
+// Those of kGemmEpilogue come on top of the chain's own; those of kRowChain hold the others' of the
+// same ops.
 struct Fusion {
   FusionKind kind = FusionKind::kPointwiseChain;
   std::vector<std::string> ops;      // in the order in which they run
@@ -40,7 +42,7 @@ struct Fusion {
   double device_saving_us = 0;
   double host_saving_us = 0;  // dispatch and launch of the ops that go away
   // The part that shortens the run: of the host's saving where the device waits for the host, of
-  // the device's where it is the other way round.
+  // the device's where it is the other way round; both where the launch is the kernel.
   double predicted_saving_us = 0;
   Confidence confidence = Confidence::kLow;
   std::string assumption;  // one line

@@ -57,7 +57,8 @@ struct Gemm {
   Distribution time;
   int64_t reduction_ns = 0;  // kernels that add up its split K, all launches
 
-  // Of one launch. Empty where the shapes are not known, or the op launches several products.
+  // Of one launch. Empty where the shapes are not known, or the op launches several products,
+  // unless the kernel states them itself (a fused kernel of this project: of all its ops).
   std::optional<double> flops;
   std::optional<double> bytes;      // A, B and C once each
   std::optional<double> intensity;  // flops per byte

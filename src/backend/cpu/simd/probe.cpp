@@ -61,6 +61,10 @@ double fma_gflops(double seconds) {
       HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
       HWY_CHOOSE_AVX3(table)};
   const Probe& probe = pick(tables);
+  return best_gflops(seconds, probe.flops_per_round, probe.multiply_add);
+}
+
+double best_gflops(double seconds, int64_t flops_per_round, float (*body)(int64_t rounds)) {
   // Short runs, and many whatever the budget: one that the scheduler interrupts tells nothing.
   constexpr int64_t kRounds = 20'000;
   constexpr int kFewest = 64;
@@ -70,9 +74,9 @@ double fma_gflops(double seconds) {
   volatile float sink = 0.0F;  // the sums must look used
   for (int run = 0; run < kFewest || monotonic_ns() - start < budget_ns; ++run) {
     const int64_t before = monotonic_ns();
-    sink = probe.multiply_add(kRounds);
+    sink = body(kRounds);
     const auto took_ns = static_cast<double>(std::max<int64_t>(monotonic_ns() - before, 1));
-    best = std::max(best, static_cast<double>(kRounds * probe.flops_per_round) / took_ns);
+    best = std::max(best, static_cast<double>(kRounds * flops_per_round) / took_ns);
   }
   static_cast<void>(sink);
   return best;
