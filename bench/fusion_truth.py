@@ -11,42 +11,12 @@ compiled graph takes beside its products; predicted = the pointwise-chain findin
 `epilogue explain`. Both per step; medians over the steps, for a loaded machine's sake.
 """
 import argparse
-import gzip
-import json
-import statistics
-import subprocess
 import sys
 from pathlib import Path
 
+from fusion_pairs import error_text, events, explain, per_step, steps
 
 GRAPH = "## Call CompiledFxGraph"
-
-
-def explain(epilogue, trace):
-    output = subprocess.run([epilogue, "explain", trace, "--format", "json"], check=True,
-                            capture_output=True).stdout
-    return json.loads(output)
-
-
-def events(trace):
-    with gzip.open(trace) as f:
-        return [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
-
-
-def inside(event, outer):
-    return (event["ts"] >= outer["ts"] and event["ts"] + event["dur"] <= outer["ts"] + outer["dur"]
-            and event["tid"] == outer["tid"])
-
-
-def steps(trace_events):
-    return [e for e in trace_events if e["name"].startswith("ProfilerStep#")]
-
-
-def per_step(trace_events, pick):
-    """The median over the steps of the summed durations of what pick() takes."""
-    return statistics.median(
-        sum(e["dur"] for e in trace_events if inside(e, step) and pick(e))
-        for step in steps(trace_events))
 
 
 def measure(eager, compiled, chain_ops):
@@ -81,14 +51,13 @@ def main():
         predicted = sum(f["predicted_saving_us"] for f in chains) / count
         saved = chain - fused
         error = (predicted - saved) / chain
-        errors.append(abs(error))
+        errors.append(error)
         print(f"{eager_path.name.removesuffix('_eager.json.gz'):<28}{chain:>12.1f}{fused:>12.1f}"
               f"{saved:>12.1f}{predicted:>12.1f}{error * 100:>8.0f}%")
     if not errors:
         print("no pairs with a pointwise chain found")
         return 1
-    print(f"\n{len(errors)} pairs; error relative to the chain's time: median "
-          f"{statistics.median(errors) * 100:.0f} %, largest {max(errors) * 100:.0f} %")
+    print("\n" + error_text(errors, "the chain's time"))
     return 0
 
 

@@ -7,7 +7,8 @@
 
 A block is  <!-- output: NAME -->, a fenced text, <!-- end -->. NAME is a source file, a benchmark, or
 one of tour-mlp, tour-crossover, quickstart, explain, diff, compile-plan. Needs a build with EPILOGUE_BENCH=ON (make bench).
-trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on.
+trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on, as
+is predict_fusion (minutes) unless --predict is given.
 """
 import argparse
 import os
@@ -47,7 +48,7 @@ def explanations(build):
     }
 
 
-def produce(build, trace, pairs):
+def produce(build, trace, pairs, predict):
     with tempfile.TemporaryDirectory() as folder:
         tour = run(build / "epilogue", "tour", "--out", "traces", cwd=folder)
         quickstart = run(build / "examples" / "example_quickstart", cwd=folder)
@@ -61,6 +62,10 @@ def produce(build, trace, pairs):
     if trace:
         outputs["trace_bench"] = run(python, "bench/trace_bench.py", build / "epilogue", trace,
                                      cwd=ROOT).strip() + "\n"
+    if predict:
+        with tempfile.TemporaryDirectory() as folder:
+            outputs["predict_fusion"] = run(python, "bench/predict_fusion.py", build / "epilogue",
+                                            "--out", folder, cwd=ROOT).strip() + "\n"
     if pairs:
         outputs["fusion_truth"] = run(python, "bench/fusion_truth.py", build / "epilogue", pairs,
                                       cwd=ROOT).strip() + "\n"
@@ -81,6 +86,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--trace")
     parser.add_argument("--pairs")
+    parser.add_argument("--predict", action="store_true")
     args = parser.parse_args()
     readme = ROOT / "README.md"
     text = readme.read_text()
@@ -93,7 +99,8 @@ def main():
         for name in empty:
             print(f"README.md: the block '{name}' is empty")
         sys.exit(1 if bad or empty else 0)
-    outputs = produce(pathlib.Path(os.path.abspath(args.build)), args.trace, args.pairs)
+    outputs = produce(pathlib.Path(os.path.abspath(args.build)), args.trace, args.pairs,
+                      args.predict)
     text = BLOCK.sub(lambda m: m[1] + (source(m[2]) or outputs.get(m[2], m[3])) + m[4], text)
     readme.write_text(text)
 
