@@ -14,19 +14,40 @@ IMAGES = "/usr/share/datasets/fashion-mnist"
 class Tour(CommandTest):
     def test_quick_tour(self):
         tour = json.loads(self.ok("tour", "--quick", "--out", self.out, "--format", "json"))
-        self.assertEqual([s["quantities"]["kernels_per_step"] for s in tour["stops"]], [2, 1, 5])
+        self.assertEqual([s["quantities"]["kernels_per_step"] for s in tour["stops"]], [2, 1, 5, 1, 1])
         for stop in tour["stops"]:
             self.assertTrue(os.path.exists(stop["trace"]))
             self.assertTrue(os.path.exists(stop["table_file"]))
+        self.check_fusion(tour["fusion"])
         sizes = [row["size"] for row in tour["crossover"]]
         self.assertEqual(sizes, [4, 8, 16, 32, 64, 128, 256, 512])
         kernel = [row["kernel_us"] for row in tour["crossover"]]
         self.assertGreater(kernel[-1], kernel[0])
         xml.dom.minidom.parse(tour["crossover_plot"])
 
+    def check_fusion(self, fusion):
+        eager, compiled, fused = fusion["modes"]
+        self.assertEqual([m["mode"] for m in fusion["modes"]], ["eager", "compile", "fused"])
+        # Three hidden tensors beside the result, of 2 * 128 rows of 3072 bf16 values.
+        self.assertGreaterEqual(eager["intermediate_bytes"], 256 * 2 * 3 * 3072)
+        # Scratch does not grow with the rows: here there are few, so it is much of eager's.
+        for mode in (compiled, fused):
+            self.assertLess(mode["intermediate_bytes"], eager["intermediate_bytes"])
+        self.assertGreater(fusion["predicted_saving_us"], 0)
+        diff = fusion["eager_to_compile"]
+        change = sum(part["delta_us"] for part in diff["parts"])
+        self.assertAlmostEqual(change, diff["wall_us"][1] - diff["wall_us"][0], places=2)
+        fused_part = next(p for p in diff["parts"] if p["what"].endswith(": fused"))
+        self.assertEqual(fused_part["kernels"], [15, 3])
+        self.assertIn("15 kernels of aten::mm, aten::gelu, aten::mul became 3", fused_part["why"])
+        self.assertGreater(fused_part["bytes"][0], fused_part["bytes"][1])
+        with open(fusion["page"], encoding="utf-8") as page:
+            self.assertIn("<!doctype html>", page.read(100))
+
     def test_text_names_every_step_and_its_files(self):
         text = self.ok("tour", "--quick", "--out", self.out)
-        for part in ("matmul + add", "nn.Linear", "the GeGLU MLP", "overhead-bound", "crossover.svg",
+        for part in ("matmul + add", "nn.Linear", "the GeGLU MLP", "compile()", "fused_gated_mlp",
+                     "became 3; ", "Predicted from the eager trace", "overhead-bound", "crossover.svg",
                      "ui.perfetto.dev"):
             self.assertIn(part, text)
 

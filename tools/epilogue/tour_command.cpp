@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue tour: from matmul+add to the GeGLU MLP on real images, each step profiled and explained.
+// epilogue tour: from matmul + add to the fused GeGLU MLP on real images, each step profiled and
+// explained.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,7 +14,9 @@
 #include "crossover.h"
 #include "epilogue/io.h"
 #include "epilogue/runtime.h"
+#include "machine.h"
 #include "profile_run.h"
+#include "tour_fusion.h"
 
 namespace epilogue::tool {
 namespace {
@@ -30,6 +33,7 @@ struct Stop {
   std::string title;
   std::string what_to_see;
   WorkloadOptions workload;
+  bool is_mlp = false;  // one of the three that are compared in the end
 };
 
 WorkloadOptions on_images(const std::string& kind, const Options& o) {
@@ -61,7 +65,19 @@ std::vector<Stop> stops(const Options& o) {
       on_images("mlp", o)};
   mlp.workload.batch = o.quick ? 2 : 8;
   mlp.workload.hidden = 3072;
-  return {matmul_add, linear, mlp};
+  mlp.is_mlp = true;
+  Stop compiled = mlp;
+  compiled.title = "the same MLP through compile()";
+  compiled.what_to_see =
+      "One kernel per step, and its name lists the ops that it stands for. Blocks of rows run "
+      "through all three products; the hidden values stay in the cache.";
+  compiled.workload.mode = kFusionModes[1];
+  Stop fused = mlp;
+  fused.title = "the same MLP as an op chosen by hand";
+  fused.what_to_see =
+      "epilogue::fused_gated_mlp runs the kernel that compile() found, without capture and plan.";
+  fused.workload.mode = kFusionModes[2];
+  return {matmul_add, linear, mlp, compiled, fused};
 }
 
 void require_images() {
@@ -117,18 +133,30 @@ int run_command(const Options& o) {
   nlohmann::json json = {{"schema_version", kSchemaVersion}, {"stops", nlohmann::json::array()}};
   const bool text = o.format != Format::json;
   if (text)
-    print(bold("From nn.Linear to a fused MLP: the eager half of the way") +
+    print(bold("From nn.Linear to a fused MLP") +
           fmt::format("\nepilogue {} on Fashion-MNIST images, {} threads, {}\n", version(),
                       o.threads != 0 ? o.threads : num_threads(), active_isa_name()));
   ProfileRunOptions run_options;
   run_options.out_dir = o.out_dir;
+  if (o.threads != 0) set_num_threads(o.threads);
+  run_options.metadata = machine_metadata(measured_machine());
   int number = 0;
+  std::vector<ProfileRun> mlp_runs;
+  Workload workload;
   for (const Stop& stop : stops(o)) {
-    const Workload workload = make_workload(stop.workload);
-    const ProfileRun run = run_profile(workload, run_options);
+    workload = make_workload(stop.workload);
+    run_options.record_shapes = run_options.profile_memory = stop.is_mlp;
+    ProfileRun run = run_profile(workload, run_options);
     json["stops"].push_back(stop_json(stop, workload, run));
     if (text) print_stop(++number, stop, workload, run);
+    if (stop.is_mlp) mlp_runs.push_back(std::move(run));
   }
+  const FusionStory fusion =
+      tell_fusion({mlp_runs.at(0), mlp_runs.at(1), mlp_runs.at(2)}, workload, o.out_dir);
+  json["fusion"] = fusion.json;
+  if (text)
+    print("\n" + bold(fmt::format("{}. what changed from eager to fused, and why", ++number)) +
+          "\n" + fusion.text);
 
   const Crossover crossover = run_crossover(o);
   const std::string svg_file = o.out_dir + "/crossover.svg";
@@ -158,7 +186,8 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_tour_command(CLI::App& app, Body& run) {
-  CLI::App* tour = app.add_subcommand("tour", "From nn.Linear to the GeGLU MLP on real input");
+  CLI::App* tour =
+      app.add_subcommand("tour", "From nn.Linear to the fused GeGLU MLP on real input");
   auto o = std::make_shared<Options>();
   tour->add_option("--out", o->out_dir, "folder of traces and tables")->option_text("DIR [traces]");
   tour->add_option("--dtype", o->dtype, "f32, bf16 or f16")->option_text("DTYPE [bf16]");
