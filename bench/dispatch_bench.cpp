@@ -8,10 +8,10 @@
 #include <functional>
 #include <memory>
 
+#include "bench/harness.h"
 #include "core/backend.h"
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
-#include "harness.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 

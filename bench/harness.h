@@ -3,15 +3,32 @@
 // changes speed changes it for all of them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace epilogue::bench {
 
+// What a contender does when it is its turn. A sample is the mean of `calls` calls in a row.
+struct Block {
+  int calls = 1;
+  int samples = 5;
+  int dropped = 2;  // samples before those, not kept: caches, clocks and threads that must wake up
+};
+
 struct Contender {
+  // Runs a block; returns nanoseconds per call, one number per kept sample.
+  using RunBlock = std::function<std::vector<double>(const Block&)>;
+
+  // One that is called here, and one that runs its blocks elsewhere. `spins`: its threads spin for
+  // a while after its last call, as OpenMP's do.
+  Contender(std::string name, std::function<void()> call, bool spins = false);
+  Contender(std::string name, RunBlock run, bool spins = false);
+
   std::string name;
-  std::function<void()> call;
+  RunBlock run;
+  bool spins;
 };
 
 struct Timing {
@@ -23,13 +40,12 @@ struct Timing {
 };
 
 struct Plan {
-  double seconds = 1.0;      // for all contenders together
-  int calls_per_sample = 1;  // a sample is the mean of so many calls in a row
-  int samples_per_block = 5;
-  int dropped_per_block = 2;  // first samples after a switch: caches and spinning threads of others
+  double seconds = 1.0;       // for all contenders together; three rounds at least
+  std::vector<Block> blocks;  // one per contender
+  int64_t settle_ns = 0;      // pause before each block, for threads of others to fall asleep
 };
 
-// Chooses calls_per_sample so that a sample of the slowest contender takes about `sample_us`.
+// Chooses blocks whose samples take about `sample_us` each, or one call where that takes longer.
 Plan plan_for(const std::vector<Contender>& contenders, double seconds, double sample_us);
 
 std::vector<Timing> interleave(const std::vector<Contender>& contenders, const Plan& plan);

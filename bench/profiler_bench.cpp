@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/harness.h"
 #include "epilogue/autograd.h"
 #include "epilogue/nn.h"
 #include "epilogue/profiler.h"
-#include "harness.h"
 
 namespace epilogue::bench {
 namespace {

@@ -25,7 +25,7 @@ constexpr int64_t kChainBudgetNs = 50'000'000;
 constexpr int kFewestCalls = 5;
 
 // The best of a few rounds: a shared machine is only ever slowed down by its neighbours.
-double best_gflops(int threads, double (*probe)(double seconds)) {
+double best_gflops(int threads, double (*probe)(double seconds) = simd::fma_gflops) {
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
     std::vector<double> rate(static_cast<size_t>(threads));
@@ -106,13 +106,19 @@ Ceilings measure_ceilings(const std::function<void(double)>& progress) {
   progress(0.3);
   c.f32_gflops = best_gflops(num_threads(), simd::fma_gflops);
   progress(0.4);
-  c.bf16_gflops = best_gflops(num_threads(), simd::bf16_dot_gflops);
+  c.bf16_gflops = best_gflops(num_threads(), simd::bf16_gflops);
   progress(0.5);
   measure_reads(c);
   progress(0.8);
   measure_chains(c);
   progress(1);
   return c;
+}
+
+double measure_peak_gflops(DType dtype) {
+  const double f32 = best_gflops(num_threads());
+  if (dtype != DType::bf16) return f32;
+  return std::max(f32, best_gflops(num_threads(), simd::bf16_gflops));
 }
 
 }  // namespace epilogue::tool

@@ -11,6 +11,8 @@
 
 #include "epilogue/dtype.h"
 
+#include "epilogue/dtype.h"
+
 namespace epilogue::tool {
 
 // Row chains of one product, with weights that stay in the caches. Rates by the number of rows.
@@ -33,5 +35,10 @@ struct Ceilings {
 // At the number of threads and the instruction set in use. Takes about three seconds; `progress`
 // hears shares from 0 to 1.
 Ceilings measure_ceilings(const std::function<void(double)>& progress);
+
+// The most that products of this dtype can reach, all threads, in GFLOP/s: multiply-adds from
+// registers in f32 (what f16 is widened to), or bf16's dot products where they are faster. About
+// half a second.
+double measure_peak_gflops(DType dtype);
 
 }  // namespace epilogue::tool

@@ -4,12 +4,10 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/simd/probe.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which chooses the target:
-#include <algorithm>
-
 #include "backend/cpu/simd/lanes-inl.h"
 #include "backend/cpu/simd/probe.h"
+#include "backend/cpu/simd/probe_loop.h"
 #include "backend/cpu/simd/targets.h"
-#include "base/clock.h"
 
 #ifndef EPILOGUE_SIMD_PROBE_ONCE_
 #define EPILOGUE_SIMD_PROBE_ONCE_
@@ -38,7 +36,7 @@ float multiply_add(int64_t rounds) {
   for (int64_t i = 0; i < kChains; ++i) chains[i] = set(static_cast<float>(i));
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
-    for (Vf& chain : chains) chain = hn::MulAdd(chain, factor, term);
+    for (int64_t i = 0; i < kChains; ++i) chains[i] = hn::MulAdd(chains[i], factor, term);
   }
   Vf sum = chains[0];
 #pragma GCC unroll 12
@@ -61,23 +59,10 @@ double fma_gflops(double seconds) {
       HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
       HWY_CHOOSE_AVX3(table)};
   const Probe& probe = pick(tables);
-  return best_gflops(seconds, probe.flops_per_round, probe.multiply_add);
-}
-
-double best_gflops(double seconds, int64_t flops_per_round, float (*body)(int64_t rounds)) {
-  // Short runs, and many whatever the budget: one that the scheduler interrupts tells nothing.
   constexpr int64_t kRounds = 20'000;
-  constexpr int kFewest = 64;
-  const int64_t start = monotonic_ns();
-  const auto budget_ns = static_cast<int64_t>(seconds * 1e9);
-  double best = 0.0;
   volatile float sink = 0.0F;  // the sums must look used
-  for (int run = 0; run < kFewest || monotonic_ns() - start < budget_ns; ++run) {
-    const int64_t before = monotonic_ns();
-    sink = body(kRounds);
-    const auto took_ns = static_cast<double>(std::max<int64_t>(monotonic_ns() - before, 1));
-    best = std::max(best, static_cast<double>(kRounds * flops_per_round) / took_ns);
-  }
+  const double best = best_gflops(seconds, kRounds * probe.flops_per_round,
+                                  [&] { sink = probe.multiply_add(kRounds); });
   static_cast<void>(sink);
   return best;
 }

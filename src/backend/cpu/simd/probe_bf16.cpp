@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
+// Register-only loops of the bf16 dot products: AVX512-BF16's vectors and AMX's tiles.
 #include "backend/cpu/simd/probe.h"
+#include "backend/cpu/simd/probe_loop.h"
 #include "base/cpu_features.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cstdint>
+
 // Inlined standard headers end above this line: nothing of them is compiled for the target.
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#pragma GCC target("avx512f,avx512bf16")
 
 namespace epilogue::simd {
 namespace {
 
-// Enough independent chains for two units of latency 6.
+// Independent chains for two units of latency 6, and one register for the factors.
 constexpr int64_t kChains = 12;
-constexpr int64_t kFlopsPerDot = 16 * 2 * 2;  // lanes x products x (multiply, add)
+constexpr int64_t kFlopsPerVector = 64;  // 16 sums of two products each
 
-float dots(int64_t rounds) {
-  const __m512i ones = _mm512_set1_epi16(0x3F80);  // bf16 1.0
-  const auto factor = reinterpret_cast<__m512bh>(ones);
+// `rounds` of kChains dot products; the sum only makes them look used.
+float vector_dots(int64_t rounds) {
   __m512 chains[kChains];
 #pragma GCC unroll 12
-  for (int64_t i = 0; i < kChains; ++i)  // equal chains would be one to the compiler
-    chains[i] = _mm512_set1_ps(static_cast<float>(i));
+  for (int64_t i = 0; i < kChains; ++i) chains[i] = _mm512_setzero_ps();
+  auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(1));
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
     for (int64_t i = 0; i < kChains; ++i) chains[i] = _mm512_dpbf16_ps(chains[i], factor, factor);
+    // Without this the loop would be moved out of itself.
+    __asm__ volatile("" : "+v"(factor));
   }
   __m512 sum = chains[0];
 #pragma GCC unroll 12
@@ -34,22 +39,65 @@ float dots(int64_t rounds) {
 }
 
 }  // namespace
+}  // namespace epilogue::simd
+#pragma GCC pop_options
 
-double bf16_dot_gflops(double seconds) {
-  if (active_isa() != Isa::avx512_bf16) return 0;
-  return best_gflops(seconds, kChains * kFlopsPerDot, dots);
+namespace epilogue::simd {
+namespace {
+
+constexpr int64_t kFlopsPerTile = 2 * 16 * 16 * 32;  // 16 x 32 by 32 x 16
+constexpr int64_t kTileChains = 6;                   // accumulators tmm0 to tmm5
+
+// The operand of ldtilecfg: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Assembly, so that no compiler must know AMX and the configuration is an operand in full.
+void tile_dots(int64_t rounds) {
+  const TileConfig config;
+  __asm__ volatile(
+      "ldtilecfg %0\n\t"
+      "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3\n\t"
+      "tilezero %%tmm4\n\ttilezero %%tmm5\n\ttilezero %%tmm6\n\ttilezero %%tmm7" ::"m"(config));
+  for (int64_t round = 0; round < rounds; ++round)
+    __asm__ volatile(
+        "tdpbf16ps %%tmm7, %%tmm6, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm6, %%tmm1\n\t"
+        "tdpbf16ps %%tmm7, %%tmm6, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm6, %%tmm3\n\t"
+        "tdpbf16ps %%tmm7, %%tmm6, %%tmm4\n\ttdpbf16ps %%tmm7, %%tmm6, %%tmm5" ::);
+  __asm__ volatile("tilerelease" ::);
+}
+
+}  // namespace
+
+double bf16_gflops(double seconds) {
+  const Isa isa = active_isa();
+  double best = 0.0;
+  if (isa >= Isa::avx512_bf16) {
+    constexpr int64_t kRounds = 20'000;
+    volatile float sink = 0.0F;
+    best = best_gflops(seconds, kRounds * kChains * kFlopsPerVector,
+                       [&] { sink = vector_dots(kRounds); });
+  }
+  if (isa >= Isa::amx) {
+    constexpr int64_t kRounds = 1'000;
+    const double tiles =
+        best_gflops(seconds, kRounds * kTileChains * kFlopsPerTile, [] { tile_dots(kRounds); });
+    best = std::max(best, tiles);
+  }
+  return best;
 }
 
 }  // namespace epilogue::simd
 
-#pragma GCC pop_options
-
 #else
 
 namespace epilogue::simd {
-
-double bf16_dot_gflops(double) { return 0; }
-
+double bf16_gflops(double) { return 0; }
 }  // namespace epilogue::simd
 
 #endif

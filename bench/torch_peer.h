@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch as a peer, eager and compiled, in a Python process of its own (torch_peer.py says how the
+// two talk).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bench/harness.h"
+#include "bench/model.h"
+#include "epilogue/base/result.h"
+
+namespace epilogue::bench {
+
+// Not thread-safe.
+class TorchPeer {
+ public:
+  // `python`: a command or a path. Codes: PeerStart, PeerDied, PeerTimeout, and PeerError with
+  // Python's words (PyTorch is not installed, say).
+  static Result<TorchPeer> start(const std::string& python, int threads);
+  TorchPeer(TorchPeer&&) noexcept;
+  TorchPeer& operator=(TorchPeer&&) = delete;
+  ~TorchPeer();
+
+  const std::string& version() const;
+
+  // Hands weights and input over, bit by bit. x: [*, k], as the model's first layer gets it. The
+  // model of "matmul-add" has one stage with an addend. Codes as above, and those of files.
+  Status load(const std::string& kind, const Model& model, const Tensor& x);
+
+  struct Prepared {
+    Tensor result;
+    std::optional<int64_t> peak_intermediate_bytes;  // empty where PyTorch's profiler cannot tell
+  };
+  // mode: "eager" or "compile" (max-autotune, frozen weights; takes from seconds to minutes).
+  Result<Prepared> prepare(const std::string& mode);
+
+  // As Contender::run, after prepare(mode). Throws Error where the process died.
+  std::vector<double> run(const std::string& mode, const Block& block);
+
+ private:
+  struct State;
+  explicit TorchPeer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace epilogue::bench
