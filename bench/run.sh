@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs every benchmark of a build folder and keeps what it printed: bench/run.sh [BUILD] [OUT].
+# Runs every benchmark of a build folder, then `epilogue bench` of the reference MLP and the ladder, and
+# keeps what they printed: bench/run.sh [BUILD] [OUT].
 # Exit 1 if any of them found a disagreement or a broken budget.
 set -u
 build=${1:-build}
@@ -15,6 +16,12 @@ for name in dispatch_bench profiler_bench optimizer_bench train_bench gemm_bench
   echo "== $name"
   "$program" >"$out/$name.txt" 2>&1 || status=1
   cat "$out/$name.txt"
+  echo
+done
+for workload in mlp ladder; do
+  echo "== epilogue bench $workload"
+  "$build/epilogue" bench "$workload" >"$out/bench_$workload.txt" 2>&1 || status=1
+  cat "$out/bench_$workload.txt"
   echo
 done
 echo "reports: $out"

@@ -139,23 +139,28 @@ def require_compiler():
 
 
 def peak_intermediate_bytes(function, x):
-    """The most memory that a call holds beyond its result; None where the profiler cannot tell."""
+    """The most memory that a call holds besides its result; None where the profiler cannot tell."""
     import torch
 
     try:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
                                     profile_memory=True) as profile:
             result = function(x)
-        live = peak = 0
-        for event in profile.profiler.kineto_results.events():
-            if event.name() == "[memory]":
-                live += event.nbytes()
-                peak = max(peak, live)
+        sizes = [event.nbytes() for event in profile.profiler.kineto_results.events()
+                 if event.name() == "[memory]"]
     except (AttributeError, RuntimeError):
         return None
-    if peak == 0:
+    wanted = result.numel() * result.element_size()
+    if wanted not in sizes:
         return None  # not even the result was seen
-    return max(0, peak - result.numel() * result.element_size())
+    # The result is the last that was made of its size.
+    made = len(sizes) - 1 - sizes[::-1].index(wanted)
+    live = peak = 0
+    for i, size in enumerate(sizes):
+        if i != made:
+            live += size
+            peak = max(peak, live)
+    return peak
 
 
 class Peer:

@@ -17,6 +17,8 @@ GOOD = {
     "src/ops/run_op.cpp": '#include "core/op.h"\n',
     "src/backend/cpu/simd/gemm.cpp": '#include <hwy/highway.h>\n#include "base/file.h"\n',
     "src/trace/reader.cpp": '#include "epilogue/trace/event.h"\n',
+    "bench/harness.h": "",
+    "tools/epilogue/bench_case.h": '#include "bench/harness.h"\n',
     "tools/epilogue/command.h": "",
     "tools/epilogue/main.cpp": '#include <CLI/CLI.hpp>\n#include "command.h"\n#include "core/op.h"\n',
 }
@@ -55,6 +57,11 @@ class CheckLayers(unittest.TestCase):
         self.expect_complaint(
             "src/analysis/steps.cpp", '#include "epilogue/tensor.h"\n',
             '1: layer analysis may not include "epilogue/tensor.h" (layer core)')
+
+    def test_the_library_sees_no_benchmarks(self):
+        self.expect_complaint("src/core/op.cpp", '#include "bench/harness.h"\n',
+                              '1: "bench/harness.h" is not a file of src/ (includes are written '
+                              "relative to it)")
 
     def test_simd_kernels_take_plain_pointers(self):
         self.expect_complaint("src/backend/cpu/simd/gemm.h", '#include "core/op.h"\n',

@@ -34,6 +34,7 @@ void add_name_command(CLI::App& app, Body& run);
 void add_report_command(CLI::App& app, Body& run);
 void add_serve_command(CLI::App& app, Body& run);
 void add_profile_command(CLI::App& app, Body& run);
+void add_bench_command(CLI::App& app, Body& run);
 void add_compile_command(CLI::App& app, Body& run);
 void add_ops_command(CLI::App& app, Body& run);
 void add_info_command(CLI::App& app, Body& run);

@@ -51,6 +51,10 @@ DType workload_dtype(const WorkloadOptions& o) {
   return dtype;
 }
 
+std::string describe(const Workload& w, const WorkloadOptions& o) {
+  return fmt::format("{}, {}, {}, {}", w.what, o.dtype, o.mode, machine_description());
+}
+
 // A forward without a graph, or forward and backward of the result's sum.
 std::function<Tensor()> step_of(bool with_backward, std::function<Tensor()> forward) {
   if (!with_backward) {
@@ -88,8 +92,10 @@ Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
   Workload w;
   w.tag = fmt::format("{}_{}_{}_{}", o.size, o.dtype, o.cold ? "cold" : "warm", o.mode);
   w.label = "matmul_add";
-  w.description = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}], {1}, {2}, {3}",
-                              o.size, o.dtype, o.mode, machine_description());
+  w.what = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}]", o.size);
+  w.description = describe(w, o);
+  w.shape = {{"size", o.size}};
+  w.operands = {b, c};
   w.call = step_of(o.backward, [a, b, c] { return add(matmul(a, b), c); });
   set_call(
       w, o,
@@ -129,8 +135,10 @@ Workload make_linear(const WorkloadOptions& o, DType dtype) {
   Workload w;
   w.tag = fmt::format("{}_{}_{}_{}", x.numel() / in_dim, in_dim, out_dim, o.mode);
   w.label = "linear_fwd";
-  w.description = fmt::format("linear: {} -> {}{}, {}, {}, {}", to_string(x.sizes()), out_dim,
-                              bias ? " + bias" : "", o.dtype, o.mode, machine_description());
+  w.what = fmt::format("linear: {} -> {}{}", to_string(x.sizes()), out_dim, bias ? " + bias" : "");
+  w.description = describe(w, o);
+  w.shape = {{"batch", x.numel() / in_dim}, {"in_dim", in_dim}, {"out_dim", out_dim}};
+  w.module = layer;
   w.call = step_of(o.backward, [layer, x] { return (*layer)(x); });
   set_call(
       w, o, [layer](std::span<const Tensor> in) { return std::vector<Tensor>{(*layer)(in[0])}; },
@@ -170,8 +178,14 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
   Workload w;
   w.tag = fmt::format("{}_{}_{}_{}_{}", batch, seq, config.dim, config.hidden, o.mode);
   w.label = "mlp_fwd";
-  w.description = fmt::format("mlp: {}, {}, {}, {}", setup.description(), o.dtype, o.mode,
-                              machine_description());
+  w.what = "mlp: " + setup.description();
+  w.description = describe(w, o);
+  w.shape = {{"batch", batch},
+             {"seq", seq},
+             {"dim", config.dim},
+             {"hidden", config.hidden},
+             {"layers", config.layers}};
+  w.module = model;
   w.call = step_of(o.backward, [model = model, x = x] { return (*model)(x); });
   if (o.mode == "fused") {
     if (config.bias && nn::is_gated(config.activation))

@@ -5,8 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "epilogue/compile.h"
 #include "epilogue/nn.h"
@@ -69,12 +72,16 @@ std::string machine_description();
 
 struct Workload {
   std::string tag;               // file names: "64_128_768_3072_eager"
+  std::string what;              // "mlp: geglu [64, 128, 768] -> 3072"
   std::string label;             // the record_function range: "mlp_fwd"
-  std::string description;       // one line for people, with shapes, dtype, threads and ISA
+  std::string description;       // that, with dtype, mode, threads and ISA
   std::function<Tensor()> call;  // one step; returns the result
   int warmup_calls = 3;
   Compiled::Function function;  // what `call` computes, of `input`
   Tensor input;
+  std::vector<std::pair<std::string, int64_t>> shape;  // sizes, by the names of their flags
+  std::shared_ptr<nn::Module> module;                  // that `function` runs; null: matmul-add
+  std::vector<Tensor> operands;                        // matmul-add's b and c
 };
 
 // Adds the flags of `kind` and the common ones.

@@ -57,5 +57,22 @@ TEST(Targets, WiderVectorsMultiplyFaster) {
   EXPECT_GE(wide, narrow * 0.5) << "the probe measures something else";
 }
 
+TEST(Targets, DotProductsOfBf16AreProbedWhereTheLevelHasThem) {
+  const Isa before = active_isa();
+  set_active_isa(Isa::baseline);
+  EXPECT_EQ(bf16_gflops(0.01), 0);
+  if (detected_isa() < Isa::avx512_bf16) GTEST_SKIP() << "this machine has none";
+  set_active_isa(Isa::avx512_bf16);
+  const double fma = fma_gflops(0.01);
+  const double dots = bf16_gflops(0.01);
+  set_active_isa(detected_isa());
+  const double all = bf16_gflops(0.01);
+  set_active_isa(before);
+  // Twice the work of an FMA per instruction, issued as often or half as often.
+  EXPECT_GT(dots, 0.2 * fma);
+  EXPECT_LT(dots, 3 * fma) << "the probe measures something else";
+  EXPECT_GT(all, 0.5 * dots);
+}
+
 }  // namespace
 }  // namespace epilogue::simd

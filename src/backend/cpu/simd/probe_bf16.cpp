@@ -23,8 +23,9 @@ constexpr int64_t kFlopsPerVector = 64;  // 16 sums of two products each
 // `rounds` of kChains dot products; the sum only makes them look used.
 float vector_dots(int64_t rounds) {
   __m512 chains[kChains];
+  // All different, or the compiler would make one of them.
 #pragma GCC unroll 12
-  for (int64_t i = 0; i < kChains; ++i) chains[i] = _mm512_setzero_ps();
+  for (int64_t i = 0; i < kChains; ++i) chains[i] = _mm512_set1_ps(static_cast<float>(i));
   auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(1));
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
