@@ -26,6 +26,7 @@ class EventLog : public MemoryObserver {
     const std::lock_guard<std::mutex> lock(mutex_);
     events_.push_back({address, bytes});
   }
+  void on_category(const void*, int64_t, MemoryCategory) override {}
   const std::vector<Event>& events() const { return events_; }
 
  private:
