@@ -143,7 +143,8 @@ constexpr const char* kAbout =
     "PyTorch (eager, and torch.compile with frozen weights and max-autotune; --torch), block by\n"
     "block in one run; first calls after a switch are dropped. First all results must agree with\n"
     "the same computation in double: exit 1 where one does not.\n"
-    "--sweep also writes OUT/bench_WORKLOAD_DTYPE.svg and .md.\n"
+    "--sweep also writes OUT/bench_WORKLOAD_DTYPE.svg and .md. EPILOGUE_ISA lowers our\n"
+    "instruction set; ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY theirs.\n"
     "Example: ";
 
 void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run) {

@@ -23,6 +23,7 @@ struct BenchContender {
 struct SkippedContender {
   std::string name;
   std::string reason;
+  bool operator==(const SkippedContender&) const = default;
 };
 
 struct BenchContenders {

@@ -83,10 +83,20 @@ Grid sweep_grid(const BenchRun& run) {
   return grid;
 }
 
-void add_skipped(const BenchCase& c, Document& document) {
+// Who is missing in some case, and why; each reason once.
+std::vector<SkippedContender> skipped_of(const BenchRun& run) {
+  std::vector<SkippedContender> list;
+  for (const BenchCase& c : run.cases)
+    for (const SkippedContender& s : c.skipped)
+      if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
+  return list;
+}
+
+trace::Bullets skipped_list(const BenchRun& run) {
   trace::Bullets list;
-  for (const SkippedContender& s : c.skipped) list.items.push_back({s.name + ": " + s.reason, {}});
-  if (!list.items.empty()) document.push_back(std::move(list));
+  for (const SkippedContender& s : skipped_of(run))
+    list.items.push_back({s.name + ": " + s.reason, {}});
+  return list;
 }
 
 nlohmann::json shape_json(const BenchCase& c) {
@@ -138,7 +148,8 @@ std::string bench_text(const BenchRun& run, Format format) {
                                                run.dtype, run.swept)});
   document.push_back(Paragraph{machine_text(run.machine, run.dtype)});
   document.push_back(run.swept.empty() ? case_grid(run, last) : sweep_grid(run));
-  add_skipped(last, document);
+  if (trace::Bullets list = skipped_list(run); !list.items.empty())
+    document.emplace_back(std::move(list));
   for (const char* note : kFootnotes) document.push_back(Paragraph{note});
   if (!run.plot_file.empty())
     document.push_back(Paragraph{"plot: " + run.plot_file + ", table: " + run.table_file});
@@ -160,7 +171,7 @@ std::string bench_json(const BenchRun& run) {
       if (!run.swept.empty()) rows.back()["shape"] = shape_json(c);
     }
   }
-  for (const SkippedContender& s : run.cases.back().skipped)
+  for (const SkippedContender& s : skipped_of(run))
     skipped.push_back({{"name", s.name}, {"reason", s.reason}});
   if (run.swept.empty()) {
     out["shape"] = shapes[0];
