@@ -95,7 +95,7 @@ class Profile(CommandTest):
                 (["--optimizer", "lion"],
                  "[--optimizer] expected adamw, adam or sgd, got 'lion'"),
                 (["--accumulate", "0"], "[--accumulate] expected 1 or more, got 0"),
-                (["--mode", "fused"], "[--mode] expected eager for a training step, got 'fused'")):
+                (["--mode", "fused"], "[--mode] expected eager or compile for a training step, got 'fused'")):
             self.assertIn(message, self.misuse(*self.STEP, *flags, "--out", self.out))
 
     def test_measured_peaks_place_products_on_the_roofline(self):

@@ -178,7 +178,7 @@ TEST(CompileErrors, WhatOneRunCannotTellIsRefused) {
   EXPECT_NE(message([](const Tensor& t) { return matmul(t, t); }).find("[aten::matmul]"),
             std::string::npos);
   const std::string unknown = error_of([&] { compile(nn::ReLU(), {.skip = {"fuse_all"}}); });
-  EXPECT_TRUE(unknown.starts_with("[compile] expected a pass to skip (fold_views, ")) << unknown;
+  EXPECT_TRUE(unknown.starts_with("[compile] expected a pass to skip (keep_casts, ")) << unknown;
   EXPECT_TRUE(unknown.ends_with("), got 'fuse_all'")) << unknown;
 }
 

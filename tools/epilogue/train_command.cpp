@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <csignal>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
 #include "command.h"
-#include "epilogue/runtime.h"
 #include "train_session.h"
+#include "workload.h"
 
 namespace epilogue::tool {
 namespace {
@@ -62,7 +62,7 @@ std::string begin_text(const Trainer& trainer) {
                       r.epochs, trainer.total_steps() / r.epochs, r.batch,
                       r.accumulate == 1 ? "" : fmt::format(" in {} parts", r.accumulate),
                       r.optimizer, r.lr, r.schedule, r.amp, r.mode);
-  text += fmt::format("machine: {} threads, {}\n", num_threads(), active_isa_name());
+  text += "machine: " + machine_description() + "\n";
   if (trainer.position().step > 0)
     text += fmt::format("going on after step {} of {}\n", trainer.position().step,
                         trainer.total_steps());
@@ -108,7 +108,11 @@ struct Summary {
 };
 
 std::string json_output(const Summary& s, const SessionResult& r) {
-  const EpochReport last = r.epochs.empty() ? EpochReport{} : r.epochs.back();
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  const EpochReport last =
+      r.epochs.empty()
+          ? EpochReport{.test_loss = kUnknown, .test_score = kUnknown, .test_rmse = kUnknown}
+          : r.epochs.back();
   json missing = json::object();
   for (const auto& [name, count] : s.notes.missing) missing[name] = count;
   json out = {{"schema_version", kSchemaVersion},
@@ -119,7 +123,7 @@ std::string json_output(const Summary& s, const SessionResult& r) {
               {"epochs", s.run.epochs},
               {"steps", s.steps},
               {"seconds", s.seconds},
-              {"images_per_s", r.images_per_s},
+              {"images_per_s", r.images_per_s ? json(*r.images_per_s) : json()},
               {"parameters", s.parameters},
               {"config", to_text(s.run)},
               {"history", epochs_json(r.epochs, s.task)},
@@ -139,17 +143,25 @@ std::string json_output(const Summary& s, const SessionResult& r) {
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
+std::string final_score(const Summary& s, const SessionResult& r) {
+  // Somebody may have removed the metrics of a run that was done already.
+  if (r.epochs.empty()) return "no score: " + r.metrics_file + " has no epochs";
+  return score_text(r.epochs.back(), s.task);
+}
+
 std::string end_text(const Summary& s, const SessionResult& r) {
   std::string text;
   if (!r.profile.table.empty())
     text += fmt::format("\n{}trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n\n",
                         r.profile.table, r.profile.trace, r.profile.table_file);
-  text +=
-      bold(score_text(r.epochs.back(), s.task)) +
-      fmt::format(" after {} epochs in {:.1f} s ({} {}/s)\n", s.run.epochs, s.seconds,
-                  format_count(std::llround(r.images_per_s)), is_csv(s.run) ? "rows" : "images");
-  return text + fmt::format("model: {}\ncurve: {}\nmetrics: {}\ncheckpoint: {}\n", r.model_file,
-                            r.curve_file, r.metrics_file, r.last_checkpoint);
+  text += bold(final_score(s, r)) +
+          fmt::format(" after {} epochs in {:.1f} s", s.run.epochs, s.seconds);
+  if (r.images_per_s)
+    text += fmt::format(" ({} {}/s)", format_count(std::llround(*r.images_per_s)),
+                        is_csv(s.run) ? "rows" : "images");
+  return text + "\n" +
+         fmt::format("model: {}\ncurve: {}\nmetrics: {}\ncheckpoint: {}\n", r.model_file,
+                     r.curve_file, r.metrics_file, r.last_checkpoint);
 }
 
 std::string end_markdown(const Summary& s, const SessionResult& r) {
@@ -160,8 +172,8 @@ std::string end_markdown(const Summary& s, const SessionResult& r) {
   for (const EpochReport& e : r.epochs)
     text += fmt::format("| {} | {:.4f} | {:.4f} | {} |\n", e.epoch, e.train_loss, e.test_loss,
                         classifies ? percent(e.test_score) : fmt::format("{:.4f}", e.test_score));
-  return text + fmt::format("\n{}, {:.1f} s, model `{}`\n", score_text(r.epochs.back(), s.task),
-                            s.seconds, r.model_file);
+  return text +
+         fmt::format("\n{}, {:.1f} s, model `{}`\n", final_score(s, r), s.seconds, r.model_file);
 }
 
 void say(const std::string& line) { fmt::print(stderr, "epilogue: {}\n", line); }

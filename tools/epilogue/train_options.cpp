@@ -75,21 +75,6 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> allow
   return std::find(allowed.begin(), allowed.end(), text) != allowed.end();
 }
 
-void check_words(const TrainRun& r) {
-  const auto quoted = [](const std::string& s) { return "'" + s + "'"; };
-  require(is_one_of(r.task, {"auto", "classification", "regression"}), "task",
-          "classification or regression", quoted(r.task));
-  require(r.delimiter.size() == 1 || r.delimiter == "tab", "delimiter", "one character or tab",
-          quoted(r.delimiter));
-  require(is_one_of(r.arch, {"mlp", "geglu"}), "arch", "mlp or geglu", quoted(r.arch));
-  require(is_one_of(r.amp, {"none", "bf16", "f16"}), "amp", "none, bf16 or f16", quoted(r.amp));
-  require(is_one_of(r.optimizer, {"adamw", "adam", "sgd"}), "optimizer", "adamw, adam or sgd",
-          quoted(r.optimizer));
-  require(is_one_of(r.schedule, {"constant", "cosine", "step"}), "schedule",
-          "constant, cosine or step", quoted(r.schedule));
-  require(is_one_of(r.mode, {"eager", "compile"}), "mode", "eager or compile", quoted(r.mode));
-}
-
 void check_numbers(const TrainRun& r) {
   require(r.max_images != 0, "max-images", "1 or more", r.max_images);
   require(r.held_out > 0 && r.held_out < 1, "held-out", "a share between 0 and 1", r.held_out);
@@ -106,6 +91,21 @@ void check_numbers(const TrainRun& r) {
 }
 
 }  // namespace
+
+void check_choices(const TrainRun& r) {
+  const auto quoted = [](const std::string& s) { return "'" + s + "'"; };
+  require(is_one_of(r.task, {"auto", "classification", "regression"}), "task",
+          "classification or regression", quoted(r.task));
+  require(r.delimiter.size() == 1 || r.delimiter == "tab", "delimiter", "one character or tab",
+          quoted(r.delimiter));
+  require(is_one_of(r.arch, {"mlp", "geglu"}), "arch", "mlp or geglu", quoted(r.arch));
+  require(is_one_of(r.amp, {"none", "bf16", "f16"}), "amp", "none, bf16 or f16", quoted(r.amp));
+  require(is_one_of(r.optimizer, {"adamw", "adam", "sgd"}), "optimizer", "adamw, adam or sgd",
+          quoted(r.optimizer));
+  require(is_one_of(r.schedule, {"constant", "cosine", "step"}), "schedule",
+          "constant, cosine or step", quoted(r.schedule));
+  require(is_one_of(r.mode, {"eager", "compile"}), "mode", "eager or compile", quoted(r.mode));
+}
 
 bool is_csv(const TrainRun& run) { return run.data != "fashion-mnist"; }
 
@@ -173,7 +173,7 @@ int64_t steps_per_epoch(const TrainRun& run, int64_t examples) {
 
 void resolve_run(TrainRun* run, int64_t examples) {
   TrainRun& r = *run;
-  check_words(r);
+  check_choices(r);
   const auto fill = [](auto* value, auto otherwise, bool open) {
     if (open) *value = otherwise;
   };

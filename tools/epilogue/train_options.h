@@ -65,6 +65,9 @@ void from_text(const std::map<std::string, std::string>& text, TrainRun* run);
 // Throws Error where a flag that was given says another thing than `kept`, a checkpoint's run.
 void require_same_run(const TrainOptions& options, const std::map<std::string, std::string>& kept);
 
+// Throws Error where a flag names a choice that does not exist.
+void check_choices(const TrainRun& run);
+
 // Fills in what the flags left open, for that many training examples, and checks every value.
 // Throws Error on misuse.
 void resolve_run(TrainRun* run, int64_t examples);

@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "epilogue/runtime.h"
 #include "train_export.h"
-#include "train_profile.h"
+#include "workload.h"
 
 namespace epilogue::tool {
 namespace {
@@ -36,7 +36,7 @@ class StopSignals {
     stop_signal = 0;
     struct sigaction action {};
     action.sa_handler = [](int signal) { stop_signal = signal; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
     ::sigaction(SIGINT, &action, &interrupt_before_);
     ::sigaction(SIGTERM, &action, &terminate_before_);
   }
@@ -99,6 +99,7 @@ Start prepared(TrainOptions o, const SessionEvents& events) {
     throw Error(fmt::format("[--checkpoint-every] expected 0 or more, got {}", o.checkpoint_every));
   if (!o.run.data.empty() && is_csv(o.run)) o.run.data = absolute(o.run.data);
   o.run.data_dir = absolute(o.run.data_dir);
+  check_choices(o.run);
   if (!o.resume_dir.empty()) return resumed(o, events);
   if (o.run.data.empty())
     throw Error("[train] expected fashion-mnist or a CSV file (or --resume DIR), got neither");
@@ -117,12 +118,13 @@ class Session {
   Session(const TrainOptions& o, const SessionEvents& events, const Start& start)
       : o_(o), events_(events), folder_(start.dir), trainer_(trainer_of(start.run)) {
     is_new_ = start.state.metadata.empty();
-    if (!is_new_) trainer_.load(start.state);
+    if (!is_new_) resume(start.state);
     first_step_ = trainer_.position().step;
     saved_step_ = is_new_ ? -1 : first_step_;
     result_.folder = start.dir;
     result_.metrics_file = start.dir + "/metrics.jsonl";
     log_.emplace(result_.metrics_file, first_step_);
+    logged_.step_s = trainer_.position().step_s;
   }
 
   SessionResult run() {
@@ -140,13 +142,22 @@ class Session {
     result_.last_checkpoint = folder_.file(saved_step_);
     result_.epochs = log_->epochs();
     result_.session_s = static_cast<double>(monotonic_ns() - start_ns) * 1e-9;
-    result_.images_per_s = rate(examples_, trainer_.position().step_s - step_s_before);
+    const double step_s = trainer_.position().step_s - step_s_before;
+    if (step_s > 0) result_.images_per_s = rate(examples_, step_s);
     return result_;
   }
 
  private:
   static double rate(int64_t examples, double seconds) {
     return seconds > 0 ? static_cast<double>(examples) / seconds : 0;
+  }
+
+  void resume(const StateDict& state) {
+    trainer_.load(state);
+    const auto before = state.metadata.find(kMachineKey);
+    if (before != state.metadata.end() && before->second != machine_description())
+      events_.note(fmt::format("the run began with {}; with {} its last bits may differ",
+                               before->second, machine_description()));
   }
 
   void save() {
@@ -203,7 +214,9 @@ class Session {
                                    at.loss_sum / seen);
     if (trainer_.data().task == train::Task::classification && at.knows_correct)
       text += fmt::format("  accuracy {:.1f} %", 100 * static_cast<double>(at.correct) / seen);
-    return text + fmt::format("  {} images/s", format_count(std::llround(images_per_s_)));
+    if (images_per_s_ > 0)
+      text += fmt::format("  {} images/s", format_count(std::llround(images_per_s_)));
+    return text;
   }
 
   void finish() {

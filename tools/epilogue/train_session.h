@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct SessionResult {
   std::string model_file;
   TrainProfile::Files profile;  // with --profile
   double session_s = 0;
-  double images_per_s = 0;  // of this session's steps
+  std::optional<double> images_per_s;  // of this session's steps, where it had some
   std::vector<EpochReport> epochs;
 };
 

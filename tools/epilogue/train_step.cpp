@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "epilogue/amp.h"
+#include "epilogue/compile_step.h"
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
 
@@ -42,6 +43,9 @@ class TrainStep {
         amp_(amp),
         accumulate_(o.accumulate) {
     if (amp_) optimizer_->keep_low_precision_copies(*amp_);
+    if (o.mode == "compile")
+      compiled_ = compile_step(
+          [this](std::span<const Tensor> in) { return mul(loss(in[0], in[1]), in[2]); });
     set_memory_category(setup_.x, MemoryCategory::input);
     set_memory_category(target_, MemoryCategory::input);
   }
@@ -50,23 +54,35 @@ class TrainStep {
   Tensor run() {
     optimizer_->zero_grad();
     Tensor last;
-    for (const optim::MicroBatch& part : optim::micro_batches(setup_.x.size(0), accumulate_)) {
-      last = loss(part);
-      scaler_.scale(accumulate_ == 1 ? last : mul(last, part.share)).backward();
-    }
+    for (const optim::MicroBatch& part : optim::micro_batches(setup_.x.size(0), accumulate_))
+      last = add_gradients(part);
     scaler_.step(*optimizer_);
     scaler_.update();
     return last;
   }
 
  private:
-  Tensor loss(const optim::MicroBatch& part) const {
+  Tensor loss(const Tensor& x, const Tensor& target) const {
     std::optional<amp::Autocast> autocast;
     if (amp_) autocast.emplace(amp::AutocastOptions{.dtype = amp_});
+    return mse_loss((*setup_.model)(x), target);
+  }
+
+  // Returns the micro-batch's mean loss; its gradients are scaled, and weighted by its share.
+  Tensor add_gradients(const optim::MicroBatch& part) {
     const auto rows = [&](const Tensor& t) {
       return accumulate_ == 1 ? t : slice(t, 0, part.begin, part.end);
     };
-    return mse_loss((*setup_.model)(rows(setup_.x)), rows(target_));
+    const Tensor x = rows(setup_.x);
+    const Tensor target = rows(target_);
+    if (compiled_) {
+      const double weight = part.share * scaler_.get_scale();
+      const Tensor in[] = {x, target, full({}, weight)};
+      return div((*compiled_)(in), weight);
+    }
+    const Tensor mean = loss(x, target);
+    scaler_.scale(accumulate_ == 1 ? mean : mul(mean, part.share)).backward();
+    return mean;
   }
 
   MlpSetup setup_;
@@ -75,6 +91,7 @@ class TrainStep {
   amp::GradScaler scaler_;
   std::optional<DType> amp_;
   int64_t accumulate_;
+  std::optional<CompiledStep> compiled_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "epilogue/ops.h"
 #include "nn/optim/options_text.h"
 #include "train_network.h"
+#include "workload.h"
 
 namespace epilogue::tool {
 namespace {
@@ -88,6 +89,7 @@ StateDict Trainer::state() {
   train::add_part(state, "config", {{}, to_text(run_)});
   train::add_part(state, "position", position_state(position_));
   state.metadata["data.fingerprint"] = fmt::format("{:08x}", fingerprint_);
+  state.metadata[kMachineKey] = machine_description();
   return state;
 }
 

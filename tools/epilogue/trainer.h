@@ -14,6 +14,9 @@
 
 namespace epilogue::tool {
 
+// Metadata of a checkpoint: threads and instruction set, on which the last bits of sums depend.
+inline constexpr const char* kMachineKey = "machine";
+
 // What a micro-batch gave.
 struct MicroResult {
   double loss = 0;                 // mean over its examples
