@@ -21,9 +21,12 @@ build: ## build/epilogue, a release build
 	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
 	cmake --build build -j $(JOBS) --target epilogue
 
-demo: build ## the tour, from nn.Linear to the MLP on Fashion-MNIST; leaves traces/
+demo: build ## the tour, from nn.Linear to the fused MLP on Fashion-MNIST, and a short training; leaves traces/
 	$(INSTALL) demo
 	build/epilogue tour --out traces
+	@rm -rf traces/train_eager traces/train_compile
+	build/epilogue train fashion-mnist --epochs 2 --checkpoint-dir traces/train_eager
+	build/epilogue train fashion-mnist --epochs 2 --mode compile --checkpoint-dir traces/train_compile
 
 test: ## the tests; the last line counts them
 	$(INSTALL) build test demo
