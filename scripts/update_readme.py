@@ -8,7 +8,7 @@
 A block is  <!-- output: NAME -->, a fenced text, <!-- end -->. NAME is a source file, a benchmark, or
 one of tour-mlp, tour-crossover, quickstart, explain, diff, compile-plan. Needs a build with EPILOGUE_BENCH=ON (make bench).
 trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on, as
-is predict_fusion (minutes) unless --predict is given.
+is predict_fusion (minutes) unless --predict is given, and bench-mlp unless --torch PYTHON is.
 """
 import argparse
 import os
@@ -48,7 +48,7 @@ def explanations(build):
     }
 
 
-def produce(build, trace, pairs, predict):
+def produce(build, trace, pairs, predict, torch):
     with tempfile.TemporaryDirectory() as folder:
         tour = run(build / "epilogue", "tour", "--out", "traces", cwd=folder)
         quickstart = run(build / "examples" / "example_quickstart", cwd=folder)
@@ -69,7 +69,14 @@ def produce(build, trace, pairs, predict):
     if pairs:
         outputs["fusion_truth"] = run(python, "bench/fusion_truth.py", build / "epilogue", pairs,
                                       cwd=ROOT).strip() + "\n"
-    for name in ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench"):
+    outputs["bench-ladder"] = run(build / "epilogue", "bench", "ladder", cwd=ROOT).strip() + "\n"
+    if torch:
+        small = ("--batch", "1", "--seq", "64", "--dim", "64", "--hidden", "256")
+        outputs["bench-mlp"] = "\n\n".join(
+            run(build / "epilogue", "bench", "mlp", "--torch", torch, *size, cwd=ROOT).strip()
+            for size in ((), small)) + "\n"
+    for name in ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench", "train_bench",
+                 "optimizer_bench"):
         outputs[name] = run(build / "bench" / name, cwd=ROOT).strip() + "\n"
     return outputs
 
@@ -87,6 +94,7 @@ def main():
     parser.add_argument("--trace")
     parser.add_argument("--pairs")
     parser.add_argument("--predict", action="store_true")
+    parser.add_argument("--torch", metavar="PYTHON")
     args = parser.parse_args()
     readme = ROOT / "README.md"
     text = readme.read_text()
@@ -100,7 +108,7 @@ def main():
             print(f"README.md: the block '{name}' is empty")
         sys.exit(1 if bad or empty else 0)
     outputs = produce(pathlib.Path(os.path.abspath(args.build)), args.trace, args.pairs,
-                      args.predict)
+                      args.predict, args.torch)
     text = BLOCK.sub(lambda m: m[1] + (source(m[2]) or outputs.get(m[2], m[3])) + m[4], text)
     readme.write_text(text)
 
