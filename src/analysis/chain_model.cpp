@@ -63,7 +63,9 @@ std::optional<ChainModel> ChainModel::of(const Trace& trace) {
   for (const auto& [type, points] : by_type.items()) {
     std::optional<Rates> rates = rates_of(points);
     if (!rates) return std::nullopt;
-    model.gflops_.emplace(type, std::move(*rates));
+    const Json elements = json.value("ns_per_element", Json::object());
+    const Json of_type = elements.is_object() ? elements.value(type, Json()) : Json();
+    model.costs_.emplace(type, Cost{std::move(*rates), positive(of_type).value_or(0)});
   }
   if (const auto reads = find_metadata(trace, "read_gb_per_s_by_bytes"))
     model.read_gb_per_s_ = rates_of(Json::parse(*reads, nullptr, false)).value_or(Rates());
@@ -71,9 +73,10 @@ std::optional<ChainModel> ChainModel::of(const Trace& trace) {
 }
 
 std::optional<double> ChainModel::time_ns(const ChainWork& work) const {
-  const auto gflops = gflops_.find(work.type);
-  if (gflops == gflops_.end() || work.rows < 1) return std::nullopt;
-  double ns = work.flops / interpolated(gflops->second, work.rows);
+  const auto cost = costs_.find(work.type);
+  if (cost == costs_.end() || work.rows < 1) return std::nullopt;
+  double ns = work.flops / interpolated(cost->second.gflops, work.rows) +
+              work.elements * cost->second.ns_per_element;
   if (!read_gb_per_s_.empty())
     ns = std::max(ns, work.bytes / interpolated(read_gb_per_s_, work.bytes));
   return overhead_ns_ + ns;

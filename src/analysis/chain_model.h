@@ -2,9 +2,11 @@
 // How long a row chain (core/row_chain.h) takes, from rates that were measured on the machine and
 // lie in the trace's metadata (epilogue profile --measure).
 //
-//   time = overhead + max(sum of the products' FLOPs / rate(dtype, rows), bytes / read rate(bytes))
+//   time = overhead + max(FLOPs / rate(dtype, rows) + elements x cost(dtype), bytes / read
+//   rate(bytes))
 //
-// over the bytes of weights, input and result; what fits into a cache is read at its rate.
+// over FLOPs and result elements of all products, and the bytes of weights, input and result; what
+// fits into a cache is read at its rate.
 #pragma once
 
 #include <map>
@@ -20,7 +22,8 @@ namespace epilogue::trace {
 struct ChainWork {
   std::string type;  // "f32", "bf16", "f16"
   double rows = 0;
-  double flops = 0;  // of the products
+  double flops = 0;     // of the products
+  double elements = 0;  // of their results
   double bytes = 0;
 };
 
@@ -35,8 +38,13 @@ class ChainModel {
  private:
   using Rates = std::vector<std::pair<double, double>>;  // by the first: rows or bytes
 
-  std::map<std::string, Rates> gflops_;  // by dtype
-  Rates read_gb_per_s_;                  // may be empty: not known
+  // Of one dtype.
+  struct Cost {
+    Rates gflops;  // by rows
+    double ns_per_element = 0;
+  };
+  std::map<std::string, Cost> costs_;
+  Rates read_gb_per_s_;  // may be empty: not known
   double overhead_ns_ = 0;
 };
 

@@ -100,7 +100,8 @@ class Finder {
       const std::optional<double> chain_ns =
           chains ? chains->time_ns(group.work) : std::optional<double>();
       const Prediction p = model_.row_chain(group, chain_ns);
-      if (p.device_saving_ns + p.host_saving_ns <= 0) continue;
+      // With rates also what would be slower: that it is no gain is worth knowing.
+      if (!chain_ns && p.device_saving_ns + p.host_saving_ns <= 0) continue;
       add({FusionKind::kRowChain, group.members, group.members.back(), p,
            chain_ns ? Confidence::kHigh : Confidence::kLow,
            chain_ns

@@ -98,6 +98,7 @@ class Grouping {
       }
       if (sum.type != type || sum.rows != rows) return false;
       sum.flops += 2 * rows * static_cast<double>(weight.numel());
+      sum.elements += rows * static_cast<double>(weight.dims[1]);
       sum.bytes += static_cast<double>(*bytes);
     }
     if (sum.flops == 0) return false;

@@ -102,11 +102,22 @@ TEST(RowChainFindings, WithoutRatesProductsStayAsFastAsTheyAre) {
   EXPECT_NEAR(found[0].host_saving_us, 4, 1e-9) << "two of three dispatches";
 }
 
-TEST(RowChainFindings, NothingIsPredictedWhereNothingIsSaved) {
+TEST(RowChainFindings, ElementsOfTheProductsCostToo) {
+  OwnProgram p;
+  p.mlp();
+  p.measure(R"({"f32": [[1, 100.0]]}, "ns_per_element": {"f32": 0.2})");
+  // 100 * 200 + 100 * 50 elements: 5 us.
+  EXPECT_NEAR(p.row_chains().at(0).device_saving_us, 90 - 43 - 5, 1e-9);
+}
+
+TEST(RowChainFindings, WhatWouldBeSlowerIsSaid) {
   OwnProgram p;
   p.op("aten::mm", 10, {tensor({100, 50}), tensor({50, 200})});  // 200 GFLOP/s
   p.measure();
-  EXPECT_TRUE(p.row_chains().empty());
+  EXPECT_NEAR(p.row_chains().at(0).predicted_saving_us, 12 - 20 - 3, 1e-9);
+  OwnProgram unmeasured;
+  unmeasured.op("aten::mm", 10, {tensor({100, 50}), tensor({50, 200})});
+  EXPECT_TRUE(unmeasured.row_chains().empty());
 }
 
 TEST(RowChainFindings, TrainingAndOtherDevicesAreLeftAlone) {

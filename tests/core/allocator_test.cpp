@@ -277,6 +277,23 @@ class Ledger final : public MemoryObserver {
   std::map<const void*, int64_t> live_;
 };
 
+TEST_F(Allocator, ObserverHearsWhatMemoryIsForWhenItIsSaidAndBeforeItIsFreed) {
+  using Said = std::pair<MemoryCategory, int64_t>;
+  Ledger ledger;
+  {
+    const Tensor a = empty({25});
+    const Tensor untold = empty({25});
+    set_memory_category(a, MemoryCategory::parameter);
+    EXPECT_EQ(ledger.categories, std::vector<Said>{Said(MemoryCategory::parameter, 100)});
+    float outside[4] = {};
+    set_memory_category(Tensor::from_blob(outside, {4}), MemoryCategory::input);
+  }
+  EXPECT_EQ(ledger.categories, std::vector<Said>(2, Said(MemoryCategory::parameter, 100)));
+  EXPECT_EQ(ledger.unmatched, 0);
+  EXPECT_EQ(message_of([] { set_memory_category({}, MemoryCategory::input); }),
+            "[set_memory_category] expected a tensor, got undefined");
+}
+
 TEST_F(Allocator, ObserverHearsEveryAllocationAndFree) {
   Ledger ledger;
   {

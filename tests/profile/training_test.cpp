@@ -72,7 +72,9 @@ TEST(TrainingTrace, ShowsForwardBackwardAndOptimizer) {
     names.emplace(t.name(e));
     if (e.category == Category::kKernel)
       optimizer_kernels += t.name(e).find("fused_adamw") != std::string_view::npos ? 1 : 0;
-    if (t.name(e) == "Optimizer.step#AdamW.step") EXPECT_EQ(e.category, Category::kUserAnnotation);
+    if (t.name(e) == "Optimizer.step#AdamW.step") {
+      EXPECT_EQ(e.category, Category::kUserAnnotation);
+    }
   }
   for (const char* name :
        {"aten::linear", "aten::mse_loss", "autograd::engine::evaluate_function: MmBackward0",

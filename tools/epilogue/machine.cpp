@@ -29,9 +29,14 @@ Ceilings measured() {
 
 nlohmann::json chains_json(const Ceilings& c) {
   nlohmann::json gflops = nlohmann::json::object();
-  for (const ChainRates& chain : c.chains)
+  nlohmann::json ns_per_element = nlohmann::json::object();
+  for (const ChainRates& chain : c.chains) {
     gflops[std::string(dtype_name(chain.dtype))] = chain.gflops;
-  return {{"overhead_us", c.chain_overhead_us}, {"gflops_by_rows", std::move(gflops)}};
+    ns_per_element[std::string(dtype_name(chain.dtype))] = chain.ns_per_element;
+  }
+  return {{"overhead_us", c.chain_overhead_us},
+          {"ns_per_element", std::move(ns_per_element)},
+          {"gflops_by_rows", std::move(gflops)}};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "measure.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,9 +21,11 @@ constexpr size_t kFewestReadBytes = size_t{1} << 20;
 constexpr size_t kReadStep = 4;
 constexpr int kRounds = 5;
 constexpr int64_t kChainWidth = 512;  // 1 MiB of f32 weights
+constexpr int64_t kFlatDepth = 64;    // not less: narrower products pad their panels
+constexpr int64_t kElementRows = 256;
 constexpr int64_t kChainRows[] = {1, 4, 16, 64, 256, 1024};
 constexpr int64_t kChainBudgetNs = 50'000'000;
-constexpr int kFewestCalls = 5;
+constexpr int kFewestCalls = 20;
 
 // The best of a few rounds: a shared machine is only ever slowed down by its neighbours.
 double best_gflops(int threads, double (*probe)(double seconds) = simd::fma_gflops) {
@@ -65,10 +68,7 @@ void measure_reads(Ceilings& c) {
 }
 
 // The fastest of the calls that fit into a short while.
-double best_chain_ns(int64_t rows, int64_t width, DType dtype) {
-  const Tensor x = randn({rows, width}, dtype);
-  const Tensor weight[] = {randn({width, width}, dtype)};
-  const auto call = [&] { fused_mlp(x, weight, {}, nn::Activation::relu); };
+double best_call_ns(const std::function<void()>& call) {
   call();  // packs the weights
   const int64_t start = monotonic_ns();
   int64_t best = INT64_MAX;
@@ -80,12 +80,43 @@ double best_chain_ns(int64_t rows, int64_t width, DType dtype) {
   return static_cast<double>(std::max<int64_t>(best, 1));
 }
 
+// x [rows, k] times a weight [n, k].
+double product_ns(int64_t rows, int64_t k, int64_t n, DType dtype) {
+  const Tensor x = randn({rows, k}, dtype);
+  const Tensor weights[] = {randn({n, k}, dtype)};
+  return best_call_ns([&] { fused_mlp(x, weights, {}, nn::Activation::relu); });
+}
+
+// Two products with biases and a relu, of many elements for their FLOPs.
+struct Flat {
+  static constexpr double kFlopsPerRow = 2.0 * 2 * kFlatDepth * kChainWidth;
+  static constexpr double kElementsPerRow = kFlatDepth + kChainWidth;
+
+  static double ns(int64_t rows, DType dtype) {
+    const Tensor x = randn({rows, kFlatDepth}, dtype);
+    const Tensor weights[] = {randn({kChainWidth, kFlatDepth}, dtype),
+                              randn({kFlatDepth, kChainWidth}, dtype)};
+    const Tensor biases[] = {randn({kChainWidth}, dtype), randn({kFlatDepth}, dtype)};
+    return best_call_ns([&] { fused_mlp(x, weights, biases, nn::Activation::relu); });
+  }
+};
+
+// Two chains with different shares of FLOPs and elements tell what each costs.
 ChainRates chain_rates(DType dtype) {
   ChainRates rates{dtype, {}};
-  constexpr double kFlopsPerRow = 2.0 * kChainWidth * kChainWidth;
-  for (const int64_t rows : kChainRows)
+  constexpr double kFlopsPerElement = 2.0 * kChainWidth;
+  const double deep_ns = product_ns(kElementRows, kChainWidth, kChainWidth, dtype);
+  const double flat_ns = Flat::ns(kElementRows, dtype);
+  // What the flat one would take if its FLOPs were all that counted, and elements came with them.
+  const double share = Flat::kFlopsPerRow / (kFlopsPerElement * kChainWidth);
+  const double more_elements = kElementRows * (Flat::kElementsPerRow - kChainWidth * share);
+  rates.ns_per_element = std::max(0.0, (flat_ns - deep_ns * share) / more_elements);
+  for (const int64_t rows : kChainRows) {
+    const auto elements = static_cast<double>(rows * kChainWidth);
+    const double ns = product_ns(rows, kChainWidth, kChainWidth, dtype);
     rates.gflops.emplace_back(
-        rows, kFlopsPerRow * static_cast<double>(rows) / best_chain_ns(rows, kChainWidth, dtype));
+        rows, kFlopsPerElement * elements / std::max(1.0, ns - elements * rates.ns_per_element));
+  }
   return rates;
 }
 
@@ -93,7 +124,7 @@ void measure_chains(Ceilings& c) {
   const NoGrad no_grad;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     c.chains.push_back(chain_rates(dtype));
-  c.chain_overhead_us = best_chain_ns(1, 1, DType::f32) * 1e-3;
+  c.chain_overhead_us = product_ns(1, 1, 1, DType::f32) * 1e-3;
   clear_fused_cache();
 }
 

@@ -15,10 +15,12 @@
 
 namespace epilogue::tool {
 
-// Row chains of one product, with weights that stay in the caches. Rates by the number of rows.
+// Row chains of one product, with weights that stay in the caches:
+//   time = FLOPs / rate(rows) + elements of the result x ns_per_element
 struct ChainRates {
   DType dtype;
-  std::vector<std::pair<int64_t, double>> gflops;
+  std::vector<std::pair<int64_t, double>> gflops;  // by the number of rows
+  double ns_per_element = 0;
 };
 
 struct Ceilings {
