@@ -24,6 +24,7 @@ std::string check_sum(NamedTensors tensors, const Metadata& metadata) {
             [](const auto& a, const auto& b) { return a.first < b.first; });
   uint32_t sum = 0;
   for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined()) continue;  // the writer refuses it
     const Tensor whole = contiguous(tensor);
     sum = io::crc32(fmt::format("{}={}\n", name, to_string(whole)), sum);
     sum = io::crc32({static_cast<const std::byte*>(whole.data()), whole.bytes()}, sum);

@@ -77,7 +77,6 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> allow
 
 void check_numbers(const TrainRun& r) {
   require(r.max_images != 0, "max-images", "1 or more", r.max_images);
-  require(r.held_out > 0 && r.held_out < 1, "held-out", "a share between 0 and 1", r.held_out);
   require(r.hidden >= 1, "hidden", "1 or more", r.hidden);
   require(r.layers >= 1, "layers", "1 or more", r.layers);
   require(r.dropout >= 0 && r.dropout < 1, "dropout", "0 or more, below 1", r.dropout);
@@ -94,6 +93,7 @@ void check_numbers(const TrainRun& r) {
 
 void check_choices(const TrainRun& r) {
   const auto quoted = [](const std::string& s) { return "'" + s + "'"; };
+  require(r.held_out > 0 && r.held_out < 1, "held-out", "a share between 0 and 1", r.held_out);
   require(is_one_of(r.task, {"auto", "classification", "regression"}), "task",
           "classification or regression", quoted(r.task));
   require(r.delimiter.size() == 1 || r.delimiter == "tab", "delimiter", "one character or tab",

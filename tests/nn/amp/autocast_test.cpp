@@ -255,5 +255,18 @@ TEST(Autocast, TakesAnOptimizersCopiesInsteadOfCasting) {
   EXPECT_TRUE(with.starts_with("aten::linear")) << with;
 }
 
+TEST(Autocast, ASkippedStepDoesNotVouchForACopyOfOtherWeights) {
+  Tensor weight = ones({8, 8});
+  weight.set_requires_grad(true);
+  optim::SGD sgd({weight}, {.lr = 0.5});
+  sgd.keep_low_precision_copies(DType::bf16);
+  fill_(weight.detach(), 0.25);  // as a checkpoint does that is loaded
+  weight.set_grad(ones({8, 8}));
+  sgd.step({.found_inf = ones({})});
+  const NoGrad no_grad;
+  const Autocast autocast;
+  EXPECT_EQ(mm(ones({1, 8}), weight).to_vector()[0], 2);
+}
+
 }  // namespace
 }  // namespace epilogue::amp
