@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the output blocks of README.md from what the programs print, or checks the sources in them.
+"""Fills the output blocks of README.md, docs/tutorial.md and docs/claims.md, or checks them.
 
-  scripts/update_readme.py [--build build]     run tour, quickstart and benchmarks, rewrite README.md
-  scripts/update_readme.py --check             exit 1 if a quoted source file differs from README.md
+  scripts/update_readme.py [--build build] [--only docs/claims.md]   run what they show, rewrite them
+  scripts/update_readme.py --check             exit 1 if a block is empty or a quoted source differs
 
-A block is  <!-- output: NAME -->, a fenced text, <!-- end -->. NAME is a source file, a benchmark, or
-one of tour-mlp, tour-crossover, quickstart, explain, diff, compile-plan. Needs a build with EPILOGUE_BENCH=ON (make bench).
+A block is a marker, a fenced text and <!-- end -->. Markers:
+  <!-- output: NAME -->      NAME is a source file, a benchmark, or one of tour-mlp, tour-crossover,
+                             quickstart, explain, diff, compile-plan; benchmarks need a build with
+                             EPILOGUE_BENCH=ON (make bench)
+  <!-- command: COMMAND -->  the fenced text is "$ COMMAND" and its output: bash runs it in a temporary
+                             folder with the build's programs on PATH and tests/ beside it; it must
+                             exit 0
 trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on, as
 is predict_fusion (minutes) unless --predict is given, and bench-mlp unless --torch PYTHON is.
 """
 import argparse
+import functools
 import os
 import pathlib
 import re
@@ -19,14 +25,17 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- output: (\S+) -->\n```\w*\n)(.*?)(```\n<!-- end -->)", re.S)
+DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/claims.md")
+BENCHMARKS = ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench", "train_bench",
+              "optimizer_bench")
+BLOCK = re.compile(r"(<!-- (output|command): (.+?) -->\n```\w*\n)(.*?)(```\n<!-- end -->)", re.S)
 
 
-def run(*command, cwd):
+def run(*command, cwd, env=None, accepted=(0, 1)):
     print("running", " ".join(map(str, command)), file=sys.stderr)
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
-    if result.returncode not in (0, 1):
-        sys.exit(f"{command[0]}: exit {result.returncode}\n{result.stderr}")
+    result = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+    if result.returncode not in accepted:
+        sys.exit(f"{command[0]}: exit {result.returncode}\n{result.stdout}{result.stderr}")
     return result.stdout
 
 
@@ -34,51 +43,12 @@ def section(text, start, stop):
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if start in line)
     last = next((i for i in range(first + 1, len(lines)) if stop in lines[i]), len(lines))
-    return "\n".join(lines[first:last]).strip() + "\n"
+    return "\n".join(lines[first:last])
 
 
-def explanations(build):
-    eager, compiled = (f"tests/data/torch/mlp_geglu_rich_{mode}.json.gz" for mode in ("eager", "compile"))
-    explain = run(build / "epilogue", "explain", eager, "--top", "3", cwd=ROOT)
-    return {
-        "explain": section(explain, eager + ":", "Dispatch chains"),
-        "compile-plan": run(build / "epilogue", "compile", "mlp", "--dump", "plan", cwd=ROOT).strip()
-        + "\n",
-        "diff": run(build / "epilogue", "diff", eager, compiled, "--top", "5", cwd=ROOT).strip() + "\n",
-    }
-
-
-def produce(build, trace, pairs, predict, torch):
-    with tempfile.TemporaryDirectory() as folder:
-        tour = run(build / "epilogue", "tour", "--out", "traces", cwd=folder)
-        quickstart = run(build / "examples" / "example_quickstart", cwd=folder)
-    outputs = {
-        "tour-mlp": section(tour, "the GeGLU MLP, eager", "Trace: "),
-        "tour-crossover": section(tour, "matmul-add in f32 over n", "Plot: "),
-        "quickstart": quickstart.strip() + "\n",
-    }
-    outputs.update(explanations(build))
-    python = sys.executable
-    if trace:
-        outputs["trace_bench"] = run(python, "bench/trace_bench.py", build / "epilogue", trace,
-                                     cwd=ROOT).strip() + "\n"
-    if predict:
-        with tempfile.TemporaryDirectory() as folder:
-            outputs["predict_fusion"] = run(python, "bench/predict_fusion.py", build / "epilogue",
-                                            "--out", folder, cwd=ROOT).strip() + "\n"
-    if pairs:
-        outputs["fusion_truth"] = run(python, "bench/fusion_truth.py", build / "epilogue", pairs,
-                                      cwd=ROOT).strip() + "\n"
-    outputs["bench-ladder"] = run(build / "epilogue", "bench", "ladder", cwd=ROOT).strip() + "\n"
-    if torch:
-        small = ("--batch", "1", "--seq", "64", "--dim", "64", "--hidden", "256")
-        outputs["bench-mlp"] = "\n\n".join(
-            run(build / "epilogue", "bench", "mlp", "--torch", torch, *size, cwd=ROOT).strip()
-            for size in ((), small)) + "\n"
-    for name in ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench", "train_bench",
-                 "optimizer_bench"):
-        outputs[name] = run(build / "bench" / name, cwd=ROOT).strip() + "\n"
-    return outputs
+def clean(text):
+    """Without blank lines around it and spaces at line ends."""
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()) + "\n"
 
 
 def source(name):
@@ -86,31 +56,130 @@ def source(name):
     return path.read_text() if "/" in name and path.is_file() else None
 
 
+def shell(command, build):
+    """What a reader sees who types the command in the repository's root."""
+    programs = [str(build / folder) for folder in (".", "examples", "bench")]
+    env = {**os.environ, "PATH": os.pathsep.join([*programs, os.environ["PATH"]])}
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(ROOT / "tests", pathlib.Path(folder) / "tests")
+        output = run("bash", "-o", "pipefail", "-c", command, cwd=folder, env=env, accepted=(0,))
+    return f"$ {command}\n" + clean(output)
+
+
+class Outputs:
+    """The texts of <!-- output: NAME --> blocks, each made when it is first asked for."""
+
+    def __init__(self, args, build):
+        self.args = args
+        self.build = build
+
+    def of(self, name):
+        """None: keep what is there."""
+        if name.startswith("tour-"):
+            start, stop = {"tour-mlp": ("the GeGLU MLP, eager", "Trace: "),
+                           "tour-crossover": ("matmul-add in f32 over n", "Plot: ")}[name]
+            return section(self.tour, start, stop)
+        if name in BENCHMARKS:
+            return run(self.build / "bench" / name, cwd=ROOT)
+        return getattr(self, name.replace("-", "_"))()
+
+    @functools.cached_property
+    def tour(self):
+        with tempfile.TemporaryDirectory() as folder:
+            return run(self.build / "epilogue", "tour", "--out", "traces", cwd=folder)
+
+    def quickstart(self):
+        with tempfile.TemporaryDirectory() as folder:
+            return run(self.build / "examples" / "example_quickstart", cwd=folder)
+
+    def explain(self):
+        trace = "tests/data/torch/mlp_geglu_rich_eager.json.gz"
+        text = run(self.build / "epilogue", "explain", trace, "--top", "3", cwd=ROOT)
+        return section(text, trace + ":", "Dispatch chains")
+
+    def diff(self):
+        traces = (f"tests/data/torch/mlp_geglu_rich_{mode}.json.gz" for mode in ("eager", "compile"))
+        return run(self.build / "epilogue", "diff", *traces, "--top", "5", cwd=ROOT)
+
+    def compile_plan(self):
+        return run(self.build / "epilogue", "compile", "mlp", "--dump", "plan", cwd=ROOT)
+
+    def script(self, name, *arguments):
+        return run(sys.executable, f"bench/{name}.py", self.build / "epilogue", *arguments, cwd=ROOT)
+
+    def trace_bench(self):
+        return self.script("trace_bench", self.args.trace) if self.args.trace else None
+
+    def fusion_truth(self):
+        return self.script("fusion_truth", self.args.pairs) if self.args.pairs else None
+
+    def bench_ladder(self):
+        return run(self.build / "epilogue", "bench", "ladder", cwd=ROOT)
+
+    def bench_mlp(self):
+        if not self.args.torch:
+            return None
+        small = ("--batch", "1", "--seq", "64", "--dim", "64", "--hidden", "256")
+        return "\n\n".join(
+            run(self.build / "epilogue", "bench", "mlp", "--torch", self.args.torch, *size,
+                cwd=ROOT).strip() for size in ((), small))
+
+    def predict_fusion(self):
+        if not self.args.predict:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            return self.script("predict_fusion", "--out", folder)
+
+
+def complaints(document, text):
+    for _, kind, name, body, _ in BLOCK.findall(text):
+        shown = body.removeprefix(f"$ {name}\n")
+        if not shown.strip():
+            yield f"{document}: the block '{name}' is empty"
+        elif kind == "output" and source(name) not in (None, body):
+            yield f"{document}: the block '{name}' differs from the file"
+        elif kind == "command" and shown == body:
+            yield f"{document}: the block '{name}' shows another command"
+    if len(BLOCK.findall(text)) != len(re.findall(r"^<!-- (?:output|command): ", text, re.M)):
+        yield f"{document}: a marker is not followed by a fenced text and <!-- end -->"
+
+
+def filled(text, build, outputs):
+    def block(match):
+        _, kind, name, body, _ = match.groups()
+        if kind == "command":
+            new = shell(name, build)
+        else:
+            new = source(name)
+            made = outputs.of(name) if new is None else None
+            new = new if new is not None else body if made is None else clean(made)
+        return match[1] + new + match[5]
+
+    return BLOCK.sub(block, text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--only", choices=DOCUMENTS, metavar="NAME", help=", ".join(DOCUMENTS))
     parser.add_argument("--trace")
     parser.add_argument("--pairs")
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--torch", metavar="PYTHON")
     args = parser.parse_args()
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    blocks = BLOCK.findall(text)
-    if args.check:
-        bad = [name for _, name, body, _ in blocks if source(name) not in (None, body)]
-        empty = [name for _, name, body, _ in blocks if not body.strip()]
-        for name in bad:
-            print(f"README.md: the block '{name}' differs from the file")
-        for name in empty:
-            print(f"README.md: the block '{name}' is empty")
-        sys.exit(1 if bad or empty else 0)
-    outputs = produce(pathlib.Path(os.path.abspath(args.build)), args.trace, args.pairs,
-                      args.predict, args.torch)
-    text = BLOCK.sub(lambda m: m[1] + (source(m[2]) or outputs.get(m[2], m[3])) + m[4], text)
-    readme.write_text(text)
+    build = pathlib.Path(os.path.abspath(args.build))
+    outputs = Outputs(args, build)
+    found = []
+    for document in (args.only,) if args.only else DOCUMENTS:
+        text = (ROOT / document).read_text()
+        if args.check:
+            found += complaints(document, text)
+        else:
+            (ROOT / document).write_text(filled(text, build, outputs))
+    print("\n".join(found), end="\n" if found else "")
+    sys.exit(1 if found else 0)
 
 
 if __name__ == "__main__":
