@@ -28,6 +28,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/claims.md")
 BENCHMARKS = ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench", "train_bench",
               "optimizer_bench")
+# The first line of a section of the tour, and the line after it.
+TOUR = {"tour-mlp": ("the GeGLU MLP, eager", "Trace: "),
+        "tour-crossover": ("matmul-add in f32 over n", "Plot: ")}
 BLOCK = re.compile(r"(<!-- (output|command): (.+?) -->\n```\w*\n)(.*?)(```\n<!-- end -->)", re.S)
 
 
@@ -75,13 +78,14 @@ class Outputs:
 
     def of(self, name):
         """None: keep what is there."""
-        if name.startswith("tour-"):
-            start, stop = {"tour-mlp": ("the GeGLU MLP, eager", "Trace: "),
-                           "tour-crossover": ("matmul-add in f32 over n", "Plot: ")}[name]
-            return section(self.tour, start, stop)
+        if name in TOUR:
+            return section(self.tour, *TOUR[name])
         if name in BENCHMARKS:
             return run(self.build / "bench" / name, cwd=ROOT)
-        return getattr(self, name.replace("-", "_"))()
+        make = {"quickstart": self.quickstart, "explain": self.explain, "diff": self.diff,
+                "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
+                "fusion_truth": self.fusion_truth, "predict_fusion": self.predict_fusion}.get(name)
+        return make() if make else sys.exit(f"no output or source file is called '{name}'")
 
     @functools.cached_property
     def tour(self):
