@@ -84,7 +84,8 @@ class Outputs:
             return run(self.build / "bench" / name, cwd=ROOT)
         make = {"quickstart": self.quickstart, "explain": self.explain, "diff": self.diff,
                 "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
-                "fusion_truth": self.fusion_truth, "predict_fusion": self.predict_fusion}.get(name)
+                "fusion_truth": self.fusion_truth, "predict_fusion": self.predict_fusion,
+                "bench-mlp": self.bench_mlp, "bench-ladder": self.bench_ladder}.get(name)
         return make() if make else sys.exit(f"no output or source file is called '{name}'")
 
     @functools.cached_property
