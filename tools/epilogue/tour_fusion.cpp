@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/file.h"
 #include "base/units.h"
@@ -60,6 +61,11 @@ double predicted_saving_us(const trace::Explanation& eager) {
   for (const trace::Fusion& f : eager.fusions.fusions)
     if (f.kind == trace::FusionKind::kRowChain) sum += f.predicted_saving_us;
   return eager.steps.empty() ? 0 : sum / static_cast<double>(eager.steps.size());
+}
+
+std::string change_text(double saved_us) {
+  return fmt::format("{} {}", format_duration_ns(std::abs(saved_us) * kNsPerUs),
+                     saved_us < 0 ? "more" : "less");
 }
 
 std::string write_page(const ProfileRun& before_run, const Loaded& after,
@@ -129,9 +135,8 @@ FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& w
   const trace::ReportOptions options = {.top = kPartsShown, .use_bold = wants_bold()};
   FusionStory story;
   story.text = cost_table(costs, result_bytes) +
-               fmt::format("Predicted from the eager trace: {} less per step; measured: {}.\n\n",
-                           format_duration_ns(predicted_us * kNsPerUs),
-                           format_duration_ns(saved_us * kNsPerUs)) +
+               fmt::format("Predicted from the eager trace: {} per step; measured: {}.\n\n",
+                           change_text(predicted_us), change_text(saved_us)) +
                bold("eager -> compile") + "\n" + trace::diff_text(to_compiled, options) + "\n" +
                bold("compile -> fused (the same kernel, chosen by hand)") + "\n" +
                trace::diff_text(to_fused, options) + "Page: " + page + "\n";
