@@ -25,6 +25,11 @@ namespace epilogue {
 // possible; products run again where the rows that they read are there anyway.
 enum class Saved : uint8_t { automatic, save, recompute };
 
+// Which products run on packed weights, where what follows can join them. A weight that was written
+// since the last call is packed anew. automatic: all; in training, where each step writes the
+// weights, those with rows enough to gain by it. never: as eager runs them.
+enum class Packed : uint8_t { automatic, always, never };
+
 struct CompileOptions {
   // One plan serves every number of rows (leading sizes), where the function does the same ops for
   // each. Checked by capturing it with two sizes.
@@ -38,6 +43,7 @@ struct CompileOptions {
   std::vector<std::string> skip;  // passes to leave out, by name
   size_t max_plans = 16;          // the least recently used goes
   Saved saved = Saved::automatic;
+  Packed packed = Packed::automatic;
 };
 
 struct CompileStats {

@@ -18,7 +18,15 @@ inline constexpr int64_t kHiddenBlockBytes = int64_t{8} << 20;
 inline constexpr double kMemoryBytesPerNs = 6;
 inline constexpr double kPointwiseFlopsPerNs = 26;
 inline constexpr double kProductFlopsPerNs = 100;
+// Values of this size are still in the caches when the backward pass reads them.
+inline constexpr int64_t kCachedBytes = int64_t{1} << 20;
+inline constexpr double kCachedBytesPerNs = 20;
 // A kernel more.
 inline constexpr double kLaunchNs = 2000;
+
+// Weights that a training step changes are packed anew for the next one: read, written and read
+// again, n k elements. Joining a product with what stands around it saves passes over its rows and
+// results, m (n + k) elements. Measured, it pays from this ratio of the two on.
+inline constexpr double kElementsPerPackedElement = 1.5;
 
 }  // namespace epilogue::passes

@@ -2,9 +2,11 @@
 #include "passes/product.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "epilogue/ops.h"
 #include "ops/ops.h"
+#include "passes/cost_model.h"
 #include "passes/fuse_nodes.h"
 
 namespace epilogue::passes {
@@ -124,14 +126,31 @@ std::string reason_against(const Graph& graph, const OpCall& call, int a, int b)
   return "";
 }
 
+// Why weights [n, k] should not be packed for m rows; empty where they should.
+std::string reason_against_packing(const Graph& graph, Packing packing, const Dims& weight,
+                                   int64_t m) {
+  if (packing == Packing::always) return "";
+  if (packing == Packing::never) return "not asked for";
+  if (std::ranges::none_of(graph.nodes, &Node::is_backward)) return "";  // packed once
+  const auto n = static_cast<double>(weight[0]);
+  const auto k = static_cast<double>(weight[1]);
+  const double least = kElementsPerPackedElement * n * k / (n + k);
+  if (static_cast<double>(m) >= least) return "";
+  return "a step changes the weight, and packing it anew pays from " +
+         std::to_string(std::llround(std::ceil(least))) + " rows on";
+}
+
 }  // namespace
 
-std::string form_product(Graph& graph, size_t index) {
+std::string form_product(Graph& graph, size_t index, Packing packing) {
   const OpCall call = *graph.nodes[index].call();
   const size_t first = call.op == &kAddmm ? 1 : 0;
   const int a = call.inputs[first];
   const int b = call.inputs[first + 1];
-  if (std::string reason = reason_against(graph, call, a, b); !reason.empty()) return reason;
+  std::string reason = reason_against(graph, call, a, b);
+  if (reason.empty())
+    reason = reason_against_packing(graph, packing, graph.value(b).sizes, graph.value(a).sizes[0]);
+  if (!reason.empty()) return reason;
   const Uses uses(graph);
   ProductValues values = values_of(graph, uses, a, graph.nodes[index].outputs[0]);
   const auto bias_fits = [&](int out) {

@@ -94,7 +94,9 @@ class Decisions {
     const Saving saving = context_.options().saving;
     if (recipe.ns == 0 || saving == Saving::recompute) return "";  // views cost nothing
     if (saving == Saving::save) return "not asked for";
-    const double save_ns = 2 * graph::value_bytes(graph_.value(v)) / kMemoryBytesPerNs;
+    const double bytes = graph::value_bytes(graph_.value(v));
+    const double save_ns =
+        2 * bytes / (bytes <= kCachedBytes ? kCachedBytesPerNs : kMemoryBytesPerNs);
     if (recipe.ns <= save_ns) return "";
     return "it takes " + format_duration_ns(recipe.ns) + ", saving it " +
            format_duration_ns(save_ns);

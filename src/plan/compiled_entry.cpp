@@ -51,10 +51,16 @@ passes::Saving saving_of(Saved saved) {
   return saved == Saved::save ? passes::Saving::save : passes::Saving::recompute;
 }
 
+passes::Packing packing_of(Packed packed) {
+  if (packed == Packed::automatic) return passes::Packing::automatic;
+  return packed == Packed::always ? passes::Packing::always : passes::Packing::never;
+}
+
 }  // namespace
 
 passes::PipelineOptions pipeline_options(const CompileOptions& options) {
-  return {options.skip, options.collapse_linears, false, saving_of(options.saved)};
+  return {options.skip, options.collapse_linears, false, saving_of(options.saved),
+          packing_of(options.packed)};
 }
 
 Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options)

@@ -86,7 +86,9 @@ Graph saving_graph() {
 }
 
 TEST(RecomputeSaved, PointwiseOpsRunAgainFromWhatIsSavedAnyway) {
-  const After a = after(saving_graph(), "recompute_saved");
+  passes::PipelineOptions options;
+  options.packing = passes::Packing::always;
+  const After a = after(saving_graph(), "recompute_saved", options);
   EXPECT_EQ(count_of(a.text, "aten::gelu("), 2U) << a.text;
   EXPECT_NE(reason_of(a, "recompute_saved").find("it takes"), std::string::npos)
       << "the product is saved";
@@ -104,6 +106,7 @@ TEST(RecomputeSaved, NothingRunsAgainWhereAllIsSaved) {
 TEST(RecomputeSaved, ProductsRunAgainWhereAskedFor) {
   passes::PipelineOptions options;
   options.saving = passes::Saving::recompute;
+  options.packing = passes::Packing::always;
   const After a = after(saving_graph(), "recompute_saved", options);
   EXPECT_EQ(count_of(a.text, "product with"), 4U) << a.text;
 }

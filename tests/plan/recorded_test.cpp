@@ -24,7 +24,7 @@ class Recorded : public ::testing::Test {
 TEST_F(Recorded, GradientsOfATrainingLoopAreEagers) {
   mse(mlp_(x_), target_).backward();
   const std::vector<Tensor> want = gradients();
-  Compiled compiled = compile(mlp_);
+  Compiled compiled = compile(mlp_, {.packed = Packed::always});
   for (int i = 0; i < 2; ++i) {
     const Tensor y = compiled(x_);
     EXPECT_TRUE(y.requires_grad());

@@ -74,6 +74,46 @@ TEST(CompiledStep, WhatIsSavedDoesNotChangeTheGradients) {
   }
 }
 
+TEST(CompiledStep, ProductsOnUnpackedWeightsGiveTheSame) {
+  for (const DType dtype : kFloatTypes) {
+    ErrorTally tally;
+    for (const Packed packed : {Packed::automatic, Packed::never})
+      for (const nn::Activation activation : {nn::Activation::geglu, nn::Activation::gelu})
+        for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms})
+          expect_step_equals_eager({{.dim = 33,
+                                     .hidden = 70,
+                                     .activation = activation,
+                                     .bias = true,
+                                     .norm = norm,
+                                     .residual = true},
+                                    {50, 33},
+                                    dtype,
+                                    Saved::automatic,
+                                    packed},
+                                   tally);
+  }
+}
+
+// 60 rows of [36, 18] and [18, 36]: m (n + k) is 3240, n k is 648; of 16 rows 864, less than 1.5
+// times as many.
+TEST(CompiledStep, WeightsAreLeftUnpackedWhereRowsAreFew) {
+  nn::MLP mlp(18, 36, 1, nn::Activation::relu);
+  CompiledStep step = compile_step(mlp, mse);
+  step(randn({60, 18}), randn({60, 18}));
+  EXPECT_EQ(count_of(step.dump(CompiledDump::plan), " = chain("), 2)
+      << step.dump(CompiledDump::plan);
+  step(randn({16, 18}), randn({16, 18}));
+  EXPECT_EQ(count_of(step.dump(CompiledDump::plan), " = chain("), 0)
+      << step.dump(CompiledDump::plan);
+  EXPECT_NE(step.explain().find("packing it anew pays from 18 rows on"), std::string::npos)
+      << step.explain();
+  // Inference packs once.
+  Compiled inference = compile(mlp);
+  const NoGrad no_grad;
+  inference(randn({2, 18}));
+  EXPECT_EQ(count_of(inference.dump(CompiledDump::plan), " = chain("), 1);
+}
+
 TEST(CompiledStep, EveryInstructionSetLevelGivesTheSameAnswer) {
   const test::IsaScope scope;
   for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
@@ -98,7 +138,7 @@ TEST(CompiledStep, EveryGradientOfManyElementsIsNoLessAccurateThanEagers) {
 // weight.
 TEST(CompiledStep, AGatedMlpIsTwoChainsAndThreeProducts) {
   nn::GatedMLP mlp(32, 80);
-  CompiledStep step = compile_step(mlp, mse);
+  CompiledStep step = compile_step(mlp, mse, {.packed = Packed::always});
   const Tensor x = randn({10, 32});
   step(x, randn({10, 32}));
   EXPECT_EQ(step.stats().kernels, 7) << step.explain();
@@ -111,7 +151,7 @@ TEST(CompiledStep, AGatedMlpIsTwoChainsAndThreeProducts) {
 // Where x wants a gradient the backward chain ends in one product of both gradients.
 TEST(CompiledStep, TheGradientOfTheInputIsOneStackedProduct) {
   nn::GatedMLP mlp(32, 80);
-  CompiledStep step = compile_step(mlp, mse);
+  CompiledStep step = compile_step(mlp, mse, {.packed = Packed::always});
   Tensor x = randn({10, 32});
   x.set_requires_grad(true);
   step(x, randn({10, 32}));
@@ -123,7 +163,7 @@ TEST(CompiledStep, TheGradientOfTheInputIsOneStackedProduct) {
 
 TEST(CompiledStep, TheBackwardPassOfADeepMlpIsOneChain) {
   nn::MLP mlp(32, 48, 4, nn::Activation::gelu);
-  CompiledStep step = compile_step(mlp, mse);
+  CompiledStep step = compile_step(mlp, mse, {.packed = Packed::always});
   step(randn({10, 32}), randn({10, 32}));
   const std::string plan = step.dump(CompiledDump::plan);
   EXPECT_EQ(count_of(plan, " = chain("), 2) << plan;
@@ -181,7 +221,7 @@ TEST_F(StepGradients, AReceiverGetsThemAndNoGradIsTouched) {
 }
 
 TEST_F(StepGradients, FrozenParametersGetNoneAndFreezingMakesANewPlan) {
-  CompiledStep step = compile_step(mlp_, mse);
+  CompiledStep step = compile_step(mlp_, mse, {.packed = Packed::always});
   step(x_, target_);
   EXPECT_EQ(count_of(step.dump(CompiledDump::plan), "aten::mm("), 3);
   mlp_.zero_grad();
@@ -230,7 +270,7 @@ TEST_F(StepGradients, CastWeightsAreProductsAndFollowTheirMasters) {
                      linear(x, half(mlp_.up_proj.weight));
     return mse_loss(to(linear(h, half(mlp_.down_proj.weight)), DType::f32), in[1]);
   };
-  CompiledStep step = compile_step(loss);
+  CompiledStep step = compile_step(loss, {.packed = Packed::always});
   const Tensor in[] = {x_, target_};
   for (int i = 0; i < 3; ++i) {
     loss(in).backward();
@@ -282,7 +322,7 @@ TEST_F(StepGradients, RecomputingTakesLessMemoryThanSaving) {
   nn::Sequential model;
   for (int i = 0; i < 3; ++i)
     model.add(nn::make_mlp({.dim = 16, .hidden = 128, .norm = nn::Norm::rms, .residual = true}));
-  CompiledStep step = compile_step(model, mse);
+  CompiledStep step = compile_step(model, mse, {.packed = Packed::always});
   step(x_, target_);
   const StepMemory m = step.memory();
   EXPECT_EQ(m.planned_bytes, m.automatic_bytes);
@@ -301,11 +341,11 @@ TEST_F(StepGradients, TheCostModelSaysWhy) {
         return true;
     return false;
   };
-  CompiledStep automatic = compile_step(mlp_, mse);
+  CompiledStep automatic = compile_step(mlp_, mse, {.packed = Packed::always});
   automatic(x_, target_);
   EXPECT_TRUE(has(automatic, "aten::gelu", "")) << automatic.explain();
   EXPECT_TRUE(has(automatic, "product", "it takes")) << automatic.explain();
-  CompiledStep save = compile_step(mlp_, mse, {.saved = Saved::save});
+  CompiledStep save = compile_step(mlp_, mse, {.saved = Saved::save, .packed = Packed::always});
   save(x_, target_);
   EXPECT_TRUE(has(save, "aten::gelu", "not asked for")) << save.explain();
 }

@@ -24,6 +24,7 @@ struct StepCase {
   Dims sizes;
   DType dtype;
   Saved saved = Saved::automatic;
+  Packed packed = Packed::always;
 };
 
 inline std::string describe(const StepCase& c) {
@@ -32,7 +33,8 @@ inline std::string describe(const StepCase& c) {
          std::to_string(c.config.hidden) + " layers " + std::to_string(c.config.layers) +
          (c.config.bias ? " bias" : "") + " norm " + std::string(nn::norm_name(c.config.norm)) +
          (c.config.residual ? " residual" : "") + " saved " +
-         std::to_string(static_cast<int>(c.saved));
+         std::to_string(static_cast<int>(c.saved)) + " packed " +
+         std::to_string(static_cast<int>(c.packed));
 }
 
 // Gradients of x and of all parameters after an eager step, which are then dropped.
@@ -106,7 +108,7 @@ inline std::vector<ErrorPair> expect_step_equals_eager(const StepCase& c, ErrorT
   const Tensor target = randn(c.sizes, c.dtype);
   const std::vector<std::vector<double>> exact = exact_gradients(*module, x, target);
   const std::vector<Tensor> eager = eager_gradients(*module, x, target);
-  CompiledStep step = compile_step(*module, mse, {.saved = c.saved});
+  CompiledStep step = compile_step(*module, mse, {.saved = c.saved, .packed = c.packed});
   step(x, target);
   std::vector<Tensor> compiled = {x.grad()};
   for (const Tensor& p : module->parameters()) compiled.push_back(p.grad());

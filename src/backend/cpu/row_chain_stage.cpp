@@ -179,21 +179,21 @@ const PackedWeights& ChainStage::packed(PanelType type, simd::Precision precisio
   std::array<uint32_t, 2> versions{};
   for (size_t i = 0; i < spec_.weights.size(); ++i) versions[i] = spec_.weights[i].version();
   const simd::PackedLayout layout = simd::packed_kernels().layout;
-  if (versions != versions_ || !(layout == layout_)) {
-    for (auto& each : packed_) each.reset();
-    versions_ = versions;
-    layout_ = layout;
-  }
-  auto& slot = packed_[static_cast<size_t>(type)];
-  if (slot == nullptr) {
-    std::vector<simd::PackedPart> parts;
-    for (const Tensor& w : spec_.weights)  // [n, k]: B is its transpose
-      parts.push_back(
-          {{w.data(), float_type(w.dtype()), w.strides()[1], w.strides()[0]}, w.size(1)});
+  if (!(layout == layout_)) packed_ = {};
+  layout_ = layout;
+  Packed& slot = packed_[static_cast<size_t>(type)];
+  if (slot.weights != nullptr && slot.versions == versions) return *slot.weights;
+  std::vector<simd::PackedPart> parts;
+  for (const Tensor& w : spec_.weights)  // [n, k]: B is its transpose
+    parts.push_back({{w.data(), float_type(w.dtype()), w.strides()[1], w.strides()[0]}, w.size(1)});
+  if (slot.weights != nullptr) {
+    slot.weights->repack(parts);
+  } else {
     const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
-    slot = std::make_unique<PackedWeights>(parts, n(), type, layout, join, precision);
+    slot.weights = std::make_unique<PackedWeights>(parts, n(), type, layout, join, precision);
   }
-  return *slot;
+  slot.versions = versions;
+  return *slot.weights;
 }
 
 void run_stage(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,

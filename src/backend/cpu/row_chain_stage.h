@@ -32,9 +32,12 @@ class ChainStage {
   RowChainSpec::Stage spec_;
   TileProgram program_;
   int64_t k_ = 0;
-  std::array<std::unique_ptr<simd::PackedWeights>, simd::kPanelTypes> packed_;
-  // What packed_ was made of.
-  std::array<uint32_t, 2> versions_{};
+  // Panels, and what they were made of.
+  struct Packed {
+    std::unique_ptr<simd::PackedWeights> weights;
+    std::array<uint32_t, 2> versions{};
+  };
+  std::array<Packed, simd::kPanelTypes> packed_;
   simd::PackedLayout layout_{};
 };
 

@@ -112,6 +112,10 @@ class PackedWeights {
                 const PackedLayout& layout, Join join = Join::columns,
                 Precision precision = Precision::same);
 
+  // The same for parts of the same sizes and strides whose values changed, in the memory at hand:
+  // new memory would cost as much as the copy. Not while a product reads the panels.
+  void repack(std::span<const PackedPart> parts);
+
   int64_t k() const { return k_; }  // of a row of A
   int64_t n() const { return n_; }  // columns of each part
   int products() const { return products_; }

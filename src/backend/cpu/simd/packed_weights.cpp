@@ -108,6 +108,10 @@ PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n, Panel
   bytes_ = static_cast<size_t>(panels_ * padded_k_ * width_) * element_bytes(type_);
   memory_ = allocate_large(bytes_);
   if (is_i8(type_)) scales_.resize(static_cast<size_t>(panels_ * width_));
+  repack(parts);
+}
+
+void PackedWeights::repack(std::span<const PackedPart> parts) {
   parallel_for(panels_, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) pack_panel(parts, p);
   });
