@@ -40,6 +40,21 @@ int64_t lowest_place(const Slot& slot, const std::vector<Slot*>& placed) {
   return at;
 }
 
+// What a node reads element by element, tile by tile, just before it writes the same elements of
+// this output: all that its program reads; of a chain, what the stage that stores it does.
+std::vector<int> read_with(const Node& node, size_t output) {
+  if (const graph::Pointwise* p = node.pointwise()) return p->inputs;
+  const graph::Chain* chain = node.chain();
+  if (chain == nullptr) return {};
+  if (output == 0) return chain->stages.back().operands;
+  size_t before = 1;
+  for (const graph::ChainStage& stage : chain->stages) {
+    if (output < before + stage.stores.size()) return stage.operands;
+    before += stage.stores.size();
+  }
+  return {};
+}
+
 class Planner {
  public:
   Planner(const Graph& graph, const std::vector<int64_t>& bytes)
@@ -76,14 +91,17 @@ class Planner {
 
   void assign(int index) {
     const Node& node = graph_.nodes[static_cast<size_t>(index)];
-    for (const int v : node.outputs) {
+    std::vector<int> written_over;  // slots
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const int v = node.outputs[o];
       const size_t at = root(v);
       if (at != static_cast<size_t>(v) || is_result_[at]) continue;
       const int end = std::max(last_read_[at], index);
-      const int shared = slot_to_write_over(node, v, index);
+      const int shared = slot_to_write_over(node, o, index, written_over);
       if (shared >= 0) {
         slots_[static_cast<size_t>(shared)].last = end;
         slot_of_[at] = shared;
+        written_over.push_back(shared);
       } else {
         slot_of_[at] = static_cast<int>(slots_.size());
         slots_.push_back({aligned(bytes_[at]), index, end, 0});
@@ -91,18 +109,20 @@ class Planner {
     }
   }
 
-  // A program may write where it reads, if that input dies here and lies as the result does.
-  int slot_to_write_over(const Node& node, int out, int index) const {
-    const graph::Pointwise* p = node.pointwise();
-    if (p == nullptr || node.outputs.size() != 1) return -1;
-    const graph::Value& result = graph_.value(out);
-    for (const int v : p->inputs) {
+  // A program may write where it reads, if nobody else reads that and it lies as the result does.
+  int slot_to_write_over(const Node& node, size_t output, int index,
+                         const std::vector<int>& taken) const {
+    const graph::Value& result = graph_.value(node.outputs[output]);
+    const std::vector<int> reads = graph::reads(node);
+    for (const int v : read_with(node, output)) {
       const graph::Value& value = graph_.value(v);
       const size_t at = root(v);
-      if (slot_of_[at] >= 0 && last_read_[at] == index && at == static_cast<size_t>(v) &&
+      const int slot = slot_of_[at];
+      if (slot >= 0 && last_read_[at] == index && at == static_cast<size_t>(v) &&
+          std::ranges::count(reads, v) == 1 && std::ranges::count(taken, slot) == 0 &&
           value.sizes == result.sizes && value.strides == result.strides &&
           value.dtype == result.dtype)
-        return slot_of_[at];
+        return slot;
     }
     return -1;
   }

@@ -79,5 +79,74 @@ TEST(MemoryPlan, AValueLivesAsLongAsItsViews) {
   EXPECT_NE(at(0), at(3));
 }
 
+// A graph of chains of one square product each, made by hand.
+struct ChainGraph {
+  graph::Graph g;
+  int x = value(graph::ValueKind::input);
+  int w =
+      g.add_value({graph::ValueKind::parameter, {16, 16}, {16, 1}, DType::f32, zeros({16, 16})});
+
+  int value(graph::ValueKind kind = graph::ValueKind::intermediate) {
+    return g.add_value({kind, {8, 16}, {16, 1}, DType::f32, {}});
+  }
+  void chain(int rows, std::vector<int> operands, std::vector<int> outputs) {
+    graph::ChainStage stage;
+    stage.weights = {w};
+    stage.operands = std::move(operands);
+    stage.epilogue.inputs = 1 + static_cast<int>(stage.operands.size());
+    stage.epilogue.outputs.assign(outputs.size(), 0);
+    stage.stores.assign(outputs.begin() + 1, outputs.end());
+    graph::Node n;
+    n.what = graph::Chain{rows, {}, {stage}};
+    n.outputs = std::move(outputs);
+    g.nodes.push_back(std::move(n));
+  }
+  plan::MemoryPlan finish(int result) {
+    g.inputs = {x};
+    g.outputs = {result};
+    graph::verify(g);
+    return plan_of(g);
+  }
+};
+
+TEST(MemoryPlan, AChainWritesOverWhatItsProgramReads) {
+  ChainGraph c;
+  const int u = c.value();
+  const int v = c.value();
+  const int kept = c.value();
+  const int du = c.value();
+  const int dv = c.value();
+  const int dk = c.value();
+  const int y = c.value();
+  c.chain(c.x, {}, {kept, u, v});
+  c.chain(c.x, {u, v, kept}, {dv, du, dk});  // kept is read again: dk gets a place of its own
+  c.chain(kept, {du, dv, dk}, {y});
+  const plan::MemoryPlan p = c.finish(y);
+  const auto at = [&](int i) { return p.offsets[static_cast<size_t>(i)]; };
+  EXPECT_EQ(at(dv), at(u));
+  EXPECT_EQ(at(du), at(v));
+  EXPECT_NE(at(dk), at(kept));
+  EXPECT_EQ(p.arena_bytes, 4 * 512);
+  EXPECT_EQ(p.unshared_bytes, 6 * 512);
+}
+
+// A block's rows are read whole for each panel of columns that is stored.
+TEST(MemoryPlan, AChainDoesNotWriteOverItsRows) {
+  ChainGraph c;
+  const int a = c.value();
+  const int b = c.value();
+  const int d = c.value();
+  const int y = c.value();
+  c.chain(c.x, {}, {a});
+  c.chain(a, {}, {b});
+  c.chain(b, {b}, {d});
+  c.chain(d, {}, {y});
+  const plan::MemoryPlan p = c.finish(y);
+  const auto at = [&](int i) { return p.offsets[static_cast<size_t>(i)]; };
+  EXPECT_NE(at(a), at(b));
+  EXPECT_NE(at(b), at(d));
+  EXPECT_EQ(p.arena_bytes, 2 * 512);
+}
+
 }  // namespace
 }  // namespace epilogue::testing
