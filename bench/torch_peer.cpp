@@ -49,8 +49,8 @@ void add(NamedTensors& list, const std::string& name, const Tensor& t) {
 }
 
 // The tensors under the names that torch_peer.py expects.
-NamedTensors tensors_of(const std::string& kind, const Model& model, const Tensor& x) {
-  NamedTensors list = {{"input", x}};
+NamedTensors tensors_of(const std::string& kind, const Model& model) {
+  NamedTensors list;
   if (kind == "matmul-add") {
     list.emplace_back("b", t(model.stages[0].weight));
     list.emplace_back("c", model.stages[0].addend);
@@ -95,6 +95,28 @@ struct TorchPeer::State {
       return Failure{"PeerError", printable(answer.value("error", ""), 300)};
     return answer;
   }
+  // What prepare() and prepare_step() have in common: their file's tensors, in the order of `names`.
+  struct Reply {
+    std::vector<Tensor> tensors;
+    std::optional<int64_t> peak_bytes;
+  };
+  Result<Reply> prepare(nlohmann::json request, const std::vector<std::string>& names) {
+    const std::string path = folder.file("results.safetensors");
+    request["out"] = path;
+    auto answer = ask(request, kCompileMs);
+    if (!answer) return answer.failure();
+    auto file = SafetensorsFile::open(path);
+    if (!file) return file.failure();
+    Reply reply;
+    for (const std::string& name : names) {
+      auto tensor = file.value().tensor(name);
+      if (!tensor) return tensor.failure();
+      reply.tensors.push_back(clone(tensor.value()));
+    }
+    const nlohmann::json& peak = answer.value()["peak_intermediate_bytes"];
+    if (peak.is_number_integer()) reply.peak_bytes = peak.get<int64_t>();
+    return reply;
+  }
   // What the process wrote to stderr at the end.
   std::string last_words() const {
     const auto log = read_file(folder.file("stderr.txt"));
@@ -111,6 +133,7 @@ struct TorchPeer::State {
   TemporaryFolder folder;  // outlives the process
   std::optional<PeerProcess> process;
   std::string version;
+  std::vector<std::string> parameters;  // names in the model's file
 };
 
 TorchPeer::TorchPeer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -131,10 +154,15 @@ Result<TorchPeer> TorchPeer::start(const std::string& python, int threads) {
   return TorchPeer(std::move(state));
 }
 
-Status TorchPeer::load(const std::string& kind, const Model& model, const Tensor& x) {
+Status TorchPeer::load(const std::string& kind, const Model& model, const Tensor& x,
+                       const Tensor& target) {
   const std::string path = state_->folder.file("model.safetensors");
-  if (auto saved = save_safetensors(path, tensors_of(kind, model, x)); !saved)
-    return saved.failure();
+  NamedTensors tensors = tensors_of(kind, model);
+  state_->parameters.clear();
+  for (const auto& [name, tensor] : tensors) state_->parameters.push_back(name);
+  add(tensors, "input", x);
+  add(tensors, "target", target);
+  if (auto saved = save_safetensors(path, tensors); !saved) return saved.failure();
   auto answer =
       state_->ask({{"do", "load"}, {"file", path}, {"model", spec_of(kind, model)}}, kAnswerMs);
   if (!answer) return answer.failure();
@@ -142,17 +170,16 @@ Status TorchPeer::load(const std::string& kind, const Model& model, const Tensor
 }
 
 Result<TorchPeer::Prepared> TorchPeer::prepare(const std::string& mode) {
-  const std::string path = state_->folder.file(mode + ".safetensors");
-  auto answer = state_->ask({{"do", "prepare"}, {"mode", mode}, {"out", path}}, kCompileMs);
-  if (!answer) return answer.failure();
-  auto file = SafetensorsFile::open(path);
-  if (!file) return file.failure();
-  auto result = file.value().tensor("output");
-  if (!result) return result.failure();
-  Prepared prepared{clone(result.value()), {}};
-  const nlohmann::json& peak = answer.value()["peak_intermediate_bytes"];
-  if (peak.is_number_integer()) prepared.peak_intermediate_bytes = peak.get<int64_t>();
-  return prepared;
+  auto reply = state_->prepare({{"do", "prepare"}, {"mode", mode}}, {"output"});
+  if (!reply) return reply.failure();
+  return Prepared{reply.value().tensors[0], reply.value().peak_bytes};
+}
+
+Result<TorchPeer::PreparedStep> TorchPeer::prepare_step(const std::string& mode, double lr) {
+  auto reply =
+      state_->prepare({{"do", "prepare_step"}, {"mode", mode}, {"lr", lr}}, state_->parameters);
+  if (!reply) return reply.failure();
+  return PreparedStep{reply.value().tensors, reply.value().peak_bytes};
 }
 
 std::vector<double> TorchPeer::run(const std::string& mode, const Block& block) {

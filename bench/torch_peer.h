@@ -26,8 +26,10 @@ class TorchPeer {
   const std::string& version() const;
 
   // Hands weights and input over, bit by bit. x: [*, k], as the model's first layer gets it. The
-  // model of "matmul-add" has one stage with an addend. Codes as above, and those of files.
-  Status load(const std::string& kind, const Model& model, const Tensor& x);
+  // model of "matmul-add" has one stage with an addend. `target`: what prepare_step() trains
+  // towards, else undefined. Codes as above, and those of files.
+  Status load(const std::string& kind, const Model& model, const Tensor& x,
+              const Tensor& target = {});
 
   struct Prepared {
     Tensor result;
@@ -36,7 +38,17 @@ class TorchPeer {
   // mode: "eager" or "compile" (max-autotune, frozen weights; takes from seconds to minutes).
   Result<Prepared> prepare(const std::string& mode);
 
-  // As Contender::run, after prepare(mode). Throws Error where the process died.
+  struct PreparedStep {
+    // Of the first step, in the order: norm, then each stage's weight, bias, up, up_bias, as far
+    // as the model has them.
+    std::vector<Tensor> gradients;
+    std::optional<int64_t> peak_intermediate_bytes;  // of a later step
+  };
+  // Instead of prepare(): runs are training steps: forward, mse_loss against `target`, backward,
+  // AdamW (torch's fused one), gradients dropped. After load().
+  Result<PreparedStep> prepare_step(const std::string& mode, double lr);
+
+  // As Contender::run, after prepare(mode) or prepare_step(mode). Throws Error where the process died.
   std::vector<double> run(const std::string& mode, const Block& block);
 
  private:

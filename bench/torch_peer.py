@@ -7,12 +7,17 @@
   {"do": "prepare", "mode": "eager"|"compile",
    "out": F}                                     -> {"peak_intermediate_bytes": N or null}
                                                     writes the result to F as safetensors
+  {"do": "prepare_step", "mode": ...,
+   "out": F, "lr": L}                            -> {"peak_intermediate_bytes": N or null}
+                                                    a training step towards the loaded "target"
+                                                    with AdamW; F gets the first step's gradients
   {"do": "run", "mode": M, "calls": C,
    "samples": S, "dropped": D}                   -> {"ns": [per call, one number per sample]}
 
 What cannot be done answers {"error": "one line"}. Between requests the process sleeps in read().
 """
 import ctypes
+import functools
 import json
 import os
 import shutil
@@ -50,17 +55,21 @@ def load_tensors(path):
     return tensors
 
 
-def save_tensor(path, name, tensor):
-    """Writes a safetensors file that holds one tensor."""
-    tensor = tensor.detach().contiguous()
+def save_tensors(path, tensors):
+    """Writes a safetensors file: name -> tensor."""
+    tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     names = {dtype: text for text, dtype in torch_dtypes().items()}
-    size = tensor.numel() * tensor.element_size()
-    header = json.dumps({name: {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
-                                "data_offsets": [0, size]}}).encode()
-    header += b" " * (-len(header) % 8)
+    header, end = {}, 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(header)) + header)
-        f.write(ctypes.string_at(tensor.data_ptr(), size))
+        f.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            f.write(ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()))
 
 
 def activation(name):
@@ -128,6 +137,14 @@ def build_model(spec, tensors):
     return (MatmulAdd() if spec["kind"] == "matmul-add" else Mlp()).eval()
 
 
+def file_name(name):
+    """Of a parameter, from its name in build_model()'s module: ups.0.weight -> 0.up.weight."""
+    if name.startswith("ups."):
+        _, index, kind = name.split(".")
+        return f"{index}.up.{kind}"
+    return name.removeprefix("layers.").replace("norm_", "norm.")
+
+
 def require_compiler():
     """torch.compile builds C++ extensions: a compiler and Python's own headers."""
     header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
@@ -138,17 +155,25 @@ def require_compiler():
         raise RuntimeError(f"torch.compile needs a C++ compiler, and there is no {compiler}")
 
 
-def peak_intermediate_bytes(function, x):
-    """The most memory that a call holds besides its result; None where the profiler cannot tell."""
+def memory_events(function):
+    """What a call gives, and the bytes of each allocation and (below 0) free; None where the
+    profiler cannot tell."""
     import torch
 
     try:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
                                     profile_memory=True) as profile:
-            result = function(x)
-        sizes = [event.nbytes() for event in profile.profiler.kineto_results.events()
-                 if event.name() == "[memory]"]
+            result = function()
+        return result, [event.nbytes() for event in profile.profiler.kineto_results.events()
+                        if event.name() == "[memory]"]
     except (AttributeError, RuntimeError):
+        return None, None
+
+
+def peak_intermediate_bytes(function):
+    """The most memory that a call holds besides its result; None where the profiler cannot tell."""
+    result, sizes = memory_events(function)
+    if not sizes:
         return None
     wanted = result.numel() * result.element_size()
     if wanted not in sizes:
@@ -166,8 +191,8 @@ def peak_intermediate_bytes(function, x):
 class Peer:
     def __init__(self):
         self.functions = {}
-        self.model = None
-        self.x = None
+        self.make_model = self.model = None
+        self.x = self.target = None
 
     def start(self, request):
         try:
@@ -181,7 +206,10 @@ class Peer:
     def load(self, request):
         tensors = load_tensors(request["file"])
         self.x = tensors.pop("input")
-        self.model = build_model(request["model"], tensors)
+        self.target = tensors.pop("target", None)
+        self.make_model = lambda: build_model(
+            request["model"], {name: tensor.clone() for name, tensor in tensors.items()})
+        self.model = self.make_model()
         self.functions = {}
         return {}
 
@@ -195,20 +223,59 @@ class Peer:
             torch._dynamo.reset()
             torch._inductor.config.freezing = True
             function = torch.compile(self.model, mode="max-autotune")
-        result = function(self.x)
-        save_tensor(request["out"], "output", result)
-        function(self.x)
-        self.functions[request["mode"]] = function
-        return {"peak_intermediate_bytes": peak_intermediate_bytes(function, self.x)}
+        call = functools.partial(function, self.x)
+        save_tensors(request["out"], {"output": call()})
+        call()
+        self.functions[request["mode"]] = call
+        return {"peak_intermediate_bytes": peak_intermediate_bytes(call)}
+
+    def prepare_step(self, request):
+        import torch
+        import torch.nn.functional as F
+
+        model = self.make_model().train()
+        parameters = dict(model.named_parameters())
+        for parameter in parameters.values():
+            parameter.requires_grad_(True)
+        optimizer = torch.optim.AdamW(parameters.values(), lr=request["lr"], fused=True)
+        function = model
+        if request["mode"] == "compile":
+            import torch._inductor.config
+
+            require_compiler()
+            torch._dynamo.reset()
+            torch._inductor.config.freezing = False
+            function = torch.compile(model, mode="max-autotune")
+        x, target = self.x, self.target
+
+        def gradients():
+            with torch.enable_grad():
+                loss = F.mse_loss(function(x), target)
+                loss.backward()
+            return loss
+
+        def step():
+            loss = gradients()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        gradients()
+        save_tensors(request["out"],
+                     {file_name(name): p.grad for name, p in parameters.items()})
+        optimizer.zero_grad()
+        step()
+        self.functions[request["mode"]] = step
+        return {"peak_intermediate_bytes": peak_intermediate_bytes(step)}
 
     def run(self, request):
         function = self.functions[request["mode"]]
-        x, calls = self.x, request["calls"]
+        calls = request["calls"]
         samples = []
         for _ in range(request["dropped"] + request["samples"]):
             start = time.perf_counter_ns()
             for _ in range(calls):
-                function(x)
+                function()
             samples.append((time.perf_counter_ns() - start) / calls)
         return {"ns": samples[request["dropped"]:]}
 
@@ -217,7 +284,7 @@ def answer(peer, line):
     request = json.loads(line)
     try:
         return {"start": peer.start, "load": peer.load, "prepare": peer.prepare,
-                "run": peer.run}[request["do"]](request)
+                "prepare_step": peer.prepare_step, "run": peer.run}[request["do"]](request)
     except Exception as e:  # whatever a compiler throws: it becomes the reason in the report
         first = next((text for text in str(e).splitlines() if text.strip()), "")
         return {"error": f"{type(e).__name__}: {first.strip()}" if first else type(e).__name__}
