@@ -13,7 +13,8 @@ A block is a marker, a fenced text and <!-- end -->. Markers:
                              folder with the build's programs on PATH and tests/ beside it; it must
                              exit 0
 trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on, as
-is predict_fusion (minutes) unless --predict is given, and bench-mlp unless --torch PYTHON is.
+is predict_fusion (minutes) unless --predict is given, and bench-mlp and train_bench unless
+--torch PYTHON is.
 """
 import argparse
 import functools
@@ -26,7 +27,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/claims.md")
-BENCHMARKS = ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench", "train_bench",
+BENCHMARKS = ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench",
               "optimizer_bench")
 # The first line of a section of the tour, and the line after it.
 TOUR = {"tour-mlp": ("the GeGLU MLP, eager", "Trace: "),
@@ -85,7 +86,8 @@ class Outputs:
         make = {"quickstart": self.quickstart, "explain": self.explain, "diff": self.diff,
                 "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
                 "fusion_truth": self.fusion_truth, "predict_fusion": self.predict_fusion,
-                "bench-mlp": self.bench_mlp, "bench-ladder": self.bench_ladder}.get(name)
+                "bench-mlp": self.bench_mlp, "train_bench": self.train_bench,
+                "bench-ladder": self.bench_ladder}.get(name)
         return make() if make else sys.exit(f"no output or source file is called '{name}'")
 
     @functools.cached_property
@@ -128,6 +130,11 @@ class Outputs:
         return "\n\n".join(
             run(self.build / "epilogue", "bench", "mlp", "--torch", self.args.torch, *size,
                 cwd=ROOT).strip() for size in ((), small))
+
+    def train_bench(self):
+        if not self.args.torch:
+            return None
+        return run(self.build / "bench" / "train_bench", "--torch", self.args.torch, cwd=ROOT)
 
     def predict_fusion(self):
         if not self.args.predict:
