@@ -142,6 +142,7 @@ class CpuRowChain final : public RowChain {
       const auto index = static_cast<size_t>(type);
       calls_[i] = {&stage, &stage.packed(type, precision_),
                    stage.products() == 2 ? kernels.two[index] : kernels.one[index],
+                   stage.products() == 1 && kernels.stores[index],
                    simd::padded_depth(stage.k(), type, kernels.layout)};
     }
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/packed_bf16.h"
@@ -45,6 +46,30 @@ int64_t sum_depth(const PackedWeights& weights, int64_t rows) {
   return depth;
 }
 
+// Of one product: v = v0 (+ v1, where there is an operand), relu(v) or not; v is stored.
+ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
+  const PointwiseProgram& program = spec.epilogue;
+  if (products != 1 || spec.operands.size() > 1 || program.outputs.size() != 1 ||
+      program.outputs[0] != (program.steps.empty() ? 0 : program.values() - 1))
+    return {};
+  ChainStage::Finish finish = {true, !spec.operands.empty(), false};
+  int value = 0;
+  size_t i = 0;
+  if (finish.has_bias) {
+    if (program.steps.empty()) return {};
+    const PointwiseStep& add = program.steps[i++];
+    const bool is_sum = (add.a == 0 && add.b == 1) || (add.a == 1 && add.b == 0);
+    if (add.fn != PointwiseFn::add || !is_sum || add.alpha != 1) return {};
+    value = program.inputs;
+  }
+  if (i < program.steps.size()) {
+    const PointwiseStep& last = program.steps[i++];
+    if (last.fn != PointwiseFn::relu || last.a != value) return {};
+    finish.relu = true;
+  }
+  return i == program.steps.size() ? finish : ChainStage::Finish{};
+}
+
 // The loops of one call of run_stage().
 class StageRun {
  public:
@@ -71,14 +96,45 @@ class StageRun {
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
         const int64_t end = std::min(k + kChunkK, call_.padded_k);
-        multiply(panel, k, end, panel + 1 < last, sums);
-        if (end == call_.padded_k) finish(panel, sums, memory + kept * size);
+        const bool is_last = end == call_.padded_k;
+        const std::optional<simd::PanelStore> store =
+            is_last ? store_in_registers(panel, memory + kept * size) : std::nullopt;
+        multiply(panel, k, end, panel + 1 < last, sums, store ? &*store : nullptr);
+        if (is_last && !store) finish(panel, sums, memory + kept * size);
       }
   }
 
  private:
-  // sums (+)= rows x panel over k in [begin, end).
-  void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, float* sums) const {
+  // Where the kernel puts a panel's results, if it can do all that is left to do. `bias`: memory
+  // for a panel's columns.
+  std::optional<simd::PanelStore> store_in_registers(int64_t panel, float* bias) const {
+    const ChainStage::Finish& finish = call_.stage->finish();
+    const bool is_flow = targets_.flow.data != nullptr;
+    const MatrixView& to = is_flow ? targets_.flow : targets_.outputs[0];
+    if (!call_.kernel_stores || !finish.is_possible || to.dtype == DType::f16 || to.col_stride != 1)
+      return std::nullopt;
+    const int64_t column = panel * each_;
+    const int64_t row = is_flow ? 0 : row_;
+    simd::PanelStore store;
+    store.type = float_type(to.dtype);
+    store.stride = to.row_stride;
+    store.out = static_cast<char*>(to.data) +
+                (row * to.row_stride + column) * static_cast<int64_t>(size_of(store.type));
+    store.columns = std::min(each_, weights_.n() - column);
+    store.relu = finish.relu;
+    if (!finish.has_bias) return store;
+    const MatrixView& operand =
+        targets_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
+    if (operand.row_stride != 0) return std::nullopt;
+    std::fill(bias + store.columns, bias + each_, 0.0F);
+    load_tile(operand, {0, 1, column, store.columns}, bias, each_);
+    store.bias = bias;
+    return store;
+  }
+
+  // sums (+)= rows x panel over k in [begin, end); finished and stored, if that is the last chunk.
+  void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, float* sums,
+                const simd::PanelStore* store) const {
     const int64_t bytes = simd::is_pairs(weights_.type()) ? 2 : 4;
     const int64_t depth = sum_depth(weights_, m_);
     PanelArgs args;
@@ -94,6 +150,7 @@ class StageRun {
       args.panel = weights_.panel(panel, k);
       args.next = has_next ? weights_.panel(panel + 1, k) : nullptr;
       args.accumulate = k > 0;
+      if (k + depth >= end) args.store = store;
       call_.kernel(args);
     }
   }
@@ -171,6 +228,7 @@ ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_las
     if (o < 1 || static_cast<size_t>(o) >= outputs)
       fail("stores among outputs 1 to " + std::to_string(outputs - 1) + ", got " +
            std::to_string(o));
+  finish_ = finish_of(spec, products());
 }
 
 FloatType ChainStage::weights_type() const { return float_type(spec_.weights[0].dtype()); }

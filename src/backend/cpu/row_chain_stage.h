@@ -25,6 +25,14 @@ class ChainStage {
   const TileProgram& program() const { return program_; }
   simd::FloatType weights_type() const;
 
+  // What kernels can finish in registers: product, + bias, relu of that, and nothing else.
+  struct Finish {
+    bool is_possible = false;
+    bool has_bias = false;  // operand 0
+    bool relu = false;
+  };
+  const Finish& finish() const { return finish_; }
+
   // Packs where nothing is packed yet, a weight was written, or the instruction set changed.
   const simd::PackedWeights& packed(simd::PanelType type, simd::Precision precision);
 
@@ -32,6 +40,7 @@ class ChainStage {
   RowChainSpec::Stage spec_;
   TileProgram program_;
   int64_t k_ = 0;
+  Finish finish_;
   // Panels, and what they were made of.
   struct Packed {
     std::unique_ptr<simd::PackedWeights> weights;
@@ -53,7 +62,8 @@ struct StageCall {
   const ChainStage* stage = nullptr;
   const simd::PackedWeights* weights = nullptr;
   simd::PanelKernel kernel = nullptr;
-  int64_t padded_k = 0;  // what the kernel reads of a row
+  bool kernel_stores = false;  // it knows PanelArgs::store
+  int64_t padded_k = 0;        // what the kernel reads of a row
 };
 
 // Where a stage's results go.

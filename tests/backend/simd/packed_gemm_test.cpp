@@ -126,6 +126,83 @@ TEST_P(Packed, EqualsSumsInDouble) {
         for (const bool transposed : {false, true}) expect_product(c, type, parts, transposed);
 }
 
+struct StoreCase {
+  PanelType type;
+  FloatType out;
+  bool has_bias, relu, accumulate;
+};
+
+// One panel's results, finished in registers, against the same sums finished one by one.
+void expect_finished(const Case& c, const StoreCase& s) {
+  const PackedKernels kernels = packed_kernels();
+  const auto index = static_cast<size_t>(s.type);
+  if (!kernels.stores[index]) return;
+  const int64_t width = kernels.layout.width;
+  const int64_t stride = padded_depth(c.k, s.type, kernels.layout);
+  Matrix a = random_matrix(c.m, stride, 1);
+  a.bf16[0] = 0x7fc0;  // the first row's results are NaN
+  a.f32[0] = NAN;
+  const Matrix w = random_matrix(stride, width, 2);
+  const PackedPart part = {{w.bf16.data(), FloatType::bf16, width, 1}, stride};
+  const PackedWeights packed({&part, 1}, width, s.type, kernels.layout);
+  const Matrix bias = random_matrix(1, width, 3);
+  std::vector<float> sums(static_cast<size_t>(c.m * width), 0.25F);
+  PanelArgs args;
+  args.m = c.m;
+  args.k = stride;
+  args.a = s.type == PanelType::bf16_pairs ? static_cast<const void*>(a.bf16.data()) : a.f32.data();
+  args.a_stride = stride;
+  args.panel = packed.panel(0, 0);
+  args.sums[0] = sums.data();
+  args.accumulate = s.accumulate;
+  std::vector<float> expected = sums;
+  args.sums[0] = expected.data();
+  kernels.one[index](args);
+  args.sums[0] = sums.data();
+
+  const int64_t columns = std::min(c.n, width);
+  const int64_t out_stride = columns + 3;
+  std::vector<float> out(static_cast<size_t>(c.m * out_stride), -7);
+  std::vector<uint16_t> half(out.size());
+  from_f32(FloatType::bf16, out.data(), half.data(), out.size());
+  const bool is_half = s.out == FloatType::bf16;
+  const PanelStore store = {is_half ? static_cast<void*>(half.data()) : out.data(),
+                            out_stride,
+                            s.out,
+                            columns,
+                            s.has_bias ? bias.f32.data() : nullptr,
+                            s.relu};
+  args.store = &store;
+  kernels.one[index](args);
+  if (is_half) to_f32(FloatType::bf16, half.data(), out.data(), out.size());
+  for (int64_t i = 0; i < c.m; ++i)
+    for (int64_t j = 0; j < out_stride; ++j) {
+      float value = j < columns ? expected[static_cast<size_t>(i * width + j)] : -7;
+      if (j < columns && s.has_bias) value += bias.f32[static_cast<size_t>(j)];
+      if (j < columns && s.relu && value < 0) value = 0;
+      if (is_half) {
+        uint16_t bits = 0;
+        from_f32(FloatType::bf16, &value, &bits, 1);
+        to_f32(FloatType::bf16, &bits, &value, 1);
+      }
+      const float got = out[static_cast<size_t>(i * out_stride + j)];
+      ASSERT_TRUE(got == value || (std::isnan(got) && std::isnan(value)))
+          << got << ", not " << value << " at " << i << ", " << j << " type " << index << " bias "
+          << s.has_bias << " relu " << s.relu << " accumulate " << s.accumulate;
+    }
+  EXPECT_TRUE(std::isnan(out[0]));
+  EXPECT_EQ(sums, std::vector<float>(sums.size(), 0.25F)) << "sums were written";
+}
+
+TEST_P(Packed, ResultsFinishedInRegistersAreThoseOfTheSums) {
+  const LevelScope level(GetParam());
+  for (const Case& c : kCases)
+    for (const PanelType type : {PanelType::f32, PanelType::bf16, PanelType::bf16_pairs})
+      for (const FloatType out : {FloatType::f32, FloatType::bf16})
+        for (int flags = 0; flags < 8; ++flags)
+          expect_finished(c, {type, out, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0});
+}
+
 TEST_P(Packed, PairsExistExactlyWhereTheLevelHasThem) {
   const LevelScope level(GetParam());
   constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);

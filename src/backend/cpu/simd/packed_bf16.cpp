@@ -30,6 +30,43 @@ __m512bh pair_of(const uint16_t* a) {
   return as_bf16(_mm512_set1_epi32(bits));
 }
 
+__mmask16 first_lanes(int64_t n) {
+  return static_cast<__mmask16>((1U << std::clamp<int64_t>(n, 0, 16)) - 1);
+}
+
+// NaN stays: of two operands with one the second is given. (All lanes by mask: gcc 12 warns of
+// _mm512_max_ps itself.)
+__m512 relu(__m512 v) { return _mm512_maskz_max_ps(__mmask16{0xFFFF}, _mm512_setzero_ps(), v); }
+
+// Columns [j, j + 32) of a row, as many as there are. Inlined at any rate: a call would send all
+// sums to memory.
+[[gnu::always_inline]] inline void finish(const PanelStore& s, int64_t row, int64_t j, __m512 low,
+                                          __m512 high) {
+  if (s.bias != nullptr) {
+    low = _mm512_add_ps(low, _mm512_loadu_ps(s.bias + j));
+    high = _mm512_add_ps(high, _mm512_loadu_ps(s.bias + j + 16));
+  }
+  if (s.relu) {
+    low = relu(low);
+    high = relu(high);
+  }
+  if (s.type == FloatType::f32) {
+    float* const to = static_cast<float*>(s.out) + row * s.stride + j;
+    _mm512_mask_storeu_ps(to, first_lanes(s.columns - j), low);
+    _mm512_mask_storeu_ps(to + 16, first_lanes(s.columns - j - 16), high);
+    return;
+  }
+  uint16_t* const to = static_cast<uint16_t*>(s.out) + row * s.stride + j;
+  const auto bits = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+  if (j + 32 <= s.columns) {
+    _mm512_storeu_si512(to, bits);
+  } else {
+    const uint32_t lanes =
+        first_lanes(s.columns - j) | static_cast<uint32_t>(first_lanes(s.columns - j - 16)) << 16;
+    _mm512_mask_storeu_epi16(to, lanes, bits);
+  }
+}
+
 // sums += a[k] b[k] + a[k + 1] b[k + 1], with f32 sums; the instruction rounds to nearest even and
 // takes denormals for zero.
 template <int64_t kRows, int kParts>
@@ -61,12 +98,25 @@ void tile(const PanelArgs& args, int64_t row) {
         sums[i][j] = _mm512_dpbf16_ps(sums[i][j], columns[j], factor);
     }
   }
+  if (args.accumulate) {
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j)
+        sums[i][j] = _mm512_add_ps(_mm512_loadu_ps(place(i, j)), sums[i][j]);
+    }
+  }
+  const bool stores = kParts == 1 && args.store != nullptr;
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) {
-      const __m512 earlier = args.accumulate ? _mm512_loadu_ps(place(i, j)) : _mm512_setzero_ps();
-      _mm512_storeu_ps(place(i, j), _mm512_add_ps(earlier, sums[i][j]));
+    for (int64_t j = 0; j < kNv; j += 2) {
+      if (stores) {
+        finish(*args.store, row + i, j * 16, sums[i][j], sums[i][j + 1]);
+      } else {
+        _mm512_storeu_ps(place(i, j), sums[i][j]);
+        _mm512_storeu_ps(place(i, j + 1), sums[i][j + 1]);
+      }
     }
   }
 }

@@ -53,6 +53,17 @@ constexpr FloatType rows_type(PanelType type) {
   return type == PanelType::bf16_pairs ? FloatType::bf16 : FloatType::f32;
 }
 
+// Where a kernel finishes its sums itself, while they are in registers: out = sums, + bias, relu of
+// that. Where k is small, a program over sums in memory would take a fifth of the time.
+struct PanelStore {
+  void* out = nullptr;              // of row 0 and the panel's first column
+  int64_t stride = 0;               // between rows, in elements
+  FloatType type = FloatType::f32;  // or bf16: rounded as round_to_bf16_rows() does, or better
+  int64_t columns = 0;              // that are stored
+  const float* bias = nullptr;      // one per column of the panel
+  bool relu = false;
+};
+
 // A product of a block of rows with one panel: sums[i][j] = a[i][:] . b[:][j], f32.
 struct PanelArgs {
   int64_t m = 0;            // rows, any number
@@ -67,6 +78,9 @@ struct PanelArgs {
   // Add to what is there, a later chunk of k: the chunk is summed by itself first, so that long
   // sums do not lose what short ones keep.
   bool accumulate = false;
+  // One part, and a kernel of PackedKernels::stores: the sums (added to what is there, if
+  // `accumulate`) are finished and stored there instead. Null: they are stored in `sums`.
+  const PanelStore* store = nullptr;
 };
 using PanelKernel = void (*)(const PanelArgs& args);
 
@@ -84,6 +98,7 @@ struct PackedKernels {
   // By PanelType; null where the level in use cannot run it. One part, two parts.
   PanelKernel one[kPanelTypes];
   PanelKernel two[kPanelTypes];
+  bool stores[kPanelTypes];  // whether those of one part know PanelArgs::store
 };
 PackedKernels packed_kernels();
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "backend/cpu/simd/lanes-inl.h"
+#include "backend/cpu/simd/math-inl.h"
 #include "backend/cpu/simd/packed_amx.h"
 #include "backend/cpu/simd/packed_bf16.h"
 #include "backend/cpu/simd/packed_gemm.h"
@@ -63,6 +64,21 @@ HWY_INLINE void add_products(const float* a, int64_t stride, const void* panel, 
   }
 }
 
+// As many of a vector's columns as there are, from column j on.
+template <FloatType kType>
+HWY_INLINE void store_columns(const PanelStore& s, int64_t row, int64_t j, Vf v) {
+  auto* const to = static_cast<Storage<kType>*>(s.out) + row * s.stride + j;
+  if (j + static_cast<int64_t>(kLanes) <= s.columns) return store_from_f32<kType>(Df(), v, to);
+  if (j < s.columns) store_tail<kType>(Df(), v, to, static_cast<size_t>(s.columns - j));
+}
+
+HWY_INLINE void finish(const PanelStore& s, int64_t row, int64_t j, Vf sum) {
+  if (s.bias != nullptr) sum = hn::Add(sum, load(s.bias + j));
+  if (s.relu) sum = at_least(sum, 0.0F);
+  if (s.type == FloatType::bf16) return store_columns<FloatType::bf16>(s, row, j, sum);
+  store_columns<FloatType::f32>(s, row, j, sum);
+}
+
 // kRows rows times one panel. Rows are compile-time so that few rows cost few registers and FMAs.
 template <PanelType kType, int64_t kRows, int kParts>
 void tile(const PanelArgs& args, int64_t row) {
@@ -100,7 +116,12 @@ void tile(const PanelArgs& args, int64_t row) {
       if constexpr (kType == PanelType::i8) sum = hn::Mul(sum, load(args.scales + j * lanes));
       float* const to =
           args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * lanes;
-      store(args.accumulate ? hn::Add(load(to), sum) : sum, to);
+      if (args.accumulate) sum = hn::Add(load(to), sum);
+      if (kParts == 1 && args.store != nullptr) {
+        finish(*args.store, row + i, j * lanes, sum);
+      } else {
+        store(sum, to);
+      }
     }
   }
 }
@@ -129,6 +150,7 @@ constexpr PackedKernels table = {
             panel_product<PanelType::i8, 1>, nullptr, nullptr},
     .two = {panel_product<PanelType::f32, 2>, panel_product<PanelType::bf16, 2>,
             panel_product<PanelType::i8, 2>, nullptr, nullptr},
+    .stores = {true, true, true, false, false},
 };
 
 }  // namespace epilogue::simd::HWY_NAMESPACE
@@ -149,6 +171,7 @@ PackedKernels packed_kernels() {
     constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
     kernels.one[pairs] = bf16_pairs_one;
     kernels.two[pairs] = bf16_pairs_two;
+    kernels.stores[pairs] = active_isa() < Isa::amx;
     if (active_isa() >= Isa::amx) {
       kernels.one[pairs] = amx_one;
       kernels.two[pairs] = amx_two;
