@@ -16,6 +16,7 @@
 #include "epilogue/autograd.h"
 #include "epilogue/compile_step.h"
 #include "epilogue/nn.h"
+#include "epilogue/ops.h"
 #include "epilogue/optim.h"
 #include "epilogue/runtime.h"
 #include "harness.h"
@@ -58,10 +59,7 @@ class Trainee {
     for (const Tensor& p : model_.parameters()) list.push_back(p.grad());
     return list;
   }
-  void update() {
-    optimizer_->step();
-    optimizer_->zero_grad();
-  }
+  void step() { optimizer_->step(); }
   void drop() { optimizer_->zero_grad(); }
 
  private:
@@ -85,7 +83,8 @@ Candidate eager(const Work& work) {
   };
   const auto step = [=] {
     const Tensor loss = gradients();
-    trainee->update();
+    trainee->step();
+    trainee->drop();
     return loss;
   };
   gradients();
@@ -100,13 +99,12 @@ Candidate compiled(const Work& work) {
   auto trainee = std::make_shared<Trainee>(work.shape, work.dtype, work.weights);
   CompiledStep plan = compile_step(trainee->model(), loss_of);
   auto step = [=, &work]() mutable {
-    const Tensor loss = plan(work.x, work.target);
-    trainee->update();
-    return loss;
+    return plan.train(work.x, work.target, [&] { trainee->step(); });
   };
-  plan(work.x, work.target);
-  Candidate c{{"epilogue.compile", [step]() mutable { step(); }}, trainee->gradients(), {}};
-  trainee->drop();
+  Candidate c{{"epilogue.compile", [step]() mutable { step(); }}, {}, {}};
+  plan.train(work.x, work.target, [&] {
+    for (const Tensor& g : trainee->gradients()) c.gradients.push_back(clone(g));
+  });
   step();
   // What it keeps between steps, and what a step makes.
   c.peak_bytes = measure_call_memory(step).peak_intermediate_bytes +

@@ -6,6 +6,12 @@
 //     return mse_loss(y, t);
 //   });
 //   for (...) {
+//     Tensor loss = step.train(x, target, [&] { optimizer.step(); });
+//   }
+//
+// or, with gradients that stay, to add up those of several micro-batches:
+//
+//   for (...) {
 //     Tensor loss = step(x, target);   // adds to each parameter's .grad, as backward() does
 //     optimizer.step();
 //     optimizer.zero_grad();
@@ -53,8 +59,17 @@ class CompiledStep {
   // as Compiled does; where an input is no leaf; where nothing requires a gradient.
   Tensor operator()(std::span<const Tensor> inputs);
   Tensor operator()(const Tensor& x, const Tensor& target);
-  // The same, but the gradients go to `receiver` and no .grad is touched.
+  // The same, but the gradients go to `receiver` and no .grad is touched. Those of a plan that
+  // train() made are copies.
   Tensor run(std::span<const Tensor> inputs, const Receiver& receiver);
+
+  // Runs the step, then `update` (clipping, an optimizer's step) with each leaf's gradient as its
+  // .grad, added to what earlier calls left there. Afterwards .grad is undefined; nothing is to be
+  // zeroed. Gradients lie in the plan's memory, where they share places with what the step needed
+  // before them, and the next call overwrites them: what `update` wants to keep it must clone.
+  // Throws Error as operator(), and what `update` throws.
+  Tensor train(std::span<const Tensor> inputs, const std::function<void()>& update);
+  Tensor train(const Tensor& x, const Tensor& target, const std::function<void()>& update);
 
   // Makes the plan for such inputs without running it.
   void prepare(std::span<const Tensor> inputs);

@@ -2,9 +2,12 @@
 // CompiledStep: a plan that gives the loss and all gradients, and what becomes of these.
 #include "epilogue/compile_step.h"
 
+#include <set>
+
 #include "autograd/node.h"
 #include "core/observer.h"
 #include "epilogue/autograd.h"
+#include "epilogue/ops.h"
 #include "plan/explain.h"
 #include "plan/gradient_capture.h"
 #include "plan/plan_cache.h"
@@ -19,7 +22,8 @@ class CompiledStep::Impl {
       throw Error("[compile_step] expected collapse_linears off: training changes the weights");
   }
 
-  plan::Entry& entry_for(std::span<const Tensor> in) {
+  // Who calls first decides where a plan leaves the gradients.
+  plan::Entry& entry_for(std::span<const Tensor> in, bool keeps_gradients = false) {
     if (thread_state().capture != nullptr)
       throw Error(
           "[compile_step] expected a call of its own, got one inside a function that is "
@@ -28,24 +32,31 @@ class CompiledStep::Impl {
       const auto capture = [this](std::span<const Tensor> inputs) {
         return plan::capture_step(loss_, inputs);
       };
-      return std::make_unique<plan::Entry>(capture, in, cache_.options());
+      return std::make_unique<plan::Entry>(capture, in, cache_.options(), keeps_gradients);
     });
   }
 
   Tensor run(std::span<const Tensor> in, const Receiver& receiver) {
-    cache_.count_call();
     plan::Entry& entry = entry_for(in);
-    const NoGrad no_grad;
-    std::vector<Tensor> results(1 + entry.leaves().size());
-    entry.plan().run(in, results);
-    std::vector<Tensor> leaves;
-    for (const plan::Leaf& leaf : entry.leaves()) leaves.push_back(leaf.of(in));
+    std::vector<Tensor> results = run_plan(entry, in);
+    const std::vector<Tensor> leaves = leaves_of(entry, in);
     if (receiver) {
+      const NoGrad no_grad;
+      if (entry.keeps_gradients())
+        for (size_t i = 1; i < results.size(); ++i) results[i] = clone(results[i]);
       receiver(leaves, std::span<const Tensor>(results).subspan(1));
     } else {
-      for (size_t i = 0; i < leaves.size(); ++i)
-        accumulate_gradient(leaves[i], std::move(results[i + 1]));
+      accumulate(leaves, results);
     }
+    return std::move(results[0]);
+  }
+
+  Tensor train(std::span<const Tensor> in, const std::function<void()>& update) {
+    plan::Entry& entry = entry_for(in, true);
+    std::vector<Tensor> results = run_plan(entry, in);
+    const GradientsOf leaves{leaves_of(entry, in)};
+    lend(entry.plan(), leaves.list, results);
+    update();
     return std::move(results[0]);
   }
 
@@ -53,6 +64,53 @@ class CompiledStep::Impl {
   const plan::Entry* last() const { return cache_.last(); }
 
  private:
+  // Drops them, also where an update throws.
+  struct GradientsOf {
+    ~GradientsOf() {
+      for (const Tensor& leaf : list) leaf.set_grad({});
+    }
+    std::vector<Tensor> list;
+  };
+
+  // The loss, and the leaves' gradients.
+  std::vector<Tensor> run_plan(plan::Entry& entry, std::span<const Tensor> in) {
+    cache_.count_call();
+    const NoGrad no_grad;
+    std::vector<Tensor> results(1 + entry.leaves().size());
+    entry.plan().run(in, results);
+    return results;
+  }
+
+  static std::vector<Tensor> leaves_of(const plan::Entry& entry, std::span<const Tensor> in) {
+    std::vector<Tensor> leaves;
+    for (const plan::Leaf& leaf : entry.leaves()) leaves.push_back(leaf.of(in));
+    return leaves;
+  }
+
+  // As accumulate(), but gradients that are the plan's and nobody else's are not copied.
+  static void lend(const plan::Plan& plan, const std::vector<Tensor>& leaves,
+                   std::vector<Tensor>& results) {
+    const NoGrad no_grad;
+    std::set<const void*> lent;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const Tensor& gradient = results[i + 1];
+      const bool is_free = !leaves[i].grad().defined() && plan.owns(gradient) &&
+                           gradient.is_contiguous() && lent.insert(gradient.data()).second;
+      if (is_free) {
+        set_memory_category(gradient, MemoryCategory::gradient);
+        leaves[i].set_grad(gradient);
+      } else {
+        accumulate_gradient(leaves[i], gradient);
+      }
+    }
+  }
+
+  static void accumulate(const std::vector<Tensor>& leaves, std::vector<Tensor>& results) {
+    const NoGrad no_grad;
+    for (size_t i = 0; i < leaves.size(); ++i)
+      accumulate_gradient(leaves[i], std::move(results[i + 1]));
+  }
+
   Loss loss_;
   plan::PlanCache cache_;
 };
@@ -67,6 +125,14 @@ Tensor CompiledStep::operator()(const Tensor& x, const Tensor& target) {
 }
 Tensor CompiledStep::run(std::span<const Tensor> inputs, const Receiver& receiver) {
   return impl_->run(inputs, receiver);
+}
+Tensor CompiledStep::train(std::span<const Tensor> inputs, const std::function<void()>& update) {
+  return impl_->train(inputs, update);
+}
+Tensor CompiledStep::train(const Tensor& x, const Tensor& target,
+                           const std::function<void()>& update) {
+  const Tensor inputs[] = {x, target};
+  return impl_->train(inputs, update);
 }
 void CompiledStep::prepare(std::span<const Tensor> inputs) { impl_->entry_for(inputs); }
 CompileStats CompiledStep::stats() const { return impl_->cache().stats(); }

@@ -63,8 +63,9 @@ passes::PipelineOptions pipeline_options(const CompileOptions& options) {
           packing_of(options.packed)};
 }
 
-Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options)
-    : captured_(capture(in)) {
+Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options,
+             bool keeps_gradients)
+    : keeps_gradients_(keeps_gradients), captured_(capture(in)) {
   graph::verify(captured());
   note_guards(in, options.collapse_linears);
   if (has_backward()) graph::mark_backward(captured_.graph, captured_.forward_results);
@@ -82,7 +83,9 @@ Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOp
   const bool free_rows = inference && rows_are_free(capture, in, graph, options);
   plan_ = std::make_unique<Plan>(
       std::move(graph),
-      Plan::Options{.free_rows = free_rows, .int8_weights = inference && options.int8_weights});
+      Plan::Options{.free_rows = free_rows,
+                    .int8_weights = inference && options.int8_weights,
+                    .handed_out = keeps_gradients ? captured_.forward_results : SIZE_MAX});
 }
 
 void Entry::note_guards(std::span<const Tensor> in, bool weights_are_frozen) {

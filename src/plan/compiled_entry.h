@@ -22,8 +22,11 @@ using Capture = std::function<Captured(std::span<const Tensor>)>;
 
 class Entry {
  public:
-  // Captures, runs the passes and plans. Throws Error as Compiled says.
-  Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options);
+  // Captures, runs the passes and plans. `keeps_gradients`: those of a step that runs forward and
+  // backward at once stay in the plan's memory, theirs until the next run. Throws Error as Compiled
+  // says.
+  Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options,
+        bool keeps_gradients = false);
 
   // Whether the plan holds for these inputs, for the parameters as they are now, and for whether
   // ops are recorded.
@@ -36,6 +39,8 @@ class Entry {
   const std::shared_ptr<Plan>& backward_plan() const { return backward_plan_; }
   // The inputs of the call that it reads, by index.
   const std::vector<int>& backward_inputs() const { return backward_inputs_; }
+
+  bool keeps_gradients() const { return keeps_gradients_; }
 
   // How many results the function has.
   size_t results() const {
@@ -76,6 +81,7 @@ class Entry {
   // Whether it counts who requires a gradient.
   bool guards_gradients() const { return has_backward() || captured_.grad_mode.value_or(false); }
 
+  bool keeps_gradients_;
   Captured captured_;
   passes::PipelineResult passes_;
   std::vector<ParameterGuard> parameters_;

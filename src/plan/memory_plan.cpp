@@ -57,8 +57,12 @@ std::vector<int> read_with(const Node& node, size_t output) {
 
 class Planner {
  public:
-  Planner(const Graph& graph, const std::vector<int64_t>& bytes)
-      : graph_(graph), uses_(graph), bytes_(bytes), slot_of_(graph.values.size(), -1) {}
+  Planner(const Graph& graph, const std::vector<int64_t>& bytes, size_t handed_out)
+      : graph_(graph),
+        uses_(graph),
+        bytes_(bytes),
+        handed_out_(std::min(handed_out, graph.outputs.size())),
+        slot_of_(graph.values.size(), -1) {}
 
   MemoryPlan plan() {
     find_last_reads();
@@ -85,7 +89,11 @@ class Planner {
     is_result_.assign(graph_.values.size(), false);
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       for (const int v : graph::reads(graph_.nodes[i])) last_read_[root(v)] = static_cast<int>(i);
-    for (const int v : graph_.outputs) is_result_[root(v)] = true;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const size_t at = root(graph_.outputs[i]);
+      if (i < handed_out_) is_result_[at] = true;
+      last_read_[at] = static_cast<int>(graph_.nodes.size());
+    }
   }
   size_t root(int v) const { return static_cast<size_t>(memory_root(graph_, uses_, v)); }
 
@@ -145,6 +153,7 @@ class Planner {
   const Graph& graph_;
   Uses uses_;
   const std::vector<int64_t>& bytes_;
+  size_t handed_out_;
   std::vector<int> slot_of_;
   std::vector<Slot> slots_;
   std::vector<int> last_read_;
@@ -165,8 +174,8 @@ int memory_root(const Graph& graph, const Uses& uses, int value) {
   }
 }
 
-MemoryPlan plan_memory(const Graph& graph, const std::vector<int64_t>& bytes) {
-  return Planner(graph, bytes).plan();
+MemoryPlan plan_memory(const Graph& graph, const std::vector<int64_t>& bytes, size_t handed_out) {
+  return Planner(graph, bytes, handed_out).plan();
 }
 
 }  // namespace epilogue::plan

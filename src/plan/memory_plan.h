@@ -20,7 +20,9 @@ struct MemoryPlan {
 // The value whose memory `value` is: itself, or what it is a view of.
 int memory_root(const graph::Graph& graph, const graph::Uses& uses, int value);
 
-// `bytes`: of each value.
-MemoryPlan plan_memory(const graph::Graph& graph, const std::vector<int64_t>& bytes);
+// `bytes`: of each value. Of the graph's outputs the first `handed_out` have memory of their own;
+// the others stay in the arena, where they live to the end.
+MemoryPlan plan_memory(const graph::Graph& graph, const std::vector<int64_t>& bytes,
+                       size_t handed_out = SIZE_MAX);
 
 }  // namespace epilogue::plan

@@ -91,12 +91,13 @@ Plan::Plan(Graph graph, const Options& options)
     : graph_(std::move(graph)),
       free_rows_(options.free_rows),
       int8_weights_(options.int8_weights),
+      handed_out_(std::min(options.handed_out, graph_.outputs.size())),
       is_result_(graph_.values.size(), false),
       pointers_(graph_.values.size(), nullptr),
       tensors_(graph_.values.size()) {
   if (free_rows_) captured_rows_ = graph::row_count(graph_.value(graph_.inputs[0]).sizes);
   const Uses uses(graph_);
-  for (const int v : graph_.outputs) {
+  for (const int v : std::span(graph_.outputs).first(handed_out_)) {
     const auto root = static_cast<size_t>(memory_root(graph_, uses, v));
     is_result_[root] = graph_.values[root].kind == ValueKind::intermediate;
   }
@@ -162,7 +163,7 @@ void Plan::place(int64_t rows) {
   std::vector<int64_t> bytes(graph_.values.size(), 0);
   for (size_t v = 0; v < bytes.size(); ++v)
     if (graph_.values[v].kind == ValueKind::intermediate) bytes[v] = bytes_of(static_cast<int>(v));
-  memory_ = plan_memory(graph_, bytes);
+  memory_ = plan_memory(graph_, bytes, handed_out_);
   if (!arena_.defined() || memory_.arena_bytes > arena_.numel())
     arena_ = empty({memory_.arena_bytes}, DType::u8);
   for (size_t v = 0; v < bytes.size(); ++v) {
@@ -288,6 +289,10 @@ void Plan::run_op_step(const Node& node) {
     tensors_[v] = out[i];
     pointers_[v] = out[i].data();
   }
+}
+
+bool Plan::owns(const Tensor& t) const {
+  return arena_.defined() && t.defined() && t.impl()->storage.get() == arena_.impl()->storage.get();
 }
 
 int64_t Plan::kernels() const {

@@ -18,6 +18,8 @@ class Plan {
   struct Options {
     bool free_rows = false;     // the leading sizes may differ from call to call (see free_rows.h)
     bool int8_weights = false;  // of row chains
+    // Results beyond these are the plan's own memory, theirs until the next run.
+    size_t handed_out = SIZE_MAX;
   };
   Plan(graph::Graph graph, const Options& options);
   Plan(const Plan&) = delete;
@@ -26,6 +28,9 @@ class Plan {
   // Inputs with the sizes (but for free rows), strides and dtypes of the graph's. After the first
   // call only the results are allocated.
   void run(std::span<const Tensor> in, std::span<Tensor> out);
+
+  // Whether a tensor lies in the memory that the plan keeps.
+  bool owns(const Tensor& t) const;
 
   const graph::Graph& graph() const { return graph_; }
   bool has_free_rows() const { return free_rows_; }
@@ -63,6 +68,7 @@ class Plan {
   graph::Graph graph_;
   bool free_rows_;
   bool int8_weights_;
+  size_t handed_out_;
   bool has_op_steps_ = false;
   std::vector<Step> steps_;
   std::vector<bool> is_result_;  // values whose memory is handed out
