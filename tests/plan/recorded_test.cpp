@@ -21,6 +21,33 @@ class Recorded : public ::testing::Test {
   }
 };
 
+// Plans of f64 ops, with everything that passes do to them: the tests of steps hold fused kernels
+// to gradients in f64.
+TEST(CompiledGradcheck, WholeBlocks) {
+  for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms, nn::Norm::layer})
+    for (const nn::Activation activation : {nn::Activation::geglu, nn::Activation::relu})
+      for (const bool residual : {true, false}) {
+        manual_seed(21);
+        const auto block = nn::make_mlp({.dim = 4,
+                                         .hidden = 6,
+                                         .activation = activation,
+                                         .bias = true,
+                                         .norm = norm,
+                                         .residual = residual});
+        block->to(DType::f64);
+        Tensor x = randn({3, 4}, DType::f64);
+        x.set_requires_grad(true);
+        std::vector<Tensor> inputs = block->parameters();
+        inputs.push_back(x);
+        Compiled compiled = compile(*block);
+        const GradcheckResult result = gradcheck(
+            [&](std::span<const Tensor>) { return std::vector<Tensor>{compiled(x)}; }, inputs);
+        EXPECT_TRUE(result.ok) << nn::norm_name(norm) << ": " << result.message << "\n"
+                               << compiled.dump(CompiledDump::plan);
+        EXPECT_LE(compiled.stats().misses, 2) << "with gradients, and without for the differences";
+      }
+}
+
 TEST_F(Recorded, GradientsOfATrainingLoopAreEagers) {
   mse(mlp_(x_), target_).backward();
   const std::vector<Tensor> want = gradients();
