@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/packed_gemm.h"
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
+#include "base/assert.h"
 #include "base/thread_pool.h"
 
 namespace epilogue::simd {
@@ -105,6 +106,7 @@ PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n, Panel
       width_(layout.width),
       panels_((n + columns_per_panel() - 1) / columns_per_panel()),
       padded_k_(padded_depth(k_, type, layout)) {
+  EPI_ASSERT(width_ == packed_kernels().layout.width, "panels are as wide as the level packs them");
   bytes_ = static_cast<size_t>(panels_ * padded_k_ * width_) * element_bytes(type_);
   memory_ = allocate_large(bytes_);
   if (is_i8(type_)) scales_.resize(static_cast<size_t>(panels_ * width_));
