@@ -77,14 +77,18 @@ TEST(Reductions, SixteenBitSumsAreAccumulatedInF32) {
   }
 }
 
-TEST(Reductions, LongSumsStayAccurate) {
-  const int64_t n = 3'000'000;
-  const Tensor tenth = full({n}, 0.1);
-  const double exact = static_cast<double>(n) * static_cast<double>(0.1F);
-  EXPECT_NEAR(sum(tenth).item(), exact, 1e-6 * exact);
-  EXPECT_NEAR(mean(tenth).item(), static_cast<double>(0.1F), 1e-7);
-  const Tensor columns = sum(view(tenth, {n / 3, 3}), {0});
-  for (const double s : columns.to_vector()) EXPECT_NEAR(s, exact / 3, 1e-5 * exact);
+TEST(Reductions, LongSumsStayAccurateAtEveryLevel) {
+  const test::IsaScope scope;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    const int64_t n = 3'000'000;
+    const Tensor tenth = full({n}, 0.1);
+    const double exact = static_cast<double>(n) * static_cast<double>(0.1F);
+    EXPECT_NEAR(sum(tenth).item(), exact, 1e-6 * exact);
+    EXPECT_NEAR(mean(tenth).item(), static_cast<double>(0.1F), 1e-7);
+    const Tensor columns = sum(view(tenth, {n / 3, 3}), {0});
+    for (const double s : columns.to_vector()) EXPECT_NEAR(s, exact / 3, 1e-5 * exact);
+  }
 }
 
 TEST(Reductions, ThreadsDoNotChangeABit) {

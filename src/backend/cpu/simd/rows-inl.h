@@ -18,9 +18,9 @@ namespace epilogue::simd::HWY_NAMESPACE {
 
 HWY_INLINE float sum_of_lanes(Vf v) { return hn::GetLane(hn::SumOfLanes(Df(), v)); }
 
-// Rows are summed whole up to this many elements and by halves above, so that an accumulator never
-// takes more than about a thousand terms; a multiple of any vector's lanes.
-inline constexpr size_t kPairwise = 4096;
+// Rows are summed whole up to this many elements and by halves above, so that none of a vector's
+// lanes takes more than 64 terms, whatever the level.
+inline constexpr size_t kPairwise = 64 * 4 * kLanes;
 
 // sum over i of term(i) for a Term with at(i) (a vector's worth) and tail(i, n) (0 in lanes
 // beyond). Four accumulators hide the adder's latency.
