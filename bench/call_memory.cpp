@@ -22,11 +22,11 @@ class EventLog : public MemoryObserver {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  void on_memory(const void* address, int64_t bytes, int64_t, int64_t) override {
+  void on_memory(Device, const void* address, int64_t bytes, int64_t, int64_t) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     events_.push_back({address, bytes});
   }
-  void on_category(const void*, int64_t, MemoryCategory) override {}
+  void on_category(Device, const void*, int64_t, MemoryCategory) override {}
   const std::vector<Event>& events() const { return events_; }
 
  private:

@@ -69,6 +69,8 @@ class Module {
   // Converts all parameters (and their gradients) to a floating dtype. The tensors stay the same
   // objects and keep requires_grad. Throws Error on other dtypes. Not between forward and backward.
   void to(DType dtype);
+  // Moves all parameters (and their gradients). Throws Error where the device is not there.
+  void to(Device device);
 
   // Every parameter by name, outside the graph, sharing memory with the module. Shared weights come
   // under each of their names.

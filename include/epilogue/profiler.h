@@ -59,6 +59,7 @@ struct ScheduleOptions {
 Schedule schedule(ScheduleOptions options);
 
 class Profile;
+class DeviceTracer;
 
 struct ProfileOptions {
   bool cpu_activity = true;     // ops, ranges, launches
@@ -121,6 +122,8 @@ class Profile {
   void prepare();
   void begin_recording();
   void end_recording();
+  DeviceTracer* start_device();
+  void stop_device();
   void open_step();
   void warn(const std::string& text);
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "epilogue/dtype.h"
 
 namespace epilogue {
+
+class DeviceMemory;
 
 inline constexpr int kMaxRank = 8;
 
@@ -70,6 +73,8 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 std::string to_string(Device device);
+// "cpu", "cuda" or "cuda:0"; throws Error on anything else.
+Device parse_device(std::string_view name);
 
 // Who holds memory, in torch.profiler's names and order. The profiler finds temporary, activation
 // and autograd_detail itself; the others are said by set_memory_category().
@@ -115,16 +120,19 @@ class Ref {
 void* allocate_object(size_t bytes);
 void free_object(void* object, size_t bytes) noexcept;
 
-// Bytes with an owner: the caching allocator, or the caller of from_blob (`deleter`).
+// Bytes with an owner: a caching allocator, or the caller of from_blob (`deleter`).
 class Storage {
  public:
   using Deleter = std::function<void(void*)>;
-  // Memory of the caching allocator, 64-byte aligned, not initialised.
-  static Ref<Storage> allocate(size_t bytes);
+  // Memory of the device's caching allocator, 64-byte aligned, not initialised. Throws Error where
+  // the device or its memory is not there.
+  static Ref<Storage> allocate(size_t bytes, Device device = {});
   static Ref<Storage> borrow(void* data, size_t bytes, Deleter deleter);
 
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  // There is one device with memory of its own.
+  Device device() const { return memory_ != nullptr ? Device{DeviceType::cuda, 0} : Device{}; }
   // Counts in-place writes: autograd compares it to find saved tensors that changed.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
@@ -147,6 +155,7 @@ class Storage {
   void destroy();
   void* data_;
   size_t bytes_;
+  DeviceMemory* memory_ = nullptr;  // that data_ came from; null: the host's
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> version_{0};
   std::atomic<MemoryCategory> category_{MemoryCategory::unknown};
@@ -215,7 +224,8 @@ class Tensor {
   size_t bytes() const { return static_cast<size_t>(numel()) * dtype_bytes(dtype()); }
   bool is_contiguous() const { return impl_->is_contiguous; }
 
-  // The address of the first element. The typed form throws Error on another dtype.
+  // The address of the first element, in the device's memory. The typed form throws Error on
+  // another dtype.
   void* data() const { return impl_->data; }
   template <class T>
   T* data_as() const {
@@ -227,6 +237,12 @@ class Tensor {
   double item() const;
   // All elements in row-major order, converted.
   std::vector<double> to_vector() const;
+
+  // This tensor, or a contiguous copy of its values on `device`, outside the autograd graph. To a
+  // device the call may return before the copy is done (work on that device waits for it); to the
+  // host it waits. Throws Error where a gradient would be lost (use no_grad) or while a function is
+  // compiled.
+  Tensor to(Device device) const;
 
   bool requires_grad() const { return impl_->requires_grad; }
 
@@ -259,9 +275,9 @@ std::string to_string(const Tensor& tensor);
 
 // Factories. The result is contiguous. Sizes must not be negative.
 Tensor empty(Dims sizes, DType dtype = DType::f32, Device device = {});
-Tensor full(Dims sizes, double value, DType dtype = DType::f32);
-Tensor zeros(Dims sizes, DType dtype = DType::f32);
-Tensor ones(Dims sizes, DType dtype = DType::f32);
+Tensor full(Dims sizes, double value, DType dtype = DType::f32, Device device = {});
+Tensor zeros(Dims sizes, DType dtype = DType::f32, Device device = {});
+Tensor ones(Dims sizes, DType dtype = DType::f32, Device device = {});
 Tensor empty_like(const Tensor& like);
 // 0, 1, ..., n - 1.
 Tensor arange(int64_t n, DType dtype = DType::i64);
@@ -303,9 +319,9 @@ struct MemoryStats {
   int64_t allocations = 0;           // calls since start
   int64_t system_allocations = 0;    // calls that had to ask the system
 };
-MemoryStats memory_stats();
-void reset_peak_memory();
-// Returns cached blocks to the system (those of this thread and of the shared lists).
-void release_cached_memory();
+MemoryStats memory_stats(Device device = {});
+void reset_peak_memory(Device device = {});
+// Returns cached blocks to the system (on the host: those of this thread and of the shared lists).
+void release_cached_memory(Device device = {});
 
 }  // namespace epilogue

@@ -30,7 +30,7 @@ Tensor seed_for(const Tensor& output, const Tensor& given) {
   }
   if (output.numel() != 1)
     fail("grad can be implicitly created only for scalar outputs, got " + to_string(output));
-  return full(output.sizes(), 1, output.dtype());
+  return full(output.sizes(), 1, output.dtype(), output.device());
 }
 
 // Saved tensors as the gradient rule gets them, checked for in-place writes since.

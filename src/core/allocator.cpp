@@ -13,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/units.h"
+#include "core/backend.h"
 #include "epilogue/base/error.h"
 #include "epilogue/tensor.h"
 
@@ -50,7 +51,7 @@ struct Counters {
   std::atomic<int64_t> system_allocations{0};
 };
 Counters counters;
-std::atomic<MemoryObserver*> memory_observer{nullptr};
+std::atomic<MemoryObserver*> observer{nullptr};
 
 struct FreeBlock {
   FreeBlock* next;
@@ -186,21 +187,18 @@ void count_allocated(const void* address, int64_t bytes) {
   int64_t peak = counters.peak.load(std::memory_order_relaxed);
   while (now > peak && !counters.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
-  if (MemoryObserver* o = memory_observer.load(std::memory_order_acquire); o != nullptr)
-      [[unlikely]]
-    o->on_memory(address, bytes, now, counters.reserved.load(std::memory_order_relaxed));
+  if (MemoryObserver* o = memory_observer(); o != nullptr) [[unlikely]]
+    o->on_memory({}, address, bytes, now, counters.reserved.load(std::memory_order_relaxed));
 }
 
 }  // namespace
 
-void set_memory_observer(MemoryObserver* observer) {
-  memory_observer.store(observer, std::memory_order_release);
-}
+void set_memory_observer(MemoryObserver* o) { observer.store(o, std::memory_order_release); }
+MemoryObserver* memory_observer() { return observer.load(std::memory_order_acquire); }
 
-void announce_category(const void* address, int64_t bytes, MemoryCategory category) {
-  if (MemoryObserver* o = memory_observer.load(std::memory_order_acquire); o != nullptr)
-      [[unlikely]]
-    o->on_category(address, bytes, category);
+void announce_category(Device device, const void* address, int64_t bytes, MemoryCategory category) {
+  if (MemoryObserver* o = memory_observer(); o != nullptr) [[unlikely]]
+    o->on_category(device, address, bytes, category);
 }
 
 size_t block_bytes(size_t bytes) { return size_class(bytes).bytes; }
@@ -236,7 +234,8 @@ void free_bytes(void* address, size_t bytes) noexcept {
   shared.blocks[static_cast<size_t>(c.index)].push_back(address);
 }
 
-MemoryStats memory_stats() {
+MemoryStats memory_stats(Device device) {
+  if (device.type != DeviceType::cpu) return device_backend(device).memory()->stats();
   return {.allocated_bytes = counters.allocated.load(std::memory_order_relaxed),
           .peak_allocated_bytes = counters.peak.load(std::memory_order_relaxed),
           .reserved_bytes = counters.reserved.load(std::memory_order_relaxed),
@@ -244,12 +243,14 @@ MemoryStats memory_stats() {
           .system_allocations = counters.system_allocations.load(std::memory_order_relaxed)};
 }
 
-void reset_peak_memory() {
+void reset_peak_memory(Device device) {
+  if (device.type != DeviceType::cpu) return device_backend(device).memory()->reset_peak();
   counters.peak.store(counters.allocated.load(std::memory_order_relaxed),
                       std::memory_order_relaxed);
 }
 
-void release_cached_memory() {
+void release_cached_memory(Device device) {
+  if (device.type != DeviceType::cpu) return device_backend(device).memory()->release_cached();
   if (!cache_is_gone) slot.cache.flush();
   SharedLists& shared = shared_lists();
   const std::lock_guard<std::mutex> lock(shared.mutex);

@@ -14,14 +14,18 @@ namespace epilogue {
 class MemoryObserver {
  public:
   virtual ~MemoryObserver() = default;
-  virtual void on_memory(const void* address, int64_t bytes, int64_t total_allocated,
+  // The totals are the device's.
+  virtual void on_memory(Device device, const void* address, int64_t bytes, int64_t total_allocated,
                          int64_t total_reserved) = 0;
   // A live block's purpose became known, or it is about to be freed and had one.
-  virtual void on_category(const void* address, int64_t bytes, MemoryCategory category) = 0;
+  virtual void on_category(Device device, const void* address, int64_t bytes,
+                           MemoryCategory category) = 0;
 };
-void announce_category(const void* address, int64_t bytes, MemoryCategory category);
+void announce_category(Device device, const void* address, int64_t bytes, MemoryCategory category);
 // At most one; nullptr removes it. The observer must outlive its use by other threads.
 void set_memory_observer(MemoryObserver* observer);
+// nullptr when there is none: for the allocators of devices.
+MemoryObserver* memory_observer();
 
 inline constexpr size_t kTensorAlignment = 64;
 

@@ -2,26 +2,39 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/backend.h"
 #include "core/element.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue {
 
-Tensor full(Dims sizes, double value, DType dtype) {
+namespace {
+
+// What was made on the host, on `device`.
+Tensor placed(const Tensor& host, Device device) {
+  if (device.type == DeviceType::cpu) return host;
+  const Tensor t = empty(host.sizes(), host.dtype(), device);
+  device_backend(device).memory()->copy_from_host(t.data(), host.data(), host.bytes());
+  return t;
+}
+
+}  // namespace
+
+Tensor full(Dims sizes, double value, DType dtype, Device device) {
   Tensor t = empty(sizes, dtype);
   dispatch(dtype, [&]<class T>() {
     std::fill_n(static_cast<T*>(t.data()), t.numel(), round_from_double<T>(value));
   });
-  return t;
+  return placed(t, device);
 }
 
-Tensor zeros(Dims sizes, DType dtype) {
+Tensor zeros(Dims sizes, DType dtype, Device device) {
   Tensor t = empty(sizes, dtype);
   if (t.numel() > 0) std::memset(t.data(), 0, t.bytes());
-  return t;
+  return placed(t, device);
 }
 
-Tensor ones(Dims sizes, DType dtype) { return full(sizes, 1, dtype); }
+Tensor ones(Dims sizes, DType dtype, Device device) { return full(sizes, 1, dtype, device); }
 
 Tensor empty_like(const Tensor& like) { return empty(like.sizes(), like.dtype(), like.device()); }
 

@@ -2,6 +2,7 @@
 #include "core/fused_call.h"
 
 #include "base/clock.h"
+#include "core/backend.h"
 
 namespace epilogue {
 namespace {
@@ -76,9 +77,15 @@ void run_fused(const FusedCall& call, std::span<Tensor> out, FunctionRef<void()>
   const FusedKernelNotes notes = call.notes();
   listener->op_begin(call.op, in, {}, -1);
   const Op op{listener};
+  const Device device = out[0].device();
+  DeviceTimer* const timer =
+      device.type == DeviceType::cpu ? nullptr : device_backend(device).timer();
   const int64_t begin = ticks();
+  const int64_t begin_mark = timer != nullptr ? timer->mark() : -1;
   body();
-  listener->kernel_ran({Call{call.op, in, {}, out}, nullptr, begin, ticks(), &notes});
+  const int64_t end_mark = timer != nullptr ? timer->mark() : -1;
+  listener->kernel_ran(
+      {Call{call.op, in, {}, out}, nullptr, begin, ticks(), &notes, begin_mark, end_mark});
 }
 
 }  // namespace epilogue

@@ -12,7 +12,7 @@ void set_memory_category(const Tensor& tensor, MemoryCategory category) {
 void detail::Storage::set_category(MemoryCategory category) {
   category_.store(category, std::memory_order_relaxed);
   // Memory of others is no part of the allocator's totals.
-  if (!is_borrowed()) announce_category(data_, static_cast<int64_t>(bytes_), category);
+  if (!is_borrowed()) announce_category(device(), data_, static_cast<int64_t>(bytes_), category);
 }
 
 }  // namespace epilogue

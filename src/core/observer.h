@@ -34,6 +34,10 @@ struct KernelRun {
   int64_t begin_ticks;
   int64_t end_ticks;
   const FusedKernelNotes* fused = nullptr;
+  // Of the backend's DeviceTimer: when the work ran on the device; the ticks are the launch's. -1:
+  // the work is done when the call returns, or somebody else times it.
+  int64_t begin_mark = -1;
+  int64_t end_mark = -1;
 };
 
 // Hears every op, kernel and range of every thread: the profiler's recorder. Calls nest properly

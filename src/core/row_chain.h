@@ -58,7 +58,7 @@ struct RowChainSpec {
   // Weights become 8-bit integers with one scale per output channel (the largest magnitude / 127):
   // half the bytes of bf16, where few rows wait for the weights.
   bool int8_weights = false;
-  Norm norm;                 // of x, before the first product
+  Norm norm;  // of x, before the first product
   std::vector<Stage> stages;
 };
 
@@ -82,6 +82,10 @@ class RowChain {
   virtual void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
                    std::span<const MatrixView> outputs) = 0;
   virtual RowChainPlan plan(int64_t rows) const = 0;
+  // Kernels that one call starts.
+  virtual int64_t launches() const { return 1; }
+  // How the stages are computed and why, where there was a choice; else empty.
+  virtual std::string choices() const { return ""; }
   virtual std::string kernel_name() const = 0;
 };
 

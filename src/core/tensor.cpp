@@ -2,6 +2,7 @@
 #include "epilogue/tensor.h"
 
 #include "core/allocator.h"
+#include "core/backend.h"
 #include "core/element.h"
 #include "core/observer.h"
 #include "core/tensor_impl.h"
@@ -44,8 +45,13 @@ std::string to_string(const Tensor& tensor) {
 
 namespace detail {
 
-Ref<Storage> Storage::allocate(size_t bytes) {
-  return Ref<Storage>(new Storage(allocate_bytes(bytes), bytes));
+Ref<Storage> Storage::allocate(size_t bytes, Device device) {
+  if (device.type == DeviceType::cpu) [[likely]]
+    return Ref<Storage>(new Storage(allocate_bytes(bytes), bytes));
+  DeviceMemory* const memory = device_backend(device).memory();
+  Ref<Storage> storage(new Storage(memory->allocate(bytes), bytes));
+  storage->memory_ = memory;
+  return storage;
 }
 
 Ref<Storage> Storage::borrow(void* data, size_t bytes, Deleter deleter) {
@@ -58,8 +64,12 @@ Ref<Storage> Storage::borrow(void* data, size_t bytes, Deleter deleter) {
 void Storage::destroy() {
   if (!deleter_) {
     if (category() != MemoryCategory::unknown)
-      announce_category(data_, static_cast<int64_t>(bytes_), category());
-    free_bytes(data_, bytes_);
+      announce_category(device(), data_, static_cast<int64_t>(bytes_), category());
+    if (memory_ != nullptr) [[unlikely]] {
+      memory_->free(data_);
+    } else {
+      free_bytes(data_, bytes_);
+    }
   } else if (*deleter_) {
     (*deleter_)(data_);
   }
@@ -103,8 +113,6 @@ Tensor make_view(const Tensor& base, const Dims& sizes, const Dims& strides, int
 }  // namespace detail
 
 Tensor empty(Dims sizes, DType dtype, Device device) {
-  if (device.type != DeviceType::cpu)
-    throw Error("[empty] expected the device cpu, got " + to_string(device));
   detail::Ref<detail::TensorImpl> impl(new detail::TensorImpl);
   impl->sizes = sizes;
   impl->strides = sizes;
@@ -126,7 +134,7 @@ Tensor empty(Dims sizes, DType dtype, Device device) {
     throw Error("[empty] expected fewer than 2^63 bytes, got " + std::string(dtype_name(dtype)) +
                 to_string(sizes));
   impl->numel = n;
-  impl->storage = detail::Storage::allocate(static_cast<size_t>(bytes));
+  impl->storage = detail::Storage::allocate(static_cast<size_t>(bytes), device);
   impl->data = static_cast<std::byte*>(impl->storage->data());
   impl->dtype = dtype;
   impl->device = device;
@@ -194,21 +202,42 @@ void require_values(const char* what) {
                 "] expected a function that reads no elements while it is being compiled");
 }
 
+// The elements where the host can read them: in place, or a copy of all bytes from the first
+// element to the last.
+class HostElements {
+ public:
+  explicit HostElements(const Tensor& t) : data_(t.data()) {
+    if (t.device().type == DeviceType::cpu || t.numel() == 0) return;
+    int64_t last = 0;
+    for (int d = 0; d < t.dim(); ++d) last += (t.sizes()[d] - 1) * t.strides()[d];
+    copy_.resize(static_cast<size_t>(last + 1) * dtype_bytes(t.dtype()));
+    device_backend(t.device()).memory()->copy_to_host(copy_.data(), t.data(), copy_.size());
+    data_ = copy_.data();
+  }
+  const void* data() const { return data_; }
+
+ private:
+  const void* data_;
+  std::vector<std::byte> copy_;
+};
+
 }  // namespace
 
 double Tensor::item() const {
   require_values("item");
   if (!defined() || numel() != 1)
     throw Error("[item] expected a tensor with one element, got " + to_string(*this));
-  return load_element(dtype(), data(), 0);
+  return load_element(dtype(), HostElements(*this).data(), 0);
 }
 
 std::vector<double> Tensor::to_vector() const {
   require_values("to_vector");
   std::vector<double> values;
   values.reserve(static_cast<size_t>(numel()));
-  for_each_offset(sizes(), strides(),
-                  [&](int64_t offset) { values.push_back(load_element(dtype(), data(), offset)); });
+  const HostElements host(*this);
+  for_each_offset(sizes(), strides(), [&](int64_t offset) {
+    values.push_back(load_element(dtype(), host.data(), offset));
+  });
   return values;
 }
 

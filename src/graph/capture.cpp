@@ -35,6 +35,7 @@ class Captor final : public OpObserver {
   void add_input(const Tensor& t) {
     if (!t.defined()) throw Error("[compile] expected defined inputs, got an undefined one");
     const int v = graph_.add_value({ValueKind::input, t.sizes(), t.strides(), t.dtype(), {}});
+    require_place(t);
     graph_.inputs.push_back(v);
     // A tensor that is given twice: its first place is the one that is read.
     values_.try_emplace(t.impl(), v);
@@ -94,13 +95,25 @@ class Captor final : public OpObserver {
       }
       const ValueKind kind =
           t.impl()->is_wrapped_number ? ValueKind::constant : ValueKind::parameter;
+      if (kind == ValueKind::parameter) require_place(t);
       found->second = graph_.add_value({kind, t.sizes(), t.strides(), t.dtype(), t});
       alive_.push_back(t);
     }
     return found->second;
   }
 
+  // A plan runs on one device: that of the first tensor.
+  void require_place(const Tensor& t) {
+    if (!has_place_) graph_.device = t.device();
+    has_place_ = true;
+    if (!(t.device() == graph_.device))
+      throw Error("[compile] expected tensors on one device, got some on " +
+                  to_string(graph_.device) + " and " + to_string(t) + " on " +
+                  to_string(t.device()));
+  }
+
   Graph graph_;
+  bool has_place_ = false;
   std::unordered_map<const detail::TensorImpl*, int> values_;
   // While every tensor lives, no address is used twice.
   std::vector<Tensor> alive_;

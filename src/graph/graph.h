@@ -93,6 +93,7 @@ struct Graph {
   std::vector<int> inputs;
   std::vector<int> outputs;
   std::vector<std::shared_ptr<Cast>> casts;  // shared by all who hold the parameters
+  Device device;                             // of everything but numbers
 
   Value& value(int v) { return values[static_cast<size_t>(v)]; }
   const Value& value(int v) const { return values[static_cast<size_t>(v)]; }

@@ -122,6 +122,16 @@ void require_parameter(const FusedMlp& call, const Tensor& t, int64_t n, const c
     fail(call, std::string(what) + " [" + std::to_string(n) + "] of x's dtype", to_string(t));
 }
 
+void require_one_device(const FusedMlp& call) {
+  const auto elsewhere = [&](const Tensor& t) {
+    return t.defined() && !(t.device() == call.x.device());
+  };
+  if (elsewhere(call.options.norm_weight) || elsewhere(call.options.norm_bias) ||
+      std::any_of(call.weights.begin(), call.weights.end(), elsewhere) ||
+      std::any_of(call.biases.begin(), call.biases.end(), elsewhere))
+    fail(call, "every tensor on x's device " + to_string(call.x.device()), "one that is elsewhere");
+}
+
 void require_fit(const FusedMlp& call) {
   if (!call.x.defined() || call.x.dim() == 0) fail(call, "rows [..., k]", to_string(call.x));
   if (!call.biases.empty() && call.biases.size() != call.weights.size())
@@ -245,7 +255,7 @@ Cached& chain_for(const FusedMlp& call) {
     return cache.front();
   }
   RowChainSpec spec = spec_of(call);
-  std::unique_ptr<RowChain> chain = cpu_backend().make_row_chain(spec);
+  std::unique_ptr<RowChain> chain = backend_of(call.x.device()).make_row_chain(spec);
   Work work = work_of(call);
   FusedOps ops(work.names);
   cache.push_front(
@@ -275,6 +285,7 @@ FusedKernelNotes notes_of(const FusedMlp& call, const Cached& cached, int64_t ro
 
 Tensor run(const FusedMlp& call) {
   require_fit(call);
+  require_one_device(call);
   require_no_gradient(call);
   const Cached& cached = chain_for(call);
   const int64_t k = call.x.size(-1);
@@ -282,7 +293,7 @@ Tensor run(const FusedMlp& call) {
   const Tensor x = k > 1 && rows_of_x.strides()[1] != 1 ? contiguous(rows_of_x) : rows_of_x;
   Dims sizes = call.x.sizes();
   sizes[sizes.rank() - 1] = call.weights.back().size(0);
-  Tensor out = empty(sizes, call.x.dtype());
+  Tensor out = empty(sizes, call.x.dtype(), call.x.device());
   const int64_t rows = x.size(0);
   const MatrixView x_view{x.data(), x.dtype(), x.strides()[0], 1};
   const MatrixView out_view{out.data(), out.dtype(), sizes[sizes.rank() - 1], 1};
@@ -293,8 +304,9 @@ Tensor run(const FusedMlp& call) {
     return list;
   };
   const auto notes = [&] { return notes_of(call, cached, rows, out); };
-  run_fused({call.op, inputs, notes}, {&out, 1},
-            [&] { cached.chain->run(rows, x_view, operands, {&out_view, 1}); });
+  run_fused({call.op, inputs, notes}, {&out, 1}, [&] {
+    cached.chain->run(rows, x_view, operands, {&out_view, 1});
+  });
   return out;
 }
 

@@ -114,4 +114,14 @@ void Module::to(DType dtype) {
   }
 }
 
+void Module::to(Device device) {
+  const NoGrad no_grad;
+  for (const Tensor& parameter : parameters()) {
+    if (parameter.device() == device) continue;
+    const Tensor grad = parameter.grad();
+    set_parameter_data(parameter, parameter.detach().to(device));
+    if (grad.defined()) parameter.set_grad(grad.detach().to(device));
+  }
+}
+
 }  // namespace epilogue::nn

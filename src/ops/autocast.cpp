@@ -8,6 +8,7 @@
 #include "core/observer.h"
 #include "core/tensor_impl.h"
 #include "epilogue/ops.h"
+#include "ops/device.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "ops/shape.h"
@@ -42,15 +43,14 @@ class Suspended {
 };
 
 AutocastState::Region region_of(std::span<const Tensor> in) {
-  for (const Tensor& t : in)
-    if (t.defined()) return autocast_state().regions[static_cast<size_t>(t.device().type)];
-  return {};
+  const Tensor* const t = placed_tensor(in);
+  if (t == nullptr) return {};
+  return autocast_state().regions[static_cast<size_t>(t->device().type)];
 }
 
 AutocastRule rule_of(const OpDef& op, std::span<const Tensor> in) {
-  for (const Tensor& t : in)
-    if (t.defined()) return op.autocast[static_cast<size_t>(t.device().type)];
-  return AutocastRule::none;
+  const Tensor* const t = placed_tensor(in);
+  return t != nullptr ? op.autocast[static_cast<size_t>(t->device().type)] : AutocastRule::none;
 }
 
 // f64 and integers are never touched.

@@ -132,18 +132,20 @@ Gradients backward_vjp(const GradCall& g) {
   const auto reduction = static_cast<Reduction>(g.attr<int64_t>(0));
   const auto smoothing = g.attr<double>(2);
   const double spread = smoothing / static_cast<double>(self.size(-1));
-  const Tensor one = expand(full({}, 1, g.in[0].dtype()), g.in[0].sizes());
+  const Tensor one = expand(full({}, 1, g.in[0].dtype(), self.device()), g.in[0].sizes());
   const Tensor in[] = {one, self, target, g.in[3], g.in[4], g.in[5]};
   const Tensor rows = sum(mul(g.dout, run_op(kCrossEntropyBackward, in, attrs)[0]), {-1});
   const Tensor d_grad = reduction == Reduction::none ? rows : sum(rows);
 
   // Of constant -1, nll_loss gives the weights of the targets, 0 where ignored.
-  const Tensor minus = expand(full(Dims::filled(self.dim(), 1), -1, self.dtype()), self.sizes());
+  const Tensor minus =
+      expand(full(Dims::filled(self.dim(), 1), -1, self.dtype(), self.device()), self.sizes());
   const int64_t ignore = g.attr<int64_t>(1);
   const Tensor main = nll_loss(minus, target, g.in[3], Reduction::none, ignore);
   const Tensor kept = nll_loss(minus, target, {}, Reduction::none, ignore);
   const Tensor weights =
-      g.in[3].defined() ? sum(g.in[3]) : full({}, static_cast<double>(self.size(-1)), self.dtype());
+      g.in[3].defined() ? sum(g.in[3])
+                        : full({}, static_cast<double>(self.size(-1)), self.dtype(), self.device());
   Tensor scale = add(mul(main, 1 - smoothing), mul(kept, mul(weights, spread)));
   scale = mul(scale, g.in[0]);
   if (reduction == Reduction::mean) scale = div(scale, g.in[5]);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "core/backend.h"
 #include "ops/autocast.h"
+#include "ops/device.h"
 
 namespace epilogue {
 namespace {
@@ -31,6 +32,16 @@ Argument tensor_argument(const OpDef& op, size_t i, size_t n) {
           rest.starts_with("?") || rest.starts_with("[]?")};
 }
 
+// Numbers go with every device; all others must share one.
+void require_one_device(const OpDef& op, std::span<const Tensor> in) {
+  const Tensor* const first = placed_tensor(in);
+  for (const Tensor& t : in)
+    if (t.defined() && !t.impl()->is_wrapped_number && !(t.device() == first->device()))
+      throw Error("[" + std::string(op.name) + "] expected tensors on one device, got " +
+                  to_string(*first) + " on " + to_string(first->device()) + " and " + to_string(t) +
+                  " on " + to_string(t.device()));
+}
+
 // Before anything reads the inputs: an undefined tensor has no sizes to report.
 void require_usable(const OpDef& op, std::span<const Tensor> in) {
   const Tensor* first = nullptr;
@@ -43,9 +54,7 @@ void require_usable(const OpDef& op, std::span<const Tensor> in) {
     }
     if (first == nullptr) first = &in[i];
     if (!(in[i].device() == first->device())) [[unlikely]]
-      throw Error("[" + std::string(op.name) + "] expected tensors on one device, got " +
-                  to_string(*first) + " on " + to_string(first->device()) + " and " +
-                  to_string(in[i]) + " on " + to_string(in[i].device()));
+      require_one_device(op, in);
   }
 }
 
@@ -55,26 +64,18 @@ bool any_requires_grad(std::span<const Tensor> in) {
   return false;
 }
 
-Backend& backend_of(const OpDef& op, DeviceType device) {
-  if (device == DeviceType::cpu) return cpu_backend();
-  Backend* cuda = cuda_backend();
-  if (cuda == nullptr) throw Error("[" + std::string(op.name) + "] " + cuda_status());
-  return *cuda;
-}
-
-std::span<const Kernel> kernels_for(const OpDef& op, DeviceType device) {
-  auto& slot = op.kernel_lists[static_cast<size_t>(device)];
+std::span<const Kernel> kernels_for(const OpDef& op, Device device) {
+  auto& slot = op.kernel_lists[static_cast<size_t>(device.type)];
   const std::span<const Kernel>* list = slot.load(std::memory_order_acquire);
   if (list == nullptr) [[unlikely]] {
-    list = &backend_of(op, device).kernels(op);
+    list = &backend_of(device).kernels(op);
     slot.store(list, std::memory_order_release);
   }
   return *list;
 }
 
 Device device_of(const OpDef& op, std::span<const Tensor> in) {
-  for (const Tensor& t : in)
-    if (t.defined()) return t.device();
+  if (const Tensor* const t = placed_tensor(in); t != nullptr) return t->device();
   throw Error("[" + std::string(op.name) + "] expected at least one defined tensor, got none");
 }
 
@@ -88,16 +89,20 @@ void run_kernel(const Call& call, Device device, RunObserver* listener) {
   bool empty = call.op.lists == 0;  // a list's later tensors may have elements
   for (const Tensor& t : call.out) empty = empty && t.numel() == 0;
   if (empty || thread_state().skip_kernels) return;
-  const Kernel* kernel = choose(call, kernels_for(call.op, device.type));
-  auto* run = kernel != nullptr ? kernel->run : call.op.reference;
+  const Kernel* kernel = choose(call, kernels_for(call.op, device));
+  const bool on_host = device.type == DeviceType::cpu;
+  auto* run = kernel != nullptr ? kernel->run : on_host ? call.op.reference : run_on_host;
   if (run == nullptr)
     throw Error("[" + std::string(call.op.name) + "] has no kernel for " + to_string(call.in[0]) +
                 " on " + to_string(device));
   if (listener == nullptr) [[likely]]
     return run(call);
+  DeviceTimer* const timer = on_host ? nullptr : backend_of(device).timer();
   const int64_t begin = ticks();
+  const int64_t begin_mark = timer != nullptr ? timer->mark() : -1;
   run(call);
-  listener->kernel_ran({call, kernel, begin, ticks()});
+  const int64_t end_mark = timer != nullptr ? timer->mark() : -1;
+  listener->kernel_ran({call, kernel, begin, ticks(), nullptr, begin_mark, end_mark});
 }
 
 Outputs execute(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs,
@@ -183,6 +188,8 @@ Outputs execute_observed(const OpDef& op, std::span<const Tensor> in, std::span<
 
 }  // namespace
 
+void run_kernel_on_host(const Call& call) { run_kernel(call, {}, nullptr); }
+
 Outputs run_op(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs) {
   require_usable(op, in);
   const ThreadState& state = thread_state();
@@ -221,12 +228,12 @@ std::string explain_kernels(const OpDef& op, std::span<const Tensor> in,
     out.push_back(empty(metas[i].sizes, metas[i].dtype, device));
   const Call call{op, in, attrs, out.span()};
   std::string text;
-  for (const Kernel& k : kernels_for(op, device.type)) {
+  for (const Kernel& k : kernels_for(op, device)) {
     const char* why = k.decline(call);
     text += std::string(k.name) + ": " + (why != nullptr ? why : "chosen") + "\n";
     if (why == nullptr) return text;
   }
-  return text + "reference: chosen\n";
+  return text + (device.type == DeviceType::cpu ? "reference: chosen\n" : "host: chosen\n");
 }
 
 }  // namespace epilogue

@@ -46,7 +46,7 @@ void keep_casts(Graph& graph, PassContext& context) {
     if (source.kind != ValueKind::parameter || results.contains(cast)) continue;
     Value& value = graph.value(cast);
     value.kind = ValueKind::parameter;
-    value.tensor = empty(value.sizes, value.dtype);
+    value.tensor = empty(value.sizes, value.dtype, graph.device);
     // A handle outside the autograd graph.
     const Tensor from = detail::make_view(source.tensor, source.sizes, source.strides);
     graph.casts.push_back(std::make_shared<graph::Cast>(from, value.tensor));

@@ -10,10 +10,6 @@
 namespace epilogue::plan {
 namespace {
 
-AutocastState::Region cpu_autocast() {
-  return autocast_state().regions[static_cast<size_t>(DeviceType::cpu)];
-}
-
 // The first input that is the same tensor; itself where none is.
 int first_same(std::span<const Tensor> in, size_t i) {
   size_t j = 0;
@@ -28,7 +24,7 @@ std::vector<Tensor> with_more_rows(std::span<const Tensor> in) {
     Dims sizes = in[i].sizes();
     if (sizes.rank() > 1) ++sizes[0];
     const auto same = static_cast<size_t>(first_same(in, i));
-    more.push_back(same < i ? more[same] : empty(sizes, in[i].dtype()));
+    more.push_back(same < i ? more[same] : empty(sizes, in[i].dtype(), in[i].device()));
   }
   return more;
 }
@@ -90,10 +86,10 @@ Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOp
 
 void Entry::note_guards(std::span<const Tensor> in, bool weights_are_frozen) {
   weights_are_frozen_ = weights_are_frozen;
-  autocast_ = cpu_autocast();
+  autocast_ = autocast_state().regions;
   for (size_t i = 0; i < in.size(); ++i)
-    inputs_.push_back(
-        {in[i].dtype(), in[i].sizes(), in[i].strides(), first_same(in, i), in[i].requires_grad()});
+    inputs_.push_back({in[i].dtype(), in[i].device(), in[i].sizes(), in[i].strides(),
+                       first_same(in, i), in[i].requires_grad()});
   for (const graph::Value& value : captured().values)
     if (value.kind == graph::ValueKind::parameter)
       parameters_.push_back({value.tensor, value.tensor.data(), value.dtype, value.sizes,
@@ -104,7 +100,7 @@ bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
   const InputGuard& guard = inputs_[i];
   const Tensor& t = in[i];
   if (!t.defined() || t.dtype() != guard.dtype || first_same(in, i) != guard.same_as ||
-      t.device().type != DeviceType::cpu ||
+      !(t.device() == guard.device) ||
       (guards_gradients() && t.requires_grad() != guard.requires_grad))
     return false;
   if (!plan_->has_free_rows()) return t.sizes() == guard.sizes && t.strides() == guard.strides;
@@ -118,7 +114,7 @@ bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
 }
 
 bool Entry::accepts(std::span<const Tensor> in) const {
-  if (in.size() != inputs_.size() || !(cpu_autocast() == autocast_) ||
+  if (in.size() != inputs_.size() || !(autocast_state().regions == autocast_) ||
       captured_.grad_mode.value_or(thread_state().grad_enabled) != thread_state().grad_enabled)
     return false;
   for (size_t i = 0; i < in.size(); ++i)

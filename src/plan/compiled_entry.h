@@ -58,6 +58,7 @@ class Entry {
   double eager_moved_bytes() const;
 
  private:
+  using Regions = decltype(AutocastState::regions);
   // A parameter's memory when it was captured: another one makes another plan.
   struct ParameterGuard {
     Tensor tensor;
@@ -70,6 +71,7 @@ class Entry {
   };
   struct InputGuard {
     DType dtype;
+    Device device;
     Dims sizes;
     Dims strides;
     int same_as;  // the first input that is the same tensor
@@ -87,7 +89,7 @@ class Entry {
   std::vector<ParameterGuard> parameters_;
   std::vector<InputGuard> inputs_;
   bool weights_are_frozen_ = false;
-  AutocastState::Region autocast_;  // the casts of the region are part of the graph
+  Regions autocast_;  // their casts are part of the graph
   std::unique_ptr<Plan> plan_;
   std::shared_ptr<Plan> backward_plan_;
   std::vector<int> backward_inputs_;

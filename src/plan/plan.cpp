@@ -38,6 +38,7 @@ Tensor tensor_at(const Tensor& arena, int64_t offset, const Dims& sizes, DType d
   impl->strides = detail::contiguous_strides(sizes);
   impl->numel = element_count(sizes);
   impl->dtype = dtype;
+  impl->device = arena.device();
   return Tensor(std::move(impl));
 }
 
@@ -128,7 +129,7 @@ void Plan::add_chain(Step& step, const Node& node) {
   const Chain& chain = *node.chain();
   RowChainSpec spec = spec_of(graph_, chain);
   spec.int8_weights = int8_weights_;
-  step.chain = cpu_backend().make_row_chain(spec);
+  step.chain = backend_of(graph_.device).make_row_chain(spec);
   Dims sizes = graph_.value(chain.x).sizes;
   add_view(step, chain.x, sizes);
   for (const ChainStage& stage : chain.stages) {
@@ -139,7 +140,7 @@ void Plan::add_chain(Step& step, const Node& node) {
 }
 
 void Plan::add_program(Step& step, const Node& node) {
-  step.program = cpu_backend().make_program(node.pointwise()->program);
+  step.program = backend_of(graph_.device).make_program(node.pointwise()->program);
   const Dims& sizes = graph_.value(node.outputs[0]).sizes;
   for (const int v : node.pointwise()->inputs) add_view(step, v, sizes);
   for (const int v : node.outputs) add_view(step, v, sizes);
@@ -165,7 +166,7 @@ void Plan::place(int64_t rows) {
     if (graph_.values[v].kind == ValueKind::intermediate) bytes[v] = bytes_of(static_cast<int>(v));
   memory_ = plan_memory(graph_, bytes, handed_out_);
   if (!arena_.defined() || memory_.arena_bytes > arena_.numel())
-    arena_ = empty({memory_.arena_bytes}, DType::u8);
+    arena_ = empty({memory_.arena_bytes}, DType::u8, graph_.device);
   for (size_t v = 0; v < bytes.size(); ++v) {
     if (memory_.offsets[v] == kNotInArena) continue;
     const Value& value = graph_.values[v];
@@ -173,6 +174,7 @@ void Plan::place(int64_t rows) {
     tensors_[v] = tensor_at(arena_, memory_.offsets[v], sizes_of(static_cast<int>(v)), value.dtype);
   }
   rows_ = rows;
+  replays_.clear();
 }
 
 void Plan::bind(std::span<const Tensor> in) {
@@ -186,7 +188,7 @@ void Plan::bind(std::span<const Tensor> in) {
   }
   for (size_t v = 0; v < is_result_.size(); ++v) {
     if (!is_result_[v]) continue;
-    tensors_[v] = empty(sizes_of(static_cast<int>(v)), graph_.values[v].dtype);
+    tensors_[v] = empty(sizes_of(static_cast<int>(v)), graph_.values[v].dtype, graph_.device);
     pointers_[v] = tensors_[v].data();
   }
 }
@@ -203,6 +205,19 @@ void Plan::refresh_casts() {
 void Plan::run(std::span<const Tensor> in, std::span<Tensor> out) {
   refresh_casts();
   bind(in);
+  if (may_replay()) {
+    std::vector<void*> addresses;
+    for (const std::vector<int>* const list : {&graph_.inputs, &graph_.outputs})
+      for (const int v : *list) addresses.push_back(data_of(v));
+    replays_.run(backend_of(graph_.device), addresses, [&] { run_steps(); });
+  } else {
+    run_steps();
+  }
+  for (size_t i = 0; i < out.size(); ++i) out[i] = tensors_[static_cast<size_t>(graph_.outputs[i])];
+  release_handles();
+}
+
+void Plan::run_steps() {
   for (Step& step : steps_) {
     if (step.node->call() != nullptr) {
       run_op_step(*step.node);
@@ -210,8 +225,12 @@ void Plan::run(std::span<const Tensor> in, std::span<Tensor> out) {
       run_fused_step(step);
     }
   }
-  for (size_t i = 0; i < out.size(); ++i) out[i] = tensors_[static_cast<size_t>(graph_.outputs[i])];
-  release_handles();
+}
+
+// Fused kernels allocate nothing once they ran; ops do. A listener wants to hear of every step.
+bool Plan::may_replay() const {
+  return graph_.device.type != DeviceType::cpu && !has_op_steps_ && run_observer() == nullptr &&
+         !graph_.inputs.empty() && graph::row_count(sizes_of(graph_.inputs[0])) <= kReplayRows;
 }
 
 // Inputs, results and views of them belong to the caller.
@@ -296,10 +315,13 @@ bool Plan::owns(const Tensor& t) const {
 }
 
 int64_t Plan::kernels() const {
-  return std::count_if(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& node) {
-    const graph::OpCall* call = node.call();
-    return call == nullptr || call->op->kind != OpKind::view;
-  });
+  int64_t n = 0;
+  for (const Step& step : steps_) {
+    const graph::OpCall* const call = step.node->call();
+    if (call != nullptr && call->op->kind == OpKind::view) continue;
+    n += step.chain != nullptr ? step.chain->launches() : 1;
+  }
+  return n;
 }
 
 double Plan::moved_bytes() const {
@@ -326,7 +348,9 @@ std::string Plan::describe_kernels() const {
     const Dims& sizes = graph_.value(node.outputs[0]).sizes;
     if (node.call() != nullptr && node.call()->op->kind == OpKind::view) continue;
     text += "  " + op_list(node.replaces, ", ") + ": ";
-    if (step.chain != nullptr) {
+    if (step.chain != nullptr && !step.chain->choices().empty()) {
+      text += step.chain->kernel_name() + ": " + step.chain->choices();
+    } else if (step.chain != nullptr) {
       const RowChainPlan p = step.chain->plan(graph::row_count(sizes));
       text += step.chain->kernel_name() + ", " + std::to_string(p.blocks) + " x " +
               std::to_string(p.block_rows) + " rows on " + std::to_string(p.threads) +

@@ -10,6 +10,7 @@
 #include "core/row_chain.h"
 #include "graph/graph.h"
 #include "plan/memory_plan.h"
+#include "plan/replay.h"
 
 namespace epilogue::plan {
 
@@ -58,6 +59,8 @@ class Plan {
   void place(int64_t rows);
   void refresh_casts();
   void bind(std::span<const Tensor> in);
+  void run_steps();
+  bool may_replay() const;
   void run_fused_step(Step& step);
   void run_op_step(const graph::Node& node);
   void release_handles();
@@ -81,6 +84,7 @@ class Plan {
   std::vector<void*> pointers_;
   std::vector<Tensor> tensors_;  // inputs, results; where ops run, all values
   std::vector<Tensor> op_in_;
+  Replays replays_;
 };
 
 }  // namespace epilogue::plan

@@ -12,6 +12,8 @@ SplitGraph split(const Graph& graph, size_t forward_results) {
   SplitGraph result;
   result.forward.values = graph.values;
   result.backward.values = graph.values;
+  result.forward.device = graph.device;
+  result.backward.device = graph.device;
   result.forward.casts = graph.casts;
   result.backward.casts = graph.casts;
   for (const Node& node : graph.nodes) {

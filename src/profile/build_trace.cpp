@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "core/op.h"
 #include "profile/call_stack.h"
+#include "profile/device_events.h"
 #include "profile/memory_categories.h"
 #include "profile/op_inputs.h"
 
@@ -57,7 +58,7 @@ class Builder {
     trace_.start_ns = relative(recording.begin.ticks);
     trace_.end_ns = relative(recording.end.ticks);
     trace_.recorded = recording.options;
-    trace_.device_label = "KERNEL";
+    trace_.device_label = on_gpu() ? "CUDA" : "KERNEL";
     for (const auto& buffer : recording.buffers) {
       external_ids_.emplace_back(buffer->next_id, 0);
       op_args_.emplace_back(buffer->next_id, trace::kNone);
@@ -88,24 +89,37 @@ class Builder {
     }
     if (recording_.options.profile_memory)
       trace_.metadata.emplace_back(trace::kMemoryAtStartKey, categories.at_start_json());
+    add_activities(
+        trace_, recording_.activities, [this](uint64_t op) { return external_id_of(op); },
+        recording_.cpu_activity);
     trace::link_forward_backward(trace_);
     return std::move(trace_);
   }
 
  private:
+  bool on_gpu() const { return !recording_.devices.empty(); }
+
+  // The id of an op by its op_key(); 0 where its thread was not recorded.
+  int64_t external_id_of(uint64_t op) const {
+    for (size_t b = 0; b < recording_.buffers.size(); ++b) {
+      if (recording_.buffers[b]->thread_id != op >> 32) continue;
+      const auto id = static_cast<uint32_t>(op);
+      return id < external_ids_[b].size() ? external_ids_[b][id] : 0;
+    }
+    return 0;
+  }
+
   int64_t relative(int64_t ticks) const { return clock_.unix_ns(ticks) - trace_.base_time_ns; }
 
   void add_processes() {
     const auto pid = static_cast<int32_t>(getpid());
     trace_.processes.push_back({pid, "epilogue", "CPU", pid});
+    add_host_threads(pid);
+    if (on_gpu()) return add_devices(trace_, recording_.devices, recording_.activities);
     trace_.processes.push_back({kDevicePid, "epilogue",
                                 "CPU 0 (synchronous: the launch is the call)",
                                 kDeviceSortIndex + kDevicePid});
     for (size_t b = 0; b < recording_.buffers.size(); ++b) {
-      const ThreadBuffer& buffer = *recording_.buffers[b];
-      const auto tid = static_cast<int64_t>(buffer.thread_id);
-      trace_.threads.push_back(
-          {pid, tid, "thread " + std::to_string(tid) + " (" + buffer.thread_name + ")", tid});
       const auto stream = static_cast<int64_t>(b);
       trace_.threads.push_back(
           {kDevicePid, stream, "stream " + std::to_string(stream) + " ", stream});
@@ -121,6 +135,14 @@ class Builder {
     device.max_threads_per_block = 1;
     device.max_threads_per_multiprocessor = 1;
     trace_.devices.push_back(std::move(device));
+  }
+
+  void add_host_threads(int32_t pid) {
+    for (const auto& buffer : recording_.buffers) {
+      const auto tid = static_cast<int64_t>(buffer->thread_id);
+      trace_.threads.push_back(
+          {pid, tid, "thread " + std::to_string(tid) + " (" + buffer->thread_name + ")", tid});
+    }
   }
 
   trace::Event& add_event(std::string_view name, trace::Category category, int64_t begin_ticks,
@@ -184,7 +206,28 @@ class Builder {
     trace_.python.push_back(args);
   }
 
+  // When a kernel of a device ran, relative to the base; the marks are there.
+  int64_t mark_ns(int64_t mark) const {
+    return recording_.marks[static_cast<size_t>(mark)] - trace_.base_time_ns;
+  }
+  bool has_marks(const KernelRecord& r) const {
+    const auto count = static_cast<int64_t>(recording_.marks.size());
+    return r.begin_mark >= 0 && r.end_mark >= 0 && r.begin_mark < count && r.end_mark < count;
+  }
+
+  // The ops that a kernel stands for, also said of the op that launched it; 0: none.
+  trace::StringId note_fused_ops(size_t buffer, const KernelRecord& r) {
+    if (r.fused_ops == nullptr) return 0;
+    const trace::StringId ops = trace_.strings.intern(*r.fused_ops);
+    if (const uint32_t at = op_args_[buffer][r.parent]; at != trace::kNone)
+      trace_.ops[at].fused_ops = ops;
+    return ops;
+  }
+
   void add_kernel(size_t buffer, const KernelRecord& r) {
+    const trace::StringId fused_ops = note_fused_ops(buffer, r);
+    // The GPU's lanes are the GPU's; its tracer knows more of its kernels than we do.
+    if (on_gpu() && (!r.on_device || recording_.has_tracer || !has_marks(r))) return;
     const int64_t correlation = ++last_correlation_;
     const int64_t op = r.parent == kNoParent ? 0 : external_ids_[buffer][r.parent];
     if (recording_.cpu_activity) {
@@ -199,24 +242,29 @@ class Builder {
     trace::Event& e =
         add_event(r.info.name.view(), trace::Category::kKernel, r.begin_ticks, r.end_ticks);
     e.pid = kDevicePid;
-    e.tid = static_cast<int64_t>(buffer);
+    e.tid = on_gpu() ? 0 : static_cast<int64_t>(buffer);  // a GPU has one stream here
+    if (on_gpu()) {
+      e.ts_ns = mark_ns(r.begin_mark);
+      e.dur_ns = mark_ns(r.end_mark) - e.ts_ns;
+    }
     e.correlation = correlation;
     e.external_id = op;
     e.args = static_cast<uint32_t>(trace_.kernels.size());
     trace::KernelArgs args;
     args.device = kDevicePid;
-    args.stream = static_cast<int64_t>(buffer);
+    args.stream = e.tid;
     args.grid = r.info.grid;
     args.block = r.info.block;
+    if (on_gpu()) {
+      args.has_grid = false;  // nor registers nor shared memory: unknown without a tracer
+      args.registers_per_thread = -1;
+      args.shared_memory_bytes = -1;
+    }
     args.bytes = std::llround(r.bytes);
     args.flops = std::llround(r.flops);
-    args.threads = r.info.threads;
-    if (r.fused_ops != nullptr) {
-      args.fused_ops = trace_.strings.intern(*r.fused_ops);
-      args.unfused_bytes = std::llround(r.unfused_bytes);
-      if (const uint32_t at = op_args_[buffer][r.parent]; at != trace::kNone)
-        trace_.ops[at].fused_ops = args.fused_ops;
-    }
+    if (!on_gpu()) args.threads = r.info.threads;
+    args.fused_ops = fused_ops;
+    if (fused_ops != 0) args.unfused_bytes = std::llround(r.unfused_bytes);
     trace_.kernels.push_back(args);
   }
 
@@ -225,6 +273,10 @@ class Builder {
     e.ts_ns = relative(r.ticks);
     e.tid = static_cast<int64_t>(recording_.buffers[buffer]->thread_id);
     e.pid = static_cast<int32_t>(getpid());
+    if (r.device.type == DeviceType::cuda) {
+      e.device_type = trace::DeviceType::kCuda;
+      e.device_id = r.device.index;
+    }
     e.addr = reinterpret_cast<uint64_t>(r.address);
     e.bytes = r.bytes;
     e.total_allocated = r.total_allocated;

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "core/backend.h"
 #include "epilogue/trace/event.h"
+#include "profile/device_tracer.h"
 #include "profile/recorder.h"
 
 namespace epilogue::profiler {
@@ -19,6 +21,12 @@ struct Recording {
   TickAnchor begin;
   TickAnchor end;
   bool cpu_activity = true;
+  // Of a device with a clock of its own: what its tracer saw, or when its kernels ran (the unix
+  // time of each of a DeviceTimer's marks). No devices: the CPU is the device.
+  std::vector<DeviceInfo> devices;
+  bool has_tracer = false;
+  std::vector<DeviceActivity> activities;
+  std::vector<int64_t> marks;
   trace::Recorded options;
 };
 

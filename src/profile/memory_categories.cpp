@@ -78,7 +78,9 @@ class Categorizer {
       return;
     }
     const auto [known, is_new] = before_.try_emplace(r.address, converted(r.category));
-    if (is_new) result_.at_start[static_cast<size_t>(known->second)] += r.bytes;
+    // What a trace says of the start is said of the host.
+    if (is_new && r.device.type == DeviceType::cpu)
+      result_.at_start[static_cast<size_t>(known->second)] += r.bytes;
   }
 
   void release(const Moment& m) {

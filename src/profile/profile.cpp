@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/clock.h"
+#include "core/backend.h"
 #include "epilogue/profiler.h"
 #include "epilogue/trace/writer.h"
 #include "profile/build_trace.h"
@@ -52,6 +53,10 @@ Profile::~Profile() {
     set_run_observer(nullptr);
     set_memory_observer(nullptr);
     Recorder::instance().stop();
+    try {
+      stop_device();
+    } catch (const Error&) {  // an exception is passing already
+    }
   }
   const Profile* self = this;
   recording_profile.compare_exchange_strong(self, nullptr);
@@ -143,16 +148,45 @@ void Profile::begin_recording() {
   if (cycle_ == nullptr) prepare();
   recording_ = true;
   Recorder& recorder = Recorder::instance();
-  recorder.start(recorder_options(options_));
+  RecorderOptions wanted = recorder_options(options_);
+  wanted.tracer = start_device();
+  recorder.start(wanted);
   cycle_->recording.begin = tick_anchor();
   if (options_.profile_memory) set_memory_observer(&recorder);
   set_run_observer(&recorder);
+}
+
+// Begins to trace the device, if one is in use; by its tracer, or by marks around its kernels.
+DeviceTracer* Profile::start_device() {
+  Recording& recording = cycle_->recording;
+  if (!cuda_is_in_use() || !options_.kernel_activity) return nullptr;
+  recording.devices = cuda_devices();
+  DeviceTracer* const tracer = device_tracer();
+  recording.has_tracer = tracer != nullptr;
+  if (tracer != nullptr) {
+    tracer->start();
+  } else {
+    warn("device kernels are timed by events, without copies and calls: " + device_tracer_status());
+    cuda_backend()->timer()->start();
+  }
+  return tracer;
+}
+
+void Profile::stop_device() {
+  Recording& recording = cycle_->recording;
+  if (recording.devices.empty()) return;
+  if (recording.has_tracer) {
+    recording.activities = device_tracer()->stop();
+  } else {
+    recording.marks = cuda_backend()->timer()->stop();
+  }
 }
 
 void Profile::end_recording() {
   set_run_observer(nullptr);
   set_memory_observer(nullptr);
   recording_ = false;
+  stop_device();
   Recording& recording = cycle_->recording;
   recording.end = tick_anchor();
   recording.buffers = Recorder::instance().stop();

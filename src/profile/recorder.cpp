@@ -40,8 +40,8 @@ void note_categories(ThreadBuffer& b, std::span<const Tensor> in) {
     const detail::Storage& storage = *t.impl()->storage.get();
     if (storage.category() == MemoryCategory::unknown || storage.is_borrowed()) continue;
     if (b.known_storage.insert(storage.data()).second)
-      b.categories.push_back(
-          {ticks(), storage.data(), static_cast<int64_t>(storage.bytes()), storage.category()});
+      b.categories.push_back({ticks(), storage.device(), storage.data(),
+                              static_cast<int64_t>(storage.bytes()), storage.category()});
   }
 }
 
@@ -68,7 +68,8 @@ void describe_op_kernel(const KernelRun& run, KernelRecord& record) {
   if (run.kernel != nullptr) {
     run.kernel->describe(run.call, record.info);
   } else {
-    record.info.name = "epi_reference_";
+    const bool on_device = run.call.out[0].device().type != DeviceType::cpu;
+    record.info.name = on_device ? "epi_host_" : "epi_reference_";
     record.info.name += run.call.op.name.substr(run.call.op.name.find("::") + 2);
     record.info.name += "_";
     record.info.name += dtype_name(run.call.out[0].dtype());
@@ -135,6 +136,7 @@ void Recorder::op_begin(const OpDef& op, std::span<const Tensor> in, std::span<c
   if (b->options.shapes) record.inputs = note_inputs(in, attrs);
   if (b->options.stacks) record.stack = note_stack();
   if (b->options.memory) note_categories(*b, in);
+  if (b->options.tracer != nullptr) b->options.tracer->push_op(op_key(b->thread_id, record.id));
   record.begin_ticks = ticks();
   b->add_own(record.begin_ticks - entry);
 }
@@ -147,6 +149,7 @@ void Recorder::op_end() {
   b->open_ops.back().end_ticks = now;
   b->ops.push_back(std::move(b->open_ops.back()));
   b->open_ops.pop_back();
+  if (b->options.tracer != nullptr) b->options.tracer->pop_op();
   b->add_own(ticks() - now);
 }
 
@@ -159,6 +162,9 @@ void Recorder::kernel_ran(const KernelRun& run) {
   record.end_ticks = run.end_ticks;
   record.parent = b->open_ops.empty() ? kNoParent : b->open_ops.back().id;
   record.fused_ops.reset();
+  record.on_device = !run.call.out.empty() && run.call.out[0].device().type != DeviceType::cpu;
+  record.begin_mark = run.begin_mark;
+  record.end_mark = run.end_mark;
   if (run.fused != nullptr) {
     record.info = run.fused->info;
     record.flops = run.fused->flops;
@@ -194,19 +200,20 @@ void Recorder::range_end() {
   b->open_ranges.pop_back();
 }
 
-void Recorder::on_memory(const void* address, int64_t bytes, int64_t total_allocated,
+void Recorder::on_memory(Device device, const void* address, int64_t bytes, int64_t total_allocated,
                          int64_t total_reserved) {
   ThreadBuffer* b = buffer();
   if (b == nullptr || !b->options.memory) return;
-  MemoryRecord record{ticks(), address, bytes, total_allocated, total_reserved};
+  MemoryRecord record{ticks(), device, address, bytes, total_allocated, total_reserved};
   note_place(*b, record);
   b->memory.push_back(std::move(record));
 }
 
-void Recorder::on_category(const void* address, int64_t bytes, MemoryCategory category) {
+void Recorder::on_category(Device device, const void* address, int64_t bytes,
+                           MemoryCategory category) {
   ThreadBuffer* b = buffer();
   if (b == nullptr || !b->options.memory) return;
-  b->categories.push_back({ticks(), address, bytes, category});
+  b->categories.push_back({ticks(), device, address, bytes, category});
 }
 
 }  // namespace epilogue::profiler

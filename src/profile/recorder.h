@@ -13,6 +13,7 @@
 #include "core/allocator.h"
 #include "core/observer.h"
 #include "profile/chunk_list.h"
+#include "profile/device_tracer.h"
 
 namespace epilogue::profiler {
 
@@ -32,6 +33,9 @@ struct OpInputs {
 };
 
 inline constexpr uint32_t kNoParent = 0;
+
+// An op of any thread, as a tracer is told of it.
+inline uint64_t op_key(uint64_t thread_id, uint32_t id) { return thread_id << 32 | id; }
 
 struct OpRecord {
   const OpDef* op = nullptr;
@@ -62,10 +66,14 @@ struct KernelRecord {
   double unfused_bytes = 0;                      // of fused kernels
   std::shared_ptr<const std::string> fused_ops;  // null: the kernel is its op's own
   uint32_t parent = kNoParent;                   // OpRecord::id
+  bool on_device = false;  // the ticks are the launch's; when it ran, the marks tell
+  int64_t begin_mark = -1;
+  int64_t end_mark = -1;
 };
 
 struct MemoryRecord {
   int64_t ticks = 0;
+  Device device;
   const void* address = nullptr;
   int64_t bytes = 0;
   int64_t total_allocated = 0;
@@ -77,6 +85,7 @@ struct MemoryRecord {
 // A block whose purpose was said, at that time.
 struct CategoryRecord {
   int64_t ticks = 0;
+  Device device;
   const void* address = nullptr;
   int64_t bytes = 0;
   MemoryCategory category = MemoryCategory::unknown;
@@ -87,6 +96,7 @@ struct RecorderOptions {
   bool shapes = false;
   bool memory = false;
   bool stacks = false;
+  DeviceTracer* tracer = nullptr;  // is told which op a call belongs to
 };
 
 // What one thread recorded in one session. Spans are appended when they end.
@@ -133,9 +143,10 @@ class Recorder final : public RunObserver, public MemoryObserver {
   void range_begin(std::string_view name, RangeKind kind, int64_t sequence_nr,
                    uint64_t forward_thread) override;
   void range_end() override;
-  void on_memory(const void* address, int64_t bytes, int64_t total_allocated,
+  void on_memory(Device device, const void* address, int64_t bytes, int64_t total_allocated,
                  int64_t total_reserved) override;
-  void on_category(const void* address, int64_t bytes, MemoryCategory category) override;
+  void on_category(Device device, const void* address, int64_t bytes,
+                   MemoryCategory category) override;
 
  private:
   ThreadBuffer* buffer();

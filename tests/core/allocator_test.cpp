@@ -246,7 +246,7 @@ class Ledger final : public MemoryObserver {
  public:
   Ledger() { set_memory_observer(this); }
   ~Ledger() override { set_memory_observer(nullptr); }
-  void on_memory(const void* address, int64_t bytes, int64_t total_allocated,
+  void on_memory(Device, const void* address, int64_t bytes, int64_t total_allocated,
                  int64_t total_reserved) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++events;
@@ -260,7 +260,7 @@ class Ledger final : public MemoryObserver {
       if (it != live_.end()) live_.erase(it);
     }
   }
-  void on_category(const void* address, int64_t bytes, MemoryCategory category) override {
+  void on_category(Device, const void* address, int64_t bytes, MemoryCategory category) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     categories.emplace_back(category, bytes);
     unmatched += live_.contains(address) ? 0 : 1;

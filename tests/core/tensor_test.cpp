@@ -225,10 +225,10 @@ TEST(TensorTest, Factories) {
             }),
             "[from_values] expected 3 values for sizes [3], got 2");
   EXPECT_EQ(message_of([] { zeros({2, -3}); }), "[empty] expected sizes of 0 or more, got [2, -3]");
-  EXPECT_EQ(message_of([] {
-              empty({2}, DType::f32, {DeviceType::cuda, 1});
-            }),
-            "[empty] expected the device cpu, got cuda:1");
+  // There is one device at most.
+  EXPECT_TRUE(message_of([] {
+                empty({2}, DType::f32, {DeviceType::cuda, 1});
+              }).starts_with("[device] "));
 }
 
 TEST(TensorTest, HandlesShareAndCountVersions) {

@@ -7,8 +7,10 @@ namespace epilogue {
 Backend* cuda_backend() { return nullptr; }
 
 std::string cuda_status() {
-  return "CUDA is not available: this build has no CUDA backend (it comes in a later version); use "
-         "--device cpu";
+  return "CUDA is not available: this build has no CUDA backend; configure it with "
+         "-DEPILOGUE_CUDA=ON where a CUDA toolkit is, or use --device cpu";
 }
+
+std::vector<DeviceInfo> cuda_devices() { return {}; }
 
 }  // namespace epilogue

@@ -84,8 +84,9 @@ States states_of(const NamedTensors& tensors, const std::string& class_name,
       if (!found->second.defined() || !(found->second.sizes() == sizes))
         fail_to_load("sizes " + to_string(sizes) + " for \"" + key + "\"",
                      to_string(found->second));
-      const Tensor own = empty(sizes, is_step(name) ? DType::f32 : params[i].dtype());
-      states[i].emplace(name, copy_(own, found->second));
+      const Tensor own =
+          empty(sizes, is_step(name) ? DType::f32 : params[i].dtype(), params[i].device());
+      states[i].emplace(name, copy_(own, found->second.to(own.device())));
       set_memory_category(own, MemoryCategory::optimizer_state);
       rest.erase(found);
     }
@@ -192,7 +193,8 @@ Tensor& Optimizer::state(size_t i, std::string_view name) {
 Tensor& Optimizer::state_or_zeros(size_t i, std::string_view name, const Tensor& param) {
   Tensor& t = state(i, name);
   if (!t.defined()) {
-    t = is_step(name) ? zeros({}) : zeros(param.sizes(), param.dtype());
+    t = is_step(name) ? zeros({}, DType::f32, param.device())
+                      : zeros(param.sizes(), param.dtype(), param.device());
     set_memory_category(t, MemoryCategory::optimizer_state);
   }
   return t;
