@@ -39,6 +39,8 @@ std::string reason_against(const Graph& graph, const Extension& e) {
       if (contains(first.outputs, v)) return "the second reads what lies between twice";
   if (!may_be_one(graph, members_of(e)))
     return "what stands between them needs one and makes the other";
+  const size_t results = std::max(e.flows.size(), results_needed(graph, members_of(e)).size());
+  if (std::string reason = reason_against_results(graph, results); !reason.empty()) return reason;
   const Value& value = graph.value(e.flows[0]);
   const int64_t block = kRowChainBlockRows * value.sizes[value.sizes.rank() - 1] *
                         static_cast<int64_t>(e.flows.size() * dtype_bytes(value.dtype));

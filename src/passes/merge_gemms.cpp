@@ -80,7 +80,7 @@ std::string reason_against(const Graph& graph, size_t index, const Branch& a, co
     return "the op that joins them changes sizes or dtype";
   if (!may_be_one(graph, members_of(index, a, b)))
     return "what stands between them needs one and makes the other";
-  return "";
+  return reason_against_results(graph, results_needed(graph, members_of(index, a, b)).size());
 }
 
 // The result of the op where they meet comes first, then what others read on the way there.

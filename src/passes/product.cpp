@@ -174,6 +174,11 @@ std::string form_product(Graph& graph, size_t index, Packing packing) {
   return "";
 }
 
+std::string reason_against_results(const Graph& graph, size_t results) {
+  if (graph.device.type == DeviceType::cpu || results <= 1) return "";
+  return "chains on " + to_string(graph.device) + " give one result";
+}
+
 std::string join_chain(Graph& graph, size_t chain, size_t other) {
   const Node& node = graph.nodes[chain];
   const Value& made = graph.value(node.outputs[0]);
@@ -202,6 +207,7 @@ std::string join_chain(Graph& graph, size_t chain, size_t other) {
     builder.append(*p);
   std::vector<int> results = results_needed(graph, members);
   std::erase_if(results, [&](int v) { return in(node.outputs, v) && !in(last.results, v); });
+  if (reason = reason_against_results(graph, results.size()); !reason.empty()) return reason;
   Node fused;
   set_last_program(fused, *node.chain(), builder.finish(results));
   replace_nodes(graph, members, std::move(fused));

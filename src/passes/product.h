@@ -24,6 +24,10 @@ std::string form_product(graph::Graph& graph, size_t index, Packing packing);
 // stage or makes an operand of it, there. Returns why not; empty where it was done. Nodes may move.
 std::string join_chain(graph::Graph& graph, size_t chain, size_t other);
 
+// Why a stage of a chain on the graph's device cannot give this many results; empty where it can.
+// Those of CUDA give one.
+std::string reason_against_results(const graph::Graph& graph, size_t results);
+
 // Whether all reads of `value` are by this node.
 bool only_reader(const graph::Uses& uses, const graph::Node& node, int value);
 

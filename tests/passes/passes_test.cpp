@@ -126,6 +126,42 @@ TEST(FuseEpilogues, AProductThatIsAResultTooIsStored) {
       << after(g, "fuse_epilogues").text;
 }
 
+TEST(FuseEpilogues, ChainsOfADeviceGiveOneResult) {
+  const Tensor w1 = zeros({4, 4});
+  const Tensor w2 = zeros({4, 4});
+  Graph stored = capture(
+      [=](std::span<const Tensor> in) {
+        const Tensor y = linear(in[0], w1);
+        return std::vector<Tensor>{y, relu(y)};
+      },
+      {zeros({3, 4})});
+  stored.device = {DeviceType::cuda, 0};
+  const After a = after(stored, "form_row_chains");
+  EXPECT_EQ(reason_of(a, "fuse_epilogues"), "chains on cuda:0 give one result");
+  EXPECT_EQ(a.text.find("the last %"), std::string::npos) << a.text;
+  EXPECT_NE(a.text.find("relu"), std::string::npos) << a.text;
+
+  Graph between = capture(
+      [=](std::span<const Tensor> in) {
+        const Tensor h = relu(linear(in[0], w1));
+        return std::vector<Tensor>{h, linear(h, w2)};
+      },
+      {zeros({3, 4})});
+  between.device = {DeviceType::cuda, 0};
+  EXPECT_EQ(reason_of(after(between, "form_row_chains"), "form_row_chains"),
+            "chains on cuda:0 give one result");
+
+  Graph merged = capture(
+      [=](std::span<const Tensor> in) {
+        const Tensor gate = linear(in[0], w1);
+        return std::vector<Tensor>{gate * linear(in[0], w2), gate};
+      },
+      {zeros({3, 4})});
+  merged.device = {DeviceType::cuda, 0};
+  EXPECT_EQ(reason_of(after(merged, "merge_gemms"), "merge_gemms"),
+            "chains on cuda:0 give one result");
+}
+
 TEST(FuseEpilogues, WhatMakesAnOperandJoinsTheProduct) {
   const Tensor w = zeros({4, 4});
   const Graph g = capture(
