@@ -6,22 +6,23 @@
 add_library(epi_flags INTERFACE)
 target_compile_features(epi_flags INTERFACE cxx_std_20)
 # Designated initialisers leave fields out on purpose.
-target_compile_options(epi_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-                                           -Wno-missing-field-initializers -fno-math-errno
-                                           -fno-semantic-interposition -fvisibility-inlines-hidden)
+set(epi_cxx_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers
+                  -fno-math-errno -fno-semantic-interposition -fvisibility-inlines-hidden)
+target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${epi_cxx_flags}>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC bug 105651: std::string's operator+ is accused of overlapping copies.
-  target_compile_options(epi_flags INTERFACE -Wno-restrict)
+  target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 if(PROJECT_IS_TOP_LEVEL)
   option(EPILOGUE_WERROR "Warnings are errors" OFF)
   if(EPILOGUE_WERROR)
-    target_compile_options(epi_flags INTERFACE -Werror)
+    target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
   endif()
 endif()
 if(EPILOGUE_SANITIZE)
-  target_compile_options(epi_flags INTERFACE -fsanitize=${EPILOGUE_SANITIZE}
-                                             -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  set(epi_sanitize_flags -fsanitize=${EPILOGUE_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${epi_sanitize_flags}>)
   target_link_options(epi_flags INTERFACE -fsanitize=${EPILOGUE_SANITIZE})
 endif()
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "core/backend.h"
 #include "epilogue/autograd.h"
 #include "epilogue/fused.h"
 #include "epilogue/io.h"
@@ -28,8 +29,11 @@ void require_supported(const WorkloadOptions& o) {
     throw Error("[--mode] expected eager or compile for a training step, got 'fused'");
   if (o.mode == "fused" && o.kind != "mlp")
     throw Error("[--mode] expected an mlp for the fused op, got " + o.kind);
-  if (o.device == "cuda") throw Error("[--device] " + cuda_status());
-  if (o.device != "cpu") throw Error("[--device] expected cpu or cuda, got '" + o.device + "'");
+  if (o.device != "cpu" && o.device != "cuda")
+    throw Error("[--device] expected cpu or cuda, got '" + o.device + "'");
+  if (o.kind == "train-step" && o.device != "cpu")
+    throw Error("[--device] expected cpu for a training step, got '" + o.device + "'");
+  if (o.device == "cuda" && cuda_backend() == nullptr) throw Error("[--device] " + cuda_status());
 }
 
 CompileOptions compile_options(const WorkloadOptions& o) {
@@ -51,8 +55,15 @@ DType workload_dtype(const WorkloadOptions& o) {
   return dtype;
 }
 
+// Where the options say, outside any graph.
+Tensor placed(const Tensor& t, const WorkloadOptions& o) {
+  const NoGrad no_grad;
+  return t.to(parse_device(o.device));
+}
+
 std::string describe(const Workload& w, const WorkloadOptions& o) {
-  return fmt::format("{}, {}, {}, {}", w.what, o.dtype, o.mode, machine_description());
+  return fmt::format("{}, {}, {}, {}", w.what, o.dtype, o.mode,
+                     o.device == "cuda" ? cuda_devices().at(0).name : machine_description());
 }
 
 // A forward without a graph, or forward and backward of the result's sum.
@@ -65,7 +76,7 @@ std::function<Tensor()> step_of(bool with_backward, std::function<Tensor()> forw
   }
   return [forward = std::move(forward)] {
     const Tensor y = forward();
-    y.backward(ones(y.sizes(), y.dtype()));
+    y.backward(ones(y.sizes(), y.dtype(), y.device()));
     return y;
   };
 }
@@ -85,9 +96,9 @@ Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
   if (is_input_file(o.input))
     throw Error("[--input] matmul-add takes random or fashion-mnist, got '" + o.input + "'");
   if (!o.weights.empty()) throw Error("[--weights] matmul-add has no weights to load");
-  const Tensor a = input_rows(o.input, o.size, o.size, dtype);
-  const Tensor b = randn({o.size, o.size}, dtype);
-  const Tensor c = randn({o.size, o.size}, dtype);
+  const Tensor a = placed(input_rows(o.input, o.size, o.size, dtype), o);
+  const Tensor b = placed(randn({o.size, o.size}, dtype), o);
+  const Tensor c = placed(randn({o.size, o.size}, dtype), o);
   if (o.backward) Tensor(b).set_requires_grad(true);
   Workload w;
   w.tag = fmt::format("{}_{}_{}_{}", o.size, o.dtype, o.cold ? "cold" : "warm", o.mode);
@@ -131,7 +142,9 @@ Workload make_linear(const WorkloadOptions& o, DType dtype) {
   auto layer = std::make_shared<nn::Linear>(in_dim, out_dim, bias);
   if (!state.empty()) layer->load_state_dict(state);
   layer->to(dtype);
-  const Tensor x = from_file.defined() ? from_file : input_rows(o.input, batch, in_dim, dtype);
+  layer->to(parse_device(o.device));
+  const Tensor x =
+      placed(from_file.defined() ? from_file : input_rows(o.input, batch, in_dim, dtype), o);
   Workload w;
   w.tag = fmt::format("{}_{}_{}_{}", x.numel() / in_dim, in_dim, out_dim, o.mode);
   w.label = "linear_fwd";
@@ -203,7 +216,7 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--mode", o.mode, "eager, compile or fused (mlp only)")
       ->option_text("MODE [eager]");
   app.add_option("--dtype", o.dtype, "f32, bf16 or f16")->option_text("DTYPE [" + o.dtype + "]");
-  app.add_option("--device", o.device, "cpu")->option_text("DEVICE [cpu]");
+  app.add_option("--device", o.device, "cpu or cuda")->option_text("DEVICE [cpu]");
   app.add_option("--threads", o.threads, "threads that kernels may use")
       ->option_text("N [all processors]");
   app.add_option("--seed", o.seed, "seed of weights and random input")->option_text("N [0]");
@@ -247,8 +260,9 @@ MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
     model = nn::make_mlp(config);
     model->to(dtype);
   }
+  model->to(parse_device(o.device));
   const MlpInput input = mlp_input(o, config.dim, dtype);
-  return {model, config, input.x, input.batch, input.seq};
+  return {model, config, placed(input.x, o), input.batch, input.seq};
 }
 
 std::string MlpSetup::description() const {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The negative log likelihood of class targets, and its gradient.
+#include "backend/cuda/kernels/reduce.cuh"
+
+namespace epilogue::cuda {
+namespace {
+
+constexpr int64_t kIgnored = -1;
+constexpr int64_t kInvalid = -2;
+
+__device__ int64_t class_of(const NllCall& c, int64_t i) {
+  const int64_t target = c.target[i * c.target_stride];
+  if (target == c.ignore_index) return kIgnored;
+  return target < 0 || target >= c.classes ? kInvalid : target;
+}
+
+// The weight of sample i; NaN where its target is no class.
+__device__ float weight_of(const NllCall& c, int64_t target) {
+  if (target == kIgnored) return 0.0f;
+  if (target == kInvalid) return __int_as_float(0x7fffffff);
+  return c.weight == nullptr ? 1.0f : load_float(c.weight, c.weight_dtype, target);
+}
+
+__device__ float loss_of(const NllCall& c, int64_t i) {
+  const int64_t target = class_of(c, i);
+  if (target == kIgnored) return 0.0f;
+  const float weight = weight_of(c, target);
+  if (target == kInvalid) return weight;
+  return -weight * load_float(c.self, c.dtype, i * c.row_stride + target * c.class_stride);
+}
+
+// One block: batches are some ten thousand samples at most, one number each.
+__global__ void __launch_bounds__(kRowThreads) nll_kernel(const __grid_constant__ NllCall c) {
+  __shared__ float shared[kRowThreads / kWarp];
+  float sum = 0;
+  float total = 0;
+  for (int64_t i = threadIdx.x; i < c.n; i += kRowThreads) {
+    const float loss = loss_of(c, i);
+    if (c.reduction == 0) store_float(loss, c.out, c.dtype, i);
+    sum += loss;
+    total += weight_of(c, class_of(c, i));
+  }
+  sum = over_block<SumOf>(sum, shared);
+  total = over_block<SumOf>(total, shared);
+  if (threadIdx.x != 0) return;
+  *c.total_weight = total;
+  if (c.reduction != 0) store_float(c.reduction == 1 ? sum / total : sum, c.out, c.dtype, 0);
+}
+
+__global__ void __launch_bounds__(kThreads) nll_backward_kernel(const __grid_constant__ NllCall c) {
+  const float total = c.reduction == 1 ? *c.total_weight : 1.0f;
+  for (int64_t i = first_item(); i < c.n * c.classes; i += item_step()) {
+    const int64_t row = i / c.classes;
+    const int64_t target = class_of(c, row);
+    float slope = target == kInvalid ? weight_of(c, target) : 0.0f;
+    if (target == i - row * c.classes)
+      slope = -weight_of(c, target) * load_float(c.grad, c.grad_dtype, row * c.grad_stride) / total;
+    store_float(slope, c.out, c.dtype, i);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_nll(const NllCall& call, cudaStream_t stream) {
+  nll_kernel<<<1, kRowThreads, 0, stream>>>(call);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_nll_backward(const NllCall& call, cudaStream_t stream) {
+  if (call.n * call.classes == 0) return cudaSuccess;
+  nll_backward_kernel<<<blocks_for(call.n * call.classes), kThreads, 0, stream>>>(call);
+  return cudaGetLastError();
+}
+
+}  // namespace epilogue::cuda

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/kernels/math.cuh"
+#include "math_on_host.h"
+
+namespace epilogue::cuda {
+
+float on_host(PointwiseFn fn, float a, float b, float alpha) {
+  switch (fn) {
+    case PointwiseFn::neg: return Neg::run<false>(a, b, alpha);
+    case PointwiseFn::relu: return Relu::run<false>(a, b, alpha);
+    case PointwiseFn::sigmoid: return Sigmoid::run<false>(a, b, alpha);
+    case PointwiseFn::tanh: return Tanh::run<false>(a, b, alpha);
+    case PointwiseFn::exp: return Exp::run<false>(a, b, alpha);
+    case PointwiseFn::gelu_tanh: return GeluTanh::run<false>(a, b, alpha);
+    case PointwiseFn::gelu_erf: return GeluErf::run<false>(a, b, alpha);
+    case PointwiseFn::silu: return Silu::run<false>(a, b, alpha);
+    case PointwiseFn::add: return Add::run<false>(a, b, alpha);
+    case PointwiseFn::sub: return Sub::run<false>(a, b, alpha);
+    case PointwiseFn::mul: return Mul::run<false>(a, b, alpha);
+    case PointwiseFn::div: return Div::run<false>(a, b, alpha);
+    case PointwiseFn::relu_backward: return ReluBackward::run<false>(a, b, alpha);
+    case PointwiseFn::sigmoid_backward: return SigmoidBackward::run<false>(a, b, alpha);
+    case PointwiseFn::tanh_backward: return TanhBackward::run<false>(a, b, alpha);
+    case PointwiseFn::gelu_tanh_backward: return GeluTanhBackward::run<false>(a, b, alpha);
+    case PointwiseFn::gelu_erf_backward: return GeluErfBackward::run<false>(a, b, alpha);
+    case PointwiseFn::silu_backward: return SiluBackward::run<false>(a, b, alpha);
+  }
+  return 0;
+}
+
+}  // namespace epilogue::cuda

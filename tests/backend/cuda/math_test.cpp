@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's pointwise functions against the ops' references. (The fast forms run on a device
+// only: device_ops_test.)
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "math_on_host.h"
+#include "ops/ops.h"
+
+namespace epilogue::cuda {
+namespace {
+
+struct Case {
+  PointwiseFn fn;
+  const OpDef* op;
+  std::vector<Attr> attrs = {};
+};
+const Case kCases[] = {{PointwiseFn::neg, &kNeg},
+                       {PointwiseFn::relu, &kRelu},
+                       {PointwiseFn::sigmoid, &kSigmoid},
+                       {PointwiseFn::tanh, &kTanh},
+                       {PointwiseFn::exp, &kExp},
+                       {PointwiseFn::gelu_tanh, &kGelu, {int64_t{1}}},
+                       {PointwiseFn::gelu_erf, &kGelu, {int64_t{0}}},
+                       {PointwiseFn::silu, &kSilu},
+                       {PointwiseFn::add, &kAdd, {1.0}},
+                       {PointwiseFn::sub, &kSub, {1.0}},
+                       {PointwiseFn::mul, &kMul},
+                       {PointwiseFn::div, &kDiv},
+                       {PointwiseFn::relu_backward, &kThresholdBackward, {0.0}},
+                       {PointwiseFn::sigmoid_backward, &kSigmoidBackward},
+                       {PointwiseFn::tanh_backward, &kTanhBackward},
+                       {PointwiseFn::gelu_tanh_backward, &kGeluBackward, {int64_t{1}}},
+                       {PointwiseFn::gelu_erf_backward, &kGeluBackward, {int64_t{0}}},
+                       {PointwiseFn::silu_backward, &kSiluBackward}};
+
+// The reference, in double.
+double want(const Case& c, float a, float b) {
+  const Tensor in[] = {from_values({a}, {1}, DType::f64), from_values({b}, {1}, DType::f64)};
+  Tensor out = empty({1}, DType::f64);
+  const size_t inputs = is_binary(c.fn) ? 2 : 1;
+  c.op->reference(Call{*c.op, {in, inputs}, c.attrs, {&out, 1}});
+  return out.item();
+}
+
+TEST(DeviceMath, AgreesWithTheReferences) {
+  for (const Case& c : kCases)
+    for (float a = -8; a <= 8; a += 0.125F)
+      for (const float b : {-3.0F, -0.5F, 0.0F, 0.25F, 2.0F}) {
+        if (c.fn == PointwiseFn::div && b == 0) continue;
+        const double expected = want(c, a, b);
+        EXPECT_NEAR(on_host(c.fn, a, b, 1), expected, 1e-6 + 2e-6 * std::abs(expected))
+            << pointwise_fn_name(c.fn) << "(" << a << ", " << b << ")";
+        if (!is_binary(c.fn)) break;
+      }
+}
+
+TEST(DeviceMath, AlphaScalesTheSecondOperand) {
+  EXPECT_EQ(on_host(PointwiseFn::add, 1, 3, 2), 7);
+  EXPECT_EQ(on_host(PointwiseFn::sub, 1, 3, 2), -5);
+}
+
+TEST(DeviceMath, ExtremesAreTheReferences) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Case& c : kCases)
+    for (const float a : {inf, -inf, nan, 1e20F, -1e20F, 1e38F}) {
+      if (is_binary(c.fn)) continue;
+      const auto expected = static_cast<float>(want(c, a, 0));
+      const float got = on_host(c.fn, a, 0, 1);
+      EXPECT_TRUE((std::isnan(got) && std::isnan(expected)) || got == expected)
+          << pointwise_fn_name(c.fn) << "(" << a << ") = " << got << ", expected " << expected;
+    }
+  // Slopes far out: 1 and 0.
+  for (const PointwiseFn fn : {PointwiseFn::gelu_tanh_backward, PointwiseFn::gelu_erf_backward,
+                               PointwiseFn::silu_backward}) {
+    EXPECT_EQ(on_host(fn, 3, 1e20F, 1), 3) << pointwise_fn_name(fn);
+    EXPECT_EQ(on_host(fn, 3, -1e20F, 1), 0) << pointwise_fn_name(fn);
+    EXPECT_TRUE(std::isnan(on_host(fn, 3, nan, 1))) << pointwise_fn_name(fn);
+  }
+}
+
+}  // namespace
+}  // namespace epilogue::cuda
