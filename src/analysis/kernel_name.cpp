@@ -13,9 +13,10 @@ using Decoder = bool (*)(const NameText&, KernelName&);
 
 // The first that takes the name wins; the ones that know by name only come last.
 constexpr Decoder kDecoders[] = {
-    decode_memory, decode_own,     decode_onednn, decode_nvjet, decode_xmma,       decode_cutlass3,
-    decode_mma,    decode_tensile, decode_trtllm, decode_ck,    decode_miopen,     decode_attention,
-    decode_triton, decode_cublas,  decode_cudnn,  decode_aten,  decode_collective, decode_listed};
+    decode_memory, decode_own,      decode_own_cuda,   decode_onednn,  decode_nvjet,
+    decode_xmma,   decode_cutlass3, decode_mma,        decode_tensile, decode_trtllm,
+    decode_ck,     decode_miopen,   decode_attention,  decode_triton,  decode_cublas,
+    decode_cudnn,  decode_aten,     decode_collective, decode_listed};
 
 constexpr std::array<std::string_view, static_cast<size_t>(KernelKind::kOther) + 1> kKindNames = {
     "unknown", "gemm",    "gemv",       "splitk-reduce", "conv", "attention", "elementwise",

@@ -176,8 +176,9 @@ bool decode_verbose(std::string_view text, KernelName& out) {
 bool decode_own(const NameText& name, KernelName& out) {
   const std::vector<std::string_view> tokens = split(name.text, '_');
   if (tokens.size() < 4 || tokens[0] != "epi") return false;
-  out.family = "epilogue CPU";
-  known(out, "isa", std::string(tokens[1]), "instruction set it was compiled for");
+  const bool is_cuda = tokens[1] == "cuda";
+  out.family = is_cuda ? "epilogue CUDA" : "epilogue CPU";
+  if (!is_cuda) known(out, "isa", std::string(tokens[1]), "instruction set it was compiled for");
   if ((tokens[2] == "gemm" || tokens[2] == "gemv") && tokens.size() >= 6 &&
       decode_own_gemm(tokens, out))
     return true;

@@ -202,5 +202,45 @@ TEST(KernelNameDifference, ComparesFieldsOfOtherKernels) {
             "ops add, mul -> add");
 }
 
+TEST(KernelName, OwnCudaKernels) {
+  const KernelName fused = decode_kernel_name("epi_cuda_fused_gelu_tanh_mul_bf16");
+  EXPECT_EQ(fused.family, "epilogue CUDA");
+  EXPECT_EQ(kind(fused), "elementwise");
+  EXPECT_EQ(field(fused, "operation"), "fused_gelu_tanh_mul");
+  EXPECT_EQ(field(fused, "isa"), "");
+
+  const KernelName gelu = decode_kernel_name(
+      "void epilogue::cuda::(anonymous namespace)::pointwise_vector<epilogue::cuda::GeluTanh, "
+      "epilogue::cuda::Bf16>(epilogue::cuda::Bf16*, long)");
+  EXPECT_EQ(gelu.family, "epilogue CUDA");
+  EXPECT_EQ(kind(gelu), "elementwise");
+  EXPECT_EQ(field(gelu, "operation"), "gelu_tanh");
+  EXPECT_EQ(field(gelu, "type"), "bf16");
+
+  const KernelName add = decode_kernel_name(
+      "void epilogue::cuda::(anonymous namespace)::pointwise_strided<epilogue::cuda::(anonymous "
+      "namespace)::UpToTwo<epilogue::cuda::Add> >(epilogue::cuda::Walk, float)");
+  EXPECT_EQ(field(add, "operation"), "add");
+  EXPECT_EQ(field(add, "access"), "element by element");
+
+  const KernelName norm = decode_kernel_name(
+      "epilogue::cuda::(anonymous "
+      "namespace)::norm_backward_kernel(epilogue::cuda::NormBackwardCall)");
+  EXPECT_EQ(kind(norm), "norm");
+  EXPECT_EQ(field(norm, "operation"), "norm_backward");
+}
+
+TEST(KernelName, TheHopperGatedMlpIsAProductWithAnEpilogue) {
+  const KernelName name = decode_kernel_name(
+      "void epilogue::cuda::(anonymous namespace)::gated_mlp_sm90<(epilogue::PointwiseFn)5, "
+      "epilogue::cuda::Bf16, 2>(CUtensorMap_st, CUtensorMap_st, CUtensorMap_st, "
+      "epilogue::cuda::Bf16*, long, epilogue::cuda::(anonymous namespace)::Sizes)");
+  EXPECT_EQ(kind(name), "gemm");
+  EXPECT_EQ(field(name, "tile"), "128x256x64");
+  EXPECT_EQ(field(name, "cluster"), "2x1");
+  EXPECT_EQ(field(name, "epilogue"), "gelu_tanh, mul");
+  EXPECT_EQ(field(name, "stages"), "4");
+}
+
 }  // namespace
 }  // namespace epilogue::trace
