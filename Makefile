@@ -3,7 +3,8 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test slowtest bench asan tsan fuzz format lint clean
+.PHONY: help build demo test slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
+        clean
 
 JOBS ?= $(shell nproc)
 INSTALL := @sh scripts/install_packages.sh
@@ -40,6 +41,21 @@ slowtest: ## what `make test` leaves out: the trace half built and installed by 
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -L slow
 
+cudatest: ## the CUDA backend's tests; needs a toolkit, without a device most of them skip
+	$(INSTALL) build test
+	$(CONFIGURE) cuda -DEPILOGUE_TESTS=ON
+	cmake --build build-cuda -j $(JOBS) --target epilogue cuda_tests
+	$(RUN_TESTS) cuda -L cuda -LE slow
+
+cudacheck: ## the CUDA tests under compute-sanitizer (memcheck, racecheck); needs a device
+	@sh scripts/compute_sanitizer.sh build-cuda
+
+cudabench: ## the CUDA benchmark, beside PyTorch where python3 has it; needs a device; under 8 minutes
+	$(INSTALL) build
+	$(CONFIGURE) cuda -DEPILOGUE_BENCH=ON
+	cmake --build build-cuda -j $(JOBS) --target epilogue cuda_bench
+	python3 bench/cuda_bench.py build-cuda/bench/cuda_bench
+
 bench: ## the benchmarks, beside named peers
 	$(INSTALL) build test bench
 	$(CONFIGURE) release -DEPILOGUE_BENCH=ON
@@ -68,7 +84,7 @@ fuzz: ## the fuzzers, FUZZ_SECONDS each; new inputs stay in build-fuzz
 
 format: ## format the C++ sources in place
 	$(INSTALL) format
-	git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -r clang-format -i
+	git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -r clang-format -i
 
 lint: ## formatting, include layers, file sizes, clang-tidy
 	$(INSTALL) build test lint

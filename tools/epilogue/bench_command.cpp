@@ -60,6 +60,9 @@ int report_disagreements(const std::vector<std::string>& lines) {
 
 void require_plausible(const Options& o) {
   if (!(o.bench.seconds > 0)) throw Error("[--seconds] expected a positive number");
+  if (o.bench.workload.device != "cpu")
+    throw Error("[--device] expected cpu, whose peers and clock these are, got '" +
+                o.bench.workload.device + "'");
   if (!o.sizes.empty() && !o.sweep) throw Error("[--sizes] needs --sweep");
   if (o.sweep && o.bench.workload.input.ends_with(".safetensors"))
     throw Error(

@@ -25,6 +25,9 @@ struct Options {
 
 // Asked for after make_workload, which sets the number of threads.
 nlohmann::json machine_of(const Options& o) {
+  if (o.workload.device != "cpu" && (o.measure || !o.machine_file.empty()))
+    throw Error("[--device] expected cpu: the peaks of --measure and --machine are a CPU's, got '" +
+                o.workload.device + "'");
   if (!o.machine_file.empty()) return machine_of_file(o.machine_file);
   return o.measure ? measured_machine() : machine_facts();
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ptxas_report.py NVCC ROOT: every kernel fits its registers.
+"""ptxas_report.py NVCC ROOT FILE.cu...: every kernel fits its registers.
 
-Assembles each .cu of the CUDA backend for sm_90a and reads ptxas's report: exit 1 where a kernel
+Assembles the files of the CUDA backend for sm_90a and reads ptxas's report: exit 1 where a kernel
 spills, where wgmma is serialised (warning C75xx), or where no kernel was reported at all.
 """
 import re
@@ -45,8 +45,8 @@ def complaints(name, text):
 
 def main():
     nvcc, root = sys.argv[1], Path(sys.argv[2])
-    sources = sorted((root / KERNELS).glob("*.cu"))
-    found = [] if sources else [f"no sources in {root / KERNELS}"]
+    sources = [root / KERNELS / name for name in sys.argv[3:]]
+    found = [] if sources else ["no file was named"]
     with tempfile.TemporaryDirectory() as folder:
         for source in sources:
             text = report(nvcc, root, source, folder)

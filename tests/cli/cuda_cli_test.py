@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command built with CUDA: what it links, and what it says with and without a device."""
+import json
+import re
+import subprocess
+import unittest
+
+from command import BINARY, CommandTest
+
+
+class Cuda(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.status = json.loads(self.ok("info", "--format", "json"))["cuda"]
+        self.has_device = not self.status.startswith("CUDA is not available")
+
+    def test_no_library_of_the_toolkit_is_linked(self):
+        libraries = subprocess.run(["ldd", BINARY], capture_output=True, text=True,
+                                   check=True).stdout
+        self.assertNotRegex(libraries, r"libcuda|libcublas|libnvrtc|libcupti")
+
+    def test_without_a_device_every_command_says_so_in_one_line(self):
+        if self.has_device:
+            self.skipTest(f"there is a device: {self.status}")
+        for command in (["profile", "mlp"], ["profile", "linear"], ["profile", "matmul-add"],
+                        ["compile", "mlp"]):
+            line = self.misuse(*command, "--device", "cuda")
+            self.assertIn("CUDA is not available: ", line)
+            self.assertIn("use --device cpu", line)
+
+    def test_without_a_device_the_cpu_works(self):
+        self.ok("profile", "mlp", "--batch", "1", "--seq", "8", "--dim", "16", "--hidden", "32",
+                "--out", self.out)
+
+    def profile(self, *flags):
+        if not self.has_device:
+            self.skipTest(self.status)
+        return json.loads(self.ok("profile", "mlp", "--device", "cuda", "--batch", "4", "--out",
+                                  self.out, "--format", "json", *flags))
+
+    def test_an_eager_gated_mlp_has_five_kernels_per_step(self):
+        self.profile("--expect", "kernels_per_step == 5", "--expect", "gemm_kernels_per_step == 3")
+
+    def test_a_compiled_one_has_three_at_most(self):
+        self.profile("--mode", "compile", "--expect", "kernels_per_step <= 3")
+
+    def test_every_kernel_of_ours_is_decoded(self):
+        rows = self.profile("--mode", "compile")["rows"]
+        names = [r["name"] for r in rows if re.search("epilogue::cuda|epi_cuda", r["name"])]
+        for name in names:
+            self.assertNotIn("unknown kernel", self.ok("name", name))
+
+
+if __name__ == "__main__":
+    unittest.main()
