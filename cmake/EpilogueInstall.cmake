@@ -21,6 +21,7 @@ function(epi_dependency_lines out)
       endif()
     endforeach()
   endforeach()
+  list(TRANSFORM packages REPLACE "^CUDA$" "CUDAToolkit")  # the package of CUDA::cudart_static
   list(REMOVE_DUPLICATES packages)
   list(SORT packages)
   list(TRANSFORM packages REPLACE "(.+)" "find_dependency(\\1)")

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "backend/cuda/error.h"
@@ -123,12 +124,20 @@ const ChainStage::Choice& ChainStage::choose(const StageCall& call) {
     double least = std::numeric_limits<double>::infinity();
     std::string times;
     for (const Way& way : list) {
-      const double us = measure_us(Runtime::get().stream(), [&] { (this->*way.run)(call); });
-      times += (times.empty() ? "" : ", ") + way.name + " " + format_duration_ns(us * 1e3);
+      times += (times.empty() ? "" : ", ") + way.name;
+      double us = 0;
+      try {
+        us = measure_us(Runtime::get().stream(), [&] { (this->*way.run)(call); });
+      } catch (const Error&) {  // the library has no kernel for it; another way does
+        times += " refused";
+        continue;
+      }
+      times += " " + format_duration_ns(us * 1e3);
       if (us >= least) continue;
       least = us;
       choice.way = way;
     }
+    if (std::isinf(least)) throw Error("[row chain] no way to compute the stage works: " + times);
     choice.report = choice.way.name + " (measured: " + times + ")";
   }
   return choices_.emplace(bucket, std::move(choice)).first->second;

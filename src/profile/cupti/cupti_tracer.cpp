@@ -62,8 +62,8 @@ class Cupti final : public DeviceTracer {
   std::vector<DeviceActivity> stop() override {
     is_on_ = false;
     cuda_backend()->synchronize();
-    for (const CUpti_ActivityKind kind : kKinds) check(disable_(kind), "cuptiActivityDisable");
     check(flush_(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+    for (const CUpti_ActivityKind kind : kKinds) check(disable_(kind), "cuptiActivityDisable");
     CuptiRecords records([this](CUpti_CallbackDomain domain, CUpti_CallbackId id) {
       const char* name = nullptr;
       if (callback_name_(domain, id, &name) != CUPTI_SUCCESS || name == nullptr)

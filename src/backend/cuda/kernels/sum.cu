@@ -34,8 +34,7 @@ __device__ int64_t offset(int64_t i, int rank, const std::array<int64_t, kMaxDim
                           const std::array<int64_t, kMaxDims>& strides) {
   int64_t at = 0;
   for (int d = rank - 1; d > 0; --d) {
-    const int64_t rest =
-        i <= 0xffffffff ? static_cast<uint32_t>(i) / static_cast<uint32_t>(sizes[d]) : i / sizes[d];
+    const int64_t rest = quotient_of(i, sizes[d]);
     at += (i - rest * sizes[d]) * strides[d];
     i = rest;
   }

@@ -9,6 +9,12 @@ namespace epilogue::cuda {
 
 inline constexpr int kThreads = 256;
 
+// i / size. The 32-bit division is some 20 times faster than the 64-bit one.
+__device__ inline int64_t quotient_of(int64_t i, int64_t size) {
+  if ((i | size) <= 0xffffffff) return static_cast<uint32_t>(i) / static_cast<uint32_t>(size);
+  return i / size;
+}
+
 // Where element i of a walk lies in each operand.
 struct Offsets {
   int64_t of[kMaxOperands];
@@ -19,9 +25,7 @@ __device__ inline Offsets offsets_of(const Walk& walk, int64_t i) {
     const int64_t size = walk.sizes[d];
     int64_t at = i;
     if (d > 0) {
-      // 32-bit division where it is enough: the 64-bit one is some 20 times slower.
-      const int64_t rest =
-          i <= 0xffffffff ? static_cast<uint32_t>(i) / static_cast<uint32_t>(size) : i / size;
+      const int64_t rest = quotient_of(i, size);
       at = i - rest * size;
       i = rest;
     }
