@@ -60,7 +60,8 @@ struct GradScalerOptions {
 };
 
 // Multiplies losses so that small f16 gradients do not vanish, undoes it in the optimizer's kernel,
-// skips steps with infinite or NaN gradients and adapts the scale. Not thread-safe.
+// skips steps with infinite or NaN gradients and adapts the scale. Gradients of one optimizer are
+// on one device; step() waits for it. Not thread-safe.
 class GradScaler {
  public:
   // Throws Error unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and
@@ -102,7 +103,7 @@ class GradScaler {
   void check(optim::Optimizer& optimizer, PerOptimizer& record, double inverse_scale);
 
   GradScalerOptions options_;
-  Tensor scale_;  // 0-dim f32
+  Tensor scale_;  // 0-dim f32, on the host
   int64_t growth_tracker_ = 0;
   std::map<optim::Optimizer*, PerOptimizer> records_;
 };

@@ -4,6 +4,7 @@
 #include "core/allocator.h"
 #include "core/backend.h"
 #include "core/element.h"
+#include "core/host_elements.h"
 #include "core/observer.h"
 #include "core/tensor_impl.h"
 
@@ -201,25 +202,6 @@ void require_values(const char* what) {
     throw Error(std::string("[") + what +
                 "] expected a function that reads no elements while it is being compiled");
 }
-
-// The elements where the host can read them: in place, or a copy of all bytes from the first
-// element to the last.
-class HostElements {
- public:
-  explicit HostElements(const Tensor& t) : data_(t.data()) {
-    if (t.device().type == DeviceType::cpu || t.numel() == 0) return;
-    int64_t last = 0;
-    for (int d = 0; d < t.dim(); ++d) last += (t.sizes()[d] - 1) * t.strides()[d];
-    copy_.resize(static_cast<size_t>(last + 1) * dtype_bytes(t.dtype()));
-    device_backend(t.device()).memory()->copy_to_host(copy_.data(), t.data(), copy_.size());
-    data_ = copy_.data();
-  }
-  const void* data() const { return data_; }
-
- private:
-  const void* data_;
-  std::vector<std::byte> copy_;
-};
 
 }  // namespace
 

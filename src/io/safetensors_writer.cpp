@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "core/host_elements.h"
 #include "epilogue/io.h"
 #include "io/message.h"
 #include "io/safetensors_dtype.h"
@@ -28,10 +29,10 @@ Status check_tensors(const std::string& path, const NamedTensors& tensors) {
       return io_failure(path, "InvalidName",
                         fmt::format("expected a tensor name in UTF-8 other than '{}', got {}",
                                     io::kMetadataKey, in_quotes(name)));
-    if (!tensor.defined() || tensor.device().type != DeviceType::cpu)
+    if (!tensor.defined())
       return io_failure(path, "InvalidTensor",
-                        fmt::format("tensor {}: expected a defined tensor on the CPU, got {}",
-                                    in_quotes(name), to_string(tensor)));
+                        fmt::format("tensor {}: expected a defined tensor, got {}", in_quotes(name),
+                                    to_string(tensor)));
   }
   return ok_status();
 }
@@ -126,7 +127,8 @@ void gather(const Tensor& tensor, int dim, const std::byte* from, std::string* o
 
 Status write_data(AtomicFile& file, const Tensor& tensor) {
   if (tensor.numel() == 0) return ok_status();
-  const auto* data = static_cast<const std::byte*>(tensor.data());
+  const HostElements host(tensor);
+  const auto* data = static_cast<const std::byte*>(host.data());
   if (tensor.is_contiguous())
     return file.write({reinterpret_cast<const char*>(data), tensor.bytes()});
   std::string bytes;

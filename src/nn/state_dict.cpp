@@ -62,7 +62,7 @@ LoadResult Module::load_state_dict(const NamedTensors& state, bool strict) {
                 problems.substr(2));
 
   const NoGrad no_grad;
-  for (const auto& [from, to] : copies) copy_(to, from);
+  for (const auto& [from, to] : copies) copy_(to, from.to(to.device()));
   return result;
 }
 

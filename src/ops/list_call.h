@@ -39,6 +39,22 @@ inline void require_like_first_list(const Call& call, const ListCall& lists, siz
          to_string(t));
 }
 
+// Why kernels that compute in f32 cannot run the call, or null: they take contiguous tensors, and
+// list 0 of one dtype.
+inline const char* decline_lists(const Call& call) {
+  const ListCall lists(call);
+  const size_t listed = call.in.size() - call.op.singles;
+  for (size_t i = 0; i < listed; ++i) {
+    const Tensor& t = call.in[i];
+    if (!t.defined()) continue;
+    if (t.dtype() != DType::f32 && !is_low_precision(t.dtype()))
+      return "needs f32, bf16 or f16 tensors";
+    if (!t.is_contiguous()) return "needs contiguous tensors";
+    if (i < lists.size() && t.dtype() != call.in[0].dtype()) return "needs tensors of one dtype";
+  }
+  return nullptr;
+}
+
 // Bytes of every tensor that is read plus those that are written; `unread` are bits of arguments
 // that are written only.
 inline double list_bytes(const Call& call, uint32_t unread = 0) {

@@ -4,20 +4,11 @@
 
 #include "core/element.h"
 #include "ops/list_call.h"
+#include "ops/optimizer_lists.h"
 
 namespace epilogue {
 
 // aten::_fused_adam_ and aten::_fused_adamw_.
-enum AdamList : size_t {
-  kAdamParams,
-  kAdamGrads,
-  kAdamExpAvgs,
-  kAdamExpAvgSqs,
-  kAdamMaxExpAvgSqs,  // absent without amsgrad
-  kAdamSteps,         // 0-dim f32: steps taken so far
-  kAdamCopies,        // 16-bit copies of the parameters, or absent
-  kAdamLists
-};
 struct AdamAttrs {
   double lr, beta1, beta2, weight_decay, eps;
   bool amsgrad, maximize;
@@ -35,13 +26,6 @@ struct AdamAttrs {
 };
 
 // aten::_fused_sgd_.
-enum SgdList : size_t {
-  kSgdParams,
-  kSgdGrads,
-  kSgdMomentumBuffers,  // absent without momentum
-  kSgdCopies,
-  kSgdLists
-};
 struct SgdAttrs {
   double weight_decay, momentum, lr, dampening;
   bool nesterov, maximize, is_first_step;
@@ -58,7 +42,15 @@ struct SgdAttrs {
         clip_coefficient(call.attr<double>(7)) {}
 };
 
-// The two singles of these ops: grad_scale and found_inf, both 0-dim f32 or absent.
+// The dtype of the first copy; f32 where there is none.
+inline DType copy_dtype(const ListCall& lists, size_t copies) {
+  for (size_t i = 0; i < lists.size(); ++i)
+    if (lists.at(copies, i).defined()) return lists.at(copies, i).dtype();
+  return DType::f32;
+}
+
+// The two singles of these ops: grad_scale and found_inf, both 0-dim f32 or absent. They are read
+// here, so these are for tensors of the host.
 inline bool found_inf(const Call& call) {
   const Tensor& t = call.in[call.in.size() - 1];
   return t.defined() && load_element(t.dtype(), t.data(), 0) != 0;

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/thread_pool.h"
+#include "core/host_elements.h"
 #include "core/philox.h"
 #include "epilogue/data.h"
 #include "epilogue/ops.h"
@@ -39,6 +40,9 @@ Tensor take_rows(const Tensor& from, std::span<const int64_t> rows) {
   if (from.dim() < 1 || !from.is_contiguous())
     throw Error("[take_rows] expected a contiguous tensor of rank 1 or more, got " +
                 to_string(from));
+  if (from.device().type != DeviceType::cpu)
+    throw Error("[take_rows] expected a tensor of the host, got " + to_string(from) + " on " +
+                to_string(from.device()));
   const int64_t n = from.size(0);
   for (const int64_t row : rows)
     if (row < 0 || row >= n)
@@ -64,7 +68,8 @@ uint32_t fingerprint(const Examples& examples) {
   for (const Tensor& t : {examples.inputs, examples.targets}) {
     const Tensor whole = contiguous(t);
     sum = io::crc32(to_string(whole), sum);
-    sum = io::crc32({static_cast<const std::byte*>(whole.data()), whole.bytes()}, sum);
+    const HostElements host(whole);
+    sum = io::crc32({static_cast<const std::byte*>(host.data()), whole.bytes()}, sum);
   }
   return sum;
 }

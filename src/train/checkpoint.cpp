@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/host_elements.h"
 #include "epilogue/io.h"
 #include "epilogue/ops.h"
 #include "io/checksum.h"
@@ -27,7 +28,8 @@ std::string check_sum(NamedTensors tensors, const Metadata& metadata) {
     if (!tensor.defined()) continue;  // the writer refuses it
     const Tensor whole = contiguous(tensor);
     sum = io::crc32(fmt::format("{}={}\n", name, to_string(whole)), sum);
-    sum = io::crc32({static_cast<const std::byte*>(whole.data()), whole.bytes()}, sum);
+    const HostElements host(whole);
+    sum = io::crc32({static_cast<const std::byte*>(host.data()), whole.bytes()}, sum);
   }
   for (const auto& [key, value] : metadata)
     if (key != kSumKey) sum = io::crc32(fmt::format("{}={}\n", key, value), sum);

@@ -201,7 +201,7 @@ TEST(SafetensorsWriter, NameIsNotUtf8) {
 
 TEST(SafetensorsWriter, UndefinedTensor) {
   expect_save_failure({{"a", Tensor()}}, {}, "InvalidTensor",
-                      "tensor 'a': expected a defined tensor on the CPU, got undefined");
+                      "tensor 'a': expected a defined tensor, got undefined");
 }
 
 TEST(SafetensorsWriter, MetadataIsNotUtf8) {

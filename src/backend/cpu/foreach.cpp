@@ -12,19 +12,6 @@
 
 namespace epilogue::cpu {
 
-const char* decline_lists(const Call& call) {
-  const ListCall lists(call);
-  const size_t listed = call.in.size() - call.op.singles;
-  for (size_t i = 0; i < listed; ++i) {
-    const Tensor& t = call.in[i];
-    if (!t.defined()) continue;
-    if (!has_float_type(t.dtype())) return kNeedsFloatType;
-    if (!t.is_contiguous()) return "needs contiguous tensors";
-    if (i < lists.size() && t.dtype() != call.in[0].dtype()) return "needs tensors of one dtype";
-  }
-  return nullptr;
-}
-
 void describe_lists(const Call& call, KernelInfo& info, const char* what) {
   const ListTiles tiles((ListCall(call)));
   info.name = kernel_name(what, call.in[0].dtype());

@@ -65,9 +65,6 @@ inline void* address_of(const Tensor& t, int64_t begin) {
   return static_cast<std::byte*>(t.data()) + begin * static_cast<int64_t>(dtype_bytes(t.dtype()));
 }
 
-// Why tiles cannot run over these lists, or null: they take contiguous tensors of types that
-// compute in f32.
-const char* decline_lists(const Call& call);
 // As the trace shows such a kernel.
 void describe_lists(const Call& call, KernelInfo& info, const char* what);
 

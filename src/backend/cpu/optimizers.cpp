@@ -12,12 +12,6 @@ namespace epilogue::cpu {
 namespace {
 
 // The copies of one call have one dtype, and only f32 parameters have any.
-DType copy_dtype(const ListCall& lists, size_t copies) {
-  for (size_t i = 0; i < lists.size(); ++i)
-    if (lists.at(copies, i).defined()) return lists.at(copies, i).dtype();
-  return DType::f32;
-}
-
 const char* decline_copies(const Call& call, size_t copies) {
   if (const char* why = decline_lists(call)) return why;
   const ListCall lists(call);

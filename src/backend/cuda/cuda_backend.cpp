@@ -26,8 +26,9 @@ class CudaBackend final : public Backend {
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
     using Lists = std::span<const KernelList> (*)();
-    static constexpr Lists kAll[] = {gemm_lists,      pointwise_lists, copy_lists,
-                                     reduction_lists, row_lists,       loss_lists};
+    static constexpr Lists kAll[] = {gemm_lists,          pointwise_lists, copy_lists,
+                                     reduction_lists,     row_lists,       loss_lists,
+                                     cross_entropy_lists, gradient_lists,  optimizer_lists};
     static constexpr std::span<const Kernel> kNone;
     for (const Lists lists : kAll)
       for (const KernelList& list : lists())

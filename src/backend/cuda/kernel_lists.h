@@ -14,12 +14,15 @@ struct KernelList {
   std::span<const Kernel> kernels;
 };
 
-std::span<const KernelList> gemm_lists();       // products.cpp
-std::span<const KernelList> pointwise_lists();  // pointwise.cpp
-std::span<const KernelList> copy_lists();       // copies.cpp
-std::span<const KernelList> reduction_lists();  // reductions.cpp
-std::span<const KernelList> row_lists();        // rows.cpp
-std::span<const KernelList> loss_lists();       // losses.cpp
+std::span<const KernelList> gemm_lists();           // products.cpp
+std::span<const KernelList> pointwise_lists();      // pointwise.cpp
+std::span<const KernelList> copy_lists();           // copies.cpp
+std::span<const KernelList> reduction_lists();      // reductions.cpp
+std::span<const KernelList> row_lists();            // rows.cpp
+std::span<const KernelList> loss_lists();           // losses.cpp
+std::span<const KernelList> cross_entropy_lists();  // cross_entropy.cpp
+std::span<const KernelList> gradient_lists();       // gradients.cpp
+std::span<const KernelList> optimizer_lists();      // optimizers.cpp
 
 // "epi_cuda_gelu_tanh_bf16": how a kernel is called where no tracer of the device names it.
 ShortText kernel_name(std::string_view what, DType dtype);

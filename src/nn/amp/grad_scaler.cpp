@@ -55,7 +55,7 @@ GradScaler::GradScaler(GradScalerOptions options) : options_(options) {
 Tensor GradScaler::scale(const Tensor& output) const {
   if (!options_.enabled) return output;
   // update() makes a new tensor: what the graph saved here does not change.
-  return mul(output, scale_);
+  return mul(output, scale_.to(output.device()));
 }
 
 std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& outputs) const {
@@ -68,8 +68,9 @@ void GradScaler::check(Optimizer& optimizer, PerOptimizer& record, double invers
   const NoGrad no_grad;
   const std::vector<std::vector<Tensor>> lists = gradients_of(optimizer);
   if (lists.empty()) return;
-  record.found_inf = zeros({});
-  const Tensor inverse = full({}, inverse_scale);
+  const Device device = lists.front().front().device();
+  record.found_inf = zeros({}, DType::f32, device);
+  const Tensor inverse = full({}, inverse_scale, DType::f32, device);
   for (std::vector<Tensor> in : lists) {
     in.push_back(record.found_inf);
     in.push_back(inverse);
@@ -107,7 +108,8 @@ bool GradScaler::step(Optimizer& optimizer) {
     throw Error(
         "[step] expected parameters with gradients, got: No inf checks were recorded for this "
         "optimizer.");
-  optimizer.step({.grad_scale = is_unscaled ? Tensor() : scale_, .found_inf = record.found_inf});
+  optimizer.step({.grad_scale = is_unscaled ? Tensor() : scale_.to(record.found_inf.device()),
+                  .found_inf = record.found_inf});
   record.stage = Stage::stepped;
   return record.found_inf.item() == 0;
 }

@@ -7,8 +7,8 @@
 
 #include "backend/cuda/kernels/gated_sm90.h"
 #include "backend/cuda/runtime.h"
+#include "backend/device/device_testing.h"
 #include "core/row_chain.h"
-#include "device_testing.h"
 #include "epilogue/compile.h"
 #include "epilogue/fused.h"
 #include "epilogue/nn.h"
@@ -16,7 +16,7 @@
 namespace epilogue::test {
 namespace {
 
-using CudaChain = CudaDevice;
+using CudaChain = OnDevice;
 
 MatrixView matrix(const Tensor& t) {
   return {t.data(), t.dtype(), t.dim() == 2 ? t.strides()[0] : 0, t.strides()[t.dim() - 1]};

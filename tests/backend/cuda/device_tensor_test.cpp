@@ -4,13 +4,13 @@
 
 #include <array>
 
+#include "backend/device/device_testing.h"
 #include "core/allocator.h"
-#include "device_testing.h"
 
 namespace epilogue::test {
 namespace {
 
-using CudaTensor = CudaDevice;
+using CudaTensor = OnDevice;
 
 TEST_F(CudaTensor, ValuesSurviveTheWayThereAndBack) {
   for (const DType dtype : kDTypes) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernels/math.cuh"
 #include "math_on_host.h"
+
+#include "backend/cuda/kernels/math.cuh"
+#include "backend/cuda/kernels/optimizer_math.cuh"
 
 namespace epilogue::cuda {
 
@@ -26,6 +28,24 @@ float on_host(PointwiseFn fn, float a, float b, float alpha) {
     case PointwiseFn::silu_backward: return SiluBackward::run<false>(a, b, alpha);
   }
   return 0;
+}
+
+void adam_on_host(const AdamStep& step, float inverse_scale, float steps, float grad, float& param,
+                  float& exp_avg, float& exp_avg_sq, float* largest) {
+  AdamElement e = {param, exp_avg, exp_avg_sq, largest != nullptr ? *largest : 0.0f};
+  adam_element(step, adam_factors(step, inverse_scale, steps), grad, largest != nullptr, e);
+  param = e.param;
+  exp_avg = e.exp_avg;
+  exp_avg_sq = e.exp_avg_sq;
+  if (largest != nullptr) *largest = e.largest;
+}
+
+void sgd_on_host(const SgdStep& step, float inverse_scale, float grad, float& param,
+                 float* buffer) {
+  SgdElement e = {param, buffer != nullptr ? *buffer : 0.0f};
+  sgd_element(step, inverse_scale * step.sign, grad, buffer != nullptr, e);
+  param = e.param;
+  if (buffer != nullptr) *buffer = e.buffer;
 }
 
 }  // namespace epilogue::cuda

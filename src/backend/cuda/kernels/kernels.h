@@ -139,4 +139,31 @@ struct NllCall {
 cudaError_t launch_nll(const NllCall& call, cudaStream_t stream);
 cudaError_t launch_nll_backward(const NllCall& call, cudaStream_t stream);
 
+// Cross entropy of class targets (ops/cross_entropy_loss.h); reductions and targets as above.
+struct CrossEntropyCall {
+  int64_t n = 0;
+  int64_t classes = 0;
+  int64_t row_stride = 0;  // of the logits
+  int64_t class_stride = 0;
+  int64_t target_stride = 0;
+  int64_t ignore_index = 0;
+  int reduction = 1;
+  float kept = 1;              // 1 - smoothing
+  float spread = 0;            // smoothing / classes
+  DType dtype = DType::f32;    // of logits and results
+  const void* self = nullptr;  // logits
+  const int64_t* target = nullptr;
+  const void* weight = nullptr;  // may be null; contiguous
+  DType weight_dtype = DType::f32;
+  void* out = nullptr;            // forward: [n] or []; backward: [n, classes]
+  float* stats = nullptr;         // [n, 2], largest and log of the sum; backward: read
+  float* total_weight = nullptr;  // backward: read
+  float* losses = nullptr;        // forward: [n], scratch
+  const void* grad = nullptr;     // backward
+  DType grad_dtype = DType::f32;
+  int64_t grad_stride = 0;
+};
+cudaError_t launch_cross_entropy(const CrossEntropyCall& call, cudaStream_t stream);
+cudaError_t launch_cross_entropy_backward(const CrossEntropyCall& call, cudaStream_t stream);
+
 }  // namespace epilogue::cuda

@@ -1,31 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The negative log likelihood of class targets, and its gradient.
+#include "backend/cuda/kernels/class_targets.cuh"
 #include "backend/cuda/kernels/reduce.cuh"
 
 namespace epilogue::cuda {
 namespace {
 
-constexpr int64_t kIgnored = -1;
-constexpr int64_t kInvalid = -2;
-
-__device__ int64_t class_of(const NllCall& c, int64_t i) {
-  const int64_t target = c.target[i * c.target_stride];
-  if (target == c.ignore_index) return kIgnored;
-  return target < 0 || target >= c.classes ? kInvalid : target;
-}
-
-// The weight of sample i; NaN where its target is no class.
-__device__ float weight_of(const NllCall& c, int64_t target) {
-  if (target == kIgnored) return 0.0f;
-  if (target == kInvalid) return __int_as_float(0x7fffffff);
-  return c.weight == nullptr ? 1.0f : load_float(c.weight, c.weight_dtype, target);
-}
-
 __device__ float loss_of(const NllCall& c, int64_t i) {
   const int64_t target = class_of(c, i);
-  if (target == kIgnored) return 0.0f;
+  if (target == kIgnoredClass) return 0.0f;
   const float weight = weight_of(c, target);
-  if (target == kInvalid) return weight;
+  if (target == kInvalidClass) return weight;
   return -weight * load_float(c.self, c.dtype, i * c.row_stride + target * c.class_stride);
 }
 
@@ -52,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) nll_backward_kernel(const __grid_con
   for (int64_t i = first_item(); i < c.n * c.classes; i += item_step()) {
     const int64_t row = i / c.classes;
     const int64_t target = class_of(c, row);
-    float slope = target == kInvalid ? weight_of(c, target) : 0.0f;
+    float slope = target == kInvalidClass ? weight_of(c, target) : 0.0f;
     if (target == i - row * c.classes)
       slope = -weight_of(c, target) * load_float(c.grad, c.grad_dtype, row * c.grad_stride) / total;
     store_float(slope, c.out, c.dtype, i);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests share that need a device: they skip, visibly, where none is there.
+// What the tests of devices share. They run over a device without hardware (guarded_device.cpp),
+// and over CUDA, where they skip, visibly, if none is there.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace epilogue::test {
 
 inline constexpr Device kCuda{DeviceType::cuda, 0};
 
-class CudaDevice : public ::testing::Test {
+class OnDevice : public ::testing::Test {
  protected:
   void SetUp() override {
     if (cuda_backend() == nullptr) GTEST_SKIP() << cuda_status();

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every op on the device against its reference: the samples of the op table, each dtype and layout.
+// Every op on a device against its reference: the samples of the op table, each dtype and layout.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "device_testing.h"
+#include "backend/device/device_testing.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "ops/table_support.h"
@@ -12,26 +10,24 @@
 namespace epilogue::test {
 namespace {
 
-using CudaOps = CudaDevice;
+using DeviceOps = OnDevice;
 
+// What an op gives, or what it writes.
 std::vector<Tensor> results_of(const OpDef& op, const std::vector<Tensor>& in,
                                const std::vector<Attr>& attrs) {
   manual_seed(kSeed);
   const Outputs out = run_op(op, in, attrs);
+  if (op.kind == OpKind::inplace) return written_inputs(op, in);
   return {out.span().begin(), out.span().end()};
 }
 
 void expect_reference(const OpDef& op, const Sample& sample, DType dtype, Layout layout) {
   const std::vector<Tensor> in = make_inputs(sample, dtype, layout);
-  std::vector<Tensor> host;
   std::vector<Tensor> device;
-  for (const Tensor& t : in) {
-    host.push_back(t.defined() ? strided_copy(t) : t);
-    device.push_back(on_device(t));
-  }
+  for (const Tensor& t : in) device.push_back(on_device(t));
   std::vector<Tensor> want;
   try {
-    want = results_of(op, host, sample.attrs);
+    want = results_of(op, with_copies_to_write(op, in), sample.attrs);
   } catch (const Error&) {
     return;  // a dtype that the op does not take: tests/errors
   }
@@ -42,28 +38,24 @@ void expect_reference(const OpDef& op, const Sample& sample, DType dtype, Layout
     EXPECT_EQ(got[i].device(), kCuda);
     const std::string worst =
         difference(on_host(got[i]), reference[i], tolerance_for(op, in, reference[i]));
-    EXPECT_EQ(worst, "") << op.name << " " << describe(in, sample.attrs);
+    EXPECT_EQ(worst, "") << op.name << " " << describe(in, sample.attrs) << " result " << i;
   }
 }
 
-TEST_F(CudaOps, AgreeWithTheReference) {
+TEST_F(DeviceOps, AgreeWithTheReference) {
   for (const OpDef* const op : kOps) {
     if (op->samples == nullptr || op->reference == nullptr) continue;
     for (const Sample& sample : op->samples())
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
-        for (const Layout layout : kLayouts) expect_reference(*op, sample, dtype, layout);
+        for (const Layout layout : kLayouts) {
+          // What as_strided means depends on how its input lies in memory.
+          if (op == &kAsStrided && layout != Layout::contiguous) continue;
+          expect_reference(*op, sample, dtype, layout);
+        }
   }
 }
 
-TEST_F(CudaOps, SaysWhichKernelItTakes) {
-  const Tensor x[] = {ones({4, 8}, DType::bf16, kCuda), ones({8, 4}, DType::bf16, kCuda)};
-  EXPECT_EQ(explain_kernels(kMm, x), "cublaslt: chosen\n");
-  const Tensor whole[] = {ones({4, 8}, DType::i64, kCuda), ones({8, 4}, DType::i64, kCuda)};
-  EXPECT_EQ(explain_kernels(kMm, whole),
-            "cublaslt: needs f32, bf16 or f16 matrices\nhost: chosen\n");
-}
-
-TEST_F(CudaOps, LargeSumsAreCutIntoPartsAndTheSameEveryTime) {
+TEST_F(DeviceOps, LargeSumsAreCutIntoPartsAndTheSameEveryTime) {
   const Tensor x = on_device(numbers({3001, 517}));
   for (const Dims& dims : {Dims{}, Dims{0}, Dims{1}}) {
     const std::vector<double> once = sum(x, dims).to_vector();
@@ -74,7 +66,7 @@ TEST_F(CudaOps, LargeSumsAreCutIntoPartsAndTheSameEveryTime) {
   }
 }
 
-TEST_F(CudaOps, CopiesConvertAsTheHostDoes) {
+TEST_F(DeviceOps, CopiesConvertAsTheHostDoes) {
   for (const DType from : kDTypes)
     for (const DType to_dtype : kDTypes) {
       const Tensor x = to(from_values({-3.7, 0, 1, 2.5, 200, 1e6}, {6}, DType::f64), from);
@@ -83,13 +75,7 @@ TEST_F(CudaOps, CopiesConvertAsTheHostDoes) {
     }
 }
 
-TEST_F(CudaOps, ATargetThatIsNoClassMakesTheLossNaN) {
-  const Tensor logits = on_device(numbers({3, 4}));
-  const Tensor target = from_values({0, 9, 1}, {3}, DType::i64).to(kCuda);
-  EXPECT_TRUE(std::isnan(cross_entropy(logits, target).item()));
-}
-
-TEST_F(CudaOps, GradientsAreTheHosts) {
+TEST_F(DeviceOps, GradientsAreTheHosts) {
   const auto run = [](Device device) {
     manual_seed(1);
     std::vector<Tensor> leaves;
