@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,13 @@ double flops_of(const Shape& s) {
   return 2 * rows * (2 * block + static_cast<double>((s.layers - 1) * s.hidden * s.hidden));
 }
 
+// The lines of an explanation that say which way was measured to be the fastest.
+void print_choices(const std::string& explanation) {
+  std::istringstream lines(explanation);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("measured") != std::string::npos) fmt::print(stderr, "{}\n", line);
+}
+
 int run_shape(const Shape& s, DType dtype, double seconds) {
   manual_seed(0);
   const auto model = nn::make_mlp(config_of(s));
@@ -143,13 +151,7 @@ int run_shape(const Shape& s, DType dtype, double seconds) {
         agrees ? flops_of(s) / t.median_us * 1e-6 : 0.0, error, agrees);
     std::fflush(stdout);
   }
-  for (std::string line : {compiled->explain()})
-    for (size_t at = 0; at < line.size();) {
-      const size_t end = std::min(line.find('\n', at), line.size());
-      const std::string_view part(line.data() + at, end - at);
-      if (part.find("measured") != std::string_view::npos) fmt::print(stderr, "{}\n", part);
-      at = end + 1;
-    }
+  print_choices(compiled->explain());
   clear_fused_cache();
   release_cached_memory(kCuda);
   return failures;
@@ -173,8 +175,15 @@ int run(double seconds) {
 }  // namespace epilogue
 
 int main(int argc, char** argv) {
+  constexpr double kSeconds = 0.3;
+  char* rest = nullptr;
+  const double seconds = argc > 1 ? std::strtod(argv[1], &rest) : kSeconds;
+  if (argc > 2 || (argc == 2 && (*rest != '\0' || !(seconds > 0)))) {
+    fmt::print(stderr, "usage: cuda_bench [seconds per measurement, {}]\n", kSeconds);
+    return 2;
+  }
   try {
-    return epilogue::run(argc > 1 ? std::atof(argv[1]) : 0.3);
+    return epilogue::run(seconds);
   } catch (const std::exception& e) {
     fmt::print(stderr, "cuda_bench: {}\n", e.what());
     return 2;

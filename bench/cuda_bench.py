@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""cuda_bench.py PROGRAM [--seconds 450]: MLPs on a CUDA device beside PyTorch.
+"""MLPs on a CUDA device beside PyTorch.
 
 Runs bench/cuda_bench (eager, compiled, fused; it checks every result first), then PyTorch in the same
-visit where python3 has it: eager, torch.compile, reduce-overhead and, while time is left,
+visit where this python has it: eager, torch.compile, reduce-overhead and, while time is left,
 max-autotune. Prints a table: median microseconds, share of the measured matrix rate, ratio to
-PyTorch eager. Exit 1 where a result disagreed.
+PyTorch eager; below it what was not measured, and why. Exit 1 where a result disagreed, 2 where the
+program did not run.
 
-On a GPU machine: make cudabench
+Example, on a GPU machine: make cudabench
 """
 import argparse
 import json
@@ -29,11 +30,33 @@ def key(row):
     return tuple(row[k] for k in ("rows", "dim", "hidden", "layers", "dtype"))
 
 
-def run_own(program, seconds):
-    done = subprocess.run([program, str(seconds)], stdout=subprocess.PIPE, text=True, check=False)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+def run_own(program, seconds, limit):
+    """Exit code, ceilings and rows; what was printed before a time limit counts."""
+    try:
+        done = subprocess.run([program, str(seconds)], stdout=subprocess.PIPE, text=True,
+                              check=False, timeout=limit)
+        status, text = done.returncode, done.stdout
+    except OSError as error:
+        print(f"{program}: {error.strerror}; build it with -DEPILOGUE_CUDA=ON "
+              "-DEPILOGUE_BENCH=ON", file=sys.stderr)
+        return 2, [], []
+    except subprocess.TimeoutExpired as expired:
+        print(f"{program}: stopped after {limit:.0f} s", file=sys.stderr)
+        status, text = 1, (expired.stdout or b"").decode()
+    lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
     ceilings = [line for line in lines if "ceiling" in line]
-    return done.returncode, ceilings, [line for line in lines if "name" in line]
+    return status, ceilings, [line for line in lines if "name" in line]
+
+
+def import_torch():
+    """The module and "", or None and what is missing."""
+    try:
+        import torch
+    except ImportError:
+        return None, f"{sys.executable} has no PyTorch"
+    if not torch.cuda.is_available():
+        return None, f"PyTorch {torch.__version__} has no CUDA device"
+    return torch, ""
 
 
 def make_model(torch, shape):
@@ -76,20 +99,31 @@ def time_call(torch, call, seconds):
 
 
 def run_pytorch(torch, shapes, seconds, deadline):
-    rows = []
+    """Rows, and what was left out."""
+    rows, left_out = [], []
     for name, mode in MODES.items():
         for shape in shapes:
             if time.monotonic() + NEEDED_SECONDS[name] > deadline:
-                print(f"left out for time: {name} {shape}", file=sys.stderr)
+                left_out.append(f"{name}, {shape_text(shape)}: no time was left")
                 continue
             torch._dynamo.reset()
             forward, x = make_model(torch, shape)
             call = forward if mode is None else torch.compile(forward, mode=mode)
-            with torch.inference_mode():
-                us = time_call(torch, lambda call=call, x=x: call(x), seconds)
+            try:
+                with torch.inference_mode():
+                    us = time_call(torch, lambda call=call, x=x: call(x), seconds)
+            except RuntimeError as error:  # memory, or a compiler that is not there
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                left_out.append(f"{name}, {shape_text(shape)}: {reason}")
+                continue
             row = dict(zip(("rows", "dim", "hidden", "layers", "dtype"), shape))
             rows.append({**row, "name": name, "median_us": us})
-    return rows
+    return rows, left_out
+
+
+def shape_text(shape):
+    rows, dim, hidden, layers, dtype = shape
+    return f"{rows} x {dim} x {hidden}" + (f", {layers} layers" if layers else "") + f" {dtype}"
 
 
 def print_table(ceilings, rows):
@@ -103,8 +137,7 @@ def print_table(ceilings, rows):
         group = [r for r in rows if key(r) == shape]
         flops = next((r["tflops"] * r["median_us"] for r in group if r.get("tflops")), 0)
         eager = next((r["median_us"] for r in group if r["name"] == "pytorch.eager"), None)
-        count, dim, hidden, layers, dtype = shape
-        text = f"{count} x {dim} x {hidden}" + (f", {layers} layers" if layers else "")
+        text, dtype = shape_text(shape).rsplit(" ", 1)
         for r in group:
             if not r.get("agrees", True):
                 print(f"| {text} | {dtype} | {r['name']} | DISAGREES: {r['rel_l2_error']} | | | |")
@@ -117,23 +150,27 @@ def print_table(ceilings, rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("program")
-    parser.add_argument("--seconds", type=float, default=450, help="all of it together")
-    parser.add_argument("--each", type=float, default=0.3, help="seconds per measurement")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="build-cuda/bench/cuda_bench")
+    parser.add_argument("--seconds", type=float, default=450, help="all of it together [450]")
+    parser.add_argument("--each", type=float, default=0.3, help="seconds per measurement [0.3]")
     options = parser.parse_args()
     deadline = time.monotonic() + options.seconds
-    status, ceilings, rows = run_own(options.program, options.each)
+    status, ceilings, rows = run_own(options.program, options.each, options.seconds)
     if not rows:
         return status or 1
-    try:
-        import torch
-        if torch.cuda.is_available():
-            print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}", file=sys.stderr)
-            rows += run_pytorch(torch, list(dict.fromkeys(map(key, rows))), options.each, deadline)
-    except ImportError:
-        print("PyTorch is not there: only epilogue is measured", file=sys.stderr)
+    torch, missing = import_torch()
+    not_measured = [f"pytorch: {missing}"] if missing else []
+    if torch is not None:
+        print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}", file=sys.stderr)
+        peers, left_out = run_pytorch(torch, list(dict.fromkeys(map(key, rows))), options.each,
+                                      deadline)
+        rows += peers
+        not_measured += left_out
     print_table(ceilings, rows)
+    for line in not_measured:
+        print(f"not measured: {line}")
     return status
 
 

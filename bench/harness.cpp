@@ -32,11 +32,15 @@ constexpr double kLongCallNs = 100e6;
 
 double least(const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); }
 
-std::vector<double> run_here(const std::function<void()>& call, const Block& block) {
+void wait_for_nothing() {}
+
+template <class Wait>
+std::vector<double> run_here(const std::function<void()>& call, const Block& block, Wait&& wait) {
   std::vector<double> samples;
   for (int i = 0; i < block.dropped + block.samples; ++i) {
     const int64_t start = monotonic_ns();
     for (int k = 0; k < block.calls; ++k) call();
+    wait();
     if (i >= block.dropped)
       samples.push_back(static_cast<double>(monotonic_ns() - start) / block.calls);
   }
@@ -77,8 +81,17 @@ Timing timing_of(const std::string& name, std::vector<double> samples) {
 
 Contender::Contender(std::string name_, std::function<void()> call, bool spins_)
     : name(std::move(name_)),
-      run([call = std::move(call)](const Block& block) { return run_here(call, block); }),
+      run([call = std::move(call)](const Block& block) {
+        return run_here(call, block, wait_for_nothing);
+      }),
       spins(spins_) {}
+
+Contender::Contender(std::string name_, std::function<void()> call, std::function<void()> wait)
+    : name(std::move(name_)),
+      run([call = std::move(call), wait = std::move(wait)](const Block& block) {
+        return run_here(call, block, wait);
+      }),
+      spins(false) {}
 
 Contender::Contender(std::string name_, RunBlock run_, bool spins_)
     : name(std::move(name_)), run(std::move(run_)), spins(spins_) {}

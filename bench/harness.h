@@ -25,6 +25,8 @@ struct Contender {
   // a while after its last call, as OpenMP's do.
   Contender(std::string name, std::function<void()> call, bool spins = false);
   Contender(std::string name, RunBlock run, bool spins = false);
+  // One whose calls return before their work is done: `wait` ends every sample.
+  Contender(std::string name, std::function<void()> call, std::function<void()> wait);
 
   std::string name;
   RunBlock run;

@@ -8,7 +8,8 @@
 namespace epilogue::bench {
 namespace {
 
-Tensor exact(const Tensor& t) { return t.defined() ? to(t, DType::f64) : Tensor(); }
+// On the host, whatever device it comes from.
+Tensor exact(const Tensor& t) { return t.defined() ? to(t.to(Device{}), DType::f64) : Tensor(); }
 
 Tensor exact_rows_of(const Tensor& x, std::span<const int64_t> row_numbers) {
   std::vector<Tensor> rows;

@@ -14,9 +14,12 @@ struct Kind {
   KernelKind kind;
 };
 constexpr Kind kKinds[] = {
-    {"softmax", KernelKind::kSoftmax}, {"norm", KernelKind::kNorm}, {"sum", KernelKind::kReduce},
-    {"nll", KernelKind::kReduce},      {"copy", KernelKind::kCopy}, {"cast", KernelKind::kCopy},
-    {"fill", KernelKind::kFill},
+    {"softmax", KernelKind::kSoftmax},  {"norm", KernelKind::kNorm},
+    {"sum", KernelKind::kReduce},       {"nll", KernelKind::kReduce},
+    {"copy", KernelKind::kCopy},        {"cast", KernelKind::kCopy},
+    {"fill", KernelKind::kFill},        {"adam", KernelKind::kOptimizer},
+    {"sgd", KernelKind::kOptimizer},    {"cross_entropy", KernelKind::kReduce},
+    {"list_norm", KernelKind::kReduce},
 };
 
 // "GeluTanhBackward" -> "gelu_tanh_backward".

@@ -99,6 +99,14 @@ Backend* cuda_backend();
 std::string cuda_status();
 // Empty where there is no device.
 std::vector<DeviceInfo> cuda_devices();
+// What CUDA needs beside a device: the toolkit of the build, the driver, libraries that are looked
+// for when they are needed. `state` is a version, a name, or why it is not there.
+struct CudaPart {
+  std::string name;
+  bool is_there = false;
+  std::string state;
+};
+std::vector<CudaPart> cuda_parts();
 // Whether something asked for the device before. Asking this starts nothing.
 bool cuda_is_in_use();
 

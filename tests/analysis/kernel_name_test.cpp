@@ -203,10 +203,11 @@ TEST(KernelNameDifference, ComparesFieldsOfOtherKernels) {
 }
 
 TEST(KernelName, OwnCudaKernels) {
-  const KernelName fused = decode_kernel_name("epi_cuda_fused_gelu_tanh_mul_bf16");
+  const KernelName fused = decode_kernel_name("epi_cuda_fused_gelu_mul_threshold_backward_bf16");
   EXPECT_EQ(fused.family, "epilogue CUDA");
   EXPECT_EQ(kind(fused), "elementwise");
-  EXPECT_EQ(field(fused, "operation"), "fused_gelu_tanh_mul");
+  EXPECT_EQ(field(fused, "operation"), "fused");
+  EXPECT_EQ(field(fused, "ops"), "gelu, mul, threshold_backward");
   EXPECT_EQ(field(fused, "isa"), "");
 
   const KernelName gelu = decode_kernel_name(
@@ -216,6 +217,12 @@ TEST(KernelName, OwnCudaKernels) {
   EXPECT_EQ(kind(gelu), "elementwise");
   EXPECT_EQ(field(gelu, "operation"), "gelu_tanh");
   EXPECT_EQ(field(gelu, "type"), "bf16");
+
+  const KernelName adam = decode_kernel_name(
+      "void epilogue::cuda::(anonymous namespace)::adam_kernel<float>(epilogue::cuda::ListTensors, "
+      "epilogue::cuda::AdamStep)");
+  EXPECT_EQ(kind(adam), "optimizer");
+  EXPECT_EQ(field(adam, "operation"), "adam");
 
   const KernelName add = decode_kernel_name(
       "void epilogue::cuda::(anonymous namespace)::pointwise_strided<epilogue::cuda::(anonymous "

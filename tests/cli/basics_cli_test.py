@@ -28,10 +28,20 @@ class Basics(CommandTest):
     def test_modes_and_devices_that_do_not_exist(self):
         self.assertIn("backward", self.misuse("profile", "mlp", "--mode", "fused", "--backward"))
         self.assertIn("expected an mlp", self.misuse("profile", "linear", "--mode", "fused"))
-        if "not available" in json.loads(self.ok("info", "--format", "json"))["cuda"]:
-            self.assertIn("CUDA", self.misuse("profile", "linear", "--device", "cuda"))
         self.assertIn("expected eager", self.misuse("profile", "linear", "--mode", "fast"))
         self.assertIn("expected f32", self.misuse("profile", "linear", "--dtype", "f8"))
+
+    def test_without_a_cuda_device_every_command_says_how_to_get_one(self):
+        status = json.loads(self.ok("info", "--format", "json"))["cuda"]
+        if not status.startswith("CUDA is not available: "):
+            self.skipTest(f"there is a device: {status}")
+        for command in (["profile", "mlp"], ["profile", "linear"], ["profile", "matmul-add"],
+                        ["profile", "train-step"], ["compile", "mlp"], ["bench", "mlp"],
+                        ["train", "fashion-mnist"], ["tour"]):
+            line = self.misuse(*command, "--device", "cuda")
+            self.assertIn(f"[--device] {status}", line)
+            self.assertIn("use --device cpu", line)
+        self.assertIn("expected cpu or cuda, got 'tpu'", self.misuse("tour", "--device", "tpu"))
 
     def test_ops_lists_the_index_in_three_formats(self):
         table = json.loads(self.ok("ops", "--format", "json"))
@@ -52,6 +62,11 @@ class Basics(CommandTest):
         self.assertGreaterEqual(info["threads"], 1)
         self.assertIn(info["isa_used"], ("baseline", "avx2", "avx512", "avx512_bf16", "amx"))
         self.assertIn("CUDA", info["cuda"])
+        parts = {p["name"]: p for p in info["cuda_parts"]}
+        self.assertEqual(list(parts)[0], "toolkit")
+        self.assertEqual(list(parts)[-1], "CUPTI")
+        for part in parts.values():
+            self.assertTrue(part["state"])
         self.assertIn(info["cpu"], self.ok("info"))
 
     def test_info_measures(self):

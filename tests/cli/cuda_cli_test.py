@@ -19,14 +19,11 @@ class Cuda(CommandTest):
                                    check=True).stdout
         self.assertNotRegex(libraries, r"libcuda|libcublas|libnvrtc|libcupti")
 
-    def test_without_a_device_every_command_says_so_in_one_line(self):
-        if self.has_device:
-            self.skipTest(f"there is a device: {self.status}")
-        for command in (["profile", "mlp"], ["profile", "linear"], ["profile", "matmul-add"],
-                        ["compile", "mlp"]):
-            line = self.misuse(*command, "--device", "cuda")
-            self.assertIn("CUDA is not available: ", line)
-            self.assertIn("use --device cpu", line)
+    def test_info_says_what_is_there(self):
+        parts = {p["name"]: p for p in json.loads(self.ok("info", "--format", "json"))["cuda_parts"]}
+        self.assertEqual(list(parts), ["toolkit", "driver", "cuBLASLt", "NVRTC", "CUPTI"])
+        self.assertRegex(parts["toolkit"]["state"], r"of the build: \d+\.\d+")
+        self.assertEqual(parts["driver"]["is_there"] or self.has_device, parts["driver"]["is_there"])
 
     def test_without_a_device_the_cpu_works(self):
         self.ok("profile", "mlp", "--batch", "1", "--seq", "8", "--dim", "16", "--hidden", "32",

@@ -67,7 +67,7 @@ int64_t count(const trace::Trace& t, trace::Category category) {
 
 DeviceActivity kernel(int64_t begin_ns, int64_t end_ns) {
   DeviceActivity a;
-  a.name = "epi_cuda_fused_gelu_tanh_mul_bf16";
+  a.name = "epi_cuda_fused_gelu_mul_bf16";
   a.begin_ns = begin_ns;
   a.end_ns = end_ns;
   a.correlation = 5;

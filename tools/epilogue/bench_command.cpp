@@ -10,6 +10,7 @@
 #include "bench_ladder_report.h"
 #include "bench_report.h"
 #include "command.h"
+#include "device_option.h"
 #include "epilogue/runtime.h"
 #include "measure.h"
 
@@ -60,17 +61,17 @@ int report_disagreements(const std::vector<std::string>& lines) {
 
 void require_plausible(const Options& o) {
   if (!(o.bench.seconds > 0)) throw Error("[--seconds] expected a positive number");
-  if (o.bench.workload.device != "cpu")
-    throw Error("[--device] expected cpu, whose peers and clock these are, got '" +
-                o.bench.workload.device + "'");
+  require_device(o.bench.workload.device);
   if (!o.sizes.empty() && !o.sweep) throw Error("[--sizes] needs --sweep");
   if (o.sweep && o.bench.workload.input.ends_with(".safetensors"))
     throw Error(
         "[--sweep] expected random or fashion-mnist input, got a file, whose size is fixed");
 }
 
-BenchMachine measure_machine(DType dtype) {
-  return {measure_peak_gflops(dtype), bench::noise_probe()};
+// The peak is the CPU's: of another device it stays unknown.
+BenchMachine measure_machine(DType dtype, Device device) {
+  if (device.type != DeviceType::cpu) return {{}, bench::noise_probe(), device_description(device)};
+  return {measure_peak_gflops(dtype), bench::noise_probe(), bench::machine_line()};
 }
 
 int run_command(Options o) {
@@ -89,7 +90,7 @@ int run_command(Options o) {
   const DType dtype = parse_dtype(workload.dtype);
   ProgressBar bar("bench " + workload.kind, static_cast<int64_t>(sizes.size()));
   bar.update(0, "measuring the peak");
-  run.machine = measure_machine(dtype);
+  run.machine = measure_machine(dtype, parse_device(workload.device));
   bar.update(0, "starting PyTorch");
   TorchChoice torch = choose_torch(o.torch);
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -124,7 +125,7 @@ int run_ladder(LadderCommand o) {
   ProgressBar bar("bench ladder", kSteps);
   int64_t done = 0;
   bar.update(done, "measuring the peak");
-  LadderRun run{measure_machine(o.ladder.dtype), o.dtype, {}};
+  LadderRun run{measure_machine(o.ladder.dtype, Device{}), o.dtype, {}};
   run.ladders = climb_ladders(o.ladder, [&](const std::string& note) { bar.update(++done, note); });
   bar.finish();
   std::vector<std::string> disagreements;

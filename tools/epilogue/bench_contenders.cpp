@@ -7,6 +7,7 @@
 
 #include "bench/call_memory.h"
 #include "bench/onednn_model.h"
+#include "core/backend.h"
 #include "epilogue/autograd.h"
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
@@ -20,8 +21,12 @@ Tensor as_rows(const Tensor& x) { return reshape(x, {-1, x.size(-1)}); }
 BenchContender measured(const std::string& name, std::function<Tensor()> call) {
   call();  // plans, packs weights
   const bench::CallMemory memory = bench::measure_call_memory(call);
-  return {
-      {name, [call = std::move(call)] { call(); }}, memory.result, memory.peak_intermediate_bytes};
+  const Device device = memory.result.device();
+  const auto run = [call = std::move(call)] { call(); };
+  const auto wait = [device] { backend_of(device).synchronize(); };
+  return {device.type == DeviceType::cpu ? bench::Contender(name, run)
+                                         : bench::Contender(name, run, wait),
+          memory.result, memory.peak_intermediate_bytes};
 }
 
 BenchContender compiled(const Workload& w, const WorkloadOptions& o) {
@@ -159,6 +164,12 @@ BenchContenders make_contenders(const Workload& w, const bench::Model& model,
   all.present.push_back(measured("epilogue.eager", w.call));
   all.present.push_back(compiled(w, options));
   add_fused(w, all);
+  if (w.input.device().type != DeviceType::cpu) {
+    for (const char* const peer : {"onednn", "pytorch.eager", "pytorch.compile"})
+      all.skipped.push_back(
+          {peer, "runs on the CPU here; bench/cuda_bench.py has PyTorch on CUDA"});
+    return all;
+  }
   progress("onednn");
   add_onednn(w, model, all);
   add_torch(options.kind, w, model, torch, all, progress);

@@ -19,7 +19,7 @@ trace::Grid grid_of(const LadderRun& run, const Ladder& ladder) {
   for (const LadderRung& r : ladder.rungs)
     grid.rows.push_back({r.timing.name, format_duration_ns(r.timing.min_ns),
                          format_duration_ns(r.timing.mad_ns), fmt::format("{:.1f}", r.gflops),
-                         fmt::format("{:.1f} %", r.gflops / run.machine.peak_gflops * 100),
+                         fmt::format("{:.1f} %", r.gflops / run.machine.peak_gflops.value() * 100),
                          fmt::format("{:.2f}x", r.factor), fmt::format("{:.1e}", r.rel_l2_error)});
   return grid;
 }
@@ -59,7 +59,7 @@ std::string ladder_json(const LadderRun& run) {
                       {"median_us", r.timing.median_ns * 1e-3},
                       {"mad_us", r.timing.mad_ns * 1e-3},
                       {"gflops", r.gflops},
-                      {"peak_pct", r.gflops / run.machine.peak_gflops * 100},
+                      {"peak_pct", r.gflops / run.machine.peak_gflops.value() * 100},
                       {"factor", r.factor},
                       {"rel_l2_error", r.rel_l2_error},
                       {"removes", r.removes}});

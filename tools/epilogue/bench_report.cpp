@@ -40,8 +40,15 @@ const BenchRow* find_row(const BenchCase& c, const std::string& name) {
   return nullptr;
 }
 
-double peak_pct(const BenchRun& run, const BenchRow& row) {
-  return row.gflops / run.machine.peak_gflops * 100;
+// Empty where the peak is unknown.
+std::optional<double> peak_pct(const BenchRun& run, const BenchRow& row) {
+  if (!run.machine.peak_gflops) return {};
+  return row.gflops / *run.machine.peak_gflops * 100;
+}
+
+template <class T>
+nlohmann::json json_or_null(const std::optional<T>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
 Grid case_grid(const BenchRun& run, const BenchCase& c) {
@@ -56,14 +63,16 @@ Grid case_grid(const BenchRun& run, const BenchCase& c) {
              {"intermediates"}},
             {},
             ""};
-  for (const BenchRow& r : c.rows)
+  for (const BenchRow& r : c.rows) {
+    const std::optional<double> share = peak_pct(run, r);
     grid.rows.push_back(
         {r.timing.name, format_duration_ns(r.timing.min_ns), format_duration_ns(r.timing.median_ns),
          format_duration_ns(r.timing.mad_ns), fmt::format("{:.1f}", r.gflops),
-         fmt::format("{:.1f} %", peak_pct(run, r)), fmt::format("{:.2f}x", r.speedup),
+         share ? fmt::format("{:.1f} %", *share) : "unknown", fmt::format("{:.2f}x", r.speedup),
          fmt::format("{:.1e}", r.rel_l2_error),
          r.peak_intermediate_bytes ? format_bytes(static_cast<double>(*r.peak_intermediate_bytes))
                                    : "unknown"});
+  }
   return grid;
 }
 
@@ -106,26 +115,26 @@ nlohmann::json shape_json(const BenchCase& c) {
 }
 
 nlohmann::json row_json(const BenchRun& run, const BenchRow& r) {
-  return {
-      {"name", r.timing.name},
-      {"min_us", r.timing.min_ns * 1e-3},
-      {"median_us", r.timing.median_ns * 1e-3},
-      {"mad_us", r.timing.mad_ns * 1e-3},
-      {"samples", r.timing.samples},
-      {"gflops", r.gflops},
-      {"peak_pct", peak_pct(run, r)},
-      {"speedup_vs_eager", r.speedup},
-      {"rel_l2_error", r.rel_l2_error},
-      {"peak_intermediate_bytes",
-       r.peak_intermediate_bytes ? nlohmann::json(*r.peak_intermediate_bytes) : nlohmann::json()}};
+  return {{"name", r.timing.name},
+          {"min_us", r.timing.min_ns * 1e-3},
+          {"median_us", r.timing.median_ns * 1e-3},
+          {"mad_us", r.timing.mad_ns * 1e-3},
+          {"samples", r.timing.samples},
+          {"gflops", r.gflops},
+          {"peak_pct", json_or_null(peak_pct(run, r))},
+          {"speedup_vs_eager", r.speedup},
+          {"rel_l2_error", r.rel_l2_error},
+          {"peak_intermediate_bytes", json_or_null(r.peak_intermediate_bytes)}};
 }
 
 }  // namespace
 
 std::string machine_text(const BenchMachine& machine, const std::string& dtype) {
   constexpr double kUnsteady = 1.15;  // see bench::noise_probe()
-  return fmt::format("{}; {} peak {:.0f} GFLOP/s; noise {:.2f}x{}", bench::machine_line(), dtype,
-                     machine.peak_gflops, machine.noise,
+  const std::string peak = machine.peak_gflops
+                               ? fmt::format("peak {:.0f} GFLOP/s", *machine.peak_gflops)
+                               : "peak unknown";
+  return fmt::format("{}; {} {}; noise {:.2f}x{}", machine.description, dtype, peak, machine.noise,
                      machine.noise > kUnsteady ? " (unsteady: doubtful figures)" : "");
 }
 
@@ -134,8 +143,8 @@ nlohmann::json machine_json(const BenchMachine& machine, const std::string& dtyp
           {"dtype", dtype},
           {"threads", num_threads()},
           {"isa", active_isa_name()},
-          {"machine", bench::machine_line()},
-          {"peak_gflops", machine.peak_gflops},
+          {"machine", machine.description},
+          {"peak_gflops", json_or_null(machine.peak_gflops)},
           {"noise", machine.noise}};
 }
 
@@ -186,7 +195,7 @@ std::string bench_json(const BenchRun& run) {
 
 std::string bench_svg(const BenchRun& run) {
   Plot plot;
-  plot.title = fmt::format("{}, {}, {}", run.kind, run.dtype, bench::machine_line());
+  plot.title = fmt::format("{}, {}, {}", run.kind, run.dtype, run.machine.description);
   plot.x_label = run.swept;
   plot.y_label = "GFLOP/s";
   Series peak{"peak", kPeakColor, {}};
@@ -202,9 +211,9 @@ std::string bench_svg(const BenchRun& run) {
   }
   for (const BenchCase& c : run.cases)
     for (const auto& [name, value] : c.shape)
-      if (name == run.swept)
-        peak.points.emplace_back(static_cast<double>(value), run.machine.peak_gflops);
-  plot.series.push_back(std::move(peak));
+      if (name == run.swept && run.machine.peak_gflops)
+        peak.points.emplace_back(static_cast<double>(value), *run.machine.peak_gflops);
+  if (!peak.points.empty()) plot.series.push_back(std::move(peak));
   return render_svg(plot);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,9 @@ namespace epilogue::tool {
 
 // What holds for a whole run.
 struct BenchMachine {
-  double peak_gflops = 0;  // of this dtype, measured in this run
-  double noise = 1;        // bench::noise_probe()
+  std::optional<double> peak_gflops;  // of this dtype, measured in this run; empty: unknown
+  double noise = 1;                   // bench::noise_probe()
+  std::string description;            // bench::machine_line(), or a device's name
 };
 
 struct BenchRun {

@@ -7,8 +7,10 @@
 
 #include "base/units.h"
 #include "command.h"
+#include "core/backend.h"
 #include "epilogue/runtime.h"
 #include "machine.h"
+#include "profile/device_tracer.h"
 
 namespace epilogue::tool {
 namespace {
@@ -19,11 +21,23 @@ struct Options {
   int threads = 0;
 };
 
+// What CUDA needs, and CUPTI, which profiles need.
+nlohmann::json cuda_parts_json() {
+  std::vector<CudaPart> parts = cuda_parts();
+  parts.push_back(
+      {"CUPTI", profiler::device_tracer() != nullptr, profiler::device_tracer_status()});
+  auto list = nlohmann::json::array();
+  for (const CudaPart& part : parts)
+    list.push_back({{"name", part.name}, {"is_there", part.is_there}, {"state", part.state}});
+  return list;
+}
+
 nlohmann::json as_json(const Options& o) {
   nlohmann::json out = o.measure ? measured_machine() : machine_facts();
   out["schema_version"] = kSchemaVersion;
   out["version"] = version();
   out["cuda"] = cuda_status();
+  out["cuda_parts"] = cuda_parts_json();
   return out;
 }
 
@@ -45,6 +59,8 @@ int run_command(const Options& o) {
       {"caches",
        fmt::format("L1d {}, L2 {}, L3 {}", size("l1d_bytes"), size("l2_bytes"), size("l3_bytes"))},
       {"CUDA", info["cuda"]}};
+  for (const nlohmann::json& part : info["cuda_parts"])
+    rows.emplace_back("  " + part["name"].get<std::string>(), part["state"]);
   if (o.measure) {
     rows.emplace_back(
         "f32 peak, measured",

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "command.h"
 #include "crossover.h"
+#include "device_option.h"
 #include "epilogue/io.h"
 #include "epilogue/runtime.h"
 #include "machine.h"
@@ -24,6 +25,7 @@ namespace {
 struct Options {
   std::string out_dir = "traces";
   std::string dtype = "bf16";
+  std::string device = "cpu";
   int threads = 0;
   bool quick = false;
   Format format = Format::text;
@@ -40,6 +42,7 @@ WorkloadOptions on_images(const std::string& kind, const Options& o) {
   WorkloadOptions w;
   w.kind = kind;
   w.dtype = o.dtype;
+  w.device = o.device;
   w.input = "fashion-mnist";
   w.threads = o.threads;
   return w;
@@ -114,6 +117,7 @@ Crossover run_crossover(const Options& o) {
   if (o.quick) sizes.resize(8);  // to 512
   WorkloadOptions base;
   base.dtype = "f32";
+  base.device = o.device;
   base.threads = o.threads;
   return measure_crossover(base, sizes, o.out_dir, [](int64_t) {});
 }
@@ -129,17 +133,19 @@ std::string crossover_sentence(const Crossover& c) {
 }
 
 int run_command(const Options& o) {
+  const Device device = require_device(o.device);
   require_images();
   nlohmann::json json = {{"schema_version", kSchemaVersion}, {"stops", nlohmann::json::array()}};
   const bool text = o.format != Format::json;
+  if (o.threads != 0) set_num_threads(o.threads);
   if (text)
     print(bold("From nn.Linear to a fused MLP") +
-          fmt::format("\nepilogue {} on Fashion-MNIST images, {} threads, {}\n", version(),
-                      o.threads != 0 ? o.threads : num_threads(), active_isa_name()));
+          fmt::format("\nepilogue {} on Fashion-MNIST images, {}\n", version(),
+                      device_description(device)));
   ProfileRunOptions run_options;
   run_options.out_dir = o.out_dir;
-  if (o.threads != 0) set_num_threads(o.threads);
-  run_options.metadata = machine_metadata(measured_machine());
+  // The peaks measured are the CPU's.
+  if (device.type == DeviceType::cpu) run_options.metadata = machine_metadata(measured_machine());
   int number = 0;
   std::vector<ProfileRun> mlp_runs;
   Workload workload;
@@ -191,6 +197,7 @@ void add_tour_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   tour->add_option("--out", o->out_dir, "folder of traces and tables")->option_text("DIR [traces]");
   tour->add_option("--dtype", o->dtype, "f32, bf16 or f16")->option_text("DTYPE [bf16]");
+  add_device_flag(*tour, o->device);
   tour->add_option("--threads", o->threads, "threads that kernels may use")
       ->option_text("N [all processors]");
   tour->add_flag("--quick", o->quick, "smaller sizes: a few seconds");

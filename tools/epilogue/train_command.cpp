@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "command.h"
+#include "device_option.h"
 #include "train_session.h"
 #include "workload.h"
 
@@ -62,7 +63,7 @@ std::string begin_text(const Trainer& trainer) {
                       r.epochs, trainer.total_steps() / r.epochs, r.batch,
                       r.accumulate == 1 ? "" : fmt::format(" in {} parts", r.accumulate),
                       r.optimizer, r.lr, r.schedule, r.amp, r.mode);
-  text += "machine: " + machine_description() + "\n";
+  text += "machine: " + device_description(trainer.device()) + "\n";
   if (trainer.position().step > 0)
     text += fmt::format("going on after step {} of {}\n", trainer.position().step,
                         trainer.total_steps());

@@ -84,10 +84,10 @@ Tensor loss_of(Task task, const Tensor& outputs, const Tensor& targets) {
 }
 
 int64_t count_correct(const Tensor& outputs, const Tensor& targets) {
-  const Tensor logits = contiguous(to(outputs.detach(), DType::f32));
+  const Tensor logits = contiguous(to(outputs.detach().to(Device{}), DType::f32));
   const int64_t classes = logits.size(1);
   const auto* row = logits.data_as<float>();
-  const Tensor wanted = contiguous(targets);
+  const Tensor wanted = contiguous(targets.to(Device{}));
   const auto* target = wanted.data_as<int64_t>();
   int64_t correct = 0;
   for (int64_t i = 0; i < logits.size(0); ++i, row += classes)
@@ -97,16 +97,28 @@ int64_t count_correct(const Tensor& outputs, const Tensor& targets) {
 
 namespace {
 
+// The run's autocast on the inputs' device; none where it asks for none.
+class RunAutocast {
+ public:
+  RunAutocast(const std::optional<DType>& dtype, const Tensor& inputs) {
+    if (dtype)
+      autocast_.emplace(amp::AutocastOptions{.device = inputs.device().type, .dtype = dtype});
+  }
+
+ private:
+  std::optional<amp::Autocast> autocast_;
+};
+
 // Forward, loss and backward as one plan. How many answers were right is not among its results.
 GradientFunction compiled_gradients(const TrainRun& run, Task task, const nn::Module& network) {
   CompiledStep step =
       compile_step([&network, task, dtype = amp_dtype(run)](std::span<const Tensor> in) {
-        std::optional<amp::Autocast> autocast;
-        if (dtype) autocast.emplace(amp::AutocastOptions{.dtype = dtype});
+        const RunAutocast autocast(dtype, in[0]);
         return mul(loss_of(task, network(in[0]), in[1]), in[2]);
       });
   return [step](const train::Examples& part, double weight) mutable {
-    const Tensor in[] = {part.inputs, part.targets, full({}, weight)};
+    const Tensor in[] = {part.inputs, part.targets,
+                         full({}, weight, DType::f32, part.inputs.device())};
     return MicroResult{step(in).item() / weight, {}};
   };
 }
@@ -125,8 +137,7 @@ GradientFunction make_gradients(const TrainRun& run, Task task, const nn::Module
     MicroResult result;
     Tensor loss;
     {
-      std::optional<amp::Autocast> autocast;
-      if (dtype) autocast.emplace(amp::AutocastOptions{.dtype = dtype});
+      const RunAutocast autocast(dtype, part.inputs);
       const Tensor outputs = network(part.inputs);
       loss = loss_of(task, outputs, part.targets);
       const NoGrad no_grad;
@@ -140,9 +151,7 @@ GradientFunction make_gradients(const TrainRun& run, Task task, const nn::Module
 
 Tensor predict(const TrainRun& run, const nn::Module& network, const Tensor& inputs) {
   const NoGrad no_grad;
-  std::optional<amp::Autocast> autocast;
-  const std::optional<DType> dtype = amp_dtype(run);
-  if (dtype) autocast.emplace(amp::AutocastOptions{.dtype = dtype});
+  const RunAutocast autocast(amp_dtype(run), inputs);
   return to(network(inputs), DType::f32);
 }
 

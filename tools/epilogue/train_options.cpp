@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "device_option.h"
 #include "epilogue/base/error.h"
 
 namespace epilogue::tool {
@@ -127,6 +128,7 @@ void add_train_flags(CLI::App& app, TrainOptions& o) {
   app.add_option("--checkpoint-every", o.checkpoint_every, "steps between checkpoints")
       ->option_text("N [each epoch]");
   app.add_flag("--profile", o.profile, "profile some of the first steps: trace and table");
+  add_device_flag(app, o.device);
   app.add_option("--threads", o.threads, "threads that kernels may use")
       ->option_text("N [all processors]");
   add_format(app, o.format);

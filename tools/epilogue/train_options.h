@@ -50,6 +50,7 @@ struct TrainOptions {
   std::string checkpoint_dir;
   int64_t checkpoint_every = 0;  // steps; 0: after each epoch
   bool profile = false;
+  std::string device = "cpu";  // a run may go on where it did not begin
   int threads = 0;
   Format format = Format::text;
   // Of the run's flags: to tell what was said from what is a default.

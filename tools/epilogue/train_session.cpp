@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "device_option.h"
 #include "epilogue/runtime.h"
 #include "train_export.h"
 #include "workload.h"
@@ -100,23 +101,27 @@ Start prepared(TrainOptions o, const SessionEvents& events) {
   if (!o.run.data.empty() && is_csv(o.run)) o.run.data = absolute(o.run.data);
   o.run.data_dir = absolute(o.run.data_dir);
   check_choices(o.run);
+  require_device(o.device);
   if (!o.resume_dir.empty()) return resumed(o, events);
   if (o.run.data.empty())
     throw Error("[train] expected fashion-mnist or a CSV file (or --resume DIR), got neither");
   return {o.run, new_folder(o), {}};
 }
 
-Trainer trainer_of(TrainRun run) {
+Trainer trainer_of(TrainRun run, Device device) {
   TrainData data = load_train_data(run);
   resolve_run(&run, data.train.size());
-  return {std::move(run), std::move(data)};
+  return {std::move(run), std::move(data), device};
 }
 
 // Runs a trainer and keeps its folder up to date.
 class Session {
  public:
   Session(const TrainOptions& o, const SessionEvents& events, const Start& start)
-      : o_(o), events_(events), folder_(start.dir), trainer_(trainer_of(start.run)) {
+      : o_(o),
+        events_(events),
+        folder_(start.dir),
+        trainer_(trainer_of(start.run, parse_device(o.device))) {
     is_new_ = start.state.metadata.empty();
     if (!is_new_) resume(start.state);
     first_step_ = trainer_.position().step;
@@ -155,9 +160,10 @@ class Session {
   void resume(const StateDict& state) {
     trainer_.load(state);
     const auto before = state.metadata.find(kMachineKey);
-    if (before != state.metadata.end() && before->second != machine_description())
+    const std::string now = device_description(trainer_.device());
+    if (before != state.metadata.end() && before->second != now)
       events_.note(fmt::format("the run began with {}; with {} its last bits may differ",
-                               before->second, machine_description()));
+                               before->second, now));
   }
 
   void save() {

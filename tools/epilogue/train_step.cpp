@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "device_option.h"
 #include "epilogue/amp.h"
 #include "epilogue/compile_step.h"
 #include "epilogue/ops.h"
@@ -37,7 +38,7 @@ class TrainStep {
  public:
   TrainStep(const WorkloadOptions& o, MlpSetup setup, std::optional<DType> amp)
       : setup_(std::move(setup)),
-        target_(randn(setup_.x.sizes(), setup_.x.dtype())),
+        target_(randn(setup_.x.sizes(), setup_.x.dtype()).to(setup_.x.device())),
         optimizer_(make_optimizer(o.optimizer, setup_.model->parameters())),
         scaler_({.enabled = amp == DType::f16}),
         amp_(amp),
@@ -64,7 +65,8 @@ class TrainStep {
  private:
   Tensor loss(const Tensor& x, const Tensor& target) const {
     std::optional<amp::Autocast> autocast;
-    if (amp_) autocast.emplace(amp::AutocastOptions{.dtype = amp_});
+    if (amp_)
+      autocast.emplace(amp::AutocastOptions{.device = setup_.x.device().type, .dtype = amp_});
     return mse_loss((*setup_.model)(x), target);
   }
 
@@ -77,7 +79,7 @@ class TrainStep {
     const Tensor target = rows(target_);
     if (compiled_) {
       const double weight = part.share * scaler_.get_scale();
-      const Tensor in[] = {x, target, full({}, weight)};
+      const Tensor in[] = {x, target, full({}, weight, DType::f32, x.device())};
       return div((*compiled_)(in), weight);
     }
     const Tensor mean = loss(x, target);
@@ -115,9 +117,10 @@ Workload make_train_step(const WorkloadOptions& o, DType dtype) {
   w.tag = fmt::format("{}_{}_{}_{}_{}_{}_{}", setup.batch, setup.seq, setup.config.dim,
                       setup.config.hidden, o.amp, o.accumulate, o.mode);
   w.label = "train_step";
-  w.description = fmt::format("train-step: {}, {}, amp {}, {}, {} micro-batch{}, {}, {}",
-                              setup.description(), o.dtype, o.amp, o.optimizer, o.accumulate,
-                              o.accumulate == 1 ? "" : "es", o.mode, machine_description());
+  w.description =
+      fmt::format("train-step: {}, {}, amp {}, {}, {} micro-batch{}, {}, {}", setup.description(),
+                  o.dtype, o.amp, o.optimizer, o.accumulate, o.accumulate == 1 ? "" : "es", o.mode,
+                  device_description(setup.x.device()));
   const auto step = std::make_shared<TrainStep>(o, setup, amp);
   w.call = [step] { return step->run(); };
   w.input = setup.x;

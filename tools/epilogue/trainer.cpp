@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "device_option.h"
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
 #include "nn/optim/options_text.h"
@@ -25,9 +26,16 @@ constexpr int64_t kEvaluationRows = 1024;
 // Below it a scaler that still skips steps will not recover: the loss itself overflows.
 constexpr double kLeastScale = 0x1p-20;
 
-std::shared_ptr<nn::Module> seeded_network(const TrainRun& run, const TrainData& data) {
+std::shared_ptr<nn::Module> seeded_network(const TrainRun& run, const TrainData& data,
+                                           Device device) {
   manual_seed(run.seed);
-  return make_network(run, data.train.inputs.size(1), data.outputs);
+  auto network = make_network(run, data.train.inputs.size(1), data.outputs);
+  network->to(device);
+  return network;
+}
+
+Examples on_device(const Examples& examples, Device device) {
+  return {examples.inputs.to(device), examples.targets.to(device)};
 }
 
 StateDict position_state(const Position& p) {
@@ -71,12 +79,13 @@ struct TestSums {
 
 }  // namespace
 
-Trainer::Trainer(TrainRun run, TrainData data)
+Trainer::Trainer(TrainRun run, TrainData data, Device device)
     : run_(std::move(run)),
       data_(std::move(data)),
+      device_(device),
       fingerprint_(train::fingerprint(data_.train)),
       total_steps_(run_.epochs * steps_per_epoch(run_, data_.train.size())),
-      network_(seeded_network(run_, data_)),
+      network_(seeded_network(run_, data_, device_)),
       optimizer_(make_optimizer(run_, network_->parameters())),
       schedule_(*optimizer_, make_schedule(run_, total_steps_)),
       scaler_({.enabled = run_.amp == "f16"}),
@@ -89,7 +98,7 @@ StateDict Trainer::state() {
   train::add_part(state, "config", {{}, to_text(run_)});
   train::add_part(state, "position", position_state(position_));
   state.metadata["data.fingerprint"] = fmt::format("{:08x}", fingerprint_);
-  state.metadata[kMachineKey] = machine_description();
+  state.metadata[kMachineKey] = device_description(device_);
   return state;
 }
 
@@ -136,7 +145,7 @@ bool Trainer::apply_gradients(StepReport* report) {
 StepReport Trainer::step() {
   const int64_t start_ns = monotonic_ns();
   if (!batches_) batches_.emplace(data_.train, run_.batch, run_.seed, position_.epoch);
-  const Examples batch = batches_->batch(position_.batch);
+  const Examples batch = on_device(batches_->batch(position_.batch), device_);
   optimizer_->zero_grad();
   StepReport report{.examples = batch.size(), .lr = optimizer_->lr()};
   MicroResult sum{.loss = 0, .correct = 0};
@@ -187,8 +196,8 @@ EpochReport Trainer::end_epoch() {
   network_->eval();
   TestSums sums;
   for (int64_t begin = 0; begin < data_.test.size(); begin += kEvaluationRows) {
-    const Examples part =
-        data_.test.rows(begin, std::min(begin + kEvaluationRows, data_.test.size()));
+    const Examples part = on_device(
+        data_.test.rows(begin, std::min(begin + kEvaluationRows, data_.test.size())), device_);
     const Tensor outputs = predict(run_, *network_, part.inputs);
     const NoGrad no_grad;
     sums.loss +=

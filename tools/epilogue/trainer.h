@@ -63,8 +63,9 @@ struct EpochReport {
 
 class Trainer {
  public:
-  // Seeds the generator and makes the network. Throws Error on misuse.
-  Trainer(TrainRun run, TrainData data);
+  // Seeds the generator and makes the network on `device`, where all steps run; the data stay on
+  // the host. Throws Error on misuse.
+  Trainer(TrainRun run, TrainData data, Device device = {});
 
   bool is_done() const { return position_.epoch >= run_.epochs; }
   StepReport step();
@@ -76,6 +77,7 @@ class Trainer {
   const TrainRun& run() const { return run_; }
   const TrainData& data() const { return data_; }
   const nn::Module& network() const { return *network_; }
+  Device device() const { return device_; }
 
   // Everything a checkpoint holds; the flags are its part "config".
   train::StateDict state();
@@ -88,6 +90,7 @@ class Trainer {
 
   TrainRun run_;
   TrainData data_;
+  Device device_;
   uint32_t fingerprint_;
   int64_t total_steps_;
   std::shared_ptr<nn::Module> network_;

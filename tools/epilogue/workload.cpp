@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/backend.h"
+#include "device_option.h"
 #include "epilogue/autograd.h"
 #include "epilogue/fused.h"
 #include "epilogue/io.h"
@@ -29,11 +29,7 @@ void require_supported(const WorkloadOptions& o) {
     throw Error("[--mode] expected eager or compile for a training step, got 'fused'");
   if (o.mode == "fused" && o.kind != "mlp")
     throw Error("[--mode] expected an mlp for the fused op, got " + o.kind);
-  if (o.device != "cpu" && o.device != "cuda")
-    throw Error("[--device] expected cpu or cuda, got '" + o.device + "'");
-  if (o.kind == "train-step" && o.device != "cpu")
-    throw Error("[--device] expected cpu for a training step, got '" + o.device + "'");
-  if (o.device == "cuda" && cuda_backend() == nullptr) throw Error("[--device] " + cuda_status());
+  require_device(o.device);
 }
 
 CompileOptions compile_options(const WorkloadOptions& o) {
@@ -63,7 +59,7 @@ Tensor placed(const Tensor& t, const WorkloadOptions& o) {
 
 std::string describe(const Workload& w, const WorkloadOptions& o) {
   return fmt::format("{}, {}, {}, {}", w.what, o.dtype, o.mode,
-                     o.device == "cuda" ? cuda_devices().at(0).name : machine_description());
+                     device_description(parse_device(o.device)));
 }
 
 // A forward without a graph, or forward and backward of the result's sum.
@@ -216,7 +212,7 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--mode", o.mode, "eager, compile or fused (mlp only)")
       ->option_text("MODE [eager]");
   app.add_option("--dtype", o.dtype, "f32, bf16 or f16")->option_text("DTYPE [" + o.dtype + "]");
-  app.add_option("--device", o.device, "cpu or cuda")->option_text("DEVICE [cpu]");
+  add_device_flag(app, o.device);
   app.add_option("--threads", o.threads, "threads that kernels may use")
       ->option_text("N [all processors]");
   app.add_option("--seed", o.seed, "seed of weights and random input")->option_text("N [0]");

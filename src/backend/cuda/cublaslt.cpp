@@ -7,9 +7,13 @@
 
 namespace epilogue::cuda {
 
-CublasLt::CublasLt()
-    : library_({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, "a matrix product",
-               EPILOGUE_CUDA_LIBRARY_DIR) {
+DynamicLibrary open_cublaslt() {
+  return {{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+          "a matrix product",
+          EPILOGUE_CUDA_LIBRARY_DIR};
+}
+
+CublasLt::CublasLt() : library_(open_cublaslt()) {
   library_.load(create, "cublasLtCreate");
   library_.load(desc_create, "cublasLtMatmulDescCreate");
   library_.load(desc_destroy, "cublasLtMatmulDescDestroy");

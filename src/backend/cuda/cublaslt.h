@@ -8,6 +8,9 @@
 
 namespace epilogue::cuda {
 
+// Throws Error where it is missing.
+DynamicLibrary open_cublaslt();
+
 class CublasLt {
  public:
   // Loaded at the first call; throws Error (each time) where it is missing.

@@ -5,10 +5,16 @@
 
 #include <vector>
 
-#include "base/dynamic_library.h"
 #include "epilogue/base/error.h"
 
 namespace epilogue::cuda {
+
+DynamicLibrary open_nvrtc() {
+  return {{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+          "a fused kernel",
+          EPILOGUE_CUDA_LIBRARY_DIR};
+}
+
 namespace {
 
 class Nvrtc {
@@ -34,9 +40,7 @@ class Nvrtc {
   }
 
  private:
-  Nvrtc()
-      : library_({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, "a fused kernel",
-                 EPILOGUE_CUDA_LIBRARY_DIR) {
+  Nvrtc() : library_(open_nvrtc()) {
     library_.load(version, "nvrtcVersion");
     library_.load(create, "nvrtcCreateProgram");
     library_.load(destroy, "nvrtcDestroyProgram");

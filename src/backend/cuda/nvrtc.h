@@ -4,7 +4,12 @@
 
 #include <string>
 
+#include "base/dynamic_library.h"
+
 namespace epilogue::cuda {
+
+// Throws Error where it is missing.
+DynamicLibrary open_nvrtc();
 
 struct Compiled {
   std::string cubin;

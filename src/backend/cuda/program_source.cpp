@@ -13,9 +13,22 @@ namespace {
 constexpr int kWidth = 8;
 constexpr uintptr_t kVectorAlignment = 16;
 constexpr size_t kMostNameChars = 120;
+constexpr std::string_view kMore = "_etc";  // where names are cut
 
 std::string_view type_name(DType dtype) {
   return dtype == DType::bf16 ? "Bf16" : dtype == DType::f16 ? "F16" : "float";
+}
+
+// ATen's name, by which traces and the names of other kernels know a step.
+std::string_view op_name(PointwiseFn fn) {
+  switch (fn) {
+    case PointwiseFn::gelu_tanh:
+    case PointwiseFn::gelu_erf: return "gelu";
+    case PointwiseFn::gelu_tanh_backward:
+    case PointwiseFn::gelu_erf_backward: return "gelu_backward";
+    case PointwiseFn::relu_backward: return "threshold_backward";
+    default: return pointwise_fn_name(fn);
+  }
 }
 
 // The struct of kernels/math.cuh: gelu_tanh_backward -> GeluTanhBackward.
@@ -121,10 +134,16 @@ ProgramVariant make_variant(int64_t rows, int64_t cols, std::span<const MatrixVi
 std::string program_kernel_name(const PointwiseProgram& program, const ProgramVariant& variant) {
   const std::string end = "_" + std::string(dtype_name(variant.outputs[0]));
   std::string name = "epi_cuda_fused";
-  for (const PointwiseStep& step : program.steps)
-    name += "_" + std::string(pointwise_fn_name(step.fn));
+  for (const PointwiseStep& step : program.steps) {
+    const std::string next = "_" + std::string(op_name(step.fn));
+    if (name.size() + next.size() + kMore.size() + end.size() > kMostNameChars) {
+      name += kMore;
+      break;
+    }
+    name += next;
+  }
   if (program.steps.empty()) name += "_copy";
-  return name.substr(0, kMostNameChars - end.size()) + end;
+  return name + end;
 }
 
 std::string program_source(const PointwiseProgram& program, const ProgramVariant& variant) {

@@ -35,7 +35,7 @@ struct ProgramVariant {
 ProgramVariant make_variant(int64_t rows, int64_t cols, std::span<const MatrixView> inputs,
                             std::span<const MatrixView> outputs);
 
-// "epi_cuda_fused_gelu_tanh_mul_bf16": at most 120 characters.
+// "epi_cuda_fused_gelu_mul_bf16", by ATen's names of the ops: at most 120 characters.
 std::string program_kernel_name(const PointwiseProgram& program, const ProgramVariant& variant);
 
 // A translation unit with one kernel of that name:

@@ -13,4 +13,8 @@ std::string cuda_status() {
 
 std::vector<DeviceInfo> cuda_devices() { return {}; }
 
+std::vector<CudaPart> cuda_parts() {
+  return {{"toolkit", false, "this build has none (EPILOGUE_CUDA)"}};
+}
+
 }  // namespace epilogue

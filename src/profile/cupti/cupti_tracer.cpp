@@ -165,7 +165,7 @@ struct Found {
 };
 const Found& found() {
   static const Found result = [] {
-    if (cuda_backend() == nullptr) return Found{nullptr, cuda_status()};
+    if (cuda_backend() == nullptr) return Found{nullptr, "there is no device to trace"};
     try {
       return Found{new Cupti, "CUPTI"};
     } catch (const Error& e) {

@@ -43,7 +43,7 @@ constexpr bool kFast = true;
 
 // v2 = gelu_tanh(v0); v3 = mul(v2, v1); store v3
 extern "C" __global__ void __launch_bounds__(256)
-epi_cuda_fused_gelu_tanh_mul_bf16(Index vectors, Index vectors_per_row,
+epi_cuda_fused_gelu_mul_bf16(Index vectors, Index vectors_per_row,
     const Bf16* in0, long long in0_row,
     const Bf16* in1, long long in1_row,
     Bf16* out0, long long out0_row) {
@@ -107,8 +107,19 @@ TEST(ProgramSource, LongProgramsHaveNamesThatFit) {
   for (int i = 0; i < 40; ++i) program.steps.push_back({Fn::gelu_tanh, i});
   program.outputs = {40};
   const std::string name = program_kernel_name(program, variant({{DType::f16}}, {DType::f16}, 8));
-  EXPECT_EQ(name.size(), 120U);
-  EXPECT_TRUE(name.ends_with("_f16"));
+  EXPECT_EQ(name.size(), 117U);  // 19 times "_gelu" is what fits
+  EXPECT_TRUE(name.ends_with("_gelu_etc_f16"));
+}
+
+TEST(ProgramSource, StepsAreNamedAsTheOpsThatTheyStandFor) {
+  const PointwiseProgram program{2,
+                                 {{Fn::relu_backward, 0, 1},
+                                  {Fn::gelu_tanh_backward, 2, 1},
+                                  {Fn::silu_backward, 3, 1},
+                                  {Fn::gelu_erf, 4}},
+                                 {5}};
+  EXPECT_EQ(program_kernel_name(program, variant({{DType::f32}, {DType::f32}}, {DType::f32}, 1)),
+            "epi_cuda_fused_threshold_backward_gelu_backward_silu_backward_gelu_f32");
 }
 
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }

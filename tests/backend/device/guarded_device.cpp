@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kArenaBytes = size_t{64} << 20;
 constexpr size_t kAlignment = 512;
+constexpr size_t kPage = 4096;
 
 // First fit over one range of addresses.
 class GuardedMemory final : public DeviceMemory {
@@ -38,6 +39,11 @@ class GuardedMemory final : public DeviceMemory {
     }
     if (at + size > kArenaBytes) throw Error("[guarded device] out of memory");
     blocks_.emplace(at, size);
+    // Memory that joins an open arena is as open.
+    if (at + size > used_) {
+      used_ = at + size;
+      if (open_ > 0) protect();
+    }
     allocated_ += static_cast<int64_t>(size);
     ++allocations_;
     return arena_ + at;
@@ -79,11 +85,17 @@ class GuardedMemory final : public DeviceMemory {
   void open(int change) {
     const std::lock_guard<std::mutex> lock(mutex_);
     open_ += change;
-    ::mprotect(arena_, kArenaBytes, open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+    protect();
+  }
+  // All that was ever given out, in whole pages. The mutex is held.
+  void protect() {
+    ::mprotect(arena_, (used_ + kPage - 1) / kPage * kPage,
+               open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
   std::byte* arena_;
   std::mutex mutex_;
   std::map<size_t, size_t> blocks_;  // begin, bytes
+  size_t used_ = 0;
   int open_ = 0;
   int64_t allocated_ = 0;
   int64_t allocations_ = 0;
@@ -190,6 +202,7 @@ Backend* cuda_backend() {
   return &backend;
 }
 std::string cuda_status() { return "a device without hardware"; }
+std::vector<CudaPart> cuda_parts() { return {}; }
 std::vector<DeviceInfo> cuda_devices() {
   return {{.name = "guarded", .memory_bytes = static_cast<int64_t>(test::kArenaBytes)}};
 }
