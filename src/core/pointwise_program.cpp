@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/pointwise_program.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -9,24 +10,33 @@
 namespace epilogue {
 namespace {
 
-constexpr std::array<std::string_view, 18> kNames = {"neg",
-                                                     "relu",
-                                                     "sigmoid",
-                                                     "tanh",
-                                                     "exp",
-                                                     "gelu_tanh",
-                                                     "gelu_erf",
-                                                     "silu",
-                                                     "add",
-                                                     "sub",
-                                                     "mul",
-                                                     "div",
-                                                     "relu_backward",
-                                                     "sigmoid_backward",
-                                                     "tanh_backward",
-                                                     "gelu_tanh_backward",
-                                                     "gelu_erf_backward",
-                                                     "silu_backward"};
+constexpr auto kNames = std::to_array<std::string_view>({
+    "neg",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "gelu_tanh",
+    "gelu_erf",
+    "silu",
+    "log",
+    "rsqrt",
+    "row_sum",
+    "row_mean",
+    "row_max",
+    "column_sum",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "relu_backward",
+    "sigmoid_backward",
+    "tanh_backward",
+    "gelu_tanh_backward",
+    "gelu_erf_backward",
+    "silu_backward",
+});
+static_assert(kNames.size() == static_cast<size_t>(PointwiseFn::silu_backward) + 1);
 
 std::string value_name(int value, float constant) {
   if (value != kConstantOperand) return "v" + std::to_string(value);
@@ -35,27 +45,74 @@ std::string value_name(int value, float constant) {
   return text.back() == '.' ? text + "0" : text;
 }
 
+bool is_reduction(PointwiseFn fn) { return is_row_reduction(fn) || fn == PointwiseFn::column_sum; }
+
+// Of a step's result, given the extents of the values before it.
+Extent extent_of(const PointwiseStep& step, const std::vector<Extent>& known) {
+  if (is_row_reduction(step.fn)) return Extent::row;
+  if (step.fn == PointwiseFn::column_sum) return Extent::column;
+  const auto is_rows = [&](int v) {
+    return v == kConstantOperand || known[static_cast<size_t>(v)] == Extent::row;
+  };
+  return is_rows(step.a) && (!is_binary(step.fn) || is_rows(step.b)) ? Extent::row
+                                                                     : Extent::element;
+}
+
+template <class Predicate>
+bool any_step(const PointwiseProgram& program, Predicate&& is) {
+  return std::any_of(program.steps.begin(), program.steps.end(),
+                     [&](const PointwiseStep& step) { return is(step.fn); });
+}
+
 }  // namespace
 
 std::string_view pointwise_fn_name(PointwiseFn fn) { return kNames[static_cast<size_t>(fn)]; }
 bool is_binary(PointwiseFn fn) { return fn >= PointwiseFn::add; }
+bool is_row_reduction(PointwiseFn fn) {
+  return fn >= PointwiseFn::row_sum && fn <= PointwiseFn::row_max;
+}
 
-void verify(const PointwiseProgram& program) {
-  const auto require = [](bool condition, const char* what) {
-    if (!condition) throw Error(std::string("[pointwise program] expected ") + what);
+bool has_row_reductions(const PointwiseProgram& program) {
+  return any_step(program, is_row_reduction);
+}
+bool has_column_sums(const PointwiseProgram& program) {
+  return any_step(program, [](PointwiseFn fn) { return fn == PointwiseFn::column_sum; });
+}
+
+std::vector<Extent> extents(const PointwiseProgram& program) {
+  std::vector<Extent> list(static_cast<size_t>(program.inputs), Extent::element);
+  for (const PointwiseStep& step : program.steps) list.push_back(extent_of(step, list));
+  return list;
+}
+
+std::string_view problem_of(const PointwiseProgram& program) {
+  if (program.inputs < 0 || program.outputs.empty()) return "at least one output";
+  std::vector<Extent> known(static_cast<size_t>(program.inputs), Extent::element);
+  const auto exists = [&](int v) {
+    return v == kConstantOperand || (v >= 0 && static_cast<size_t>(v) < known.size());
   };
-  require(program.inputs >= 0 && !program.outputs.empty(), "at least one output");
-  int known = program.inputs;
   for (const PointwiseStep& step : program.steps) {
-    const auto exists = [&](int v) { return v == kConstantOperand || (v >= 0 && v < known); };
-    require(exists(step.a), "operands that were computed before");
-    require(!is_binary(step.fn) || exists(step.b), "operands that were computed before");
-    require(step.a != kConstantOperand || (is_binary(step.fn) && step.b != kConstantOperand),
-            "at least one operand that is no constant");
-    ++known;
+    const bool reads_b = is_binary(step.fn);
+    if (!exists(step.a) || (reads_b && !exists(step.b)))
+      return "operands that were computed before";
+    if (step.a == kConstantOperand && (!reads_b || step.b == kConstantOperand))
+      return "at least one operand that is no constant";
+    const auto is = [&](int v, Extent extent) {
+      return v != kConstantOperand && known[static_cast<size_t>(v)] == extent;
+    };
+    if (is(step.a, Extent::column) || (reads_b && is(step.b, Extent::column)))
+      return "column sums to be stored only";
+    if (is_reduction(step.fn) && !is(step.a, Extent::element)) return "reductions of elements";
+    known.push_back(extent_of(step, known));
   }
   for (const int output : program.outputs)
-    require(output >= 0 && output < known, "outputs that exist");
+    if (output == kConstantOperand || !exists(output)) return "outputs that exist";
+  return {};
+}
+
+void verify(const PointwiseProgram& program) {
+  if (const std::string_view problem = problem_of(program); !problem.empty())
+    throw Error("[pointwise program] expected " + std::string(problem));
 }
 
 std::string to_string(const PointwiseProgram& program) {

@@ -51,7 +51,8 @@ struct RowChainSpec {
     // The program's first outputs flow on, side by side: the next stage's rows. The last stage's
     // one is output 0 of the chain.
     int flows = 1;
-    // Positions among the chain's outputs of those that follow: what somebody reads later.
+    // Positions among the chain's outputs of those that follow: what somebody reads later. Column
+    // sums are outputs of one row.
     std::vector<int> stores;
   };
   DType dtype = DType::f32;  // of x and out; f32, bf16 or f16
@@ -68,6 +69,9 @@ struct RowChainPlan {
   int64_t blocks = 0;
   int threads = 1;
   bool splits_rows = true;  // else columns: too few rows for all threads
+  // Above 1: not a stage's columns but those between two stages are split, into so many slices of
+  // each block of rows, and what the slices give is summed once.
+  int64_t hidden_slices = 1;
   int64_t scratch_bytes = 0;
 };
 

@@ -37,10 +37,12 @@ struct OpCall {
   std::vector<int> inputs;  // values; kNoValue: undefined
 };
 
-// A program alone. Inputs broadcast to the result's sizes.
+// A program alone. Inputs broadcast to `sizes`, which its elements have; results are elements, one
+// number per row ([..., 1] or [...]) or one per column.
 struct Pointwise {
   PointwiseProgram program;
   std::vector<int> inputs;
+  Dims sizes;
 };
 
 // A row chain (RowChainSpec) whose tensors are values. x [..., k]; its leading dimensions are the
@@ -57,7 +59,8 @@ struct ChainStage {
   std::vector<int> operands;
   bool stacked = false;  // the rows are those of both weights, side by side
   int flows = 1;         // the program's first outputs: what the next stage reads
-  // What the program's further outputs are: results of the node beside its first.
+  // What the program's further outputs are: results of the node beside its first. Of the rows'
+  // sizes, or one row where columns are summed.
   std::vector<int> stores;
 };
 struct Chain {

@@ -86,10 +86,22 @@ class Verifier {
     require(p.program.inputs == static_cast<int>(p.inputs.size()) &&
                 p.program.outputs.size() == node.outputs.size(),
             "a program that fits its node", to_text(graph_, node));
-    for (const int out : node.outputs)
-      for (const int v : p.inputs)
-        require(row_layout(graph_.value(v), graph_.value(out).sizes).has_value(),
-                "inputs that broadcast to the result", to_text(graph_, node));
+    for (const int v : p.inputs)
+      require(row_layout(graph_.value(v), p.sizes).has_value(),
+              "inputs that broadcast to the result", to_text(graph_, node));
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      require_extent(node, node.outputs[i], p.sizes, p.program, i);
+  }
+
+  // Output i of a program over elements of `sizes`.
+  void require_extent(const Node& node, int v, const Dims& sizes, const PointwiseProgram& program,
+                      size_t i) const {
+    const Extent extent = extents(program)[static_cast<size_t>(program.outputs[i])];
+    const Dims& have = graph_.value(v).sizes;
+    const bool fits = extent == Extent::element ? have == sizes
+                      : extent == Extent::row   ? element_count(have) == row_count(sizes)
+                                                : element_count(have) == sizes[sizes.rank() - 1];
+    require(fits, "results of " + to_string(sizes), to_text(graph_, node));
   }
 
   void check_chain(const Node& node, const Chain& chain) const {
@@ -138,9 +150,8 @@ class Verifier {
     for (const int v : stage.operands)
       require(row_layout(graph_.value(v), sizes).has_value(),
               "operands that broadcast to the result", to_text(graph_, node));
-    for (const int v : stage.stores)
-      require(graph_.value(v).sizes == sizes, "stores of " + to_string(sizes),
-              to_text(graph_, node));
+    for (size_t i = 0; i < stage.stores.size(); ++i)
+      require_extent(node, stage.stores[i], sizes, program, static_cast<size_t>(stage.flows) + i);
   }
 
   const Graph& graph_;

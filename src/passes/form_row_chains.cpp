@@ -4,11 +4,11 @@
 // Every op maps rows to rows, so a block of rows runs through all of them while it is in the cache.
 #include <algorithm>
 
-#include "ops/norms.h"
 #include "ops/ops.h"
 #include "passes/chain_stages.h"
 #include "passes/passes.h"
 #include "passes/product.h"
+#include "passes/reducing_programs.h"
 
 namespace epilogue::passes {
 namespace {
@@ -25,12 +25,6 @@ using graph::ValueKind;
 bool is_norm(const Node& node) {
   const OpCall* call = node.call();
   return call != nullptr && (call->op == &kFusedRmsNorm || call->op == &kNativeLayerNorm);
-}
-
-double norm_eps(const Graph& graph, const OpCall& call) {
-  if (call.op == &kNativeLayerNorm) return std::get<double>(call.attrs[1]);
-  const Tensor input = graph::shape_only(graph.value(call.inputs[0]));
-  return rms_norm_eps(Call{*call.op, {&input, 1}, call.attrs, {}});
 }
 
 std::string reason_against_norm(const Graph& graph, const Uses& uses, const Node& node,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //   x -> product -> gelu -> mul(., r) -> add(., x)    becomes    x -> product [gelu, mul r, add x]
 // A program may keep several results: what others read of the product, or of the ops between, is
-// stored on the way. So a backward pass is one kernel that gives several gradients.
+// stored on the way. So a backward pass is one kernel that gives several gradients: that of a bias,
+// the column sums of what is stored, too.
 #include <algorithm>
 
 #include "passes/fuse_nodes.h"
 #include "passes/passes.h"
 #include "passes/product.h"
+#include "passes/reducing_programs.h"
 
 namespace epilogue::passes {
 namespace {
@@ -18,6 +20,14 @@ using graph::Uses;
 bool is_pointwise(const Graph& graph, const Node& node) {
   std::string reason;
   return node.chain() == nullptr && program_of(graph, node, reason).has_value();
+}
+
+// Pointwise, or a sum of columns.
+bool may_read_chain(const Graph& graph, const Node& node) {
+  std::string reason;
+  if (node.chain() != nullptr) return false;
+  const std::optional<BoundProgram> program = any_program_of(graph, node, reason);
+  return program && !has_row_reductions(program->program);
 }
 
 // The chain whose result the node at `index` may be computed with: of several the latest, since the
@@ -74,7 +84,7 @@ bool join_round(Graph& graph, PassContext& context) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Uses uses(graph);
     const bool is_chain = graph.nodes[i].chain() != nullptr;
-    if (!is_chain && !is_pointwise(graph, graph.nodes[i])) continue;
+    if (!is_chain && !may_read_chain(graph, graph.nodes[i])) continue;
     const int other = is_chain ? operand_made_for(graph, uses, i) : chain_read_by(graph, uses, i);
     if (other < 0) continue;
     const auto at = static_cast<size_t>(other);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //   a -> gelu -> mul(., b) -> neg    becomes    (a, b) -> [gelu, mul, neg]
+//   x -> add(., r) -> softmax        becomes    (x, r) -> [add, row_max, sub, exp, row_sum, ...]
+// Ops that reduce rows join where they meet others; alone they run as they are.
+#include <algorithm>
+
 #include "passes/fuse_nodes.h"
 #include "passes/passes.h"
 #include "passes/product.h"
+#include "passes/reducing_programs.h"
 
 namespace epilogue::passes {
 namespace {
@@ -11,21 +16,50 @@ using graph::Graph;
 using graph::Node;
 using graph::Uses;
 
+bool is_column_of(const Dims& sizes, const Dims& elements) {
+  Dims column = elements;
+  column[column.rank() - 1] = 1;
+  return sizes == column;
+}
+
+// What value v is in the program that makes it.
+Extent extent_in(const BoundProgram& made, int v) {
+  const auto at = std::find(made.results.begin(), made.results.end(), v) - made.results.begin();
+  return extents(made.program)[static_cast<size_t>(made.program.outputs[static_cast<size_t>(at)])];
+}
+
+// Whether the reader's steps mean the same beside the maker's: both work on the same elements, or
+// the reader on rows' numbers that the maker reduces to.
+bool may_meet(const Graph& graph, const BoundProgram& made, const BoundProgram& reader, int v) {
+  const Dims& sizes = graph.value(v).sizes;
+  const bool same = made.sizes == reader.sizes;
+  if (extent_in(made, v) == Extent::element) return same && sizes == made.sizes;
+  return (same || is_column_of(reader.sizes, made.sizes)) && is_column_of(sizes, made.sizes);
+}
+
+// Whether all that it makes is reduced: it costs nothing to store that beside what was there.
+bool only_reduces(const BoundProgram& bound) {
+  const std::vector<Extent> extent = extents(bound.program);
+  return std::none_of(bound.program.outputs.begin(), bound.program.outputs.end(), [&](int output) {
+    return extent[static_cast<size_t>(output)] == Extent::element;
+  });
+}
+
 // Joins the node at `index` with one that makes what it reads; true where that was done.
 bool try_join(Graph& graph, size_t index, PassContext& context) {
   std::string reason;
-  const std::optional<BoundProgram> reader = program_of(graph, graph.nodes[index], reason);
+  const std::optional<BoundProgram> reader = any_program_of(graph, graph.nodes[index], reason);
   if (!reader || graph.nodes[index].chain() != nullptr) return false;
   const Uses uses(graph);
-  const int result = graph.nodes[index].outputs[0];
   for (const int v : reader->inputs) {
     if (uses.producer(v) < 0) continue;
     const auto maker = static_cast<size_t>(uses.producer(v));
-    const std::optional<BoundProgram> made = program_of(graph, graph.nodes[maker], reason);
-    if (!made || !(graph.value(v).sizes == graph.value(result).sizes)) continue;
+    const std::optional<BoundProgram> made = any_program_of(graph, graph.nodes[maker], reason);
+    if (!made || !may_meet(graph, *made, *reader, v)) continue;
     const std::string what =
         label(graph, graph.nodes[maker]) + " into " + label(graph, graph.nodes[index]);
-    if (!only_reader(uses, graph.nodes[index], v)) {
+    const bool is_read_by_others = !only_reader(uses, graph.nodes[index], v);
+    if (is_read_by_others && !only_reduces(*reader)) {
       context.declined(what, "others read its result too");
       continue;
     }
@@ -34,23 +68,38 @@ bool try_join(Graph& graph, size_t index, PassContext& context) {
     ProgramBuilder builder;
     builder.append(*made);
     builder.append(*reader);
-    const BoundProgram joined = builder.finish(results_needed(graph, members));
+    BoundProgram joined = builder.finish(results_needed(graph, members));
+    joined.sizes = made->sizes;
+    if (!problem_of(joined.program).empty() || !fits(graph, joined)) continue;
     Node fused;
-    fused.what = graph::Pointwise{joined.program, joined.inputs};
+    fused.what = graph::Pointwise{joined.program, joined.inputs, joined.sizes};
     fused.outputs = joined.results;
-    context.did(what, 2 * graph::value_bytes(graph.value(v)), 1);
+    context.did(what, (is_read_by_others ? 1 : 2) * graph::value_bytes(graph.value(v)), 1);
     replace_nodes(graph, members, std::move(fused));
     return true;
   }
   return false;
 }
 
+// One round over all nodes; true where something was joined.
+bool join_round(Graph& graph, PassContext& context) {
+  bool joined = false;
+  for (size_t i = 0; i < graph.nodes.size();) {
+    const bool done = try_join(graph, i, context);
+    joined = joined || done;
+    // Where two nodes became one, what followed has moved up.
+    i = done ? i - 1 : i + 1;
+  }
+  return joined;
+}
+
 }  // namespace
 
 void fuse_pointwise(Graph& graph, PassContext& context) {
-  for (size_t i = 0; i < graph.nodes.size();)
-    // Where two nodes became one, what followed has moved up.
-    i = try_join(graph, i, context) ? i - 1 : i + 1;
+  // What was declined may go when others have joined: its notes are those of the last round.
+  do {
+    context.forget_declined();
+  } while (join_round(graph, context));
 }
 
 }  // namespace epilogue::passes

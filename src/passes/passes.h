@@ -20,14 +20,14 @@ void collapse_linears(graph::Graph& graph, PassContext& context);
 void recompute_saved(graph::Graph& graph, PassContext& context);
 // Two products of the same rows that meet in one op (gate and up) become one.
 void merge_gemms(graph::Graph& graph, PassContext& context);
-// Pointwise ops join the product whose result they read.
+// Pointwise ops and sums over columns join the product whose result they read.
 void fuse_epilogues(graph::Graph& graph, PassContext& context);
 // Two products of rows that one chain makes, and that are summed, become its last stage.
 void stack_gemms(graph::Graph& graph, PassContext& context);
-// Chains of pointwise ops become one program.
-void fuse_pointwise(graph::Graph& graph, PassContext& context);
 // Norms join the product that reads them; products that follow each other become one chain.
 void form_row_chains(graph::Graph& graph, PassContext& context);
+// Chains of pointwise ops and of ops that reduce rows or columns become one program.
+void fuse_pointwise(graph::Graph& graph, PassContext& context);
 // What nobody reads is not computed.
 void drop_dead(graph::Graph& graph, PassContext& context);
 

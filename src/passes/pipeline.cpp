@@ -20,8 +20,8 @@ constexpr Pass kPipeline[] = {
     {"merge_gemms", merge_gemms},
     {"fuse_epilogues", fuse_epilogues},
     {"stack_gemms", stack_gemms},
-    {"fuse_pointwise", fuse_pointwise},
     {"form_row_chains", form_row_chains},
+    {"fuse_pointwise", fuse_pointwise},  // what chains took no part of: norms too
     {"drop_dead", drop_dead},
 };
 

@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "passes/cost_model.h"
 #include "passes/fuse_nodes.h"
+#include "passes/reducing_programs.h"
 
 namespace epilogue::passes {
 
@@ -181,13 +182,14 @@ std::string reason_against_results(const Graph& graph, size_t results) {
 
 std::string join_chain(Graph& graph, size_t chain, size_t other) {
   const Node& node = graph.nodes[chain];
-  const Value& made = graph.value(node.outputs[0]);
-  const Value& result = graph.value(graph.nodes[other].outputs[0]);
-  if (!(made.sizes == result.sizes)) return "it broadcasts the product";
-  if (made.dtype != result.dtype) return "it changes the dtype";
+  const Value made = graph.value(node.outputs[0]);
   std::string reason;
-  const std::optional<BoundProgram> program = program_of(graph, graph.nodes[other], reason);
+  const std::optional<BoundProgram> program = any_program_of(graph, graph.nodes[other], reason);
   if (!program) return reason;
+  if (!(made.sizes == program->sizes)) return "it broadcasts the product";
+  if (has_row_reductions(program->program)) return "it needs whole rows";
+  for (const int v : program->results)
+    if (made.dtype != graph.value(v).dtype) return "it changes the dtype";
   const BoundProgram last = last_program(node);
   const auto in = [](const std::vector<int>& list, int v) {
     return std::find(list.begin(), list.end(), v) != list.end();
@@ -207,6 +209,16 @@ std::string join_chain(Graph& graph, size_t chain, size_t other) {
     builder.append(*p);
   std::vector<int> results = results_needed(graph, members);
   std::erase_if(results, [&](int v) { return in(node.outputs, v) && !in(last.results, v); });
+  // The chain's own result comes first: elements, not their sum.
+  const BoundProgram joined = builder.finish(results);
+  if (!problem_of(joined.program).empty()) return "it reads a sum over its columns";
+  const std::vector<Extent> extent = extents(joined.program);
+  const auto first = std::find_if(results.begin(), results.end(), [&](const int& v) {
+    const auto i = static_cast<size_t>(&v - results.data());
+    return extent[static_cast<size_t>(joined.program.outputs[i])] == Extent::element;
+  });
+  if (first == results.end()) return "only the sum of its result is read";
+  std::rotate(results.begin(), first, first + 1);
   if (reason = reason_against_results(graph, results.size()); !reason.empty()) return reason;
   Node fused;
   set_last_program(fused, *node.chain(), builder.finish(results));

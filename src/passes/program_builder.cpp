@@ -46,6 +46,11 @@ bool is_program_dtype(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
+// And those that they read: masks too.
+bool is_input_dtype(DType dtype) {
+  return is_program_dtype(dtype) || dtype == DType::u8 || dtype == DType::boolean;
+}
+
 bool is_number(const Value& value) {
   return value.kind == ValueKind::constant && value.tensor.numel() == 1;
 }
@@ -89,30 +94,34 @@ std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& ca
 
 std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std::string& reason) {
   if (const graph::Pointwise* p = node.pointwise())
-    return BoundProgram{p->program, p->inputs, node.outputs};
+    return BoundProgram{p->program, p->inputs, node.outputs, p->sizes};
   const OpCall* call = node.call();
   const std::optional<PointwiseFn> fn = call != nullptr ? fn_of(*call) : std::nullopt;
   if (!fn) {
     reason = "it is no pointwise op that programs know";
     return std::nullopt;
   }
-  const Value& out = graph.value(node.outputs[0]);
   std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn, node.outputs[0]);
-  if (!bound || !is_program_dtype(out.dtype)) {
+  if (!bound) {
     reason = "programs compute f32, bf16 and f16 tensors";
     return std::nullopt;
   }
-  for (const int v : bound->inputs) {
-    if (!is_program_dtype(graph.value(v).dtype)) {
-      reason = "programs read f32, bf16 and f16 tensors";
-      return std::nullopt;
-    }
-    if (!graph::row_layout(graph.value(v), out.sizes)) {
-      reason = "an operand does not lie in rows";
-      return std::nullopt;
-    }
-  }
+  bound->sizes = graph.value(node.outputs[0]).sizes;
+  reason = reason_against_values(graph, *bound);
+  if (!reason.empty()) return std::nullopt;
   return bound;
+}
+
+std::string reason_against_values(const Graph& graph, const BoundProgram& bound) {
+  for (const int v : bound.results)
+    if (!is_program_dtype(graph.value(v).dtype))
+      return "programs compute f32, bf16 and f16 tensors";
+  for (const int v : bound.inputs) {
+    if (!is_input_dtype(graph.value(v).dtype))
+      return "programs read f32, bf16 and f16 tensors and masks";
+    if (!graph::row_layout(graph.value(v), bound.sizes)) return "an operand does not lie in rows";
+  }
+  return "";
 }
 
 namespace {
@@ -125,7 +134,7 @@ int products(const graph::ChainStage& stage) {
 
 BoundProgram last_program(const Node& chain) {
   const graph::ChainStage& stage = chain.chain()->stages.back();
-  BoundProgram bound{stage.epilogue, {}, {chain.outputs[0]}};
+  BoundProgram bound{stage.epilogue, {}, {chain.outputs[0]}, {}};
   for (int i = 0; i < products(stage); ++i) bound.inputs.push_back(product_input(i));
   bound.inputs.insert(bound.inputs.end(), stage.operands.begin(), stage.operands.end());
   bound.results.insert(bound.results.end(), stage.stores.begin(), stage.stores.end());

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -18,13 +19,16 @@ struct BoundProgram {
   PointwiseProgram program;
   std::vector<int> inputs;   // values, or product_input(i)
   std::vector<int> results;  // values
+  Dims sizes = {};           // of its elements: [..., columns]
 };
 
 // The program of a pointwise op or node; nullopt, with the reason, where it is none that a program
 // can express.
 std::optional<BoundProgram> program_of(const graph::Graph& graph, const graph::Node& node,
                                        std::string& reason);
-// Of a chain's last stage.
+// Why a program cannot read or make these values; empty where it can.
+std::string reason_against_values(const graph::Graph& graph, const BoundProgram& bound);
+// Of a chain's last stage, without its sizes.
 BoundProgram last_program(const graph::Node& chain);
 // The inverse, for a chain that `node` becomes: the first inputs must be the stage's products in
 // their order; the first result becomes the node's.
@@ -37,7 +41,7 @@ class ProgramBuilder {
   void add_input(int name) { input(name); }
   // Appends a program. Its outputs are known by the names of its results from now on.
   void append(const BoundProgram& bound);
-  // The program whose outputs are `results`.
+  // The program whose outputs are `results`; its sizes are the caller's to say.
   BoundProgram finish(const std::vector<int>& results) const;
 
  private:

@@ -82,7 +82,8 @@ bool same_node(const Graph& a, const Graph& b, const Node& x, const Node& y) {
       !same_values(a, b, x.outputs, y.outputs))
     return false;
   if (x.pointwise() != nullptr && y.pointwise() != nullptr)
-    return x.pointwise()->program == y.pointwise()->program;
+    return x.pointwise()->program == y.pointwise()->program &&
+           columns(x.pointwise()->sizes) == columns(y.pointwise()->sizes);
   return x.chain() != nullptr && y.chain() != nullptr && same_chain(*x.chain(), *y.chain());
 }
 
@@ -101,6 +102,7 @@ bool rows_may_be_free(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.call() != nullptr) return false;
     if (!std::all_of(node.outputs.begin(), node.outputs.end(), follows)) return false;
+    if (node.pointwise() != nullptr && !same_leading(node.pointwise()->sizes, model)) return false;
     for (const int v : graph::reads(node))
       if (!serves_any_rows(graph, node, v)) return false;
   }

@@ -86,6 +86,13 @@ double unfused_bytes(const Graph& graph, const Node& node, double rows_scale) {
   return leaves + (node.eager_bytes - leaves) * rows_scale;
 }
 
+// How a row chain's threads share its rows, where they do not just take blocks of them.
+std::string sharing_text(const RowChainPlan& p) {
+  if (p.splits_rows) return "";
+  if (p.hidden_slices == 1) return " that share the columns";
+  return " that share " + std::to_string(p.hidden_slices) + " slices of the hidden columns";
+}
+
 }  // namespace
 
 Plan::Plan(Graph graph, const Options& options)
@@ -141,17 +148,30 @@ void Plan::add_chain(Step& step, const Node& node) {
 
 void Plan::add_program(Step& step, const Node& node) {
   step.program = backend_of(graph_.device).make_program(node.pointwise()->program);
-  const Dims& sizes = graph_.value(node.outputs[0]).sizes;
-  for (const int v : node.pointwise()->inputs) add_view(step, v, sizes);
-  for (const int v : node.outputs) add_view(step, v, sizes);
+  const graph::Pointwise& p = *node.pointwise();
+  for (const int v : p.inputs) add_view(step, v, p.sizes);
+  const std::vector<Extent> extent = extents(p.program);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    add_view(step, node.outputs[i], graph_.value(node.outputs[i]).sizes);
+    // One number per row, one after the other, whatever their sizes are.
+    if (extent[static_cast<size_t>(p.program.outputs[i])] == Extent::row)
+      step.views.back().row_stride = step.views.back().col_stride = 1;
+  }
 }
 
-Dims Plan::sizes_of(int value) const {
-  const Dims& captured = graph_.value(value).sizes;
+Dims Plan::sizes_of(int value) const { return at_rows(graph_.value(value).sizes); }
+
+// Captured sizes with the rows of the call.
+Dims Plan::at_rows(const Dims& captured) const {
   if (!free_rows_ || leading_.empty()) return captured;
   Dims sizes = leading_;
   sizes[sizes.rank() - 1] = captured[captured.rank() - 1];
   return sizes;
+}
+
+// What a fused node's kernel works on: its result, or what that was reduced from.
+Dims Plan::elements_of(const Node& node) const {
+  return node.pointwise() != nullptr ? at_rows(node.pointwise()->sizes) : sizes_of(node.outputs[0]);
 }
 
 int64_t Plan::bytes_of(int value) const {
@@ -249,7 +269,7 @@ void Plan::release_handles() {
 void Plan::run_fused_step(Step& step) {
   const Node& node = *step.node;
   for (size_t i = 0; i < step.slots.size(); ++i) step.views[i].data = data_of(step.slots[i]);
-  const Dims sizes = sizes_of(node.outputs[0]);
+  const Dims sizes = elements_of(node);
   const int64_t rows = graph::row_count(sizes);
   const int64_t cols = sizes[sizes.rank() - 1];
   const std::span<const MatrixView> views = step.views;
@@ -354,8 +374,7 @@ std::string Plan::describe_kernels() const {
       const RowChainPlan p = step.chain->plan(graph::row_count(sizes));
       text += step.chain->kernel_name() + ", " + std::to_string(p.blocks) + " x " +
               std::to_string(p.block_rows) + " rows on " + std::to_string(p.threads) +
-              (p.threads == 1 ? " thread" : " threads") +
-              (p.splits_rows ? "" : " that share the columns") + ", " +
+              (p.threads == 1 ? " thread" : " threads") + sharing_text(p) + ", " +
               format_bytes(static_cast<double>(p.scratch_bytes)) + " of scratch";
     } else if (step.program != nullptr) {
       text += step.program->kernel_prefix() + "_fused";

@@ -56,6 +56,7 @@ class Plan {
   void add_chain(Step& step, const graph::Node& node);
   void add_program(Step& step, const graph::Node& node);
   void add_view(Step& step, int value, const Dims& broadcast_to);
+  Dims elements_of(const graph::Node& node) const;
   void place(int64_t rows);
   void refresh_casts();
   void bind(std::span<const Tensor> in);
@@ -65,6 +66,7 @@ class Plan {
   void run_op_step(const graph::Node& node);
   void release_handles();
   Dims sizes_of(int value) const;
+  Dims at_rows(const Dims& captured) const;
   int64_t bytes_of(int value) const;
   void* data_of(int value) const { return pointers_[static_cast<size_t>(value)]; }
 

@@ -63,7 +63,7 @@ TEST(TileProgram, OutputsKeepTheirBuffersToTheEnd) {
   // v1 is stored, and read by the next step only: its buffer must not be lent.
   const cpu::TileProgram program(
       {1, {{PointwiseFn::neg, 0}, {PointwiseFn::exp, 1}, {PointwiseFn::neg, 2}}, {1, 3}});
-  EXPECT_NE(program.output_buffer(0), program.output_buffer(1));
+  EXPECT_NE(program.output(0).buffer, program.output(1).buffer);
 }
 
 void expect_program(int64_t rows, int64_t cols, DType dtype) {

@@ -58,7 +58,7 @@ TEST(CompiledFunctions, OpsThatNothingFusesRunAsTheyAre) {
         return std::vector<Tensor>{softmax(y, -1), sum(y, {0}), transpose(y, 0, 1)};
       },
       {randn({9, 12})});
-  EXPECT_GE(c.stats().kernels, 3);
+  EXPECT_EQ(c.stats().kernels, 2) << "the product with its column sums; softmax\n" << c.explain();
 }
 
 TEST(CompiledFunctions, ComputedMatricesAreMultipliedByTheOp) {

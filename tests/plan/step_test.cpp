@@ -169,6 +169,18 @@ TEST(CompiledStep, TheBackwardPassOfADeepMlpIsOneChain) {
   EXPECT_EQ(count_of(plan, " = chain("), 2) << plan;
 }
 
+// The hidden layers' bias gradients are column sums of the backward chain; the last layer's is that
+// of the loss's gradient, which the op makes.
+TEST(CompiledStep, BiasGradientsStandBesideThoseOfTheRows) {
+  nn::MLP mlp(32, 48, 3, nn::Activation::gelu, true);
+  CompiledStep step = compile_step(mlp, mse);
+  step(randn({10, 32}), randn({10, 32}));
+  const std::string plan = step.dump(CompiledDump::plan);
+  EXPECT_EQ(count_of(plan, " = column_sum("), 3) << plan;
+  EXPECT_EQ(count_of(plan, "aten::sum("), 1) << plan;
+  EXPECT_NE(step.explain().find("fuse_epilogues: aten::sum"), std::string::npos) << step.explain();
+}
+
 class StepGradients : public ::testing::Test {
  protected:
   nn::GatedMLP mlp_{16, 40};

@@ -4,8 +4,9 @@
 #include "backend/cpu/program.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
+#include "backend/cpu/column_sums.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/simd/targets.h"
@@ -25,16 +26,25 @@ constexpr int64_t kGrain = 8192;
 constexpr int64_t kLineFloats = 16;
 
 thread_local simd::Scratch tile_scratch;
+// Of the caller, for all threads:
+thread_local simd::Scratch sums_scratch;
+thread_local std::vector<ColumnSums> call_sums;
 
-// How a call is cut.
+// How a call is cut: threads take groups of rows times tiles of columns. Where rows are reduced a
+// tile has whole rows; where columns are summed a group has the rows that are summed together.
 struct Tiling {
   int64_t rows;  // of the call
   int64_t cols;
   int64_t tile_rows;
   int64_t tile_cols;
-  int64_t row_tiles;
+  int64_t group_rows;
+  int64_t groups;
   int64_t col_tiles;
 };
+
+constexpr int64_t whole_lines(int64_t floats) {
+  return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
 
 // Whether rows follow each other without a gap (or all elements are one).
 bool is_flat(const MatrixView& view, int64_t cols) {
@@ -49,18 +59,24 @@ class CpuProgram final : public ProgramKernel {
   void run(int64_t rows, int64_t cols, std::span<const MatrixView> inputs,
            std::span<const MatrixView> outputs) const override {
     require(inputs, outputs);
-    if (rows == 0 || cols == 0) return;
+    const bool reduces = program_.has_row_reductions() || program_.has_column_sums();
+    if (!reduces && (rows == 0 || cols == 0)) return;
     const auto flat = [cols](const MatrixView& view) { return is_flat(view, cols); };
-    if (std::all_of(inputs.begin(), inputs.end(), flat) &&
+    if (!reduces && std::all_of(inputs.begin(), inputs.end(), flat) &&
         std::all_of(outputs.begin(), outputs.end(), flat)) {
       cols *= rows;
       rows = 1;
     }
     const Tiling t = tiling(rows, cols);
-    const int64_t grain = std::max<int64_t>(1, kGrain / (t.tile_rows * t.tile_cols));
-    parallel_for(t.row_tiles * t.col_tiles, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) run_tile(t, i, inputs, outputs);
-    });
+    const std::span<const ColumnSums> sums = column_sums(t);
+    const Call call = {inputs, outputs, sums};
+    const int64_t group = std::max<int64_t>(1, t.group_rows * t.tile_cols);
+    parallel_for(t.groups * t.col_tiles, std::max<int64_t>(1, kGrain / group),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) run_group(t, i, call);
+                 });
+    for (size_t o = 0; o < sums.size(); ++o)
+      if (program_.output(o).extent == Extent::column) sums[o].finish(outputs[o]);
   }
 
   int threads(int64_t rows, int64_t cols) const override {
@@ -79,40 +95,79 @@ class CpuProgram final : public ProgramKernel {
       throw Error("[program] expected " + std::to_string(program_.inputs()) + " inputs and " +
                   std::to_string(program_.outputs()) + " outputs, got " +
                   std::to_string(inputs.size()) + " and " + std::to_string(outputs.size()));
-    for (const std::span<const MatrixView> views : {inputs, outputs})
-      for (const MatrixView& view : views)
-        if (!has_float_type(view.dtype))
-          throw Error("[program] expected f32, bf16 or f16, got " +
-                      std::string(dtype_name(view.dtype)));
+    const auto require_dtype = [](const MatrixView& view, bool fits) {
+      if (!fits)
+        throw Error("[program] expected f32, bf16 or f16, got " +
+                    std::string(dtype_name(view.dtype)));
+    };
+    for (const MatrixView& view : inputs) require_dtype(view, is_tile_source(view.dtype));
+    for (const MatrixView& view : outputs) require_dtype(view, has_float_type(view.dtype));
     for (const MatrixView& view : outputs)
       if (view.col_stride != 1) throw Error("[program] expected outputs with contiguous columns");
   }
 
+  // The arguments of one run(), and the sums of its outputs that are columns'; none: no sums.
+  struct Call {
+    std::span<const MatrixView> inputs;
+    std::span<const MatrixView> outputs;
+    std::span<const ColumnSums> sums;
+  };
+
   Tiling tiling(int64_t rows, int64_t cols) const {
     const int64_t each = kTileBytes / (program_.buffers() * int64_t{sizeof(float)});
     const int64_t elements = std::max(each / kLineFloats * kLineFloats, kLineFloats);
-    Tiling t{rows, cols, 1, std::min(cols, elements), 0, 0};
-    t.tile_rows = std::clamp<int64_t>(elements / t.tile_cols, 1, rows);
-    t.row_tiles = (rows + t.tile_rows - 1) / t.tile_rows;
-    t.col_tiles = (cols + t.tile_cols - 1) / t.tile_cols;
+    Tiling t{rows, cols, 1, cols, 1, 0, 1};
+    if (!program_.has_row_reductions()) t.tile_cols = std::min(cols, elements);
+    const auto count = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
+    t.tile_rows = std::clamp<int64_t>(elements / std::max<int64_t>(1, t.tile_cols), 1,
+                                      std::max<int64_t>(1, rows));
+    t.group_rows = program_.has_column_sums() ? kColumnSumRows : t.tile_rows;
+    t.groups = count(rows, t.group_rows);
+    if (t.tile_cols > 0) t.col_tiles = count(cols, t.tile_cols);
     return t;
   }
 
-  void run_tile(const Tiling& t, int64_t index, std::span<const MatrixView> inputs,
-                std::span<const MatrixView> outputs) const {
-    const int64_t row = index / t.col_tiles * t.tile_rows;
+  // In memory of this thread.
+  std::span<const ColumnSums> column_sums(const Tiling& t) const {
+    call_sums.clear();
+    if (!program_.has_column_sums()) return {};
+    const int64_t each = whole_lines(ColumnSums::floats(t.rows, t.cols));
+    float* const memory = sums_scratch.get(program_.outputs() * static_cast<size_t>(each));
+    for (size_t o = 0; o < program_.outputs(); ++o)
+      call_sums.emplace_back(memory + static_cast<int64_t>(o) * each, t.rows, t.cols);
+    return call_sums;
+  }
+
+  void run_group(const Tiling& t, int64_t index, const Call& call) const {
+    const int64_t begin = index / t.col_tiles * t.group_rows;
+    const int64_t end = std::min(begin + t.group_rows, t.rows);
     const int64_t column = index % t.col_tiles * t.tile_cols;
-    const TileBounds block{row, std::min(t.tile_rows, t.rows - row), column,
-                           std::min(t.tile_cols, t.cols - column)};
-    const int64_t stride =
-        (t.tile_rows * t.tile_cols + kLineFloats - 1) / kLineFloats * kLineFloats;
-    const TileBuffers tiles = {tile_scratch.get(static_cast<size_t>(program_.buffers() * stride)),
-                               stride};
-    for (size_t i = 0; i < inputs.size(); ++i)
-      load_tile(inputs[i], block, tiles[static_cast<int>(i)], block.columns);
-    program_.run(tiles, static_cast<size_t>(block.rows * block.columns), simd::pointwise_kernels());
-    for (size_t o = 0; o < outputs.size(); ++o)
-      store_tile(outputs[o], block, tiles[program_.output_buffer(o)], block.columns);
+    const int64_t columns = std::min(t.tile_cols, t.cols - column);
+    for (int64_t row = begin; row < end; row += t.tile_rows)
+      run_tile(t, {row, std::min(t.tile_rows, end - row), column, columns}, call);
+  }
+
+  void run_tile(const Tiling& t, const TileBounds& block, const Call& call) const {
+    const int64_t stride = whole_lines(t.tile_rows * t.tile_cols);
+    const int64_t rows_stride = whole_lines(t.tile_rows);
+    const int64_t elements = program_.buffers() * stride;
+    float* const memory =
+        tile_scratch.get(static_cast<size_t>(elements + program_.row_buffers() * rows_stride));
+    const TileBuffers tiles = {memory, stride, 0, {}, memory + elements, rows_stride};
+    for (size_t i = 0; i < call.inputs.size(); ++i)
+      load_tile(call.inputs[i], block, tiles[static_cast<int>(i)], block.columns);
+    program_.run(tiles, {block.rows, block.columns}, simd::pointwise_kernels());
+    for (size_t o = 0; o < call.outputs.size(); ++o) {
+      const TileProgram::Output& output = program_.output(o);
+      const float* const tile = tiles[output.buffer];
+      if (output.extent == Extent::column) {
+        call.sums[o].add(block, tile, block.columns);
+      } else if (output.extent == Extent::row) {
+        store_tile(call.outputs[o], {block.row, block.rows, 0, 1}, tile, 1);
+      } else {
+        store_tile(call.outputs[o], block, tile, block.columns);
+      }
+    }
   }
 
   TileProgram program_;

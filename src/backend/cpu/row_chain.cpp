@@ -10,17 +10,26 @@
 //
 // With many rows nothing is shared and there is no barrier; what a stage makes stays in the
 // thread's L2. With few rows the weights' bytes are the cost: every thread streams its own part of
-// them.
+// them. Where a stage has fewer panels than there are threads, slices of the hidden columns keep
+// them all at work instead (chain_split.h):
+//
+//   threads take a slice of the hidden columns, of all rows or of a group of them
+//     panels of stage 1: product, program, store
+//     all panels of stage 2: product over the slice's k
+//   all threads: for panels of stage 2 (one barrier before it): sum of the slices, program, store
 #include "backend/cpu/row_chain.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/chain_split.h"
+#include "backend/cpu/column_sums.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/row_chain_stage.h"
 #include "backend/cpu/row_norm.h"
 #include "backend/cpu/simd/packed_gemm.h"
 #include "backend/cpu/simd/quantise.h"
+#include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/simd/targets.h"
 #include "base/cpu_features.h"
@@ -33,8 +42,6 @@ namespace {
 using simd::FloatType;
 using simd::PanelType;
 
-// Fewer rows than this per thread, and threads share the columns instead.
-constexpr int64_t kMinRowsPerThread = 12;
 constexpr int64_t kLineBytes = 64;
 // Rows at such a distance compete for the same places of L1.
 constexpr int64_t kAliasBytes = 4096;
@@ -48,6 +55,15 @@ int64_t block_rows() {
 // caller's).
 thread_local simd::Scratch rows_scratch;
 thread_local simd::Scratch i16_scratch;  // the same as 16-bit integers
+// Of the caller, for all threads: what slices of hidden columns give, and column sums.
+thread_local simd::Scratch slices_scratch;
+thread_local simd::Scratch sums_scratch;
+
+// From row `row` on.
+Rows rows_from(const Rows& rows, FloatType type, int64_t row) {
+  const auto bytes = row * rows.stride * static_cast<int64_t>(size_of(type));
+  return {static_cast<const char*>(rows.data) + bytes, rows.stride, rows.scales};
+}
 
 class CpuRowChain final : public RowChain {
  public:
@@ -69,6 +85,7 @@ class CpuRowChain final : public RowChain {
                     to_string(stage.weights[0]));
       stages_.push_back(std::move(next));
     }
+    find_column_sums();
   }
 
   void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
@@ -76,38 +93,53 @@ class CpuRowChain final : public RowChain {
     if (outputs.size() != outputs_)
       throw Error("[row chain] expected " + std::to_string(outputs_) + " outputs, got " +
                   std::to_string(outputs.size()));
-    if (rows == 0) return;
-    const RowChainPlan p = plan(rows);
-    prepare(rows);
-    const Call call = {x, operands, outputs};
-    if (p.splits_rows) {
-      parallel_for(p.blocks, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t b = begin; b < end; ++b)
-          run_stages(call, b * p.block_rows, std::min(p.block_rows, rows - b * p.block_rows), 1);
-      });
-    } else {
-      run_stages(call, 0, rows, p.threads);
+    clear_sums(rows);
+    if (rows > 0) {
+      const RowChainPlan p = plan(rows);
+      prepare(rows);
+      const Call call = {x, operands, outputs, sums_};
+      if (p.splits_rows) {
+        parallel_for(p.blocks, 1, [&](int64_t begin, int64_t end) {
+          for (int64_t b = begin; b < end; ++b)
+            run_stages(call, b * p.block_rows, std::min(p.block_rows, rows - b * p.block_rows), 1);
+        });
+      } else if (p.hidden_slices > 1) {
+        run_slices(call, rows, p);
+      } else {
+        run_stages(call, 0, rows, p.threads);
+      }
     }
+    for (size_t o = 0; o < outputs_; ++o)
+      if (sum_columns_[o] > 0) sums_[o].finish(outputs[o]);
   }
 
   RowChainPlan plan(int64_t rows) const override {
     RowChainPlan p;
     const int64_t threads = num_threads();
-    p.splits_rows = rows >= threads * kMinRowsPerThread || threads == 1;
+    const ChainSplit split = split_of(rows);
+    p.splits_rows = split.kind == ChainSplit::Kind::rows;
+    p.hidden_slices = split.slices;
     if (p.splits_rows) {
       // Equal shares: 64 rows for 2 threads are 2 x 32, not 48 and 16.
       const int64_t most = block_rows();
       const int64_t share = (rows + threads - 1) / threads;
-      const int64_t blocks = (share + most - 1) / most * threads;
-      p.block_rows = std::max<int64_t>(1, (rows + blocks - 1) / blocks);
+      const int64_t blocks = std::max<int64_t>(1, (share + most - 1) / most * threads);
+      p.block_rows = (rows + blocks - 1) / blocks;
+      if (has_sums_)
+        p.block_rows = (p.block_rows + kColumnSumRows - 1) / kColumnSumRows * kColumnSumRows;
     } else {
-      p.block_rows = rows;
+      p.block_rows = (rows + split.row_groups - 1) / split.row_groups;
     }
+    p.block_rows = std::max<int64_t>(1, p.block_rows);
     p.blocks = (rows + p.block_rows - 1) / p.block_rows;
-    p.threads = static_cast<int>(p.splits_rows ? std::min(p.blocks, threads) : threads);
+    p.threads =
+        static_cast<int>(p.splits_rows         ? std::min(p.blocks, threads)
+                         : p.hidden_slices > 1 ? std::min(p.blocks * p.hidden_slices, threads)
+                                               : threads);
     for (const ChainStage& stage : stages_)
       p.scratch_bytes = std::max(p.scratch_bytes, stage.flowing_columns() * p.block_rows * 4);
-    p.scratch_bytes *= p.splits_rows ? p.threads : 1;
+    p.scratch_bytes *= p.splits_rows ? p.threads : p.blocks;
+    if (p.hidden_slices > 1) p.scratch_bytes += p.hidden_slices * rows * stages_[1].n() * 4;
     return p;
   }
 
@@ -129,7 +161,49 @@ class CpuRowChain final : public RowChain {
     const MatrixView& x;
     std::span<const MatrixView> operands;
     std::span<const MatrixView> outputs;
+    std::span<const ColumnSums> sums;
   };
+
+  void find_column_sums() {
+    sum_columns_.assign(outputs_, 0);
+    for (const ChainStage& stage : stages_) {
+      const RowChainSpec::Stage& spec = stage.spec();
+      for (size_t i = 0; i < spec.stores.size(); ++i)
+        if (stage.program().output(static_cast<size_t>(spec.flows) + i).extent == Extent::column)
+          sum_columns_[static_cast<size_t>(spec.stores[i])] = stage.n();
+    }
+    has_sums_ =
+        std::any_of(sum_columns_.begin(), sum_columns_.end(), [](int64_t n) { return n > 0; });
+    sums_.resize(outputs_);
+  }
+
+  void clear_sums(int64_t rows) {
+    if (!has_sums_) return;
+    int64_t floats = 0;
+    for (const int64_t n : sum_columns_) floats += ColumnSums::floats(rows, n);
+    float* memory = sums_scratch.get(static_cast<size_t>(floats));
+    for (size_t o = 0; o < outputs_; ++o) {
+      sums_[o] = ColumnSums(memory, rows, sum_columns_[o]);
+      memory += ColumnSums::floats(rows, sum_columns_[o]);
+    }
+  }
+
+  ChainSplit split_of(int64_t rows) const {
+    const int64_t width = simd::packed_kernels().layout.width;
+    const auto size_of_stage = [&](const ChainStage& s) {
+      const int64_t each = width / s.products();
+      return StageSize{(s.n() + each - 1) / each, width, s.k(),
+                       static_cast<int64_t>(dtype_bytes(dtype_))};
+    };
+    // Two stages are all that slices need to know.
+    std::array<StageSize, 2> sizes{};
+    const size_t count = std::min<size_t>(stages_.size(), 2);
+    for (size_t i = 0; i < count; ++i) sizes[i] = size_of_stage(stages_[i]);
+    // Integer rows have one scale for all of a row.
+    const bool may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
+                           stages_[1].products() == 1 && precision_ == simd::Precision::same;
+    return choose_split(rows, std::span(sizes).first(count), num_threads(), may_slice, !has_sums_);
+  }
 
   // What the stages of one call have in common for all threads.
   void prepare(int64_t rows) {
@@ -207,7 +281,7 @@ class CpuRowChain final : public RowChain {
     const std::array<float*, 2> area = {memory, memory + floats[0]};
     Rows a = first_rows(call.x, row, m, area[0]);
     for (size_t i = 0; i < stages_.size(); ++i) {
-      StageTargets targets = {{}, call.operands, call.outputs};
+      StageTargets targets = {{}, call.operands, call.outputs, call.sums};
       const bool is_last = i + 1 == stages_.size();
       if (!is_last) targets.flow = flow(i, m, area[(i + 1) % 2]);
       const int64_t panels = calls_[i].weights->panels();
@@ -224,12 +298,73 @@ class CpuRowChain final : public RowChain {
     }
   }
 
+  // Two stages, p.blocks groups of rows times p.hidden_slices.
+  void run_slices(const Call& call, int64_t rows, const RowChainPlan& p) const {
+    const StageCall& second = calls_[1];
+    const int64_t each = second.weights->columns_per_panel();
+    const int64_t panel_floats = rows * each;
+    const int64_t slice_floats = second.weights->panels() * panel_floats;
+    float* const slices = slices_scratch.get(static_cast<size_t>(p.hidden_slices * slice_floats));
+    float* const memory =
+        rows_scratch.get(static_cast<size_t>(rows_floats(0, rows) + rows_floats(1, rows)));
+    const Rows x = first_rows(call.x, 0, rows, memory);
+    const MatrixView hidden = flow(0, rows, memory + rows_floats(0, rows));
+    const int64_t panels = calls_[0].weights->panels();
+    const int64_t hidden_each = calls_[0].weights->columns_per_panel();
+    parallel_for(p.blocks * p.hidden_slices, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / p.hidden_slices * p.block_rows;
+        const int64_t m = std::min(p.block_rows, rows - row);
+        const int64_t slice = i % p.hidden_slices;
+        const int64_t first = panels * slice / p.hidden_slices;
+        const int64_t last = panels * (slice + 1) / p.hidden_slices;
+        const Rows mine = rows_from({hidden.data, hidden.row_stride}, rows_type(1), row);
+        StageTargets targets = {hidden, call.operands, call.outputs, call.sums};
+        targets.flow.data = const_cast<void*>(mine.data);
+        run_stage(calls_[0], targets, rows_from(x, rows_type(0), row), row, m, first, last);
+        multiply_slice(second, mine, m, first * hidden_each,
+                       last == panels ? second.padded_k : last * hidden_each,
+                       slices + slice * slice_floats + row * each, panel_floats);
+      }
+    });
+    sum_slices(call, rows, p, slices);
+  }
+
+  // The slices' sums in their order, then the last stage's program.
+  void sum_slices(const Call& call, int64_t rows, const RowChainPlan& p, float* slices) const {
+    const StageCall& second = calls_[1];
+    const int64_t each = second.weights->columns_per_panel();
+    const int64_t panels = second.weights->panels();
+    const int64_t worth = panels * rows * each * p.hidden_slices / kSliceSumsPerThread;
+    const int64_t adding = std::clamp<int64_t>(worth, 1, p.threads);
+    // Pieces of rows where there are fewer panels than threads.
+    const int64_t wanted = has_sums_ ? 1 : (adding + panels - 1) / panels;
+    const int64_t piece = (rows + wanted - 1) / wanted;
+    const int64_t pieces = (rows + piece - 1) / piece;
+    const int64_t grain = (panels * pieces + adding - 1) / adding;
+    const StageTargets targets = {{}, call.operands, call.outputs, call.sums};
+    parallel_for(panels * pieces, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i % pieces * piece;
+        const int64_t m = std::min(piece, rows - row);
+        float* const sums = slices + (i / pieces * rows + row) * each;
+        for (int64_t s = 1; s < p.hidden_slices; ++s)
+          simd::row_kernels().accumulate(sums + s * panels * rows * each, sums,
+                                         static_cast<size_t>(m * each));
+        finish_panel(second, targets, row, m, i / pieces, sums);
+      }
+    });
+  }
+
   DType dtype_;
   RowChainSpec::Norm norm_;
   simd::Precision precision_;
   std::vector<ChainStage> stages_;
   size_t outputs_ = 1;
   std::vector<StageCall> calls_;
+  std::vector<int64_t> sum_columns_;  // by output; 0: no column sum
+  bool has_sums_ = false;
+  std::vector<ColumnSums> sums_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/packed_bf16.h"
+#include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/tile_io.h"
 #include "epilogue/base/error.h"
@@ -24,11 +25,12 @@ using simd::PanelType;
 constexpr int64_t kChunkK = 1024;
 // Products that one f32 sum takes in before it is added to the others: shorter sums round less.
 constexpr int64_t kSumDepth = 256;
-// With few rows memory is the limit, and eager's products sum in as many lanes as a vector has;
-// about the square root of k is best, for the sums of chunks add up one by one. Powers of two keep
-// them within a chunk of k.
+// With few rows memory is the limit, and eager's products sum in as many lanes as a vector has.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLeastSumDepth = 8;
+// So many rows leave their kernels registers for two sums side by side, each half as long; one row
+// for four.
+constexpr int64_t kRowsOfTwoSums = 3;
 // A program's buffers stay within L1.
 constexpr int64_t kTileBytes = 20 << 10;
 constexpr int64_t kMaxTileRows = 48;
@@ -36,13 +38,16 @@ constexpr int64_t kMaxTileRows = 48;
 thread_local simd::Scratch sums_scratch;  // products, and the programs' buffers
 
 // How deep one f32 sum goes. What bf16 results lose in a sum of kChunkK is far below their own
-// rounding.
+// rounding. With few rows and `sums` side by side about the square root of sums * k / 2 is best,
+// for the sums of chunks add up one by one, in two arrays. Powers of two keep them within a chunk
+// of k.
 int64_t sum_depth(const PackedWeights& weights, int64_t rows) {
   if (weights.type() == PanelType::i8_pairs) return simd::kI8SumDepth;
   if (simd::rows_type(weights.type()) != FloatType::f32) return kChunkK;
   if (rows > kFewRows) return kSumDepth;
+  const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
   int64_t depth = kLeastSumDepth;
-  while (2 * depth * depth <= weights.k()) depth *= 2;
+  while (3 * depth * depth <= sums * weights.k()) depth *= 2;
   return depth;
 }
 
@@ -83,25 +88,42 @@ class StageRun {
         row_(row),
         m_(m),
         each_(weights_.columns_per_panel()),
+        two_sums_(weights_.type() == PanelType::f32 && m <= kFewRows),
         tile_rows_(std::clamp<int64_t>(
             kTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1, kMaxTileRows)) {}
 
   void run(int64_t first, int64_t last) {
-    const int64_t size = m_ * each_ * weights_.products();
+    const int64_t size = sums_floats();
     const int64_t chunks = (call_.padded_k + kChunkK - 1) / kChunkK;
     const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
     const int64_t buffers = program_.buffers() * tile_rows_ * each_;
-    float* const memory = sums_scratch.get(static_cast<size_t>(kept * size + buffers));
+    const int64_t second = two_sums_ ? size : 0;
+    float* const memory = sums_scratch.get(static_cast<size_t>(kept * size + buffers + second));
     for (int64_t k = 0; k < call_.padded_k; k += kChunkK)
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
         const int64_t end = std::min(k + kChunkK, call_.padded_k);
         const bool is_last = end == call_.padded_k;
+        float* const rest = memory + kept * size;
         const std::optional<simd::PanelStore> store =
-            is_last ? store_in_registers(panel, memory + kept * size) : std::nullopt;
-        multiply(panel, k, end, panel + 1 < last, sums, store ? &*store : nullptr);
-        if (is_last && !store) finish(panel, sums, memory + kept * size);
+            is_last ? store_in_registers(panel, rest) : std::nullopt;
+        multiply(panel, k, end, panel + 1 < last,
+                 {sums, rest + buffers, 0, store ? &*store : nullptr});
+        if (is_last && !store) finish(panel, sums, rest);
       }
+  }
+
+  // Products over k in [begin, end) alone.
+  void run_slice(int64_t begin, int64_t end, float* sums, int64_t panel_stride) const {
+    float* const second = sums_scratch.get(static_cast<size_t>(two_sums_ ? sums_floats() : 0));
+    for (int64_t panel = 0; panel < weights_.panels(); ++panel)
+      multiply(panel, begin, end, panel + 1 < weights_.panels(),
+               {sums + panel * panel_stride, second, begin});
+  }
+
+  void finish_panel(int64_t panel, float* sums) const {
+    const int64_t buffers = program_.buffers() * tile_rows_ * each_;
+    finish(panel, sums, sums_scratch.get(static_cast<size_t>(buffers)));
   }
 
  private:
@@ -111,7 +133,8 @@ class StageRun {
     const ChainStage::Finish& finish = call_.stage->finish();
     const bool is_flow = targets_.flow.data != nullptr;
     const MatrixView& to = is_flow ? targets_.flow : targets_.outputs[0];
-    if (!call_.kernel_stores || !finish.is_possible || to.dtype == DType::f16 || to.col_stride != 1)
+    if (!call_.kernel_stores || !finish.is_possible || two_sums_ || to.dtype == DType::f16 ||
+        to.col_stride != 1)
       return std::nullopt;
     const int64_t column = panel * each_;
     const int64_t row = is_flow ? 0 : row_;
@@ -132,9 +155,18 @@ class StageRun {
     return store;
   }
 
-  // sums (+)= rows x panel over k in [begin, end); finished and stored, if that is the last chunk.
-  void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, float* sums,
-                const simd::PanelStore* store) const {
+  struct Sums {
+    float* data;
+    float* second;    // as large, where two_sums_
+    int64_t first_k;  // where they begin
+    // Where the last ones go instead, if the kernel can do all that is left to do.
+    const simd::PanelStore* store = nullptr;
+  };
+
+  int64_t sums_floats() const { return m_ * each_ * weights_.products(); }
+
+  // sums (+)= rows x panel over k in [begin, end).
+  void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, Sums sums) const {
     const int64_t bytes = simd::is_pairs(weights_.type()) ? 2 : 4;
     const int64_t depth = sum_depth(weights_, m_);
     PanelArgs args;
@@ -142,17 +174,21 @@ class StageRun {
     args.scales = weights_.scales(panel);
     args.row_scales = a_.scales;
     args.a_stride = a_.stride;
-    args.sums[0] = sums;
-    args.sums[1] = sums + m_ * each_;
+    bool is_second = false;
     for (int64_t k = begin; k < end; k += depth) {
       args.k = std::min(k + depth, end) - k;
       args.a = static_cast<const char*>(a_.data) + k * bytes;
       args.panel = weights_.panel(panel, k);
       args.next = has_next ? weights_.panel(panel + 1, k) : nullptr;
-      args.accumulate = k > 0;
-      if (k + depth >= end) args.store = store;
+      args.sums[0] = is_second ? sums.second : sums.data;
+      args.sums[1] = args.sums[0] + m_ * each_;
+      args.accumulate = is_second ? k > begin + depth : k > sums.first_k;
+      if (k + depth >= end) args.store = sums.store;
       call_.kernel(args);
+      is_second = two_sums_ && !is_second;
     }
+    if (two_sums_ && end - begin > depth)
+      simd::row_kernels().accumulate(sums.second, sums.data, static_cast<size_t>(sums_floats()));
   }
 
   // The program over one panel's sums, as many rows at a time as stay in L1, and the stores.
@@ -168,9 +204,9 @@ class StageRun {
       for (size_t o = 0; o < operands.size(); ++o)
         load_tile(targets_.operands[static_cast<size_t>(operands[o])], block,
                   tiles[tiles.products + static_cast<int>(o)], each_);
-      program_.run(tiles, static_cast<size_t>(block.rows * each_), simd::pointwise_kernels());
+      program_.run(tiles, {block.rows, each_}, simd::pointwise_kernels());
       for (size_t o = 0; o < program_.outputs(); ++o)
-        store(o, block, tiles[program_.output_buffer(o)]);
+        store(o, block, tiles[program_.output(o).buffer]);
     }
   }
 
@@ -178,9 +214,12 @@ class StageRun {
   void store(size_t o, const TileBounds& block, const float* tile) const {
     const RowChainSpec::Stage& spec = call_.stage->spec();
     const auto flows = static_cast<size_t>(spec.flows);
-    if (o >= flows)
-      return store_tile(targets_.outputs[static_cast<size_t>(spec.stores[o - flows])], block, tile,
-                        each_);
+    if (o >= flows) {
+      const auto output = static_cast<size_t>(spec.stores[o - flows]);
+      if (program_.output(o).extent == Extent::column)
+        return targets_.sums[output].add(block, tile, each_);
+      return store_tile(targets_.outputs[output], block, tile, each_);
+    }
     TileBounds place = block;
     if (targets_.flow.data == nullptr) return store_tile(targets_.outputs[0], block, tile, each_);
     place.row -= row_;
@@ -200,6 +239,8 @@ class StageRun {
   const int64_t row_;
   const int64_t m_;
   const int64_t each_;  // columns of a panel, of each product
+  // Chunks of k are added to two arrays in turn: half as many additions one by one.
+  const bool two_sums_;
   // As many rows as leave all buffers of the program in L1.
   const int64_t tile_rows_;
 };
@@ -222,6 +263,11 @@ ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_las
   if (spec.epilogue.inputs != inputs || spec.epilogue.outputs.size() != results)
     fail("a program of " + std::to_string(inputs) + " inputs and " + std::to_string(results) +
          " outputs, got " + to_string(spec.epilogue));
+  if (program_.has_row_reductions())
+    fail("a program that needs no whole rows, got " + to_string(spec.epilogue));
+  for (size_t o = 0; o < static_cast<size_t>(std::max(spec.flows, 0)); ++o)
+    if (program_.output(o).extent != Extent::element)
+      fail("column sums among the stores, got " + to_string(spec.epilogue));
   if (spec.flows < 1 || (is_last && spec.flows != 1))
     fail("one result of the last stage, got " + std::to_string(spec.flows));
   for (const int o : spec.stores)
@@ -257,6 +303,16 @@ const PackedWeights& ChainStage::packed(PanelType type, simd::Precision precisio
 void run_stage(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
                int64_t m, int64_t first, int64_t last) {
   StageRun(call, targets, a, row, m).run(first, last);
+}
+
+void multiply_slice(const StageCall& call, const Rows& a, int64_t m, int64_t begin, int64_t end,
+                    float* sums, int64_t panel_stride) {
+  StageRun(call, {}, a, 0, m).run_slice(begin, end, sums, panel_stride);
+}
+
+void finish_panel(const StageCall& call, const StageTargets& targets, int64_t row, int64_t m,
+                  int64_t panel, float* sums) {
+  StageRun(call, targets, {}, row, m).finish_panel(panel, sums);
 }
 
 }  // namespace epilogue::cpu

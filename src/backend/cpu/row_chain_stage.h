@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "backend/cpu/column_sums.h"
 #include "backend/cpu/simd/packed_gemm.h"
 #include "backend/cpu/tile_program.h"
 #include "core/row_chain.h"
@@ -71,11 +72,21 @@ struct StageTargets {
   MatrixView flow;  // what the next stage reads; row 0 is the block's first
   std::span<const MatrixView> operands;
   std::span<const MatrixView> outputs;  // of the chain; row 0 is the call's first
+  std::span<const ColumnSums> sums;     // by output, of those that are column sums
 };
 
 // Rows [row, row + m) of the call through the panels [first, last): products, program, stores.
-// `a` are these rows. Safe from several threads on ranges that do not overlap.
+// `a` are these rows. Safe from several threads on ranges that do not overlap; where columns are
+// summed, blocks of rows begin at multiples of kColumnSumRows.
 void run_stage(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
                int64_t m, int64_t first, int64_t last);
+
+// The two halves of run_stage() for stages of one product, apart: rows times k in [begin, end)
+// alone into [panels][panel_stride] sums ...
+void multiply_slice(const StageCall& call, const Rows& a, int64_t m, int64_t begin, int64_t end,
+                    float* sums, int64_t panel_stride);
+// ... and the program and the stores over one panel's sums [m][columns of a panel].
+void finish_panel(const StageCall& call, const StageTargets& targets, int64_t row, int64_t m,
+                  int64_t panel, float* sums);
 
 }  // namespace epilogue::cpu

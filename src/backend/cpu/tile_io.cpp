@@ -17,6 +17,20 @@ char* element(const MatrixView& view, FloatType type, int64_t row, int64_t colum
          (row * view.row_stride + column * view.col_stride) * static_cast<int64_t>(size_of(type));
 }
 
+// Masks: one byte each, 0 and 1 or any small numbers.
+bool is_bytes(const MatrixView& view) {
+  return view.dtype == DType::u8 || view.dtype == DType::boolean;
+}
+
+void load_bytes(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride) {
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const auto* const from = static_cast<const uint8_t*>(view.data) +
+                             (block.row + i) * view.row_stride + block.column * view.col_stride;
+    for (int64_t j = 0; j < block.columns; ++j)
+      tile[i * stride + j] = static_cast<float>(from[j * view.col_stride]);
+  }
+}
+
 void load_row(const MatrixView& view, FloatType type, int64_t row, const TileBounds& block,
               float* out) {
   if (view.col_stride == 1)
@@ -38,7 +52,12 @@ bool is_dense(const MatrixView& view, const TileBounds& block, int64_t stride) {
 
 }  // namespace
 
+bool is_tile_source(DType dtype) {
+  return has_float_type(dtype) || dtype == DType::u8 || dtype == DType::boolean;
+}
+
 void load_tile(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride) {
+  if (is_bytes(view)) return load_bytes(view, block, tile, stride);
   const FloatType type = float_type(view.dtype);
   if (is_dense(view, block, stride))
     return simd::to_f32(type, element(view, type, block.row, block.column), tile,

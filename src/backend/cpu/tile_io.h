@@ -16,6 +16,8 @@ struct TileBounds {
   int64_t columns;
 };
 
+// What load_tile() reads: f32, bf16, f16, and masks of bytes.
+bool is_tile_source(DType dtype);
 // tile [rows][columns] = the block, widened; `stride` floats lie between the tile's rows. What lies
 // between them stays as it is.
 void load_tile(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride);

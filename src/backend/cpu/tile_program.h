@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pointwise program prepared for tiles: its steps as kernels, its values in as few buffers as
-// their lifetimes allow.
+// their lifetimes allow. Values that are one number per row have short buffers of their own.
 #pragma once
 
 #include <array>
@@ -13,16 +13,25 @@
 namespace epilogue::cpu {
 
 // Where a program's buffers lie: b at memory + b * stride, but the first `products` where the
-// products of a GEMM left them.
+// products of a GEMM left them. Buffers of rows' numbers count down from -1.
 struct TileBuffers {
   float* memory = nullptr;
   int64_t stride = 0;
   int products = 0;
   std::array<float*, 2> product{};
+  float* rows = nullptr;
+  int64_t rows_stride = 0;
 
   float* operator[](int b) const {
+    if (b < 0) return rows + (-1 - b) * rows_stride;
     return b < products ? product[static_cast<size_t>(b)] : memory + b * stride;
   }
+};
+
+// A tile: rows that follow each other without a gap. Where rows are reduced, whole rows.
+struct TileSize {
+  int64_t rows;
+  int64_t columns;
 };
 
 class TileProgram {
@@ -31,22 +40,44 @@ class TileProgram {
   explicit TileProgram(const PointwiseProgram& program);
 
   int inputs() const { return inputs_; }
-  // Buffers that run() needs: the first inputs() are filled by the caller and overwritten.
+  // Buffers that run() needs, of a tile's elements: the first inputs() are filled by the caller and
+  // overwritten. And of one number per row.
   int buffers() const { return buffers_; }
-  // Where output i lies after run().
-  int output_buffer(size_t i) const { return outputs_[i]; }
-  size_t outputs() const { return outputs_.size(); }
-  bool is_empty() const { return steps_.empty(); }
+  int row_buffers() const { return row_buffers_; }
+  bool has_row_reductions() const { return has_row_reductions_; }
+  bool has_column_sums() const { return has_column_sums_; }
 
-  // On the n floats of each buffer.
-  void run(const TileBuffers& buffers, size_t n, const simd::PointwiseKernels& kernels) const;
+  struct Output {
+    int buffer;  // after run(); of a column sum: what is to be summed, which the caller does
+    Extent extent;
+  };
+  const Output& output(size_t i) const { return outputs_[i]; }
+  size_t outputs() const { return outputs_.size(); }
+
+  void run(const TileBuffers& buffers, const TileSize& size,
+           const simd::PointwiseKernels& kernels) const;
 
  private:
+  struct Step {
+    // each_row: a row's number meets its elements.
+    enum class Over : uint8_t { elements, rows, each_row, reduction };
+    Over over = Over::elements;
+    PointwiseFn fn = PointwiseFn::neg;
+    simd::TileStep kernel;  // operands are buffers
+    int result = 0;         // buffer
+  };
+  void allocate(const PointwiseProgram& program);
+  static void run_each_row(const Step& step, const TileBuffers& buffers, const TileSize& size,
+                           const simd::PointwiseKernels& kernels);
+  static void reduce_rows(const Step& step, const TileBuffers& buffers, const TileSize& size);
+
   int inputs_;
   int buffers_ = 0;
-  std::vector<simd::TileStep> steps_;  // operands are buffers
-  std::vector<int> results_;           // buffer of each step's result
-  std::vector<int> outputs_;
+  int row_buffers_ = 0;
+  bool has_row_reductions_;
+  bool has_column_sums_;
+  std::vector<Step> steps_;
+  std::vector<Output> outputs_;
 };
 
 }  // namespace epilogue::cpu

@@ -101,6 +101,31 @@ TEST(Pointwise, UnaryAccuracy) {
   });
 }
 
+// Of what rows reduce to: sums of exponentials, variances.
+TEST(Pointwise, LogarithmAndInverseSquareRootOfPositiveNumbers) {
+  const std::vector<float> x = sweep(1e-6F, 50.0F, 10'007);
+  for_each_isa([&](Isa) {
+    std::vector<float> out(x.size());
+    pointwise_kernels()[UnaryOp::log](x.data(), out.data(), out.size());
+    expect_accuracy(
+        "log", x, out, [](double v) { return std::log(v); }, 1e-7, 1.2e-7);
+    pointwise_kernels()[UnaryOp::rsqrt](x.data(), out.data(), out.size());
+    expect_accuracy(
+        "rsqrt", x, out, [](double v) { return 1 / std::sqrt(v); }, 0, 1.8e-7);
+    const float ends[] = {0.0F, -0.0F, kInf, -1.0F, kNan};
+    float got[5];
+    pointwise_kernels()[UnaryOp::log](ends, got, 5);
+    EXPECT_EQ(got[0], -kInf);
+    EXPECT_EQ(got[2], kInf);
+    EXPECT_TRUE(std::isnan(got[3]) && std::isnan(got[4]));
+    pointwise_kernels()[UnaryOp::rsqrt](ends, got, 5);
+    EXPECT_EQ(got[0], kInf);
+    EXPECT_EQ(got[1], -kInf);
+    EXPECT_EQ(got[2], 0);
+    EXPECT_TRUE(std::isnan(got[3]) && std::isnan(got[4]));
+  });
+}
+
 TEST(Pointwise, DerivativeAccuracy) {
   const std::vector<float> x = sweep(-8.0F, 8.0F, 100'003);
   const std::vector<float> ones(x.size(), 1.0F);

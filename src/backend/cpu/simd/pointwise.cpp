@@ -4,6 +4,8 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/simd/pointwise.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which chooses the target:
+#include <cmath>
+
 #include "backend/cpu/simd/math-inl.h"
 #include "backend/cpu/simd/pointwise.h"
 #include "backend/cpu/simd/targets.h"
@@ -36,6 +38,9 @@ struct GeluErf {
 };
 struct Silu {
   static HWY_INLINE Vf apply(Vf x) { return silu(x); }
+};
+struct Rsqrt {
+  static HWY_INLINE Vf apply(Vf x) { return hn::Div(set(1.0F), hn::Sqrt(x)); }
 };
 
 struct Add {
@@ -134,6 +139,10 @@ void backward(const float* dy, const float* saved, float* out, size_t n) {
   zip<Op>(Array{dy}, Array{saved}, out, n, 1.0F);
 }
 
+void log_each(const float* x, float* out, size_t n) {
+  for (size_t i = 0; i < n; ++i) out[i] = std::log(x[i]);
+}
+
 // The mask's bytes have a quarter of a lane's width; the compiler vectorises the plain loop.
 void mask_scale(const float* x, const uint8_t* keep, float scale, float* out, size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = keep[i] != 0 ? x[i] * scale : 0.0F;
@@ -158,7 +167,7 @@ void fill(float value, float* out, size_t n) {
 constexpr PointwiseKernels table = {
     .target = kTargetName,
     .unary = {map<Neg>, map<Relu>, map<Sigmoid>, map<Tanh>, map<Exp>, map<GeluTanh>, map<GeluErf>,
-              map<Silu>},
+              map<Silu>, log_each, map<Rsqrt>},
     .arithmetic = {binary<Add>, binary<Sub>, binary<Mul>, binary<Div>},
     .arithmetic_scalar_right = {scalar_right<Add>, scalar_right<Sub>, scalar_right<Mul>,
                                 scalar_right<Div>},

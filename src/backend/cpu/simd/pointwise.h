@@ -9,8 +9,19 @@ namespace epilogue::simd {
 
 // out[i] = f(x[i]). NaN gives NaN. At the ends the formulas' values: gelu_tanh, gelu_erf and silu
 // give +inf for +inf and NaN for -inf (-inf * 0), as PyTorch's do.
-enum class UnaryOp : uint8_t { neg, relu, sigmoid, tanh, exp, gelu_tanh, gelu_erf, silu };
-inline constexpr size_t kUnaryOps = 8;
+enum class UnaryOp : uint8_t {
+  neg,
+  relu,
+  sigmoid,
+  tanh,
+  exp,
+  gelu_tanh,
+  gelu_erf,
+  silu,
+  log,    // one at a time: for the few numbers that rows reduce to
+  rsqrt,  // 1 / sqrt(x), two roundings
+};
+inline constexpr size_t kUnaryOps = 10;
 
 // out[i] = f(a[i], b[i]). `alpha` scales b in add and sub (a + alpha * b) and is ignored elsewhere.
 enum class ArithmeticOp : uint8_t { add, sub, mul, div };

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the threads share a row chain.
+//
+//   rows      each thread takes blocks of rows through all stages; no barrier
+//   columns   all threads take panels of columns of one stage, then of the next; a barrier after
+//   each hidden    of two stages: each thread takes a slice of the hidden columns (of a group of
+//   rows),
+//             from the first stage right into the second one's sums; these are added up at the end,
+//             in the slices' order
+//
+// With few rows columns leave threads without work where a stage has fewer panels than there are
+// threads: the second stage of an MLP. Slices keep them all at work.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace epilogue::cpu {
+
+// A stage as the choice sees it: its weights are `panels` times `panel_columns` columns of depth k.
+struct StageSize {
+  int64_t panels = 0;
+  int64_t panel_columns = 0;  // of all its products
+  int64_t k = 0;
+  int64_t weight_bytes = 4;  // of one weight
+};
+
+struct ChainSplit {
+  enum class Kind : uint8_t { rows, columns, hidden };
+  Kind kind = Kind::rows;
+  // hidden: groups of rows times slices of hidden columns.
+  int64_t row_groups = 1;
+  int64_t slices = 1;
+};
+
+// Sums of slices per thread that are worth handing over: fewer are added up where they are.
+inline constexpr int64_t kSliceSumsPerThread = 16384;
+
+// A pure function of its arguments: the same plan in every run. `may_slice`: whether the chain's
+// kernels can; `may_group`: whether its rows may be cut where the choice likes.
+ChainSplit choose_split(int64_t rows, std::span<const StageSize> stages, int threads,
+                        bool may_slice, bool may_group);
+
+}  // namespace epilogue::cpu

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// How threads share a row chain: the choice, and that every way gives the same answer.
+#include "backend/cpu/chain_split.h"
+
+#include "base/cpu_features.h"
+#include "core/backend.h"
+#include "epilogue/runtime.h"
+#include "ops/op_testing.h"
+#include "ops/table_support.h"
+
+namespace epilogue::testing {
+namespace {
+
+using cpu::ChainSplit;
+using cpu::StageSize;
+using Kind = ChainSplit::Kind;
+
+struct ThreadScope {
+  int before = num_threads();
+  ~ThreadScope() { set_num_threads(before); }
+};
+
+// The GeGLU MLP of 768 x 3072 in bf16: 96 panels of 32 + 32 columns, then 12 of 64.
+constexpr StageSize kMlp[] = {{96, 64, 768, 2}, {12, 64, 3072, 2}};
+
+TEST(ChainSplit, ManyRowsAreSplitAmongThreads) {
+  EXPECT_EQ(choose_split(24, kMlp, 2, true, true).kind, Kind::rows);
+  EXPECT_EQ(choose_split(1, kMlp, 1, true, true).kind, Kind::rows);
+}
+
+// 12 panels for 4 threads are equal shares: 16 rows of slices would only add 48 thousand sums.
+TEST(ChainSplit, PanelsForAllThreadsAreSplitAmongThem) {
+  EXPECT_EQ(choose_split(16, kMlp, 4, true, true).kind, Kind::columns);
+}
+
+// The two slices of one row are 1536 sums, added up by one thread: cheaper than a second barrier.
+TEST(ChainSplit, SlicesOfOneRowSaveABarrier) {
+  const ChainSplit split = choose_split(1, kMlp, 2, true, true);
+  EXPECT_EQ(split.kind, Kind::hidden);
+  EXPECT_EQ(split.slices, 2);
+}
+
+// 12 panels leave 20 of 32 threads without work.
+TEST(ChainSplit, HiddenColumnsAreSlicedWhereAStageHasFewerPanelsThanThreads) {
+  const ChainSplit split = choose_split(16, kMlp, 32, true, true);
+  EXPECT_EQ(split.kind, Kind::hidden);
+  EXPECT_EQ(split.row_groups, 1);
+  EXPECT_EQ(split.slices, 32);
+}
+
+// 128 threads and 96 panels: 96 slices would leave a quarter of the threads without work.
+TEST(ChainSplit, RowsAndHiddenColumnsAreSplitWhereThreadsAreMany) {
+  const ChainSplit split = choose_split(96, kMlp, 128, true, true);
+  EXPECT_EQ(split.kind, Kind::hidden);
+  EXPECT_GT(split.row_groups, 1);
+  EXPECT_LE(split.row_groups * split.slices, 128);
+  EXPECT_EQ(choose_split(96, kMlp, 128, true, false).row_groups, 1);
+}
+
+TEST(ChainSplit, WhatCannotBeSlicedIsSplitByColumns) {
+  EXPECT_EQ(choose_split(16, kMlp, 32, false, true).kind, Kind::columns);
+  const StageSize three[] = {kMlp[0], kMlp[1], kMlp[1]};
+  EXPECT_EQ(choose_split(16, three, 32, true, true).kind, Kind::columns);
+}
+
+MatrixView matrix(const Tensor& t) { return {t.data(), t.dtype(), t.strides()[0], 1}; }
+
+// y = (relu(x a^T) * (x b^T)) c^T + x, the hidden activation stored on the way.
+struct GatedMlp {
+  int64_t rows, k, hidden;
+  DType dtype;
+  NormKind norm = NormKind::none;
+  Tensor x = make_tensor({rows, k}, dtype, Layout::contiguous);
+  Tensor a = make_tensor({hidden, k}, dtype, Layout::contiguous, -0.3, 0.3);
+  Tensor b = make_tensor({hidden, k}, dtype, Layout::transposed, -0.3, 0.3);
+  Tensor c = make_tensor({k, hidden}, dtype, Layout::contiguous, -0.3, 0.3);
+  Tensor y = full({rows, k}, -7, dtype);
+  Tensor h = full({rows, hidden}, -7, dtype);
+
+  std::unique_ptr<RowChain> chain() const {
+    RowChainSpec spec;
+    spec.dtype = dtype;
+    spec.norm.kind = norm;
+    spec.norm.eps = 1e-5;
+    spec.stages.push_back({{a, b},
+                           {2, {{PointwiseFn::relu, 0}, {PointwiseFn::mul, 2, 1}}, {3, 3}},
+                           {},
+                           false,
+                           1,
+                           {1}});
+    spec.stages.push_back({{c}, {2, {{PointwiseFn::add, 0, 1}}, {2}}, {0}});
+    return cpu_backend().make_row_chain(spec);
+  }
+  RowChainPlan run() const {
+    const auto made = chain();
+    const MatrixView operands[] = {matrix(x)};
+    const MatrixView outputs[] = {matrix(y), matrix(h)};
+    made->run(rows, matrix(x), operands, outputs);
+    return made->plan(rows);
+  }
+};
+
+// All splits of odd sizes give what one thread gives, whose sums are cut otherwise; again the same
+// bits.
+TEST(RowChain, SlicesOfHiddenColumnsGiveTheAnswerOfOneThread) {
+  const test::IsaScope isa;
+  const ThreadScope scope;
+  int sliced = 0;
+  int grouped = 0;
+  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
+    set_active_isa(static_cast<Isa>(level));
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int64_t rows : {1, 7, 16, 90})
+        for (const int64_t hidden : {1, 515}) {
+          const NormKind norm = rows == 7 ? NormKind::rms : NormKind::none;
+          const GatedMlp mlp{rows, 40, hidden, dtype, norm};
+          set_num_threads(1);
+          mlp.run();
+          const Tensor want = clone(mlp.y);
+          const Tensor want_h = clone(mlp.h);
+          for (const int threads : {2, 3, 8}) {
+            set_num_threads(threads);
+            const RowChainPlan plan = mlp.run();
+            sliced += plan.hidden_slices > 1;
+            grouped += plan.hidden_slices > 1 && plan.blocks > 1;
+            const std::string what = std::to_string(rows) + " rows, hidden " +
+                                     std::to_string(hidden) + ", " + std::to_string(threads) +
+                                     " threads, " + std::string(dtype_name(dtype));
+            expect_close(mlp.h, want_h, 1e-5, what);
+            expect_close(mlp.y, want, 1e-6 * static_cast<double>(hidden), what);
+            const std::vector<double> once = mlp.y.to_vector();
+            mlp.run();
+            ASSERT_EQ(mlp.y.to_vector(), once) << what;
+          }
+        }
+  }
+  EXPECT_GT(sliced, 20);
+  EXPECT_GT(grouped, 0);
+}
+
+// A slice's NaN reaches the rows that it is in, and no others.
+TEST(RowChain, NanInAHiddenColumnStaysInItsRow) {
+  const ThreadScope scope;
+  set_num_threads(4);
+  GatedMlp mlp{6, 40, 256, DType::f32};
+  mlp.x.data_as<float>()[2 * 40 + 5] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_GT(mlp.run().hidden_slices, 1);
+  const std::vector<double> y = mlp.y.to_vector();
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 40 == 2) << i;
+}
+
+}  // namespace
+}  // namespace epilogue::testing
