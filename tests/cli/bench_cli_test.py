@@ -133,6 +133,7 @@ class Bench(CommandTest):
         text = self.ok("bench", "ladder", "--rows", "2", "--dim", "8", "--hidden", "8",
                        "--seconds", "0.05")
         self.assertIn("stays in L2", text)
+        self.assertIn("no rung overlaps", text)
 
     def test_a_python_without_pytorch_is_a_reason_not_a_failure(self):
         out = self.bench(*MLP, "--torch", "/nonexistent/python")
