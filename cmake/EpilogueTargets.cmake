@@ -1,7 +1,9 @@
 # epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...])
 # One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down.
 # epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
-# A GoogleTest executable and its CTest entry.
+# A GoogleTest executable and its CTest entry. Its sources are compiled several at a time: most of what
+# a test costs is GoogleTest's and the library's headers. Two of them may not give one name two
+# meanings, not even in anonymous namespaces.
 
 add_library(epi_flags INTERFACE)
 target_compile_features(epi_flags INTERFACE cxx_std_20)
@@ -25,6 +27,10 @@ if(EPILOGUE_SANITIZE)
   target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${epi_sanitize_flags}>)
   target_link_options(epi_flags INTERFACE -fsanitize=${EPILOGUE_SANITIZE})
 endif()
+
+# For what runs once and only calls the library: compile time counts, not its own speed.
+add_library(epi_quick_flags INTERFACE)
+target_compile_options(epi_quick_flags INTERFACE $<$<CONFIG:Release>:-O1>)
 
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 
@@ -52,7 +58,9 @@ function(epi_test name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   list(TRANSFORM arg_DEPENDS PREPEND epilogue_)
-  target_link_libraries(${name} PRIVATE epi_flags ${arg_DEPENDS} ${arg_LINKS} GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE epi_flags epi_quick_flags ${arg_DEPENDS} ${arg_LINKS}
+                                        GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

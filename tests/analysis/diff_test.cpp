@@ -11,9 +11,8 @@
 namespace epilogue::trace {
 namespace {
 
+using testing::kUs;
 using testing::TraceBuilder;
-
-constexpr int64_t kUs = 1000;
 
 TraceDiff diff(const TraceBuilder& a, const TraceBuilder& b) {
   TraceDiff d = diff_traces(a.trace, link(a.trace), b.trace, link(b.trace), {.min_part_pct = 0});

@@ -11,9 +11,8 @@
 namespace epilogue::trace {
 namespace {
 
+using testing::kUs;
 using testing::TraceBuilder;
-
-constexpr int64_t kUs = 1000;
 
 Explanation explain(const TraceBuilder& b) { return explain(b.trace, link(b.trace)); }
 

@@ -12,12 +12,12 @@
 namespace epilogue::trace {
 namespace {
 
+using testing::kUs;
 using testing::scalar;
 using testing::tensor;
 using testing::TraceBuilder;
 
 constexpr const char* kBf16 = "c10::BFloat16";
-constexpr int64_t kUs = 1000;
 
 // A program of ops one after another, each with one kernel of its length.
 class Program {

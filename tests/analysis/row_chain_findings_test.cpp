@@ -10,10 +10,9 @@
 namespace epilogue::trace {
 namespace {
 
+using testing::kUs;
 using testing::tensor;
 using testing::TraceBuilder;
-
-constexpr int64_t kUs = 1000;
 
 // Ops one after another, each as long as its kernel and 2 us more.
 class OwnProgram {

@@ -11,8 +11,7 @@ namespace epilogue::trace {
 namespace {
 
 using testing::GpuTrace;
-
-constexpr int64_t kUs = 1000;
+using testing::kUs;
 
 Verdicts judged(const GpuTrace& b) { return judge_time(b.trace, link(b.trace)); }
 

@@ -15,7 +15,7 @@ std::vector<int64_t> values(const Tensor& t) {
   return {data, data + t.numel()};
 }
 
-class IntegerProduct : public testing::Test {
+class IntegerProduct : public ::testing::Test {
  protected:
   Tensor a = from_values({1, 2, 3, 4}, {2, 2}, DType::i64);
   Tensor b = from_values({5, 6, 7, 8}, {2, 2}, DType::i64);

@@ -17,7 +17,7 @@ namespace epilogue::test {
 namespace {
 
 // Computed independently from the formulas.
-class GoldenCrossEntropy : public testing::Test {
+class GoldenCrossEntropy : public ::testing::Test {
  protected:
   Tensor z = from_values({2, 0.5, -1, 0, 1, 0, 1, -1, 3}, {3, 3}, DType::f64);
   Tensor target = from_values({0, -100, 1}, {3}, DType::i64);

@@ -92,7 +92,7 @@ void expect_reference(const OpDef& op, std::span<const Tensor> in, std::span<con
         << text << " result " << i;
 }
 
-class OpTable : public testing::TestWithParam<const OpDef*> {
+class OpTable : public ::testing::TestWithParam<const OpDef*> {
  protected:
   const OpDef& op = *GetParam();
 };
@@ -293,10 +293,10 @@ TEST_P(OpTable, EmptyInputsWorkOrFailClearly) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<const OpDef*>& info) {
+std::string test_name(const ::testing::TestParamInfo<const OpDef*>& info) {
   return std::string(info.param->name.substr(std::string_view("aten::").size()));
 }
-INSTANTIATE_TEST_SUITE_P(Ops, OpTable, testing::ValuesIn(kOps), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, OpTable, ::testing::ValuesIn(kOps), test_name);
 
 TEST(OpFlops, MatrixProductsCount2MNK) {
   const Attr one = 1.0;

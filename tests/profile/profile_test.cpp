@@ -13,6 +13,7 @@
 #include "epilogue/nn.h"
 #include "epilogue/profiler.h"
 #include "profile/op_inputs.h"
+#include "profile/recording.h"
 
 namespace epilogue::profiler {
 namespace {
@@ -20,16 +21,6 @@ namespace {
 using trace::Category;
 using trace::Event;
 using trace::Trace;
-
-Trace record(const std::function<void()>& body, ProfileOptions options = {}) {
-  Trace result;
-  options.on_trace_ready = [&](Profile& p) { result = std::move(const_cast<Trace&>(p.trace())); };
-  Profile prof(options);
-  prof.start();
-  body();
-  prof.stop();
-  return result;
-}
 
 std::vector<const Event*> of(const Trace& t, Category category) {
   std::vector<const Event*> events;

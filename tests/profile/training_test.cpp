@@ -13,6 +13,7 @@
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory_profile.h"
 #include "epilogue/trace/reader.h"
+#include "profile/recording.h"
 
 namespace epilogue::profiler {
 namespace {
@@ -44,16 +45,6 @@ struct Training {
     optimizer.step();
   }
 };
-
-Trace record(const std::function<void()>& body, ProfileOptions options) {
-  Trace result;
-  options.on_trace_ready = [&](Profile& p) { result = std::move(const_cast<Trace&>(p.trace())); };
-  Profile prof(options);
-  prof.start();
-  body();
-  prof.stop();
-  return result;
-}
 
 trace::DeviceMemory memory_of(const Trace& t) {
   return trace::memory_profile(t, trace::link(t)).at(0);

@@ -12,6 +12,7 @@
 namespace epilogue::trace::testing {
 
 constexpr int32_t kHostPid = 4711;
+constexpr int64_t kUs = 1000;  // in nanoseconds
 
 inline OpInput tensor(std::vector<int64_t> dims, std::string type = "float") {
   OpInput input;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <cstdlib>

@@ -2,9 +2,12 @@
 // What the subcommands share: where results go, exit codes, and how they register themselves.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace epilogue::tool {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue compile WORKLOAD: what compile() makes of a workload, and why.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue diff A B: what changed, in parts that add up.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "command.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue explain TRACE|DIR: the findings of one trace, or of the ranks of one run.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
 #include <filesystem>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `epilogue`: parses, runs one subcommand, maps errors to exit codes.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>

@@ -4,6 +4,7 @@
 #include <httplib.h>
 #include <pthread.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <csignal>
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue table TRACE: the key-averages table of any trace.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 

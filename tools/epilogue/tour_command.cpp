@@ -2,6 +2,7 @@
 // epilogue tour: from matmul + add to the fused GeGLU MLP on real images, each step profiled and
 // explained.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <memory>

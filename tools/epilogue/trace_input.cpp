@@ -2,6 +2,7 @@
 #include "trace_input.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -2,12 +2,15 @@
 // What the trace commands share: which trace, and which part of it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "epilogue/trace/event.h"
+
+namespace CLI {
+class App;
+}
 
 namespace epilogue::tool {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue train fashion-mnist|FILE.csv: trains a classifier or a regressor.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <cstdio>

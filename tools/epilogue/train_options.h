@@ -2,13 +2,17 @@
 // The flags of `epilogue train`: what defines a run (kept in its checkpoints) and what does not.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "command.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace epilogue::tool {
 

@@ -2,6 +2,7 @@
 #include "workload.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -2,7 +2,6 @@
 // The reference workloads: matmul-add, linear, mlp, train-step, with their flags, tags and ranges.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,10 @@
 #include "epilogue/compile.h"
 #include "epilogue/nn.h"
 #include "epilogue/tensor.h"
+
+namespace CLI {
+class App;
+}
 
 namespace epilogue::tool {
 

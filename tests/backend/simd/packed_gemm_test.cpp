@@ -32,13 +32,13 @@ Matrix random_matrix(int64_t rows, int64_t columns, uint32_t seed) {
   return m;
 }
 
-struct Case {
+struct Sizes {
   int64_t m;
   int64_t k;
   int64_t n;
 };
-constexpr Case kCases[] = {{1, 1, 1},   {1, 2, 3},    {5, 7, 17},    {6, 64, 64},
-                           {7, 65, 63}, {13, 33, 65}, {48, 96, 130}, {3, 200, 1}};
+constexpr Sizes kSizes[] = {{1, 1, 1},   {1, 2, 3},    {5, 7, 17},    {6, 64, 64},
+                            {7, 65, 63}, {13, 33, 65}, {48, 96, 130}, {3, 200, 1}};
 
 class LevelScope {
  public:
@@ -60,7 +60,7 @@ class Packed : public testing::TestWithParam<Isa> {
 };
 
 // All rows of A (with an even row stride, zero beyond k) through all panels.
-void expect_product(const Case& c, PanelType type, int parts, bool transposed) {
+void expect_product(const Sizes& c, PanelType type, int parts, bool transposed) {
   const PackedKernels kernels = packed_kernels();
   const auto index = static_cast<size_t>(type);
   const PanelKernel kernel = parts == 2 ? kernels.two[index] : kernels.one[index];
@@ -120,7 +120,7 @@ void expect_product(const Case& c, PanelType type, int parts, bool transposed) {
 
 TEST_P(Packed, EqualsSumsInDouble) {
   const LevelScope level(GetParam());
-  for (const Case& c : kCases)
+  for (const Sizes& c : kSizes)
     for (const PanelType type : {PanelType::f32, PanelType::bf16, PanelType::bf16_pairs})
       for (const int parts : {1, 2})
         for (const bool transposed : {false, true}) expect_product(c, type, parts, transposed);

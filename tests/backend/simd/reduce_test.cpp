@@ -3,16 +3,12 @@
 #include "backend/cpu/simd/reduce.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "backend/simd/simd_testing.h"
 
 namespace epilogue::simd {
 namespace {
-
-const float kInf = std::numeric_limits<float>::infinity();
-const float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<double> doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@
 #include "base/cpu_features.h"
 
 namespace epilogue::simd {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Runs body(isa) at every level that this machine has, then restores the level.
 template <class Body>

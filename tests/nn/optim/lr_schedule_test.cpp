@@ -9,14 +9,14 @@ namespace {
 
 using test::message_of;
 
-Tensor parameter() {
+Tensor scalar_parameter() {
   Tensor p = zeros({1});
   p.set_requires_grad(true);
   return p;
 }
 
 void expect_rates(LrFactor factor, const nlohmann::json& expected) {
-  SGD sgd({parameter()}, {.lr = 0.5});
+  SGD sgd({scalar_parameter()}, {.lr = 0.5});
   LrScheduler schedule(sgd, std::move(factor));
   for (const double rate : expected) {
     EXPECT_NEAR(sgd.lr(), rate, 1e-15);
@@ -48,8 +48,8 @@ TEST(LrSchedule, WarmUpThenCosine) {
 }
 
 TEST(LrSchedule, ScalesEachGroupFromItsOwnRate) {
-  SGD sgd({ParamGroup<SGDOptions>{{parameter()}, {.lr = 1}},
-           ParamGroup<SGDOptions>{{parameter()}, {.lr = 0.1}}});
+  SGD sgd({ParamGroup<SGDOptions>{{scalar_parameter()}, {.lr = 1}},
+           ParamGroup<SGDOptions>{{scalar_parameter()}, {.lr = 0.1}}});
   LrScheduler schedule(sgd, step_lr(1, 0.5));
   schedule.step();
   EXPECT_EQ(sgd.lr(0), 0.5);
@@ -58,10 +58,10 @@ TEST(LrSchedule, ScalesEachGroupFromItsOwnRate) {
 
 // The optimizer's state brings the rate of the stop; the schedule's brings what it started from.
 TEST(LrSchedule, ResumesFromItsState) {
-  SGD a({parameter()}, {.lr = 0.3});
+  SGD a({scalar_parameter()}, {.lr = 0.3});
   LrScheduler one(a, cosine_lr(10, 2));
   for (int i = 0; i < 5; ++i) one.step();
-  SGD b({parameter()}, {.lr = 7});
+  SGD b({scalar_parameter()}, {.lr = 7});
   b.load_state_dict(a.state_dict());
   LrScheduler two(b, cosine_lr(10, 2));
   two.load_state_dict(one.state_dict());
@@ -76,7 +76,7 @@ TEST(LrSchedule, Messages) {
   EXPECT_EQ(message_of([] { step_lr(0); }), "[step_lr] expected a step_size of 1 or more, got 0");
   EXPECT_EQ(message_of([] { cosine_lr(4, 4); }),
             "[cosine_lr] expected 0 <= warmup_steps < total_steps, got 4 and 4");
-  SGD sgd({parameter()});
+  SGD sgd({scalar_parameter()});
   LrScheduler schedule(sgd, constant_lr());
   EXPECT_EQ(message_of([&] { schedule.load_state_dict({}); }),
             "[load_state_dict] expected \"last_step\", got no such key");

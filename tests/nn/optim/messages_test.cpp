@@ -13,7 +13,7 @@ namespace {
 
 using test::message_of;
 
-Tensor parameter(Dims sizes = {2}) {
+Tensor parameter_with_grad(Dims sizes = {2}) {
   Tensor p = ones(sizes);
   p.set_requires_grad(true);
   p.set_grad(ones(sizes));
@@ -29,9 +29,9 @@ TEST(OptimizerMessages, Parameters) {
             "[Adam] expected parameters, got an undefined tensor");
   EXPECT_EQ(message_of([] { Adam({ones({2}, DType::i64)}); }),
             "[Adam] expected floating leaf tensors, got i64[2]");
-  EXPECT_EQ(message_of([] { AdamW({mul(parameter(), 2.0)}); }),
+  EXPECT_EQ(message_of([] { AdamW({mul(parameter_with_grad(), 2.0)}); }),
             "[AdamW] expected floating leaf tensors, got f32[2], the result of an op");
-  const Tensor p = parameter();
+  const Tensor p = parameter_with_grad();
   EXPECT_EQ(message_of([&] {
               AdamW({p, p});
             }),
@@ -39,35 +39,36 @@ TEST(OptimizerMessages, Parameters) {
 }
 
 TEST(OptimizerMessages, Options) {
-  EXPECT_EQ(message_of([] { SGD({parameter()}, {.lr = -1}); }),
+  EXPECT_EQ(message_of([] { SGD({parameter_with_grad()}, {.lr = -1}); }),
             "[SGD] expected a learning rate >= 0, got -1");
-  EXPECT_EQ(message_of([] { SGD({parameter()}, {.momentum = -0.5}); }),
+  EXPECT_EQ(message_of([] { SGD({parameter_with_grad()}, {.momentum = -0.5}); }),
             "[SGD] expected a momentum >= 0, got -0.5");
-  EXPECT_EQ(message_of([] { SGD({parameter()}, {.nesterov = true}); }),
+  EXPECT_EQ(message_of([] { SGD({parameter_with_grad()}, {.nesterov = true}); }),
             "[SGD] expected a momentum and zero dampening with nesterov, got momentum 0 and "
             "dampening 0");
-  EXPECT_EQ(message_of([] { Adam({parameter()}, {.beta1 = 1}); }),
+  EXPECT_EQ(message_of([] { Adam({parameter_with_grad()}, {.beta1 = 1}); }),
             "[Adam] expected beta1 in [0, 1), got 1");
-  EXPECT_EQ(message_of([] { AdamW({parameter()}, {.weight_decay = -1}); }),
+  EXPECT_EQ(message_of([] { AdamW({parameter_with_grad()}, {.weight_decay = -1}); }),
             "[AdamW] expected weight_decay >= 0, got -1");
-  EXPECT_EQ(message_of([] { AdamW({parameter()}).keep_low_precision_copies(DType::f64); }),
-            "[keep_low_precision_copies] expected bf16 or f16, got f64");
+  EXPECT_EQ(
+      message_of([] { AdamW({parameter_with_grad()}).keep_low_precision_copies(DType::f64); }),
+      "[keep_low_precision_copies] expected bf16 or f16, got f64");
 }
 
 TEST(OptimizerMessages, StatesOfOthers) {
-  AdamW adamw({parameter()});
+  AdamW adamw({parameter_with_grad()});
   adamw.step();
   const StateDict good = adamw.state_dict();
-  SGD sgd({parameter()});
+  SGD sgd({parameter_with_grad()});
   EXPECT_EQ(message_of([&] { sgd.load_state_dict(good); }),
             "[load_state_dict] expected the state of SGD, got that of AdamW");
   EXPECT_EQ(message_of([&] { sgd.load_state_dict({}); }),
             "[load_state_dict] expected the state of SGD, got that of no optimizer");
 
-  AdamW two({parameter(), parameter()});
+  AdamW two({parameter_with_grad(), parameter_with_grad()});
   EXPECT_EQ(message_of([&] { two.load_state_dict(good); }),
             "[load_state_dict] expected 2 parameters in group 0, got 1");
-  AdamW other({parameter({3})});
+  AdamW other({parameter_with_grad({3})});
   EXPECT_EQ(message_of([&] { other.load_state_dict(good); }),
             "[load_state_dict] expected sizes [3] for \"state.0.exp_avg\", got f32[2]");
 
@@ -92,7 +93,7 @@ TEST(OptimizerMessages, StatesOfOthers) {
 }
 
 TEST(OptimizerMessages, ListsThatDisagree) {
-  const Tensor p = parameter().detach();
+  const Tensor p = parameter_with_grad().detach();
   const Tensor none;
   const Attr attrs[] = {0.0, 0.0, 0.1, 0.0, false, false, false, 1.0};
   const auto sgd = [&](const Tensor& grad, const Tensor& buffer, const Tensor& copy) {
