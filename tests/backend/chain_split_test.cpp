@@ -2,6 +2,7 @@
 // How threads share a row chain: the choice, and that every way gives the same answer.
 #include "backend/cpu/chain_split.h"
 
+#include "backend/kernel_testing.h"
 #include "base/cpu_features.h"
 #include "core/backend.h"
 #include "epilogue/runtime.h"
@@ -14,11 +15,6 @@ namespace {
 using cpu::ChainSplit;
 using cpu::StageSize;
 using Kind = ChainSplit::Kind;
-
-struct ThreadScope {
-  int before = num_threads();
-  ~ThreadScope() { set_num_threads(before); }
-};
 
 // The GeGLU MLP of 768 x 3072 in bf16: 96 panels of 32 + 32 columns, then 12 of 64.
 constexpr StageSize kMlp[] = {{96, 64, 768, 2}, {12, 64, 3072, 2}};
@@ -62,8 +58,6 @@ TEST(ChainSplit, WhatCannotBeSlicedIsSplitByColumns) {
   const StageSize three[] = {kMlp[0], kMlp[1], kMlp[1]};
   EXPECT_EQ(choose_split(16, three, 32, true, true).kind, Kind::columns);
 }
-
-MatrixView matrix(const Tensor& t) { return {t.data(), t.dtype(), t.strides()[0], 1}; }
 
 // y = (relu(x a^T) * (x b^T)) c^T + x, the hidden activation stored on the way.
 struct GatedMlp {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/cpu/tile_program.h"
+#include "backend/kernel_testing.h"
 #include "base/cpu_features.h"
 #include "core/backend.h"
 #include "ops/op_testing.h"
@@ -11,10 +12,6 @@
 
 namespace epilogue::testing {
 namespace {
-
-MatrixView matrix(const Tensor& t) {
-  return {t.data(), t.dtype(), t.dim() == 2 ? t.strides()[0] : 0, t.strides()[t.dim() - 1]};
-}
 
 // v3 = gelu_erf(v0); v4 = v3 * v1; v5 = v4 + 2 v2; v6 = 1 - v5.
 PointwiseProgram example() {

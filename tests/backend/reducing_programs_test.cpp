@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "backend/cpu/tile_program.h"
+#include "backend/kernel_testing.h"
 #include "base/cpu_features.h"
 #include "core/backend.h"
 #include "epilogue/runtime.h"
@@ -18,16 +19,6 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-MatrixView matrix(const Tensor& t) {
-  return {t.data(), t.dtype(), t.dim() == 2 ? t.strides()[0] : 0, t.strides()[t.dim() - 1]};
-}
-
-// Restores the number of threads.
-struct ThreadScope {
-  int before = num_threads();
-  ~ThreadScope() { set_num_threads(before); }
-};
 
 // v0 = x, v1 = r [cols]: softmax(x + r), its rows' log-sums and, over all rows, its column sums.
 PointwiseProgram softmax_program() {

@@ -38,7 +38,7 @@ void expect_reference(const OpDef& op, const Sample& sample, DType dtype, Layout
     EXPECT_EQ(got[i].device(), kCuda);
     const std::string worst =
         difference(on_host(got[i]), reference[i], tolerance_for(op, in, reference[i]));
-    EXPECT_EQ(worst, "") << op.name << " " << describe(in, sample.attrs) << " result " << i;
+    EXPECT_EQ(worst, "") << op.name << " " << test::describe(in, sample.attrs) << " result " << i;
   }
 }
 

@@ -133,7 +133,7 @@ struct StoreCase {
 };
 
 // One panel's results, finished in registers, against the same sums finished one by one.
-void expect_finished(const Case& c, const StoreCase& s) {
+void expect_finished(const Sizes& c, const StoreCase& s) {
   const PackedKernels kernels = packed_kernels();
   const auto index = static_cast<size_t>(s.type);
   if (!kernels.stores[index]) return;
@@ -196,7 +196,7 @@ void expect_finished(const Case& c, const StoreCase& s) {
 
 TEST_P(Packed, ResultsFinishedInRegistersAreThoseOfTheSums) {
   const LevelScope level(GetParam());
-  for (const Case& c : kCases)
+  for (const Sizes& c : kSizes)
     for (const PanelType type : {PanelType::f32, PanelType::bf16, PanelType::bf16_pairs})
       for (const FloatType out : {FloatType::f32, FloatType::bf16})
         for (int flags = 0; flags < 8; ++flags)
