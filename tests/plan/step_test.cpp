@@ -173,7 +173,7 @@ TEST(CompiledStep, TheBackwardPassOfADeepMlpIsOneChain) {
 // of the loss's gradient, which the op makes.
 TEST(CompiledStep, BiasGradientsStandBesideThoseOfTheRows) {
   nn::MLP mlp(32, 48, 3, nn::Activation::gelu, true);
-  CompiledStep step = compile_step(mlp, mse);
+  CompiledStep step = compile_step(mlp, mse, {.packed = Packed::always});
   step(randn({10, 32}), randn({10, 32}));
   const std::string plan = step.dump(CompiledDump::plan);
   EXPECT_EQ(count_of(plan, " = column_sum("), 3) << plan;
