@@ -30,7 +30,7 @@ endif()
 
 # For what runs once and only calls the library: compile time counts, not its own speed.
 add_library(epi_quick_flags INTERFACE)
-target_compile_options(epi_quick_flags INTERFACE $<$<CONFIG:Release>:-O1>)
+target_compile_options(epi_quick_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 

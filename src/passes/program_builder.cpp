@@ -170,8 +170,10 @@ void ProgramBuilder::append(const BoundProgram& bound) {
     Step s{step, {}, {}};
     if (step.a != kConstantOperand) s.a = values[static_cast<size_t>(step.a)];
     if (is_binary(step.fn) && step.b != kConstantOperand) s.b = values[static_cast<size_t>(step.b)];
-    values.push_back({true, static_cast<int>(steps_.size())});
-    steps_.push_back(s);
+    const auto known = std::find_if(steps_.begin(), steps_.end(),
+                                    [&](const Step& other) { return s.is_same(other); });
+    values.push_back({true, static_cast<int>(known - steps_.begin())});
+    if (known == steps_.end()) steps_.push_back(s);
   }
   for (size_t i = 0; i < bound.results.size(); ++i)
     defined_.insert_or_assign(bound.results[i],

@@ -34,7 +34,8 @@ BoundProgram last_program(const graph::Node& chain);
 // their order; the first result becomes the node's.
 void set_last_program(graph::Node& node, graph::Chain chain, const BoundProgram& bound);
 
-// Joins programs: inputs of the same name are one, and what was defined is no input.
+// Joins programs: inputs of the same name are one, what was defined is no input, and a step that is
+// there already is not repeated (a norm that runs again beside its gradient shares its statistics).
 class ProgramBuilder {
  public:
   // An input that comes in this place even if no step reads it.
@@ -49,11 +50,16 @@ class ProgramBuilder {
   struct Operand {
     bool is_step;
     int index;
+    bool operator==(const Operand&) const = default;
   };
   struct Step {
     PointwiseStep step;
     std::optional<Operand> a;
     std::optional<Operand> b;
+    bool is_same(const Step& other) const {
+      return step.fn == other.step.fn && step.constant == other.step.constant &&
+             step.alpha == other.step.alpha && a == other.a && b == other.b;
+    }
   };
   int input(int name);
   Operand operand(int name);

@@ -99,6 +99,20 @@ TEST(FusePointwise, NormsJoinResidualsUnlessAProductTakesThem) {
   EXPECT_EQ(count_of(before_product, "aten::add("), 1U) << before_product;
 }
 
+// The exponential that two branches compute.
+TEST(FusePointwise, StepsThatAreThereAreNotRepeated) {
+  const std::string text = fused(
+      [](std::span<const Tensor> in) {
+        const Tensor e = neg(in[0]);
+        return one(exp(e) * (exp(e) + 1.0));
+      },
+      {zeros({3, 4})});
+  EXPECT_NE(text.find("pointwise(%0): v1 = neg(v0); v2 = exp(v1); v3 = add(v2, 1.0); "
+                      "v4 = mul(v2, v3); store v4"),
+            std::string::npos)
+      << text;
+}
+
 TEST(FusePointwise, NormsOverSeveralDimensionsAreTheOp) {
   const std::string text = fused(
       [](std::span<const Tensor> in) {
