@@ -194,6 +194,10 @@ std::optional<BoundProgram> any_program_of(const Graph& graph, const Node& node,
   const OpCall* call = node.call();
   if (call == nullptr || call->inputs.empty() || call->inputs[0] == graph::kNoValue)
     return std::nullopt;
+  if (graph.device.type != DeviceType::cpu) {
+    reason = "programs on " + to_string(graph.device) + " reduce nothing";
+    return std::nullopt;
+  }
   const Dims& sizes = graph.value(call->inputs[0]).sizes;
   if (sizes.rank() == 0 || element_count(sizes) == 0) return std::nullopt;
   Writer writer(*call);

@@ -22,6 +22,16 @@ TEST(FusePointwise, SoftmaxJoinsWhatMakesItsRows) {
             "return %3\n");
 }
 
+// Programs of a GPU are generated for elements.
+TEST(FusePointwise, ProgramsOfADeviceReduceNothing) {
+  Graph g = capture([](std::span<const Tensor> in) { return one(softmax(in[0] + in[1], -1)); },
+                    {zeros({3, 4}), zeros({4})});
+  g.device = {DeviceType::cuda, 0};
+  const std::string text = after(g, "fuse_pointwise").text;
+  EXPECT_NE(text.find("aten::_softmax("), std::string::npos) << text;
+  EXPECT_EQ(text.find("row_max"), std::string::npos) << text;
+}
+
 TEST(FusePointwise, AReductionAloneIsTheOp) {
   EXPECT_NE(
       fused([](std::span<const Tensor> in) { return one(softmax(in[0], -1)); }, {zeros({3, 4})})

@@ -46,7 +46,11 @@ class Arguments {
 
 class CudaProgram final : public ProgramKernel {
  public:
-  explicit CudaProgram(const PointwiseProgram& program) : program_(program) { verify(program); }
+  explicit CudaProgram(const PointwiseProgram& program) : program_(program) {
+    verify(program);
+    if (has_row_reductions(program) || has_column_sums(program))
+      throw Error("[cuda] expected a program that reduces nothing, got " + to_string(program));
+  }
 
   void run(int64_t rows, int64_t cols, std::span<const MatrixView> inputs,
            std::span<const MatrixView> outputs) const override {

@@ -16,6 +16,8 @@ float on_host(PointwiseFn fn, float a, float b, float alpha) {
     case PointwiseFn::gelu_tanh: return GeluTanh::run<false>(a, b, alpha);
     case PointwiseFn::gelu_erf: return GeluErf::run<false>(a, b, alpha);
     case PointwiseFn::silu: return Silu::run<false>(a, b, alpha);
+    case PointwiseFn::log: return Log::run<false>(a, b, alpha);
+    case PointwiseFn::rsqrt: return Rsqrt::run<false>(a, b, alpha);
     case PointwiseFn::add: return Add::run<false>(a, b, alpha);
     case PointwiseFn::sub: return Sub::run<false>(a, b, alpha);
     case PointwiseFn::mul: return Mul::run<false>(a, b, alpha);
@@ -26,6 +28,10 @@ float on_host(PointwiseFn fn, float a, float b, float alpha) {
     case PointwiseFn::gelu_tanh_backward: return GeluTanhBackward::run<false>(a, b, alpha);
     case PointwiseFn::gelu_erf_backward: return GeluErfBackward::run<false>(a, b, alpha);
     case PointwiseFn::silu_backward: return SiluBackward::run<false>(a, b, alpha);
+    case PointwiseFn::row_sum:
+    case PointwiseFn::row_mean:
+    case PointwiseFn::row_max:
+    case PointwiseFn::column_sum: break;
   }
   return 0;
 }

@@ -57,6 +57,16 @@ TEST(DeviceMath, AgreesWithTheReferences) {
       }
 }
 
+// Steps of norms and softmax: no ops of their own.
+TEST(DeviceMath, LogarithmsAndRoots) {
+  for (const float a : {1e-30F, 0.25F, 1.0F, 3.0F, 1e30F}) {
+    EXPECT_FLOAT_EQ(on_host(PointwiseFn::log, a, 0, 1), std::log(a));
+    EXPECT_FLOAT_EQ(on_host(PointwiseFn::rsqrt, a, 0, 1), 1 / std::sqrt(a));
+  }
+  EXPECT_TRUE(std::isnan(on_host(PointwiseFn::log, -1, 0, 1)));
+  EXPECT_TRUE(std::isinf(on_host(PointwiseFn::rsqrt, 0, 0, 1)));
+}
+
 TEST(DeviceMath, AlphaScalesTheSecondOperand) {
   EXPECT_EQ(on_host(PointwiseFn::add, 1, 3, 2), 7);
   EXPECT_EQ(on_host(PointwiseFn::sub, 1, 3, 2), -5);

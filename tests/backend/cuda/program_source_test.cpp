@@ -173,7 +173,8 @@ TEST(CompiledProgram, AGatedActivationOfEveryDtype) {
 TEST(CompiledProgram, EveryFunctionInOneProgram) {
   PointwiseProgram program{3, {}, {}};
   for (int fn = 0; fn <= static_cast<int>(Fn::silu_backward); ++fn)
-    program.steps.push_back({static_cast<Fn>(fn), fn % 3, (fn + 1) % 3, 1, 0.5F});
+    if (!is_row_reduction(static_cast<Fn>(fn)) && static_cast<Fn>(fn) != Fn::column_sum)
+      program.steps.push_back({static_cast<Fn>(fn), fn % 3, (fn + 1) % 3, 1, 0.5F});
   for (int v = 3; v < program.values(); ++v) program.outputs.push_back(v);
   ProgramVariant v =
       variant({{DType::bf16}, {DType::f32, Access::per_row}, {DType::f16, Access::strided}},

@@ -66,6 +66,18 @@ struct Exp {
     return expf(a);
   }
 };
+struct Log {
+  template <bool kFast>
+  __host__ __device__ static float run(float a, float, float) {
+    return logf(a);
+  }
+};
+struct Rsqrt {
+  template <bool kFast>
+  __host__ __device__ static float run(float a, float, float) {
+    return 1.0f / sqrtf(a);
+  }
+};
 struct GeluTanh {
   template <bool kFast>
   __host__ __device__ static float run(float x, float, float) {

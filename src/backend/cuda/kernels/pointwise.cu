@@ -149,6 +149,8 @@ cudaError_t launch_pointwise(PointwiseFn fn, float alpha, const Walk& walk, cuda
     case PointwiseFn::gelu_tanh: return launch<GeluTanh>(alpha, walk, stream);
     case PointwiseFn::gelu_erf: return launch<GeluErf>(alpha, walk, stream);
     case PointwiseFn::silu: return launch<Silu>(alpha, walk, stream);
+    case PointwiseFn::log: return launch<Log>(alpha, walk, stream);
+    case PointwiseFn::rsqrt: return launch<Rsqrt>(alpha, walk, stream);
     case PointwiseFn::add: return launch<Add>(alpha, walk, stream);
     case PointwiseFn::sub: return launch<Sub>(alpha, walk, stream);
     case PointwiseFn::mul: return launch<Mul>(alpha, walk, stream);
@@ -159,6 +161,10 @@ cudaError_t launch_pointwise(PointwiseFn fn, float alpha, const Walk& walk, cuda
     case PointwiseFn::gelu_tanh_backward: return launch<GeluTanhBackward>(alpha, walk, stream);
     case PointwiseFn::gelu_erf_backward: return launch<GeluErfBackward>(alpha, walk, stream);
     case PointwiseFn::silu_backward: return launch<SiluBackward>(alpha, walk, stream);
+    case PointwiseFn::row_sum:
+    case PointwiseFn::row_mean:
+    case PointwiseFn::row_max:
+    case PointwiseFn::column_sum: break;  // not of one element
   }
   return cudaErrorInvalidValue;
 }
