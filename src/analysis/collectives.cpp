@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "analysis/collective_calls.h"
 #include "analysis/intervals.h"
+#include "analysis/rank_info.h"
 #include "analysis/work_kind.h"
 #include "epilogue/trace/timeline.h"
 
@@ -14,16 +14,6 @@ namespace epilogue::trace {
 namespace {
 
 using CallsByName = std::map<std::string, std::vector<CollectiveCall>>;
-
-std::optional<int64_t> rank_of(const Trace& trace) {
-  for (const auto& [key, value] : trace.metadata) {
-    if (key != "distributedInfo") continue;
-    const auto json = nlohmann::json::parse(value, nullptr, false);
-    const auto rank = json.is_object() ? json.find("rank") : json.end();
-    if (rank != json.end() && rank->is_number_integer()) return rank->get<int64_t>();
-  }
-  return std::nullopt;
-}
 
 // When the kernels that are no collectives ran.
 IntervalSet other_kernels(const Trace& trace, const Links& links) {
@@ -68,7 +58,7 @@ RankCollectives rank_collectives(const RankTrace& rank, int64_t position,
                                  const std::vector<CollectiveCall>& calls,
                                  const CallsByName& by_name) {
   RankCollectives result;
-  result.rank = rank_of(rank.trace).value_or(position);
+  result.rank = rank_info(rank.trace).rank.value_or(position);
   result.span_ns = timeline(rank.trace, rank.links).span_ns();
   const IntervalSet others = other_kernels(rank.trace, rank.links);
   const IntervalSet all = union_of(rank.trace, calls);
