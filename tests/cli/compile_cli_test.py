@@ -41,6 +41,18 @@ class Compile(CommandTest):
         self.assertTrue(all(n["done"] == (n["reason"] == "") for n in out["notes"]))
         self.assertIn("| pass |", self.ok("compile", "mlp", *SMALL, "--format", "markdown"))
 
+    def test_the_backward_pass_is_planned_too(self):
+        forward = json.loads(self.ok("compile", "mlp", *SMALL, "--dtype", "f32", "--format", "json",
+                                     "--dump", "graph"))
+        both = json.loads(self.ok("compile", "mlp", *SMALL, "--dtype", "f32", "--backward",
+                                  "--format", "json", "--dump", "graph"))
+        self.assertGreater(both["eager_kernels"], forward["eager_kernels"])
+        self.assertIn("forward and backward", both["workload"])
+        self.assertNotIn("aten::gelu_backward", forward["dump"])
+        self.assertIn("aten::gelu_backward", both["dump"])
+        for workload in ("linear", "matmul-add"):
+            self.ok("compile", workload, "--backward")
+
     def test_skipping_a_pass_shows(self):
         out = json.loads(self.ok("compile", "mlp", *SMALL, "--skip", "form_row_chains",
                                  "--format", "json"))

@@ -89,13 +89,13 @@ class Profile(CommandTest):
 
     def test_train_step_misuse(self):
         for flags, message in (
-                (["--amp", "f8"], "[--amp] expected none, bf16 or f16, got 'f8'"),
+                (["--amp", "f8"], "--amp: expected none, bf16 (bfloat16) or f16 (float16, fp16, half), got 'f8'"),
                 (["--amp", "bf16", "--dtype", "bf16"],
-                 "[--amp] expected --dtype f32 (the weights' own), got 'bf16'"),
+                 "epilogue profile train-step: --amp: expected --dtype f32 (the weights' own), got 'bf16'"),
                 (["--optimizer", "lion"],
-                 "[--optimizer] expected adamw, adam or sgd, got 'lion'"),
-                (["--accumulate", "0"], "[--accumulate] expected 1 or more, got 0"),
-                (["--mode", "fused"], "[--mode] expected eager or compile for a training step, got 'fused'")):
+                 "--optimizer: expected adamw, adam or sgd, got 'lion'"),
+                (["--accumulate", "0"], "--accumulate: expected a whole number of 1 or more, got '0'"),
+                (["--mode", "fused"], "--mode: expected eager or compile for a training step, got 'fused'")):
             self.assertIn(message, self.misuse(*self.STEP, *flags, "--out", self.out))
 
     def test_measured_peaks_place_products_on_the_roofline(self):
@@ -238,10 +238,31 @@ class Profile(CommandTest):
         failed = run(*MLP, "--out", self.out, "--expect", "kernels_per_step < 5")
         self.assertEqual(failed.returncode, 1)
         self.assertIn("FAILS (found 5)", failed.stdout)
-        unknown = run(*MLP, "--out", self.out, "--expect", "unicorns == 5")
-        self.assertEqual(unknown.returncode, 1)
-        self.assertIn("no such quantity", unknown.stdout)
+        unknown = self.misuse(*MLP, "--out", self.out, "--expect", "kernel_per_step == 5")
+        self.assertIn("--expect: expected a quantity of epilogue check --list, got "
+                      "'kernel_per_step'; did you mean kernels_per_step", unknown)
         self.assertIn("expected NAME OP NUMBER", self.misuse(*MLP, "--expect", "five kernels"))
+
+    def test_a_replaced_trace_of_other_settings_is_said(self):
+        linear = ["profile", "linear", "--batch", "4", "--out", self.out]
+        first = run(*linear, "--dtype", "f32")
+        self.assertEqual((first.returncode, first.stderr), (0, ""))
+        self.assertEqual(run(*linear, "--dtype", "float32").stderr, "")
+        other = run(*linear)
+        self.assertEqual(other.returncode, 0)
+        self.assertIn("4_32_64_eager.json.gz replaces the trace of other settings", other.stderr)
+        self.assertIn("f32, eager", other.stderr)
+        self.assertEqual(len(other.stderr.splitlines()), 1)
+        backward = run(*linear, "--backward")
+        self.assertIn("replaces the trace of other settings", backward.stderr)
+
+    def test_a_tag_keeps_runs_apart(self):
+        linear = ["profile", "linear", "--batch", "4"]
+        result = self.profile(*linear, "--tag", "mine")
+        self.assertEqual(result["tag"], "mine")
+        self.assertEqual(result["trace"], os.path.join(self.out, "mine.json.gz"))
+        self.assertTrue(os.path.exists(os.path.join(self.out, "mine.txt")))
+        self.assertIn("--tag: expected a file name", self.misuse(*linear, "--tag", "../mine"))
 
     def test_schedule_flags(self):
         result = self.profile("profile", "linear", "--batch", "4", "--wait", "0", "--warmup", "0",

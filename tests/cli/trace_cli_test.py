@@ -75,6 +75,60 @@ class Explain(CommandTest):
             self.assertIn("bad.json", self.misuse("explain", path), text)
 
 
+class Folder(CommandTest):
+    """explain DIR takes traces for ranks only where they are."""
+    TRACE = {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1,
+                              "ts": 10, "dur": 5}]}
+
+    def write(self, name, rank=None, world_size=2, ts=10, op="aten::mm"):
+        trace = json.loads(json.dumps(self.TRACE))
+        trace["traceEvents"][0].update(ts=ts, name=op)
+        if rank is not None:
+            trace["distributedInfo"] = {"rank": rank, "world_size": world_size}
+        with open(os.path.join(self.out, name), "w", encoding="utf-8") as f:
+            json.dump(trace, f)
+
+    def ranks(self):
+        found = json.loads(self.ok("explain", self.out, "--format", "json"))
+        return {os.path.basename(r["path"]): r["rank"] for r in found["ranks"]}
+
+    def test_distributed_info_says_which_rank(self):
+        self.write("a.json", rank=1)
+        self.write("b.json", rank=0)
+        self.assertEqual(self.ranks(), {"a.json": 1, "b.json": 0})
+
+    def test_file_names_say_which_rank(self):
+        self.write("run_rank10.json")
+        self.write("run_rank2.json", ts=500)
+        self.assertEqual(self.ranks(), {"run_rank10.json": 10, "run_rank2.json": 2})
+
+    def test_the_same_ops_at_the_same_time_are_ranks(self):
+        self.write("a.json")
+        self.write("b.json", ts=12)
+        self.assertEqual(self.ranks(), {"a.json": 0, "b.json": 1})
+
+    def test_different_runs_are_not(self):
+        self.write("a.json")
+        self.write("b.json", ts=500)
+        line = self.misuse("explain", self.out)
+        self.assertIn("expected the ranks of one run, got 2 traces of different runs: ", line)
+        self.assertIn("ran at different times; name one trace, or compare two with epilogue diff A B",
+                      line)
+        self.write("b.json", op="aten::relu")
+        self.assertIn("b.json have different ops", self.misuse("explain", self.out))
+        self.write("a.json", rank=1)
+        self.assertIn("b.json does not say which rank", self.misuse("explain", self.out))
+        self.write("b.json", rank=1)
+        self.assertIn("are both of rank 1", self.misuse("explain", self.out))
+        self.write("b.json", rank=0, world_size=4)
+        self.assertIn("of 4 ranks, another of 2", self.misuse("explain", self.out))
+
+    def test_one_trace_is_explained_itself(self):
+        self.write("a.json")
+        self.assertEqual(json.loads(self.ok("explain", self.out, "--format", "json"))["verdict"],
+                         "cpu-only")
+
+
 class Diff(CommandTest):
     def test_parts_add_up(self):
         d = json.loads(self.ok("diff", EAGER, COMPILED, "--format", "json"))
@@ -108,9 +162,13 @@ class Check(CommandTest):
         result = run("check", EAGER, "gpu_idle_pct < 100")
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot give it", result.stdout)
-        result = run("check", EAGER, "no_such_thing < 100")
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("no such quantity", result.stdout)
+
+    def test_a_quantity_that_does_not_exist_is_misuse_before_anything_is_read(self):
+        line = self.misuse("check", "/no/such/file", "kernels_per_steps < 100")
+        self.assertEqual(line, "epilogue check: EXPR: expected a quantity of epilogue check --list, "
+                               "got 'kernels_per_steps'; did you mean kernels_per_step, "
+                               "kernel_us_per_step or gemm_kernels_per_step?")
+        self.assertNotIn("did you mean", self.misuse("check", EAGER, "unicorns == 1"))
 
     def test_json(self):
         out = json.loads(self.ok("check", EAGER, "steps==3", "--format", "json"))
@@ -118,7 +176,14 @@ class Check(CommandTest):
                          [{"expr": "steps==3", "expected": 3.0, "found": 3.0, "holds": True}])
 
     def test_list_and_misuse(self):
-        self.assertIn("kernels_per_step", self.ok("check", "--list"))
+        named = self.ok("check", "--list")
+        self.assertRegex(named, r"(?m)^kernels_per_step +kernels that a step launched$")
+        quantities = json.loads(self.ok("check", "--list", "--format", "json"))["quantities"]
+        self.assertEqual({q["value"] for q in quantities}, {None})
+        self.assertEqual([q["name"] for q in quantities],
+                         [line.split()[0] for line in named.splitlines()])
+        with_values = json.loads(self.ok("check", EAGER, "--list", "--format", "json"))
+        self.assertEqual({q["name"]: q["value"] for q in with_values["quantities"]}["steps"], 3)
         self.assertIn("expected NAME OP NUMBER", self.misuse("check", EAGER, "steps is 3"))
         self.misuse("check", EAGER)
         self.misuse("check")

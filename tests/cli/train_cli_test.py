@@ -269,7 +269,7 @@ class Stopping(TrainTest):
 
     def test_other_data_and_other_flags_are_refused(self):
         self.stop_in_the_middle()
-        self.assertIn("[--hidden] expected '64', as in the run that is resumed, got '32'",
+        self.assertIn("epilogue train: --hidden: expected '64', as in the run that is resumed, got '32'",
                       self.misuse("train", "--resume", self.dir, "--hidden", "32"))
         self.assertIn("expected the data", self.misuse("train", "fashion-mnist", "--resume", self.dir))
         self.assertIn("expected a folder without checkpoints",
@@ -296,24 +296,28 @@ class Stopping(TrainTest):
 
 class Misuse(TrainTest):
     def test_flags(self):
-        for flags, text in ((["--arch", "cnn"], "[--arch] expected mlp or geglu, got 'cnn'"),
-                            (["--amp", "f8"], "[--amp] expected none, bf16 or f16, got 'f8'"),
+        for flags, text in ((["--arch", "cnn"], "epilogue train: --arch: expected mlp or geglu, got 'cnn'"),
+                            (["--amp", "f8"], "--amp: expected none, bf16 (bfloat16) or f16 (float16, fp16, half), got 'f8'"),
                             (["--optimizer", "lion"], "expected adamw, adam or sgd"),
                             (["--schedule", "linear"], "expected constant, cosine or step"),
-                            (["--mode", "fused"], "[--mode] expected eager or compile"),
-                            (["--batch", "-1"], "[--batch] expected 1 or more, got -1"),
-                            (["--epochs", "-1"], "[--epochs] expected 1 or more, got -1"),
-                            (["--lr", "-0.1"], "[--lr] expected a positive number, got -0.1"),
-                            (["--dropout", "1"], "[--dropout] expected 0 or more, below 1, got 1"),
+                            (["--mode", "fused"], "--mode: expected eager or compile"),
+                            (["--batch", "-1"], "--batch: expected a whole number of 1 or more, got '-1'"),
+                            (["--epochs", "0"], "--epochs: expected a whole number of 1 or more, got '0'"),
+                            (["--batch", "0"], "--batch: expected a whole number of 1"),
+                            (["--max-images", "0"], "--max-images: expected a whole number of 1"),
+                            (["--seed", "-1"], "--seed: expected a whole number of 0 or more, got '-1'"),
+                            (["--lr", "nan"], "--lr: expected a number above 0, got 'nan'"),
+                            (["--lr", "-0.1"], "--lr: expected a number above 0, got '-0.1'"),
+                            (["--dropout", "1"], "--dropout: expected 0 or more, below 1, got 1"),
                             (["--accumulate", "99"], "no more than the batch"),
-                            (["--held-out", "1.5"], "[--held-out] expected a share"),
-                            (["--warmup", "100000"], "[--warmup] expected fewer steps than"),
+                            (["--held-out", "1.5"], "--held-out: expected a share"),
+                            (["--warmup", "100000"], "--warmup: expected fewer steps than"),
                             (["--task", "ranking"], "expected classification or regression"),
                             (["--target", "nothing"], "expected one of the columns x, y, constant"),
                             (["--task", "regression"], "expected a finite number, got 'a'"),
-                            (["--checkpoint-every", "-2"], "[--checkpoint-every] expected 0 or more"),
+                            (["--checkpoint-every", "-2"], "--checkpoint-every: expected a whole number of 0 or more"),
                             (["--threads", "-3"], "threads"),
-                            (["--delimiter", ";;"], "[--delimiter] expected one character")):
+                            (["--delimiter", ";;"], "--delimiter: expected one character")):
             self.assertIn(text, self.misuse("train", self.csv, *flags, "--checkpoint-dir", self.dir))
         self.assertFalse(os.path.isdir(self.dir))
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "bench_ladder_report.h"
@@ -14,6 +15,7 @@
 #include "device_option.h"
 #include "epilogue/runtime.h"
 #include "measure.h"
+#include "memory_limit.h"
 
 namespace epilogue::tool {
 namespace {
@@ -61,9 +63,8 @@ int report_disagreements(const std::vector<std::string>& lines) {
 }
 
 void require_plausible(const Options& o) {
-  if (!(o.bench.seconds > 0)) throw Error("[--seconds] expected a positive number");
   require_device(o.bench.workload.device);
-  if (!o.sizes.empty() && !o.sweep) throw Error("[--sizes] needs --sweep");
+  if (!o.sizes.empty() && !o.sweep) throw Error("[--sizes] expected --sweep beside it, got none");
   if (o.sweep && o.bench.workload.input.ends_with(".safetensors"))
     throw Error(
         "[--sweep] expected random or fashion-mnist input, got a file, whose size is fixed");
@@ -84,8 +85,6 @@ int run_command(Options o) {
     const Sweep sweep = sweep_of(workload.kind);
     run.swept = sweep.size;
     sizes = o.sizes.empty() ? sweep.values : o.sizes;
-    for (const int64_t size : sizes)
-      if (size < 1) throw Error(fmt::format("[--sizes] expected sizes of 1 or more, got {}", size));
   }
   if (workload.threads != 0) set_num_threads(workload.threads);
   const DType dtype = parse_dtype(workload.dtype);
@@ -120,7 +119,10 @@ int run_command(Options o) {
 
 int run_ladder(LadderCommand o) {
   o.ladder.dtype = parse_dtype(o.dtype);
-  if (!(o.ladder.seconds > 0)) throw Error("[--seconds] expected a positive number");
+  const auto rows = static_cast<double>(o.ladder.rows);
+  const auto dim = static_cast<double>(o.ladder.dim);
+  const auto hidden = static_cast<double>(o.ladder.hidden);
+  require_memory("--rows, --dim, --hidden", 2 * rows * dim + 3 * dim * hidden, o.ladder.dtype);
   if (o.threads != 0) set_num_threads(o.threads);
   constexpr int64_t kSteps = 3;
   ProgressBar bar("bench ladder", kSteps);
@@ -160,15 +162,19 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
     if (CLI::Option* option = app->get_option_no_throw(flag)) app->remove_option(option);
   app->add_flag("--sweep", options->sweep, "run over sizes, write a plot and a table");
   app->add_option("--sizes", options->sizes, "those of --sweep: " + sweep_of(about[0]).size)
+      ->check(whole_number(1))
       ->option_text("N ...");
   app->add_option("--torch", options->torch, "a Python that has PyTorch; or set EPILOGUE_PYTHON")
       ->option_text("PYTHON");
   app->add_option("--seconds", options->bench.seconds, "of timing, all contenders together")
+      ->check(number_above(0))
       ->option_text("S [3]");
   app->add_option("--tolerance", options->bench.tolerance,
                   "relative L2 error allowed against double")
+      ->check(number_from(0))
       ->option_text("X [by dtype]");
-  app->add_option("--out", options->out_dir, "folder of the sweep's files")
+  app->add_option("--out", options->out_dir, "folder of the sweep's files; made if missing")
+      ->check(path_name())
       ->option_text("DIR [traces]");
   add_format(*app, options->format);
   app->footer(std::string(kAbout) + about[2]);
@@ -179,16 +185,25 @@ void add_ladder(CLI::App& bench_app, Body& run) {
   auto options = std::make_shared<LadderCommand>();
   LadderOptions& ladder = options->ladder;
   CLI::App* app = bench_app.add_subcommand("ladder", "What each optimisation buys, step by step");
-  app->add_option("--rows", ladder.rows, "rows of x")->option_text("N [512]");
-  app->add_option("--dim", ladder.dim, "width")->option_text("N [768]");
-  app->add_option("--hidden", ladder.hidden, "hidden width of the MLP")->option_text("N [3072]");
-  app->add_option("--dtype", options->dtype, "f32 or bf16")->option_text("DTYPE [f32]");
-  app->add_option("--threads", options->threads, "threads that kernels may use")
-      ->option_text("N [all processors]");
-  app->add_option("--seed", ladder.seed, "seed of weights and input")->option_text("N [0]");
+  app->add_option("--rows", ladder.rows, "rows of x")
+      ->check(whole_number(1))
+      ->option_text("N [512]");
+  app->add_option("--dim", ladder.dim, "width")->check(whole_number(1))->option_text("N [768]");
+  app->add_option("--hidden", ladder.hidden, "hidden width of the MLP")
+      ->check(whole_number(1))
+      ->option_text("N [3072]");
+  app->add_option("--dtype", options->dtype, "f32 or bf16")
+      ->transform(dtype_value())
+      ->option_text("DTYPE [f32]");
+  add_threads(*app, options->threads);
+  app->add_option("--seed", ladder.seed, "seed of weights and input")
+      ->check(whole_number(0))
+      ->option_text("N [0]");
   app->add_option("--seconds", ladder.seconds, "of timing per ladder; slow steps take longer")
+      ->check(number_above(0))
       ->option_text("S [4]");
   app->add_option("--tolerance", ladder.tolerance, "relative L2 error allowed against double")
+      ->check(number_from(0))
       ->option_text("X [by dtype]");
   add_format(*app, options->format);
   app->footer(
@@ -202,7 +217,7 @@ void add_ladder(CLI::App& bench_app, Body& run) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, Body& run) {
-  CLI::App* bench_app = app.add_subcommand("bench", "Time a workload beside named peers");
+  CLI::App* bench_app = app.add_subcommand("bench", "Times a workload beside named peers");
   bench_app->require_subcommand(1);
   bench_app->footer(std::string(kAbout) + "epilogue bench mlp --dtype f32 --format markdown");
   for (const auto& about : kExamples) add_workload(*bench_app, about, run);

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
-#include "epilogue/trace/quantities.h"
+#include "expectations.h"
 #include "trace_input.h"
 
 namespace epilogue::tool {
@@ -23,10 +23,8 @@ struct Options {
 
 std::string shown(double value) { return fmt::format("{:.6g}", value); }
 
-// Why an expectation fails beyond its number.
 std::string found_text(const trace::Judgement& j) {
-  if (j.found) return shown(*j.found);
-  return j.known ? "unknown: this trace cannot give it" : "no such quantity (see --list)";
+  return j.found ? shown(*j.found) : "unknown: this trace cannot give it";
 }
 
 int list_quantities(const std::vector<trace::Quantity>& all, Format format) {
@@ -46,6 +44,18 @@ int list_quantities(const std::vector<trace::Quantity>& all, Format format) {
     print(fmt::format(
         fmt::runtime(format == Format::markdown ? "| `{}` | {} | {} |\n" : "{:<26} {:>14}  {}\n"),
         q.name, q.value ? shown(*q.value) : "unknown", q.doc));
+  return kExitFine;
+}
+
+// Without a trace there are names, and no values.
+int list_names(Format format) {
+  std::vector<trace::Quantity> all = trace::quantities(trace::Trace());
+  for (trace::Quantity& q : all) q.value.reset();
+  if (format == Format::json) return list_quantities(all, format);
+  if (format == Format::markdown) print("| quantity | meaning |\n|---|---|\n");
+  for (const trace::Quantity& q : all)
+    print(fmt::format(fmt::runtime(format == Format::markdown ? "| `{}` | {} |\n" : "{:<26} {}\n"),
+                      q.name, q.doc));
   return kExitFine;
 }
 
@@ -76,14 +86,12 @@ int report(const std::vector<trace::Judgement>& judgements, Format format) {
 }
 
 int run_command(const Options& o) {
+  if (o.path.empty() && o.list) return list_names(o.format);
+  if (o.path.empty()) throw Error("[TRACE] expected a trace, or --list, got none");
   if (o.expressions.empty() && !o.list)
-    throw Error(
-        "check: expected at least one expression such as 'kernels_per_step <= 5', or --list");
-  std::vector<trace::Expectation> expectations;  // a mistake is said before a large file is read
-  for (const std::string& text : o.expressions)
-    expectations.push_back(trace::parse_expectation(text).value());
-  const std::vector<trace::Quantity> all =
-      trace::quantities(o.path.empty() ? trace::Trace{} : load_trace(o.path, o.part));
+    throw Error("[EXPR] expected one or more such as 'kernels_per_step <= 5', or --list, got none");
+  const std::vector<trace::Expectation> expectations = parse_expectations("EXPR", o.expressions);
+  const std::vector<trace::Quantity> all = trace::quantities(load_trace(o.path, o.part));
   if (o.list) return list_quantities(all, o.format);
   std::vector<trace::Judgement> judgements;
   for (const trace::Expectation& e : expectations) judgements.push_back(trace::judge(e, all));
@@ -95,20 +103,17 @@ int run_command(const Options& o) {
 void add_check_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* check = app.add_subcommand("check", "Asserts what a trace should show; exit 1 if not");
-  check->add_option("trace", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
-      ->option_text("TRACE");
-  check->add_option("expressions", o->expressions, "NAME OP NUMBER, OP one of == != < <= > >=")
-      ->option_text("EXPR...");
-  check->add_flag("--list", o->list, "name the quantities, with TRACE's values");
+  check->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
+      ->option_text(" ");
+  check->add_option("EXPR", o->expressions, "NAME OP NUMBER, OP one of == != < <= > >=")
+      ->option_text("...");
+  check->add_flag("--list", o->list, "name the quantities; with TRACE's values where one is given");
   add_trace_part(*check, o->part);
   add_format(*check, o->format);
   check->footer(
       "A quantity that the trace cannot give fails.\n"
       "Example: epilogue check trace.json.gz 'kernels_per_step <= 5' 'gpu_idle_pct < 20'");
-  check->callback([o, &run] {
-    if (o->path.empty() && !o->list) throw CLI::RequiredError("TRACE");
-    run = [o] { return run_command(*o); };
-  });
+  check->callback([o, &run] { run = [o] { return run_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/units.h"
 #include "command.h"
@@ -80,7 +81,8 @@ int run_command(Options o) {
   options.skip = o.workload.skip_passes;
   options.collapse_linears = o.workload.collapse_linears;
   Compiled compiled = compile(w.function, options);
-  const NoGrad no_grad;
+  std::optional<NoGrad> forward_only;
+  if (!o.workload.backward) forward_only.emplace();
   compiled.prepare({&w.input, 1});
   if (o.format == Format::json) {
     print(json_output(o, w, compiled));
@@ -106,14 +108,16 @@ constexpr const char* kExamples[][3] = {
 
 void add_compile_command(CLI::App& app, Body& run) {
   CLI::App* compile_app =
-      app.add_subcommand("compile", "Show what is fused in a workload, and why");
+      app.add_subcommand("compile", "Shows what is fused in a workload, and why");
   compile_app->require_subcommand(1);
   compile_app->footer("Example: epilogue compile mlp --batch 8 --dump plan");
   for (const auto& [kind, doc, example] : kExamples) {
     auto options = std::make_shared<Options>();
     CLI::App* workload = compile_app->add_subcommand(kind, doc);
     add_workload_flags(*workload, kind, options->workload);
-    workload->remove_option(workload->get_option("--mode"));
+    for (const char* flag : {"--mode", "--cold"})
+      if (CLI::Option* option = workload->get_option_no_throw(flag))
+        workload->remove_option(option);
     workload->add_option("--dump", options->dump, "graph, plan, dot or passes instead")
         ->option_text("WHAT");
     workload->add_option("--skip", options->workload.skip_passes, "leave a pass out")

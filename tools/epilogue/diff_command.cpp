@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "arguments.h"
 #include "command.h"
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/explain_report.h"
@@ -38,9 +39,11 @@ int run_command(const Options& o) {
 void add_diff_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* diff = app.add_subcommand("diff", "What changed between two traces, and why");
-  diff->add_option("a", o->before, "the trace before")->required()->option_text("A");
-  diff->add_option("b", o->after, "the trace after")->required()->option_text("B");
-  diff->add_option("--top", o->top, "rows of each list; -1: all")->option_text("N [15]");
+  diff->add_option("A", o->before, "the trace before")->required()->option_text(" ");
+  diff->add_option("B", o->after, "the trace after")->required()->option_text(" ");
+  diff->add_option("--top", o->top, "rows of each list; -1: all")
+      ->check(whole_number(-1))
+      ->option_text("N [15]");
   add_trace_part(*diff, o->part);
   add_format(*diff, o->format);
   diff->footer("Example: epilogue diff eager.json.gz compiled.json.gz");

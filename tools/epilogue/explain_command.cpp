@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue explain TRACE|DIR: the findings of one trace, or of the ranks of one run.
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <memory>
 
+#include "arguments.h"
 #include "command.h"
 #include "epilogue/base/error.h"
 #include "epilogue/trace/explain.h"
@@ -36,27 +39,8 @@ std::vector<std::string> traces_of(const std::string& folder) {
   return paths;
 }
 
-int explain_folder(const Options& o) {
-  std::deque<trace::Trace> traces;
-  std::deque<trace::Links> links;
-  std::vector<trace::RankTrace> ranks;
-  for (const std::string& path : traces_of(o.path)) {
-    traces.push_back(load_trace(path, o.part));
-    links.push_back(trace::link(traces.back()));
-    ranks.push_back({traces.back(), links.back()});
-  }
-  const trace::RanksExplanation explanation = trace::explain_ranks(ranks);
-  switch (o.format) {
-    case Format::json: print(trace::ranks_json(explanation)); break;
-    case Format::markdown: print(trace::ranks_markdown(explanation)); break;
-    case Format::text: print(trace::ranks_text(explanation, {.use_bold = wants_bold()})); break;
-  }
-  return kExitFine;
-}
-
-int run_command(const Options& o) {
-  if (std::filesystem::is_directory(o.path)) return explain_folder(o);
-  const trace::Trace trace = load_trace(o.path, o.part, o.modules);
+int explain_trace(const Options& o, const std::string& path) {
+  const trace::Trace trace = load_trace(path, o.part, o.modules);
   const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
   const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
   switch (o.format) {
@@ -67,6 +51,35 @@ int run_command(const Options& o) {
   return kExitFine;
 }
 
+int explain_folder(const Options& o) {
+  const std::vector<std::string> paths = traces_of(o.path);
+  if (paths.size() == 1) return explain_trace(o, paths.front());
+  std::deque<trace::Trace> traces;
+  std::deque<trace::Links> links;
+  std::vector<trace::RankTrace> ranks;
+  for (const std::string& path : paths) {
+    traces.push_back(load_trace(path, o.part));
+    links.push_back(trace::link(traces.back()));
+    ranks.push_back({traces.back(), links.back()});
+  }
+  if (const std::string reason = trace::why_not_ranks(ranks); !reason.empty())
+    throw Error(fmt::format(
+        "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
+        "or compare two with epilogue diff A B",
+        o.path, paths.size(), reason));
+  const trace::RanksExplanation explanation = trace::explain_ranks(ranks);
+  switch (o.format) {
+    case Format::json: print(trace::ranks_json(explanation)); break;
+    case Format::markdown: print(trace::ranks_markdown(explanation)); break;
+    case Format::text: print(trace::ranks_text(explanation, {.use_bold = wants_bold()})); break;
+  }
+  return kExitFine;
+}
+
+int run_command(const Options& o) {
+  return std::filesystem::is_directory(o.path) ? explain_folder(o) : explain_trace(o, o.path);
+}
+
 }  // namespace
 
 void add_explain_command(CLI::App& app, Body& run) {
@@ -74,12 +87,14 @@ void add_explain_command(CLI::App& app, Body& run) {
   CLI::App* explain =
       app.add_subcommand("explain", "What a trace means, with evidence and savings");
   explain
-      ->add_option("trace", o->path,
+      ->add_option("TRACE|DIR", o->path,
                    "a PyTorch trace, .json or .json.gz; -: stdin; or a folder\n"
-                   "with one trace per rank")
+                   "with one trace for each rank of a run")
       ->required()
-      ->option_text("TRACE|DIR");
-  explain->add_option("--top", o->top, "rows of each list; -1: all")->option_text("N [10]");
+      ->option_text(" ");
+  explain->add_option("--top", o->top, "rows of each list; -1: all")
+      ->check(whole_number(-1))
+      ->option_text("N [10]");
   explain->add_flag("--modules", o->modules,
                     "time per nn.Module, where the trace was recorded with_stack (slower)");
   add_trace_part(*explain, o->part);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "base/units.h"
 #include "command.h"
 #include "core/backend.h"
@@ -89,8 +90,7 @@ void add_info_command(CLI::App& app, Body& run) {
   CLI::App* info = app.add_subcommand("info", "Version, instruction sets, threads, caches, CUDA");
   auto options = std::make_shared<Options>();
   info->add_flag("--measure", options->measure, "measure peak FLOP/s and memory bandwidth");
-  info->add_option("--threads", options->threads, "threads to measure with")
-      ->option_text("N [all processors]");
+  add_threads(*info, options->threads, "threads to measure with");
   add_format(*info, options->format);
   info->footer("Example: epilogue info --measure");
   info->callback([options, &run] { run = [options] { return run_command(*options); }; });

@@ -44,9 +44,10 @@ Tensor input_from_file(const std::string& path, DType dtype) {
     name = file.names().front();
   }
   const Tensor tensor = file.tensor(name).value();
-  if (tensor.dim() < 2 || !is_floating(tensor.dtype()))
-    throw Error("[--input] " + path + ": expected a floating tensor of rank 2 or more, got " +
-                name + " " + to_string(tensor));
+  if (tensor.dim() < 2 || tensor.numel() == 0 || !is_floating(tensor.dtype()))
+    throw Error("[--input] " + path +
+                ": expected a floating tensor of rank 2 or more, not empty, got " + name + " " +
+                to_string(tensor));
   return to(tensor, dtype);
 }
 

@@ -3,14 +3,44 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <new>
 
 #include "command.h"
 #include "epilogue/base/error.h"
+#include "usage.h"
 
 namespace epilogue::tool {
 namespace {
+
+int misuse(const std::string& line) {
+  fmt::print(stderr, "{}\n", line);
+  return kExitMisuse;
+}
+
+// Results that did not arrive are no results: a full disk must not pass for success.
+int flushed(const std::string& command, int exit_code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  return misuse(command + ": stdout: cannot write" +
+                (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+}
+
+int run_body(const CLI::App& app, const Body& body) {
+  const std::string command = command_path(app);
+  try {
+    return flushed(command, body());
+  } catch (const Error& e) {
+    return misuse(error_line(app, e.what()));
+  } catch (const std::bad_alloc&) {
+    return misuse(command + ": out of memory");
+  } catch (const std::exception& e) {
+    return misuse(command + ": unexpected error: " + e.what());
+  }
+}
 
 int run(int argc, char** argv) {
   CLI::App app{"From nn.Linear to a fused MLP: profile it, explain it, fuse it."};
@@ -25,11 +55,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    fmt::print(stderr, "epilogue: {} (see epilogue --help)\n", e.what());
-    return kExitMisuse;
+    if (e.get_exit_code() == 0) return flushed(app.get_name(), app.exit(e));  // --help, --version
+    return misuse(usage_line(app, e));
   }
-  return body();
+  return run_body(app, body);
 }
 
 }  // namespace
@@ -38,10 +67,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return epilogue::tool::run(argc, argv);
-  } catch (const epilogue::Error& e) {
-    fmt::print(stderr, "epilogue: {}\n", e.what());
   } catch (const std::exception& e) {
     fmt::print(stderr, "epilogue: unexpected error: {}\n", e.what());
+    return epilogue::tool::kExitMisuse;
   }
-  return epilogue::tool::kExitMisuse;
 }

@@ -49,7 +49,8 @@ int run_command(const Options& o) {
 void add_name_command(CLI::App& app, Body& run) {
   CLI::App* name = app.add_subcommand("name", "Decodes kernel names, field by field");
   auto options = std::make_shared<Options>();
-  name->add_option("KERNEL_NAME", options->names, "names; none: one per line of stdin");
+  name->add_option("KERNEL_NAME", options->names, "names; none: one per line of stdin")
+      ->option_text("...");
   add_format(*name, options->format);
   name->footer("Example: epilogue name nvjet_sm103_tst_512x8_64x3_2x1_v_bz_NNT");
   name->callback([options, &run] { run = [options] { return run_command(*options); }; });

@@ -7,8 +7,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "base/units.h"
 #include "command.h"
+#include "expectations.h"
 #include "machine.h"
 #include "profile_run.h"
 
@@ -33,23 +35,12 @@ nlohmann::json machine_of(const Options& o) {
   return o.measure ? measured_machine() : machine_facts();
 }
 
-std::vector<trace::Expectation> parse_expectations(const std::vector<std::string>& texts) {
-  std::vector<trace::Expectation> parsed;
-  for (const std::string& text : texts) {
-    auto e = trace::parse_expectation(text);
-    if (!e) throw Error("[--expect] " + e.failure().message);
-    parsed.push_back(e.value());
-  }
-  return parsed;
-}
-
 // Costs a recorded event; ops and kernels are what a trace is made of.
 double ns_per_event(const profiler::RecorderCost& cost) {
   return (cost.ns_per_op + cost.ns_per_kernel) / 2;
 }
 
 std::string found_text(const trace::Judgement& j) {
-  if (!j.known) return "no such quantity";
   return j.found ? fmt::format("{:g}", *j.found) : "not in this trace";
 }
 
@@ -91,7 +82,7 @@ std::string json_output(const Options& o, const Workload& workload, const Profil
   table.row_limit = o.run.row_limit;
   nlohmann::json out = nlohmann::json::parse(trace::table_json(run.averages, table));
   out["schema_version"] = kSchemaVersion;
-  out["tag"] = workload.tag;
+  out["tag"] = run.tag;
   out["workload"] = workload.description;
   out["trace"] = run.trace_file;
   out["table_file"] = run.table_file;
@@ -123,7 +114,8 @@ std::string summary(const ProfileRun& run) {
 }
 
 int run_command(Options o) {
-  const std::vector<trace::Expectation> expectations = parse_expectations(o.expectations);
+  const std::vector<trace::Expectation> expectations =
+      parse_expectations("--expect", o.expectations);
   const Workload workload = make_workload(o.workload);
   o.run.metadata = machine_metadata(machine_of(o));
   const ProfileRun run = run_profile(workload, o.run);
@@ -161,15 +153,31 @@ void add_run_flags(CLI::App& app, Options& o) {
   app.add_flag("--with-flops", r.with_flops, "FLOPs of matrix products, add and mul");
   app.add_flag("--with-stack", r.with_stack, "record C++ call stacks and modules");
   app.add_flag("--group-by-input-shape", r.group_by_input_shape, "one row per op and shapes");
-  app.add_option("--wait", r.schedule.wait, "steps to skip per cycle")->option_text("N [1]");
-  app.add_option("--warmup", r.schedule.warmup, "steps to trace and drop")->option_text("N [1]");
-  app.add_option("--active", r.schedule.active, "steps to record")->option_text("N [3]");
-  app.add_option("--repeat", r.schedule.repeat, "cycles; 0: one")->option_text("N [1]");
+  app.add_option("--wait", r.schedule.wait, "steps to skip per cycle")
+      ->check(whole_number(0))
+      ->option_text("N [1]");
+  app.add_option("--warmup", r.schedule.warmup, "steps to trace and drop")
+      ->check(whole_number(0))
+      ->option_text("N [1]");
+  app.add_option("--active", r.schedule.active, "steps to record")
+      ->check(whole_number(1))
+      ->option_text("N [3]");
+  app.add_option("--repeat", r.schedule.repeat, "cycles; 0: one")
+      ->check(whole_number(0))
+      ->option_text("N [1]");
   app.add_option("--skip-first", r.schedule.skip_first, "steps before the first cycle")
+      ->check(whole_number(0))
       ->option_text("N [0]");
   app.add_option("--sort-by", r.sort_by, "table order")->option_text("KEY [cpu_time_total]");
-  app.add_option("--row-limit", r.row_limit, "rows of the table; -1: all")->option_text("N [15]");
-  app.add_option("--out", r.out_dir, "folder of trace and table")->option_text("DIR [traces]");
+  app.add_option("--row-limit", r.row_limit, "rows of the table; -1: all")
+      ->check(whole_number(-1))
+      ->option_text("N [15]");
+  app.add_option("--out", r.out_dir, "folder of trace and table; made if missing")
+      ->check(path_name())
+      ->option_text("DIR [traces]");
+  app.add_option("--tag", r.tag, "name of their files")
+      ->check(file_name())
+      ->option_text("NAME [by workload, sizes and mode]");
   CLI::Option* const measure = app.add_flag(
       "--measure", o.measure, "measure the machine's peaks for the trace, for rooflines (seconds)");
   app.add_option("--machine", o.machine_file,
@@ -194,7 +202,7 @@ constexpr const char* kExamples[][3] = {
 }  // namespace
 
 void add_profile_command(CLI::App& app, Body& run) {
-  CLI::App* profile = app.add_subcommand("profile", "Run a workload under the profiler");
+  CLI::App* profile = app.add_subcommand("profile", "Runs a workload under the profiler");
   profile->require_subcommand(1);
   profile->footer(
       "3 warm-up calls, then schedule(wait 1, warmup 1, active 3, repeat 1).\n"

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profile_run.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/file.h"
+#include "base/printable.h"
 #include "base/progress.h"
+#include "epilogue/trace/reader.h"
 
 namespace epilogue::tool {
 namespace {
@@ -17,21 +23,52 @@ int64_t total_steps(const profiler::ScheduleOptions& s) {
   return s.skip_first + cycles * (s.wait + s.warmup + s.active) - saved_wait;
 }
 
+// What was run, in the trace's top-level object.
+constexpr const char* kSettingsKey = "epilogue_workload";
+constexpr size_t kShownSettings = 200;
+
+// What a trace that is there already was recorded with.
+std::string settings_in(const std::string& trace_file) {
+  constexpr const char* kUnknown = "not known";
+  const Result<trace::Trace> trace = trace::read_trace(trace_file);
+  if (!trace) return kUnknown;
+  for (const auto& [key, json] : trace.value().metadata)
+    if (const auto text = nlohmann::json::parse(json, nullptr, false);
+        key == kSettingsKey && text.is_string())
+      return text.get<std::string>();
+  return kUnknown;
+}
+
+// With the files' names. A folder that cannot be written is said here, before anything runs.
+ProfileRun begin_run(const Workload& workload, const ProfileRunOptions& o) {
+  ProfileRun run;
+  run.tag = o.tag.empty() ? workload.tag : o.tag;
+  run.trace_file = o.out_dir + "/" + run.tag + ".json.gz";
+  run.table_file = o.out_dir + "/" + run.tag + ".txt";
+  if (auto probe = AtomicFile::create(run.trace_file); !probe)
+    throw Error("[--out] " + probe.failure().message);
+  if (!std::filesystem::exists(run.trace_file)) return run;
+  if (const std::string before = settings_in(run.trace_file); before != workload.description)
+    run.warnings.push_back(
+        fmt::format("{} replaces the trace of other settings ({}); --tag or --out keeps both",
+                    run.trace_file, printable(before, kShownSettings)));
+  return run;
+}
+
 }  // namespace
 
 ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
+  std::vector<trace::Row> no_rows;
+  trace::sort_rows(no_rows, o.sort_by);  // an unknown key is said before anything runs
   const profiler::Schedule schedule = profiler::schedule(o.schedule);
   const int64_t steps = total_steps(o.schedule);
-  ProgressBar progress("profiling " + workload.tag, steps + workload.warmup_calls);
+  ProfileRun result = begin_run(workload, o);
+  ProgressBar progress("profiling " + result.tag, steps + workload.warmup_calls);
   for (int i = 0; i < workload.warmup_calls; ++i) {
     progress.update(i, "warm-up");
     workload.call();
   }
 
-  ProfileRun result;
-  const std::string base = o.out_dir + "/" + workload.tag;
-  result.trace_file = base + ".json.gz";
-  result.table_file = base + ".txt";
   std::optional<Failure> failure;
   profiler::ProfileOptions options;
   options.schedule = schedule;
@@ -48,6 +85,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
   };
   profiler::Profile prof(options);
   for (const auto& [key, json] : o.metadata) prof.add_metadata_json(key, json);
+  prof.add_metadata_json(kSettingsKey, nlohmann::json(workload.description).dump());
   prof.start();
   for (int64_t i = 0; i < steps; ++i) {
     {
@@ -70,7 +108,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
   if (auto s = write_file(result.table_file, result.table); !s)
     throw Error("[profile] " + s.failure().message);
   result.cost = prof.recorder_cost();
-  result.warnings = prof.warnings();
+  result.warnings.insert(result.warnings.end(), prof.warnings().begin(), prof.warnings().end());
   return result;
 }
 

@@ -23,11 +23,13 @@ struct ProfileRunOptions {
   std::string sort_by = "cpu_time_total";
   int row_limit = 15;
   std::string out_dir = "traces";
+  std::string tag;  // of the files; empty: the workload's
   // For the trace's top-level object: key, raw JSON.
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
 struct ProfileRun {
+  std::string tag;
   std::string trace_file;
   std::string table_file;
   std::string table;  // as in table_file
@@ -40,7 +42,8 @@ struct ProfileRun {
 };
 
 // Runs the workload, writes OUT/TAG.json.gz and OUT/TAG.txt. With several cycles (repeat) the files
-// hold the last one. Throws Error when a file cannot be written or the schedule records nothing.
+// hold the last one. The warnings say where a trace of other settings was replaced. Throws Error
+// when a file cannot be written or the schedule records nothing.
 ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& options);
 
 // The value of a quantity; NaN where the trace does not give it.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "arguments.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "command.h"
@@ -104,10 +105,13 @@ void add_report_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* report =
       app.add_subcommand("report", "One HTML page that explains a trace and carries it");
-  report->add_option("trace", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
+  report->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
-      ->option_text("TRACE");
-  report->add_option("-o,--out", o->out, "the page")->required()->option_text("FILE.html");
+      ->option_text(" ");
+  report->add_option("-o,--out", o->out, "the page; its folder is made if missing")
+      ->check(path_name())
+      ->required()
+      ->option_text("FILE.html");
   report->add_option("--against", o->against, "an earlier trace to compare with")->option_text("B");
   report->add_option("--title", o->title, "heading of the page; else the file's name")
       ->option_text("T");

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "arguments.h"
 #include "base/file.h"
 #include "base/printable.h"
 #include "command.h"
@@ -165,13 +166,13 @@ void add_serve_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* serve = app.add_subcommand(
       "serve", "Serves the traces of a folder on loopback, with a Perfetto URL for each");
-  serve->add_option("dir", o->folder, "a folder with *.json, *.json.gz, *.html")
+  serve->add_option("DIR", o->folder, "a folder with *.json, *.json.gz, *.html")
       ->required()
-      ->option_text("DIR");
+      ->option_text(" ");
   serve
       ->add_option("--port", o->port,
                    "port of 127.0.0.1; 0: any free one (Perfetto fetches from 9001 only)")
-      ->check(CLI::Range(0, 65535).description(""))
+      ->check(whole_number(0, 65535))
       ->option_text("N [9001]");
   add_format(*serve, o->format);
   serve->footer("Example: epilogue serve traces");

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "command.h"
 #include "epilogue/trace/key_averages.h"
 #include "epilogue/trace/table.h"
@@ -62,12 +63,13 @@ int run_command(const Options& o) {
 void add_table_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* table = app.add_subcommand("table", "The key-averages table of any trace");
-  table->add_option("trace", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
+  table->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
-      ->option_text("TRACE");
+      ->option_text(" ");
   table->add_option("--sort-by", o->sort_by, "cpu_time_total, self_device_time_total, count, ...")
       ->option_text("KEY [self device time, else self CPU time]");
   table->add_option("--row-limit", o->row_limit, "rows; -1: all")
+      ->check(whole_number(-1))
       ->option_text("N [100; json: all]");
   table->add_flag("--group-by-input-shape", o->group_by_input_shape, "one row per op and shapes");
   add_trace_part(*table, o->part);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "arguments.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/units.h"
@@ -196,11 +197,14 @@ void add_tour_command(CLI::App& app, Body& run) {
   CLI::App* tour =
       app.add_subcommand("tour", "From nn.Linear to the fused GeGLU MLP on real input");
   auto o = std::make_shared<Options>();
-  tour->add_option("--out", o->out_dir, "folder of traces and tables")->option_text("DIR [traces]");
-  tour->add_option("--dtype", o->dtype, "f32, bf16 or f16")->option_text("DTYPE [bf16]");
+  tour->add_option("--out", o->out_dir, "folder of traces and tables; made if missing")
+      ->check(path_name())
+      ->option_text("DIR [traces]");
+  tour->add_option("--dtype", o->dtype, "f32, bf16 or f16")
+      ->transform(dtype_value())
+      ->option_text("DTYPE [bf16]");
   add_device_flag(*tour, o->device);
-  tour->add_option("--threads", o->threads, "threads that kernels may use")
-      ->option_text("N [all processors]");
+  add_threads(*tour, o->threads);
   tour->add_flag("--quick", o->quick, "smaller sizes: a few seconds");
   add_format(*tour, o->format);
   tour->footer("Example: epilogue tour --out traces\nNeeds the package dataset-fashion-mnist.");

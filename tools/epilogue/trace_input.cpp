@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "arguments.h"
 #include "base/progress.h"
 #include "epilogue/trace/reader.h"
 #include "epilogue/trace/select.h"
@@ -33,10 +34,15 @@ trace::Trace read(const std::string& path, bool python_functions) {
 }  // namespace
 
 void add_trace_part(CLI::App& app, TracePart& part) {
-  app.add_option("--step", part.step, "only ProfilerStep#N and what it launched")->option_text("N");
+  app.add_option("--step", part.step, "only ProfilerStep#N and what it launched")
+      ->check(whole_number(0))
+      ->option_text("N");
   app.add_option("--from", part.from_ms, "only what starts after so many milliseconds")
+      ->check(number_from(0))
       ->option_text("MS");
-  app.add_option("--to", part.to_ms, "only what starts before that")->option_text("MS");
+  app.add_option("--to", part.to_ms, "only what starts before that")
+      ->check(number_from(0))
+      ->option_text("MS");
 }
 
 std::string skip_warning(const trace::ImportReport& report) {

@@ -223,7 +223,7 @@ int run_command(const TrainOptions& o) {
 }  // namespace
 
 void add_train_command(CLI::App& app, Body& run) {
-  CLI::App* train = app.add_subcommand("train", "Train on Fashion-MNIST or on a CSV file");
+  CLI::App* train = app.add_subcommand("train", "Trains on Fashion-MNIST or on a CSV file");
   auto o = std::make_shared<TrainOptions>();
   add_train_flags(*train, *o);
   train->footer(

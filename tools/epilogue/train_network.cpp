@@ -9,6 +9,7 @@
 #include "epilogue/autograd.h"
 #include "epilogue/compile_step.h"
 #include "epilogue/ops.h"
+#include "memory_limit.h"
 
 namespace epilogue::tool {
 namespace {
@@ -19,6 +20,14 @@ constexpr double kSgdMomentum = 0.9;
 constexpr double kStepGamma = 0.1;
 constexpr int64_t kStepParts = 3;
 
+// Of the weights and their gradients, at least, in either kind of network.
+void require_network_memory(const TrainRun& run, int64_t inputs) {
+  const auto hidden = static_cast<double>(run.hidden);
+  const double first = static_cast<double>(inputs) * hidden / 2;
+  const double others = static_cast<double>(run.layers - 1) * hidden * hidden;
+  require_memory("--hidden, --layers", 2 * (first + others), DType::f32);
+}
+
 void add_dropout(nn::Sequential& network, double p) {
   if (p > 0) network.emplace<nn::Dropout>(p);
 }
@@ -26,6 +35,7 @@ void add_dropout(nn::Sequential& network, double p) {
 }  // namespace
 
 std::shared_ptr<nn::Module> make_network(const TrainRun& run, int64_t inputs, int64_t outputs) {
+  require_network_memory(run, inputs);
   auto network = std::make_shared<nn::Sequential>();
   int64_t width = inputs;
   if (run.arch == "mlp") {

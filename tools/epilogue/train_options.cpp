@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
+#include <type_traits>
 
+#include "arguments.h"
 #include "device_option.h"
 #include "epilogue/base/error.h"
 
@@ -22,7 +25,8 @@ constexpr int64_t kDefaultWarmupDivisor = 20;  // 5 % of the steps
 // Calls visit(flag, member, metavariable with default, doc) for all that defines a run.
 template <class Run, class Visit>
 void visit_run(Run& r, Visit&& visit) {
-  visit("data-dir", r.data_dir, "DIR", "folder of the Fashion-MNIST files");
+  visit("data-dir", r.data_dir, "DIR [/usr/share/datasets/fashion-mnist]",
+        "folder of the Fashion-MNIST files");
   visit("max-images", r.max_images, "N [all]", "images per split: a shorter run");
   visit("target", r.target, "COLUMN [last]", "CSV: the column to be learned");
   visit("task", r.task, "TASK [auto]", "CSV: classification or regression");
@@ -77,8 +81,19 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> allow
   return std::find(allowed.begin(), allowed.end(), text) != allowed.end();
 }
 
+// What a flag takes. Defaults that stand for "not said" are no values to be said.
+template <class Value>
+void check_value(CLI::Option& option, std::string_view flag, const Value&) {
+  if constexpr (std::is_integral_v<Value>) {
+    option.check(whole_number(flag == "seed" || flag == "warmup" ? 0 : 1));
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    option.check(flag == "lr" ? number_above(0) : number_from(0));
+  } else if (flag == "amp") {
+    option.transform(amp_value());
+  }
+}
+
 void check_numbers(const TrainRun& r) {
-  require(r.max_images != 0, "max-images", "1 or more", r.max_images);
   require(r.hidden >= 1, "hidden", "1 or more", r.hidden);
   require(r.layers >= 1, "layers", "1 or more", r.layers);
   require(r.dropout >= 0 && r.dropout < 1, "dropout", "0 or more, below 1", r.dropout);
@@ -101,7 +116,6 @@ void check_choices(const TrainRun& r) {
   require(r.delimiter.size() == 1 || r.delimiter == "tab", "delimiter", "one character or tab",
           quoted(r.delimiter));
   require(is_one_of(r.arch, {"mlp", "geglu"}), "arch", "mlp or geglu", quoted(r.arch));
-  require(is_one_of(r.amp, {"none", "bf16", "f16"}), "amp", "none, bf16 or f16", quoted(r.amp));
   require(is_one_of(r.optimizer, {"adamw", "adam", "sgd"}), "optimizer", "adamw, adam or sgd",
           quoted(r.optimizer));
   require(is_one_of(r.schedule, {"constant", "cosine", "step"}), "schedule",
@@ -119,19 +133,22 @@ void add_train_flags(CLI::App& app, TrainOptions& o) {
       o.flags[flag] = app.add_flag(name, member, doc);
     } else {
       o.flags[flag] = app.add_option(name, member, doc)->option_text(meta);
+      check_value(*o.flags[flag], flag, member);
     }
   });
   app.add_option("--resume", o.resume_dir, "go on from the newest checkpoint in DIR")
       ->option_text("DIR");
   app.add_option("--checkpoint-dir", o.checkpoint_dir,
-                 "folder of checkpoints, metrics, curve and model")
+                 "folder of checkpoints, metrics, curve and model; made if missing")
+      ->check(path_name())
       ->option_text("DIR [runs/NAME]");
-  app.add_option("--checkpoint-every", o.checkpoint_every, "steps between checkpoints")
+  app.add_option("--checkpoint-every", o.checkpoint_every,
+                 "steps between checkpoints; 0: each epoch")
+      ->check(whole_number(0))
       ->option_text("N [each epoch]");
   app.add_flag("--profile", o.profile, "profile some of the first steps: trace and table");
   add_device_flag(app, o.device);
-  app.add_option("--threads", o.threads, "threads that kernels may use")
-      ->option_text("N [all processors]");
+  add_threads(app, o.threads);
   add_format(app, o.format);
 }
 

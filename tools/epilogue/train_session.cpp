@@ -96,8 +96,6 @@ Start resumed(const TrainOptions& o, const SessionEvents& events) {
 
 Start prepared(TrainOptions o, const SessionEvents& events) {
   if (o.threads != 0) set_num_threads(o.threads);
-  if (o.checkpoint_every < 0)
-    throw Error(fmt::format("[--checkpoint-every] expected 0 or more, got {}", o.checkpoint_every));
   if (!o.run.data.empty() && is_csv(o.run)) o.run.data = absolute(o.run.data);
   o.run.data_dir = absolute(o.run.data_dir);
   check_choices(o.run);

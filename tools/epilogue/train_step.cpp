@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "arguments.h"
 #include "device_option.h"
 #include "epilogue/amp.h"
 #include "epilogue/compile_step.h"
@@ -28,8 +29,6 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
 // The dtype of the autocast region; empty without one.
 std::optional<DType> amp_dtype(const WorkloadOptions& o, DType dtype) {
   if (o.amp == "none") return {};
-  if (o.amp != "bf16" && o.amp != "f16")
-    throw Error("[--amp] expected none, bf16 or f16, got '" + o.amp + "'");
   if (dtype != DType::f32)
     throw Error("[--amp] expected --dtype f32 (the weights' own), got '" + o.dtype + "'");
   return parse_dtype(o.amp);
@@ -104,14 +103,14 @@ void add_train_step_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--optimizer", o.optimizer, "adamw, adam or sgd (momentum 0.9)")
       ->option_text("NAME [adamw]");
   app.add_option("--amp", o.amp, "autocast: none, bf16 or f16 (with loss scaling)")
+      ->transform(amp_value())
       ->option_text("DTYPE [none]");
   app.add_option("--accumulate", o.accumulate, "micro-batches that the batch is cut into")
+      ->check(whole_number(1))
       ->option_text("N [1]");
 }
 
 Workload make_train_step(const WorkloadOptions& o, DType dtype) {
-  if (o.accumulate < 1)
-    throw Error(fmt::format("[--accumulate] expected 1 or more, got {}", o.accumulate));
   const std::optional<DType> amp = amp_dtype(o, dtype);
   const MlpSetup setup = set_up_mlp(o, dtype);
   Workload w;

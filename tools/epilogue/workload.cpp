@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "arguments.h"
 #include "device_option.h"
 #include "epilogue/autograd.h"
 #include "epilogue/fused.h"
@@ -14,6 +15,7 @@
 #include "epilogue/ops.h"
 #include "epilogue/runtime.h"
 #include "input.h"
+#include "memory_limit.h"
 #include "train_step.h"
 
 namespace epilogue::tool {
@@ -31,6 +33,8 @@ void require_supported(const WorkloadOptions& o) {
   if (o.mode == "fused" && o.kind != "mlp")
     throw Error("[--mode] expected an mlp for the fused op, got " + o.kind);
   require_device(o.device);
+  if (!o.prefix.empty() && o.weights.empty())
+    throw Error("[--prefix] expected --weights FILE.safetensors beside it, got none");
 }
 
 CompileOptions compile_options(const WorkloadOptions& o) {
@@ -38,11 +42,6 @@ CompileOptions compile_options(const WorkloadOptions& o) {
   options.skip = o.skip_passes;
   options.collapse_linears = o.collapse_linears;
   return options;
-}
-
-void require_at_least(const char* flag, int64_t value, int64_t least) {
-  if (value < least)
-    throw Error(fmt::format("[{}] expected {} or more, got {}", flag, least, value));
 }
 
 DType workload_dtype(const WorkloadOptions& o) {
@@ -59,7 +58,8 @@ Tensor placed(const Tensor& t, const WorkloadOptions& o) {
 }
 
 std::string describe(const Workload& w, const WorkloadOptions& o) {
-  return fmt::format("{}, {}, {}, {}", w.what, o.dtype, o.mode,
+  return fmt::format("{}, {}, {}{}, {}", w.what, o.dtype, o.mode,
+                     o.backward ? ", forward and backward" : "",
                      device_description(parse_device(o.device)));
 }
 
@@ -89,10 +89,11 @@ void set_call(Workload& w, const WorkloadOptions& o, Compiled::Function function
 }
 
 Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
-  require_at_least("--size", o.size, 1);
   if (is_input_file(o.input))
     throw Error("[--input] matmul-add takes random or fashion-mnist, got '" + o.input + "'");
   if (!o.weights.empty()) throw Error("[--weights] matmul-add has no weights to load");
+  const auto n = static_cast<double>(o.size);
+  require_memory("--size", 4 * n * n, dtype);  // a, b, c and the result
   const Tensor a = placed(input_rows(o.input, o.size, o.size, dtype), o);
   const Tensor b = placed(randn({o.size, o.size}, dtype), o);
   const Tensor c = placed(randn({o.size, o.size}, dtype), o);
@@ -115,7 +116,6 @@ Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
 
 Workload make_linear(const WorkloadOptions& o, DType dtype) {
   const int64_t batch = o.batch == 0 ? 1024 : o.batch;
-  require_at_least("--batch", batch, 1);
   int64_t in_dim = o.in_dim_given.value_or(o.input == "fashion-mnist" ? kFashionMnistPixels : 32);
   const Tensor from_file = is_input_file(o.input) ? input_from_file(o.input, dtype) : Tensor();
   if (from_file.defined()) in_dim = from_file.size(-1);
@@ -129,13 +129,16 @@ Workload make_linear(const WorkloadOptions& o, DType dtype) {
     bias = file.contains(dot + "bias") && bias;
     if (bias) state.emplace_back("bias", file.tensor(dot + "bias").value());
     const Tensor& weight = state.front().second;
-    if (weight.dim() != 2)
+    if (weight.dim() != 2 || weight.numel() == 0)
       throw Error("[--weights] expected a weight [out, in], got " + to_string(weight));
     out_dim = weight.size(0);
     if (!o.in_dim_given && !from_file.defined()) in_dim = weight.size(1);
   }
-  require_at_least("--in-dim", in_dim, 1);
-  require_at_least("--out-dim", out_dim, 1);
+  const auto rows = static_cast<double>(from_file.defined() ? from_file.numel() / in_dim : batch);
+  const auto width = static_cast<double>(in_dim);
+  const auto outputs = static_cast<double>(out_dim);
+  require_memory("--batch, --in-dim, --out-dim", rows * width + width * outputs + rows * outputs,
+                 dtype);
   auto layer = std::make_shared<nn::Linear>(in_dim, out_dim, bias);
   if (!state.empty()) layer->load_state_dict(state);
   layer->to(dtype);
@@ -160,6 +163,9 @@ nn::TensorSource source_of(const std::string& path, const SafetensorsFile& file)
   return {path, file.names(), [&file](std::string_view name) { return file.tensor(name); }};
 }
 
+// Of an MLP's [batch, seq, dim].
+int64_t batch_of(const WorkloadOptions& o) { return o.batch == 0 ? 64 : o.batch; }
+
 struct MlpInput {
   Tensor x;
   int64_t batch;
@@ -167,9 +173,7 @@ struct MlpInput {
 };
 
 MlpInput mlp_input(const WorkloadOptions& o, int64_t dim, DType dtype) {
-  const int64_t batch = o.batch == 0 ? 64 : o.batch;
-  require_at_least("--batch", batch, 1);
-  require_at_least("--seq", o.seq, 1);
+  const int64_t batch = batch_of(o);
   if (is_input_file(o.input)) {
     const Tensor x = input_from_file(o.input, dtype);
     if (x.size(-1) != dim)
@@ -180,6 +184,18 @@ MlpInput mlp_input(const WorkloadOptions& o, int64_t dim, DType dtype) {
   }
   const Tensor rows = input_rows(o.input, batch * o.seq, dim, dtype);
   return {view(rows, {batch, o.seq, dim}), batch, o.seq};
+}
+
+// Of the weights, input and result, and what an eager run keeps of the hidden values.
+void require_mlp_memory(const WorkloadOptions& o, const nn::MlpConfig& config, DType dtype) {
+  const auto dim = static_cast<double>(config.dim);
+  const auto hidden = static_cast<double>(config.hidden);
+  const double rows = static_cast<double>(batch_of(o)) * static_cast<double>(o.seq);
+  const double ends = dim * hidden * (nn::is_gated(config.activation) ? 3 : 2);
+  const double between = static_cast<double>(config.layers - 1) * hidden * hidden;
+  const double activations = 2 * rows * dim + (o.mode == "eager" ? rows * hidden : 0);
+  require_memory("--batch, --seq, --dim, --hidden, --layers",
+                 ends + between + (is_input_file(o.input) ? 0 : activations), dtype);
 }
 
 Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
@@ -210,20 +226,22 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
 }
 
 void add_common_flags(CLI::App& app, WorkloadOptions& o) {
-  app.add_option("--mode", o.mode, "eager, compile or fused (mlp only)")
+  app.add_option("--mode", o.mode, o.kind == "mlp" ? "eager, compile or fused" : "eager or compile")
       ->option_text("MODE [eager]");
-  app.add_option("--dtype", o.dtype, "f32, bf16 or f16")->option_text("DTYPE [" + o.dtype + "]");
+  app.add_option("--dtype", o.dtype, "f32, bf16 or f16")
+      ->transform(dtype_value())
+      ->option_text("DTYPE [" + o.dtype + "]");
   add_device_flag(app, o.device);
-  app.add_option("--threads", o.threads, "threads that kernels may use")
-      ->option_text("N [all processors]");
-  app.add_option("--seed", o.seed, "seed of weights and random input")->option_text("N [0]");
-  if (o.kind != "train-step")
-    app.add_flag("--backward", o.backward, "profile forward and backward");
+  add_threads(app, o.threads);
+  app.add_option("--seed", o.seed, "seed of weights and random input")
+      ->check(whole_number(0))
+      ->option_text("N [0]");
+  if (o.kind != "train-step") app.add_flag("--backward", o.backward, "forward and backward");
   app.add_option("--input", o.input, "random, fashion-mnist or FILE.safetensors")
       ->option_text("SOURCE [random]");
   app.add_option("--weights", o.weights, "load weights (Hugging Face tensor names)")
       ->option_text("FILE.safetensors");
-  app.add_option("--prefix", o.prefix, "where in the file, e.g. model.layers.0.mlp")
+  app.add_option("--prefix", o.prefix, "where in the file, e.g. model.layers.0.mlp; with --weights")
       ->option_text("NAME");
 }
 
@@ -253,7 +271,7 @@ MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
     if (auto loaded = nn::load_hf_mlp(*model, source, o.prefix); !loaded)
       throw Error("[--weights] " + loaded.failure().message);
   } else {
-    if (!o.prefix.empty()) throw Error("[--prefix] needs --weights");
+    require_mlp_memory(o, config, dtype);
     model = nn::make_mlp(config);
     model->to(dtype);
   }
@@ -278,19 +296,30 @@ std::string machine_description() {
 void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions& o) {
   o.kind = kind;
   if (kind == "matmul-add") {
-    app.add_option("--size", o.size, "n of the n x n matrices")->option_text("N [64]");
+    app.add_option("--size", o.size, "n of the n x n matrices")
+        ->check(whole_number(1))
+        ->option_text("N [64]");
     app.add_flag("--cold", o.cold, "leave the warm-up calls out");
   } else if (kind == "linear") {
-    app.add_option("--batch", o.batch, "rows")->option_text("N [1024]");
-    app.add_option("--in-dim", o.in_dim_given, "in features")->option_text("N [32]");
-    app.add_option("--out-dim", o.out_dim, "out features")->option_text("N [64]");
+    app.add_option("--batch", o.batch, "rows")->check(whole_number(1))->option_text("N [1024]");
+    app.add_option("--in-dim", o.in_dim_given, "in features")
+        ->check(whole_number(1))
+        ->option_text("N [32]");
+    app.add_option("--out-dim", o.out_dim, "out features")
+        ->check(whole_number(1))
+        ->option_text("N [64]");
     app.add_flag("--no-bias", o.no_bias, "without a bias");
   } else {
-    app.add_option("--batch", o.batch, "batch size")->option_text("N [64]");
-    app.add_option("--seq", o.seq, "sequence length; batch * seq rows")->option_text("N [128]");
-    app.add_option("--dim", o.dim, "model width")->option_text("N [768]");
-    app.add_option("--hidden", o.hidden, "hidden width")->option_text("N [3072]");
+    app.add_option("--batch", o.batch, "batch size")->check(whole_number(1))->option_text("N [64]");
+    app.add_option("--seq", o.seq, "sequence length; batch * seq rows")
+        ->check(whole_number(1))
+        ->option_text("N [128]");
+    app.add_option("--dim", o.dim, "model width")->check(whole_number(1))->option_text("N [768]");
+    app.add_option("--hidden", o.hidden, "hidden width")
+        ->check(whole_number(1))
+        ->option_text("N [3072]");
     app.add_option("--layers", o.layers, "hidden layers (plain activations only)")
+        ->check(whole_number(1))
         ->option_text("N [1]");
     app.add_option("--activation", o.activation, "geglu, swiglu, reglu, gelu, relu or silu")
         ->option_text("NAME [geglu]");

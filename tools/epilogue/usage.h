@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the command says what is wrong, in one form everywhere:
+//   epilogue profile mlp: --batch: expected a whole number of 1 or more, got '0'
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace epilogue::tool {
+
+// "epilogue profile mlp": the command that the arguments chose, as far as they did.
+std::string command_path(const CLI::App& app);
+
+// The line for arguments that do not parse. It ends with the help that says what does.
+std::string usage_line(const CLI::App& app, const CLI::ParseError& error);
+
+// The line for an Error: "[--batch] expected ..." becomes "COMMAND: --batch: expected ...". Of what
+// stands in brackets a word of the command is left out, and a flag's name gets its dashes.
+std::string error_line(const CLI::App& app, const std::string& message);
+
+}  // namespace epilogue::tool
