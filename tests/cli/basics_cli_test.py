@@ -39,7 +39,7 @@ class Basics(CommandTest):
                         ["profile", "train-step"], ["compile", "mlp"], ["bench", "mlp"],
                         ["train", "fashion-mnist"], ["tour"]):
             line = self.misuse(*command, "--device", "cuda")
-            self.assertIn(f"[--device] {status}", line)
+            self.assertIn(f"--device: {status}", line)
             self.assertIn("use --device cpu", line)
         self.assertIn("expected cpu or cuda, got 'tpu'", self.misuse("tour", "--device", "tpu"))
 
