@@ -129,11 +129,11 @@ std::optional<PointwiseFn> reduction_of(const OpCall& call, const Dims& sizes) {
 std::string write_op(Writer& w, const Graph& graph, const Node& node, const OpCall& call) {
   const OpDef* op = call.op;
   const Dims& sizes = graph.value(call.inputs[0]).sizes;
-  const std::string not_last = "it does not work along rows";
+  constexpr const char* kNotAlongRows = "it does not work along rows";
   if (op == &kSoftmaxUnit || op == &kLogSoftmaxUnit || op == &kSoftmaxBackward ||
       op == &kLogSoftmaxBackward) {
     const int dim = normalize_dim(*op, std::get<int64_t>(call.attrs[0]), sizes.rank());
-    if (dim != sizes.rank() - 1) return not_last;
+    if (dim != sizes.rank() - 1) return kNotAlongRows;
     const bool is_forward = op == &kSoftmaxUnit || op == &kLogSoftmaxUnit;
     is_forward ? write_softmax(w, call, node) : write_softmax_backward(w, call, node);
     return "";
@@ -146,7 +146,7 @@ std::string write_op(Writer& w, const Graph& graph, const Node& node, const OpCa
   }
   if (op == &kSum || op == &kMean) {
     const std::optional<PointwiseFn> fn = reduction_of(call, sizes);
-    if (!fn) return not_last;
+    if (!fn) return kNotAlongRows;
     w.give(w.step(*fn, w.argument(0)), node.outputs[0]);
     return "";
   }

@@ -47,7 +47,8 @@ double hidden_ns(int64_t rows, std::span<const StageSize> stages, int64_t thread
   const int64_t width = second.panels * second.panel_columns;
   const int64_t sums = rows * width * split.slices;
   const int64_t adding = std::clamp<int64_t>(sums / kSliceSumsPerThread, 1, threads);
-  const double traffic = static_cast<double>(4 * (m * width + sums / adding)) / kSumBytesPerNs;
+  const int64_t floats = m * width + share(sums, adding);
+  const double traffic = static_cast<double>(4 * floats) / kSumBytesPerNs;
   return products + traffic + kBarrierNs + (adding > 1 ? kBarrierNs : 0);
 }
 
