@@ -79,7 +79,9 @@ BenchMachine measure_machine(DType dtype, Device device) {
 int run_command(Options o) {
   require_plausible(o);
   WorkloadOptions& workload = o.bench.workload;
-  BenchRun run{workload.kind, workload.dtype, {}, "", {}, "", ""};
+  BenchRun run;
+  run.kind = workload.kind;
+  run.dtype = workload.dtype;
   std::vector<int64_t> sizes = {0};
   if (o.sweep) {
     const Sweep sweep = sweep_of(workload.kind);
