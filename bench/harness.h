@@ -47,6 +47,10 @@ struct Plan {
   int64_t settle_ns = 0;      // pause before each block, for threads of others to fall asleep
 };
 
+// A `sample_us` that is long against the clock's resolution and a call through a pipe, short
+// against a machine's moods.
+inline constexpr double kSampleUs = 500;
+
 // Chooses blocks whose samples take about `sample_us` each, or one call where that takes longer.
 Plan plan_for(const std::vector<Contender>& contenders, double seconds, double sample_us);
 

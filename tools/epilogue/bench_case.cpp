@@ -9,9 +9,6 @@
 namespace epilogue::tool {
 namespace {
 
-// Long against the clock's resolution and a call through a pipe, short against a machine's moods.
-constexpr double kSampleUs = 500;
-
 // What every result is held against.
 struct Judge {
   std::vector<int64_t> rows;
@@ -72,7 +69,8 @@ BenchCase run_bench_case(const BenchOptions& o, TorchChoice& torch,
     c.result = {};  // its memory is free for the calls
     timed.push_back(c.timed);
   }
-  const auto timings = bench::interleave(timed, bench::plan_for(timed, o.seconds, kSampleUs));
+  const auto timings =
+      bench::interleave(timed, bench::plan_for(timed, o.seconds, bench::kSampleUs));
   const int64_t rows = workload.input.numel() / workload.input.size(-1);
   const double flops = bench::product_flops(model, rows);
   for (size_t i = 0; i < timings.size(); ++i)

@@ -18,8 +18,6 @@ namespace {
 
 namespace ladder = bench::ladder;
 
-constexpr double kSampleUs = 500;
-
 // y = x w^T of some kind, with what it prepares for w.
 using Product = std::function<void(const Tensor& x, const Tensor& y)>;
 using MakeProduct = std::function<Product(const Tensor& w)>;
@@ -154,7 +152,7 @@ Ladder climb(Ladder result, const std::vector<Rung>& rungs, const bench::Model& 
   }
   if (!result.disagreements.empty()) return result;
   const auto timings =
-      bench::interleave(contenders, bench::plan_for(contenders, o.seconds, kSampleUs));
+      bench::interleave(contenders, bench::plan_for(contenders, o.seconds, bench::kSampleUs));
   const double flops = bench::product_flops(model, x.size(0));
   for (size_t i = 0; i < rungs.size(); ++i)
     result.rungs.push_back({timings[i], flops / timings[i].min_ns,
