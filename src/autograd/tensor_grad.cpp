@@ -34,7 +34,9 @@ void Tensor::set_grad(Tensor grad) const {
   if (grad.defined() && (!(grad.sizes() == sizes()) || grad.dtype() != dtype()))
     throw Error("[set_grad] expected a gradient like " + to_string(*this) + ", got " +
                 to_string(grad));
-  if (grad.defined()) set_memory_category(grad, MemoryCategory::gradient);
+  // A part of other memory, a plan's, does not make all of that a gradient's.
+  if (grad.defined() && grad.impl()->storage->bytes() == grad.bytes())
+    set_memory_category(grad, MemoryCategory::gradient);
   grad_meta(*this).grad = std::move(grad);
 }
 

@@ -97,7 +97,6 @@ class CompiledStep::Impl {
       const bool is_free = !leaves[i].grad().defined() && plan.owns(gradient) &&
                            gradient.is_contiguous() && lent.insert(gradient.data()).second;
       if (is_free) {
-        set_memory_category(gradient, MemoryCategory::gradient);
         leaves[i].set_grad(gradient);
       } else {
         accumulate_gradient(leaves[i], gradient);

@@ -185,8 +185,10 @@ void Plan::place(int64_t rows) {
   for (size_t v = 0; v < bytes.size(); ++v)
     if (graph_.values[v].kind == ValueKind::intermediate) bytes[v] = bytes_of(static_cast<int>(v));
   memory_ = plan_memory(graph_, bytes, handed_out_);
-  if (!arena_.defined() || memory_.arena_bytes > arena_.numel())
+  if (!arena_.defined() || memory_.arena_bytes > arena_.numel()) {
     arena_ = empty({memory_.arena_bytes}, DType::u8, graph_.device);
+    set_memory_category(arena_, MemoryCategory::temporary);
+  }
   for (size_t v = 0; v < bytes.size(); ++v) {
     if (memory_.offsets[v] == kNotInArena) continue;
     const Value& value = graph_.values[v];

@@ -71,6 +71,13 @@ class Profile(CommandTest):
         self.assertEqual(sum(c["at_peak_bytes"] for c in categories.values()),
                          result["memory"]["peak_bytes"])
 
+    def test_the_memory_of_a_plan_is_temporary(self):
+        result = self.profile(*self.STEP, "--mode", "compile", "--profile-memory")
+        categories = result["memory"]["categories"]
+        # Gradients lie in it too.
+        self.assertEqual(categories["GRADIENT"]["peak_bytes"], 0)
+        self.assertGreater(categories["TEMPORARY"]["peak_bytes"], 3 * 32 * 64 * 4)
+
     def test_train_step_amp_and_accumulation(self):
         result = self.profile(*self.STEP, "--amp", "bf16", "--accumulate", "4")
         self.assertEqual(result["tag"], "6_4_32_64_bf16_4_eager")

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -55,10 +56,15 @@ class TrainStep {
   Tensor run() {
     optimizer_->zero_grad();
     Tensor last;
-    for (const optim::MicroBatch& part : optim::micro_batches(setup_.x.size(0), accumulate_))
-      last = add_gradients(part);
-    scaler_.step(*optimizer_);
-    scaler_.update();
+    const std::function<void()> update = [this] {
+      scaler_.step(*optimizer_);
+      scaler_.update();
+    };
+    const auto parts = optim::micro_batches(setup_.x.size(0), accumulate_);
+    for (const optim::MicroBatch& part : parts)
+      last = compiled_ ? run_compiled(part, part.end == parts.back().end ? update : nullptr)
+                       : add_gradients(part);
+    if (!compiled_) update();
     return last;
   }
 
@@ -70,19 +76,20 @@ class TrainStep {
     return mse_loss((*setup_.model)(x), target);
   }
 
-  // Returns the micro-batch's mean loss; its gradients are scaled, and weighted by its share.
+  Tensor rows(const Tensor& t, const optim::MicroBatch& part) const {
+    return accumulate_ == 1 ? t : slice(t, 0, part.begin, part.end);
+  }
+
+  // Both return the micro-batch's mean loss; its gradients are scaled, and weighted by its share.
+  // `update` runs on them where they lie; empty: they stay, for the next micro-batch to add to.
+  Tensor run_compiled(const optim::MicroBatch& part, const std::function<void()>& update) {
+    const double weight = part.share * scaler_.get_scale();
+    const Tensor x = rows(setup_.x, part);
+    const Tensor in[] = {x, rows(target_, part), full({}, weight, DType::f32, x.device())};
+    return div(update ? compiled_->train(in, update) : (*compiled_)(in), weight);
+  }
   Tensor add_gradients(const optim::MicroBatch& part) {
-    const auto rows = [&](const Tensor& t) {
-      return accumulate_ == 1 ? t : slice(t, 0, part.begin, part.end);
-    };
-    const Tensor x = rows(setup_.x);
-    const Tensor target = rows(target_);
-    if (compiled_) {
-      const double weight = part.share * scaler_.get_scale();
-      const Tensor in[] = {x, target, full({}, weight, DType::f32, x.device())};
-      return div((*compiled_)(in), weight);
-    }
-    const Tensor mean = loss(x, target);
+    const Tensor mean = loss(rows(setup_.x, part), rows(target_, part));
     scaler_.scale(accumulate_ == 1 ? mean : mul(mean, part.share)).backward();
     return mean;
   }
