@@ -2,6 +2,8 @@
 // The level that is asked for is the one that runs.
 #include "backend/cpu/simd/targets.h"
 
+#include <algorithm>
+
 #include "backend/cpu/simd/gemm_kernels.h"
 #include "backend/cpu/simd/pointwise.h"
 #include "backend/cpu/simd/probe.h"
@@ -57,16 +59,23 @@ TEST(Targets, WiderVectorsMultiplyFaster) {
   EXPECT_GE(wide, narrow * 0.5) << "the probe measures something else";
 }
 
+// Of several short runs: another process may take the processor during one.
+double best_of(double (*probe)(double)) {
+  double best = 0;
+  for (int i = 0; i < 8; ++i) best = std::max(best, probe(0.005));
+  return best;
+}
+
 TEST(Targets, DotProductsOfBf16AreProbedWhereTheLevelHasThem) {
   const Isa before = active_isa();
   set_active_isa(Isa::baseline);
   EXPECT_EQ(bf16_gflops(0.01), 0);
   if (detected_isa() < Isa::avx512_bf16) GTEST_SKIP() << "this machine has none";
   set_active_isa(Isa::avx512_bf16);
-  const double fma = fma_gflops(0.01);
-  const double dots = bf16_gflops(0.01);
+  const double fma = best_of(fma_gflops);
+  const double dots = best_of(bf16_gflops);
   set_active_isa(detected_isa());
-  const double all = bf16_gflops(0.01);
+  const double all = best_of(bf16_gflops);
   set_active_isa(before);
   // Twice the work of an FMA per instruction, issued as often or half as often.
   EXPECT_GT(dots, 0.2 * fma);
