@@ -95,7 +95,8 @@ struct TorchPeer::State {
       return Failure{"PeerError", printable(answer.value("error", ""), 300)};
     return answer;
   }
-  // What prepare() and prepare_step() have in common: their file's tensors, in the order of `names`.
+  // What prepare() and prepare_step() have in common: their file's tensors, in the order of
+  // `names`.
   struct Reply {
     std::vector<Tensor> tensors;
     std::optional<int64_t> peak_bytes;

@@ -48,7 +48,8 @@ class TorchPeer {
   // AdamW (torch's fused one), gradients dropped. After load().
   Result<PreparedStep> prepare_step(const std::string& mode, double lr);
 
-  // As Contender::run, after prepare(mode) or prepare_step(mode). Throws Error where the process died.
+  // As Contender::run, after prepare(mode) or prepare_step(mode). Throws Error where the process
+  // died.
   std::vector<double> run(const std::string& mode, const Block& block);
 
  private:

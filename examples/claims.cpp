@@ -271,7 +271,8 @@ bool fused_backward_memory() {
   const nn::GatedMLP model(256, 1024);
   const nn::MSELoss loss;
   bool fine = true;
-  std::printf("GeGLU 256 -> 1024, forward and backward in f32, MiB beside weights; 3 are gradients\n");
+  std::printf(
+      "GeGLU 256 -> 1024, forward and backward in f32, MiB beside weights; 3 are gradients\n");
   std::printf("%6s  %8s  %20s  %20s  %18s  %18s\n", "rows", "eager", "compiled, saving all",
               "as it weighs costs", "recomputing", "measured, compiled");
   for (const int64_t rows : {64, 512, 4096}) {

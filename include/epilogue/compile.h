@@ -36,8 +36,8 @@ struct CompileOptions {
   bool dynamic_rows = true;
   // Weights are frozen: W2 (W1 x) may become (W2 W1) x. A written weight makes a new plan.
   bool collapse_linears = false;
-  // Weights of linear layers become 8-bit integers with one scale per output channel: up to twice as
-  // fast as bf16 where one to four rows wait for the weights. Changes results, for any number of
+  // Weights of linear layers become 8-bit integers with one scale per output channel: up to twice
+  // as fast as bf16 where one to four rows wait for the weights. Changes results, for any number of
   // rows: a relative error of some 5e-3 per product.
   bool int8_weights = false;
   std::vector<std::string> skip;  // passes to leave out, by name

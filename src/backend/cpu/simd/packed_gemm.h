@@ -121,8 +121,8 @@ struct PackedPart {
 class PackedWeights {
  public:
   // `parts` (one or two, any strides; of one depth where columns are joined) are read now and not
-  // kept. `layout` has the width of the level in use. Panels that are not of 8-bit integers hold the values that Precision::i8 rounds to. Packs
-  // on parallel_for's threads.
+  // kept. `layout` has the width of the level in use. Panels that are not of 8-bit integers hold
+  // the values that Precision::i8 rounds to. Packs on parallel_for's threads.
   PackedWeights(std::span<const PackedPart> parts, int64_t n, PanelType type,
                 const PackedLayout& layout, Join join = Join::columns,
                 Precision precision = Precision::same);
