@@ -85,6 +85,13 @@ std::vector<Extent> extents(const PointwiseProgram& program) {
   return list;
 }
 
+std::vector<Extent> output_extents(const PointwiseProgram& program) {
+  const std::vector<Extent> all = extents(program);
+  std::vector<Extent> list;
+  for (const int output : program.outputs) list.push_back(all[static_cast<size_t>(output)]);
+  return list;
+}
+
 std::string_view problem_of(const PointwiseProgram& program) {
   if (program.inputs < 0 || program.outputs.empty()) return "at least one output";
   std::vector<Extent> known(static_cast<size_t>(program.inputs), Extent::element);

@@ -81,6 +81,8 @@ enum class Extent : uint8_t { element, row, column };
 
 // Of all values of a program without problems. Steps on rows' numbers alone give rows' numbers.
 std::vector<Extent> extents(const PointwiseProgram& program);
+// Of its outputs, in their order.
+std::vector<Extent> output_extents(const PointwiseProgram& program);
 
 // Whether it needs whole rows, or all of them.
 bool has_row_reductions(const PointwiseProgram& program);

@@ -96,7 +96,7 @@ class Verifier {
   // Output i of a program over elements of `sizes`.
   void require_extent(const Node& node, int v, const Dims& sizes, const PointwiseProgram& program,
                       size_t i) const {
-    const Extent extent = extents(program)[static_cast<size_t>(program.outputs[i])];
+    const Extent extent = output_extents(program)[i];
     const Dims& have = graph_.value(v).sizes;
     const bool fits = extent == Extent::element ? have == sizes
                       : extent == Extent::row   ? element_count(have) == row_count(sizes)

@@ -11,9 +11,6 @@ namespace {
 
 constexpr Device kHost{};
 
-// Of one device, contiguous, without gradients.
-Tensor dense(const Tensor& t) { return t.is_contiguous() ? t : clone(t); }
-
 Tensor copy_to(const Tensor& from, Device device) {
   const Tensor source = dense(from);
   const Tensor copy = empty(source.sizes(), source.dtype(), device);
@@ -58,6 +55,8 @@ void write_back(const Tensor& to, const Tensor& from) {
 }
 
 }  // namespace
+
+Tensor dense(const Tensor& t) { return !t.defined() || t.is_contiguous() ? t : clone(t); }
 
 void run_on_host(const Call& call) {
   std::vector<Tensor> in;

@@ -18,6 +18,9 @@ inline const Tensor* placed_tensor(std::span<const Tensor> in) {
   return number;
 }
 
+// The tensor itself (or an undefined one), or a contiguous copy on its device.
+Tensor dense(const Tensor& t);
+
 // Runs the call with the host's kernels: inputs are copied to the host, results back. Slow and
 // right; traces show it as "epi_host_...". The op of strided copies (aten::copy_) must have a
 // kernel.

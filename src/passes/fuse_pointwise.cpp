@@ -25,7 +25,7 @@ bool is_column_of(const Dims& sizes, const Dims& elements) {
 // What value v is in the program that makes it.
 Extent extent_in(const BoundProgram& made, int v) {
   const auto at = std::find(made.results.begin(), made.results.end(), v) - made.results.begin();
-  return extents(made.program)[static_cast<size_t>(made.program.outputs[static_cast<size_t>(at)])];
+  return output_extents(made.program)[static_cast<size_t>(at)];
 }
 
 // Whether the reader's steps mean the same beside the maker's: both work on the same elements, or
@@ -39,10 +39,7 @@ bool may_meet(const Graph& graph, const BoundProgram& made, const BoundProgram& 
 
 // Whether all that it makes is reduced: it costs nothing to store that beside what was there.
 bool only_reduces(const BoundProgram& bound) {
-  const std::vector<Extent> extent = extents(bound.program);
-  return std::none_of(bound.program.outputs.begin(), bound.program.outputs.end(), [&](int output) {
-    return extent[static_cast<size_t>(output)] == Extent::element;
-  });
+  return std::ranges::count(output_extents(bound.program), Extent::element) == 0;
 }
 
 // Joins the node at `index` with one that makes what it reads; true where that was done.

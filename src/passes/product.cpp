@@ -182,7 +182,7 @@ std::string reason_against_results(const Graph& graph, size_t results) {
 
 std::string join_chain(Graph& graph, size_t chain, size_t other) {
   const Node& node = graph.nodes[chain];
-  const Value made = graph.value(node.outputs[0]);
+  const Value& made = graph.value(node.outputs[0]);
   std::string reason;
   const std::optional<BoundProgram> program = any_program_of(graph, graph.nodes[other], reason);
   if (!program) return reason;
@@ -212,12 +212,10 @@ std::string join_chain(Graph& graph, size_t chain, size_t other) {
   // The chain's own result comes first: elements, not their sum.
   const BoundProgram joined = builder.finish(results);
   if (!problem_of(joined.program).empty()) return "it reads a sum over its columns";
-  const std::vector<Extent> extent = extents(joined.program);
-  const auto first = std::find_if(results.begin(), results.end(), [&](const int& v) {
-    const auto i = static_cast<size_t>(&v - results.data());
-    return extent[static_cast<size_t>(joined.program.outputs[i])] == Extent::element;
-  });
-  if (first == results.end()) return "only the sum of its result is read";
+  const std::vector<Extent> extent = output_extents(joined.program);
+  const auto element = std::ranges::find(extent, Extent::element);
+  if (element == extent.end()) return "only the sum of its result is read";
+  const auto first = results.begin() + (element - extent.begin());
   std::rotate(results.begin(), first, first + 1);
   if (reason = reason_against_results(graph, results.size()); !reason.empty()) return reason;
   Node fused;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/element.h"
+#include "core/kernel_list.h"
 #include "ops/ops.h"
 
 namespace epilogue::passes {
@@ -41,14 +42,9 @@ std::optional<PointwiseFn> fn_of(const OpCall& call) {
   return found->second;
 }
 
-// The dtypes that programs compute in f32 without loss.
-bool is_program_dtype(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
-
-// And those that they read: masks too.
+// What programs read: what they compute, and masks.
 bool is_input_dtype(DType dtype) {
-  return is_program_dtype(dtype) || dtype == DType::u8 || dtype == DType::boolean;
+  return has_float_type(dtype) || dtype == DType::u8 || dtype == DType::boolean;
 }
 
 bool is_number(const Value& value) {
@@ -114,8 +110,7 @@ std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std
 
 std::string reason_against_values(const Graph& graph, const BoundProgram& bound) {
   for (const int v : bound.results)
-    if (!is_program_dtype(graph.value(v).dtype))
-      return "programs compute f32, bf16 and f16 tensors";
+    if (!has_float_type(graph.value(v).dtype)) return "programs compute f32, bf16 and f16 tensors";
   for (const int v : bound.inputs) {
     if (!is_input_dtype(graph.value(v).dtype))
       return "programs read f32, bf16 and f16 tensors and masks";

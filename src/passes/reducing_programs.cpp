@@ -176,10 +176,10 @@ double norm_eps(const Graph& graph, const OpCall& call) {
 }
 
 bool fits(const Graph& graph, const BoundProgram& bound) {
-  const std::vector<Extent> extent = extents(bound.program);
+  const std::vector<Extent> extent = output_extents(bound.program);
   for (size_t i = 0; i < bound.results.size(); ++i) {
     const Dims& sizes = graph.value(bound.results[i]).sizes;
-    const Extent is = extent[static_cast<size_t>(bound.program.outputs[i])];
+    const Extent is = extent[i];
     const bool fit = is == Extent::element ? sizes == bound.sizes
                      : is == Extent::row   ? are_rows(sizes, bound.sizes)
                                            : are_columns(sizes, bound.sizes);

@@ -77,11 +77,10 @@ Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOp
   // Gradients are those of the weights as they are.
   const bool inference = !has_backward();
   const bool free_rows = inference && rows_are_free(capture, in, graph, options);
-  plan_ = std::make_unique<Plan>(
-      std::move(graph),
-      Plan::Options{.free_rows = free_rows,
-                    .int8_weights = inference && options.int8_weights,
-                    .handed_out = keeps_gradients ? captured_.forward_results : SIZE_MAX});
+  plan_ = std::make_unique<Plan>(std::move(graph),
+                                 Plan::Options{.free_rows = free_rows,
+                                               .int8_weights = inference && options.int8_weights,
+                                               .handed_out = handed_out()});
 }
 
 void Entry::note_guards(std::span<const Tensor> in, bool weights_are_frozen) {

@@ -41,6 +41,8 @@ class Entry {
   const std::vector<int>& backward_inputs() const { return backward_inputs_; }
 
   bool keeps_gradients() const { return keeps_gradients_; }
+  // Results that get memory of their own.
+  size_t handed_out() const { return keeps_gradients_ ? captured_.forward_results : SIZE_MAX; }
 
   // How many results the function has.
   size_t results() const {

@@ -56,8 +56,8 @@ std::vector<int> read_with(const Graph& graph, const Node& node, size_t output) 
       continue;
     }
     const size_t i = static_cast<size_t>(stage.flows) + output - before;
-    const auto value = static_cast<size_t>(stage.epilogue.outputs[i]);
-    return extents(stage.epilogue)[value] == Extent::element ? stage.operands : std::vector<int>();
+    return output_extents(stage.epilogue)[i] == Extent::element ? stage.operands
+                                                                : std::vector<int>();
   }
   return {};
 }
@@ -68,7 +68,7 @@ class Planner {
       : graph_(graph),
         uses_(graph),
         bytes_(bytes),
-        handed_out_(std::min(handed_out, graph.outputs.size())),
+        handed_out_(handed_out),
         slot_of_(graph.values.size(), -1) {}
 
   MemoryPlan plan() {

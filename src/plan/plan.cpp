@@ -150,12 +150,11 @@ void Plan::add_program(Step& step, const Node& node) {
   step.program = backend_of(graph_.device).make_program(node.pointwise()->program);
   const graph::Pointwise& p = *node.pointwise();
   for (const int v : p.inputs) add_view(step, v, p.sizes);
-  const std::vector<Extent> extent = extents(p.program);
+  const std::vector<Extent> extent = output_extents(p.program);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     add_view(step, node.outputs[i], graph_.value(node.outputs[i]).sizes);
     // One number per row, one after the other, whatever their sizes are.
-    if (extent[static_cast<size_t>(p.program.outputs[i])] == Extent::row)
-      step.views.back().row_stride = step.views.back().col_stride = 1;
+    if (extent[i] == Extent::row) step.views.back().row_stride = step.views.back().col_stride = 1;
   }
 }
 

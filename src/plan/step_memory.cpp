@@ -11,7 +11,7 @@ int64_t arena_bytes(const Entry& entry, CompileOptions options, Saved saved) {
   std::vector<int64_t> bytes;
   for (const graph::Value& value : graph.values)
     bytes.push_back(element_count(value.sizes) * static_cast<int64_t>(dtype_bytes(value.dtype)));
-  return plan_memory(graph, bytes, entry.keeps_gradients() ? 1 : SIZE_MAX).arena_bytes;
+  return plan_memory(graph, bytes, entry.handed_out()).arena_bytes;
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ struct GatedMlp {
 // bits.
 TEST(RowChain, SlicesOfHiddenColumnsGiveTheAnswerOfOneThread) {
   const test::IsaScope isa;
-  const ThreadScope scope;
+  const test::ThreadScope scope;
   int sliced = 0;
   int grouped = 0;
   for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
@@ -134,7 +134,7 @@ TEST(RowChain, SlicesOfHiddenColumnsGiveTheAnswerOfOneThread) {
 
 // A slice's NaN reaches the rows that it is in, and no others.
 TEST(RowChain, NanInAHiddenColumnStaysInItsRow) {
-  const ThreadScope scope;
+  const test::ThreadScope scope;
   set_num_threads(4);
   GatedMlp mlp{6, 40, 256, DType::f32};
   mlp.x.data_as<float>()[2 * 40 + 5] = std::numeric_limits<float>::quiet_NaN();

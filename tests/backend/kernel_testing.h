@@ -3,7 +3,6 @@
 #pragma once
 
 #include "core/program_kernel.h"
-#include "epilogue/runtime.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue::testing {
@@ -12,17 +11,5 @@ namespace epilogue::testing {
 inline MatrixView matrix(const Tensor& t) {
   return {t.data(), t.dtype(), t.dim() == 2 ? t.strides()[0] : 0, t.strides()[t.dim() - 1]};
 }
-
-// Restores the number of threads.
-class ThreadScope {
- public:
-  ThreadScope() : before_(num_threads()) {}
-  ~ThreadScope() { set_num_threads(before_); }
-  ThreadScope(const ThreadScope&) = delete;
-  ThreadScope& operator=(const ThreadScope&) = delete;
-
- private:
-  int before_;
-};
 
 }  // namespace epilogue::testing

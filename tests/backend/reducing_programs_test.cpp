@@ -91,7 +91,7 @@ TEST(ReducingProgram, EveryShapeDtypeAndLevel) {
 }
 
 TEST(ReducingProgram, BitsAreThoseOfOneThreadForAnyNumberOfThreads) {
-  const ThreadScope scope;
+  const test::ThreadScope scope;
   const Tensor x = randn({515, 301});
   const Tensor r = randn({301});
   set_num_threads(1);
@@ -239,7 +239,7 @@ struct BiasGradient {
 
 TEST(RowChain, ColumnSumsOfWhatAStageMakes) {
   const test::IsaScope isa;
-  const ThreadScope scope;
+  const test::ThreadScope scope;
   for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
     set_active_isa(static_cast<Isa>(level));
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
@@ -256,7 +256,7 @@ TEST(RowChain, ColumnSumsOfWhatAStageMakes) {
 
 // The same rows have the same sums however they were cut: f32 rows as they were stored.
 TEST(RowChain, ColumnSumsHaveTheBitsOfAProgramsForAnyNumberOfThreads) {
-  const ThreadScope scope;
+  const test::ThreadScope scope;
   const PointwiseProgram sums{1, {{PointwiseFn::column_sum, 0}}, {1}};
   for (const int threads : {1, 2, 3, 5})
     for (const int64_t rows : {20, 64, 200, 700}) {

@@ -21,17 +21,6 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 const double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-class ThreadScope {
- public:
-  explicit ThreadScope(int n) : before_(num_threads()) { set_num_threads(n); }
-  ~ThreadScope() { set_num_threads(before_); }
-  ThreadScope(const ThreadScope&) = delete;
-  ThreadScope& operator=(const ThreadScope&) = delete;
-
- private:
-  int before_;
-};
-
 void expect_sum(const Tensor& x, const Dims& dims) {
   const Attr attrs[] = {dims, false, Attr()};
   for (const OpDef* op : {&kSum, &kMean}) {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/cpu_features.h"
+#include "base/thread_pool.h"
 #include "core/element.h"
 #include "core/tensor_impl.h"
 
@@ -219,5 +220,9 @@ std::string describe(std::span<const Tensor> in, std::span<const Attr> attrs) {
 
 IsaScope::IsaScope() : before_(static_cast<int>(active_isa())) {}
 IsaScope::~IsaScope() { set_active_isa(static_cast<Isa>(before_)); }
+
+ThreadScope::ThreadScope() : before_(num_threads()) {}
+ThreadScope::ThreadScope(int threads) : ThreadScope() { set_num_threads(threads); }
+ThreadScope::~ThreadScope() { set_num_threads(before_); }
 
 }  // namespace epilogue::test

@@ -63,4 +63,17 @@ class IsaScope {
   int before_;
 };
 
+// Restores the number of threads at the end of a scope.
+class ThreadScope {
+ public:
+  ThreadScope();
+  explicit ThreadScope(int threads);
+  ~ThreadScope();
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace epilogue::test

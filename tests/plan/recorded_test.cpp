@@ -7,12 +7,8 @@
 namespace epilogue::testing {
 namespace {
 
-class Recorded : public ::testing::Test {
+class Recorded : public SmallMlp {
  protected:
-  nn::GatedMLP mlp_{16, 40};
-  Tensor x_ = randn({6, 16});
-  Tensor target_ = randn({6, 16});
-
   std::vector<Tensor> gradients() {
     std::vector<Tensor> all;
     for (const Tensor& p : mlp_.parameters()) all.push_back(p.grad());

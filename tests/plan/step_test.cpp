@@ -181,12 +181,7 @@ TEST(CompiledStep, BiasGradientsStandBesideThoseOfTheRows) {
   EXPECT_NE(step.explain().find("fuse_epilogues: aten::sum"), std::string::npos) << step.explain();
 }
 
-class StepGradients : public ::testing::Test {
- protected:
-  nn::GatedMLP mlp_{16, 40};
-  Tensor x_ = randn({6, 16});
-  Tensor target_ = randn({6, 16});
-};
+class StepGradients : public SmallMlp {};
 
 TEST_F(StepGradients, CallsAccumulateAsBackwardDoes) {
   CompiledStep step = compile_step(mlp_, mse);

@@ -19,6 +19,14 @@ inline int count_of(const std::string& text, const std::string& part) {
   return n;
 }
 
+// A small gated MLP, and what it is trained on.
+class SmallMlp : public ::testing::Test {
+ protected:
+  nn::GatedMLP mlp_{16, 40};
+  Tensor x_ = randn({6, 16});
+  Tensor target_ = randn({6, 16});
+};
+
 struct StepCase {
   nn::MlpConfig config;
   Dims sizes;

@@ -6,12 +6,8 @@
 
 namespace epilogue::testing {
 namespace {
-class StepUpdates : public ::testing::Test {
- protected:
-  nn::GatedMLP mlp_{16, 40};
-  Tensor x_ = randn({6, 16});
-  Tensor target_ = randn({6, 16});
-};
+
+class StepUpdates : public SmallMlp {};
 
 TEST_F(StepUpdates, UpdatesOnThePlansOwnGradientsFollowEager) {
   const auto run = [&](bool compiled) {

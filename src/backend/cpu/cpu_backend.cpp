@@ -27,15 +27,10 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
-    using Lists = std::span<const KernelList> (*)();
-    static constexpr Lists kAll[] = {
+    static constexpr KernelLists kAll[] = {
         gemm_lists, pointwise_lists, copy_lists,          reduction_lists, softmax_lists,
         norm_lists, loss_lists,      cross_entropy_lists, foreach_lists,   optimizer_lists};
-    static constexpr std::span<const Kernel> kNone;
-    for (const Lists lists : kAll)
-      for (const KernelList& list : lists())
-        if (list.op == &op) return list.kernels;
-    return kNone;
+    return find_kernels(kAll, op);
   }
 
   std::unique_ptr<RowChain> make_row_chain(const RowChainSpec& spec) const override {

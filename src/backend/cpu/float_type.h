@@ -3,12 +3,9 @@
 #pragma once
 
 #include "backend/cpu/simd/convert.h"
-#include "epilogue/dtype.h"
+#include "core/kernel_list.h"
 
 namespace epilogue::cpu {
-
-// The dtypes that the SIMD kernels compute in f32.
-constexpr bool has_float_type(DType dtype) { return dtype <= DType::f16; }
 
 // Precondition: has_float_type(dtype).
 constexpr simd::FloatType float_type(DType dtype) {

@@ -5,14 +5,9 @@
 #include <span>
 #include <string_view>
 
-#include "core/op.h"
+#include "core/kernel_list.h"
 
 namespace epilogue::cpu {
-
-struct KernelList {
-  const OpDef* op;
-  std::span<const Kernel> kernels;
-};
 
 std::span<const KernelList> gemm_lists();           // gemm.cpp
 std::span<const KernelList> pointwise_lists();      // pointwise.cpp

@@ -18,8 +18,6 @@ inline constexpr int64_t kTile = 4096;       // floats of one piece of work: hal
 inline constexpr int64_t kGrain = 32768;     // elements that are worth a thread
 inline constexpr int64_t kStridedRows = 32;  // rows taken at once where neighbours are not adjacent
 
-inline constexpr const char* kNeedsFloatType = "needs f32, bf16 or f16 tensors";
-
 // A buffer of this thread, kept between calls; each slot is one buffer, undefined content.
 enum class Slot : size_t { a, b, c, d, raw, shared_a, shared_b, shared_c };
 float* scratch(Slot slot, int64_t floats);

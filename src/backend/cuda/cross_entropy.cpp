@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fused cross entropy and its backward op.
+#include "backend/cuda/class_call.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/kernel_lists.h"
-#include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/runtime.h"
-#include "ops/losses.h"
+#include "ops/device.h"
 #include "ops/ops.h"
 
 namespace epilogue::cuda {
@@ -26,31 +26,15 @@ const char* decline_backward(const Call& call) {
 CrossEntropyCall make_call(const Call& call, const Tensor& self, const Tensor& target,
                            const Tensor& weight) {
   CrossEntropyCall c;
-  c.n = target.numel();
-  c.classes = self.size(-1);
-  c.row_stride = self.dim() == 2 ? self.strides()[0] : 0;
-  c.class_stride = self.strides()[self.dim() - 1];
-  c.target_stride = target.dim() == 1 ? target.strides()[0] : 0;
-  c.ignore_index = call.attr<int64_t>(1);
-  c.reduction = static_cast<int>(reduction_of(call, 0));
+  set_classes(c, call, self, target, weight);
   const auto smoothing = call.attr<double>(2);
   c.kept = static_cast<float>(1 - smoothing);
   c.spread = c.classes == 0 ? 0 : static_cast<float>(smoothing / static_cast<double>(c.classes));
-  c.dtype = self.dtype();
-  c.self = self.data();
-  c.target = static_cast<const int64_t*>(target.data());
-  if (weight.defined()) {
-    c.weight = weight.data();
-    c.weight_dtype = weight.dtype();
-  }
-  c.out = call.out[0].data();
   return c;
 }
 
-Tensor dense_or_none(const Tensor& t) { return t.defined() ? dense(t) : t; }
-
 void run_forward(const Call& call) {
-  const Tensor weight = dense_or_none(call.in[2]);
+  const Tensor weight = dense(call.in[2]);
   CrossEntropyCall c = make_call(call, call.in[0], call.in[1], weight);
   // Freed at once: whoever gets the memory next writes it later in the stream.
   const Tensor losses = empty({c.n}, DType::f32, kDevice);
@@ -61,12 +45,9 @@ void run_forward(const Call& call) {
 }
 
 void run_backward(const Call& call) {
-  const Tensor weight = dense_or_none(call.in[3]);
-  const Tensor& grad = call.in[0];
+  const Tensor weight = dense(call.in[3]);
   CrossEntropyCall c = make_call(call, call.in[1], call.in[2], weight);
-  c.grad = grad.data();
-  c.grad_dtype = grad.dtype();
-  c.grad_stride = grad.dim() == 1 ? grad.strides()[0] : 0;
+  set_gradient(c, call.in[0]);
   c.stats = static_cast<float*>(call.in[4].data());
   c.total_weight = static_cast<float*>(call.in[5].data());
   check(launch_cross_entropy_backward(c, Runtime::get().stream()), "cross_entropy_backward");

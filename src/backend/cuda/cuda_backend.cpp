@@ -4,7 +4,6 @@
 #include "backend/cuda/row_chain.h"
 #include "backend/cuda/runtime.h"
 #include "core/backend.h"
-#include "epilogue/ops.h"
 
 namespace epilogue {
 namespace cuda {
@@ -16,8 +15,6 @@ ShortText kernel_name(std::string_view what, DType dtype) {
   return name += dtype_name(dtype);
 }
 
-Tensor dense(const Tensor& t) { return t.is_contiguous() ? t : clone(t); }
-
 namespace {
 
 class CudaBackend final : public Backend {
@@ -25,15 +22,10 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
-    using Lists = std::span<const KernelList> (*)();
-    static constexpr Lists kAll[] = {gemm_lists,          pointwise_lists, copy_lists,
-                                     reduction_lists,     row_lists,       loss_lists,
-                                     cross_entropy_lists, gradient_lists,  optimizer_lists};
-    static constexpr std::span<const Kernel> kNone;
-    for (const Lists lists : kAll)
-      for (const KernelList& list : lists())
-        if (list.op == &op) return list.kernels;
-    return kNone;
+    static constexpr KernelLists kAll[] = {gemm_lists,          pointwise_lists, copy_lists,
+                                           reduction_lists,     row_lists,       loss_lists,
+                                           cross_entropy_lists, gradient_lists,  optimizer_lists};
+    return find_kernels(kAll, op);
   }
 
   std::unique_ptr<RowChain> make_row_chain(const RowChainSpec& spec) const override {

@@ -5,14 +5,9 @@
 #include <span>
 #include <string_view>
 
-#include "core/op.h"
+#include "core/kernel_list.h"
 
 namespace epilogue::cuda {
-
-struct KernelList {
-  const OpDef* op;
-  std::span<const Kernel> kernels;
-};
 
 std::span<const KernelList> gemm_lists();           // products.cpp
 std::span<const KernelList> pointwise_lists();      // pointwise.cpp
@@ -26,11 +21,5 @@ std::span<const KernelList> optimizer_lists();      // optimizers.cpp
 
 // "epi_cuda_gelu_tanh_bf16": how a kernel is called where no tracer of the device names it.
 ShortText kernel_name(std::string_view what, DType dtype);
-
-inline constexpr const char* kNeedsFloatType = "needs f32, bf16 or f16 tensors";
-inline bool has_float_type(DType dtype) { return dtype == DType::f32 || is_low_precision(dtype); }
-
-// The tensor itself or a contiguous copy.
-Tensor dense(const Tensor& t);
 
 }  // namespace epilogue::cuda

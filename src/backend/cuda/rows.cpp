@@ -5,6 +5,7 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/runtime.h"
 #include "epilogue/ops.h"
+#include "ops/device.h"
 #include "ops/norms.h"
 #include "ops/ops.h"
 
@@ -61,7 +62,7 @@ struct Parameters {
   DType dtype = DType::f32;
 };
 Parameters parameters_of(const Tensor& weight, const Tensor& bias) {
-  Parameters p{weight.defined() ? dense(weight) : weight, bias.defined() ? dense(bias) : bias};
+  Parameters p{dense(weight), dense(bias)};
   if (p.weight.defined() && p.bias.defined() && p.weight.dtype() != p.bias.dtype()) {
     p.weight = to(p.weight, DType::f32);
     p.bias = to(p.bias, DType::f32);
@@ -115,7 +116,7 @@ void run_norm_backward(const Call& call, const Tensor& mean, const Tensor& rstd,
                        const Tensor& weight, const Tensor& dbias) {
   const Tensor dy = dense(call.in[0]);
   const Tensor x = dense(call.in[1]);
-  const Tensor means = mean.defined() ? dense(mean) : mean;
+  const Tensor means = dense(mean);
   const Tensor rstds = dense(rstd);
   const Parameters p = parameters_of(weight, {});
   const NormRows rows = norm_rows(x, call.attr<Dims>(0));

@@ -115,18 +115,18 @@ struct NormBackwardCall {
 };
 cudaError_t launch_norm_backward(const NormBackwardCall& call, cudaStream_t stream);
 
-// reduction: 0 none, 1 mean, 2 sum. A target outside [0, classes) that is not ignore_index makes
-// its loss (and a reduced loss) NaN: a kernel cannot throw.
-struct NllCall {
+// Losses over rows of classes. reduction: 0 none, 1 mean, 2 sum. A target outside [0, classes) that
+// is not ignore_index makes its loss (and a reduced loss) NaN: a kernel cannot throw.
+struct ClassCall {
   int64_t n = 0;
   int64_t classes = 0;
-  int64_t row_stride = 0;
+  int64_t row_stride = 0;  // of self
   int64_t class_stride = 0;
   int64_t target_stride = 0;
   int64_t ignore_index = 0;
   int reduction = 1;
-  DType dtype = DType::f32;    // of log-probabilities and results
-  const void* self = nullptr;  // forward: log-probabilities
+  DType dtype = DType::f32;    // of self and results
+  const void* self = nullptr;  // log-probabilities, or logits
   const int64_t* target = nullptr;
   const void* weight = nullptr;  // may be null; contiguous
   DType weight_dtype = DType::f32;
@@ -136,32 +136,16 @@ struct NllCall {
   DType grad_dtype = DType::f32;
   int64_t grad_stride = 0;
 };
-cudaError_t launch_nll(const NllCall& call, cudaStream_t stream);
-cudaError_t launch_nll_backward(const NllCall& call, cudaStream_t stream);
 
-// Cross entropy of class targets (ops/cross_entropy_loss.h); reductions and targets as above.
-struct CrossEntropyCall {
-  int64_t n = 0;
-  int64_t classes = 0;
-  int64_t row_stride = 0;  // of the logits
-  int64_t class_stride = 0;
-  int64_t target_stride = 0;
-  int64_t ignore_index = 0;
-  int reduction = 1;
-  float kept = 1;              // 1 - smoothing
-  float spread = 0;            // smoothing / classes
-  DType dtype = DType::f32;    // of logits and results
-  const void* self = nullptr;  // logits
-  const int64_t* target = nullptr;
-  const void* weight = nullptr;  // may be null; contiguous
-  DType weight_dtype = DType::f32;
-  void* out = nullptr;            // forward: [n] or []; backward: [n, classes]
-  float* stats = nullptr;         // [n, 2], largest and log of the sum; backward: read
-  float* total_weight = nullptr;  // backward: read
-  float* losses = nullptr;        // forward: [n], scratch
-  const void* grad = nullptr;     // backward
-  DType grad_dtype = DType::f32;
-  int64_t grad_stride = 0;
+cudaError_t launch_nll(const ClassCall& call, cudaStream_t stream);
+cudaError_t launch_nll_backward(const ClassCall& call, cudaStream_t stream);
+
+// Cross entropy of class targets (ops/cross_entropy_loss.h).
+struct CrossEntropyCall : ClassCall {
+  float kept = 1;           // 1 - smoothing
+  float spread = 0;         // smoothing / classes
+  float* stats = nullptr;   // [n, 2], largest and log of the sum; backward: read
+  float* losses = nullptr;  // forward: [n], scratch
 };
 cudaError_t launch_cross_entropy(const CrossEntropyCall& call, cudaStream_t stream);
 cudaError_t launch_cross_entropy_backward(const CrossEntropyCall& call, cudaStream_t stream);

@@ -6,7 +6,7 @@
 namespace epilogue::cuda {
 namespace {
 
-__device__ float loss_of(const NllCall& c, int64_t i) {
+__device__ float loss_of(const ClassCall& c, int64_t i) {
   const int64_t target = class_of(c, i);
   if (target == kIgnoredClass) return 0.0f;
   const float weight = weight_of(c, target);
@@ -15,7 +15,7 @@ __device__ float loss_of(const NllCall& c, int64_t i) {
 }
 
 // One block: batches are some ten thousand samples at most, one number each.
-__global__ void __launch_bounds__(kRowThreads) nll_kernel(const __grid_constant__ NllCall c) {
+__global__ void __launch_bounds__(kRowThreads) nll_kernel(const __grid_constant__ ClassCall c) {
   __shared__ float shared[kRowThreads / kWarp];
   float sum = 0;
   float total = 0;
@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kRowThreads) nll_kernel(const __grid_constant_
   if (c.reduction != 0) store_float(c.reduction == 1 ? sum / total : sum, c.out, c.dtype, 0);
 }
 
-__global__ void __launch_bounds__(kThreads) nll_backward_kernel(const __grid_constant__ NllCall c) {
+__global__ void __launch_bounds__(kThreads)
+    nll_backward_kernel(const __grid_constant__ ClassCall c) {
   const float total = c.reduction == 1 ? *c.total_weight : 1.0f;
   for (int64_t i = first_item(); i < c.n * c.classes; i += item_step()) {
     const int64_t row = i / c.classes;
@@ -46,12 +47,12 @@ __global__ void __launch_bounds__(kThreads) nll_backward_kernel(const __grid_con
 
 }  // namespace
 
-cudaError_t launch_nll(const NllCall& call, cudaStream_t stream) {
+cudaError_t launch_nll(const ClassCall& call, cudaStream_t stream) {
   nll_kernel<<<1, kRowThreads, 0, stream>>>(call);
   return cudaGetLastError();
 }
 
-cudaError_t launch_nll_backward(const NllCall& call, cudaStream_t stream) {
+cudaError_t launch_nll_backward(const ClassCall& call, cudaStream_t stream) {
   if (call.n * call.classes == 0) return cudaSuccess;
   nll_backward_kernel<<<blocks_for(call.n * call.classes), kThreads, 0, stream>>>(call);
   return cudaGetLastError();
