@@ -90,7 +90,8 @@ class Grouping {
       const std::optional<int64_t> bytes = weight.bytes();
       const int64_t k = weight.dims[0];
       if (type.empty() || !bytes || k <= 0) return false;
-      const auto rows = static_cast<double>(op.inputs[left].numel() / k);
+      const int64_t row_count = op.inputs[left].numel() / k;
+      const auto rows = static_cast<double>(row_count);
       if (sum.rows == 0) {
         sum.type = type;
         sum.rows = rows;

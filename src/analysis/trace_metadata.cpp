@@ -17,8 +17,9 @@ std::optional<double> metadata_number(const Trace& trace, std::string_view key) 
   const std::optional<std::string_view> json = find_metadata(trace, key);
   if (!json) return std::nullopt;
   double value = 0;
-  const char* const end = json->data() + json->size();
-  const auto [stop, error] = std::from_chars(json->data(), end, value);
+  const char* const begin = json->data();
+  const char* const end = begin + json->size();
+  const auto [stop, error] = std::from_chars(begin, end, value);
   if (error != std::errc() || stop != end || !(value > 0)) return std::nullopt;
   return value;
 }

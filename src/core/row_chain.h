@@ -59,6 +59,9 @@ struct RowChainSpec {
   // Weights become 8-bit integers with one scale per output channel (the largest magnitude / 127):
   // half the bytes of bf16, where few rows wait for the weights.
   bool int8_weights = false;
+  // A block's program may run while the next block's products do, where the processor has a unit
+  // for these alone. The results are the same.
+  bool overlaps = true;
   Norm norm;  // of x, before the first product
   std::vector<Stage> stages;
 };

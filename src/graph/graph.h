@@ -67,6 +67,7 @@ struct Chain {
   int x = kNoValue;
   ChainNorm norm;
   std::vector<ChainStage> stages;
+  bool overlaps = false;  // programs run while the next block's products do
 };
 
 struct Node {

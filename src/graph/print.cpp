@@ -38,6 +38,7 @@ std::string call_text(const OpCall& call) {
 
 std::string chain_text(const Chain& chain) {
   std::string text = "chain(" + name(chain.x) + ")";
+  if (chain.overlaps) text += ", overlapped";
   if (chain.norm.kind != NormKind::none)
     text += std::string("\n    norm: ") + (chain.norm.kind == NormKind::rms ? "rms" : "layer") +
             "(weight " + name(chain.norm.weight) + ", bias " + name(chain.norm.bias) + ", eps " +

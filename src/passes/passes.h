@@ -26,6 +26,8 @@ void fuse_epilogues(graph::Graph& graph, PassContext& context);
 void stack_gemms(graph::Graph& graph, PassContext& context);
 // Norms join the product that reads them; products that follow each other become one chain.
 void form_row_chains(graph::Graph& graph, PassContext& context);
+// Where products have a unit of their own, programs run while it multiplies for the next block.
+void overlap_epilogues(graph::Graph& graph, PassContext& context);
 // Chains of pointwise ops and of ops that reduce rows or columns become one program.
 void fuse_pointwise(graph::Graph& graph, PassContext& context);
 // What nobody reads is not computed.

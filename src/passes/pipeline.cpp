@@ -21,6 +21,7 @@ constexpr Pass kPipeline[] = {
     {"fuse_epilogues", fuse_epilogues},
     {"stack_gemms", stack_gemms},
     {"form_row_chains", form_row_chains},
+    {"overlap_epilogues", overlap_epilogues},
     {"fuse_pointwise", fuse_pointwise},  // what chains took no part of: norms too
     {"drop_dead", drop_dead},
 };

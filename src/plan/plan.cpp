@@ -45,6 +45,7 @@ Tensor tensor_at(const Tensor& arena, int64_t offset, const Dims& sizes, DType d
 RowChainSpec spec_of(const Graph& graph, const Chain& chain) {
   RowChainSpec spec;
   spec.dtype = graph.value(chain.x).dtype;
+  spec.overlaps = chain.overlaps;
   const auto tensor = [&](int v) {
     return v == graph::kNoValue ? Tensor() : graph.value(v).tensor;
   };

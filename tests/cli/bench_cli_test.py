@@ -123,7 +123,8 @@ class Bench(CommandTest):
             self.assertEqual((gemm["name"], gemm["shape"]), ("gemm", [7, 24, 24]))
             self.assertEqual([r["name"] for r in gemm["rows"]], steps)
             self.assertEqual([r["name"] for r in mlp["rows"]],
-                             steps + ["+ epilogue", "+ merged gate/up", "+ row chain"])
+                             steps + ["+ epilogue", "+ merged gate/up", "+ row chain",
+                                      "+ overlapped epilogue"])
             for ladder in (gemm, mlp):
                 rows = ladder["rows"]
                 self.assertEqual(rows[0]["factor"], 1)
@@ -133,7 +134,7 @@ class Bench(CommandTest):
         text = self.ok("bench", "ladder", "--rows", "2", "--dim", "8", "--hidden", "8",
                        "--seconds", "0.05")
         self.assertIn("stays in L2", text)
-        self.assertIn("no rung overlaps", text)
+        self.assertIn("while the tiles of the next block multiply", text)
 
     def test_a_python_without_pytorch_is_a_reason_not_a_failure(self):
         out = self.bench(*MLP, "--torch", "/nonexistent/python")

@@ -70,6 +70,13 @@ const char* kVectorKernel =
     "Removes narrow arithmetic: a micro-kernel for the widest vectors or tiles of this processor, "
     "its sums all in registers.";
 
+const char* kOverlap =
+    "Removes the epilogue's own time where a tile unit multiplies: a block's gelu and mul run on "
+    "the "
+    "vector units while the tiles of the next block multiply. Where vectors multiply, both need "
+    "the "
+    "same units and nothing changes.";
+
 std::vector<Rung> gemm_rungs(const Tensor& x, const Tensor& w) {
   std::vector<Rung> rungs;
   for (const LoopRung& loop : loop_rungs()) {
@@ -130,7 +137,8 @@ std::vector<Rung> mlp_rungs(const Tensor& x, const MlpWeights& w) {
       {"+ row chain",
        "Removes the hidden tensor: blocks of rows go through all products, and what lies "
        "between them stays in L2.",
-       compiled(function, x, {})});
+       compiled(function, x, {"overlap_epilogues"})});
+  rungs.push_back({"+ overlapped epilogue", kOverlap, compiled(function, x, {})});
   return rungs;
 }
 

@@ -24,17 +24,10 @@ trace::Grid grid_of(const LadderRun& run, const Ladder& ladder) {
   return grid;
 }
 
-// The step that is missing at the top.
-const char* kNoOverlap =
-    "no rung overlaps a block's epilogue with the products of the next: a panel's program runs "
-    "when "
-    "its products are done, and the processor's own reordering is all that hides it.";
-
 trace::Bullets sentences_of(const Ladder& ladder) {
   trace::Bullets list;
   for (const LadderRung& r : ladder.rungs)
     list.items.push_back({r.timing.name + ": " + r.removes, {}});
-  list.items.push_back({kNoOverlap, {}});
   return list;
 }
 

@@ -52,6 +52,7 @@ void run_adam(const Call& call, bool decoupled) {
   if (found_inf(call)) return;
   const ListCall lists(call);
   std::vector<simd::AdamScalars> scalars;
+  scalars.reserve(lists.size());
   for (size_t i = 0; i < lists.size(); ++i)
     scalars.push_back(adam_scalars(call, lists, i, decoupled));
   const auto& kernels = simd::optimizer_kernels();

@@ -70,7 +70,8 @@ class CpuRowChain final : public RowChain {
   explicit CpuRowChain(const RowChainSpec& spec)
       : dtype_(spec.dtype),
         norm_(spec.norm),
-        precision_(spec.int8_weights ? simd::Precision::i8 : simd::Precision::same) {
+        precision_(spec.int8_weights ? simd::Precision::i8 : simd::Precision::same),
+        overlaps_(spec.overlaps) {
     if (!has_float_type(spec.dtype))
       throw Error("[row chain] expected f32, bf16 or f16, got " +
                   std::string(dtype_name(spec.dtype)));
@@ -214,10 +215,12 @@ class CpuRowChain final : public RowChain {
       const PanelType type = simd::choose_panel_type(
           stage.weights_type(), stage.k() * stage.n() * stage.products(), rows, precision_);
       const auto index = static_cast<size_t>(type);
-      calls_[i] = {&stage, &stage.packed(type, precision_),
+      calls_[i] = {&stage,
+                   &stage.packed(type, precision_),
                    stage.products() == 2 ? kernels.two[index] : kernels.one[index],
                    stage.products() == 1 && kernels.stores[index],
-                   simd::padded_depth(stage.k(), type, kernels.layout)};
+                   simd::padded_depth(stage.k(), type, kernels.layout),
+                   overlaps_ && type == PanelType::bf16_pairs ? kernels.overlap_rows : 0};
     }
   }
 
@@ -359,6 +362,7 @@ class CpuRowChain final : public RowChain {
   DType dtype_;
   RowChainSpec::Norm norm_;
   simd::Precision precision_;
+  bool overlaps_;
   std::vector<ChainStage> stages_;
   size_t outputs_ = 1;
   std::vector<StageCall> calls_;

@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/packed_bf16.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
+#include "backend/cpu/stage_overlap.h"
 #include "backend/cpu/tile_io.h"
 #include "epilogue/base/error.h"
 
@@ -89,6 +90,7 @@ class StageRun {
         m_(m),
         each_(weights_.columns_per_panel()),
         two_sums_(weights_.type() == PanelType::f32 && m <= kFewRows),
+        overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         tile_rows_(std::clamp<int64_t>(
             kTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1, kMaxTileRows)) {}
 
@@ -98,19 +100,28 @@ class StageRun {
     const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
     const int64_t buffers = program_.buffers() * tile_rows_ * each_;
     const int64_t second = two_sums_ ? size : 0;
-    float* const memory = sums_scratch.get(static_cast<size_t>(kept * size + buffers + second));
+    const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
+    float* const memory =
+        sums_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas));
+    float* const tiles = memory + kept * size;
+    std::optional<StageOverlap> overlap;
+    if (overlaps_)
+      overlap.emplace(tiles + buffers + second, each_, weights_.products(), tile_rows_,
+                      [this, tiles](const ReadyRows& rows) { finish_rows(rows, tiles); });
     for (int64_t k = 0; k < call_.padded_k; k += kChunkK)
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
         const int64_t end = std::min(k + kChunkK, call_.padded_k);
         const bool is_last = end == call_.padded_k;
-        float* const rest = memory + kept * size;
         const std::optional<simd::PanelStore> store =
-            is_last ? store_in_registers(panel, rest) : std::nullopt;
+            is_last ? store_in_registers(panel, tiles) : std::nullopt;
+        if (overlap) overlap->begin_panel(panel);
         multiply(panel, k, end, panel + 1 < last,
-                 {sums, rest + buffers, 0, store ? &*store : nullptr});
-        if (is_last && !store) finish(panel, sums, rest);
+                 {sums, tiles + buffers, 0, store ? &*store : nullptr,
+                  is_last && overlap ? &*overlap : nullptr});
+        if (is_last && !store && !overlap) finish(panel, sums, tiles);
       }
+    if (overlap) overlap->end();
   }
 
   // Products over k in [begin, end) alone.
@@ -161,6 +172,8 @@ class StageRun {
     int64_t first_k;  // where they begin
     // Where the last ones go instead, if the kernel can do all that is left to do.
     const simd::PanelStore* store = nullptr;
+    // Or what is done between the last ones.
+    simd::PanelWork* work = nullptr;
   };
 
   int64_t sums_floats() const { return m_ * each_ * weights_.products(); }
@@ -183,7 +196,10 @@ class StageRun {
       args.sums[0] = is_second ? sums.second : sums.data;
       args.sums[1] = args.sums[0] + m_ * each_;
       args.accumulate = is_second ? k > begin + depth : k > sums.first_k;
-      if (k + depth >= end) args.store = sums.store;
+      if (k + depth >= end) {
+        args.store = sums.store;
+        args.work = sums.work;
+      }
       call_.kernel(args);
       is_second = two_sums_ && !is_second;
     }
@@ -193,21 +209,25 @@ class StageRun {
 
   // The program over one panel's sums, as many rows at a time as stay in L1, and the stores.
   void finish(int64_t panel, float* sums, float* memory) const {
-    const int64_t column = panel * each_;
-    const int64_t columns = std::min(each_, weights_.n() - column);
+    for (int64_t i = 0; i < m_; i += tile_rows_)
+      finish_rows(
+          {panel, i, std::min(tile_rows_, m_ - i), {sums + i * each_, sums + (m_ + i) * each_}},
+          memory);
+  }
+
+  // The same for some of them, tile_rows_ at most.
+  void finish_rows(const ReadyRows& ready, float* memory) const {
+    const int64_t column = ready.panel * each_;
+    const TileBounds block = {row_ + ready.row, ready.rows, column,
+                              std::min(each_, weights_.n() - column)};
     const auto& operands = call_.stage->spec().operands;
-    TileBuffers tiles = {memory, tile_rows_ * each_, weights_.products()};
-    for (int64_t i = 0; i < m_; i += tile_rows_) {
-      const TileBounds block = {row_ + i, std::min(tile_rows_, m_ - i), column, columns};
-      for (int p = 0; p < tiles.products; ++p)
-        tiles.product[static_cast<size_t>(p)] = sums + (p * m_ + i) * each_;
-      for (size_t o = 0; o < operands.size(); ++o)
-        load_tile(targets_.operands[static_cast<size_t>(operands[o])], block,
-                  tiles[tiles.products + static_cast<int>(o)], each_);
-      program_.run(tiles, {block.rows, each_}, simd::pointwise_kernels());
-      for (size_t o = 0; o < program_.outputs(); ++o)
-        store(o, block, tiles[program_.output(o).buffer]);
-    }
+    const TileBuffers tiles = {memory, tile_rows_ * each_, weights_.products(), ready.sums};
+    for (size_t o = 0; o < operands.size(); ++o)
+      load_tile(targets_.operands[static_cast<size_t>(operands[o])], block,
+                tiles[tiles.products + static_cast<int>(o)], each_);
+    program_.run(tiles, {block.rows, each_}, simd::pointwise_kernels());
+    for (size_t o = 0; o < program_.outputs(); ++o)
+      store(o, block, tiles[program_.output(o).buffer]);
   }
 
   // Output o of the program: to the next stage's rows, or to an output of the chain.
@@ -241,6 +261,8 @@ class StageRun {
   const int64_t each_;  // columns of a panel, of each product
   // Chunks of k are added to two arrays in turn: half as many additions one by one.
   const bool two_sums_;
+  // Programs run between the products of the block after theirs.
+  const bool overlaps_;
   // As many rows as leave all buffers of the program in L1.
   const int64_t tile_rows_;
 };

@@ -65,6 +65,7 @@ struct StageCall {
   simd::PanelKernel kernel = nullptr;
   bool kernel_stores = false;  // it knows PanelArgs::store
   int64_t padded_k = 0;        // what the kernel reads of a row
+  int64_t overlap_rows = 0;    // from so many rows on it knows PanelArgs::work; 0: never
 };
 
 // Where a stage's results go.

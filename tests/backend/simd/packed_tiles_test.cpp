@@ -1,74 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile loops on a tile unit in plain code, which checks what the processor would: shapes that
-// fit, no more rows touched than configured. So their index maps are proven on machines without
+// The tile loops on a tile unit in plain code: so their index maps are proven on machines without
 // AMX.
 #include "backend/cpu/simd/packed_tiles.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
+#include "backend/simd/plain_tile_unit.h"
+
 namespace epilogue::simd {
 namespace {
-
-float widen(uint16_t bf16) {
-  const uint32_t bits = uint32_t{bf16} << 16;
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-// Eight registers of 16 rows of 64 bytes.
-struct PlainUnit {
-  inline static unsigned char tile[8][16][64];
-  inline static TileRows rows{};
-  inline static int configured = 0;
-  inline static int released = 0;
-
-  static void configure(const TileRows& r) {
-    ++configured;
-    rows = r;
-    std::memset(tile, 0, sizeof tile);
-  }
-  static void release() { ++released; }
-  template <int t>
-  static void zero() {
-    std::memset(tile[t], 0, sizeof tile[t]);
-  }
-  template <int t>
-  static void load(const void* p, int64_t stride) {
-    ASSERT_GT(rows[t], 0) << "tile " << t;
-    for (int i = 0; i < rows[t]; ++i)
-      std::memcpy(tile[t][i], static_cast<const char*>(p) + i * stride, 64);
-  }
-  template <int t>
-  static void store(void* p, int64_t stride) {
-    ASSERT_GT(rows[t], 0) << "tile " << t;
-    for (int i = 0; i < rows[t]; ++i)
-      std::memcpy(static_cast<char*>(p) + i * stride, tile[t][i], 64);
-  }
-  template <int c, int a, int b>
-  static void multiply() {
-    ASSERT_EQ(rows[c], rows[a]);
-    ASSERT_EQ(rows[b], 16);  // as many pairs as a row of `a` has
-    for (int i = 0; i < rows[c]; ++i)
-      for (int j = 0; j < 16; ++j) {
-        float sum = 0;
-        std::memcpy(&sum, &tile[c][i][j * 4], sizeof sum);
-        for (int p = 0; p < 32; ++p) {
-          uint16_t x = 0;
-          uint16_t y = 0;
-          std::memcpy(&x, &tile[a][i][p * 2], sizeof x);
-          std::memcpy(&y, &tile[b][p / 2][(2 * j + p % 2) * 2], sizeof y);
-          sum += widen(x) * widen(y);
-        }
-        std::memcpy(&tile[c][i][j * 4], &sum, sizeof sum);
-      }
-  }
-};
 
 std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
   std::mt19937 generator(seed);
@@ -156,6 +100,87 @@ TEST_F(PackedTiles, ConfiguresOncePerShapeAndReleasesAtTheEnd) {
   EXPECT_EQ(count(64), 2);
   EXPECT_EQ(count(20), 2);
   EXPECT_EQ(count(70), 4);
+}
+
+// Two pieces per block, done on the block before; sums of each block in memory of its own.
+class CountingWork final : public PanelWork {
+ public:
+  explicit CountingWork(int64_t width) : width_(width) {}
+
+  std::array<float*, 2> begin(int64_t row, int64_t rows) override {
+    EXPECT_EQ(left_, 0) << "pieces left over at row " << row;
+    EXPECT_EQ(row, next_row_);
+    EXPECT_LE(rows, kBlockRows);
+    left_ = row == 0 ? 0 : 2;
+    next_row_ += rows;
+    auto& sums = blocks_.emplace_back();
+    for (auto& s : sums) s.assign(static_cast<size_t>(rows * width_), kUntouched);
+    return {sums[0].data(), sums[1].data()};
+  }
+  int64_t pieces() const override { return left_; }
+  void do_piece() override {
+    --left_;
+    ++done_;
+    // The block before is stored, this one is not.
+    const size_t last_part = width_ == kTilesWidth ? 0 : 1;
+    EXPECT_NE(blocks_[blocks_.size() - 2][last_part].back(), kUntouched);
+    EXPECT_EQ(blocks_.back()[last_part].back(), kUntouched);
+  }
+
+  int64_t rows() const { return next_row_; }
+  int done() const { return done_; }
+  float sum(int part, int64_t row, int64_t column) const {
+    const auto& block = blocks_[static_cast<size_t>(row / kBlockRows)][static_cast<size_t>(part)];
+    return block[static_cast<size_t>(row % kBlockRows * width_ + column)];
+  }
+
+ private:
+  int64_t width_;
+  int64_t next_row_ = 0;
+  int64_t left_ = 0;
+  int done_ = 0;
+  std::vector<std::array<std::vector<float>, 2>> blocks_;
+};
+
+// Later chunks of k too: they add to what `sums` has.
+TEST_F(PackedTiles, WorkRunsBetweenProductsAndGetsTheSameSums) {
+  constexpr int64_t k = 96;
+  const std::vector<uint16_t> w = random_bf16(k * 64, 2);
+  for (const int parts : {1, 2}) {
+    const int64_t each = kTilesWidth / parts;
+    const std::vector<PackedPart> list(static_cast<size_t>(parts),
+                                       {{w.data(), FloatType::bf16, 64, 1}, k});
+    const PackedWeights packed(list, each, PanelType::bf16_pairs, kLayout);
+    for (const int64_t m : {5, 32, 40, 64, 131})
+      for (const bool accumulates : {false, true}) {
+        const std::vector<uint16_t> a = random_bf16(m * k, 1);
+        std::vector<float> sums(static_cast<size_t>(2 * m * each));
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 7);
+        const std::vector<float> before = sums;
+        PanelArgs args;
+        args.m = m;
+        args.k = k;
+        args.a = a.data();
+        args.a_stride = k;
+        args.panel = packed.panel(0, 0);
+        args.sums[0] = sums.data();
+        args.sums[1] = sums.data() + m * each;
+        args.accumulate = accumulates;
+        CountingWork work(each);
+        args.work = &work;
+        TileProduct<PlainUnit>(args, parts).run();
+        EXPECT_EQ(sums, before) << "sums are read only";
+        EXPECT_EQ(work.rows(), m);
+        EXPECT_EQ(work.done(), 2 * ((m - 1) / 32));
+        args.work = nullptr;
+        TileProduct<PlainUnit>(args, parts).run();
+        for (int p = 0; p < parts; ++p)
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < each; ++j)
+              ASSERT_EQ(work.sum(p, i, j), args.sums[p][i * each + j])
+                  << m << " rows, part " << p << " at " << i << ", " << j;
+      }
+  }
 }
 
 }  // namespace

@@ -54,18 +54,14 @@ struct AmxUnit {
   }
 };
 
-// Up to here the dot-product kernel streams the same panels faster: memory is the limit, and a tile
-// of few rows leaves the tile unit idle.
-constexpr int64_t kDotProductRows = 4;
-
 }  // namespace
 
 void amx_one(const PanelArgs& args) {
-  if (args.m <= kDotProductRows) return bf16_pairs_one(args);
+  if (args.m < kLeastTileRows) return bf16_pairs_one(args);
   TileProduct<AmxUnit>(args, 1).run();
 }
 void amx_two(const PanelArgs& args) {
-  if (args.m <= kDotProductRows) return bf16_pairs_two(args);
+  if (args.m < kLeastTileRows) return bf16_pairs_two(args);
   TileProduct<AmxUnit>(args, 2).run();
 }
 

@@ -6,6 +6,11 @@
 
 namespace epilogue::simd {
 
+// Fewer rows go to the dot-product kernel, which streams the same panels faster: memory is the
+// limit, and a tile of few rows leaves the tile unit idle.
+inline constexpr int64_t kLeastTileRows = 5;
+
+// They know PanelArgs::work from kLeastTileRows rows on.
 void amx_one(const PanelArgs& args);
 void amx_two(const PanelArgs& args);
 

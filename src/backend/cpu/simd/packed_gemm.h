@@ -6,6 +6,7 @@
 // over A then yields both, side by side, for the epilogue that joins them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -64,6 +65,21 @@ struct PanelStore {
   bool relu = false;
 };
 
+// Work on vectors that a kernel does in pieces between its tile products: the tile unit goes on
+// meanwhile, so that it costs no time of its own.
+class PanelWork {
+ public:
+  static constexpr int64_t kBlockRows = 32;
+
+  virtual ~PanelWork() = default;
+  // The kernel goes on to rows [row, row + rows) of its panel, at most kBlockRows, in order; all
+  // sums before these are stored. Where these go: as PanelArgs::sums, of these rows alone.
+  virtual std::array<float*, 2> begin(int64_t row, int64_t rows) = 0;
+  // How many pieces there are to do now, and one of them.
+  virtual int64_t pieces() const = 0;
+  virtual void do_piece() = 0;
+};
+
 // A product of a block of rows with one panel: sums[i][j] = a[i][:] . b[:][j], f32.
 struct PanelArgs {
   int64_t m = 0;            // rows, any number
@@ -81,6 +97,10 @@ struct PanelArgs {
   // One part, and a kernel of PackedKernels::stores: the sums (added to what is there, if
   // `accumulate`) are finished and stored there instead. Null: they are stored in `sums`.
   const PanelStore* store = nullptr;
+  // From PackedKernels::overlap_rows rows on: done between the products, pieces left over from one
+  // block of rows before the next. The sums (added to what `sums` has, if `accumulate`) go where it
+  // says.
+  PanelWork* work = nullptr;
 };
 using PanelKernel = void (*)(const PanelArgs& args);
 
@@ -99,6 +119,9 @@ struct PackedKernels {
   PanelKernel one[kPanelTypes];
   PanelKernel two[kPanelTypes];
   bool stores[kPanelTypes];  // whether those of one part know PanelArgs::store
+  // From how many rows on those of bf16_pairs know PanelArgs::work; 0: they do not, for their
+  // products and the work would share the vector units.
+  int64_t overlap_rows = 0;
 };
 PackedKernels packed_kernels();
 

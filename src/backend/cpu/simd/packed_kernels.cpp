@@ -177,6 +177,7 @@ PackedKernels packed_kernels() {
       kernels.two[pairs] = amx_two;
       kernels.layout.pairs_k = kTileK;
       kernels.mr = 2 * kTileRows;
+      kernels.overlap_rows = kLeastTileRows;
     }
   }
   return kernels;

@@ -25,6 +25,33 @@ inline constexpr int64_t kTileK = 32;
 inline constexpr int64_t kTilesWidth = 64;  // of panels: two blocks of 2 x 2 tiles
 using TileRows = std::array<uint8_t, 8>;
 
+// Spreads the pieces of a work over the steps of a block of rows.
+class PacedWork {
+ public:
+  PacedWork(PanelWork* work, int64_t steps)
+      : work_(work),
+        left_(work == nullptr ? 0 : work->pieces()),
+        interval_(left_ == 0 ? steps + 1 : std::max<int64_t>(1, steps / left_)),
+        until_(interval_) {}
+
+  void step() {
+    if (--until_ > 0) return;
+    until_ = interval_;
+    if (left_ == 0) return;
+    --left_;
+    work_->do_piece();
+  }
+  void finish() {
+    for (; left_ > 0; --left_) work_->do_piece();
+  }
+
+ private:
+  PanelWork* work_;
+  int64_t left_;
+  int64_t interval_;
+  int64_t until_;
+};
+
 template <class Unit>
 class TileProduct {
  public:
@@ -33,6 +60,7 @@ class TileProduct {
 
   void run() const {
     constexpr int64_t block = 2 * kTileRows;
+    static_assert(block == PanelWork::kBlockRows);
     const int64_t whole = args_.m / block * block;
     if (whole > 0) Unit::configure(shapes(kTileRows, kTileRows));
     for (int64_t row = 0; row < whole; row += block) rows<true>(row);
@@ -55,15 +83,22 @@ class TileProduct {
     return {a, a, b, b, a, b, kTileK / 2, kTileK / 2};
   }
 
+  // Rows [row, row + 32), or what is left, with 16 or fewer one tile of them.
   template <bool kTwo>
   void rows(int64_t row) const {
-    half<kTwo>(row, 0);
-    half<kTwo>(row, 1);
+    std::array<float*, 2> to = {args_.sums[0] + row * sums_width_, nullptr};
+    if (halves_per_part_ == 1) to[1] = args_.sums[1] + row * sums_width_;
+    if (args_.work != nullptr)
+      to = args_.work->begin(row, std::min(args_.m - row, PanelWork::kBlockRows));
+    PacedWork work(args_.work, 2 * (args_.k / kTileK));
+    half<kTwo>(row, 0, to, work);
+    half<kTwo>(row, 1, to, work);
+    work.finish();
   }
 
-  // Rows [row, row + 32), or the 16 or fewer that are left, times half of the panel's columns.
+  // These rows times half of the panel's columns.
   template <bool kTwo>
-  void half(int64_t row, int64_t half) const {
+  void half(int64_t row, int64_t half, const std::array<float*, 2>& to, PacedWork& work) const {
     const auto* a = static_cast<const uint16_t*>(args_.a) + row * args_.a_stride;
     const auto* b = static_cast<const uint16_t*>(args_.panel) + half * kTilesWidth;
     const int64_t a_bytes = args_.a_stride * 2;
@@ -74,6 +109,7 @@ class TileProduct {
     begin<kTwo>(row, half);
     for (int64_t k = 0; k < args_.k; k += kTileK) {
       next.fetch(k / kTileK);
+      work.step();
       Unit::template load<4>(a + k, a_bytes);
       Unit::template load<6>(b + k * kTilesWidth, b_bytes);
       Unit::template load<7>(b + k * kTilesWidth + 2 * kTileColumns, b_bytes);
@@ -85,13 +121,11 @@ class TileProduct {
         Unit::template multiply<3, 5, 7>();
       }
     }
-    end<kTwo>(row, half);
+    end<kTwo>(to[static_cast<size_t>(half / halves_per_part_)] + first_column(half));
   }
 
-  float* sums(int64_t row, int64_t half) const {
-    return args_.sums[half / halves_per_part_] + row * sums_width_ +
-           half % halves_per_part_ * 2 * kTileColumns;
-  }
+  // Of a half of the panel, in its part's sums.
+  int64_t first_column(int64_t half) const { return half % halves_per_part_ * 2 * kTileColumns; }
 
   template <bool kTwo>
   void begin(int64_t row, int64_t half) const {
@@ -103,7 +137,8 @@ class TileProduct {
       return;
     }
     const int64_t bytes = sums_width_ * int64_t{sizeof(float)};
-    const float* const from = sums(row, half);
+    const float* const from =
+        args_.sums[half / halves_per_part_] + row * sums_width_ + first_column(half);
     Unit::template load<0>(from, bytes);
     Unit::template load<1>(from + kTileColumns, bytes);
     if constexpr (kTwo) {
@@ -113,9 +148,8 @@ class TileProduct {
   }
 
   template <bool kTwo>
-  void end(int64_t row, int64_t half) const {
+  void end(float* to) const {
     const int64_t bytes = sums_width_ * int64_t{sizeof(float)};
-    float* const to = sums(row, half);
     Unit::template store<0>(to, bytes);
     Unit::template store<1>(to + kTileColumns, bytes);
     if constexpr (kTwo) {
