@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/cpu_detect.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace epilogue {
+
+#if defined(__x86_64__)
+namespace {
+
+// AMX state is saved by the kernel only if XCR0 says so (bits 17 and 18), and Linux makes a process
+// ask for the tiles' memory once.
+bool os_grants_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & (1U << 27)) == 0) return false;
+  unsigned low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low & (3U << 17)) != (3U << 17)) return false;
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return true;
+#endif
+}
+
+}  // namespace
+
+Isa detect_isa() {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::baseline;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 29)) != 0;
+  if (!f16c) return Isa::baseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512cd");
+  if (!avx512) return Isa::avx2;
+  unsigned amx = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) amx = d;
+  unsigned bf16 = 0;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) bf16 = a;
+  if ((bf16 & (1U << 5)) == 0) return Isa::avx512;
+  const bool has_amx = (amx & (1U << 22)) != 0 && (amx & (1U << 24)) != 0 && os_grants_amx();
+  return has_amx ? Isa::amx : Isa::avx512_bf16;
+}
+#else
+Isa detect_isa() { return Isa::baseline; }
+#endif
+
+}  // namespace epilogue

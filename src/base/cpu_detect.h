@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processor says of itself. A file of its own: a test that brings instructions along links
+// another in its place.
+#pragma once
+
+#include "base/cpu_features.h"
+
+namespace epilogue {
+
+// The best level of this processor and operating system. Asks for the tiles' memory where there are
+// tiles. detected_isa() remembers the answer.
+Isa detect_isa();
+
+}  // namespace epilogue
