@@ -136,7 +136,7 @@ struct SGDOptions {
 class SGD final : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> params, SGDOptions options = {});
-  explicit SGD(std::vector<ParamGroup<SGDOptions>> groups);
+  explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
 
   SGDOptions& options(size_t group = 0) { return options_.at(group); }
   double lr(size_t group = 0) const override { return options_.at(group).lr; }
@@ -182,7 +182,7 @@ struct AdamWOptions {
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
-  explicit Adam(std::vector<ParamGroup<AdamOptions>> groups);
+  explicit Adam(const std::vector<ParamGroup<AdamOptions>>& groups);
 
   AdamOptions& options(size_t group = 0) { return options_.at(group); }
   double lr(size_t group = 0) const override { return options_.at(group).lr; }
@@ -190,7 +190,8 @@ class Adam : public Optimizer {
   void set_lr(size_t group, double lr) override { options_.at(group).lr = lr; }
 
  protected:
-  Adam(std::string_view class_name, bool decoupled, std::vector<ParamGroup<AdamOptions>> groups);
+  Adam(std::string_view class_name, bool decoupled,
+       const std::vector<ParamGroup<AdamOptions>>& groups);
 
   void step_group(size_t group, const Participants& with, const StepOptions& options) override;
   std::map<std::string, std::string> group_options(size_t group) const override;
@@ -206,7 +207,7 @@ class Adam : public Optimizer {
 class AdamW final : public Adam {
  public:
   explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {});
-  explicit AdamW(std::vector<ParamGroup<AdamWOptions>> groups);
+  explicit AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups);
 };
 
 // What the learning rate of step t (from 0) is multiplied by.

@@ -88,6 +88,7 @@ std::vector<Extent> extents(const PointwiseProgram& program) {
 std::vector<Extent> output_extents(const PointwiseProgram& program) {
   const std::vector<Extent> all = extents(program);
   std::vector<Extent> list;
+  list.reserve(program.outputs.size());
   for (const int output : program.outputs) list.push_back(all[static_cast<size_t>(output)]);
   return list;
 }

@@ -2,6 +2,7 @@
 #include "passes/fuse_nodes.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "passes/product.h"
 
@@ -60,9 +61,9 @@ void replace_nodes(Graph& graph, Members members, Node fused) {
   std::sort(members.begin(), members.end());
   fused.is_backward = graph.nodes[members[0]].is_backward;
   std::vector<bool> dead(graph.nodes.size(), false);
-  for (auto i = members.rbegin(); i != members.rend(); ++i) {
-    take_over(fused, graph.nodes[*i]);
-    dead[*i] = true;
+  for (const size_t i : std::views::reverse(members)) {
+    take_over(fused, graph.nodes[i]);
+    dead[i] = true;
   }
   graph.nodes[members.back()] = std::move(fused);
   dead[members.back()] = false;

@@ -31,14 +31,16 @@ constexpr Pass kPipeline[] = {
 std::span<const Pass> pipeline() { return kPipeline; }
 
 void require_known_names(const std::vector<std::string>& skip) {
+  const auto unknown = std::ranges::find_if(skip, [](const std::string& name) {
+    return std::ranges::find(kPipeline, name, &Pass::name) == std::end(kPipeline);
+  });
+  if (unknown == skip.end()) return;
   std::string known;
   for (const Pass& pass : kPipeline) {
     if (!known.empty()) known += ", ";
     known += pass.name;
   }
-  for (const std::string& name : skip)
-    if (std::ranges::find(kPipeline, name, &Pass::name) == std::end(kPipeline))
-      throw Error("[compile] expected a pass to skip (" + known + "), got '" + name + "'");
+  throw Error("[compile] expected a pass to skip (" + known + "), got '" + *unknown + "'");
 }
 
 PipelineResult run_pipeline(graph::Graph& graph, const PipelineOptions& options) {

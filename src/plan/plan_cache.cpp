@@ -14,9 +14,9 @@ PlanCache::PlanCache(CompileOptions options) : options_(std::move(options)) {
 
 Entry& PlanCache::find_or_make(std::span<const Tensor> in,
                                const std::function<std::unique_ptr<Entry>()>& make) {
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!entries_[i]->accepts(in)) continue;
-    std::swap(entries_[i], entries_[0]);
+  for (auto& entry : entries_) {
+    if (!entry->accepts(in)) continue;
+    std::swap(entry, entries_[0]);
     return *entries_[0];
   }
   ++stats_.misses;

@@ -9,6 +9,7 @@ int64_t arena_bytes(const Entry& entry, CompileOptions options, Saved saved) {
   graph::Graph graph = entry.captured();
   passes::run_pipeline(graph, pipeline_options(options));
   std::vector<int64_t> bytes;
+  bytes.reserve(graph.values.size());
   for (const graph::Value& value : graph.values)
     bytes.push_back(element_count(value.sizes) * static_cast<int64_t>(dtype_bytes(value.dtype)));
   return plan_memory(graph, bytes, entry.handed_out()).arena_bytes;

@@ -275,7 +275,7 @@ class Builder {
     e.pid = static_cast<int32_t>(getpid());
     if (r.device.type == DeviceType::cuda) {
       e.device_type = trace::DeviceType::kCuda;
-      e.device_id = r.device.index;
+      e.device_id = static_cast<uint8_t>(r.device.index);
     }
     e.addr = reinterpret_cast<uint64_t>(r.address);
     e.bytes = r.bytes;

@@ -55,7 +55,7 @@ Profile::~Profile() {
     Recorder::instance().stop();
     try {
       stop_device();
-    } catch (const Error&) {  // an exception is passing already
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a destructor must not throw
     }
   }
   const Profile* self = this;

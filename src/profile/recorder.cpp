@@ -206,7 +206,7 @@ void Recorder::on_memory(Device device, const void* address, int64_t bytes, int6
   if (b == nullptr || !b->options.memory) return;
   MemoryRecord record{ticks(), device, address, bytes, total_allocated, total_reserved};
   note_place(*b, record);
-  b->memory.push_back(std::move(record));
+  b->memory.push_back(record);
 }
 
 void Recorder::on_category(Device device, const void* address, int64_t bytes,

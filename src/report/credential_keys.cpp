@@ -32,8 +32,9 @@ void add_keys(const std::string& path, std::string_view key, const Json& value, 
       looks_like_credential(key))
     keys.push_back(path);
   if (!value.is_object() || depth == kDeepest) return;
+  const std::string prefix = path + ".";
   for (const auto& [name, member] : value.items())
-    add_keys(path + "." + name, name, member, depth + 1, keys);
+    add_keys(prefix + name, name, member, depth + 1, keys);
 }
 
 }  // namespace

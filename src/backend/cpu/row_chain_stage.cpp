@@ -310,6 +310,7 @@ const PackedWeights& ChainStage::packed(PanelType type, simd::Precision precisio
   Packed& slot = packed_[static_cast<size_t>(type)];
   if (slot.weights != nullptr && slot.versions == versions) return *slot.weights;
   std::vector<simd::PackedPart> parts;
+  parts.reserve(spec_.weights.size());
   for (const Tensor& w : spec_.weights)  // [n, k]: B is its transpose
     parts.push_back({{w.data(), float_type(w.dtype()), w.strides()[1], w.strides()[0]}, w.size(1)});
   if (slot.weights != nullptr) {

@@ -60,6 +60,7 @@ Tensor GradScaler::scale(const Tensor& output) const {
 
 std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& outputs) const {
   std::vector<Tensor> scaled;
+  scaled.reserve(outputs.size());
   for (const Tensor& output : outputs) scaled.push_back(scale(output));
   return scaled;
 }

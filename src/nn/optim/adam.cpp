@@ -11,6 +11,7 @@ namespace {
 template <class Options>
 std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<Options>>& groups) {
   std::vector<std::vector<Tensor>> params;
+  params.reserve(groups.size());
   for (const auto& group : groups) params.push_back(group.params);
   return params;
 }
@@ -23,10 +24,11 @@ void require_options(std::string_view name, const AdamOptions& o) {
   require_option(o.weight_decay >= 0, name, "weight_decay >= 0", o.weight_decay);
 }
 
-std::vector<ParamGroup<AdamOptions>> as_adam(std::vector<ParamGroup<AdamWOptions>> groups) {
+std::vector<ParamGroup<AdamOptions>> as_adam(const std::vector<ParamGroup<AdamWOptions>>& groups) {
   std::vector<ParamGroup<AdamOptions>> result;
-  for (auto& [params, o] : groups)
-    result.push_back({std::move(params),
+  result.reserve(groups.size());
+  for (const auto& [params, o] : groups)
+    result.push_back({params,
                       {.lr = o.lr,
                        .beta1 = o.beta1,
                        .beta2 = o.beta2,
@@ -39,19 +41,21 @@ std::vector<ParamGroup<AdamOptions>> as_adam(std::vector<ParamGroup<AdamWOptions
 
 }  // namespace
 
-Adam::Adam(std::string_view class_name, bool decoupled, std::vector<ParamGroup<AdamOptions>> groups)
+Adam::Adam(std::string_view class_name, bool decoupled,
+           const std::vector<ParamGroup<AdamOptions>>& groups)
     : Optimizer(class_name, params_of(groups)), decoupled_(decoupled) {
+  options_.reserve(groups.size());
   for (const auto& group : groups) {
     require_options(class_name, group.options);
     options_.push_back(group.options);
   }
 }
-Adam::Adam(std::vector<ParamGroup<AdamOptions>> groups) : Adam("Adam", false, std::move(groups)) {}
+Adam::Adam(const std::vector<ParamGroup<AdamOptions>>& groups) : Adam("Adam", false, groups) {}
 Adam::Adam(std::vector<Tensor> params, AdamOptions options)
     : Adam(std::vector<ParamGroup<AdamOptions>>{{std::move(params), options}}) {}
 
-AdamW::AdamW(std::vector<ParamGroup<AdamWOptions>> groups)
-    : Adam("AdamW", true, as_adam(std::move(groups))) {}
+AdamW::AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups)
+    : Adam("AdamW", true, as_adam(groups)) {}
 AdamW::AdamW(std::vector<Tensor> params, AdamWOptions options)
     : AdamW(std::vector<ParamGroup<AdamWOptions>>{{std::move(params), options}}) {}
 

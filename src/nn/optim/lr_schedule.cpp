@@ -14,7 +14,10 @@ LrFactor constant_lr() {
 LrFactor step_lr(int64_t step_size, double gamma) {
   if (step_size < 1)
     throw Error("[step_lr] expected a step_size of 1 or more, got " + std::to_string(step_size));
-  return [=](int64_t step) { return std::pow(gamma, static_cast<double>(step / step_size)); };
+  return [=](int64_t step) {
+    const int64_t drops = step / step_size;
+    return std::pow(gamma, static_cast<double>(drops));
+  };
 }
 
 LrFactor cosine_lr(int64_t total_steps, int64_t warmup_steps, double min_factor) {
@@ -56,6 +59,7 @@ StateDict LrScheduler::state_dict() const {
 void LrScheduler::load_state_dict(const StateDict& state) {
   const int64_t last_step = integer_of(state.metadata, "last_step");
   std::vector<double> base_lrs;
+  base_lrs.reserve(base_lrs_.size());
   for (size_t g = 0; g < base_lrs_.size(); ++g)
     base_lrs.push_back(number_of(state.metadata, "base_lr." + std::to_string(g)));
   if (state.metadata.contains("base_lr." + std::to_string(base_lrs.size())))

@@ -218,6 +218,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
   const std::vector<Text> options = texts_of_groups(dict.metadata, class_name_, groups_);
   States states = states_of(dict.tensors, class_name_, parameters(), state_names());
   std::vector<Text> before;
+  before.reserve(groups_.size());
   for (size_t g = 0; g < groups_.size(); ++g) before.push_back(group_options(g));
   size_t g = 0;
   try {

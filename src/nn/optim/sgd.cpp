@@ -13,6 +13,7 @@ constexpr std::string_view kBuffer = "momentum_buffer";
 
 std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<SGDOptions>>& groups) {
   std::vector<std::vector<Tensor>> params;
+  params.reserve(groups.size());
   for (const auto& group : groups) params.push_back(group.params);
   return params;
 }
@@ -28,7 +29,8 @@ void require_options(const SGDOptions& o) {
 
 }  // namespace
 
-SGD::SGD(std::vector<ParamGroup<SGDOptions>> groups) : Optimizer("SGD", params_of(groups)) {
+SGD::SGD(const std::vector<ParamGroup<SGDOptions>>& groups) : Optimizer("SGD", params_of(groups)) {
+  options_.reserve(groups.size());
   for (const auto& group : groups) {
     require_options(group.options);
     options_.push_back(group.options);

@@ -36,7 +36,7 @@ float multiply_add(int64_t rounds) {
   for (int64_t i = 0; i < kChains; ++i) chains[i] = set(static_cast<float>(i));
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
-    for (int64_t i = 0; i < kChains; ++i) chains[i] = hn::MulAdd(chains[i], factor, term);
+    for (Vf& chain : chains) chain = hn::MulAdd(chain, factor, term);
   }
   Vf sum = chains[0];
 #pragma GCC unroll 12

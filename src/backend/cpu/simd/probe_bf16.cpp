@@ -29,9 +29,9 @@ float vector_dots(int64_t rounds) {
   auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(1));
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
-    for (int64_t i = 0; i < kChains; ++i) chains[i] = _mm512_dpbf16_ps(chains[i], factor, factor);
+    for (__m512& chain : chains) chain = _mm512_dpbf16_ps(chain, factor, factor);
     // Without this the loop would be moved out of itself.
-    __asm__ volatile("" : "+v"(factor));
+    __asm__ volatile("" : "+v"(factor));  // NOLINT(clang-diagnostic-error): clang skips the pragma
   }
   __m512 sum = chains[0];
 #pragma GCC unroll 12

@@ -63,8 +63,8 @@ inline float row_max(const float* x, size_t n) {
   HWY_ALIGN float lanes[kLanes];
   hn::Store(best, Df(), lanes);
   float result = lowest;
-  for (size_t lane = 0; lane < kLanes; ++lane)
-    if (lanes[lane] > result || std::isnan(lanes[lane])) result = lanes[lane];
+  for (const float lane : lanes)
+    if (lane > result || std::isnan(lane)) result = lane;
   for (; i < n; ++i)
     if (x[i] > result || std::isnan(x[i])) result = x[i];
   return result;
