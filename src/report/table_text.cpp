@@ -47,6 +47,7 @@ std::string format_table(const KeyAverages& averages, const TableOptions& option
   if (options.top_level_events_only)
     out += thick_rule + "This report only display top-level ops statistics\n";
   std::vector<std::string> headers;
+  headers.reserve(columns.size());
   for (const TableColumn& column : columns) headers.push_back(column.header);
   out += rule + line(columns, headers) + rule;
   for (size_t i = 0; i < model.cells.size(); ++i) {

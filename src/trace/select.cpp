@@ -76,7 +76,8 @@ std::vector<char> step_mask(const Trace& trace, const Links& links, uint32_t pos
 
 int64_t after(int64_t start_ns, double ms) {
   const double ns = std::round(ms * kNsPerMs);
-  constexpr auto kFar = static_cast<double>(std::numeric_limits<int64_t>::max() / 4);
+  constexpr int64_t kFarNs = std::numeric_limits<int64_t>::max() / 4;
+  constexpr auto kFar = static_cast<double>(kFarNs);
   return start_ns + static_cast<int64_t>(std::clamp(ns, -kFar, kFar));
 }
 

@@ -103,6 +103,7 @@ std::vector<std::string> class_names(const CsvTable& table, const Layout& layout
   for (size_t i = 0; i < layout.rows.size(); ++i)
     ordered.emplace(numbers.empty() ? 0 : numbers[i], class_of(table, layout, numbers, i));
   std::vector<std::string> names;
+  names.reserve(ordered.size());
   for (const auto& [number, name] : ordered) names.push_back(name);
   return names;
 }
@@ -125,6 +126,7 @@ Result<std::vector<double>> class_targets(const CsvTable& table, const Layout& l
   std::map<std::string_view, double> number_of;
   for (size_t i = 0; i < classes; ++i) number_of[meaning->classes[i]] = static_cast<double>(i);
   std::vector<double> targets;
+  targets.reserve(layout.rows.size());
   for (size_t i = 0; i < layout.rows.size(); ++i)
     targets.push_back(number_of.at(class_of(table, layout, numbers, i)));
   return targets;
@@ -192,6 +194,7 @@ Tensor target_tensor(const TableMeaning& meaning, const std::vector<double>& tar
   const auto n = static_cast<int64_t>(targets.size());
   if (meaning.task == Task::classification) return from_values(targets, {n}, DType::i64);
   std::vector<double> scaled;
+  scaled.reserve(targets.size());
   for (const double v : targets) scaled.push_back((v - meaning.target_mean) / meaning.target_std);
   return from_values(scaled, {n, 1});
 }

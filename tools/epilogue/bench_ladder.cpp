@@ -80,7 +80,7 @@ const char* kOverlap =
 std::vector<Rung> gemm_rungs(const Tensor& x, const Tensor& w) {
   std::vector<Rung> rungs;
   for (const LoopRung& loop : loop_rungs()) {
-    const Tensor y = empty({x.size(0), w.size(0)}, x.dtype());
+    Tensor y = empty({x.size(0), w.size(0)}, x.dtype());
     rungs.push_back({loop.name, loop.removes, [product = loop.make(w), x, y] {
                        product(x, y);
                        return y;
@@ -100,7 +100,7 @@ struct MlpWeights {
 std::function<Tensor()> loop_mlp(const LoopRung& loop, const Tensor& x, const MlpWeights& w) {
   const Tensor gate = empty({x.size(0), w.gate.size(0)}, x.dtype());
   const Tensor up = empty_like(gate);
-  const Tensor y = empty({x.size(0), w.down.size(0)}, x.dtype());
+  Tensor y = empty({x.size(0), w.down.size(0)}, x.dtype());
   return [=, gate_product = loop.make(w.gate), up_product = loop.make(w.up),
           down_product = loop.make(w.down)] {
     gate_product(x, gate);

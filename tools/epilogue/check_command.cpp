@@ -94,6 +94,7 @@ int run_command(const Options& o) {
   const std::vector<trace::Quantity> all = trace::quantities(load_trace(o.path, o.part));
   if (o.list) return list_quantities(all, o.format);
   std::vector<trace::Judgement> judgements;
+  judgements.reserve(expectations.size());
   for (const trace::Expectation& e : expectations) judgements.push_back(trace::judge(e, all));
   return report(judgements, o.format);
 }

@@ -29,7 +29,7 @@ std::string dump_text(const Compiled& compiled, const std::string& what) {
   if (what == "passes") {
     std::string text;
     for (const auto& [name, graph] : compiled.dump_passes())
-      text += "after " + name + ":\n" + graph + "\n";
+      text += fmt::format("after {}:\n{}\n", name, graph);
     return text;
   }
   throw Error("[--dump] expected graph, plan, dot or passes, got '" + what + "'");

@@ -169,6 +169,7 @@ void DocumentScanner::finish(Trace& trace) {
 
 std::vector<std::string> DocumentScanner::keys() const {
   std::vector<std::string> keys;
+  keys.reserve(members_.size());
   for (const auto& member : members_) keys.push_back(member.first);
   return keys;
 }

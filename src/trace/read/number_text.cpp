@@ -54,7 +54,8 @@ std::optional<Decimal> split_decimal(std::string_view text) {
   if (!has_digit) return std::nullopt;
   if (i == text.size()) return d;
   if (text[i] != 'e' && text[i] != 'E') return std::nullopt;
-  if (++i < text.size() && text[i] == '+') ++i;
+  ++i;
+  if (i < text.size() && text[i] == '+') ++i;
   int64_t exponent = 0;
   const auto [end, error] = std::from_chars(text.data() + i, text.data() + text.size(), exponent);
   if (end != text.data() + text.size()) return std::nullopt;

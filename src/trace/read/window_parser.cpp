@@ -30,6 +30,7 @@ WindowResult WindowParser::parse(std::string_view text, int64_t offset, bool is_
 // False where something is broken: result.used is then where.
 bool WindowParser::parse_indexed(WindowResult& result) {
   if (!index_.build(text_)) return false;
+  // The index says where the text ends. NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage)
   JsonCursor cursor(text_.data(), index_.begin(), index_.size());
   while (!cursor.at_end()) {
     result.used = cursor.offset();
