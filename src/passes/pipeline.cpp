@@ -23,6 +23,7 @@ constexpr Pass kPipeline[] = {
     {"form_row_chains", form_row_chains},
     {"fuse_pointwise", fuse_pointwise},  // what chains took no part of: norms too
     {"drop_dead", drop_dead},
+    {"narrow_draws", narrow_draws},
 };
 
 }  // namespace
