@@ -16,7 +16,8 @@ using graph::Node;
 
 // Why a value cannot be bytes; empty where programs alone read it.
 std::string reason_against_bytes(const Graph& graph, int v) {
-  if (graph.value(v).dtype == DType::u8) return "it is bytes already";
+  if (graph.device.type != DeviceType::cpu)
+    return "programs on " + to_string(graph.device) + " read no bytes";
   if (std::ranges::count(graph.outputs, v) != 0) return "it is a result";
   for (const Node& node : graph.nodes) {
     if (std::ranges::count(graph::reads(node), v) == 0) continue;

@@ -247,6 +247,32 @@ TEST_F(DeviceTraining, ACompiledStepGivesEagersGradients) {
     }
 }
 
+TEST_F(DeviceTraining, CompiledDropoutDrawsEagersMasks) {
+  nn::Sequential model;
+  model.emplace<nn::GatedMLP>(16, 40);
+  model.emplace<nn::Dropout>(0.25);
+  model.to(kCuda);
+  const Tensor x = randn({6, 16}).to(kCuda);
+  const Tensor target = randn({6, 16}).to(kCuda);
+  const auto gradients = [&](auto&& run) {
+    manual_seed(9);
+    Values values;
+    for (int call = 0; call < 2; ++call) {
+      run();
+      for (const Tensor& p : model.parameters()) values.push_back(p.grad().to_vector());
+      model.zero_grad();
+    }
+    return values;
+  };
+  const Values eager = gradients([&] { mse_loss(model(x), target).backward(); });
+  EXPECT_NE(eager[0], eager[3]) << "draws anew";
+  CompiledStep step =
+      compile_step(model, [](const Tensor& y, const Tensor& t) { return mse_loss(y, t); });
+  expect_close(gradients([&] { step(x, target); }), eager);
+  EXPECT_NE(step.explain().find("programs on cuda:0 read no bytes"), std::string::npos)
+      << step.explain();
+}
+
 TEST_F(DeviceTraining, ACheckpointGoesOnOnEitherDevice) {
   const TempFolder folder;
   Training run(kCuda, kCases[3].optimizer, {.init_scale = 256});
