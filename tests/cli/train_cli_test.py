@@ -119,10 +119,10 @@ class Learning(TrainTest):
             self.assertAlmostEqual(a["train_loss"], b["train_loss"], delta=1e-4 * a["train_loss"])
 
     def test_compiled_steps_drop_what_eager_ones_drop(self):
-        flags = ("--epochs", "3", "--dropout", "0.3", "--seed", "5")
+        flags = ("--epochs", "3", "--dropout", "0.3")
         eager = self.train(*flags, folder=f"{self.out}/a")
         compiled = self.train(*flags, "--mode", "compile", folder=f"{self.out}/b")
-        plain = self.train(*flags, "--dropout", "0", folder=f"{self.out}/c")
+        plain = self.train("--epochs", "3", folder=f"{self.out}/c")
         for a, b, c in zip(*(run["history"] for run in (eager, compiled, plain))):
             self.assertAlmostEqual(a["train_loss"], b["train_loss"], delta=1e-4 * a["train_loss"])
             self.assertNotAlmostEqual(a["train_loss"], c["train_loss"],
