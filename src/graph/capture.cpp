@@ -62,9 +62,8 @@ const OpDef* node_op(const Call& call) {
 // Nodes make values and change none. So an op that writes in place is a node that makes a new
 // value, which is what its target is from then on, provided that nobody can tell the difference:
 // - The target's memory was made within the function: nobody else sees that it is not written.
-// - The target lies without gaps, as the new value will, and what else the op reads shares no
-// memory
-//   with it (but may be the target itself).
+// - The target lies without gaps, as the new value will. What else the op reads is the target
+//   itself or shares no memory with it.
 // - No other view of that memory is read later: it would have to show what was written.
 // All other writes are refused.
 class Captor final : public OpObserver {
@@ -199,7 +198,7 @@ class Captor final : public OpObserver {
   std::unordered_map<const Storage*, const OpDef*> written_;  // by which op last
   // While every tensor lives, no address is used twice.
   std::vector<Tensor> alive_;
-  std::vector<Tensor> made_;  // those that no value is known of
+  std::vector<Tensor> made_;  // the same for those that no value is known of
 };
 
 }  // namespace
