@@ -74,7 +74,8 @@ enum class CompiledDump : uint8_t { graph, plan, dot };
 // A compiled function. Copies share plans. Not thread-safe: one per thread.
 //
 // The function must be pure: results depend on sizes, dtypes and values of its inputs and of the
-// tensors that it holds, by way of ops alone. Tensors that it holds may be written between calls;
+// tensors that it holds, by way of ops alone, and on what dropout draws: each call draws anew, as
+// the function itself would. Tensors that it holds may be written between calls;
 // replacing one by another (layer.weight = w) or a change of training mode needs reset().
 //
 // With gradients on, where something requires one, the result is one node of the autograd graph and
@@ -86,8 +87,9 @@ class Compiled {
   // Throws Error on a name in `skip` that is no pass.
   explicit Compiled(Function function, CompileOptions options = {});
 
-  // Throws Error where the function writes in place, draws random numbers or reads elements, where
-  // gradients are wanted of several results, and as the function's ops do.
+  // Throws Error where the function writes in place to what it did not make, draws random numbers
+  // other than dropout's or reads elements, where gradients are wanted of several results, and as
+  // the function's ops do.
   std::vector<Tensor> operator()(std::span<const Tensor> inputs);
   // Of functions with one input and one result.
   Tensor operator()(const Tensor& input);

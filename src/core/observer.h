@@ -62,6 +62,8 @@ class OpObserver {
  public:
   virtual ~OpObserver() = default;
   virtual void on_op(const Call& call) = 0;
+  // A tensor of new memory that is no op's result.
+  virtual void on_new_tensor(const Tensor& tensor) = 0;
 };
 
 // The tape: told about ops that have a gradient rule while an input requires a gradient.

@@ -183,6 +183,11 @@ struct OpDef {
   uint32_t singles = 0;
   // In-place ops: bit i says that argument i is written; a list is one argument.
   uint32_t writes = 1;
+  // In-place ops: whether nothing of what is written is read before; else the op that gives the
+  // same as a new tensor, where there is one.
+  bool overwrites = false;
+  const OpDef* functional = nullptr;
+  bool draws = false;  // takes numbers from the generator: no two calls give the same
   // By DeviceType: PyTorch's lists differ.
   std::array<AutocastRule, 2> autocast = {};
   int autocast_attr = -1;

@@ -21,22 +21,15 @@ constexpr int64_t kGrain = 16384;  // elements; below it the wake-up of a thread
 std::mutex generator_mutex;
 RngState generator;
 
-// Reserves a block of counters for n draws of four words.
-RngState reserve(int64_t n) {
-  const std::lock_guard<std::mutex> lock(generator_mutex);
-  const RngState start = generator;
-  generator.offset += static_cast<uint64_t>((n + 3) / 4);
-  return start;
-}
-
 // 24 random bits: exact in float, never 1.
-double unit24(uint32_t word) { return static_cast<double>(word >> 8) * 0x1p-24; }
+constexpr uint32_t upper24(uint32_t word) { return word >> 8; }
+double unit24(uint32_t word) { return static_cast<double>(upper24(word)) * 0x1p-24; }
 
 // Calls make(seed, counter, i, count) for each counter, which serves elements i to i + count (of
 // 4).
 template <class Make>
 void for_each_counter(int64_t n, Make&& make) {
-  const RngState start = reserve(n);
+  const RngState start = take_random_numbers(n);
   parallel_for((n + 3) / 4, kGrain / 4, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block)
       make(start.seed, start.offset + static_cast<uint64_t>(block), block * 4,
@@ -123,8 +116,20 @@ void fill_normal(const Tensor& out, double mean, double stddev) {
 }
 
 void fill_bernoulli(const Tensor& out, double p) {
-  fill(out, [&](const auto& words, size_t k) { return unit24(words[k]) < p ? 1.0 : 0.0; });
+  const uint32_t limit = bernoulli_limit(p);
+  fill(out, [&](const auto& words, size_t k) { return upper24(words[k]) < limit ? 1.0 : 0.0; });
 }
+
+// A block of counters, of four numbers each.
+RngState take_random_numbers(int64_t n) {
+  const std::lock_guard<std::mutex> lock(generator_mutex);
+  const RngState start = generator;
+  generator.offset += static_cast<uint64_t>((n + 3) / 4);
+  return start;
+}
+
+// A number is u 2^-24 < p where u < p 2^24, which for integers u is u < ceil(p 2^24).
+uint32_t bernoulli_limit(double p) { return static_cast<uint32_t>(std::ceil(p * 0x1p24)); }
 
 namespace {
 Tensor empty_floating(const char* who, const Dims& sizes, DType dtype) {

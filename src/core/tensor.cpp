@@ -139,7 +139,10 @@ Tensor empty(Dims sizes, DType dtype, Device device) {
   impl->data = static_cast<std::byte*>(impl->storage->data());
   impl->dtype = dtype;
   impl->device = device;
-  return Tensor(std::move(impl));
+  Tensor result(std::move(impl));
+  if (OpObserver* const capture = thread_state().capture; capture != nullptr) [[unlikely]]
+    capture->on_new_tensor(result);
+  return result;
 }
 
 Tensor Tensor::from_blob(void* data, Dims sizes, DType dtype, std::function<void(void*)> deleter,

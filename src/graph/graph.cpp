@@ -15,6 +15,8 @@ void append_present(std::vector<int>& list, int value) {
 
 }  // namespace
 
+bool is_draw(const Node& node) { return node.call() != nullptr && node.call()->op->draws; }
+
 std::vector<int> reads(const Node& node) {
   std::vector<int> list;
   if (const OpCall* call = node.call())
@@ -73,8 +75,9 @@ void mark_backward(Graph& graph, size_t results) {
   for (size_t i = 0; i < results; ++i) needed[static_cast<size_t>(graph.outputs[i])] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     Node& node = graph.nodes[i];
-    node.is_backward = std::none_of(node.outputs.begin(), node.outputs.end(),
-                                    [&](int v) { return needed[static_cast<size_t>(v)]; });
+    node.is_backward =
+        !is_draw(node) && std::none_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](int v) { return needed[static_cast<size_t>(v)]; });
     if (!node.is_backward)
       for (const int v : reads(node)) needed[static_cast<size_t>(v)] = true;
   }

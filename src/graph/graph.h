@@ -30,7 +30,8 @@ struct Value {
   Tensor tensor;  // of parameters and constants
 };
 
-// An op as eager runs it.
+// An op as eager runs it. One that writes in place writes its result, and its first input is absent
+// (OpDef::overwrites): nodes change no values.
 struct OpCall {
   const OpDef* op = nullptr;
   std::vector<Attr> attrs;
@@ -97,7 +98,10 @@ struct Graph {
   std::vector<int> inputs;
   std::vector<int> outputs;
   std::vector<std::shared_ptr<Cast>> casts;  // shared by all who hold the parameters
-  Device device;                             // of everything but numbers
+  // How many nodes draw random numbers. What they draw depends on all that was drawn before, so
+  // that passes keep each of them, once and in the order of the capture, whether it is read or not.
+  size_t draws = 0;
+  Device device;  // of everything but numbers
 
   Value& value(int v) { return values[static_cast<size_t>(v)]; }
   const Value& value(int v) const { return values[static_cast<size_t>(v)]; }
@@ -106,6 +110,9 @@ struct Graph {
     return static_cast<int>(values.size()) - 1;
   }
 };
+
+// Whether it takes numbers from the generator: two such nodes make different values.
+bool is_draw(const Node& node);
 
 // The values that a node reads, in order, once per use; absent arguments are left out.
 std::vector<int> reads(const Node& node);
@@ -120,7 +127,7 @@ std::vector<int> chain_outputs(const Chain& chain, int result);
 int64_t flowing_columns(const Graph& graph, const ChainStage& stage);
 
 // Nodes that the first `results` results do not need belong to the backward pass: what they read of
-// the others is saved for them.
+// the others is saved for them. Gradients draw nothing, so that draws belong to the forward pass.
 void mark_backward(Graph& graph, size_t results);
 
 // Who makes and who reads each value. Out of date as soon as a node changes.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/tensor_impl.h"
 #include "graph/graph.h"
 #include "graph/print.h"
 
@@ -25,6 +26,8 @@ class Verifier {
     }
     for (const Node& node : graph_.nodes) check(node);
     for (const int v : graph_.outputs) require_known(v);
+    require(draws_ == graph_.draws, std::to_string(graph_.draws) + " draws of random numbers",
+            std::to_string(draws_));
   }
 
  private:
@@ -49,6 +52,7 @@ class Verifier {
       known_[static_cast<size_t>(v)] = true;
     }
     if (const OpCall* call = node.call()) check_call(node, *call);
+    if (is_draw(node)) check_draw(node);
     if (const Pointwise* pointwise = node.pointwise()) check_pointwise(node, *pointwise);
     if (const Chain* chain = node.chain()) check_chain(node, *chain);
   }
@@ -61,7 +65,26 @@ class Verifier {
             to_text(graph_, node));
   }
 
+  // Capture numbers values in the order of their nodes, and nobody makes a draw's value anew.
+  void check_draw(const Node& node) {
+    require(!node.is_backward, "draws in the forward pass", to_text(graph_, node));
+    require(node.outputs[0] > last_drawn_, "draws in the order of the capture",
+            to_text(graph_, node));
+    last_drawn_ = node.outputs[0];
+    ++draws_;
+  }
+
+  // It writes its result, of which nothing is there before.
+  void check_overwriting(const Node& node, const OpCall& call) const {
+    require(call.op->overwrites && !call.inputs.empty() && call.inputs[0] == kNoValue,
+            "in-place ops that read nothing of what they write", to_text(graph_, node));
+    const Value& made = graph_.value(node.outputs[0]);
+    require(node.outputs.size() == 1 && detail::strides_are_contiguous(made.sizes, made.strides),
+            "one result without gaps", to_text(graph_, node));
+  }
+
   void check_call(const Node& node, const OpCall& call) const {
+    if (call.op->kind == OpKind::inplace) return check_overwriting(node, call);
     if (call.op->infer != nullptr && call.op->kind == OpKind::compute) {
       std::vector<Tensor> in;
       in.reserve(call.inputs.size());
@@ -156,6 +179,8 @@ class Verifier {
 
   const Graph& graph_;
   std::vector<bool> known_;
+  size_t draws_ = 0;
+  int last_drawn_ = -1;  // its value
 };
 
 }  // namespace

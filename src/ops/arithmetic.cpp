@@ -177,6 +177,7 @@ constinit const OpDef kAdd_{.name = "aten::add_",
                             .pointwise = true,
                             .infer = infer_add_,
                             .flops = flops_per_element<1>,
+                            .functional = &kAdd,
                             .reference = add_reference<1>,
                             .samples = [] { return inplace_samples({1.0}); }};
 
@@ -187,6 +188,7 @@ constinit const OpDef kMul_{.name = "aten::mul_",
                             .pointwise = true,
                             .infer = infer_inplace,
                             .flops = flops_per_element<1>,
+                            .functional = &kMul,
                             .reference = mul_reference,
                             .samples = [] { return inplace_samples({}); }};
 
@@ -201,6 +203,7 @@ constinit const OpDef kDiv_{.name = "aten::div_",
                                   return infer_inplace(call);
                                 },
                             .flops = flops_per_element<1>,
+                            .functional = &kDiv,
                             .reference = div_reference,
                             .samples = [] { return inplace_samples({}); }};
 

@@ -223,6 +223,7 @@ constinit const OpDef kCopy_{
     .infer = infer_copy_,
     .flops = flops_per_element<0>,
     .bytes = source_and_result_bytes,
+    .overwrites = true,
     .reference = copy_reference,
     .samples = [] {
       return std::vector<Sample>{
@@ -240,6 +241,7 @@ constinit const OpDef kFill_{
     .infer = infer_like_first,
     .flops = flops_per_element<0>,
     .bytes = result_bytes,
+    .overwrites = true,
     .reference = [](const Call& call) { fill_reference(call, call.attr<double>(0)); },
     .samples = [] { return strided_samples({1.1}); }};
 
@@ -251,6 +253,7 @@ constinit const OpDef kZero_{.name = "aten::zero_",
                              .infer = infer_like_first,
                              .flops = flops_per_element<0>,
                              .bytes = result_bytes,
+                             .overwrites = true,
                              .reference = [](const Call& call) { fill_reference(call, 0); },
                              .samples = [] { return strided_samples({}); }};
 

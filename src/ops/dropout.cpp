@@ -76,6 +76,8 @@ constinit const OpDef kBernoulli_{
     },
     .flops = [](const Call&) { return 0.0; },
     .bytes = [](const Call& call) { return static_cast<double>(call.out[0].bytes()); },
+    .overwrites = true,
+    .draws = true,
     .reference = bernoulli_reference,
     .samples =
         [] {

@@ -12,8 +12,10 @@ void drop_dead(graph::Graph& graph, PassContext& context) {
   std::vector<bool> dead(graph.nodes.size(), false);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const graph::Node& node = graph.nodes[i];
-    const bool is_used = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                     [&](int v) { return read[static_cast<size_t>(v)]; });
+    // A draw moves the generator on, whoever reads it.
+    const bool is_used =
+        graph::is_draw(node) || std::any_of(node.outputs.begin(), node.outputs.end(),
+                                            [&](int v) { return read[static_cast<size_t>(v)]; });
     dead[i] = !is_used;
     if (is_used)
       for (const int v : graph::reads(node)) read[static_cast<size_t>(v)] = true;

@@ -25,7 +25,9 @@ std::set<int> handed_out(const Graph& graph) {
     values.insert(v);
     for (int producer = uses.producer(v); producer >= 0; producer = uses.producer(v)) {
       const OpCall* call = graph.nodes[static_cast<size_t>(producer)].call();
-      if (call == nullptr || call->op->kind == OpKind::compute) break;
+      if (call == nullptr || call->inputs[0] == graph::kNoValue ||
+          call->op->kind == OpKind::compute)
+        break;
       v = call->inputs[0];
       values.insert(v);
     }

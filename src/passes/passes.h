@@ -32,5 +32,7 @@ void overlap_epilogues(graph::Graph& graph, PassContext& context);
 void fuse_pointwise(graph::Graph& graph, PassContext& context);
 // What nobody reads is not computed.
 void drop_dead(graph::Graph& graph, PassContext& context);
+// Masks that programs alone read are bytes.
+void narrow_draws(graph::Graph& graph, PassContext& context);
 
 }  // namespace epilogue::passes

@@ -24,6 +24,7 @@ constexpr Pass kPipeline[] = {
     {"overlap_epilogues", overlap_epilogues},
     {"fuse_pointwise", fuse_pointwise},  // what chains took no part of: norms too
     {"drop_dead", drop_dead},
+    {"narrow_draws", narrow_draws},
 };
 
 }  // namespace

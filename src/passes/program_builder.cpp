@@ -42,10 +42,7 @@ std::optional<PointwiseFn> fn_of(const OpCall& call) {
   return found->second;
 }
 
-// What programs read: what they compute, and masks.
-bool is_input_dtype(DType dtype) {
-  return has_float_type(dtype) || dtype == DType::u8 || dtype == DType::boolean;
-}
+bool is_mask(DType dtype) { return dtype == DType::u8 || dtype == DType::boolean; }
 
 bool is_number(const Value& value) {
   return value.kind == ValueKind::constant && value.tensor.numel() == 1;
@@ -108,12 +105,17 @@ std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std
   return bound;
 }
 
+bool programs_read_masks(const Graph& graph) { return graph.device.type == DeviceType::cpu; }
+
 std::string reason_against_values(const Graph& graph, const BoundProgram& bound) {
   for (const int v : bound.results)
     if (!has_float_type(graph.value(v).dtype)) return "programs compute f32, bf16 and f16 tensors";
   for (const int v : bound.inputs) {
-    if (!is_input_dtype(graph.value(v).dtype))
+    const DType dtype = graph.value(v).dtype;
+    if (!has_float_type(dtype) && !is_mask(dtype))
       return "programs read f32, bf16 and f16 tensors and masks";
+    if (is_mask(dtype) && !programs_read_masks(graph))
+      return "programs on " + to_string(graph.device) + " read no masks";
     if (!graph::row_layout(graph.value(v), bound.sizes)) return "an operand does not lie in rows";
   }
   return "";

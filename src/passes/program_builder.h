@@ -26,6 +26,8 @@ struct BoundProgram {
 // can express.
 std::optional<BoundProgram> program_of(const graph::Graph& graph, const graph::Node& node,
                                        std::string& reason);
+// Whether programs there read bytes and booleans as masks.
+bool programs_read_masks(const graph::Graph& graph);
 // Why a program cannot read or make these values; empty where it can.
 std::string reason_against_values(const graph::Graph& graph, const BoundProgram& bound);
 // Of a chain's last stage, without its sizes.

@@ -108,6 +108,8 @@ class Decisions {
     const int producer = uses_.producer(v);
     if (producer < 0 || kept_.contains(v)) return 0;
     const auto index = static_cast<size_t>(producer);
+    // What was drawn cannot be drawn again, and lies in memory: the backward pass reads it there.
+    if (graph::is_draw(graph_.nodes[index])) return 0;
     if (const auto known = recipe.nodes.find(index); known != recipe.nodes.end())
       return known->second;
     const Node& node = graph_.nodes[index];

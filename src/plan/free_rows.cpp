@@ -81,6 +81,8 @@ bool same_node(const Graph& a, const Graph& b, const Node& x, const Node& y) {
   if (!same_values(a, b, graph::reads(x), graph::reads(y)) ||
       !same_values(a, b, x.outputs, y.outputs))
     return false;
+  if (graph::is_draw(x) && graph::is_draw(y))
+    return x.call()->op == y.call()->op && x.call()->attrs == y.call()->attrs;
   if (x.pointwise() != nullptr && y.pointwise() != nullptr)
     return x.pointwise()->program == y.pointwise()->program &&
            columns(x.pointwise()->sizes) == columns(y.pointwise()->sizes);
@@ -100,7 +102,7 @@ bool rows_may_be_free(const Graph& graph) {
   };
   if (!std::all_of(graph.inputs.begin(), graph.inputs.end(), follows)) return false;
   for (const Node& node : graph.nodes) {
-    if (node.call() != nullptr) return false;
+    if (node.call() != nullptr && !graph::is_draw(node)) return false;
     if (!std::all_of(node.outputs.begin(), node.outputs.end(), follows)) return false;
     if (node.pointwise() != nullptr && !same_leading(node.pointwise()->sizes, model)) return false;
     for (const int v : graph::reads(node))

@@ -320,8 +320,10 @@ void Plan::run_op_step(const Node& node) {
   for (const int v : call.inputs)
     op_in_.push_back(v == graph::kNoValue ? Tensor() : tensors_[static_cast<size_t>(v)]);
   Outputs out;
-  if (call.op->kind == OpKind::compute) {
+  const bool writes = call.op->kind == OpKind::inplace;
+  if (writes || call.op->kind == OpKind::compute) {
     for (const int v : node.outputs) out.push_back(tensors_[static_cast<size_t>(v)]);
+    if (writes) op_in_[0] = out[0];
     return run_op_into(*call.op, op_in_, call.attrs, out.span());
   }
   out = run_op(*call.op, op_in_, call.attrs);
@@ -349,7 +351,8 @@ int64_t Plan::kernels() const {
 double Plan::moved_bytes() const {
   double bytes = 0;
   for (const Node& node : graph_.nodes)
-    bytes += node.call() != nullptr ? node.eager_bytes : node_bytes(graph_, node, 1);
+    bytes += node.call() != nullptr && !graph::is_draw(node) ? node.eager_bytes
+                                                             : node_bytes(graph_, node, 1);
   return bytes;
 }
 

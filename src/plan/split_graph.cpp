@@ -14,6 +14,7 @@ SplitGraph split(const Graph& graph, size_t forward_results) {
   result.backward.values = graph.values;
   result.forward.device = graph.device;
   result.backward.device = graph.device;
+  result.forward.draws = graph.draws;
   result.forward.casts = graph.casts;
   result.backward.casts = graph.casts;
   for (const Node& node : graph.nodes) {

@@ -118,6 +118,16 @@ class Learning(TrainTest):
         for a, b in zip(whole["history"], parts["history"]):
             self.assertAlmostEqual(a["train_loss"], b["train_loss"], delta=1e-4 * a["train_loss"])
 
+    def test_compiled_steps_drop_what_eager_ones_drop(self):
+        flags = ("--epochs", "3", "--dropout", "0.3")
+        eager = self.train(*flags, folder=f"{self.out}/a")
+        compiled = self.train(*flags, "--mode", "compile", folder=f"{self.out}/b")
+        plain = self.train("--epochs", "3", folder=f"{self.out}/c")
+        for a, b, c in zip(*(run["history"] for run in (eager, compiled, plain))):
+            self.assertAlmostEqual(a["train_loss"], b["train_loss"], delta=1e-4 * a["train_loss"])
+            self.assertNotAlmostEqual(a["train_loss"], c["train_loss"],
+                                      delta=1e-3 * a["train_loss"])
+
     def test_text_and_markdown(self):
         text = self.ok("train", self.csv, "--epochs", "2", "--checkpoint-dir", f"{self.out}/a")
         self.assertIn("'constant' has one value in all training rows", text)

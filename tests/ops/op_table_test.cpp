@@ -168,6 +168,31 @@ TEST_P(OpTable, KernelsEqualReferenceOnEveryIsa) {
   }
 }
 
+// What capture makes of an in-place op: it reads nothing of what it writes, or another op gives the
+// same as a new tensor.
+TEST_P(OpTable, InPlaceOpsAreWhatTheySayToCapture) {
+  if (op.kind != OpKind::inplace) {
+    EXPECT_FALSE(op.overwrites);
+    EXPECT_EQ(op.functional, nullptr);
+    return;
+  }
+  if (op.overwrites == (op.functional != nullptr)) {
+    EXPECT_FALSE(op.overwrites) << "one or the other";
+    return;
+  }
+  for_each_input(
+      op, [&](std::span<const Tensor> in, std::span<const Attr> attrs, const std::string& text) {
+        const Tensor want = run_on_copies(op, in, attrs)[0];
+        std::vector<Tensor> inputs(in.begin(), in.end());
+        if (op.overwrites) {
+          inputs[0] = results_like(in.first(1), std::numeric_limits<double>::quiet_NaN())[0];
+          EXPECT_EQ(difference(run_on_copies(op, inputs, attrs)[0], want, {}), "") << text;
+        } else {
+          EXPECT_EQ(difference(run_on_copies(*op.functional, in, attrs)[0], want, {}), "") << text;
+        }
+      });
+}
+
 // Inputs for finite differences: f64, those that the sample leaves open require a gradient.
 std::vector<Tensor> gradient_inputs(const OpDef& op, const Sample& sample) {
   std::vector<Tensor> in = make_inputs(sample, DType::f64, Layout::contiguous);

@@ -169,6 +169,12 @@ TEST(CompileErrors, WhatOneRunCannotTellIsRefused) {
   };
   EXPECT_EQ(message([](const Tensor& t) { return add_(t, t); }),
             "[compile] expected ops that write nothing in place, got aten::add_");
+  const Tensor weight = ones({2, 8});
+  EXPECT_EQ(message([weight](const Tensor& t) { return t * mul_(weight, 2.0); }),
+            "[compile] expected ops that write nothing in place, got aten::mul_");
+  EXPECT_EQ(message([weight](const Tensor& t) { return t * run_op(kBernoulli_, {weight}, {0.5}); }),
+            "[compile] expected ops that write nothing in place, got aten::bernoulli_");
+  EXPECT_EQ(weight.to_vector(), std::vector<double>(16, 1.0));
   EXPECT_EQ(message([](const Tensor& t) {
               return t + randn({2, 8});
             }),

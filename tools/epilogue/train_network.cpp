@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_network.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "epilogue/amp.h"
@@ -136,13 +133,7 @@ GradientFunction compiled_gradients(const TrainRun& run, Task task, const nn::Mo
 }  // namespace
 
 GradientFunction make_gradients(const TrainRun& run, Task task, const nn::Module& network) {
-  if (run.mode == "compile") {
-    if (run.dropout > 0)
-      throw Error(fmt::format(
-          "[--mode] expected --dropout 0 with compile, which cannot draw random numbers, got {}",
-          run.dropout));
-    return compiled_gradients(run, task, network);
-  }
+  if (run.mode == "compile") return compiled_gradients(run, task, network);
   return [&network, task, dtype = amp_dtype(run)](const train::Examples& part, double weight) {
     MicroResult result;
     Tensor loss;

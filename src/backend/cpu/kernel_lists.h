@@ -19,6 +19,7 @@ std::span<const KernelList> loss_lists();           // losses.cpp
 std::span<const KernelList> cross_entropy_lists();  // cross_entropy.cpp
 std::span<const KernelList> foreach_lists();        // foreach.cpp
 std::span<const KernelList> optimizer_lists();      // optimizers.cpp
+std::span<const KernelList> bernoulli_lists();      // bernoulli.cpp
 
 // "epi_avx512_gelu_tanh_bf16": level in use, what it computes, element type.
 ShortText kernel_name(std::string_view what, DType dtype);

@@ -247,6 +247,46 @@ TEST_F(DeviceTraining, ACompiledStepGivesEagersGradients) {
     }
 }
 
+TEST_F(DeviceTraining, CompiledDropoutDrawsEagersMasks) {
+  nn::Sequential model;
+  model.emplace<nn::GatedMLP>(16, 40);
+  model.emplace<nn::Dropout>(0.25);
+  model.to(kCuda);
+  const Tensor x = randn({6, 16}).to(kCuda);
+  const Tensor target = randn({6, 16}).to(kCuda);
+  const auto gradients = [&](auto&& run) {
+    manual_seed(9);
+    Values values;
+    for (int call = 0; call < 2; ++call) {
+      run();
+      for (const Tensor& p : model.parameters()) values.push_back(p.grad().to_vector());
+      model.zero_grad();
+    }
+    return values;
+  };
+  const Values eager = gradients([&] { mse_loss(model(x), target).backward(); });
+  EXPECT_NE(eager[0], eager[3]) << "draws anew";
+  CompiledStep step =
+      compile_step(model, [](const Tensor& y, const Tensor& t) { return mse_loss(y, t); });
+  expect_close(gradients([&] { step(x, target); }), eager);
+  EXPECT_NE(step.explain().find("programs on cuda:0 read no masks"), std::string::npos)
+      << step.explain();
+}
+
+// Programs there read no bytes: such an op stays an op.
+TEST_F(DeviceTraining, ACompiledFunctionWithAMaskOfBytesGivesEagersResult) {
+  const NoGrad no_grad;
+  manual_seed(4);
+  const Tensor x = randn({5, 8}).to(kCuda);
+  const Tensor mask = from_values({1, 0, 1, 1, 0, 0, 1, 1}, {8}, DType::u8).to(kCuda);
+  const auto function = [mask](std::span<const Tensor> in) {
+    return std::vector<Tensor>{mul(relu(in[0]), mask)};
+  };
+  Compiled compiled(function);
+  EXPECT_EQ(compiled(x).to_vector(), function(std::array{x})[0].to_vector());
+  EXPECT_EQ(compiled.stats().kernels, 2) << compiled.explain();
+}
+
 TEST_F(DeviceTraining, ACheckpointGoesOnOnEitherDevice) {
   const TempFolder folder;
   Training run(kCuda, kCases[3].optimizer, {.init_scale = 256});
