@@ -32,7 +32,8 @@ enum class Packed : uint8_t { automatic, always, never };
 
 struct CompileOptions {
   // One plan serves every number of rows (leading sizes), where the function does the same ops for
-  // each. Checked by capturing it with two sizes.
+  // each. Checked by capturing it with one row more at first, and once for each new number of rows:
+  // the first call with it takes some 100 us longer.
   bool dynamic_rows = true;
   // Weights are frozen: W2 (W1 x) may become (W2 W1) x. A written weight makes a new plan.
   bool collapse_linears = false;
@@ -40,8 +41,8 @@ struct CompileOptions {
   // as fast as bf16 where one to four rows wait for the weights. Changes results, for any number of
   // rows: a relative error of some 5e-3 per product.
   bool int8_weights = false;
-  std::vector<std::string> skip;  // passes to leave out, by name
-  size_t max_plans = 16;          // the least recently used goes
+  std::vector<std::string> skip = {};  // passes to leave out, by name
+  size_t max_plans = 16;               // 1 or more; the least recently used goes
   Saved saved = Saved::automatic;
   Packed packed = Packed::automatic;
 };
@@ -71,12 +72,15 @@ struct FusionNote {
 
 enum class CompiledDump : uint8_t { graph, plan, dot };
 
-// A compiled function. Copies share plans. Not thread-safe: one per thread.
+// A compiled function. Copies share plans and count as one object, of which one call runs at a
+// time: another one meanwhile throws Error. Give each thread its own compile().
 //
 // The function must be pure: results depend on sizes, dtypes and values of its inputs and of the
 // tensors that it holds, by way of ops alone, and on what dropout draws: each call draws anew, as
-// the function itself would. Tensors that it holds may be written between calls;
-// replacing one by another (layer.weight = w) or a change of training mode needs reset().
+// the function itself would. It runs when it is captured, perhaps several times, without kernels
+// and on inputs whose elements mean nothing. Tensors that it holds may be written between calls, by
+// ops, or else with Tensor::increment_version() after the write; replacing one by another
+// (layer.weight = w) or a change of training mode needs reset().
 //
 // With gradients on, where something requires one, the result is one node of the autograd graph and
 // its backward pass is compiled too. Plans are then for one number of rows, the function has one
@@ -84,7 +88,7 @@ enum class CompiledDump : uint8_t { graph, plan, dot };
 class Compiled {
  public:
   using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
-  // Throws Error on a name in `skip` that is no pass.
+  // Throws Error on an empty function, a name in `skip` that is no pass, and max_plans of 0.
   explicit Compiled(Function function, CompileOptions options = {});
 
   // Throws Error where the function writes in place to what it did not make, draws random numbers
@@ -110,6 +114,7 @@ class Compiled {
 
  private:
   class Impl;
+  Impl& impl() const;
   std::shared_ptr<Impl> impl_;
 };
 
@@ -121,7 +126,11 @@ inline Compiled compile(Compiled::Function function, CompileOptions options = {}
 }
 
 // A module, or anything else that maps one tensor to one. What cannot be copied (modules) must
-// outlive the result.
+// outlive the result, and be no temporary.
+template <class Layer>
+requires std::is_invocable_r_v<Tensor, const Layer&, const Tensor&> &&
+    (!std::is_copy_constructible_v<Layer>)Compiled
+    compile(const Layer&& layer, CompileOptions options = {}) = delete;
 template <class Layer>
 requires std::is_invocable_r_v<Tensor, const Layer&, const Tensor&> Compiled
 compile(const Layer& layer, CompileOptions options = {}) {

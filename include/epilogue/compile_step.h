@@ -37,8 +37,9 @@ struct StepMemory {
   int64_t recompute_bytes = 0;
 };
 
-// A compiled training step. Copies share plans. Not thread-safe, and not to run beside other steps
-// or backward() of the same parameters.
+// A compiled training step. Copies share plans and count as one object, of which one call runs at a
+// time: another one meanwhile (from `update` or a receiver too) throws Error. Not to run beside
+// other steps or backward() of the same parameters.
 //
 // The function must be pure, as compile() says, and its loss one element. The number of rows is not
 // free: each gets a plan. Whether a tensor requires a gradient is part of what a plan holds for.
@@ -50,8 +51,8 @@ class CompiledStep {
   using Receiver =
       std::function<void(std::span<const Tensor> leaves, std::span<const Tensor> gradients)>;
 
-  // Throws Error on a name in `skip` that is no pass, and where linears are to be collapsed: their
-  // weights change.
+  // Throws Error on an empty loss, a name in `skip` that is no pass, max_plans of 0, and where
+  // linears are to be collapsed: their weights change.
   explicit CompiledStep(Loss loss, CompileOptions options = {});
 
   // Runs the step and gives the loss, outside the autograd graph. Gradients are added to the
@@ -60,14 +61,14 @@ class CompiledStep {
   Tensor operator()(std::span<const Tensor> inputs);
   Tensor operator()(const Tensor& x, const Tensor& target);
   // The same, but the gradients go to `receiver` and no .grad is touched. Those of a plan that
-  // train() made are copies.
+  // train() made are copies. Throws Error on an empty receiver too.
   Tensor run(std::span<const Tensor> inputs, const Receiver& receiver);
 
   // Runs the step, then `update` (clipping, an optimizer's step) with each leaf's gradient as its
   // .grad, added to what earlier calls left there. Afterwards .grad is undefined; nothing is to be
   // zeroed. Gradients lie in the plan's memory, where they share places with what the step needed
   // before them, and the next call overwrites them: what `update` wants to keep it must clone.
-  // Throws Error as operator(), and what `update` throws.
+  // Throws Error as operator(), on an empty update, and what `update` throws.
   Tensor train(std::span<const Tensor> inputs, const std::function<void()>& update);
   Tensor train(const Tensor& x, const Tensor& target, const std::function<void()>& update);
 
@@ -84,6 +85,7 @@ class CompiledStep {
 
  private:
   class Impl;
+  Impl& impl() const;
   std::shared_ptr<Impl> impl_;
 };
 
@@ -91,7 +93,12 @@ inline CompiledStep compile_step(CompiledStep::Loss loss, CompileOptions options
   return CompiledStep(std::move(loss), std::move(options));
 }
 
-// A step of two inputs, x and target: loss(model(x), target). The model must outlive the result.
+// A step of two inputs, x and target: loss(model(x), target). The model must outlive the result,
+// and be no temporary.
+template <class Model, class LossOf>
+requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&> CompiledStep
+compile_step(const Model&& model, LossOf loss, CompileOptions options = {})
+= delete;
 template <class Model, class LossOf>
 requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&> &&
     std::is_invocable_r_v<Tensor, const LossOf&, const Tensor&, const Tensor&>

@@ -93,8 +93,8 @@ class SafetensorsFile {
 
   // The tensor over the mapped bytes, without a copy; it keeps the mapping alive and may outlive
   // this object. Writing to it changes this process's view only, never the file; tensors of two
-  // calls for one name share memory. A copy is made where the data are not aligned to the
-  // element size, and of BOOL data with bytes other than 0 and 1 (any other byte is true).
+  // calls for one name share memory and version(). A copy is made where the data are not aligned to
+  // the element size, and of BOOL data with bytes other than 0 and 1 (any other byte is true).
   // Codes: TensorNotFound, UnsupportedDtype, UnsupportedRank.
   Result<Tensor> tensor(std::string_view name) const;
 
@@ -111,6 +111,9 @@ class SafetensorsFile {
   std::vector<std::shared_ptr<const Shard>> shards_;
   std::vector<std::string> names_;
   std::map<std::string, Location, std::less<>> where_;
+  // What was handed out: one count of writes per entry. Copies of the file share it.
+  struct HandedOut;
+  std::shared_ptr<HandedOut> handed_out_;
   Metadata metadata_;
 };
 

@@ -196,16 +196,21 @@ struct TensorImpl {
   std::atomic<uint32_t> refs_{1};
 };
 
+[[noreturn]] void fail_undefined();
+
 }  // namespace detail
 
-// A handle: copies share data. Default-constructed it is undefined (an absent optional argument).
-// Reading from several threads is safe; writing needs the caller's own ordering.
+// A handle: copies share data. Default-constructed (or moved from) it is undefined: an absent
+// optional argument. All but defined(), is_same() and impl() then throw Error. Reading from several
+// threads is safe; writing needs the caller's own ordering.
 class Tensor {
  public:
   Tensor() = default;
 
   // A view of the caller's memory, no copy. `deleter` (may be empty) is called with `data` when the
   // last tensor over it dies, on that thread. Strides are in elements, empty means row-major.
+  // Writes are counted per call (version()): two tensors made of one memory do not hear of each
+  // other's.
   // Throws Error on a null pointer with elements, negative sizes or a rank mismatch.
   static Tensor from_blob(void* data, Dims sizes, DType dtype = DType::f32,
                           std::function<void(void*)> deleter = {}, Dims strides = {});
@@ -213,23 +218,24 @@ class Tensor {
   bool defined() const { return static_cast<bool>(impl_); }
   explicit operator bool() const { return defined(); }
 
-  const Dims& sizes() const { return impl_->sizes; }
-  const Dims& strides() const { return impl_->strides; }
+  const Dims& sizes() const { return get().sizes; }
+  const Dims& strides() const { return get().strides; }
   // Negative dimensions count from the end. Throws Error out of range.
   int64_t size(int dim) const;
-  int dim() const { return impl_->sizes.rank(); }
-  int64_t numel() const { return impl_->numel; }
-  DType dtype() const { return impl_->dtype; }
-  Device device() const { return impl_->device; }
+  int dim() const { return get().sizes.rank(); }
+  int64_t numel() const { return get().numel; }
+  DType dtype() const { return get().dtype; }
+  Device device() const { return get().device; }
   size_t bytes() const { return static_cast<size_t>(numel()) * dtype_bytes(dtype()); }
-  bool is_contiguous() const { return impl_->is_contiguous; }
+  bool is_contiguous() const { return get().is_contiguous; }
 
   // The address of the first element, in the device's memory. The typed form throws Error on
-  // another dtype.
-  void* data() const { return impl_->data; }
+  // another dtype, and where a function that is being compiled asks for an input's or a result's:
+  // no kernel has written these. Who writes elements without ops calls increment_version().
+  void* data() const { return get().data; }
   template <class T>
   T* data_as() const {
-    require_dtype(DTypeOf<T>::value);
+    require_elements(DTypeOf<T>::value);
     return reinterpret_cast<T*>(impl_->data);
   }
 
@@ -244,7 +250,7 @@ class Tensor {
   // compiled.
   Tensor to(Device device) const;
 
-  bool requires_grad() const { return impl_->requires_grad; }
+  bool requires_grad() const { return get().requires_grad; }
 
   // The functions below are autograd's (epilogue/autograd.h says more).
   Tensor& set_requires_grad(bool on);
@@ -260,13 +266,24 @@ class Tensor {
 
   // Identity: true when both handles name the same tensor (not equal values).
   bool is_same(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
-  uint32_t version() const { return impl_->storage ? impl_->storage->version() : 0; }
+  // How often the memory was written in place, by ops on any tensor that shares it. Autograd sees
+  // by it that a saved tensor changed, compiled plans and fused ops that a weight is to be packed
+  // anew.
+  uint32_t version() const { return get().storage ? impl_->storage->version() : 0; }
+  // After a write to data() without an op. (torch.autograd.graph.increment_version.)
+  void increment_version() const;
 
   detail::TensorImpl* impl() const { return impl_.get(); }
   explicit Tensor(detail::Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
-  void require_dtype(DType wanted) const;
+  // Throws Error where the tensor is undefined.
+  const detail::TensorImpl& get() const {
+    if (!impl_) [[unlikely]]
+      detail::fail_undefined();
+    return *impl_.get();
+  }
+  void require_elements(DType wanted) const;
   detail::Ref<detail::TensorImpl> impl_;
 };
 

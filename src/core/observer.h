@@ -64,6 +64,8 @@ class OpObserver {
   virtual void on_op(const Call& call) = 0;
   // A tensor of new memory that is no op's result.
   virtual void on_new_tensor(const Tensor& tensor) = 0;
+  // Whether the elements of this tensor mean nothing: an input's, or what kernels would write.
+  virtual bool is_unwritten(const Tensor& tensor) const = 0;
 };
 
 // The tape: told about ops that have a gradient rule while an input requires a gradient.

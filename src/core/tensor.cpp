@@ -191,22 +191,35 @@ int64_t Tensor::size(int dim) const {
   return sizes()[d];
 }
 
-void Tensor::require_dtype(DType wanted) const {
-  if (dtype() != wanted)
-    throw Error("[data_as] expected a tensor of " + std::string(dtype_name(wanted)) + ", got " +
-                to_string(*this));
+void detail::fail_undefined() {
+  throw Error("[Tensor] expected a defined tensor, got an undefined one");
+}
+
+void Tensor::increment_version() const {
+  if (get().storage) impl_->storage->bump_version();
 }
 
 namespace {
 
+[[noreturn]] void refuse_elements(const char* what) {
+  throw Error(std::string("[") + what +
+              "] expected a function that reads no elements while it is being compiled");
+}
+
 // Under capture no kernel runs: what stands in memory means nothing.
 void require_values(const char* what) {
-  if (thread_state().skip_kernels)
-    throw Error(std::string("[") + what +
-                "] expected a function that reads no elements while it is being compiled");
+  if (thread_state().skip_kernels) refuse_elements(what);
 }
 
 }  // namespace
+
+void Tensor::require_elements(DType wanted) const {
+  if (dtype() != wanted)
+    throw Error("[data_as] expected a tensor of " + std::string(dtype_name(wanted)) + ", got " +
+                to_string(*this));
+  const OpObserver* const capture = thread_state().capture;
+  if (capture != nullptr && capture->is_unwritten(*this)) refuse_elements("data_as");
+}
 
 double Tensor::item() const {
   require_values("item");

@@ -76,6 +76,7 @@ class Captor final : public OpObserver {
     // A tensor that is given twice: its first place is the one that is read.
     values_.try_emplace(t.impl(), v);
     alive_.push_back(t);
+    unwritten_.insert(t.impl()->storage.get());
   }
 
   void on_op(const Call& call) override {
@@ -94,7 +95,10 @@ class Captor final : public OpObserver {
       require_place(call.in[0]);
       forget_views(call);
     }
-    for (const Tensor& t : call.out) node.outputs.push_back(new_result(t));
+    for (const Tensor& t : call.out) {
+      node.outputs.push_back(new_result(t));
+      if (call.op.kind != OpKind::view) unwritten_.insert(t.impl()->storage.get());
+    }
     if (call.op.kind == OpKind::compute)
       for (const Tensor& t : call.out) own_.insert(t.impl()->storage.get());
     node.flops = call.op.flops != nullptr ? call.op.flops(call) : 0;
@@ -106,6 +110,10 @@ class Captor final : public OpObserver {
   void on_new_tensor(const Tensor& t) override {
     own_.insert(t.impl()->storage.get());
     made_.push_back(t);
+  }
+
+  bool is_unwritten(const Tensor& t) const override {
+    return unwritten_.contains(t.impl()->storage.get());
   }
 
   Graph finish(std::span<const Tensor> results) {
@@ -196,6 +204,7 @@ class Captor final : public OpObserver {
   std::unordered_map<const TensorImpl*, int> values_;
   std::unordered_set<const Storage*> own_;                    // made within the function
   std::unordered_map<const Storage*, const OpDef*> written_;  // by which op last
+  std::unordered_set<const Storage*> unwritten_;              // of inputs and results
   // While every tensor lives, no address is used twice.
   std::vector<Tensor> alive_;
   std::vector<Tensor> made_;  // the same for those that no value is known of

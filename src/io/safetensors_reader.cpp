@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <unordered_map>
 
 #include "base/file.h"
 #include "base/printable.h"
+#include "core/tensor_impl.h"
 #include "epilogue/io.h"
 #include "io/message.h"
 #include "io/safetensors_dtype.h"
@@ -74,7 +77,13 @@ Tensor copy_of(const std::byte* data, size_t bytes, const Dims& sizes, DType dty
 
 }  // namespace
 
+struct SafetensorsFile::HandedOut {
+  std::mutex mutex;
+  std::unordered_map<const std::byte*, Tensor> tensors;  // by address
+};
+
 void SafetensorsFile::add(std::shared_ptr<const Shard> shard) {
+  if (handed_out_ == nullptr) handed_out_ = std::make_shared<HandedOut>();
   metadata_.insert(shard->header.metadata.begin(), shard->header.metadata.end());
   shards_.push_back(std::move(shard));
 }
@@ -166,7 +175,11 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
   const bool shareable = bytes > 0 && is_aligned(data, dtype_bytes(*dtype)) &&
                          (*dtype != DType::boolean || are_bools(data, bytes));
   if (!shareable) return copy_of(data, bytes, sizes, *dtype);
-  return Tensor::from_blob(data, sizes, *dtype, [keep_alive = shard](void*) {});
+  const std::scoped_lock lock(handed_out_->mutex);
+  Tensor& known = handed_out_->tensors[data];
+  if (!known.defined())
+    known = Tensor::from_blob(data, sizes, *dtype, [keep_alive = shard](void*) {});
+  return detail::make_view(known, sizes, known.strides());
 }
 
 }  // namespace epilogue

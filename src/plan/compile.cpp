@@ -14,7 +14,9 @@ namespace epilogue {
 class Compiled::Impl {
  public:
   Impl(Function function, CompileOptions options)
-      : function_(std::move(function)), cache_(std::move(options)) {}
+      : function_(std::move(function)), cache_(std::move(options)) {
+    if (!function_) throw Error("[compile] expected a function, got an empty one");
+  }
 
   // The results' number is the plan's.
   plan::Entry& entry_for(std::span<const Tensor> in) {
@@ -39,6 +41,7 @@ class Compiled::Impl {
   std::vector<Tensor> run(std::span<const Tensor> in) {
     // Part of another function that is being captured: that one's graph takes the ops.
     if (thread_state().capture != nullptr) return function_(in);
+    const plan::OneCall call = cache_.one_call();
     plan::Entry& entry = entry_for(in);
     std::vector<Tensor> out(entry.results());
     run(entry, in, out);
@@ -47,6 +50,7 @@ class Compiled::Impl {
 
   Tensor run_one(const Tensor& in) {
     if (thread_state().capture != nullptr) return function_({&in, 1}).at(0);
+    const plan::OneCall call = cache_.one_call();
     plan::Entry& entry = entry_for({&in, 1});
     if (entry.results() != 1)
       throw Error("[compile] expected a function with 1 result(s), got " +
@@ -54,6 +58,15 @@ class Compiled::Impl {
     Tensor out;
     run(entry, {&in, 1}, {&out, 1});
     return out;
+  }
+
+  void prepare(std::span<const Tensor> in) {
+    const plan::OneCall call = cache_.one_call();
+    entry_for(in);
+  }
+  void reset() {
+    const plan::OneCall call = cache_.one_call();
+    cache_.clear();
   }
 
   plan::PlanCache& cache() { return cache_; }
@@ -67,29 +80,35 @@ class Compiled::Impl {
 Compiled::Compiled(Function function, CompileOptions options)
     : impl_(std::make_shared<Impl>(std::move(function), std::move(options))) {}
 
-std::vector<Tensor> Compiled::operator()(std::span<const Tensor> inputs) {
-  return impl_->run(inputs);
+Compiled::Impl& Compiled::impl() const {
+  if (impl_ == nullptr)
+    throw Error("[compile] expected a compiled function, got one that was moved from");
+  return *impl_;
 }
-Tensor Compiled::operator()(const Tensor& input) { return impl_->run_one(input); }
-void Compiled::prepare(std::span<const Tensor> inputs) { impl_->entry_for(inputs); }
-CompileStats Compiled::stats() const { return impl_->cache().stats(); }
-void Compiled::reset() { impl_->cache().clear(); }
+
+std::vector<Tensor> Compiled::operator()(std::span<const Tensor> inputs) {
+  return impl().run(inputs);
+}
+Tensor Compiled::operator()(const Tensor& input) { return impl().run_one(input); }
+void Compiled::prepare(std::span<const Tensor> inputs) { impl().prepare(inputs); }
+CompileStats Compiled::stats() const { return impl().cache().stats(); }
+void Compiled::reset() { impl().reset(); }
 
 std::string Compiled::explain() const {
-  return impl_->last() != nullptr ? plan::explain(*impl_->last()) : "";
+  return impl().last() != nullptr ? plan::explain(*impl().last()) : "";
 }
 std::vector<FusionNote> Compiled::notes() const {
-  return impl_->last() != nullptr ? plan::notes(*impl_->last()) : std::vector<FusionNote>();
+  return impl().last() != nullptr ? plan::notes(*impl().last()) : std::vector<FusionNote>();
 }
 std::string Compiled::dump(CompiledDump what) const {
-  return impl_->last() != nullptr ? plan::dump(*impl_->last(), what) : "";
+  return impl().last() != nullptr ? plan::dump(*impl().last(), what) : "";
 }
 
 std::vector<std::pair<std::string, std::string>> Compiled::dump_passes() const {
   std::vector<std::pair<std::string, std::string>> texts;
-  if (impl_->last() == nullptr) return texts;
-  graph::Graph graph = impl_->last()->captured();
-  passes::PipelineOptions options = plan::pipeline_options(impl_->cache().options());
+  if (impl().last() == nullptr) return texts;
+  graph::Graph graph = impl().last()->captured();
+  passes::PipelineOptions options = plan::pipeline_options(impl().cache().options());
   options.keep_texts = true;
   for (const passes::PassRecord& pass : passes::run_pipeline(graph, options).passes)
     texts.emplace_back(pass.name, pass.skipped ? "skipped\n" : pass.text);

@@ -18,6 +18,7 @@ namespace epilogue {
 class CompiledStep::Impl {
  public:
   Impl(Loss loss, CompileOptions options) : loss_(std::move(loss)), cache_(std::move(options)) {
+    if (!loss_) throw Error("[compile_step] expected a loss, got an empty function");
     if (cache_.options().collapse_linears)
       throw Error("[compile_step] expected collapse_linears off: training changes the weights");
   }
@@ -36,7 +37,9 @@ class CompiledStep::Impl {
     });
   }
 
+  // Without a receiver gradients are added to .grad.
   Tensor run(std::span<const Tensor> in, const Receiver& receiver) {
+    const plan::OneCall call = cache_.one_call();
     plan::Entry& entry = entry_for(in);
     std::vector<Tensor> results = run_plan(entry, in);
     const std::vector<Tensor> leaves = leaves_of(entry, in);
@@ -52,12 +55,23 @@ class CompiledStep::Impl {
   }
 
   Tensor train(std::span<const Tensor> in, const std::function<void()>& update) {
+    if (!update) throw Error("[compile_step] expected an update, got an empty function");
+    const plan::OneCall call = cache_.one_call();
     plan::Entry& entry = entry_for(in, true);
     std::vector<Tensor> results = run_plan(entry, in);
     const GradientsOf leaves{leaves_of(entry, in)};
     lend(entry.plan(), leaves.list, results);
     update();
     return std::move(results[0]);
+  }
+
+  void prepare(std::span<const Tensor> in) {
+    const plan::OneCall call = cache_.one_call();
+    entry_for(in);
+  }
+  void reset() {
+    const plan::OneCall call = cache_.one_call();
+    cache_.clear();
   }
 
   plan::PlanCache& cache() { return cache_; }
@@ -117,37 +131,44 @@ class CompiledStep::Impl {
 CompiledStep::CompiledStep(Loss loss, CompileOptions options)
     : impl_(std::make_shared<Impl>(std::move(loss), std::move(options))) {}
 
-Tensor CompiledStep::operator()(std::span<const Tensor> inputs) { return impl_->run(inputs, {}); }
+CompiledStep::Impl& CompiledStep::impl() const {
+  if (impl_ == nullptr)
+    throw Error("[compile_step] expected a compiled step, got one that was moved from");
+  return *impl_;
+}
+
+Tensor CompiledStep::operator()(std::span<const Tensor> inputs) { return impl().run(inputs, {}); }
 Tensor CompiledStep::operator()(const Tensor& x, const Tensor& target) {
   const Tensor inputs[] = {x, target};
-  return impl_->run(inputs, {});
+  return impl().run(inputs, {});
 }
 Tensor CompiledStep::run(std::span<const Tensor> inputs, const Receiver& receiver) {
-  return impl_->run(inputs, receiver);
+  if (!receiver) throw Error("[compile_step] expected a receiver, got an empty function");
+  return impl().run(inputs, receiver);
 }
 Tensor CompiledStep::train(std::span<const Tensor> inputs, const std::function<void()>& update) {
-  return impl_->train(inputs, update);
+  return impl().train(inputs, update);
 }
 Tensor CompiledStep::train(const Tensor& x, const Tensor& target,
                            const std::function<void()>& update) {
   const Tensor inputs[] = {x, target};
-  return impl_->train(inputs, update);
+  return impl().train(inputs, update);
 }
-void CompiledStep::prepare(std::span<const Tensor> inputs) { impl_->entry_for(inputs); }
-CompileStats CompiledStep::stats() const { return impl_->cache().stats(); }
-void CompiledStep::reset() { impl_->cache().clear(); }
+void CompiledStep::prepare(std::span<const Tensor> inputs) { impl().prepare(inputs); }
+CompileStats CompiledStep::stats() const { return impl().cache().stats(); }
+void CompiledStep::reset() { impl().reset(); }
 
 std::string CompiledStep::explain() const {
-  return impl_->last() != nullptr ? plan::explain(*impl_->last()) : "";
+  return impl().last() != nullptr ? plan::explain(*impl().last()) : "";
 }
 std::vector<FusionNote> CompiledStep::notes() const {
-  return impl_->last() != nullptr ? plan::notes(*impl_->last()) : std::vector<FusionNote>();
+  return impl().last() != nullptr ? plan::notes(*impl().last()) : std::vector<FusionNote>();
 }
 std::string CompiledStep::dump(CompiledDump what) const {
-  return impl_->last() != nullptr ? plan::dump(*impl_->last(), what) : "";
+  return impl().last() != nullptr ? plan::dump(*impl().last(), what) : "";
 }
 StepMemory CompiledStep::memory() const {
-  return impl_->last() != nullptr ? plan::step_memory(*impl_->last(), impl_->cache().options())
+  return impl().last() != nullptr ? plan::step_memory(*impl().last(), impl().cache().options())
                                   : StepMemory();
 }
 

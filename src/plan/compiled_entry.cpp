@@ -29,18 +29,27 @@ std::vector<Tensor> with_more_rows(std::span<const Tensor> in) {
   return more;
 }
 
-// Whether the function gives the same plan for another number of rows.
+// Whether the function gives this plan for these inputs, which have other rows.
+bool gives_plan(const Capture& capture, std::span<const Tensor> in, const graph::Graph& planned,
+                const CompileOptions& options) {
+  graph::Graph other = capture(in).graph;
+  passes::run_pipeline(other, pipeline_options(options));
+  return same_but_rows(planned, other);
+}
+
+// Whether it may give the same plan for all numbers of rows.
 bool rows_are_free(const Capture& capture, std::span<const Tensor> in, const graph::Graph& planned,
                    const CompileOptions& options) {
   if (!options.dynamic_rows || !rows_may_be_free(planned)) return false;
   try {
-    graph::Graph other = capture(with_more_rows(in)).graph;
-    passes::run_pipeline(other, pipeline_options(options));
-    return same_but_rows(planned, other);
-  } catch (const Error&) {
+    return gives_plan(capture, with_more_rows(in), planned, options);
+  } catch (const std::exception&) {
     return false;  // the function wants this number of rows
   }
 }
+
+// Numbers of rows that an entry remembers.
+constexpr size_t kMostRowsKnown = 4096;
 
 passes::Saving saving_of(Saved saved) {
   if (saved == Saved::automatic) return passes::Saving::automatic;
@@ -61,9 +70,12 @@ passes::PipelineOptions pipeline_options(const CompileOptions& options) {
 
 Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options,
              bool keeps_gradients)
-    : keeps_gradients_(keeps_gradients), captured_(capture(in)) {
+    : capture_(capture),
+      options_(options),
+      keeps_gradients_(keeps_gradients),
+      captured_(capture(in)) {
   graph::verify(captured());
-  note_guards(in, options.collapse_linears);
+  note_guards(in);
   if (has_backward()) graph::mark_backward(captured_.graph, captured_.forward_results);
   graph::Graph graph = captured();
   passes_ = passes::run_pipeline(graph, pipeline_options(options));
@@ -81,10 +93,10 @@ Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOp
                                  Plan::Options{.free_rows = free_rows,
                                                .int8_weights = inference && options.int8_weights,
                                                .handed_out = handed_out()});
+  if (free_rows) fits_[in[0].sizes()] = true;
 }
 
-void Entry::note_guards(std::span<const Tensor> in, bool weights_are_frozen) {
-  weights_are_frozen_ = weights_are_frozen;
+void Entry::note_guards(std::span<const Tensor> in) {
   autocast_ = autocast_state().regions;
   for (size_t i = 0; i < in.size(); ++i)
     inputs_.push_back({in[i].dtype(), in[i].device(), in[i].sizes(), in[i].strides(),
@@ -112,18 +124,34 @@ bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
   return std::equal(t.sizes().begin(), t.sizes().begin() + last, model.begin());
 }
 
-bool Entry::accepts(std::span<const Tensor> in) const {
+size_t Entry::HashOfSizes::operator()(const Dims& sizes) const {
+  size_t hash = 0;
+  for (const int64_t size : sizes) hash = hash * 1'000'003 + static_cast<size_t>(size);
+  return hash;
+}
+
+// A function may ask for its input's sizes and do something else: one capture cannot show that.
+bool Entry::fits_rows(std::span<const Tensor> in) {
+  if (const auto known = fits_.find(in[0].sizes()); known != fits_.end()) return known->second;
+  if (fits_.size() == kMostRowsKnown) fits_.clear();
+  const bool fits = gives_plan(capture_, in, plan_->graph(), options_);
+  return fits_[in[0].sizes()] = fits;
+}
+
+bool Entry::accepts(std::span<const Tensor> in) {
   if (in.size() != inputs_.size() || !(autocast_state().regions == autocast_) ||
       captured_.grad_mode.value_or(thread_state().grad_enabled) != thread_state().grad_enabled)
     return false;
   for (size_t i = 0; i < in.size(); ++i)
     if (!accepts_input(in, i)) return false;
-  return std::all_of(parameters_.begin(), parameters_.end(), [&](const ParameterGuard& p) {
-    return p.tensor.data() == p.data && p.tensor.dtype() == p.dtype &&
-           p.tensor.sizes() == p.sizes && p.tensor.strides() == p.strides &&
-           (!weights_are_frozen_ || p.tensor.version() == p.version) &&
-           (!guards_gradients() || p.tensor.requires_grad() == p.requires_grad);
-  });
+  return std::all_of(parameters_.begin(), parameters_.end(),
+                     [&](const ParameterGuard& p) {
+                       return p.tensor.data() == p.data && p.tensor.dtype() == p.dtype &&
+                              p.tensor.sizes() == p.sizes && p.tensor.strides() == p.strides &&
+                              (!options_.collapse_linears || p.tensor.version() == p.version) &&
+                              (!guards_gradients() || p.tensor.requires_grad() == p.requires_grad);
+                     }) &&
+         (!plan_->has_free_rows() || fits_rows(in));
 }
 
 int64_t Entry::kernels() const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "epilogue/compile.h"
@@ -29,8 +30,9 @@ class Entry {
         bool keeps_gradients = false);
 
   // Whether the plan holds for these inputs, for the parameters as they are now, and for whether
-  // ops are recorded.
-  bool accepts(std::span<const Tensor> in) const;
+  // ops are recorded. Where rows are free the function is captured once more for each new number of
+  // them: it may do other ops. Throws what it throws.
+  bool accepts(std::span<const Tensor> in);
 
   Plan& plan() { return *plan_; }
   const Plan& plan() const { return *plan_; }
@@ -79,18 +81,25 @@ class Entry {
     int same_as;  // the first input that is the same tensor
     bool requires_grad;
   };
-  void note_guards(std::span<const Tensor> in, bool weights_are_frozen);
+  struct HashOfSizes {
+    size_t operator()(const Dims& sizes) const;
+  };
+  void note_guards(std::span<const Tensor> in);
+  bool fits_rows(std::span<const Tensor> in);
   bool accepts_input(std::span<const Tensor> in, size_t i) const;
   bool has_backward() const { return captured_.forward_results > 0; }
   // Whether it counts who requires a gradient.
   bool guards_gradients() const { return has_backward() || captured_.grad_mode.value_or(false); }
 
+  Capture capture_;
+  CompileOptions options_;
   bool keeps_gradients_;
   Captured captured_;
   passes::PipelineResult passes_;
   std::vector<ParameterGuard> parameters_;
   std::vector<InputGuard> inputs_;
-  bool weights_are_frozen_ = false;
+  // By sizes of the first input: whether the plan is the function's there too.
+  std::unordered_map<Dims, bool, HashOfSizes> fits_;
   Regions autocast_;  // their casts are part of the graph
   std::unique_ptr<Plan> plan_;
   std::shared_ptr<Plan> backward_plan_;

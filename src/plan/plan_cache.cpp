@@ -10,6 +10,7 @@ namespace epilogue::plan {
 
 PlanCache::PlanCache(CompileOptions options) : options_(std::move(options)) {
   passes::require_known_names(options_.skip);
+  if (options_.max_plans == 0) throw Error("[compile] expected max_plans of 1 or more, got 0");
 }
 
 Entry& PlanCache::find_or_make(std::span<const Tensor> in,
@@ -24,7 +25,7 @@ Entry& PlanCache::find_or_make(std::span<const Tensor> in,
   std::unique_ptr<Entry> entry = make();
   stats_.compile_ms += static_cast<double>(monotonic_ns() - begin) / 1e6;
   entries_.insert(entries_.begin(), std::move(entry));
-  if (entries_.size() > std::max<size_t>(options_.max_plans, 1)) entries_.pop_back();
+  if (entries_.size() > options_.max_plans) entries_.pop_back();
   return *entries_[0];
 }
 

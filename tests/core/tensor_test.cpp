@@ -244,6 +244,40 @@ TEST(TensorTest, HandlesShareAndCountVersions) {
   EXPECT_EQ(a.to_vector(), (Values{3, 3}));
 }
 
+TEST(TensorTest, AnUndefinedTensorSaysSoWhateverItIsAsked) {
+  Tensor moved = zeros({2});
+  const Tensor kept = std::move(moved);
+  for (const Tensor& t : {Tensor(), moved}) {  // NOLINT(bugprone-use-after-move)
+    using Ask = void (*)(const Tensor&);
+    for (const Ask ask :
+         std::initializer_list<Ask>{[](const Tensor& x) { (void)x.sizes(); },
+                                    [](const Tensor& x) { (void)x.strides(); },
+                                    [](const Tensor& x) { (void)x.size(0); },
+                                    [](const Tensor& x) { (void)x.dim(); },
+                                    [](const Tensor& x) { (void)x.numel(); },
+                                    [](const Tensor& x) { (void)x.dtype(); },
+                                    [](const Tensor& x) { (void)x.device(); },
+                                    [](const Tensor& x) { (void)x.bytes(); },
+                                    [](const Tensor& x) { (void)x.is_contiguous(); },
+                                    [](const Tensor& x) { (void)x.data(); },
+                                    [](const Tensor& x) { x.data_as<float>(); },
+                                    [](const Tensor& x) { (void)x.to_vector(); },
+                                   
+                                    [](const Tensor& x) { (void)x.requires_grad(); },
+                                    [](const Tensor& x) { Tensor(x).set_requires_grad(true); },
+                                    [](const Tensor& x) { (void)x.grad(); },
+                                    [](const Tensor& x) { x.set_grad({}); },
+                                    [](const Tensor& x) { (void)x.is_leaf(); },
+                                    [](const Tensor& x) { x.detach(); },
+                                    [](const Tensor& x) { (void)x.version(); },
+                                    [](const Tensor& x) { x.increment_version(); },
+                                    [](const Tensor& x) { empty_like(x); },
+                                    [](const Tensor& x) { sum_to_size(x, {2}); }})
+      EXPECT_EQ(message_of([&] { ask(t); }),
+                "[Tensor] expected a defined tensor, got an undefined one");
+  }
+}
+
 TEST(TensorTest, ToString) {
   EXPECT_EQ(to_string(empty({64, 128})), "f32[64, 128]");
   EXPECT_EQ(to_string(empty({}, DType::boolean)), "bool[]");

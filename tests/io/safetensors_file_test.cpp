@@ -88,6 +88,25 @@ TEST(SafetensorsFile, WritingToATensorLeavesTheFileAlone) {
   EXPECT_EQ(read_bytes(folder / "a.safetensors"), bytes);
 }
 
+// Who packed one of them sees that the other was written.
+TEST(SafetensorsFile, TensorsOfOneNameCountWritesTogether) {
+  const TempFolder folder;
+  const std::string path = folder / "shared.safetensors";
+  save_safetensors(path, {{"w", ones({4})}, {"v", ones({4})}}).value();
+  const SafetensorsFile file = SafetensorsFile::open(path).value();
+  const SafetensorsFile copy = file;
+  const Tensor a = file.tensor("w").value();
+  const Tensor b = copy.tensor("w").value();
+  const Tensor other = file.tensor("v").value();
+  EXPECT_FALSE(a.is_same(b)) << "gradients are each one's own";
+  const uint32_t before = b.version();
+  a.data_as<float>()[2] = 7;
+  a.increment_version();
+  EXPECT_EQ(b.version(), before + 1);
+  EXPECT_EQ(b.to_vector(), (std::vector<double>{1, 1, 7, 1}));
+  EXPECT_EQ(other.version(), 0U);
+}
+
 TEST(SafetensorsFile, MisalignedDataAreCopied) {
   const TempFolder folder;
   // One byte less of padding: the floats begin at an odd address.

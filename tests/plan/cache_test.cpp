@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // When plans are made, when they are used again, and what a call costs in memory.
+#include <stdexcept>
+#include <thread>
+
 #include "epilogue/runtime.h"
 #include "ops/autocast.h"
 #include "ops/op_testing.h"
@@ -36,6 +39,42 @@ TEST_F(PlanCache, OnePlanServesIntermediatesOfEveryNumberOfRows) {
     expect_close(compiled(x), gated(mlp_, x), 1e-5, std::to_string(rows) + " rows");
     EXPECT_EQ(compiled.stats().intermediate_bytes, (rows * 80 * 4 + 63) / 64 * 64);
   }
+  EXPECT_EQ(compiled.stats().misses, 1);
+}
+
+// One row more is no proof for others: each number of rows is captured once.
+TEST(CompiledRows, AFunctionThatAsksForItsRowsGetsAPlanForEachAnswer) {
+  const NoGrad no_grad;
+  int captures = 0;
+  const auto f = [&captures](const Tensor& x) {
+    ++captures;
+    if (x.size(0) > 500) throw std::invalid_argument("at most 500 rows");
+    return relu(x) * (x.size(0) <= 64 ? 1.0 : 0.5);
+  };
+  Compiled compiled = compile(f);
+  for (const int64_t rows : {4, 65, 200, 4, 64, 65, 1, 0}) {
+    const Tensor x = randn({rows, 8});
+    expect_close(compiled(x), f(x), 0, std::to_string(rows) + " rows");
+  }
+  EXPECT_EQ(compiled.stats().misses, 2);
+  for (int round = 0; round < 2; ++round) {
+    captures = 0;
+    for (const int64_t rows : {4, 65, 200, 64, 1, 0}) compiled(randn({rows, 8}));
+  }
+  EXPECT_EQ(captures, 0) << "both plans know all of them";
+  EXPECT_THROW(compiled(ones({501, 8})), std::invalid_argument) << "as the function does";
+  EXPECT_EQ(compile(f)(ones({500, 8})).to_vector(), std::vector<double>(4000, 0.5))
+      << "one row more is not asked for";
+}
+
+TEST_F(PlanCache, WritesWithoutOpsAreSeenWhereTheyAreTold) {
+  Compiled compiled = compile(mlp_);
+  const Tensor x = randn({9, 32});
+  compiled(x);
+  auto* const w = mlp_.down_proj.weight.data_as<float>();
+  for (int64_t i = 0; i < mlp_.down_proj.weight.numel(); ++i) w[i] = static_cast<float>(i % 3);
+  mlp_.down_proj.weight.increment_version();
+  expect_close(compiled(x), gated(mlp_, x), 1e-5, "the weights as they are");
   EXPECT_EQ(compiled.stats().misses, 1);
 }
 
@@ -183,9 +222,68 @@ TEST(CompileErrors, WhatOneRunCannotTellIsRefused) {
             "[item] expected a function that reads no elements while it is being compiled");
   EXPECT_NE(message([](const Tensor& t) { return matmul(t, t); }).find("[aten::matmul]"),
             std::string::npos);
-  const std::string unknown = error_of([&] { compile(nn::ReLU(), {.skip = {"fuse_all"}}); });
+  EXPECT_EQ(message([](const Tensor& t) { return t * double{t.data_as<float>()[0]}; }),
+            "[data_as] expected a function that reads no elements while it is being compiled");
+  EXPECT_EQ(message([](const Tensor& t) {
+              const Tensor y = t * 2.0;
+              return y * double{y.detach().data_as<float>()[0]};
+            }),
+            "[data_as] expected a function that reads no elements while it is being compiled");
+  const nn::ReLU relu;
+  const std::string unknown = error_of([&] { compile(relu, {.skip = {"fuse_all"}}); });
   EXPECT_TRUE(unknown.starts_with("[compile] expected a pass to skip (keep_casts, ")) << unknown;
   EXPECT_TRUE(unknown.ends_with("), got 'fuse_all'")) << unknown;
+}
+
+// Constants that the function makes itself have elements.
+TEST(CompileErrors, AFunctionMayWriteTensorsOfItsOwn) {
+  const NoGrad no_grad;
+  Compiled compiled = compile([](const Tensor& t) {
+    const Tensor factors = empty({2});
+    factors.data_as<float>()[0] = 3;
+    factors.data_as<float>()[1] = 5;
+    return t * factors;
+  });
+  EXPECT_EQ(compiled(ones({1, 2})).to_vector(), (std::vector<double>{3, 5}));
+}
+
+template <class Layer>
+constexpr bool compiles_temporary = requires {
+  compile(std::declval<Layer>());
+};
+static_assert(!compiles_temporary<nn::GatedMLP>, "it would be gone at the first call");
+static_assert(compiles_temporary<Tensor (*)(const Tensor&)>);
+
+TEST(CompileErrors, FunctionsThatAreNotThere) {
+  EXPECT_EQ(error_of([] { compile(Compiled::Function()); }),
+            "[compile] expected a function, got an empty one");
+  EXPECT_EQ(error_of([] { compile([](const Tensor& t) { return t; }, {.max_plans = 0}); }),
+            "[compile] expected max_plans of 1 or more, got 0");
+  Compiled compiled = compile([](const Tensor& t) { return t * 2.0; });
+  const Compiled taken = std::move(compiled);
+  const std::string moved = "[compile] expected a compiled function, got one that was moved from";
+  EXPECT_EQ(error_of([&] { compiled(ones({1})); }), moved);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(error_of([&] { compiled.explain(); }), moved);
+  EXPECT_EQ(error_of([&] { compiled.stats(); }), moved);
+  EXPECT_EQ(error_of([&] { compiled.reset(); }), moved);
+}
+
+// Copies are one object: while one runs (here: captures, on another thread), none else may.
+TEST(CompileErrors, TwoCallsAtATime) {
+  const NoGrad no_grad;
+  std::string message;
+  Compiled compiled = compile([](const Tensor& t) { return t; });
+  compiled = compile([&](const Tensor& t) {
+    std::thread([&, copy = compiled]() mutable {
+      message = error_of([&] { copy(ones({3})); });
+    }).join();
+    return t * 2.0;
+  });
+  EXPECT_EQ(compiled(ones({2})).to_vector(), (std::vector<double>{2, 2}));
+  EXPECT_EQ(message,
+            "[compile] expected one call at a time of a compiled function and its copies, got one "
+            "during another: give each thread its own compile()");
+  EXPECT_EQ(compiled(ones({2})).to_vector(), (std::vector<double>{2, 2})) << "works on";
 }
 
 TEST(CompileErrors, AFailedCaptureLeavesNothingBehind) {

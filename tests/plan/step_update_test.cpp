@@ -99,5 +99,23 @@ TEST_F(StepUpdates, ThePlansOwnGradientsShareMemoryWithWhatWasNeededBefore) {
   EXPECT_LT(kept.stats().intermediate_bytes, handed_out.stats().intermediate_bytes + gradients);
 }
 
+TEST_F(StepUpdates, MisuseIsNamed) {
+  EXPECT_EQ(error_of([] { compile_step(CompiledStep::Loss()); }),
+            "[compile_step] expected a loss, got an empty function");
+  CompiledStep step = compile_step(mlp_, mse);
+  EXPECT_EQ(error_of([&] { step.train(x_, target_, {}); }),
+            "[compile_step] expected an update, got an empty function");
+  EXPECT_EQ(error_of([&] {
+              step.run(std::array{x_, target_}, {});
+            }),
+            "[compile_step] expected a receiver, got an empty function");
+  EXPECT_EQ(error_of([&] { step.train(x_, target_, [&] { step.train(x_, target_, [] {}); }); }),
+            "[compile] expected one call at a time of a compiled function and its copies, got one "
+            "during another: give each thread its own compile()");
+  const CompiledStep taken = std::move(step);
+  EXPECT_EQ(error_of([&] { step(x_, target_); }),  // NOLINT(bugprone-use-after-move)
+            "[compile_step] expected a compiled step, got one that was moved from");
+}
+
 }  // namespace
 }  // namespace epilogue::testing
