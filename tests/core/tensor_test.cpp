@@ -262,7 +262,7 @@ TEST(TensorTest, AnUndefinedTensorSaysSoWhateverItIsAsked) {
                                     [](const Tensor& x) { (void)x.data(); },
                                     [](const Tensor& x) { x.data_as<float>(); },
                                     [](const Tensor& x) { (void)x.to_vector(); },
-                                   
+
                                     [](const Tensor& x) { (void)x.requires_grad(); },
                                     [](const Tensor& x) { Tensor(x).set_requires_grad(true); },
                                     [](const Tensor& x) { (void)x.grad(); },
