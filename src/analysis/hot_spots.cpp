@@ -138,10 +138,7 @@ HotSpots hot_spots(const Trace& trace, const Links& links) {
     const uint32_t call = links.launch[i];
     if (call == kNone) continue;
     calls.push_back(call);
-    const bool is_blocking = work.category == Category::kGpuMemcpy &&
-                             trace.events[call].end_ns() >= work.end_ns() &&
-                             !is_graph_launch_name(trace.name(trace.events[call]));
-    if (is_blocking) waits.push_back(call);
+    if (is_blocking_copy(trace, work, trace.events[call])) waits.push_back(call);
   }
   const Places places(trace, links, calls);
   return {sync_spots(trace, places, waits), copy_spots(trace, links, places, copies)};

@@ -56,7 +56,7 @@ class Explain(CommandTest):
     def test_one_step(self):
         e = json.loads(self.ok("explain", EAGER, "--step", "3", "--format", "json"))
         self.assertEqual([s["name"] for s in e["steps"]], ["ProfilerStep#3"])
-        self.assertIn("no step 99: it has 2, 3, 4", self.misuse("explain", EAGER, "--step", "99"))
+        self.assertIn("no step 99: its steps are 2, 3, 4", self.misuse("explain", EAGER, "--step", "99"))
 
     def test_stdin(self):
         with gzip.open(EAGER) as f:
