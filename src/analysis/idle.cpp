@@ -25,6 +25,10 @@ bool is_data_name(std::string_view name) {
                      [&](std::string_view mark) { return name.find(mark) != name.npos; });
 }
 
+bool is_op_or_annotation(Category category) {
+  return category == Category::kCpuOp || category == Category::kUserAnnotation;
+}
+
 using ThreadKey = std::pair<int32_t, int64_t>;
 
 // The events of a trace and, where it is a selection, those around it: what went on in its window
@@ -120,12 +124,10 @@ class HostStates {
       } else {
         add_to(IdleCause::kHostInOps, interval);
       }
-    } else if (e.category == Category::kCpuOp) {
-      extend(e);
-      add_to(IdleCause::kHostInOps, interval);
-    } else if (e.category == Category::kUserAnnotation) {
+    } else if (is_op_or_annotation(e.category)) {
       extend(e);
       if (names_[e.name].is_data) add_to(IdleCause::kData, interval);
+      if (e.category == Category::kCpuOp) add_to(IdleCause::kHostInOps, interval);
     }
   }
 
@@ -159,6 +161,10 @@ std::string_view idle_cause_name(IdleCause cause) {
 
 bool is_sync_call_name(std::string_view name) {
   return name.find("Synchronize") != std::string_view::npos;
+}
+
+bool is_data_loading(const Trace& trace, const Event& event) {
+  return is_op_or_annotation(event.category) && is_data_name(trace.name(event));
 }
 
 bool is_blocking_copy(const Trace& trace, const Event& work, const Event& call) {

@@ -42,6 +42,8 @@ std::vector<DeviceIdle> idle_times(const Trace& trace, const Links& links);
 
 // True for calls in which the host waits for the device: "cudaStreamSynchronize", ...
 bool is_sync_call_name(std::string_view name);
+// True for an annotation of a data loader, by its name. In traces of 2021 annotations are ops.
+bool is_data_loading(const Trace& trace, const Event& event);
 // True where `work` is a copy whose `call` returned only after it had ended: the host waited,
 // whatever the call's name. A graph launch only happens to be that slow.
 bool is_blocking_copy(const Trace& trace, const Event& work, const Event& call);
