@@ -26,8 +26,21 @@ std::vector<bool> waiting_calls(const Trace& trace, const Links& links) {
   return waits;
 }
 
+// True where no launch of the same kernel came before: that call may have had to load its code.
+bool is_first_of_kernel(const Trace& trace, const Links& links, uint32_t call) {
+  StringId kernel = 0;
+  for (const uint32_t i : links.device_work)
+    if (links.launch[i] == call) kernel = trace.events[i].name;
+  if (kernel == 0) return false;
+  return std::none_of(links.device_work.begin(), links.device_work.end(), [&](uint32_t i) {
+    return trace.events[i].name == kernel && links.launch[i] != kNone &&
+           trace.events[links.launch[i]].ts_ns < trace.events[call].ts_ns;
+  });
+}
+
 // Those of `launching`: calls that start work and do not wait for it.
-std::optional<SlowCall> find_outlier(const Trace& trace, const std::vector<uint32_t>& launching) {
+std::optional<SlowCall> find_outlier(const Trace& trace, const Links& links,
+                                     const std::vector<uint32_t>& launching) {
   if (launching.size() < 2) return std::nullopt;
   int64_t total_ns = 0;
   uint32_t slowest = launching.front();
@@ -37,10 +50,8 @@ std::optional<SlowCall> find_outlier(const Trace& trace, const std::vector<uint3
   }
   const Event& call = trace.events[slowest];
   if (call.dur_ns * 2 <= total_ns) return std::nullopt;
-  const bool is_first = std::none_of(launching.begin(), launching.end(), [&](uint32_t i) {
-    return trace.events[i].name == call.name && trace.events[i].ts_ns < call.ts_ns;
-  });
-  return SlowCall{std::string(trace.name(call)), call.dur_ns, is_first};
+  return SlowCall{std::string(trace.name(call)), call.dur_ns,
+                  is_first_of_kernel(trace, links, slowest)};
 }
 
 // Of the calls that `is_counted` marks.
@@ -84,7 +95,7 @@ void add_calls(const Trace& trace, const Links& links, const std::vector<bool>& 
   }
   stats.calls = call_stats(trace, starts_work, all);
   stats.launching_calls = call_stats(trace, starts_work, launches);
-  stats.outlier = find_outlier(trace, launching);
+  stats.outlier = find_outlier(trace, links, launching);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct CallStats {
 struct SlowCall {
   std::string name;
   int64_t dur_ns = 0;
-  bool is_first = false;  // no call of its name came before it in the trace
+  bool is_first = false;  // of the trace's launches of the kernel that it starts
 };
 
 struct LaunchStats {
