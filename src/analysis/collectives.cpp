@@ -19,11 +19,14 @@ using CallsByName = std::map<std::string, std::vector<CollectiveCall>>;
 IntervalSet other_kernels(const Trace& trace, const Links& links) {
   WorkKinds kinds(trace);
   std::vector<Interval> list;
-  for (const uint32_t i : links.device_work) {
-    const Event& e = trace.events[i];
+  const auto add = [&](const Event& e) {
     if (e.category == Category::kKernel && kinds.of(e) != WorkKind::kCommunication)
       list.push_back({e.ts_ns, e.end_ns()});
-  }
+  };
+  for (const uint32_t i : links.device_work) add(trace.events[i]);
+  // Of a selection also those beside what it launched and what ran into it.
+  if (trace.selection)
+    std::for_each(trace.selection->outside.begin(), trace.selection->outside.end(), add);
   return united(std::move(list));
 }
 

@@ -6,12 +6,22 @@
 
 namespace epilogue::trace {
 
+Interval shown_window(const Trace& trace) {
+  if (trace.selection) return {trace.selection->start_ns, trace.selection->end_ns};
+  return {INT64_MIN, INT64_MAX};
+}
+
+Interval clipped(const Event& event, const Interval& window) {
+  return {std::max(event.ts_ns, window.begin_ns), std::min(event.end_ns(), window.end_ns)};
+}
+
 IntervalSet device_busy(const Trace& trace, const Links& links, int32_t device) {
+  const Interval window = shown_window(trace);
   std::vector<Interval> work;
   work.reserve(links.device_work.size());
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.pid == device) work.push_back({e.ts_ns, e.end_ns()});
+    if (e.pid == device) work.push_back(clipped(e, window));
   }
   return united(std::move(work));
 }
@@ -22,13 +32,15 @@ std::optional<int32_t> busiest_device(const Trace& trace, const Links& links) {
     int64_t busy_ns = 0;
     int64_t reached_ns = INT64_MIN;
   };
+  const Interval window = shown_window(trace);
   std::map<int32_t, Progress> devices;
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
     Progress& p = devices[e.pid];
-    const int64_t begin = std::max(e.ts_ns, p.reached_ns);
-    if (e.end_ns() > begin) p.busy_ns += e.end_ns() - begin;
-    p.reached_ns = std::max(p.reached_ns, e.end_ns());
+    const Interval shown = clipped(e, window);
+    const int64_t begin = std::max(shown.begin_ns, p.reached_ns);
+    if (shown.end_ns > begin) p.busy_ns += shown.end_ns - begin;
+    p.reached_ns = std::max(p.reached_ns, shown.end_ns);
   }
   std::optional<int32_t> best;
   for (const auto& [device, progress] : devices)

@@ -10,9 +10,14 @@
 
 namespace epilogue::trace {
 
-// The device that worked longest; empty where none did.
+// The moments that a trace shows: of a selection its window, else all.
+Interval shown_window(const Trace& trace);
+// What of an event lies in a window; empty (not longer than 0) where nothing does.
+Interval clipped(const Event& event, const Interval& window);
+
+// The device that worked longest in the moments shown; empty where there is no device work.
 std::optional<int32_t> busiest_device(const Trace& trace, const Links& links);
-// When the device ran kernels, copies or fills.
+// When the device ran kernels, copies or fills, of the moments shown.
 IntervalSet device_busy(const Trace& trace, const Links& links, int32_t device);
 
 }  // namespace epilogue::trace

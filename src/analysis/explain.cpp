@@ -23,8 +23,8 @@ void count_events(const Trace& trace, const Links& links, Explanation& e) {
     if (event.category == Category::kCpuOp) ++e.ops;
     if (event.category == Category::kKernel) names.insert(event.name);
   }
-  e.events =
-      trace.import.path.empty() ? static_cast<int64_t>(trace.events.size()) : trace.import.events;
+  const bool is_file = !trace.import.path.empty() && !trace.selection;
+  e.events = is_file ? trace.import.events : static_cast<int64_t>(trace.events.size());
   e.skipped_events = trace.import.skipped_events;
   e.kernels = links.kernels;
   e.distinct_kernels = static_cast<int64_t>(names.size());

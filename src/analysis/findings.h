@@ -21,6 +21,7 @@ void find_lost_data(const Explanation& e, std::vector<Finding>& out);
 void find_profiler_cost(const Explanation& e, std::vector<Finding>& out);
 void find_launch_cost(const Explanation& e, std::vector<Finding>& out);
 void find_syncs(const Explanation& e, std::vector<Finding>& out);
+void find_data_loader(const Explanation& e, std::vector<Finding>& out);
 void find_pageable_copies(const Explanation& e, std::vector<Finding>& out);
 void find_collectives(const Explanation& e, std::vector<Finding>& out);
 void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out);
@@ -31,19 +32,10 @@ void find_graph_breaks(const Explanation& e, std::vector<Finding>& out);
 void find_occupancy_artefact(const Explanation& e, std::vector<Finding>& out);
 void find_memory_peak(const Explanation& e, std::vector<Finding>& out);
 
-inline constexpr FindingRule kFindingRules[] = {find_verdict,
-                                                find_lost_data,
-                                                find_profiler_cost,
-                                                find_launch_cost,
-                                                find_syncs,
-                                                find_pageable_copies,
-                                                find_collectives,
-                                                find_no_launch_ops,
-                                                find_slow_steps,
-                                                find_fusion_advice,
-                                                find_gemm_advice,
-                                                find_graph_breaks,
-                                                find_occupancy_artefact,
-                                                find_memory_peak};
+inline constexpr FindingRule kFindingRules[] = {
+    find_verdict,       find_lost_data,          find_profiler_cost,   find_launch_cost,
+    find_syncs,         find_data_loader,        find_pageable_copies, find_collectives,
+    find_no_launch_ops, find_slow_steps,         find_fusion_advice,   find_gemm_advice,
+    find_graph_breaks,  find_occupancy_artefact, find_memory_peak};
 
 }  // namespace epilogue::trace

@@ -29,9 +29,13 @@ std::string in_place(const std::string& where) { return where.empty() ? "" : " i
 void find_verdict(const Explanation& e, std::vector<Finding>& out) {
   Finding f;
   f.id = "verdict";
-  f.title = bound_name(e.verdicts.whole.bound);
-  if (const std::optional<double> busy = e.timeline.busy_pct())
+  const Verdict& whole = e.verdicts.whole;
+  f.title = bound_name(whole.bound);
+  if (const std::optional<double> busy = e.timeline.busy_pct()) {
     f.title += fmt::format(": the device works {:.0f} % of the time", *busy);
+    if (whole.judged_pct && (*busy >= kDeviceBoundPct) != (*whole.judged_pct >= kDeviceBoundPct))
+      f.title += fmt::format(", {:.1f} % as judged", *whole.judged_pct);
+  }
   f.evidence = e.verdicts.whole.evidence;
   out.push_back(std::move(f));
 }
@@ -69,16 +73,25 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(
         fmt::format("{} of {} kernels are over sooner than the call that launches them",
                     l.kernels_shorter_than_launch, l.kernels_with_launch));
-  for (const CallStats& call : l.calls) {
-    if (!call.starts_work) continue;
+  if (!l.launching_calls.empty()) {
+    const CallStats& call = l.launching_calls.front();
     f.evidence.push_back(fmt::format("{}: {} calls, median {:.1f} us, in all {:.2f} ms", call.name,
                                      call.time.count, to_us(call.time.median_ns),
                                      ms(call.time.total_ns)));
-    break;
   }
-  f.evidence.emplace_back(
-      "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), fusion, "
-      "larger batches");
+  const std::optional<SlowCall>& slow = l.outlier;
+  if (slow)
+    f.evidence.push_back(fmt::format(
+        "one {} takes {:.2f} ms of that{}", slow->name, ms(slow->dur_ns),
+        slow->is_first ? ", the first launch of its kernel: most likely it loads code to the "
+                         "device; calls before the recording (a warm-up) take it out"
+                       : ": look at that one, not at their number"));
+  // Beside an outlier, launches that take less of the wall time are not what to work on.
+  constexpr double kMinRestShare = 0.05;
+  if (!slow || idle - to_us(slow->dur_ns) >= kMinRestShare * wall_us(e))
+    f.evidence.emplace_back(
+        "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
+        "fusion, larger batches");
   f.saving_us = idle;
   out.push_back(std::move(f));
 }
@@ -98,6 +111,27 @@ void find_syncs(const Explanation& e, std::vector<Finding>& out) {
                                      spot.time.count, ms(spot.time.total_ns),
                                      spot.is_implied ? ", implied by the op" : ""));
   }
+  f.saving_us = idle;
+  out.push_back(std::move(f));
+}
+
+void find_data_loader(const Explanation& e, std::vector<Finding>& out) {
+  const double idle = to_us(idle_ns(e, IdleCause::kData));
+  if (!is_worth_it(e, idle)) return;
+  Finding f;
+  f.id = "data-loader";
+  f.severity = Severity::kWarning;
+  f.title = fmt::format("the device idles {:.1f} ms while the host waits for data", idle / 1e3);
+  constexpr size_t kShown = 3;
+  for (size_t i = 0; i < std::min(kShown, e.hot_spots.loaders.size()); ++i) {
+    const LoaderSpot& spot = e.hot_spots.loaders[i];
+    f.evidence.push_back(fmt::format("{}: {} times, median {:.2f} ms, in all {:.2f} ms", spot.name,
+                                     spot.time.count, ms(spot.time.median_ns),
+                                     ms(spot.time.total_ns)));
+  }
+  f.evidence.emplace_back(
+      "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper decoding "
+      "help");
   f.saving_us = idle;
   out.push_back(std::move(f));
 }

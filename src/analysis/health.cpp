@@ -152,6 +152,10 @@ class Examiner {
                       "they are charged to no op and no step.",
                       format_count(early), format_count(links_.kernels)));
     }
+    add("kernels-launched-outside", Severity::kInfo, links_.kernels_launched_outside,
+        fmt::format("{} of {} kernels ran in this part of the trace and were launched outside of "
+                    "it: they are charged to no op and no step.",
+                    format_count(links_.kernels_launched_outside), format_count(links_.kernels)));
     const bool is_cpu_only = links_.device_work.empty() && links_.launches.empty();
     add("cpu-only", Severity::kInfo, is_cpu_only ? counts_.ops : 0,
         "No launch and no device work: the trace is of the host alone.");
@@ -184,7 +188,9 @@ class Examiner {
     add("steps-missing", Severity::kWarning, missing_steps(trace_, links_),
         "ProfilerStep numbers that are missing between the first and the last.");
     add("no-steps", Severity::kInfo, links_.steps.empty() ? counts_.ops : 0,
-        "No ProfilerStep annotation: numbers per step are unknown.");
+        trace_.selection ? "No ProfilerStep lies whole in this part of the trace: numbers per step "
+                           "are unknown."
+                         : "No ProfilerStep annotation: numbers per step are unknown.");
   }
 
   void recording() {

@@ -121,6 +121,20 @@ std::vector<CopySpot> copy_spots(const Trace& trace, const Links& links, const P
   return list;
 }
 
+std::vector<LoaderSpot> loader_spots(const Trace& trace) {
+  std::map<StringId, std::vector<int64_t>> times_ns;
+  for (const Event& e : trace.events)
+    if (is_data_loading(trace, e)) times_ns[e.name].push_back(e.dur_ns);
+  std::vector<LoaderSpot> list;
+  list.reserve(times_ns.size());
+  for (auto& [name, times] : times_ns)
+    list.push_back({std::string(trace.strings[name]), *distribution(std::move(times))});
+  std::stable_sort(list.begin(), list.end(), [](const LoaderSpot& a, const LoaderSpot& b) {
+    return a.time.total_ns > b.time.total_ns;
+  });
+  return list;
+}
+
 }  // namespace
 
 HotSpots hot_spots(const Trace& trace, const Links& links) {
@@ -138,13 +152,11 @@ HotSpots hot_spots(const Trace& trace, const Links& links) {
     const uint32_t call = links.launch[i];
     if (call == kNone) continue;
     calls.push_back(call);
-    const bool is_blocking = work.category == Category::kGpuMemcpy &&
-                             trace.events[call].end_ns() >= work.end_ns() &&
-                             !is_graph_launch_name(trace.name(trace.events[call]));
-    if (is_blocking) waits.push_back(call);
+    if (is_blocking_copy(trace, work, trace.events[call])) waits.push_back(call);
   }
   const Places places(trace, links, calls);
-  return {sync_spots(trace, places, waits), copy_spots(trace, links, places, copies)};
+  return {sync_spots(trace, places, waits), copy_spots(trace, links, places, copies),
+          loader_spots(trace)};
 }
 
 }  // namespace epilogue::trace

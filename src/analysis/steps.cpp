@@ -56,6 +56,8 @@ std::vector<Region> outermost_annotations(const Trace& trace, const Links& links
   for (const uint32_t i : found)
     if (list.empty() || trace.events[i].ts_ns >= list.back().end_ns)
       list.push_back(region_of(trace, i, RegionKind::kAnnotation));
+  if (!list.empty())  // a selection may cut the last one
+    list.back().end_ns = std::min(list.back().end_ns, shown_window(trace).end_ns);
   return list;
 }
 

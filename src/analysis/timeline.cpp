@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/intervals.h"
+#include "analysis/device_busy.h"
 
 namespace epilogue::trace {
 namespace {
@@ -31,6 +31,25 @@ DeviceUse summed(Lanes lanes) {
   return std::move(lanes.use);
 }
 
+void extend_span(const std::vector<Event>& events, Timeline& time) {
+  for (const Event& event : events) {
+    if (!counts_for_span(event)) continue;
+    time.start_ns = std::min(time.start_ns.value_or(event.ts_ns), event.ts_ns);
+    time.end_ns = std::max(time.end_ns.value_or(event.end_ns()), event.end_ns());
+  }
+}
+
+// A selection spans its window, but no more than the whole trace does.
+void set_span(const Trace& trace, Timeline& time) {
+  extend_span(trace.events, time);
+  if (!trace.selection) return;
+  extend_span(trace.selection->outside, time);
+  if (!time.start_ns) return;
+  const Interval window = shown_window(trace);
+  time.start_ns = std::max(*time.start_ns, window.begin_ns);
+  time.end_ns = std::max(*time.start_ns, std::min(*time.end_ns, window.end_ns));
+}
+
 }  // namespace
 
 bool counts_for_span(const Event& event) {
@@ -54,11 +73,8 @@ std::optional<double> Timeline::busy_pct() const {
 
 Timeline timeline(const Trace& trace, const Links& links) {
   Timeline result;
-  for (const Event& event : trace.events) {
-    if (!counts_for_span(event)) continue;
-    result.start_ns = std::min(result.start_ns.value_or(event.ts_ns), event.ts_ns);
-    result.end_ns = std::max(result.end_ns.value_or(event.end_ns()), event.end_ns());
-  }
+  set_span(trace, result);
+  const Interval window = shown_window(trace);
   std::map<int32_t, Lanes> devices;
   for (const uint32_t i : links.device_work) {
     const Event& work = trace.events[i];
@@ -66,8 +82,9 @@ Timeline timeline(const Trace& trace, const Links& links) {
     const bool is_first = lanes.use.kernels + lanes.use.copies == 0;
     const bool is_kernel = work.category == Category::kKernel;
     ++(is_kernel ? lanes.use.kernels : lanes.use.copies);
-    lanes.by_stream[work.tid].push_back({work.ts_ns, work.end_ns()});
-    if (is_kernel) lanes.kernels.push_back({work.ts_ns, work.end_ns()});
+    const Interval shown = clipped(work, window);
+    lanes.by_stream[work.tid].push_back(shown);
+    if (is_kernel) lanes.kernels.push_back(shown);
     lanes.use.first_ns = is_first ? work.ts_ns : std::min(lanes.use.first_ns, work.ts_ns);
     lanes.use.last_ns = is_first ? work.end_ns() : std::max(lanes.use.last_ns, work.end_ns());
   }

@@ -16,9 +16,9 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr std::array<std::string_view, 8> kBoundNames = {
-    "overhead-bound", "launch-bound", "memory-bound", "compute-bound",
-    "sync-bound",     "data-bound",   "cpu-only",     "no-kernels"};
+constexpr std::array<std::string_view, 9> kBoundNames = {
+    "overhead-bound", "launch-bound", "memory-bound", "compute-bound", "sync-bound",
+    "data-bound",     "cpu-only",     "no-kernels",   "unknown"};
 constexpr std::array<std::string_view, kTimeParts> kPartNames = {
     "compute", "memory", "communication", "overhead", "profiler",
     "launch",  "queue",  "sync",          "data",     "other"};
@@ -60,6 +60,19 @@ PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Inter
   return parts;
 }
 
+// When the device's first recorded work started; of a selection in the whole trace.
+int64_t first_work_ns(const Trace& trace, int32_t device) {
+  int64_t first_ns = INT64_MAX;
+  const auto add = [&](const Event& e) {
+    if (is_device_work(e.category) && e.pid == device && counts_for_span(e))
+      first_ns = std::min(first_ns, e.ts_ns);
+  };
+  std::for_each(trace.events.begin(), trace.events.end(), add);
+  if (trace.selection)
+    std::for_each(trace.selection->outside.begin(), trace.selection->outside.end(), add);
+  return first_ns;
+}
+
 // What the profiler cost in ops that began while the device idled for the host, as running sums.
 class IdleProfilerCost {
  public:
@@ -89,19 +102,17 @@ class IdleProfilerCost {
 
 // The device limits, or the largest cause of its idleness does.
 Bound bound_of(const PartTimes& times) {
-  const int64_t device = times.of(TimePart::kCompute) + times.of(TimePart::kMemory);
-  const int64_t judged = times.wall_ns() - times.of(TimePart::kProfiler);
-  const std::array<std::pair<Bound, int64_t>, 4> idle = {{
+  const int64_t device = times.device_ns();
+  const std::array<std::pair<Bound, int64_t>, 5> idle = {{
       {Bound::kOverhead, times.of(TimePart::kOverhead)},
       {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue)},
       {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication)},
       {Bound::kData, times.of(TimePart::kData)},
+      {Bound::kUnknown, times.of(TimePart::kOther)},
   }};
   const auto worst = std::max_element(
       idle.begin(), idle.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  const bool is_device_bound =
-      static_cast<double>(device) * 100 >= static_cast<double>(judged) * kDeviceBoundPct;
-  if (!is_device_bound && worst->second > 0) return worst->first;
+  if (times.judged_pct() < kDeviceBoundPct && worst->second > 0) return worst->first;
   const bool is_compute = static_cast<double>(times.of(TimePart::kCompute)) * 100 >=
                           static_cast<double>(device) * kComputeBoundPct;
   return is_compute && device > 0 ? Bound::kCompute : Bound::kMemory;
@@ -113,8 +124,11 @@ class Judge {
     const Timeline time = timeline(trace, links);
     if (time.start_ns) span_ = {*time.start_ns, *time.end_ns};
     verdicts_.profiler = profiler_cost(trace, links);
-    if (const std::optional<int32_t> device = busiest_device(trace, links))
+    if (const std::optional<int32_t> device = busiest_device(trace, links)) {
       parts_ = part_sets(trace, links, *device, span_);
+      queue_before_first_ =
+          intersected(parts_.of(TimePart::kQueue), {{INT64_MIN, first_work_ns(trace, *device)}});
+    }
     for (const IntervalSet& set : parts_.sets) coverage_.emplace_back(set);
     profiler_.emplace(trace, links, coverage_[static_cast<size_t>(TimePart::kOverhead)],
                       static_cast<int64_t>(verdicts_.profiler.ns_per_op));
@@ -147,6 +161,7 @@ class Judge {
     } else if (region.wall_ns() > 0) {
       const PartTimes times = part_times({region.start_ns, region.end_ns});
       verdict.bound = bound_of(times);
+      verdict.judged_pct = times.judged_pct();
       for (const int64_t ns : times.ns)
         verdict.part_pct.push_back(static_cast<double>(ns) * 100 /
                                    static_cast<double>(times.wall_ns()));
@@ -164,6 +179,7 @@ class Judge {
     int64_t& other = times.ns[static_cast<size_t>(TimePart::kOther)];
     other += window.length_ns() - times.wall_ns();
     int64_t& overhead = times.ns[static_cast<size_t>(TimePart::kOverhead)];
+    times.queue_before_first_ns = total_ns(intersected(queue_before_first_, {window}));
     const int64_t profiler = std::min(overhead, profiler_->within_ns(window));
     times.ns[static_cast<size_t>(TimePart::kProfiler)] = profiler;
     overhead -= profiler;
@@ -173,6 +189,7 @@ class Judge {
   const Links& links_;
   Interval span_;
   PartSets parts_;
+  IntervalSet queue_before_first_;
   std::vector<Coverage> coverage_;
   std::optional<IdleProfilerCost> profiler_;
   Verdicts verdicts_;

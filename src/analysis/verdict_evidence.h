@@ -14,9 +14,14 @@ namespace epilogue::trace {
 // The wall time of a region, by TimePart.
 struct PartTimes {
   std::array<int64_t, kTimeParts> ns = {};
+  int64_t queue_before_first_ns =
+      0;  // of kQueue: before the first work that the device is known of
 
   int64_t of(TimePart part) const { return ns[static_cast<size_t>(part)]; }
   int64_t wall_ns() const { return std::accumulate(ns.begin(), ns.end(), int64_t{0}); }
+  int64_t device_ns() const { return of(TimePart::kCompute) + of(TimePart::kMemory); }
+  // Verdict::judged_pct. 100 where the profiler took all of the time.
+  double judged_pct() const;
 };
 
 // Precondition: the wall time is not 0.

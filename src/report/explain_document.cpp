@@ -92,8 +92,10 @@ class Builder {
     }
     document_.push_back(std::move(grid));
     document_.push_back(Paragraph{fmt::format(
-        "A device that works over {:.0f} % of the time limits the run, compute-bound where over "
-        "{:.0f} % of that is compute; else the largest cause of idleness does.",
+        "A device that works {:.0f} % of the time or more limits the run, compute-bound where "
+        "{:.0f} % of that or more is compute; else the largest cause of idleness does. Judged "
+        "without the profiler's part of the time, and collectives that hide behind nothing are no "
+        "work.",
         kDeviceBoundPct, kComputeBoundPct)});
   }
 
@@ -107,6 +109,7 @@ class Builder {
                {"host in ops"},
                {"launches"},
                {"kernels"},
+               {"judged"},
                {"verdict", true}},
               {},
               ""};
@@ -115,7 +118,7 @@ class Builder {
                            format_duration_ns(r.region.device_busy_ns),
                            format_duration_ns(r.region.device_idle_ns()),
                            format_duration_ns(r.region.cpu_op_ns), format_count(r.region.launches),
-                           format_count(r.region.kernels),
+                           format_count(r.region.kernels), known(r.verdict.judged_pct, "{:.1f} %"),
                            std::string(bound_name(r.verdict.bound))});
     add(std::move(grid));
   }

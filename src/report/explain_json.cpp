@@ -43,6 +43,7 @@ Json region_json(const RegionVerdict& r) {
           {"kernels", r.region.kernels},
           {"verdict", bound_name(r.verdict.bound)},
           {"bound_pct", parts_json(r.verdict)},
+          {"judged_pct", or_null(r.verdict.judged_pct)},
           {"evidence", r.verdict.evidence}};
 }
 
@@ -208,13 +209,17 @@ Json hot_spots_json(const HotSpots& h) {
                                            {"is_implied", s.is_implied},
                                            {"time", distribution_json(s.time)}};
                              })},
-          {"copies", array_of(h.copies, [](const CopySpot& c) {
-             return Json{{"name", c.name},
-                         {"where", c.where},
-                         {"is_pageable", c.is_pageable},
-                         {"bytes", or_null(c.bytes)},
-                         {"gb_per_s", or_null(c.bandwidth_gb_s)},
-                         {"time", distribution_json(c.time)}};
+          {"copies", array_of(h.copies,
+                              [](const CopySpot& c) {
+                                return Json{{"name", c.name},
+                                            {"where", c.where},
+                                            {"is_pageable", c.is_pageable},
+                                            {"bytes", or_null(c.bytes)},
+                                            {"gb_per_s", or_null(c.bandwidth_gb_s)},
+                                            {"time", distribution_json(c.time)}};
+                              })},
+          {"loaders", array_of(h.loaders, [](const LoaderSpot& l) {
+             return Json{{"name", l.name}, {"time", distribution_json(l.time)}};
            })}};
 }
 
@@ -257,6 +262,7 @@ std::string explain_json(const Explanation& e) {
        {"device", e.device},
        {"verdict", bound_name(e.verdicts.whole.bound)},
        {"bound_pct", parts_json(e.verdicts.whole)},
+       {"judged_pct", or_null(e.verdicts.whole.judged_pct)},
        {"thresholds",
         {{"device_bound_pct", kDeviceBoundPct}, {"compute_bound_pct", kComputeBoundPct}}},
        {"profiler_ns_per_op", e.verdicts.profiler.ns_per_op},

@@ -72,9 +72,13 @@ std::optional<Category> category_from_name(std::string_view name) {
 }
 
 bool is_device_category(Category category) {
-  return category == Category::kKernel || category == Category::kGpuMemcpy ||
-         category == Category::kGpuMemset || category == Category::kGpuUserAnnotation ||
+  return is_device_work(category) || category == Category::kGpuUserAnnotation ||
          category == Category::kCudaSync;
+}
+
+bool is_device_work(Category category) {
+  return category == Category::kKernel || category == Category::kGpuMemcpy ||
+         category == Category::kGpuMemset;
 }
 
 bool is_launch_category(Category category) {
@@ -88,10 +92,7 @@ const OpArgs* Trace::op_args(const Event& event) const {
 }
 
 const KernelArgs* Trace::kernel_args(const Event& event) const {
-  const bool is_work = event.category == Category::kKernel ||
-                       event.category == Category::kGpuMemcpy ||
-                       event.category == Category::kGpuMemset;
-  return is_work ? entry(kernels, event) : nullptr;
+  return is_device_work(event.category) ? entry(kernels, event) : nullptr;
 }
 
 int64_t base_time_ns(int64_t now_unix_ns) { return now_unix_ns - now_unix_ns % kBaseQuantum_ns; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "trace/id_index.h"
 
@@ -13,11 +14,6 @@ constexpr std::string_view kStepPrefix = "ProfilerStep#";
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-bool is_work(Category category) {
-  return category == Category::kKernel || category == Category::kGpuMemcpy ||
-         category == Category::kGpuMemset;
 }
 
 // The ProfilerSteps of each process, to be asked which one a moment falls into.
@@ -125,7 +121,7 @@ class Linker {
         if (event.correlation != 0) calls_.add(event.correlation, i);
         if (names_[event.name].is_kernel_launch) links_.launches.push_back(i);
         add_host_span(i, -1, false);
-      } else if (is_work(event.category)) {
+      } else if (is_device_work(event.category)) {
         links_.device_work.push_back(i);
       } else if (event.category == Category::kUserAnnotation && names_[event.name].is_step) {
         links_.steps.push_back(i);
@@ -209,14 +205,26 @@ class Linker {
     }
   }
 
+  // The correlations of the calls that a selection left out.
+  std::unordered_set<int64_t> outside_calls() const {
+    std::unordered_set<int64_t> correlations;
+    if (!trace_.selection) return correlations;
+    for (const Event& e : trace_.selection->outside)
+      if (is_launch_category(e.category) && e.correlation != 0) correlations.insert(e.correlation);
+    return correlations;
+  }
+
   void count() {
     std::vector<bool> has_work(trace_.events.size());
+    const std::unordered_set<int64_t> outside = outside_calls();
     for (const uint32_t i : links_.device_work) {
       const uint32_t call = links_.launch[i];
       if (call != kNone) has_work[call] = true;
       if (trace_.events[i].category != Category::kKernel) continue;
       ++links_.kernels;
-      if (call == kNone) ++links_.kernels_without_launch;
+      if (call != kNone) continue;
+      ++(outside.contains(trace_.events[i].correlation) ? links_.kernels_launched_outside
+                                                        : links_.kernels_without_launch);
     }
     // A call without a correlation says nothing about its kernel.
     for (const uint32_t i : links_.launches)

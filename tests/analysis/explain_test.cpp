@@ -67,6 +67,51 @@ TEST(Explain, LaunchesThatTheDeviceWaitsForAreAFindingWithTheIdleTimeAsItsSaving
   EXPECT_EQ(f->evidence[0], "2 of 2 kernels are over sooner than the call that launches them");
 }
 
+TEST(Explain, OneSlowLaunchIsNamedAndNotTheirNumber) {
+  TraceBuilder b;
+  b.op("aten::mul", 0, 1030 * kUs);
+  launch(b, 0, 1000, 0, 2);
+  launch(b, 1010, 4, 0, 2);
+  launch(b, 1020, 4, 0, 2);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "launch-cost");
+  ASSERT_NE(f, nullptr);
+  ASSERT_EQ(f->evidence.size(), 3U);
+  EXPECT_EQ(f->evidence[1], "cudaLaunchKernel: 3 calls, median 4.0 us, in all 1.01 ms");
+  EXPECT_EQ(
+      f->evidence[2],
+      "one cudaLaunchKernel takes 1.00 ms of that, the first launch of its kernel: most likely "
+      "it loads code to the device; calls before the recording (a warm-up) take it out");
+}
+
+TEST(Explain, ADeviceThatWaitsForDataIsAFindingThatNamesTheLoader) {
+  const std::string name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+  TraceBuilder b;
+  b.op(name, 0, 40 * kUs);
+  b.op("aten::mul", 60 * kUs, 70 * kUs);
+  launch(b, 60, 5, 0, 30);
+  b.annotation(name, 100 * kUs, 140 * kUs);
+  const Explanation e = explain(b);
+  EXPECT_EQ(e.verdicts.whole.bound, Bound::kData);
+  const Finding* f = find(e, "data-loader");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 80);
+  EXPECT_EQ(f->evidence[0], name + ": 2 times, median 0.04 ms, in all 0.08 ms");
+  TraceBuilder none;
+  none.op("aten::mul", 60 * kUs, 70 * kUs);
+  launch(none, 60, 5, 0, 30);
+  EXPECT_EQ(find(explain(none), "data-loader"), nullptr);
+}
+
+TEST(Explain, TheTitleSaysWhereTheShareThatIsJudgedIsAnother) {
+  TraceBuilder b;
+  b.op("aten::mul", 0, 40 * kUs);
+  launch(b, 35, 5, 0, 40, "gemm");
+  launch(b, 38, 2, 40, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+  EXPECT_EQ(explain(b).findings.front().title,
+            "overhead-bound: the device works 60 % of the time, 40.4 % as judged");
+}
+
 TEST(Explain, OneSlowStepIsNamed) {
   TraceBuilder b;
   int64_t at = 0;

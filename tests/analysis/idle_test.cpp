@@ -37,6 +37,19 @@ TEST(Idle, EachMomentHasTheFirstCauseThatApplies) {
   EXPECT_EQ(idle.idle_ns, 120 - 37);  // span less busy
 }
 
+// In traces of 2021 annotations have the category of ops.
+TEST(Idle, ADataLoaderIsFoundWhereAnnotationsAreOps) {
+  GpuTrace b;
+  b.op("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 60);
+  b.op("aten::stack", 10, 20);  // the loader's
+  b.op("aten::mm", 60, 90);
+  b.call("cudaLaunchKernel", 80, 90, 1);
+  b.gpu_kernel("k", 90, 100, 1);
+  const DeviceIdle idle = idle_of(b).at(0);
+  EXPECT_EQ(idle.of(IdleCause::kData), 60);
+  EXPECT_EQ(idle.of(IdleCause::kHostInOps), 20);
+}
+
 TEST(Idle, ACopyThatReturnsAfterItIsDoneIsAWait) {
   GpuTrace b;
   b.op("aten::to", 0, 100);

@@ -52,6 +52,48 @@ TEST(Launches, ApiTimeQueueDelayAndShortKernels) {
   EXPECT_FALSE(stats.launches_per_step) << "there are no steps";
 }
 
+TEST(Launches, CallsThatWaitAreNotCountedAsLaunching) {
+  GpuTrace b;
+  b.call("cudaMemcpyAsync", 0, 100, 1);  // returns after its copy
+  b.work(Category::kGpuMemcpy, "Memcpy DtoH (Device -> Pageable)", 40, 90, 1);
+  b.call("cudaMemcpyAsync", 100, 104, 2);
+  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 110, 120, 2);
+  b.call("cudaLaunchKernel", 110, 115, 3);
+  b.call("cudaLaunchKernel", 115, 121, 4);
+  b.gpu_kernel("a", 120, 130, 3);
+  b.gpu_kernel("b", 130, 140, 4);
+  b.call("cudaStreamSynchronize", 130, 200);
+  const LaunchStats stats = launch_stats(b.trace, link(b.trace));
+  ASSERT_EQ(stats.launching_calls.size(), 2u);
+  EXPECT_EQ(stats.launching_calls[0].name, "cudaLaunchKernel");
+  EXPECT_EQ(stats.launching_calls[0].time.total_ns, 11);
+  EXPECT_EQ(stats.launching_calls[1].name, "cudaMemcpyAsync");
+  EXPECT_EQ(stats.launching_calls[1].time.total_ns, 4);
+  EXPECT_EQ(stats.calls[0].name, "cudaMemcpyAsync");
+  EXPECT_EQ(stats.calls[0].time.total_ns, 104);
+  EXPECT_FALSE(stats.outlier) << "6 of 15 ns";
+}
+
+TEST(Launches, OneCallThatTakesMostIsNamed) {
+  GpuTrace b;
+  b.call("cudaLaunchKernel", 0, 50, 1);
+  b.call("cudaLaunchKernel", 50, 55, 2);
+  b.call("cudaLaunchKernel", 55, 60, 3);
+  const LaunchStats first = launch_stats(b.trace, link(b.trace));
+  ASSERT_TRUE(first.outlier);
+  EXPECT_EQ(first.outlier->name, "cudaLaunchKernel");
+  EXPECT_EQ(first.outlier->dur_ns, 50);
+  EXPECT_FALSE(first.outlier->is_first) << "its kernel is not known";
+  b.gpu_kernel("a", 60, 70, 1);
+  EXPECT_TRUE(launch_stats(b.trace, link(b.trace)).outlier->is_first);
+  b.call("cudaLaunchKernel", -10, -5, 4);
+  b.gpu_kernel("a", 0, 10, 4);
+  EXPECT_FALSE(launch_stats(b.trace, link(b.trace)).outlier->is_first);
+  GpuTrace one;
+  one.call("cudaLaunchKernel", 0, 50, 1);
+  EXPECT_FALSE(launch_stats(one.trace, link(one.trace)).outlier) << "there are no others";
+}
+
 TEST(Launches, AGraphLaunchIsOneLaunchOfManyKernels) {
   GpuTrace b;
   b.annotation("ProfilerStep#1", 0, 50);

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "analysis/gpu_trace.h"
 
@@ -99,6 +101,75 @@ TEST(Verdict, WaitsLaunchesAndDataAreNamed) {
   const Verdict v = judged(ranks).whole;
   EXPECT_EQ(v.bound, Bound::kSync);
   EXPECT_DOUBLE_EQ(v.pct(TimePart::kCommunication), 80);
+}
+
+TEST(Verdict, IdlenessOfUnknownCauseIsNoVerdict) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 10 * kUs);
+  b.call("cudaLaunchKernel", 8 * kUs, 9 * kUs, 1);
+  b.gpu_kernel("gemm", 10 * kUs, 20 * kUs, 1);
+  b.gpu_kernel("gemm", 90 * kUs, 100 * kUs);  // the host has ended
+  const Verdict v = judged(b).whole;
+  EXPECT_EQ(v.bound, Bound::kUnknown);
+  EXPECT_EQ(bound_name(v.bound), "unknown");
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kOther), 70);
+  ASSERT_GE(v.evidence.size(), 2u);
+  EXPECT_EQ(v.evidence[1],
+            "Mostly it idled 70.0 us (70.0 %) while the trace says nothing of the host: the cause "
+            "of this idleness is unknown.");
+
+  GpuTrace device_only;
+  device_only.gpu_kernel("gemm", 0, 10);
+  device_only.gpu_kernel("gemm", 90, 100);
+  EXPECT_EQ(judged(device_only).whole.bound, Bound::kUnknown);
+}
+
+bool says(const Verdict& v, std::string_view part) {
+  return std::any_of(v.evidence.begin(), v.evidence.end(), [&](const std::string& sentence) {
+    return sentence.find(part) != std::string::npos;
+  });
+}
+
+TEST(Verdict, TheShareThatIsJudgedLeavesOutCollectives) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 40 * kUs);
+  b.gpu_kernel("gemm", 40 * kUs, 80 * kUs);
+  b.gpu_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 80 * kUs, 100 * kUs);
+  const Verdict v = judged(b).whole;
+  EXPECT_EQ(v.bound, Bound::kOverhead);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::kCompute) + v.pct(TimePart::kCommunication), 60);
+  ASSERT_TRUE(v.judged_pct);
+  EXPECT_NEAR(*v.judged_pct, 40.0 * 100 / 99, 1e-9);  // the profiler had 1 us of the op
+  EXPECT_TRUE(says(v,
+                   "Without 20.0 us of collectives that hide behind nothing and 1.00 us of the "
+                   "profiler's it worked 40.4 % of the time: judged by that."));
+}
+
+TEST(Verdict, TheShareThatIsJudgedLeavesOutTheProfilersPart) {
+  GpuTrace b;
+  for (int64_t i = 0; i < 10; ++i) b.op("aten::add", i * 5500, (i + 1) * 5500);
+  b.gpu_kernel("gemm", 55 * kUs, 100 * kUs);
+  const Verdict v = judged(b).whole;
+  EXPECT_EQ(v.bound, Bound::kCompute);
+  EXPECT_DOUBLE_EQ(*v.judged_pct, 50);  // 45 of 90 us
+  EXPECT_TRUE(says(v, "Without 10.0 us of the profiler's it worked 50.0 % of the time"));
+}
+
+TEST(Verdict, WaitingBeforeTheFirstRecordedWorkNeedBeNoIdleness) {
+  GpuTrace b;
+  b.annotation("decode", 0, 20 * kUs);
+  b.call("cudaMemcpyAsync", 0, 2 * kUs, 1);
+  b.call("cudaMemcpyAsync", 10 * kUs, 12 * kUs, 2);
+  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 80 * kUs, 85 * kUs, 1);
+  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 85 * kUs, 90 * kUs, 2);
+  const std::string_view reservation =
+      "of the time in which launched work waited lies before the first recorded work of the device";
+  const Verdicts v = judged(b);
+  EXPECT_EQ(v.whole.bound, Bound::kLaunch);
+  EXPECT_TRUE(says(v.whole, "78.0 us of the time in which launched work waited lies before"));
+  EXPECT_TRUE(says(v.regions.at(0).verdict, reservation));
+  b.work(Category::kGpuMemset, "Memset", 0, 1 * kUs);  // now it is known to have been free
+  EXPECT_FALSE(says(judged(b).whole, reservation));
 }
 
 TEST(Verdict, StepsAreJudgedOneByOne) {

@@ -12,7 +12,7 @@ DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "t
 EAGER = os.path.join(DATA, "mlp_geglu_rich_eager.json.gz")
 COMPILED = os.path.join(DATA, "mlp_geglu_rich_compile.json.gz")
 VERDICTS = {"overhead-bound", "launch-bound", "memory-bound", "compute-bound", "sync-bound",
-            "data-bound", "cpu-only", "no-kernels"}
+            "data-bound", "cpu-only", "no-kernels", "unknown"}
 
 
 class Explain(CommandTest):
@@ -56,7 +56,7 @@ class Explain(CommandTest):
     def test_one_step(self):
         e = json.loads(self.ok("explain", EAGER, "--step", "3", "--format", "json"))
         self.assertEqual([s["name"] for s in e["steps"]], ["ProfilerStep#3"])
-        self.assertIn("no step 99: it has 2, 3, 4", self.misuse("explain", EAGER, "--step", "99"))
+        self.assertIn("no step 99: its steps are 2, 3, 4", self.misuse("explain", EAGER, "--step", "99"))
 
     def test_stdin(self):
         with gzip.open(EAGER) as f:

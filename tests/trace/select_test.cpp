@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "epilogue/trace/links.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace {
@@ -39,7 +40,7 @@ std::vector<std::string> names(const Trace& trace) {
   return names;
 }
 
-TEST(Select, AStepTakesTheKernelsThatItLaunched) {
+TEST(Select, AStepTakesTheKernelsThatItLaunchedAndThoseThatRanInIt) {
   const Trace t = select_step(two_steps(), 3).value();
   EXPECT_EQ(names(t),
             (std::vector<std::string>{"ProfilerStep#3", "epiLaunchKernel", "first", "k1"}));
@@ -47,27 +48,72 @@ TEST(Select, AStepTakesTheKernelsThatItLaunched) {
   EXPECT_EQ(t.start_ns, 0);
   EXPECT_EQ(t.end_ns, 1'000'000);
   EXPECT_EQ(names(select_step(two_steps(), 4).value()),
-            (std::vector<std::string>{"ProfilerStep#4", "epiLaunchKernel", "k2", "second"}));
+            (std::vector<std::string>{"ProfilerStep#4", "epiLaunchKernel", "k1", "k2", "second"}));
+}
+
+TEST(Select, WhatIsLeftOutIsKeptBesideIt) {
+  const Trace t = select_step(two_steps(), 3).value();
+  ASSERT_TRUE(t.selection);
+  EXPECT_EQ(t.selection->start_ns, 0);
+  EXPECT_EQ(t.selection->end_ns, 1'000'000);
+  // The other step, its op, its launch and its kernel.
+  EXPECT_EQ(t.selection->outside.size(), 4U);
+}
+
+TEST(Select, CutsNoKernelFromALaunchAndNoStepInTwo) {
+  // The launch of k2 is inside, k2 is not; step 4 is not whole.
+  const Trace late = select_range(two_steps(), 1.05, 1.2).value();
+  EXPECT_EQ(names(late), (std::vector<std::string>{"epiLaunchKernel", "k2", "second"}));
+  EXPECT_EQ(link(late).launches_without_kernel, 0);
+  // The launches of both kernels are outside.
+  const Links cut = link(select_range(two_steps(), 1.4, {}).value());
+  EXPECT_EQ(cut.kernels, 2);
+  EXPECT_EQ(cut.kernels_launched_outside, 2);
+  EXPECT_EQ(cut.kernels_without_launch, 0);
+  // What began before and runs into it.
+  EXPECT_EQ(names(select_range(two_steps(), 1.505, 1.55).value()),
+            (std::vector<std::string>{"k1"}));
+}
+
+TEST(Select, ASelectionCanBeCutAgain) {
+  const Trace t = select_range(select_step(two_steps(), 4).value(), 0.05, 0.2).value();
+  EXPECT_EQ(names(t), (std::vector<std::string>{"epiLaunchKernel", "k2", "second"}));
+  EXPECT_EQ(t.selection->start_ns, 1'050'000);
+  EXPECT_EQ(t.selection->end_ns, 1'200'000);
+  EXPECT_EQ(t.selection->outside.size(), 5U);  // all but the three
 }
 
 TEST(Select, AnUnknownStepNamesTheKnownOnes) {
   const auto none = select_step(two_steps(), 9);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.failure().code, "NoSuchStep");
-  EXPECT_NE(none.failure().message.find("it has 3, 4"), std::string::npos)
+  EXPECT_NE(none.failure().message.find("no step 9: its steps are 3, 4"), std::string::npos)
       << none.failure().message;
   EXPECT_NE(select_step(Trace(), 1).failure().message.find("no ProfilerStep"), std::string::npos);
 }
 
-TEST(Select, ARangeTakesWhatStartsInIt) {
+TEST(Select, OneStepIsNoCount) {
+  const auto none = select_step(select_step(two_steps(), 3).value(), 4);
+  EXPECT_NE(none.failure().message.find("no step 4: its only step is 3"), std::string::npos)
+      << none.failure().message;
+}
+
+TEST(Select, ARangeIsAWindow) {
   const Trace t = select_range(two_steps(), 1.0, 1.55).value();
-  EXPECT_EQ(names(t),
-            (std::vector<std::string>{"ProfilerStep#4", "epiLaunchKernel", "k1", "second"}));
+  EXPECT_EQ(names(t), (std::vector<std::string>{"epiLaunchKernel", "k1", "k2", "second"}));
   EXPECT_EQ(t.start_ns, 1'000'000);
   EXPECT_EQ(t.end_ns, 1'550'000);
-  EXPECT_EQ(select_range(two_steps(), {}, 0.12).value().events.size(), 2U);
+  EXPECT_EQ(names(select_range(two_steps(), {}, 0.12).value()),
+            (std::vector<std::string>{"first"}));
   EXPECT_EQ(select_range(two_steps(), 5.0, {}).failure().code, "EmptyRange");
-  EXPECT_EQ(select_range(two_steps(), 1.0, 0.5).failure().code, "EmptyRange");
+  for (const double to_ms : {0.5, 1.0}) {
+    const auto none = select_range(two_steps(), 1.0, to_ms);
+    ASSERT_FALSE(none.ok());
+    EXPECT_EQ(none.failure().code, "EmptyRange");
+    EXPECT_NE(none.failure().message.find("the first must be less than the second"),
+              std::string::npos)
+        << none.failure().message;
+  }
 }
 
 }  // namespace

@@ -34,13 +34,14 @@ trace::Trace read(const std::string& path, bool python_functions) {
 }  // namespace
 
 void add_trace_part(CLI::App& app, TracePart& part) {
-  app.add_option("--step", part.step, "only ProfilerStep#N and what it launched")
+  app.add_option("--step", part.step,
+                 "only ProfilerStep#N, what it launched and what ran meanwhile")
       ->check(whole_number(0))
       ->option_text("N");
-  app.add_option("--from", part.from_ms, "only what starts after so many milliseconds")
+  app.add_option("--from", part.from_ms, "only what happens from so many milliseconds on")
       ->check(number_from(0))
       ->option_text("MS");
-  app.add_option("--to", part.to_ms, "only what starts before that")
+  app.add_option("--to", part.to_ms, "only what happens before so many milliseconds")
       ->check(number_from(0))
       ->option_text("MS");
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -65,6 +66,8 @@ std::string_view category_name(Category category);  // kCpuOp -> "cpu_op"
 std::optional<Category> category_from_name(std::string_view name);
 // True for what runs on a device's stream: kernels, copies, fills and annotations' device side.
 bool is_device_category(Category category);
+// True for kernels, copies and fills.
+bool is_device_work(Category category);
 // True for the calls that start device work: cuda_runtime and cuda_driver.
 bool is_launch_category(Category category);
 
@@ -295,6 +298,16 @@ struct ImportReport {
   std::vector<ImportNote> repairs;        // read all the same
 };
 
+// Which part of a longer trace this is (select.h), and the rest of it: what the device and the host
+// did in that part cannot be told without it (work launched before the part runs in it).
+struct Selection {
+  // [start, end); an end that was not asked for is the type's limit.
+  int64_t start_ns = std::numeric_limits<int64_t>::min();
+  int64_t end_ns = std::numeric_limits<int64_t>::max();
+  // The ops, annotations, calls and device work that are not of the part, in any order.
+  std::vector<Event> outside;
+};
+
 struct Trace {
   StringPool strings;
   InputsPool inputs;
@@ -320,6 +333,7 @@ struct Trace {
   // "" when no device was profiled.
   std::string device_label = "CUDA";
   ImportReport import;
+  std::optional<Selection> selection;  // empty: the trace is whole
 
   std::string_view name(const Event& event) const { return strings[event.name]; }
   // The side-table entry, or null when the event has none (or is of another kind).

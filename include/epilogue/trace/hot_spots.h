@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the host waits for the device, and what is copied.
+// Where the host waits for the device or for data, and what is copied.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,16 @@ struct CopySpot {
   std::optional<double> bandwidth_gb_s;  // of these bytes over their time
 };
 
+// A data loader's annotations of one name, whether or not the device waited for them.
+struct LoaderSpot {
+  std::string name;  // "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+  Distribution time;
+};
+
 struct HotSpots {
-  std::vector<SyncSpot> syncs;   // by total time
-  std::vector<CopySpot> copies;  // by total time
+  std::vector<SyncSpot> syncs;      // by total time
+  std::vector<CopySpot> copies;     // by total time
+  std::vector<LoaderSpot> loaders;  // by total time
 };
 
 HotSpots hot_spots(const Trace& trace, const Links& links);

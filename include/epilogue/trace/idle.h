@@ -34,12 +34,18 @@ struct DeviceIdle {
   int64_t host_ns() const { return of(IdleCause::kHostInOps) + of(IdleCause::kHostBetweenOps); }
 };
 
-// Per device that worked, the busiest first, over the span of the trace. Empty without device work.
-// Host threads that start device work decide; a wait on another thread (a data loader's, a
-// watchdog's) is not the device's.
+// Per device that worked, the busiest first, over the span of the trace (of a selection: its
+// window, with the causes that the whole trace gives it). Empty without device work. Host threads
+// that start device work decide; a wait on another thread (a data loader's, a watchdog's) is not
+// the device's.
 std::vector<DeviceIdle> idle_times(const Trace& trace, const Links& links);
 
 // True for calls in which the host waits for the device: "cudaStreamSynchronize", ...
 bool is_sync_call_name(std::string_view name);
+// True for an annotation of a data loader, by its name. In traces of 2021 annotations are ops.
+bool is_data_loading(const Trace& trace, const Event& event);
+// True where `work` is a copy whose `call` returned only after it had ended: the host waited,
+// whatever the call's name. A graph launch only happens to be that slow.
+bool is_blocking_copy(const Trace& trace, const Event& work, const Event& call);
 
 }  // namespace epilogue::trace

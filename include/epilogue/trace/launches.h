@@ -19,9 +19,21 @@ struct CallStats {
   Distribution time;         // inside the call
 };
 
+// A call that takes most of the time of its kind.
+struct SlowCall {
+  std::string name;
+  int64_t dur_ns = 0;
+  bool is_first = false;  // of the trace's launches of the kernel that it starts
+};
+
 struct LaunchStats {
   std::vector<CallStats> calls;  // all runtime and driver calls, the costliest first
-  int64_t launches = 0;          // kernel and graph launches
+  // Of these, what starts work and does not wait for it: without waits and blocking copies, also
+  // where others of the same name are launches. The costliest first.
+  std::vector<CallStats> launching_calls;
+  // The one launching call that takes over half of the time of all of them, where there are others.
+  std::optional<SlowCall> outlier;
+  int64_t launches = 0;  // kernel and graph launches
   int64_t graph_launches = 0;
   int64_t graph_kernels = 0;  // kernels that those started
   // From the end of the launch call to the start of its (first) kernel; negative where the kernel

@@ -30,9 +30,10 @@ struct Links {
   std::vector<uint32_t> launches;     // calls that start kernels or graphs, by start
 
   int64_t kernels = 0;
-  int64_t kernels_without_launch = 0;   // launched before the window, or the call was lost
-  int64_t launches_without_kernel = 0;  // kernel and graph launches, not copies
-  int64_t linked_by_external_id = 0;    // device work without a correlation
+  int64_t kernels_without_launch = 0;    // launched before the recording, or the call was lost
+  int64_t kernels_launched_outside = 0;  // their launch is not of the selection (Trace::selection)
+  int64_t launches_without_kernel = 0;   // kernel and graph launches, not copies
+  int64_t linked_by_external_id = 0;     // device work without a correlation
   // Device work whose External id names another op than the nesting does, or none: traces of 2022
   // to early 2024 wrote the correlation there.
   int64_t external_id_disagrees = 0;

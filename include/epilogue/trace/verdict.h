@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +24,9 @@ enum class Bound : uint8_t {
   kData,       // it idles while the host is in the data loader
   kCpuOnly,    // nothing was started on a device
   kNoKernels,  // work was started, but the trace has no kernels
+  kUnknown,    // it idles mostly while the trace says nothing of the host
 };
-std::string_view bound_name(Bound bound);  // "overhead-bound", "cpu-only"
+std::string_view bound_name(Bound bound);  // "overhead-bound", "cpu-only", "unknown"
 
 // The parts into which the wall time of a device divides.
 enum class TimePart : uint8_t {
@@ -42,8 +44,9 @@ enum class TimePart : uint8_t {
 inline constexpr int kTimeParts = static_cast<int>(TimePart::kOther) + 1;
 std::string_view time_part_name(TimePart part);  // "compute", "overhead"
 
-// A device that works at least this share of the wall time (the profiler's part taken out) is what
-// limits the run; below it the largest cause of idleness is.
+// A device that works at least this share of the wall time is what limits the run; below it the
+// largest cause of idleness is. The profiler's part of the wall time is taken out; collectives that
+// hide behind nothing are no work but waiting. See Verdict::judged_pct.
 inline constexpr double kDeviceBoundPct = 50;
 // Of what the device works, compute must be at least this share for "compute-bound".
 inline constexpr double kComputeBoundPct = 50;
@@ -66,6 +69,9 @@ struct Verdict {
   // Percent of the wall time, by TimePart; they add up to 100. Empty where no device time is known
   // (cpu-only, no-kernels, a region without length).
   std::vector<double> part_pct;
+  // What kDeviceBoundPct is held against: compute and memory work over the wall time less the
+  // profiler's part, in percent. Empty where part_pct is.
+  std::optional<double> judged_pct;
   std::vector<std::string> evidence;  // sentences
 
   double pct(TimePart part) const {

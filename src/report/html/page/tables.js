@@ -30,6 +30,7 @@ function showSteps(e, timeline) {
     usColumn("Wall", "wall_us"),
     usColumn("Device busy", "gpu_busy_us"),
     percentColumn("Busy", (r) => (r.wall_us > 0 ? (r.gpu_busy_us / r.wall_us) * 100 : null)),
+    percentColumn("Judged", "judged_pct", "without collectives that nothing hides, less the profiler's part"),
     countColumn("Ops", "ops"),
     countColumn("Launches", "launches"),
     countColumn("Kernels", "kernels"),
