@@ -80,8 +80,11 @@ class Finder {
     ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
     add({FusionKind::kGemmEpilogue, std::move(ops), group.members.back(),
          model_.epilogue(group, *bytes), has_rows ? Confidence::kLow : Confidence::kMedium,
-         "the GEMM's kernel takes an epilogue (cuBLASLt, CUTLASS, max-autotune); on top of the "
-         "chain's own saving"});
+         group.products.size() > 1
+             ? "one of the GEMMs' kernels takes an epilogue (cuBLASLt, CUTLASS, max-autotune) that "
+               "reads what the others wrote; on top of the chain's own saving"
+             : "the GEMM's kernel takes an epilogue (cuBLASLt, CUTLASS, max-autotune); on top of "
+               "the chain's own saving"});
   }
 
   void add_merged(const std::vector<uint32_t>& gemms) {

@@ -176,8 +176,9 @@ std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& w
         continue;
       }
       sum.after += static_cast<double>(*read);
-      if (producer != kNone && contains(group.products, producer))
-        sum.from_products += static_cast<double>(*read);
+      if (producer == kNone || !contains(group.products, producer)) continue;
+      sum.from_products += static_cast<double>(*read);
+      sum.from_one_product = std::max(sum.from_one_product, static_cast<double>(*read));
     }
     sum.saved.push_back(saved);
   }

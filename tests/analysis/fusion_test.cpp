@@ -98,12 +98,26 @@ TEST(Fusion, ItsProductsTakeItAsTheirEpilogue) {
   ASSERT_NE(epilogue, nullptr);
   EXPECT_EQ(epilogue->ops,
             (std::vector<std::string>{"aten::mm", "aten::gelu", "aten::mm", "aten::mul"}));
-  // Neither product is written and read again: 4 T of 5 T, but no more than what the fused chain
-  // takes.
-  EXPECT_DOUBLE_EQ(epilogue->bytes_now - epilogue->bytes_after, 4 * 50331648.0);
-  EXPECT_NEAR(epilogue->device_saving_us, 230 - 50 - 130.0 / 3, 1e-9);
+  // Both products and the chain move 5 T. Of the two products one takes the epilogue and is neither
+  // written nor read again; the other one is, and the result is written: 3 T.
+  EXPECT_DOUBLE_EQ(epilogue->bytes_now, 5 * 50331648.0);
+  EXPECT_DOUBLE_EQ(epilogue->bytes_after, 3 * 50331648.0);
+  EXPECT_NEAR(epilogue->device_saving_us, 100, 1e-9);  // 2 T
   EXPECT_EQ(epilogue->kernels_now, 3);
   EXPECT_EQ(epilogue->kernels_after, 2);
+}
+
+TEST(Fusion, AnEpilogueSavesNoMoreThanItsChainTakes) {
+  Program p;
+  p.unary("aten::relu", 100, {8192, 3072});  // 2 T in 100 us: the bandwidth
+  p.mm({8192, 768}, {768, 3072});
+  p.unary("aten::relu", 60, {8192, 3072});  // in 60 us: out of a cache
+  const FusionFindings found = p.find();
+  const Fusion* epilogue = find(found, FusionKind::kGemmEpilogue);
+  ASSERT_NE(epilogue, nullptr);
+  EXPECT_DOUBLE_EQ(epilogue->bytes_now, 3 * 50331648.0);
+  EXPECT_DOUBLE_EQ(epilogue->bytes_after, 50331648.0);
+  EXPECT_NEAR(epilogue->device_saving_us, 60, 1e-9);
 }
 
 TEST(Fusion, GateAndUpReadTheSameInput) {
@@ -114,7 +128,12 @@ TEST(Fusion, GateAndUpReadTheSameInput) {
   merged = find(found, FusionKind::kMergedGemms);
   ASSERT_NE(merged, nullptr);
   EXPECT_EQ(merged->ops, (std::vector<std::string>{"aten::mm", "aten::mm"}));
-  EXPECT_DOUBLE_EQ(merged->bytes_now, 8192 * 768 * 2);
+  // Each reads x and its weights and writes T; merged they read x once.
+  constexpr double x = 8192 * 768 * 2;
+  EXPECT_DOUBLE_EQ(merged->bytes_now, 2 * (x + 768 * 3072 * 2 + 50331648.0));
+  EXPECT_DOUBLE_EQ(merged->bytes_after, merged->bytes_now - x);
+  EXPECT_EQ(merged->kernels_now, 2);
+  EXPECT_EQ(merged->kernels_after, 1);
   EXPECT_NEAR(merged->device_saving_us, 12.5, 1e-9);  // T / 4
 }
 
