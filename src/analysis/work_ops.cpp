@@ -12,7 +12,7 @@ namespace {
 // Sums per event of what its own launches did, by index of the op's event.
 struct Launched {
   int64_t device_ns = 0;
-  int64_t longest_ns = -1;
+  int64_t longest_ns = -1;  // -1: it launched nothing
   uint32_t kernels = 0;
   StringId kernel = 0;
 };
@@ -25,7 +25,7 @@ std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
     const Event& work = trace.events[i];
     Launched& sum = sums[op];
     sum.device_ns += work.dur_ns;
-    ++sum.kernels;
+    sum.kernels += work.category == Category::kKernel ? 1 : 0;
     if (work.dur_ns > sum.longest_ns) {
       sum.longest_ns = work.dur_ns;
       sum.kernel = work.name;
@@ -86,7 +86,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     if (e.category != Category::kCpuOp) continue;
     const OpClass kind = class_of_name[e.name];
     const bool works = result.has_device_work
-                           ? launched[i].kernels > 0
+                           ? launched[i].longest_ns >= 0
                            : children[i] == 0 && kind != OpClass::kView && e.dur_ns > 0;
     if (!works) continue;
     WorkOp op;

@@ -26,9 +26,12 @@ class Program {
     const int64_t end = now_ + us * kUs;
     builder_.op(name, now_, end);
     if (!inputs.empty()) builder_.inputs(std::move(inputs));
-    if (has_kernels) builder_.kernel(kernel != nullptr ? kernel : name, now_, end, 0);
+    if (has_kernels) device_work(kernel != nullptr ? kernel : name, now_, end);
+    start_ = now_;
     now_ = end;
   }
+  // More device work of the last op.
+  void beside(const char* kernel, int64_t us) { device_work(kernel, start_, start_ + us * kUs); }
   void mm(std::vector<int64_t> a, std::vector<int64_t> b, int64_t us = 200) {
     op("aten::mm", us, {tensor(std::move(a), kBf16), tensor(std::move(b), kBf16)}, "gemm");
   }
@@ -50,7 +53,14 @@ class Program {
   bool has_kernels = true;
 
  private:
+  void device_work(std::string_view name, int64_t start_ns, int64_t end_ns) {
+    Event& work = builder_.kernel(name, start_ns, end_ns, 0);
+    if (name.starts_with("Memcpy")) work.category = Category::kGpuMemcpy;
+    if (name.starts_with("Memset")) work.category = Category::kGpuMemset;
+  }
+
   TraceBuilder builder_;
+  int64_t start_ = 0;  // of the last op
   int64_t now_ = 0;
 };
 
@@ -135,6 +145,45 @@ TEST(Fusion, GateAndUpReadTheSameInput) {
   EXPECT_EQ(merged->kernels_now, 2);
   EXPECT_EQ(merged->kernels_after, 1);
   EXPECT_NEAR(merged->device_saving_us, 12.5, 1e-9);  // T / 4
+}
+
+TEST(Fusion, FillsAndCopiesAreNoKernels) {
+  Program p;
+  for (int i = 0; i < 2; ++i) {
+    p.mm({8192, 768}, {768, 3072});
+    p.beside("Memset (Device)", 1);  // cuBLAS clears its workspace
+  }
+  p.binary("aten::add", 100, {8192, 3072}, {8192, 3072});
+  p.op("aten::copy_", 100, {tensor({8192, 3072}, kBf16), tensor({8192, 3072}, kBf16)},
+       "Memcpy DtoD (Device -> Device)");
+  const FusionFindings found = p.find();
+  const Fusion* merged = find(found, FusionKind::kMergedGemms);
+  ASSERT_NE(merged, nullptr);
+  EXPECT_EQ(merged->kernels_now, 2);
+  EXPECT_EQ(merged->kernels_after, 1);
+  const Fusion* chain = find(found, FusionKind::kPointwiseChain);
+  ASSERT_NE(chain, nullptr);
+  EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::add", "aten::copy_"}));
+  EXPECT_EQ(chain->kernels_now, 1);
+  EXPECT_EQ(chain->kernels_after, 1);
+  const Fusion* epilogue = find(found, FusionKind::kGemmEpilogue);
+  ASSERT_NE(epilogue, nullptr);
+  EXPECT_EQ(epilogue->kernels_now, 3);
+  EXPECT_EQ(epilogue->kernels_after, 2);
+}
+
+TEST(Fusion, AMergedProductSplitsItsSumAsItsPartsDid) {
+  Program p;
+  for (int i = 0; i < 2; ++i) {
+    p.mm({512, 4096}, {4096, 64});
+    p.beside("void cublasLt::splitKreduce_kernel<32, 16, int, float>(float*)", 3);
+  }
+  p.unary("aten::relu", 100, {8192, 3072});
+  const FusionFindings found = p.find();
+  const Fusion* merged = find(found, FusionKind::kMergedGemms);
+  ASSERT_NE(merged, nullptr);
+  EXPECT_EQ(merged->kernels_now, 4);
+  EXPECT_EQ(merged->kernels_after, 2);
 }
 
 TEST(Fusion, StepsAreCountedNotJoined) {
