@@ -48,7 +48,8 @@ struct TensorShape {
   bool operator==(const TensorShape&) const = default;
 };
 
-// The tensors among the arguments, lists flattened.
+// The tensors among the arguments, lists flattened. The type of a list's element is "" where the
+// trace does not tell it.
 std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs);
 
 // The main output's shape, as far as it follows from the inputs; nothing for reductions, unknown
