@@ -39,7 +39,7 @@ FusionModel::FusionModel(const WorkOps& work, const FusionOptions& options)
   std::vector<double> rates;
   std::vector<double> durations;
   for (const WorkOp& op : work.ops) {
-    if (!is_elementwise(op.op_class) || op.device_ns <= 0) continue;
+    if (!is_elementwise(op.op_class) || op.is_transfer || op.device_ns <= 0) continue;
     durations.push_back(static_cast<double>(op.device_ns));
     const std::optional<double> bytes = moved_bytes(op);
     if (bytes && op.device_ns >= kMinTimedNs)

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analysis/region_map.h"
 #include "analysis/trace_metadata.h"
+#include "epilogue/trace/kernel_name.h"
 
 namespace epilogue::trace {
 namespace {
@@ -15,10 +17,33 @@ struct Launched {
   int64_t longest_ns = -1;  // -1: it launched nothing
   uint32_t kernels = 0;
   StringId kernel = 0;
+  bool is_transfer = false;
+};
+
+// Copies that leave the device, and those whose names do not say where they lead.
+class Transfers {
+ public:
+  explicit Transfers(const Trace& trace) : trace_(trace), known_(trace.strings.size()) {}
+
+  bool contain(const Event& work) {
+    std::optional<bool>& known = known_[work.name];
+    if (!known) {
+      const KernelName name = decode_kernel_name(trace_.name(work));
+      const KernelField* direction = name.find("direction");
+      const bool stays = direction != nullptr && direction->value == "device to device";
+      known = name.family == "memcpy" ? !stays : work.category == Category::kGpuMemcpy;
+    }
+    return *known;
+  }
+
+ private:
+  const Trace& trace_;
+  std::vector<std::optional<bool>> known_;  // by StringId
 };
 
 std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
   std::vector<Launched> sums(trace.events.size());
+  Transfers transfers(trace);
   for (const uint32_t i : links.device_work) {
     const uint32_t op = links.op[i];
     if (op == kNone) continue;
@@ -26,6 +51,7 @@ std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
     Launched& sum = sums[op];
     sum.device_ns += work.dur_ns;
     sum.kernels += work.category == Category::kKernel ? 1 : 0;
+    sum.is_transfer = sum.is_transfer || transfers.contain(work);
     if (work.dur_ns > sum.longest_ns) {
       sum.longest_ns = work.dur_ns;
       sum.kernel = work.name;
@@ -81,6 +107,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   const std::vector<uint32_t> within =
       result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
   const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
+  const std::vector<uint32_t> region_of = map_regions(trace, links).of_event;
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category != Category::kCpuOp) continue;
@@ -91,7 +118,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     if (!works) continue;
     WorkOp op;
     op.event = i;
-    op.step = links.step[i];
+    op.region = region_of[i];
     op.op_class = kind;
     op.is_transcendental = is_transcendental(trace.name(e));
     op.device_ns = result.has_device_work ? launched[i].device_ns : e.dur_ns;
@@ -100,6 +127,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     if (!within.empty()) op.host_ops = within[outer];
     op.kernels = launched[i].kernels;
     op.kernel = launched[i].kernel;
+    op.is_transfer = launched[i].is_transfer;
     if (const OpArgs* args = trace.op_args(e);
         args != nullptr && args->inputs < trace.inputs.size()) {
       result.has_shapes = true;
