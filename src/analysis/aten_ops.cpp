@@ -84,6 +84,8 @@ constexpr DType kTypes[] = {{"double", 8},
                             {"unsigned char", 1},
                             {"bool", 1}};
 constexpr size_t kFloatingTypes = 8;
+constexpr size_t kFirstWholeType = 11;  // behind the complex ones
+static_assert(kTypes[kFirstWholeType].name == "long int");
 
 size_t type_position(std::string_view type) {
   const auto* at = std::find_if(std::begin(kTypes), std::end(kTypes),
@@ -243,6 +245,18 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
   const std::optional<std::string_view> type = pointwise_type(base, tensors);
   if (!dims || !type) return std::nullopt;
   return TensorShape{std::move(*dims), *type};
+}
+
+std::optional<TensorShape> reduced_rows(std::string_view name, const TensorShape& input) {
+  if (input.dims.empty()) return std::nullopt;
+  TensorShape out = input;
+  const std::string_view base = base_name(name);
+  const size_t type = type_position(input.type);
+  const bool is_whole = type >= kFirstWholeType && type < std::size(kTypes);
+  const bool adds = base == "sum" || base == "prod" || base == "cumsum";
+  if (base == "argmax" || base == "argmin" || (adds && is_whole)) out.type = "long int";
+  if (base != "cumsum") out.dims.back() = 1;
+  return out;
 }
 
 }  // namespace epilogue::trace

@@ -56,4 +56,8 @@ std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs);
 // ops, and inputs that do not fit. The views refer to the inputs.
 std::optional<TensorShape> output_shape(std::string_view name, std::span<const OpInput> inputs);
 
+// A reduction's output if it reduces the rows and is asked for no dtype: a guess that a consumer
+// has to confirm. Nothing for a number.
+std::optional<TensorShape> reduced_rows(std::string_view name, const TensorShape& input);
+
 }  // namespace epilogue::trace

@@ -133,11 +133,8 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
       result.has_shapes = true;
       op.inputs = tensor_inputs(trace.inputs[args->inputs]);
       op.output = output_shape(trace.name(e), trace.inputs[args->inputs]);
-      // Reductions over rows keep the others' sizes: a guess that a consumer has to confirm.
-      if (kind == OpClass::kReduction && !op.inputs.empty() && !op.inputs[0].dims.empty()) {
-        op.output = op.inputs[0];
-        op.output->dims.back() = 1;
-      }
+      if (kind == OpClass::kReduction && !op.inputs.empty())
+        op.output = reduced_rows(trace.name(e), op.inputs[0]);
     }
     result.ops.push_back(std::move(op));
   }

@@ -77,6 +77,18 @@ TEST(OutputShape, TheConditionOfWhereDoesNotDecideTheType) {
   EXPECT_EQ(dims_of("aten::where", {tensor({4}, "bool")}), kNothing) << "indices";
 }
 
+TEST(ReducedRows, KeepTheOtherSizesAndCountInLong) {
+  const TensorShape mask{{135, 534, 800}, "bool"};
+  EXPECT_EQ(reduced_rows("aten::sum", mask), (TensorShape{{135, 534, 1}, "long int"}));
+  EXPECT_EQ(reduced_rows("aten::any", mask), (TensorShape{{135, 534, 1}, "bool"}));
+  EXPECT_EQ(reduced_rows("aten::cumsum", mask), (TensorShape{{135, 534, 800}, "long int"}));
+  const TensorShape floats{{4, 8}, "c10::BFloat16"};
+  EXPECT_EQ(reduced_rows("aten::sum", floats), (TensorShape{{4, 1}, "c10::BFloat16"}));
+  EXPECT_EQ(reduced_rows("aten::argmax", floats), (TensorShape{{4, 1}, "long int"}));
+  EXPECT_EQ(reduced_rows("aten::sum", TensorShape{{4, 8}, ""}), (TensorShape{{4, 1}, ""}));
+  EXPECT_EQ(reduced_rows("aten::sum", TensorShape{{}, "float"}), std::nullopt);
+}
+
 TEST(OutputShape, ProductsOfMatrices) {
   EXPECT_EQ(dims_of("aten::mm", {tensor({2, 3}), tensor({3, 5})}), (std::vector<int64_t>{2, 5}));
   EXPECT_EQ(dims_of("aten::addmm", {tensor({5}), tensor({2, 3}), tensor({3, 5})}),
