@@ -84,6 +84,8 @@ constexpr DType kTypes[] = {{"double", 8},
                             {"unsigned char", 1},
                             {"bool", 1}};
 constexpr size_t kFloatingTypes = 8;
+constexpr size_t kFirstWholeType = 11;  // behind the complex ones
+static_assert(kTypes[kFirstWholeType].name == "long int");
 
 size_t type_position(std::string_view type) {
   const auto* at = std::find_if(std::begin(kTypes), std::end(kTypes),
@@ -91,9 +93,18 @@ size_t type_position(std::string_view type) {
   return static_cast<size_t>(at - std::begin(kTypes));
 }
 
+bool has_sizes(const OpInput& input) {
+  return std::all_of(input.dims.begin(), input.dims.end(), [](int64_t d) { return d >= 0; });
+}
+
 bool is_tensor(const OpInput& input) {
-  return !input.is_list && type_position(input.type) < std::size(kTypes) &&
-         std::all_of(input.dims.begin(), input.dims.end(), [](int64_t d) { return d >= 0; });
+  return !input.is_list && type_position(input.type) < std::size(kTypes) && has_sizes(input);
+}
+
+// Kineto gives the sizes of a TensorList's elements, but not their dtypes.
+bool is_tensor_of_list(const OpInput& element) {
+  return is_tensor(element) ||
+         (element.type.empty() && !element.dims.empty() && has_sizes(element));
 }
 
 // "aten::mul_" -> "mul"; "" for what is no ATen op.
@@ -114,6 +125,25 @@ std::string_view promoted(std::span<const TensorShape> inputs) {
   for (const TensorShape& t : inputs)
     if (only_numbers || !t.dims.empty()) best = std::min(best, type_position(t.type));
   return best < kFloatingTypes ? kTypes[best].name : inputs.front().type;
+}
+
+// True where the output is bool whatever the inputs are.
+bool is_comparison(std::string_view base) {
+  constexpr std::array<std::string_view, 12> kComparisons = {
+      "eq",          "ne",         "lt",          "le",          "gt",    "ge",
+      "logical_and", "logical_or", "logical_not", "logical_xor", "isnan", "isinf"};
+  return std::find(kComparisons.begin(), kComparisons.end(), base) != kComparisons.end();
+}
+
+// Of a pointwise op that is not in place; nothing where it does not follow.
+std::optional<std::string_view> pointwise_type(std::string_view base,
+                                               std::span<const TensorShape> tensors) {
+  if (is_comparison(base)) return "bool";
+  if (base == "where") {  // where(condition, x, y); where(condition) gives indices
+    if (tensors.size() < 2) return std::nullopt;
+    tensors = tensors.subspan(1);
+  }
+  return promoted(tensors);
 }
 
 std::optional<std::vector<int64_t>> broadcast(std::span<const TensorShape> inputs) {
@@ -191,7 +221,7 @@ std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs) {
   for (const OpInput& input : inputs) {
     if (is_tensor(input)) tensors.push_back({input.dims, input.type});
     for (const OpInput& element : input.list)
-      if (is_tensor(element)) tensors.push_back({element.dims, element.type});
+      if (is_tensor_of_list(element)) tensors.push_back({element.dims, element.type});
   }
   return tensors;
 }
@@ -212,8 +242,21 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
   }
   if (name.ends_with('_')) return tensors.front();  // in place
   std::optional<std::vector<int64_t>> dims = broadcast(tensors);
-  if (!dims) return std::nullopt;
-  return TensorShape{std::move(*dims), promoted(tensors)};
+  const std::optional<std::string_view> type = pointwise_type(base, tensors);
+  if (!dims || !type) return std::nullopt;
+  return TensorShape{std::move(*dims), *type};
+}
+
+std::optional<TensorShape> reduced_rows(std::string_view name, const TensorShape& input) {
+  if (input.dims.empty()) return std::nullopt;
+  TensorShape out = input;
+  const std::string_view base = base_name(name);
+  const size_t type = type_position(input.type);
+  const bool is_whole = type >= kFirstWholeType && type < std::size(kTypes);
+  const bool adds = base == "sum" || base == "prod" || base == "cumsum";
+  if (base == "argmax" || base == "argmin" || (adds && is_whole)) out.type = "long int";
+  if (base != "cumsum") out.dims.back() = 1;
+  return out;
 }
 
 }  // namespace epilogue::trace

@@ -48,11 +48,16 @@ struct TensorShape {
   bool operator==(const TensorShape&) const = default;
 };
 
-// The tensors among the arguments, lists flattened.
+// The tensors among the arguments, lists flattened. The type of a list's element is "" where the
+// trace does not tell it.
 std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs);
 
 // The main output's shape, as far as it follows from the inputs; nothing for reductions, unknown
 // ops, and inputs that do not fit. The views refer to the inputs.
 std::optional<TensorShape> output_shape(std::string_view name, std::span<const OpInput> inputs);
+
+// A reduction's output if it reduces the rows and is asked for no dtype: a guess that a consumer
+// has to confirm. Nothing for a number.
+std::optional<TensorShape> reduced_rows(std::string_view name, const TensorShape& input);
 
 }  // namespace epilogue::trace

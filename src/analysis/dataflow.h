@@ -12,7 +12,8 @@ namespace epilogue::trace {
 // Where an input comes from, as indices into WorkOps::ops.
 struct InputSource {
   uint32_t producer = kNone;  // the latest op of this shape and dtype whose output nobody had read
-  uint32_t maybe = kNone;     // without one: the latest that somebody had read before
+  // Without one: the latest that somebody had read before, or of unknown output that may be it.
+  uint32_t maybe = kNone;
 };
 
 struct Dataflow {
@@ -25,9 +26,10 @@ struct Dataflow {
 // False for the first tensor of a copy or a fill: it is written only.
 bool reads_input(const WorkOp& op, size_t input);
 
-// Looks back over the ops of the same thread and step, at most kDataflowWindow of them. Views
+// Looks back over the ops of the same thread and region, at most kDataflowWindow of them. Views
 // between two ops may have changed the sizes: equal numbers of elements, dtypes and last sizes make
-// a match.
+// a match. An op of unknown output may have written whatever is like one of its inputs: nothing
+// before it is a producer of that.
 inline constexpr uint32_t kDataflowWindow = 32;
 Dataflow infer_dataflow(const Trace& trace, const WorkOps& work);
 

@@ -22,6 +22,18 @@ std::string shape_text(const std::optional<TensorShape>& shape) {
   return text + "] " + std::string(shape->type);
 }
 
+// What would save less than both, a share of the ops' own time and a time over all occurrences, is
+// nothing to act on.
+constexpr double kMinSavingShare = 0.01;
+constexpr double kMinSavingUs = 1;
+
+// Of a row chain also a loss is: it says that compile() does not help.
+bool is_worth_telling(const Fusion& f) {
+  return f.kind == FusionKind::kRowChain ||
+         (f.predicted_saving_us > 0 &&
+          f.predicted_saving_us >= std::min(kMinSavingUs, kMinSavingShare * f.time_us));
+}
+
 // One occurrence of a pattern.
 struct Found {
   FusionKind kind;
@@ -49,7 +61,8 @@ class Finder {
     FusionFindings findings;
     findings.bandwidth_gb_per_s = model_.bandwidth_gb_per_s();
     findings.has_shapes = work_.has_shapes;
-    for (auto& [key, fusion] : by_pattern_) findings.fusions.push_back(std::move(fusion));
+    for (auto& [key, fusion] : by_pattern_)
+      if (is_worth_telling(fusion)) findings.fusions.push_back(std::move(fusion));
     std::stable_sort(findings.fusions.begin(), findings.fusions.end(),
                      [](const Fusion& a, const Fusion& b) {
                        return a.predicted_saving_us > b.predicted_saving_us;
@@ -80,8 +93,11 @@ class Finder {
     ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
     add({FusionKind::kGemmEpilogue, std::move(ops), group.members.back(),
          model_.epilogue(group, *bytes), has_rows ? Confidence::kLow : Confidence::kMedium,
-         "the GEMM's kernel takes an epilogue (cuBLASLt, CUTLASS, max-autotune); on top of the "
-         "chain's own saving"});
+         group.products.size() > 1
+             ? "one of the GEMMs' kernels takes an epilogue (cuBLASLt, CUTLASS, max-autotune) that "
+               "reads what the others wrote; on top of the chain's own saving"
+             : "the GEMM's kernel takes an epilogue (cuBLASLt, CUTLASS, max-autotune); on top of "
+               "the chain's own saving"});
   }
 
   void add_merged(const std::vector<uint32_t>& gemms) {

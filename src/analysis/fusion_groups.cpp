@@ -11,9 +11,9 @@ bool can_chain(OpClass op) {
   return is_elementwise(op) || op == OpClass::kRowwise || op == OpClass::kReduction;
 }
 
-// A plain copy between host and device, or one that changes nothing but the layout, stays a copy.
+// No kernel copies between host and device.
 bool can_chain(const WorkOp& op, const WorkOps& work) {
-  if (!can_chain(op.op_class)) return false;
+  if (op.is_transfer || !can_chain(op.op_class)) return false;
   return !work.has_shapes || !op.inputs.empty();
 }
 
@@ -29,7 +29,8 @@ class Grouping {
       if (!can_chain(work_.ops[i], work_)) continue;
       if (work_.has_shapes) {
         for (const InputSource& source : flow_.sources[i]) join(source.producer, i);
-      } else if (i > 0 && work_.ops[i - 1].step == work_.ops[i].step &&
+      } else if (i > 0 && can_chain(work_.ops[i - 1], work_) &&
+                 work_.ops[i - 1].region == work_.ops[i].region &&
                  is_elementwise(work_.ops[i].op_class) &&
                  is_elementwise(work_.ops[i - 1].op_class)) {
         group_of_[i] = group_of_[i - 1];
@@ -136,7 +137,7 @@ std::vector<std::vector<uint32_t>> mergeable_gemms(const Trace& trace, const Wor
     if (work.ops[i].op_class != OpClass::kGemm || taken[i]) continue;
     std::vector<uint32_t> set = {i};
     const auto end = static_cast<uint32_t>(std::min<size_t>(work.ops.size(), i + kDataflowWindow));
-    for (uint32_t j = i + 1; j < end && work.ops[j].step == work.ops[i].step; ++j)
+    for (uint32_t j = i + 1; j < end && work.ops[j].region == work.ops[i].region; ++j)
       if (work.ops[j].op_class == OpClass::kGemm && !taken[j] && reads_same(i, j) && is_clear(i, j))
         set.push_back(j);
     if (set.size() < 2) continue;
@@ -176,8 +177,9 @@ std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& w
         continue;
       }
       sum.after += static_cast<double>(*read);
-      if (producer != kNone && contains(group.products, producer))
-        sum.from_products += static_cast<double>(*read);
+      if (producer == kNone || !contains(group.products, producer)) continue;
+      sum.from_products += static_cast<double>(*read);
+      sum.from_one_product = std::max(sum.from_one_product, static_cast<double>(*read));
     }
     sum.saved.push_back(saved);
   }

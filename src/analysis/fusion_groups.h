@@ -34,7 +34,9 @@ struct GroupBytes {
   double now = 0;
   double after = 0;
   std::vector<double> saved;  // per member: of `now`, what it would no longer read or write
-  double from_products = 0;   // of `after`: reads of GEMMs' outputs, which an epilogue has at hand
+  double from_products = 0;   // of `after`: reads of the products
+  // The most of them from one product: an epilogue has the output of its own GEMM at hand only.
+  double from_one_product = 0;
 };
 std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
                                       const Dataflow& flow);

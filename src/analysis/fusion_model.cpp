@@ -39,7 +39,7 @@ FusionModel::FusionModel(const WorkOps& work, const FusionOptions& options)
   std::vector<double> rates;
   std::vector<double> durations;
   for (const WorkOp& op : work.ops) {
-    if (!is_elementwise(op.op_class) || op.device_ns <= 0) continue;
+    if (!is_elementwise(op.op_class) || op.is_transfer || op.device_ns <= 0) continue;
     durations.push_back(static_cast<double>(op.device_ns));
     const std::optional<double> bytes = moved_bytes(op);
     if (bytes && op.device_ns >= kMinTimedNs)
@@ -115,12 +115,13 @@ Prediction FusionModel::epilogue(const FusionGroup& group, const GroupBytes& byt
   const Prediction fused = chain(group, bytes);
   Prediction p = sums(group.products);
   const double chain_ns = fused.time_ns - fused.device_saving_ns;
+  p.kernels_after = p.kernels_now;
   p.kernels_now += group.members.size() > 1 ? fused.kernels_after : fused.kernels_now;
-  p.kernels_after = p.kernels_now - (work_.has_device_work ? 1 : 0);
   p.time_ns += chain_ns;
-  // The product's output is neither written nor read again; every product was written once.
+  // Every product is written once. The one whose kernel takes the epilogue is neither written nor
+  // read again; the others stay kernels of their own.
   p.bytes_now = bytes.after + bytes.from_products;
-  p.bytes_after = bytes.after - bytes.from_products;
+  p.bytes_after = p.bytes_now - 2 * bytes.from_one_product;
   p.device_saving_ns = std::min(traffic_ns(p.bytes_now - p.bytes_after), chain_ns);
   double longest = 0;
   for (const uint32_t i : group.members) longest = std::max(longest, own_host_ns(work_.ops[i]));
@@ -130,8 +131,16 @@ Prediction FusionModel::epilogue(const FusionGroup& group, const GroupBytes& byt
 
 Prediction FusionModel::merged(const std::vector<uint32_t>& gemms, double bytes_read_again) const {
   Prediction p = sums(gemms);
-  p.kernels_after = work_.has_device_work ? 1 : 0;
-  p.bytes_now = bytes_read_again;
+  bool has_bytes = true;
+  for (const uint32_t i : gemms) {
+    // One that splits its sum and adds the parts in a second kernel does so merged, too.
+    p.kernels_after = std::max<int64_t>(p.kernels_after, work_.ops[i].kernels);
+    const std::optional<double> bytes = moved_bytes(work_.ops[i]);
+    has_bytes = has_bytes && bytes;
+    p.bytes_now += bytes.value_or(0);
+  }
+  p.bytes_now = has_bytes ? p.bytes_now : 0;
+  p.bytes_after = has_bytes ? p.bytes_now - bytes_read_again : 0;
   p.host_saving_ns = host_saving(gemms);
   p.device_saving_ns = std::min(traffic_ns(bytes_read_again), p.time_ns / 2);
   return p;

@@ -38,7 +38,7 @@ class FusionModel {
 
   // The members become one kernel.
   Prediction chain(const FusionGroup& group, const std::optional<GroupBytes>& bytes) const;
-  // That kernel's work moves into the write-back of the GEMMs before it.
+  // That kernel's work moves into the write-back of one of the GEMMs before it.
   Prediction epilogue(const FusionGroup& group, const GroupBytes& bytes) const;
   // GEMMs become one that reads its left operand once.
   Prediction merged(const std::vector<uint32_t>& gemms, double bytes_read_again) const;

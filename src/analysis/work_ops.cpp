@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analysis/region_map.h"
 #include "analysis/trace_metadata.h"
+#include "epilogue/trace/kernel_name.h"
 
 namespace epilogue::trace {
 namespace {
@@ -12,20 +14,44 @@ namespace {
 // Sums per event of what its own launches did, by index of the op's event.
 struct Launched {
   int64_t device_ns = 0;
-  int64_t longest_ns = -1;
+  int64_t longest_ns = -1;  // -1: it launched nothing
   uint32_t kernels = 0;
   StringId kernel = 0;
+  bool is_transfer = false;
+};
+
+// Copies that leave the device, and those whose names do not say where they lead.
+class Transfers {
+ public:
+  explicit Transfers(const Trace& trace) : trace_(trace), known_(trace.strings.size()) {}
+
+  bool contain(const Event& work) {
+    std::optional<bool>& known = known_[work.name];
+    if (!known) {
+      const KernelName name = decode_kernel_name(trace_.name(work));
+      const KernelField* direction = name.find("direction");
+      const bool stays = direction != nullptr && direction->value == "device to device";
+      known = name.family == "memcpy" ? !stays : work.category == Category::kGpuMemcpy;
+    }
+    return *known;
+  }
+
+ private:
+  const Trace& trace_;
+  std::vector<std::optional<bool>> known_;  // by StringId
 };
 
 std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
   std::vector<Launched> sums(trace.events.size());
+  Transfers transfers(trace);
   for (const uint32_t i : links.device_work) {
     const uint32_t op = links.op[i];
     if (op == kNone) continue;
     const Event& work = trace.events[i];
     Launched& sum = sums[op];
     sum.device_ns += work.dur_ns;
-    ++sum.kernels;
+    sum.kernels += work.category == Category::kKernel ? 1 : 0;
+    sum.is_transfer = sum.is_transfer || transfers.contain(work);
     if (work.dur_ns > sum.longest_ns) {
       sum.longest_ns = work.dur_ns;
       sum.kernel = work.name;
@@ -81,17 +107,18 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   const std::vector<uint32_t> within =
       result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
   const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
+  const std::vector<uint32_t> region_of = map_regions(trace, links).of_event;
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category != Category::kCpuOp) continue;
     const OpClass kind = class_of_name[e.name];
     const bool works = result.has_device_work
-                           ? launched[i].kernels > 0
+                           ? launched[i].longest_ns >= 0
                            : children[i] == 0 && kind != OpClass::kView && e.dur_ns > 0;
     if (!works) continue;
     WorkOp op;
     op.event = i;
-    op.step = links.step[i];
+    op.region = region_of[i];
     op.op_class = kind;
     op.is_transcendental = is_transcendental(trace.name(e));
     op.device_ns = result.has_device_work ? launched[i].device_ns : e.dur_ns;
@@ -100,16 +127,14 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     if (!within.empty()) op.host_ops = within[outer];
     op.kernels = launched[i].kernels;
     op.kernel = launched[i].kernel;
+    op.is_transfer = launched[i].is_transfer;
     if (const OpArgs* args = trace.op_args(e);
         args != nullptr && args->inputs < trace.inputs.size()) {
       result.has_shapes = true;
       op.inputs = tensor_inputs(trace.inputs[args->inputs]);
       op.output = output_shape(trace.name(e), trace.inputs[args->inputs]);
-      // Reductions over rows keep the others' sizes: a guess that a consumer has to confirm.
-      if (kind == OpClass::kReduction && !op.inputs.empty() && !op.inputs[0].dims.empty()) {
-        op.output = op.inputs[0];
-        op.output->dims.back() = 1;
-      }
+      if (kind == OpClass::kReduction && !op.inputs.empty())
+        op.output = reduced_rows(trace.name(e), op.inputs[0]);
     }
     result.ops.push_back(std::move(op));
   }

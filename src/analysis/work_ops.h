@@ -15,17 +15,18 @@ namespace epilogue::trace {
 // An op whose own launch calls started kernels; in a trace without device work, an op that calls no
 // other op and is no view.
 struct WorkOp {
-  uint32_t event = kNone;  // in Trace::events
-  uint32_t step = kNone;
+  uint32_t event = kNone;   // in Trace::events
+  uint32_t region = kNone;  // its step, else its outermost annotation (steps.h)
   OpClass op_class = OpClass::kUnknown;
   bool is_transcendental = false;
-  int64_t device_ns = 0;  // of its kernels; without device work: the op's own time
+  bool is_transfer = false;  // copies between host and device, or may do so
+  int64_t device_ns = 0;     // of its kernels; without device work: the op's own time
   int64_t host_ns =
       0;  // the op's duration on the host, or the outermost ATen op's that only led here
-  uint32_t host_ops = 1;  // ops within that, itself included: the profiler's cost per op
-  uint32_t kernels = 0;
-  StringId kernel = 0;                // name of the longest one; 0 without device work
-  std::vector<TensorShape> inputs;    // empty: shapes were not recorded
+  uint32_t host_ops = 1;            // ops within that, itself included: the profiler's cost per op
+  uint32_t kernels = 0;             // without the copies and fills beside them
+  StringId kernel = 0;              // name of its longest device work; 0 without any
+  std::vector<TensorShape> inputs;  // empty: shapes were not recorded
   std::optional<TensorShape> output;  // as far as it follows from the inputs
 };
 

@@ -62,6 +62,33 @@ TEST(OutputShape, TheWidestFloatingTypeWinsButNumbersDoNotWiden) {
   EXPECT_EQ(output_shape("aten::mul", number)->type, "c10::BFloat16");
 }
 
+TEST(OutputShape, ComparisonsGiveBooleans) {
+  const std::vector<OpInput> inputs = {tensor({4}, "double"), tensor({4}, "double")};
+  for (const char* op : {"aten::gt", "aten::eq", "aten::logical_and", "aten::isnan"})
+    EXPECT_EQ(output_shape(op, inputs)->type, "bool") << op;
+  EXPECT_EQ(output_shape("aten::gt_", inputs)->type, "double") << "in place";
+  EXPECT_EQ(output_shape("aten::maximum", inputs)->type, "double");
+}
+
+TEST(OutputShape, TheConditionOfWhereDoesNotDecideTheType) {
+  const std::vector<OpInput> where = {tensor({4}, "bool"), tensor({4}, "long int"),
+                                      tensor({4}, "long int")};
+  EXPECT_EQ(output_shape("aten::where", where)->type, "long int");
+  EXPECT_EQ(dims_of("aten::where", {tensor({4}, "bool")}), kNothing) << "indices";
+}
+
+TEST(ReducedRows, KeepTheOtherSizesAndCountInLong) {
+  const TensorShape mask{{135, 534, 800}, "bool"};
+  EXPECT_EQ(reduced_rows("aten::sum", mask), (TensorShape{{135, 534, 1}, "long int"}));
+  EXPECT_EQ(reduced_rows("aten::any", mask), (TensorShape{{135, 534, 1}, "bool"}));
+  EXPECT_EQ(reduced_rows("aten::cumsum", mask), (TensorShape{{135, 534, 800}, "long int"}));
+  const TensorShape floats{{4, 8}, "c10::BFloat16"};
+  EXPECT_EQ(reduced_rows("aten::sum", floats), (TensorShape{{4, 1}, "c10::BFloat16"}));
+  EXPECT_EQ(reduced_rows("aten::argmax", floats), (TensorShape{{4, 1}, "long int"}));
+  EXPECT_EQ(reduced_rows("aten::sum", TensorShape{{4, 8}, ""}), (TensorShape{{4, 1}, ""}));
+  EXPECT_EQ(reduced_rows("aten::sum", TensorShape{{}, "float"}), std::nullopt);
+}
+
 TEST(OutputShape, ProductsOfMatrices) {
   EXPECT_EQ(dims_of("aten::mm", {tensor({2, 3}), tensor({3, 5})}), (std::vector<int64_t>{2, 5}));
   EXPECT_EQ(dims_of("aten::addmm", {tensor({5}), tensor({2, 3}), tensor({3, 5})}),
@@ -83,6 +110,14 @@ TEST(TensorInputs, ListsAreFlattenedAndOtherArgumentsLeftOut) {
   const auto tensors = tensor_inputs(inputs);
   ASSERT_EQ(tensors.size(), 3U);
   EXPECT_EQ(tensors[1].dims, std::vector<int64_t>{3});
+}
+
+TEST(TensorInputs, ElementsOfListsAreTensorsAlsoWhereTheirTypeIsNotRecorded) {
+  const auto tensors =
+      tensor_inputs(std::vector<OpInput>{tensor_list({tensor({2}, ""), tensor({3}, "Scalar")})});
+  ASSERT_EQ(tensors.size(), 1U);
+  EXPECT_EQ(tensors[0].type, "");
+  EXPECT_EQ(tensors[0].bytes(), std::nullopt);
 }
 
 TEST(TensorShape, BytesThatDoNotFitAreUnknown) {

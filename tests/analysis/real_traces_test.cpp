@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <numeric>
 
 #include "epilogue/trace/collectives.h"
+#include "epilogue/trace/fusion.h"
 #include "epilogue/trace/health.h"
 #include "epilogue/trace/idle.h"
 #include "epilogue/trace/launches.h"
@@ -147,6 +149,45 @@ TEST(RealTraces, NestingAgreesWithRightExternalIds) {
         "tracelens/mi300_flux_compiled.json.gz", "tracelens/b200_vllm_gpt_oss.json.gz"}) {
     if (!has_real_trace(name)) GTEST_SKIP() << real_trace_path(name) << " is not there";
     EXPECT_EQ(load(name).links.external_id_disagrees, 0) << name;
+  }
+}
+
+TEST(RealTraces, FusionsOfAGatedMlp) {
+  if (!has_real_trace("tracelens/h100_qwen_0.5b.json.gz")) GTEST_SKIP() << "no real traces";
+  const Loaded qwen = load("tracelens/h100_qwen_0.5b.json.gz");
+  // 24 layers; gate, up and their product are 8944 x 2816 bf16, 50.4 MB, x is 8944 x 1024.
+  constexpr double result = 24.0 * 8944 * 2816 * 2;
+  constexpr double x = 24.0 * 8944 * 1024 * 2;
+  constexpr double weight = 24.0 * 1024 * 2816 * 2;
+  std::map<FusionKind, Fusion> found;
+  for (const Fusion& f : find_fusions(qwen.trace, qwen.links).fusions) {
+    EXPECT_NE(f.ops.front(), "aten::neg") << "of q and of k: each goes into a concatenation";
+    if (f.count == 24 && f.ops.front() == "aten::mm") found[f.kind] = f;
+  }
+  const Fusion& epilogue = found[FusionKind::kGemmEpilogue];
+  EXPECT_EQ(epilogue.ops,
+            (std::vector<std::string>{"aten::mm", "aten::silu", "aten::mm", "aten::mul"}));
+  EXPECT_EQ(epilogue.kernels_now, 72);  // cuBLAS's memsets are no kernels
+  EXPECT_EQ(epilogue.kernels_after, 48);
+  EXPECT_DOUBLE_EQ(epilogue.bytes_now, 5 * result);
+  EXPECT_DOUBLE_EQ(epilogue.bytes_after, 3 * result);
+  const Fusion& merged = found[FusionKind::kMergedGemms];
+  EXPECT_EQ(merged.kernels_now, 48);
+  EXPECT_EQ(merged.kernels_after, 24);
+  EXPECT_DOUBLE_EQ(merged.bytes_now, 2 * (x + weight + result));
+  EXPECT_DOUBLE_EQ(merged.bytes_after, x + 2 * (weight + result));
+}
+
+TEST(RealTraces, NoFusionTakesInACopyBetweenHostAndDevice) {
+  for (const char* name : {"sam/a100_eager.json.gz", "tracelens/b200_vllm_gpt_oss.json.gz",
+                           "hta/mi250_toy_train.json.gz"}) {
+    if (!has_real_trace(name)) GTEST_SKIP() << real_trace_path(name) << " is not there";
+    const Loaded t = load(name);
+    for (const Fusion& f : find_fusions(t.trace, t.links).fusions)
+      for (const std::string& kernel : f.kernels)
+        EXPECT_TRUE(kernel.find("HtoD") == std::string::npos &&
+                    kernel.find("DtoH") == std::string::npos)
+            << name << ": " << kernel;
   }
 }
 

@@ -30,11 +30,12 @@ std::string_view confidence_name(Confidence confidence);  // "low", ...
 // same ops.
 struct Fusion {
   FusionKind kind = FusionKind::kPointwiseChain;
-  std::vector<std::string> ops;      // in the order in which they run
-  std::vector<std::string> kernels;  // distinct; empty in a trace without device work
+  std::vector<std::string> ops;  // in the order in which they run
+  // Distinct; of an op without a kernel its copy or fill; empty in a trace without device work.
+  std::vector<std::string> kernels;
   std::string shape;  // of the chain's result: "[8192, 3072] c10::BFloat16"; "" unknown
   int64_t count = 0;
-  int64_t kernels_now = 0;  // launched by all occurrences
+  int64_t kernels_now = 0;  // launched by all occurrences, copies and fills not counted
   int64_t kernels_after = 0;
   double time_us = 0;    // on the device (without device work: on the host)
   double bytes_now = 0;  // read and written; 0: shapes were not recorded

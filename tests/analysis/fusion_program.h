@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small programs whose fusions tests work out by hand.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "epilogue/trace/fusion.h"
+#include "trace/trace_builder.h"
+
+namespace epilogue::trace::testing {
+
+inline constexpr const char* kBf16 = "c10::BFloat16";
+
+// A program of ops one after another, each with one kernel of its length.
+class Program {
+ public:
+  void op(const char* name, int64_t us, std::vector<OpInput> inputs, const char* kernel = nullptr) {
+    const int64_t end = now_ + us * kUs;
+    builder_.op(name, now_, end);
+    if (!inputs.empty()) builder_.inputs(std::move(inputs));
+    if (has_kernels) device_work(kernel != nullptr ? kernel : name, now_, end);
+    start_ = now_;
+    now_ = end;
+  }
+  // More device work of the last op.
+  void beside(const char* kernel, int64_t us) { device_work(kernel, start_, start_ + us * kUs); }
+  void mm(std::vector<int64_t> a, std::vector<int64_t> b, int64_t us = 200) {
+    op("aten::mm", us, {tensor(std::move(a), kBf16), tensor(std::move(b), kBf16)}, "gemm");
+  }
+  void unary(const char* name, int64_t us, std::vector<int64_t> dims) {
+    op(name, us, {tensor(std::move(dims), kBf16)});
+  }
+  void binary(const char* name, int64_t us, std::vector<int64_t> a, std::vector<int64_t> b) {
+    op(name, us, {tensor(std::move(a), kBf16), tensor(std::move(b), kBf16)});
+  }
+  void copy(const char* kernel, int64_t us, std::vector<int64_t> dims) {
+    op("aten::copy_", us, {tensor(dims, kBf16), tensor(dims, kBf16)}, kernel);
+  }
+  void annotated(std::string_view name, const std::function<void()>& body) {
+    const int64_t begin = now_;
+    body();
+    builder_.annotation(name, begin, now_);
+  }
+
+  FusionFindings find(FusionOptions options = {}) {
+    return find_fusions(builder_.trace, link(builder_.trace), options);
+  }
+  bool has_kernels = true;
+
+ private:
+  void device_work(std::string_view name, int64_t start_ns, int64_t end_ns) {
+    Event& work = builder_.kernel(name, start_ns, end_ns, 0);
+    if (name.starts_with("Memcpy")) work.category = Category::kGpuMemcpy;
+    if (name.starts_with("Memset")) work.category = Category::kGpuMemset;
+  }
+
+  TraceBuilder builder_;
+  int64_t start_ = 0;  // of the last op
+  int64_t now_ = 0;
+};
+
+inline const Fusion* find(const FusionFindings& findings, FusionKind kind) {
+  const auto at = std::find_if(findings.fusions.begin(), findings.fusions.end(),
+                               [&](const Fusion& f) { return f.kind == kind; });
+  return at == findings.fusions.end() ? nullptr : &*at;
+}
+
+}  // namespace epilogue::trace::testing
