@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <numeric>
 
 #include "epilogue/trace/collectives.h"
+#include "epilogue/trace/explain_ranks.h"
 #include "epilogue/trace/health.h"
 #include "epilogue/trace/idle.h"
 #include "epilogue/trace/launches.h"
@@ -172,6 +174,26 @@ TEST(RealTraces, ModulesOfAStackTrace) {
   EXPECT_EQ(modules[0].name, "SimpleTransformerLayer_0");
   EXPECT_EQ(modules[0].count, 3);
   EXPECT_EQ(modules[0].kernels, 48) << "all of the trace's";
+}
+
+TEST(RealTraces, HalfOfTheRanksGiveBounds) {
+  const std::filesystem::path folder = real_traces_folder() / "param/dlrm";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no real traces";
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  names.resize(4);
+  std::deque<Loaded> loaded;
+  std::vector<RankTrace> ranks;
+  for (const std::string& name : names) {
+    loaded.push_back(load("param/dlrm/" + name));
+    ranks.push_back({loaded.back().trace, loaded.back().links});
+  }
+  const RanksExplanation e = explain_ranks(ranks);
+  EXPECT_EQ(e.world_size, 8);
+  EXPECT_EQ(e.missing, (std::vector<RankRange>{{4, 7}}));
+  EXPECT_FALSE(e.has_all_ranks());
 }
 
 TEST(RealTraces, RanksOfOneStepWaitForTheLast) {
