@@ -2,6 +2,7 @@
 #include "analysis/time_account.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <unordered_map>
 
@@ -88,7 +89,9 @@ void book_host(const Trace& trace, const Links& links, const IntervalSet& window
       in_ops += within;
     } else {
       const StringId name = trace.events[parent].name;
-      books.entry(name, name).booked_ns -= within;
+      BookedWork& around = books.entry(name, name);
+      around.booked_ns -= within;
+      around.total_ns -= e.dur_ns;
     }
   }
   account.work = books.take();
@@ -108,6 +111,28 @@ IntervalSet wall_windows(const Trace& trace, const Links& links, bool use_steps)
     if (line.start_ns) windows.push_back({*line.start_ns, *line.end_ns});
   }
   return united(std::move(windows));
+}
+
+void average_over(TimeAccount& account, int64_t steps) {
+  const auto share = [&](int64_t ns) {
+    return std::llround(static_cast<double>(ns) / static_cast<double>(steps));
+  };
+  // What is rounded is the sum so far.
+  int64_t sum = 0;
+  const auto book = [&](int64_t& ns) {
+    const int64_t shown = share(sum);
+    sum += ns;
+    ns = share(sum) - shown;
+  };
+  for (BookedWork& work : account.work) {
+    book(work.booked_ns);
+    work.count /= static_cast<double>(steps);
+    work.total_ns = share(work.total_ns);
+    if (work.bytes >= 0) work.bytes = share(work.bytes);
+  }
+  for (int64_t& ns : account.idle_ns) book(ns);
+  account.wall_ns = share(account.wall_ns);
+  account.busy_ns = share(account.busy_ns);
 }
 
 TimeAccount account_time(const Trace& trace, const Links& links, const IntervalSet& windows) {
