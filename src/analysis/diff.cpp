@@ -204,8 +204,6 @@ TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trac
   diff.launches = {a.launches, b.launches};
   diff.ops = {a.ops, b.ops};
   diff.has_device_work = a.account.has_device_work || b.account.has_device_work;
-  // A side without device work has ops there: they are no kernels.
-  const bool is_comparable = a.account.has_device_work == b.account.has_device_work;
   const std::array<std::vector<KernelUse>, 2> uses = {kernel_uses(before, a.account),
                                                       kernel_uses(after, b.account)};
   const KernelLabels labels = labels_of(uses, diff.has_device_work);
@@ -213,10 +211,10 @@ TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trac
     diff.parts.push_back(part_of(match, labels, diff));
   add_idle_parts(a, b, diff);
   merge_small(diff, options.min_part_pct);
+  // Ops of a trace without device work are not listed beside the other's kernels.
   std::array<std::vector<KernelUse>, 2> listed = uses;
-  if (!is_comparable)
-    for (size_t side = 0; side < 2; ++side)
-      if (!(side == 0 ? a : b).account.has_device_work) listed[side].clear();
+  if (a.account.has_device_work != b.account.has_device_work)
+    listed[a.account.has_device_work ? 1 : 0].clear();
   add_changes(changes_by_name(listed, labels), diff);
   return diff;
 }

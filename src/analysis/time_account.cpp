@@ -72,26 +72,30 @@ void book_host(const Trace& trace, const Links& links, const IntervalSet& window
                TimeAccount& account) {
   Books books;
   const Coverage wall(windows);
+  const auto within_ns = [&](const Event& e) { return wall.within_ns({e.ts_ns, e.end_ns()}); };
   const auto thread = main_thread(trace, links);
   int64_t in_ops = 0;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category != Category::kCpuOp || std::pair(e.pid, e.tid) != thread) continue;
-    const int64_t within = wall.within_ns({e.ts_ns, e.end_ns()});
+    const uint32_t parent = links.parent[i];
+    // The whole of the op around it, of which a window may show a part.
+    if (parent != kNone && within_ns(trace.events[parent]) > 0) {
+      const StringId name = trace.events[parent].name;
+      books.entry(name, name).total_ns -= e.dur_ns;
+    }
+    const int64_t within = within_ns(e);
     if (within == 0) continue;
     BookedWork& work = books.entry(e.name, e.name);
     ++work.count;
     work.total_ns += e.dur_ns;
     work.booked_ns += within;
     work.bytes = -1;
-    const uint32_t parent = links.parent[i];
     if (parent == kNone) {
       in_ops += within;
     } else {
       const StringId name = trace.events[parent].name;
-      BookedWork& around = books.entry(name, name);
-      around.booked_ns -= within;
-      around.total_ns -= e.dur_ns;
+      books.entry(name, name).booked_ns -= within;
     }
   }
   account.work = books.take();

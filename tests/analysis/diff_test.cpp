@@ -342,6 +342,19 @@ TEST(Diff, WithoutDeviceWorkOpsAreCompared) {
   EXPECT_EQ(d.ops_changed[0].total_ns, (std::array<int64_t, 2>{80 * kUs, 70 * kUs}));
 }
 
+TEST(Diff, TheOwnTimeOfAnOpThatOutlastsItsStepIsWithoutAllBelowIt) {
+  TraceBuilder a, b;
+  for (TraceBuilder* t : {&a, &b}) {
+    t->annotation("ProfilerStep#1", 0, 100 * kUs);
+    t->op("aten::linear", 0, 150 * kUs);
+  }
+  a.op("aten::mm", 100 * kUs, 140 * kUs);
+  const TraceDiff d = diff(a, b);
+  ASSERT_EQ(d.ops_changed.size(), 1U);
+  EXPECT_EQ(d.ops_changed[0].total_ns, (std::array<int64_t, 2>{110 * kUs, 150 * kUs}));
+  EXPECT_TRUE(d.parts.empty()) << "the step is linear's in both";
+}
+
 TEST(Diff, OpsOfATraceWithoutDeviceWorkAreNoKernels) {
   TraceBuilder a, b;
   run(a, "aten::mm", "gemm", 0, 100);
