@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analysis/collective_calls.h"
 #include "analysis/intervals.h"
@@ -76,28 +77,55 @@ RankCollectives rank_collectives(const RankTrace& rank, int64_t position,
   return result;
 }
 
-// Empty where the ranks do not agree on how many there are.
-std::optional<CollectiveWaits> waits_of(std::span<const RankTrace> ranks, const std::string& name,
+// Positions of the ranks whose traces have all their collectives.
+std::vector<size_t> whole_ranks(std::span<const RankTrace> ranks) {
+  std::vector<size_t> whole;
+  for (size_t r = 0; r < ranks.size(); ++r)
+    if (!ranks[r].trace.import.is_truncated) whole.push_back(r);
+  return whole;
+}
+
+// Empty where the ranks at the positions `whole` do not agree on how many there are.
+std::optional<CollectiveWaits> waits_of(std::span<const RankTrace> ranks,
+                                        const std::vector<size_t>& whole, const std::string& name,
                                         const std::vector<CallsByName>& calls) {
-  const size_t count = calls.front().at(name).size();
-  for (const CallsByName& of_rank : calls) {
-    const auto found = of_rank.find(name);
-    if (found == of_rank.end() || found->second.size() != count) return std::nullopt;
-  }
+  const auto count_of = [&](size_t r) {
+    const auto found = calls[r].find(name);
+    return found == calls[r].end() ? 0 : found->second.size();
+  };
+  const size_t count = count_of(whole.front());
+  for (const size_t r : whole)
+    if (count_of(r) != count) return std::nullopt;
   CollectiveWaits waits;
   waits.name = name;
   waits.count = static_cast<int64_t>(count);
-  waits.wait_ns.assign(ranks.size(), 0);
+  waits.wait_ns.resize(ranks.size());
+  for (const size_t r : whole) waits.wait_ns[r] = 0;
   for (size_t n = 0; n < count; ++n) {
     const auto dur_ns = [&](size_t r) {
       return ranks[r].trace.events[calls[r].at(name)[n].event].dur_ns;
     };
-    int64_t shortest_ns = dur_ns(0);
-    for (size_t r = 1; r < ranks.size(); ++r) shortest_ns = std::min(shortest_ns, dur_ns(r));
+    int64_t shortest_ns = dur_ns(whole.front());
+    for (const size_t r : whole) shortest_ns = std::min(shortest_ns, dur_ns(r));
     waits.transfer_ns += shortest_ns;
-    for (size_t r = 0; r < ranks.size(); ++r) waits.wait_ns[r] += dur_ns(r) - shortest_ns;
+    for (const size_t r : whole) *waits.wait_ns[r] += dur_ns(r) - shortest_ns;
   }
   return waits;
+}
+
+void match_ranks(std::span<const RankTrace> ranks, const std::vector<CallsByName>& calls,
+                 Collectives& result) {
+  const std::vector<size_t> whole = whole_ranks(ranks);
+  if (whole.size() < 2) return;
+  std::set<std::string> names;
+  for (const size_t r : whole)
+    for (const auto& [name, list] : calls[r]) names.insert(name);
+  for (const std::string& name : names) {
+    if (std::optional<CollectiveWaits> waits = waits_of(ranks, whole, name, calls))
+      result.waits.push_back(std::move(*waits));
+    else
+      result.unmatched.push_back(name);
+  }
 }
 
 }  // namespace
@@ -111,10 +139,7 @@ Collectives collectives(std::span<const RankTrace> ranks) {
     for (const CollectiveCall& call : calls) by_name[call.name].push_back(call);
     result.ranks.push_back(rank_collectives(ranks[r], static_cast<int64_t>(r), calls, by_name));
   }
-  if (ranks.size() < 2) return result;
-  for (const auto& [name, calls] : calls_by_name.front())
-    if (std::optional<CollectiveWaits> waits = waits_of(ranks, name, calls_by_name))
-      result.waits.push_back(std::move(*waits));
+  match_ranks(ranks, calls_by_name, result);
   return result;
 }
 

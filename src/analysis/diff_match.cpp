@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
+#include <set>
+#include <tuple>
 
 #include "epilogue/trace/fused_kernels.h"
 
@@ -42,6 +43,26 @@ std::vector<std::string> replaced_ops(const Match& match, size_t parts_side, siz
   return ops;
 }
 
+// An op stands for its work, not for its letter: aten::add_ and aten::add are one.
+std::string plain_op(const KernelUse& use) {
+  std::string_view op = use.op;
+  if (op.ends_with('_') && op.size() > 1) op.remove_suffix(1);
+  return std::string(op);
+}
+
+// The op of all uses; "" where they differ or one is not known.
+std::string common_op(const Match& match) {
+  std::set<std::string> exact;
+  std::set<std::string> plain;
+  for (const std::vector<KernelUse>& uses : match.uses)
+    for (const KernelUse& use : uses) {
+      exact.emplace(use.op);
+      plain.insert(plain_op(use));
+    }
+  if (exact.size() == 1) return *exact.begin();
+  return plain.size() == 1 ? *plain.begin() : "";
+}
+
 // Uses that no match has taken yet, of both traces.
 class Matcher {
  public:
@@ -49,15 +70,14 @@ class Matcher {
       : rest_{std::move(before), std::move(after)} {}
 
   std::vector<Match> run() {
-    same_kernels();
+    by_key(MatchKind::kSameKernel, [](const KernelUse& use) {
+      return use.op.empty() ? std::string() : std::string(use.name) + '\0' + plain_op(use);
+    });
+    kernels_of_unknown_ops();
     fused(0, 1);
     fused(1, 0);
-    // An op stands for its work, not for its letter: aten::add_ and aten::add are one.
-    by_key(MatchKind::kSameOp, [](const KernelUse& use) {
-      std::string_view op = use.op;
-      if (op.ends_with('_') && op.size() > 1) op.remove_suffix(1);
-      return std::string(op);
-    });
+    by_key(MatchKind::kSameOp, plain_op);
+    by_key(MatchKind::kSameKernel, [](const KernelUse& use) { return std::string(use.name); });
     by_key(MatchKind::kSameKind, [](const KernelUse& use) {
       const KernelKind kind = decode_kernel_name(use.name).kind;
       return kind == KernelKind::kUnknown ? std::string() : std::string(kernel_kind_name(kind));
@@ -68,19 +88,26 @@ class Matcher {
   }
 
  private:
-  void same_kernels() {
-    std::unordered_map<std::string_view, const KernelUse*> by_name;
-    for (const KernelUse& use : rest_[1]) by_name.emplace(use.name, &use);
-    std::map<std::string_view, bool> common;
-    for (const KernelUse& use : rest_[0]) {
-      const auto other = by_name.find(use.name);
-      if (other == by_name.end()) continue;
-      matches_.push_back(
-          {MatchKind::kSameKernel, std::string(use.name), {{{use}, {*other->second}}}});
-      common[use.name] = true;
-    }
-    for (auto& uses : rest_)
-      std::erase_if(uses, [&](const KernelUse& use) { return common.contains(use.name); });
+  // Where one trace does not say of which op a kernel is (a graph's, a launch cut off), its name
+  // decides: it joins what is left of the other trace, else the op that it has in both.
+  void kernels_of_unknown_ops() {
+    std::map<std::string_view, std::array<bool, 2>> is_unknown;
+    for (size_t side = 0; side < 2; ++side)
+      for (const KernelUse& use : rest_[side])
+        if (use.op.empty()) is_unknown[use.name][side] = true;
+    by_key(MatchKind::kSameKernel, [&](const KernelUse& use) {
+      return is_unknown.contains(use.name) ? std::string(use.name) : std::string();
+    });
+    std::map<std::string_view, std::vector<size_t>> by_kernel;
+    for (size_t i = 0; i < matches_.size(); ++i)
+      by_kernel[matches_[i].uses[0].front().name].push_back(i);
+    for (size_t side = 0; side < 2; ++side)
+      std::erase_if(rest_[side], [&](const KernelUse& use) {
+        const auto found = by_kernel.find(use.name);
+        if (!use.op.empty() || found == by_kernel.end() || found->second.size() != 1) return false;
+        matches_[found->second.front()].uses[side].push_back(use);
+        return true;
+      });
   }
 
   // Fused kernels of trace `b` take those kernels of trace `a` whose ops they name, the longest
@@ -93,7 +120,10 @@ class Matcher {
       const auto is_part = [&](const KernelUse& use) {
         return std::find(ops.begin(), ops.end(), use.op) != ops.end();
       };
-      Match match{MatchKind::kFused, std::string(whole.name), {}, b, {}};
+      Match match;
+      match.kind = MatchKind::kFused;
+      match.what = whole.name;
+      match.fused_side = b;
       std::copy_if(rest_[a].begin(), rest_[a].end(), std::back_inserter(match.uses[a]), is_part);
       std::erase_if(rest_[a], is_part);
       // A kernel's name gives each op once, sorted: there only what is left alone is shared.
@@ -125,12 +155,14 @@ class Matcher {
     for (size_t side = 0; side < 2; ++side)
       for (const KernelUse& use : rest_[side])
         if (std::string k = key(use); !k.empty()) groups[std::move(k)].uses[side].push_back(use);
+    std::erase_if(groups, [](const auto& group) {
+      return group.second.uses[0].empty() || group.second.uses[1].empty();
+    });
+    for (auto& uses : rest_)
+      std::erase_if(uses, [&](const KernelUse& use) { return groups.contains(key(use)); });
     for (auto& [name, match] : groups) {
-      if (match.uses[0].empty() || match.uses[1].empty()) continue;
       match.kind = kind;
-      match.what = name;
-      for (size_t side = 0; side < 2; ++side)
-        std::erase_if(rest_[side], [&](const KernelUse& use) { return key(use) == name; });
+      match.what = kind == MatchKind::kSameKernel ? match.uses[0].front().name : name;
       matches_.push_back(std::move(match));
     }
   }
@@ -155,28 +187,14 @@ class Matcher {
 }  // namespace
 
 std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& account) {
-  struct Sum {
-    KernelUse use;
-    int64_t of_op_ns = -1;
-  };
-  std::unordered_map<StringId, Sum> sums;
-  for (const BookedWork& work : account.work) {
-    Sum& sum = sums[work.kernel];
-    sum.use.name = trace.strings[work.kernel];
-    sum.use.count += work.count;
-    sum.use.total_ns += work.total_ns;
-    sum.use.booked_ns += work.booked_ns;
-    sum.use.bytes = sum.use.bytes < 0 || work.bytes < 0 ? -1 : sum.use.bytes + work.bytes;
-    if (sum.use.fused_ops.empty()) sum.use.fused_ops = trace.strings[work.fused_ops];
-    if (work.op == 0 || work.total_ns <= sum.of_op_ns) continue;
-    sum.of_op_ns = work.total_ns;
-    sum.use.op = trace.strings[work.op];
-  }
   std::vector<KernelUse> uses;
-  uses.reserve(sums.size());
-  for (const auto& [name, sum] : sums) uses.push_back(sum.use);
-  std::sort(uses.begin(), uses.end(),
-            [](const KernelUse& a, const KernelUse& b) { return a.name < b.name; });
+  uses.reserve(account.work.size());
+  for (const BookedWork& work : account.work)
+    uses.push_back({trace.strings[work.kernel], trace.strings[work.op], work.count, work.total_ns,
+                    work.booked_ns, work.bytes, trace.strings[work.fused_ops]});
+  std::sort(uses.begin(), uses.end(), [](const KernelUse& a, const KernelUse& b) {
+    return std::tie(a.name, a.op) < std::tie(b.name, b.op);
+  });
   sort_by_time(uses);
   return uses;
 }
@@ -187,8 +205,8 @@ int64_t Match::booked_ns(size_t side) const {
   return sum;
 }
 
-int64_t Match::count(size_t side) const {
-  int64_t sum = 0;
+double Match::count(size_t side) const {
+  double sum = 0;
   for (const KernelUse& use : uses[side]) sum += use.count;
   return sum;
 }
@@ -203,7 +221,12 @@ int64_t Match::bytes(size_t side) const {
 }
 
 std::vector<Match> match_kernels(std::vector<KernelUse> before, std::vector<KernelUse> after) {
-  return Matcher(std::move(before), std::move(after)).run();
+  std::vector<Match> matches = Matcher(std::move(before), std::move(after)).run();
+  for (Match& match : matches) {
+    for (std::vector<KernelUse>& uses : match.uses) sort_by_time(uses);
+    if (match.kind == MatchKind::kSameKernel) match.op = common_op(match);
+  }
+  return matches;
 }
 
 }  // namespace epilogue::trace

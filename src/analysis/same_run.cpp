@@ -64,6 +64,9 @@ std::string why_not_ranks(std::span<const RankTrace> traces) {
     if (!is_new)
       return fmt::format("{} and {} are both of rank {}", same->second->import.path,
                          t.trace.import.path, *info.rank);
+    if (info.world_size && *info.rank >= *info.world_size)
+      return fmt::format("{} says rank {} of {} ranks", t.trace.import.path, *info.rank,
+                         *info.world_size);
     if (world_size && info.world_size && *world_size != *info.world_size)
       return fmt::format("{} is of {} ranks, another of {}", t.trace.import.path, *info.world_size,
                          *world_size);

@@ -2,6 +2,7 @@
 #include "analysis/time_account.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <unordered_map>
 
@@ -71,19 +72,25 @@ void book_host(const Trace& trace, const Links& links, const IntervalSet& window
                TimeAccount& account) {
   Books books;
   const Coverage wall(windows);
+  const auto within_ns = [&](const Event& e) { return wall.within_ns({e.ts_ns, e.end_ns()}); };
   const auto thread = main_thread(trace, links);
   int64_t in_ops = 0;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category != Category::kCpuOp || std::pair(e.pid, e.tid) != thread) continue;
-    const int64_t within = wall.within_ns({e.ts_ns, e.end_ns()});
+    const uint32_t parent = links.parent[i];
+    // The whole of the op around it, of which a window may show a part.
+    if (parent != kNone && within_ns(trace.events[parent]) > 0) {
+      const StringId name = trace.events[parent].name;
+      books.entry(name, name).total_ns -= e.dur_ns;
+    }
+    const int64_t within = within_ns(e);
     if (within == 0) continue;
     BookedWork& work = books.entry(e.name, e.name);
     ++work.count;
     work.total_ns += e.dur_ns;
     work.booked_ns += within;
     work.bytes = -1;
-    const uint32_t parent = links.parent[i];
     if (parent == kNone) {
       in_ops += within;
     } else {
@@ -108,6 +115,28 @@ IntervalSet wall_windows(const Trace& trace, const Links& links, bool use_steps)
     if (line.start_ns) windows.push_back({*line.start_ns, *line.end_ns});
   }
   return united(std::move(windows));
+}
+
+void average_over(TimeAccount& account, int64_t steps) {
+  const auto share = [&](int64_t ns) {
+    return std::llround(static_cast<double>(ns) / static_cast<double>(steps));
+  };
+  // What is rounded is the sum so far.
+  int64_t sum = 0;
+  const auto book = [&](int64_t& ns) {
+    const int64_t shown = share(sum);
+    sum += ns;
+    ns = share(sum) - shown;
+  };
+  for (BookedWork& work : account.work) {
+    book(work.booked_ns);
+    work.count /= static_cast<double>(steps);
+    work.total_ns = share(work.total_ns);
+    if (work.bytes >= 0) work.bytes = share(work.bytes);
+  }
+  for (int64_t& ns : account.idle_ns) book(ns);
+  account.wall_ns = share(account.wall_ns);
+  account.busy_ns = share(account.busy_ns);
 }
 
 TimeAccount account_time(const Trace& trace, const Links& links, const IntervalSet& windows) {

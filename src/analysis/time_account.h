@@ -18,8 +18,8 @@ namespace epilogue::trace {
 struct BookedWork {
   StringId kernel = 0;  // the op's name where there is no device work
   StringId op = 0;      // innermost op around the launch; 0: unknown (graphs, cut-off launches)
-  int64_t count = 0;
-  int64_t total_ns = 0;    // of all durations
+  double count = 0;
+  int64_t total_ns = 0;    // of all durations; of ops: less the ops directly below them
   int64_t booked_ns = 0;   // of the wall time: moments that several share belong to the first
   int64_t bytes = 0;       // read and written by all executions; -1: the trace does not say
   StringId fused_ops = 0;  // KernelArgs::fused_ops
@@ -35,6 +35,9 @@ struct TimeAccount {
 
 // `windows` are the moments that count as wall time.
 TimeAccount account_time(const Trace& trace, const Links& links, const IntervalSet& windows);
+
+// The same of an average of so many steps. Times are rounded so that they still add up.
+void average_over(TimeAccount& account, int64_t steps);
 
 // The steps, or the span where there are none or `use_steps` is false.
 IntervalSet wall_windows(const Trace& trace, const Links& links, bool use_steps);

@@ -12,6 +12,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+std::string duration_or_dash(std::optional<int64_t> ns) {
+  return ns ? format_duration_ns(static_cast<double>(*ns)) : "-";
+}
+
 void add_ranks(const RanksExplanation& e, Document& document) {
   document.push_back(Heading{"Ranks"});
   Grid grid{{{"rank"},
@@ -19,7 +23,7 @@ void add_ranks(const RanksExplanation& e, Document& document) {
              {"busy"},
              {"communication"},
              {"hidden"},
-             {"waiting"},
+             {e.waits_are_whole() ? "waiting" : "waiting at least"},
              {"verdict", true},
              {"file", true, 60}},
             {},
@@ -27,21 +31,27 @@ void add_ranks(const RanksExplanation& e, Document& document) {
   for (const RankSummary& r : e.ranks)
     grid.rows.push_back({std::to_string(r.rank), format_duration_ns(r.span_ns),
                          r.busy_pct ? fmt::format("{:.1f} %", *r.busy_pct) : "-",
-                         format_duration_ns(r.communication_ns), format_duration_ns(r.overlap_ns),
-                         format_duration_ns(r.wait_ns), std::string(bound_name(r.bound)),
+                         duration_or_dash(r.communication_ns), duration_or_dash(r.overlap_ns),
+                         duration_or_dash(r.wait_ns),
+                         r.bound ? std::string(bound_name(*r.bound)) : "-",
                          r.path.substr(r.path.find_last_of('/') + 1)});
   document.push_back(std::move(grid));
 }
 
 void add_waits(const RanksExplanation& e, Document& document) {
   if (e.collectives.waits.empty()) return;
-  document.push_back(Heading{"Collectives on all ranks"});
-  Grid grid{
-      {{"collective", true}, {"count"}, {"transfer"}, {"waiting per rank", true, 120}}, {}, ""};
+  const bool has_all = e.has_all_ranks();
+  document.push_back(Heading{has_all ? "Collectives on all ranks" : "Collectives of these ranks"});
+  Grid grid{{{"collective", true},
+             {"count"},
+             {has_all ? "transfer" : "transfer at most"},
+             {has_all ? "waiting per rank" : "waiting per rank, at least", true, 120}},
+            {},
+            ""};
   for (const CollectiveWaits& w : e.collectives.waits) {
     std::string waits;
-    for (const int64_t ns : w.wait_ns)
-      waits += (waits.empty() ? "" : ", ") + format_duration_ns(ns);
+    for (const std::optional<int64_t>& ns : w.wait_ns)
+      waits += (waits.empty() ? "" : ", ") + duration_or_dash(ns);
     grid.rows.push_back(
         {w.name, format_count(w.count), format_duration_ns(w.transfer_ns), std::move(waits)});
   }
@@ -50,13 +60,14 @@ void add_waits(const RanksExplanation& e, Document& document) {
 
 Document build(const RanksExplanation& e) {
   Document document;
-  document.push_back(Heading{fmt::format("{} ranks", e.ranks.size())});
+  const bool is_part = e.world_size && !e.missing.empty();
+  document.push_back(Heading{is_part ? fmt::format("{} of {} ranks", e.ranks.size(), *e.world_size)
+                                     : fmt::format("{} ranks", e.ranks.size())});
   Bullets list;
   for (const Finding& f : e.findings) list.items.push_back({f.title, f.evidence});
-  if (list.items.empty())
-    document.push_back(Paragraph{"No collective that all ranks have: nothing to compare."});
-  else
-    document.push_back(std::move(list));
+  if (!list.items.empty()) document.push_back(std::move(list));
+  if (e.collectives.waits.empty())
+    document.push_back(Paragraph{"No collective is matched between ranks: nothing to compare."});
   add_ranks(e, document);
   add_waits(e, document);
   return document;
@@ -84,32 +95,48 @@ std::string ranks_text(const RanksExplanation& e, const ReportOptions& options) 
 }
 std::string ranks_markdown(const RanksExplanation& e) { return document_markdown(build(e)); }
 
+namespace {
+
+Json us_or_null(std::optional<int64_t> ns) { return ns ? Json(to_us(*ns)) : Json(); }
+
+}  // namespace
+
 std::string ranks_json(const RanksExplanation& e) {
   Json ranks = Json::array();
   for (size_t i = 0; i < e.ranks.size(); ++i) {
     const RankSummary& r = e.ranks[i];
     Json json = collectives_json(e.collectives.ranks[i]);
+    json["communication_us"] = us_or_null(r.communication_ns);
+    json["overlap_us"] = us_or_null(r.overlap_ns);
     json["path"] = r.path;
-    json["verdict"] = bound_name(r.bound);
+    json["is_truncated"] = r.is_truncated;
+    json["verdict"] = r.bound ? Json(bound_name(*r.bound)) : Json();
     json["span_us"] = to_us(r.span_ns);
     json["gpu_busy_pct"] = or_null(r.busy_pct);
-    json["wait_us"] = to_us(r.wait_ns);
+    json["wait_us"] = us_or_null(r.wait_ns);
     ranks.push_back(std::move(json));
   }
   Json waits = Json::array();
   for (const CollectiveWaits& w : e.collectives.waits) {
     Json each = Json::array();
-    for (const int64_t ns : w.wait_ns) each.push_back(to_us(ns));
+    for (const std::optional<int64_t>& ns : w.wait_ns) each.push_back(us_or_null(ns));
     waits.push_back({{"name", w.name},
                      {"count", w.count},
                      {"transfer_us", to_us(w.transfer_ns)},
                      {"wait_us", std::move(each)}});
   }
+  Json missing = Json::array();
+  for (const RankRange& range : e.missing)
+    missing.push_back({{"first", range.first}, {"last", range.last}});
   Json findings = Json::array();
   for (const Finding& f : e.findings) findings.push_back(finding_json(f));
   return dump_json({{"schema_version", kJsonSchemaVersion},
+                    {"world_size", or_null(e.world_size)},
+                    {"missing_ranks", std::move(missing)},
+                    {"has_all_ranks", e.has_all_ranks()},
                     {"ranks", std::move(ranks)},
                     {"waits", std::move(waits)},
+                    {"unmatched", e.collectives.unmatched},
                     {"findings", std::move(findings)}});
 }
 

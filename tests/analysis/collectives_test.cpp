@@ -60,7 +60,23 @@ TEST(Collectives, TheLastToArriveDoesNotWait) {
   ASSERT_EQ(c.waits.size(), 1u);
   EXPECT_EQ(c.waits[0].count, 2);
   EXPECT_EQ(c.waits[0].transfer_ns, 250);
-  EXPECT_EQ(c.waits[0].wait_ns, (std::vector<int64_t>{50, 300}));
+  EXPECT_EQ(c.waits[0].wait_ns, (std::vector<std::optional<int64_t>>{50, 300}));
+}
+
+TEST(Collectives, ARankWhoseTraceEndsEarlyIsNotMatched) {
+  const GpuTrace a = rank(0, 100, 200);
+  GpuTrace b = rank(1, 10, 20);
+  b.trace.import.is_truncated = true;
+  const GpuTrace c = rank(2, 400, 150);
+  const Links of_a = link(a.trace);
+  const Links of_b = link(b.trace);
+  const Links of_c = link(c.trace);
+  const RankTrace all[] = {{a.trace, of_a}, {b.trace, of_b}, {c.trace, of_c}};
+  const Collectives found = collectives(all);
+  ASSERT_EQ(found.waits.size(), 1u);
+  EXPECT_EQ(found.waits[0].transfer_ns, 250) << "its own would be 30";
+  EXPECT_EQ(found.waits[0].wait_ns, (std::vector<std::optional<int64_t>>{50, std::nullopt, 300}));
+  EXPECT_TRUE(collectives(std::span(all).first(2)).waits.empty()) << "one whole trace is left";
 }
 
 TEST(Collectives, RanksThatDoNotAgreeAreNotMatched) {
@@ -72,6 +88,7 @@ TEST(Collectives, RanksThatDoNotAgreeAreNotMatched) {
   const RankTrace ranks[] = {{a.trace, of_a}, {b.trace, of_b}};
   const Collectives c = collectives(ranks);
   EXPECT_TRUE(c.waits.empty());
+  EXPECT_EQ(c.unmatched, std::vector<std::string>{"all_reduce"});
   EXPECT_FALSE(c.ranks[1].kinds[0].bytes) << "of the third the trace does not say";
   EXPECT_TRUE(collectives({}).ranks.empty());
 }

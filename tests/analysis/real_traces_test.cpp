@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "epilogue/trace/collectives.h"
+#include "epilogue/trace/diff.h"
+#include "epilogue/trace/explain_ranks.h"
 #include "epilogue/trace/fusion.h"
 #include "epilogue/trace/health.h"
 #include "epilogue/trace/idle.h"
@@ -213,6 +217,50 @@ TEST(RealTraces, ModulesOfAStackTrace) {
   EXPECT_EQ(modules[0].name, "SimpleTransformerLayer_0");
   EXPECT_EQ(modules[0].count, 3);
   EXPECT_EQ(modules[0].kernels, 48) << "all of the trace's";
+}
+
+// By the trace's own rows: 832 calls of addmm, 48 of mm, 64 of bmm before.
+TEST(RealTraces, ADifferenceBooksKernelsToTheOpThatLaunchedThem) {
+  if (!has_real_trace("sam/a100_eager.json.gz")) GTEST_SKIP() << "no real traces";
+  const Loaded eager = load("sam/a100_eager.json.gz");
+  const Loaded fast = load("sam/a100_optimised.json.gz");
+  const TraceDiff d =
+      diff_traces(eager.trace, eager.links, fast.trace, fast.links, {.min_part_pct = 0});
+  const auto before = [&](std::string_view op) {
+    std::pair<double, double> sum;
+    for (const DiffPart& part : d.parts)
+      if (part.what.starts_with(op)) {
+        sum.first += part.kernels[0];
+        sum.second += static_cast<double>(part.before_ns) / 1e6;
+      }
+    return sum;
+  };
+  EXPECT_EQ(before("aten::addmm:").first, 832);
+  EXPECT_NEAR(before("aten::addmm:").second, 455.6, 0.1);
+  EXPECT_NEAR(before("aten::mm:").second, 45.09, 0.01);
+  EXPECT_NEAR(before("aten::bmm:").second, 30.3, 0.1);
+  std::set<std::string> whats;
+  for (const DiffPart& part : d.parts) EXPECT_TRUE(whats.insert(part.what).second) << part.what;
+}
+
+TEST(RealTraces, HalfOfTheRanksGiveBounds) {
+  const std::filesystem::path folder = real_traces_folder() / "param/dlrm";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no real traces";
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  names.resize(4);
+  std::deque<Loaded> loaded;
+  std::vector<RankTrace> ranks;
+  for (const std::string& name : names) {
+    loaded.push_back(load("param/dlrm/" + name));
+    ranks.push_back({loaded.back().trace, loaded.back().links});
+  }
+  const RanksExplanation e = explain_ranks(ranks);
+  EXPECT_EQ(e.world_size, 8);
+  EXPECT_EQ(e.missing, (std::vector<RankRange>{{4, 7}}));
+  EXPECT_FALSE(e.has_all_ranks());
 }
 
 TEST(RealTraces, RanksOfOneStepWaitForTheLast) {

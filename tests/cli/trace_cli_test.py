@@ -123,6 +123,34 @@ class Folder(CommandTest):
         self.write("b.json", rank=0, world_size=4)
         self.assertIn("of 4 ranks, another of 2", self.misuse("explain", self.out))
 
+    def test_missing_ranks_are_said(self):
+        self.write("a.json", rank=1, world_size=4)
+        self.write("b.json", rank=2, world_size=4)
+        self.assertTrue(self.ok("explain", self.out).startswith("2 of 4 ranks\n"))
+        found = json.loads(self.ok("explain", self.out, "--format", "json"))
+        self.assertEqual((found["world_size"], found["has_all_ranks"]), (4, False))
+        self.assertEqual(found["missing_ranks"], [{"first": 0, "last": 0}, {"first": 3, "last": 3}])
+
+    def test_a_file_that_is_no_trace_is_left_out_and_named(self):
+        self.write("a.json", rank=1)
+        self.write("b.json", rank=0)
+        with open(os.path.join(self.out, "readme.json"), "w", encoding="utf-8") as f:
+            f.write('{"about": "the run"}')
+        result = run("explain", self.out, "--format", "json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(json.loads(result.stdout)["ranks"]), 2)
+        self.assertRegex(result.stderr, r"^epilogue: warning: left out: .*readme\.json: expected a "
+                                        r"Chrome trace, got JSON without traceEvents.*\n$")
+        os.remove(os.path.join(self.out, "b.json"))
+        result = run("explain", self.out, "--format", "json")
+        self.assertEqual(json.loads(result.stdout)["verdict"], "cpu-only")
+        os.rename(os.path.join(self.out, "readme.json"), os.path.join(self.out, "a.json"))
+        with open(os.path.join(self.out, "b.json"), "w", encoding="utf-8") as f:
+            f.write("no JSON")
+        result = run("explain", self.out)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("expected traces, one per rank, got 2 files that are none", result.stderr)
+
     def test_one_trace_is_explained_itself(self):
         self.write("a.json")
         self.assertEqual(json.loads(self.ok("explain", self.out, "--format", "json"))["verdict"],

@@ -7,6 +7,8 @@
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "arguments.h"
 #include "command.h"
@@ -39,8 +41,7 @@ std::vector<std::string> traces_of(const std::string& folder) {
   return paths;
 }
 
-int explain_trace(const Options& o, const std::string& path) {
-  const trace::Trace trace = load_trace(path, o.part, o.modules);
+int explain_trace(const Options& o, const trace::Trace& trace) {
   const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
   const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
   switch (o.format) {
@@ -53,20 +54,24 @@ int explain_trace(const Options& o, const std::string& path) {
 
 int explain_folder(const Options& o) {
   const std::vector<std::string> paths = traces_of(o.path);
-  if (paths.size() == 1) return explain_trace(o, paths.front());
+  if (paths.size() == 1) return explain_trace(o, load_trace(paths.front(), o.part, o.modules));
   std::deque<trace::Trace> traces;
+  for (const std::string& path : paths)
+    if (std::optional<trace::Trace> trace = load_trace_if_usable(path, o.part, o.modules))
+      traces.push_back(std::move(*trace));
+  if (traces.empty())
+    throw Error(fmt::format("{}: expected traces, one per rank, got {} files that are none", o.path,
+                            paths.size()));
+  if (traces.size() == 1) return explain_trace(o, traces.front());
   std::deque<trace::Links> links;
   std::vector<trace::RankTrace> ranks;
-  for (const std::string& path : paths) {
-    traces.push_back(load_trace(path, o.part));
-    links.push_back(trace::link(traces.back()));
-    ranks.push_back({traces.back(), links.back()});
-  }
+  for (const trace::Trace& trace : traces)
+    ranks.push_back({trace, links.emplace_back(trace::link(trace))});
   if (const std::string reason = trace::why_not_ranks(ranks); !reason.empty())
     throw Error(fmt::format(
         "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
         "or compare two with epilogue diff A B",
-        o.path, paths.size(), reason));
+        o.path, traces.size(), reason));
   const trace::RanksExplanation explanation = trace::explain_ranks(ranks);
   switch (o.format) {
     case Format::json: print(trace::ranks_json(explanation)); break;
@@ -77,7 +82,9 @@ int explain_folder(const Options& o) {
 }
 
 int run_command(const Options& o) {
-  return std::filesystem::is_directory(o.path) ? explain_folder(o) : explain_trace(o, o.path);
+  return std::filesystem::is_directory(o.path)
+             ? explain_folder(o)
+             : explain_trace(o, load_trace(o.path, o.part, o.modules));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace epilogue::tool {
 namespace {
 
-trace::Trace read(const std::string& path, bool python_functions) {
+Result<trace::Trace> read(const std::string& path, bool python_functions) {
   std::unique_ptr<ProgressBar> bar;
   trace::ReadOptions options;
   options.python_functions = python_functions;
@@ -28,7 +28,16 @@ trace::Trace read(const std::string& path, bool python_functions) {
   };
   Result<trace::Trace> trace = trace::read_trace(path, options);
   if (bar != nullptr) bar->finish();
-  return std::move(trace).value();
+  return trace;
+}
+
+trace::Trace part_of(trace::Trace trace, const TracePart& part) {
+  if (const std::string warning = skip_warning(trace.import); !warning.empty())
+    fmt::print(stderr, "epilogue: warning: {}\n", warning);
+  if (part.step) trace = trace::select_step(std::move(trace), *part.step).value();
+  if (part.from_ms || part.to_ms)
+    trace = trace::select_range(std::move(trace), part.from_ms, part.to_ms).value();
+  return trace;
 }
 
 }  // namespace
@@ -61,13 +70,17 @@ std::string skip_warning(const trace::ImportReport& report) {
 }
 
 trace::Trace load_trace(const std::string& path, const TracePart& part, bool python_functions) {
-  trace::Trace trace = read(path, python_functions);
-  if (const std::string warning = skip_warning(trace.import); !warning.empty())
-    fmt::print(stderr, "epilogue: warning: {}\n", warning);
-  if (part.step) trace = trace::select_step(std::move(trace), *part.step).value();
-  if (part.from_ms || part.to_ms)
-    trace = trace::select_range(std::move(trace), part.from_ms, part.to_ms).value();
-  return trace;
+  return part_of(read(path, python_functions).value(), part);
+}
+
+std::optional<trace::Trace> load_trace_if_usable(const std::string& path, const TracePart& part,
+                                                 bool python_functions) {
+  Result<trace::Trace> trace = read(path, python_functions);
+  if (!trace) {
+    fmt::print(stderr, "epilogue: warning: left out: {}\n", trace.failure().message);
+    return std::nullopt;
+  }
+  return part_of(std::move(trace).value(), part);
 }
 
 }  // namespace epilogue::tool

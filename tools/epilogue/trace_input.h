@@ -27,6 +27,9 @@ void add_trace_part(CLI::App& app, TracePart& part);
 // skipped, both on stderr. Throws Error with one line where the trace cannot be used.
 trace::Trace load_trace(const std::string& path, const TracePart& part = {},
                         bool python_functions = false);
+// The same for one file of many: nothing, and a warning that names it, where it cannot be used.
+std::optional<trace::Trace> load_trace_if_usable(const std::string& path, const TracePart& part,
+                                                 bool python_functions);
 
 // "PATH: skipped 3 of 210 events: bad-syntax (2), truncated (1); the first at byte 204", or "".
 std::string skip_warning(const trace::ImportReport& report);

@@ -33,18 +33,22 @@ struct RankCollectives {
 };
 
 // The n-th collective of a kind is the same one on all ranks. The rank that arrives last needs the
-// transfer alone; what it takes longer elsewhere is waiting.
+// transfer alone; what it takes longer elsewhere is waiting. Where a rank of the run is not among
+// those matched, it may have arrived later: then transfers are at most and waits at least this.
 struct CollectiveWaits {
   std::string name;
-  int64_t count = 0;             // matched on all ranks
-  int64_t transfer_ns = 0;       // the sum of the shortest durations
-  std::vector<int64_t> wait_ns;  // by position of the rank
+  int64_t count = 0;        // matched on all ranks whose traces are whole
+  int64_t transfer_ns = 0;  // the sum of the shortest durations
+  // By position of the rank; empty where its trace ends early, for which collectives it lost is
+  // not known.
+  std::vector<std::optional<int64_t>> wait_ns;
 };
 
 struct Collectives {
   std::vector<RankCollectives> ranks;
-  std::vector<CollectiveWaits>
-      waits;  // kinds that all ranks have equally often; empty for one rank
+  // Of the ranks whose traces are whole; both are empty where these are fewer than two.
+  std::vector<CollectiveWaits> waits;  // kinds that they have equally often
+  std::vector<std::string> unmatched;  // kinds that they do not
 };
 
 struct RankTrace {

@@ -13,38 +13,50 @@ namespace epilogue::trace {
 
 // One reason for a difference. The deltas of all parts add up to the difference in wall time.
 struct DiffPart {
-  std::string what;  // "aten::mm: other kernels", "idle: the host in ops and Python"
+  std::string what;  // "aten::mm: other kernels", "device idle: host in ops"; no two are the same
   std::string why;   // "tile 128x128 -> 128x256; 6 -> 3 launches"
   int64_t before_ns = 0;
   int64_t after_ns = 0;
   // Of parts that are about kernels: how often they ran, and what they read and wrote; -1 where a
   // trace does not say.
-  std::array<int64_t, 2> kernels = {};
+  std::array<double, 2> kernels = {};
   std::array<int64_t, 2> bytes = {-1, -1};
+  std::array<std::vector<std::string>, 2> kernel_names = {};  // in full, the longest first
   int64_t delta_ns() const { return after_ns - before_ns; }
 };
 
-// One kernel (identified by its name) in both traces; counts of 0 where it does not occur.
+// One kernel (identified by its name), or one op, in both traces; counts of 0 where it does not
+// occur.
 struct KernelChange {
   std::string name;
-  std::array<int64_t, 2> count = {};
-  std::array<int64_t, 2> total_ns = {};
+  std::string label;  // a short name that no other change has
+  std::array<double, 2> count = {};
+  std::array<int64_t, 2> total_ns = {};  // of ops: less the ops below them
 };
 
 struct TraceDiff {
-  bool by_steps =
-      false;  // wall time is the sum of the steps, which both traces have; else the span
+  // Wall time is that of the steps, which both traces have; else the span.
+  bool by_steps = false;
+  // The traces have different numbers of steps: all times, counts and bytes here are of an average
+  // step. Else they are sums over the steps, or over the span.
+  bool per_step = false;
+  bool has_device_work = false;  // in either trace; else parts are about ops
   std::array<int64_t, 2> steps = {};
   std::array<int64_t, 2> wall_ns = {};
   std::array<int64_t, 2> busy_ns = {};  // of the busiest device, within the wall time
-  std::array<int64_t, 2> kernels = {};
-  std::array<int64_t, 2> launches = {};
-  std::array<int64_t, 2> ops = {};
-  std::vector<DiffPart> parts;  // the largest change first, whatever its sign
-  int64_t unexplained_ns = 0;   // of the parts: idle time without a cause in either trace
+  std::array<double, 2> kernels = {};   // as launches and ops: within the wall time
+  std::array<double, 2> launches = {};
+  std::array<double, 2> ops = {};
+  // The largest change first, whatever its sign; what takes as long as before is left out.
+  std::vector<DiffPart> parts;
+  int64_t unexplained_ns = 0;  // of the parts: idle time without a cause in either trace
   std::vector<KernelChange> kernels_added;  // by time, the longest first
   std::vector<KernelChange> kernels_removed;
   std::vector<KernelChange> kernels_changed;  // another count, or another mean by over 5 %
+  // The same of the ops of the main thread, where neither trace has device work.
+  std::vector<KernelChange> ops_added;
+  std::vector<KernelChange> ops_removed;
+  std::vector<KernelChange> ops_changed;
 };
 
 struct DiffOptions {

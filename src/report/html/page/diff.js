@@ -46,21 +46,29 @@ function showDiff(report, index) {
   const [before, after] = diff.wall_us;
   const ratio = after > 0 && before > 0 ? `, ${(before / after).toFixed(2)}\u00d7` : "";
   const pair = (values, show) => `${show(values[0])} \u2192 ${show(values[1])}`;
-  const kernelColumns = [
-    { ...textColumn("Kernel", "name"), node: (k) => kernelNode(index, k.name) },
-    numberColumn("Executions", (k) => k.count[1] - k.count[0], format.count),
+  // Averages over steps need not be whole.
+  const count = (n) => (Number.isInteger(n) ? format.count(n) : n.toFixed(2));
+  const changeColumns = (first) => [
+    first,
+    { ...numberColumn("Executions", (k) => k.count[1] - k.count[0], count), text: (k) => pair(k.count, count) },
     numberColumn("Change", (k) => k.total_us[1] - k.total_us[0], format.signedUs),
     usColumn("Before", (k) => k.total_us[0]),
     usColumn("After", (k) => k.total_us[1]),
   ];
-  kernelColumns[1].text = (k) => pair(k.count, format.count);
+  const kernelColumns = changeColumns({ ...textColumn("Kernel", "name"), node: (k) => kernelNode(index, k.name) });
+  const opColumns = changeColumns(textColumn("Op", "name"));
+  const compared = diff.per_step ? `Average step, of ${pair(diff.steps, format.count)} steps`
+    : diff.by_steps ? "Sum of the steps" : "Whole traces";
   addSection("diff", ["Compared with " + report.before_path, "Comparison"],
-    el("p", { class: "lead" }, `Wall time ${pair(diff.wall_us, format.us)} (${format.signedUs(after - before)}${ratio})`),
-    note(`${diff.by_steps ? "Sum of the steps" : "Whole traces"}. Device busy ${pair(diff.gpu_busy_us, format.us)}, ` +
-      `kernels ${pair(diff.kernels, format.count)}, launches ${pair(diff.launches, format.count)}, ops ${pair(diff.ops, format.count)}. ` +
+    el("p", { class: "lead" }, `Wall time${diff.per_step ? " per step" : ""} ${pair(diff.wall_us, format.us)} (${format.signedUs(after - before)}${ratio})`),
+    note(`${compared}. Device busy ${pair(diff.gpu_busy_us, format.us)}, ` +
+      `kernels ${pair(diff.kernels, count)}, launches ${pair(diff.launches, count)}, ops ${pair(diff.ops, count)}. ` +
       `The parts add up; unexplained: ${format.us(Math.abs(diff.unexplained_us))}.`),
     waterfall(diff),
     tableNode("Kernels only before", kernelColumns, diff.kernels_removed),
     tableNode("Kernels only after", kernelColumns, diff.kernels_added),
-    tableNode("Kernels in both that changed", kernelColumns, diff.kernels_changed));
+    tableNode("Kernels in both that changed", kernelColumns, diff.kernels_changed),
+    tableNode("Ops only before", opColumns, diff.ops_removed),
+    tableNode("Ops only after", opColumns, diff.ops_added),
+    tableNode("Ops in both that changed", opColumns, diff.ops_changed));
 }

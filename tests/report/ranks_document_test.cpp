@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// How ranks are shown: what is a bound says so, what is unknown is "-" or null.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "epilogue/trace/explain_report.h"
+#include "report/has_text.h"
+
+namespace epilogue::trace {
+namespace {
+
+using testing::has_text;
+
+// Two whole ranks of `world_size`, one all-reduce each.
+RanksExplanation two_ranks(int64_t world_size) {
+  RanksExplanation e;
+  for (const int64_t rank : {0, 1}) {
+    RankSummary& s = e.ranks.emplace_back();
+    s.path = "run/rank" + std::to_string(rank) + ".json";
+    s.rank = rank;
+    s.bound = Bound::kSync;
+    s.span_ns = 1'000'000;
+    s.communication_ns = 100'000 + rank * 600'000;
+    s.overlap_ns = 0;
+    s.wait_ns = rank * 600'000;
+    e.collectives.ranks.emplace_back().rank = rank;
+  }
+  e.world_size = world_size;
+  if (world_size > 2) e.missing = {{2, world_size - 1}};
+  e.collectives.waits = {{"all_reduce", 1, 100'000, {0, 600'000}}};
+  return e;
+}
+
+TEST(RanksDocument, AWholeWorldIsShownAsItIs) {
+  const std::string text = ranks_text(two_ranks(2));
+  EXPECT_TRUE(text.starts_with("2 ranks\n")) << text;
+  EXPECT_TRUE(has_text(text, "Collectives on all ranks")) << text;
+  EXPECT_FALSE(has_text(text, "at least")) << text;
+  EXPECT_FALSE(has_text(text, "at most")) << text;
+}
+
+TEST(RanksDocument, WithMissingRanksTimesAreBounds) {
+  const std::string text = ranks_text(two_ranks(8));
+  EXPECT_TRUE(text.starts_with("2 of 8 ranks\n")) << text;
+  EXPECT_TRUE(has_text(text, "waiting at least")) << text;
+  EXPECT_TRUE(has_text(text, "transfer at most")) << text;
+  EXPECT_FALSE(has_text(text, "all ranks")) << text;
+  const auto parsed = nlohmann::json::parse(ranks_json(two_ranks(8)));
+  EXPECT_EQ(parsed["world_size"], 8);
+  EXPECT_EQ(parsed["has_all_ranks"], false);
+  EXPECT_EQ(parsed["missing_ranks"][0]["first"], 2);
+  EXPECT_EQ(parsed["missing_ranks"][0]["last"], 7);
+  EXPECT_EQ(parsed["ranks"][1]["wait_us"], 600.0);
+}
+
+TEST(RanksDocument, WhatIsUnknownIsNotZero) {
+  RanksExplanation e = two_ranks(3);
+  e.missing.clear();
+  RankSummary& cut = e.ranks.emplace_back();
+  cut.path = "run/rank2.json";
+  cut.rank = 2;
+  cut.is_truncated = true;
+  e.collectives.ranks.emplace_back().rank = 2;
+  e.collectives.waits[0].wait_ns.emplace_back();
+  const std::string text = ranks_text(e);
+  EXPECT_TRUE(has_text(text, "     2     0 ns     -              -       -                 -  -"))
+      << text;
+  EXPECT_TRUE(has_text(text, "0 ns, 600 us, -")) << text;
+  const auto parsed = nlohmann::json::parse(ranks_json(e));
+  for (const char* key : {"communication_us", "overlap_us", "wait_us", "gpu_busy_pct", "verdict"})
+    EXPECT_TRUE(parsed["ranks"][2][key].is_null()) << key;
+  EXPECT_TRUE(parsed["ranks"][2]["is_truncated"]);
+  EXPECT_TRUE(parsed["waits"][0]["wait_us"][2].is_null());
+}
+
+TEST(RanksDocument, NothingMatchedIsSaid) {
+  RanksExplanation e = two_ranks(2);
+  e.collectives.waits.clear();
+  e.collectives.unmatched = {"all_reduce"};
+  for (RankSummary& r : e.ranks) r.wait_ns.reset();
+  EXPECT_TRUE(has_text(ranks_text(e), "No collective is matched between ranks")) << ranks_text(e);
+  EXPECT_EQ(nlohmann::json::parse(ranks_json(e))["unmatched"][0], "all_reduce");
+}
+
+}  // namespace
+}  // namespace epilogue::trace
