@@ -106,7 +106,7 @@ class Profile {
   const trace::Trace& trace() const;
   trace::KeyAverages key_averages(bool group_by_input_shape = false,
                                   int group_by_stack_n = 0) const;
-  // Writes a Chrome trace; gzip when the path ends in ".gz".
+  // Writes a Chrome trace, and missing folders; gzip when the path ends in ".gz".
   Status export_chrome_trace(const std::string& path) const;
 
   // An entry of the trace's top-level object; `json` is raw JSON (other text is written as a
