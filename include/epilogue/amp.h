@@ -64,8 +64,8 @@ struct GradScalerOptions {
 // on one device; step() waits for it. Not thread-safe.
 class GradScaler {
  public:
-  // Throws Error unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and
-  // growth_interval >= 1.
+  // Throws Error unless init_scale is above 0 and finite as an f32, growth_factor > 1,
+  // 0 < backoff_factor < 1 and growth_interval >= 1.
   explicit GradScaler(GradScalerOptions options = {});
 
   Tensor scale(const Tensor& output) const;
@@ -81,7 +81,8 @@ class GradScaler {
   bool step(optim::Optimizer& optimizer);
   // Once per iteration, after step() of every optimizer: times backoff_factor if any found a
   // non-finite gradient, times growth_factor after growth_interval steps without. Or sets the
-  // scale. Throws Error when nothing was unscaled or stepped since the last call.
+  // scale, which must be what the constructor takes. Throws Error when nothing was unscaled or
+  // stepped since the last call.
   void update(std::optional<double> new_scale = {});
 
   double get_scale() const;  // 1 where disabled
@@ -91,7 +92,8 @@ class GradScaler {
   // Metadata "scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker";
   // empty where disabled.
   optim::StateDict state_dict() const;
-  // Throws Error where an entry is missing or not a number. Does nothing where disabled.
+  // Throws Error, changing nothing, where an entry is missing, not a number or what the constructor
+  // refuses. Does nothing where disabled.
   void load_state_dict(const optim::StateDict& state);
 
  private:

@@ -36,7 +36,7 @@ struct NoGrad : GradMode {
 
 struct BackwardOptions {
   bool retain_graph = false;  // keep saved tensors for another walk
-  bool create_graph = false;  // record the walk itself, for second derivatives
+  bool create_graph = false;  // record the walk (for second derivatives); drop .grad() to free it
 };
 
 // Adds the gradients of `outputs` (each weighted by its entry of `gradients`; an undefined one is
@@ -63,7 +63,7 @@ struct GradcheckResult {
 };
 
 // Compares the gradients of f at f64 `inputs` (those that require one) with central differences of
-// a fixed random weighting of all outputs. Inputs must not overlap in memory.
+// a fixed random weighting of all outputs. Inputs must not overlap in memory, f not be empty.
 GradcheckResult gradcheck(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                           std::span<const Tensor> inputs, GradcheckOptions options = {});
 

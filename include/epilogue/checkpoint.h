@@ -55,11 +55,11 @@ Result<StateDict> read_checkpoint(const std::string& path);
 // A folder of checkpoints, DIR/checkpoint-000000042.safetensors, that one run writes to.
 class CheckpointFolder {
  public:
-  // Throws Error on keep < 1. Touches no file.
+  // Throws Error on keep < 1 and on an empty path. Touches no file.
   explicit CheckpointFolder(std::string path, size_t keep = 2);
 
   const std::string& path() const { return path_; }
-  std::string file(int64_t step) const;
+  std::string file(int64_t step) const;  // throws Error on step < 0, as save() does
   // By step, the newest first; empty where there is no such folder.
   std::vector<std::string> files() const;
 

@@ -17,7 +17,8 @@ struct CsvOptions {
   bool header = true;  // the first record names the columns; else they are column1, column2, ...
 };
 
-// A whole file in memory, quotes undone. Read-only and safe to read from several threads.
+// A whole file in memory, quotes undone. Read-only and safe to read from several threads. Members
+// that take a row or a column throw Error where there is none such.
 //
 // Records end with LF or CRLF, cells may be quoted (a quote inside doubled, line breaks allowed),
 // blank lines and a byte-order mark are skipped. Blanks around a cell that is not quoted do not
@@ -37,9 +38,8 @@ class CsvTable {
   const std::vector<std::string>& columns() const { return columns_; }
   std::optional<size_t> find(std::string_view column) const;
   int64_t rows() const { return static_cast<int64_t>(lines_.size()); }
-  // No bounds checks.
   std::string_view cell(int64_t row, size_t column) const;
-  int64_t line(int64_t row) const { return lines_[static_cast<size_t>(row)]; }  // where it begins
+  int64_t line(int64_t row) const;  // where it begins
 
   // Empty, "NA", "N/A", "NaN", "nan", "null", "NULL", "None" or "?".
   bool is_missing(int64_t row, size_t column) const;

@@ -22,12 +22,13 @@ struct Examples {
   Tensor targets;  // i64 [n]: classes; or f32 [n, 1]: numbers
 
   int64_t size() const { return inputs.size(0); }
-  // Rows [begin, end), sharing memory.
+  // Rows [begin, end), sharing memory. Throws Error unless 0 <= begin <= end <= size().
   Examples rows(int64_t begin, int64_t end) const;
 };
 
 // The numbers 0 to n - 1 in an order that is a pure function of seed and stream (Fisher and Yates'
-// shuffle over Philox), for every number of threads.
+// shuffle over Philox), for every number of threads. Throws Error on n < 0 and where memory does
+// not hold them.
 std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint64_t stream);
 
 // The named rows of a contiguous tensor, copied. Throws Error on a row that is not there.
@@ -41,9 +42,9 @@ uint32_t fingerprint(const Examples& examples);
 // `examples` are shared, not copied; a batch is a copy of its rows.
 class EpochBatches {
  public:
-  // Throws Error on batch_size < 1.
+  // Throws Error on batch_size < 1 and where there is not one target per input.
   EpochBatches(Examples examples, int64_t batch_size, uint64_t seed, int64_t epoch);
-  int64_t count() const { return (examples_.size() + batch_size_ - 1) / batch_size_; }
+  int64_t count() const;
   // Throws Error unless 0 <= i < count().
   Examples batch(int64_t i) const;
 
@@ -56,11 +57,11 @@ class EpochBatches {
 enum class Task : uint8_t { classification, regression };
 
 struct TableOptions {
-  std::string target;               // empty: the last column
-  std::optional<Task> task;         // empty: as the target's values suggest
-  std::vector<std::string> ignore;  // columns to leave out
-  double held_out = 0.2;            // share of the rows that is for testing; at least one row
-  uint64_t seed = 0;                // which rows these are
+  std::string target = {};               // empty: the last column
+  std::optional<Task> task = {};         // empty: as the target's values suggest
+  std::vector<std::string> ignore = {};  // columns to leave out
+  double held_out = 0.2;                 // share of the rows that is for testing; at least one row
+  uint64_t seed = 0;                     // which rows these are
 };
 
 // What inputs and targets mean: with it a model can be used on other tables.

@@ -119,8 +119,9 @@ class SafetensorsFile {
 
 // Writes a checkpoint as the reference writer does (largest element type first, then by name; data
 // 8-byte aligned), under a temporary name, and renames it: `path` is never half a file, and may be
-// one that is mapped. Tensors of any strides and device; every tensor's bytes are written, shared
-// or not. Codes: DuplicateKey, InvalidName, InvalidTensor, InvalidMetadata, HeaderTooLarge.
+// one that is mapped. Missing folders are made. Tensors of any strides and device; every tensor's
+// bytes are written, shared or not. Codes: DuplicateKey, InvalidName, InvalidTensor,
+// InvalidMetadata, HeaderTooLarge.
 Status save_safetensors(const std::string& path, const NamedTensors& tensors,
                         const Metadata& metadata = {});
 

@@ -76,7 +76,7 @@ class Module {
   // under each of their names.
   NamedTensors state_dict() const;
   // Copies `state` into the parameters, converting dtypes. Throws one Error that names all missing,
-  // unexpected and misshapen keys; the module is unchanged then. Not strict: missing and
+  // unexpected, repeated and misshapen keys; the module is unchanged then. Not strict: missing and
   // unexpected keys are returned instead.
   LoadResult load_state_dict(const NamedTensors& state, bool strict = true);
 
@@ -166,7 +166,8 @@ class Dropout : public Module {
   double p_;
 };
 
-// Normalises over the last dimensions `shape`; weight starts as ones, bias as zeros.
+// Normalises over the last dimensions `shape`; weight starts as ones, bias as zeros. Throws Error
+// on an empty shape and on an eps that is negative or not finite, as RMSNorm does.
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(Dims shape, double eps = 1e-5, bool affine = true);
@@ -213,7 +214,8 @@ class MLP : public Module {
 
   Activation activation() const { return activation_; }
   size_t num_linears() const { return linears_.size(); }
-  Linear& fc(size_t i) const { return *linears_[i]; }  // i from 0: fc(0) is fc1
+  // i from 0: fc(0) is fc1. Throws Error unless i < num_linears().
+  Linear& fc(size_t i) const;
 
  private:
   Activation activation_;
@@ -302,7 +304,8 @@ struct MlpConfig {
 // below 1 and on more than one layer with a gated activation.
 std::shared_ptr<Module> make_mlp(const MlpConfig& config);
 
-// Initialisation: overwrite a floating tensor in place and return it.
+// Initialisation: overwrite a floating tensor in place and return it. Throw Error unless all
+// numbers are finite, low <= high and stddev >= 0.
 Tensor uniform_(const Tensor& tensor, double low = 0, double high = 1);
 Tensor normal_(const Tensor& tensor, double mean = 0, double stddev = 1);
 // U(-b, b) with b = sqrt(6 / ((1 + a^2) fan_in)); fan_in is what one row of [out, in, ...] holds.
@@ -311,6 +314,7 @@ Tensor kaiming_uniform_(const Tensor& tensor, double a = 0);
 
 // A checkpoint as the functions below see it. With a SafetensorsFile:
 //   nn::TensorSource source{path, file.names(), [&](auto name) { return file.tensor(name); }};
+// The functions throw Error where `tensor` is empty.
 struct TensorSource {
   std::string label;  // what messages call it: the path
   std::vector<std::string> names;

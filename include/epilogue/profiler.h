@@ -81,7 +81,9 @@ struct RecorderCost {
 };
 
 // One profiling session; at most one records at a time in a process. start, step and stop must be
-// called on one thread.
+// called on one thread, and not by on_trace_ready, which may read the profile. An exception of
+// on_trace_ready or of the schedule comes out of the call that ran it and stops the profile, as if
+// stop() had been called; a finished cycle can still be read.
 class Profile {
  public:
   explicit Profile(ProfileOptions options = {});
@@ -92,7 +94,8 @@ class Profile {
 
   // Throws Error when started twice or while another Profile records.
   void start();
-  // Ends a step. on_trace_ready runs in here after the last active step of a cycle.
+  // Ends a step. on_trace_ready runs in here after the last active step of a cycle. Throw Error
+  // where the profile does not run.
   void step();
   void stop();
 
@@ -103,10 +106,11 @@ class Profile {
   const trace::Trace& trace() const;
   trace::KeyAverages key_averages(bool group_by_input_shape = false,
                                   int group_by_stack_n = 0) const;
-  // Writes a Chrome trace; gzip when the path ends in ".gz".
+  // Writes a Chrome trace, and missing folders; gzip when the path ends in ".gz".
   Status export_chrome_trace(const std::string& path) const;
 
-  // An entry of the trace's top-level object; `json` is raw JSON. Call before the cycle ends.
+  // An entry of the trace's top-level object; `json` is raw JSON (other text is written as a
+  // string). Call before the cycle ends.
   void add_metadata_json(const std::string& key, const std::string& json);
 
   // Warnings so far, e.g. of a schedule that loses a trace; the library never prints.
@@ -125,6 +129,11 @@ class Profile {
   DeviceTracer* start_device();
   void stop_device();
   void open_step();
+  void call_ready();
+  void require_running(std::string_view call) const;
+  // Ends without a callback; undoes whatever was begun.
+  void abandon();
+  void run_or_abandon(const std::function<void()>& part);
   void warn(const std::string& text);
 
   ProfileOptions options_;
@@ -132,6 +141,7 @@ class Profile {
   Action action_ = Action::none;
   bool started_ = false;
   bool recording_ = false;
+  bool in_callback_ = false;
   RecorderCost cost_;
   std::vector<std::string> warnings_;
   std::vector<std::pair<std::string, std::string>> metadata_;

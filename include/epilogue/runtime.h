@@ -13,7 +13,12 @@ namespace epilogue {
 std::string_view version();
 
 // Threads that kernels may use, the caller included. Default: the processors that this process may
-// run on, or EPILOGUE_NUM_THREADS; within an ExecutorScope, what the executor says.
+// run on, or EPILOGUE_NUM_THREADS; within an ExecutorScope, what the executor says. The first call,
+// or the first large op, throws Error where EPILOGUE_NUM_THREADS is no number from 1 to 4096.
+//
+// A machine that gives fewer threads makes work slower, not different. After fork() the child
+// starts threads of its own, provided that no other thread was using the library at that time; it
+// draws the random numbers that its parent draws, and cannot use CUDA where its parent did.
 int num_threads();
 // Throws Error outside [1, 4096]. Not while kernels run.
 void set_num_threads(int n);

@@ -27,6 +27,7 @@ double weighted_sum(const std::vector<Tensor>& outputs) {
 
 GradcheckResult gradcheck(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                           std::span<const Tensor> inputs, GradcheckOptions options) {
+  if (!f) throw Error("[gradcheck] expected a function, got an empty one");
   const std::vector<Tensor> outputs = f(inputs);
   std::vector<Tensor> weights;
   for (size_t k = 0; k < outputs.size(); ++k) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -47,12 +48,20 @@ int default_threads() {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-// One job at a time. A job is published by bumping `epoch_`; workers take the piece of their index.
+// One job at a time. A job is published by bumping `epoch_`; workers take the pieces of their
+// index.
 class Pool {
  public:
-  explicit Pool(int threads) : threads_(threads) {
-    workers_.reserve(static_cast<size_t>(threads - 1));
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  // Where the machine gives fewer threads than wanted, those that came share the pieces.
+  explicit Pool(int wanted) : wanted_(wanted) {
+    workers_.reserve(static_cast<size_t>(wanted - 1));
+    for (int i = 1; i < wanted; ++i) {
+      try {
+        workers_.emplace_back([this, i] { work(i); });
+      } catch (const std::exception&) {  // std::system_error or std::bad_alloc
+        break;
+      }
+    }
   }
   ~Pool() {
     stop_.store(true, std::memory_order_relaxed);
@@ -62,7 +71,7 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  int threads() const { return threads_; }
+  int wanted() const { return wanted_; }
 
   // False when another thread uses the pool: the caller then runs the job inline.
   bool try_run(int pieces, FunctionRef<void(int)> piece) {
@@ -70,11 +79,12 @@ class Pool {
     const std::lock_guard<std::mutex> hold(busy_, std::adopt_lock);
     job_ = &piece;
     pieces_ = pieces;
+    stride_ = static_cast<int>(workers_.size()) + 1;
     error_ = nullptr;
     // Every worker checks in, also those without a piece: the job's fields may then be reused.
-    pending_.store(threads_ - 1, std::memory_order_relaxed);
+    pending_.store(stride_ - 1, std::memory_order_relaxed);
     publish();
-    run_piece(0);
+    run_pieces(0);
     for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
       if (spins < kSpins) {
         cpu_relax();
@@ -95,12 +105,15 @@ class Pool {
     }
   }
 
-  void run_piece(int index) {
-    try {
-      if (index < pieces_) (*job_)(index);
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(error_mutex_);
-      if (!error_) error_ = std::current_exception();
+  // One piece, unless threads are missing.
+  void run_pieces(int first) {
+    for (int index = first; index < pieces_; index += stride_) {
+      try {
+        (*job_)(index);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(error_mutex_);
+        if (!error_) error_ = std::current_exception();
+      }
     }
   }
 
@@ -109,7 +122,7 @@ class Pool {
     for (;;) {
       seen = wait_beyond(seen);
       if (stop_.load(std::memory_order_relaxed)) return;
-      run_piece(index);
+      run_pieces(index);
       pending_.fetch_sub(1, std::memory_order_release);
     }
   }
@@ -130,11 +143,12 @@ class Pool {
     return now;
   }
 
-  const int threads_;
+  const int wanted_;  // threads, the caller included
   std::vector<std::thread> workers_;
   std::mutex busy_;
   FunctionRef<void(int)>* job_ = nullptr;
   int pieces_ = 0;
+  int stride_ = 1;  // threads that there are
   std::exception_ptr error_;
   std::mutex error_mutex_;
   alignas(64) std::atomic<uint64_t> epoch_{0};
@@ -151,11 +165,24 @@ std::shared_ptr<Pool> pool;
 thread_local bool inside_parallel = false;
 thread_local Executor* executor = nullptr;  // of this thread's scope
 
+// A fork copies the thread that calls it alone. The child gives up the pool, whose workers stayed
+// with the parent: it can be neither used nor destroyed, and is kept for leak checkers to see.
+void make_pool_survive_forks() {
+  [[maybe_unused]] static const int registered =
+      pthread_atfork([] { pool_mutex.lock(); }, [] { pool_mutex.unlock(); },
+                     [] {
+                       static auto& given_up = *new std::vector<std::shared_ptr<Pool>>;
+                       if (pool) given_up.push_back(std::move(pool));
+                       pool_mutex.unlock();
+                     });
+}
+
 // Pools are swapped, never resized: a caller holds its pool alive while it runs.
 std::shared_ptr<Pool> current_pool() {
   const int n = num_threads();
+  make_pool_survive_forks();
   const std::lock_guard<std::mutex> lock(pool_mutex);
-  if (!pool || pool->threads() != n) {
+  if (!pool || pool->wanted() != n) {
     pool.reset();
     pool = std::make_shared<Pool>(n);
   }

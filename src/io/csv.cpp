@@ -92,7 +92,17 @@ std::optional<size_t> CsvTable::find(std::string_view column) const {
   return static_cast<size_t>(found - columns_.begin());
 }
 
+int64_t CsvTable::line(int64_t row) const {
+  if (row < 0 || row >= rows())
+    throw Error(fmt::format("[CsvTable] expected a row below {}, got {}", rows(), row));
+  return lines_[static_cast<size_t>(row)];
+}
+
 std::string_view CsvTable::cell(int64_t row, size_t column) const {
+  if (row < 0 || row >= rows() || column >= columns_.size())
+    throw Error(
+        fmt::format("[CsvTable] expected a row below {} and a column below {}, got {} and {}",
+                    rows(), columns_.size(), row, column));
   const size_t i = static_cast<size_t>(row) * columns_.size() + column;
   const uint64_t begin = i == 0 ? 0 : ends_[i - 1];
   return std::string_view(text_).substr(begin, ends_[i] - begin);

@@ -166,9 +166,16 @@ void assign(const HfLinear& from, const Linear& to) {
   set(from.bias, to.bias);
 }
 
+void require_source(const char* op, const TensorSource& source) {
+  if (!source.tensor)
+    throw Error(std::string("[") + op +
+                "] expected a function that gives tensors, got an empty one");
+}
+
 }  // namespace
 
 Result<HfMlp> inspect_hf_mlp(const TensorSource& source, std::string_view prefix) {
+  require_source("inspect_hf_mlp", source);
   const NoGrad no_grad;
   auto weights = Reader(source, prefix).read();
   if (!weights) return weights.failure();
@@ -176,6 +183,7 @@ Result<HfMlp> inspect_hf_mlp(const TensorSource& source, std::string_view prefix
 }
 
 Result<HfMlp> load_hf_mlp(Module& module, const TensorSource& source, std::string_view prefix) {
+  require_source("load_hf_mlp", source);
   const NoGrad no_grad;
   const Target target = target_of(module);
   auto read = Reader(source, prefix).read();

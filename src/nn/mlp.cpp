@@ -28,6 +28,13 @@ MLP::MLP(int64_t dim, int64_t hidden, int64_t layers, Activation activation, boo
   }
 }
 
+Linear& MLP::fc(size_t i) const {
+  if (i >= linears_.size())
+    throw Error("[MLP::fc] expected a linear below " + std::to_string(linears_.size()) + ", got " +
+                std::to_string(i));
+  return *linears_[i];
+}
+
 Tensor MLP::forward(const Tensor& x) const {
   Tensor y = x;
   for (size_t i = 0; i + 1 < linears_.size(); ++i) y = activate((*linears_[i])(y), activation_);

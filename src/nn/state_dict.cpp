@@ -27,8 +27,9 @@ NamedTensors Module::state_dict() const {
 
 LoadResult Module::load_state_dict(const NamedTensors& state, bool strict) {
   std::map<std::string_view, Tensor> rest;
+  std::vector<std::string> repeated;
   for (const auto& [name, value] : state)
-    if (value.defined()) rest[name] = value;
+    if (value.defined() && !rest.emplace(name, value).second) repeated.push_back(name);
 
   LoadResult result;
   std::string shapes;
@@ -56,6 +57,7 @@ LoadResult Module::load_state_dict(const NamedTensors& state, bool strict) {
   if (strict && !result.missing.empty()) problems += "; missing key(s): " + listed(result.missing);
   if (strict && !result.unexpected.empty())
     problems += "; unexpected key(s): " + listed(result.unexpected);
+  if (!repeated.empty()) problems += "; repeated key(s): " + listed(repeated);
   problems += shapes;
   if (!problems.empty())
     throw Error("[load_state_dict] expected the keys and shapes of " + class_name_ + ", got " +

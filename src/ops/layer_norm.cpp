@@ -17,6 +17,7 @@ OutMetas infer_forward(const Call& call) {
   const Tensor& input = call.in[0];
   const Dims& shape = call.attr<Dims>(0);
   require_norm_arguments(call.op, input, shape, {&call.in[1], &call.in[2]});
+  require_norm_eps(call.op, call.attr<double>(1));
   const OutMeta stat{stat_sizes(input, shape), stat_dtype(input.dtype())};
   return {{input.sizes(), input.dtype()}, stat, stat};
 }

@@ -2,7 +2,9 @@
 // What layer_norm and rms_norm share: shapes, dtypes and checks. A row is one normalised slice.
 #pragma once
 
+#include <cmath>
 #include <initializer_list>
+#include <string>
 
 #include "ops/shape.h"
 
@@ -55,6 +57,12 @@ inline void require_norm_arguments(const OpDef& op, const Tensor& input,
            "a weight or bias of shape " + to_string(normalized_shape) + " for " + to_string(input),
            to_string(*p));
   }
+}
+
+inline bool is_norm_eps(double eps) { return std::isfinite(eps) && eps >= 0; }
+
+inline void require_norm_eps(const OpDef& op, double eps) {
+  if (!is_norm_eps(eps)) fail(op, "a finite eps >= 0", std::to_string(eps));
 }
 
 // Fails unless `stat` can be the mean or rstd that the forward pass over `input` gave.

@@ -18,6 +18,7 @@ OutMetas infer_forward(const Call& call) {
   const Tensor& input = call.in[0];
   const Dims& shape = call.attr<Dims>(0);
   require_norm_arguments(call.op, input, shape, {&call.in[1]});
+  require_norm_eps(call.op, rms_norm_eps(call));
   return {{input.sizes(), input.dtype()}, {stat_sizes(input, shape), stat_dtype(input.dtype())}};
 }
 

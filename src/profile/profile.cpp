@@ -47,7 +47,9 @@ Profile::Profile(ProfileOptions options) : options_(std::move(options)) {
   action_ = options_.schedule ? options_.schedule(0) : Action::record;
 }
 
-Profile::~Profile() {
+Profile::~Profile() { abandon(); }
+
+void Profile::abandon() {
   step_range_.reset();
   if (recording_) {
     set_run_observer(nullptr);
@@ -55,11 +57,31 @@ Profile::~Profile() {
     Recorder::instance().stop();
     try {
       stop_device();
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a destructor must not throw
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): what led here counts
     }
   }
+  cycle_.reset();
+  recording_ = false;
+  in_callback_ = false;
+  started_ = false;
   const Profile* self = this;
   recording_profile.compare_exchange_strong(self, nullptr);
+}
+
+void Profile::run_or_abandon(const std::function<void()>& part) {
+  try {
+    part();
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void Profile::require_running(std::string_view call) const {
+  if (in_callback_)
+    throw Error(fmt::format(
+        "[profile] expected {}() outside of on_trace_ready, got a call from within it", call));
+  if (!started_) throw Error(fmt::format("[profile] expected start() before {}()", call));
 }
 
 void Profile::warn(const std::string& text) { warnings_.push_back(text); }
@@ -70,27 +92,29 @@ void Profile::start() {
   if (!recording_profile.compare_exchange_strong(none, this))
     throw Error("[profile] expected no other profile to be active, got one that is running");
   started_ = true;
-  transition(Action::none, action_);
-  open_step();
+  run_or_abandon([&] {
+    transition(Action::none, action_);
+    open_step();
+  });
 }
 
 void Profile::step() {
-  if (!started_) throw Error("[profile] expected start() before step()");
+  require_running("step");
   step_range_.reset();
   const Action previous = action_;
   ++step_num_;
-  if (options_.schedule) action_ = options_.schedule(step_num_);
-  transition(previous, action_);
-  open_step();
+  run_or_abandon([&] {
+    if (options_.schedule) action_ = options_.schedule(step_num_);
+    transition(previous, action_);
+    open_step();
+  });
 }
 
 void Profile::stop() {
-  if (!started_) throw Error("[profile] expected start() before stop()");
+  require_running("stop");
   step_range_.reset();
-  transition(action_, std::nullopt);
-  started_ = false;
-  const Profile* self = this;
-  recording_profile.compare_exchange_strong(self, nullptr);
+  run_or_abandon([&] { transition(action_, std::nullopt); });
+  abandon();
 }
 
 // Without a schedule there are no steps, as in PyTorch.
@@ -104,9 +128,6 @@ void Profile::transition(Action from, std::optional<Action> to) {
   const bool exits = !to.has_value();
   const Action next = to.value_or(Action::none);
   const bool records_next = next == Action::record || next == Action::record_and_save;
-  const auto ready = [&] {
-    if (options_.on_trace_ready) options_.on_trace_ready(*this);
-  };
   switch (from) {
     case Action::none:
       if (exits || next == Action::none) return;
@@ -123,7 +144,7 @@ void Profile::transition(Action from, std::optional<Action> to) {
     case Action::record:
       if (exits) {
         end_recording();
-        return ready();
+        return call_ready();
       }
       if (records_next) return;
       warn(next == Action::none ? "Incorrect schedule: RECORD followed by NONE"
@@ -131,11 +152,18 @@ void Profile::transition(Action from, std::optional<Action> to) {
       return end_recording();
     case Action::record_and_save:
       end_recording();
-      ready();
+      call_ready();
       if (exits || next == Action::none) return;
       prepare();
       if (records_next) begin_recording();
   }
+}
+
+void Profile::call_ready() {
+  if (!options_.on_trace_ready) return;
+  in_callback_ = true;
+  options_.on_trace_ready(*this);
+  in_callback_ = false;
 }
 
 void Profile::prepare() {
@@ -185,11 +213,11 @@ void Profile::stop_device() {
 void Profile::end_recording() {
   set_run_observer(nullptr);
   set_memory_observer(nullptr);
-  recording_ = false;
   stop_device();
   Recording& recording = cycle_->recording;
   recording.end = tick_anchor();
   recording.buffers = Recorder::instance().stop();
+  recording_ = false;
   recording.cpu_activity = options_.cpu_activity;
   recording.options = {.record_shapes = options_.record_shapes,
                        .profile_memory = options_.profile_memory,

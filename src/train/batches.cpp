@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <exception>
 #include <numeric>
 
 #include "base/thread_pool.h"
@@ -21,15 +22,36 @@ uint64_t below(uint64_t n, uint64_t seed, uint64_t counter, uint64_t stream) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(bits) * n >> 64);
 }
 
+Examples checked(Examples examples, int64_t batch_size) {
+  if (batch_size < 1)
+    throw Error("[EpochBatches] expected a batch_size of 1 or more, got " +
+                std::to_string(batch_size));
+  const Tensor& inputs = examples.inputs;
+  const Tensor& targets = examples.targets;
+  if (!inputs.defined() || !targets.defined() || inputs.dim() < 1 || targets.dim() < 1 ||
+      inputs.size(0) != targets.size(0))
+    throw Error("[EpochBatches] expected one target per input, got inputs " + to_string(inputs) +
+                " and targets " + to_string(targets));
+  return examples;
+}
+
 }  // namespace
 
 Examples Examples::rows(int64_t begin, int64_t end) const {
+  if (begin < 0 || begin > end || end > size())
+    throw Error("[Examples::rows] expected 0 <= begin <= end <= " + std::to_string(size()) +
+                ", got " + std::to_string(begin) + " and " + std::to_string(end));
   return {slice(inputs, 0, begin, end), slice(targets, 0, begin, end)};
 }
 
 std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint64_t stream) {
   if (n < 0) throw Error("[permutation] expected n >= 0, got " + std::to_string(n));
-  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::vector<int64_t> order;
+  try {
+    order.resize(static_cast<size_t>(n));
+  } catch (const std::exception&) {  // std::bad_alloc or std::length_error
+    throw Error("[permutation] expected n numbers that fit into memory, got " + std::to_string(n));
+  }
   std::iota(order.begin(), order.end(), int64_t{0});
   for (size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[below(i, seed, i, stream)]);
@@ -75,12 +97,12 @@ uint32_t fingerprint(const Examples& examples) {
 }
 
 EpochBatches::EpochBatches(Examples examples, int64_t batch_size, uint64_t seed, int64_t epoch)
-    : examples_(std::move(examples)),
+    : examples_(checked(std::move(examples), batch_size)),
       batch_size_(batch_size),
-      order_(permutation(examples_.size(), seed, static_cast<uint64_t>(epoch))) {
-  if (batch_size_ < 1)
-    throw Error("[EpochBatches] expected a batch_size of 1 or more, got " +
-                std::to_string(batch_size_));
+      order_(permutation(examples_.size(), seed, static_cast<uint64_t>(epoch))) {}
+
+int64_t EpochBatches::count() const {
+  return examples_.size() / batch_size_ + (examples_.size() % batch_size_ != 0 ? 1 : 0);
 }
 
 Examples EpochBatches::batch(int64_t i) const {

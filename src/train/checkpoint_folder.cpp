@@ -61,10 +61,13 @@ void remove_file(const std::string& path) {
 
 CheckpointFolder::CheckpointFolder(std::string path, size_t keep)
     : path_(std::move(path)), keep_(keep) {
+  if (path_.empty()) throw Error("[CheckpointFolder] expected the path of a folder, got \"\"");
   if (keep_ < 1) throw Error("[CheckpointFolder] expected to keep 1 or more, got 0");
 }
 
 std::string CheckpointFolder::file(int64_t step) const {
+  if (step < 0)
+    throw Error(fmt::format("[CheckpointFolder] expected a step of 0 or more, got {}", step));
   return fmt::format("{}/{}{:09}{}", path_, kPrefix, step, kSuffix);
 }
 

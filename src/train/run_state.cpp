@@ -8,7 +8,9 @@ namespace {
 
 uint64_t unsigned_of(const StateDict& part, const std::string& key) {
   const auto found = part.metadata.find(key);
-  const std::string text = found == part.metadata.end() ? "" : found->second;
+  if (found == part.metadata.end())
+    throw Error("[load_run_state] expected \"rng." + key + "\", got no such key");
+  const std::string& text = found->second;
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())

@@ -15,6 +15,8 @@ namespace {
 
 // A whole-number target with more values than this is taken for a quantity.
 constexpr size_t kMaxNumericClasses = 20;
+// 2^1000 is finite; smaller values than 2^-1000 are scaled by it and no more.
+constexpr int kMinExponent = -1000;
 // From so many rows on, classes that mostly have one row each are taken for a mistake.
 constexpr size_t kManyRows = 20;
 // Keeps the choice of held-out rows apart from the orders of epochs 0, 1, ...
@@ -138,27 +140,41 @@ struct Moments {
   bool is_constant = false;
 };
 
+// The power of two that brings the largest value to about 1: neither sums nor squares of values at
+// the ends of the range overflow or vanish then, and all others keep their bits.
+double scale_of(std::span<const double> values, std::span<const int64_t> rows) {
+  double largest = 0;
+  for (const int64_t row : rows)
+    largest = std::fmax(largest, std::abs(values[static_cast<size_t>(row)]));
+  return largest == 0 ? 1 : std::ldexp(1, -std::max(std::ilogb(largest), kMinExponent));
+}
+
 // Of the values that are not NaN, in two passes.
 Moments moments(std::span<const double> values, std::span<const int64_t> rows) {
+  const double scale = scale_of(values, rows);
   double sum = 0;
   double count = 0;
   for (const int64_t row : rows) {
-    const double v = values[static_cast<size_t>(row)];
+    const double v = values[static_cast<size_t>(row)] * scale;
     if (std::isnan(v)) continue;
     sum += v;
     ++count;
   }
   if (count == 0) return {.is_constant = true};
-  Moments m{.mean = sum / count};
+  const double mean = sum / count;
   double squares = 0;
   for (const int64_t row : rows) {
-    const double off = values[static_cast<size_t>(row)] - m.mean;
+    const double off = values[static_cast<size_t>(row)] * scale - mean;
     if (!std::isnan(off)) squares += off * off;
   }
-  m.std = std::sqrt(squares / count);
+  const double std = std::sqrt(squares / count);
   // The sum's own rounding must not pass for a spread.
-  m.is_constant = !(m.std > std::abs(m.mean) * 1e-12) || !std::isfinite(m.std);
-  return m;
+  return {mean / scale, std / scale, !(std > std::abs(mean) * 1e-12)};
+}
+
+// Halves, which are exact, as the difference of values at the ends of the range is not finite.
+double standardised(double value, double mean, double std) {
+  return (value / 2 - mean / 2) / (std / 2);
 }
 
 Status fill_features(const CsvTable& table, const Layout& layout, std::span<const int64_t> train,
@@ -185,7 +201,7 @@ Status fill_features(const CsvTable& table, const Layout& layout, std::span<cons
     const double std = data->meaning.std.back();
     for (size_t i = 0; i < n; ++i)
       to[i * width + f] =
-          std::isnan(values[i]) ? 0.0F : static_cast<float>((values[i] - m.mean) / std);
+          std::isnan(values[i]) ? 0.0F : static_cast<float>(standardised(values[i], m.mean, std));
   }
   return ok_status();
 }
@@ -195,7 +211,8 @@ Tensor target_tensor(const TableMeaning& meaning, const std::vector<double>& tar
   if (meaning.task == Task::classification) return from_values(targets, {n}, DType::i64);
   std::vector<double> scaled;
   scaled.reserve(targets.size());
-  for (const double v : targets) scaled.push_back((v - meaning.target_mean) / meaning.target_std);
+  for (const double v : targets)
+    scaled.push_back(standardised(v, meaning.target_mean, meaning.target_std));
   return from_values(scaled, {n, 1});
 }
 

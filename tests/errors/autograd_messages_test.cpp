@@ -87,6 +87,7 @@ TEST(AutogradMessages, RequiresGrad) {
          (x * 2.0).set_requires_grad(false);
        },
        "[requires_grad] expected a leaf to switch off, got the result of an op; use detach()"},
+      {[] { gradcheck({}, {}); }, "[gradcheck] expected a function, got an empty one"},
   });
 }
 

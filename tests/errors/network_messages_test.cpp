@@ -39,6 +39,18 @@ TEST(NetworkMessages, Norms) {
   });
 }
 
+TEST(NetworkMessages, NormsWithoutAnEps) {
+  const Tensor x = f32({2, 3});
+  const double nan = std::nan("");
+  EXPECT_EQ(message_of([&] { layer_norm(x, {3}, {}, {}, nan); }),
+            "[aten::native_layer_norm] expected a finite eps >= 0, got nan");
+  EXPECT_EQ(message_of([&] { layer_norm(x, {3}, {}, {}, -1); }),
+            "[aten::native_layer_norm] expected a finite eps >= 0, got -1.000000");
+  EXPECT_EQ(message_of([&] { rms_norm(x, {3}, {}, INFINITY); }),
+            "[aten::_fused_rms_norm] expected a finite eps >= 0, got inf");
+  EXPECT_EQ(message_of([&] { rms_norm(x, {3}, {}, 0.0); }), "(no error)");
+}
+
 TEST(NetworkMessages, Losses) {
   const std::string targets =
       " expected scores [n, classes] with i64 targets [n], or [classes] with one target, got ";

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "errors/message_of.h"
 #include "io/files.h"
 
 namespace epilogue {
@@ -167,6 +168,17 @@ TEST(Csv, EveryTruncationIsHandled) {
       EXPECT_FALSE(table.failure().message.empty());
     }
   }
+}
+
+TEST(Csv, RowsAndColumnsThatAreNotThere) {
+  const CsvTable t = parsed("a,b\n1,2\n3,4\n");
+  const std::string start = "[CsvTable] expected a row below 2 and a column below 2, got ";
+  EXPECT_EQ(test::message_of([&] { t.cell(2, 0); }), start + "2 and 0");
+  EXPECT_EQ(test::message_of([&] { t.is_missing(-1, 0); }), start + "-1 and 0");
+  EXPECT_EQ(test::message_of([&] { (void)t.number(0, 2).ok(); }), start + "0 and 2");
+  EXPECT_EQ(test::message_of([] { CsvTable{}.cell(0, 0); }),
+            "[CsvTable] expected a row below 0 and a column below 0, got 0 and 0");
+  EXPECT_EQ(test::message_of([&] { t.line(9); }), "[CsvTable] expected a row below 2, got 9");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "epilogue/io.h"
+#include "errors/message_of.h"
 #include "io/files.h"
 
 namespace epilogue::train {
@@ -17,6 +18,7 @@ namespace fs = std::filesystem;
 using io_test::read_bytes;
 using io_test::TempFolder;
 using io_test::write_bytes;
+using test::message_of;
 
 StateDict some_state(double value = 1) {
   return {
@@ -162,6 +164,25 @@ TEST(CheckpointFolder, AFailedSaveLeavesTheOthersAlone) {
   EXPECT_FALSE(checkpoints.save(2, bad).ok());
   EXPECT_EQ(checkpoints.load().value().file, checkpoints.file(1));
   EXPECT_THROW(CheckpointFolder(folder.path(), 0), Error);
+}
+
+TEST(CheckpointFolder, ANegativeStepIsRefusedAndRemovesNothing) {
+  const TempFolder folder;
+  const CheckpointFolder checkpoints(folder.path(), 5);
+  for (const int64_t step : {10, 20, 30}) ASSERT_TRUE(checkpoints.save(step, some_state()).ok());
+  const std::vector<std::string> before = names_in(folder.path());
+  EXPECT_EQ(message_of([&] { checkpoints.save(-1, some_state()).value(); }),
+            "[CheckpointFolder] expected a step of 0 or more, got -1");
+  EXPECT_EQ(names_in(folder.path()), before);
+  EXPECT_EQ(before.size(), 3U);
+  ASSERT_TRUE(checkpoints.save(0, some_state()).ok());
+  EXPECT_EQ(names_in(folder.path()),
+            (std::vector<std::string>{"checkpoint-000000000.safetensors"}));
+}
+
+TEST(CheckpointFolder, AnEmptyPathIsRefused) {
+  EXPECT_EQ(message_of([] { CheckpointFolder(""); }),
+            "[CheckpointFolder] expected the path of a folder, got \"\"");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "epilogue/checkpoint.h"
 #include "epilogue/data.h"
 #include "epilogue/ops.h"
+#include "errors/message_of.h"
 #include "io/files.h"
 
 namespace epilogue::train {
@@ -161,7 +162,12 @@ TEST(LoadRunState, RefusesTheStateOfAnotherRun) {
   EXPECT_THROW(load_run_state(sgd.run(), adamw.state()), Error);
   StateDict state = adamw.state();
   state.metadata.erase("rng.seed");
-  EXPECT_THROW(load_run_state(adamw.run(), state), Error);
+  EXPECT_EQ(test::message_of([&] { load_run_state(adamw.run(), state); }),
+            "[load_run_state] expected \"rng.seed\", got no such key");
+  state = adamw.state();
+  state.metadata["rng.seed"] = "x";
+  EXPECT_EQ(test::message_of([&] { load_run_state(adamw.run(), state); }),
+            "[load_run_state] expected a number for \"rng.seed\", got \"x\"");
   state = adamw.state();
   state.tensors.erase(state.tensors.begin());
   EXPECT_THROW(load_run_state(adamw.run(), state), Error);

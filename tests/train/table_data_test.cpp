@@ -43,6 +43,27 @@ TEST(TableData, NumericClassesAreSortedAsNumbersAndWrittenAnyWay) {
   EXPECT_EQ(d.meaning.classes, (std::vector<std::string>{"-1", "9", "10"}));
 }
 
+// Sums and squares of these are infinite, squares of the others 0.
+TEST(TableData, FeaturesAtTheEndsOfTheRangeAreScaled) {
+  const TableData d = data_of(
+      "huge,tiny,y\n1e308,1e-200,1\n-1e308,2e-200,2\n1.7e308,3e-200,3\n-1.7e308,4e-200,4\n"
+      "1e308,5e-200,5\n-1e308,6e-200,6\n");
+  EXPECT_TRUE(d.notes.constant.empty());
+  const std::vector<double> inputs = d.train.inputs.to_vector();
+  for (const size_t feature : {0U, 1U}) {
+    EXPECT_TRUE(std::isfinite(d.meaning.mean[feature]));
+    EXPECT_TRUE(std::isfinite(d.meaning.std[feature]));
+    double sum = 0;
+    double squares = 0;
+    for (size_t row = 0; row < 5; ++row) {
+      sum += inputs[2 * row + feature];
+      squares += std::pow(inputs[2 * row + feature], 2);
+    }
+    EXPECT_NEAR(sum, 0, 1e-6);
+    EXPECT_NEAR(squares, 5, 1e-5);  // of 5 rows: one is held out
+  }
+}
+
 // Every row keeps its own target through the split: x tells the row, y = 10 x.
 TEST(TableData, RowsAndTargetsStayTogether) {
   const TableData d = data_of(ramp(50), {.task = Task::regression});

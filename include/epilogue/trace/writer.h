@@ -11,9 +11,9 @@
 namespace epilogue::trace {
 
 // Writes `trace` to `path`, compressed when the path ends in ".gz". The file appears complete or
-// not at all (temporary name, then rename). Events are streamed, in the order of start time within
-// each lane. Names with quotes, control characters or bad UTF-8 are escaped or repaired, never
-// dropped. Failure: the file cannot be written.
+// not at all (temporary name, then rename); missing folders are made. Events are streamed, in the
+// order of start time within each lane. Names with quotes, control characters or bad UTF-8 are
+// escaped or repaired, never dropped. Failure: the file cannot be written.
 Status write_chrome_trace(const Trace& trace, const std::string& path);
 
 // The same document as a string (tests, small traces).

@@ -21,8 +21,14 @@ void require(bool holds, const char* expected, double got) {
   optim::require_option(holds, "GradScaler", expected, got);
 }
 
+// The scale is an f32: what rounds to 0 or infinity there would scale nothing ever after.
+void require_scale(double scale) {
+  const auto rounded = static_cast<float>(scale);
+  require(rounded > 0 && std::isfinite(rounded), "a scale above 0 that f32 holds", scale);
+}
+
 void require_options(const GradScalerOptions& o) {
-  require(o.init_scale > 0, "a scale above 0", o.init_scale);
+  require_scale(o.init_scale);
   require(o.growth_factor > 1, "a growth_factor above 1", o.growth_factor);
   require(o.backoff_factor > 0 && o.backoff_factor < 1, "a backoff_factor in (0, 1)",
           o.backoff_factor);
@@ -118,7 +124,7 @@ bool GradScaler::step(Optimizer& optimizer) {
 void GradScaler::update(std::optional<double> new_scale) {
   if (!options_.enabled) return;
   if (new_scale) {
-    require(*new_scale > 0, "a scale above 0", *new_scale);
+    require_scale(*new_scale);
     scale_ = full({}, *new_scale);
   } else {
     bool checked = false;
@@ -132,7 +138,8 @@ void GradScaler::update(std::optional<double> new_scale) {
           "[update] expected unscale_() or step() before, got: No inf checks were recorded prior "
           "to update.");
     if (found) {
-      scale_ = full({}, scale_.item() * options_.backoff_factor);
+      const auto less = static_cast<float>(scale_.item() * options_.backoff_factor);
+      if (less > 0) scale_ = full({}, static_cast<double>(less));
       growth_tracker_ = 0;
     } else if (++growth_tracker_ == options_.growth_interval) {
       const auto grown = static_cast<float>(scale_.item() * options_.growth_factor);
@@ -165,6 +172,8 @@ void GradScaler::load_state_dict(const optim::StateDict& state) {
       .growth_interval = optim::integer_of(state.metadata, "growth_interval")};
   const int64_t tracker = optim::integer_of(state.metadata, "_growth_tracker");
   require_options(loaded);
+  require(tracker >= 0 && tracker < loaded.growth_interval,
+          "a _growth_tracker from 0 to below growth_interval", static_cast<double>(tracker));
   options_ = loaded;
   scale_ = full({}, loaded.init_scale);
   growth_tracker_ = tracker;

@@ -8,6 +8,8 @@
 namespace epilogue::optim {
 namespace {
 
+constexpr std::string_view kMaxExpAvgSq = "max_exp_avg_sq";  // with amsgrad alone
+
 template <class Options>
 std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<Options>>& groups) {
   std::vector<std::vector<Tensor>> params;
@@ -17,11 +19,11 @@ std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<Options>
 }
 
 void require_options(std::string_view name, const AdamOptions& o) {
-  require_option(o.lr >= 0, name, "a learning rate >= 0", o.lr);
-  require_option(o.eps >= 0, name, "eps >= 0", o.eps);
+  require_not_negative(name, "learning rate", o.lr);
+  require_not_negative(name, "eps", o.eps);
   require_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta1 in [0, 1)", o.beta1);
   require_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta2 in [0, 1)", o.beta2);
-  require_option(o.weight_decay >= 0, name, "weight_decay >= 0", o.weight_decay);
+  require_not_negative(name, "weight_decay", o.weight_decay);
 }
 
 std::vector<ParamGroup<AdamOptions>> as_adam(const std::vector<ParamGroup<AdamWOptions>>& groups) {
@@ -70,7 +72,7 @@ void Adam::step_group(size_t group, const Participants& with, const StepOptions&
     in[kAdamGrads * n + i] = with.grads[i];
     in[kAdamExpAvgs * n + i] = state_or_zeros(index, "exp_avg", param);
     in[kAdamExpAvgSqs * n + i] = state_or_zeros(index, "exp_avg_sq", param);
-    if (o.amsgrad) in[kAdamMaxExpAvgSqs * n + i] = state_or_zeros(index, "max_exp_avg_sq", param);
+    if (o.amsgrad) in[kAdamMaxExpAvgSqs * n + i] = state_or_zeros(index, kMaxExpAvgSq, param);
     in[kAdamSteps * n + i] = state_or_zeros(index, "step", param);
     in[kAdamCopies * n + i] = with.copies[i];
   }
@@ -81,8 +83,20 @@ void Adam::step_group(size_t group, const Participants& with, const StepOptions&
   run_op(decoupled_ ? kFusedAdamW_ : kFusedAdam_, in, attrs);
 }
 
+void Adam::check_options(size_t group) const { require_options(class_name(), options_[group]); }
+
+void Adam::set_lr(size_t group, double lr) {
+  require_not_negative(class_name(), "learning rate", lr);
+  options_[checked_group(group)].lr = lr;
+}
+
+bool Adam::needs_state(std::string_view name,
+                       const std::map<std::string, std::string>& options) const {
+  return name != kMaxExpAvgSq || bool_of(options, "amsgrad");
+}
+
 std::vector<std::string_view> Adam::state_names() const {
-  return {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+  return {"step", "exp_avg", "exp_avg_sq", kMaxExpAvgSq};
 }
 
 std::map<std::string, std::string> Adam::group_options(size_t group) const {

@@ -57,6 +57,8 @@ double grad_norm(const std::vector<Tensor>& params, double norm_type) {
 }
 
 double clip_coefficient(double norm, double max_norm) {
+  if (!(max_norm >= 0))
+    throw Error("[clip_coefficient] expected a max_norm >= 0, got " + number_text(max_norm));
   constexpr double kGuard = 1e-6;  // torch's, against division by 0
   const double coefficient = max_norm / (norm + kGuard);
   return coefficient > 1 ? 1 : coefficient;  // NaN stays
@@ -71,10 +73,8 @@ double clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, doubl
     throw Error("[clip_grad_norm_] expected gradients with a finite norm of order " +
                 number_text(norm_type) + ", got " + number_text(norm) +
                 "; to scale them anyway, leave error_if_nonfinite off");
-  for (const std::vector<Tensor>& list : lists) {
-    const Attr attrs[] = {clip_coefficient(norm, max_norm)};
-    run_op(kForeachMul_, list, attrs);
-  }
+  const Attr attrs[] = {clip_coefficient(norm, max_norm)};
+  for (const std::vector<Tensor>& list : lists) run_op(kForeachMul_, list, attrs);
   return norm;
 }
 

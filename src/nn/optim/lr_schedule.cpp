@@ -7,6 +7,16 @@
 
 namespace epilogue::optim {
 
+namespace {
+
+double rate_of(const Text& metadata, const std::string& key) {
+  const double rate = number_of(metadata, key);
+  require_not_negative("load_state_dict", "\"" + key + "\"", rate);
+  return rate;
+}
+
+}  // namespace
+
 LrFactor constant_lr() {
   return [](int64_t) { return 1.0; };
 }
@@ -14,6 +24,7 @@ LrFactor constant_lr() {
 LrFactor step_lr(int64_t step_size, double gamma) {
   if (step_size < 1)
     throw Error("[step_lr] expected a step_size of 1 or more, got " + std::to_string(step_size));
+  require_not_negative("step_lr", "gamma", gamma);
   return [=](int64_t step) {
     const int64_t drops = step / step_size;
     return std::pow(gamma, static_cast<double>(drops));
@@ -24,6 +35,7 @@ LrFactor cosine_lr(int64_t total_steps, int64_t warmup_steps, double min_factor)
   if (warmup_steps < 0 || warmup_steps >= total_steps)
     throw Error("[cosine_lr] expected 0 <= warmup_steps < total_steps, got " +
                 std::to_string(warmup_steps) + " and " + std::to_string(total_steps));
+  require_not_negative("cosine_lr", "min_factor", min_factor);
   return [=](int64_t step) {
     if (step < warmup_steps) return static_cast<double>(step) / static_cast<double>(warmup_steps);
     const double progress = std::min(1.0, static_cast<double>(step - warmup_steps) /
@@ -34,19 +46,22 @@ LrFactor cosine_lr(int64_t total_steps, int64_t warmup_steps, double min_factor)
 
 LrScheduler::LrScheduler(Optimizer& optimizer, LrFactor factor)
     : optimizer_(optimizer), factor_(std::move(factor)) {
-  for (size_t g = 0; g < optimizer_.num_groups(); ++g) base_lrs_.push_back(optimizer_.lr(g));
-  apply();
+  if (!factor_) throw Error("[LrScheduler] expected a factor, got an empty function");
+  std::vector<double> base_lrs;
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) base_lrs.push_back(optimizer_.lr(g));
+  apply(0, std::move(base_lrs));
 }
 
-void LrScheduler::apply() {
-  const double factor = factor_(last_step_);
-  for (size_t g = 0; g < base_lrs_.size(); ++g) optimizer_.set_lr(g, base_lrs_[g] * factor);
+void LrScheduler::apply(int64_t step, std::vector<double> base_lrs) {
+  const double factor = factor_(step);
+  for (const double base : base_lrs)
+    require_not_negative("LrScheduler", "learning rate", base * factor);
+  for (size_t g = 0; g < base_lrs.size(); ++g) optimizer_.set_lr(g, base_lrs[g] * factor);
+  last_step_ = step;
+  base_lrs_ = std::move(base_lrs);
 }
 
-void LrScheduler::step() {
-  ++last_step_;
-  apply();
-}
+void LrScheduler::step() { apply(last_step_ + 1, base_lrs_); }
 
 StateDict LrScheduler::state_dict() const {
   StateDict dict;
@@ -58,16 +73,17 @@ StateDict LrScheduler::state_dict() const {
 
 void LrScheduler::load_state_dict(const StateDict& state) {
   const int64_t last_step = integer_of(state.metadata, "last_step");
+  if (last_step < 0)
+    throw Error("[load_state_dict] expected a \"last_step\" of 0 or more, got " +
+                std::to_string(last_step));
   std::vector<double> base_lrs;
   base_lrs.reserve(base_lrs_.size());
   for (size_t g = 0; g < base_lrs_.size(); ++g)
-    base_lrs.push_back(number_of(state.metadata, "base_lr." + std::to_string(g)));
+    base_lrs.push_back(rate_of(state.metadata, "base_lr." + std::to_string(g)));
   if (state.metadata.contains("base_lr." + std::to_string(base_lrs.size())))
     throw Error("[load_state_dict] expected learning rates of " + std::to_string(base_lrs.size()) +
                 " groups, got more");
-  last_step_ = last_step;
-  base_lrs_ = std::move(base_lrs);
-  apply();
+  apply(last_step, std::move(base_lrs));
 }
 
 }  // namespace epilogue::optim

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all optimizers share: groups, participation, low-precision copies, state in and out.
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "core/observer.h"
@@ -66,6 +67,12 @@ std::vector<Text> texts_of_groups(const Text& metadata, const std::string& class
   return texts;
 }
 
+void require_count(const std::string& key, const Tensor& step) {
+  const double count = step.item();
+  if (!(count >= 0) || count != std::floor(count) || std::isinf(count))
+    fail_to_load("a whole number >= 0 for \"" + key + "\"", number_text(count));
+}
+
 using States = std::vector<std::map<std::string, Tensor, std::less<>>>;
 
 // Copies of the tensors, by parameter.
@@ -74,7 +81,9 @@ States states_of(const NamedTensors& tensors, const std::string& class_name,
   const NoGrad no_grad;
   States states(params.size());
   std::map<std::string_view, Tensor> rest;
-  for (const auto& [key, tensor] : tensors) rest[key] = tensor;
+  for (const auto& [key, tensor] : tensors)
+    if (!rest.emplace(key, tensor).second)
+      fail_to_load("every state once", "\"" + key + "\" twice");
   for (size_t i = 0; i < params.size(); ++i) {
     for (const std::string_view name : names) {
       const std::string key = tensor_key(i, name);
@@ -84,6 +93,7 @@ States states_of(const NamedTensors& tensors, const std::string& class_name,
       if (!found->second.defined() || !(found->second.sizes() == sizes))
         fail_to_load("sizes " + to_string(sizes) + " for \"" + key + "\"",
                      to_string(found->second));
+      if (is_step(name)) require_count(key, found->second);
       const Tensor own =
           empty(sizes, is_step(name) ? DType::f32 : params[i].dtype(), params[i].device());
       states[i].emplace(name, copy_(own, found->second.to(own.device())));
@@ -115,6 +125,13 @@ std::vector<Tensor> Optimizer::parameters() const {
   return all;
 }
 
+size_t Optimizer::checked_group(size_t i) const {
+  if (i >= groups_.size())
+    throw Error("[" + class_name_ + "] expected a group below " + std::to_string(groups_.size()) +
+                ", got " + std::to_string(i));
+  return i;
+}
+
 void Optimizer::set_lr(double lr) {
   for (size_t g = 0; g < groups_.size(); ++g) set_lr(g, lr);
 }
@@ -136,6 +153,8 @@ Optimizer::Participants Optimizer::participants(size_t group, size_t first_index
 void Optimizer::step(const StepOptions& options) {
   const ScopedRange range("Optimizer.step#" + class_name_ + ".step");
   const NoGrad no_grad;
+  for (size_t g = 0; g < groups_.size(); ++g) check_options(g);
+  require_states_fit();
   size_t first = 0;
   for (size_t g = 0; g < groups_.size(); first += groups_[g++].size()) {
     const Participants with = participants(g, first);
@@ -149,6 +168,35 @@ void Optimizer::step(const StepOptions& options) {
     for (size_t i = 0; i < with.params.size(); ++i)
       if (with.copies[i].defined()) note_low_precision_copy(with.params[i], with.copies[i]);
   }
+}
+
+void Optimizer::require_states_fit() const {
+  size_t i = 0;
+  for (const auto& group : groups_) {
+    for (const Tensor& param : group) {
+      for (const auto& [name, tensor] : state_[i])
+        if (tensor.defined() && !is_step(name) && tensor.dtype() != param.dtype())
+          throw Error("[" + class_name_ + "] expected parameter " + std::to_string(i) +
+                      " to have the dtype of its state, got " + to_string(param) + " with \"" +
+                      tensor_key(i, name) + "\" " + to_string(tensor) +
+                      "; make the optimizer after Module::to()");
+      ++i;
+    }
+  }
+}
+
+bool Optimizer::needs_state(std::string_view /*name*/, const Text& /*options*/) const {
+  return true;
+}
+
+void Optimizer::require_whole(const std::vector<StateOfOne>& states,
+                              const std::vector<Text>& options) const {
+  size_t i = 0;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    for (size_t last = i + groups_[g].size(); i < last; ++i)
+      for (const std::string_view name : state_names())
+        if (!states[i].empty() && !states[i].contains(name) && needs_state(name, options[g]))
+          fail_to_load("\"" + tensor_key(i, name) + "\"", "no such key");
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -216,7 +264,9 @@ StateDict Optimizer::state_dict() const {
 
 void Optimizer::load_state_dict(const StateDict& dict) {
   const std::vector<Text> options = texts_of_groups(dict.metadata, class_name_, groups_);
-  States states = states_of(dict.tensors, class_name_, parameters(), state_names());
+  std::vector<StateOfOne> states =
+      states_of(dict.tensors, class_name_, parameters(), state_names());
+  require_whole(states, options);
   std::vector<Text> before;
   before.reserve(groups_.size());
   for (size_t g = 0; g < groups_.size(); ++g) before.push_back(group_options(g));

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "epilogue/base/error.h"
 
@@ -61,6 +62,11 @@ void require_option(bool holds, std::string_view class_name, std::string_view me
   if (!holds)
     throw Error("[" + std::string(class_name) + "] expected " + std::string(meaning) + ", got " +
                 number_text(value));
+}
+
+void require_not_negative(std::string_view class_name, std::string_view name, double value) {
+  require_option(std::isfinite(value) && value >= 0, class_name,
+                 "a finite " + std::string(name) + " >= 0", value);
 }
 
 }  // namespace epilogue::optim

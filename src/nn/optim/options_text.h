@@ -20,8 +20,10 @@ double number_of(const Text& text, const std::string& key);
 int64_t integer_of(const Text& text, const std::string& key);
 bool bool_of(const Text& text, const std::string& key);
 
-// Throws Error "[AdamW] expected <name> <meaning>, got <value>" unless `holds`.
+// Throws Error "[AdamW] expected <meaning>, got <value>" unless `holds`.
 void require_option(bool holds, std::string_view class_name, std::string_view meaning,
                     double value);
+// Throws Error "[AdamW] expected a finite <name> >= 0, got <value>" unless it is one.
+void require_not_negative(std::string_view class_name, std::string_view name, double value);
 
 }  // namespace epilogue::optim

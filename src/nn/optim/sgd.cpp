@@ -19,9 +19,10 @@ std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<SGDOptio
 }
 
 void require_options(const SGDOptions& o) {
-  require_option(o.lr >= 0, "SGD", "a learning rate >= 0", o.lr);
-  require_option(o.momentum >= 0, "SGD", "a momentum >= 0", o.momentum);
-  require_option(o.weight_decay >= 0, "SGD", "weight_decay >= 0", o.weight_decay);
+  require_not_negative("SGD", "learning rate", o.lr);
+  require_not_negative("SGD", "momentum", o.momentum);
+  require_not_negative("SGD", "dampening", o.dampening);
+  require_not_negative("SGD", "weight_decay", o.weight_decay);
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
     throw Error("[SGD] expected a momentum and zero dampening with nesterov, got momentum " +
                 number_text(o.momentum) + " and dampening " + number_text(o.dampening));
@@ -73,6 +74,13 @@ void SGD::step_some(size_t group, const Participants& with, const std::vector<si
   // A skipped first step was none: the next one must set the buffer.
   if (is_first && step.found_inf.defined() && step.found_inf.item() != 0)
     for (const size_t i : which) state(with.index[i], kBuffer) = Tensor();
+}
+
+void SGD::check_options(size_t group) const { require_options(options_[group]); }
+
+void SGD::set_lr(size_t group, double lr) {
+  require_not_negative("SGD", "learning rate", lr);
+  options_[checked_group(group)].lr = lr;
 }
 
 std::vector<std::string_view> SGD::state_names() const { return {kBuffer}; }

@@ -2,6 +2,7 @@
 // GradScaler: the algorithm step by step, real f16 overflow, accumulation, clipping, several
 // optimizers.
 #include <cmath>
+#include <limits>
 
 #include "epilogue/amp.h"
 #include "epilogue/autograd.h"
@@ -241,6 +242,37 @@ TEST(GradScaler, Messages) {
   EXPECT_EQ(message_of([&] { scaler.unscale_(of_half); }),
             "[unscale_] expected f32 gradients (of f32 parameters), got f16[2]: Attempting to "
             "unscale FP16 gradients.");
+}
+
+// An infinite scale would skip every step and never come down.
+TEST(GradScalerMessages, ScalesThatF32DoesNotHold) {
+  const std::string start = "[GradScaler] expected a scale above 0 that f32 holds, got ";
+  EXPECT_EQ(message_of([] { GradScaler({.init_scale = 1e39}); }), start + "1e+39");
+  EXPECT_EQ(message_of([] { GradScaler({.init_scale = 1e-50}); }), start + "1e-50");
+  GradScaler scaler;
+  EXPECT_EQ(message_of([&] { scaler.update(INFINITY); }), start + "inf");
+  EXPECT_EQ(message_of([&] { scaler.update(NAN); }), start + "nan");
+  const auto load = [&](const std::string& key, const std::string& value) {
+    optim::StateDict state = scaler.state_dict();
+    state.metadata[key] = value;
+    return message_of([&] { scaler.load_state_dict(state); });
+  };
+  EXPECT_EQ(load("scale", "inf"), start + "inf");
+  EXPECT_EQ(load("_growth_tracker", "-1"),
+            "[GradScaler] expected a _growth_tracker from 0 to below growth_interval, got -1");
+  EXPECT_EQ(scaler.get_scale(), 65536);
+}
+
+TEST(GradScaler, BacksOffToTheLeastScaleAboveZero) {
+  Tensor p = ones({1});
+  p.set_requires_grad(true);
+  optim::SGD sgd({p});
+  const double least = std::numeric_limits<float>::denorm_min();
+  GradScaler scaler({.init_scale = least});
+  p.set_grad(full({1}, NAN));
+  EXPECT_FALSE(scaler.step(sgd));
+  scaler.update();
+  EXPECT_EQ(scaler.get_scale(), least);
 }
 
 }  // namespace

@@ -35,6 +35,10 @@ TEST(MicroBatches, CoverEveryRowOnce) {
   EXPECT_EQ(micro_batches(10, 4).back().share, 0.1);
   EXPECT_EQ(message_of([] { micro_batches(4, 0); }),
             "[micro_batches] expected rows >= 0 in 1 or more parts, got 4 in 0");
+  const std::vector<MicroBatch> halves = micro_batches(INT64_MAX, 2);
+  ASSERT_EQ(halves.size(), 2U);
+  EXPECT_EQ(halves[1].begin, int64_t{1} << 62);
+  EXPECT_EQ(halves[1].end, INT64_MAX);
 }
 
 // Gradients of one MLP after a whole batch, taken in `count` parts.

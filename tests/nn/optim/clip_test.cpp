@@ -94,6 +94,16 @@ TEST(ClipGradNorm, NonFiniteNormsThrowOnDemandAndSpreadElse) {
             "them anyway, leave error_if_nonfinite off");
 }
 
+TEST(ClipGradNorm, ANormThatIsNoneIsRefusedAndInfinityClipsNothing) {
+  const std::vector<Tensor> params = with_gradients({from_values({3, 4}, {2})});
+  EXPECT_EQ(message_of([&] { clip_grad_norm_(params, -1); }),
+            "[clip_coefficient] expected a max_norm >= 0, got -1");
+  EXPECT_EQ(message_of([&] { clip_grad_norm_(params, NAN); }),
+            "[clip_coefficient] expected a max_norm >= 0, got nan");
+  EXPECT_EQ(clip_grad_norm_(params, INFINITY), 5);
+  EXPECT_EQ(params[0].grad().to_vector(), (std::vector<double>{3, 4}));
+}
+
 TEST(ClipGradValue, ClampsAndKeepsNaN) {
   const std::vector<Tensor> params = with_gradients(
       {from_values({-3, -0.5, 0, 0.5, 3, NAN, INFINITY, -INFINITY, 2}, {9}), ones({5000})});

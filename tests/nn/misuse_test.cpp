@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What wrong use of layers, initialisers and states says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "epilogue/nn.h"
+#include "errors/message_of.h"
+
+namespace epilogue::nn {
+namespace {
+
+using test::message_of;
+
+TEST(Misuse, LinearsThatAreNotThere) {
+  const MLP mlp(2, 3);
+  EXPECT_EQ(mlp.fc(1).weight.sizes(), (Dims{2, 3}));
+  EXPECT_EQ(message_of([&] { mlp.fc(2); }), "[MLP::fc] expected a linear below 2, got 2");
+}
+
+TEST(Misuse, Norms) {
+  EXPECT_EQ(message_of([] { LayerNorm({}); }),
+            "[LayerNorm] expected a shape of one dimension or more, got []");
+  EXPECT_EQ(message_of([] { RMSNorm({}); }),
+            "[RMSNorm] expected a shape of one dimension or more, got []");
+  EXPECT_EQ(message_of([] { LayerNorm({4}, NAN); }),
+            "[LayerNorm] expected a finite eps >= 0, got nan");
+  EXPECT_EQ(message_of([] { LayerNorm({4}, -1); }),
+            "[LayerNorm] expected a finite eps >= 0, got -1.000000");
+  EXPECT_EQ(message_of([] { RMSNorm({4}, NAN); }), "[RMSNorm] expected a finite eps >= 0, got nan");
+  EXPECT_EQ(message_of([] { RMSNorm({4}, 0.0); }), "(no error)");
+}
+
+TEST(Misuse, Initialisers) {
+  const Tensor w = ones({2, 2});
+  const std::string bounds = "[uniform_] expected finite bounds, low <= high, got ";
+  EXPECT_EQ(message_of([&] { uniform_(w, 1, 0); }), bounds + "1.000000 and 0.000000");
+  EXPECT_EQ(message_of([&] { uniform_(w, NAN, 1); }), bounds + "nan and 1.000000");
+  EXPECT_EQ(message_of([&] { uniform_(w, 0, INFINITY); }), bounds + "0.000000 and inf");
+  EXPECT_EQ(
+      message_of([&] { normal_(w, 0, -1); }),
+      "[normal_] expected a finite mean and a finite stddev >= 0, got 0.000000 and -1.000000");
+  EXPECT_EQ(message_of([&] { kaiming_uniform_(w, NAN); }),
+            "[kaiming_uniform_] expected a finite slope, got nan");
+  EXPECT_EQ(w.to_vector(), (std::vector<double>{1, 1, 1, 1}));
+  EXPECT_EQ(uniform_(w, 3, 3).to_vector(), (std::vector<double>{3, 3, 3, 3}));
+}
+
+TEST(Misuse, AStateWithAKeyTwice) {
+  Linear layer(1, 1, false);
+  const double before = layer.weight.item();
+  EXPECT_EQ(message_of([&] {
+              layer.load_state_dict({{"weight", ones({1, 1})}, {"weight", zeros({1, 1})}});
+            }),
+            "[load_state_dict] expected the keys and shapes of Linear, got repeated key(s): "
+            "\"weight\"");
+  EXPECT_EQ(layer.weight.item(), before);
+}
+
+TEST(Misuse, ASourceWithoutAFunction) {
+  GatedMLP mlp(2, 3);
+  const TensorSource source{"nowhere", {"gate_proj.weight"}, {}};
+  EXPECT_EQ(message_of([&] { (void)inspect_hf_mlp(source, "").ok(); }),
+            "[inspect_hf_mlp] expected a function that gives tensors, got an empty one");
+  EXPECT_EQ(message_of([&] { (void)load_hf_mlp(mlp, source, "").ok(); }),
+            "[load_hf_mlp] expected a function that gives tensors, got an empty one");
+}
+
+}  // namespace
+}  // namespace epilogue::nn
