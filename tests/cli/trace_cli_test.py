@@ -75,6 +75,48 @@ class Explain(CommandTest):
             self.assertIn("bad.json", self.misuse("explain", path), text)
 
 
+class Damage(CommandTest):
+    """What was read all the same, but may be wrong, is said on stderr by every command."""
+    KERNELS = ('{"traceEvents": ['
+               '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": %d},'
+               '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 50, "dur": 5}]}')
+
+    def warnings(self, data):
+        path = os.path.join(self.out, "t.json")
+        with open(path, "wb") as f:
+            f.write(data)
+        texts = [run(command, path, *options).stderr
+                 for command, options in (("table", ()), ("explain", ()), ("check", ("--list",)))]
+        self.assertEqual(len(set(texts)), 1, texts)
+        return texts[0]
+
+    def test_a_sound_trace_has_no_warning(self):
+        text = (self.KERNELS % 7).encode()
+        self.assertEqual(self.warnings(text), "")
+        self.assertEqual(self.warnings(gzip.compress(text)), "")
+        self.assertEqual(self.warnings(gzip.compress(text) + bytes(512)), "")
+
+    def test_negative_durations(self):
+        self.assertIn("t.json: events that end before they start, taken as empty: times that they are "
+                      "part of are too small (at byte 17)\n",
+                      self.warnings((self.KERNELS % -100).encode()))
+        health = json.loads(self.ok("explain", os.path.join(self.out, "t.json"), "--format", "json"))
+        item = {h["id"]: h for h in health["health"]}["negative-durations"]
+        self.assertEqual(item["count"], 1)
+        self.assertNotIn("repaired-events", [h["id"] for h in health["health"]])
+
+    def test_a_wrong_checksum(self):
+        data = bytearray(gzip.compress((self.KERNELS % 7).encode()))
+        data[-8] ^= 1
+        self.assertIn("checksum of the compressed data does not match", self.warnings(bytes(data)))
+
+    def test_what_follows_the_trace(self):
+        text = (self.KERNELS % 7).encode()
+        self.assertIn("t.json: text behind the document, ignored", self.warnings(text + b" xxxx"))
+        self.assertIn("t.json: bytes behind the compressed data, ignored",
+                      self.warnings(gzip.compress(text) + b"xxxx"))
+
+
 class Folder(CommandTest):
     """explain DIR takes traces for ranks only where they are."""
     TRACE = {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1,
@@ -122,6 +164,30 @@ class Folder(CommandTest):
         self.assertIn("are both of rank 1", self.misuse("explain", self.out))
         self.write("b.json", rank=0, world_size=4)
         self.assertIn("of 4 ranks, another of 2", self.misuse("explain", self.out))
+
+    def test_files_that_are_no_traces_are_named_and_left_out(self):
+        self.write("a.json", rank=1)
+        self.write("b.json", rank=0)
+        for name, text in (("readme.json", '{"about": "this folder"}'), ("c.json", "")):
+            with open(os.path.join(self.out, name), "w", encoding="utf-8") as f:
+                f.write(text)
+        self.assertEqual(self.ranks(), {"a.json": 1, "b.json": 0})
+        lines = run("explain", self.out).stderr.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertIn("c.json: expected a JSON trace, got an empty file; left out", lines[0])
+        self.assertIn("readme.json: expected a Chrome trace, got JSON without traceEvents: its keys "
+                      "are about; left out", lines[1])
+        os.remove(os.path.join(self.out, "a.json"))
+        self.assertEqual(json.loads(self.ok("explain", self.out, "--format", "json"))["verdict"],
+                         "cpu-only")
+        os.remove(os.path.join(self.out, "b.json"))
+        self.assertIn("c.json", self.misuse("explain", self.out))
+
+    def test_a_trace_that_cannot_be_read_is_not_left_out(self):
+        self.write("a.json", rank=1)
+        self.write("b.json", rank=0)
+        os.mkdir(os.path.join(self.out, "c.json"))
+        self.assertIn("c.json: cannot read", self.misuse("explain", self.out))
 
     def test_one_trace_is_explained_itself(self):
         self.write("a.json")

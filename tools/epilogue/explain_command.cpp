@@ -39,8 +39,12 @@ std::vector<std::string> traces_of(const std::string& folder) {
   return paths;
 }
 
-int explain_trace(const Options& o, const std::string& path) {
-  const trace::Trace trace = load_trace(path, o.part, o.modules);
+// Read, and found to be something else.
+bool is_no_trace(const Failure& failure) {
+  return failure.code == "NotATrace" || failure.code == "NotJson" || failure.code == "Empty";
+}
+
+int explain_trace(const Options& o, const trace::Trace& trace) {
   const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
   const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
   switch (o.format) {
@@ -53,15 +57,25 @@ int explain_trace(const Options& o, const std::string& path) {
 
 int explain_folder(const Options& o) {
   const std::vector<std::string> paths = traces_of(o.path);
-  if (paths.size() == 1) return explain_trace(o, paths.front());
   std::deque<trace::Trace> traces;
   std::deque<trace::Links> links;
   std::vector<trace::RankTrace> ranks;
+  std::vector<Failure> failures;
   for (const std::string& path : paths) {
-    traces.push_back(load_trace(path, o.part));
+    Result<trace::Trace> trace = try_load_trace(path, o.part, o.modules);
+    // Without a rank that cannot be read the others would mislead.
+    if (!trace && !is_no_trace(trace.failure())) throw Error(trace.failure().message);
+    if (!trace) {
+      failures.push_back(trace.failure());
+      continue;
+    }
+    traces.push_back(std::move(trace).value());
     links.push_back(trace::link(traces.back()));
     ranks.push_back({traces.back(), links.back()});
   }
+  if (traces.empty()) throw Error(failures.front().message);
+  for (const Failure& failure : failures) warn(failure.message + "; left out");
+  if (traces.size() == 1) return explain_trace(o, traces.front());
   if (const std::string reason = trace::why_not_ranks(ranks); !reason.empty())
     throw Error(fmt::format(
         "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
@@ -77,7 +91,8 @@ int explain_folder(const Options& o) {
 }
 
 int run_command(const Options& o) {
-  return std::filesystem::is_directory(o.path) ? explain_folder(o) : explain_trace(o, o.path);
+  if (std::filesystem::is_directory(o.path)) return explain_folder(o);
+  return explain_trace(o, load_trace(o.path, o.part, o.modules));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "epilogue/base/result.h"
 #include "epilogue/trace/event.h"
 
 namespace CLI {
@@ -28,7 +29,11 @@ void add_trace_part(CLI::App& app, TracePart& part);
 trace::Trace load_trace(const std::string& path, const TracePart& part = {},
                         bool python_functions = false);
 
-// "PATH: skipped 3 of 210 events: bad-syntax (2), truncated (1); the first at byte 204", or "".
-std::string skip_warning(const trace::ImportReport& report);
+// The same; a Failure where the trace cannot be used ("NotATrace": see read_trace).
+Result<trace::Trace> try_load_trace(const std::string& path, const TracePart& part = {},
+                                    bool python_functions = false);
+
+// "epilogue: warning: TEXT" on stderr.
+void warn(const std::string& text);
 
 }  // namespace epilogue::tool
