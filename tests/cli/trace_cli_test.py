@@ -255,6 +255,23 @@ class Check(CommandTest):
         self.misuse("check")
 
 
+class Digits(CommandTest):
+    def test_long_values_keep_their_digits(self):
+        path = os.path.join(self.out, "t.json")
+        event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, %s}'
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('{"traceEvents": [' + event % '"ts": 0, "dur": 1.5' + ", " +
+                    event % '"ts": 6629510123, "dur": 0.457' + ', {"ph": "i", "s": "t", '
+                    '"name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args": {"Device Type": 0, '
+                    '"Device Id": -1, "Addr": 1, "Bytes": 6629510123, "Total Allocated": 6629510123, '
+                    '"Total Reserved": 0}}]}')
+        listed = self.ok("check", path, "--list")
+        self.assertRegex(listed, r"(?m)^span_us +6629510123\.457 ")
+        self.assertRegex(listed, r"(?m)^self_cpu_total_us +1\.957 ")
+        self.assertRegex(listed, r"(?m)^peak_memory_bytes +6629510123 ")
+        self.assertIn("found 6629510123.457", run("check", path, "span_us < 1").stdout)
+
+
 class Table(CommandTest):
     def test_sorts_limits_and_selects(self):
         rows = json.loads(self.ok("table", EAGER, "--format", "json", "--sort-by", "count"))["rows"]
