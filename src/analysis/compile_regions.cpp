@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analysis/enclosing.h"
 #include "epilogue/trace/kernel_name.h"
@@ -11,6 +12,7 @@ namespace epilogue::trace {
 namespace {
 
 constexpr std::string_view kRegionPrefix = "Torch-Compiled Region";
+constexpr std::string_view kRegionId = ": ";  // before "FRAME/COMPILATION", since PyTorch 2.2
 constexpr std::string_view kGraphMark = "CompiledFxGraph";
 constexpr std::string_view kLookupMark = "TorchDynamo Cache Lookup";
 constexpr std::string_view kTritonPrefix = "triton_";
@@ -76,6 +78,39 @@ std::vector<TritonKernel> triton_kernels(const Trace& trace, const Links& links)
   return list;
 }
 
+// "1" of "Torch-Compiled Region: 1/0"; "" where the name has no such part.
+std::string_view frame_of(std::string_view region) {
+  const size_t colon = region.find(kRegionId);
+  if (colon == std::string_view::npos) return {};
+  const std::string_view id = region.substr(colon + kRegionId.size());
+  const size_t slash = id.find('/');
+  return slash == std::string_view::npos ? std::string_view() : id.substr(0, slash);
+}
+
+// The step that runs at that time. (Links::step knows that of ops, and a region may be an
+// annotation.)
+uint32_t step_at(const Trace& trace, const Links& links, int64_t ts_ns) {
+  const auto after = std::upper_bound(
+      links.steps.begin(), links.steps.end(), ts_ns,
+      [&](int64_t time_ns, uint32_t step) { return time_ns < trace.events[step].ts_ns; });
+  if (after == links.steps.begin()) return kNone;
+  const uint32_t step = *std::prev(after);
+  return ts_ns < trace.events[step].end_ns() ? step : kNone;
+}
+
+std::optional<double> frames_per_step(const Trace& trace, const Links& links,
+                                      const std::vector<uint32_t>& regions) {
+  if (links.steps.empty() || regions.empty()) return std::nullopt;
+  std::set<std::pair<uint32_t, std::string_view>> frames;
+  for (const uint32_t i : regions) {
+    const std::string_view frame = frame_of(trace.name(trace.events[i]));
+    if (frame.empty()) return std::nullopt;
+    if (const uint32_t step = step_at(trace, links, trace.events[i].ts_ns); step != kNone)
+      frames.emplace(step, frame);
+  }
+  return static_cast<double>(frames.size()) / static_cast<double>(links.steps.size());
+}
+
 }  // namespace
 
 CompileSummary compile_summary(const Trace& trace, const Links& links) {
@@ -99,6 +134,7 @@ CompileSummary compile_summary(const Trace& trace, const Links& links) {
   if (!links.steps.empty() && !regions.empty())
     summary.regions_per_step =
         static_cast<double>(regions.size()) / static_cast<double>(links.steps.size());
+  summary.frames_per_step = frames_per_step(trace, links, regions);
   summary.regions = ranges(trace, links, regions);
   summary.graphs = ranges(trace, links, graphs);
   summary.triton = triton_kernels(trace, links);

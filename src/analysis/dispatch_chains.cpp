@@ -124,9 +124,11 @@ class Chains {
       if (subtrees_[op].launches) continue;
       const Event& e = trace_.events[op];
       const auto [place, is_new] = place_of.try_emplace(e.name, list.size());
-      if (is_new) list.push_back({std::string(trace_.name(e)), 0, 0});
-      ++list[place->second].count;
-      list[place->second].self_ns += self_ns_[op];
+      if (is_new) list.push_back({.name = std::string(trace_.name(e))});
+      NoLaunchOp& all = list[place->second];
+      ++all.count;
+      all.self_ns += self_ns_[op];
+      all.max_self_ns = std::max(all.max_self_ns, self_ns_[op]);
     }
     if (!anything_launches) return {};
     std::sort(list.begin(), list.end(), [](const NoLaunchOp& a, const NoLaunchOp& b) {

@@ -2,6 +2,8 @@
 // The rules that turn numbers into findings. Each adds what it has to say, mostly nothing.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/units.h"
@@ -13,6 +15,11 @@ namespace epilogue::trace {
 inline constexpr double kMinShare = 0.005;
 
 inline double wall_us(const Explanation& e) { return to_us(e.timeline.span_ns()); }
+
+// "1 copy", "5,770 copies".
+inline std::string counted(int64_t n, std::string_view one, std::string_view many) {
+  return format_count(n) + " " + std::string(n == 1 ? one : many);
+}
 
 using FindingRule = void (*)(const Explanation&, std::vector<Finding>&);
 

@@ -14,6 +14,7 @@ namespace {
 constexpr double kLeastRatio = 1.05;  // below, noise
 constexpr double kLeastPoints = 5;    // of percentages: below, no reason
 constexpr size_t kMostComparisons = 20;
+constexpr int64_t kLeastRuns = 3;  // of fewer there is no spread to tell a difference from
 constexpr double kLeastIntensityRatio = 1.2;
 
 std::string shape_text(const GemmShape& s) {
@@ -75,15 +76,33 @@ void add_shape_reasons(const Gemm& fast, const Gemm& slow, std::vector<std::stri
     reasons.push_back("the other splits K and needs a reduction");
 }
 
-std::string sentence_of(const Gemm& fast, const Gemm& slow, double ratio) {
+// "aten::mm 8x8x8", with the kernel where others of `gemms` are called so, too.
+std::string name_of(const Gemm& g, const std::vector<Gemm>& gemms) {
+  const auto is_same = [&](const Gemm& other) {
+    return other.op == g.op && other.shape == g.shape;
+  };
+  const bool is_shared = std::count_if(gemms.begin(), gemms.end(), is_same) > 1;
+  return g.op + " " + shape_text(*g.shape) + (is_shared ? " (" + g.kernel + ")" : "");
+}
+
+// Whether even the best run of `slow` took longer than `fast` mostly does, by more than the clock
+// can miss of two times.
+bool is_clearly_faster(const Gemm& fast, const Gemm& slow, int64_t clock_step_ns) {
+  if (std::min(fast.time.count, slow.time.count) < kLeastRuns) return false;
+  const double best_ns = static_cast<double>(slow.time.min_ns) + slow.reduction_ns_per_launch();
+  return best_ns - fast.rate_time_ns() > 2 * static_cast<double>(clock_step_ns);
+}
+
+std::string sentence_of(const std::vector<Gemm>& gemms, const GemmComparison& c) {
+  const Gemm& fast = gemms[c.faster];
+  const Gemm& slow = gemms[c.slower];
   std::vector<std::string> reasons;
   add_type_reasons(fast, slow, reasons);
   add_tile_reasons(fast, slow, reasons);
   add_shape_reasons(fast, slow, reasons);
   std::string text = fmt::format(
-      "{} {} runs {:.2f} times as fast as {} {} ({:.3g} against {:.3g} TFLOP/s, the same FLOPs)",
-      fast.op, shape_text(*fast.shape), ratio, slow.op, shape_text(*slow.shape), *fast.tflops,
-      *slow.tflops);
+      "{} runs {:.2f} times as fast as {} ({:.3g} against {:.3g} TFLOP/s, the same FLOPs)",
+      name_of(fast, gemms), c.ratio, name_of(slow, gemms), *fast.tflops, *slow.tflops);
   if (reasons.empty()) return text + "; nothing that the trace says explains it.";
   return text + ", likely for " + (reasons.size() == 1 ? "this reason" : "these reasons") + ": " +
          join(reasons, "; ") + ".";
@@ -91,7 +110,7 @@ std::string sentence_of(const Gemm& fast, const Gemm& slow, double ratio) {
 
 }  // namespace
 
-std::vector<GemmComparison> compare_gemms(const std::vector<Gemm>& gemms) {
+std::vector<GemmComparison> compare_gemms(const std::vector<Gemm>& gemms, int64_t clock_step_ns) {
   std::map<std::pair<int32_t, double>, std::vector<size_t>> groups;
   for (size_t i = 0; i < gemms.size(); ++i)
     if (gemms[i].tflops && gemms[i].shape) groups[{gemms[i].device, *gemms[i].flops}].push_back(i);
@@ -102,15 +121,16 @@ std::vector<GemmComparison> compare_gemms(const std::vector<Gemm>& gemms) {
     });
     for (const size_t other : members) {
       const double ratio = *gemms[fastest].tflops / *gemms[other].tflops;
-      if (other != fastest && ratio >= kLeastRatio) list.push_back({fastest, other, ratio, {}});
+      if (other != fastest && ratio >= kLeastRatio &&
+          is_clearly_faster(gemms[fastest], gemms[other], clock_step_ns))
+        list.push_back({fastest, other, ratio, {}});
     }
   }
   std::stable_sort(list.begin(), list.end(), [](const GemmComparison& a, const GemmComparison& b) {
     return a.ratio > b.ratio;
   });
   if (list.size() > kMostComparisons) list.resize(kMostComparisons);
-  for (GemmComparison& c : list)
-    c.sentence = sentence_of(gemms[c.faster], gemms[c.slower], c.ratio);
+  for (GemmComparison& c : list) c.sentence = sentence_of(gemms, c);
   return list;
 }
 

@@ -76,21 +76,26 @@ std::string odd_size(const GemmShape& shape) {
   return {};
 }
 
-std::string why_no_tensor_cores(const Gemm& g, const DeviceProperties* device) {
+struct TensorCoreMiss {
+  std::string note;
+  std::string advice;
+};
+
+TensorCoreMiss why_no_tensor_cores(const Gemm& g, const DeviceProperties* device) {
   const int32_t major = device != nullptr && !is_amd(*device) ? device->compute_major : 0;
-  if (major > 0 && major < kFirstTensorCoreMajor) return "the device has no tensor cores";
+  if (major > 0 && major < kFirstTensorCoreMajor) return {"the device has no tensor cores", ""};
   if (g.a_type == "f32") {
     if (major > 0 && major < kFirstTf32Major)
-      return "f32, and tensor cores take it (as TF32) from compute capability 8.0 on";
-    return major == 0
-               ? "f32 without TF32"
-               : "f32 without TF32: torch.set_float32_matmul_precision('high') would allow it";
+      return {"f32, and tensor cores take it (as TF32) from compute capability 8.0 on",
+              "here they take f16: mixed precision (torch.autocast) would use them"};
+    return {"f32 without TF32",
+            major == 0 ? "" : "torch.set_float32_matmul_precision('high') would allow TF32"};
   }
-  if (g.a_type == "f64") return "f64 on ordinary multiply-adds";
+  if (g.a_type == "f64") return {"f64 on ordinary multiply-adds", ""};
   if (g.shape && (g.shape->m == 1 || g.shape->n == 1))
-    return "a matrix times a vector, which memory limits anyway";
+    return {"a matrix times a vector, which memory limits anyway", ""};
   if (const std::string odd = g.shape ? odd_size(*g.shape) : std::string(); !odd.empty())
-    return odd + " (16-byte rows of 16-bit elements)";
+    return {odd + " (16-byte rows of 16-bit elements)", "pad it to a multiple of 8"};
   return {};
 }
 
@@ -123,10 +128,7 @@ void add_rates(Gemm& g, const Trace& trace) {
   if (g.flops) {
     if (g.shape) g.bytes = bytes_of(g);
     if (g.bytes && *g.bytes > 0) g.intensity = *g.flops / *g.bytes;
-    const double time_ns = static_cast<double>(g.time.median_ns) +
-                           static_cast<double>(g.reduction_ns) /
-                               static_cast<double>(std::max<int64_t>(1, g.time.count));
-    if (time_ns > 0) {
+    if (const double time_ns = g.rate_time_ns(); time_ns > 0) {
       g.tflops = *g.flops / time_ns * 1e-3;
       if (g.bytes) g.gb_per_s = *g.bytes / time_ns;
     }
@@ -137,7 +139,10 @@ void add_rates(Gemm& g, const Trace& trace) {
 void add_tensor_cores(Gemm& g, const DeviceProperties* device) {
   if (!g.name.gemm) return;
   g.uses_tensor_cores = g.name.gemm->uses_tensor_cores;
-  if (g.uses_tensor_cores == false) g.tensor_core_note = why_no_tensor_cores(g, device);
+  if (g.uses_tensor_cores != false) return;
+  TensorCoreMiss miss = why_no_tensor_cores(g, device);
+  g.tensor_core_note = std::move(miss.note);
+  g.tensor_core_advice = std::move(miss.advice);
 }
 
 void add_tiling(Gemm& g, const KernelArgs* args, const DeviceProperties* device) {

@@ -8,6 +8,7 @@
 
 #include "analysis/gemm_rates.h"
 #include "analysis/gemm_shape.h"
+#include "analysis/trace_era.h"
 #include "epilogue/trace/occupancy.h"
 
 namespace epilogue::trace {
@@ -44,7 +45,7 @@ class Collector {
     std::stable_sort(report_.gemms.begin(), report_.gemms.end(), [](const Gemm& a, const Gemm& b) {
       return a.time.total_ns + a.reduction_ns > b.time.total_ns + b.reduction_ns;
     });
-    report_.comparisons = compare_gemms(report_.gemms);
+    report_.comparisons = compare_gemms(report_.gemms, clock_step_ns(trace_));
     return std::move(report_);
   }
 

@@ -18,6 +18,14 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kSeverityNames = {"info", "warning", "error"};
 
+// "a name is not closed (3), ..."
+std::string reasons_of(const std::vector<ImportNote>& notes) {
+  std::string reasons;
+  for (const ImportNote& note : notes)
+    reasons += fmt::format("{}{} ({})", reasons.empty() ? "" : ", ", note.detail, note.count);
+  return reasons;
+}
+
 // What one pass over the events counts.
 struct Counts {
   int64_t ops = 0;
@@ -116,14 +124,21 @@ class Examiner {
     const ImportReport& import = trace_.import;
     add("truncated", Severity::kError, import.is_truncated ? 1 : 0,
         "The file ends early: what came after the cut is missing.");
-    std::string reasons;
-    for (const ImportNote& note : import.skips)
-      reasons += fmt::format("{}{} ({})", reasons.empty() ? "" : ", ", note.detail, note.count);
     add("skipped-events", Severity::kWarning, import.skipped_events,
-        "Events that could not be read: " + reasons + ".");
+        "Events that could not be read: " + reasons_of(import.skips) + ".");
+    std::vector<ImportNote> mended;
     int64_t repairs = 0;
-    for (const ImportNote& note : import.repairs) repairs += note.count;
-    add("repaired-events", Severity::kInfo, repairs, "Broken JSON that was read all the same.");
+    for (const ImportNote& note : import.repairs) {
+      if (note.is_doubtful) {
+        add(note.id.c_str(), Severity::kWarning, note.count,
+            "Read with a doubt: " + reasons_of({note}) + ".");
+      } else {
+        mended.push_back(note);
+        repairs += note.count;
+      }
+    }
+    add("repaired-events", Severity::kInfo, repairs,
+        "Read all the same: " + reasons_of(mended) + ".");
     add("negative-durations", Severity::kWarning, counts_.negative_durations,
         "Events that end before they start count as empty.");
   }

@@ -86,7 +86,8 @@ void add_holders(const Trace& trace, const std::vector<uint32_t>& ops, const Rec
   for (auto& [name, holder] : holders) memory.at_peak.push_back(std::move(holder));
   std::stable_sort(memory.at_peak.begin(), memory.at_peak.end(),
                    [](const MemoryHolder& a, const MemoryHolder& b) { return a.bytes > b.bytes; });
-  memory.before_window_bytes = std::max<int64_t>(memory.peak_bytes - known_bytes, 0);
+  if (!memory.is_relative)
+    memory.before_window_bytes = std::max<int64_t>(memory.peak_bytes - known_bytes, 0);
 }
 
 // What the trace says was there before the window; false where it tells no categories at all.

@@ -37,6 +37,8 @@ bool has_whole_microseconds(const Trace& trace) {
 
 }  // namespace
 
+int64_t clock_step_ns(const Trace& trace) { return has_whole_microseconds(trace) ? 1000 : 1; }
+
 std::string trace_era(const Trace& trace) {
   if (is_own(trace)) return "Written by epilogue.";
   if (has_sync_lane(trace)) return "PyTorch profiler of 2026-04 or later.";

@@ -17,12 +17,20 @@ constexpr std::array<std::string_view, 9> kMarks = {"TOKEN",     "SECRET",     "
                                                     "ACCESSKEY", "PRIVATEKEY", "CREDENTIAL"};
 constexpr int kDeepest = 16;
 
+// "TOKENIZERS_PARALLELISM" speaks of no token.
+bool has_mark(std::string_view plain, std::string_view mark) {
+  constexpr std::string_view kTokenise = "IZ";
+  for (size_t at = plain.find(mark); at != std::string_view::npos; at = plain.find(mark, at + 1))
+    if (!plain.substr(at + mark.size()).starts_with(kTokenise)) return true;
+  return false;
+}
+
 bool looks_like_credential(std::string_view key) {
   std::string plain;
   for (const char c : key)
     if (c != '_' && c != '-') plain += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   return std::any_of(kMarks.begin(), kMarks.end(),
-                     [&](std::string_view mark) { return plain.find(mark) != std::string::npos; });
+                     [&](std::string_view mark) { return has_mark(plain, mark); });
 }
 
 // Numbers ("max_tokens": 512) are no credentials.

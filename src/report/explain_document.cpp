@@ -2,6 +2,8 @@
 // An explanation as a document: findings first, then the tables that they rest on.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/units.h"
 #include "epilogue/trace/explain_report.h"
 #include "report/document.h"
@@ -10,6 +12,10 @@ namespace epilogue::trace {
 namespace {
 
 std::string percent(double value) { return fmt::format("{:.1f} %", value); }
+// What a product takes besides its own kernel.
+std::string split_k_text(const Gemm& g) {
+  return g.reduction_ns > 0 ? " + " + format_duration_ns(g.reduction_ns_per_launch()) : "";
+}
 template <class T>
 std::string known(const std::optional<T>& value, fmt::format_string<const T&> format) {
   return value ? fmt::format(format, *value) : "-";
@@ -144,11 +150,18 @@ class Builder {
                             g.shape->batch > 1 ? fmt::format("{} x ", g.shape->batch) : "",
                             g.shape->m, g.shape->n, g.shape->k);
       grid.rows.push_back({g.op.empty() ? "-" : g.op, shape, format_count(g.time.count),
-                           format_duration_ns(g.time.median_ns), known(g.tflops, "{:.2f}"),
-                           known(g.peak_pct, "{:.0f} %"), known(g.attainable_pct, "{:.0f} %"),
+                           format_duration_ns(g.time.median_ns) + split_k_text(g),
+                           known(g.tflops, "{:.2f}"), known(g.peak_pct, "{:.0f} %"),
+                           known(g.attainable_pct, "{:.0f} %"),
                            known(g.tiling ? g.tiling->waves : std::nullopt, "{:.2f}"), g.kernel});
     }
+    const bool has_sums = std::any_of(e_.gemms.gemms.begin(), e_.gemms.gemms.end(),
+                                      [](const Gemm& g) { return g.reduction_ns > 0; });
     add(std::move(grid));
+    if (has_sums)
+      document_.push_back(
+          Paragraph{"TFLOP/s is over the median; where K is split, with the kernel that adds up "
+                    "the parts (+)."});
     Bullets list;
     for (const GemmComparison& c : e_.gemms.comparisons) {
       if (top_ >= 0 && list.items.size() >= static_cast<size_t>(top_)) break;
@@ -269,6 +282,9 @@ class Builder {
                        m.type == DeviceType::kCpu ? "the CPU" : fmt::format("device {}", m.device),
                        format_bytes(static_cast<double>(m.peak_bytes))));
       Grid grid{{{"allocated by", true}, {"allocations"}, {"bytes"}}, {}, ""};
+      if (m.before_window_bytes.value_or(0) > 0)
+        grid.rows.push_back({"(before the window)", "-",
+                             format_bytes(static_cast<double>(*m.before_window_bytes))});
       for (const MemoryHolder& h : m.at_peak)
         grid.rows.push_back({h.op.empty() ? "-" : h.op, format_count(h.allocations),
                              format_bytes(static_cast<double>(h.bytes))});

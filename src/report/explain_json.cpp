@@ -70,6 +70,8 @@ Json gemm_json(const Gemm& g) {
           {"b_type", g.b_type},
           {"c_type", g.c_type},
           {"time", distribution_json(g.time)},
+          {"reduction_us", g.reduction_ns_per_launch() / kNsPerUs},
+          {"rate_time_us", g.rate_time_ns() / kNsPerUs},
           {"flops", or_null(g.flops)},
           {"bytes", or_null(g.bytes)},
           {"intensity_flops_per_byte", or_null(g.intensity)},
@@ -84,6 +86,7 @@ Json gemm_json(const Gemm& g) {
           {"roofline_side", std::move(side)},
           {"uses_tensor_cores", or_null(g.uses_tensor_cores)},
           {"tensor_core_note", g.tensor_core_note},
+          {"tensor_core_advice", g.tensor_core_advice},
           {"tiling", tiling_json(g.tiling)}};
 }
 
@@ -143,6 +146,7 @@ Json compile_json(const CompileSummary& c) {
   return {{"regions", array_of(c.regions, range_json)},
           {"graphs", array_of(c.graphs, range_json)},
           {"regions_per_step", or_null(c.regions_per_step)},
+          {"frames_per_step", or_null(c.frames_per_step)},
           {"triton", array_of(c.triton, [](const TritonKernel& k) {
              return Json{{"name", k.name},
                          {"fused_ops", k.fused_ops},
@@ -168,6 +172,7 @@ Json memory_json(const DeviceMemory& m) {
           {"peak_bytes", m.peak_bytes},
           {"peak_us", to_us(m.peak_ns)},
           {"peak_reserved_bytes", m.peak_reserved_bytes},
+          {"before_window_bytes", or_null(m.before_window_bytes)},
           {"is_relative", m.is_relative},
           {"out_of_memory", m.out_of_memory},
           {"categories", memory_categories_json(m)},

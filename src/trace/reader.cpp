@@ -41,9 +41,9 @@ Result<Trace> read_source(ByteSource& source, const std::string& name, const Rea
       if (options.progress) options.progress(source.file_bytes_read(), source.file_bytes());
     }
   }
-  if (!assembler.document().has_document()) return no_document(name, source.is_truncated());
+  if (!assembler.document().has_document()) return no_document(name, source.faults().is_truncated);
   if (!assembler.document().has_list()) return not_a_trace(name, assembler.document().keys());
-  Trace trace = assembler.finish(source.is_truncated());
+  Trace trace = assembler.finish(source.faults());
   const bool has_events = trace.import.events > 0 || trace.import.skipped_events == 0;
   if (trace.import.is_bare_array && !has_events) return no_events(name);
   trace.import.path = name;

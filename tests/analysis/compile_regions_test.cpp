@@ -31,6 +31,7 @@ TEST(CompileRegions, RegionsGraphsLookupsAndTritonKernels) {
   EXPECT_EQ(s.regions[0].device_ns, 50);
   EXPECT_EQ(s.regions[1].device_ns, 20);
   EXPECT_DOUBLE_EQ(*s.regions_per_step, 2.0);
+  EXPECT_DOUBLE_EQ(*s.frames_per_step, 2.0);
   ASSERT_EQ(s.graphs.size(), 1u);
   EXPECT_EQ(s.graphs[0].kernels, 1);
   EXPECT_EQ(s.cache_lookups.count, 1);
@@ -40,12 +41,36 @@ TEST(CompileRegions, RegionsGraphsLookupsAndTritonKernels) {
   EXPECT_EQ(s.triton[0].device_ns, 50);
 }
 
+TEST(CompileRegions, ARegionThatRunsOftenAndItsRecompilationsAreOneFrame) {
+  GpuTrace b;
+  b.annotation("ProfilerStep#1", 0, 1000);
+  b.annotation("ProfilerStep#2", 1000, 2000);
+  for (int64_t at = 0; at < 800; at += 200) b.op("Torch-Compiled Region: 0/0", at, at + 100);
+  b.annotation("Torch-Compiled Region: 0/1", 1000, 1100);
+  b.op("Torch-Compiled Region: 0/0", 1200, 1300);
+  b.op("Torch-Compiled Region: 1/0", 2100, 2200);  // outside of all steps
+  const CompileSummary s = compile_summary(b.trace, link(b.trace));
+  EXPECT_DOUBLE_EQ(*s.regions_per_step, 3.5);
+  EXPECT_DOUBLE_EQ(*s.frames_per_step, 1.0);
+}
+
+TEST(CompileRegions, WithoutFramesInTheirNamesTheirNumberIsUnknown) {
+  GpuTrace b;
+  b.annotation("ProfilerStep#1", 0, 1000);
+  b.op("Torch-Compiled Region", 0, 100);
+  b.op("Torch-Compiled Region", 200, 300);
+  const CompileSummary s = compile_summary(b.trace, link(b.trace));
+  EXPECT_DOUBLE_EQ(*s.regions_per_step, 2.0);
+  EXPECT_FALSE(s.frames_per_step);
+}
+
 TEST(CompileRegions, EagerTracesHaveNone) {
   GpuTrace b;
   b.op("aten::mm", 0, 10);
   const CompileSummary s = compile_summary(b.trace, link(b.trace));
   EXPECT_FALSE(s.is_compiled());
   EXPECT_FALSE(s.regions_per_step);
+  EXPECT_FALSE(s.frames_per_step);
 }
 
 }  // namespace

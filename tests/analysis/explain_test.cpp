@@ -126,11 +126,89 @@ TEST(Explain, OneSlowStepIsNamed) {
   EXPECT_EQ(f->evidence.size(), 1U);
 }
 
+TEST(Explain, SlowStepsAreMeasuredAgainstTheMeanOfTheTwoInTheMiddle) {
+  TraceBuilder b;
+  int64_t at = 0;
+  for (const int64_t us : {100, 110, 130, 190}) {  // median 120
+    b.annotation("ProfilerStep#" + std::to_string(at), at * kUs, (at + us) * kUs);
+    at += us;
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "slow-steps");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 70);
+}
+
 TEST(Explain, EvenStepsAreNoFinding) {
   TraceBuilder b;
   for (int64_t i = 0; i < 4; ++i)
     b.annotation("ProfilerStep#" + std::to_string(i), i * 100 * kUs, (i + 1) * 100 * kUs);
   EXPECT_EQ(find(explain(b), "slow-steps"), nullptr);
+}
+
+TEST(Explain, DurationsAreSaidInAUnitThatFitsThem) {
+  TraceBuilder b;
+  b.annotation("ProfilerStep#1", 0, 400 * kUs);
+  launch(b, 0, 20, 0, 20);
+  b.event(Category::kCudaRuntime, "cudaDeviceSynchronize", 60 * kUs, 110 * kUs);
+  launch(b, 200, 20, 0, 20);
+  const Explanation e = explain(b);
+  const Finding* sync = find(e, "sync");
+  ASSERT_NE(sync, nullptr);
+  EXPECT_EQ(sync->title, "the device idles 50.0 us while the host waits for it or for copies");
+  EXPECT_EQ(sync->evidence[0], "cudaDeviceSynchronize in ProfilerStep#1: 1 time, 50.0 us");
+}
+
+TEST(Explain, OneLongOpThatLaunchesNothingIsNamedAndPromisesNothing) {
+  TraceBuilder b;
+  b.op("aten::empty", 0, 2000 * kUs);
+  b.op("aten::view", 2000 * kUs, 2001 * kUs);
+  b.op("aten::mm", 2100 * kUs, 2200 * kUs);
+  launch(b, 2110, 10, 0, 50);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "no-launch-ops");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "one aten::empty starts no device work and takes 2.00 ms of the host's time");
+  EXPECT_EQ(f->evidence[0], "aten::empty: 1 time, 2.00 ms");
+  EXPECT_EQ(f->evidence[1], "aten::view: 1 time, 1.00 us");
+  EXPECT_FALSE(f->saving_us);
+}
+
+TEST(Explain, ManyOpsThatLaunchNothingAreASaving) {
+  TraceBuilder b;
+  for (int64_t i = 0; i < 4; ++i) b.op("aten::view", i * 100 * kUs, (i * 100 + 50) * kUs);
+  b.op("aten::mm", 500 * kUs, 600 * kUs);
+  launch(b, 510, 10, 0, 5);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "no-launch-ops");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "4 ops start no device work and take 200 us of the host's time");
+  ASSERT_EQ(e.verdicts.whole.bound, Bound::kOverhead);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 200);
+}
+
+TEST(Explain, AGraphBreakIsAFindingAndARegionThatRunsOftenIsNone) {
+  TraceBuilder b;
+  b.annotation("ProfilerStep#1", 0, 1000 * kUs);
+  for (int64_t i = 0; i < 4; ++i)
+    b.op("Torch-Compiled Region: 0/0", i * 100 * kUs, (i * 100 + 50) * kUs);
+  EXPECT_EQ(find(explain(b), "graph-breaks"), nullptr);
+  b.op("Torch-Compiled Region: 1/0", 500 * kUs, 550 * kUs);
+  const Explanation broken = explain(b);
+  const Finding* f = find(broken, "graph-breaks");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(f->title.starts_with("2.0 different compiled regions run per step")) << f->title;
+}
+
+TEST(Explain, ThePeakSaysWhatWasThereBeforeTheWindow) {
+  TraceBuilder b;
+  b.memory(10, 1 << 20).total_allocated = 10 << 20;
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "memory-peak");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "memory peaks at 10.0 MiB");
+  EXPECT_EQ(f->evidence[0], "9.00 MiB of it was allocated before the window");
+  EXPECT_EQ(f->evidence[1], "what no op allocated holds 1.00 MiB in 1 allocation");
 }
 
 TEST(Explain, CountsDistinctKernels) {

@@ -32,14 +32,14 @@ struct GemmTrace : GpuTrace {
     add_kernel(kernel_name, kernel_ns, std::move(args));
   }
   void begin_op(std::string_view op_name, std::vector<OpInput> list) {
-    op(op_name, now, now + 1000);
+    op(op_name, now, now + 1000 * host_unit_ns);
     inputs(std::move(list));
-    now += 1000;
-    inner = now - 900;
+    inner = now + 100 * host_unit_ns;
+    now += 1000 * host_unit_ns;
   }
   void add_kernel(std::string_view kernel_name, int64_t kernel_ns, KernelArgs args = {}) {
-    call("cudaLaunchKernel", inner, inner + 10, ++correlation);
-    inner += 20;
+    call("cudaLaunchKernel", inner, inner + 10 * host_unit_ns, ++correlation);
+    inner += 20 * host_unit_ns;
     gpu_kernel(kernel_name, device_now, device_now + kernel_ns, correlation);
     args.stream = 7;
     trace.kernels.back() = args;
@@ -47,6 +47,7 @@ struct GemmTrace : GpuTrace {
   }
   GemmReport report() const { return gemm_report(trace, link(trace)); }
 
+  int64_t host_unit_ns = 1;
   int64_t now = 1000;
   int64_t inner = 0;
   int64_t device_now = 5000;
@@ -173,6 +174,8 @@ TEST(Gemms, AddsTheReductionOfSplitKToItsProduct) {
   ASSERT_EQ(r.gemms.size(), 1U);
   EXPECT_EQ(r.kernels, 1);
   EXPECT_EQ(r.gemms[0].reduction_ns, 2000);
+  EXPECT_DOUBLE_EQ(r.gemms[0].reduction_ns_per_launch(), 2000);
+  EXPECT_DOUBLE_EQ(r.gemms[0].rate_time_ns(), 10000);
   EXPECT_NEAR(*r.gemms[0].tflops, 2.0 * 16 * 512 * 512 / 10000 * 1e-3, 1e-12);
   EXPECT_EQ(r.gemms[0].tiling->tiles, 8);  // 512 / 64, 16 in one of 32
   EXPECT_EQ(r.gemms[0].tiling->split_k, 8);
@@ -239,17 +242,20 @@ TEST(Gemms, SaysWhyTensorCoresAreNotUsed) {
   t.product("aten::mm", mm(64, 64, 64, "float"), "ampere_sgemm_128x64_tn", 5000);
   const Gemm f32 = t.report().gemms[0];
   EXPECT_EQ(f32.uses_tensor_cores, false);
-  EXPECT_NE(f32.tensor_core_note.find("TF32"), std::string::npos);
+  EXPECT_EQ(f32.tensor_core_note, "f32 without TF32");
+  EXPECT_NE(f32.tensor_core_advice.find("set_float32_matmul_precision"), std::string::npos);
   EXPECT_DOUBLE_EQ(*f32.peak_tflops, 19.5);
   GemmTrace old(v100());
   old.product("aten::mm", mm(64, 64, 64, "float"), "volta_sgemm_128x64_tn", 5000);
   EXPECT_NE(old.report().gemms[0].tensor_core_note.find("from compute capability 8.0"),
             std::string::npos);
+  EXPECT_NE(old.report().gemms[0].tensor_core_advice.find("torch.autocast"), std::string::npos);
   GemmTrace vector(a100());
   vector.product("aten::mm", mm(1, 4096, 4096, kBf16),
                  "void gemv2T_kernel_val<int, int, __nv_bfloat16>(x)", 5000);
   const Gemm gemv = vector.report().gemms[0];
   EXPECT_NE(gemv.tensor_core_note.find("vector"), std::string::npos);
+  EXPECT_EQ(gemv.tensor_core_advice, "") << "memory limits it anyway";
   EXPECT_FALSE(gemv.peak_tflops);  // no published rate for bf16 off the tensor cores
   EXPECT_EQ(gemv.side, RooflineSide::kMemory);
 }
@@ -280,8 +286,10 @@ TEST(Gemms, ReadsNoBlocksFromAnAmdGrid) {
 
 TEST(Gemms, ExplainsTheFasterOfTwoOfTheSameFlops) {
   GemmTrace t(a100());
-  t.product("aten::mm", mm(8192, 3072, 768, kBf16), kGate, 190000);
-  t.product("aten::mm", mm(8192, 768, 3072, kBf16), kDown, 170000);
+  for (const int64_t more_ns : {0, 500, 1000}) {
+    t.product("aten::mm", mm(8192, 3072, 768, kBf16), kGate, 189500 + more_ns);
+    t.product("aten::mm", mm(8192, 768, 3072, kBf16), kDown, 169500 + more_ns);
+  }
   const GemmReport r = t.report();
   ASSERT_EQ(r.comparisons.size(), 1U);
   EXPECT_EQ(r.gemms[r.comparisons[0].faster].shape->k, 3072);
@@ -294,6 +302,52 @@ TEST(Gemms, ExplainsTheFasterOfTwoOfTheSameFlops) {
       "load less per FLOP; a longer sum (K 3072 against 768), over which starting and storing a "
       "tile is "
       "spread.");
+}
+
+TEST(Gemms, ComparesNothingThatRanTooSeldomOrSpreadsTooFar) {
+  const auto compared = [](const std::vector<int64_t>& gate_ns,
+                           const std::vector<int64_t>& down_ns) {
+    GemmTrace t(a100());
+    for (const int64_t ns : gate_ns) t.product("aten::mm", mm(8192, 3072, 768, kBf16), kGate, ns);
+    for (const int64_t ns : down_ns) t.product("aten::mm", mm(8192, 768, 3072, kBf16), kDown, ns);
+    return t.report().comparisons.size();
+  };
+  EXPECT_EQ(compared({190000, 190000, 190000}, {170000, 170000, 170000}), 1U);
+  EXPECT_EQ(compared({190000, 190000}, {170000, 170000, 170000}), 0U);
+  EXPECT_EQ(compared({190000, 190000, 190000}, {170000}), 0U);
+  // A cold first run says nothing of the faster one; the slower one was as fast once.
+  EXPECT_EQ(compared({190000, 190000, 190000}, {300000, 170000, 170000}), 1U);
+  EXPECT_EQ(compared({169000, 190000, 190000}, {170000, 170000, 170000}), 0U);
+}
+
+TEST(Gemms, ComparesNoTimesThatTheClockCannotTellApart) {
+  const auto compared = [](int64_t gate_ns, int64_t down_ns) {
+    GemmTrace t(a100());
+    t.host_unit_ns = 1000;  // all times are whole microseconds, as before 2024-03
+    for (int i = 0; i < 3; ++i) {
+      t.product("aten::mm", mm(16, 128, 16, "float"), "ampere_sgemm_128x32_nt", gate_ns);
+      t.product("aten::mm", mm(16, 16, 128, "float"), "ampere_sgemm_32x32_sliced1x4_tn", down_ns);
+    }
+    return t.report().comparisons.size();
+  };
+  EXPECT_EQ(compared(7000, 5000), 0U);
+  EXPECT_EQ(compared(8000, 5000), 1U);
+}
+
+TEST(Gemms, NamesTheKernelWhereTheSameProductHasTwo) {
+  GemmTrace t(a100());
+  for (int i = 0; i < 3; ++i) {
+    t.product("aten::mm", mm(8192, 3072, 768, kBf16), kGate, 190000);
+    t.product("aten::mm", mm(8192, 3072, 768, kBf16), kDown, 170000);
+  }
+  const GemmReport r = t.report();
+  ASSERT_EQ(r.comparisons.size(), 1U);
+  const std::string name = "aten::mm 8192x3072x768";
+  EXPECT_TRUE(r.comparisons[0].sentence.starts_with(name + " (" + kDown +
+                                                    ") runs 1.12 times as fast "
+                                                    "as " +
+                                                    name + " (" + kGate + ") "))
+      << r.comparisons[0].sentence;
 }
 
 TEST(Gemms, ReadsAnEmptyTrace) {

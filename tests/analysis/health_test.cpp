@@ -96,13 +96,17 @@ TEST(Health, WhatTheReaderMetIsSaid) {
   b.trace.import.is_truncated = true;
   b.trace.import.skipped_events = 3;
   b.trace.import.skips = {{"bad-string", "a name is not closed", 3, 17}};
-  b.trace.import.repairs = {{"bare-inf", "inf is no JSON", 2, 40}};
+  b.trace.import.repairs = {{"bare-inf", "inf is no JSON", 2, 40},
+                            {"bad-checksum", "the checksum is wrong", 1, 90, true}};
   b.trace.import.python_functions_left_out = 10;
   EXPECT_EQ(item_of(b, "truncated")->severity, Severity::kError);
   EXPECT_EQ(count_of(b, "skipped-events"), 3);
   EXPECT_NE(item_of(b, "skipped-events")->detail.find("a name is not closed (3)"),
             std::string::npos);
   EXPECT_EQ(count_of(b, "repaired-events"), 2);
+  EXPECT_EQ(item_of(b, "repaired-events")->detail, "Read all the same: inf is no JSON (2).");
+  EXPECT_EQ(item_of(b, "bad-checksum")->severity, Severity::kWarning);
+  EXPECT_EQ(item_of(b, "bad-checksum")->detail, "Read with a doubt: the checksum is wrong (1).");
   EXPECT_EQ(count_of(b, "stacks-recorded"), 10);
 }
 

@@ -10,16 +10,20 @@ namespace {
 
 using testing::GpuTrace;
 
-TEST(Distribution, NearestRanks) {
+TEST(Distribution, TheMedianOfTwoInTheMiddleIsTheirMeanAndP95ANearestRank) {
   const Distribution d = *distribution({40, 10, 30, 20});
   EXPECT_EQ(d.count, 4);
   EXPECT_EQ(d.min_ns, 10);
-  EXPECT_EQ(d.median_ns, 20);
+  EXPECT_EQ(d.median_ns, 25);
   EXPECT_EQ(d.p95_ns, 40);
   EXPECT_EQ(d.max_ns, 40);
   EXPECT_EQ(d.total_ns, 100);
   EXPECT_FALSE(distribution({}));
   EXPECT_EQ(distribution({7})->p95_ns, 7);
+  EXPECT_EQ(distribution({7})->median_ns, 7);
+  EXPECT_EQ(distribution({1, 9, 4})->median_ns, 4);
+  EXPECT_EQ(distribution({2'170'000, 14'100'000})->median_ns, 8'135'000);
+  EXPECT_EQ(distribution({INT64_MAX, INT64_MAX - 2})->median_ns, INT64_MAX - 1);
 }
 
 TEST(Launches, ApiTimeQueueDelayAndShortKernels) {

@@ -52,7 +52,7 @@ TEST(Quantities, OfTwoSteps) {
   EXPECT_EQ(value_of(list, "gemm_kernels_per_step"), 0.5);
   EXPECT_EQ(value_of(list, "kernel_us_per_step"), 4.5);
   EXPECT_EQ(value_of(list, "host_us_per_step"), 5.5);
-  EXPECT_EQ(value_of(list, "queue_delay_us"), 1.5);
+  EXPECT_EQ(value_of(list, "queue_delay_us"), 2.5);  // of 1.5 and 3.5
   // Idle: [1, 2) [2.5, 4) [12, 15) [16, 20) us, of which queued [2.5, 4) [12, 15) and [13, 13.5).
   EXPECT_EQ(value_of(list, "idle_launch_pct"), 25);  // [2, 2.5) too, and the queue
   EXPECT_EQ(value_of(list, "idle_host_pct"), 25);

@@ -219,7 +219,7 @@ TEST(RealTraces, ModulesOfAStackTrace) {
   EXPECT_EQ(modules[0].kernels, 48) << "all of the trace's";
 }
 
-// By the trace's own rows: 832 calls of addmm, 48 of mm, 64 of bmm before.
+// By the trace's own rows: 832 calls of addmm before.
 TEST(RealTraces, ADifferenceBooksKernelsToTheOpThatLaunchedThem) {
   if (!has_real_trace("sam/a100_eager.json.gz")) GTEST_SKIP() << "no real traces";
   const Loaded eager = load("sam/a100_eager.json.gz");
@@ -237,7 +237,7 @@ TEST(RealTraces, ADifferenceBooksKernelsToTheOpThatLaunchedThem) {
   };
   EXPECT_EQ(before("aten::addmm:").first, 832);
   EXPECT_NEAR(before("aten::addmm:").second, 455.6, 0.1);
-  EXPECT_NEAR(before("aten::mm:").second, 45.09, 0.01);
+  EXPECT_NEAR(before("aten::mm:").second, 45.233, 0.001);
   EXPECT_NEAR(before("aten::bmm:").second, 30.3, 0.1);
   std::set<std::string> whats;
   for (const DiffPart& part : d.parts) EXPECT_TRUE(whats.insert(part.what).second) << part.what;

@@ -25,14 +25,14 @@ TEST(Harness, TimingsAreMinimumMedianAndDeviationOfTheKeptSamples) {
     for (int i = 0; i < block.samples; ++i) samples.push_back(answers[next++ % answers.size()]);
     return samples;
   });
-  // Three rounds of four samples: 10, 20, 40 and 70, three times each. The median takes the upper
-  // of the two in the middle; deviations from 40 are 30, 20, 0 and 30, whose median is 30.
+  // Three rounds of four samples: 10, 20, 40 and 70, three times each. The median is the mean
+  // of 20 and 40; deviations from 30 are 20, 10, 10 and 40, of which 10 and 20 are in the middle.
   const auto timings = interleave({c}, {.seconds = 0, .blocks = {{.calls = 1, .samples = 4}}});
   ASSERT_EQ(timings.size(), 1u);
   EXPECT_EQ(timings[0].samples, 12u);
   EXPECT_EQ(timings[0].min_ns, 10);
-  EXPECT_EQ(timings[0].median_ns, 40);
-  EXPECT_EQ(timings[0].mad_ns, 30);
+  EXPECT_EQ(timings[0].median_ns, 30);
+  EXPECT_EQ(timings[0].mad_ns, 15);
 }
 
 TEST(Harness, BlocksRotateSoThatNobodyAlwaysFollowsTheSameOne) {

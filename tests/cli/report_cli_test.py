@@ -42,7 +42,8 @@ class Report(CommandTest):
         return text, json.loads(gzip.decompress(block(self.read_page(), "report")))
 
     def test_warns_of_metadata_that_may_be_credentials(self):
-        secret = {**TRACE, "env": {"HF_TOKEN": "hf_abc", "HOME": "/root", "API_KEY": ""},
+        secret = {**TRACE, "env": {"HF_TOKEN": "hf_abc", "HOME": "/root", "API_KEY": "",
+                                  "TOKENIZERS_PARALLELISM": "false"},
                   "max_tokens": 512, "aws-secret-access-key": "abc"}
         trace = self.write("secret.json", json.dumps(secret))
         result = run("report", trace, "-o", self.page)

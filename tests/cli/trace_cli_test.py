@@ -75,6 +75,48 @@ class Explain(CommandTest):
             self.assertIn("bad.json", self.misuse("explain", path), text)
 
 
+class Damage(CommandTest):
+    """What was read all the same, but may be wrong, is said on stderr by every command."""
+    KERNELS = ('{"traceEvents": ['
+               '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": %d},'
+               '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 50, "dur": 5}]}')
+
+    def warnings(self, data):
+        path = os.path.join(self.out, "t.json")
+        with open(path, "wb") as f:
+            f.write(data)
+        texts = [run(command, path, *options).stderr
+                 for command, options in (("table", ()), ("explain", ()), ("check", ("--list",)))]
+        self.assertEqual(len(set(texts)), 1, texts)
+        return texts[0]
+
+    def test_a_sound_trace_has_no_warning(self):
+        text = (self.KERNELS % 7).encode()
+        self.assertEqual(self.warnings(text), "")
+        self.assertEqual(self.warnings(gzip.compress(text)), "")
+        self.assertEqual(self.warnings(gzip.compress(text) + bytes(512)), "")
+
+    def test_negative_durations(self):
+        self.assertIn("t.json: events that end before they start, taken as empty: times that they are "
+                      "part of are too small (at byte 17)\n",
+                      self.warnings((self.KERNELS % -100).encode()))
+        health = json.loads(self.ok("explain", os.path.join(self.out, "t.json"), "--format", "json"))
+        item = {h["id"]: h for h in health["health"]}["negative-durations"]
+        self.assertEqual(item["count"], 1)
+        self.assertNotIn("repaired-events", [h["id"] for h in health["health"]])
+
+    def test_a_wrong_checksum(self):
+        data = bytearray(gzip.compress((self.KERNELS % 7).encode()))
+        data[-8] ^= 1
+        self.assertIn("checksum of the compressed data does not match", self.warnings(bytes(data)))
+
+    def test_what_follows_the_trace(self):
+        text = (self.KERNELS % 7).encode()
+        self.assertIn("t.json: text behind the document, ignored", self.warnings(text + b" xxxx"))
+        self.assertIn("t.json: bytes behind the compressed data, ignored",
+                      self.warnings(gzip.compress(text) + b"xxxx"))
+
+
 class Folder(CommandTest):
     """explain DIR takes traces for ranks only where they are."""
     TRACE = {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1,
@@ -131,25 +173,29 @@ class Folder(CommandTest):
         self.assertEqual((found["world_size"], found["has_all_ranks"]), (4, False))
         self.assertEqual(found["missing_ranks"], [{"first": 0, "last": 0}, {"first": 3, "last": 3}])
 
-    def test_a_file_that_is_no_trace_is_left_out_and_named(self):
+    def test_files_that_are_no_traces_are_named_and_left_out(self):
         self.write("a.json", rank=1)
         self.write("b.json", rank=0)
-        with open(os.path.join(self.out, "readme.json"), "w", encoding="utf-8") as f:
-            f.write('{"about": "the run"}')
-        result = run("explain", self.out, "--format", "json")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(len(json.loads(result.stdout)["ranks"]), 2)
-        self.assertRegex(result.stderr, r"^epilogue: warning: left out: .*readme\.json: expected a "
-                                        r"Chrome trace, got JSON without traceEvents.*\n$")
+        for name, text in (("readme.json", '{"about": "this folder"}'), ("c.json", "")):
+            with open(os.path.join(self.out, name), "w", encoding="utf-8") as f:
+                f.write(text)
+        self.assertEqual(self.ranks(), {"a.json": 1, "b.json": 0})
+        lines = run("explain", self.out).stderr.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertIn("c.json: expected a JSON trace, got an empty file; left out", lines[0])
+        self.assertIn("readme.json: expected a Chrome trace, got JSON without traceEvents: its keys "
+                      "are about; left out", lines[1])
+        os.remove(os.path.join(self.out, "a.json"))
+        self.assertEqual(json.loads(self.ok("explain", self.out, "--format", "json"))["verdict"],
+                         "cpu-only")
         os.remove(os.path.join(self.out, "b.json"))
-        result = run("explain", self.out, "--format", "json")
-        self.assertEqual(json.loads(result.stdout)["verdict"], "cpu-only")
-        os.rename(os.path.join(self.out, "readme.json"), os.path.join(self.out, "a.json"))
-        with open(os.path.join(self.out, "b.json"), "w", encoding="utf-8") as f:
-            f.write("no JSON")
-        result = run("explain", self.out)
-        self.assertEqual(result.returncode, 2)
-        self.assertIn("expected traces, one per rank, got 2 files that are none", result.stderr)
+        self.assertIn("c.json", self.misuse("explain", self.out))
+
+    def test_a_trace_that_cannot_be_read_is_not_left_out(self):
+        self.write("a.json", rank=1)
+        self.write("b.json", rank=0)
+        os.mkdir(os.path.join(self.out, "c.json"))
+        self.assertIn("c.json: cannot read", self.misuse("explain", self.out))
 
     def test_one_trace_is_explained_itself(self):
         self.write("a.json")
@@ -215,6 +261,23 @@ class Check(CommandTest):
         self.assertIn("expected NAME OP NUMBER", self.misuse("check", EAGER, "steps is 3"))
         self.misuse("check", EAGER)
         self.misuse("check")
+
+
+class Digits(CommandTest):
+    def test_long_values_keep_their_digits(self):
+        path = os.path.join(self.out, "t.json")
+        event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, %s}'
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('{"traceEvents": [' + event % '"ts": 0, "dur": 1.5' + ", " +
+                    event % '"ts": 6629510123, "dur": 0.457' + ', {"ph": "i", "s": "t", '
+                    '"name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args": {"Device Type": 0, '
+                    '"Device Id": -1, "Addr": 1, "Bytes": 6629510123, "Total Allocated": 6629510123, '
+                    '"Total Reserved": 0}}]}')
+        listed = self.ok("check", path, "--list")
+        self.assertRegex(listed, r"(?m)^span_us +6629510123\.457 ")
+        self.assertRegex(listed, r"(?m)^self_cpu_total_us +1\.957 ")
+        self.assertRegex(listed, r"(?m)^peak_memory_bytes +6629510123 ")
+        self.assertIn("found 6629510123.457", run("check", path, "span_us < 1").stdout)
 
 
 class Table(CommandTest):

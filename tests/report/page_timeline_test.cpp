@@ -127,6 +127,29 @@ TEST(TimelineRows, TheFullestHostThreadComesFirstAndDevicesLast) {
   EXPECT_EQ(rows.lanes[2].name, "GPU 0, stream 0");
 }
 
+TEST(TimelineRows, PythonFramesLieBelowTheDevices) {
+  TraceBuilder b;
+  for (int64_t depth = 0; depth < 5; ++depth)
+    b.event(Category::kPythonFunction, "frame", depth, 100 - depth, 9);
+  const int64_t id = b.op("a", 10, 20, 9).external_id;
+  b.kernel("k", 12, 15, id, 9);
+  b.event(Category::kPythonFunction, "idle", 0, 100, 3);  // a thread without ops
+  const TimelineRows rows = timeline_rows(b.trace, 100);
+  ASSERT_EQ(rows.lanes.size(), 4u);
+  EXPECT_EQ(rows.lanes[0].name, "process 4711, thread 9");
+  EXPECT_EQ(rows.lanes[0].rows.size(), 2u);
+  EXPECT_EQ(rows.lanes[1].name, "device 0, stream 0");
+  EXPECT_EQ(rows.lanes[2].name, "process 4711, thread 9, Python");
+  EXPECT_EQ(rows.lanes[2].rows.size(), 5u);
+  EXPECT_EQ(rows.lanes[3].name, "process 4711, thread 3, Python");
+  // A click on a frame shows the work that its thread launched meanwhile.
+  const PageTimeline page = page_timeline(b.trace, link(b.trace), 0);
+  EXPECT_EQ(page.header["lanes"][0]["calls_lane"], 0);
+  EXPECT_TRUE(page.header["lanes"][1]["calls_lane"].is_null());
+  EXPECT_EQ(page.header["lanes"][2]["calls_lane"], 0);
+  EXPECT_TRUE(page.header["lanes"][3]["calls_lane"].is_null());
+}
+
 TEST(TimelineRows, KernelsWhoseTimesAreLostAreNotDrawn) {
   TraceBuilder b;
   b.event(Category::kKernel, "lost", 0, 0);

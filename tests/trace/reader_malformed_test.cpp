@@ -81,7 +81,7 @@ std::vector<Case> cases() {
         {"aten::c", 1'713'200'000'000'125'000, 10'000},
         {"aten::neg", 1'713'200'000'000'126'000, 0},
         {"volta_sgemm_64x64_nt", 0, 0}},
-       {"negative-duration:1"},
+       {"negative-durations:1"},
        5},
       {"16_bare_array_unclosed.json", {kMm, kMm}, {"unclosed-document:1"}, 2},
       {"17_bom_crlf.json", {kMm, kMm}, {"byte-order-mark:1"}, 2},

@@ -162,6 +162,35 @@ TEST(Reader, SkipsAreCountedByReason) {
   EXPECT_EQ(t.import.skips[4].id, "unsupported-phase");
 }
 
+TEST(Reader, ANegativeDurationIsEmptyAndDoubtful) {
+  const Trace t =
+      read_events(span("kernel", "k", "", R"("pid": 0, "tid": 7, "ts": 10, "dur": -100)") + "," +
+                  span("kernel", "k", "", R"("pid": 0, "tid": 7, "ts": 20, "dur": 5)"));
+  ASSERT_EQ(t.events.size(), 2U);
+  EXPECT_EQ(t.events[0].dur_ns, 0);
+  ASSERT_EQ(t.import.repairs.size(), 1U);
+  EXPECT_EQ(t.import.repairs[0].id, "negative-durations");
+  EXPECT_EQ(t.import.repairs[0].count, 1);
+  EXPECT_TRUE(t.import.repairs[0].is_doubtful);
+}
+
+TEST(Reader, TextBehindTheDocumentIsSaidOnce) {
+  const std::string events = R"({"traceEvents": [)" + span("cpu_op", "a", "") + "]}";
+  for (const std::string& tail :
+       {std::string(" xxxx"), std::string(1, '\0'), " " + std::string(3'000'000, 'x') + " y"}) {
+    const Trace t = read(events + tail);
+    EXPECT_EQ(t.events.size(), 1U);
+    ASSERT_EQ(t.import.repairs.size(), 1U);
+    EXPECT_EQ(t.import.repairs[0].id, "trailing-text");
+    EXPECT_EQ(t.import.repairs[0].count, 1);
+    EXPECT_EQ(t.import.repairs[0].first_offset,
+              static_cast<int64_t>(events.size() + (tail[0] == ' ' ? 1 : 0)));
+    EXPECT_TRUE(t.import.repairs[0].is_doubtful);
+    EXPECT_FALSE(t.import.is_truncated);
+  }
+  EXPECT_TRUE(read(events + " \r\n\t\n").import.repairs.empty());
+}
+
 TEST(Reader, DecodesNames) {
   const Trace t = read_events(span("cpu_op", R"(a\"b\u00e9\ud83d\ude00\n)", "") + "," +
                               span("cpu_op", R"(C:\new\dir)", ""));
@@ -180,6 +209,8 @@ TEST(Reader, SaysWhyAFileIsNoTrace) {
   EXPECT_EQ(code("hello"), "NotJson");
   EXPECT_EQ(code("{\"a\": 1}"), "NotATrace");
   EXPECT_EQ(code("{\"traceEvents\": 3}"), "NotATrace");
+  EXPECT_EQ(read_trace_text("{\"traceEvents\": {}, \"a\": 1}", "x").failure().message,
+            "x: expected a Chrome trace, got JSON whose traceEvents is no list of events");
   EXPECT_EQ(code("[1, 2]"), "NotATrace");
   EXPECT_EQ(code("[]"), "");
   EXPECT_EQ(read_trace("/no/such/file.json").failure().code, "CannotOpen");

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "epilogue/trace/reader.h"
@@ -120,6 +121,12 @@ class GzipFile : public ::testing::Test {
               static_cast<int>(text.size()));
     gzclose(file);
   }
+  // The ids of what was read all the same.
+  static std::string repairs(const Trace& t) {
+    std::string ids;
+    for (const ImportNote& note : t.import.repairs) ids += (ids.empty() ? "" : " ") + note.id;
+    return ids;
+  }
   std::string path_;
 };
 
@@ -158,6 +165,57 @@ TEST_F(GzipFile, ACutStreamGivesWhatCameBefore) {
   EXPECT_TRUE(t.import.is_truncated);
   EXPECT_EQ(t.import.repairs.back().id, "truncated-gzip");
   EXPECT_LE(t.import.skipped_events, 1);
+}
+
+TEST_F(GzipFile, AWrongChecksumOrLengthIsSaid) {
+  constexpr int kTrailerBytes = 8;  // CRC-32 and length, RFC 1952
+  for (int from_end = 1; from_end <= kTrailerBytes; ++from_end) {
+    write(document(), "wb");
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-from_end, std::ios::end);
+    const int byte = file.get();
+    file.seekp(-from_end, std::ios::end);
+    file.put(static_cast<char>(byte ^ 1));
+    file.close();
+    const Trace t = read_trace(path_).value();
+    expect_all(t);
+    EXPECT_EQ(repairs(t), "bad-checksum") << from_end;
+    EXPECT_TRUE(t.import.repairs.front().is_doubtful);
+    EXPECT_FALSE(t.import.is_truncated);
+  }
+}
+
+TEST_F(GzipFile, AWrongChecksumOfAnEarlierMemberIsSaidAndTheNextOneRead) {
+  const std::string text = document();
+  write(text.substr(0, text.size() / 3), "wb");
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);  // of the length: the text has less than 16 MiB
+  file.put('\x01');
+  file.close();
+  write(text.substr(text.size() / 3), "ab");
+  const Trace t = read_trace(path_).value();
+  expect_all(t);
+  EXPECT_EQ(repairs(t), "bad-checksum");
+}
+
+TEST_F(GzipFile, BytesBehindTheLastMemberAreSaidAndZerosArePadding) {
+  using std::string_literals::operator""s;
+  const std::pair<std::string, std::string> cases[] = {
+      {"garbage", "trailing-bytes"},
+      {"\x1f garbage", "trailing-bytes"},
+      {"\0\0\0garbage"s, "trailing-bytes"},
+      {std::string(600'000, '\0'), ""},  // more than one piece of the file
+      {std::string(600'000, '\0') + "x", "trailing-bytes"},
+      {"\x1f\x8b", "truncated-gzip"},
+  };
+  for (const auto& [tail, expected] : cases) {
+    SCOPED_TRACE(tail.substr(0, 10) + " of " + std::to_string(tail.size()));
+    write(document(), "wb");
+    std::ofstream(path_, std::ios::app | std::ios::binary) << tail;
+    const Trace t = read_trace(path_).value();
+    expect_all(t);
+    EXPECT_EQ(repairs(t), expected);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +22,12 @@ struct Options {
   Format format = Format::text;
 };
 
-std::string shown(double value) { return fmt::format("{:.6g}", value); }
+// Six digits, but none before the point is cut; of times in us, no nanosecond.
+std::string shown(double value) {
+  constexpr double kThreeDigits = 1e3;
+  if (std::abs(value) < kThreeDigits) return fmt::format("{:.6g}", value);
+  return fmt::format("{:.{}f}", value, value == std::floor(value) ? 0 : 3);
+}
 
 std::string found_text(const trace::Judgement& j) {
   return j.found ? shown(*j.found) : "unknown: this trace cannot give it";

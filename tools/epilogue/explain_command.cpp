@@ -41,6 +41,11 @@ std::vector<std::string> traces_of(const std::string& folder) {
   return paths;
 }
 
+// Read, and found to be something else.
+bool is_no_trace(const Failure& failure) {
+  return failure.code == "NotATrace" || failure.code == "NotJson" || failure.code == "Empty";
+}
+
 int explain_trace(const Options& o, const trace::Trace& trace) {
   const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
   const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
@@ -54,19 +59,25 @@ int explain_trace(const Options& o, const trace::Trace& trace) {
 
 int explain_folder(const Options& o) {
   const std::vector<std::string> paths = traces_of(o.path);
-  if (paths.size() == 1) return explain_trace(o, load_trace(paths.front(), o.part, o.modules));
   std::deque<trace::Trace> traces;
-  for (const std::string& path : paths)
-    if (std::optional<trace::Trace> trace = load_trace_if_usable(path, o.part, o.modules))
-      traces.push_back(std::move(*trace));
-  if (traces.empty())
-    throw Error(fmt::format("{}: expected traces, one per rank, got {} files that are none", o.path,
-                            paths.size()));
-  if (traces.size() == 1) return explain_trace(o, traces.front());
   std::deque<trace::Links> links;
   std::vector<trace::RankTrace> ranks;
-  for (const trace::Trace& trace : traces)
-    ranks.push_back({trace, links.emplace_back(trace::link(trace))});
+  std::vector<Failure> failures;
+  for (const std::string& path : paths) {
+    Result<trace::Trace> trace = try_load_trace(path, o.part, o.modules);
+    // Without a rank that cannot be read the others would mislead.
+    if (!trace && !is_no_trace(trace.failure())) throw Error(trace.failure().message);
+    if (!trace) {
+      failures.push_back(trace.failure());
+      continue;
+    }
+    traces.push_back(std::move(trace).value());
+    links.push_back(trace::link(traces.back()));
+    ranks.push_back({traces.back(), links.back()});
+  }
+  if (traces.empty()) throw Error(failures.front().message);
+  for (const Failure& failure : failures) warn(failure.message + "; left out");
+  if (traces.size() == 1) return explain_trace(o, traces.front());
   if (const std::string reason = trace::why_not_ranks(ranks); !reason.empty())
     throw Error(fmt::format(
         "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
@@ -82,9 +93,8 @@ int explain_folder(const Options& o) {
 }
 
 int run_command(const Options& o) {
-  return std::filesystem::is_directory(o.path)
-             ? explain_folder(o)
-             : explain_trace(o, load_trace(o.path, o.part, o.modules));
+  if (std::filesystem::is_directory(o.path)) return explain_folder(o);
+  return explain_trace(o, load_trace(o.path, o.part, o.modules));
 }
 
 }  // namespace

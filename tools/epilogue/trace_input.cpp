@@ -31,30 +31,7 @@ Result<trace::Trace> read(const std::string& path, bool python_functions) {
   return trace;
 }
 
-trace::Trace part_of(trace::Trace trace, const TracePart& part) {
-  if (const std::string warning = skip_warning(trace.import); !warning.empty())
-    fmt::print(stderr, "epilogue: warning: {}\n", warning);
-  if (part.step) trace = trace::select_step(std::move(trace), *part.step).value();
-  if (part.from_ms || part.to_ms)
-    trace = trace::select_range(std::move(trace), part.from_ms, part.to_ms).value();
-  return trace;
-}
-
-}  // namespace
-
-void add_trace_part(CLI::App& app, TracePart& part) {
-  app.add_option("--step", part.step,
-                 "only ProfilerStep#N, what it launched and what ran meanwhile")
-      ->check(whole_number(0))
-      ->option_text("N");
-  app.add_option("--from", part.from_ms, "only what happens from so many milliseconds on")
-      ->check(number_from(0))
-      ->option_text("MS");
-  app.add_option("--to", part.to_ms, "only what happens before so many milliseconds")
-      ->check(number_from(0))
-      ->option_text("MS");
-}
-
+// "PATH: skipped 3 of 210 events: bad-syntax (2), truncated (1); the first at byte 204", or "".
 std::string skip_warning(const trace::ImportReport& report) {
   if (report.skipped_events == 0)
     return report.is_truncated ? report.path + ": the file ends early; this is what came before"
@@ -69,18 +46,45 @@ std::string skip_warning(const trace::ImportReport& report) {
                      report.skipped_events, report.events + report.skipped_events, reasons, first);
 }
 
-trace::Trace load_trace(const std::string& path, const TracePart& part, bool python_functions) {
-  return part_of(read(path, python_functions).value(), part);
+void warn_of(const trace::ImportReport& report) {
+  if (const std::string warning = skip_warning(report); !warning.empty()) warn(warning);
+  for (const trace::ImportNote& note : report.repairs)
+    if (note.is_doubtful)
+      warn(fmt::format("{}: {} ({}at byte {})", report.path, note.detail,
+                       note.count == 1 ? "" : fmt::format("{} in all, the first ", note.count),
+                       note.first_offset));
 }
 
-std::optional<trace::Trace> load_trace_if_usable(const std::string& path, const TracePart& part,
-                                                 bool python_functions) {
+}  // namespace
+
+void warn(const std::string& text) { fmt::print(stderr, "epilogue: warning: {}\n", text); }
+
+void add_trace_part(CLI::App& app, TracePart& part) {
+  app.add_option("--step", part.step,
+                 "only ProfilerStep#N, what it launched and what ran meanwhile")
+      ->check(whole_number(0))
+      ->option_text("N");
+  app.add_option("--from", part.from_ms, "only what happens from so many milliseconds on")
+      ->check(number_from(0))
+      ->option_text("MS");
+  app.add_option("--to", part.to_ms, "only what happens before so many milliseconds")
+      ->check(number_from(0))
+      ->option_text("MS");
+}
+
+Result<trace::Trace> try_load_trace(const std::string& path, const TracePart& part,
+                                    bool python_functions) {
   Result<trace::Trace> trace = read(path, python_functions);
-  if (!trace) {
-    fmt::print(stderr, "epilogue: warning: left out: {}\n", trace.failure().message);
-    return std::nullopt;
-  }
-  return part_of(std::move(trace).value(), part);
+  if (!trace) return trace;
+  warn_of(trace.value().import);
+  if (part.step) trace = trace::select_step(std::move(trace).value(), *part.step);
+  if (trace && (part.from_ms || part.to_ms))
+    trace = trace::select_range(std::move(trace).value(), part.from_ms, part.to_ms);
+  return trace;
+}
+
+trace::Trace load_trace(const std::string& path, const TracePart& part, bool python_functions) {
+  return try_load_trace(path, part, python_functions).value();
 }
 
 }  // namespace epilogue::tool

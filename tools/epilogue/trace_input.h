@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "epilogue/base/result.h"
 #include "epilogue/trace/event.h"
 
 namespace CLI {
@@ -27,11 +28,11 @@ void add_trace_part(CLI::App& app, TracePart& part);
 // skipped, both on stderr. Throws Error with one line where the trace cannot be used.
 trace::Trace load_trace(const std::string& path, const TracePart& part = {},
                         bool python_functions = false);
-// The same for one file of many: nothing, and a warning that names it, where it cannot be used.
-std::optional<trace::Trace> load_trace_if_usable(const std::string& path, const TracePart& part,
-                                                 bool python_functions);
+// The same; a Failure where the trace cannot be used ("NotATrace": see read_trace).
+Result<trace::Trace> try_load_trace(const std::string& path, const TracePart& part = {},
+                                    bool python_functions = false);
 
-// "PATH: skipped 3 of 210 events: bad-syntax (2), truncated (1); the first at byte 204", or "".
-std::string skip_warning(const trace::ImportReport& report);
+// "epilogue: warning: TEXT" on stderr.
+void warn(const std::string& text);
 
 }  // namespace epilogue::tool

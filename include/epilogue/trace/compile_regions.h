@@ -32,9 +32,13 @@ struct CompileSummary {
   std::vector<CompiledRange> graphs;   // by CPU time
   CompiledRange cache_lookups;         // "TorchDynamo Cache Lookup"
   std::vector<TritonKernel> triton;    // by device time
-  // Runs of regions over steps; empty without steps or regions. A model without graph breaks runs
-  // one region per call.
+  // Runs of regions over steps; empty without steps or regions. A region that is called several
+  // times counts as often.
   std::optional<double> regions_per_step;
+  // Different frames that the regions of a step are of ("0/0" is frame 0), the mean over steps. A
+  // function without graph breaks is one; what comes behind a break is another. Empty where
+  // regions_per_step is, and where a region does not name its frame (PyTorch before 2.2).
+  std::optional<double> frames_per_step;
 
   bool is_compiled() const {
     return !regions.empty() || !graphs.empty() || !triton.empty() || cache_lookups.count > 0;

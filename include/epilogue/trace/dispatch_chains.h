@@ -28,7 +28,8 @@ struct DispatchChain {
 struct NoLaunchOp {
   std::string name;
   int64_t count = 0;
-  int64_t self_ns = 0;
+  int64_t self_ns = 0;      // of all
+  int64_t max_self_ns = 0;  // of the longest
 };
 
 struct DispatchChains {

@@ -11,7 +11,7 @@ namespace epilogue::trace {
 struct Distribution {
   int64_t count = 0;
   int64_t min_ns = 0;
-  int64_t median_ns = 0;  // the lower one of two
+  int64_t median_ns = 0;  // of two in the middle their mean, in whole ns
   int64_t p95_ns = 0;     // nearest rank: at least 95 % are not above it
   int64_t max_ns = 0;
   int64_t total_ns = 0;

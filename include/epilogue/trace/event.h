@@ -281,6 +281,8 @@ struct ImportNote {
   std::string detail;  // one line for people
   int64_t count = 0;
   int64_t first_offset = 0;  // byte offset in the (decompressed) text
+  // Of a repair: numbers may be wrong or not be all for it. Worth a warning.
+  bool is_doubtful = false;
 };
 
 // What the reader met on its way. All zero for a trace that was recorded, not read.

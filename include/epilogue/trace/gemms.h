@@ -62,7 +62,7 @@ struct Gemm {
   std::optional<double> flops;
   std::optional<double> bytes;      // A, B and C once each
   std::optional<double> intensity;  // flops per byte
-  // Over the median time, with its share of the reduction.
+  // Over rate_time_ns().
   std::optional<double> tflops;
   std::optional<double> gb_per_s;
   std::string math_type;  // of the multipliers; empty: not known
@@ -74,12 +74,23 @@ struct Gemm {
   std::optional<RooflineSide> side;
 
   std::optional<bool> uses_tensor_cores;
-  std::string tensor_core_note;  // why not, as far as it shows; empty where they are used
+  std::string tensor_core_note;    // why not, as far as it shows; empty where they are used
+  std::string tensor_core_advice;  // what would change that; empty: nothing is known to
   std::optional<GemmTiling> tiling;
   std::optional<int64_t> grid_blocks;
+
+  // Of one launch: the mean over all of what added up its split K. 0 without one.
+  double reduction_ns_per_launch() const {
+    return time.count > 0 ? static_cast<double>(reduction_ns) / static_cast<double>(time.count) : 0;
+  }
+  // What the rates are over: the median, and the reduction beside it.
+  double rate_time_ns() const {
+    return static_cast<double>(time.median_ns) + reduction_ns_per_launch();
+  }
 };
 
-// Two products of the same FLOPs, and what sets the faster apart, as positions in `gemms`.
+// Two products of the same FLOPs, and what sets the faster apart, as positions in `gemms`. Both ran
+// several times, and the slower one's best run took longer than the faster one's median.
 struct GemmComparison {
   size_t faster = 0;
   size_t slower = 0;

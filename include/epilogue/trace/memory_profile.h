@@ -49,8 +49,10 @@ struct DeviceMemory {
   // Who held what, where the trace tells categories; what it does not tell is kUnknown's.
   std::vector<CategoryBytes> category_totals;  // one per point of `totals`, adding up to it
   CategoryBytes category_at_peak{};
-  CategoryBytes category_peak{};    // each category's own most
-  int64_t before_window_bytes = 0;  // live at the peak, but allocated before the window
+  CategoryBytes category_peak{};  // each category's own most
+  // Live at the peak, but allocated before the window, with what at_peak leaves of peak_bytes.
+  // Empty where is_relative: not known.
+  std::optional<int64_t> before_window_bytes;
 };
 
 // One per device that has memory events, the greatest peak first. Empty where memory was not

@@ -107,7 +107,10 @@ class Writer {
         add_row(row, origin_ns);
         sizes.push_back(row.size());
       }
-      lanes.push_back({{"name", lane.name}, {"is_device", lane.is_device}, {"rows", sizes}});
+      lanes.push_back({{"name", lane.name},
+                       {"is_device", lane.kind == LaneKind::kDevice},
+                       {"calls_lane", calls_lane(rows, lane)},
+                       {"rows", sizes}});
     }
     page.columns = category_ + name_ + detail_ + op_ + launch_ + dur_ + start_;
     page.header = {{"origin_us", to_us(origin_ns)}, {"events", events_},
@@ -117,6 +120,16 @@ class Writer {
   }
 
  private:
+  // Where the launch calls of the lane's thread lie, as a position in rows.lanes; null: nowhere.
+  static Json calls_lane(const TimelineRows& rows, const TimelineLane& lane) {
+    const auto same =
+        std::find_if(rows.lanes.begin(), rows.lanes.end(), [&](const TimelineLane& other) {
+          return other.kind == LaneKind::kHost && other.pid == lane.pid && other.tid == lane.tid;
+        });
+    if (lane.kind == LaneKind::kDevice || same == rows.lanes.end()) return nullptr;
+    return same - rows.lanes.begin();
+  }
+
   void number_events(const TimelineRows& rows) {
     position_.assign(trace_.events.size(), 0);
     for (const TimelineLane& lane : rows.lanes)

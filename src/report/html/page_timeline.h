@@ -17,7 +17,7 @@ inline constexpr size_t kMaxTimelineEvents = 1'000'000;
 
 struct PageTimeline {
   // {"origin_us", "events", "left_out", "strings", "details", "lanes": [{"name", "is_device",
-  // "rows": [events of row 0, of row 1, ...]}]}
+  // "calls_lane": the lane of its thread's launch calls or null, "rows": [events of row 0, ...]}]}
   nlohmann::ordered_json header;
   // One column after the other, `events` values each, LEB128 varints: category, name (in strings),
   // detail (in details), op and launch (position + 1, 0: none), duration in ns, start in ns

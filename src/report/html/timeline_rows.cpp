@@ -13,7 +13,12 @@ namespace {
 // A pile of events that overlap without nesting (a broken clock) must not make a lane endless.
 constexpr size_t kMaxRows = 64;
 
-using LaneKey = std::tuple<bool, int64_t, int64_t>;  // is it a device's, pid, tid
+using LaneKey = std::tuple<LaneKind, int64_t, int64_t>;  // with pid, tid
+
+LaneKind lane_kind(Category category) {
+  if (category == Category::kPythonFunction) return LaneKind::kPython;
+  return is_device_category(category) ? LaneKind::kDevice : LaneKind::kHost;
+}
 
 bool is_drawn(const Event& event) {
   switch (event.category) {
@@ -61,21 +66,23 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// "GPU 0, stream 7", "python, thread 4711 (python)"
+// "GPU 0, stream 7", "python, thread 4711 (python)", "python, thread 4711 (python), Python"
 std::string lane_name(const Trace& trace, const TimelineLane& lane) {
-  std::string process = (lane.is_device ? "device " : "process ") + std::to_string(lane.pid);
+  const bool is_device = lane.kind == LaneKind::kDevice;
+  std::string process = (is_device ? "device " : "process ") + std::to_string(lane.pid);
   for (const Process& p : trace.processes) {
     if (p.pid != lane.pid) continue;
-    if (!p.labels.empty() && lane.is_device) {
+    if (!p.labels.empty() && is_device) {
       process = p.labels;
-    } else if (!p.name.empty() && !lane.is_device) {
+    } else if (!p.name.empty() && !is_device) {
       process = p.name;
     }
   }
-  std::string thread = (lane.is_device ? "stream " : "thread ") + std::to_string(lane.tid);
+  std::string thread = (is_device ? "stream " : "thread ") + std::to_string(lane.tid);
   for (const Thread& t : trace.threads)
     if (t.pid == lane.pid && t.tid == lane.tid && !t.name.empty()) thread = t.name;
-  return trimmed(process) + ", " + trimmed(thread);
+  return trimmed(process) + ", " + trimmed(thread) +
+         (lane.kind == LaneKind::kPython ? ", Python" : "");
 }
 
 size_t events_of(const TimelineLane& lane) {
@@ -91,7 +98,7 @@ class RowFiller {
 
   void add(uint32_t i) {
     const Event& event = trace_.events[i];
-    Open& open = lanes_[{is_device_category(event.category), event.pid, event.tid}];
+    Open& open = lanes_[{lane_kind(event.category), event.pid, event.tid}];
     while (!open.ends_ns.empty() && open.ends_ns.back() <= event.ts_ns) open.ends_ns.pop_back();
     const size_t row = std::min(open.ends_ns.size(), kMaxRows - 1);
     if (open.ends_ns.size() < kMaxRows) {
@@ -107,7 +114,7 @@ class RowFiller {
     std::vector<TimelineLane> list;
     for (auto& [key, open] : lanes_) {
       TimelineLane lane;
-      std::tie(lane.is_device, lane.pid, lane.tid) = key;
+      std::tie(lane.kind, lane.pid, lane.tid) = key;
       lane.rows = std::move(open.rows);
       lane.name = lane_name(trace_, lane);
       list.push_back(std::move(lane));
@@ -137,11 +144,11 @@ TimelineRows timeline_rows(const Trace& trace, size_t max_events) {
   RowFiller filler(trace);
   for (const uint32_t i : drawn) filler.add(i);
   result.lanes = std::move(filler).lanes();
-  const auto first_device = std::find_if(result.lanes.begin(), result.lanes.end(),
-                                         [](const TimelineLane& lane) { return lane.is_device; });
-  std::stable_sort(
-      result.lanes.begin(), first_device,
-      [](const TimelineLane& a, const TimelineLane& b) { return events_of(a) > events_of(b); });
+  std::stable_sort(result.lanes.begin(), result.lanes.end(),
+                   [](const TimelineLane& a, const TimelineLane& b) {
+                     if (a.kind != b.kind) return a.kind < b.kind;
+                     return a.kind != LaneKind::kDevice && events_of(a) > events_of(b);
+                   });
   return result;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places the events of a trace on lanes (a host thread, a device's stream) and rows.
+// Places the events of a trace on lanes and rows. A lane is a host thread, a device's stream, or
+// the Python frames of a thread: their stacks are so deep that devices would lie out of sight below
+// them.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +12,12 @@
 
 namespace epilogue::trace {
 
+enum class LaneKind : uint8_t { kHost, kDevice, kPython };
+
 struct TimelineLane {
+  LaneKind kind = LaneKind::kHost;
   int64_t pid = 0;
   int64_t tid = 0;
-  bool is_device = false;
   std::string name;
   // Events by start. A row is as deep as spans are open around it, so spans that nest lie below
   // each other and spans that overlap in part do not cover each other.
@@ -21,8 +25,9 @@ struct TimelineLane {
 };
 
 struct TimelineRows {
-  std::vector<TimelineLane> lanes;  // host threads, the fullest first; then devices by number
-  int64_t left_out = 0;             // the shortest, above the limit
+  // Host threads, the fullest first; devices by number; Python, the fullest first.
+  std::vector<TimelineLane> lanes;
+  int64_t left_out = 0;  // the shortest, above the limit
 };
 
 TimelineRows timeline_rows(const Trace& trace, size_t max_events);

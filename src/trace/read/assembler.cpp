@@ -68,11 +68,13 @@ bool Assembler::read_events(bool is_final) {
   return true;
 }
 
-Trace Assembler::finish(bool is_cut_short) {
+Trace Assembler::finish(const StreamFaults& faults) {
   ImportNotes& notes = document_.notes();
   const bool is_unclosed = document_.is_unclosed();
   if (is_unclosed) notes.add(Note::kUnclosed, pending_offset_);
-  if (is_cut_short) notes.add(Note::kTruncatedGzip, pending_offset_);
+  if (faults.is_truncated) notes.add(Note::kTruncatedGzip, pending_offset_);
+  if (faults.has_bad_checksum) notes.add(Note::kBadChecksum, pending_offset_);
+  if (faults.has_trailing_bytes) notes.add(Note::kTrailingBytes, pending_offset_);
   notes.add_all(merger_.notes());
   const int64_t usable_events = merger_.usable_events();
   Trace trace = merger_.finish();
@@ -80,7 +82,7 @@ Trace Assembler::finish(bool is_cut_short) {
   infer_recorded(trace);
   set_device_label(trace);
   trace.import.events = usable_events;
-  trace.import.is_truncated = is_cut_short || is_unclosed;
+  trace.import.is_truncated = faults.is_truncated || is_unclosed;
   trace.import.is_bare_array = document_.is_bare_array();
   notes.report(trace.import);
   return trace;

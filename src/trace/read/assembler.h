@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "trace/read/byte_source.h"
 #include "trace/read/document.h"
 #include "trace/read/merge.h"
 #include "trace/read/pipeline.h"
@@ -25,9 +26,9 @@ class Assembler {
   void set_share_done(double share) { merger_.set_share_done(share); }
 
   const DocumentScanner& document() const { return document_; }
-  // What the document's keys say and what was met on the way is in it. `is_cut_short`: the
-  // compressed stream ended early.
-  Trace finish(bool is_cut_short);
+  // What the document's keys say and what was met on the way is in it. `faults`: of the compressed
+  // stream that the text came from.
+  Trace finish(const StreamFaults& faults);
 
  private:
   bool read_on(bool is_final);

@@ -12,6 +12,13 @@
 
 namespace epilogue::trace {
 
+// What is wrong with a compressed stream.
+struct StreamFaults {
+  bool is_truncated = false;        // it ends early, or is damaged: nothing behind that was read
+  bool has_bad_checksum = false;    // of a part of it
+  bool has_trailing_bytes = false;  // something else follows it
+};
+
 // Reads forward only. Not thread-safe, except file_bytes_read().
 class ByteSource {
  public:
@@ -20,8 +27,8 @@ class ByteSource {
   // damage is. Failure: the file cannot be read.
   virtual Result<size_t> read(std::span<char> out) = 0;
   virtual bool is_gzip() const { return false; }
-  // The stream ended early or is damaged; known once read() came to its end.
-  virtual bool is_truncated() const { return false; }
+  // Known once read() came to its end.
+  virtual StreamFaults faults() const { return {}; }
   virtual int64_t file_bytes_read() const = 0;
   // 0: not known (a pipe).
   virtual int64_t file_bytes() const = 0;

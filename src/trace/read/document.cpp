@@ -112,6 +112,8 @@ DocumentScanner::Step DocumentScanner::scan(std::string_view text, int64_t offse
     } else if (documents_ == 0) {
       return Step::kNotJson;
     } else {  // whatever follows the last document: up to another one
+      if (!notes_.has(Note::kTrailingText))
+        notes_.add(Note::kTrailingText, offset_ + static_cast<int64_t>(used));
       used = std::min(text.find_first_of("{[", used), text.size());
     }
   }

@@ -10,6 +10,7 @@ namespace {
 struct NoteText {
   std::string_view id;
   std::string_view detail;
+  bool is_doubtful = false;
 };
 
 // In the order of Note.
@@ -28,13 +29,19 @@ constexpr std::array<NoteText, kNotes> kTexts = {{
     {"bare-word", "inf, nan or N/A instead of a number, taken as unknown"},
     {"extra-comma", "a comma before a closing bracket"},
     {"duplicate-key", "a key twice in one object: the last one counts"},
-    {"negative-duration", "taken as 0"},
+    {"negative-durations",
+     "events that end before they start, taken as empty: times that they are part of are too small",
+     true},
     {"bad-argument", "an argument of an unexpected form, taken as unknown"},
     {"bad-metadata", "a metadata value that is not JSON, kept as text"},
     {"byte-order-mark", "before the document"},
     {"second-document", "another document behind the first: their events are joined"},
     {"unclosed-document", "the file ends before its closing brackets"},
     {"truncated-gzip", "the compressed stream ends early or is damaged"},
+    {"bad-checksum",
+     "the checksum of the compressed data does not match: what was read may be wrong", true},
+    {"trailing-bytes", "bytes behind the compressed data, ignored", true},
+    {"trailing-text", "text behind the document, ignored", true},
 }};
 
 }  // namespace
@@ -62,7 +69,8 @@ void ImportNotes::report(ImportReport& report) const {
         .push_back({.id = std::string(kTexts[i].id),
                     .detail = std::string(kTexts[i].detail),
                     .count = counts_[i],
-                    .first_offset = first_offsets_[i]});
+                    .first_offset = first_offsets_[i],
+                    .is_doubtful = kTexts[i].is_doubtful});
     if (is_skip) report.skipped_events += counts_[i];
   }
 }

@@ -34,8 +34,11 @@ enum class Note : uint8_t {
   kSecondDocument,
   kUnclosed,
   kTruncatedGzip,
+  kBadChecksum,
+  kTrailingBytes,
+  kTrailingText,
 };
-inline constexpr size_t kNotes = static_cast<size_t>(Note::kTruncatedGzip) + 1;
+inline constexpr size_t kNotes = static_cast<size_t>(Note::kTrailingText) + 1;
 
 // Counts per note and where each was met first.
 class ImportNotes {

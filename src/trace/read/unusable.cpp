@@ -52,6 +52,9 @@ Failure no_document(const std::string& path, bool is_truncated) {
 }
 
 Failure not_a_trace(const std::string& path, const std::vector<std::string>& keys) {
+  if (has(keys, "traceEvents"))
+    return {"NotATrace",
+            path + ": expected a Chrome trace, got JSON whose traceEvents is no list of events"};
   const std::string start = path + ": expected a Chrome trace, got JSON without traceEvents";
   if (has(keys, "nodes") && has(keys, "schema"))
     return {"NotATrace", start + ": a PyTorch execution trace (ExecutionTraceObserver)?"};

@@ -18,7 +18,7 @@ function waterfallRow(label, why, from, to, scale, kind) {
   bar.style.width = `max(${(Math.abs(to - from) / scale) * 100}%, 2px)`;
   const value = kind === "total" ? format.us(to) : format.signedUs(to - from);
   return el("div", { class: "fall-row" },
-    el("div", { class: "fall-label", title: label }, shortName(label), why ? el("div", { class: "muted fall-why", title: why }, shortName(why)) : null),
+    el("div", { class: "fall-label", title: label }, el("div", { class: "fall-name" }, shortName(label)), why ? el("div", { class: "muted fall-why", title: why }, shortName(why)) : null),
     el("div", { class: "fall-track" }, bar), el("div", { class: "number" }, value));
 }
 

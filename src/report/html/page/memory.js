@@ -42,6 +42,7 @@ function showMemory(report) {
   const e = report.explanation;
   const blocks = e.memory.map((memory, i) => {
     const facts = [`peak ${format.bytes(memory.peak_bytes)}`, plural(memory.allocations, "allocation"), plural(memory.frees, "free")];
+    if (memory.before_window_bytes > 0) facts.push(`${format.bytes(memory.before_window_bytes)} of it from before the window`);
     if (memory.peak_reserved_bytes > 0) facts.push(`${format.bytes(memory.peak_reserved_bytes)} reserved by the allocator`);
     if (memory.out_of_memory > 0) facts.push(plural(memory.out_of_memory, "failed allocation"));
     return el("div", { class: "memory" }, el("h3", {}, deviceLabel(memory)), note(facts.join("; ") + "."),

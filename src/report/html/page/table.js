@@ -87,7 +87,8 @@ class SortableTable {
     const cells = this.columns.map((column) => {
       const value = column.value(row);
       const content = column.node?.(row) ?? column.text?.(row) ?? (value === null ? DASH : String(value));
-      const cell = el("td", { class: column.isText ? "text" : "number" }, content);
+      const cell = el("td", { class: column.isText ? "text" : "number" },
+        column.isText ? el("div", { class: "cell" }, content) : content);
       if (column.isText && !column.node) cell.title = String(value ?? "");
       return cell;
     });

@@ -70,6 +70,9 @@ function showGemms(e, index) {
     countColumn("Count", (g) => g.time.count),
     usColumn("Total", (g) => g.time.total_us),
     usColumn("Median", (g) => g.time.median_us),
+    ...(e.gemms.some((g) => g.reduction_us > 0)
+      ? [usColumn("Split-K sum", (g) => g.reduction_us || null, "of the kernel that adds up a split K; TFLOP/s counts it in")]
+      : []),
     numberColumn("TFLOP/s", "tflops", format.number),
     percentColumn("Of peak", "peak_pct"),
     percentColumn("Of roofline", "attainable_pct", "of what intensity and memory bandwidth allow"),

@@ -34,6 +34,7 @@ class TimelineModel {
     this.lanes = this.header.lanes.map((lane) => ({
       name: lane.name,
       isDevice: lane.is_device,
+      callsLane: lane.calls_lane,
       isOpen: true,
       rows: lane.rows.map((size) => ({ from: at, to: (at += size) })),
     }));
@@ -113,10 +114,11 @@ class TimelineModel {
 
   // Device work that was launched within event i, on i's thread.
   workBelow(i) {
-    const lane = this.laneOf(i);
+    const lane = this.lanes[this.laneOf(i).callsLane];
     const from = this.columns.start[i];
     const to = this.end(i);
     const found = [];
+    if (!lane) return found;
     for (let k = 0; k < this.events; ++k) {
       const launch = this.launchOf(k);
       if (launch < 0 || !this.isWork(k) || launch < lane.from || launch >= lane.to) continue;
