@@ -104,6 +104,10 @@ TEST(Health, WhatTheReaderMetIsSaid) {
             std::string::npos);
   EXPECT_EQ(count_of(b, "repaired-events"), 2);
   EXPECT_EQ(count_of(b, "stacks-recorded"), 10);
+  EXPECT_TRUE(item_of(b, "stacks-recorded")->detail.starts_with("Python frames were recorded"));
+  b.trace.device_label = "KERNEL";  // epilogue's own: no Python there
+  EXPECT_TRUE(item_of(b, "stacks-recorded")
+                  ->detail.starts_with("Call stacks and module ranges were recorded"));
 }
 
 TEST(Health, WrongExternalIdsAreSaid) {
