@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "analysis/trace_era.h"
+#include "analysis/trace_metadata.h"
 #include "base/units.h"
 #include "epilogue/trace/launches.h"
 #include "epilogue/trace/verdict.h"
@@ -212,8 +213,9 @@ class Examiner {
     add("no-shapes", Severity::kInfo, counts_.ops_with_shapes == 0 ? counts_.ops : 0,
         "Input shapes were not recorded (record_shapes): FLOPs, bytes and GEMM sizes are unknown.");
     add("stacks-recorded", Severity::kWarning, counts_.python_frames,
-        "Python frames were recorded: the host is slower than it is unprofiled; idle time of the "
-        "device is inflated.");
+        std::string(is_own_trace(trace_) ? "Call stacks and module ranges" : "Python frames") +
+            " were recorded: the host is slower than it is unprofiled; idle time of the device is "
+            "inflated.");
     const ProfilerCost cost = profiler_cost(trace_, links_);
     add("profiler-cost", cost.is_inflated ? Severity::kWarning : Severity::kInfo,
         cost.total_ns > 0 ? counts_.ops : 0,

@@ -8,6 +8,7 @@
 
 #include "core/backend.h"
 #include "core/fused_call.h"
+#include "ops/norms.h"
 #include "ops/ops.h"
 
 namespace epilogue {
@@ -132,7 +133,18 @@ void require_one_device(const FusedMlp& call) {
     fail(call, "every tensor on x's device " + to_string(call.x.device()), "one that is elsewhere");
 }
 
+void require_norm_options(const FusedMlp& call) {
+  const FusedOptions& o = call.options;
+  if (o.norm == nn::Norm::none && (o.norm_weight.defined() || o.norm_bias.defined()))
+    fail(call, "no norm weight or bias without a norm",
+         to_string(o.norm_weight.defined() ? o.norm_weight : o.norm_bias));
+  if (o.norm == nn::Norm::rms && o.norm_bias.defined())
+    fail(call, "no norm bias with an RMS norm", to_string(o.norm_bias));
+  if (!is_norm_eps(eps_of(o))) fail(call, "a finite eps >= 0", std::to_string(eps_of(o)));
+}
+
 void require_fit(const FusedMlp& call) {
+  require_norm_options(call);
   if (!call.x.defined() || call.x.dim() == 0) fail(call, "rows [..., k]", to_string(call.x));
   if (!call.biases.empty() && call.biases.size() != call.weights.size())
     fail(call, "one bias per weight", std::to_string(call.biases.size()));

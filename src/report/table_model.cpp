@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/units.h"
 #include "report/table_formats.h"
 #include "report/table_rows.h"
@@ -21,6 +22,9 @@ size_t column_width(const std::vector<Row>& rows, int max_width, Length length) 
   for (const Row& row : rows) longest = std::max(longest, length(row));
   return std::min(longest + kMargin, as_size(max_width));
 }
+
+// A name may hold line breaks, which would end the row.
+std::string one_line(const std::string& text) { return printable(text, text.size()); }
 
 // Long names keep their start: 52 characters and "...".
 std::string cut_name(const std::string& name, int max_width) {
@@ -62,7 +66,7 @@ class ModelBuilder {
       model_.cells.push_back(cells(row));
       std::vector<std::string>& more = model_.more_frames.emplace_back();
       for (size_t i = 1; i < row.stack.size(); ++i)
-        more.push_back(cut_path(row.stack[i], source_width_));
+        more.push_back(cut_path(one_line(row.stack[i]), source_width_));
     }
     model_.footers.push_back("Self CPU time total: " + time(total_cpu_us_));
     if (has_device_time_)
@@ -76,8 +80,9 @@ class ModelBuilder {
 
   void add_columns() {
     const std::vector<Row>& rows = averages_.rows;
-    const size_t name_width = column_width(rows, options_.max_name_column_width,
-                                           [](const Row& r) { return utf8_length(r.key); });
+    const size_t name_width = column_width(rows, options_.max_name_column_width, [](const Row& r) {
+      return utf8_length(one_line(r.key));
+    });
     const auto add = [&](std::string header) { model_.columns.push_back({std::move(header)}); };
     model_.columns.push_back({"Name", name_width});
     if (has_overload_names_) model_.columns.push_back({"Overload Name", name_width});
@@ -123,9 +128,9 @@ class ModelBuilder {
   }
 
   std::vector<std::string> cells(const Row& row) const {
-    std::vector<std::string> out = {cut_name(row.key, options_.max_name_column_width)};
+    std::vector<std::string> out = {cut_name(one_line(row.key), options_.max_name_column_width)};
     if (has_overload_names_)
-      out.push_back(cut_name(row.overload_name, options_.max_name_column_width));
+      out.push_back(cut_name(one_line(row.overload_name), options_.max_name_column_width));
     const double self_cpu_us = to_us(row.self_cpu_time_total_ns);
     const double cpu_total_us = to_us(row.cpu_time_total_ns);
     out.push_back(table_share(self_cpu_us, total_cpu_us_));
@@ -152,7 +157,7 @@ class ModelBuilder {
     if (has_node_ids()) out.push_back(std::to_string(row.node_id));
     if (has_shapes_) out.emplace_back(utf8_prefix(row.input_shapes, shapes_width_));
     if (model_.has_stack)
-      out.push_back(row.stack.empty() ? "" : cut_path(row.stack[0], source_width_));
+      out.push_back(row.stack.empty() ? "" : cut_path(one_line(row.stack[0]), source_width_));
     if (model_.has_flops) out.push_back(table_flops(row.flops, scale_));
     return out;
   }

@@ -108,6 +108,10 @@ TEST(Health, WhatTheReaderMetIsSaid) {
   EXPECT_EQ(item_of(b, "bad-checksum")->severity, Severity::kWarning);
   EXPECT_EQ(item_of(b, "bad-checksum")->detail, "Read with a doubt: the checksum is wrong (1).");
   EXPECT_EQ(count_of(b, "stacks-recorded"), 10);
+  EXPECT_TRUE(item_of(b, "stacks-recorded")->detail.starts_with("Python frames were recorded"));
+  b.trace.device_label = "KERNEL";  // epilogue's own: no Python there
+  EXPECT_TRUE(item_of(b, "stacks-recorded")
+                  ->detail.starts_with("Call stacks and module ranges were recorded"));
 }
 
 TEST(Health, WrongExternalIdsAreSaid) {

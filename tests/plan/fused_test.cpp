@@ -51,6 +51,28 @@ TEST(Fused, TakesRowsOfAnyStrideAndNone) {
   clear_fused_cache();
 }
 
+TEST(Fused, OptionsThatDoNotFitAreNamed) {
+  const Tensor x = randn({2, 8});
+  const Tensor w = randn({16, 8});
+  const Tensor down = randn({8, 16});
+  const auto refused = [&](const FusedOptions& options) {
+    return error_of([&] { fused_gated_mlp(x, w, w, down, nn::Activation::geglu, options); });
+  };
+  EXPECT_EQ(refused({.norm_weight = ones({8})}),
+            "[fused_gated_mlp] expected no norm weight or bias without a norm, got f32[8]");
+  EXPECT_EQ(refused({.norm = nn::Norm::rms, .norm_bias = ones({8})}),
+            "[fused_gated_mlp] expected no norm bias with an RMS norm, got f32[8]");
+  EXPECT_EQ(refused({.norm = nn::Norm::rms, .eps = NAN}),
+            "[fused_gated_mlp] expected a finite eps >= 0, got nan");
+  EXPECT_EQ(refused({.norm = nn::Norm::layer, .eps = -1.0}),
+            "[fused_gated_mlp] expected a finite eps >= 0, got -1.000000");
+}
+
+TEST(Fused, AGatedMlpWithBiasesIsNotTaken) {
+  const nn::GatedMLP mlp(8, 16, nn::Activation::geglu, true);
+  EXPECT_FALSE(fused_forward(mlp, randn({2, 8})).has_value());
+}
+
 TEST(Fused, MisuseIsNamed) {
   const Tensor x = randn({2, 8});
   const Tensor w = randn({16, 8});

@@ -268,5 +268,14 @@ TEST(SortKeys, UnknownKeyNamesTheOthers) {
   }
 }
 
+TEST(TableText, ALineBreakInANameStaysInItsRow) {
+  TraceBuilder b;
+  b.op("first\nsecond\tthird", 0, 1'000);
+  const std::string table = format_table(key_averages(b.trace), {});
+  EXPECT_NE(table.find("    first\\x0asecond\\x09third  "), std::string::npos) << table;
+  // Rule, headers, rule, one row, rule, total.
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6) << table;
+}
+
 }  // namespace
 }  // namespace epilogue::trace
