@@ -146,7 +146,8 @@ void find_gemm_advice(const Explanation& e, std::vector<Finding>& out) {
   size_t shown = 0;
   for (const Gemm& g : e.gemms.gemms) {
     if (shown == kGemmsShown || to_us(g.time.total_ns) < kMinShare * wall_us(e)) return;
-    if (g.uses_tensor_cores == false || !g.tiling || !g.tiling->wave_efficiency_pct) continue;
+    if (g.uses_tensor_cores == false && !g.tensor_core_note.empty()) continue;
+    if (!g.tiling || !g.tiling->wave_efficiency_pct) continue;
     if (*g.tiling->wave_efficiency_pct >= kPoorWavePct || *g.tiling->waves <= 1) continue;
     out.push_back(wave_finding(g));
     ++shown;

@@ -6,57 +6,21 @@
 #include "analysis/device_peaks.h"
 #include "analysis/device_samples.h"
 #include "analysis/gemm_shape.h"
-#include "analysis/gpu_trace.h"
+#include "analysis/gemm_trace.h"
 
 namespace epilogue::trace {
 namespace {
 
 using testing::a100;
-using testing::GpuTrace;
+using testing::GemmTrace;
+using testing::kBf16;
+using testing::kDown;
+using testing::kGate;
 using testing::mi300x;
+using testing::mm;
 using testing::scalar;
 using testing::tensor;
 using testing::v100;
-
-constexpr const char* kBf16 = "c10::BFloat16";
-constexpr const char* kGate = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn";
-constexpr const char* kDown = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn";
-
-// One op after the other, each with its launch and its kernels.
-struct GemmTrace : GpuTrace {
-  explicit GemmTrace(DeviceProperties device) { trace.devices = {std::move(device)}; }
-
-  void product(std::string_view op_name, std::vector<OpInput> list, std::string_view kernel_name,
-               int64_t kernel_ns, KernelArgs args = {}) {
-    begin_op(op_name, std::move(list));
-    add_kernel(kernel_name, kernel_ns, std::move(args));
-  }
-  void begin_op(std::string_view op_name, std::vector<OpInput> list) {
-    op(op_name, now, now + 1000 * host_unit_ns);
-    inputs(std::move(list));
-    inner = now + 100 * host_unit_ns;
-    now += 1000 * host_unit_ns;
-  }
-  void add_kernel(std::string_view kernel_name, int64_t kernel_ns, KernelArgs args = {}) {
-    call("cudaLaunchKernel", inner, inner + 10 * host_unit_ns, ++correlation);
-    inner += 20 * host_unit_ns;
-    gpu_kernel(kernel_name, device_now, device_now + kernel_ns, correlation);
-    args.stream = 7;
-    trace.kernels.back() = args;
-    device_now += kernel_ns;
-  }
-  GemmReport report() const { return gemm_report(trace, link(trace)); }
-
-  int64_t host_unit_ns = 1;
-  int64_t now = 1000;
-  int64_t inner = 0;
-  int64_t device_now = 5000;
-  int64_t correlation = 0;
-};
-
-std::vector<OpInput> mm(int64_t m, int64_t n, int64_t k, const char* type) {
-  return {tensor({m, k}, type), tensor({k, n}, type)};
-}
 
 GemmShape shape_of(std::string_view op, std::vector<OpInput> inputs) {
   const auto problem = gemm_problem(op, inputs);
@@ -282,72 +246,6 @@ TEST(Gemms, ReadsNoBlocksFromAnAmdGrid) {
   EXPECT_EQ(g.tiling->tiles_per_wave, 304);
   EXPECT_TRUE(g.tiling->assumes_one_block_per_sm);
   EXPECT_DOUBLE_EQ(*g.peak_tflops, 1307.4);
-}
-
-TEST(Gemms, ExplainsTheFasterOfTwoOfTheSameFlops) {
-  GemmTrace t(a100());
-  for (const int64_t more_ns : {0, 500, 1000}) {
-    t.product("aten::mm", mm(8192, 3072, 768, kBf16), kGate, 189500 + more_ns);
-    t.product("aten::mm", mm(8192, 768, 3072, kBf16), kDown, 169500 + more_ns);
-  }
-  const GemmReport r = t.report();
-  ASSERT_EQ(r.comparisons.size(), 1U);
-  EXPECT_EQ(r.gemms[r.comparisons[0].faster].shape->k, 3072);
-  EXPECT_NEAR(r.comparisons[0].ratio, 190.0 / 170, 1e-9);
-  EXPECT_EQ(
-      r.comparisons[0].sentence,
-      "aten::mm 8192x768x3072 runs 1.12 times as fast as aten::mm 8192x3072x768 (227 against 203 "
-      "TFLOP/s, the same FLOPs), likely for these reasons: larger tiles (128x256 against 128x128), "
-      "which "
-      "load less per FLOP; a longer sum (K 3072 against 768), over which starting and storing a "
-      "tile is "
-      "spread.");
-}
-
-TEST(Gemms, ComparesNothingThatRanTooSeldomOrSpreadsTooFar) {
-  const auto compared = [](const std::vector<int64_t>& gate_ns,
-                           const std::vector<int64_t>& down_ns) {
-    GemmTrace t(a100());
-    for (const int64_t ns : gate_ns) t.product("aten::mm", mm(8192, 3072, 768, kBf16), kGate, ns);
-    for (const int64_t ns : down_ns) t.product("aten::mm", mm(8192, 768, 3072, kBf16), kDown, ns);
-    return t.report().comparisons.size();
-  };
-  EXPECT_EQ(compared({190000, 190000, 190000}, {170000, 170000, 170000}), 1U);
-  EXPECT_EQ(compared({190000, 190000}, {170000, 170000, 170000}), 0U);
-  EXPECT_EQ(compared({190000, 190000, 190000}, {170000}), 0U);
-  // A cold first run says nothing of the faster one; the slower one was as fast once.
-  EXPECT_EQ(compared({190000, 190000, 190000}, {300000, 170000, 170000}), 1U);
-  EXPECT_EQ(compared({169000, 190000, 190000}, {170000, 170000, 170000}), 0U);
-}
-
-TEST(Gemms, ComparesNoTimesThatTheClockCannotTellApart) {
-  const auto compared = [](int64_t gate_ns, int64_t down_ns) {
-    GemmTrace t(a100());
-    t.host_unit_ns = 1000;  // all times are whole microseconds, as before 2024-03
-    for (int i = 0; i < 3; ++i) {
-      t.product("aten::mm", mm(16, 128, 16, "float"), "ampere_sgemm_128x32_nt", gate_ns);
-      t.product("aten::mm", mm(16, 16, 128, "float"), "ampere_sgemm_32x32_sliced1x4_tn", down_ns);
-    }
-    return t.report().comparisons.size();
-  };
-  EXPECT_EQ(compared(7000, 5000), 0U);
-  EXPECT_EQ(compared(8000, 5000), 1U);
-}
-
-TEST(Gemms, NamesTheKernelWhereTheSameProductHasTwo) {
-  GemmTrace t(a100());
-  for (int i = 0; i < 3; ++i) {
-    t.product("aten::mm", mm(8192, 3072, 768, kBf16), kGate, 190000);
-    t.product("aten::mm", mm(8192, 3072, 768, kBf16), kDown, 170000);
-  }
-  const GemmReport r = t.report();
-  ASSERT_EQ(r.comparisons.size(), 1U);
-  const std::string name = "aten::mm 8192x3072x768";
-  EXPECT_TRUE(r.comparisons[0].sentence.starts_with(name + " (" + kDown +
-                                                    ") runs 1.12 times as fast "
-                                                    "as " +
-                                                    name + " (" + kGate + ") "))
-      << r.comparisons[0].sentence;
 }
 
 TEST(Gemms, ReadsAnEmptyTrace) {
