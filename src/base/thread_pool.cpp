@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -52,22 +53,20 @@ int default_threads() {
 // index.
 class Pool {
  public:
-  // Where the machine gives fewer threads than wanted, those that came share the pieces.
+  // Where the machine gives fewer threads than wanted, some of those that came share the pieces.
   explicit Pool(int wanted) : wanted_(wanted) {
     workers_.reserve(static_cast<size_t>(wanted - 1));
     for (int i = 1; i < wanted; ++i) {
       try {
         workers_.emplace_back([this, i] { work(i); });
       } catch (const std::exception&) {  // std::system_error or std::bad_alloc
+        // Half of them go: where memory was short the work itself needs some.
+        keep_workers(workers_.size() / 2);
         break;
       }
     }
   }
-  ~Pool() {
-    stop_.store(true, std::memory_order_relaxed);
-    publish();
-    for (std::thread& t : workers_) t.join();
-  }
+  ~Pool() { keep_workers(0); }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
@@ -85,6 +84,22 @@ class Pool {
     pending_.store(stride_ - 1, std::memory_order_relaxed);
     publish();
     run_pieces(0);
+    wait_for_workers();
+    if (error_) std::rethrow_exception(error_);
+    return true;
+  }
+
+ private:
+  // The first n; the others end.
+  void keep_workers(size_t n) {
+    kept_.store(static_cast<int>(n), std::memory_order_relaxed);
+    pending_.store(static_cast<int>(n), std::memory_order_relaxed);
+    publish();
+    for (; workers_.size() > n; workers_.pop_back()) workers_.back().join();
+    wait_for_workers();
+  }
+
+  void wait_for_workers() {
     for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
       if (spins < kSpins) {
         cpu_relax();
@@ -92,11 +107,8 @@ class Pool {
         std::this_thread::yield();
       }
     }
-    if (error_) std::rethrow_exception(error_);
-    return true;
   }
 
- private:
   void publish() {
     epoch_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
@@ -121,7 +133,7 @@ class Pool {
     uint64_t seen = 0;
     for (;;) {
       seen = wait_beyond(seen);
-      if (stop_.load(std::memory_order_relaxed)) return;
+      if (index > kept_.load(std::memory_order_relaxed)) return;
       run_pieces(index);
       pending_.fetch_sub(1, std::memory_order_release);
     }
@@ -154,7 +166,7 @@ class Pool {
   alignas(64) std::atomic<uint64_t> epoch_{0};
   alignas(64) std::atomic<int> pending_{0};
   std::atomic<int> sleepers_{0};
-  std::atomic<bool> stop_{false};
+  std::atomic<int> kept_{std::numeric_limits<int>::max()};  // workers above it end
   std::mutex sleep_;
   std::condition_variable wake_;
 };

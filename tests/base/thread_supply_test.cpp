@@ -85,7 +85,7 @@ TEST(ThreadSupply, FewerThreadsThanWantedDoAllPieces) {
               if (!leave_room_for_four_threads()) return 1;
               set_num_threads(kThreads);
               const Seen seen = run_items(kThreads);
-              if (seen.threads.size() < 2 || seen.threads.size() > 5) return 2;
+              if (seen.threads.size() < 2 || seen.threads.size() > 3) return 2;
               if (!has_each_once(seen, kThreads)) return 3;
               if (parallel_pieces(kThreads, 1) != kThreads) return 4;
               return 0;
