@@ -77,7 +77,7 @@ TEST(Explain, OneSlowLaunchIsNamedAndNotTheirNumber) {
   const Finding* f = find(e, "launch-cost");
   ASSERT_NE(f, nullptr);
   ASSERT_EQ(f->evidence.size(), 3U);
-  EXPECT_EQ(f->evidence[1], "cudaLaunchKernel: 3 calls, median 4.0 us, in all 1.01 ms");
+  EXPECT_EQ(f->evidence[1], "cudaLaunchKernel: 3 calls, median 4.00 us, in all 1.01 ms");
   EXPECT_EQ(
       f->evidence[2],
       "one cudaLaunchKernel takes 1.00 ms of that, the first launch of its kernel: most likely "
@@ -96,7 +96,7 @@ TEST(Explain, ADeviceThatWaitsForDataIsAFindingThatNamesTheLoader) {
   const Finding* f = find(e, "data-loader");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 80);
-  EXPECT_EQ(f->evidence[0], name + ": 2 times, median 0.04 ms, in all 0.08 ms");
+  EXPECT_EQ(f->evidence[0], name + ": 2 times, median 40.0 us, in all 80.0 us");
   TraceBuilder none;
   none.op("aten::mul", 60 * kUs, 70 * kUs);
   launch(none, 60, 5, 0, 30);
