@@ -48,6 +48,7 @@ LrScheduler::LrScheduler(Optimizer& optimizer, LrFactor factor)
     : optimizer_(optimizer), factor_(std::move(factor)) {
   if (!factor_) throw Error("[LrScheduler] expected a factor, got an empty function");
   std::vector<double> base_lrs;
+  base_lrs.reserve(optimizer_.num_groups());
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) base_lrs.push_back(optimizer_.lr(g));
   apply(0, std::move(base_lrs));
 }
