@@ -12,9 +12,9 @@
 
 namespace epilogue {
 
-// A file being written: bytes go to PATH.tmp.PID.N; commit() fsyncs it, renames it to PATH and fsyncs
-// the folder, so that neither a reader nor a power failure finds half a file. Destroyed without
-// commit(), the temporary is removed and PATH is left as it was. Missing parent folders are
+// A file being written: bytes go to PATH.tmp.PID.N; commit() fsyncs it, renames it to PATH and
+// fsyncs the folder, so that neither a reader nor a power failure finds half a file. Destroyed
+// without commit(), the temporary is removed and PATH is left as it was. Missing parent folders are
 // created. Not thread-safe.
 class AtomicFile {
  public:

@@ -26,8 +26,8 @@ enum class Bound : uint8_t {
   kNoKernels,  // work was started, but the trace has no kernels
   kUnknown,    // it idles mostly while the trace says nothing of the host
 };
-// "overhead-bound", "cpu-only". kUnknown is called overhead-bound too, by the device's idleness; its
-// evidence says that the cause is unknown.
+// "overhead-bound", "cpu-only". kUnknown is called overhead-bound too, by the device's idleness;
+// its evidence says that the cause is unknown.
 std::string_view bound_name(Bound bound);
 
 // The parts into which the wall time of a device divides.
