@@ -6,7 +6,7 @@
 #include <set>
 
 #include "analysis/collective_calls.h"
-#include "analysis/intervals.h"
+#include "analysis/device_busy.h"
 #include "analysis/rank_info.h"
 #include "analysis/work_kind.h"
 #include "epilogue/trace/timeline.h"
@@ -17,17 +17,14 @@ namespace {
 using CallsByName = std::map<std::string, std::vector<CollectiveCall>>;
 
 // When the kernels that are no collectives ran.
-IntervalSet other_kernels(const Trace& trace, const Links& links) {
+IntervalSet other_kernels(const Trace& trace) {
   WorkKinds kinds(trace);
   std::vector<Interval> list;
-  const auto add = [&](const Event& e) {
+  // Of a selection also those beside what it launched and what ran into it.
+  for_each_event_around(trace, [&](const Event& e) {
     if (e.category == Category::kKernel && kinds.of(e) != WorkKind::kCommunication)
       list.push_back({e.ts_ns, e.end_ns()});
-  };
-  for (const uint32_t i : links.device_work) add(trace.events[i]);
-  // Of a selection also those beside what it launched and what ran into it.
-  if (trace.selection)
-    std::for_each(trace.selection->outside.begin(), trace.selection->outside.end(), add);
+  });
   return united(std::move(list));
 }
 
@@ -64,7 +61,7 @@ RankCollectives rank_collectives(const RankTrace& rank, int64_t position,
   RankCollectives result;
   result.rank = rank_info(rank.trace).rank.value_or(position);
   result.span_ns = timeline(rank.trace, rank.links).span_ns();
-  const IntervalSet others = other_kernels(rank.trace, rank.links);
+  const IntervalSet others = other_kernels(rank.trace);
   const IntervalSet all = union_of(rank.trace, calls);
   result.communication_ns = total_ns(all);
   result.overlap_ns = total_ns(intersected(all, others));

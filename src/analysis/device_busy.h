@@ -10,6 +10,14 @@
 
 namespace epilogue::trace {
 
+// The events of a trace, and of a selection those around it, which say what went on meanwhile.
+template <class Fn>
+void for_each_event_around(const Trace& trace, Fn&& fn) {
+  for (const Event& event : trace.events) fn(event);
+  if (!trace.selection) return;
+  for (const Event& event : trace.selection->outside) fn(event);
+}
+
 // The moments that a trace shows: of a selection its window, else all.
 Interval shown_window(const Trace& trace);
 // What of an event lies in a window; empty (not longer than 0) where nothing does.

@@ -21,6 +21,8 @@ inline std::string counted(int64_t n, std::string_view one, std::string_view man
   return format_count(n) + " " + std::string(n == 1 ? one : many);
 }
 
+inline std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
+
 using FindingRule = void (*)(const Explanation&, std::vector<Finding>&);
 
 void find_verdict(const Explanation& e, std::vector<Finding>& out);

@@ -69,7 +69,7 @@ std::string product_text(const Gemm& g) {
 std::string gemm_line(const Gemm& g) {
   std::string line =
       fmt::format("{}: {}, {}", product_text(g), counted(g.time.count, "execution", "executions"),
-                  format_duration_ns(static_cast<double>(g.time.total_ns)));
+                  duration(g.time.total_ns));
   if (g.tflops) line += fmt::format(", {:.1f} TFLOP/s", *g.tflops);
   if (g.peak_pct) line += fmt::format(" ({:.0f} % of the peak for {})", *g.peak_pct, g.math_type);
   return line;
@@ -86,13 +86,12 @@ Finding tensor_core_finding(const TensorCoreMisses& misses) {
   Finding f;
   f.id = "no-tensor-cores";
   f.severity = Severity::kWarning;
-  f.title = misses.gemms.size() == 1
-                ? fmt::format("{} does not use tensor cores: {}", product_text(first),
-                              first.tensor_core_note)
-                : fmt::format("{} matrix products, {} in all, do not use tensor cores: {}",
-                              misses.gemms.size(),
-                              format_duration_ns(static_cast<double>(misses.total_ns)),
-                              first.tensor_core_note);
+  f.title =
+      misses.gemms.size() == 1
+          ? fmt::format("{} does not use tensor cores: {}", product_text(first),
+                        first.tensor_core_note)
+          : fmt::format("{} matrix products, {} in all, do not use tensor cores: {}",
+                        misses.gemms.size(), duration(misses.total_ns), first.tensor_core_note);
   const size_t shown = std::min(kGemmsShown, misses.gemms.size());
   for (size_t i = 0; i < shown; ++i) f.evidence.push_back(gemm_line(*misses.gemms[i]));
   if (shown < misses.gemms.size())
@@ -166,8 +165,7 @@ void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
   for (size_t i = 0; i < std::min(kShown, e.compile.regions.size()); ++i) {
     const CompiledRange& r = e.compile.regions[i];
     f.evidence.push_back(fmt::format("{}: {}, {} on the host, {}", r.name,
-                                     counted(r.count, "time", "times"),
-                                     format_duration_ns(static_cast<double>(r.cpu_ns)),
+                                     counted(r.count, "time", "times"), duration(r.cpu_ns),
                                      counted(r.kernels, "kernel", "kernels")));
   }
   f.evidence.emplace_back("torch._dynamo.explain(model)(input) names the causes");

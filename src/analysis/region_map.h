@@ -2,6 +2,7 @@
 // Which region each event belongs to.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "epilogue/trace/steps.h"
@@ -16,5 +17,7 @@ struct RegionMap {
 
 // Steps, annotations or the window, with all their sums.
 RegionMap map_regions(const Trace& trace, const Links& links);
+// RegionMap::of_event alone.
+std::vector<uint32_t> region_of_events(const Trace& trace, const Links& links);
 
 }  // namespace epilogue::trace

@@ -137,9 +137,8 @@ std::vector<Region> step_regions(const Trace& trace, const Links& links) {
   return list;
 }
 
-}  // namespace
-
-RegionMap map_regions(const Trace& trace, const Links& links) {
+// Regions without their sums.
+RegionMap find_regions(const Trace& trace, const Links& links) {
   RegionMap map;
   map.regions = step_regions(trace, links);
   if (!map.regions.empty()) {
@@ -149,9 +148,20 @@ RegionMap map_regions(const Trace& trace, const Links& links) {
     if (map.regions.empty()) map.regions = whole_window(trace, links);
     map.of_event = positions(trace, links, map.regions);
   }
+  return map;
+}
+
+}  // namespace
+
+RegionMap map_regions(const Trace& trace, const Links& links) {
+  RegionMap map = find_regions(trace, links);
   add_host_sums(map, trace, links);
   add_device_sums(map, trace, links);
   return map;
+}
+
+std::vector<uint32_t> region_of_events(const Trace& trace, const Links& links) {
+  return find_regions(trace, links).of_event;
 }
 
 std::vector<Region> regions(const Trace& trace, const Links& links) {

@@ -31,20 +31,14 @@ DeviceUse summed(Lanes lanes) {
   return std::move(lanes.use);
 }
 
-void extend_span(const std::vector<Event>& events, Timeline& time) {
-  for (const Event& event : events) {
-    if (!counts_for_span(event)) continue;
-    time.start_ns = std::min(time.start_ns.value_or(event.ts_ns), event.ts_ns);
-    time.end_ns = std::max(time.end_ns.value_or(event.end_ns()), event.end_ns());
-  }
-}
-
 // A selection spans its window, but no more than the whole trace does.
 void set_span(const Trace& trace, Timeline& time) {
-  extend_span(trace.events, time);
-  if (!trace.selection) return;
-  extend_span(trace.selection->outside, time);
-  if (!time.start_ns) return;
+  for_each_event_around(trace, [&](const Event& event) {
+    if (!counts_for_span(event)) return;
+    time.start_ns = std::min(time.start_ns.value_or(event.ts_ns), event.ts_ns);
+    time.end_ns = std::max(time.end_ns.value_or(event.end_ns()), event.end_ns());
+  });
+  if (!time.start_ns || !trace.selection) return;
   const Interval window = shown_window(trace);
   time.start_ns = std::max(*time.start_ns, window.begin_ns);
   time.end_ns = std::max(*time.start_ns, std::min(*time.end_ns, window.end_ns));

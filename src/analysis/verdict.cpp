@@ -63,13 +63,10 @@ PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Inter
 // When the device's first recorded work started; of a selection in the whole trace.
 int64_t first_work_ns(const Trace& trace, int32_t device) {
   int64_t first_ns = INT64_MAX;
-  const auto add = [&](const Event& e) {
+  for_each_event_around(trace, [&](const Event& e) {
     if (is_device_work(e.category) && e.pid == device && counts_for_span(e))
       first_ns = std::min(first_ns, e.ts_ns);
-  };
-  std::for_each(trace.events.begin(), trace.events.end(), add);
-  if (trace.selection)
-    std::for_each(trace.selection->outside.begin(), trace.selection->outside.end(), add);
+  });
   return first_ns;
 }
 
@@ -103,16 +100,10 @@ class IdleProfilerCost {
 // The device limits, or the largest cause of its idleness does.
 Bound bound_of(const PartTimes& times) {
   const int64_t device = times.device_ns();
-  const std::array<std::pair<Bound, int64_t>, 5> idle = {{
-      {Bound::kOverhead, times.of(TimePart::kOverhead)},
-      {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue)},
-      {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication)},
-      {Bound::kData, times.of(TimePart::kData)},
-      {Bound::kUnknown, times.of(TimePart::kOther)},
-  }};
+  const auto idle = idle_parts(times);
   const auto worst = std::max_element(
-      idle.begin(), idle.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (times.judged_pct() < kDeviceBoundPct && worst->second > 0) return worst->first;
+      idle.begin(), idle.end(), [](const IdlePart& a, const IdlePart& b) { return a.ns < b.ns; });
+  if (times.judged_pct() < kDeviceBoundPct && worst->ns > 0) return worst->bound;
   const bool is_compute = static_cast<double>(times.of(TimePart::kCompute)) * 100 >=
                           static_cast<double>(device) * kComputeBoundPct;
   return is_compute && device > 0 ? Bound::kCompute : Bound::kMemory;

@@ -15,24 +15,6 @@ double share_pct(int64_t part_ns, int64_t whole_ns) {
   return whole_ns == 0 ? 0 : static_cast<double>(part_ns) * 100 / static_cast<double>(whole_ns);
 }
 
-// Which of the idle time a verdict speaks of; nothing where the device itself is the limit.
-struct IdlePart {
-  Bound bound;
-  int64_t ns;
-  std::string_view what;
-};
-std::array<IdlePart, 5> idle_parts(const PartTimes& times) {
-  return {{{Bound::kOverhead, times.of(TimePart::kOverhead),
-            "while the host was in ops or between them"},
-           {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue),
-            "while the host was inside launch calls or launched work had not started"},
-           {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication),
-            "while the host waited for it, or in collectives"},
-           {Bound::kData, times.of(TimePart::kData), "while the host was in the data loader"},
-           {Bound::kUnknown, times.of(TimePart::kOther),
-            "while the trace says nothing of the host: the cause of this idleness is unknown"}}};
-}
-
 // The cause first, then what else is not small.
 void add_reasons(std::vector<std::string>& list, Bound bound, const PartTimes& times) {
   const auto sentence = [&](const char* start, const IdlePart& part) {
@@ -84,6 +66,18 @@ std::string unsure_queue_sentence(const PartTimes& times) {
 }
 
 }  // namespace
+
+std::array<IdlePart, 5> idle_parts(const PartTimes& times) {
+  return {{{Bound::kOverhead, times.of(TimePart::kOverhead),
+            "while the host was in ops or between them"},
+           {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue),
+            "while the host was inside launch calls or launched work had not started"},
+           {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication),
+            "while the host waited for it, or in collectives"},
+           {Bound::kData, times.of(TimePart::kData), "while the host was in the data loader"},
+           {Bound::kUnknown, times.of(TimePart::kOther),
+            "while the trace says nothing of the host: the cause of this idleness is unknown"}}};
+}
 
 double PartTimes::judged_pct() const {
   const int64_t judged_ns = wall_ns() - of(TimePart::kProfiler);

@@ -14,8 +14,8 @@ namespace epilogue::trace {
 // The wall time of a region, by TimePart.
 struct PartTimes {
   std::array<int64_t, kTimeParts> ns = {};
-  int64_t queue_before_first_ns =
-      0;  // of kQueue: before the first work that the device is known of
+  // Of kQueue: before the first work that the device is known of.
+  int64_t queue_before_first_ns = 0;
 
   int64_t of(TimePart part) const { return ns[static_cast<size_t>(part)]; }
   int64_t wall_ns() const { return std::accumulate(ns.begin(), ns.end(), int64_t{0}); }
@@ -23,6 +23,14 @@ struct PartTimes {
   // Verdict::judged_pct. 100 where the profiler took all of the time.
   double judged_pct() const;
 };
+
+// Idle time by what a verdict says of it; those of the device itself have none.
+struct IdlePart {
+  Bound bound;
+  int64_t ns;
+  std::string_view what;  // "while the host was in the data loader"
+};
+std::array<IdlePart, 5> idle_parts(const PartTimes& times);
 
 // Precondition: the wall time is not 0.
 std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, const Region& region,

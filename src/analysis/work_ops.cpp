@@ -107,7 +107,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   const std::vector<uint32_t> within =
       result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
   const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
-  const std::vector<uint32_t> region_of = map_regions(trace, links).of_event;
+  const std::vector<uint32_t> region_of = region_of_events(trace, links);
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category != Category::kCpuOp) continue;

@@ -16,6 +16,8 @@ std::string duration_or_dash(std::optional<int64_t> ns) {
   return ns ? format_duration_ns(static_cast<double>(*ns)) : "-";
 }
 
+Json us_or_null(std::optional<int64_t> ns) { return ns ? Json(to_us(*ns)) : Json(); }
+
 void add_ranks(const RanksExplanation& e, Document& document) {
   document.push_back(Heading{"Ranks"});
   Grid grid{{{"rank"},
@@ -94,12 +96,6 @@ std::string ranks_text(const RanksExplanation& e, const ReportOptions& options) 
   return document_text(build(e), options.use_bold);
 }
 std::string ranks_markdown(const RanksExplanation& e) { return document_markdown(build(e)); }
-
-namespace {
-
-Json us_or_null(std::optional<int64_t> ns) { return ns ? Json(to_us(*ns)) : Json(); }
-
-}  // namespace
 
 std::string ranks_json(const RanksExplanation& e) {
   Json ranks = Json::array();

@@ -72,10 +72,8 @@ const char* kVectorKernel =
 
 const char* kOverlap =
     "Removes the epilogue's own time where a tile unit multiplies: a block's gelu and mul run on "
-    "the "
-    "vector units while the tiles of the next block multiply. Where vectors multiply, both need "
-    "the "
-    "same units and nothing changes.";
+    "the vector units while the tiles of the next block multiply. Where vectors multiply, both "
+    "need the same units and nothing changes.";
 
 std::vector<Rung> gemm_rungs(const Tensor& x, const Tensor& w) {
   std::vector<Rung> rungs;

@@ -60,8 +60,6 @@ int explain_trace(const Options& o, const trace::Trace& trace) {
 int explain_folder(const Options& o) {
   const std::vector<std::string> paths = traces_of(o.path);
   std::deque<trace::Trace> traces;
-  std::deque<trace::Links> links;
-  std::vector<trace::RankTrace> ranks;
   std::vector<Failure> failures;
   for (const std::string& path : paths) {
     Result<trace::Trace> trace = try_load_trace(path, o.part, o.modules);
@@ -72,12 +70,14 @@ int explain_folder(const Options& o) {
       continue;
     }
     traces.push_back(std::move(trace).value());
-    links.push_back(trace::link(traces.back()));
-    ranks.push_back({traces.back(), links.back()});
   }
   if (traces.empty()) throw Error(failures.front().message);
   for (const Failure& failure : failures) warn(failure.message + "; left out");
   if (traces.size() == 1) return explain_trace(o, traces.front());
+  std::deque<trace::Links> links;
+  std::vector<trace::RankTrace> ranks;
+  for (const trace::Trace& trace : traces)
+    ranks.push_back({trace, links.emplace_back(trace::link(trace))});
   if (const std::string reason = trace::why_not_ranks(ranks); !reason.empty())
     throw Error(fmt::format(
         "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
