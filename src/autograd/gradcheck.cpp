@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "base/philox.h"
 #include "core/element.h"
-#include "core/philox.h"
 #include "epilogue/autograd.h"
 
 namespace epilogue {

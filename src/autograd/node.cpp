@@ -32,10 +32,12 @@ Node::~Node() {
 }
 
 const GradMeta* find_grad_meta(const Tensor& t) {
+  if (!t.defined()) detail::fail_undefined();
   return static_cast<const GradMeta*>(t.impl()->autograd.get());
 }
 
 GradMeta& grad_meta(const Tensor& t) {
+  if (!t.defined()) detail::fail_undefined();
   auto& slot = t.impl()->autograd;
   if (!slot) slot = std::make_unique<GradMeta>();
   return static_cast<GradMeta&>(*slot);

@@ -21,19 +21,16 @@ Tensor& Tensor::set_requires_grad(bool on) {
 }
 
 bool Tensor::is_leaf() const {
-  get();
   const GradMeta* meta = find_grad_meta(*this);
   return meta == nullptr || meta->is_leaf();
 }
 
 Tensor Tensor::grad() const {
-  get();
   const GradMeta* meta = find_grad_meta(*this);
   return meta == nullptr ? Tensor() : meta->grad;
 }
 
 void Tensor::set_grad(Tensor grad) const {
-  get();
   if (grad.defined() && (!(grad.sizes() == sizes()) || grad.dtype() != dtype()))
     throw Error("[set_grad] expected a gradient like " + to_string(*this) + ", got " +
                 to_string(grad));
@@ -48,9 +45,6 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
                      {.retain_graph = retain_graph, .create_graph = create_graph});
 }
 
-Tensor Tensor::detach() const {
-  get();
-  return detached(*this);
-}
+Tensor Tensor::detach() const { return detached(*this); }
 
 }  // namespace epilogue

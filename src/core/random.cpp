@@ -7,9 +7,9 @@
 #include <mutex>
 #include <numbers>
 
+#include "base/philox.h"
 #include "base/thread_pool.h"
 #include "core/element.h"
-#include "core/philox.h"
 
 namespace epilogue {
 namespace {

@@ -11,7 +11,7 @@ namespace epilogue {
 void fill_uniform(const Tensor& out, double low, double high);
 void fill_normal(const Tensor& out, double mean, double stddev);
 // 1 with probability p, else 0; any dtype. Element i is 1 where the upper 24 bits of word i % 4 of
-// Philox4x32-10 (core/philox.h), with the seed as its key and counter offset + i / 4, are below
+// Philox4x32-10 (base/philox.h), with the seed as its key and counter offset + i / 4, are below
 // bernoulli_limit(p).
 void fill_bernoulli(const Tensor& out, double p);
 

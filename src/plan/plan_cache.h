@@ -43,7 +43,10 @@ class PlanCache {
   const Entry* last() const { return entries_.empty() ? nullptr : entries_[0].get(); }
   const CompileOptions& options() const { return options_; }
   CompileStats stats() const;
-  void clear() { entries_.clear(); }
+  void clear() {
+    const OneCall call = one_call();
+    entries_.clear();
+  }
   // For the length of a call.
   OneCall one_call() { return OneCall(busy_); }
 

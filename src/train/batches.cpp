@@ -3,9 +3,9 @@
 #include <exception>
 #include <numeric>
 
+#include "base/philox.h"
 #include "base/thread_pool.h"
 #include "core/host_elements.h"
-#include "core/philox.h"
 #include "epilogue/data.h"
 #include "epilogue/ops.h"
 #include "io/checksum.h"

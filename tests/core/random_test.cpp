@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/philox.h"
+#include "base/philox.h"
 #include "epilogue/runtime.h"
 #include "errors/message_of.h"
 

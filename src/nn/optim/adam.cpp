@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/optim.h"
 #include "nn/optim/options_text.h"
+#include "nn/optim/param_groups.h"
 #include "ops/ops.h"
 #include "ops/optimizer_steps.h"
 #include "ops/run_op.h"
@@ -9,14 +10,6 @@ namespace epilogue::optim {
 namespace {
 
 constexpr std::string_view kMaxExpAvgSq = "max_exp_avg_sq";  // with amsgrad alone
-
-template <class Options>
-std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<Options>>& groups) {
-  std::vector<std::vector<Tensor>> params;
-  params.reserve(groups.size());
-  for (const auto& group : groups) params.push_back(group.params);
-  return params;
-}
 
 void require_options(std::string_view name, const AdamOptions& o) {
   require_not_negative(name, "learning rate", o.lr);

@@ -2,6 +2,7 @@
 #include "core/element.h"
 #include "epilogue/optim.h"
 #include "nn/optim/options_text.h"
+#include "nn/optim/param_groups.h"
 #include "ops/ops.h"
 #include "ops/optimizer_steps.h"
 #include "ops/run_op.h"
@@ -10,13 +11,6 @@ namespace epilogue::optim {
 namespace {
 
 constexpr std::string_view kBuffer = "momentum_buffer";
-
-std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<SGDOptions>>& groups) {
-  std::vector<std::vector<Tensor>> params;
-  params.reserve(groups.size());
-  for (const auto& group : groups) params.push_back(group.params);
-  return params;
-}
 
 void require_options(const SGDOptions& o) {
   require_not_negative("SGD", "learning rate", o.lr);

@@ -3,7 +3,7 @@
 #include "backend/cpu/simd/bernoulli.h"
 
 #include "backend/simd/simd_testing.h"
-#include "core/philox.h"
+#include "base/philox.h"
 
 namespace epilogue::simd {
 namespace {

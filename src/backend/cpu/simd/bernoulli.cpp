@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10 (core/philox.h is the definition), one counter per 64-bit lane: the multiplication
+// Philox4x32-10 (base/philox.h is the definition), one counter per 64-bit lane: the multiplication
 // of two 32-bit numbers is one instruction there, and reads the lower halves alone. So what the
 // upper halves hold between the rounds does not matter.
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +11,7 @@
 #include "backend/cpu/simd/bernoulli.h"
 #include "backend/cpu/simd/lanes-inl.h"
 #include "backend/cpu/simd/targets.h"
+#include "base/philox.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace epilogue::simd::HWY_NAMESPACE {
@@ -21,10 +22,6 @@ using V64 = hn::Vec<D64>;
 constexpr size_t kCounters = hn::MaxLanes(D64());  // of a vector
 constexpr size_t kWords = 4;                       // of a counter
 constexpr size_t kGroup = kCounters * kWords;      // numbers of a vector of counters
-
-constexpr int kRounds = 10;
-constexpr uint32_t kMultipliers[] = {0xD2511F53, 0xCD9E8D57};
-constexpr uint32_t kKeySteps[] = {0x9E3779B9, 0xBB67AE85};
 
 // The lower halves' product, of 64 bits.
 template <class D>
@@ -49,15 +46,15 @@ struct Keys {
   explicit Keys(uint64_t seed) {
     auto first = static_cast<uint32_t>(seed);
     auto second = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kPhiloxRounds; ++round) {
       k0[round] = hn::Set(D64(), first);
       k1[round] = hn::Set(D64(), second);
-      first += kKeySteps[0];
-      second += kKeySteps[1];
+      first += kPhiloxKeySteps[0];
+      second += kPhiloxKeySteps[1];
     }
   }
-  V64 k0[kRounds];
-  V64 k1[kRounds];
+  V64 k0[kPhiloxRounds];
+  V64 k1[kPhiloxRounds];
 };
 
 struct State {
@@ -74,8 +71,8 @@ HWY_INLINE State first_state(V64 counter) {
 
 HWY_INLINE State next_state(const State& s, V64 k0, V64 k1) {
   const D64 d;
-  const V64 a = product(d, s.c0, kMultipliers[0]);
-  const V64 b = product(d, s.c2, kMultipliers[1]);
+  const V64 a = product(d, s.c0, kPhiloxMultipliers[0]);
+  const V64 b = product(d, s.c2, kPhiloxMultipliers[1]);
   return {hn::Xor(hn::Xor(hn::ShiftRight<32>(b), s.c1), k0), b,
           hn::Xor(hn::Xor(hn::ShiftRight<32>(a), s.c3), k1), a};
 }
@@ -101,7 +98,7 @@ HWY_INLINE void store_group(V64 bytes, uint8_t* out) {
 void store_groups(const Keys& keys, uint64_t counter, V64 limit, uint8_t* out) {
   State first = first_state(hn::Iota(D64(), counter));
   State second = first_state(hn::Iota(D64(), counter + kCounters));
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     first = next_state(first, keys.k0[round], keys.k1[round]);
     second = next_state(second, keys.k0[round], keys.k1[round]);
   }

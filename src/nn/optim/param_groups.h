@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What optimizers do with groups whatever their options are.
+#pragma once
+
+#include <vector>
+
+#include "epilogue/optim.h"
+
+namespace epilogue::optim {
+
+template <class Options>
+std::vector<std::vector<Tensor>> params_of(const std::vector<ParamGroup<Options>>& groups) {
+  std::vector<std::vector<Tensor>> params;
+  params.reserve(groups.size());
+  for (const auto& group : groups) params.push_back(group.params);
+  return params;
+}
+
+}  // namespace epilogue::optim
