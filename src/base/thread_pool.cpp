@@ -49,12 +49,14 @@ int default_threads() {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-// One job at a time. A job is published by bumping `epoch_`; workers take the pieces of their
-// index.
+// One job at a time. A job is published by bumping `epoch_`. Its pieces wait in slots until a
+// thread claims them: a worker the piece of its index, so that threads keep their caches, and the
+// caller, once its own is done, whatever nobody has begun. A worker that gets no core thus costs
+// nothing but its help.
 class Pool {
  public:
-  // Where the machine gives fewer threads than wanted, some of those that came share the pieces.
-  explicit Pool(int wanted) : wanted_(wanted) {
+  // Where the machine gives fewer threads than wanted, those that came share the pieces.
+  explicit Pool(int wanted) : wanted_(wanted), slots_(static_cast<size_t>(wanted)) {
     workers_.reserve(static_cast<size_t>(wanted - 1));
     for (int i = 1; i < wanted; ++i) {
       try {
@@ -65,6 +67,7 @@ class Pool {
         break;
       }
     }
+    threads_.store(static_cast<int>(workers_.size()) + 1, std::memory_order_relaxed);
   }
   ~Pool() { keep_workers(0); }
   Pool(const Pool&) = delete;
@@ -72,35 +75,53 @@ class Pool {
 
   int wanted() const { return wanted_; }
 
-  // False when another thread uses the pool: the caller then runs the job inline.
+  // False when another thread uses the pool, or the number of threads changed meanwhile: the caller
+  // then runs the job inline.
   bool try_run(int pieces, FunctionRef<void(int)> piece) {
-    if (!busy_.try_lock()) return false;
+    if (pieces > wanted_ || !busy_.try_lock()) return false;
     const std::lock_guard<std::mutex> hold(busy_, std::adopt_lock);
     job_ = &piece;
-    pieces_ = pieces;
-    stride_ = static_cast<int>(workers_.size()) + 1;
     error_ = nullptr;
-    // Every worker checks in, also those without a piece: the job's fields may then be reused.
-    pending_.store(stride_ - 1, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    const uint64_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+    for (int i = 1; i < pieces; ++i)
+      slots_[static_cast<size_t>(i)].store(open(epoch), std::memory_order_relaxed);
     publish();
-    run_pieces(0);
-    wait_for_workers();
+    run_piece(0);
+    int others = 0;  // pieces that workers have claimed
+    for (int i = pieces - 1; i > 0; --i) {
+      if (claim(i, epoch)) {
+        run_piece(i);
+      } else {
+        ++others;
+      }
+    }
+    wait_for(others);
     if (error_) std::rethrow_exception(error_);
     return true;
   }
 
  private:
+  // What a slot holds while its piece of that job waits, and from when it is claimed on.
+  static uint64_t open(uint64_t epoch) { return 2 * epoch; }
+  static uint64_t taken(uint64_t epoch) { return 2 * epoch + 1; }
+
+  // Once per piece and job: a slot of another job holds another epoch.
+  bool claim(int index, uint64_t epoch) {
+    uint64_t expected = open(epoch);
+    return slots_[static_cast<size_t>(index)].compare_exchange_strong(
+        expected, taken(epoch), std::memory_order_acq_rel, std::memory_order_relaxed);
+  }
+
   // The first n; the others end.
   void keep_workers(size_t n) {
     kept_.store(static_cast<int>(n), std::memory_order_relaxed);
-    pending_.store(static_cast<int>(n), std::memory_order_relaxed);
     publish();
     for (; workers_.size() > n; workers_.pop_back()) workers_.back().join();
-    wait_for_workers();
   }
 
-  void wait_for_workers() {
-    for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
+  void wait_for(int others) {
+    for (int spins = 0; done_.load(std::memory_order_acquire) != others; ++spins) {
       if (spins < kSpins) {
         cpu_relax();
       } else {
@@ -117,25 +138,27 @@ class Pool {
     }
   }
 
-  // One piece, unless threads are missing.
-  void run_pieces(int first) {
-    for (int index = first; index < pieces_; index += stride_) {
-      try {
-        (*job_)(index);
-      } catch (...) {
-        const std::lock_guard<std::mutex> lock(error_mutex_);
-        if (!error_) error_ = std::current_exception();
-      }
+  void run_piece(int index) {
+    try {
+      (*job_)(index);
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(error_mutex_);
+      if (!error_) error_ = std::current_exception();
     }
   }
 
+  // The job's fields are read after a claim alone: they stay until its piece is done.
   void work(int index) {
     uint64_t seen = 0;
     for (;;) {
       seen = wait_beyond(seen);
       if (index > kept_.load(std::memory_order_relaxed)) return;
-      run_pieces(index);
-      pending_.fetch_sub(1, std::memory_order_release);
+      const int stride = threads_.load(std::memory_order_relaxed);
+      for (int i = index; i < wanted_; i += stride) {
+        if (!claim(i, seen)) continue;
+        run_piece(i);
+        done_.fetch_add(1, std::memory_order_release);
+      }
     }
   }
 
@@ -159,16 +182,16 @@ class Pool {
   std::vector<std::thread> workers_;
   std::mutex busy_;
   FunctionRef<void(int)>* job_ = nullptr;
-  int pieces_ = 0;
-  int stride_ = 1;  // threads that there are
   std::exception_ptr error_;
   std::mutex error_mutex_;
   alignas(64) std::atomic<uint64_t> epoch_{0};
-  alignas(64) std::atomic<int> pending_{0};
+  alignas(64) std::atomic<int> done_{0};  // pieces that workers have claimed and run
   std::atomic<int> sleepers_{0};
+  std::atomic<int> threads_{1};                             // that there are, the caller included
   std::atomic<int> kept_{std::numeric_limits<int>::max()};  // workers above it end
   std::mutex sleep_;
   std::condition_variable wake_;
+  std::vector<std::atomic<uint64_t>> slots_;  // by piece
 };
 
 std::atomic<int> wanted_threads{0};  // 0: not decided yet
@@ -270,6 +293,15 @@ void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> 
   };
   if (executor != nullptr) return run_on_executor(pieces, piece);
   if (!current_pool()->try_run(pieces, piece)) body(0, n);
+}
+
+void parallel_blocks(int64_t blocks, FunctionRef<void(int64_t)> body) {
+  std::atomic<int64_t> next{0};
+  parallel_for(std::min<int64_t>(blocks, num_threads()), 1, [&](int64_t, int64_t) {
+    for (int64_t b = next.fetch_add(1, std::memory_order_relaxed); b < blocks;
+         b = next.fetch_add(1, std::memory_order_relaxed))
+      body(b);
+  });
 }
 
 }  // namespace epilogue

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -71,16 +72,73 @@ TEST_F(ThreadPool, OddArguments) {
   EXPECT_TRUE(pieces_of(-5, 1).empty());
 }
 
+// Each piece waits for the others: a caller that is done would do what nobody has begun.
 TEST_F(ThreadPool, UsesSeveralThreads) {
   set_num_threads(3);
   std::mutex mutex;
   std::set<std::thread::id> ids;
+  std::atomic<int> begun{0};
   parallel_for(3, 1, [&](int64_t, int64_t) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    ids.insert(std::this_thread::get_id());
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ids.insert(std::this_thread::get_id());
+    }
+    ++begun;
+    while (begun < 3) std::this_thread::yield();
   });
   EXPECT_EQ(ids.size(), 3U);
   EXPECT_TRUE(ids.contains(std::this_thread::get_id())) << "the caller works too";
+}
+
+// Pieces so short that workers come late: each still runs once, and no job sees another's.
+TEST_F(ThreadPool, PiecesThatNobodyBeganAreTheCallers) {
+  set_num_threads(4);
+  for (int round = 0; round < 5000; ++round) {
+    std::atomic<int> items{0};
+    parallel_for(4, 1, [&](int64_t begin, int64_t end) { items += static_cast<int>(end - begin); });
+    ASSERT_EQ(items, 4) << "round " << round;
+  }
+}
+
+TEST_F(ThreadPool, BlocksRunOnceEach) {
+  for (int threads : {1, 2, 4}) {
+    set_num_threads(threads);
+    for (int64_t blocks : {0, 1, 2, 3, 7, 100}) {
+      std::vector<std::atomic<int>> hits(100);
+      parallel_blocks(blocks, [&](int64_t b) { ++hits[static_cast<size_t>(b)]; });
+      for (int64_t b = 0; b < 100; ++b)
+        ASSERT_EQ(hits[static_cast<size_t>(b)], b < blocks ? 1 : 0) << blocks << ", " << threads;
+    }
+  }
+}
+
+// One thread is held up in its first block: the other takes all the rest.
+TEST_F(ThreadPool, ASlowThreadTakesFewerBlocks) {
+  set_num_threads(2);
+  std::atomic<int> done{0};
+  std::map<std::thread::id, int> count;
+  std::mutex mutex;
+  parallel_blocks(100, [&](int64_t b) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++count[std::this_thread::get_id()];
+    }
+    if (b == 0)
+      while (done < 99) std::this_thread::yield();
+    ++done;
+  });
+  int least = 100;
+  for (const auto& [id, n] : count) least = std::min(least, n);
+  EXPECT_EQ(least, 1);
+}
+
+TEST_F(ThreadPool, AnExceptionOfABlockReachesTheCaller) {
+  set_num_threads(2);
+  EXPECT_THROW(parallel_blocks(10,
+                               [](int64_t b) {
+                                 if (b == 3) throw std::runtime_error("block 3");
+                               }),
+               std::runtime_error);
 }
 
 TEST_F(ThreadPool, NestedCallsRunInline) {
