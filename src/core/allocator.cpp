@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/large_memory.h"
 #include "base/units.h"
 #include "core/backend.h"
 #include "epilogue/base/error.h"
@@ -25,7 +24,7 @@ constexpr size_t kMinBlock = 64;
 constexpr int kClasses = 4 * 44;                       // up to 2^50 bytes
 constexpr size_t kThreadCacheBlock = size_t{1} << 20;  // larger blocks go to the shared lists
 constexpr size_t kThreadCacheBytes = size_t{32} << 20;
-constexpr size_t kHugePageBlock = size_t{4} << 20;
+constexpr size_t kMappedBlock = 2 * kLargeBytes;
 
 struct SizeClass {
   int index;
@@ -70,6 +69,7 @@ SharedLists& shared_lists() {
 
 void return_to_system(void* block, size_t bytes) {
   counters.reserved.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  if (bytes >= kMappedBlock) return unmap_large(block, bytes);
   std::free(block);
 }
 
@@ -168,15 +168,18 @@ void* take_shared(SizeClass c) {
   return block;
 }
 
+// Large activations and weights are swept end to end, on huge pages.
+void* new_block(size_t bytes) {
+  return bytes >= kMappedBlock ? map_large(bytes) : std::aligned_alloc(kTensorAlignment, bytes);
+}
+
 void* from_system(SizeClass c) {
-  void* block = std::aligned_alloc(kTensorAlignment, c.bytes);
+  void* block = new_block(c.bytes);
   if (block == nullptr) {
     release_cached_memory();
-    block = std::aligned_alloc(kTensorAlignment, c.bytes);
+    block = new_block(c.bytes);
   }
   if (block == nullptr) return nullptr;
-  // Large activations are swept end to end; huge pages save the page faults of first touch.
-  if (c.bytes >= kHugePageBlock) madvise(block, c.bytes, MADV_HUGEPAGE);
   counters.reserved.fetch_add(static_cast<int64_t>(c.bytes), std::memory_order_relaxed);
   counters.system_allocations.fetch_add(1, std::memory_order_relaxed);
   return block;

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
-#include <new>
+
+#include "base/large_memory.h"
 
 namespace epilogue::simd {
 
@@ -15,22 +14,16 @@ class Scratch {
   // At least `floats` floats, aligned to a cache line. Throws std::bad_alloc.
   float* get(size_t floats) {
     if (floats > floats_) {
-      constexpr size_t kLine = 64;
-      const size_t bytes = (floats * sizeof(float) + kLine - 1) / kLine * kLine;
-      memory_.reset();
+      memory_ = {};
       floats_ = 0;
-      memory_.reset(static_cast<float*>(std::aligned_alloc(kLine, bytes)));
-      if (memory_ == nullptr) throw std::bad_alloc();
+      memory_ = allocate_large(floats * sizeof(float));
       floats_ = floats;
     }
-    return memory_.get();
+    return static_cast<float*>(memory_.get());
   }
 
  private:
-  struct Free {
-    void operator()(float* p) const { std::free(p); }
-  };
-  std::unique_ptr<float, Free> memory_;
+  LargeMemory memory_;
   size_t floats_ = 0;
 };
 
