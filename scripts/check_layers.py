@@ -26,6 +26,7 @@ LAYERS = {
     "backend/cpu": ["base", "core", "ops", "backend/cpu/simd"],
     "backend/cuda": ["base", "core", "ops"],
     "backend/no_cuda": ["base", "core", "ops", "backend/cuda"],
+    "measure": ["base", "core", "ops", "autograd", "nn", "plan", "backend/cpu", "backend/cpu/simd"],
     "io": ["base", "core"],
     "train": ["base", "core", "ops", "nn", "nn/optim", "nn/amp", "io"],
     "trace": ["base"],
@@ -95,7 +96,7 @@ LIBRARIES = {
     "zlib.h": ["src/trace", "src/io"],
     "isa-l/": ["src/trace/read"],
     "simdjson.h": ["src/trace", "src/io"],
-    "nlohmann/": ["src/trace", "src/analysis", "src/report", "src/io", "tools"],
+    "nlohmann/": ["src/base", "src/plan", "src/trace", "src/analysis", "src/report", "src/io", "tools"],
     "gtest/": [],
     "benchmark/": [],
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cpu_features.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -65,12 +63,6 @@ Isa active_isa() {
 void set_active_isa(Isa isa) {
   if (isa > detected_isa()) throw Error("[set_active_isa] " + unsupported(isa));
   active.store(static_cast<int>(isa), std::memory_order_release);
-}
-
-Caches cpu_caches() {
-  return {.l1d_bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE),
-          .l2_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE),
-          .l3_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE)};
 }
 
 std::string_view cpu_model_name() {

@@ -26,13 +26,6 @@ Isa active_isa();
 // For tests and tools; not to be called while kernels run. Throws Error above detected_isa().
 void set_active_isa(Isa isa);
 
-// Cache sizes in bytes of the first core as the operating system tells them; 0 where unknown.
-struct Caches {
-  long l1d_bytes = 0;
-  long l2_bytes = 0;
-  long l3_bytes = 0;
-};
-Caches cpu_caches();
 std::string_view cpu_model_name();
 
 }  // namespace epilogue

@@ -73,6 +73,25 @@ class Basics(CommandTest):
         info = json.loads(self.ok("info", "--measure", "--format", "json"))
         self.assertGreater(info["f32_peak_gflops"], 0.5)
         self.assertGreater(info["memory_read_gb_per_s"], 0.1)
+        self.assertGreater(info["handoff_us"], 0)
+        self.assertEqual(info["machine_file"], "")
+
+    def test_what_was_measured_is_kept_for_later_runs(self):
+        env = {"EPILOGUE_CACHE_DIR": f"{self.out}/cache"}
+        self.assertIn("nothing yet", self.ok("info", env=env))
+        measured = json.loads(self.ok("info", "--measure", "--format", "json", env=env))
+        self.assertEqual(measured["machine_file"], f"{self.out}/cache/machine.json")
+        kept = json.loads(self.ok("info", "--format", "json", env=env))
+        for key in ("f32_peak_gflops", "stream_gb_per_s_one_thread", "handoff_us"):
+            self.assertEqual(kept[key], measured[key])
+        self.assertIn("handing work to threads", self.ok("info", env=env))
+        # Other threads are another measurement.
+        self.assertNotIn("f32_peak_gflops",
+                         json.loads(self.ok("info", "--threads", "1", "--format", "json", env=env)))
+        # A file that cannot be read is none.
+        with open(f"{self.out}/cache/machine.json", "w") as out:
+            out.write("{")
+        self.assertIn("nothing yet", self.ok("info", env=env))
 
     def test_isa_is_obeyed_and_refused(self):
         info = json.loads(self.ok("info", "--format", "json", env={"EPILOGUE_ISA": "baseline"}))

@@ -35,12 +35,41 @@ nlohmann::json cuda_parts_json() {
 }
 
 nlohmann::json as_json(const Options& o) {
-  nlohmann::json out = o.measure ? measured_machine() : machine_facts();
+  nlohmann::json out = o.measure ? measured_machine(true) : known_machine();
   out["schema_version"] = kSchemaVersion;
   out["version"] = version();
   out["cuda"] = cuda_status();
   out["cuda_parts"] = cuda_parts_json();
   return out;
+}
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+// What was measured, now or by an earlier run, and where it is kept.
+void add_figures(const nlohmann::json& info, Rows& rows) {
+  const auto number = [&](const char* key) { return info.value(key, 0.0); };
+  const std::string file = info["machine_file"];
+  if (!info.contains("f32_peak_gflops")) {
+    rows.emplace_back("measured", "nothing yet at this level and number of threads: --measure");
+  } else {
+    rows.emplace_back(
+        "f32 peak", fmt::format("{:.1f} GFLOP/s ({:.1f} on one thread)", number("f32_peak_gflops"),
+                                number("f32_peak_gflops_one_thread")));
+    if (info.contains("bf16_peak_gflops"))
+      rows.emplace_back("bf16 peak", fmt::format("{:.1f} GFLOP/s", number("bf16_peak_gflops")));
+    rows.emplace_back("packed products",
+                      fmt::format("f32 {:.1f}, bf16 {:.1f} GFLOP/s on one thread",
+                                  number("f32_product_gflops_one_thread"),
+                                  number("bf16_product_gflops_one_thread")));
+    rows.emplace_back("memory read", fmt::format("{:.1f} GB/s ({:.1f} on one thread)",
+                                                 number("memory_read_gb_per_s"),
+                                                 number("memory_read_gb_per_s_one_thread")));
+    rows.emplace_back("16 MiB read", fmt::format("{:.1f} GB/s on one thread",
+                                                 number("stream_gb_per_s_one_thread")));
+    rows.emplace_back("handing work to threads", fmt::format("{:.2f} us", number("handoff_us")));
+  }
+  rows.emplace_back(
+      "kept in", file.empty() ? "no file: EPILOGUE_CACHE_DIR is off, or there is no home" : file);
 }
 
 int run_command(const Options& o) {
@@ -51,31 +80,18 @@ int run_command(const Options& o) {
     return kExitFine;
   }
   const auto size = [&](const char* key) { return format_bytes(info[key].get<double>()); };
-  std::vector<std::pair<std::string, std::string>> rows = {
-      {"epilogue", info["version"]},
-      {"CPU", info["cpu"]},
-      {"instruction set",
-       fmt::format("{} (found {}); EPILOGUE_ISA lowers it", info["isa_used"].get<std::string>(),
-                   info["isa_detected"].get<std::string>())},
-      {"threads", std::to_string(num_threads())},
-      {"caches",
-       fmt::format("L1d {}, L2 {}, L3 {}", size("l1d_bytes"), size("l2_bytes"), size("l3_bytes"))},
-      {"CUDA", info["cuda"]}};
+  Rows rows = {{"epilogue", info["version"]},
+               {"CPU", info["cpu"]},
+               {"instruction set", fmt::format("{} (found {}); EPILOGUE_ISA lowers it",
+                                               info["isa_used"].get<std::string>(),
+                                               info["isa_detected"].get<std::string>())},
+               {"threads", std::to_string(num_threads())},
+               {"caches", fmt::format("L1d {}, L2 {}, L3 {}", size("l1d_bytes"), size("l2_bytes"),
+                                      size("l3_bytes"))},
+               {"CUDA", info["cuda"]}};
   for (const nlohmann::json& part : info["cuda_parts"])
     rows.emplace_back("  " + part["name"].get<std::string>(), part["state"]);
-  if (o.measure) {
-    rows.emplace_back(
-        "f32 peak, measured",
-        fmt::format("{:.1f} GFLOP/s ({:.1f} on one thread)", info["f32_peak_gflops"].get<double>(),
-                    info["f32_peak_gflops_one_thread"].get<double>()));
-    if (info.contains("bf16_peak_gflops"))
-      rows.emplace_back("bf16 peak, measured",
-                        fmt::format("{:.1f} GFLOP/s", info["bf16_peak_gflops"].get<double>()));
-    rows.emplace_back("memory read, measured",
-                      fmt::format("{:.1f} GB/s ({:.1f} on one thread)",
-                                  info["memory_read_gb_per_s"].get<double>(),
-                                  info["memory_read_gb_per_s_one_thread"].get<double>()));
-  }
+  add_figures(info, rows);
   const bool markdown = o.format == Format::markdown;
   if (markdown) print("| | |\n|---|---|\n");
   for (const auto& [key, value] : rows)
@@ -89,10 +105,16 @@ int run_command(const Options& o) {
 void add_info_command(CLI::App& app, Body& run) {
   CLI::App* info = app.add_subcommand("info", "Version, instruction sets, threads, caches, CUDA");
   auto options = std::make_shared<Options>();
-  info->add_flag("--measure", options->measure, "measure peak FLOP/s and memory bandwidth");
+  info->add_flag("--measure", options->measure,
+                 "measure peak FLOP/s and bandwidths anew, and keep them for later runs");
   add_threads(*info, options->threads, "threads to measure with");
   add_format(*info, options->format);
-  info->footer("Example: epilogue info --measure");
+  info->footer(
+      "What is measured is kept in a file of this user, by CPU, instruction set and threads; plans "
+      "are\n"
+      "chosen by it. EPILOGUE_CACHE_DIR names another folder; EPILOGUE_CACHE_DIR=off keeps "
+      "nothing.\n"
+      "Example: epilogue info --measure");
   info->callback([options, &run] { run = [options] { return run_command(*options); }; });
 }
 

@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 
+#include "base/caches.h"
 #include "base/cpu_features.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "command.h"
 #include "epilogue/runtime.h"
-#include "measure.h"
+#include "measure/measure.h"
+#include "trace_input.h"
 
 namespace epilogue::tool {
 namespace {
@@ -22,21 +25,17 @@ constexpr const char* kTraceKeys[] = {"cpu",
                                       "read_gb_per_s_by_bytes",
                                       "row_chain"};
 
-Ceilings measured() {
-  ProgressBar bar("measuring", 100);
-  return measure_ceilings([&](double share) { bar.update(static_cast<int64_t>(share * 100)); });
-}
-
-nlohmann::json chains_json(const Ceilings& c) {
-  nlohmann::json gflops = nlohmann::json::object();
-  nlohmann::json ns_per_element = nlohmann::json::object();
-  for (const ChainRates& chain : c.chains) {
-    gflops[std::string(dtype_name(chain.dtype))] = chain.gflops;
-    ns_per_element[std::string(dtype_name(chain.dtype))] = chain.ns_per_element;
+MachineFigures measure_now() {
+  MachineFigures figures;
+  {
+    ProgressBar bar("measuring this machine, once", 100);
+    figures = measure::measure_machine(
+        [&](double share) { bar.update(static_cast<int64_t>(share * 100)); });
   }
-  return {{"overhead_us", c.chain_overhead_us},
-          {"ns_per_element", std::move(ns_per_element)},
-          {"gflops_by_rows", std::move(gflops)}};
+  // A folder that cannot be written costs the next run a second.
+  if (const Status kept = set_machine_figures(figures); !kept)
+    warn("what was measured is not kept: " + kept.failure().message);
+  return figures;
 }
 
 }  // namespace
@@ -46,20 +45,26 @@ nlohmann::json machine_facts() {
   return {{"cpu", cpu_model_name()},       {"isa_detected", detected_isa_name()},
           {"isa_used", active_isa_name()}, {"threads", num_threads()},
           {"l1d_bytes", caches.l1d_bytes}, {"l2_bytes", caches.l2_bytes},
-          {"l3_bytes", caches.l3_bytes}};
+          {"l3_bytes", caches.l3_bytes},   {"machine_file", machine_file()}};
 }
 
-nlohmann::json measured_machine() {
+nlohmann::json measured_machine(bool again) {
+  std::optional<MachineFigures> figures = machine_figures();
+  if (again || !figures) figures = measure_now();
   nlohmann::json machine = machine_facts();
-  const Ceilings c = measured();
-  machine["f32_peak_gflops"] = c.f32_gflops;
-  machine["f32_peak_gflops_one_thread"] = c.f32_gflops_one_thread;
-  if (c.bf16_gflops > 0) machine["bf16_peak_gflops"] = c.bf16_gflops;
-  machine["memory_read_gb_per_s"] = c.memory_gb_per_s;
-  machine["memory_read_gb_per_s_one_thread"] = c.memory_gb_per_s_one_thread;
-  machine["read_gb_per_s_by_bytes"] = c.read_gb_per_s;
-  machine["row_chain"] = chains_json(c);
+  machine.update(nlohmann::json::parse(figures_json(*figures)));
   return machine;
+}
+
+nlohmann::json known_machine() {
+  nlohmann::json machine = machine_facts();
+  if (const auto figures = machine_figures())
+    machine.update(nlohmann::json::parse(figures_json(*figures)));
+  return machine;
+}
+
+void know_machine() {
+  if (!machine_file().empty() && !machine_figures()) measure_now();
 }
 
 nlohmann::json machine_of_file(const std::string& path) {

@@ -32,7 +32,7 @@ nlohmann::json machine_of(const Options& o) {
     throw Error("[--device] expected cpu: the peaks of --measure and --machine are a CPU's, got '" +
                 o.workload.device + "'");
   if (!o.machine_file.empty()) return machine_of_file(o.machine_file);
-  return o.measure ? measured_machine() : machine_facts();
+  return o.measure ? measured_machine() : known_machine();
 }
 
 // Costs a recorded event; ops and kernels are what a trace is made of.
