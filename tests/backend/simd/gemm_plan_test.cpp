@@ -70,9 +70,11 @@ TEST(GemmPlan, GridTimesBlockCoversTheProblem) {
 }
 
 TEST(GemmPlan, SmallWorkStaysOnOneThread) {
-  EXPECT_EQ(describe_gemm(linear(64, 64, 64, FloatType::f32)).threads, 1);
   const int before = num_threads();
   set_num_threads(2);
+  EXPECT_EQ(describe_gemm(linear(32, 32, 32, FloatType::f32)).threads, 1);
+  EXPECT_EQ(describe_gemm(linear(1, 768, 64, FloatType::f32)).threads, 1);
+  EXPECT_EQ(describe_gemm(linear(64, 64, 64, FloatType::f32)).threads, 2);
   EXPECT_EQ(describe_gemm(linear(512, 512, 512, FloatType::f32)).threads, 2);
   set_num_threads(before);
 }

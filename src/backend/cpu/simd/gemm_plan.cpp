@@ -8,25 +8,15 @@
 
 #include "backend/cpu/simd/packed_gemm.h"
 #include "backend/cpu/simd/targets.h"
+#include "base/caches.h"
 #include "base/cpu_features.h"
+#include "base/machine.h"
 #include "base/thread_pool.h"
 
 namespace epilogue::simd {
 namespace {
 
-// A thread is worth waking for this much work: some 10 us of f32, against one or two for one that
-// still spins and a few for one that sleeps.
-constexpr double kFlopsPerThread = 1e6;
-// The same for gemv, which waits for memory: about 50 us of it.
-constexpr int64_t kGemvBytesPerThread = 512 << 10;
-// A's chunk, read once for each panel of B: a sixth of a common L3, with room for C and B.
-constexpr int64_t kChunkABytes = 6 << 20;
-// f32 partial sums of a 16-bit C, needed where k takes several chunks.
-constexpr int64_t kPartialBytes = 32 << 20;
-// B below this stays in L1 or near it, however often it is read.
-constexpr int64_t kSmallBBytes = 32 << 10;
-
-// Read once: sysconf asks the processor, which a virtual machine may trap.
+// Read once: the answer lies in files.
 int64_t l2_bytes() {
   static const int64_t bytes = [] {
     const long told = cpu_caches().l2_bytes;
@@ -34,6 +24,35 @@ int64_t l2_bytes() {
   }();
   return bytes;
 }
+
+// What a thread must have to do to be worth its waking. One that still spins costs handoff_ns.
+constexpr double kLeastThreadNs = 2000;
+// B comes from a core's L2, or from further away; the latter waits, and other threads with it.
+constexpr double kCachedBytesPerNs = 50;
+
+// Sums stored and turned into results.
+constexpr double kElementNs = 0.15;
+
+double least_thread_ns(const MachineRates& rates) {
+  return std::max(kLeastThreadNs, 2 * rates.handoff_ns);
+}
+
+// Elements of B that make a gemv's thread worth waking.
+int64_t gemv_elements(const GemmCall& c) {
+  const MachineRates rates = machine_rates();
+  const auto element_bytes = static_cast<double>(size_of(c.b.type));
+  const double bytes = static_cast<double>(c.k) * static_cast<double>(c.n) * element_bytes;
+  const bool is_cached = bytes < static_cast<double>(l2_bytes());
+  const double rate = is_cached ? kCachedBytesPerNs : rates.stream_bytes_per_ns;
+  return static_cast<int64_t>(2 * least_thread_ns(rates) * rate / element_bytes);
+}
+
+// A's chunk, read once for each panel of B: a sixth of a common L3, with room for C and B.
+constexpr int64_t kChunkABytes = 6 << 20;
+// f32 partial sums of a 16-bit C, needed where k takes several chunks.
+constexpr int64_t kPartialBytes = 32 << 20;
+// B below this stays in L1 or near it, however often it is read.
+constexpr int64_t kSmallBBytes = 32 << 10;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -99,8 +118,7 @@ GemmStrategy choose_strategy(const GemmCall& c, const GemmKernels& kernels) {
   }
   if (c.m <= kGemvRows && (n_contiguous(c) || k_contiguous(c))) {
     s.path = n_contiguous(c) ? GemmPath::gemv_n : GemmPath::gemv_k;
-    const int64_t column_bytes = c.k * static_cast<int64_t>(size_of(c.b.type));
-    const int64_t grain = std::max<int64_t>(kGemvBytesPerThread / column_bytes, 16);
+    const int64_t grain = std::max<int64_t>(gemv_elements(c) / c.k, 16);
     s.pieces_n = parallel_pieces(c.n, grain);
     return s;
   }
@@ -114,7 +132,11 @@ GemmStrategy choose_strategy(const GemmCall& c, const GemmKernels& kernels) {
   }
   const double flops =
       2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
-  const auto wanted = static_cast<int>(std::min(flops / kFlopsPerThread, 4096.0));
+  const MachineRates rates = machine_rates();
+  const bool is_bf16 = s.path == GemmPath::pairs;
+  const double alone_ns = flops / (is_bf16 ? rates.bf16_flops_per_ns : rates.f32_flops_per_ns) +
+                          static_cast<double>(c.m) * static_cast<double>(c.n) * kElementNs;
+  const auto wanted = static_cast<int>(std::min(alone_ns / least_thread_ns(rates), 4096.0));
   const int threads = std::clamp(wanted, 1, num_threads());
   split_threads(s, threads, ceil_div(std::min(s.m_chunk, c.m), kernels.mr),
                 ceil_div(c.n, kernels.nr));

@@ -69,7 +69,7 @@ __m512 relu(__m512 v) { return _mm512_maskz_max_ps(__mmask16{0xFFFF}, _mm512_set
 
 // sums += a[k] b[k] + a[k + 1] b[k + 1], with f32 sums; the instruction rounds to nearest even and
 // takes denormals for zero.
-template <int64_t kRows, int kParts>
+template <int64_t kRows, int kParts, Stream kStream>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t part_vectors = kNv / kParts;
   constexpr int64_t part_width = kPairsWidth / kParts;
@@ -84,18 +84,32 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = _mm512_setzero_ps();
   }
-  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k / 2, 2 * kPairsWidth * 2);
-  for (int64_t k = 0; k < args.k; k += 2, b += 2 * kPairsWidth) {
-    next.fetch(k / 2);
-    __m512bh columns[kNv];
+  constexpr int64_t step_bytes = 2 * kPairsWidth * 2;
+  const int64_t pieces = args.m / kMr;
+  const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k / 2, step_bytes, 1);
+  const int64_t steps = args.k / 2;
+  int64_t step = 0;
+  for (int64_t group = 0; step < steps; ++group) {
+    next.fetch(group);
+    const int64_t end = std::min(steps, (group + 1) * next.group());
+    for (; step < end; ++step, b += 2 * kPairsWidth) {
+      if constexpr (kStream == Stream::first) {
+        // Few rows read weights that come from L3 or memory: see packed_kernels.cpp.
+        constexpr int64_t kAhead = 6 << 10;
+        const char* const from = reinterpret_cast<const char*>(b) + kAhead;
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) columns[j] = as_bf16(_mm512_loadu_si512(b + j * 32));
+        for (int64_t j = 0; j < kNv; ++j) __builtin_prefetch(from + j * 64, 0, 3);
+      }
+      __m512bh columns[kNv];
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j) columns[j] = as_bf16(_mm512_loadu_si512(b + j * 32));
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < kRows; ++i) {
-      const __m512bh factor = pair_of(a + i * args.a_stride + k);
+      for (int64_t i = 0; i < kRows; ++i) {
+        const __m512bh factor = pair_of(a + i * args.a_stride + 2 * step);
 #pragma GCC unroll 4
-      for (int64_t j = 0; j < kNv; ++j)
-        sums[i][j] = _mm512_dpbf16_ps(sums[i][j], columns[j], factor);
+        for (int64_t j = 0; j < kNv; ++j)
+          sums[i][j] = _mm512_dpbf16_ps(sums[i][j], columns[j], factor);
+      }
     }
   }
   if (args.accumulate) {
@@ -121,18 +135,29 @@ void tile(const PanelArgs& args, int64_t row) {
   }
 }
 
-template <int kParts>
-void panel_product(const PanelArgs& args) {
-  int64_t row = 0;
-  for (; row + kMr <= args.m; row += kMr) tile<kMr, kParts>(args, row);
-  switch (args.m - row) {
-    case 5: return tile<5, kParts>(args, row);
-    case 4: return tile<4, kParts>(args, row);
-    case 3: return tile<3, kParts>(args, row);
-    case 2: return tile<2, kParts>(args, row);
-    case 1: return tile<1, kParts>(args, row);
+// Fewer rows than a whole tile, from `row` on.
+template <int kParts, Stream kStream>
+void some_rows(const PanelArgs& args, int64_t row, int64_t rows) {
+  switch (rows) {
+    case 5: return tile<5, kParts, kStream>(args, row);
+    case 4: return tile<4, kParts, kStream>(args, row);
+    case 3: return tile<3, kParts, kStream>(args, row);
+    case 2: return tile<2, kParts, kStream>(args, row);
+    case 1: return tile<1, kParts, kStream>(args, row);
     default: return;
   }
+}
+
+template <int kParts>
+void panel_product(const PanelArgs& args) {
+  if (args.m < kMr) return some_rows<kParts, Stream::first>(args, 0, args.m);
+  if (args.m <= kStreamRows) {
+    tile<kMr, kParts, Stream::first>(args, 0);
+    return some_rows<kParts, Stream::no>(args, kMr, args.m - kMr);
+  }
+  int64_t row = 0;
+  for (; row + kMr <= args.m; row += kMr) tile<kMr, kParts, Stream::no>(args, row);
+  some_rows<kParts, Stream::no>(args, row, args.m - row);
 }
 
 }  // namespace

@@ -19,10 +19,11 @@ namespace epilogue::simd {
 
 // What panels store. It decides the type of A's rows and which micro-kernel runs.
 enum class PanelType : uint8_t {
-  f32,         // A is f32
-  bf16,        // widened as it is read; A is f32. Half the bytes: for few rows
-  i8,          // times a scale per column, widened as it is read; A is f32
-  i8_pairs,    // the same as [k / 2][width][2] for integer dot products; A is 16-bit integers
+  f32,       // A is f32
+  bf16,      // widened as it is read; A is f32. Half the bytes: for few rows. Two vectors' columns
+             // lie pair by pair
+  i8,        // times a scale per column, widened as it is read; A is f32
+  i8_pairs,  // the same as [k / 2][width][2] for integer dot products; A is 16-bit integers
   bf16_pairs,  // [k / 2][width][2] for the dot-product and tile instructions; A is bf16
 };
 inline constexpr size_t kPanelTypes = 5;
@@ -48,6 +49,9 @@ constexpr bool is_pairs(PanelType type) {
 constexpr bool is_i8(PanelType type) {
   return type == PanelType::i8 || type == PanelType::i8_pairs;
 }
+
+// Rows whose weights come from L3 or memory once: their bytes are the limit, or nearly.
+inline constexpr int64_t kStreamRows = 8;
 
 // The element type that A's rows must have; for i8_pairs, what they are made from (rows_to_i16()).
 constexpr FloatType rows_type(PanelType type) {
@@ -94,6 +98,9 @@ struct PanelArgs {
   // Add to what is there, a later chunk of k: the chunk is summed by itself first, so that long
   // sums do not lose what short ones keep.
   bool accumulate = false;
+  // Of one row: k that one sum takes in before it is added to others, within the kernel; 0: all.
+  // Kernels of pairs need none.
+  int64_t depth = 0;
   // One part, and a kernel of PackedKernels::stores: the sums (added to what is there, if
   // `accumulate`) are finished and stored there instead. Null: they are stored in `sums`.
   const PanelStore* store = nullptr;
@@ -114,6 +121,7 @@ struct PackedLayout {
 struct PackedKernels {
   const char* target;  // Highway's name of the instruction set
   int64_t mr;          // rows that a micro-kernel computes at once
+  int64_t lanes;       // of a vector of f32
   PackedLayout layout;
   // By PanelType; null where the level in use cannot run it. One part, two parts.
   PanelKernel one[kPanelTypes];

@@ -26,17 +26,33 @@ inline constexpr int64_t kMr = HWY_TARGET == HWY_SCALAR ? 4 : 6;
 inline constexpr int64_t kNv = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_SCALAR ? 4 : 2;
 inline constexpr int64_t kWidth = kNv * static_cast<int64_t>(kLanes);
 
+// Row k of a panel, kNv vectors from `offset` on.
 template <PanelType kType>
-HWY_INLINE Vf load_column(const void* panel, int64_t offset) {
-  if constexpr (kType == PanelType::f32) {
-    return load(static_cast<const float*>(panel) + offset);
-  } else if constexpr (kType == PanelType::i8) {
-    const hn::RebindToSigned<Df> di;
-    const hn::Rebind<int8_t, Df> d8;
-    const auto steps = hn::LoadU(d8, static_cast<const int8_t*>(panel) + offset);
-    return hn::ConvertTo(Df(), hn::PromoteTo(di, steps));
-  } else {
-    return load_as_f32<FloatType::bf16>(Df(), static_cast<const uint16_t*>(panel) + offset);
+HWY_INLINE void load_row(const void* panel, int64_t offset, Vf (&out)[kNv]) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  const hn::RebindToSigned<Df> di;
+  if constexpr (kType == PanelType::bf16) {
+    // A pair of vectors side by side, one in the lower and one in the upper halves of 32 bits
+    // (interleave_vectors()): widening them is a shift and a mask.
+    const hn::RebindToUnsigned<Df> du;
+    const auto* const from = static_cast<const uint16_t*>(panel) + offset;
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < kNv; j += 2) {
+      const auto pair = hn::LoadU(du, reinterpret_cast<const uint32_t*>(from + j * lanes));
+      out[j] = hn::BitCast(Df(), hn::ShiftLeft<16>(pair));
+      out[j + 1] = hn::BitCast(Df(), hn::And(pair, hn::Set(du, 0xFFFF0000U)));
+    }
+    return;
+  }
+#pragma GCC unroll 4
+  for (int64_t j = 0; j < kNv; ++j) {
+    if constexpr (kType == PanelType::f32) {
+      out[j] = load(static_cast<const float*>(panel) + offset + j * lanes);
+    } else if constexpr (kType == PanelType::i8) {
+      const hn::Rebind<int8_t, Df> d8;
+      const auto steps = hn::LoadU(d8, static_cast<const int8_t*>(panel) + offset + j * lanes);
+      out[j] = hn::ConvertTo(Df(), hn::PromoteTo(di, steps));
+    }
   }
 }
 
@@ -48,17 +64,47 @@ constexpr int64_t bytes_of(PanelType type) {
 // for the latency of an addition otherwise, and shorter sums round less.
 constexpr int64_t chains_of(int64_t rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
-// sums += row k of the panel times column k of A's rows.
-template <PanelType kType, int64_t kRows>
-HWY_INLINE void add_products(const float* a, int64_t stride, const void* panel, int64_t k,
-                             Vf (&sums)[kRows][kNv]) {
-  constexpr auto lanes = static_cast<int64_t>(kLanes);
-  Vf b[kNv];
+// Steps of k written out one after the other, a multiple of the chains. 12 multiply-adds of 256
+// bits take 6 cycles, which a loop of one step would lengthen; 24 of 512 bits hide it.
+constexpr int64_t unroll_of(int64_t rows) { return HWY_TARGET == HWY_AVX3 ? chains_of(rows) : 4; }
+
+// Steps between fetches of the next panel, at least: short loops would cost more than they hide.
+inline constexpr int64_t kFetchSteps = 32;
+
+// How many bytes ahead a tile fetches its panel into L1. Few rows read weights that come from L3 or
+// memory, faster than the processor's own prefetching brings them across the ends of pages. Of many
+// rows AVX-512's use up a panel faster than that brings it from L2. 0: not.
+constexpr int64_t ahead_of(int64_t rows, Stream stream) {
+  constexpr int64_t kStreamBytes = 6 << 10;
+  constexpr int64_t kPanelBytes = 2 << 10;
+  if (stream == Stream::first) return kStreamBytes;
+  return HWY_TARGET == HWY_AVX3 && rows == kMr ? kPanelBytes : 0;
+}
+
+// Step k's share of that.
+template <PanelType kType, int64_t kAhead>
+HWY_INLINE void fetch_ahead(const void* panel, int64_t k) {
+  if constexpr (kAhead > 0) {
+    constexpr int64_t line = 64;
+    constexpr int64_t bytes = kWidth * bytes_of(kType);
+    const char* const from = static_cast<const char*>(panel) + k * bytes + kAhead;
+    // Steps of less than a line: once per line.
+    if (bytes < line && k % (line / std::min(bytes, line)) != 0) return;
 #pragma GCC unroll 4
-  for (int64_t j = 0; j < kNv; ++j) b[j] = load_column<kType>(panel, k * kWidth + j * lanes);
+    for (int64_t i = 0; i < bytes; i += line) __builtin_prefetch(from + i, 0, 3);
+  }
+}
+
+// sums += row k of the panel times column k of A's rows. A pointer for each row: compilers keep
+// them in registers, and would not what they compute from a stride.
+template <PanelType kType, int64_t kRows>
+HWY_INLINE void add_products(const float* const (&rows)[kRows], const void* panel, int64_t k,
+                             Vf (&sums)[kRows][kNv]) {
+  Vf b[kNv];
+  load_row<kType>(panel, k * kWidth, b);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
-    const Vf factor = set(a[i * stride + k]);
+    const Vf factor = set(rows[i][k]);
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
   }
@@ -79,14 +125,80 @@ HWY_INLINE void finish(const PanelStore& s, int64_t row, int64_t j, Vf sum) {
   store_columns<FloatType::f32>(s, row, j, sum);
 }
 
-// kRows rows times one panel. Rows are compile-time so that few rows cost few registers and FMAs.
-template <PanelType kType, int64_t kRows, int kParts>
-void tile(const PanelArgs& args, int64_t row) {
+// What is done with a finished sum of row `row`, vector j of the panel.
+template <PanelType kType, int kParts>
+HWY_INLINE void put(const PanelArgs& args, int64_t row, int64_t j, Vf sum) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
-  constexpr int64_t chains = chains_of(kRows);
   constexpr int64_t part_vectors = kNv / kParts;
   constexpr int64_t part_width = kWidth / kParts;
-  const auto* a = static_cast<const float*>(args.a) + row * args.a_stride;
+  if constexpr (kType == PanelType::i8) sum = hn::Mul(sum, load(args.scales + j * lanes));
+  float* const to = args.sums[j / part_vectors] + row * part_width + j % part_vectors * lanes;
+  if (args.accumulate) sum = hn::Add(load(to), sum);
+  if (kParts == 1 && args.store != nullptr) return finish(*args.store, row, j * lanes, sum);
+  store(sum, to);
+}
+
+template <int64_t kChains, int64_t kRows>
+HWY_INLINE Vf merged(const Vf (&sums)[kChains][kRows][kNv], int64_t i, int64_t j) {
+  Vf sum = sums[0][i][j];
+  if constexpr (kChains >= 2) sum = hn::Add(sum, sums[1][i][j]);
+  if constexpr (kChains == 4) sum = hn::Add(sum, hn::Add(sums[2][i][j], sums[3][i][j]));
+  return sum;
+}
+
+// One row: sums of args.depth steps each, which two others take in turn, all in registers. A call
+// for each sum would cost a small product most of its time.
+template <PanelType kType, int kParts>
+void row_product(const PanelArgs& args) {
+  constexpr int64_t chains = chains_of(1);
+  const float* const rows[1] = {static_cast<const float*>(args.a)};
+  const int64_t depth = args.depth > 0 ? args.depth : args.k;
+  Vf totals[2][kNv];
+#pragma GCC unroll 4
+  for (int64_t j = 0; j < kNv; ++j) totals[0][j] = totals[1][j] = set(0.0F);
+  int64_t turn = 0;
+  for (int64_t begin = 0; begin < args.k; begin += depth, turn = 1 - turn) {
+    const int64_t end = std::min(begin + depth, args.k);
+    Vf sums[chains][1][kNv];
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < chains; ++c) {
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j) sums[c][0][j] = set(0.0F);
+    }
+    int64_t k = begin;
+    for (; k + chains <= end; k += chains) {
+#pragma GCC unroll 4
+      for (int64_t c = 0; c < chains; ++c) {
+        fetch_ahead<kType, ahead_of(1, Stream::first)>(args.panel, k + c);
+        add_products<kType, 1>(rows, args.panel, k + c, sums[c]);
+      }
+    }
+    for (; k < end; ++k) add_products<kType, 1>(rows, args.panel, k, sums[0]);
+      // Not totals[turn]: an array indexed by a variable would lie in memory.
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) {
+      const Vf sum = merged<chains, 1>(sums, 0, j);
+      if (turn == 0) {
+        totals[0][j] = hn::Add(totals[0][j], sum);
+      } else {
+        totals[1][j] = hn::Add(totals[1][j], sum);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int64_t j = 0; j < kNv; ++j)
+    put<kType, kParts>(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
+}
+
+// kRows rows times one panel. Rows are compile-time so that few rows cost few registers and FMAs.
+template <PanelType kType, int64_t kRows, int kParts, Stream kStream>
+void tile(const PanelArgs& args, int64_t row) {
+  constexpr int64_t chains = chains_of(kRows);
+  constexpr int64_t unroll = unroll_of(kRows);
+  const float* rows[kRows];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i)
+    rows[i] = static_cast<const float*>(args.a) + (row + i) * args.a_stride;
   Vf sums[chains][kRows][kNv];
 #pragma GCC unroll 4
   for (int64_t c = 0; c < chains; ++c) {
@@ -96,48 +208,55 @@ void tile(const PanelArgs& args, int64_t row) {
       for (int64_t j = 0; j < kNv; ++j) sums[c][i][j] = set(0.0F);
     }
   }
-  const NextPanel next(args.next, args.m / kMr, row / kMr, args.k, kWidth * bytes_of(kType));
+  constexpr int64_t step_bytes = kWidth * bytes_of(kType);
+  const int64_t pieces = args.m / kMr;
+  const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k, step_bytes, kFetchSteps);
+  // Fetches, then steps without any, unrolled: the loop's own instructions would be a fifth.
   int64_t k = 0;
-  for (; k + chains <= args.k; k += chains) {
+  for (int64_t group = 0; k + unroll <= args.k; ++group) {
+    next.fetch(group);
+    const int64_t end = std::min(args.k - unroll + 1, (group + 1) * next.group());
+    for (; k < end; k += unroll) {
 #pragma GCC unroll 4
-    for (int64_t c = 0; c < chains; ++c) {
-      next.fetch(k + c);
-      add_products<kType, kRows>(a, args.a_stride, args.panel, k + c, sums[c]);
+      for (int64_t c = 0; c < unroll; ++c) {
+        fetch_ahead<kType, ahead_of(kRows, kStream)>(args.panel, k + c);
+        add_products<kType, kRows>(rows, args.panel, k + c, sums[c % chains]);
+      }
     }
   }
-  for (; k < args.k; ++k) add_products<kType, kRows>(a, args.a_stride, args.panel, k, sums[0]);
+  for (; k < args.k; ++k) add_products<kType, kRows>(rows, args.panel, k, sums[0]);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) {
-      Vf sum = sums[0][i][j];
-      if constexpr (chains >= 2) sum = hn::Add(sum, sums[1][i][j]);
-      if constexpr (chains == 4) sum = hn::Add(sum, hn::Add(sums[2][i][j], sums[3][i][j]));
-      if constexpr (kType == PanelType::i8) sum = hn::Mul(sum, load(args.scales + j * lanes));
-      float* const to =
-          args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * lanes;
-      if (args.accumulate) sum = hn::Add(load(to), sum);
-      if (kParts == 1 && args.store != nullptr) {
-        finish(*args.store, row + i, j * lanes, sum);
-      } else {
-        store(sum, to);
-      }
-    }
+    for (int64_t j = 0; j < kNv; ++j)
+      put<kType, kParts>(args, row + i, j, merged<chains, kRows>(sums, i, j));
+  }
+}
+
+// Fewer rows than a whole tile, from `row` on.
+template <PanelType kType, int kParts, Stream kStream>
+void some_rows(const PanelArgs& args, int64_t row, int64_t rows) {
+  switch (rows) {
+    case 5: return tile<kType, std::min<int64_t>(5, kMr), kParts, kStream>(args, row);
+    case 4: return tile<kType, std::min<int64_t>(4, kMr), kParts, kStream>(args, row);
+    case 3: return tile<kType, 3, kParts, kStream>(args, row);
+    case 2: return tile<kType, 2, kParts, kStream>(args, row);
+    case 1: return tile<kType, 1, kParts, kStream>(args, row);
+    default: return;
   }
 }
 
 template <PanelType kType, int kParts>
 void panel_product(const PanelArgs& args) {
-  int64_t row = 0;
-  for (; row + kMr <= args.m; row += kMr) tile<kType, kMr, kParts>(args, row);
-  switch (args.m - row) {
-    case 5: return tile<kType, std::min<int64_t>(5, kMr), kParts>(args, row);
-    case 4: return tile<kType, std::min<int64_t>(4, kMr), kParts>(args, row);
-    case 3: return tile<kType, 3, kParts>(args, row);
-    case 2: return tile<kType, 2, kParts>(args, row);
-    case 1: return tile<kType, 1, kParts>(args, row);
-    default: return;
+  if (args.m == 1) return row_product<kType, kParts>(args);
+  if (args.m < kMr) return some_rows<kType, kParts, Stream::first>(args, 0, args.m);
+  if (args.m <= kStreamRows) {
+    tile<kType, kMr, kParts, Stream::first>(args, 0);
+    return some_rows<kType, kParts, Stream::no>(args, kMr, args.m - kMr);
   }
+  int64_t row = 0;
+  for (; row + kMr <= args.m; row += kMr) tile<kType, kMr, kParts, Stream::no>(args, row);
+  some_rows<kType, kParts, Stream::no>(args, row, args.m - row);
 }
 
 }  // namespace
@@ -145,6 +264,7 @@ void panel_product(const PanelArgs& args) {
 constexpr PackedKernels table = {
     .target = kTargetName,
     .mr = kMr,
+    .lanes = static_cast<int64_t>(kLanes),
     .layout = {.width = kWidth},
     .one = {panel_product<PanelType::f32, 1>, panel_product<PanelType::bf16, 1>,
             panel_product<PanelType::i8, 1>, nullptr, nullptr},

@@ -104,11 +104,16 @@ class TileProduct {
     const int64_t a_bytes = args_.a_stride * 2;
     constexpr int64_t b_bytes = kTilesWidth * 2 * 2;
     const int64_t blocks = args_.m / (2 * kTileRows);
-    const NextPanel next(args_.next, 2 * blocks, row / (2 * kTileRows) * 2 + half, args_.k / kTileK,
-                         kTileK * kTilesWidth * 2);
+    const NextPanel next(next_of(args_, 2 * blocks), 2 * blocks, row / (2 * kTileRows) * 2 + half,
+                         args_.k / kTileK, kTileK * kTilesWidth * 2, 1);
     begin<kTwo>(row, half);
+    int64_t until_fetch = 0;
+    int64_t group = 0;
     for (int64_t k = 0; k < args_.k; k += kTileK) {
-      next.fetch(k / kTileK);
+      if (--until_fetch < 0) {
+        next.fetch(group++);
+        until_fetch = next.group() - 1;
+      }
       work.step();
       Unit::template load<4>(a + k, a_bytes);
       Unit::template load<6>(b + k * kTilesWidth, b_bytes);

@@ -69,6 +69,16 @@ void interleave_rows(const T* in, int64_t rows, int64_t width, T* out) {
     }
 }
 
+// Of each row two vectors' columns side by side, pair by pair: column j and column j + lanes.
+void interleave_vectors(const uint16_t* in, int64_t rows, int64_t width, int64_t lanes,
+                        uint16_t* out) {
+  for (int64_t at = 0; at < rows * width; at += 2 * lanes)
+    for (int64_t j = 0; j < lanes; ++j) {
+      out[at + 2 * j] = in[at + j];
+      out[at + 2 * j + 1] = in[at + lanes + j];
+    }
+}
+
 }  // namespace
 
 PanelType choose_panel_type(FloatType weights, int64_t count, int64_t rows, Precision precision) {
@@ -166,9 +176,11 @@ void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index)
     round_to_i8(f32, padded_k_, width_, scales);
   }
   if (type_ == PanelType::f32) return from_f32(FloatType::f32, f32, out, count);
-  if (type_ == PanelType::bf16) return from_f32(FloatType::bf16, f32, out, count);
   auto* const bf16 = reinterpret_cast<uint16_t*>(narrow_panel.get(count / 2));
   from_f32(FloatType::bf16, f32, bf16, count);
+  if (type_ == PanelType::bf16)
+    return interleave_vectors(bf16, padded_k_, width_, packed_kernels().lanes,
+                              reinterpret_cast<uint16_t*>(out));
   interleave_rows(bf16, padded_k_, width_, reinterpret_cast<uint16_t*>(out));
 }
 
