@@ -66,9 +66,21 @@ struct RowChainSpec {
   std::vector<Stage> stages;
 };
 
+// How a chain runs where its own choice is not wanted. What may change the order of sums, and so
+// the last bits of results, says so.
+struct RowChainTuning {
+  enum class Split : uint8_t { automatic, rows, columns, hidden };
+  Split split = Split::automatic;  // another one may change bits
+  int64_t block_rows = 0;  // of Split::rows; 0: the chain's own; another one may change bits
+  int threads = 0;         // 1: the caller alone; 0: as many as pay
+  bool widens = false;     // bf16 weights as f32: twice the bytes; may change bits
+  bool prefetches = true;  // whether a panel is fetched while the one before it is used
+  bool operator==(const RowChainTuning&) const = default;
+};
+
 // How one call was cut, for explanations and traces.
 struct RowChainPlan {
-  int64_t block_rows = 0;
+  int64_t block_rows = 0;  // at most: blocks end where a kernel's tile of rows does
   int64_t blocks = 0;
   int threads = 1;
   bool splits_rows = true;  // else columns: too few rows for all threads
@@ -89,6 +101,8 @@ class RowChain {
   virtual void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
                    std::span<const MatrixView> outputs) = 0;
   virtual RowChainPlan plan(int64_t rows) const = 0;
+  // For the calls that follow. False where the backend knows no such choice: nothing changes.
+  virtual bool tune(const RowChainTuning& /*tuning*/) { return false; }
   // Kernels that one call starts.
   virtual int64_t launches() const { return 1; }
   // How the stages are computed and why, where there was a choice; else empty.

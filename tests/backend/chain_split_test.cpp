@@ -2,6 +2,8 @@
 // How threads share a row chain: the choice, and that every way gives the same answer.
 #include "backend/cpu/chain_split.h"
 
+#include "backend/cpu/chain_plan.h"
+
 #include "backend/kernel_testing.h"
 #include "base/cpu_features.h"
 #include "core/backend.h"
@@ -57,6 +59,98 @@ TEST(ChainSplit, WhatCannotBeSlicedIsSplitByColumns) {
   EXPECT_EQ(choose_split(16, kMlp, 32, false, true).kind, Kind::columns);
   const StageSize three[] = {kMlp[0], kMlp[1], kMlp[1]};
   EXPECT_EQ(choose_split(16, three, 32, true, true).kind, Kind::columns);
+}
+
+// 32 columns of 64: a microsecond of work. A thread that must be woken takes longer.
+TEST(ChainThreads, SmallWorkStaysWithTheCaller) {
+  constexpr StageSize kSmall[] = {{1, 64, 64, 4}, {1, 64, 64, 4}};
+  const ChainSplit split = choose_split(8, kSmall, 2, true, true);
+  EXPECT_EQ(choose_threads(8, kSmall, split, 2, kFallbackRates), 1);
+  EXPECT_EQ(choose_threads(1024, kSmall, {}, 2, kFallbackRates), 2);
+}
+
+TEST(ChainThreads, HandingWorkOverIsCounted) {
+  const ChainSplit split = choose_split(1, kMlp, 2, true, true);
+  EXPECT_EQ(choose_threads(1, kMlp, split, 2, kFallbackRates), 2);
+  MachineRates slow = kFallbackRates;
+  slow.handoff_ns = 1e6;
+  EXPECT_EQ(choose_threads(1, kMlp, split, 2, slow), 1);
+  EXPECT_EQ(choose_threads(1, kMlp, split, 1, kFallbackRates), 1);
+}
+
+// Where threads together read less than one of them alone, one reads.
+TEST(ChainThreads, BandwidthThatThreadsShareIsCounted) {
+  constexpr StageSize kLarge[] = {{896, 64, 4096, 4}, {128, 64, 14336, 4}};
+  const ChainSplit split = choose_split(1, kLarge, 2, true, true);
+  MachineRates rates = kFallbackRates;
+  EXPECT_EQ(choose_threads(1, kLarge, split, 2, rates), 2);
+  rates.stream_bytes_per_ns_all = 0.9 * rates.stream_bytes_per_ns;
+  EXPECT_EQ(choose_threads(1, kLarge, split, 2, rates), 1);
+}
+
+TEST(ChainPlan, BlocksEndWhereTilesOfRowsDo) {
+  for (const int64_t unit : {1, 6, 32})
+    for (const int64_t rows : {1, 5, 6, 7, 64, 171, 1024})
+      for (int64_t blocks = 1; blocks <= 12; ++blocks) {
+        int64_t next = 0;
+        for (int64_t b = 0; b < blocks; ++b) {
+          const cpu::RowRange r = cpu::rows_of_block(rows, unit, blocks, b);
+          ASSERT_EQ(r.first, next);
+          ASSERT_GE(r.last, r.first);
+          ASSERT_TRUE(r.last == rows || r.last % unit == 0);
+          next = r.last;
+        }
+        ASSERT_EQ(next, rows) << unit << ", " << blocks;
+      }
+}
+
+cpu::ChainShape mlp_shape() {
+  cpu::ChainShape shape;
+  shape.stages.assign(std::begin(kMlp), std::end(kMlp));
+  shape.may_slice = true;
+  shape.block_rows = 96;
+  shape.row_unit = 6;
+  shape.widest_row_bytes = 3072 * 2;
+  shape.result_columns = 768;
+  return shape;
+}
+
+TEST(ChainPlan, SharesAreEqualAndBlocksNoLargerThanWanted) {
+  const RowChainPlan p = plan_chain(1024, mlp_shape(), {}, 2, kFallbackRates);
+  EXPECT_TRUE(p.splits_rows);
+  EXPECT_EQ(p.blocks, 12);
+  EXPECT_LE(p.block_rows, 96);
+  EXPECT_EQ(p.block_rows % 6, 0);
+  EXPECT_EQ(p.threads, 2);
+  EXPECT_EQ(p.scratch_bytes, 2 * p.block_rows * 3072 * 2);
+}
+
+// The rates decide how many threads run what is cut the same way: bits do not depend on them.
+TEST(ChainPlan, RatesChangeThreadsAndNothingElse) {
+  MachineRates slow = kFallbackRates;
+  slow.handoff_ns = 1e9;
+  for (const int64_t rows : {1, 8, 40, 1024}) {
+    const RowChainPlan fast = plan_chain(rows, mlp_shape(), {}, 2, kFallbackRates);
+    const RowChainPlan alone = plan_chain(rows, mlp_shape(), {}, 2, slow);
+    EXPECT_EQ(alone.threads, 1) << rows;
+    EXPECT_EQ(fast.threads, 2) << rows;
+    EXPECT_EQ(fast.blocks, alone.blocks);
+    EXPECT_EQ(fast.block_rows, alone.block_rows);
+    EXPECT_EQ(fast.splits_rows, alone.splits_rows);
+    EXPECT_EQ(fast.hidden_slices, alone.hidden_slices);
+  }
+}
+
+TEST(ChainPlan, IsTuned) {
+  using Split = RowChainTuning::Split;
+  const auto plan = [](const RowChainTuning& tuning) {
+    return plan_chain(100, mlp_shape(), tuning, 2, kFallbackRates);
+  };
+  EXPECT_EQ(plan({.threads = 1}).threads, 1);
+  EXPECT_FALSE(plan({.split = Split::columns}).splits_rows);
+  EXPECT_EQ(plan({.split = Split::hidden}).hidden_slices, 2);
+  EXPECT_EQ(plan({.block_rows = 12}).block_rows, 12);
+  EXPECT_LE(plan({.block_rows = 500}).block_rows, 54) << "each thread has a share";
 }
 
 // y = (relu(x a^T) * (x b^T)) c^T + x, the hidden activation stored on the way.

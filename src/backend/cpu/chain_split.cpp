@@ -3,53 +3,84 @@
 
 #include <algorithm>
 
+#include "base/caches.h"
+
 namespace epilogue::cpu {
 namespace {
 
 // Fewer rows than this per thread, and threads share the columns or the hidden columns instead.
 constexpr int64_t kMinRowsPerThread = 12;
 
-// One core, as measured on a server of 2023: f32 products with 512-bit vectors (bf16 takes half as
-// long, and so do its bytes), weights that stream from L3 or memory, sums that other cores wrote.
-constexpr double kProductFlopsPerNs = 100;
-constexpr double kStreamBytesPerNs = 12;
+// Sums that other cores wrote.
 constexpr double kSumBytesPerNs = 16;
-// Handing work to threads that wait for it, and waiting for the last.
-constexpr double kBarrierNs = 1000;
+// Weights that stay in a core's L2.
+constexpr double kCachedBytesPerNs = 50;
+// What follows a product: its sums stored, a program, its result.
+constexpr double kElementNs = 0.15;
+// A second thread must save this much: one that sleeps takes microseconds to wake.
+constexpr double kLeastGainNs = 1500;
 
 int64_t share(int64_t count, int64_t pieces) { return (count + pieces - 1) / pieces; }
 
+// What one core does: arithmetic, and how fast weights come to it.
+struct CoreRates {
+  double f32_flops_per_ns;
+  double bf16_flops_per_ns;
+  double stream_bytes_per_ns;
+  double handoff_ns;
+};
+
+// The split decides bits: these rates are constants. bf16 counts as f32 does, for a core without
+// instructions for it.
+constexpr CoreRates kSplitRates = {kFallbackRates.f32_flops_per_ns, kFallbackRates.f32_flops_per_ns,
+                                   kFallbackRates.stream_bytes_per_ns, kFallbackRates.handoff_ns};
+
 // `m` rows times one panel on one core: arithmetic, or the weights' way to it.
-double panel_ns(const StageSize& s, int64_t m) {
+double panel_ns(const StageSize& s, int64_t m, const CoreRates& core) {
   const auto weights = static_cast<double>(s.panel_columns * s.k);
-  return std::max(2 * static_cast<double>(m) * weights / kProductFlopsPerNs,
-                  weights * static_cast<double>(s.weight_bytes) / kStreamBytesPerNs);
+  const double flops_per_ns = s.is_bf16 ? core.bf16_flops_per_ns : core.f32_flops_per_ns;
+  return std::max(2 * static_cast<double>(m) * weights / flops_per_ns,
+                  weights * static_cast<double>(s.weight_bytes) / core.stream_bytes_per_ns);
 }
 
-double columns_ns(int64_t rows, std::span<const StageSize> stages, int64_t threads) {
+double alone_ns(int64_t rows, std::span<const StageSize> stages, const CoreRates& core) {
+  double ns = 0;
+  for (const StageSize& s : stages) ns += static_cast<double>(s.panels) * panel_ns(s, rows, core);
+  return ns;
+}
+
+double elements_ns(int64_t rows, std::span<const StageSize> stages) {
+  double elements = 0;
+  for (const StageSize& s : stages)
+    elements += static_cast<double>(rows * s.panels * s.panel_columns);
+  return elements * kElementNs;
+}
+
+double columns_ns(int64_t rows, std::span<const StageSize> stages, int64_t threads,
+                  const CoreRates& core) {
   double ns = 0;
   for (const StageSize& s : stages)
-    ns += static_cast<double>(share(s.panels, threads)) * panel_ns(s, rows) +
-          (s.panels > 1 ? kBarrierNs : 0);
+    ns += static_cast<double>(share(s.panels, threads)) * panel_ns(s, rows, core) +
+          (s.panels > 1 ? core.handoff_ns : 0);
   return ns;
 }
 
 double hidden_ns(int64_t rows, std::span<const StageSize> stages, int64_t threads,
-                 const ChainSplit& split) {
+                 const ChainSplit& split, const CoreRates& core) {
   const StageSize& first = stages[0];
   const StageSize& second = stages[1];
   const int64_t m = share(rows, split.row_groups);
   const int64_t panels = share(first.panels, split.slices);
   const double part = static_cast<double>(panels) / static_cast<double>(first.panels);
-  const double products = static_cast<double>(panels) * panel_ns(first, m) +
-                          part * static_cast<double>(second.panels) * panel_ns(second, m);
+  const double products = static_cast<double>(panels) * panel_ns(first, m, core) +
+                          part * static_cast<double>(second.panels) * panel_ns(second, m, core);
   // Each thread writes its sums; then they are added up, by as many threads as that is worth.
   const int64_t width = second.panels * second.panel_columns;
   const int64_t sums = rows * width * split.slices;
   const int64_t adding = std::clamp<int64_t>(sums / kSliceSumsPerThread, 1, threads);
   const int64_t floats = m * width + share(sums, adding);
   const double traffic = static_cast<double>(4 * floats) / kSumBytesPerNs;
-  return products + traffic + kBarrierNs + (adding > 1 ? kBarrierNs : 0);
+  return products + traffic + core.handoff_ns + (adding > 1 ? core.handoff_ns : 0);
 }
 
 }  // namespace
@@ -59,18 +90,45 @@ ChainSplit choose_split(int64_t rows, std::span<const StageSize> stages, int thr
   if (rows >= threads * kMinRowsPerThread || threads == 1) return {};
   ChainSplit best{ChainSplit::Kind::columns};
   if (!may_slice || stages.size() != 2) return best;
-  double best_ns = columns_ns(rows, stages, threads);
+  double best_ns = columns_ns(rows, stages, threads, kSplitRates);
   const int64_t most_groups = may_group ? std::max<int64_t>(1, rows / kMinRowsPerThread) : 1;
   for (int64_t groups = 1; groups <= most_groups && 2 * groups <= threads; ++groups) {
     const int64_t slices = std::min<int64_t>(threads / groups, stages[0].panels);
     if (slices < 2) continue;
     const ChainSplit split{ChainSplit::Kind::hidden, groups, slices};
-    const double ns = hidden_ns(rows, stages, threads, split);
+    const double ns = hidden_ns(rows, stages, threads, split, kSplitRates);
     if (ns >= best_ns) continue;
     best = split;
     best_ns = ns;
   }
   return best;
+}
+
+int choose_threads(int64_t rows, std::span<const StageSize> stages, const ChainSplit& split,
+                   int threads, const MachineRates& rates) {
+  if (threads == 1) return 1;
+  static const auto l2_bytes = static_cast<double>(cpu_caches().l2_bytes);
+  double weight_bytes = 0;
+  for (const StageSize& s : stages)
+    weight_bytes += static_cast<double>(s.panels * s.panel_columns * s.k * s.weight_bytes);
+  CoreRates core = {rates.f32_flops_per_ns, rates.bf16_flops_per_ns, rates.stream_bytes_per_ns,
+                    rates.handoff_ns};
+  if (weight_bytes < l2_bytes) core.stream_bytes_per_ns = kCachedBytesPerNs;
+  const double elements = elements_ns(rows, stages);
+  const double alone = alone_ns(rows, stages, core) + elements;
+  if (alone < kLeastGainNs + core.handoff_ns) return 1;
+  if (weight_bytes >= l2_bytes)
+    core.stream_bytes_per_ns = std::min(
+        core.stream_bytes_per_ns, rates.stream_bytes_per_ns_all / static_cast<double>(threads));
+  double together = elements / static_cast<double>(threads);
+  switch (split.kind) {
+    case ChainSplit::Kind::rows:
+      together += alone_ns(share(rows, threads), stages, core) + core.handoff_ns;
+      break;
+    case ChainSplit::Kind::columns: together += columns_ns(rows, stages, threads, core); break;
+    case ChainSplit::Kind::hidden: together += hidden_ns(rows, stages, threads, split, core); break;
+  }
+  return together + kLeastGainNs < alone ? threads : 1;
 }
 
 }  // namespace epilogue::cpu

@@ -2,11 +2,11 @@
 // How the threads share a row chain.
 //
 //   rows      each thread takes blocks of rows through all stages; no barrier
-//   columns   all threads take panels of columns of one stage, then of the next; a barrier after
-//   each hidden    of two stages: each thread takes a slice of the hidden columns (of a group of
-//   rows),
-//             from the first stage right into the second one's sums; these are added up at the end,
-//             in the slices' order
+//   columns   all threads take panels of columns of one stage, then of the next;
+//             a barrier after each
+//   hidden    of two stages: each thread takes a slice of the hidden columns, of all
+//             rows or of a group of them, from the first stage right into the second
+//             one's sums; these are added up at the end, in the slices' order
 //
 // With few rows columns leave threads without work where a stage has fewer panels than there are
 // threads: the second stage of an MLP. Slices keep them all at work.
@@ -14,6 +14,8 @@
 
 #include <cstdint>
 #include <span>
+
+#include "base/machine.h"
 
 namespace epilogue::cpu {
 
@@ -23,6 +25,7 @@ struct StageSize {
   int64_t panel_columns = 0;  // of all its products
   int64_t k = 0;
   int64_t weight_bytes = 4;  // of one weight
+  bool is_bf16 = false;      // its products are: some cores have instructions for them
 };
 
 struct ChainSplit {
@@ -36,9 +39,15 @@ struct ChainSplit {
 // Sums of slices per thread that are worth handing over: fewer are added up where they are.
 inline constexpr int64_t kSliceSumsPerThread = 16384;
 
-// A pure function of its arguments: the same plan in every run. `may_slice`: whether the chain's
-// kernels can; `may_group`: whether its rows may be cut where the choice likes.
+// A pure function of its arguments, of constants alone: it decides the order of sums, and bits
+// repeat on every machine. `may_slice`: whether the chain's kernels can; `may_group`: whether its
+// rows may be cut where the choice likes.
 ChainSplit choose_split(int64_t rows, std::span<const StageSize> stages, int threads,
                         bool may_slice, bool may_group);
+
+// How many threads run what was split so: all, or one where handing work over would cost more than
+// it saves. By the machine's rates, for the bits are the same.
+int choose_threads(int64_t rows, std::span<const StageSize> stages, const ChainSplit& split,
+                   int threads, const MachineRates& rates);
 
 }  // namespace epilogue::cpu

@@ -22,7 +22,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/chain_split.h"
+#include "backend/cpu/chain_plan.h"
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/row_chain_stage.h"
@@ -96,13 +96,13 @@ class CpuRowChain final : public RowChain {
                   std::to_string(outputs.size()));
     clear_sums(rows);
     if (rows > 0) {
-      const RowChainPlan p = plan(rows);
+      const RowChainPlan& p = last_plan_.get(rows, [this](int64_t m) { return plan(m); });
       prepare(rows);
       const Call call = {x, operands, outputs, sums_};
       if (p.splits_rows) {
-        parallel_for(p.blocks, 1, [&](int64_t begin, int64_t end) {
-          for (int64_t b = begin; b < end; ++b)
-            run_stages(call, b * p.block_rows, std::min(p.block_rows, rows - b * p.block_rows), 1);
+        for_blocks(p, [&](int64_t b) {
+          const RowRange block = rows_of_block(rows, row_unit(), p.blocks, b);
+          run_stages(call, block.first, block.last - block.first, 1);
         });
       } else if (p.hidden_slices > 1) {
         run_slices(call, rows, p);
@@ -115,37 +115,17 @@ class CpuRowChain final : public RowChain {
   }
 
   RowChainPlan plan(int64_t rows) const override {
-    RowChainPlan p;
-    const int64_t threads = num_threads();
-    const ChainSplit split = split_of(rows);
-    p.splits_rows = split.kind == ChainSplit::Kind::rows;
-    p.hidden_slices = split.slices;
-    if (p.splits_rows) {
-      // Equal shares: 64 rows for 2 threads are 2 x 32, not 48 and 16.
-      const int64_t most = block_rows();
-      const int64_t share = (rows + threads - 1) / threads;
-      const int64_t blocks = std::max<int64_t>(1, (share + most - 1) / most * threads);
-      p.block_rows = (rows + blocks - 1) / blocks;
-      if (has_sums_)
-        p.block_rows = (p.block_rows + kColumnSumRows - 1) / kColumnSumRows * kColumnSumRows;
-    } else {
-      p.block_rows = (rows + split.row_groups - 1) / split.row_groups;
-    }
-    p.block_rows = std::max<int64_t>(1, p.block_rows);
-    p.blocks = (rows + p.block_rows - 1) / p.block_rows;
-    p.threads =
-        static_cast<int>(p.splits_rows         ? std::min(p.blocks, threads)
-                         : p.hidden_slices > 1 ? std::min(p.blocks * p.hidden_slices, threads)
-                                               : threads);
-    for (const ChainStage& stage : stages_)
-      p.scratch_bytes = std::max(p.scratch_bytes, stage.flowing_columns() * p.block_rows * 4);
-    p.scratch_bytes *= p.splits_rows ? p.threads : p.blocks;
-    if (p.hidden_slices > 1) p.scratch_bytes += p.hidden_slices * rows * stages_[1].n() * 4;
-    return p;
+    return plan_chain(rows, shape(rows), tuning_, num_threads(), machine_rates());
+  }
+
+  bool tune(const RowChainTuning& tuning) override {
+    tuning_ = tuning;
+    last_plan_.forget();
+    return true;
   }
 
   std::string kernel_name() const override {
-    const bool tiles = dtype_ == DType::bf16 && active_isa() >= Isa::amx;
+    const bool tiles = dtype_ == DType::bf16 && !tuning_.widens && active_isa() >= Isa::amx;
     std::string name = std::string("epi_") + (tiles ? "amx" : target_name(simd::active_target())) +
                        "_row_chain_" + std::string(dtype_name(dtype_)) +
                        (precision_ == simd::Precision::i8 ? "_i8" : "");
@@ -189,21 +169,47 @@ class CpuRowChain final : public RowChain {
     }
   }
 
-  ChainSplit split_of(int64_t rows) const {
+  // Column sums are of kColumnSumRows rows each.
+  int64_t row_unit() const { return has_sums_ ? kColumnSumRows : simd::packed_kernels().mr; }
+
+  ChainShape shape(int64_t rows) const {
     const int64_t width = simd::packed_kernels().layout.width;
-    const auto size_of_stage = [&](const ChainStage& s) {
+    const auto bytes = static_cast<int64_t>(dtype_bytes(dtype_));
+    ChainShape shape;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      const ChainStage& s = stages_[i];
       const int64_t each = width / s.products();
-      return StageSize{(s.n() + each - 1) / each, width, s.k(),
-                       static_cast<int64_t>(dtype_bytes(dtype_))};
-    };
-    // Two stages are all that slices need to know.
-    std::array<StageSize, 2> sizes{};
-    const size_t count = std::min<size_t>(stages_.size(), 2);
-    for (size_t i = 0; i < count; ++i) sizes[i] = size_of_stage(stages_[i]);
+      shape.stages.push_back(
+          {(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16});
+      // What flows on is of the type that the next kernel reads; the last result is computed in
+      // f32.
+      const FloatType flows = i + 1 < stages_.size()
+                                  ? simd::rows_type(panel_type(stages_[i + 1], rows))
+                                  : FloatType::f32;
+      shape.widest_row_bytes = std::max(shape.widest_row_bytes,
+                                        s.flowing_columns() * static_cast<int64_t>(size_of(flows)));
+    }
     // Integer rows have one scale for all of a row.
-    const bool may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
-                           stages_[1].products() == 1 && precision_ == simd::Precision::same;
-    return choose_split(rows, std::span(sizes).first(count), num_threads(), may_slice, !has_sums_);
+    shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
+                      stages_[1].products() == 1 && precision_ == simd::Precision::same;
+    shape.may_group = !has_sums_;
+    shape.block_rows = block_rows();
+    shape.row_unit = row_unit();
+    shape.result_columns = stages_.back().n();
+    return shape;
+  }
+
+  PanelType panel_type(const ChainStage& stage, int64_t rows) const {
+    const PanelType type = simd::choose_panel_type(
+        stage.weights_type(), stage.k() * stage.n() * stage.products(), rows, precision_);
+    const bool is_bf16 = type == PanelType::bf16 || type == PanelType::bf16_pairs;
+    return tuning_.widens && is_bf16 ? PanelType::f32 : type;
+  }
+
+  template <class Body>
+  static void for_blocks(const RowChainPlan& p, Body&& body) {
+    if (p.threads > 1) return parallel_blocks(p.blocks, body);
+    for (int64_t b = 0; b < p.blocks; ++b) body(b);
   }
 
   // What the stages of one call have in common for all threads.
@@ -212,15 +218,15 @@ class CpuRowChain final : public RowChain {
     calls_.resize(stages_.size());
     for (size_t i = 0; i < stages_.size(); ++i) {
       ChainStage& stage = stages_[i];
-      const PanelType type = simd::choose_panel_type(
-          stage.weights_type(), stage.k() * stage.n() * stage.products(), rows, precision_);
+      const PanelType type = panel_type(stage, rows);
       const auto index = static_cast<size_t>(type);
       calls_[i] = {&stage,
                    &stage.packed(type, precision_),
                    stage.products() == 2 ? kernels.two[index] : kernels.one[index],
                    stage.products() == 1 && kernels.stores[index],
                    simd::padded_depth(stage.k(), type, kernels.layout),
-                   overlaps_ && type == PanelType::bf16_pairs ? kernels.overlap_rows : 0};
+                   overlaps_ && type == PanelType::bf16_pairs ? kernels.overlap_rows : 0,
+                   tuning_.prefetches};
     }
   }
 
@@ -314,7 +320,7 @@ class CpuRowChain final : public RowChain {
     const MatrixView hidden = flow(0, rows, memory + rows_floats(0, rows));
     const int64_t panels = calls_[0].weights->panels();
     const int64_t hidden_each = calls_[0].weights->columns_per_panel();
-    parallel_for(p.blocks * p.hidden_slices, 1, [&](int64_t begin, int64_t end) {
+    const auto body = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = i / p.hidden_slices * p.block_rows;
         const int64_t m = std::min(p.block_rows, rows - row);
@@ -329,7 +335,12 @@ class CpuRowChain final : public RowChain {
                        last == panels ? second.padded_k : last * hidden_each,
                        slices + slice * slice_floats + row * each, panel_floats);
       }
-    });
+    };
+    if (p.threads == 1) {
+      body(0, p.blocks * p.hidden_slices);
+    } else {
+      parallel_for(p.blocks * p.hidden_slices, 1, body);
+    }
     sum_slices(call, rows, p, slices);
   }
 
@@ -363,6 +374,8 @@ class CpuRowChain final : public RowChain {
   RowChainSpec::Norm norm_;
   simd::Precision precision_;
   bool overlaps_;
+  RowChainTuning tuning_;
+  LastPlan last_plan_;
   std::vector<ChainStage> stages_;
   size_t outputs_ = 1;
   std::vector<StageCall> calls_;

@@ -24,10 +24,12 @@ using simd::PanelType;
 // Depth of a chunk of k: with 64 columns 128 KiB (bf16) or 256 KiB (f32) of weights stay in L2
 // while a block of rows passes.
 constexpr int64_t kChunkK = 1024;
+// Of every kernel's steps along k a multiple.
+constexpr int64_t kChunkUnit = 32;
 // Products that one f32 sum takes in before it is added to the others: shorter sums round less.
 constexpr int64_t kSumDepth = 256;
-// With few rows memory is the limit, and eager's products sum in as many lanes as a vector has.
-constexpr int64_t kFewRows = 8;
+// With few rows memory is the limit.
+constexpr int64_t kFewRows = simd::kStreamRows;
 constexpr int64_t kLeastSumDepth = 8;
 // So many rows leave their kernels registers for two sums side by side, each half as long; one row
 // for four.
@@ -38,18 +40,36 @@ constexpr int64_t kMaxTileRows = 48;
 
 thread_local simd::Scratch sums_scratch;  // products, and the programs' buffers
 
-// How deep one f32 sum goes. What bf16 results lose in a sum of kChunkK is far below their own
-// rounding. With few rows and `sums` side by side about the square root of sums * k / 2 is best,
-// for the sums of chunks add up one by one, in two arrays. Powers of two keep them within a chunk
-// of k.
-int64_t sum_depth(const PackedWeights& weights, int64_t rows) {
-  if (weights.type() == PanelType::i8_pairs) return simd::kI8SumDepth;
-  if (simd::rows_type(weights.type()) != FloatType::f32) return kChunkK;
-  if (rows > kFewRows) return kSumDepth;
-  const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
+// `total` in pieces of about `wanted`, all about equal and multiples of `unit`: 784 is three times
+// 264, not 256 three times and 16.
+int64_t even_piece(int64_t total, int64_t wanted, int64_t unit) {
+  const int64_t pieces = std::max<int64_t>(1, (total + wanted / 2) / wanted);
+  return (total + unit * pieces - 1) / (unit * pieces) * unit;
+}
+
+// Few rows: eager's products sum in as many lanes as a vector has, and ours must not lose more. n
+// terms of variance 1 in sums of d, each in `sums` parts side by side, which are added up in two
+// arrays in turn, have errors of variance n d / (2 sums) + n^2 / (4 d) (units of the last place
+// squared); eager's n^2 / (2 lanes). The deepest that stays below, for each end of a sum costs
+// time; where none does the best, about the square root of sums * n / 2.
+int64_t stream_depth(int64_t n, int64_t sums, int64_t lanes) {
   int64_t depth = kLeastSumDepth;
-  while (3 * depth * depth <= sums * weights.k()) depth *= 2;
+  const auto loses_less = [&](int64_t d) {
+    return 2 * lanes * (2 * d * d + sums * n) <= 4 * sums * n * d;
+  };
+  while (2 * depth <= kSumDepth && (3 * depth * depth <= sums * n || loses_less(2 * depth)))
+    depth *= 2;
   return depth;
+}
+
+// How deep one f32 sum goes in a chunk of `length`. What bf16 results lose in a sum of kChunkK is
+// far below their own rounding.
+int64_t sum_depth(const PackedWeights& weights, int64_t rows, int64_t length) {
+  if (weights.type() == PanelType::i8_pairs) return simd::kI8SumDepth;
+  if (simd::rows_type(weights.type()) != FloatType::f32) return length;
+  if (rows > kFewRows) return even_piece(length, kSumDepth, kLeastSumDepth);
+  const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
+  return stream_depth(weights.k(), sums, simd::packed_kernels().lanes);
 }
 
 // Of one product: v = v0 (+ v1, where there is an operand), relu(v) or not; v is stored.
@@ -89,14 +109,15 @@ class StageRun {
         row_(row),
         m_(m),
         each_(weights_.columns_per_panel()),
-        two_sums_(weights_.type() == PanelType::f32 && m <= kFewRows),
+        two_sums_(weights_.type() == PanelType::f32 && m > 1 && m <= kFewRows),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         tile_rows_(std::clamp<int64_t>(
             kTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1, kMaxTileRows)) {}
 
   void run(int64_t first, int64_t last) {
     const int64_t size = sums_floats();
-    const int64_t chunks = (call_.padded_k + kChunkK - 1) / kChunkK;
+    const int64_t chunk = even_piece(call_.padded_k, kChunkK, kChunkUnit);
+    const int64_t chunks = (call_.padded_k + chunk - 1) / chunk;
     const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
     const int64_t buffers = program_.buffers() * tile_rows_ * each_;
     const int64_t second = two_sums_ ? size : 0;
@@ -108,10 +129,10 @@ class StageRun {
     if (overlaps_)
       overlap.emplace(tiles + buffers + second, each_, weights_.products(), tile_rows_,
                       [this, tiles](const ReadyRows& rows) { finish_rows(rows, tiles); });
-    for (int64_t k = 0; k < call_.padded_k; k += kChunkK)
+    for (int64_t k = 0; k < call_.padded_k; k += chunk)
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
-        const int64_t end = std::min(k + kChunkK, call_.padded_k);
+        const int64_t end = std::min(k + chunk, call_.padded_k);
         const bool is_last = end == call_.padded_k;
         const std::optional<simd::PanelStore> store =
             is_last ? store_in_registers(panel, tiles) : std::nullopt;
@@ -181,9 +202,13 @@ class StageRun {
   // sums (+)= rows x panel over k in [begin, end).
   void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, Sums sums) const {
     const int64_t bytes = simd::is_pairs(weights_.type()) ? 2 : 4;
-    const int64_t depth = sum_depth(weights_, m_);
+    const int64_t sum = std::max<int64_t>(1, sum_depth(weights_, m_, end - begin));
+    // One row's kernel ends its sums itself.
+    const bool is_row = m_ == 1 && !simd::is_pairs(weights_.type());
+    const int64_t depth = is_row ? std::max<int64_t>(1, end - begin) : sum;
     PanelArgs args;
     args.m = m_;
+    args.depth = sum;
     args.scales = weights_.scales(panel);
     args.row_scales = a_.scales;
     args.a_stride = a_.stride;
@@ -192,7 +217,7 @@ class StageRun {
       args.k = std::min(k + depth, end) - k;
       args.a = static_cast<const char*>(a_.data) + k * bytes;
       args.panel = weights_.panel(panel, k);
-      args.next = has_next ? weights_.panel(panel + 1, k) : nullptr;
+      args.next = has_next && call_.prefetches ? weights_.panel(panel + 1, k) : nullptr;
       args.sums[0] = is_second ? sums.second : sums.data;
       args.sums[1] = args.sums[0] + m_ * each_;
       args.accumulate = is_second ? k > begin + depth : k > sums.first_k;

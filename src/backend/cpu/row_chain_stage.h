@@ -66,6 +66,7 @@ struct StageCall {
   bool kernel_stores = false;  // it knows PanelArgs::store
   int64_t padded_k = 0;        // what the kernel reads of a row
   int64_t overlap_rows = 0;    // from so many rows on it knows PanelArgs::work; 0: never
+  bool prefetches = true;      // the panel after the one in use
 };
 
 // Where a stage's results go.

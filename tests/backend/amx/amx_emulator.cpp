@@ -32,6 +32,7 @@ struct TileState {
 };
 thread_local TileState state;
 std::atomic<int64_t> products{0};
+std::atomic<bool> is_installed{false};
 
 // Only what a handler may call.
 [[noreturn]] void refuse(const char* what) {
@@ -238,7 +239,10 @@ void install_amx_emulator() {
   action.sa_flags = SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   sigaction(SIGILL, &action, nullptr);
+  is_installed = true;
 }
+
+bool amx_is_emulated() { return is_installed; }
 
 int64_t emulated_amx_products() { return products.load(); }
 

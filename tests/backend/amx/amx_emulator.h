@@ -15,6 +15,8 @@ namespace epilogue::testing {
 
 // To be called once, before the first such instruction.
 void install_amx_emulator();
+// Whether it was: a processor with tiles carries the instructions out itself, and counts none.
+bool amx_is_emulated();
 
 // Instructions carried out so far, by all threads: proof that they were.
 int64_t emulated_amx_products();

@@ -22,6 +22,16 @@ class Amx : public ::testing::Test {
   }
 };
 
+// Of those who count instructions.
+class EmulatedAmx : public Amx {
+ protected:
+  void SetUp() override {
+    Amx::SetUp();
+    if (!IsSkipped() && !amx_is_emulated())
+      GTEST_SKIP() << "this processor has tiles: nothing counts its instructions";
+  }
+};
+
 // Instructions carried out while f() runs.
 template <class F>
 int64_t products_of(F&& f) {
@@ -41,7 +51,7 @@ bool is_listed(const Compiled& compiled, const std::string& text) {
 
 // 70 rows are two blocks of 32 and one of 6, whose lower tiles are left out; 3 steps of 32 along k;
 // 64 columns are two halves of two tiles. Each instruction multiplies 16 x 32 by 32 x 16.
-TEST_F(Amx, ACompiledLinearRunsAsManyTileProductsAsItHasTiles) {
+TEST_F(EmulatedAmx, ACompiledLinearRunsAsManyTileProductsAsItHasTiles) {
   const NoGrad no_grad;
   const test::ThreadScope one_thread(1);
   const Tensor w = randn({64, 96}, DType::bf16);
@@ -53,7 +63,7 @@ TEST_F(Amx, ACompiledLinearRunsAsManyTileProductsAsItHasTiles) {
   EXPECT_LT(relative_l2(y, exact.to_vector()), 0x1p-8);
 }
 
-TEST_F(Amx, FourRowsAndFewerAreLeftToDotProducts) {
+TEST_F(EmulatedAmx, FourRowsAndFewerAreLeftToDotProducts) {
   const NoGrad no_grad;
   const Tensor w = randn({64, 96}, DType::bf16);
   Compiled linear_of([w](std::span<const Tensor> in) { return std::vector{linear(in[0], w)}; });
@@ -76,7 +86,7 @@ TEST_F(Amx, OverlappedEpiloguesGiveTheBitsOfThoseThatFollow) {
   EXPECT_FALSE(is_listed(following, "beside the next block's products"));
 }
 
-TEST_F(Amx, SinglePrecisionHasNoTilesAndNoNoteOfThem) {
+TEST_F(EmulatedAmx, SinglePrecisionHasNoTilesAndNoNoteOfThem) {
   const NoGrad no_grad;
   const nn::GatedMLP mlp(32, 48);
   Compiled compiled = compile(mlp);
@@ -85,7 +95,7 @@ TEST_F(Amx, SinglePrecisionHasNoTilesAndNoNoteOfThem) {
 }
 
 // Eager's product of bf16 matrices runs on tiles too.
-TEST_F(Amx, EagerProductsUseTiles) {
+TEST_F(EmulatedAmx, EagerProductsUseTiles) {
   const NoGrad no_grad;
   const Tensor a = randn({200, 150}, DType::bf16);
   const Tensor b = randn({150, 130}, DType::bf16);
@@ -96,7 +106,7 @@ TEST_F(Amx, EagerProductsUseTiles) {
 }
 
 // What `bench` calls the peak of bf16 is that of tiles where there are tiles.
-TEST_F(Amx, TheProbeOfThePeakRunsTiles) {
+TEST_F(EmulatedAmx, TheProbeOfThePeakRunsTiles) {
   double gflops = 0;
   EXPECT_GT(products_of([&] { gflops = simd::bf16_gflops(1e-3); }), 0);
   EXPECT_GT(gflops, 0);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one call of a row chain is cut: blocks of rows, slices of hidden columns, threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/chain_split.h"
+#include "base/cpu_features.h"
+#include "base/thread_pool.h"
+#include "core/row_chain.h"
+
+namespace epilogue::cpu {
+
+// What the plan needs to know of a chain.
+struct ChainShape {
+  std::vector<StageSize> stages;
+  bool may_slice = false;        // its kernels can take slices of the hidden columns
+  bool may_group = true;         // its rows may be cut anywhere
+  int64_t block_rows = 0;        // that the level in use likes
+  int64_t row_unit = 1;          // that its kernels compute at once
+  int64_t widest_row_bytes = 0;  // of what lies between stages
+  int64_t result_columns = 0;
+};
+
+// By constants where sums are concerned, by the machine's rates where only time is.
+RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTuning& tuning,
+                        int threads, const MachineRates& rates);
+
+// Rows [first, last) of block `index` of plan.blocks. All but the last end at a multiple of `unit`:
+// rows left over in a tile cost as much as a whole one.
+struct RowRange {
+  int64_t first;
+  int64_t last;
+};
+RowRange rows_of_block(int64_t rows, int64_t unit, int64_t blocks, int64_t index);
+
+// The last plan, for callers that repeat a call.
+class LastPlan {
+ public:
+  void forget() { rows_ = -1; }
+  template <class Make>
+  const RowChainPlan& get(int64_t rows, Make&& make) {
+    const MachineRates rates = machine_rates();
+    const Isa isa = active_isa();
+    const int threads = num_threads();
+    if (rows != rows_ || isa != isa_ || threads != threads_ || rates.handoff_ns != handoff_ns_) {
+      plan_ = make(rows);
+      rows_ = rows;
+      isa_ = isa;
+      threads_ = threads;
+      handoff_ns_ = rates.handoff_ns;
+    }
+    return plan_;
+  }
+
+ private:
+  int64_t rows_ = -1;
+  Isa isa_ = Isa::baseline;
+  int threads_ = 0;
+  double handoff_ns_ = 0;  // tells the machine's rates apart
+  RowChainPlan plan_;
+};
+
+}  // namespace epilogue::cpu
