@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -30,6 +31,16 @@ enum class Saved : uint8_t { automatic, save, recompute };
 // weights, those with rows enough to gain by it. never: as eager runs them.
 enum class Packed : uint8_t { automatic, always, never };
 
+// How a plan is chosen among those that a call may have (row chains, products apart, products as
+// eager runs them, how threads share the work, ...). model: by what is known of the machine, among
+// plans that give the same bits; the machine's figures are what `epilogue info --measure` kept,
+// else constants. measure: the fastest of all, timed on the inputs of the first call with their
+// sizes, which takes some hundred milliseconds; kept in a file by machine and function, so that
+// later processes need not measure. Plans then are for one number of rows. Another plan may give
+// other last bits: choice() names the one that ran, and CompileOptions::choice asks for it by name.
+// Calls that draw random numbers or that autograd records get the model's plan.
+enum class Tune : uint8_t { model, measure };
+
 struct CompileOptions {
   // One plan serves every number of rows (leading sizes), where the function does the same ops for
   // each. Checked by capturing it with one row more at first, and once for each new number of rows:
@@ -45,6 +56,10 @@ struct CompileOptions {
   size_t max_plans = 16;               // 1 or more; the least recently used goes
   Saved saved = Saved::automatic;
   Packed packed = Packed::automatic;
+  Tune tune = Tune::model;
+  // A plan by its name, as choice() gave it: for the bits of an earlier run. Empty: chosen. Throws
+  // Error at the first call where there is none of that name.
+  std::string choice = {};
 };
 
 struct CompileStats {
@@ -68,6 +83,14 @@ struct FusionNote {
   std::string reason;
   double bytes_saved = 0;
   int launches_saved = 0;
+};
+
+// One of the plans that a call may have.
+struct PlanCandidate {
+  std::string name;
+  std::string what;
+  std::optional<double> median_us;  // where Tune::measure timed it, now or in an earlier process
+  bool is_chosen = false;
 };
 
 enum class CompiledDump : uint8_t { graph, plan, dot };
@@ -106,6 +129,12 @@ class Compiled {
   std::vector<FusionNote> notes() const;
   // graph: as captured. plan: as it runs. dot: that, for Graphviz.
   std::string dump(CompiledDump what) const;
+  // The plan that ran last by its name: "row-chains", or what Tune::measure found fastest. Empty
+  // before the first call.
+  std::string choice() const;
+  // That plan among all, the model's own first. Of those that are the same plan for a call one is
+  // timed. Empty before the first call.
+  std::vector<PlanCandidate> candidates() const;
   // The graph's text after each pass: {name, text}.
   std::vector<std::pair<std::string, std::string>> dump_passes() const;
   CompileStats stats() const;

@@ -81,6 +81,8 @@ class CompiledStep {
   std::string dump(CompiledDump what) const;
   CompileStats stats() const;
   StepMemory memory() const;
+  std::string choice() const;  // "automatic", or what Tune::measure found fastest
+  std::vector<PlanCandidate> candidates() const;
   void reset();
 
  private:
@@ -88,6 +90,9 @@ class CompiledStep {
   Impl& impl() const;
   std::shared_ptr<Impl> impl_;
 };
+
+// The plans that a step may have, by their names: what CompileOptions::choice takes.
+std::vector<std::string> compiled_step_plan_names();
 
 inline CompiledStep compile_step(CompiledStep::Loss loss, CompileOptions options = {}) {
   return CompiledStep(std::move(loss), std::move(options));

@@ -64,10 +64,6 @@ class Compiled::Impl {
     const plan::OneCall call = cache_.one_call();
     entry_for(in);
   }
-  void reset() {
-    const plan::OneCall call = cache_.one_call();
-    cache_.clear();
-  }
 
   plan::PlanCache& cache() { return cache_; }
   const plan::Entry* last() const { return cache_.last(); }
@@ -92,7 +88,7 @@ std::vector<Tensor> Compiled::operator()(std::span<const Tensor> inputs) {
 Tensor Compiled::operator()(const Tensor& input) { return impl().run_one(input); }
 void Compiled::prepare(std::span<const Tensor> inputs) { impl().prepare(inputs); }
 CompileStats Compiled::stats() const { return impl().cache().stats(); }
-void Compiled::reset() { impl().reset(); }
+void Compiled::reset() { impl().cache().clear(); }
 
 std::string Compiled::explain() const {
   return impl().last() != nullptr ? plan::explain(*impl().last()) : "";
@@ -104,11 +100,21 @@ std::string Compiled::dump(CompiledDump what) const {
   return impl().last() != nullptr ? plan::dump(*impl().last(), what) : "";
 }
 
+std::string Compiled::choice() const {
+  return impl().last() != nullptr ? impl().last()->candidate().name : "";
+}
+
+std::vector<PlanCandidate> Compiled::candidates() const {
+  return impl().last() != nullptr ? plan::candidates_of(*impl().last())
+                                  : std::vector<PlanCandidate>();
+}
+
 std::vector<std::pair<std::string, std::string>> Compiled::dump_passes() const {
   std::vector<std::pair<std::string, std::string>> texts;
   if (impl().last() == nullptr) return texts;
   graph::Graph graph = impl().last()->captured();
-  passes::PipelineOptions options = plan::pipeline_options(impl().cache().options());
+  passes::PipelineOptions options =
+      plan::pipeline_options(impl().cache().options(), impl().last()->candidate());
   options.keep_texts = true;
   for (const passes::PassRecord& pass : passes::run_pipeline(graph, options).passes)
     texts.emplace_back(pass.name, pass.skipped ? "skipped\n" : pass.text);

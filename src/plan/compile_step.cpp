@@ -69,10 +69,6 @@ class CompiledStep::Impl {
     const plan::OneCall call = cache_.one_call();
     entry_for(in);
   }
-  void reset() {
-    const plan::OneCall call = cache_.one_call();
-    cache_.clear();
-  }
 
   plan::PlanCache& cache() { return cache_; }
   const plan::Entry* last() const { return cache_.last(); }
@@ -156,7 +152,19 @@ Tensor CompiledStep::train(const Tensor& x, const Tensor& target,
 }
 void CompiledStep::prepare(std::span<const Tensor> inputs) { impl().prepare(inputs); }
 CompileStats CompiledStep::stats() const { return impl().cache().stats(); }
-void CompiledStep::reset() { impl().reset(); }
+std::string CompiledStep::choice() const {
+  return impl().last() != nullptr ? impl().last()->candidate().name : "";
+}
+std::vector<PlanCandidate> CompiledStep::candidates() const {
+  return impl().last() != nullptr ? plan::candidates_of(*impl().last())
+                                  : std::vector<PlanCandidate>();
+}
+std::vector<std::string> compiled_step_plan_names() {
+  std::vector<std::string> names;
+  for (const plan::Candidate& c : plan::candidates(true)) names.push_back(c.name);
+  return names;
+}
+void CompiledStep::reset() { impl().cache().clear(); }
 
 std::string CompiledStep::explain() const {
   return impl().last() != nullptr ? plan::explain(*impl().last()) : "";

@@ -2,9 +2,12 @@
 #include "plan/compiled_entry.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/observer.h"
+#include "graph/print.h"
 #include "plan/free_rows.h"
+#include "plan/measure_plans.h"
 #include "plan/split_graph.h"
 
 namespace epilogue::plan {
@@ -31,16 +34,16 @@ std::vector<Tensor> with_more_rows(std::span<const Tensor> in) {
 
 // Whether the function gives this plan for these inputs, which have other rows.
 bool gives_plan(const Capture& capture, std::span<const Tensor> in, const graph::Graph& planned,
-                const CompileOptions& options) {
+                const passes::PipelineOptions& options) {
   graph::Graph other = capture(in).graph;
-  passes::run_pipeline(other, pipeline_options(options));
+  passes::run_pipeline(other, options);
   return same_but_rows(planned, other);
 }
 
 // Whether it may give the same plan for all numbers of rows.
 bool rows_are_free(const Capture& capture, std::span<const Tensor> in, const graph::Graph& planned,
-                   const CompileOptions& options) {
-  if (!options.dynamic_rows || !rows_may_be_free(planned)) return false;
+                   const passes::PipelineOptions& options) {
+  if (!rows_may_be_free(planned)) return false;
   try {
     return gives_plan(capture, with_more_rows(in), planned, options);
   } catch (const std::exception&) {
@@ -48,25 +51,19 @@ bool rows_are_free(const Capture& capture, std::span<const Tensor> in, const gra
   }
 }
 
+// The options that decide what candidates are.
+std::string choice_text(const CompileOptions& o) {
+  std::string text = o.int8_weights ? "; int8" : "";
+  if (o.collapse_linears) text += "; collapsed";
+  for (const std::string& pass : o.skip) text += "; no " + pass;
+  return text + "; " + std::to_string(static_cast<int>(o.saved)) +
+         std::to_string(static_cast<int>(o.packed));
+}
+
 // Numbers of rows that an entry remembers.
 constexpr size_t kMostRowsKnown = 4096;
 
-passes::Saving saving_of(Saved saved) {
-  if (saved == Saved::automatic) return passes::Saving::automatic;
-  return saved == Saved::save ? passes::Saving::save : passes::Saving::recompute;
-}
-
-passes::Packing packing_of(Packed packed) {
-  if (packed == Packed::automatic) return passes::Packing::automatic;
-  return packed == Packed::always ? passes::Packing::always : passes::Packing::never;
-}
-
 }  // namespace
-
-passes::PipelineOptions pipeline_options(const CompileOptions& options) {
-  return {options.skip, options.collapse_linears, false, saving_of(options.saved),
-          packing_of(options.packed)};
-}
 
 Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options,
              bool keeps_gradients)
@@ -77,23 +74,90 @@ Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOp
   graph::verify(captured());
   note_guards(in);
   if (has_backward()) graph::mark_backward(captured_.graph, captured_.forward_results);
+  candidate_ = choose(in);
+  Built built = build(candidate_, in);
+  built.plan->tune(candidate_.tuning);
+  passes_ = std::move(built.passes);
+  plan_ = std::move(built.plan);
+  backward_plan_ = std::move(built.backward_plan);
+  backward_inputs_ = std::move(built.backward_inputs);
+  if (plan_->has_free_rows()) fits_[in[0].sizes()] = true;
+}
+
+Entry::Built Entry::build(const Candidate& candidate, std::span<const Tensor> in) const {
+  Built built;
   graph::Graph graph = captured();
-  passes_ = passes::run_pipeline(graph, pipeline_options(options));
+  const passes::PipelineOptions options = pipeline_options(options_, candidate);
+  built.passes = passes::run_pipeline(graph, options);
   if (captured_.runs_backward_later) {
     SplitGraph parts = split(graph, captured_.forward_results);
-    plan_ = std::make_unique<Plan>(std::move(parts.forward), Plan::Options{});
-    backward_plan_ = std::make_shared<Plan>(std::move(parts.backward), Plan::Options{});
-    backward_inputs_ = std::move(parts.inputs);
-    return;
+    built.plan = std::make_unique<Plan>(std::move(parts.forward), Plan::Options{});
+    built.backward_plan = std::make_shared<Plan>(std::move(parts.backward), Plan::Options{});
+    built.backward_inputs = std::move(parts.inputs);
+    return built;
   }
   // Gradients are those of the weights as they are.
   const bool inference = !has_backward();
-  const bool free_rows = inference && rows_are_free(capture, in, graph, options);
-  plan_ = std::make_unique<Plan>(std::move(graph),
-                                 Plan::Options{.free_rows = free_rows,
-                                               .int8_weights = inference && options.int8_weights,
-                                               .handed_out = handed_out()});
-  if (free_rows) fits_[in[0].sizes()] = true;
+  const bool free_rows = inference && options_.dynamic_rows && !may_measure() &&
+                         rows_are_free(capture_, in, graph, options);
+  built.plan = std::make_unique<Plan>(
+      std::move(graph), Plan::Options{.free_rows = free_rows,
+                                      .int8_weights = inference && options_.int8_weights,
+                                      .handed_out = handed_out()});
+  return built;
+}
+
+// What is drawn at random would be drawn again; a backward pass that runs later is not there yet.
+bool Entry::may_measure() const {
+  return options_.tune == Tune::measure && options_.choice.empty() &&
+         captured().device.type == DeviceType::cpu && !captured_.runs_backward_later &&
+         std::ranges::none_of(captured().nodes, graph::is_draw);
+}
+
+Candidate Entry::choose(std::span<const Tensor> in) {
+  const bool trains = has_backward();
+  if (!options_.choice.empty()) return candidate_of(options_.choice, trains);
+  if (!may_measure()) return candidates(trains).front();
+  const std::string key = choice_key(graph::to_text(captured()) + choice_text(options_));
+  const std::vector<Candidate> all = candidates(trains);
+  std::optional<Choice> known = find_choice(key);
+  const auto has_name = [&](const Candidate& c) { return known && c.name == known->name; };
+  if (std::ranges::none_of(all, has_name)) {
+    known = measure(in);
+    keep_choice(key, *known);
+  }
+  measured_ = *known;
+  return candidate_of(known->name, trains);
+}
+
+Choice Entry::measure(std::span<const Tensor> in) const {
+  std::vector<Built> built;
+  std::vector<Contender> contenders;
+  std::set<std::string> seen;
+  for (const Candidate& c : candidates(has_backward())) {
+    // What differs by its tuning alone shares the first one's plan, and its packed weights.
+    const bool is_tuning = !(c.tuning == RowChainTuning{});
+    if (!is_tuning) built.push_back(build(c, in));
+    Plan& plan = is_tuning ? *built.front().plan : *built.back().plan;
+    if (!plan.tune(c.tuning) && is_tuning) continue;
+    const std::string text = graph::to_text(plan.graph());
+    const bool widens = c.tuning.widens && text.find("bf16") != std::string::npos;
+    const std::string how = text + plan.describe_kernels() + (widens ? "wide" : "") +
+                            (c.tuning.prefetches ? "" : "without prefetch");
+    if (!seen.insert(how).second) {
+      if (!is_tuning) built.pop_back();
+      continue;
+    }
+    contenders.push_back({c.name, &plan, c.tuning});
+  }
+  std::vector<Tensor> out(results());
+  // A step changes its weights: packing them is part of it.
+  const auto before_call = [this] {
+    if (has_backward())
+      for (const Leaf& leaf : leaves())
+        if (leaf.input < 0) leaf.parameter.increment_version();
+  };
+  return fastest(contenders, in, out, before_call);
 }
 
 void Entry::note_guards(std::span<const Tensor> in) {
@@ -134,7 +198,8 @@ size_t Entry::HashOfSizes::operator()(const Dims& sizes) const {
 bool Entry::fits_rows(std::span<const Tensor> in) {
   if (const auto known = fits_.find(in[0].sizes()); known != fits_.end()) return known->second;
   if (fits_.size() == kMostRowsKnown) fits_.clear();
-  const bool fits = gives_plan(capture_, in, plan_->graph(), options_);
+  const bool fits =
+      gives_plan(capture_, in, plan_->graph(), pipeline_options(options_, candidate_));
   return fits_[in[0].sizes()] = fits;
 }
 

@@ -11,12 +11,12 @@
 #include "epilogue/compile.h"
 #include "ops/autocast.h"
 #include "passes/pipeline.h"
+#include "plan/candidates.h"
 #include "plan/captured.h"
+#include "plan/choice_store.h"
 #include "plan/plan.h"
 
 namespace epilogue::plan {
-
-passes::PipelineOptions pipeline_options(const CompileOptions& options);
 
 // A call with such inputs.
 using Capture = std::function<Captured(std::span<const Tensor>)>;
@@ -41,6 +41,12 @@ class Entry {
   const std::shared_ptr<Plan>& backward_plan() const { return backward_plan_; }
   // The inputs of the call that it reads, by index.
   const std::vector<int>& backward_inputs() const { return backward_inputs_; }
+
+  // The candidate that the plan is, and what others took, where they were measured.
+  const Candidate& candidate() const { return candidate_; }
+  const Choice& measured() const { return measured_; }
+  bool is_asked_for() const { return !options_.choice.empty(); }
+  bool trains() const { return has_backward(); }
 
   bool keeps_gradients() const { return keeps_gradients_; }
   // Results that get memory of their own.
@@ -84,6 +90,17 @@ class Entry {
   struct HashOfSizes {
     size_t operator()(const Dims& sizes) const;
   };
+  // What a candidate makes of the captured call.
+  struct Built {
+    passes::PipelineResult passes;
+    std::unique_ptr<Plan> plan;
+    std::shared_ptr<Plan> backward_plan;
+    std::vector<int> backward_inputs;
+  };
+  Built build(const Candidate& candidate, std::span<const Tensor> in) const;
+  Candidate choose(std::span<const Tensor> in);
+  bool may_measure() const;
+  Choice measure(std::span<const Tensor> in) const;
   void note_guards(std::span<const Tensor> in);
   bool fits_rows(std::span<const Tensor> in);
   bool accepts_input(std::span<const Tensor> in, size_t i) const;
@@ -95,6 +112,8 @@ class Entry {
   CompileOptions options_;
   bool keeps_gradients_;
   Captured captured_;
+  Candidate candidate_;
+  Choice measured_;
   passes::PipelineResult passes_;
   std::vector<ParameterGuard> parameters_;
   std::vector<InputGuard> inputs_;

@@ -38,6 +38,43 @@ std::string notes_text(const Entry& entry, bool done) {
 
 }  // namespace
 
+std::vector<PlanCandidate> candidates_of(const Entry& entry) {
+  std::vector<PlanCandidate> list;
+  for (const Candidate& c : candidates(entry.trains())) {
+    PlanCandidate& each = list.emplace_back(PlanCandidate{c.name, c.what, {}, false});
+    each.is_chosen = c.name == entry.candidate().name;
+    for (const auto& [name, us] : entry.measured().median_us)
+      if (name == c.name) each.median_us = us;
+  }
+  return list;
+}
+
+namespace {
+
+std::string candidates_text(const Entry& entry) {
+  const bool is_measured = !entry.measured().median_us.empty();
+  std::string text = "plan: " + entry.candidate().name;
+  if (!is_measured) {
+    text += entry.is_asked_for() ? ", asked for by name" : ", by the model";
+    text += "; others, with CompileOptions::tune = Tune::measure:";
+    std::string separator = " ";
+    for (const PlanCandidate& c : candidates_of(entry)) {
+      if (c.is_chosen) continue;
+      text += separator + c.name;
+      separator = ", ";
+    }
+    return text + "\n";
+  }
+  text += ", the fastest when measured (medians):\n";
+  for (const PlanCandidate& c : candidates_of(entry)) {
+    if (!c.median_us) continue;  // the same plan as another one
+    text += "  " + c.name + ": " + format_duration_ns(*c.median_us * 1e3) + ", " + c.what + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string explain(const Entry& entry) {
   const Plan& plan = entry.plan();
   std::string text = "compiled for " + inputs_text(entry) + "\n";
@@ -52,7 +89,8 @@ std::string explain(const Entry& entry) {
   if (plan.memory().unshared_bytes > plan.memory().arena_bytes)
     text += " (" + format_bytes(static_cast<double>(plan.memory().unshared_bytes)) +
             " if none shared memory)";
-  text += "\nfused:\n" + notes_text(entry, true) + "not fused:\n" + notes_text(entry, false);
+  text += "\n" + candidates_text(entry);
+  text += "fused:\n" + notes_text(entry, true) + "not fused:\n" + notes_text(entry, false);
   return text;
 }
 

@@ -334,6 +334,12 @@ void Plan::run_op_step(const Node& node) {
   }
 }
 
+bool Plan::tune(const RowChainTuning& tuning) {
+  bool any = false;
+  for (Step& step : steps_) any = (step.chain != nullptr && step.chain->tune(tuning)) || any;
+  return any;
+}
+
 bool Plan::owns(const Tensor& t) const {
   return arena_.defined() && t.defined() && t.impl()->storage.get() == arena_.impl()->storage.get();
 }

@@ -30,6 +30,9 @@ class Plan {
   // call only the results are allocated.
   void run(std::span<const Tensor> in, std::span<Tensor> out);
 
+  // How its row chains run from now on. False where none can be told.
+  bool tune(const RowChainTuning& tuning);
+
   // Whether a tensor lies in the memory that the plan keeps.
   bool owns(const Tensor& t) const;
 

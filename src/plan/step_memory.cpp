@@ -7,7 +7,7 @@ namespace {
 int64_t arena_bytes(const Entry& entry, CompileOptions options, Saved saved) {
   options.saved = saved;
   graph::Graph graph = entry.captured();
-  passes::run_pipeline(graph, pipeline_options(options));
+  passes::run_pipeline(graph, pipeline_options(options, entry.candidate()));
   std::vector<int64_t> bytes;
   bytes.reserve(graph.values.size());
   for (const graph::Value& value : graph.values)

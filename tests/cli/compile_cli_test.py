@@ -32,6 +32,20 @@ class Compile(CommandTest):
         self.assertIn("merge_gemms: ", text)
         self.assertIn("any number of rows", text)
 
+    def test_measuring_names_the_candidates_and_is_kept(self):
+        env = {"EPILOGUE_CACHE_DIR": f"{self.out}/cache"}
+        args = ("compile", "mlp", *SMALL, "--tune", "measure", "--format", "json")
+        first = json.loads(self.ok(*args, env=env))
+        timed = {c["name"]: c["median_us"] for c in first["candidates"] if c["median_us"]}
+        self.assertIn("row-chains", timed)
+        self.assertIn(first["choice"], timed)
+        self.assertEqual([c["name"] for c in first["candidates"] if c["chosen"]], [first["choice"]])
+        again = json.loads(self.ok(*args, env=env))
+        self.assertEqual(again["candidates"], first["candidates"], "kept, not measured again")
+        self.assertIn("the fastest when measured", self.ok(*args[:-2], env=env))
+        self.assertIn("plan: row-chains, by the model", self.ok("compile", "mlp", *SMALL))
+        self.misuse("compile", "mlp", "--tune", "guess")
+
     def test_json_has_the_numbers(self):
         out = json.loads(self.ok("compile", "mlp", *SMALL, "--dtype", "f32", "--format", "json"))
         self.assertEqual((out["kernels"], out["eager_kernels"]), (1, 5))

@@ -11,6 +11,7 @@
 #include "command.h"
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
+#include "machine.h"
 #include "workload.h"
 
 namespace epilogue::tool {
@@ -55,6 +56,13 @@ std::string json_output(const Options& o, const Workload& w, const Compiled& com
                             {"reason", n.reason},
                             {"bytes_saved", n.bytes_saved},
                             {"launches_saved", n.launches_saved}});
+  out["choice"] = compiled.choice();
+  auto& candidates = out["candidates"] = nlohmann::json::array();
+  for (const PlanCandidate& c : compiled.candidates())
+    candidates.push_back({{"name", c.name},
+                          {"what", c.what},
+                          {"median_us", c.median_us ? nlohmann::json(*c.median_us) : nullptr},
+                          {"chosen", c.is_chosen}});
   out["plan"] = compiled.dump(CompiledDump::plan);
   if (!o.dump.empty()) out["dump"] = dump_text(compiled, o.dump);
   return out.dump(2) + "\n";
@@ -77,10 +85,8 @@ std::string markdown_output(const Workload& w, const Compiled& compiled) {
 int run_command(Options o) {
   o.workload.mode = "compile";
   const Workload w = make_workload(o.workload);
-  CompileOptions options;
-  options.skip = o.workload.skip_passes;
-  options.collapse_linears = o.workload.collapse_linears;
-  Compiled compiled = compile(w.function, options);
+  know_machine();
+  Compiled compiled = compile(w.function, compile_options(o.workload));
   std::optional<NoGrad> forward_only;
   if (!o.workload.backward) forward_only.emplace();
   compiled.prepare({&w.input, 1});
@@ -124,6 +130,7 @@ void add_compile_command(CLI::App& app, Body& run) {
         ->option_text("PASS ...");
     workload->add_flag("--collapse-linears", options->workload.collapse_linears,
                        "weights are frozen: multiply consecutive ones");
+    add_tune_flag(*workload, options->workload);
     add_format(*workload, options->format);
     workload->footer(std::string("Example: ") + example);
     workload->callback([options, &run] { run = [options] { return run_command(*options); }; });

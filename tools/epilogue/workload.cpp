@@ -37,12 +37,17 @@ void require_supported(const WorkloadOptions& o) {
     throw Error("[--prefix] expected --weights FILE.safetensors beside it, got none");
 }
 
+}  // namespace
+
 CompileOptions compile_options(const WorkloadOptions& o) {
   CompileOptions options;
   options.skip = o.skip_passes;
   options.collapse_linears = o.collapse_linears;
+  options.tune = o.tune == "measure" ? Tune::measure : Tune::model;
   return options;
 }
+
+namespace {
 
 DType workload_dtype(const WorkloadOptions& o) {
   const DType dtype = parse_dtype(o.dtype);
@@ -291,6 +296,12 @@ std::string MlpSetup::description() const {
 std::string machine_description() {
   return fmt::format("{} thread{}, {}", num_threads(), num_threads() == 1 ? "" : "s",
                      active_isa_name());
+}
+
+void add_tune_flag(CLI::App& app, WorkloadOptions& o) {
+  app.add_option("--tune", o.tune, "of compile: model, or measure: the fastest plan, timed here")
+      ->check(CLI::IsMember({"model", "measure"}))
+      ->option_text("HOW [model]");
 }
 
 void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions& o) {

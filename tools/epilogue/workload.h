@@ -56,6 +56,7 @@ struct WorkloadOptions {
   // of compile
   std::vector<std::string> skip_passes;
   bool collapse_linears = false;
+  std::string tune = "model";
 };
 
 // An MLP and its input [batch, seq, dim].
@@ -86,6 +87,11 @@ struct Workload {
   std::shared_ptr<nn::Module> module;                  // that `function` runs; null: matmul-add
   std::vector<Tensor> operands;                        // matmul-add's b and c
 };
+
+// What compile() is told: passes to skip, collapsed linears, how plans are chosen.
+CompileOptions compile_options(const WorkloadOptions& options);
+// Adds --tune, of commands that compile.
+void add_tune_flag(CLI::App& app, WorkloadOptions& options);
 
 // Adds the flags of `kind` and the common ones.
 void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions& options);
