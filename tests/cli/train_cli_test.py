@@ -128,6 +128,24 @@ class Learning(TrainTest):
             self.assertNotAlmostEqual(a["train_loss"], c["train_loss"],
                                       delta=1e-3 * a["train_loss"])
 
+    def test_a_measured_plan_is_recorded_and_gives_the_same_bits_by_its_name(self):
+        flags = ("--epochs", "2", "--mode", "compile")
+        measured = self.train(*flags, "--tune", "measure", folder=f"{self.out}/a")
+        plan = measured["config"]["plan"]
+        self.assertIn(plan, ("automatic", "packed", "eager-products", "save", "recompute"))
+        named = self.train(*flags, "--plan", plan, folder=f"{self.out}/b")
+        self.assertEqual([e["train_loss"] for e in measured["history"]],
+                         [e["train_loss"] for e in named["history"]])
+        # A run that goes on takes the plan of its checkpoint, not a new measurement's.
+        longer = self.train("--epochs", "4", *flags[2:], "--tune", "measure", folder=f"{self.out}/c")
+        self.assertIn("plan", longer["config"])
+        self.assertIn("expected model or measure, got 'guess'",
+                      self.misuse("train", self.csv, *flags, "--tune", "guess"))
+        self.assertIn("--mode compile beside it", self.misuse("train", self.csv, "--tune", "measure"))
+        self.assertIn("--plan: expected automatic, packed",
+                      self.misuse("train", self.csv, *flags, "--plan", "best", "--checkpoint-dir",
+                                  f"{self.out}/d"))
+
     def test_text_and_markdown(self):
         text = self.ok("train", self.csv, "--epochs", "2", "--checkpoint-dir", f"{self.out}/a")
         self.assertIn("'constant' has one value in all training rows", text)

@@ -196,6 +196,7 @@ int run_command(const TrainOptions& o) {
   };
   events.epoch = [&](const Trainer& t, const EpochReport& e) {
     summary.seconds = t.position().total_s;
+    summary.run = t.recorded_run();
     show(epoch_text(t, e));
   };
   const SessionResult r = run_session(o, events);

@@ -38,7 +38,7 @@ std::string text(const json& value) {
 }  // namespace
 
 void export_model(const Trainer& trainer, const std::string& path) {
-  Metadata metadata{{"run", text(json(to_text(trainer.run())))}};
+  Metadata metadata{{"run", text(json(to_text(trainer.recorded_run())))}};
   if (trainer.data().meaning) metadata["table"] = text(table_json(*trainer.data().meaning));
   if (auto s = save_safetensors(path, trainer.network().state_dict(), metadata); !s)
     throw Error("[train] " + s.failure().message);

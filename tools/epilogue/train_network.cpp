@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_network.h"
+
 #include <algorithm>
 
 #include "epilogue/amp.h"
@@ -117,23 +118,34 @@ class RunAutocast {
 };
 
 // Forward, loss and backward as one plan. How many answers were right is not among its results.
-GradientFunction compiled_gradients(const TrainRun& run, Task task, const nn::Module& network) {
-  CompiledStep step =
-      compile_step([&network, task, dtype = amp_dtype(run)](std::span<const Tensor> in) {
-        const RunAutocast autocast(dtype, in[0]);
-        return mul(loss_of(task, network(in[0]), in[1]), in[2]);
-      });
-  return [step](const train::Examples& part, double weight) mutable {
+// `plan` is the plan's name, written where it is measured at the first call: all calls take it,
+// also those of fewer examples, so that a run that resumes by it ends with the same bits.
+GradientFunction compiled_gradients(const TrainRun& run, Task task, const nn::Module& network,
+                                    const std::shared_ptr<std::string>& plan) {
+  const auto loss = [&network, task, dtype = amp_dtype(run)](std::span<const Tensor> in) {
+    const RunAutocast autocast(dtype, in[0]);
+    return mul(loss_of(task, network(in[0]), in[1]), in[2]);
+  };
+  std::optional<CompiledStep> step;
+  const bool measures = run.tune == "measure";
+  return [=](const train::Examples& part, double weight) mutable {
     const Tensor in[] = {part.inputs, part.targets,
                          full({}, weight, DType::f32, part.inputs.device())};
-    return MicroResult{step(in).item() / weight, {}};
+    if (!step && measures && plan->empty()) {
+      CompiledStep trial = compile_step(loss, {.tune = Tune::measure});
+      trial.prepare(in);
+      *plan = trial.choice();
+    }
+    if (!step) step = compile_step(loss, {.choice = *plan});
+    return MicroResult{(*step)(in).item() / weight, {}};
   };
 }
 
 }  // namespace
 
-GradientFunction make_gradients(const TrainRun& run, Task task, const nn::Module& network) {
-  if (run.mode == "compile") return compiled_gradients(run, task, network);
+GradientFunction make_gradients(const TrainRun& run, Task task, const nn::Module& network,
+                                const std::shared_ptr<std::string>& plan) {
+  if (run.mode == "compile") return compiled_gradients(run, task, network, plan);
   return [&network, task, dtype = amp_dtype(run)](const train::Examples& part, double weight) {
     MicroResult result;
     Tensor loss;

@@ -25,8 +25,10 @@ optim::LrFactor make_schedule(const TrainRun& run, int64_t total_steps);
 // The dtype of the autocast region; empty without one.
 std::optional<DType> amp_dtype(const TrainRun& run);
 
-// Throws Error for a mode that does not exist.
-GradientFunction make_gradients(const TrainRun& run, train::Task task, const nn::Module& network);
+// `plan`: the name of the compiled plan, run.plan at first; written where it is measured. Throws
+// Error for a mode that does not exist.
+GradientFunction make_gradients(const TrainRun& run, train::Task task, const nn::Module& network,
+                                const std::shared_ptr<std::string>& plan);
 
 // Outputs of the network for these inputs, without a graph, in the dtype of the run, as f32.
 Tensor predict(const TrainRun& run, const nn::Module& network, const Tensor& inputs);

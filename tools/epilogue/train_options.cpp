@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "device_option.h"
 #include "epilogue/base/error.h"
+#include "epilogue/compile_step.h"
 
 namespace epilogue::tool {
 namespace {
@@ -50,6 +51,9 @@ void visit_run(Run& r, Visit&& visit) {
   visit("weight-decay", r.weight_decay, "W [adamw 0.01; else 0]", "");
   visit("clip", r.clip, "NORM [off]", "greatest norm of the gradients");
   visit("mode", r.mode, "MODE [eager]", "eager or compile");
+  visit("tune", r.tune, "HOW [model]",
+        "compile: model, or measure: the fastest plan, timed at the first step");
+  visit("plan", r.plan, "NAME [by --tune]", "compile: the plan of an earlier run, by its name");
   visit("seed", r.seed, "N [0]", "of weights, order, held-out rows and dropout");
 }
 
@@ -121,6 +125,12 @@ void check_choices(const TrainRun& r) {
   require(is_one_of(r.schedule, {"constant", "cosine", "step"}), "schedule",
           "constant, cosine or step", quoted(r.schedule));
   require(is_one_of(r.mode, {"eager", "compile"}), "mode", "eager or compile", quoted(r.mode));
+  require(is_one_of(r.tune, {"model", "measure"}), "tune", "model or measure", quoted(r.tune));
+  const std::vector<std::string> plans = compiled_step_plan_names();
+  require(r.plan.empty() || std::find(plans.begin(), plans.end(), r.plan) != plans.end(), "plan",
+          fmt::format("{}", fmt::join(plans, ", ")).c_str(), quoted(r.plan));
+  require(r.mode == "compile" || (r.tune == "model" && r.plan.empty()), "tune",
+          "--mode compile beside it", quoted(r.mode));
 }
 
 bool is_csv(const TrainRun& run) { return run.data != "fashion-mnist"; }
@@ -170,6 +180,9 @@ void from_text(const std::map<std::string, std::string>& text, TrainRun* run) {
   };
   run->data = value("data");
   visit_run(*run, [&](const char* flag, auto& member, const char*, const char*) {
+    // Checkpoints of earlier versions do not have these: their runs had the default.
+    const bool is_new = flag == std::string_view("tune") || flag == std::string_view("plan");
+    if (is_new && !text.contains(flag)) return;
     read(value(flag), &member, flag);
   });
 }

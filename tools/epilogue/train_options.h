@@ -45,6 +45,8 @@ struct TrainRun {
   double weight_decay = -1;
   double clip = 0;  // 0: off
   std::string mode = "eager";
+  std::string tune = "model";
+  std::string plan;  // of compile, by name; empty until the first step where it is measured
   uint64_t seed = 0;
 };
 

@@ -89,13 +89,13 @@ Trainer::Trainer(TrainRun run, TrainData data, Device device)
       optimizer_(make_optimizer(run_, network_->parameters())),
       schedule_(*optimizer_, make_schedule(run_, total_steps_)),
       scaler_({.enabled = run_.amp == "f16"}),
-      gradients_(make_gradients(run_, data_.task, *network_)) {
+      gradients_(make_gradients(run_, data_.task, *network_, plan_)) {
   if (const auto dtype = amp_dtype(run_)) optimizer_->keep_low_precision_copies(*dtype);
 }
 
 StateDict Trainer::state() {
   StateDict state = train::run_state({*network_, *optimizer_, &schedule_, &scaler_});
-  train::add_part(state, "config", {{}, to_text(run_)});
+  train::add_part(state, "config", {{}, to_text(recorded_run())});
   train::add_part(state, "position", position_state(position_));
   state.metadata["data.fingerprint"] = fmt::format("{:08x}", fingerprint_);
   state.metadata[kMachineKey] = device_description(device_);

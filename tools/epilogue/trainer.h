@@ -75,6 +75,12 @@ class Trainer {
   int64_t total_steps() const { return total_steps_; }
   const Position& position() const { return position_; }
   const TrainRun& run() const { return run_; }
+  // The same with the plan that was measured: what a run that resumes must know.
+  TrainRun recorded_run() const {
+    TrainRun run = run_;
+    run.plan = *plan_;
+    return run;
+  }
   const TrainData& data() const { return data_; }
   const nn::Module& network() const { return *network_; }
   Device device() const { return device_; }
@@ -89,6 +95,7 @@ class Trainer {
   void advance(double loss, std::optional<int64_t> correct, int64_t examples);
 
   TrainRun run_;
+  std::shared_ptr<std::string> plan_ = std::make_shared<std::string>(run_.plan);
   TrainData data_;
   Device device_;
   uint32_t fingerprint_;
