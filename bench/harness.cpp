@@ -82,6 +82,10 @@ Timing timing_of(const std::string& name, std::vector<double> samples) {
 
 }  // namespace
 
+std::vector<double> run_block(const std::function<void()>& call, const Block& block) {
+  return run_here(call, block, wait_for_nothing);
+}
+
 Contender::Contender(std::string name_, std::function<void()> call, bool spins_)
     : name(std::move(name_)),
       run([call = std::move(call)](const Block& block) {

@@ -17,6 +17,9 @@ struct Block {
   int dropped = 2;  // samples before those, not kept: caches, clocks and threads that must wake up
 };
 
+// Calls a block of samples here: nanoseconds per call, one number per kept sample.
+std::vector<double> run_block(const std::function<void()>& call, const Block& block);
+
 struct Contender {
   // Runs a block; returns nanoseconds per call, one number per kept sample.
   using RunBlock = std::function<std::vector<double>(const Block&)>;

@@ -16,4 +16,6 @@ void OnednnModel::run() {}
 const Tensor& OnednnModel::result() const { return state_->result; }
 int64_t OnednnModel::intermediate_bytes() const { return 0; }
 
+void OnednnModel::end_threads() {}
+
 }  // namespace epilogue::bench

@@ -12,12 +12,15 @@ struct OnednnLinear::State {
   dnnl::memory y;
 };
 
-OnednnLinear::OnednnLinear(const Tensor& x, const Tensor& weight, const Tensor& y, bool prepacked)
+OnednnLinear::OnednnLinear(const Tensor& x, const Tensor& weight, const Tensor& y,
+                           bool prepacked) try
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.product = onednn::make_product(s.runtime, x.size(0), weight, {}, {}, prepacked);
   s.x = onednn::memory_of(x, s.runtime.engine);
   s.y = onednn::memory_of(y, s.runtime.engine);
+} catch (const dnnl::error& e) {
+  throw Error("[onednn] " + std::string(e.what()));
 }
 
 OnednnLinear::~OnednnLinear() = default;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/onednn_model.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -137,5 +139,7 @@ int64_t OnednnModel::intermediate_bytes() const {
     bytes += static_cast<int64_t>(s.tensors[i].bytes());
   return bytes + (s.model.norm == nn::Norm::none ? 0 : static_cast<int64_t>(s.x.bytes()));
 }
+
+void OnednnModel::end_threads() { omp_pause_resource_all(omp_pause_soft); }
 
 }  // namespace epilogue::bench

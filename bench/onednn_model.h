@@ -18,6 +18,8 @@ class OnednnModel {
   ~OnednnModel();
 
   void run();
+  // Ends its threads, which would spin for milliseconds after a call; the next call makes new ones.
+  static void end_threads();
   // What run() writes: [m, n].
   const Tensor& result() const;
   // Tensors between the products, and what oneDNN allocates for itself.

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/onednn_product.h"
 
+#include <omp.h>
+
 #include "epilogue/ops.h"
+#include "epilogue/runtime.h"
 
 namespace epilogue::bench::onednn {
 
 using dnnl::memory;
+
+Runtime::Runtime() { omp_set_num_threads(num_threads()); }
 
 memory::data_type type_of(const Tensor& t) {
   if (t.dtype() == DType::f32) return memory::data_type::f32;

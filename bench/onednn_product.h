@@ -16,7 +16,9 @@ dnnl::memory::desc desc_of(const Tensor& t);
 // The tensor's memory itself, not a copy.
 dnnl::memory memory_of(const Tensor& t, const dnnl::engine& engine);
 
+// With as many threads as epilogue has. OpenMP's number is of the thread that calls.
 struct Runtime {
+  Runtime();
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
 };

@@ -7,7 +7,7 @@ build=${1:-build}
 out=${2:-$build/bench-results}
 mkdir -p "$out"
 status=0
-for name in activation_bench dispatch_bench profiler_bench optimizer_bench train_bench gemm_bench mlp_bench; do
+for name in activation_bench dispatch_bench profiler_bench optimizer_bench train_bench tune_bench gemm_bench mlp_bench; do
   program=$build/bench/$name
   if [ ! -x "$program" ]; then
     echo "== $name: not built (gemm_bench and mlp_bench need libdnnl-dev)"
@@ -18,7 +18,7 @@ for name in activation_bench dispatch_bench profiler_bench optimizer_bench train
   cat "$out/$name.txt"
   echo
 done
-for workload in mlp ladder; do
+for workload in mlp ladder portability; do
   echo "== epilogue bench $workload"
   "$build/epilogue" bench "$workload" >"$out/bench_$workload.txt" 2>&1 || status=1
   cat "$out/bench_$workload.txt"

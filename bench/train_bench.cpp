@@ -2,7 +2,7 @@
 // A training step (forward, mse_loss, backward, AdamW) of the GeGLU MLP: ours compiled and eager,
 // PyTorch's eager and torch.compile, on the same work in the same run. Gradients agree first.
 //
-//   train_bench [--torch PYTHON] [--seconds S]
+//   train_bench [--torch PYTHON] [--seconds S] [--shape ROWS WIDTH HIDDEN]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -177,7 +177,9 @@ bool run_shape(const Shape& s, DType dtype, double seconds, TorchPeer* peer) {
   return true;
 }
 
-int run(double seconds, const std::string& python) {
+int run(double seconds, const std::string& python, const std::vector<int64_t>& sizes) {
+  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
+  if (!sizes.empty()) shapes = {{sizes[0], sizes[1], sizes[2]}};
   std::optional<TorchPeer> peer;
   if (!python.empty()) {
     auto started = TorchPeer::start(python, num_threads());
@@ -195,7 +197,7 @@ int run(double seconds, const std::string& python) {
       machine_line(), peer ? ", PyTorch " + peer->version() : "", noise_probe());
   bool ok = true;
   for (const DType dtype : {DType::bf16, DType::f32})
-    for (const Shape& s : kShapes) ok = run_shape(s, dtype, seconds, peer ? &*peer : nullptr) && ok;
+    for (const Shape& s : shapes) ok = run_shape(s, dtype, seconds, peer ? &*peer : nullptr) && ok;
   return ok ? 0 : 1;
 }
 
@@ -208,6 +210,10 @@ int main(int argc, char** argv) {
   std::string python;
   app.add_option("--seconds", seconds, "per shape and dtype")->check(CLI::PositiveNumber);
   app.add_option("--torch", python, "a Python with PyTorch, as a peer");
+  std::vector<int64_t> sizes;
+  app.add_option("--shape", sizes, "rows, width and hidden width in place of the usual shapes")
+      ->expected(3)
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  return epilogue::bench::run(seconds, python);
+  return epilogue::bench::run(seconds, python, sizes);
 }

@@ -42,8 +42,8 @@ class Names(CommandTest):
     def test_missing_and_surplus_arguments(self):
         for args, line in (
                 ([], "epilogue: expected a command, got none (see epilogue --help)"),
-                (["bench"], "epilogue bench: expected matmul-add, linear, mlp or ladder, got none "
-                            "(see epilogue bench --help)"),
+                (["bench"], "epilogue bench: expected matmul-add, linear, mlp, ladder or portability, "
+                            "got none (see epilogue bench --help)"),
                 (["explain"], "epilogue explain: expected TRACE|DIR, got none "
                               "(see epilogue explain --help)"),
                 (["diff", "a"], "epilogue diff: expected B, got none (see epilogue diff --help)"),

@@ -10,11 +10,13 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "bench_ladder_report.h"
+#include "bench_portability.h"
 #include "bench_report.h"
 #include "command.h"
 #include "device_option.h"
 #include "epilogue/runtime.h"
-#include "measure.h"
+#include "machine.h"
+#include "measure/measure.h"
 #include "memory_limit.h"
 
 namespace epilogue::tool {
@@ -73,7 +75,7 @@ void require_plausible(const Options& o) {
 // The peak is the CPU's: of another device it stays unknown.
 BenchMachine measure_machine(DType dtype, Device device) {
   if (device.type != DeviceType::cpu) return {{}, bench::noise_probe(), device_description(device)};
-  return {measure_peak_gflops(dtype), bench::noise_probe(), bench::machine_line()};
+  return {measure::measure_peak_gflops(dtype), bench::noise_probe(), bench::machine_line()};
 }
 
 int run_command(Options o) {
@@ -90,6 +92,7 @@ int run_command(Options o) {
   }
   if (workload.threads != 0) set_num_threads(workload.threads);
   const DType dtype = parse_dtype(workload.dtype);
+  know_machine();
   ProgressBar bar("bench " + workload.kind, static_cast<int64_t>(sizes.size()));
   bar.update(0, "measuring the peak");
   run.machine = measure_machine(dtype, parse_device(workload.device));
@@ -126,6 +129,7 @@ int run_ladder(LadderCommand o) {
   const auto hidden = static_cast<double>(o.ladder.hidden);
   require_memory("--rows, --dim, --hidden", 2 * rows * dim + 3 * dim * hidden, o.ladder.dtype);
   if (o.threads != 0) set_num_threads(o.threads);
+  know_machine();
   constexpr int64_t kSteps = 3;
   ProgressBar bar("bench ladder", kSteps);
   int64_t done = 0;
@@ -166,6 +170,7 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
   app->add_option("--sizes", options->sizes, "those of --sweep: " + sweep_of(about[0]).size)
       ->check(whole_number(1))
       ->option_text("N ...");
+  add_tune_flag(*app, options->bench.workload);
   app->add_option("--torch", options->torch, "a Python that has PyTorch; or set EPILOGUE_PYTHON")
       ->option_text("PYTHON");
   app->add_option("--seconds", options->bench.seconds, "of timing, all contenders together")
@@ -224,6 +229,7 @@ void add_bench_command(CLI::App& app, Body& run) {
   bench_app->footer(std::string(kAbout) + "epilogue bench mlp --dtype f32 --format markdown");
   for (const auto& about : kExamples) add_workload(*bench_app, about, run);
   add_ladder(*bench_app, run);
+  add_bench_portability(*bench_app, run);
 }
 
 }  // namespace epilogue::tool

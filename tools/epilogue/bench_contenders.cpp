@@ -29,19 +29,21 @@ BenchContender measured(const std::string& name, std::function<Tensor()> call) {
           memory.result, memory.peak_intermediate_bytes};
 }
 
-BenchContender compiled(const Workload& w, const WorkloadOptions& o) {
-  CompileOptions options;
-  options.skip = o.skip_passes;
-  auto function = std::make_shared<Compiled>(w.function, options);
+// Gives the bytes that its kernels work in, which fused's do too.
+int64_t add_compiled(const Workload& w, const WorkloadOptions& o, BenchContenders& all) {
+  auto function = std::make_shared<Compiled>(w.function, compile_options(o));
   BenchContender contender = measured("epilogue.compile", [function, x = w.input] {
     const NoGrad no_grad;
     return (*function)(x);
   });
-  contender.peak_intermediate_bytes = function->stats().intermediate_bytes;
-  return contender;
+  // What the plan keeps from call to call counts too: it is there while a call runs.
+  const CompileStats stats = function->stats();
+  *contender.peak_intermediate_bytes += stats.intermediate_bytes + stats.scratch_bytes;
+  all.present.push_back(std::move(contender));
+  return stats.scratch_bytes;
 }
 
-void add_fused(const Workload& w, BenchContenders& all) {
+void add_fused(const Workload& w, int64_t scratch_bytes, BenchContenders& all) {
   const std::string name = "epilogue.fused";
   const NoGrad no_grad;
   if (w.module == nullptr || !fused_forward(*w.module, w.input)) {
@@ -52,6 +54,7 @@ void add_fused(const Workload& w, BenchContenders& all) {
     const NoGrad off;
     return *fused_forward(*module, x);
   }));
+  *all.present.back().peak_intermediate_bytes += scratch_bytes;
 }
 
 void add_onednn(const Workload& w, const bench::Model& model, BenchContenders& all) {
@@ -59,8 +62,13 @@ void add_onednn(const Workload& w, const bench::Model& model, BenchContenders& a
   try {
     auto peer = std::make_shared<bench::OnednnModel>(model, as_rows(w.input));
     peer->run();
-    all.present.push_back(
-        {{name, [peer] { peer->run(); }, true}, peer->result(), peer->intermediate_bytes()});
+    const auto run = [peer](const bench::Block& block) {
+      std::vector<double> samples = bench::run_block([&] { peer->run(); }, block);
+      bench::OnednnModel::end_threads();
+      return samples;
+    };
+    bench::OnednnModel::end_threads();
+    all.present.push_back({{name, run}, peer->result(), peer->intermediate_bytes()});
   } catch (const Error& e) {
     all.skipped.push_back({name, e.what()});
   }
@@ -156,14 +164,18 @@ bench::Model model_of(const Workload& w) {
   return model;
 }
 
+BenchContenders make_own_contenders(const Workload& w, const WorkloadOptions& options) {
+  BenchContenders all;
+  all.present.push_back(measured("epilogue.eager", w.call));
+  add_fused(w, add_compiled(w, options, all), all);
+  return all;
+}
+
 BenchContenders make_contenders(const Workload& w, const bench::Model& model,
                                 const WorkloadOptions& options, TorchChoice& torch,
                                 const std::function<void(const std::string&)>& progress) {
-  BenchContenders all;
   progress("epilogue");
-  all.present.push_back(measured("epilogue.eager", w.call));
-  all.present.push_back(compiled(w, options));
-  add_fused(w, all);
+  BenchContenders all = make_own_contenders(w, options);
   if (w.input.device().type != DeviceType::cpu) {
     for (const char* const peer : {"onednn", "pytorch.eager", "pytorch.compile"})
       all.skipped.push_back(

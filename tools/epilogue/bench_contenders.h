@@ -43,6 +43,9 @@ TorchChoice choose_torch(const std::string& python);
 // A workload as peers see it.
 bench::Model model_of(const Workload& workload);
 
+// Eager, compile and, where there is one, fused.
+BenchContenders make_own_contenders(const Workload& workload, const WorkloadOptions& options);
+// Those and the peers.
 // Each computes the workload once (or is left out, with the reason). `workload` is eager and must
 // outlive the result. Where PyTorch's process fails, `torch` has no peer afterwards.
 BenchContenders make_contenders(const Workload& workload, const bench::Model& model,
