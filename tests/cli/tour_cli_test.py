@@ -33,8 +33,12 @@ class Tour(CommandTest):
         # Scratch does not grow with the rows: here there are few, so it is much of eager's.
         for mode in (compiled, fused):
             self.assertLess(mode["intermediate_bytes"], eager["intermediate_bytes"])
-        # A prediction from times just measured: on a busy machine it may even be a loss.
-        self.assertLess(abs(fusion["predicted_saving_us"]), eager["step_us"])
+        # A prediction from times just measured: on a busy machine it may even be a loss, but nothing
+        # saves more than there is.
+        self.assertLess(fusion["predicted_saving_us"], fusion["eager_to_compile"]["wall_us"][0])
+        for mode in (eager, compiled, fused):
+            self.assertLessEqual(mode["speed_up_low"], mode["speed_up"])
+            self.assertLessEqual(mode["speed_up"], mode["speed_up_high"])
         diff = fusion["eager_to_compile"]
         change = sum(part["delta_us"] for part in diff["parts"])
         self.assertAlmostEqual(change, diff["wall_us"][1] - diff["wall_us"][0], places=2)
@@ -48,7 +52,7 @@ class Tour(CommandTest):
     def test_text_names_every_step_and_its_files(self):
         text = self.ok("tour", "--quick", "--out", self.out)
         for part in ("matmul + add", "nn.Linear", "the GeGLU MLP", "compile()", "fused_gated_mlp",
-                     "became 3; ", "Predicted from the eager trace", "overhead-bound", "crossover.svg",
+                     "became 3; ", "interleaved rounds; noise", "Predicted from the eager trace", "overhead-bound", "crossover.svg",
                      "ui.perfetto.dev"):
             self.assertIn(part, text)
 

@@ -20,16 +20,44 @@ int64_t steps_for(int64_t size) {
 
 }  // namespace
 
-std::optional<double> crossing(const std::vector<CrossoverRow>& rows) {
+std::vector<double> crossings_of(const std::vector<CrossoverRow>& rows) {
+  std::vector<double> list;
   for (size_t i = 1; i < rows.size(); ++i) {
     const double before = std::log(rows[i - 1].kernel_us / rows[i - 1].dispatch_us);
     const double after = std::log(rows[i].kernel_us / rows[i].dispatch_us);
-    if (!(before < 0 && after >= 0)) continue;
-    const double share = -before / (after - before);
-    return std::exp2(std::log2(static_cast<double>(rows[i - 1].size)) * (1 - share) +
-                     std::log2(static_cast<double>(rows[i].size)) * share);
+    if ((before < 0) == (after < 0)) continue;
+    const double share = before / (before - after);
+    list.push_back(std::exp2(std::log2(static_cast<double>(rows[i - 1].size)) * (1 - share) +
+                             std::log2(static_cast<double>(rows[i].size)) * share));
   }
-  return {};
+  return list;
+}
+
+std::string crossover_sentence(const Crossover& c) {
+  const bool kernels_first =
+      !c.rows.empty() && c.rows.front().kernel_us >= c.rows.front().dispatch_us;
+  if (c.crossings.empty())
+    return fmt::format("{} at every size measured here.", kernels_first
+                                                              ? "The kernels take most of a step"
+                                                              : "Overhead takes most of a step");
+  if (c.crossings.size() == 1)
+    return fmt::format("Below n = {:.0f} a step is {}, above it {}.", c.crossings[0],
+                       kernels_first ? "compute-bound" : "overhead-bound",
+                       kernels_first ? "overhead-bound" : "compute-bound");
+  std::string places;
+  for (size_t i = 0; i < c.crossings.size(); ++i)
+    places += fmt::format("{}{:.0f}",
+                          i == 0                        ? ""
+                          : i + 1 == c.crossings.size() ? " and "
+                                                        : ", ",
+                          c.crossings[i]);
+  const bool kernels_last = c.rows.back().kernel_us >= c.rows.back().dispatch_us;
+  return fmt::format(
+      "The two meet {} times in this run, at n = {}: between the first and the last of these "
+      "neither "
+      "is clearly larger, above n = {:.0f} {}.",
+      c.crossings.size(), places, c.crossings.back(),
+      kernels_last ? "a step is compute-bound" : "a step is overhead-bound");
 }
 
 Crossover measure_crossover(const WorkloadOptions& base, const std::vector<int64_t>& sizes,
@@ -57,7 +85,7 @@ Crossover measure_crossover(const WorkloadOptions& base, const std::vector<int64
     row.gflops = 2 * n * n * n / (row.kernel_us * 1e3);
     result.rows.push_back(row);
   }
-  result.size = crossing(result.rows);
+  result.crossings = crossings_of(result.rows);
   return result;
 }
 
@@ -86,9 +114,9 @@ std::string crossover_svg(const Crossover& crossover, const std::string& dtype) 
     kernels.points.emplace_back(static_cast<double>(r.size), r.kernel_us);
   }
   plot.series = {dispatch, kernels};
-  if (crossover.size) {
-    plot.mark_x = crossover.size;
-    plot.mark_label = fmt::format("equal at n = {:.0f}", *crossover.size);
+  if (const std::optional<double> size = crossover.size()) {
+    plot.mark_x = size;
+    plot.mark_label = fmt::format("equal at n = {:.0f}", *size);
   }
   return render_svg(plot);
 }

@@ -21,8 +21,13 @@ struct CrossoverRow {
 
 struct Crossover {
   std::vector<CrossoverRow> rows;
-  // Where the two curves meet, interpolated between the sizes on both sides; empty if they do not.
-  std::optional<double> size;
+  // Where the two curves meet, interpolated between the sizes on both sides; in rising order. On a
+  // noisy machine they may meet more than once.
+  std::vector<double> crossings;
+  // Where they meet once; else empty.
+  std::optional<double> size() const {
+    return crossings.size() == 1 ? std::optional(crossings[0]) : std::nullopt;
+  }
 };
 
 // Profiles matmul-add at each size, on `base`'s dtype and seed. Traces are written to out_dir.
@@ -31,7 +36,10 @@ Crossover measure_crossover(const WorkloadOptions& base, const std::vector<int64
                             const std::function<void(int64_t size)>& progress);
 
 // Where dispatch and kernel time are equal, on logarithmic axes.
-std::optional<double> crossing(const std::vector<CrossoverRow>& rows);
+std::vector<double> crossings_of(const std::vector<CrossoverRow>& rows);
+
+// What the rows say: which sizes overhead bounds and which the kernels, as one sentence.
+std::string crossover_sentence(const Crossover& crossover);
 
 std::string crossover_table(const Crossover& crossover);
 std::string crossover_svg(const Crossover& crossover, const std::string& dtype);

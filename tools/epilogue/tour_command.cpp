@@ -66,7 +66,10 @@ std::vector<Stop> stops(const Options& o) {
   Stop mlp{
       "the GeGLU MLP, eager",
       "Three linears, five kernels per step: gate, gelu, up, mul, down. The hidden tensors are "
-      "written and read back between them, which is what fusing them will save.",
+      "written and read back between them, which is what fusing them will save. epiLaunchKernel is "
+      "the call that runs a kernel: on a CPU it lasts until the kernel is done, so that its share "
+      "is "
+      "that of all kernels together.",
       on_images("mlp", o)};
   mlp.workload.batch = o.quick ? 2 : 8;
   mlp.workload.hidden = 3072;
@@ -75,7 +78,7 @@ std::vector<Stop> stops(const Options& o) {
   compiled.title = "the same MLP through compile()";
   compiled.what_to_see =
       "One kernel per step, and its name lists the ops that it stands for. Blocks of rows run "
-      "through all three products; the hidden values stay in the cache.";
+      "through all three products, so that the hidden values stay in a cache.";
   compiled.workload.mode = kFusionModes[1];
   Stop fused = mlp;
   fused.title = "the same MLP as an op chosen by hand";
@@ -124,16 +127,6 @@ Crossover run_crossover(const Options& o) {
   return measure_crossover(base, sizes, o.out_dir, [](int64_t) {});
 }
 
-std::string crossover_sentence(const Crossover& c) {
-  if (c.size)
-    return fmt::format("See: below n = {:.0f} a step is overhead-bound, above it compute-bound.\n",
-                       *c.size);
-  const bool kernels_win = !c.rows.empty() && c.rows.front().kernel_us > c.rows.front().dispatch_us;
-  return fmt::format(
-      "See: {} at every size measured here.\n",
-      kernels_win ? "the kernels take most of a step" : "overhead takes most of a step");
-}
-
 int run_command(const Options& o) {
   const Device device = require_device(o.device);
   require_images();
@@ -175,7 +168,9 @@ int run_command(const Options& o) {
                                  {"dispatch_us", r.dispatch_us},
                                  {"kernel_us", r.kernel_us},
                                  {"gflops", r.gflops}});
-  json["crossover_size"] = crossover.size ? nlohmann::json(*crossover.size) : nlohmann::json();
+  const std::optional<double> crossover_size = crossover.size();
+  json["crossover_size"] = crossover_size ? nlohmann::json(*crossover_size) : nlohmann::json();
+  json["crossings"] = crossover.crossings;
   json["crossover_plot"] = svg_file;
   if (!text) {
     print(json.dump(2) + "\n");
@@ -183,7 +178,8 @@ int run_command(const Options& o) {
   }
   print("\n" + bold(fmt::format("{}. where overhead-bound turns compute-bound", number + 1)) +
         "\nmatmul-add in f32 over n: time around the kernels against time in them, per step\n\n" +
-        crossover_table(crossover) + crossover_sentence(crossover) + "Plot: " + svg_file + "\n");
+        crossover_table(crossover) + "See: " + crossover_sentence(crossover) +
+        "\nPlot: " + svg_file + "\n");
   print(fmt::format(
       "\nTables and traces lie in {0}/. Open a trace: https://ui.perfetto.dev, then drop the file "
       "in.\nNext: epilogue profile mlp --help; epilogue info --measure; epilogue ops\n",

@@ -6,10 +6,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/caches.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "bench/call_memory.h"
+#include "bench/harness.h"
+#include "bench/pairs.h"
 #include "command.h"
+#include "core/backend.h"
 #include "epilogue/autograd.h"
+#include "epilogue/fused.h"
+#include "epilogue/runtime.h"
 #include "epilogue/trace/explain_report.h"
 #include "epilogue/trace/html_report.h"
 #include "trace_input.h"
@@ -26,34 +33,57 @@ struct Loaded {
   trace::Links links;
 };
 
-// What one mode takes per step.
+constexpr double kSecondsOfPairs = 1.5;
+constexpr int kFewestPairs = 9;
+constexpr double kBlockMs = 5;
+
+// What one mode takes per step, beside the others in the same run.
 struct ModeCost {
-  double step_us = 0;
+  bench::PairTiming timing;
   double kernels = 0;
-  int64_t allocated_bytes = 0;  // within a step, at most
-  int64_t kept_bytes = 0;       // from step to step: a plan's values, kernels' scratch memory
-  // Beside the result. What a step allocates holds the result, but perhaps not when it is most:
-  // eager may need a little more than this.
-  int64_t intermediate_bytes(int64_t result_bytes) const {
-    return std::max<int64_t>(allocated_bytes - result_bytes, 0) + kept_bytes;
-  }
+  int64_t intermediate_bytes = 0;  // beside the result, within a step or kept from step to step
+  double step_us() const { return timing.median_ns / kNsPerUs; }
 };
 
-ModeCost cost_of(const ProfileRun& run, const CompileStats& plan, bool is_eager) {
-  ModeCost c;
-  c.step_us = quantity(run, "wall_us_per_step");
-  c.kernels = quantity(run, "kernels_per_step");
-  c.allocated_bytes = static_cast<int64_t>(quantity(run, "step_peak_bytes"));
-  if (!is_eager) c.kept_bytes = plan.intermediate_bytes + plan.scratch_bytes;
-  return c;
-}
+// The calls of the three modes, in their order, and what they hold.
+class Modes {
+ public:
+  explicit Modes(const Workload& w) : workload_(w), compiled_(compile(w.function)) {
+    const NoGrad no_grad;
+    calls_ = {[this] {
+                return workload_.function({&workload_.input, 1}).at(0);
+              },
+              [this] { return compiled_(workload_.input); },
+              [this] { return fused_forward(*workload_.module, workload_.input).value(); }};
+  }
 
-CompileStats plan_stats(const Workload& workload) {
-  Compiled compiled = compile(workload.function);
-  const NoGrad no_grad;
-  compiled.prepare({&workload.input, 1});
-  return compiled.stats();
-}
+  std::array<ModeCost, 3> measure(const std::array<ProfileRun, 3>& runs) {
+    const NoGrad no_grad;
+    std::array<ModeCost, 3> costs;
+    std::vector<bench::Contender> contenders;
+    for (size_t i = 0; i < costs.size(); ++i) {
+      calls_[i]();  // plans, packs weights
+      costs[i].intermediate_bytes = bench::measure_call_memory(calls_[i]).peak_intermediate_bytes;
+      // What plans and kernels keep from step to step; fused is the same kernel.
+      if (i > 0) costs[i].intermediate_bytes += plan().intermediate_bytes + plan().scratch_bytes;
+      costs[i].kernels = quantity(runs[i], "kernels_per_step");
+      const Device device = workload_.input.device();
+      contenders.emplace_back(
+          kFusionModes[i], [this, i] { calls_[i](); },
+          [device] { backend_of(device).synchronize(); });
+    }
+    const auto timings = bench::time_pairs(contenders, kSecondsOfPairs, kFewestPairs, kBlockMs);
+    for (size_t i = 0; i < costs.size(); ++i) costs[i].timing = timings[i];
+    return costs;
+  }
+
+  CompileStats plan() const { return compiled_.stats(); }
+
+ private:
+  const Workload& workload_;
+  Compiled compiled_;
+  std::array<std::function<Tensor()>, 3> calls_;
+};
 
 // Per step, by the findings on the eager trace; products as compile() runs them.
 double predicted_saving_us(const trace::Explanation& eager) {
@@ -85,41 +115,82 @@ std::string write_page(const ProfileRun& before_run, const Loaded& after,
   return path;
 }
 
-std::string cost_table(const std::array<ModeCost, 3>& costs, int64_t result_bytes) {
-  std::string text = fmt::format("{:<8}  {:>8}  {:>12}  {:>8}  {:>14}  {:>8}\n", "mode", "kernels",
-                                 "per step", "speed-up", "intermediates", "of eager");
-  const ModeCost& eager = costs[0];
-  const auto eager_bytes = static_cast<double>(eager.intermediate_bytes(result_bytes));
-  for (size_t i = 0; i < costs.size(); ++i) {
-    const ModeCost& c = costs[i];
-    const auto bytes = static_cast<double>(c.intermediate_bytes(result_bytes));
-    text += fmt::format("{:<8}  {:>8g}  {:>12}  {:>7.2f}x  {:>14}  {:>6.1f} %\n", kFusionModes[i],
-                        c.kernels, format_duration_ns(c.step_us * kNsPerUs),
-                        eager.step_us / c.step_us, format_bytes(bytes), bytes / eager_bytes * 100);
+std::string cost_table(const std::array<ModeCost, 3>& costs) {
+  std::string text = fmt::format("{:<8}  {:>8}  {:>12}  {:>22}  {:>14}  {:>8}\n", "mode", "kernels",
+                                 "per step", "speed-up [95 %]", "intermediates", "of eager");
+  const auto eager_bytes = static_cast<double>(costs[0].intermediate_bytes);
+  for (const ModeCost& c : costs) {
+    const auto bytes = static_cast<double>(c.intermediate_bytes);
+    const bench::Median& r = c.timing.ratio;
+    text += fmt::format("{:<8}  {:>8g}  {:>12}  {:>22}  {:>14}  {:>6.1f} %\n", c.timing.name,
+                        c.kernels, format_duration_ns(c.timing.median_ns),
+                        fmt::format("{:.2f}x [{:.2f}, {:.2f}]", r.value, r.low, r.high),
+                        format_bytes(bytes), bytes / eager_bytes * 100);
   }
-  return text;
+  return text + fmt::format(
+                    "Medians of {} interleaved rounds; noise {:.2f}x (the slowest over the fastest "
+                    "of equal loops).\n",
+                    costs[0].timing.rounds, bench::noise_probe());
 }
 
-nlohmann::json costs_json(const std::array<ModeCost, 3>& costs, int64_t result_bytes) {
+nlohmann::json costs_json(const std::array<ModeCost, 3>& costs) {
   auto list = nlohmann::json::array();
-  for (size_t i = 0; i < costs.size(); ++i)
-    list.push_back({{"mode", kFusionModes[i]},
-                    {"kernels_per_step", costs[i].kernels},
-                    {"step_us", costs[i].step_us},
-                    {"speed_up", costs[0].step_us / costs[i].step_us},
-                    {"intermediate_bytes", costs[i].intermediate_bytes(result_bytes)}});
+  for (const ModeCost& c : costs)
+    list.push_back({{"mode", c.timing.name},
+                    {"kernels_per_step", c.kernels},
+                    {"step_us", c.step_us()},
+                    {"speed_up", c.timing.ratio.value},
+                    {"speed_up_low", c.timing.ratio.low},
+                    {"speed_up_high", c.timing.ratio.high},
+                    {"intermediate_bytes", c.intermediate_bytes}});
   return list;
+}
+
+// What the products of the eager steps took, per step.
+double products_us(const trace::Explanation& eager) {
+  int64_t ns = 0;
+  for (const trace::Gemm& g : eager.gemms.gemms) ns += g.time.total_ns;
+  const size_t steps = std::max<size_t>(1, eager.steps.size());
+  return static_cast<double>(ns) / kNsPerUs / static_cast<double>(steps);
+}
+
+// What one may conclude of compile beside eager, and no more.
+std::string conclusion(const std::array<ModeCost, 3>& costs, double eager_products_us) {
+  const bench::Median& r = costs[1].timing.ratio;
+  if (r.low > 1) return fmt::format("compile is {:.2f} times as fast as eager here.", r.value);
+  if (r.high >= 1)
+    return "compile and eager take the same time here, within the noise of this run.";
+  const std::string slower =
+      fmt::format("compile is slower than eager here ({:.2f}x), because ", r.value);
+  const double others_us = costs[0].step_us() - eager_products_us;
+  if (costs[1].step_us() > eager_products_us)
+    return slower + fmt::format(
+                        "its products take longer: its one kernel {}, eager's products alone {}. "
+                        "What fusing saves, {} of other kernels, is less. CompileOptions::tune = "
+                        "Tune::measure takes the faster plan.",
+                        format_duration_ns(costs[1].timing.median_ns),
+                        format_duration_ns(eager_products_us * kNsPerUs),
+                        format_duration_ns(std::max(others_us, 0.0) * kNsPerUs));
+  return slower + "this run's eager steps were faster than those in its trace: measure again.";
+}
+
+// A thread's scratch against the cache that it should stay in.
+std::string scratch_text(const CompileStats& plan) {
+  const long l2 = cpu_caches().l2_bytes;
+  if (l2 <= 0 || plan.scratch_bytes <= 0) return "";
+  const auto each = static_cast<double>(plan.scratch_bytes) / num_threads();
+  return fmt::format(
+      "Between its products a thread keeps {} of hidden values; a core's L2 has {}{}.\n",
+      format_bytes(each), format_bytes(static_cast<double>(l2)),
+      each > static_cast<double>(l2) ? ", so that they go to L3 and back" : "");
 }
 
 }  // namespace
 
 FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& workload,
                         const std::string& out_dir) {
-  const CompileStats plan = plan_stats(workload);
-  std::array<ModeCost, 3> costs;
-  for (size_t i = 0; i < costs.size(); ++i) costs[i] = cost_of(runs[i], plan, i == 0);
-  const NoGrad no_grad;
-  const int64_t result_bytes = static_cast<int64_t>(workload.call().bytes());
+  Modes modes(workload);
+  const std::array<ModeCost, 3> costs = modes.measure(runs);
 
   const Loaded eager(runs[0]);
   const Loaded compiled(runs[1]);
@@ -128,19 +199,23 @@ FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& w
       trace::diff_traces(eager.trace, eager.links, compiled.trace, compiled.links);
   const trace::TraceDiff to_fused =
       trace::diff_traces(compiled.trace, compiled.links, fused.trace, fused.links);
-  const double predicted_us = predicted_saving_us(trace::explain(eager.trace, eager.links));
-  const double saved_us = costs[0].step_us - costs[1].step_us;
+  const trace::Explanation explanation = trace::explain(eager.trace, eager.links);
+  const double predicted_us = predicted_saving_us(explanation);
+  const double saved_us = costs[0].step_us() - costs[1].step_us();
+  const bool is_cpu = workload.input.device().type == DeviceType::cpu;
   const std::string page = write_page(runs[0], compiled, runs[1], to_compiled, out_dir);
 
   const trace::ReportOptions options = {.top = kPartsShown, .use_bold = wants_bold()};
   FusionStory story;
-  story.text = cost_table(costs, result_bytes) +
+  story.text = cost_table(costs) + conclusion(costs, products_us(explanation)) + "\n" +
+               (is_cpu ? scratch_text(modes.plan()) : "") +
                fmt::format("Predicted from the eager trace: {} per step; measured: {}.\n\n",
                            change_text(predicted_us), change_text(saved_us)) +
-               bold("eager -> compile") + "\n" + trace::diff_text(to_compiled, options) + "\n" +
-               bold("compile -> fused (the same kernel, chosen by hand)") + "\n" +
+               bold("eager -> compile") + ", by their traces\n" +
+               trace::diff_text(to_compiled, options) + "\n" +
+               bold("compile -> fused (the same kernel, chosen by hand)") + ", by their traces\n" +
                trace::diff_text(to_fused, options) + "Page: " + page + "\n";
-  story.json = {{"modes", costs_json(costs, result_bytes)},
+  story.json = {{"modes", costs_json(costs)},
                 {"predicted_saving_us", predicted_us},
                 {"saved_us", saved_us},
                 {"eager_to_compile", nlohmann::json::parse(trace::diff_json(to_compiled))},
