@@ -22,8 +22,17 @@ using Kind = ChainSplit::Kind;
 constexpr StageSize kMlp[] = {{96, 64, 768, 2}, {12, 64, 3072, 2}};
 
 TEST(ChainSplit, ManyRowsAreSplitAmongThreads) {
-  EXPECT_EQ(choose_split(24, kMlp, 2, true, true).kind, Kind::rows);
+  EXPECT_EQ(choose_split(400, kMlp, 2, true, true).kind, Kind::rows);
   EXPECT_EQ(choose_split(1, kMlp, 1, true, true).kind, Kind::rows);
+}
+
+// Each of two threads would read all weights for its 17 rows; shared, each reads half of them.
+TEST(ChainSplit, SomeRowsShareTheWeights) {
+  for (const int64_t rows : {24, 33, 64, 96})
+    EXPECT_NE(choose_split(rows, kMlp, 2, true, true).kind, Kind::rows) << rows;
+  // Weights that stay in each core's L2 are read often for nothing.
+  constexpr StageSize kSmall[] = {{8, 64, 64, 4}, {1, 64, 256, 4}};
+  EXPECT_EQ(choose_split(64, kSmall, 2, true, true).kind, Kind::rows);
 }
 
 // 12 panels for 4 threads are equal shares: 16 rows of slices would only add 48 thousand sums.
@@ -149,8 +158,9 @@ TEST(ChainPlan, IsTuned) {
   EXPECT_EQ(plan({.threads = 1}).threads, 1);
   EXPECT_FALSE(plan({.split = Split::columns}).splits_rows);
   EXPECT_EQ(plan({.split = Split::hidden}).hidden_slices, 2);
-  EXPECT_EQ(plan({.block_rows = 12}).block_rows, 12);
-  EXPECT_LE(plan({.block_rows = 500}).block_rows, 54) << "each thread has a share";
+  EXPECT_TRUE(plan({.split = Split::rows}).splits_rows);
+  EXPECT_EQ(plan({.split = Split::rows, .block_rows = 12}).block_rows, 12);
+  EXPECT_LE(plan({.split = Split::rows, .block_rows = 500}).block_rows, 54) << "equal shares";
 }
 
 // y = (relu(x a^T) * (x b^T)) c^T + x, the hidden activation stored on the way.

@@ -8,8 +8,17 @@
 namespace epilogue::cpu {
 namespace {
 
-// Fewer rows than this per thread, and threads share the columns or the hidden columns instead.
-constexpr int64_t kMinRowsPerThread = 12;
+// Groups of rows that slices of hidden columns are made of, at least.
+constexpr int64_t kMinGroupRows = 12;
+// From so many rows per thread on each thread takes rows of its own, whatever the weights.
+constexpr int64_t kManyRows = 256;
+// Where each thread takes rows of its own, each reads all weights. Sharing columns must be so much
+// faster.
+constexpr double kWorthSharing = 1.04;
+// Rows whose arithmetic hides behind the weights' way.
+constexpr int64_t kOverlappingRows = 8;
+// Weights that stay in L2 whoever reads them.
+constexpr int64_t kSmallWeights = int64_t{1} << 20;
 
 // Sums that other cores wrote.
 constexpr double kSumBytesPerNs = 16;
@@ -35,12 +44,21 @@ struct CoreRates {
 constexpr CoreRates kSplitRates = {kFallbackRates.f32_flops_per_ns, kFallbackRates.f32_flops_per_ns,
                                    kFallbackRates.stream_bytes_per_ns, kFallbackRates.handoff_ns};
 
-// `m` rows times one panel on one core: arithmetic, or the weights' way to it.
+double weight_bytes_of(std::span<const StageSize> stages) {
+  double bytes = 0;
+  for (const StageSize& s : stages)
+    bytes += static_cast<double>(s.panels * s.panel_columns * s.k * s.weight_bytes);
+  return bytes;
+}
+
+// `m` rows times one panel on one core: arithmetic and the weights' way to it. With one row they
+// overlap, with many the way is short beside the arithmetic; between, neither hides the other.
 double panel_ns(const StageSize& s, int64_t m, const CoreRates& core) {
   const auto weights = static_cast<double>(s.panel_columns * s.k);
   const double flops_per_ns = s.is_bf16 ? core.bf16_flops_per_ns : core.f32_flops_per_ns;
-  return std::max(2 * static_cast<double>(m) * weights / flops_per_ns,
-                  weights * static_cast<double>(s.weight_bytes) / core.stream_bytes_per_ns);
+  const double flops_ns = 2 * static_cast<double>(m) * weights / flops_per_ns;
+  const double bytes_ns = weights * static_cast<double>(s.weight_bytes) / core.stream_bytes_per_ns;
+  return m <= kOverlappingRows ? std::max(flops_ns, bytes_ns) : flops_ns + bytes_ns;
 }
 
 double alone_ns(int64_t rows, std::span<const StageSize> stages, const CoreRates& core) {
@@ -87,30 +105,33 @@ double hidden_ns(int64_t rows, std::span<const StageSize> stages, int64_t thread
 
 ChainSplit choose_split(int64_t rows, std::span<const StageSize> stages, int threads,
                         bool may_slice, bool may_group) {
-  if (rows >= threads * kMinRowsPerThread || threads == 1) return {};
+  if (threads == 1 || rows >= threads * kManyRows) return {};
+  CoreRates core = kSplitRates;
+  if (weight_bytes_of(stages) < kSmallWeights) core.stream_bytes_per_ns = kCachedBytesPerNs;
   ChainSplit best{ChainSplit::Kind::columns};
-  if (!may_slice || stages.size() != 2) return best;
-  double best_ns = columns_ns(rows, stages, threads, kSplitRates);
-  const int64_t most_groups = may_group ? std::max<int64_t>(1, rows / kMinRowsPerThread) : 1;
-  for (int64_t groups = 1; groups <= most_groups && 2 * groups <= threads; ++groups) {
-    const int64_t slices = std::min<int64_t>(threads / groups, stages[0].panels);
-    if (slices < 2) continue;
-    const ChainSplit split{ChainSplit::Kind::hidden, groups, slices};
-    const double ns = hidden_ns(rows, stages, threads, split, kSplitRates);
-    if (ns >= best_ns) continue;
-    best = split;
-    best_ns = ns;
+  double best_ns = columns_ns(rows, stages, threads, core);
+  if (may_slice && stages.size() == 2) {
+    const int64_t most_groups = may_group ? std::max<int64_t>(1, rows / kMinGroupRows) : 1;
+    for (int64_t groups = 1; groups <= most_groups && 2 * groups <= threads; ++groups) {
+      const int64_t slices = std::min<int64_t>(threads / groups, stages[0].panels);
+      if (slices < 2) continue;
+      const ChainSplit split{ChainSplit::Kind::hidden, groups, slices};
+      const double ns = hidden_ns(rows, stages, threads, split, core);
+      if (ns >= best_ns) continue;
+      best = split;
+      best_ns = ns;
+    }
   }
-  return best;
+  if (rows < threads * kMinGroupRows) return best;
+  const double rows_ns = alone_ns(share(rows, threads), stages, core) + core.handoff_ns;
+  return rows_ns > kWorthSharing * best_ns ? best : ChainSplit{};
 }
 
 int choose_threads(int64_t rows, std::span<const StageSize> stages, const ChainSplit& split,
                    int threads, const MachineRates& rates) {
   if (threads == 1) return 1;
   static const auto l2_bytes = static_cast<double>(cpu_caches().l2_bytes);
-  double weight_bytes = 0;
-  for (const StageSize& s : stages)
-    weight_bytes += static_cast<double>(s.panels * s.panel_columns * s.k * s.weight_bytes);
+  const double weight_bytes = weight_bytes_of(stages);
   CoreRates core = {rates.f32_flops_per_ns, rates.bf16_flops_per_ns, rates.stream_bytes_per_ns,
                     rates.handoff_ns};
   if (weight_bytes < l2_bytes) core.stream_bytes_per_ns = kCachedBytesPerNs;

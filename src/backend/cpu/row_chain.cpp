@@ -301,7 +301,8 @@ class CpuRowChain final : public RowChain {
       if (threads == 1) {
         body(0, panels);
       } else {
-        parallel_for(panels, (panels + threads - 1) / threads, body);
+        // As many pieces as threads: a grain rounded up would give one of 43 panels for two.
+        parallel_for(panels, std::max<int64_t>(1, panels / threads), body);
       }
       if (!is_last) a = {targets.flow.data, targets.flow.row_stride};
     }
@@ -355,7 +356,7 @@ class CpuRowChain final : public RowChain {
     const int64_t wanted = has_sums_ ? 1 : (adding + panels - 1) / panels;
     const int64_t piece = (rows + wanted - 1) / wanted;
     const int64_t pieces = (rows + piece - 1) / piece;
-    const int64_t grain = (panels * pieces + adding - 1) / adding;
+    const int64_t grain = std::max<int64_t>(1, panels * pieces / adding);
     const StageTargets targets = {{}, call.operands, call.outputs, call.sums};
     parallel_for(panels * pieces, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

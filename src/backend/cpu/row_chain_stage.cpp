@@ -29,7 +29,7 @@ constexpr int64_t kChunkUnit = 32;
 // Products that one f32 sum takes in before it is added to the others: shorter sums round less.
 constexpr int64_t kSumDepth = 256;
 // With few rows memory is the limit.
-constexpr int64_t kFewRows = simd::kStreamRows;
+constexpr int64_t kFewRows = 8;
 constexpr int64_t kLeastSumDepth = 8;
 // So many rows leave their kernels registers for two sums side by side, each half as long; one row
 // for four.

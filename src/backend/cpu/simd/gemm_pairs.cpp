@@ -85,7 +85,7 @@ class PairsGemm {
                  static_cast<size_t>(count * a_stride_));
       }
     };
-    parallel_for(rows, (rows + s_.pieces_m * s_.pieces_n - 1) / (s_.pieces_m * s_.pieces_n), pack);
+    parallel_for(rows, std::max<int64_t>(1, rows / (s_.pieces_m * s_.pieces_n)), pack);
     a_ = packed;
   }
 

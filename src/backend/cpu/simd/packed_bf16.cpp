@@ -151,11 +151,11 @@ void some_rows(const PanelArgs& args, int64_t row, int64_t rows) {
 template <int kParts>
 void panel_product(const PanelArgs& args) {
   if (args.m < kMr) return some_rows<kParts, Stream::first>(args, 0, args.m);
-  if (args.m <= kStreamRows) {
-    tile<kMr, kParts, Stream::first>(args, 0);
-    return some_rows<kParts, Stream::no>(args, kMr, args.m - kMr);
-  }
   int64_t row = 0;
+  if (args.m < kLeastPieces * kMr) {
+    tile<kMr, kParts, Stream::first>(args, 0);
+    row = kMr;
+  }
   for (; row + kMr <= args.m; row += kMr) tile<kMr, kParts, Stream::no>(args, row);
   some_rows<kParts, Stream::no>(args, row, args.m - row);
 }

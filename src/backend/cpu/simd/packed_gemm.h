@@ -50,9 +50,6 @@ constexpr bool is_i8(PanelType type) {
   return type == PanelType::i8 || type == PanelType::i8_pairs;
 }
 
-// Rows whose weights come from L3 or memory once: their bytes are the limit, or nearly.
-inline constexpr int64_t kStreamRows = 8;
-
 // The element type that A's rows must have; for i8_pairs, what they are made from (rows_to_i16()).
 constexpr FloatType rows_type(PanelType type) {
   return type == PanelType::bf16_pairs ? FloatType::bf16 : FloatType::f32;

@@ -250,11 +250,11 @@ template <PanelType kType, int kParts>
 void panel_product(const PanelArgs& args) {
   if (args.m == 1) return row_product<kType, kParts>(args);
   if (args.m < kMr) return some_rows<kType, kParts, Stream::first>(args, 0, args.m);
-  if (args.m <= kStreamRows) {
-    tile<kType, kMr, kParts, Stream::first>(args, 0);
-    return some_rows<kType, kParts, Stream::no>(args, kMr, args.m - kMr);
-  }
   int64_t row = 0;
+  if (args.m < kLeastPieces * kMr) {
+    tile<kType, kMr, kParts, Stream::first>(args, 0);
+    row = kMr;
+  }
   for (; row + kMr <= args.m; row += kMr) tile<kType, kMr, kParts, Stream::no>(args, row);
   some_rows<kType, kParts, Stream::no>(args, row, args.m - row);
 }

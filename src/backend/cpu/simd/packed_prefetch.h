@@ -18,11 +18,14 @@ namespace epilogue::simd {
 // follows).
 enum class Stream : bool { no, first };
 
+// Tiles of rows from which on a fetch of the next panel hides behind them. With fewer the first of
+// them fetches what it reads soon.
+inline constexpr int64_t kLeastPieces = 4;
+
 // Many rows: the panel after this one, where there are rows enough to hide its fetch behind; with
 // fewer, memory is the limit already.
 inline const void* next_of(const PanelArgs& args, int64_t pieces) {
-  constexpr int64_t kMinPieces = 4;
-  return pieces < kMinPieces ? nullptr : args.next;
+  return pieces < kLeastPieces ? nullptr : args.next;
 }
 
 class NextPanel {
