@@ -34,6 +34,13 @@ int64_t blocks_of(int64_t rows, int64_t unit, int64_t most, int64_t threads) {
 
 }  // namespace
 
+int64_t likely_block_rows(bool has_tiles, int64_t weight_bytes) {
+  constexpr int64_t kMemoryWeights = int64_t{64} << 20;
+  constexpr int64_t kRowsFromMemory = 256;
+  if (!has_tiles) return kRowChainBlockRows;
+  return weight_bytes > kMemoryWeights ? kRowsFromMemory : 2 * kRowChainBlockRows;
+}
+
 RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTuning& tuning,
                         int threads, const MachineRates& rates) {
   RowChainPlan p;

@@ -46,11 +46,6 @@ constexpr int64_t kLineBytes = 64;
 // Rows at such a distance compete for the same places of L1.
 constexpr int64_t kAliasBytes = 4096;
 
-// Tile instructions need the next panel sooner: they get more rows to do meanwhile.
-int64_t block_rows() {
-  return active_isa() >= Isa::amx ? 2 * kRowChainBlockRows : kRowChainBlockRows;
-}
-
 // Rows before the first stage and between stages: of a thread's block, or of all threads (then the
 // caller's).
 thread_local simd::Scratch rows_scratch;
@@ -176,8 +171,10 @@ class CpuRowChain final : public RowChain {
     const int64_t width = simd::packed_kernels().layout.width;
     const auto bytes = static_cast<int64_t>(dtype_bytes(dtype_));
     ChainShape shape;
+    int64_t weight_bytes = 0;
     for (size_t i = 0; i < stages_.size(); ++i) {
       const ChainStage& s = stages_[i];
+      weight_bytes += s.k() * s.n() * s.products() * bytes;
       const int64_t each = width / s.products();
       shape.stages.push_back(
           {(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16});
@@ -193,7 +190,8 @@ class CpuRowChain final : public RowChain {
     shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
                       stages_[1].products() == 1 && precision_ == simd::Precision::same;
     shape.may_group = !has_sums_;
-    shape.block_rows = block_rows();
+    const bool has_tiles = dtype_ == DType::bf16 && active_isa() >= Isa::amx;
+    shape.block_rows = likely_block_rows(has_tiles, weight_bytes);
     shape.row_unit = row_unit();
     shape.result_columns = stages_.back().n();
     return shape;

@@ -181,6 +181,10 @@ class StageRun {
     const MatrixView& operand =
         targets_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
     if (operand.row_stride != 0) return std::nullopt;
+    if (operand.dtype == DType::f32 && operand.col_stride == 1 && store.columns == each_) {
+      store.bias = static_cast<const float*>(operand.data) + column;
+      return store;
+    }
     std::fill(bias + store.columns, bias + each_, 0.0F);
     load_tile(operand, {0, 1, column, store.columns}, bias, each_);
     store.bias = bias;
