@@ -46,6 +46,8 @@ class Decisions {
  public:
   Decisions(Graph& graph, PassContext& context)
       : graph_(graph), context_(context), uses_(graph), is_read_(graph.values.size(), false) {
+    has_chains_ =
+        std::ranges::any_of(graph_.nodes, [](const Node& node) { return node.chain() != nullptr; });
     for (const Node& node : graph_.nodes)
       if (node.is_backward)
         for (const int v : graph::reads(node)) is_read_[static_cast<size_t>(v)] = true;
@@ -90,10 +92,25 @@ class Decisions {
     }
   }
 
+  // Whether a product of the backward pass reads it, and none has a program to make it in.
+  bool feeds_eager_product(int v) const {
+    for (const Node& node : graph_.nodes) {
+      if (!node.is_backward || node.call() == nullptr) continue;
+      const std::vector<int> read = graph::reads(node);
+      if (std::ranges::find(read, v) == read.end()) continue;
+      const OpDef* const op = node.call()->op;
+      if (op == &kMm || op == &kAddmm || op == &kBmm) return true;
+      if (op->kind == OpKind::view && feeds_eager_product(node.outputs[0])) return true;
+    }
+    return false;
+  }
+
   std::string reason_to_save(int v, const Recipe& recipe) const {
     const Saving saving = context_.options().saving;
     if (recipe.ns == 0 || saving == Saving::recompute) return "";  // views cost nothing
     if (saving == Saving::save) return "not asked for";
+    if (!has_chains_ && feeds_eager_product(v))
+      return "a product reads it as eager's do: a kernel would make it";
     const double bytes = graph::value_bytes(graph_.value(v));
     const double save_ns =
         2 * bytes / (bytes <= kCachedBytes ? kCachedBytesPerNs : kMemoryBytesPerNs);
@@ -133,6 +150,7 @@ class Decisions {
   PassContext& context_;
   Uses uses_;
   std::vector<bool> is_read_;  // by the backward pass
+  bool has_chains_ = false;    // products with programs
   std::set<int> kept_;
   std::set<size_t> again_;
 };
