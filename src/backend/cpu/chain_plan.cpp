@@ -37,8 +37,8 @@ int64_t blocks_of(int64_t rows, int64_t unit, int64_t most, int64_t threads) {
 int64_t likely_block_rows(bool has_tiles, int64_t weight_bytes) {
   constexpr int64_t kMemoryWeights = int64_t{64} << 20;
   constexpr int64_t kRowsFromMemory = 256;
-  if (!has_tiles) return kRowChainBlockRows;
-  return weight_bytes > kMemoryWeights ? kRowsFromMemory : 2 * kRowChainBlockRows;
+  if (weight_bytes > kMemoryWeights) return kRowsFromMemory;
+  return has_tiles ? 2 * kRowChainBlockRows : kRowChainBlockRows;
 }
 
 RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTuning& tuning,
