@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine as the passes see it. Constants: what a pass decides here decides the order of sums or
-// what is rounded, and the same graph gives the same bits on every machine and in every run. Where
-// that costs time, Tune::measure finds the faster plan.
+// The machine as the passes see it. Constants: what a pass decides here decides the order of sums
+// or what is rounded, and the same graph gives the same bits on every machine and in every run.
+// Where that costs time, Tune::measure finds the faster plan.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ inline constexpr double kLaunchNs = 2000;
 
 // Weights that a training step changes are packed anew for the next one: read, written and read
 // again, n k elements. Joining a product with what stands around it saves passes over its rows and
-// results, m (n + k) elements. It pays from this ratio of the two on: below 5, packing cost f32 steps
-// up to a tenth on the CPUs that it was measured on (AVX2, AVX-512); above 6 nothing.
+// results, m (n + k) elements. It pays from this ratio of the two on: below 5, packing cost f32
+// steps up to a tenth on the CPUs that it was measured on (AVX2, AVX-512); above 6 nothing.
 inline constexpr double kElementsPerPackedElement = 6;
 
 }  // namespace epilogue::passes

@@ -19,7 +19,8 @@ namespace epilogue::cpu {
 namespace {
 
 // All buffers of a tile together: so little that loads of the next tile begin while this one is
-// computed. With 24 KiB memory waited for arithmetic and arithmetic for memory, a fifth of the time.
+// computed. With 24 KiB memory waited for arithmetic and arithmetic for memory, a fifth of the
+// time.
 constexpr int64_t kTileBytes = 6 << 10;
 // Elements per thread at least: through an activation they take a few times as long as waking one.
 constexpr int64_t kGrain = 8192;
