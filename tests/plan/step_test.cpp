@@ -94,8 +94,8 @@ TEST(CompiledStep, ProductsOnUnpackedWeightsGiveTheSame) {
   }
 }
 
-// 80 rows of [36, 18] and [18, 36]: m (n + k) is 4320, n k is 648; of 16 rows 864, less than 6 times
-// as many.
+// 80 rows of [36, 18] and [18, 36]: m (n + k) is 4320, n k is 648; of 16 rows 864, less than 6
+// times as many.
 TEST(CompiledStep, WeightsAreLeftUnpackedWhereRowsAreFew) {
   nn::MLP mlp(18, 36, 1, nn::Activation::relu);
   CompiledStep step = compile_step(mlp, mse);

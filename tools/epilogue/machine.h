@@ -16,8 +16,8 @@ nlohmann::json known_machine();
 // Those and what is measured: what an earlier run of any command kept, else it is measured now,
 // with a progress bar, and kept. `again`: now in any case.
 nlohmann::json measured_machine(bool again = false);
-// Measures and keeps where nothing was kept yet: cost models then know this machine. Where nothing is
-// to be kept (EPILOGUE_CACHE_DIR=off) they read constants.
+// Measures and keeps where nothing was kept yet: cost models then know this machine. Where nothing
+// is to be kept (EPILOGUE_CACHE_DIR=off) they read constants.
 void know_machine();
 // The same from a file that `epilogue info --measure --format json` wrote. Throws Error where it
 // cannot be used, or is of another number of threads or instruction set than those in use.
