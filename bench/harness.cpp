@@ -6,23 +6,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/cpu_features.h"
+#include "base/median.h"
 #include "base/thread_pool.h"
 
 namespace epilogue::bench {
 namespace {
-
-// Of an even number the mean of the two in the middle.
-double median_of(std::vector<double> v) {
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  if (v.size() % 2 == 1) return *middle;
-  return std::midpoint(*std::max_element(v.begin(), middle), *middle);
-}
 
 // OpenMP's threads spin after their last call: libgomp's for 300,000 pauses, about 14 ms where a
 // pause takes 140 cycles.

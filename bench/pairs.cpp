@@ -4,18 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/median.h"
 
 namespace epilogue::bench {
 namespace {
-
-double median_of_sorted(const std::vector<double>& v) {
-  const size_t n = v.size();
-  return n % 2 == 1 ? v[n / 2] : std::midpoint(v[n / 2 - 1], v[n / 2]);
-}
 
 // The largest number of samples that may lie below the interval: 2 P(Binomial(n, 1/2) <= k) <= 5 %.
 size_t samples_outside(size_t n) {
@@ -44,7 +39,7 @@ Median median_with_interval(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   const size_t outside = samples_outside(samples.size());
   const size_t first = outside == 0 ? 0 : outside - 1;
-  return {median_of_sorted(samples), samples[first], samples[samples.size() - 1 - first]};
+  return {median_of(samples), samples[first], samples[samples.size() - 1 - first]};
 }
 
 std::vector<PairTiming> time_pairs(const std::vector<Contender>& contenders, double seconds,
@@ -76,7 +71,7 @@ std::vector<PairTiming> time_pairs(const std::vector<Contender>& contenders, dou
     t.name = contenders[i].name;
     t.rounds = times[i].size();
     t.min_ns = *std::min_element(times[i].begin(), times[i].end());
-    t.median_ns = median_with_interval(times[i]).value;
+    t.median_ns = median_of(times[i]);
     std::vector<double> ratios(times[i].size());
     std::transform(times[0].begin(), times[0].end(), times[i].begin(), ratios.begin(),
                    std::divides<>());

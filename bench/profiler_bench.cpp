@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "bench/harness.h"
 #include "epilogue/autograd.h"
 #include "epilogue/nn.h"
@@ -38,11 +39,6 @@ Profiled profiled(const Workload& w) {
   const double ns = wall_ns(w);
   prof.stop();
   return {ns, prof.recorder_overhead_ns()};
-}
-
-double median_of(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
 }
 
 // Plain and profiled take turns; medians of both, and of the corrected wall time.

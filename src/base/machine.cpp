@@ -11,7 +11,7 @@
 
 #include "base/caches.h"
 #include "base/cpu_features.h"
-#include "base/file.h"
+#include "base/json_file.h"
 #include "base/thread_pool.h"
 
 namespace epilogue {
@@ -20,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kSchemaVersion = 1;
+constexpr const char* kMachines = "machines";
 // A product of many rows reads its weights from L2, and some of it waits: the share of the peak
 // that it reaches where no product was measured.
 constexpr double kProductShare = 0.8;
@@ -109,11 +110,7 @@ MachineFigures of_json(const json& j) {
 // The machines of the file that can be used; a file that cannot be read has none.
 json machines_of_file(const std::string& path) {
   if (path.empty()) return json::array();
-  const Result<std::string> text = read_file(path);
-  if (!text) return json::array();
-  const json j = json::parse(text.value(), nullptr, /*allow_exceptions=*/false);
-  if (!j.is_object() || j.value("schema_version", json()) != kSchemaVersion) return json::array();
-  const json machines = j.value("machines", json());
+  json machines = read_versioned(path, kSchemaVersion, kMachines);
   return machines.is_array() ? machines : json::array();
 }
 
@@ -244,13 +241,16 @@ Status set_machine_figures(const MachineFigures& figures) {
   };
   machines.erase(std::remove_if(machines.begin(), machines.end(), is_same), machines.end());
   machines.push_back(to_json(figures));
-  const json j = {{"schema_version", kSchemaVersion}, {"machines", std::move(machines)}};
-  return write_file(path, j.dump(2) + "\n");
+  return write_versioned(path, kSchemaVersion, kMachines, std::move(machines));
 }
 
 std::string cache_folder() {
   if (const std::string folder = environment("EPILOGUE_CACHE_DIR"); !folder.empty())
     return folder == "off" ? std::string() : folder;
+  return user_cache_folder();
+}
+
+std::string user_cache_folder() {
   if (const std::string folder = environment("XDG_CACHE_HOME"); !folder.empty())
     return folder + "/epilogue";
   const std::string home = environment("HOME");

@@ -50,6 +50,7 @@ struct MachineRates {
   double stream_bytes_per_ns_all = 0;  // all threads together
   double handoff_ns = 0;               // giving work to threads that wait for it, and their last
   bool is_measured = false;
+  bool operator==(const MachineRates&) const = default;
 };
 
 // Where nothing was measured: one core of a server of 2023 with 512-bit vectors.
@@ -60,6 +61,11 @@ inline constexpr MachineRates kFallbackRates = {
     .stream_bytes_per_ns_all = 24,
     .handoff_ns = 1000,
 };
+
+// Constants beside them, of one core. Weights or operands that stay in its L2, and what follows a
+// product for each element: its sum stored, a program, its result.
+inline constexpr double kCachedBytesPerNs = 50;
+inline constexpr double kElementNs = 0.15;
 
 MachineRates rates_of(const MachineFigures& figures);
 
@@ -76,10 +82,11 @@ std::optional<MachineFigures> machine_figures();
 // them in any case.
 Status set_machine_figures(const MachineFigures& figures);
 
-// The folder that files of this user go to: EPILOGUE_CACHE_DIR, or epilogue in XDG_CACHE_HOME, or
-// in
-// ~/.cache. Empty where EPILOGUE_CACHE_DIR is "off", or where there is no home: nothing is kept.
+// The folder that files of this user go to: EPILOGUE_CACHE_DIR, or user_cache_folder(). Empty where
+// EPILOGUE_CACHE_DIR is "off", or where there is no home: nothing is kept.
 std::string cache_folder();
+// epilogue in XDG_CACHE_HOME, else in ~/.cache; empty where there is no home.
+std::string user_cache_folder();
 // machine.json in cache_folder(); empty where nothing is kept.
 std::string machine_file();
 

@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cpu_features.h"
-#include "base/file.h"
+#include "base/hash.h"
+#include "base/json_file.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
 #include "epilogue/runtime.h"
@@ -18,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kSchemaVersion = 1;
+constexpr const char* kPlans = "plans";
 // Beyond these the file begins anew: a process that meets ever new shapes must not fill the disk.
 constexpr size_t kMostChoices = 4096;
 
@@ -28,28 +30,17 @@ std::string plans_file() {
   return folder.empty() ? folder : folder + "/plans.json";
 }
 
-// FNV-1a, of 64 bits.
-uint64_t hash_of(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 // The file's choices, an object; empty where it cannot be used.
 json choices_of(const std::string& path) {
-  const Result<std::string> text = read_file(path);
-  if (!text) return json::object();
-  const json j = json::parse(text.value(), nullptr, /*allow_exceptions=*/false);
-  if (!j.is_object() || j.value("schema_version", json()) != kSchemaVersion) return json::object();
-  const auto plans = j.find("plans");
-  return plans != j.end() && plans->is_object() ? *plans : json::object();
+  json plans = read_versioned(path, kSchemaVersion, kPlans);
+  return plans.is_object() ? plans : json::object();
 }
 
 }  // namespace
 
 std::string choice_key(const std::string& graph) {
   return fmt::format("{}; {}; {}; {} threads; {:016x}", version(), cpu_identity(),
-                     isa_name(active_isa()), num_threads(), hash_of(graph));
+                     isa_name(active_isa()), num_threads(), fnv1a(graph));
 }
 
 std::optional<Choice> find_choice(const std::string& key) {
@@ -77,8 +68,7 @@ void keep_choice(const std::string& key, const Choice& choice) {
   json times = json::object();
   for (const auto& [candidate, us] : choice.median_us) times[candidate] = us;
   choices[key] = {{"choice", choice.name}, {"median_us", std::move(times)}};
-  const json j = {{"schema_version", kSchemaVersion}, {"plans", std::move(choices)}};
-  static_cast<void>(write_file(path, j.dump(2) + "\n"));
+  static_cast<void>(write_versioned(path, kSchemaVersion, kPlans, std::move(choices)));
 }
 
 }  // namespace epilogue::plan

@@ -36,21 +36,6 @@ std::string notes_text(const Entry& entry, bool done) {
   return text.empty() ? "  nothing\n" : text;
 }
 
-}  // namespace
-
-std::vector<PlanCandidate> candidates_of(const Entry& entry) {
-  std::vector<PlanCandidate> list;
-  for (const Candidate& c : candidates(entry.trains())) {
-    PlanCandidate& each = list.emplace_back(PlanCandidate{c.name, c.what, {}, false});
-    each.is_chosen = c.name == entry.candidate().name;
-    for (const auto& [name, us] : entry.measured().median_us)
-      if (name == c.name) each.median_us = us;
-  }
-  return list;
-}
-
-namespace {
-
 std::string candidates_text(const Entry& entry) {
   const bool is_measured = !entry.measured().median_us.empty();
   std::string text = "plan: " + entry.candidate().name;
@@ -74,6 +59,17 @@ std::string candidates_text(const Entry& entry) {
 }
 
 }  // namespace
+
+std::vector<PlanCandidate> candidates_of(const Entry& entry) {
+  std::vector<PlanCandidate> list;
+  for (const Candidate& c : candidates(entry.trains())) {
+    PlanCandidate& each = list.emplace_back(PlanCandidate{c.name, c.what, {}, false});
+    each.is_chosen = c.name == entry.candidate().name;
+    for (const auto& [name, us] : entry.measured().median_us)
+      if (name == c.name) each.median_us = us;
+  }
+  return list;
+}
 
 std::string explain(const Entry& entry) {
   const Plan& plan = entry.plan();

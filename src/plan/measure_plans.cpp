@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "epilogue/autograd.h"
 
 namespace epilogue::plan {
@@ -16,12 +17,6 @@ constexpr int kMostRounds = 15;
 constexpr int64_t kTurnNs = 500'000;
 constexpr int kMostCalls = 1000;
 constexpr double kWorthIt = 0.98;
-
-double median_of(std::vector<double> v) {
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return *middle;
-}
 
 }  // namespace
 

@@ -29,8 +29,7 @@ BenchContender measured(const std::string& name, std::function<Tensor()> call) {
           memory.result, memory.peak_intermediate_bytes};
 }
 
-// Gives the bytes that its kernels work in, which fused's do too.
-int64_t add_compiled(const Workload& w, const WorkloadOptions& o, BenchContenders& all) {
+void add_compiled(const Workload& w, const WorkloadOptions& o, BenchContenders& all) {
   auto function = std::make_shared<Compiled>(w.function, compile_options(o));
   BenchContender contender = measured("epilogue.compile", [function, x = w.input] {
     const NoGrad no_grad;
@@ -40,10 +39,11 @@ int64_t add_compiled(const Workload& w, const WorkloadOptions& o, BenchContender
   const CompileStats stats = function->stats();
   *contender.peak_intermediate_bytes += stats.intermediate_bytes + stats.scratch_bytes;
   all.present.push_back(std::move(contender));
-  return stats.scratch_bytes;
+  all.scratch_bytes = stats.scratch_bytes;
 }
 
-void add_fused(const Workload& w, int64_t scratch_bytes, BenchContenders& all) {
+// After add_compiled(): its kernels are the same, and work in as much.
+void add_fused(const Workload& w, BenchContenders& all) {
   const std::string name = "epilogue.fused";
   const NoGrad no_grad;
   if (w.module == nullptr || !fused_forward(*w.module, w.input)) {
@@ -54,7 +54,7 @@ void add_fused(const Workload& w, int64_t scratch_bytes, BenchContenders& all) {
     const NoGrad off;
     return *fused_forward(*module, x);
   }));
-  *all.present.back().peak_intermediate_bytes += scratch_bytes;
+  *all.present.back().peak_intermediate_bytes += all.scratch_bytes;
 }
 
 void add_onednn(const Workload& w, const bench::Model& model, BenchContenders& all) {
@@ -167,7 +167,8 @@ bench::Model model_of(const Workload& w) {
 BenchContenders make_own_contenders(const Workload& w, const WorkloadOptions& options) {
   BenchContenders all;
   all.present.push_back(measured("epilogue.eager", w.call));
-  add_fused(w, add_compiled(w, options, all), all);
+  add_compiled(w, options, all);
+  add_fused(w, all);
   return all;
 }
 

@@ -29,6 +29,7 @@ struct SkippedContender {
 struct BenchContenders {
   std::vector<BenchContender> present;  // epilogue.eager comes first
   std::vector<SkippedContender> skipped;
+  int64_t scratch_bytes = 0;  // that compile's kernels work in
 };
 
 // PyTorch's process, or why there is none.

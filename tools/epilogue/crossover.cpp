@@ -54,8 +54,7 @@ std::string crossover_sentence(const Crossover& c) {
   const bool kernels_last = c.rows.back().kernel_us >= c.rows.back().dispatch_us;
   return fmt::format(
       "The two meet {} times in this run, at n = {}: between the first and the last of these "
-      "neither "
-      "is clearly larger, above n = {:.0f} {}.",
+      "neither is clearly larger, above n = {:.0f} {}.",
       c.crossings.size(), places, c.crossings.back(),
       kernels_last ? "a step is compute-bound" : "a step is overhead-bound");
 }

@@ -110,9 +110,9 @@ void add_info_command(CLI::App& app, Body& run) {
   add_threads(*info, options->threads, "threads to measure with");
   add_format(*info, options->format);
   info->footer(
-      "What is measured is kept in a file of this user, by CPU, instruction set and threads; plans "
-      "are\n"
-      "chosen by it. EPILOGUE_CACHE_DIR names another folder; EPILOGUE_CACHE_DIR=off keeps "
+      "What is measured is kept in a file of this user, by CPU, instruction set and threads; "
+      "plans\n"
+      "are chosen by it. EPILOGUE_CACHE_DIR names another folder; EPILOGUE_CACHE_DIR=off keeps\n"
       "nothing.\n"
       "Example: epilogue info --measure");
   info->callback([options, &run] { run = [options] { return run_command(*options); }; });

@@ -68,8 +68,7 @@ std::vector<Stop> stops(const Options& o) {
       "Three linears, five kernels per step: gate, gelu, up, mul, down. The hidden tensors are "
       "written and read back between them, which is what fusing them will save. epiLaunchKernel is "
       "the call that runs a kernel: on a CPU it lasts until the kernel is done, so that its share "
-      "is "
-      "that of all kernels together.",
+      "is that of all kernels together.",
       on_images("mlp", o)};
   mlp.workload.batch = o.quick ? 2 : 8;
   mlp.workload.hidden = 3072;
@@ -143,17 +142,19 @@ int run_command(const Options& o) {
   if (device.type == DeviceType::cpu) run_options.metadata = machine_metadata(measured_machine());
   int number = 0;
   std::vector<ProfileRun> mlp_runs;
-  Workload workload;
+  Workload eager_mlp;
   for (const Stop& stop : stops(o)) {
-    workload = make_workload(stop.workload);
+    const Workload workload = make_workload(stop.workload);
     run_options.record_shapes = run_options.profile_memory = stop.is_mlp;
     ProfileRun run = run_profile(workload, run_options);
     json["stops"].push_back(stop_json(stop, workload, run));
     if (text) print_stop(++number, stop, workload, run);
-    if (stop.is_mlp) mlp_runs.push_back(std::move(run));
+    if (!stop.is_mlp) continue;
+    if (mlp_runs.empty()) eager_mlp = workload;
+    mlp_runs.push_back(std::move(run));
   }
   const FusionStory fusion =
-      tell_fusion({mlp_runs.at(0), mlp_runs.at(1), mlp_runs.at(2)}, workload, o.out_dir);
+      tell_fusion({mlp_runs.at(0), mlp_runs.at(1), mlp_runs.at(2)}, eager_mlp, o.out_dir);
   json["fusion"] = fusion.json;
   if (text)
     print("\n" + bold(fmt::format("{}. what changed from eager to fused, and why", ++number)) +

@@ -9,13 +9,10 @@
 #include "base/caches.h"
 #include "base/file.h"
 #include "base/units.h"
-#include "bench/call_memory.h"
 #include "bench/harness.h"
 #include "bench/pairs.h"
+#include "bench_contenders.h"
 #include "command.h"
-#include "core/backend.h"
-#include "epilogue/autograd.h"
-#include "epilogue/fused.h"
 #include "epilogue/runtime.h"
 #include "epilogue/trace/explain_report.h"
 #include "epilogue/trace/html_report.h"
@@ -39,51 +36,25 @@ constexpr double kBlockMs = 5;
 
 // What one mode takes per step, beside the others in the same run.
 struct ModeCost {
+  std::string mode;
   bench::PairTiming timing;
   double kernels = 0;
   int64_t intermediate_bytes = 0;  // beside the result, within a step or kept from step to step
   double step_us() const { return timing.median_ns / kNsPerUs; }
 };
 
-// The calls of the three modes, in their order, and what they hold.
-class Modes {
- public:
-  explicit Modes(const Workload& w) : workload_(w), compiled_(compile(w.function)) {
-    const NoGrad no_grad;
-    calls_ = {[this] {
-                return workload_.function({&workload_.input, 1}).at(0);
-              },
-              [this] { return compiled_(workload_.input); },
-              [this] { return fused_forward(*workload_.module, workload_.input).value(); }};
-  }
-
-  std::array<ModeCost, 3> measure(const std::array<ProfileRun, 3>& runs) {
-    const NoGrad no_grad;
-    std::array<ModeCost, 3> costs;
-    std::vector<bench::Contender> contenders;
-    for (size_t i = 0; i < costs.size(); ++i) {
-      calls_[i]();  // plans, packs weights
-      costs[i].intermediate_bytes = bench::measure_call_memory(calls_[i]).peak_intermediate_bytes;
-      // What plans and kernels keep from step to step; fused is the same kernel.
-      if (i > 0) costs[i].intermediate_bytes += plan().intermediate_bytes + plan().scratch_bytes;
-      costs[i].kernels = quantity(runs[i], "kernels_per_step");
-      const Device device = workload_.input.device();
-      contenders.emplace_back(
-          kFusionModes[i], [this, i] { calls_[i](); },
-          [device] { backend_of(device).synchronize(); });
-    }
-    const auto timings = bench::time_pairs(contenders, kSecondsOfPairs, kFewestPairs, kBlockMs);
-    for (size_t i = 0; i < costs.size(); ++i) costs[i].timing = timings[i];
-    return costs;
-  }
-
-  CompileStats plan() const { return compiled_.stats(); }
-
- private:
-  const Workload& workload_;
-  Compiled compiled_;
-  std::array<std::function<Tensor()>, 3> calls_;
-};
+// Of contenders in the order of kFusionModes.
+std::array<ModeCost, 3> measure(const BenchContenders& contenders,
+                                const std::array<ProfileRun, 3>& runs) {
+  std::vector<bench::Contender> timed;
+  for (const BenchContender& c : contenders.present) timed.push_back(c.timed);
+  const auto timings = bench::time_pairs(timed, kSecondsOfPairs, kFewestPairs, kBlockMs);
+  std::array<ModeCost, 3> costs;
+  for (size_t i = 0; i < costs.size(); ++i)
+    costs[i] = {kFusionModes[i], timings.at(i), quantity(runs[i], "kernels_per_step"),
+                contenders.present[i].peak_intermediate_bytes.value()};
+  return costs;
+}
 
 // Per step, by the findings on the eager trace; products as compile() runs them.
 double predicted_saving_us(const trace::Explanation& eager) {
@@ -122,8 +93,8 @@ std::string cost_table(const std::array<ModeCost, 3>& costs) {
   for (const ModeCost& c : costs) {
     const auto bytes = static_cast<double>(c.intermediate_bytes);
     const bench::Median& r = c.timing.ratio;
-    text += fmt::format("{:<8}  {:>8g}  {:>12}  {:>22}  {:>14}  {:>6.1f} %\n", c.timing.name,
-                        c.kernels, format_duration_ns(c.timing.median_ns),
+    text += fmt::format("{:<8}  {:>8g}  {:>12}  {:>22}  {:>14}  {:>6.1f} %\n", c.mode, c.kernels,
+                        format_duration_ns(c.timing.median_ns),
                         fmt::format("{:.2f}x [{:.2f}, {:.2f}]", r.value, r.low, r.high),
                         format_bytes(bytes), bytes / eager_bytes * 100);
   }
@@ -136,7 +107,7 @@ std::string cost_table(const std::array<ModeCost, 3>& costs) {
 nlohmann::json costs_json(const std::array<ModeCost, 3>& costs) {
   auto list = nlohmann::json::array();
   for (const ModeCost& c : costs)
-    list.push_back({{"mode", c.timing.name},
+    list.push_back({{"mode", c.mode},
                     {"kernels_per_step", c.kernels},
                     {"step_us", c.step_us()},
                     {"speed_up", c.timing.ratio.value},
@@ -175,10 +146,10 @@ std::string conclusion(const std::array<ModeCost, 3>& costs, double eager_produc
 }
 
 // A thread's scratch against the cache that it should stay in.
-std::string scratch_text(const CompileStats& plan) {
+std::string scratch_text(int64_t scratch_bytes) {
   const long l2 = cpu_caches().l2_bytes;
-  if (l2 <= 0 || plan.scratch_bytes <= 0) return "";
-  const auto each = static_cast<double>(plan.scratch_bytes) / num_threads();
+  if (l2 <= 0 || scratch_bytes <= 0) return "";
+  const auto each = static_cast<double>(scratch_bytes) / num_threads();
   return fmt::format(
       "Between its products a thread keeps {} of hidden values; a core's L2 has {}{}.\n",
       format_bytes(each), format_bytes(static_cast<double>(l2)),
@@ -189,8 +160,8 @@ std::string scratch_text(const CompileStats& plan) {
 
 FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& workload,
                         const std::string& out_dir) {
-  Modes modes(workload);
-  const std::array<ModeCost, 3> costs = modes.measure(runs);
+  const BenchContenders contenders = make_own_contenders(workload, {});
+  const std::array<ModeCost, 3> costs = measure(contenders, runs);
 
   const Loaded eager(runs[0]);
   const Loaded compiled(runs[1]);
@@ -208,7 +179,7 @@ FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& w
   const trace::ReportOptions options = {.top = kPartsShown, .use_bold = wants_bold()};
   FusionStory story;
   story.text = cost_table(costs) + conclusion(costs, products_us(explanation)) + "\n" +
-               (is_cpu ? scratch_text(modes.plan()) : "") +
+               (is_cpu ? scratch_text(contenders.scratch_bytes) : "") +
                fmt::format("Predicted from the eager trace: {} per step; measured: {}.\n\n",
                            change_text(predicted_us), change_text(saved_us)) +
                bold("eager -> compile") + ", by their traces\n" +

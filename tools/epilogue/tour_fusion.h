@@ -19,7 +19,7 @@ struct FusionStory {
   nlohmann::json json;  // modes, predicted_saving_us, saved_us, diffs, page
 };
 
-// From the traces that the runs (with shapes and memory) left. `workload` is any of the three.
+// From the traces that the runs (with shapes and memory) left. `workload` is the eager one.
 // Writes OUT_DIR/mlp_eager_to_compile.html. Throws Error where a file cannot be read or written.
 FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& workload,
                         const std::string& out_dir);

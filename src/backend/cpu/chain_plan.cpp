@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "base/ceil_div.h"
+
 namespace epilogue::cpu {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 ChainSplit split_of(int64_t rows, const ChainShape& shape, RowChainTuning::Split wanted,
                     int threads) {

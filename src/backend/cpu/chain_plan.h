@@ -49,12 +49,12 @@ class LastPlan {
     const MachineRates rates = machine_rates();
     const Isa isa = active_isa();
     const int threads = num_threads();
-    if (rows != rows_ || isa != isa_ || threads != threads_ || rates.handoff_ns != handoff_ns_) {
+    if (rows != rows_ || isa != isa_ || threads != threads_ || !(rates == rates_)) {
       plan_ = make(rows);
       rows_ = rows;
       isa_ = isa;
       threads_ = threads;
-      handoff_ns_ = rates.handoff_ns;
+      rates_ = rates;
     }
     return plan_;
   }
@@ -63,7 +63,7 @@ class LastPlan {
   int64_t rows_ = -1;
   Isa isa_ = Isa::baseline;
   int threads_ = 0;
-  double handoff_ns_ = 0;  // tells the machine's rates apart
+  MachineRates rates_;
   RowChainPlan plan_;
 };
 

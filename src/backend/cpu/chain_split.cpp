@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/caches.h"
+#include "base/ceil_div.h"
 
 namespace epilogue::cpu {
 namespace {
@@ -22,14 +23,8 @@ constexpr int64_t kSmallWeights = int64_t{1} << 20;
 
 // Sums that other cores wrote.
 constexpr double kSumBytesPerNs = 16;
-// Weights that stay in a core's L2.
-constexpr double kCachedBytesPerNs = 50;
-// What follows a product: its sums stored, a program, its result.
-constexpr double kElementNs = 0.15;
 // A second thread must save this much: one that sleeps takes microseconds to wake.
 constexpr double kLeastGainNs = 1500;
-
-int64_t share(int64_t count, int64_t pieces) { return (count + pieces - 1) / pieces; }
 
 // What one core does: arithmetic, and how fast weights come to it.
 struct CoreRates {
@@ -78,7 +73,7 @@ double columns_ns(int64_t rows, std::span<const StageSize> stages, int64_t threa
                   const CoreRates& core) {
   double ns = 0;
   for (const StageSize& s : stages)
-    ns += static_cast<double>(share(s.panels, threads)) * panel_ns(s, rows, core) +
+    ns += static_cast<double>(ceil_div(s.panels, threads)) * panel_ns(s, rows, core) +
           (s.panels > 1 ? core.handoff_ns : 0);
   return ns;
 }
@@ -87,8 +82,8 @@ double hidden_ns(int64_t rows, std::span<const StageSize> stages, int64_t thread
                  const ChainSplit& split, const CoreRates& core) {
   const StageSize& first = stages[0];
   const StageSize& second = stages[1];
-  const int64_t m = share(rows, split.row_groups);
-  const int64_t panels = share(first.panels, split.slices);
+  const int64_t m = ceil_div(rows, split.row_groups);
+  const int64_t panels = ceil_div(first.panels, split.slices);
   const double part = static_cast<double>(panels) / static_cast<double>(first.panels);
   const double products = static_cast<double>(panels) * panel_ns(first, m, core) +
                           part * static_cast<double>(second.panels) * panel_ns(second, m, core);
@@ -96,7 +91,7 @@ double hidden_ns(int64_t rows, std::span<const StageSize> stages, int64_t thread
   const int64_t width = second.panels * second.panel_columns;
   const int64_t sums = rows * width * split.slices;
   const int64_t adding = std::clamp<int64_t>(sums / kSliceSumsPerThread, 1, threads);
-  const int64_t floats = m * width + share(sums, adding);
+  const int64_t floats = m * width + ceil_div(sums, adding);
   const double traffic = static_cast<double>(4 * floats) / kSumBytesPerNs;
   return products + traffic + core.handoff_ns + (adding > 1 ? core.handoff_ns : 0);
 }
@@ -123,7 +118,7 @@ ChainSplit choose_split(int64_t rows, std::span<const StageSize> stages, int thr
     }
   }
   if (rows < threads * kMinGroupRows) return best;
-  const double rows_ns = alone_ns(share(rows, threads), stages, core) + core.handoff_ns;
+  const double rows_ns = alone_ns(ceil_div(rows, threads), stages, core) + core.handoff_ns;
   return rows_ns > kWorthSharing * best_ns ? best : ChainSplit{};
 }
 
@@ -144,7 +139,7 @@ int choose_threads(int64_t rows, std::span<const StageSize> stages, const ChainS
   double together = elements / static_cast<double>(threads);
   switch (split.kind) {
     case ChainSplit::Kind::rows:
-      together += alone_ns(share(rows, threads), stages, core) + core.handoff_ns;
+      together += alone_ns(ceil_div(rows, threads), stages, core) + core.handoff_ns;
       break;
     case ChainSplit::Kind::columns: together += columns_ns(rows, stages, threads, core); break;
     case ChainSplit::Kind::hidden: together += hidden_ns(rows, stages, threads, split, core); break;

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
 
@@ -11,37 +10,22 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/runtime.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/machine.h"
 
 namespace epilogue::cuda {
 namespace {
 
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-// FNV-1a, 64 bits: names files only; their content is compared.
-uint64_t hash_of(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
+// The hash names files only; their content is compared.
 std::string file_of(const std::string& folder, const std::string& made_of) {
   std::array<char, 17> hex{};
-  std::snprintf(hex.data(), hex.size(), "%016llx",
-                static_cast<unsigned long long>(hash_of(made_of)));
+  std::snprintf(hex.data(), hex.size(), "%016llx", static_cast<unsigned long long>(fnv1a(made_of)));
   return folder + "/" + hex.data() + ".cubin";
 }
 
 }  // namespace
 
-std::string code_cache_folder() {
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
-    return cache + "/epilogue";
-  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/epilogue";
-  return "";
-}
+std::string code_cache_folder() { return user_cache_folder(); }
 
 // A file: what the code was made of, a zero byte, the code.
 std::string cached_code(const std::string& folder, const std::string& key,

@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/packed_gemm.h"
 #include "backend/cpu/simd/targets.h"
 #include "base/caches.h"
+#include "base/ceil_div.h"
 #include "base/cpu_features.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
@@ -27,11 +28,6 @@ int64_t l2_bytes() {
 
 // What a thread must have to do to be worth its waking. One that still spins costs handoff_ns.
 constexpr double kLeastThreadNs = 2000;
-// B comes from a core's L2, or from further away; the latter waits, and other threads with it.
-constexpr double kCachedBytesPerNs = 50;
-
-// Sums stored and turned into results.
-constexpr double kElementNs = 0.15;
 
 double least_thread_ns(const MachineRates& rates) {
   return std::max(kLeastThreadNs, 2 * rates.handoff_ns);
@@ -53,8 +49,6 @@ constexpr int64_t kChunkABytes = 6 << 20;
 constexpr int64_t kPartialBytes = 32 << 20;
 // B below this stays in L1 or near it, however often it is read.
 constexpr int64_t kSmallBBytes = 32 << 10;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A chunk of the pairs GEMM: a panel of 256 KiB; its rows' sums share L2 with it.
 constexpr int64_t kPairsDepth = 2048;
