@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# lint.sh: formatting, include layers, file sizes, then clang-tidy over the configured release build.
+# lint.sh: formatting, include layers, names that are defined twice, file sizes, then clang-tidy over
+# the configured release build.
 # Runs all of them; exit 1 if any complained.
 set -u
 
@@ -14,6 +15,8 @@ echo "clang-format"
 sources '*.h' '*.cpp' | xargs -r clang-format --dry-run -Werror || failed=1
 echo "check_layers.py"
 python3 scripts/check_layers.py || failed=1
+echo "check_definitions.py"
+python3 scripts/check_definitions.py || failed=1
 echo "check_sizes.py"
 python3 scripts/check_sizes.py || failed=1
 echo "clang-tidy"

@@ -49,10 +49,10 @@ void run(const Call& call) {
   const uint32_t limit = bernoulli_limit(call.attr<double>(0));
   const RngState start = take_random_numbers(n);
   parallel_for((n + kWords - 1) / kWords, kDrawGrain / kWords, [&](int64_t begin, int64_t end) {
-    alignas(64) std::array<uint8_t, kTile> drawn;
-    for (int64_t counter = begin; counter < end; counter += kTile / kWords) {
+    alignas(64) std::array<uint8_t, kRowPiece> drawn;
+    for (int64_t counter = begin; counter < end; counter += kRowPiece / kWords) {
       const int64_t first = counter * kWords;
-      const int64_t count = std::min({kTile, end * kWords - first, n - first});
+      const int64_t count = std::min({kRowPiece, end * kWords - first, n - first});
       const bool direct = is_bytes(out.dtype());
       uint8_t* const to = direct ? static_cast<uint8_t*>(out.data()) + first : drawn.data();
       simd::bernoulli_kernels().bernoulli(start.seed, start.offset + static_cast<uint64_t>(counter),
@@ -65,8 +65,8 @@ void run(const Call& call) {
 void describe(const Call& call, KernelInfo& info) {
   const Tensor& out = call.out[0];
   info.name = kernel_name("bernoulli", out.dtype());
-  info.grid = {(out.numel() + kTile - 1) / kTile, 1, 1};
-  info.block = {kTile, 1, 1};
+  info.grid = {(out.numel() + kRowPiece - 1) / kRowPiece, 1, 1};
+  info.block = {kRowPiece, 1, 1};
   info.threads = parallel_pieces((out.numel() + kWords - 1) / kWords, kDrawGrain / kWords);
 }
 

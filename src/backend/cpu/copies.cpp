@@ -25,8 +25,8 @@ void run_zero(const Call& call) { fill_tensor(call.out[0], 0); }
 void describe_as(std::string_view what, const Call& call, KernelInfo& info) {
   const Tensor& out = call.out[0];
   info.name = kernel_name(what, out.dtype());
-  info.grid = {(out.numel() + kTile - 1) / kTile, 1, 1};
-  info.block = {kTile, 1, 1};
+  info.grid = {(out.numel() + kStridedTile - 1) / kStridedTile, 1, 1};
+  info.block = {kStridedTile, 1, 1};
   info.threads = parallel_pieces(out.numel(), kCopyGrain);
 }
 

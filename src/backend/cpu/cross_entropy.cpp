@@ -31,7 +31,7 @@ struct Blocks {
   Blocks(const Tensor& self, const Tensor& target)
       : rows(target.numel()),
         at_once(Rows(self, class_dim(self)).block()),
-        size(std::max(at_once, kTile / std::max<int64_t>(1, self.size(-1)))),
+        size(std::max(at_once, kRowPiece / std::max<int64_t>(1, self.size(-1)))),
         count((rows + size - 1) / size),
         grain(grain_for(size * self.size(-1))) {}
   int64_t begin(int64_t block) const { return block * size; }

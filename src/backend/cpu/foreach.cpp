@@ -16,7 +16,7 @@ void describe_lists(const Call& call, KernelInfo& info, const char* what) {
   const ListTiles tiles((ListCall(call)));
   info.name = kernel_name(what, call.in[0].dtype());
   info.grid = {std::max<int64_t>(1, tiles.count()), 1, 1};
-  info.block = {kTile, 1, 1};
+  info.block = {kRowPiece, 1, 1};
   info.threads = tiles.threads();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work over lists of tensors as tiles of at most kTile elements: one index space for all tensors,
-// so that threads share large and small ones evenly.
+// Work over lists of tensors as tiles of at most kRowPiece elements: one index space for all
+// tensors, so that threads share large and small ones evenly.
 #pragma once
 
 #include <span>
@@ -24,14 +24,14 @@ class ListTiles {
     ends_.reserve(lists.size());
     for (size_t i = 0; i < lists.size(); ++i) {
       numel_.push_back(lists.at(0, i).numel());
-      count_ += (numel_.back() + kTile - 1) / kTile;
+      count_ += (numel_.back() + kRowPiece - 1) / kRowPiece;
       ends_.push_back(count_);
     }
   }
 
   int64_t count() const { return count_; }
   // Tiles per thread so that each gets kGrain elements.
-  static constexpr int64_t grain() { return kGrain / kTile; }
+  static constexpr int64_t grain() { return kGrain / kRowPiece; }
   int threads() const { return threads_for(count_, grain()); }
 
   // Calls body(tile) for tiles [first, last), in order.
@@ -42,8 +42,8 @@ class ListTiles {
     for (int64_t i = first; i < last; ++i) {
       while (ends_[tensor] <= i) ++tensor;
       const int64_t before = tensor == 0 ? 0 : ends_[tensor - 1];
-      const int64_t begin = (i - before) * kTile;
-      body(ListTile{tensor, begin, std::min(kTile, numel_[tensor] - begin)});
+      const int64_t begin = (i - before) * kRowPiece;
+      body(ListTile{tensor, begin, std::min(kRowPiece, numel_[tensor] - begin)});
     }
   }
   // The same over all tiles, by all threads.

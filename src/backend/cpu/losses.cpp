@@ -15,7 +15,7 @@
 namespace epilogue::cpu {
 namespace {
 
-// Two or three tensors of one shape as rows, cut into pieces of at most kTile elements: all
+// Two or three tensors of one shape as rows, cut into pieces of at most kRowPiece elements: all
 // elements are one row where every tensor is contiguous, else the last dimension is.
 class Pieces {
  public:
@@ -25,7 +25,7 @@ class Pieces {
       is_flat_ = is_flat_ && t->is_contiguous() && t->sizes() == sizes;
     const int64_t numel = element_count(sizes);
     row_ = is_flat_ || sizes.empty() ? numel : sizes[sizes.rank() - 1];
-    per_row_ = (row_ + kTile - 1) / kTile;
+    per_row_ = (row_ + kRowPiece - 1) / kRowPiece;
     count_ = row_ == 0 ? 0 : numel / row_ * per_row_;
   }
   Rows rows(const Tensor& t) const {
@@ -36,10 +36,10 @@ class Pieces {
     return {detail::make_view(t, sizes_, broadcast_strides(t, sizes_)), inner};
   }
   int64_t count() const { return count_; }
-  int64_t grain() const { return grain_for(std::min(row_, kTile)); }
+  int64_t grain() const { return grain_for(std::min(row_, kRowPiece)); }
   int64_t row(int64_t piece) const { return piece / per_row_; }
-  int64_t begin(int64_t piece) const { return piece % per_row_ * kTile; }
-  int64_t size(int64_t piece) const { return std::min(kTile, row_ - begin(piece)); }
+  int64_t begin(int64_t piece) const { return piece % per_row_ * kRowPiece; }
+  int64_t size(int64_t piece) const { return std::min(kRowPiece, row_ - begin(piece)); }
 
  private:
   Dims sizes_;

@@ -146,8 +146,8 @@ void describe(const Call& call, KernelInfo& info) {
   } else {
     info.name = kernel_name(what_of(call).view(), out.dtype());
   }
-  info.grid = {(out.numel() + kTile - 1) / kTile, 1, 1};
-  info.block = {kTile, 1, 1};
+  info.grid = {(out.numel() + kStridedTile - 1) / kStridedTile, 1, 1};
+  info.block = {kStridedTile, 1, 1};
   info.threads = parallel_pieces(out.numel(), kGrain);
 }
 

@@ -10,8 +10,8 @@ namespace {
 // Room for what does not lie ready: strided or narrower elements. Not initialised.
 template <class T>
 struct Scratch {
-  alignas(64) T values[2][kTile];
-  alignas(64) std::byte raw[kTile * sizeof(T)];
+  alignas(64) T values[2][kStridedTile];
+  alignas(64) std::byte raw[kStridedTile * sizeof(T)];
 };
 
 template <class T>
@@ -44,7 +44,7 @@ void run_range(const StridedWalk& walk, size_t inputs, const TileFunction<T>& f,
   const StridedOperand& out = walk.operands[0];
   const bool writes_t = out.dtype == DTypeOf<T>::value;
   for (int64_t i = begin; i < end;) {
-    const int64_t n = walk.tile_length(i, end, kTile);
+    const int64_t n = walk.tile_length(i, end, kStridedTile);
     TileInput<T> in[2];
     for (size_t k = 0; k < inputs; ++k)
       in[k] = load_tile(walk, walk.operands[k + 1], i, n, f.takes_scalars, scratch.values[k],

@@ -57,7 +57,7 @@ struct Plan {
   bool is_rows() const { return fast.out_stride == 0; }
   // Pieces of the fast dimension, and results (rows) or tiles of results (columns).
   int64_t pieces() const { return (fast.size + piece_size() - 1) / piece_size(); }
-  int64_t piece_size() const { return is_rows() ? kTile : kColumns; }
+  int64_t piece_size() const { return is_rows() ? kRowPiece : kColumns; }
   int64_t units() const { return is_rows() ? kept_count : kept_count * pieces(); }
   // Segments that go into one unit, and how many groups they form.
   int64_t segments() const { return is_rows() ? summed_count * pieces() : summed_count; }
@@ -148,11 +148,11 @@ double row_group(const Plan& plan, const Tensor& in, int64_t first, int64_t grou
   const auto sum = simd::row_kernels().sum;
   const simd::FloatType type = float_type(in.dtype());
   const int64_t pieces = plan.pieces();
-  float* buffer = scratch(Slot::a, std::min(kTile, plan.fast.size));
+  float* buffer = scratch(Slot::a, std::min(kRowPiece, plan.fast.size));
   double total = 0;
   for (int64_t s = plan.group_begin(group); s < plan.group_begin(group + 1); ++s) {
-    const int64_t begin = s % pieces * kTile;
-    const int64_t n = std::min(kTile, plan.fast.size - begin);
+    const int64_t begin = s % pieces * kRowPiece;
+    const int64_t n = std::min(kRowPiece, plan.fast.size - begin);
     const int64_t offset = first + plan.summed.offset(s / pieces) + begin * plan.fast.stride;
     total += sum(read_line(type, element(in, offset), plan.fast.stride, n, buffer),
                  static_cast<size_t>(n));

@@ -55,7 +55,7 @@ thread_local simd::Scratch slices_scratch;
 thread_local simd::Scratch sums_scratch;
 
 // From row `row` on.
-Rows rows_from(const Rows& rows, FloatType type, int64_t row) {
+StageRows rows_from(const StageRows& rows, FloatType type, int64_t row) {
   const auto bytes = row * rows.stride * static_cast<int64_t>(size_of(type));
   return {static_cast<const char*>(rows.data) + bytes, rows.stride, rows.scales};
 }
@@ -241,7 +241,7 @@ class CpuRowChain final : public RowChain {
   }
 
   // x's rows as the first stage wants them: normalised, in its type; where they lie if that is so.
-  Rows first_rows(const MatrixView& x, int64_t row, int64_t m, float* scratch) const {
+  StageRows first_rows(const MatrixView& x, int64_t row, int64_t m, float* scratch) const {
     const FloatType have = float_type(x.dtype);
     const FloatType want = rows_type(0);
     const int64_t k = stages_[0].k();
@@ -268,7 +268,7 @@ class CpuRowChain final : public RowChain {
   }
 
   // Rows as stage i's kernel reads them.
-  Rows kernel_rows(size_t i, const Rows& rows, int64_t m) const {
+  StageRows kernel_rows(size_t i, const StageRows& rows, int64_t m) const {
     if (calls_[i].weights->type() != PanelType::i8_pairs) return rows;
     const int64_t stride = calls_[i].padded_k;
     float* const scales = i16_scratch.get(static_cast<size_t>(m + (stride * m + 1) / 2));
@@ -286,13 +286,13 @@ class CpuRowChain final : public RowChain {
       floats[i % 2] = std::max(floats[i % 2], rows_floats(i, m));
     float* const memory = rows_scratch.get(static_cast<size_t>(floats[0] + floats[1]));
     const std::array<float*, 2> area = {memory, memory + floats[0]};
-    Rows a = first_rows(call.x, row, m, area[0]);
+    StageRows a = first_rows(call.x, row, m, area[0]);
     for (size_t i = 0; i < stages_.size(); ++i) {
       StageTargets targets = {{}, call.operands, call.outputs, call.sums};
       const bool is_last = i + 1 == stages_.size();
       if (!is_last) targets.flow = flow(i, m, area[(i + 1) % 2]);
       const int64_t panels = calls_[i].weights->panels();
-      const Rows read = kernel_rows(i, a, m);
+      const StageRows read = kernel_rows(i, a, m);
       const auto body = [&](int64_t first, int64_t last) {
         run_stage(calls_[i], targets, read, row, m, first, last);
       };
@@ -315,7 +315,7 @@ class CpuRowChain final : public RowChain {
     float* const slices = slices_scratch.get(static_cast<size_t>(p.hidden_slices * slice_floats));
     float* const memory =
         rows_scratch.get(static_cast<size_t>(rows_floats(0, rows) + rows_floats(1, rows)));
-    const Rows x = first_rows(call.x, 0, rows, memory);
+    const StageRows x = first_rows(call.x, 0, rows, memory);
     const MatrixView hidden = flow(0, rows, memory + rows_floats(0, rows));
     const int64_t panels = calls_[0].weights->panels();
     const int64_t hidden_each = calls_[0].weights->columns_per_panel();
@@ -326,7 +326,7 @@ class CpuRowChain final : public RowChain {
         const int64_t slice = i % p.hidden_slices;
         const int64_t first = panels * slice / p.hidden_slices;
         const int64_t last = panels * (slice + 1) / p.hidden_slices;
-        const Rows mine = rows_from({hidden.data, hidden.row_stride}, rows_type(1), row);
+        const StageRows mine = rows_from({hidden.data, hidden.row_stride}, rows_type(1), row);
         StageTargets targets = {hidden, call.operands, call.outputs, call.sums};
         targets.flow.data = const_cast<void*>(mine.data);
         run_stage(calls_[0], targets, rows_from(x, rows_type(0), row), row, m, first, last);

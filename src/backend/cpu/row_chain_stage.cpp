@@ -99,7 +99,7 @@ ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
 // The loops of one call of run_stage().
 class StageRun {
  public:
-  StageRun(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
+  StageRun(const StageCall& call, const StageTargets& targets, const StageRows& a, int64_t row,
            int64_t m)
       : call_(call),
         weights_(*call.weights),
@@ -284,7 +284,7 @@ class StageRun {
   const PackedWeights& weights_;
   const TileProgram& program_;
   const StageTargets& targets_;
-  const Rows a_;
+  const StageRows a_;
   const int64_t row_;
   const int64_t m_;
   const int64_t each_;  // columns of a panel, of each product
@@ -352,13 +352,13 @@ const PackedWeights& ChainStage::packed(PanelType type, simd::Precision precisio
   return *slot.weights;
 }
 
-void run_stage(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
+void run_stage(const StageCall& call, const StageTargets& targets, const StageRows& a, int64_t row,
                int64_t m, int64_t first, int64_t last) {
   StageRun(call, targets, a, row, m).run(first, last);
 }
 
-void multiply_slice(const StageCall& call, const Rows& a, int64_t m, int64_t begin, int64_t end,
-                    float* sums, int64_t panel_stride) {
+void multiply_slice(const StageCall& call, const StageRows& a, int64_t m, int64_t begin,
+                    int64_t end, float* sums, int64_t panel_stride) {
   StageRun(call, {}, a, 0, m).run_slice(begin, end, sums, panel_stride);
 }
 

@@ -52,7 +52,7 @@ class ChainStage {
 };
 
 // Rows as a stage's kernel wants them.
-struct Rows {
+struct StageRows {
   const void* data = nullptr;
   int64_t stride = 0;
   const float* scales = nullptr;  // of 16-bit integers: one per row
@@ -80,13 +80,13 @@ struct StageTargets {
 // Rows [row, row + m) of the call through the panels [first, last): products, program, stores.
 // `a` are these rows. Safe from several threads on ranges that do not overlap; where columns are
 // summed, blocks of rows begin at multiples of kColumnSumRows.
-void run_stage(const StageCall& call, const StageTargets& targets, const Rows& a, int64_t row,
+void run_stage(const StageCall& call, const StageTargets& targets, const StageRows& a, int64_t row,
                int64_t m, int64_t first, int64_t last);
 
 // The two halves of run_stage() for stages of one product, apart: rows times k in [begin, end)
 // alone into [panels][panel_stride] sums ...
-void multiply_slice(const StageCall& call, const Rows& a, int64_t m, int64_t begin, int64_t end,
-                    float* sums, int64_t panel_stride);
+void multiply_slice(const StageCall& call, const StageRows& a, int64_t m, int64_t begin,
+                    int64_t end, float* sums, int64_t panel_stride);
 // ... and the program and the stores over one panel's sums [m][columns of a panel].
 void finish_panel(const StageCall& call, const StageTargets& targets, int64_t row, int64_t m,
                   int64_t panel, float* sums);

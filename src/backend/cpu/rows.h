@@ -14,7 +14,7 @@
 
 namespace epilogue::cpu {
 
-inline constexpr int64_t kTile = 4096;       // floats of one piece of work: half of an L1
+inline constexpr int64_t kRowPiece = 4096;   // floats of one piece of work: half of an L1
 inline constexpr int64_t kGrain = 32768;     // elements that are worth a thread
 inline constexpr int64_t kStridedRows = 32;  // rows taken at once where neighbours are not adjacent
 

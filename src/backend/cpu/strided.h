@@ -12,7 +12,7 @@
 namespace epilogue::cpu {
 
 // Elements that a tile holds at most: three tiles of f32 take 12 KiB, which leaves room in L1.
-inline constexpr int64_t kTile = 1024;
+inline constexpr int64_t kStridedTile = 1024;
 // Rows at least this long are walked one by one; shorter ones are gathered into full tiles.
 inline constexpr int64_t kLongRow = 128;
 

@@ -30,10 +30,10 @@ int crossing_dim(const StridedWalk& walk) {
 void copy_range(const StridedWalk& walk, int64_t begin, int64_t end) {
   const StridedOperand& to = walk.operands[0];
   const StridedOperand& from = walk.operands[1];
-  alignas(64) std::byte gathered[kTile * 8];
-  alignas(64) std::byte converted[kTile * 8];
+  alignas(64) std::byte gathered[kStridedTile * 8];
+  alignas(64) std::byte converted[kStridedTile * 8];
   for (int64_t i = begin; i < end;) {
-    const int64_t n = walk.tile_length(i, end, kTile);
+    const int64_t n = walk.tile_length(i, end, kStridedTile);
     const std::byte* source = read_tile(walk, from, i, n, gathered);
     if (std::byte* target = tile_address(walk, to, i, n)) {
       convert_elements(from.dtype, source, to.dtype, target, static_cast<size_t>(n));
@@ -164,12 +164,13 @@ void fill_tensor(const Tensor& to, double value) {
   if (to.numel() == 0) return;
   const StridedWalk walk = make_walk(to, {});
   parallel_for(walk.numel, kCopyGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) std::byte tile[kTile * 8];
+    alignas(64) std::byte tile[kStridedTile * 8];
     dispatch(to.dtype(), [&]<class T>() {
-      std::fill_n(reinterpret_cast<T*>(tile), std::min(kTile, end - begin), cast_element<T>(value));
+      std::fill_n(reinterpret_cast<T*>(tile), std::min(kStridedTile, end - begin),
+                  cast_element<T>(value));
     });
     for (int64_t i = begin; i < end;) {
-      const int64_t n = walk.tile_length(i, end, kTile);
+      const int64_t n = walk.tile_length(i, end, kStridedTile);
       write_tile(walk, walk.operands[0], i, n, tile);
       i += n;
     }
