@@ -101,6 +101,11 @@ LIBRARIES = {
     "benchmark/": [],
 }
 
+# What code names -> the layers that may not name it: which hardware there is, they ask of the
+# backend's capabilities() and of base/machine.
+HARDWARE = re.compile(r"\b(?:DeviceType::\w+|Isa::\w+|CpuFeature::\w+|active_isa|cpu_has)\b")
+ABOVE_HARDWARE = {"graph", "passes", "plan"}
+
 SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -165,6 +170,9 @@ def check_file(root, path):
         return
     text = (root / path).read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), start=1):
+        hardware = HARDWARE.search(line.split("//")[0]) if layer in ABOVE_HARDWARE else None
+        if hardware:
+            yield number, f"layer {layer} asks capabilities(), it does not name {hardware.group()}"
         match = INCLUDE.match(line)
         if not match:
             continue

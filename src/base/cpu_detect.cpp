@@ -32,25 +32,29 @@ bool os_grants_amx() {
 
 }  // namespace
 
-Isa detect_isa() {
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::baseline;
+CpuFeatures detect_features() {
+  using enum CpuFeature;
+  CpuFeatures all;
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 29)) != 0;
-  if (!f16c) return Isa::baseline;
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512cd");
-  if (!avx512) return Isa::avx2;
+  if (!f16c || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return all;
+  all = all | CpuFeatures{avx2};
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+  if (!has_avx512) return all;
+  all = all | CpuFeatures{avx512};
+  if (__builtin_cpu_supports("avx512vnni")) all = all | CpuFeatures{avx512_vnni};
   unsigned amx = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) amx = d;
-  unsigned bf16 = 0;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) bf16 = a;
-  if ((bf16 & (1U << 5)) == 0) return Isa::avx512;
-  const bool has_amx = (amx & (1U << 22)) != 0 && (amx & (1U << 24)) != 0 && os_grants_amx();
-  return has_amx ? Isa::amx : Isa::avx512_bf16;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1U << 5)) != 0)
+    all = all | CpuFeatures{avx512_bf16};
+  if ((amx & (1U << 22)) != 0 && (amx & (1U << 24)) != 0 && os_grants_amx())
+    all = all | CpuFeatures{amx_bf16};
+  return all;
 }
 #else
-Isa detect_isa() { return Isa::baseline; }
+CpuFeatures detect_features() { return {}; }
 #endif
 
 }  // namespace epilogue

@@ -7,8 +7,8 @@
 
 namespace epilogue {
 
-// The best level of this processor and operating system. Asks for the tiles' memory where there are
-// tiles. detected_isa() remembers the answer.
-Isa detect_isa();
+// Of this processor and operating system. Asks for the tiles' memory where there are tiles.
+// detected_features() remembers the answer.
+CpuFeatures detect_features();
 
 }  // namespace epilogue

@@ -4,12 +4,35 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "base/cpu_detect.h"
 
 namespace epilogue {
 namespace {
+
+using enum CpuFeature;
+
+constexpr IsaFeatures kTable[] = {
+    {Isa::baseline, "baseline", {}, {}},
+    {Isa::avx2, "avx2", {avx2}, {}},
+    {Isa::avx512, "avx512", {avx2, avx512}, {avx512_vnni}},
+    {Isa::avx512_bf16, "avx512_bf16", {avx2, avx512, avx512_bf16}, {avx512_vnni}},
+    {Isa::amx, "amx", {avx2, avx512, avx512_bf16, amx_bf16}, {avx512_vnni}},
+};
+
+static_assert(std::size(kTable) == std::size(kIsas));
+
+constexpr bool rows_follow_the_enumerators() {
+  for (size_t i = 0; i < std::size(kTable); ++i)
+    if (kTable[i].isa != static_cast<Isa>(i)) return false;
+  return true;
+}
+static_assert(rows_follow_the_enumerators());
+
+const IsaFeatures& row(Isa isa) { return kTable[static_cast<size_t>(isa)]; }
 
 constexpr int kUnset = -1;
 std::atomic<int> active{kUnset};
@@ -23,34 +46,44 @@ Isa from_environment() {
   const char* wanted = std::getenv("EPILOGUE_ISA");
   if (wanted == nullptr || *wanted == '\0') return detected_isa();
   const Isa isa = parse_isa(wanted).value();
-  if (isa > detected_isa()) throw Error("[EPILOGUE_ISA] " + unsupported(isa));
+  if (!is_available(isa)) throw Error("[EPILOGUE_ISA] " + unsupported(isa));
   return isa;
 }
 
 }  // namespace
 
-std::string_view isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::baseline: return "baseline";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
-    case Isa::avx512_bf16: return "avx512_bf16";
-    case Isa::amx: return "amx";
-  }
-  return "unknown";
-}
+std::span<const IsaFeatures> isa_table() { return kTable; }
+
+std::string_view isa_name(Isa isa) { return row(isa).name; }
 
 Result<Isa> parse_isa(std::string_view name) {
-  for (Isa isa : kIsas)
-    if (isa_name(isa) == name) return isa;
-  return Failure{"UnknownIsa", "[isa] expected baseline, avx2, avx512, avx512_bf16 or amx, got '" +
-                                   std::string(name) + "'"};
+  std::string names;
+  for (const IsaFeatures& r : kTable) {
+    if (r.name == name) return r.isa;
+    if (&r != kTable) names += &r + 1 == std::end(kTable) ? " or " : ", ";
+    names += r.name;
+  }
+  return Failure{"UnknownIsa", "[isa] expected " + names + ", got '" + std::string(name) + "'"};
 }
 
-Isa detected_isa() {
-  static const Isa isa = detect_isa();
-  return isa;
+CpuFeatures detected_features() {
+  static const CpuFeatures features = detect_features();
+  return features;
 }
+
+bool is_available(Isa isa) { return detected_features().has_all(row(isa).needs); }
+
+std::span<const Isa> available_isas() {
+  static const std::vector<Isa> list = [] {
+    std::vector<Isa> all;
+    for (const IsaFeatures& r : kTable)
+      if (is_available(r.isa)) all.push_back(r.isa);
+    return all;
+  }();
+  return list;
+}
+
+Isa detected_isa() { return available_isas().back(); }
 
 Isa active_isa() {
   const int now = active.load(std::memory_order_acquire);
@@ -61,8 +94,13 @@ Isa active_isa() {
 }
 
 void set_active_isa(Isa isa) {
-  if (isa > detected_isa()) throw Error("[set_active_isa] " + unsupported(isa));
+  if (!is_available(isa)) throw Error("[set_active_isa] " + unsupported(isa));
   active.store(static_cast<int>(isa), std::memory_order_release);
+}
+
+CpuFeatures active_features() {
+  const IsaFeatures& r = row(active_isa());
+  return detected_features() & (r.needs | r.may);
 }
 
 std::string_view cpu_model_name() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "core/capabilities.h"
 #include "core/op.h"
 #include "core/program_kernel.h"
 #include "core/row_chain.h"
@@ -72,6 +73,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  // Of this moment: EPILOGUE_ISA and set_active_isa() change a CPU's.
+  virtual Capabilities capabilities() const = 0;
   // Kernels of an op, best first; empty where only the reference exists. The span and what it
   // names live as long as the process.
   virtual const std::span<const Kernel>& kernels(const OpDef& op) const = 0;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/backend.h"
 #include "core/observer.h"
 #include "core/tensor_impl.h"
 
@@ -121,6 +122,7 @@ class Captor final : public OpObserver {
       if (!t.defined()) throw Error("[compile] expected defined results, got an undefined one");
       graph_.outputs.push_back(value_of(t));
     }
+    graph_.capabilities = backend_of(graph_.device).capabilities();
     return std::move(graph_);
   }
 

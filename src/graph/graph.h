@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/capabilities.h"
 #include "core/op.h"
 #include "core/row_chain.h"
 
@@ -101,7 +102,8 @@ struct Graph {
   // How many nodes draw random numbers. What they draw depends on all that was drawn before, so
   // that passes keep each of them, once and in the order of the capture, whether it is read or not.
   size_t draws = 0;
-  Device device;  // of everything but numbers
+  Device device;              // of everything but numbers
+  Capabilities capabilities;  // of the fused kernels there, when it was captured
 
   Value& value(int v) { return values[static_cast<size_t>(v)]; }
   const Value& value(int v) const { return values[static_cast<size_t>(v)]; }

@@ -4,7 +4,6 @@
 //   block 1: products; block 2: products beside block 1's program; block 2's program
 // A tile unit multiplies by itself. Elsewhere products and programs share the vector units, and
 // there is nothing to decide.
-#include "base/cpu_features.h"
 #include "passes/chain_stages.h"
 #include "passes/passes.h"
 #include "passes/product.h"
@@ -12,7 +11,7 @@
 namespace epilogue::passes {
 
 void overlap_epilogues(graph::Graph& graph, PassContext& context) {
-  if (graph.device.type != DeviceType::cpu || active_isa() < Isa::amx) return;
+  if (!graph.capabilities.overlaps_bf16_programs) return;
   for (graph::Node& node : graph.nodes) {
     const graph::Chain* chain = node.chain();
     if (chain == nullptr || graph.value(chain->x).dtype != DType::bf16) continue;

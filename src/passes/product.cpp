@@ -176,7 +176,7 @@ std::string form_product(Graph& graph, size_t index, Packing packing) {
 }
 
 std::string reason_against_results(const Graph& graph, size_t results) {
-  if (graph.device.type == DeviceType::cpu || results <= 1) return "";
+  if (results <= 1 || graph.capabilities.chains_store_values) return "";
   return "chains on " + to_string(graph.device) + " give one result";
 }
 

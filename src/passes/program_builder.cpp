@@ -105,7 +105,7 @@ std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std
   return bound;
 }
 
-bool programs_read_masks(const Graph& graph) { return graph.device.type == DeviceType::cpu; }
+bool programs_read_masks(const Graph& graph) { return graph.capabilities.programs_read_masks; }
 
 std::string reason_against_values(const Graph& graph, const BoundProgram& bound) {
   for (const int v : bound.results)

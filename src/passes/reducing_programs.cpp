@@ -194,7 +194,7 @@ std::optional<BoundProgram> any_program_of(const Graph& graph, const Node& node,
   const OpCall* call = node.call();
   if (call == nullptr || call->inputs.empty() || call->inputs[0] == graph::kNoValue)
     return std::nullopt;
-  if (graph.device.type != DeviceType::cpu) {
+  if (!graph.capabilities.programs_reduce) {
     reason = "programs on " + to_string(graph.device) + " reduce nothing";
     return std::nullopt;
   }

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "base/cpu_features.h"
 #include "base/hash.h"
 #include "base/json_file.h"
 #include "base/machine.h"
@@ -40,7 +39,7 @@ json choices_of(const std::string& path) {
 
 std::string choice_key(const std::string& graph) {
   return fmt::format("{}; {}; {}; {} threads; {:016x}", version(), cpu_identity(),
-                     isa_name(active_isa()), num_threads(), fnv1a(graph));
+                     active_isa_name(), num_threads(), fnv1a(graph));
 }
 
 std::optional<Choice> find_choice(const std::string& key) {

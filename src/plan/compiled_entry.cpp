@@ -110,7 +110,7 @@ Entry::Built Entry::build(const Candidate& candidate, std::span<const Tensor> in
 // What is drawn at random would be drawn again; a backward pass that runs later is not there yet.
 bool Entry::may_measure() const {
   return options_.tune == Tune::measure && options_.choice.empty() &&
-         captured().device.type == DeviceType::cpu && !captured_.runs_backward_later &&
+         captured().capabilities.ends_with_call && !captured_.runs_backward_later &&
          std::ranges::none_of(captured().nodes, graph::is_draw);
 }
 

@@ -251,8 +251,9 @@ void Plan::run_steps() {
 
 // Fused kernels allocate nothing once they ran; ops do. A listener wants to hear of every step.
 bool Plan::may_replay() const {
-  return graph_.device.type != DeviceType::cpu && !has_op_steps_ && run_observer() == nullptr &&
-         !graph_.inputs.empty() && graph::row_count(sizes_of(graph_.inputs[0])) <= kReplayRows;
+  return !has_op_steps_ && !graph_.inputs.empty() && run_observer() == nullptr &&
+         graph::row_count(sizes_of(graph_.inputs[0])) <= kReplayRows &&
+         graph_.capabilities.records_launches;
 }
 
 // Inputs, results and views of them belong to the caller.

@@ -13,7 +13,9 @@ SplitGraph split(const Graph& graph, size_t forward_results) {
   result.forward.values = graph.values;
   result.backward.values = graph.values;
   result.forward.device = graph.device;
+  result.forward.capabilities = graph.capabilities;
   result.backward.device = graph.device;
+  result.backward.capabilities = graph.capabilities;
   result.forward.draws = graph.draws;
   result.forward.casts = graph.casts;
   result.backward.casts = graph.casts;

@@ -89,8 +89,8 @@ void expect_program(int64_t rows, int64_t cols, DType dtype) {
 
 TEST(Program, EveryShapeDtypeAndLevel) {
   const test::IsaScope scope;
-  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
-    set_active_isa(static_cast<Isa>(level));
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const int64_t rows : {1, 2, 37})
         for (const int64_t cols : {1, 15, 16, 17, 1031}) expect_program(rows, cols, dtype);
@@ -156,8 +156,8 @@ void expect_chain(int64_t rows, int64_t k, int64_t n, DType dtype) {
 
 TEST(RowChain, OddSizesOfEveryDtypeAndLevel) {
   const test::IsaScope scope;
-  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
-    set_active_isa(static_cast<Isa>(level));
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int64_t rows : {0, 1, 2, 13, 97})
         for (const int64_t k : {1, 7, 64, 129})
@@ -220,8 +220,8 @@ struct GatedBackward {
 
 TEST(RowChain, StagesMayStoreAndFlowSideBySideIntoAStackedProduct) {
   const test::IsaScope scope;
-  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
-    set_active_isa(static_cast<Isa>(level));
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int64_t rows : {1, 2, 97, 200})
         for (const int64_t hidden : {1, 33, 96}) {
@@ -250,8 +250,8 @@ Tensor rounded_to_int8(const Tensor& w) {
 
 TEST(RowChain, Int8WeightsGiveTheProductsOfRoundedWeightsForAnyNumberOfRows) {
   const test::IsaScope scope;
-  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
-    set_active_isa(static_cast<Isa>(level));
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int64_t rows : {1, 2, 5, 100}) {
         const int64_t k = 70;

@@ -80,8 +80,8 @@ void expect_softmax(int64_t rows, int64_t cols, DType dtype) {
 
 TEST(ReducingProgram, EveryShapeDtypeAndLevel) {
   const test::IsaScope scope;
-  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
-    set_active_isa(static_cast<Isa>(level));
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const int64_t rows : {1, 2, 31, 32, 33, 70})
         for (const int64_t cols : {1, 15, 16, 17, 1031}) expect_softmax(rows, cols, dtype);
@@ -240,8 +240,8 @@ struct BiasGradient {
 TEST(RowChain, ColumnSumsOfWhatAStageMakes) {
   const test::IsaScope isa;
   const test::ThreadScope scope;
-  for (int level = 0; level <= static_cast<int>(detected_isa()); ++level) {
-    set_active_isa(static_cast<Isa>(level));
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int threads : {1, 3})
         for (const int64_t rows : {1, 2, 31, 97, 200})

@@ -44,15 +44,37 @@ TEST(Isa, UnknownNamesListTheLevels) {
 }
 
 TEST_F(ActiveIsa, EveryLevelOfTheMachineCanBeForced) {
-  for (Isa isa : kIsas) {
-    if (isa > detected_isa()) continue;
+  for (const Isa isa : available_isas()) {
     set_active_isa(isa);
     EXPECT_EQ(active_isa(), isa);
   }
 }
 
+TEST_F(ActiveIsa, TheFeaturesInUseAreThoseThatTheNameStandsFor) {
+  for (const IsaFeatures& set : isa_table()) {
+    if (!is_available(set.isa)) continue;
+    set_active_isa(set.isa);
+    EXPECT_TRUE(active_features().has_all(set.needs)) << set.name;
+    EXPECT_TRUE((set.needs | set.may).has_all(active_features())) << set.name;
+    EXPECT_TRUE(detected_features().has_all(active_features())) << set.name;
+  }
+  set_active_isa(Isa::baseline);
+  EXPECT_EQ(active_features(), CpuFeatures());
+}
+
+TEST(CpuFeatures, AreSets) {
+  using enum CpuFeature;
+  const CpuFeatures vnni = {avx2, avx512, avx512_vnni};
+  EXPECT_TRUE(vnni.has(avx512_vnni));
+  EXPECT_FALSE(vnni.has(avx512_bf16));
+  EXPECT_TRUE(vnni.has_all({avx2, avx512}));
+  EXPECT_FALSE(vnni.has_all({avx2, amx_bf16}));
+  EXPECT_EQ(vnni & CpuFeatures({avx512_vnni, amx_bf16}), CpuFeatures({avx512_vnni}));
+  EXPECT_EQ((CpuFeatures{avx2} | CpuFeatures{avx512}), CpuFeatures({avx512, avx2}));
+}
+
 TEST_F(ActiveIsa, ALevelAboveTheMachineIsMisuse) {
-  if (detected_isa() == Isa::amx) GTEST_SKIP() << "this machine has every level";
+  if (is_available(Isa::amx)) GTEST_SKIP() << "this machine has every level";
   EXPECT_THROW(set_active_isa(Isa::amx), Error);
   EXPECT_EQ(active_isa(), before_);
 }
@@ -61,7 +83,7 @@ TEST(IsaEnvironment, IsObeyed) {
   for (Isa isa : kIsas) {
     const std::string name(isa_name(isa));
     const auto [code, out] = run_with_isa(name);
-    if (isa <= detected_isa()) {
+    if (is_available(isa)) {
       EXPECT_EQ(out, name);
       EXPECT_EQ(code, 0);
     } else {

@@ -67,6 +67,13 @@ class CheckLayers(unittest.TestCase):
         self.expect_complaint("src/backend/cpu/simd/gemm.h", '#include "core/op.h"\n',
                               '1: layer backend/cpu/simd may not include "core/op.h" (layer core)')
 
+    def test_passes_name_no_hardware(self):
+        for name in ("DeviceType::cpu", "Isa::amx", "CpuFeature::avx2", "cpu_has"):
+            self.expect_complaint("src/passes/a.cpp", f"// {name}\nif (x == {name}) {{}}\n",
+                                  f"2: layer passes asks capabilities(), it does not name {name}")
+        self.assertEqual(run("check_layers.py", {**GOOD, "src/nn/a.cpp": "f(DeviceType::cpu);"}),
+                         (0, ""))
+
     def test_public_headers_stay_public(self):
         self.expect_complaint("include/epilogue/dtype.h", '#include "core/op.h"\n',
                               '1: a public header includes "core/op.h", which is not public')

@@ -218,8 +218,8 @@ std::string describe(std::span<const Tensor> in, std::span<const Attr> attrs) {
   return text;
 }
 
-IsaScope::IsaScope() : before_(static_cast<int>(active_isa())) {}
-IsaScope::~IsaScope() { set_active_isa(static_cast<Isa>(before_)); }
+IsaScope::IsaScope() : before_(active_isa()) {}
+IsaScope::~IsaScope() { set_active_isa(before_); }
 
 ThreadScope::ThreadScope() : before_(num_threads()) {}
 ThreadScope::ThreadScope(int threads) : ThreadScope() { set_num_threads(threads); }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "core/op.h"
 
 namespace epilogue::test {
@@ -60,7 +61,7 @@ class IsaScope {
   IsaScope& operator=(const IsaScope&) = delete;
 
  private:
-  int before_;
+  Isa before_;
 };
 
 // Restores the number of threads at the end of a scope.

@@ -136,6 +136,7 @@ TEST(FuseEpilogues, ChainsOfADeviceGiveOneResult) {
       },
       {zeros({3, 4})});
   stored.device = {DeviceType::cuda, 0};
+  stored.capabilities = {};
   const After a = after(stored, "form_row_chains");
   EXPECT_EQ(reason_of(a, "fuse_epilogues"), "chains on cuda:0 give one result");
   EXPECT_EQ(a.text.find("the last %"), std::string::npos) << a.text;
@@ -148,6 +149,7 @@ TEST(FuseEpilogues, ChainsOfADeviceGiveOneResult) {
       },
       {zeros({3, 4})});
   between.device = {DeviceType::cuda, 0};
+  between.capabilities = {};
   EXPECT_EQ(reason_of(after(between, "form_row_chains"), "form_row_chains"),
             "chains on cuda:0 give one result");
 
@@ -158,6 +160,7 @@ TEST(FuseEpilogues, ChainsOfADeviceGiveOneResult) {
       },
       {zeros({3, 4})});
   merged.device = {DeviceType::cuda, 0};
+  merged.capabilities = {};
   EXPECT_EQ(reason_of(after(merged, "merge_gemms"), "merge_gemms"),
             "chains on cuda:0 give one result");
 }

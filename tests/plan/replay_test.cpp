@@ -19,6 +19,7 @@ class CountingGraph final : public LaunchGraph {
 class CountingBackend final : public Backend {
  public:
   std::string_view name() const override { return "counting"; }
+  Capabilities capabilities() const override { return {.records_launches = true}; }
   const std::span<const Kernel>& kernels(const OpDef&) const override {
     static constexpr std::span<const Kernel> kNone;
     return kNone;

@@ -89,19 +89,19 @@ double weight_elements(const PortabilityShape& s) {
 class Ceilings {
  public:
   double peak_gflops(DType dtype) {
-    double& peak = peaks_[{active_isa(), dtype}];
+    double& peak = peaks_[{isa_name(active_isa()), dtype}];
     if (peak == 0) peak = measure::measure_peak_gflops(dtype);
     return peak;
   }
   double read_gb_per_s(int64_t bytes) {
-    double& rate = reads_[{active_isa(), bytes}];
+    double& rate = reads_[{isa_name(active_isa()), bytes}];
     if (rate == 0) rate = measure::measure_read_gb_per_s(bytes);
     return rate;
   }
 
  private:
-  std::map<std::pair<Isa, DType>, double> peaks_;
-  std::map<std::pair<Isa, int64_t>, double> reads_;
+  std::map<std::pair<std::string_view, DType>, double> peaks_;
+  std::map<std::pair<std::string_view, int64_t>, double> reads_;
 };
 
 double floor_ns(const PortabilityShape& s, DType dtype, Ceilings& ceilings) {

@@ -227,14 +227,14 @@ std::vector<Isa> levels_of(const std::vector<std::string>& names) {
   std::vector<Isa> levels;
   for (const std::string& name : names) {
     const Isa level = parse_isa(name).value();
-    if (level > detected_isa())
+    if (!is_available(level))
       throw Error(fmt::format("[--levels] expected levels up to {}, this machine's, got {}",
                               isa_name(detected_isa()), name));
     levels.push_back(level);
   }
   if (names.empty())
-    for (const Isa level : kIsas)
-      if (level != Isa::baseline && level <= detected_isa()) levels.push_back(level);
+    for (const Isa level : available_isas())
+      if (level != Isa::baseline) levels.push_back(level);
   if (levels.empty()) levels.push_back(Isa::baseline);
   return levels;
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/row_chain.h"
@@ -13,7 +11,11 @@ namespace cpu {
 ShortText kernel_name(std::string_view what, DType dtype) {
   ShortText name = "epi_";
   // Kernels that do not use the 16-bit dot products run as their AVX-512 copies there.
-  name += isa_name(std::min(active_isa(), Isa::avx512));
+  const CpuFeatures features = active_features();
+  const Isa isa = features.has(CpuFeature::avx512) ? Isa::avx512
+                  : features.has(CpuFeature::avx2) ? Isa::avx2
+                                                   : Isa::baseline;
+  name += isa_name(isa);
   name += "_";
   name += what;
   name += "_";
@@ -25,6 +27,14 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
+
+  Capabilities capabilities() const override {
+    return {.chains_store_values = true,
+            .programs_read_masks = true,
+            .programs_reduce = true,
+            .overlaps_bf16_programs = cpu_has(CpuFeature::amx_bf16),
+            .ends_with_call = true};
+  }
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
     static constexpr KernelLists kAll[] = {

@@ -120,7 +120,7 @@ class CpuRowChain final : public RowChain {
   }
 
   std::string kernel_name() const override {
-    const bool tiles = dtype_ == DType::bf16 && !tuning_.widens && active_isa() >= Isa::amx;
+    const bool tiles = dtype_ == DType::bf16 && !tuning_.widens && cpu_has(CpuFeature::amx_bf16);
     std::string name = std::string("epi_") + (tiles ? "amx" : target_name(simd::active_target())) +
                        "_row_chain_" + std::string(dtype_name(dtype_)) +
                        (precision_ == simd::Precision::i8 ? "_i8" : "");
@@ -190,7 +190,7 @@ class CpuRowChain final : public RowChain {
     shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
                       stages_[1].products() == 1 && precision_ == simd::Precision::same;
     shape.may_group = !has_sums_;
-    const bool has_tiles = dtype_ == DType::bf16 && active_isa() >= Isa::amx;
+    const bool has_tiles = dtype_ == DType::bf16 && cpu_has(CpuFeature::amx_bf16);
     shape.block_rows = likely_block_rows(has_tiles, weight_bytes);
     shape.row_unit = row_unit();
     shape.result_columns = stages_.back().n();

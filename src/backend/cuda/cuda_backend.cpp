@@ -20,6 +20,7 @@ namespace {
 class CudaBackend final : public Backend {
  public:
   std::string_view name() const override { return "cuda"; }
+  Capabilities capabilities() const override { return {.records_launches = true}; }
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
     static constexpr KernelLists kAll[] = {gemm_lists,          pointwise_lists, copy_lists,

@@ -16,7 +16,7 @@ namespace {
 class Amx : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (detected_isa() < Isa::amx) GTEST_SKIP() << "needs AVX512-BF16 beside the emulated tiles";
+    if (!is_available(Isa::amx)) GTEST_SKIP() << "needs AVX512-BF16 beside the emulated tiles";
     set_active_isa(Isa::amx);
     manual_seed(1);
   }

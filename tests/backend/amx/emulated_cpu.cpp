@@ -23,14 +23,18 @@ bool has_tiles() {
 
 }  // namespace
 
-Isa detect_isa() {
-  if (has_tiles()) return Isa::amx;
-  testing::install_amx_emulator();
+CpuFeatures detect_features() {
+  using enum CpuFeature;
+  CpuFeatures all;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return all;
+  all = all | CpuFeatures{avx2};
+  const bool tiles = has_tiles();
+  if (!tiles) testing::install_amx_emulator();
   if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return Isa::amx;
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Isa::avx2
-                                                                         : Isa::baseline;
+    all = all | CpuFeatures{avx512, avx512_bf16, amx_bf16};
+  if (__builtin_cpu_supports("avx512vnni")) all = all | CpuFeatures{avx512_vnni};
+  return all;
 }
 
 }  // namespace epilogue

@@ -174,6 +174,7 @@ constexpr Kernel kReference[] = {
 class GuardedBackend final : public Backend {
  public:
   std::string_view name() const override { return "guarded"; }
+  Capabilities capabilities() const override { return {}; }
   // Strided copies, which the way to the host stands on; all else takes that way.
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
     static constexpr std::span<const Kernel> kCopies = kReference;

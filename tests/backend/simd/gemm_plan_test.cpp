@@ -23,8 +23,8 @@ GemmCall linear(int64_t m, int64_t k, int64_t n, FloatType type) {
 
 TEST(GemmPlan, NamesSayIsaTypesTileLayoutAndBias) {
   const Isa before = active_isa();
-  const std::string isa = detected_isa() >= Isa::avx512 ? "avx512" : "avx2";
-  const std::string tile = detected_isa() >= Isa::avx512 ? "6x64" : "6x16";
+  const std::string isa = is_available(Isa::avx512) ? "avx512" : "avx2";
+  const std::string tile = is_available(Isa::avx512) ? "6x64" : "6x16";
   if (detected_isa() == Isa::baseline) GTEST_SKIP() << "no wide vectors here";
   set_active_isa(isa == "avx512" ? Isa::avx512 : Isa::avx2);
   const float row = 0.0F;

@@ -24,8 +24,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 template <class Body>
 void for_each_isa(const Body& body) {
   const Isa before = active_isa();
-  for (Isa isa : kIsas) {
-    if (isa > detected_isa()) break;
+  for (const Isa isa : available_isas()) {
     set_active_isa(isa);
     SCOPED_TRACE(std::string("isa ") + std::string(isa_name(isa)));
     body(isa);

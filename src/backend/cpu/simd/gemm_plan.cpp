@@ -162,7 +162,7 @@ bool a_is_t(const GemmCall& c) { return c.a.col_stride != 1 && c.a.row_stride ==
 // What the instructions of a product are called: those of pairs are beyond the targets' levels.
 const char* level_name(const GemmCall& c, bool gemv) {
   if (gemv || c.k == 0 || !runs_on_pairs(c)) return target_name(active_target());
-  return active_isa() >= Isa::amx ? "amx" : "avx512bf16";
+  return cpu_has(CpuFeature::amx_bf16) ? "amx" : "avx512bf16";
 }
 
 std::string build_name(const GemmCall& c, bool gemv, const GemmKernels& kernels) {

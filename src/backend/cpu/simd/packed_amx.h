@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The panel kernels of AMX. To be called where active_isa() has the level only.
+// The panel kernels of AMX. To be called where cpu_has(CpuFeature::amx_bf16) only.
 #pragma once
 
 #include "backend/cpu/simd/packed_gemm.h"

@@ -284,15 +284,19 @@ PackedKernels packed_kernels() {
       HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
       HWY_CHOOSE_AVX3(table)};
   PackedKernels kernels = pick(tables);
-  if (active_isa() >= Isa::avx512_bf16 && kernels.layout.width == kPairsWidth) {
+  const CpuFeatures features = active_features();
+  if (kernels.layout.width != kPairsWidth) return kernels;
+  if (features.has(CpuFeature::avx512_vnni)) {
     constexpr auto i8 = static_cast<size_t>(PanelType::i8_pairs);
     kernels.one[i8] = i8_pairs_one;
     kernels.two[i8] = i8_pairs_two;
+  }
+  if (features.has(CpuFeature::avx512_bf16)) {
     constexpr auto pairs = static_cast<size_t>(PanelType::bf16_pairs);
     kernels.one[pairs] = bf16_pairs_one;
     kernels.two[pairs] = bf16_pairs_two;
-    kernels.stores[pairs] = active_isa() < Isa::amx;
-    if (active_isa() >= Isa::amx) {
+    kernels.stores[pairs] = !features.has(CpuFeature::amx_bf16);
+    if (features.has(CpuFeature::amx_bf16)) {
       kernels.one[pairs] = amx_one;
       kernels.two[pairs] = amx_two;
       kernels.layout.pairs_k = kTileK;

@@ -76,15 +76,15 @@ void tile_dots(int64_t rounds) {
 }  // namespace
 
 double bf16_gflops(double seconds) {
-  const Isa isa = active_isa();
+  const CpuFeatures features = active_features();
   double best = 0.0;
-  if (isa >= Isa::avx512_bf16) {
+  if (features.has(CpuFeature::avx512_bf16)) {
     constexpr int64_t kRounds = 20'000;
     volatile float sink = 0.0F;
     best = best_gflops(seconds, kRounds * kChains * kFlopsPerVector,
                        [&] { sink = vector_dots(kRounds); });
   }
-  if (isa >= Isa::amx) {
+  if (features.has(CpuFeature::amx_bf16)) {
     constexpr int64_t kRounds = 1'000;
     const double tiles =
         best_gflops(seconds, kRounds * kTileChains * kFlopsPerTile, [] { tile_dots(kRounds); });

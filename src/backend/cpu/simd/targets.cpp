@@ -10,7 +10,7 @@
 namespace epilogue::simd {
 namespace {
 
-// Highway's own test of the CPU: a target of its own may need more than our Isa level promises
+// Highway's own test of the CPU: a target may need more than our features promise
 // (avx2 there includes BMI), and a virtual machine can mask any single feature.
 Target best_target() {
   static const Target best = [] {
@@ -26,10 +26,10 @@ Target best_target() {
 }  // namespace
 
 Target active_target() {
-  const Isa isa = active_isa();
-  const Target wanted = isa >= Isa::avx512 ? Target::avx3
-                        : isa == Isa::avx2 ? Target::avx2
-                                           : Target::sse4;
+  const CpuFeatures features = active_features();
+  const Target wanted = features.has(CpuFeature::avx512) ? Target::avx3
+                        : features.has(CpuFeature::avx2) ? Target::avx2
+                                                         : Target::sse4;
   return std::min(wanted, best_target());
 }
 

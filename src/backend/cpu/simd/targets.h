@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which compiled copy of the SIMD kernels runs: Highway targets chosen by active_isa().
+// Which compiled copy of the SIMD kernels runs: Highway targets chosen by active_features().
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace epilogue::simd {
 enum class Target { fallback, sse4, avx2, avx3 };
 inline constexpr size_t kTargets = 4;
 
-// The target for active_isa(): baseline -> sse4 (fallback where the CPU lacks it), avx2 -> avx2,
-// avx512 and above -> avx3. Never a target that this CPU cannot run. A load and a table look-up;
+// The target for active_features(): avx3 with avx512, avx2 with avx2, else sse4 (fallback where the
+// CPU lacks it). Never a target that this CPU cannot run. A load and a table look-up;
 // follows set_active_isa, so a kernel table must be fetched per call, not kept.
 Target active_target();
 

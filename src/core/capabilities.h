@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fused kernels of a backend can do. Passes and plans ask for these; which processor or
+// device is behind them is the backend's affair.
+#pragma once
+
+namespace epilogue {
+
+struct Capabilities {
+  // A row chain may have outputs beside what flows on: what a backward pass saves.
+  bool chains_store_values = false;
+  // Programs load bytes as 0 and 1, so that a mask can be an operand.
+  bool programs_read_masks = false;
+  // Programs reduce rows and columns.
+  bool programs_reduce = false;
+  // Products of bf16 run on a unit of their own: programs can run beside them.
+  bool overlaps_bf16_programs = false;
+  // Launches can be recorded and repeated by one call (Backend::record).
+  bool records_launches = false;
+  // A kernel has ended when its call returns, so that the host's clock times it.
+  bool ends_with_call = false;
+};
+
+}  // namespace epilogue
