@@ -39,7 +39,7 @@ int spawn(const std::vector<std::string>& argv, int channel, const std::string& 
   return error;
 }
 
-Failure died() { return {"PeerDied", "the process ended without an answer"}; }
+Failure died() { return {FailureCode::peer_died, "the process ended without an answer"}; }
 
 }  // namespace
 
@@ -48,13 +48,13 @@ Result<PeerProcess> PeerProcess::start(const std::vector<std::string>& argv,
   // A socket, not pipes: writing to one whose reader is gone raises no signal.
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return Failure{"PeerStart", std::string("socketpair: ") + std::strerror(errno)};
+    return Failure{FailureCode::peer_start, std::string("socketpair: ") + std::strerror(errno)};
   pid_t pid = -1;
   const int error = spawn(argv, ends[1], log, pid);
   close(ends[1]);
   if (error != 0) {
     close(ends[0]);
-    return Failure{"PeerStart", argv[0] + ": " + std::strerror(error)};
+    return Failure{FailureCode::peer_start, argv[0] + ": " + std::strerror(error)};
   }
   return PeerProcess(pid, ends[0]);
 }
@@ -98,7 +98,7 @@ Result<std::string> PeerProcess::ask(std::string_view line, int timeout_ms) {
     const int ready = left_ms > 0 ? poll(&wait, 1, static_cast<int>(left_ms)) : 0;
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0)
-      return Failure{"PeerTimeout",
+      return Failure{FailureCode::peer_timeout,
                      "no answer within " + std::to_string(timeout_ms / 1000) + " seconds"};
     char buffer[4096];
     const ssize_t n = read(channel_, buffer, sizeof buffer);

@@ -90,9 +90,9 @@ struct TorchPeer::State {
     if (!line) return Failure{line.failure().code, line.failure().message + last_words()};
     auto answer = nlohmann::json::parse(line.value(), nullptr, false);
     if (!answer.is_object())
-      return Failure{"PeerError", "expected JSON, got " + printable(line.value())};
+      return Failure{FailureCode::peer_error, "expected JSON, got " + printable(line.value())};
     if (answer.contains("error"))
-      return Failure{"PeerError", printable(answer.value("error", ""), 300)};
+      return Failure{FailureCode::peer_error, printable(answer.value("error", ""), 300)};
     return answer;
   }
   // What prepare() and prepare_step() have in common: their file's tensors, in the order of

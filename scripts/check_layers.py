@@ -40,8 +40,13 @@ LAYERS = {
 PUBLIC = {
     "base/": "base",
     "dtype.h": "core",
+    "detail/": "core",
+    "device.h": "core",
+    "dims.h": "core",
+    "memory.h": "core",
     "tensor.h": "core",
     "runtime.h": "core",
+    "fusion_choices.h": "core",
     "ops.h": "ops",
     "autograd.h": "autograd",
     "nn.h": "nn",

@@ -17,19 +17,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "epilogue/fusion_choices.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue {
-
-// What a forward pass keeps for its backward pass. automatic: what is cheaper to keep than to
-// compute again, by a cost model. save: all that the backward pass reads. recompute: as little as
-// possible; products run again where the rows that they read are there anyway.
-enum class Saved : uint8_t { automatic, save, recompute };
-
-// Which products run on packed weights, where what follows can join them. A weight that was written
-// since the last call is packed anew. automatic: all; in training, where each step writes the
-// weights, those with rows enough to gain by it. never: as eager runs them.
-enum class Packed : uint8_t { automatic, always, never };
 
 // How a plan is chosen among those that a call may have (row chains, products apart, products as
 // eager runs them, how threads share the work, ...). model: by what is known of the machine, among
@@ -95,8 +86,42 @@ struct PlanCandidate {
 
 enum class CompiledDump : uint8_t { graph, plan, dot };
 
-// A compiled function. Copies share plans and count as one object, of which one call runs at a
-// time: another one meanwhile throws Error. Give each thread its own compile().
+// What compiled functions and compiled steps have in common. Copies share plans and count as one
+// object, of which one call runs at a time: another one meanwhile throws Error.
+class CompiledBase {
+ public:
+  // What the plan that ran (or was made) last does, and why. Empty before the first.
+  std::string explain() const;
+  std::vector<FusionNote> notes() const;
+  // graph: as captured. plan: as it runs. dot: that, for Graphviz.
+  std::string dump(CompiledDump what) const;
+  // The plan that ran last by its name: the model's first, or what Tune::measure found fastest.
+  // Empty before the first call.
+  std::string choice() const;
+  // That plan among all, the model's own first. Of those that are the same plan for a call one is
+  // timed. Empty before the first call.
+  std::vector<PlanCandidate> candidates() const;
+  // The graph's text after each pass: {name, text}.
+  std::vector<std::pair<std::string, std::string>> dump_passes() const;
+  CompileStats stats() const;
+  // Forgets all plans.
+  void reset();
+
+ protected:
+  class Plans;  // the plans, and the function that they are of
+  // `name` of the object, for messages: "compiled function".
+  CompiledBase(std::shared_ptr<Plans> plans, const char* op, const char* name)
+      : plans_(std::move(plans)), op_(op), name_(name) {}
+  // Throws Error where the object was moved from.
+  Plans& plans() const;
+
+ private:
+  std::shared_ptr<Plans> plans_;
+  const char* op_;
+  const char* name_;
+};
+
+// A compiled function. Give each thread its own compile().
 //
 // The function must be pure: results depend on sizes, dtypes and values of its inputs and of the
 // tensors that it holds, by way of ops alone, and on what dropout draws: each call draws anew, as
@@ -108,7 +133,7 @@ enum class CompiledDump : uint8_t { graph, plan, dot };
 // With gradients on, where something requires one, the result is one node of the autograd graph and
 // its backward pass is compiled too. Plans are then for one number of rows, the function has one
 // result, and there are no second derivatives.
-class Compiled {
+class Compiled : public CompiledBase {
  public:
   using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
   // Throws Error on an empty function, a name in `skip` that is no pass, and max_plans of 0.
@@ -124,27 +149,9 @@ class Compiled {
   // Makes the plan for such inputs without running it.
   void prepare(std::span<const Tensor> inputs);
 
-  // What the plan that ran (or was made) last does, and why. Empty before the first.
-  std::string explain() const;
-  std::vector<FusionNote> notes() const;
-  // graph: as captured. plan: as it runs. dot: that, for Graphviz.
-  std::string dump(CompiledDump what) const;
-  // The plan that ran last by its name: "row-chains", or what Tune::measure found fastest. Empty
-  // before the first call.
-  std::string choice() const;
-  // That plan among all, the model's own first. Of those that are the same plan for a call one is
-  // timed. Empty before the first call.
-  std::vector<PlanCandidate> candidates() const;
-  // The graph's text after each pass: {name, text}.
-  std::vector<std::pair<std::string, std::string>> dump_passes() const;
-  CompileStats stats() const;
-  // Forgets all plans.
-  void reset();
-
  private:
   class Impl;
   Impl& impl() const;
-  std::shared_ptr<Impl> impl_;
 };
 
 // The names of the passes that CompileOptions::skip knows, in their order.

@@ -37,13 +37,12 @@ struct StepMemory {
   int64_t recompute_bytes = 0;
 };
 
-// A compiled training step. Copies share plans and count as one object, of which one call runs at a
-// time: another one meanwhile (from `update` or a receiver too) throws Error. Not to run beside
-// other steps or backward() of the same parameters.
+// A compiled training step. A call from `update` or a receiver is another one meanwhile, too. Not
+// to run beside other steps or backward() of the same parameters.
 //
 // The function must be pure, as compile() says, and its loss one element. The number of rows is not
 // free: each gets a plan. Whether a tensor requires a gradient is part of what a plan holds for.
-class CompiledStep {
+class CompiledStep : public CompiledBase {
  public:
   // The loss of a batch.
   using Loss = std::function<Tensor(std::span<const Tensor> inputs)>;
@@ -75,20 +74,12 @@ class CompiledStep {
   // Makes the plan for such inputs without running it.
   void prepare(std::span<const Tensor> inputs);
 
-  // As of Compiled, for the plan that ran (or was made) last.
-  std::string explain() const;
-  std::vector<FusionNote> notes() const;
-  std::string dump(CompiledDump what) const;
-  CompileStats stats() const;
+  // Of the plan that ran (or was made) last.
   StepMemory memory() const;
-  std::string choice() const;  // "automatic", or what Tune::measure found fastest
-  std::vector<PlanCandidate> candidates() const;
-  void reset();
 
  private:
   class Impl;
   Impl& impl() const;
-  std::shared_ptr<Impl> impl_;
 };
 
 // The plans that a step may have, by their names: what CompileOptions::choice takes.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "epilogue/base/result.h"
+#include "epilogue/fusion_choices.h"
 #include "epilogue/ops.h"
 #include "epilogue/tensor.h"
 
@@ -270,7 +271,7 @@ class CrossEntropyLoss {
   CrossEntropyOptions options_;
 };
 
-enum class Norm : uint8_t { none, rms, layer };
+using epilogue::Norm;
 std::string_view norm_name(Norm norm);
 Norm parse_norm(std::string_view name);  // throws Error on an unknown name
 

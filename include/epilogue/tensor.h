@@ -2,203 +2,22 @@
 // Tensor: a strided view of counted storage, the one value type of the engine.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "epilogue/base/error.h"
+#include "epilogue/detail/tensor_impl.h"
+#include "epilogue/device.h"
+#include "epilogue/dims.h"
 #include "epilogue/dtype.h"
+#include "epilogue/memory.h"
 
 namespace epilogue {
-
-class DeviceMemory;
-
-inline constexpr int kMaxRank = 8;
-
-// Up to kMaxRank numbers without a heap allocation: sizes, strides or a list of dimensions.
-class Dims {
- public:
-  Dims() = default;
-  Dims(std::initializer_list<int64_t> values) : Dims(values.begin(), values.size()) {}
-  explicit Dims(std::span<const int64_t> values) : Dims(values.data(), values.size()) {}
-  static Dims filled(int rank, int64_t value) {
-    Dims d;
-    for (int i = 0; i < rank; ++i) d.push_back(value);
-    return d;
-  }
-
-  int rank() const { return rank_; }
-  bool empty() const { return rank_ == 0; }
-  int64_t& operator[](int i) { return values_[static_cast<size_t>(i)]; }
-  int64_t operator[](int i) const { return values_[static_cast<size_t>(i)]; }
-  const int64_t* begin() const { return values_.data(); }
-  const int64_t* end() const { return values_.data() + rank_; }
-  int64_t* begin() { return values_.data(); }
-  int64_t* end() { return values_.data() + rank_; }
-  // Throws Error beyond kMaxRank.
-  void push_back(int64_t value);
-  bool operator==(const Dims& other) const {
-    if (rank_ != other.rank_) return false;
-    for (int i = 0; i < rank_; ++i)
-      if ((*this)[i] != other[i]) return false;
-    return true;
-  }
-
- private:
-  Dims(const int64_t* values, size_t n) {
-    for (size_t i = 0; i < n; ++i) push_back(values[i]);
-  }
-  std::array<int64_t, kMaxRank> values_;  // those beyond rank_ are never read
-  uint8_t rank_ = 0;
-};
-
-// The product; 1 for rank 0. Throws Error when it does not fit int64_t.
-int64_t element_count(const Dims& sizes);
-// "[64, 128]".
-std::string to_string(const Dims& dims);
-
-enum class DeviceType : uint8_t { cpu, cuda };
-struct Device {
-  DeviceType type = DeviceType::cpu;
-  int8_t index = 0;
-  bool operator==(const Device&) const = default;
-};
-std::string to_string(Device device);
-// "cpu", "cuda" or "cuda:0"; throws Error on anything else.
-Device parse_device(std::string_view name);
-
-// Who holds memory, in torch.profiler's names and order. The profiler finds temporary, activation
-// and autograd_detail itself; the others are said by set_memory_category().
-enum class MemoryCategory : uint8_t {
-  parameter,
-  optimizer_state,
-  input,
-  temporary,
-  activation,
-  gradient,
-  autograd_detail,
-  unknown
-};
-
-namespace detail {
-
-// An intrusive pointer to a class with retain() and release().
-template <class T>
-class Ref {
- public:
-  Ref() = default;
-  explicit Ref(T* adopted) : ptr_(adopted) {}
-  Ref(const Ref& o) : ptr_(o.ptr_) {
-    if (ptr_ != nullptr) ptr_->retain();
-  }
-  Ref(Ref&& o) noexcept : ptr_(std::exchange(o.ptr_, nullptr)) {}
-  Ref& operator=(Ref o) noexcept {
-    std::swap(ptr_, o.ptr_);
-    return *this;
-  }
-  ~Ref() {
-    if (ptr_ != nullptr) ptr_->release();
-  }
-  T* get() const { return ptr_; }
-  T* operator->() const { return ptr_; }
-  explicit operator bool() const { return ptr_ != nullptr; }
-
- private:
-  T* ptr_ = nullptr;
-};
-
-// Storage for small objects that live and die with every op: a list of free ones per thread.
-void* allocate_object(size_t bytes);
-void free_object(void* object, size_t bytes) noexcept;
-
-// Bytes with an owner: a caching allocator, or the caller of from_blob (`deleter`).
-class Storage {
- public:
-  using Deleter = std::function<void(void*)>;
-  // Memory of the device's caching allocator, 64-byte aligned, not initialised. Throws Error where
-  // the device or its memory is not there.
-  static Ref<Storage> allocate(size_t bytes, Device device = {});
-  static Ref<Storage> borrow(void* data, size_t bytes, Deleter deleter);
-
-  void* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
-  // There is one device with memory of its own.
-  Device device() const { return memory_ != nullptr ? Device{DeviceType::cuda, 0} : Device{}; }
-  // Counts in-place writes: autograd compares it to find saved tensors that changed.
-  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
-  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
-  MemoryCategory category() const { return category_.load(std::memory_order_relaxed); }
-  void set_category(MemoryCategory category);
-
-  void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
-  void release() {
-    if (refs_.load(std::memory_order_acquire) == 1 ||
-        refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      destroy();
-  }
-  static void* operator new(size_t bytes) { return allocate_object(bytes); }
-  static void operator delete(void* p, size_t bytes) noexcept { free_object(p, bytes); }
-  uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
-  bool is_borrowed() const { return deleter_ != nullptr; }
-
- private:
-  Storage(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
-  void destroy();
-  void* data_;
-  size_t bytes_;
-  DeviceMemory* memory_ = nullptr;  // that data_ came from; null: the host's
-  std::atomic<uint32_t> refs_{1};
-  std::atomic<uint32_t> version_{0};
-  std::atomic<MemoryCategory> category_{MemoryCategory::unknown};
-  std::unique_ptr<Deleter> deleter_;
-};
-
-// What autograd hangs on a tensor; opaque here.
-struct AutogradMeta {
-  virtual ~AutogradMeta() = default;
-  virtual bool is_leaf() const = 0;
-};
-
-struct TensorImpl {
-  Ref<Storage> storage;
-  std::byte* data = nullptr;  // the first element: storage data plus the view's offset
-  Dims sizes;
-  Dims strides;  // in elements
-  int64_t numel = 0;
-  DType dtype = DType::f32;
-  Device device;
-  bool requires_grad = false;
-  bool is_contiguous = true;
-  bool is_wrapped_number = false;  // a scalar argument: does not take part in promotion in full
-  std::unique_ptr<AutogradMeta> autograd;
-
-  void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
-  void release() {
-    // The last owner needs no locked instruction: nobody else can touch the count.
-    if (refs_.load(std::memory_order_acquire) == 1 ||
-        refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      delete this;
-  }
-  static void* operator new(size_t bytes) { return allocate_object(bytes); }
-  static void operator delete(void* p, size_t bytes) noexcept { free_object(p, bytes); }
-  uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<uint32_t> refs_{1};
-};
-
-[[noreturn]] void fail_undefined();
-
-}  // namespace detail
 
 // A handle: copies share data. Default-constructed (or moved from) it is undefined: an absent
 // optional argument. All but defined(), is_same() and impl() then throw Error. Reading from several
@@ -249,6 +68,9 @@ class Tensor {
   // host it waits. Throws Error where a gradient would be lost (use no_grad) or while a function is
   // compiled.
   Tensor to(Device device) const;
+  // This tensor, or its values rounded to `dtype`: the op aten::_to_copy, with gradients
+  // (epilogue/ops.h has it as a function too).
+  Tensor to(DType dtype) const;
 
   bool requires_grad() const { return get().requires_grad; }
 
@@ -313,6 +135,7 @@ void manual_seed(uint64_t seed);
 struct RngState {
   uint64_t seed = 0;
   uint64_t offset = 0;
+  bool operator==(const RngState&) const = default;
 };
 RngState rng_state();
 void set_rng_state(RngState state);
@@ -327,18 +150,5 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 // Says what a tensor's storage is for, to a profiler that records memory. Modules say it of their
 // parameters, optimizers of their state, autograd of gradients; inputs are the caller's to name.
 void set_memory_category(const Tensor& tensor, MemoryCategory category);
-
-// The caching allocator behind every tensor. Freed blocks are kept for reuse.
-struct MemoryStats {
-  int64_t allocated_bytes = 0;       // live, as requested
-  int64_t peak_allocated_bytes = 0;  // the most since start or reset_peak_memory()
-  int64_t reserved_bytes = 0;        // held from the system, live or cached
-  int64_t allocations = 0;           // calls since start
-  int64_t system_allocations = 0;    // calls that had to ask the system
-};
-MemoryStats memory_stats(Device device = {});
-void reset_peak_memory(Device device = {});
-// Returns cached blocks to the system (on the host: those of this thread and of the shared lists).
-void release_cached_memory(Device device = {});
 
 }  // namespace epilogue

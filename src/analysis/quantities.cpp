@@ -178,7 +178,7 @@ Result<Expectation> parse_expectation(std::string_view text) {
   constexpr std::array<std::string_view, 6> kOps = {"==", "!=", "<=", ">=", "<", ">"};
   const auto bad = [&] {
     return Failure{
-        "InvalidExpectation",
+        FailureCode::invalid_expectation,
         "expected NAME OP NUMBER with OP one of == != < <= > >=, got '" + std::string(text) + "'"};
   };
   const auto trim = [](std::string_view s) {

@@ -63,7 +63,8 @@ Result<Isa> parse_isa(std::string_view name) {
     if (&r != kTable) names += &r + 1 == std::end(kTable) ? " or " : ", ";
     names += r.name;
   }
-  return Failure{"UnknownIsa", "[isa] expected " + names + ", got '" + std::string(name) + "'"};
+  return Failure{FailureCode::unknown_isa,
+                 "[isa] expected " + names + ", got '" + std::string(name) + "'"};
 }
 
 CpuFeatures detected_features() {

@@ -16,7 +16,7 @@ namespace epilogue {
 namespace fs = std::filesystem;
 
 Failure file_failure(const std::string& what, const std::string& path) {
-  return {"FileError", path + ": cannot " + what + ": " + std::strerror(errno)};
+  return {FailureCode::file_error, path + ": cannot " + what + ": " + std::strerror(errno)};
 }
 
 namespace {
@@ -41,12 +41,13 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   std::error_code error;
   const fs::file_status target = fs::status(path, error);
   if (fs::exists(target) && !fs::is_regular_file(target))
-    return Failure{"FileError", path + ": cannot write: not a regular file"};
+    return Failure{FailureCode::file_error, path + ": cannot write: not a regular file"};
   error.clear();
   const fs::path parent = fs::path(path).parent_path();
   if (!parent.empty()) fs::create_directories(parent, error);
   if (error)
-    return Failure{"FileError", parent.string() + ": cannot create folder: " + error.message()};
+    return Failure{FailureCode::file_error,
+                   parent.string() + ": cannot create folder: " + error.message()};
   // Another thread, or an earlier file of this one, may be writing the same path.
   static std::atomic<uint64_t> last{0};
   std::string temporary = path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(++last);
@@ -106,9 +107,10 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     if (S_ISDIR(info.st_mode)) errno = EISDIR;
-    const Failure failure = S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)
-                                ? file_failure("read", path)
-                                : Failure{"FileError", path + ": cannot read: not a regular file"};
+    const Failure failure =
+        S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)
+            ? file_failure("read", path)
+            : Failure{FailureCode::file_error, path + ": cannot read: not a regular file"};
     ::close(fd);
     return failure;
   }

@@ -284,7 +284,7 @@ Result<MachineFigures> parse_figures(const std::string& text) {
   const json j = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!j.is_object() || number_or_zero(j, "f32_peak_gflops") == 0)
     return Failure{
-        "NoMachine",
+        FailureCode::no_machine,
         "expected what epilogue info --measure --format json prints, got something else"};
   return of_json(j);
 }

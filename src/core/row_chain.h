@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/pointwise_program.h"
+#include "epilogue/fusion_choices.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue {
@@ -28,15 +29,13 @@ struct MatrixView {
   int64_t col_stride = 0;
 };
 
-enum class NormKind : uint8_t { none, rms, layer };
-
 // Rows that a backend runs at a time, where there are so many: the weights come from L3 once per
 // block.
 inline constexpr int64_t kRowChainBlockRows = 96;
 
 struct RowChainSpec {
   struct Norm {
-    NormKind kind = NormKind::none;
+    epilogue::Norm kind = epilogue::Norm::none;
     double eps = 0;
     Tensor weight;  // undefined: none
     Tensor bias;
@@ -65,6 +64,11 @@ struct RowChainSpec {
   Norm norm;  // of x, before the first product
   std::vector<Stage> stages;
 };
+
+// Appends a stage to the chain and numbers what it reads and stores: its `operands` are the next of
+// the list that run() gets, its `stores` the next of the chain's outputs.
+RowChainSpec::Stage& add_stage(RowChainSpec& spec, std::vector<Tensor> weights,
+                               PointwiseProgram epilogue, size_t operands, size_t stores = 0);
 
 // How a chain runs where its own choice is not wanted. What may change the order of sums, and so
 // the last bits of results, says so.

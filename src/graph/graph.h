@@ -50,7 +50,7 @@ struct Pointwise {
 // A row chain (RowChainSpec) whose tensors are values. x [..., k]; its leading dimensions are the
 // rows. Operands broadcast to [rows, n].
 struct ChainNorm {
-  NormKind kind = NormKind::none;
+  Norm kind = Norm::none;
   double eps = 0;
   int weight = kNoValue;
   int bias = kNoValue;

@@ -39,8 +39,8 @@ std::string call_text(const OpCall& call) {
 std::string chain_text(const Chain& chain) {
   std::string text = "chain(" + name(chain.x) + ")";
   if (chain.overlaps) text += ", overlapped";
-  if (chain.norm.kind != NormKind::none)
-    text += std::string("\n    norm: ") + (chain.norm.kind == NormKind::rms ? "rms" : "layer") +
+  if (chain.norm.kind != Norm::none)
+    text += std::string("\n    norm: ") + (chain.norm.kind == Norm::rms ? "rms" : "layer") +
             "(weight " + name(chain.norm.weight) + ", bias " + name(chain.norm.bias) + ", eps " +
             number(chain.norm.eps) + ")";
   for (const ChainStage& stage : chain.stages) {

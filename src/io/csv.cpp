@@ -32,7 +32,7 @@ Result<std::vector<std::string>> header_names(const io::CsvRecords& record, std:
   for (size_t i = 0; i < record.size(); ++i) {
     names.emplace_back(record.cell(i).empty() ? column_name(i) : record.cell(i));
     if (std::find(names.begin(), names.end() - 1, names.back()) != names.end() - 1)
-      return io_failure(file, "CsvHeader",
+      return io_failure(file, FailureCode::csv_header,
                         fmt::format("line {}: expected a name per column, got {} twice",
                                     record.line(), in_quotes(names.back())));
   }
@@ -70,7 +70,7 @@ Result<CsvTable> CsvTable::parse(std::string_view text, std::string_view name,
       for (size_t i = 0; i < record.size(); ++i) table.columns_.push_back(column_name(i));
     }
     if (record.size() != table.columns_.size())
-      return io_failure(name, "CsvWidth",
+      return io_failure(name, FailureCode::csv_width,
                         fmt::format("line {}: expected {} cells, got {}", record.line(),
                                     table.columns_.size(), record.size()));
     for (size_t i = 0; i < record.size(); ++i) {
@@ -80,7 +80,7 @@ Result<CsvTable> CsvTable::parse(std::string_view text, std::string_view name,
     table.lines_.push_back(record.line());
   }
   if (table.lines_.empty())
-    return io_failure(name, "CsvEmpty",
+    return io_failure(name, FailureCode::csv_empty,
                       options.header ? "expected a header and at least one row, got no row"
                                      : "expected at least one row, got none");
   return table;
@@ -122,7 +122,7 @@ Result<std::optional<double>> CsvTable::number(int64_t row, size_t column) const
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
     return std::optional<double>(value);
-  return io_failure(name_, "CsvNumber",
+  return io_failure(name_, FailureCode::csv_number,
                     fmt::format("line {}, column {}: expected a finite number, got {}", line(row),
                                 in_quotes(columns_[column]), in_quotes(whole)));
 }

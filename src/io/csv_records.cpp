@@ -23,7 +23,7 @@ CsvRecords::CsvRecords(std::string_view text, std::string_view file_name, char d
   if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
 }
 
-Failure CsvRecords::failure(std::string_view code, int64_t line, std::string_view detail) const {
+Failure CsvRecords::failure(FailureCode code, int64_t line, std::string_view detail) const {
   return io_failure(file_name_, code, fmt::format("line {}: {}", line, detail));
 }
 
@@ -34,9 +34,9 @@ std::string_view CsvRecords::cell(size_t i) const {
 
 std::optional<Failure> CsvRecords::check_plain(std::string_view cell) const {
   if (cell.find('\0') != std::string_view::npos)
-    return failure("CsvBinary", line_, "expected text, got a NUL byte");
+    return failure(FailureCode::csv_binary, line_, "expected text, got a NUL byte");
   if (cell.find('"') != std::string_view::npos)
-    return failure("CsvQuote", line_,
+    return failure(FailureCode::csv_quote, line_,
                    "expected quotes around a whole cell, got one inside of " + in_quotes(cell));
   return {};
 }
@@ -57,16 +57,17 @@ std::optional<Failure> CsvRecords::read_quoted_cell() {
     } else if (c == '\n') {
       ++line_;
     } else if (c == '\0') {
-      return failure("CsvBinary", line_, "expected text, got a NUL byte");
+      return failure(FailureCode::csv_binary, line_, "expected text, got a NUL byte");
     }
     cells_.push_back(c);
   }
   if (at_ >= text_.size())
-    return failure("CsvQuote", opened, "expected an end of the quotes, got the end of the file");
+    return failure(FailureCode::csv_quote, opened,
+                   "expected an end of the quotes, got the end of the file");
   ++at_;
   while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   if (at_line_end() || text_[at_] == delimiter_) return {};
-  return failure("CsvQuote", line_,
+  return failure(FailureCode::csv_quote, line_,
                  "expected the end of the cell after its closing quote, got " +
                      in_quotes(text_.substr(at_, 1)));
 }

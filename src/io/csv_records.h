@@ -31,7 +31,7 @@ class CsvRecords {
   bool read_separator();
   bool at_line_end() const { return at_ >= text_.size() || text_[at_] == '\n' || is_crlf(); }
   bool is_crlf() const { return text_.substr(at_, 2) == "\r\n"; }
-  Failure failure(std::string_view code, int64_t line, std::string_view detail) const;
+  Failure failure(FailureCode code, int64_t line, std::string_view detail) const;
 
   std::string_view text_;
   std::string_view file_name_;

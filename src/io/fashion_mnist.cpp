@@ -22,7 +22,7 @@ Result<std::string> find_file(const std::string& dir, const std::string& name) {
   std::error_code error;
   for (const std::string& candidate : {plain.string() + ".gz", plain.string()})
     if (std::filesystem::exists(candidate, error)) return candidate;
-  return io_failure(dir, "DatasetMissing",
+  return io_failure(dir, FailureCode::dataset_missing,
                     fmt::format("expected the Fashion-MNIST file {}.gz, got none; install it with: "
                                 "apt install dataset-fashion-mnist",
                                 name));
@@ -61,12 +61,12 @@ Result<DatasetSplit> load_split(const FashionMnistOptions& options, const std::s
   if (image_dims.size() != 3 || image_dims[1] != kSide || image_dims[2] != kSide ||
       label_dims.size() != 1 || label_dims[0] != image_dims[0])
     return io_failure(
-        options.dir, "DatasetMismatch",
+        options.dir, FailureCode::dataset_mismatch,
         fmt::format("{}: expected images [N, 28, 28] and labels [N], got {} and {}", prefix,
                     to_string(Dims(image_dims)), to_string(Dims(label_dims))));
   for (size_t i = 0; i < labels.value().data.size(); ++i)
     if (labels.value().data[i] >= kClasses)
-      return io_failure(options.dir, "DatasetMismatch",
+      return io_failure(options.dir, FailureCode::dataset_mismatch,
                         fmt::format("{}: expected labels below {}, got {} at {}", prefix, kClasses,
                                     labels.value().data[i], i));
   return DatasetSplit{to_images(images.value(), options), to_labels(labels.value())};

@@ -38,7 +38,7 @@ class ByteSource {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-      return Failure{"FileError", path + ": cannot read: not a regular file"};
+      return Failure{FailureCode::file_error, path + ": cannot read: not a regular file"};
     const uint64_t bytes = std::filesystem::file_size(path, error);
     GzHandle handle(error ? nullptr : gzopen(path.c_str(), "rb"));
     if (!handle) {
@@ -59,10 +59,10 @@ class ByteSource {
       why.remove_prefix(path_.size() + 2);
     if (code == Z_ERRNO) return file_failure("read", path_);
     if (code == Z_BUF_ERROR)
-      return io_failure(path_, "IdxTruncated",
+      return io_failure(path_, FailureCode::idx_truncated,
                         "expected a whole gzip stream, got one that ends early");
     if (code != Z_OK && code != Z_STREAM_END)
-      return io_failure(path_, "IdxCorrupt",
+      return io_failure(path_, FailureCode::idx_corrupt,
                         fmt::format("expected a valid gzip stream, got '{}'", printable(why)));
     return static_cast<size_t>(std::max(got, 0));
   }
@@ -82,7 +82,7 @@ class ByteSource {
 
 Result<std::vector<int64_t>> read_dims(ByteSource& source) {
   const auto short_header = [&](size_t expected, size_t got) {
-    return io_failure(source.path(), "IdxHeaderTooSmall",
+    return io_failure(source.path(), FailureCode::idx_header_too_small,
                       fmt::format("expected a header of {} bytes, got {}", expected, got));
   };
   std::array<uint8_t, 4> magic{};
@@ -90,15 +90,15 @@ Result<std::vector<int64_t>> read_dims(ByteSource& source) {
   if (!got) return got.failure();
   if (got.value() < magic.size()) return short_header(magic.size(), got.value());
   if (magic[0] != 0 || magic[1] != 0)
-    return io_failure(source.path(), "IdxInvalidMagic",
+    return io_failure(source.path(), FailureCode::idx_invalid_magic,
                       fmt::format("expected a file that starts with 00 00, got {:02x} {:02x}",
                                   magic[0], magic[1]));
   if (magic[2] != kUnsignedByte)
     return io_failure(
-        source.path(), "IdxUnsupportedType",
+        source.path(), FailureCode::idx_unsupported_type,
         fmt::format("expected elements of type 08 (unsigned byte), got {:02x}", magic[2]));
   if (magic[3] < 1 || magic[3] > kMaxIdxRank)
-    return io_failure(source.path(), "IdxUnsupportedRank",
+    return io_failure(source.path(), FailureCode::idx_unsupported_rank,
                       fmt::format("expected 1 to {} dimensions, got {}", kMaxIdxRank, magic[3]));
   std::array<uint8_t, 4 * kMaxIdxRank> raw{};
   const size_t bytes = size_t{4} * magic[3];
@@ -119,11 +119,11 @@ Result<uint64_t> promised_bytes(const ByteSource& source, const std::vector<int6
     fits = !__builtin_mul_overflow(total, static_cast<uint64_t>(dim), &total) && fits;
   const uint64_t header = 4 + 4 * dims.size();
   if (fits && source.is_plain() && total > source.file_bytes() - header)
-    return io_failure(source.path(), "IdxTruncated",
+    return io_failure(source.path(), FailureCode::idx_truncated,
                       fmt::format("expected {} bytes of data as the header says, got {}", total,
                                   source.file_bytes() - header));
   if (!fits || total > source.file_bytes() * kMaxDeflateRatio)
-    return io_failure(source.path(), "IdxTooLarge",
+    return io_failure(source.path(), FailureCode::idx_too_large,
                       fmt::format("expected no more data than a file of {} bytes can hold, got the "
                                   "dimensions {}",
                                   source.file_bytes(), to_string(Dims(dims))));
@@ -140,7 +140,7 @@ Status read_data(ByteSource& source, uint64_t total, std::vector<uint8_t>* data)
     auto got = source.read(data->data() + have, chunk);
     if (!got) return got.failure();
     if (got.value() < chunk)
-      return io_failure(source.path(), "IdxTruncated",
+      return io_failure(source.path(), FailureCode::idx_truncated,
                         fmt::format("expected {} bytes of data as the header says, got {}", total,
                                     have + got.value()));
   }
@@ -174,7 +174,7 @@ Result<IdxFile> read_idx(const std::string& path, int64_t max_items) {
   if (!got) return got.failure();
   if (got.value() != 0)
     return io_failure(
-        path, "IdxTrailingBytes",
+        path, FailureCode::idx_trailing_bytes,
         fmt::format("expected {} bytes of data as the header says, got more", total.value()));
   return out;
 }

@@ -84,7 +84,7 @@ bool JsonHandler::skip_value(const JsonEvent& event) {
   return true;
 }
 
-bool JsonHandler::fail(std::string_view code, std::string_view detail) {
+bool JsonHandler::fail(FailureCode code, std::string_view detail) {
   failure_ = io_failure(file_, code, detail);
   return false;
 }

@@ -35,7 +35,7 @@ struct JsonEvent {
 class JsonHandler {
  public:
   // `file` is named in messages; `syntax_code` is the code of everything that is not as expected.
-  JsonHandler(std::string_view file, std::string_view syntax_code)
+  JsonHandler(std::string_view file, FailureCode syntax_code)
       : file_(file), syntax_code_(syntax_code) {}
   virtual ~JsonHandler() = default;
   JsonHandler(const JsonHandler&) = delete;
@@ -53,13 +53,13 @@ class JsonHandler {
 
   // Ignores the value that begins with `event`, up to 128 levels deep.
   bool skip_value(const JsonEvent& event);
-  bool fail(std::string_view code, std::string_view detail);
+  bool fail(FailureCode code, std::string_view detail);
   // Fails with "WHERE: expected WHAT, got <the event in words>".
   bool unexpected(std::string_view where, std::string_view what, const JsonEvent& event);
 
  private:
   std::string file_;
-  std::string syntax_code_;
+  FailureCode syntax_code_;
   Failure failure_;
   int skip_depth_ = 0;
 };

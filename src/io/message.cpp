@@ -14,9 +14,9 @@ constexpr size_t kMaxPathChars = 1024;
 
 std::string in_quotes(std::string_view text) { return "'" + printable(text) + "'"; }
 
-Failure io_failure(std::string_view file, std::string_view code, std::string_view detail) {
-  return {std::string(code),
-          fmt::format("{}: {}: {}", printable(file, kMaxPathChars), code, detail)};
+Failure io_failure(std::string_view file, FailureCode code, std::string_view detail) {
+  return {code, fmt::format("{}: {}: {}", printable(file, kMaxPathChars), failure_code_name(code),
+                            detail)};
 }
 
 }  // namespace epilogue::io

@@ -13,6 +13,6 @@ namespace epilogue::io {
 std::string in_quotes(std::string_view text);
 
 // "FILE: CODE: DETAIL".
-Failure io_failure(std::string_view file, std::string_view code, std::string_view detail);
+Failure io_failure(std::string_view file, FailureCode code, std::string_view detail);
 
 }  // namespace epilogue::io

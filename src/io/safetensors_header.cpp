@@ -26,25 +26,26 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 // The JSON text between the length and the data.
 Result<std::string_view> header_text(std::span<const std::byte> file, std::string_view name) {
   if (file.size() < kLengthBytes)
-    return io_failure(name, "HeaderTooSmall",
+    return io_failure(name, FailureCode::header_too_small,
                       fmt::format("expected at least {} bytes, got {}", kLengthBytes, file.size()));
   uint64_t length = 0;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > kMaxHeaderBytes)
-    return io_failure(name, "HeaderTooLarge",
+    return io_failure(name, FailureCode::header_too_large,
                       fmt::format("expected a header of at most {} bytes, got a length of {}",
                                   kMaxHeaderBytes, length));
   if (length > file.size() - kLengthBytes)
     return io_failure(
-        name, "InvalidHeaderLength",
+        name, FailureCode::invalid_header_length,
         fmt::format("expected a header of at most {} bytes (the rest of the file), got "
                     "a length of {}",
                     file.size() - kLengthBytes, length));
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
   if (!simdjson::validate_utf8(text))
-    return io_failure(name, "InvalidHeader", "expected a header in UTF-8, got other bytes");
+    return io_failure(name, FailureCode::invalid_header,
+                      "expected a header in UTF-8, got other bytes");
   if (!text.starts_with('{'))
-    return io_failure(name, "InvalidHeaderStart",
+    return io_failure(name, FailureCode::invalid_header_start,
                       text.empty() ? "expected a header that starts with '{', got an empty one"
                                    : "expected a header that starts with '{', got " +
                                          in_quotes(text.substr(0, 8)));
@@ -66,22 +67,24 @@ bool needed_bits(const SafetensorsEntry& entry, uint64_t* bits) {
 }
 
 Status check_entry(const SafetensorsEntry& entry, uint64_t previous_end, std::string_view file) {
-  const auto fail = [&](std::string_view code, std::string_view detail) -> Status {
+  const auto fail = [&](FailureCode code, std::string_view detail) -> Status {
     return io_failure(file, code, fmt::format("tensor {}: {}", in_quotes(entry.name), detail));
   };
   if (entry.begin != previous_end || entry.end < entry.begin)
-    return fail("InvalidOffset",
+    return fail(FailureCode::invalid_offset,
                 fmt::format("expected data that begin at {}, where the tensor before it ends, got "
                             "the offsets [{}, {}]",
                             previous_end, entry.begin, entry.end));
   uint64_t bits = 0;
   if (!needed_bits(entry, &bits))
-    return fail("ValidationOverflow", "expected a size below 2^64 bits, got a larger shape");
+    return fail(FailureCode::validation_overflow,
+                "expected a size below 2^64 bits, got a larger shape");
   if (bits % 8 != 0)
-    return fail("MisalignedSlice", fmt::format("expected whole bytes, got {} bits", bits));
+    return fail(FailureCode::misaligned_slice,
+                fmt::format("expected whole bytes, got {} bits", bits));
   if (entry.end - entry.begin != bits / 8)
     return fail(
-        "TensorInvalidInfo",
+        FailureCode::tensor_invalid_info,
         fmt::format("expected {} bytes for {} and its shape, got {} between its offsets", bits / 8,
                     safetensors_dtype_name(entry.dtype), entry.end - entry.begin));
   return ok_status();
@@ -107,7 +110,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> fi
     end = entry.end;
   }
   if (end != file.size() - header.data_offset)
-    return io_failure(file_name, "MetadataIncompleteBuffer",
+    return io_failure(file_name, FailureCode::metadata_incomplete_buffer,
                       fmt::format("expected {} bytes of data after the header, got {}", end,
                                   file.size() - header.data_offset));
   return parsed;

@@ -18,7 +18,7 @@ namespace {
 class HeaderHandler final : public JsonHandler {
  public:
   explicit HeaderHandler(std::string_view file)
-      : JsonHandler(file, "InvalidHeaderDeserialization") {}
+      : JsonHandler(file, FailureCode::invalid_header_deserialization) {}
   SafetensorsHeader take() { return std::move(header_); }
 
  protected:
@@ -75,7 +75,7 @@ class HeaderHandler final : public JsonHandler {
   bool on_top(const JsonEvent& event) {
     if (event.kind == JsonEvent::close_object) return true;
     if (!keys_.insert(*event.text).second)
-      return fail("DuplicateKey",
+      return fail(FailureCode::duplicate_key,
                   "header: expected unique keys, got " + in_quotes(*event.text) + " twice");
     if (*event.text == kMetadataKey) return go(At::metadata_value);
     header_.entries.emplace_back().name = std::move(*event.text);
@@ -93,7 +93,7 @@ class HeaderHandler final : public JsonHandler {
     if (event.kind == JsonEvent::close_object) return on_tensor_end();
     const std::string& field = *event.text;
     if (!fields_.insert(field).second)
-      return fail("DuplicateKey",
+      return fail(FailureCode::duplicate_key,
                   here() + ": expected unique keys, got " + in_quotes(field) + " twice");
     if (field == "dtype") return go(At::dtype);
     if (field == "shape") return go(At::shape_value);
@@ -126,8 +126,9 @@ class HeaderHandler final : public JsonHandler {
     if (event.kind != JsonEvent::number)
       return unexpected(here("shape"), "non-negative integers", event);
     if (event.number_value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      return fail("ValidationOverflow", fmt::format("{}: expected dimensions below 2^63, got {}",
-                                                    here("shape"), event.number_value));
+      return fail(FailureCode::validation_overflow,
+                  fmt::format("{}: expected dimensions below 2^63, got {}", here("shape"),
+                              event.number_value));
     entry().shape.push_back(static_cast<int64_t>(event.number_value));
     return true;
   }
@@ -153,8 +154,8 @@ class HeaderHandler final : public JsonHandler {
     if (event.kind == JsonEvent::close_object) return go(At::top);
     metadata_key_ = std::move(*event.text);
     if (header_.metadata.contains(metadata_key_))
-      return fail("DuplicateKey", fmt::format("{}: expected unique keys, got {} twice",
-                                              kMetadataKey, in_quotes(metadata_key_)));
+      return fail(FailureCode::duplicate_key, fmt::format("{}: expected unique keys, got {} twice",
+                                                          kMetadataKey, in_quotes(metadata_key_)));
     return go(At::metadata_text);
   }
 

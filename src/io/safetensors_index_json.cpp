@@ -13,7 +13,7 @@ namespace {
 // {"metadata": anything, "weight_map": {tensor: file}, anything else}
 class IndexHandler final : public JsonHandler {
  public:
-  explicit IndexHandler(std::string_view file) : JsonHandler(file, "InvalidIndex") {}
+  explicit IndexHandler(std::string_view file) : JsonHandler(file, FailureCode::invalid_index) {}
   bool has_map() const { return has_map_; }
   WeightMap take() { return std::move(map_); }
 
@@ -47,7 +47,8 @@ class IndexHandler final : public JsonHandler {
     if (event.kind == JsonEvent::close_object) return true;
     if (*event.text != "weight_map") return go(At::unknown);
     if (std::exchange(has_map_, true))
-      return fail("DuplicateKey", "index: expected unique keys, got 'weight_map' twice");
+      return fail(FailureCode::duplicate_key,
+                  "index: expected unique keys, got 'weight_map' twice");
     return go(At::map_value);
   }
 
@@ -55,8 +56,9 @@ class IndexHandler final : public JsonHandler {
     if (event.kind == JsonEvent::close_object) return go(At::top);
     tensor_ = std::move(*event.text);
     if (map_.contains(tensor_))
-      return fail("DuplicateKey", fmt::format("weight_map: expected unique keys, got {} twice",
-                                              in_quotes(tensor_)));
+      return fail(
+          FailureCode::duplicate_key,
+          fmt::format("weight_map: expected unique keys, got {} twice", in_quotes(tensor_)));
     return go(At::file);
   }
 
@@ -79,7 +81,7 @@ Result<WeightMap> parse_index_json(std::string_view json, std::string_view file)
   IndexHandler handler(file);
   if (auto status = handler.parse(json); !status) return status.failure();
   if (!handler.has_map())
-    return io_failure(file, "InvalidIndex", "expected the key 'weight_map', got none");
+    return io_failure(file, FailureCode::invalid_index, "expected the key 'weight_map', got none");
   return handler.take();
 }
 

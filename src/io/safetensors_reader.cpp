@@ -113,14 +113,14 @@ Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
   std::map<std::string, size_t> shard_ids;
   for (const auto& [tensor, file] : map.value()) {
     if (!is_plain_name(file))
-      return io_failure(path, "InvalidShardName",
+      return io_failure(path, FailureCode::invalid_shard_name,
                         fmt::format("weight_map of {}: expected a plain file name, got {}",
                                     in_quotes(tensor), in_quotes(file)));
     const auto [id, is_new] = shard_ids.emplace(file, out.shards_.size());
     if (!is_new) continue;
     auto shard = Shard::open((fs::path(path).parent_path() / file).string());
-    if (!shard && shard.failure().code == "FileError")
-      return io_failure(path, "MissingShard",
+    if (!shard && shard.failure().code == FailureCode::file_error)
+      return io_failure(path, FailureCode::missing_shard,
                         fmt::format("expected the shard {} beside the index, got {}",
                                     in_quotes(file), printable(shard.failure().message, 1024)));
     if (!shard) return shard.failure();
@@ -137,7 +137,7 @@ Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
   for (const auto& [tensor, file] : map.value()) {
     if (!out.contains(tensor))
       return io_failure(
-          path, "MissingTensor",
+          path, FailureCode::missing_tensor,
           fmt::format("expected the tensor {} in the shard {}, got a shard without it",
                       in_quotes(tensor), in_quotes(file)));
     out.names_.push_back(tensor);
@@ -154,7 +154,7 @@ const SafetensorsEntry* SafetensorsFile::entry(std::string_view name) const {
 Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
   const auto it = where_.find(name);
   if (it == where_.end())
-    return io_failure(path_, "TensorNotFound",
+    return io_failure(path_, FailureCode::tensor_not_found,
                       fmt::format("expected the name of one of {} tensors, got {}", names_.size(),
                                   in_quotes(name)));
   const auto& shard = shards_[it->second.shard];
@@ -162,11 +162,11 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
   const auto dtype = io::engine_dtype(entry.dtype);
   if (!dtype)
     return io_failure(
-        path_, "UnsupportedDtype",
+        path_, FailureCode::unsupported_dtype,
         fmt::format("tensor {}: expected F32, BF16, F16, F64, I64, U8 or BOOL, got {}",
                     in_quotes(name), safetensors_dtype_name(entry.dtype)));
   if (entry.shape.size() > static_cast<size_t>(kMaxRank))
-    return io_failure(path_, "UnsupportedRank",
+    return io_failure(path_, FailureCode::unsupported_rank,
                       fmt::format("tensor {}: expected at most {} dimensions, got {}",
                                   in_quotes(name), kMaxRank, entry.shape.size()));
   const Dims sizes{std::span<const int64_t>(entry.shape)};

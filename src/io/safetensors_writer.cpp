@@ -26,11 +26,11 @@ using Row = const std::pair<std::string, Tensor>*;
 Status check_tensors(const std::string& path, const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (name == io::kMetadataKey || !simdjson::validate_utf8(name))
-      return io_failure(path, "InvalidName",
+      return io_failure(path, FailureCode::invalid_name,
                         fmt::format("expected a tensor name in UTF-8 other than '{}', got {}",
                                     io::kMetadataKey, in_quotes(name)));
     if (!tensor.defined())
-      return io_failure(path, "InvalidTensor",
+      return io_failure(path, FailureCode::invalid_tensor,
                         fmt::format("tensor {}: expected a defined tensor, got {}", in_quotes(name),
                                     to_string(tensor)));
   }
@@ -41,7 +41,7 @@ Status check_metadata(const std::string& path, const Metadata& metadata) {
   for (const auto& [key, value] : metadata)
     if (!simdjson::validate_utf8(key) || !simdjson::validate_utf8(value))
       return io_failure(
-          path, "InvalidMetadata",
+          path, FailureCode::invalid_metadata,
           fmt::format("metadata {}: expected UTF-8, got other bytes", in_quotes(key)));
   return ok_status();
 }
@@ -64,7 +64,7 @@ Status check_unique(const std::string& path, const NamedTensors& tensors) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice == names.end()) return ok_status();
-  return io_failure(path, "DuplicateKey",
+  return io_failure(path, FailureCode::duplicate_key,
                     "expected unique names, got " + in_quotes(*twice) + " twice");
 }
 
@@ -95,7 +95,7 @@ std::string header_json(const std::vector<Row>& rows, const Metadata& metadata) 
 
 Status check_header_size(const std::string& path, uint64_t bytes) {
   if (bytes <= io::kMaxHeaderBytes) return ok_status();
-  return io_failure(path, "HeaderTooLarge",
+  return io_failure(path, FailureCode::header_too_large,
                     fmt::format("expected a header of at most {} bytes, got at least {}",
                                 io::kMaxHeaderBytes, bytes));
 }

@@ -35,7 +35,7 @@ struct Leaf {
 struct Key {
   std::vector<Leaf> leaves;
   nn::Activation activation = nn::Activation::gelu;
-  NormKind norm = NormKind::none;
+  Norm norm = Norm::none;
   double eps = 0;
   bool residual = false;
   bool gated = false;
@@ -93,11 +93,6 @@ PointwiseFn fn_of(nn::Activation activation) {
     case nn::Activation::gelu: break;
   }
   return PointwiseFn::gelu_erf;
-}
-
-NormKind kind_of(nn::Norm norm) {
-  if (norm == nn::Norm::none) return NormKind::none;
-  return norm == nn::Norm::rms ? NormKind::rms : NormKind::layer;
 }
 
 double eps_of(const FusedOptions& o) {
@@ -171,35 +166,34 @@ int push(PointwiseProgram& program, PointwiseStep step) {
   return program.values() - 1;
 }
 
-RowChainSpec::Stage stage_of(const FusedMlp& call, size_t first, size_t count, int& operands) {
-  RowChainSpec::Stage stage;
-  stage.weights.assign(call.weights.begin() + static_cast<std::ptrdiff_t>(first),
-                       call.weights.begin() + static_cast<std::ptrdiff_t>(first + count));
+// Appends weights [first, first + count) with what follows their products.
+void add_products(RowChainSpec& spec, const FusedMlp& call, size_t first, size_t count) {
+  const std::span<const Tensor> weights = call.weights.subspan(first, count);
+  PointwiseProgram program;
   const bool last = first + count == call.weights.size();
   const bool bias = !call.biases.empty() && call.biases[first].defined();
   const bool residual = last && call.options.residual;
-  stage.epilogue.inputs = static_cast<int>(count) + int{bias} + int{residual};
-  for (int i = 0; i < int{bias} + int{residual}; ++i) stage.operands.push_back(operands++);
+  const size_t operands = size_t{bias} + size_t{residual};
+  program.inputs = static_cast<int>(count + operands);
   int value = 0;
   int operand = static_cast<int>(count);
-  if (bias) value = push(stage.epilogue, {PointwiseFn::add, value, operand++});
-  if (!last) value = push(stage.epilogue, {fn_of(call.activation), value});
-  if (count == 2) value = push(stage.epilogue, {PointwiseFn::mul, value, 1});
-  if (residual) value = push(stage.epilogue, {PointwiseFn::add, operand, value});
-  stage.epilogue.outputs = {value};
-  return stage;
+  if (bias) value = push(program, {PointwiseFn::add, value, operand++});
+  if (!last) value = push(program, {fn_of(call.activation), value});
+  if (count == 2) value = push(program, {PointwiseFn::mul, value, 1});
+  if (residual) value = push(program, {PointwiseFn::add, operand, value});
+  program.outputs = {value};
+  add_stage(spec, {weights.begin(), weights.end()}, std::move(program), operands);
 }
 
 RowChainSpec spec_of(const FusedMlp& call) {
   RowChainSpec spec;
   spec.dtype = call.x.dtype();
   spec.int8_weights = call.options.int8_weights;
-  spec.norm = {kind_of(call.options.norm), eps_of(call.options), call.options.norm_weight,
+  spec.norm = {call.options.norm, eps_of(call.options), call.options.norm_weight,
                call.options.norm_bias};
-  int operands = 0;
   for (size_t i = 0; i < call.weights.size();) {
     const size_t count = call.gated && i == 0 ? 2 : 1;
-    spec.stages.push_back(stage_of(call, i, count, operands));
+    add_products(spec, call, i, count);
     i += count;
   }
   return spec;
@@ -252,7 +246,7 @@ Work work_of(const FusedMlp& call) {
 Cached& chain_for(const FusedMlp& call) {
   Key key{{},
           call.activation,
-          kind_of(call.options.norm),
+          call.options.norm,
           eps_of(call.options),
           call.options.residual,
           call.gated,

@@ -54,10 +54,10 @@ class Reader {
     if (!tensor) return tensor.failure();
     const Tensor& value = tensor.value();
     if (!is_floating(value.dtype()))
-      return hf_failure(source_, "HfMlpDtype",
+      return hf_failure(source_, FailureCode::hf_mlp_dtype,
                         "expected floating " + std::string(name) + ", got " + to_string(value));
     if (value.dim() != rank)
-      return hf_failure(source_, "HfMlpShape",
+      return hf_failure(source_, FailureCode::hf_mlp_shape,
                         "expected " + std::string(name) + " with " + std::to_string(rank) +
                             " dimension(s), got " + to_string(value));
     return value;
@@ -87,7 +87,7 @@ class Reader {
     const HfLinear both = weights.up;
     const int64_t rows = both.weight.size(0);
     if (rows % 2 != 0 || (both.bias.defined() && both.bias.numel() != rows))
-      return hf_failure(source_, "HfMlpShape",
+      return hf_failure(source_, FailureCode::hf_mlp_shape,
                         "expected gate_up_proj with an even number of rows and a bias of as many, "
                         "got weight " +
                             to_string(both.weight) + ", bias " + to_string(both.bias));
@@ -103,20 +103,20 @@ class Reader {
   Status check_shapes(const HfFamily& family, const HfWeights& weights) const {
     const Dims up = weights.up.weight.sizes();
     if (up[0] < 1 || up[1] < 1)
-      return hf_failure(source_, "HfMlpShape",
+      return hf_failure(source_, FailureCode::hf_mlp_shape,
                         "expected an MLP with elements, got " + to_string(weights.up.weight));
     const bool bias = weights.up.bias.defined();
     const auto check = [&](std::string_view name, const HfLinear& linear, Dims expected) -> Status {
       if (!(linear.weight.sizes() == expected))
-        return hf_failure(source_, "HfMlpShape",
+        return hf_failure(source_, FailureCode::hf_mlp_shape,
                           "expected " + std::string(name) + " of " + to_string(expected) +
                               " (out, in), got " + to_string(linear.weight.sizes()));
       if (linear.bias.defined() != bias)
-        return hf_failure(source_, "HfMlpIncomplete",
+        return hf_failure(source_, FailureCode::hf_mlp_incomplete,
                           "expected a bias for all linears or for none, got " +
                               std::string(bias ? "none" : "one") + " for " + std::string(name));
       if (bias && linear.bias.numel() != expected[0])
-        return hf_failure(source_, "HfMlpShape",
+        return hf_failure(source_, FailureCode::hf_mlp_shape,
                           "expected a bias of [" + std::to_string(expected[0]) + "] for " +
                               std::string(name) + ", got " + to_string(linear.bias.sizes()));
       return ok_status();
@@ -196,7 +196,7 @@ Result<HfMlp> load_hf_mlp(Module& module, const TensorSource& source, std::strin
   const HfMlp& mlp = weights.mlp;
   const std::string found = described(mlp.gated, mlp.dim, mlp.hidden, mlp.bias);
   if (wanted != found)
-    return hf_failure(source, "HfMlpMismatch",
+    return hf_failure(source, FailureCode::hf_mlp_mismatch,
                       "expected " + wanted + ", got " + mlp.family + "'s: " + found);
   if (target.gate != nullptr) assign(weights.gate, *target.gate);
   assign(weights.up, *target.up);

@@ -67,10 +67,10 @@ std::string join_name(std::string_view prefix, std::string_view name) {
   return full.append(name);
 }
 
-Failure hf_failure(const TensorSource& source, std::string_view code, std::string_view detail) {
+Failure hf_failure(const TensorSource& source, FailureCode code, std::string_view detail) {
   std::string message = source.label.empty() ? "checkpoint" : source.label;
-  message.append(": ").append(code).append(": ").append(detail);
-  return {std::string(code), std::move(message)};
+  message.append(": ").append(failure_code_name(code)).append(": ").append(detail);
+  return {code, std::move(message)};
 }
 
 Result<const HfFamily*> find_hf_family(const TensorSource& source, std::string_view prefix) {
@@ -93,8 +93,9 @@ Result<const HfFamily*> find_hf_family(const TensorSource& source, std::string_v
                 absent;
   }
   if (!missing.empty())
-    return hf_failure(source, "HfMlpIncomplete", missing + "; " + closest_names(source, prefix));
-  return hf_failure(source, "HfMlpNotFound",
+    return hf_failure(source, FailureCode::hf_mlp_incomplete,
+                      missing + "; " + closest_names(source, prefix));
+  return hf_failure(source, FailureCode::hf_mlp_not_found,
                     "expected the weights of an MLP under \"" + printable(prefix) +
                         "\", looked for " + all_families() + "; " + closest_names(source, prefix));
 }

@@ -38,6 +38,6 @@ Result<const HfFamily*> find_hf_family(const TensorSource& source, std::string_v
 std::string join_name(std::string_view prefix, std::string_view name);
 
 // "LABEL: CODE: DETAIL", fit for one line of a terminal.
-Failure hf_failure(const TensorSource& source, std::string_view code, std::string_view detail);
+Failure hf_failure(const TensorSource& source, FailureCode code, std::string_view detail);
 
 }  // namespace epilogue::nn

@@ -261,6 +261,7 @@ Tensor reshape(const Tensor& self, Dims sizes) { return run_op(kReshape, args(se
 Tensor contiguous(const Tensor& self) { return run_op(kContiguous, args(self)); }
 Tensor clone(const Tensor& self) { return run_op(kClone, args(self)); }
 Tensor to(const Tensor& self, DType dtype) { return run_op(kTo, args(self), {dtype}); }
+Tensor Tensor::to(DType dtype) const { return epilogue::to(*this, dtype); }
 Tensor cat(std::span<const Tensor> tensors, int64_t dim) {
   if (tensors.empty()) fail(kCat, "at least one tensor", "none");
   const Attr attr = dim;

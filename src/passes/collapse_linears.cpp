@@ -17,7 +17,7 @@ using graph::Value;
 bool is_bare_product(const Node& node) {
   const Chain* chain = node.chain();
   return chain != nullptr && chain->stages.size() == 1 && chain->stages[0].weights.size() == 1 &&
-         chain->stages[0].epilogue.steps.empty() && chain->norm.kind == NormKind::none;
+         chain->stages[0].epilogue.steps.empty() && chain->norm.kind == Norm::none;
 }
 
 // w2 w1, summed and kept in f32 until it is rounded once.

@@ -85,7 +85,7 @@ void fold_views(Graph& graph, PassContext& context) {
     if (call == nullptr || call->op != &kMm) continue;
     const std::string what = label(graph, graph.nodes[i]) + " as a product with packed weights";
     const size_t before = graph.nodes.size();
-    const std::string reason = form_product(graph, i, context.options().packing);
+    const std::string reason = form_product(graph, i, context.options().packed);
     if (reason.empty()) {
       context.did(what + (graph.nodes.size() < before ? ", with the views around it" : ""), 0, 0);
     } else {

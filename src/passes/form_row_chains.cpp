@@ -32,7 +32,7 @@ std::string reason_against_norm(const Graph& graph, const Uses& uses, const Node
   const OpCall& call = *node.call();
   const Chain& chain = *chain_node.chain();
   const Value& x = graph.value(call.inputs[0]);
-  if (chain.norm.kind != NormKind::none) return "the chain has a norm already";
+  if (chain.norm.kind != Norm::none) return "the chain has a norm already";
   if (std::get<Dims>(call.attrs[0]).rank() != 1) return "it normalises more than one dimension";
   if (!only_reader(uses, chain_node, node.outputs[0])) return "others read its result too";
   const std::vector<int> list = graph::reads(chain_node);
@@ -62,8 +62,8 @@ bool join_norm(Graph& graph, size_t norm, size_t index, PassContext& context) {
   const OpCall& call = *node.call();
   Chain chain = *chain_node.chain();
   const bool is_layer = call.op == &kNativeLayerNorm;
-  chain.norm = ChainNorm{is_layer ? NormKind::layer : NormKind::rms, norm_eps(graph, call),
-                         call.inputs[1], is_layer ? call.inputs[2] : graph::kNoValue};
+  chain.norm = ChainNorm{is_layer ? Norm::layer : Norm::rms, norm_eps(graph, call), call.inputs[1],
+                         is_layer ? call.inputs[2] : graph::kNoValue};
   chain.x = call.inputs[0];
   context.did(what, 2 * graph::value_bytes(graph.value(node.outputs[0])), 1);
   take_over(chain_node, node);
@@ -78,7 +78,7 @@ bool join_chains(Graph& graph, size_t first, size_t second, PassContext& context
       label(graph, graph.nodes[first]) + " and " + label(graph, reader) + " as one chain";
   const Extension extension = {first, {second}, {chain.x}, chain.stages, reader.outputs[0]};
   std::string reason;
-  if (chain.norm.kind != NormKind::none) reason = "a norm stands between them";
+  if (chain.norm.kind != Norm::none) reason = "a norm stands between them";
   if (reason.empty()) reason = reason_against(graph, extension);
   if (!reason.empty()) {
     context.declined(what, reason);

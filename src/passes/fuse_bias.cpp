@@ -11,7 +11,7 @@ void fuse_bias(graph::Graph& graph, PassContext& context) {
     const graph::OpCall* call = graph.nodes[i].call();
     if (call == nullptr || call->op != &kAddmm) continue;
     const std::string what = label(graph, graph.nodes[i]) + " as a product that adds its bias";
-    const std::string reason = form_product(graph, i, context.options().packing);
+    const std::string reason = form_product(graph, i, context.options().packed);
     if (reason.empty()) {
       context.did(what, 0, 0);
     } else {

@@ -34,7 +34,7 @@ std::optional<Branch> branch_of(const Graph& graph, const Uses& uses, int value)
     const Node& node = graph.nodes[index];
     if (const Chain* chain = node.chain()) {
       const bool is_product = chain->stages.size() == 1 && chain->stages[0].weights.size() == 1 &&
-                              chain->norm.kind == NormKind::none && node.outputs.size() == 1;
+                              chain->norm.kind == Norm::none && node.outputs.size() == 1;
       branch.product = index;
       return is_product ? std::optional<Branch>(branch) : std::nullopt;
     }

@@ -23,19 +23,12 @@ struct Note {
   bool done() const { return reason.empty(); }
 };
 
-// What the forward pass keeps for the backward pass: what is cheaper to keep than to compute again;
-// all that it reads; as little as possible (products run again where their rows are there).
-enum class Saving : uint8_t { automatic, save, recompute };
-
-// Which products become kernels on packed weights: those that gain by it; all; none.
-enum class Packing : uint8_t { automatic, always, never };
-
 struct PipelineOptions {
   std::vector<std::string> skip;  // names of passes
   bool collapse_linears = false;  // weights are frozen: products of weights may be computed once
   bool keep_texts = false;        // keep the graph's text after each pass
-  Saving saving = Saving::automatic;
-  Packing packing = Packing::automatic;
+  Saved saved = Saved::automatic;
+  Packed packed = Packed::automatic;
 };
 
 // What a pass works with besides the graph.

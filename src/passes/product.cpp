@@ -128,10 +128,10 @@ std::string reason_against(const Graph& graph, const OpCall& call, int a, int b)
 }
 
 // Why weights [n, k] should not be packed for m rows; empty where they should.
-std::string reason_against_packing(const Graph& graph, Packing packing, const Dims& weight,
+std::string reason_against_packing(const Graph& graph, Packed packed, const Dims& weight,
                                    int64_t m) {
-  if (packing == Packing::always) return "";
-  if (packing == Packing::never) return "not asked for";
+  if (packed == Packed::always) return "";
+  if (packed == Packed::never) return "not asked for";
   if (std::ranges::none_of(graph.nodes, &Node::is_backward)) return "";  // packed once
   const auto n = static_cast<double>(weight[0]);
   const auto k = static_cast<double>(weight[1]);
@@ -143,14 +143,14 @@ std::string reason_against_packing(const Graph& graph, Packing packing, const Di
 
 }  // namespace
 
-std::string form_product(Graph& graph, size_t index, Packing packing) {
+std::string form_product(Graph& graph, size_t index, Packed packed) {
   const OpCall call = *graph.nodes[index].call();
   const size_t first = call.op == &kAddmm ? 1 : 0;
   const int a = call.inputs[first];
   const int b = call.inputs[first + 1];
   std::string reason = reason_against(graph, call, a, b);
   if (reason.empty())
-    reason = reason_against_packing(graph, packing, graph.value(b).sizes, graph.value(a).sizes[0]);
+    reason = reason_against_packing(graph, packed, graph.value(b).sizes, graph.value(a).sizes[0]);
   if (!reason.empty()) return reason;
   const Uses uses(graph);
   ProductValues values = values_of(graph, uses, a, graph.nodes[index].outputs[0]);

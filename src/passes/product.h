@@ -18,7 +18,7 @@ bool is_reshaping_view(const graph::Node& node);
 
 // Turns the mm or addmm at `index` into a chain of one product, with the views around it. Returns
 // why it cannot or should not be; empty where it was done.
-std::string form_product(graph::Graph& graph, size_t index, Packing packing);
+std::string form_product(graph::Graph& graph, size_t index, Packed packed);
 
 // Lets the chain at `chain` compute the pointwise node at `other`, which reads a result of its last
 // stage or makes an operand of it, there. Returns why not; empty where it was done. Nodes may move.

@@ -106,9 +106,9 @@ class Decisions {
   }
 
   std::string reason_to_save(int v, const Recipe& recipe) const {
-    const Saving saving = context_.options().saving;
-    if (recipe.ns == 0 || saving == Saving::recompute) return "";  // views cost nothing
-    if (saving == Saving::save) return "not asked for";
+    const Saved saved = context_.options().saved;
+    if (recipe.ns == 0 || saved == Saved::recompute) return "";  // views cost nothing
+    if (saved == Saved::save) return "not asked for";
     if (!has_chains_ && feeds_eager_product(v))
       return "a product reads it as eager's do: a kernel would make it";
     const double bytes = graph::value_bytes(graph_.value(v));

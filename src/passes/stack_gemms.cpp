@@ -23,7 +23,7 @@ using graph::Uses;
 bool is_one_product(const Node& node) {
   const Chain* chain = node.chain();
   return chain != nullptr && chain->stages.size() == 1 && chain->stages[0].weights.size() == 1 &&
-         chain->norm.kind == NormKind::none && node.outputs.size() == 1;
+         chain->norm.kind == Norm::none && node.outputs.size() == 1;
 }
 
 // The value into which `value` goes and nothing else does, by an add: -1 where there is none.

@@ -6,8 +6,6 @@
 namespace epilogue::plan {
 namespace {
 
-using passes::Packing;
-using passes::Saving;
 using Split = RowChainTuning::Split;
 
 // Some may be the same plan for a call; then they take the same time.
@@ -19,7 +17,7 @@ std::vector<Candidate> of_inference() {
        .skip = {"form_row_chains"}},
       {.name = "eager-products",
        .what = "products as eager runs them, pointwise ops fused",
-       .packing = Packing::never},
+       .packed = Packed::never},
       {.name = "wide-panels",
        .what = "row chains over bf16 weights widened to f32",
        .tuning = {.widens = true}},
@@ -48,25 +46,15 @@ std::vector<Candidate> of_inference() {
 std::vector<Candidate> of_training() {
   return {
       {.name = "automatic", .what = "packed where rows pay for it, saved or computed again"},
-      {.name = "packed", .what = "every product on packed weights", .packing = Packing::always},
+      {.name = "packed", .what = "every product on packed weights", .packed = Packed::always},
       {.name = "eager-products",
        .what = "products as eager runs them, pointwise ops fused",
-       .packing = Packing::never},
-      {.name = "save", .what = "saves all that the backward pass reads", .saving = Saving::save},
+       .packed = Packed::never},
+      {.name = "save", .what = "saves all that the backward pass reads", .saved = Saved::save},
       {.name = "recompute",
        .what = "computes again what the backward pass reads",
-       .saving = Saving::recompute},
+       .saved = Saved::recompute},
   };
-}
-
-Saving saving_of(Saved saved) {
-  if (saved == Saved::automatic) return Saving::automatic;
-  return saved == Saved::save ? Saving::save : Saving::recompute;
-}
-
-Packing packing_of(Packed packed) {
-  if (packed == Packed::automatic) return Packing::automatic;
-  return packed == Packed::always ? Packing::always : Packing::never;
 }
 
 }  // namespace
@@ -89,8 +77,8 @@ passes::PipelineOptions pipeline_options(const CompileOptions& options,
   for (const std::string& pass : candidate.skip)
     if (std::ranges::find(o.skip, pass) == o.skip.end()) o.skip.push_back(pass);
   o.collapse_linears = options.collapse_linears;
-  o.saving = options.saved == Saved::automatic ? candidate.saving : saving_of(options.saved);
-  o.packing = options.packed == Packed::automatic ? candidate.packing : packing_of(options.packed);
+  o.saved = options.saved == Saved::automatic ? candidate.saved : options.saved;
+  o.packed = options.packed == Packed::automatic ? candidate.packed : options.packed;
   return o;
 }
 

@@ -19,8 +19,8 @@ struct Candidate {
   std::string name;                    // "row-chains"; stable: checkpoints hold it
   std::string what;                    // "blocks of rows through all products"
   std::vector<std::string> skip = {};  // passes
-  passes::Packing packing = passes::Packing::automatic;
-  passes::Saving saving = passes::Saving::automatic;
+  Packed packed = Packed::automatic;
+  Saved saved = Saved::automatic;
   RowChainTuning tuning = {};
 };
 

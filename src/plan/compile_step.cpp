@@ -8,18 +8,17 @@
 #include "core/observer.h"
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
-#include "plan/explain.h"
+#include "plan/compiled_base.h"
 #include "plan/gradient_capture.h"
-#include "plan/plan_cache.h"
 #include "plan/step_memory.h"
 
 namespace epilogue {
 
-class CompiledStep::Impl {
+class CompiledStep::Impl final : public Plans {
  public:
-  Impl(Loss loss, CompileOptions options) : loss_(std::move(loss)), cache_(std::move(options)) {
+  Impl(Loss loss, CompileOptions options) : Plans(std::move(options)), loss_(std::move(loss)) {
     if (!loss_) throw Error("[compile_step] expected a loss, got an empty function");
-    if (cache_.options().collapse_linears)
+    if (cache().options().collapse_linears)
       throw Error("[compile_step] expected collapse_linears off: training changes the weights");
   }
 
@@ -29,17 +28,17 @@ class CompiledStep::Impl {
       throw Error(
           "[compile_step] expected a call of its own, got one inside a function that is "
           "being compiled");
-    return cache_.find_or_make(in, [&] {
+    return cache().find_or_make(in, [&] {
       const auto capture = [this](std::span<const Tensor> inputs) {
         return plan::capture_step(loss_, inputs);
       };
-      return std::make_unique<plan::Entry>(capture, in, cache_.options(), keeps_gradients);
+      return std::make_unique<plan::Entry>(capture, in, cache().options(), keeps_gradients);
     });
   }
 
   // Without a receiver gradients are added to .grad.
   Tensor run(std::span<const Tensor> in, const Receiver& receiver) {
-    const plan::OneCall call = cache_.one_call();
+    const plan::OneCall call = cache().one_call();
     plan::Entry& entry = entry_for(in);
     std::vector<Tensor> results = run_plan(entry, in);
     const std::vector<Tensor> leaves = leaves_of(entry, in);
@@ -56,7 +55,7 @@ class CompiledStep::Impl {
 
   Tensor train(std::span<const Tensor> in, const std::function<void()>& update) {
     if (!update) throw Error("[compile_step] expected an update, got an empty function");
-    const plan::OneCall call = cache_.one_call();
+    const plan::OneCall call = cache().one_call();
     plan::Entry& entry = entry_for(in, true);
     std::vector<Tensor> results = run_plan(entry, in);
     const GradientsOf leaves{leaves_of(entry, in)};
@@ -66,12 +65,9 @@ class CompiledStep::Impl {
   }
 
   void prepare(std::span<const Tensor> in) {
-    const plan::OneCall call = cache_.one_call();
+    const plan::OneCall call = cache().one_call();
     entry_for(in);
   }
-
-  plan::PlanCache& cache() { return cache_; }
-  const plan::Entry* last() const { return cache_.last(); }
 
  private:
   // Drops them, also where an update throws.
@@ -84,7 +80,7 @@ class CompiledStep::Impl {
 
   // The loss, and the leaves' gradients.
   std::vector<Tensor> run_plan(plan::Entry& entry, std::span<const Tensor> in) {
-    cache_.count_call();
+    cache().count_call();
     const NoGrad no_grad;
     std::vector<Tensor> results(1 + entry.leaves().size());
     entry.plan().run(in, results);
@@ -121,17 +117,13 @@ class CompiledStep::Impl {
   }
 
   Loss loss_;
-  plan::PlanCache cache_;
 };
 
 CompiledStep::CompiledStep(Loss loss, CompileOptions options)
-    : impl_(std::make_shared<Impl>(std::move(loss), std::move(options))) {}
+    : CompiledBase(std::make_shared<Impl>(std::move(loss), std::move(options)), "compile_step",
+                   "compiled step") {}
 
-CompiledStep::Impl& CompiledStep::impl() const {
-  if (impl_ == nullptr)
-    throw Error("[compile_step] expected a compiled step, got one that was moved from");
-  return *impl_;
-}
+CompiledStep::Impl& CompiledStep::impl() const { return static_cast<Impl&>(plans()); }
 
 Tensor CompiledStep::operator()(std::span<const Tensor> inputs) { return impl().run(inputs, {}); }
 Tensor CompiledStep::operator()(const Tensor& x, const Tensor& target) {
@@ -151,30 +143,12 @@ Tensor CompiledStep::train(const Tensor& x, const Tensor& target,
   return impl().train(inputs, update);
 }
 void CompiledStep::prepare(std::span<const Tensor> inputs) { impl().prepare(inputs); }
-CompileStats CompiledStep::stats() const { return impl().cache().stats(); }
-std::string CompiledStep::choice() const {
-  return impl().last() != nullptr ? impl().last()->candidate().name : "";
-}
-std::vector<PlanCandidate> CompiledStep::candidates() const {
-  return impl().last() != nullptr ? plan::candidates_of(*impl().last())
-                                  : std::vector<PlanCandidate>();
-}
 std::vector<std::string> compiled_step_plan_names() {
   std::vector<std::string> names;
   for (const plan::Candidate& c : plan::candidates(true)) names.push_back(c.name);
   return names;
 }
-void CompiledStep::reset() { impl().cache().clear(); }
 
-std::string CompiledStep::explain() const {
-  return impl().last() != nullptr ? plan::explain(*impl().last()) : "";
-}
-std::vector<FusionNote> CompiledStep::notes() const {
-  return impl().last() != nullptr ? plan::notes(*impl().last()) : std::vector<FusionNote>();
-}
-std::string CompiledStep::dump(CompiledDump what) const {
-  return impl().last() != nullptr ? plan::dump(*impl().last(), what) : "";
-}
 StepMemory CompiledStep::memory() const {
   return impl().last() != nullptr ? plan::step_memory(*impl().last(), impl().cache().options())
                                   : StepMemory();

@@ -50,16 +50,13 @@ RowChainSpec spec_of(const Graph& graph, const Chain& chain) {
     return v == graph::kNoValue ? Tensor() : graph.value(v).tensor;
   };
   spec.norm = {chain.norm.kind, chain.norm.eps, tensor(chain.norm.weight), tensor(chain.norm.bias)};
-  int operand = 0;
-  int output = 1;  // 0 is the chain's result
   for (const ChainStage& stage : chain.stages) {
-    RowChainSpec::Stage& s = spec.stages.emplace_back();
-    for (const int w : stage.weights) s.weights.push_back(tensor(w));
-    s.epilogue = stage.epilogue;
-    for (size_t i = 0; i < stage.operands.size(); ++i) s.operands.push_back(operand++);
+    std::vector<Tensor> weights;
+    for (const int w : stage.weights) weights.push_back(tensor(w));
+    RowChainSpec::Stage& s = add_stage(spec, std::move(weights), stage.epilogue,
+                                       stage.operands.size(), stage.stores.size());
     s.stacked = stage.stacked;
     s.flows = stage.flows;
-    for (size_t i = 0; i < stage.stores.size(); ++i) s.stores.push_back(output++);
   }
   return spec;
 }

@@ -123,8 +123,9 @@ Result<Trace> select_step(Trace trace, int64_t number) {
   const auto found = std::find_if(links.steps.begin(), links.steps.end(),
                                   [&](uint32_t i) { return trace.name(trace.events[i]) == name; });
   if (found == links.steps.end())
-    return Failure{"NoSuchStep", trace.import.path + ": no step " + std::to_string(number) + ": " +
-                                     list_of_steps(trace, links)};
+    return Failure{FailureCode::no_such_step, trace.import.path + ": no step " +
+                                                  std::to_string(number) + ": " +
+                                                  list_of_steps(trace, links)};
   const Event& step = trace.events[*found];
   const Window window{step.ts_ns, step.end_ns()};
   keep(trace, mask_of(trace, links, window), window);
@@ -136,15 +137,16 @@ Result<Trace> select_step(Trace trace, int64_t number) {
 Result<Trace> select_range(Trace trace, std::optional<double> from_ms,
                            std::optional<double> to_ms) {
   if (from_ms && to_ms && *from_ms >= *to_ms)
-    return Failure{"EmptyRange", trace.import.path +
-                                     ": no time lies between --from and --to: the first must be "
-                                     "less than the second"};
+    return Failure{FailureCode::empty_range,
+                   trace.import.path +
+                       ": no time lies between --from and --to: the first must be "
+                       "less than the second"};
   const Window window{
       from_ms ? after(trace.start_ns, *from_ms) : std::numeric_limits<int64_t>::min(),
       to_ms ? after(trace.start_ns, *to_ms) : std::numeric_limits<int64_t>::max()};
   const std::vector<char> mask = mask_of(trace, link(trace), window);
   if (std::count(mask.begin(), mask.end(), 1) == 0)
-    return Failure{"EmptyRange",
+    return Failure{FailureCode::empty_range,
                    trace.import.path + ": nothing happens in that time: the trace is " +
                        std::to_string((trace.end_ns - trace.start_ns) / 1'000'000) + " ms long"};
   keep(trace, mask, window);

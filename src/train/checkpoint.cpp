@@ -68,12 +68,12 @@ Result<StateDict> read_checkpoint(const std::string& path) {
   StateDict state{{}, file.metadata()};
   const auto version = state.metadata.find(kVersionKey);
   if (version == state.metadata.end())
-    return io::io_failure(path, "NotACheckpoint",
+    return io::io_failure(path, FailureCode::not_a_checkpoint,
                           fmt::format("expected a checkpoint of a training run (metadata '{}'), "
                                       "got a safetensors file of {} tensors without it",
                                       kVersionKey, file.names().size()));
   if (version->second != kVersion)
-    return io::io_failure(path, "CheckpointVersion",
+    return io::io_failure(path, FailureCode::checkpoint_version,
                           fmt::format("expected a checkpoint of version {}, got {}", kVersion,
                                       io::in_quotes(version->second)));
   for (const std::string& name : file.names()) {
@@ -83,7 +83,7 @@ Result<StateDict> read_checkpoint(const std::string& path) {
   }
   const std::string sum = check_sum(state.tensors, state.metadata);
   if (state.metadata[kSumKey] != sum)
-    return io::io_failure(path, "CheckpointCorrupt",
+    return io::io_failure(path, FailureCode::checkpoint_corrupt,
                           fmt::format("expected the CRC-32 {}, got {}: the file is damaged",
                                       io::in_quotes(state.metadata[kSumKey]), sum));
   state.metadata.erase(kVersionKey);

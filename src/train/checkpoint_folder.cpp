@@ -100,7 +100,7 @@ Result<CheckpointFolder::Loaded> CheckpointFolder::load() const {
     loaded.refused.push_back(state.failure());
   }
   if (!loaded.refused.empty()) return loaded.refused.front();
-  return io::io_failure(path_, "NoCheckpoint",
+  return io::io_failure(path_, FailureCode::no_checkpoint,
                         fmt::format("expected a file {}STEP{}, got none", kPrefix, kSuffix));
 }
 

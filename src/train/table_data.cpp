@@ -22,8 +22,8 @@ constexpr size_t kManyRows = 20;
 // Keeps the choice of held-out rows apart from the orders of epochs 0, 1, ...
 constexpr uint64_t kSplitStream = std::numeric_limits<uint64_t>::max();
 
-Failure table_failure(const CsvTable& table, std::string_view code, std::string_view detail) {
-  return {std::string(code), fmt::format("{}: {}: {}", table.name(), code, detail)};
+Failure table_failure(const CsvTable& table, FailureCode code, std::string_view detail) {
+  return {code, fmt::format("{}: {}: {}", table.name(), failure_code_name(code), detail)};
 }
 
 // The columns' parts and the rows that have a target.
@@ -40,7 +40,7 @@ Result<size_t> column_of(const CsvTable& table, const std::string& name) {
   for (size_t i = 0; i < std::min(table.columns().size(), kShown); ++i)
     known += (i == 0 ? "" : ", ") + table.columns()[i];
   if (table.columns().size() > kShown) known += ", ...";
-  return table_failure(table, "TableColumn",
+  return table_failure(table, FailureCode::table_column,
                        fmt::format("expected one of the columns {}; got '{}'", known, name));
 }
 
@@ -61,13 +61,13 @@ Result<Layout> lay_out(const CsvTable& table, const TableOptions& options) {
   for (size_t c = 0; c < table.columns().size(); ++c)
     if (c != layout.target && !ignored.contains(c)) layout.features.push_back(c);
   if (layout.features.empty())
-    return table_failure(table, "TableColumn",
+    return table_failure(table, FailureCode::table_column,
                          fmt::format("expected a column besides the target '{}', got none",
                                      table.columns()[layout.target]));
   for (int64_t row = 0; row < table.rows(); ++row)
     if (!table.is_missing(row, layout.target)) layout.rows.push_back(row);
   if (layout.rows.size() < 2)
-    return table_failure(table, "TableRows",
+    return table_failure(table, FailureCode::table_rows,
                          fmt::format("expected two rows or more with a value of '{}', got {}",
                                      table.columns()[layout.target], layout.rows.size()));
   return layout;
@@ -116,12 +116,12 @@ Result<std::vector<double>> class_targets(const CsvTable& table, const Layout& l
   meaning->classes = class_names(table, layout, numbers);
   const size_t classes = meaning->classes.size();
   if (classes < 2)
-    return table_failure(table, "TableTarget",
+    return table_failure(table, FailureCode::table_target,
                          fmt::format("expected two classes or more in '{}', got '{}' alone",
                                      meaning->target, meaning->classes.front()));
   if (layout.rows.size() > kManyRows && classes > layout.rows.size() / 2)
     return table_failure(
-        table, "TableTarget",
+        table, FailureCode::table_target,
         fmt::format("expected classes with several rows each in '{}', got {} classes in {} rows "
                     "(a quantity is a matter of regression)",
                     meaning->target, classes, layout.rows.size()));

@@ -167,7 +167,7 @@ TEST(ChainPlan, IsTuned) {
 struct GatedMlp {
   int64_t rows, k, hidden;
   DType dtype;
-  NormKind norm = NormKind::none;
+  Norm norm = Norm::none;
   Tensor x = make_tensor({rows, k}, dtype, Layout::contiguous);
   Tensor a = make_tensor({hidden, k}, dtype, Layout::contiguous, -0.3, 0.3);
   Tensor b = make_tensor({hidden, k}, dtype, Layout::transposed, -0.3, 0.3);
@@ -210,7 +210,7 @@ TEST(RowChain, SlicesOfHiddenColumnsGiveTheAnswerOfOneThread) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int64_t rows : {1, 7, 16, 90})
         for (const int64_t hidden : {1, 515}) {
-          const NormKind norm = rows == 7 ? NormKind::rms : NormKind::none;
+          const Norm norm = rows == 7 ? Norm::rms : Norm::none;
           const GatedMlp mlp{rows, 40, hidden, dtype, norm};
           set_num_threads(1);
           mlp.run();

@@ -36,7 +36,7 @@ TEST(Isa, UnknownNamesListTheLevels) {
   for (const char* name : {"", "AVX2", "avx", "avx512 "}) {
     const auto isa = parse_isa(name);
     ASSERT_FALSE(isa) << name;
-    EXPECT_EQ(isa.failure().code, "UnknownIsa");
+    EXPECT_EQ(isa.failure().code, FailureCode::unknown_isa);
     EXPECT_EQ(isa.failure().message,
               "[isa] expected baseline, avx2, avx512, avx512_bf16 or amx, got '" +
                   std::string(name) + "'");

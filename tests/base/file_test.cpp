@@ -98,7 +98,7 @@ TEST_F(File, AFolderThatCannotBeIsNamed) {
   ASSERT_TRUE(write_file(path("a"), ""));
   const auto status = write_file(path("a/b"), "x");
   ASSERT_FALSE(status);
-  EXPECT_EQ(status.failure().code, "FileError");
+  EXPECT_EQ(status.failure().code, FailureCode::file_error);
   EXPECT_EQ(status.failure().message, path("a") + ": cannot create folder: Not a directory");
 }
 
@@ -151,7 +151,7 @@ TEST_F(File, WhatCannotBeReadSaysWhy) {
   EXPECT_EQ(MappedFile::open(folder_).failure().message, folder_ + ": cannot read: Is a directory");
   EXPECT_EQ(MappedFile::open(path("pipe")).failure().message,
             path("pipe") + ": cannot read: not a regular file");
-  EXPECT_EQ(read_file(path("none")).failure().code, "FileError");
+  EXPECT_EQ(read_file(path("none")).failure().code, FailureCode::file_error);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace epilogue {
 namespace {
 
 Result<int> half(int n) {
-  if (n % 2 != 0) return Failure{"Odd", std::to_string(n) + " is odd"};
+  if (n % 2 != 0) return Failure{FailureCode::invalid_offset, std::to_string(n) + " is odd"};
   return n / 2;
 }
 
@@ -26,7 +26,7 @@ Result<std::string> quarter(int n) {
 
 TEST(Result, CheckedUse) {
   EXPECT_EQ(quarter(12).value(), "3");
-  EXPECT_EQ(quarter(6).failure().code, "Odd");
+  EXPECT_EQ(quarter(6).failure().code, FailureCode::invalid_offset);
   EXPECT_EQ(quarter(6).failure().message, "3 is odd");
 }
 
@@ -50,7 +50,7 @@ TEST(Result, HoldsMoveOnlyValues) {
 
 TEST(Result, StatusHasNoValue) {
   EXPECT_TRUE(ok_status());
-  const Status bad = Failure{"Bad", "reason"};
+  const Status bad = Failure{FailureCode::not_json, "reason"};
   EXPECT_FALSE(bad);
   EXPECT_FALSE(bad.ok());
   EXPECT_THROW((void)bad.value(), Error);

@@ -34,20 +34,20 @@ TEST(PeerProcess, LinesThatComeTogetherAreAnsweredOneByOne) {
 
 TEST(PeerProcess, ADeadProcessIsAFailureNotASignal) {
   auto peer = shell("echo last words >&2; exit 3").value();
-  EXPECT_EQ(peer.ask("hello", kMs).failure().code, "PeerDied");
-  EXPECT_EQ(peer.ask("hello", kMs).failure().code, "PeerDied");
+  EXPECT_EQ(peer.ask("hello", kMs).failure().code, FailureCode::peer_died);
+  EXPECT_EQ(peer.ask("hello", kMs).failure().code, FailureCode::peer_died);
   EXPECT_EQ(read_file(log_file()).value(), "last words\n");
 }
 
 TEST(PeerProcess, NoAnswerIsATimeout) {
   auto peer = shell("sleep 100").value();
-  EXPECT_EQ(peer.ask("hello", 50).failure().code, "PeerTimeout");
+  EXPECT_EQ(peer.ask("hello", 50).failure().code, FailureCode::peer_timeout);
 }
 
 TEST(PeerProcess, AProgramThatIsNotThereIsAFailure) {
   const auto peer = PeerProcess::start({"/nonexistent/python"}, log_file());
   ASSERT_FALSE(peer);
-  EXPECT_EQ(peer.failure().code, "PeerStart");
+  EXPECT_EQ(peer.failure().code, FailureCode::peer_start);
   EXPECT_NE(peer.failure().message.find("/nonexistent/python: No such file"), std::string::npos);
 }
 

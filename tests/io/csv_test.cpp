@@ -112,7 +112,7 @@ TEST(Csv, RefusesTextWhereANumberIsAsked) {
     const CsvTable t = parsed(std::string("n,size\n1,2\n1,") + bad + "\n");
     auto number = t.number(1, 1);
     ASSERT_FALSE(number.ok()) << bad;
-    EXPECT_EQ(number.failure().code, "CsvNumber");
+    EXPECT_EQ(number.failure().code, FailureCode::csv_number);
     EXPECT_EQ(
         number.failure().message,
         std::string("t.csv: CsvNumber: line 3, column 'size': expected a finite number, got '") +
@@ -153,7 +153,7 @@ TEST(Csv, ReadsFiles) {
   EXPECT_EQ(CsvTable::read(folder / "x.csv").value().number(0, 0).value(), 7);
   auto missing = CsvTable::read(folder / "none.csv");
   ASSERT_FALSE(missing.ok());
-  EXPECT_EQ(missing.failure().code, "FileError");
+  EXPECT_EQ(missing.failure().code, FailureCode::file_error);
 }
 
 // Any prefix of a file parses or is refused; it never reads beyond it (ASan sees that).

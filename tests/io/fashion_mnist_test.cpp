@@ -38,12 +38,12 @@ FashionMnistOptions test_only(const TempFolder& folder) {
   return options;
 }
 
-void expect_failure(const TempFolder& folder, std::string_view code, std::string_view detail) {
+void expect_failure(const TempFolder& folder, FailureCode code, std::string_view detail) {
   const auto data = load_fashion_mnist(test_only(folder));
   ASSERT_FALSE(data.ok());
   EXPECT_EQ(data.failure().code, code);
-  EXPECT_EQ(data.failure().message,
-            folder.path() + ": " + std::string(code) + ": " + std::string(detail));
+  EXPECT_EQ(data.failure().message, folder.path() + ": " + std::string(failure_code_name(code)) +
+                                        ": " + std::string(detail));
 }
 
 TEST(FashionMnist, ReadsUnpackedFilesAndNormalises) {
@@ -86,7 +86,7 @@ TEST(FashionMnist, MissingFolderNamesThePackage) {
   options.dir = "/nonexistent/mnist";
   const auto data = load_fashion_mnist(options);
   ASSERT_FALSE(data.ok());
-  EXPECT_EQ(data.failure().code, "DatasetMissing");
+  EXPECT_EQ(data.failure().code, FailureCode::dataset_missing);
   EXPECT_EQ(data.failure().message,
             "/nonexistent/mnist: DatasetMissing: expected the Fashion-MNIST file "
             "train-images-idx3-ubyte.gz, got none; install it with: apt install "
@@ -96,21 +96,22 @@ TEST(FashionMnist, MissingFolderNamesThePackage) {
 TEST(FashionMnist, FewerLabelsThanImages) {
   const TempFolder folder;
   write_split(folder, "\x01");
-  expect_failure(folder, "DatasetMismatch",
+  expect_failure(folder, FailureCode::dataset_mismatch,
                  "t10k: expected images [N, 28, 28] and labels [N], got [2, 28, 28] and [1]");
 }
 
 TEST(FashionMnist, LabelOutOfRange) {
   const TempFolder folder;
   write_split(folder, "\x01\x0a");
-  expect_failure(folder, "DatasetMismatch", "t10k: expected labels below 10, got 10 at 1");
+  expect_failure(folder, FailureCode::dataset_mismatch,
+                 "t10k: expected labels below 10, got 10 at 1");
 }
 
 TEST(FashionMnist, ImagesOfAnotherSize) {
   const TempFolder folder;
   write_split(folder, "\x01\x01");
   write_bytes(folder / "t10k-images-idx3-ubyte", header({2, 2, 1}) + "abcd");
-  expect_failure(folder, "DatasetMismatch",
+  expect_failure(folder, FailureCode::dataset_mismatch,
                  "t10k: expected images [N, 28, 28] and labels [N], got [2, 2, 1] and [2]");
 }
 

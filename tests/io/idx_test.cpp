@@ -42,12 +42,12 @@ class Idx : public testing::Test {
     write_bytes(path_, bytes);
     return read_idx(path_, max_items);
   }
-  void expect_failure(std::string_view bytes, std::string_view code, std::string_view detail) {
+  void expect_failure(std::string_view bytes, FailureCode code, std::string_view detail) {
     const auto file = read(bytes);
-    ASSERT_FALSE(file.ok()) << "expected " << code;
+    ASSERT_FALSE(file.ok()) << "expected " << failure_code_name(code);
     EXPECT_EQ(file.failure().code, code);
     EXPECT_EQ(file.failure().message,
-              path_ + ": " + std::string(code) + ": " + std::string(detail));
+              path_ + ": " + std::string(failure_code_name(code)) + ": " + std::string(detail));
   }
   TempFolder folder_;
   std::string path_ = folder_ / "data.idx";
@@ -102,40 +102,41 @@ TEST_F(Idx, Folder) {
 }
 
 TEST_F(Idx, EmptyFile) {
-  expect_failure("", "IdxHeaderTooSmall", "expected a header of 4 bytes, got 0");
+  expect_failure("", FailureCode::idx_header_too_small, "expected a header of 4 bytes, got 0");
 }
 
 TEST_F(Idx, HalfAHeader) {
-  expect_failure(idx_bytes({1, 2}, "ab").substr(0, 9), "IdxHeaderTooSmall",
+  expect_failure(idx_bytes({1, 2}, "ab").substr(0, 9), FailureCode::idx_header_too_small,
                  "expected a header of 12 bytes, got 9");
 }
 
 TEST_F(Idx, OtherMagic) {
-  expect_failure("PNG file", "IdxInvalidMagic",
+  expect_failure("PNG file", FailureCode::idx_invalid_magic,
                  "expected a file that starts with 00 00, got 50 4e");
 }
 
 TEST_F(Idx, OtherElementType) {
-  expect_failure(std::string("\0\0\x0d\x01\0\0\0\0", 8), "IdxUnsupportedType",
+  expect_failure(std::string("\0\0\x0d\x01\0\0\0\0", 8), FailureCode::idx_unsupported_type,
                  "expected elements of type 08 (unsigned byte), got 0d");
 }
 
 TEST_F(Idx, RankZero) {
-  expect_failure(idx_bytes({}, "a"), "IdxUnsupportedRank", "expected 1 to 3 dimensions, got 0");
+  expect_failure(idx_bytes({}, "a"), FailureCode::idx_unsupported_rank,
+                 "expected 1 to 3 dimensions, got 0");
 }
 
 TEST_F(Idx, RankFour) {
-  expect_failure(idx_bytes({1, 1, 1, 1}, "a"), "IdxUnsupportedRank",
+  expect_failure(idx_bytes({1, 1, 1, 1}, "a"), FailureCode::idx_unsupported_rank,
                  "expected 1 to 3 dimensions, got 4");
 }
 
 TEST_F(Idx, PlainFileShorterThanItsHeaderSays) {
-  expect_failure(idx_bytes({4}, "abc"), "IdxTruncated",
+  expect_failure(idx_bytes({4}, "abc"), FailureCode::idx_truncated,
                  "expected 4 bytes of data as the header says, got 3");
 }
 
 TEST_F(Idx, GzipFileShorterThanItsHeaderSays) {
-  expect_failure(gzipped(idx_bytes({4}, "abc")), "IdxTruncated",
+  expect_failure(gzipped(idx_bytes({4}, "abc")), FailureCode::idx_truncated,
                  "expected 4 bytes of data as the header says, got 3");
 }
 
@@ -145,29 +146,30 @@ TEST_F(Idx, GzipStreamThatEndsEarly) {
     const auto file = read(whole.substr(0, n));
     ASSERT_FALSE(file.ok()) << n << " of " << whole.size() << " bytes were accepted";
   }
-  expect_failure(whole.substr(0, whole.size() - 1), "IdxTruncated",
+  expect_failure(whole.substr(0, whole.size() - 1), FailureCode::idx_truncated,
                  "expected a whole gzip stream, got one that ends early");
 }
 
 TEST_F(Idx, GzipChecksumIsChecked) {
   std::string bytes = gzipped(idx_bytes({3}, "abc"));
   bytes[bytes.size() - 8] ^= 1;
-  expect_failure(bytes, "IdxCorrupt", "expected a valid gzip stream, got 'incorrect data check'");
+  expect_failure(bytes, FailureCode::idx_corrupt,
+                 "expected a valid gzip stream, got 'incorrect data check'");
 }
 
 TEST_F(Idx, TrailingBytes) {
-  expect_failure(idx_bytes({3}, "abcd"), "IdxTrailingBytes",
+  expect_failure(idx_bytes({3}, "abcd"), FailureCode::idx_trailing_bytes,
                  "expected 3 bytes of data as the header says, got more");
-  expect_failure(gzipped(idx_bytes({3}, "abcd")), "IdxTrailingBytes",
+  expect_failure(gzipped(idx_bytes({3}, "abcd")), FailureCode::idx_trailing_bytes,
                  "expected 3 bytes of data as the header says, got more");
 }
 
 TEST_F(Idx, AbsurdSizesAreRefusedWithoutMemory) {
   const uint32_t huge = 0xffffffff;
-  expect_failure(idx_bytes({huge}, "abc"), "IdxTruncated",
+  expect_failure(idx_bytes({huge}, "abc"), FailureCode::idx_truncated,
                  "expected 4294967295 bytes of data as the header says, got 3");
   const std::string compressed = gzipped(idx_bytes({huge}, "abc"));
-  expect_failure(compressed, "IdxTooLarge",
+  expect_failure(compressed, FailureCode::idx_too_large,
                  "expected no more data than a file of " + std::to_string(compressed.size()) +
                      " bytes can hold, got the dimensions [4294967295]");
 }
@@ -175,7 +177,7 @@ TEST_F(Idx, AbsurdSizesAreRefusedWithoutMemory) {
 TEST_F(Idx, ProductOfDimensionsOverflows) {
   const uint32_t huge = 0xffffffff;
   const std::string bytes = idx_bytes({huge, huge, huge}, "abc");
-  expect_failure(bytes, "IdxTooLarge",
+  expect_failure(bytes, FailureCode::idx_too_large,
                  "expected no more data than a file of " + std::to_string(bytes.size()) +
                      " bytes can hold, got the dimensions [4294967295, 4294967295, 4294967295]");
 }

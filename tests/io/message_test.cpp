@@ -9,8 +9,9 @@ namespace epilogue::io {
 namespace {
 
 TEST(IoFailure, IsOneLineWithTheCode) {
-  const Failure failure = io_failure("dir/a\nb", "HeaderTooSmall", "expected 8, got 3");
-  EXPECT_EQ(failure.code, "HeaderTooSmall");
+  const Failure failure =
+      io_failure("dir/a\nb", FailureCode::header_too_small, "expected 8, got 3");
+  EXPECT_EQ(failure.code, FailureCode::header_too_small);
   EXPECT_EQ(failure.message, "dir/a\\x0ab: HeaderTooSmall: expected 8, got 3");
 }
 

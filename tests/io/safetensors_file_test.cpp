@@ -27,17 +27,18 @@ std::string one_byte_tensor(const std::string& name, char value, const std::stri
       std::string(1, value));
 }
 
-void expect_open_failure(const std::string& path, std::string_view code, std::string_view detail) {
+void expect_open_failure(const std::string& path, FailureCode code, std::string_view detail) {
   const auto file = SafetensorsFile::open(path);
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.failure().code, code);
-  EXPECT_EQ(file.failure().message, path + ": " + std::string(code) + ": " + std::string(detail));
+  EXPECT_EQ(file.failure().message,
+            path + ": " + std::string(failure_code_name(code)) + ": " + std::string(detail));
 }
 
 TEST(SafetensorsFile, MissingFile) {
   const auto file = SafetensorsFile::open("/nonexistent/a.safetensors");
   ASSERT_FALSE(file.ok());
-  EXPECT_EQ(file.failure().code, "FileError");
+  EXPECT_EQ(file.failure().code, FailureCode::file_error);
   EXPECT_EQ(file.failure().message,
             "/nonexistent/a.safetensors: cannot read: No such file or directory");
 }
@@ -45,7 +46,7 @@ TEST(SafetensorsFile, MissingFile) {
 TEST(SafetensorsFile, EmptyFile) {
   const TempFolder folder;
   write_bytes(folder / "a.safetensors", "");
-  expect_open_failure(folder / "a.safetensors", "HeaderTooSmall",
+  expect_open_failure(folder / "a.safetensors", FailureCode::header_too_small,
                       "expected at least 8 bytes, got 0");
 }
 
@@ -138,7 +139,7 @@ TEST(SafetensorsFile, UnknownName) {
   EXPECT_EQ(file.entry("b\n"), nullptr);
   const auto tensor = file.tensor("b\n");
   ASSERT_FALSE(tensor.ok());
-  EXPECT_EQ(tensor.failure().code, "TensorNotFound");
+  EXPECT_EQ(tensor.failure().code, FailureCode::tensor_not_found);
   EXPECT_EQ(tensor.failure().message,
             (folder / "a.safetensors") +
                 ": TensorNotFound: expected the name of one of 1 tensors, got 'b\\x0a'");
@@ -154,7 +155,7 @@ TEST(SafetensorsFile, UnsupportedDtypeFailsOnlyWhenAskedFor) {
   EXPECT_EQ(file.tensor("b").value().item(), 'y');
   const auto tensor = file.tensor("a");
   ASSERT_FALSE(tensor.ok());
-  EXPECT_EQ(tensor.failure().code, "UnsupportedDtype");
+  EXPECT_EQ(tensor.failure().code, FailureCode::unsupported_dtype);
   EXPECT_EQ(tensor.failure().message,
             (folder / "a.safetensors") +
                 ": UnsupportedDtype: tensor 'a': expected F32, BF16, F16, "
@@ -169,7 +170,7 @@ TEST(SafetensorsFile, UnsupportedRankFailsOnlyWhenAskedFor) {
   const auto file = SafetensorsFile::open(folder / "a.safetensors").value();
   const auto tensor = file.tensor("a");
   ASSERT_FALSE(tensor.ok());
-  EXPECT_EQ(tensor.failure().code, "UnsupportedRank");
+  EXPECT_EQ(tensor.failure().code, FailureCode::unsupported_rank);
 }
 
 TEST(SafetensorsFile, EmptyTensorWithHugeDimension) {
@@ -218,10 +219,10 @@ TEST_F(SafetensorsIndex, TheMapDecidesWhichShardATensorComesFrom) {
 }
 
 TEST_F(SafetensorsIndex, MissingShard) {
-  expect_open_failure(index(R"({"weight_map":{"a":"three.safetensors"}})"), "MissingShard",
-                      "expected the shard 'three.safetensors' beside the index, got " +
-                          (folder_ / "three.safetensors") +
-                          ": cannot read: No such file or directory");
+  expect_open_failure(
+      index(R"({"weight_map":{"a":"three.safetensors"}})"), FailureCode::missing_shard,
+      "expected the shard 'three.safetensors' beside the index, got " +
+          (folder_ / "three.safetensors") + ": cannot read: No such file or directory");
 }
 
 TEST_F(SafetensorsIndex, BrokenShardNamesTheShard) {
@@ -233,7 +234,8 @@ TEST_F(SafetensorsIndex, BrokenShardNamesTheShard) {
 }
 
 TEST_F(SafetensorsIndex, MissingTensor) {
-  expect_open_failure(index(R"({"weight_map":{"b":"one.safetensors"}})"), "MissingTensor",
+  expect_open_failure(index(R"({"weight_map":{"b":"one.safetensors"}})"),
+                      FailureCode::missing_tensor,
                       "expected the tensor 'b' in the shard 'one.safetensors', got a shard without "
                       "it");
 }
@@ -243,49 +245,52 @@ TEST_F(SafetensorsIndex, ShardNamesWithAPathAreRefused) {
                                  "a/b.safetensors", "a\\\\b.safetensors", "a\\u0000b"}) {
     const auto file = SafetensorsFile::open(index(R"({"weight_map":{"a":")" + name + "\"}}"));
     ASSERT_FALSE(file.ok()) << name;
-    EXPECT_EQ(file.failure().code, "InvalidShardName") << name;
+    EXPECT_EQ(file.failure().code, FailureCode::invalid_shard_name) << name;
   }
-  expect_open_failure(index(R"({"weight_map":{"a":"../x"}})"), "InvalidShardName",
+  expect_open_failure(index(R"({"weight_map":{"a":"../x"}})"), FailureCode::invalid_shard_name,
                       "weight_map of 'a': expected a plain file name, got '../x'");
 }
 
 TEST_F(SafetensorsIndex, DuplicateTensor) {
   expect_open_failure(index(R"({"weight_map":{"a":"one.safetensors","a":"two.safetensors"}})"),
-                      "DuplicateKey", "weight_map: expected unique keys, got 'a' twice");
+                      FailureCode::duplicate_key,
+                      "weight_map: expected unique keys, got 'a' twice");
 }
 
 TEST_F(SafetensorsIndex, DuplicateMap) {
-  expect_open_failure(index(R"({"weight_map":{},"weight_map":{}})"), "DuplicateKey",
+  expect_open_failure(index(R"({"weight_map":{},"weight_map":{}})"), FailureCode::duplicate_key,
                       "index: expected unique keys, got 'weight_map' twice");
 }
 
 TEST_F(SafetensorsIndex, WithoutAMap) {
-  expect_open_failure(index(R"({"metadata":{}})"), "InvalidIndex",
+  expect_open_failure(index(R"({"metadata":{}})"), FailureCode::invalid_index,
                       "expected the key 'weight_map', got none");
 }
 
 TEST_F(SafetensorsIndex, NotJson) {
-  expect_open_failure(index("weights"), "InvalidIndex",
+  expect_open_failure(index("weights"), FailureCode::invalid_index,
                       "expected valid JSON, got an error at byte 1 near 'w'");
 }
 
 TEST_F(SafetensorsIndex, EmptyIndexFile) {
   const auto file = SafetensorsFile::open(index(""));
   ASSERT_FALSE(file.ok());
-  EXPECT_EQ(file.failure().code, "InvalidIndex");
+  EXPECT_EQ(file.failure().code, FailureCode::invalid_index);
 }
 
 TEST_F(SafetensorsIndex, NotAnObject) {
-  expect_open_failure(index("[]"), "InvalidIndex", "index: expected an object, got an array");
+  expect_open_failure(index("[]"), FailureCode::invalid_index,
+                      "index: expected an object, got an array");
 }
 
 TEST_F(SafetensorsIndex, FileNameIsNotAString) {
-  expect_open_failure(index(R"({"weight_map":{"a":1}})"), "InvalidIndex",
+  expect_open_failure(index(R"({"weight_map":{"a":1}})"), FailureCode::invalid_index,
                       "weight_map of 'a': expected a file name, got the number 1");
 }
 
 TEST_F(SafetensorsIndex, DeepNestingIsRefused) {
-  expect_open_failure(index("{\"metadata\":" + std::string(1'000'000, '[')), "InvalidIndex",
+  expect_open_failure(index("{\"metadata\":" + std::string(1'000'000, '[')),
+                      FailureCode::invalid_index,
                       "expected at most 128 levels of nesting, got more");
 }
 

@@ -16,67 +16,67 @@ std::string bytes_of_length(uint64_t length) {
 }
 
 TEST(SafetensorsHeader, EmptyFileIsTooSmall) {
-  expect_failure("", "HeaderTooSmall", "expected at least 8 bytes, got 0");
+  expect_failure("", FailureCode::header_too_small, "expected at least 8 bytes, got 0");
 }
 
 TEST(SafetensorsHeader, SevenBytesAreTooSmall) {
-  expect_failure("1234567", "HeaderTooSmall", "expected at least 8 bytes, got 7");
+  expect_failure("1234567", FailureCode::header_too_small, "expected at least 8 bytes, got 7");
 }
 
 TEST(SafetensorsHeader, LengthOverTheLimitIsTooLarge) {
-  expect_failure(bytes_of_length(100'000'001) + "{}", "HeaderTooLarge",
+  expect_failure(bytes_of_length(100'000'001) + "{}", FailureCode::header_too_large,
                  "expected a header of at most 100000000 bytes, got a length of 100000001");
 }
 
 TEST(SafetensorsHeader, LargestLengthIsTooLarge) {
-  expect_failure(bytes_of_length(UINT64_MAX) + "{}", "HeaderTooLarge",
+  expect_failure(bytes_of_length(UINT64_MAX) + "{}", FailureCode::header_too_large,
                  "expected a header of at most 100000000 bytes, got a length of "
                  "18446744073709551615");
 }
 
 TEST(SafetensorsHeader, LengthAtTheLimitButBeyondTheFile) {
-  expect_failure(bytes_of_length(100'000'000) + "{}", "InvalidHeaderLength",
+  expect_failure(bytes_of_length(100'000'000) + "{}", FailureCode::invalid_header_length,
                  "expected a header of at most 2 bytes (the rest of the file), got a length of "
                  "100000000");
 }
 
 TEST(SafetensorsHeader, LengthOneBeyondTheFile) {
-  expect_failure(bytes_of_length(3) + "{}", "InvalidHeaderLength",
+  expect_failure(bytes_of_length(3) + "{}", FailureCode::invalid_header_length,
                  "expected a header of at most 2 bytes (the rest of the file), got a length of 3");
 }
 
 TEST(SafetensorsHeader, BadUtf8) {
-  expect_json_failure("{\"\xff\":1}", "InvalidHeader",
+  expect_json_failure("{\"\xff\":1}", FailureCode::invalid_header,
                       "expected a header in UTF-8, got other bytes");
 }
 
 TEST(SafetensorsHeader, OverlongUtf8) {
-  expect_json_failure("{\"\xc0\xaf\":1}", "InvalidHeader",
+  expect_json_failure("{\"\xc0\xaf\":1}", FailureCode::invalid_header,
                       "expected a header in UTF-8, got other bytes");
 }
 
 TEST(SafetensorsHeader, SurrogateInUtf8) {
-  expect_json_failure("{\"\xed\xa0\x80\":1}", "InvalidHeader",
+  expect_json_failure("{\"\xed\xa0\x80\":1}", FailureCode::invalid_header,
                       "expected a header in UTF-8, got other bytes");
 }
 
 TEST(SafetensorsHeader, EmptyHeaderHasNoStart) {
-  expect_json_failure("", "InvalidHeaderStart",
+  expect_json_failure("", FailureCode::invalid_header_start,
                       "expected a header that starts with '{', got an empty one");
 }
 
 TEST(SafetensorsHeader, LeadingSpace) {
-  expect_json_failure(" {}", "InvalidHeaderStart",
+  expect_json_failure(" {}", FailureCode::invalid_header_start,
                       "expected a header that starts with '{', got ' {}'");
 }
 
 TEST(SafetensorsHeader, ByteOrderMark) {
-  expect_json_failure("\xef\xbb\xbf{}", "InvalidHeaderStart",
+  expect_json_failure("\xef\xbb\xbf{}", FailureCode::invalid_header_start,
                       "expected a header that starts with '{', got '\xef\xbb\xbf{}'");
 }
 
 TEST(SafetensorsHeader, ArrayAtTheTop) {
-  expect_json_failure("[]", "InvalidHeaderStart",
+  expect_json_failure("[]", FailureCode::invalid_header_start,
                       "expected a header that starts with '{', got '[]'");
 }
 
@@ -234,38 +234,39 @@ TEST(SafetensorsHeader, DuplicateTensor) {
   expect_failure(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                    R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                                    "ab"),
-                 "DuplicateKey", "header: expected unique keys, got 'a' twice");
+                 FailureCode::duplicate_key, "header: expected unique keys, got 'a' twice");
 }
 
 TEST(SafetensorsHeader, DuplicateTensorByEscape) {
   expect_failure(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                    R"("\u0061":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                                    "ab"),
-                 "DuplicateKey", "header: expected unique keys, got 'a' twice");
+                 FailureCode::duplicate_key, "header: expected unique keys, got 'a' twice");
 }
 
 TEST(SafetensorsHeader, DuplicateField) {
   expect_json_failure(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
-                      "DuplicateKey", "tensor 'a': expected unique keys, got 'dtype' twice");
+                      FailureCode::duplicate_key,
+                      "tensor 'a': expected unique keys, got 'dtype' twice");
 }
 
 TEST(SafetensorsHeader, DuplicateMetadataKey) {
-  expect_json_failure(R"({"__metadata__":{"k":"1","k":"2"}})", "DuplicateKey",
+  expect_json_failure(R"({"__metadata__":{"k":"1","k":"2"}})", FailureCode::duplicate_key,
                       "__metadata__: expected unique keys, got 'k' twice");
 }
 
 TEST(SafetensorsHeader, DuplicateMetadata) {
-  expect_json_failure(R"({"__metadata__":{},"__metadata__":{}})", "DuplicateKey",
+  expect_json_failure(R"({"__metadata__":{},"__metadata__":{}})", FailureCode::duplicate_key,
                       "header: expected unique keys, got '__metadata__' twice");
 }
 
 TEST(SafetensorsHeader, ChecksRunInTheReferencesOrder) {
   // Both files break several rules; the first check that looks at them decides.
   expect_failure(safetensors_bytes(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[1,9]}})", "z"),
-                 "InvalidOffset",
+                 FailureCode::invalid_offset,
                  "tensor 'a': expected data that begin at 0, where the tensor before it ends, got "
                  "the offsets [1, 9]");
-  expect_failure(safetensors_bytes("\xff"), "InvalidHeader",
+  expect_failure(safetensors_bytes("\xff"), FailureCode::invalid_header,
                  "expected a header in UTF-8, got other bytes");
 }
 

@@ -21,14 +21,15 @@ std::string bytes_of(const Tensor& tensor) {
   return {static_cast<const char*>(tensor.data()), tensor.bytes()};
 }
 
-void expect_save_failure(const NamedTensors& tensors, const Metadata& metadata,
-                         std::string_view code, std::string_view detail) {
+void expect_save_failure(const NamedTensors& tensors, const Metadata& metadata, FailureCode code,
+                         std::string_view detail) {
   const TempFolder folder;
   const std::string path = folder / "a.safetensors";
   const Status status = save_safetensors(path, tensors, metadata);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.failure().code, code);
-  EXPECT_EQ(status.failure().message, path + ": " + std::string(code) + ": " + std::string(detail));
+  EXPECT_EQ(status.failure().message,
+            path + ": " + std::string(failure_code_name(code)) + ": " + std::string(detail));
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "a refused save leaves nothing behind";
 }
 
@@ -183,11 +184,11 @@ TEST(SafetensorsWriter, SavingOverAMappedFileIsSafe) {
 
 TEST(SafetensorsWriter, DuplicateName) {
   expect_save_failure({{"a", zeros({1})}, {"b", zeros({1})}, {"a", zeros({1}, DType::u8)}}, {},
-                      "DuplicateKey", "expected unique names, got 'a' twice");
+                      FailureCode::duplicate_key, "expected unique names, got 'a' twice");
 }
 
 TEST(SafetensorsWriter, ReservedName) {
-  expect_save_failure({{"__metadata__", zeros({1})}}, {}, "InvalidName",
+  expect_save_failure({{"__metadata__", zeros({1})}}, {}, FailureCode::invalid_name,
                       "expected a tensor name in UTF-8 other than '__metadata__', got "
                       "'__metadata__'");
 }
@@ -196,21 +197,21 @@ TEST(SafetensorsWriter, NameIsNotUtf8) {
   const TempFolder folder;
   const Status status = save_safetensors(folder / "a.safetensors", {{"\xff", zeros({1})}});
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.failure().code, "InvalidName");
+  EXPECT_EQ(status.failure().code, FailureCode::invalid_name);
 }
 
 TEST(SafetensorsWriter, UndefinedTensor) {
-  expect_save_failure({{"a", Tensor()}}, {}, "InvalidTensor",
+  expect_save_failure({{"a", Tensor()}}, {}, FailureCode::invalid_tensor,
                       "tensor 'a': expected a defined tensor, got undefined");
 }
 
 TEST(SafetensorsWriter, MetadataIsNotUtf8) {
-  expect_save_failure({}, {{"k", "\xff"}}, "InvalidMetadata",
+  expect_save_failure({}, {{"k", "\xff"}}, FailureCode::invalid_metadata,
                       "metadata 'k': expected UTF-8, got other bytes");
 }
 
 TEST(SafetensorsWriter, HeaderOverTheLimit) {
-  expect_save_failure({}, {{"k", std::string(100'000'000, 'x')}}, "HeaderTooLarge",
+  expect_save_failure({}, {{"k", std::string(100'000'000, 'x')}}, FailureCode::header_too_large,
                       "expected a header of at most 100000000 bytes, got at least 100000001");
 }
 
@@ -227,7 +228,7 @@ TEST(SafetensorsWriter, PathThatCannotBeWritten) {
   write_bytes(folder / "file", "x");
   const Status status = save_safetensors(folder / "file/a.safetensors", {{"a", zeros({1})}});
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.failure().code, "FileError");
+  EXPECT_EQ(status.failure().code, FailureCode::file_error);
 }
 
 }  // namespace

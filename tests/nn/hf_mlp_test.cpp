@@ -21,7 +21,7 @@ TensorSource memory_source(NamedTensors tensors) {
   source.tensor = [tensors = std::move(tensors)](std::string_view name) -> Result<Tensor> {
     for (const auto& [other, tensor] : tensors)
       if (other == name) return tensor;
-    return Failure{"TensorNotFound", std::string(name)};
+    return Failure{FailureCode::tensor_not_found, std::string(name)};
   };
   return source;
 }
@@ -185,7 +185,7 @@ TEST(HfMlpErrors, NotFoundListsWhatWasLookedForAndTheClosestNames) {
                                 {"model.layers.0.mlp.up_proj.weight", ones({1})},
                                 {"lm_head.weight", ones({1})}},
                                "model.layers.7.mlp");
-  EXPECT_EQ(f.code, "HfMlpNotFound");
+  EXPECT_EQ(f.code, FailureCode::hf_mlp_not_found);
   EXPECT_EQ(
       f.message,
       "test.safetensors: HfMlpNotFound: expected the weights of an MLP under "
@@ -262,9 +262,9 @@ TEST(HfMlpErrors, QuantisedWeightsAreRefused) {
 TEST(HfMlpErrors, FailuresOfTheSourceComeThrough) {
   TensorSource source = memory_source({{"mlp.fc1.weight", {}}, {"mlp.fc2.weight", {}}});
   source.tensor = [](std::string_view) -> Result<Tensor> {
-    return Failure{"UnsupportedDtype", "no"};
+    return Failure{FailureCode::unsupported_dtype, "no"};
   };
-  EXPECT_EQ(inspect_hf_mlp(source, "mlp").failure().code, "UnsupportedDtype");
+  EXPECT_EQ(inspect_hf_mlp(source, "mlp").failure().code, FailureCode::unsupported_dtype);
 }
 
 TEST(HfMlpErrors, AnotherMlpThanTheModules) {
@@ -280,7 +280,7 @@ TEST(HfMlpErrors, AnotherMlpThanTheModules) {
   EXPECT_EQ(wide.up_proj.weight.to_vector(), before);
   MLP plain(kDim, kHidden);
   EXPECT_EQ(load_hf_mlp(plain, memory_source(tensors_of(kLlama, w)), kPrefix).failure().code,
-            "HfMlpMismatch");
+            FailureCode::hf_mlp_mismatch);
 }
 
 TEST(HfMlpErrors, ModulesOfAnotherKind) {

@@ -209,5 +209,31 @@ TEST(IntegerArithmetic, WrapsAround) {
   EXPECT_EQ(static_cast<int64_t*>(sub(neg(big), big).data())[0], 2);
 }
 
+// A number may stand on either side of an operator, and keeps the tensor's dtype.
+TEST(Operators, NumbersStandOnEitherSide) {
+  const Tensor x = from_values({1, -2, 4}, {3}, DType::bf16);
+  EXPECT_EQ((2.0 * x).to_vector(), (std::vector<double>{2, -4, 8}));
+  EXPECT_EQ((1 + x).to_vector(), (std::vector<double>{2, -1, 5}));
+  EXPECT_EQ((1.0 - x).to_vector(), (std::vector<double>{0, 3, -3}));
+  EXPECT_EQ((8 / x).to_vector(), (std::vector<double>{8, -4, 2}));
+  for (const Tensor& y : {2.0 * x, 1 + x, 1.0 - x, 8 / x}) EXPECT_EQ(y.dtype(), DType::bf16);
+}
+
+TEST(Operators, OfANumberOnTheLeftHaveGradients) {
+  Tensor x = from_values({1, 2}, {2}, DType::f64);
+  x.set_requires_grad(true);
+  sum(3.0 * x + (1.0 - x) + 4.0 / x).backward();
+  EXPECT_EQ(x.grad().to_vector(), (std::vector<double>{3 - 1 - 4, 3 - 1 - 1}));
+}
+
+TEST(Tensor, ToADTypeIsTheOp) {
+  Tensor x = from_values({1, 2.7}, {2});
+  EXPECT_EQ(x.to(DType::i64).to_vector(), (std::vector<double>{1, 2}));
+  EXPECT_TRUE(x.to(DType::f32).is_same(x));
+  x.set_requires_grad(true);
+  sum(x.to(DType::f64) * 2.0).backward();
+  EXPECT_EQ(x.grad().to_vector(), (std::vector<double>{2, 2}));
+}
+
 }  // namespace
 }  // namespace epilogue

@@ -87,7 +87,7 @@ Graph saving_graph() {
 
 TEST(RecomputeSaved, PointwiseOpsRunAgainFromWhatIsSavedAnyway) {
   passes::PipelineOptions options;
-  options.packing = passes::Packing::always;
+  options.packed = Packed::always;
   const After a = after(saving_graph(), "recompute_saved", options);
   EXPECT_EQ(count_of(a.text, "aten::gelu("), 2U) << a.text;
   EXPECT_NE(reason_of(a, "recompute_saved").find("it takes"), std::string::npos)
@@ -96,7 +96,7 @@ TEST(RecomputeSaved, PointwiseOpsRunAgainFromWhatIsSavedAnyway) {
 
 TEST(RecomputeSaved, NothingRunsAgainWhereAllIsSaved) {
   passes::PipelineOptions options;
-  options.saving = passes::Saving::save;
+  options.saved = Saved::save;
   const Graph g = saving_graph();
   const After a = after(g, "recompute_saved", options);
   const After before = after(g, "collapse_linears", options);
@@ -105,8 +105,8 @@ TEST(RecomputeSaved, NothingRunsAgainWhereAllIsSaved) {
 
 TEST(RecomputeSaved, ProductsRunAgainWhereAskedFor) {
   passes::PipelineOptions options;
-  options.saving = passes::Saving::recompute;
-  options.packing = passes::Packing::always;
+  options.saved = Saved::recompute;
+  options.packed = Packed::always;
   const After a = after(saving_graph(), "recompute_saved", options);
   EXPECT_EQ(count_of(a.text, "product with"), 4U) << a.text;
 }

@@ -50,7 +50,7 @@ TEST(DropDead, DrawsThatNobodyReadsStayBeforeThoseBehindThem) {
 
 // In the graph of a training step a draw that no result needs is no part of the backward pass.
 TEST(RecomputeSaved, WhatIsMadeOfADrawIsMadeAgainOfTheSameDraw) {
-  for (const passes::Saving saving : {passes::Saving::automatic, passes::Saving::recompute}) {
+  for (const Saved saved : {Saved::automatic, Saved::recompute}) {
     Graph g = capture(
         [](std::span<const Tensor> in) {
           const Tensor mask = empty({3, 4});
@@ -62,7 +62,7 @@ TEST(RecomputeSaved, WhatIsMadeOfADrawIsMadeAgainOfTheSameDraw) {
         {zeros({3, 4}), zeros({3, 4})});
     graph::mark_backward(g, 1);
     passes::PipelineOptions options;
-    options.saving = saving;
+    options.saved = saved;
     const After a = after(g, "recompute_saved", options);
     EXPECT_EQ(count_of(a.text, "aten::bernoulli_(none; 0.5)"), 1U) << a.text;
     EXPECT_EQ(count_of(a.text, "aten::bernoulli_(none; 0.75)"), 1U) << a.text;

@@ -52,10 +52,6 @@ void expect_near(const Tensor& got, const Tensor& want, const std::string& what,
   EXPECT_LE(relative_l2(got, want.to_vector()), std::max(at_most, tolerance(want.dtype()))) << what;
 }
 
-bool operator==(const RngState& a, const RngState& b) {
-  return a.seed == b.seed && a.offset == b.offset;
-}
-
 // Results of several calls with the gradients behind each, and the generator's state at the end.
 struct Calls {
   std::vector<Tensor> tensors;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "epilogue/trace/writer.h"
@@ -199,21 +200,22 @@ TEST(Reader, DecodesNames) {
 }
 
 TEST(Reader, SaysWhyAFileIsNoTrace) {
-  const auto code = [](std::string_view text) {
+  const auto code = [](std::string_view text) -> std::optional<FailureCode> {
     const auto read = read_trace_text(text, "x");
-    return read.ok() ? "" : read.failure().code;
+    if (read.ok()) return {};
+    return read.failure().code;
   };
-  EXPECT_EQ(code(""), "Empty");
-  EXPECT_EQ(code(" \n"), "Empty");
-  EXPECT_EQ(code("<html>"), "NotJson");
-  EXPECT_EQ(code("hello"), "NotJson");
-  EXPECT_EQ(code("{\"a\": 1}"), "NotATrace");
-  EXPECT_EQ(code("{\"traceEvents\": 3}"), "NotATrace");
+  EXPECT_EQ(code(""), FailureCode::empty);
+  EXPECT_EQ(code(" \n"), FailureCode::empty);
+  EXPECT_EQ(code("<html>"), FailureCode::not_json);
+  EXPECT_EQ(code("hello"), FailureCode::not_json);
+  EXPECT_EQ(code("{\"a\": 1}"), FailureCode::not_a_trace);
+  EXPECT_EQ(code("{\"traceEvents\": 3}"), FailureCode::not_a_trace);
   EXPECT_EQ(read_trace_text("{\"traceEvents\": {}, \"a\": 1}", "x").failure().message,
             "x: expected a Chrome trace, got JSON whose traceEvents is no list of events");
-  EXPECT_EQ(code("[1, 2]"), "NotATrace");
-  EXPECT_EQ(code("[]"), "");
-  EXPECT_EQ(read_trace("/no/such/file.json").failure().code, "CannotOpen");
+  EXPECT_EQ(code("[1, 2]"), FailureCode::not_a_trace);
+  EXPECT_EQ(code("[]"), std::nullopt);
+  EXPECT_EQ(read_trace("/no/such/file.json").failure().code, FailureCode::cannot_open);
 }
 
 TEST(Reader, MetadataThatIsNoJsonIsKeptAsText) {

@@ -86,7 +86,7 @@ TEST(Select, ASelectionCanBeCutAgain) {
 TEST(Select, AnUnknownStepNamesTheKnownOnes) {
   const auto none = select_step(two_steps(), 9);
   ASSERT_FALSE(none.ok());
-  EXPECT_EQ(none.failure().code, "NoSuchStep");
+  EXPECT_EQ(none.failure().code, FailureCode::no_such_step);
   EXPECT_NE(none.failure().message.find("no step 9: its steps are 3, 4"), std::string::npos)
       << none.failure().message;
   EXPECT_NE(select_step(Trace(), 1).failure().message.find("no ProfilerStep"), std::string::npos);
@@ -105,11 +105,11 @@ TEST(Select, ARangeIsAWindow) {
   EXPECT_EQ(t.end_ns, 1'550'000);
   EXPECT_EQ(names(select_range(two_steps(), {}, 0.12).value()),
             (std::vector<std::string>{"first"}));
-  EXPECT_EQ(select_range(two_steps(), 5.0, {}).failure().code, "EmptyRange");
+  EXPECT_EQ(select_range(two_steps(), 5.0, {}).failure().code, FailureCode::empty_range);
   for (const double to_ms : {0.5, 1.0}) {
     const auto none = select_range(two_steps(), 1.0, to_ms);
     ASSERT_FALSE(none.ok());
-    EXPECT_EQ(none.failure().code, "EmptyRange");
+    EXPECT_EQ(none.failure().code, FailureCode::empty_range);
     EXPECT_NE(none.failure().message.find("the first must be less than the second"),
               std::string::npos)
         << none.failure().message;

@@ -106,14 +106,14 @@ TEST(Checkpoint, ForeignFilesAreRefusedInOneLine) {
   EXPECT_EQ(read_checkpoint(path).failure().message,
             path + ": CheckpointVersion: expected a checkpoint of version 1, got '9'");
   ASSERT_TRUE(save_safetensors(path, {}, {{"epilogue.checkpoint", "1"}}).ok());
-  EXPECT_EQ(read_checkpoint(path).failure().code, "CheckpointCorrupt");
+  EXPECT_EQ(read_checkpoint(path).failure().code, FailureCode::checkpoint_corrupt);
 }
 
 TEST(CheckpointFolder, KeepsTheLastTwo) {
   const TempFolder folder;
   const CheckpointFolder checkpoints(folder.path());
   EXPECT_TRUE(checkpoints.files().empty());
-  EXPECT_EQ(checkpoints.load().failure().code, "NoCheckpoint");
+  EXPECT_EQ(checkpoints.load().failure().code, FailureCode::no_checkpoint);
   for (const int64_t step : {5, 10, 900, 1000000000})
     ASSERT_TRUE(checkpoints.save(step, some_state(static_cast<double>(step))).ok());
   EXPECT_EQ(names_in(folder.path()),

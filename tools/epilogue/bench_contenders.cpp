@@ -99,7 +99,7 @@ void add_torch(const std::string& kind, const Workload& w, const bench::Model& m
     }
     const Failure& why = prepared.failure();
     all.skipped.push_back({name, why.message});
-    if (why.code == "PeerError") continue;  // the process is well
+    if (why.code == FailureCode::peer_error) continue;  // the process is well
     failure = torch.reason = why.message;
     torch.peer.reset();
     for (; all.present.size() > others; all.present.pop_back())

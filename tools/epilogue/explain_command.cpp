@@ -43,7 +43,8 @@ std::vector<std::string> traces_of(const std::string& folder) {
 
 // Read, and found to be something else.
 bool is_no_trace(const Failure& failure) {
-  return failure.code == "NotATrace" || failure.code == "NotJson" || failure.code == "Empty";
+  return failure.code == FailureCode::not_a_trace || failure.code == FailureCode::not_json ||
+         failure.code == FailureCode::empty;
 }
 
 int explain_trace(const Options& o, const trace::Trace& trace) {

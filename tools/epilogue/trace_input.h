@@ -28,7 +28,7 @@ void add_trace_part(CLI::App& app, TracePart& part);
 // skipped, both on stderr. Throws Error with one line where the trace cannot be used.
 trace::Trace load_trace(const std::string& path, const TracePart& part = {},
                         bool python_functions = false);
-// The same; a Failure where the trace cannot be used ("NotATrace": see read_trace).
+// The same; a Failure where the trace cannot be used (FailureCode::not_a_trace: see read_trace).
 Result<trace::Trace> try_load_trace(const std::string& path, const TracePart& part = {},
                                     bool python_functions = false);
 

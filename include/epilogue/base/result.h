@@ -7,13 +7,14 @@
 #include <variant>
 
 #include "epilogue/base/error.h"
+#include "epilogue/base/failure_code.h"
 
 namespace epilogue {
 
-// Why a file or a text could not be used. `code` is stable and meant for tests and scripts
-// (e.g. "HeaderTooLarge"); `message` is one line for people and names the file.
+// Why a file or a text could not be used: `code` for programs, `message` for people, one line that
+// names the file.
 struct Failure {
-  std::string code;
+  FailureCode code;
   std::string message;
 };
 

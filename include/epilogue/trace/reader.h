@@ -24,7 +24,7 @@ struct ReadOptions {
 
 // Reads a file, or stdin where `path` is "-". Times are exact: decimal text to int64 ns, never
 // through a double. Fails, with one line that names the file, where there is nothing to use: the
-// file cannot be read ("CannotOpen"), is empty ("Empty"), is no JSON ("NotJson"), or is JSON but no
+// file cannot be read (cannot_open), is empty (empty), is no JSON (not_json), or is JSON but no
 // Chrome trace ("NotATrace": the message says what it looks like). Everything else is a trace;
 // Trace::import says what was skipped. Uses threads of its own; safe to call from several.
 Result<Trace> read_trace(const std::string& path, const ReadOptions& options = {});

@@ -21,7 +21,7 @@ namespace epilogue::trace {
 Result<Trace> select_step(Trace trace, int64_t number);
 
 // [from, to) milliseconds after the recorded window began. An end that is not given is the trace's.
-// Fails ("EmptyRange") where `from` is not before `to` or nothing happens between them.
+// Fails (FailureCode::empty_range) where `from` is not before `to` or nothing happens between them.
 Result<Trace> select_range(Trace trace, std::optional<double> from_ms, std::optional<double> to_ms);
 
 }  // namespace epilogue::trace

@@ -124,7 +124,7 @@ class CpuRowChain final : public RowChain {
     std::string name = std::string("epi_") + (tiles ? "amx" : target_name(simd::active_target())) +
                        "_row_chain_" + std::string(dtype_name(dtype_)) +
                        (precision_ == simd::Precision::i8 ? "_i8" : "");
-    if (norm_.kind != NormKind::none) name += norm_.kind == NormKind::rms ? "_rms" : "_layer_norm";
+    if (norm_.kind != Norm::none) name += norm_.kind == Norm::rms ? "_rms" : "_layer_norm";
     for (const ChainStage& s : stages_)
       name += "_" + std::to_string(s.k()) + "x" + std::to_string(s.n()) +
               (s.products() == 2 ? "x2" : "");
@@ -247,7 +247,7 @@ class CpuRowChain final : public RowChain {
     const int64_t k = stages_[0].k();
     const char* const from =
         static_cast<const char*>(x.data) + row * x.row_stride * static_cast<int64_t>(size_of(have));
-    if (norm_.kind == NormKind::none && have == want && k == calls_[0].padded_k)
+    if (norm_.kind == Norm::none && have == want && k == calls_[0].padded_k)
       return {from, x.row_stride};
     normalise_rows(norm_, {from, have, x.row_stride}, m, k, {scratch, want, rows_stride(0)});
     return {scratch, rows_stride(0)};

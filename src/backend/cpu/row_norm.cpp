@@ -44,8 +44,8 @@ void normalise_rows(const RowChainSpec::Norm& norm, const SourceRows& x, int64_t
     auto* to = static_cast<char*>(y.data) + i * y.stride * static_cast<int64_t>(size_of(y.type));
     float* const f32 = y.type == FloatType::f32 ? reinterpret_cast<float*>(to) : row;
     simd::to_f32(x.type, from, f32, n);
-    if (norm.kind == NormKind::rms) kernels.rms_norm(f32, gamma, eps, f32, n);
-    if (norm.kind == NormKind::layer) kernels.layer_norm(f32, gamma, beta, eps, f32, n);
+    if (norm.kind == Norm::rms) kernels.rms_norm(f32, gamma, eps, f32, n);
+    if (norm.kind == Norm::layer) kernels.layer_norm(f32, gamma, beta, eps, f32, n);
     if (y.type != FloatType::f32) simd::from_f32(y.type, f32, to, n);
     const auto rest = static_cast<size_t>((y.stride - k) * static_cast<int64_t>(size_of(y.type)));
     std::memset(to + n * size_of(y.type), 0, rest);

@@ -58,7 +58,7 @@ class CudaRowChain final : public RowChain {
     if (rows > 1 && x.row_stride < stages_.front().k())
       throw Error("[row chain] expected rows that do not overlap, got a row stride of " +
                   std::to_string(x.row_stride));
-    MatrixView from = norm_.kind == NormKind::none ? x : normalise(rows, x);
+    MatrixView from = norm_.kind == Norm::none ? x : normalise(rows, x);
     for (size_t i = 0; i < stages_.size(); ++i) {
       ChainStage& stage = stages_[i];
       const bool last = i + 1 == stages_.size();
@@ -80,13 +80,13 @@ class CudaRowChain final : public RowChain {
   }
 
   int64_t launches() const override {
-    int64_t n = norm_.kind == NormKind::none ? 0 : 1;
+    int64_t n = norm_.kind == Norm::none ? 0 : 1;
     for (const ChainStage& stage : stages_) n += stage.launches();
     return n;
   }
 
   std::string choices() const override {
-    std::string text = norm_.kind == NormKind::none ? "" : "norm";
+    std::string text = norm_.kind == Norm::none ? "" : "norm";
     for (const ChainStage& stage : stages_)
       text += (text.empty() ? "" : "; then ") + stage.choices();
     return text;
@@ -94,7 +94,7 @@ class CudaRowChain final : public RowChain {
 
   std::string kernel_name() const override {
     std::string name = "epi_cuda_row_chain_" + std::string(dtype_name(dtype_));
-    if (norm_.kind != NormKind::none) name += norm_.kind == NormKind::rms ? "_rms" : "_layer_norm";
+    if (norm_.kind != Norm::none) name += norm_.kind == Norm::rms ? "_rms" : "_layer_norm";
     for (const ChainStage& s : stages_)
       name +=
           "_" + std::to_string(s.k()) + "x" + std::to_string(s.n()) + (s.parts() == 2 ? "x2" : "");
@@ -122,7 +122,7 @@ class CudaRowChain final : public RowChain {
     c.rows = rows;
     c.n = k;
     c.eps = static_cast<float>(norm_.eps);
-    c.subtracts_mean = norm_.kind == NormKind::layer;
+    c.subtracts_mean = norm_.kind == Norm::layer;
     c.dtype = dtype_;
     c.x = x.data;
     c.x_stride = x.row_stride;

@@ -73,7 +73,8 @@ class FileSource : public ByteSource {
     while (filled < out.size()) {
       const ssize_t n = ::read(fd_, out.data() + filled, out.size() - filled);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Failure{"CannotOpen", path_ + ": cannot read: " + std::strerror(errno)};
+      if (n < 0)
+        return Failure{FailureCode::cannot_open, path_ + ": cannot read: " + std::strerror(errno)};
       if (n == 0) break;
       filled += static_cast<size_t>(n);
     }
@@ -178,7 +179,7 @@ class GzipSource : public ByteSource {
 
 Result<std::unique_ptr<ByteSource>> open_source(const std::string& path) {
   const auto fail = [&](const std::string& why) {
-    return Failure{"CannotOpen", path + ": cannot read: " + why};
+    return Failure{FailureCode::cannot_open, path + ": cannot read: " + why};
   };
   const int fd = path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail(std::strerror(errno));

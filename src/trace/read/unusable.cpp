@@ -39,35 +39,38 @@ Failure not_json(const std::string& path, std::string_view head) {
     if (is_binary && trimmed.find_first_of("\x00\x01\x02\x12"sv) == std::string_view::npos)
       continue;
     if ((is_binary ? head : trimmed).starts_with(magic))
-      return {"NotJson",
+      return {FailureCode::not_json,
               path + ": expected a JSON trace, got something else: " + std::string(what)};
   }
-  return {"NotJson", path + ": expected a JSON trace, got no JSON at all"};
+  return {FailureCode::not_json, path + ": expected a JSON trace, got no JSON at all"};
 }
 
 Failure no_document(const std::string& path, bool is_truncated) {
   if (is_truncated)
-    return {"Empty", path + ": expected a JSON trace, got a compressed file without its data"};
-  return {"Empty", path + ": expected a JSON trace, got an empty file"};
+    return {FailureCode::empty,
+            path + ": expected a JSON trace, got a compressed file without its data"};
+  return {FailureCode::empty, path + ": expected a JSON trace, got an empty file"};
 }
 
 Failure not_a_trace(const std::string& path, const std::vector<std::string>& keys) {
   if (has(keys, "traceEvents"))
-    return {"NotATrace",
+    return {FailureCode::not_a_trace,
             path + ": expected a Chrome trace, got JSON whose traceEvents is no list of events"};
   const std::string start = path + ": expected a Chrome trace, got JSON without traceEvents";
   if (has(keys, "nodes") && has(keys, "schema"))
-    return {"NotATrace", start + ": a PyTorch execution trace (ExecutionTraceObserver)?"};
-  if (keys.empty()) return {"NotATrace", start};
+    return {FailureCode::not_a_trace,
+            start + ": a PyTorch execution trace (ExecutionTraceObserver)?"};
+  if (keys.empty()) return {FailureCode::not_a_trace, start};
   std::string list;
   for (size_t i = 0; i < std::min(keys.size(), kListedKeys); ++i)
     list += (i == 0 ? "" : ", ") + keys[i];
   if (keys.size() > kListedKeys) list += ", ...";
-  return {"NotATrace", start + ": its keys are " + list};
+  return {FailureCode::not_a_trace, start + ": its keys are " + list};
 }
 
 Failure no_events(const std::string& path) {
-  return {"NotATrace", path + ": expected a Chrome trace, got a JSON array without events"};
+  return {FailureCode::not_a_trace,
+          path + ": expected a Chrome trace, got a JSON array without events"};
 }
 
 }  // namespace epilogue::trace

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a tensor's memory is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace epilogue {
+
+enum class DeviceType : uint8_t { cpu, cuda };
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int8_t index = 0;
+  bool operator==(const Device&) const = default;
+};
+std::string to_string(Device device);
+// "cpu", "cuda" or "cuda:0"; throws Error on anything else.
+Device parse_device(std::string_view name);
+
+}  // namespace epilogue

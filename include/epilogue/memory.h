@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory: who holds it, and how much of it there is.
+#pragma once
+
+#include <cstdint>
+
+#include "epilogue/device.h"
+
+namespace epilogue {
+
+// Who holds memory, in torch.profiler's names and order. The profiler finds temporary, activation
+// and autograd_detail itself; the others are said by set_memory_category().
+enum class MemoryCategory : uint8_t {
+  parameter,
+  optimizer_state,
+  input,
+  temporary,
+  activation,
+  gradient,
+  autograd_detail,
+  unknown
+};
+
+// The caching allocator behind every tensor. Freed blocks are kept for reuse.
+struct MemoryStats {
+  int64_t allocated_bytes = 0;       // live, as requested
+  int64_t peak_allocated_bytes = 0;  // the most since start or reset_peak_memory()
+  int64_t reserved_bytes = 0;        // held from the system, live or cached
+  int64_t allocations = 0;           // calls since start
+  int64_t system_allocations = 0;    // calls that had to ask the system
+};
+MemoryStats memory_stats(Device device = {});
+void reset_peak_memory(Device device = {});
+// Returns cached blocks to the system (on the host: those of this thread and of the shared lists).
+void release_cached_memory(Device device = {});
+
+}  // namespace epilogue
