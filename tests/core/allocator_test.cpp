@@ -318,8 +318,13 @@ TEST_F(Allocator, ObserverHearsEveryAllocationAndFree) {
 }
 
 TEST_F(Allocator, RemovedObserverHearsNothing) {
-  { const Ledger ledger; }
+  Ledger ledger;
   (void)empty({25});
+  EXPECT_EQ(ledger.events, 2);
+  set_memory_observer(nullptr);
+  (void)empty({25});
+  EXPECT_EQ(ledger.events, 2);
+  EXPECT_EQ(memory_observer(), nullptr);
 }
 
 }  // namespace

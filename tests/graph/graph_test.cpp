@@ -157,7 +157,12 @@ TEST(Dot, NamesEveryNodeAndResult) {
     EXPECT_NE(dot.find(part), std::string::npos) << part;
 }
 
-TEST(Verify, AcceptsWhatCaptureMakes) { graph::verify(example()); }
+TEST(Verify, AcceptsWhatCaptureMakes) {
+  const Graph graphs[] = {example(), capture_one([](const Tensor& x) { return x; }),
+                          capture_one([](const Tensor& x) { return mul_(neg(x), dropout(x)); })};
+  for (const Graph& g : graphs)
+    EXPECT_EQ(error_of([&] { graph::verify(g); }), "") << graph::to_text(g);
+}
 
 TEST(Verify, RefusesBrokenGraphs) {
   const auto message = [](auto&& breaks) {

@@ -13,6 +13,7 @@ namespace {
 TEST(Init, LinearStaysInsideItsBoundAndComesNearIt) {
   manual_seed(11);
   const Linear layer(64, 512);
+  ASSERT_EQ(layer.parameters().size(), 2U);
   for (const Tensor& p : layer.parameters()) {
     const std::vector<double> v = p.to_vector();
     const auto [low, high] = std::minmax_element(v.begin(), v.end());

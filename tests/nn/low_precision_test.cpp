@@ -37,6 +37,7 @@ TEST_P(LowPrecision, GradientsHaveTheParametersDtype) {
   GatedMLP mlp(8, 16);
   mlp.to(GetParam());
   sum(mlp(randn({2, 8}, GetParam()))).backward();
+  ASSERT_EQ(mlp.parameters().size(), 3U);
   for (const Tensor& p : mlp.parameters()) EXPECT_EQ(p.grad().dtype(), GetParam());
 }
 

@@ -99,6 +99,7 @@ TEST(Module, TrainingModeReachesEveryLayer) {
 TEST(Module, ZeroGradDropsOrFills) {
   GatedMLP mlp(3, 4);
   sum(mlp(randn({2, 3}))).backward();
+  ASSERT_EQ(mlp.parameters().size(), 3U);
   for (const Tensor& p : mlp.parameters()) ASSERT_TRUE(p.grad().defined());
   mlp.zero_grad(false);
   for (const Tensor& p : mlp.parameters()) {

@@ -84,6 +84,7 @@ TEST(OptimizerGolden, F64RunsEqualPyTorchs) {
 }
 
 TEST(OptimizerGolden, F32RunsEqualPyTorchsOnEveryInstructionSet) {
+  ASSERT_EQ(golden()["optimizers"]["cases"].size(), 11U);
   const Isa before = active_isa();
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (!is_available(isa)) break;
