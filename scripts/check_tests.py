@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds tests that assert nothing: check_tests.py [ROOT]
+"""Finds tests that assert nothing, and C++ tests outside their file's namespace: check_tests.py [ROOT]
 
 Every TEST of tests/**/*.cpp and every test method of tests/**/*_test.py must assert something that is
 no constant, itself or in a helper that it names: a function, lambda or macro of its file, of the
-headers of tests/ that this includes, or of the .cpp files beside those. Exit 1 with one line per test.
+headers of tests/ that this includes, or of the .cpp files beside those. The files of one executable
+are compiled together: each has its names in a namespace called like the file (views_test in
+views_test.cpp), and an anonymous one inside. Exit 1 with one line per test or file.
 """
 import ast
 import re
@@ -23,6 +25,7 @@ FUNCTION = re.compile(
     r"(~?\b\w+)\s*\([^;{}]*\)\s*(?:(?:const|noexcept|override|final)\s*)*(?:->[\w:<>,&* ]+|:[^;{}]*)?\{")
 LAMBDA = re.compile(r"\b(\w+)\s*=\s*\[[^\]]*\]\s*(?:\([^;{}]*\)\s*)?(?:mutable|->[\w:<>,&* ]+|\s)*\{")
 MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|.)*)", re.MULTILINE)
+ANONYMOUS = re.compile(r"((?:^namespace [^{}\n]*\{\s*)?)^namespace \{", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 KEYWORDS = {"if", "for", "while", "switch", "catch", "return", "sizeof", "TEST", "TEST_F", "TEST_P"}
 QUOTED = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
@@ -107,6 +110,17 @@ def check_cpp(sources, file):
             yield text.count("\n", 0, test.start(2)) + 1, f"{test[1]}.{test[2]}"
 
 
+def outside_namespace(sources, file):
+    """Lines of anonymous namespaces that are not in one called like the file."""
+    text = plain(sources.text(file))
+    anonymous = list(ANONYMOUS.finditer(text))
+    if TEST.search(text) and not anonymous:
+        yield 1
+    for found in anonymous:
+        if not re.match(rf"namespace (?:\w+::)*{file.stem} \{{", found[1]):
+            yield text.count("\n", 0, found.end()) + 1
+
+
 def calls(node):
     for child in ast.walk(node):
         if isinstance(child, ast.Call):
@@ -144,6 +158,9 @@ def main():
         if file.suffix == ".cpp":
             tests += len(TEST.findall(plain(sources.text(file))))
             found = check_cpp(sources, file)
+            names = outside_namespace(sources, file) if TEST.search(plain(sources.text(file))) else []
+            complaints += [f"{file.relative_to(root).as_posix()}:{line}: expected the anonymous namespace "
+                           f"in a namespace {file.stem}" for line in names]
         elif file.name.endswith("_test.py"):
             tests += 1
             found = check_python(file)

@@ -15,7 +15,7 @@
 #include "epilogue/trace/reader.h"
 #include "trace/real_traces.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::kernel_traces_test {
 namespace {
 
 using testing::has_real_trace;
@@ -165,4 +165,4 @@ TEST(RealOccupancy, AgreesWithTheRecordedOneWhereThatIsNoArtefact) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::kernel_traces_test

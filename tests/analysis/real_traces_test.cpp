@@ -23,7 +23,7 @@
 #include "epilogue/trace/verdict.h"
 #include "trace/real_traces.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::real_traces_test {
 namespace {
 
 using testing::has_real_trace;
@@ -288,4 +288,4 @@ TEST(RealTraces, RanksOfOneStepWaitForTheLast) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::real_traces_test

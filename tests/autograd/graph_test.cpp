@@ -6,7 +6,7 @@
 
 #include "autograd/leaf.h"
 
-namespace epilogue {
+namespace epilogue::graph_test {
 namespace {
 
 using test::leaf;
@@ -99,4 +99,4 @@ TEST(Graph, RequiresGradCanBeSwitched) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::graph_test

@@ -17,7 +17,7 @@
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
-namespace epilogue {
+namespace epilogue::allocator_test {
 namespace {
 
 using test::message_of;
@@ -328,4 +328,4 @@ TEST_F(Allocator, RemovedObserverHearsNothing) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::allocator_test

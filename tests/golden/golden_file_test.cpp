@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace epilogue::test {
+namespace epilogue::test::golden_file_test {
 namespace {
 
 // A file for this test alone, compared and not rewritten, whatever the environment says.
@@ -91,4 +91,4 @@ TEST(LineDiff, MarksWhatIsGoneAndWhatIsNew) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::golden_file_test

@@ -6,7 +6,7 @@
 #include "graph/print.h"
 #include "ops/op_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::graph_test {
 namespace {
 
 using graph::Graph;
@@ -243,4 +243,4 @@ TEST(RowLayout, OneRowOfAnInputIsARowButOfAParameterItBroadcasts) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::graph_test

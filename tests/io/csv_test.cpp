@@ -7,7 +7,7 @@
 #include "errors/message_of.h"
 #include "io/files.h"
 
-namespace epilogue {
+namespace epilogue::csv_test {
 namespace {
 
 using io_test::TempFolder;
@@ -186,4 +186,4 @@ TEST(Csv, RowsAndColumnsThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::csv_test

@@ -16,6 +16,7 @@ inline void quiet(int) {}
 #define CHECK_ONE(x) \\
   EXPECT_EQ(x, 1)
 """
+NAMESPACE = "namespace epilogue::a_test {\nnamespace {\n"
 PYTHON = """
 import unittest
 from helper import Base
@@ -28,10 +29,10 @@ class A(Base):
 class CheckTests(unittest.TestCase):
     def check(self, body, expected, more=None):
         path = "tests/ops/a_test.cpp"
-        text = f'#include "ops/helpers.h"\nTEST(A, B) {{\n{body}\n}}\n'
+        text = f'#include "ops/helpers.h"\n{NAMESPACE}TEST(A, B) {{\n{body}\n}}\n}}\n}}\n'
         code, out = run("check_tests.py", {path: text, "tests/ops/helpers.h": HELPERS, **(more or {})})
         self.assertEqual((code, out), (0, "") if expected else
-                         (1, f"{path}:2: A.B asserts nothing\n"), body)
+                         (1, f"{path}:4: A.B asserts nothing\n"), body)
 
     def test_assertions_and_helpers_that_assert_pass(self):
         for body in ("EXPECT_EQ(f(), 1);", "ASSERT_NO_THROW(f());", "if (f()) FAIL() << 1;",
@@ -50,8 +51,17 @@ class CheckTests(unittest.TestCase):
         elsewhere = {"tests/ops/other.h": "void elsewhere(int);\n",
                      "tests/ops/other.cpp": "void elsewhere(int x) { EXPECT_EQ(x, 1); }\n"}
         self.check("elsewhere(1);", False, elsewhere)
-        text = '#include "other.h"\nTEST_F(A, B) { elsewhere(1); }\n'
+        text = f'#include "other.h"\n{NAMESPACE}TEST_F(A, B) {{ elsewhere(1); }}\n}}\n}}\n'
         self.assertEqual(run("check_tests.py", {"tests/ops/a_test.cpp": text, **elsewhere}), (0, ""))
+
+    def test_each_file_has_its_namespace(self):
+        body = "TEST(A, B) { EXPECT_EQ(f(), 1); }\n"
+        for opening, line in (("namespace epilogue {\nnamespace {\n", 2), ("namespace {\n", 1), ("", 1),
+                              ("namespace epilogue::b_test {\nnamespace {\n", 2),
+                              (NAMESPACE + "}\nint g();\nnamespace {\n", 5)):
+            code, out = run("check_tests.py", {"tests/ops/a_test.cpp": opening + body})
+            self.assertEqual((code, out), (1, f"tests/ops/a_test.cpp:{line}: expected the anonymous "
+                                              "namespace in a namespace a_test\n"), opening)
 
     def test_python_methods_are_checked(self):
         helper = "class Base:\n    def ok(self):\n        self.assertTrue(self.run())\n"

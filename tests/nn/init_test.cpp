@@ -7,7 +7,7 @@
 
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::init_test {
 namespace {
 
 TEST(Init, LinearStaysInsideItsBoundAndComesNearIt) {
@@ -97,4 +97,4 @@ TEST(Init, Errors) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::init_test

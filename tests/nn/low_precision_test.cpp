@@ -4,7 +4,7 @@
 
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::low_precision_test {
 namespace {
 
 class LowPrecision : public testing::TestWithParam<DType> {};
@@ -45,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(DTypes, LowPrecision, testing::Values(DType::bf16, DTyp
                          [](const auto& p) { return std::string(dtype_name(p.param)); });
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::low_precision_test

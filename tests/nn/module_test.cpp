@@ -4,7 +4,7 @@
 
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::module_test {
 namespace {
 
 std::vector<std::string> names_of(const NamedTensors& tensors) {
@@ -161,4 +161,4 @@ TEST(ModuleNames, ActivationsAndNormsParse) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::module_test

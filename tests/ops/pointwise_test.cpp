@@ -4,7 +4,7 @@
 #include "base/thread_pool.h"
 #include "op_testing.h"
 
-namespace epilogue {
+namespace epilogue::pointwise_test {
 namespace {
 
 using namespace testing;
@@ -210,4 +210,4 @@ TEST(IntegerArithmetic, WrapsAround) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::pointwise_test

@@ -8,7 +8,7 @@
 #include "epilogue/trace/memory_profile.h"
 #include "plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::attribution_test {
 namespace {
 
 trace::Trace record(const std::function<void()>& body, profiler::ProfileOptions options = {}) {
@@ -146,4 +146,4 @@ TEST(Attribution, LongListsAreCutBetweenOpsInNamesAlone) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::attribution_test

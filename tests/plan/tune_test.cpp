@@ -12,7 +12,7 @@
 #include "plan/choice_store.h"
 #include "plan/plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::tune_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -214,4 +214,4 @@ TEST_F(Tuned, TheStoreTellsMachinesAndGraphsApart) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::tune_test

@@ -10,7 +10,7 @@
 #include "epilogue/trace/table.h"
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::table_text_test {
 namespace {
 
 using testing::scalar;
@@ -279,4 +279,4 @@ TEST(TableText, ALineBreakInANameStaysInItsRow) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::table_text_test

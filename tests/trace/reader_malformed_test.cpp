@@ -10,7 +10,7 @@
 #include "epilogue/trace/reader.h"
 #include "trace/real_traces.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::reader_malformed_test {
 namespace {
 
 struct Recovered {
@@ -175,4 +175,4 @@ TEST(ReaderMalformed, NamesWhatTheFileLooksLike) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::reader_malformed_test

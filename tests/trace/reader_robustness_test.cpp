@@ -8,7 +8,7 @@
 
 #include "epilogue/trace/reader.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::reader_robustness_test {
 namespace {
 
 // Three events of different kinds between metadata, as Kineto lays them out.
@@ -139,4 +139,4 @@ TEST(ReaderRobustness, TimesThatWouldOverflowAreSkipped) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::reader_robustness_test

@@ -6,7 +6,7 @@
 
 #include "epilogue/data.h"
 
-namespace epilogue::train {
+namespace epilogue::train::table_data_test {
 namespace {
 
 CsvTable table_of(std::string_view text) { return CsvTable::parse(text, "t.csv").value(); }
@@ -190,4 +190,4 @@ TEST(TableData, LargeValuesAreScaledInDouble) {
 }
 
 }  // namespace
-}  // namespace epilogue::train
+}  // namespace epilogue::train::table_data_test

@@ -9,7 +9,7 @@
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
 
-namespace epilogue::optim {
+namespace epilogue::optim::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -125,4 +125,4 @@ TEST(OptimizerGolden, HandWorkedTable) {
 }
 
 }  // namespace
-}  // namespace epilogue::optim
+}  // namespace epilogue::optim::golden_test
