@@ -5,7 +5,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::aten_ops_test {
 namespace {
 
 using testing::scalar;
@@ -127,4 +127,4 @@ TEST(TensorShape, BytesThatDoNotFitAreUnknown) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::aten_ops_test

@@ -6,7 +6,7 @@
 #include "analysis/collective_calls.h"
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::collectives_test {
 namespace {
 
 using testing::GpuTrace;
@@ -114,4 +114,4 @@ TEST(Collectives, Names) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::collectives_test

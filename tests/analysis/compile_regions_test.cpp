@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::compile_regions_test {
 namespace {
 
 using testing::GpuTrace;
@@ -74,4 +74,4 @@ TEST(CompileRegions, EagerTracesHaveNone) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::compile_regions_test

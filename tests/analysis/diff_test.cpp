@@ -9,7 +9,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::diff_test {
 namespace {
 
 using testing::kUs;
@@ -371,4 +371,4 @@ TEST(Diff, EmptyTracesAreEqual) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::diff_test

@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::dispatch_chains_test {
 namespace {
 
 using testing::GpuTrace;
@@ -84,4 +84,4 @@ TEST(DispatchChains, LongChainsAreCut) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::dispatch_chains_test

@@ -11,7 +11,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::explain_ranks_test {
 namespace {
 
 using testing::GpuTrace;
@@ -133,4 +133,4 @@ TEST(ExplainRanks, WaitsOfUnmatchedCollectivesAreUnknown) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::explain_ranks_test

@@ -8,7 +8,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::explain_test {
 namespace {
 
 using testing::kUs;
@@ -222,4 +222,4 @@ TEST(Explain, CountsDistinctKernels) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::explain_test

@@ -5,7 +5,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::flops_test {
 namespace {
 
 using testing::scalar;
@@ -85,4 +85,4 @@ TEST(TorchFlops, ArgumentsThatDoNotFitAreZero) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::flops_test

@@ -5,7 +5,7 @@
 #include "analysis/fusion_program.h"
 #include "epilogue/trace/fusion.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::fusion_refusals_test {
 namespace {
 
 using testing::find;
@@ -125,4 +125,4 @@ TEST(FusionRefusals, HostileShapesDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::fusion_refusals_test

@@ -6,7 +6,7 @@
 
 #include "analysis/fusion_program.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::fusion_test {
 namespace {
 
 using testing::find;
@@ -215,4 +215,4 @@ TEST(Fusion, AnEmptyTraceHasNone) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::fusion_test

@@ -8,7 +8,7 @@
 #include "analysis/gemm_trace.h"
 #include "epilogue/trace/explain.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::gemm_comparison_test {
 namespace {
 
 using testing::a100;
@@ -127,4 +127,4 @@ TEST(TensorCoreFindings, AreNoneWhereNothingCanBeDone) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::gemm_comparison_test

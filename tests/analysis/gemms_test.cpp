@@ -8,7 +8,7 @@
 #include "analysis/gemm_shape.h"
 #include "analysis/gemm_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::gemms_test {
 namespace {
 
 using testing::a100;
@@ -305,4 +305,4 @@ TEST(DevicePeaks, OfACpuComeFromItsTrace) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::gemms_test

@@ -8,7 +8,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::health_test {
 namespace {
 
 using testing::GpuTrace;
@@ -145,4 +145,4 @@ TEST(Health, OfAnEmptyTraceIsItsEra) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::health_test

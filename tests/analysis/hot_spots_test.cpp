@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::hot_spots_test {
 namespace {
 
 using testing::GpuTrace;
@@ -70,4 +70,4 @@ TEST(HotSpots, NoneInAnEmptyTrace) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::hot_spots_test

@@ -7,7 +7,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::idle_test {
 namespace {
 
 using testing::GpuTrace;
@@ -99,4 +99,4 @@ TEST(Idle, WithoutAHostNothingIsKnownOfTheCause) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::idle_test

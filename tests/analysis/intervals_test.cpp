@@ -12,6 +12,7 @@ void PrintTo(const Interval& i, std::ostream* out) {
   *out << "[" << i.begin_ns << ", " << i.end_ns << ")";
 }
 
+namespace intervals_test {
 namespace {
 
 TEST(Intervals, UnionMergesWhatOverlapsOrTouches) {
@@ -88,4 +89,5 @@ TEST(Intervals, AgreeWithMomentsCountedOneByOne) {
 }
 
 }  // namespace
+}  // namespace intervals_test
 }  // namespace epilogue::trace

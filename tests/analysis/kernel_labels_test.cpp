@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::trace {
+namespace epilogue::trace::kernel_labels_test {
 namespace {
 
 // With the instances that a real trace has.
@@ -52,4 +52,4 @@ TEST(KernelLabels, NamesThatNoExcerptTellsApartAreWhole) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::kernel_labels_test

@@ -2,7 +2,7 @@
 // Names of AMD's libraries, from real traces.
 #include "analysis/kernel_name_testing.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::kernel_name_amd_test {
 namespace {
 
 using testing::field;
@@ -96,4 +96,4 @@ TEST(KernelNameMiopen, ReadsATranspose) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::kernel_name_amd_test

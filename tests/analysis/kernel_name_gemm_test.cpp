@@ -2,7 +2,7 @@
 // Names of NVIDIA's GEMM libraries, from real traces where a family occurs in them.
 #include "analysis/kernel_name_testing.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::kernel_name_gemm_test {
 namespace {
 
 using testing::field;
@@ -226,4 +226,4 @@ TEST(KernelNameCublas, KnowsTheSeparateEpilogueOfCublasLt) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::kernel_name_gemm_test

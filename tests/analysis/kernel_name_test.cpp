@@ -7,7 +7,7 @@
 
 #include "analysis/kernel_name_testing.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::kernel_name_test {
 namespace {
 
 using testing::field;
@@ -250,4 +250,4 @@ TEST(KernelName, TheHopperGatedMlpIsAProductWithAnEpilogue) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::kernel_name_test

@@ -3,7 +3,7 @@
 #include "analysis/kernel_name_decode.h"
 #include "analysis/kernel_name_testing.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::kernel_name_torch_test {
 namespace {
 
 using testing::field;
@@ -256,4 +256,4 @@ TEST(KernelNameMemory, ReadsCopiesAndFills) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::kernel_name_torch_test

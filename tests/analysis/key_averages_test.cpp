@@ -5,7 +5,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::key_averages_test {
 namespace {
 
 using testing::scalar;
@@ -358,4 +358,4 @@ TEST(KeyAverages, BackwardOpsHaveTheForwardStack) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::key_averages_test

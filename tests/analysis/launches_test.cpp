@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::launches_test {
 namespace {
 
 using testing::GpuTrace;
@@ -136,4 +136,4 @@ TEST(Launches, OfNothingAreUnknown) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::launches_test

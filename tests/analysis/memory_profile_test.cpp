@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::memory_profile_test {
 namespace {
 
 using testing::GpuTrace;
@@ -127,4 +127,4 @@ TEST(MemoryProfile, AStepsPeakIsAboveItsStart) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::memory_profile_test

@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace epilogue::trace {
+namespace epilogue::trace::memory_sums_test {
 namespace {
 
 MemoryEvent record(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::kCpu) {
@@ -71,4 +71,4 @@ TEST(MemorySums, EqualsTheSumOverAllRecords) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::memory_sums_test

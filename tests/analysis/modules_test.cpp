@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::modules_test {
 namespace {
 
 using testing::GpuTrace;
@@ -46,4 +46,4 @@ TEST(Modules, TimeAndKernelsGoUpTheTree) {
 TEST(Modules, NoneWithoutFrames) { EXPECT_TRUE(module_times(Trace(), Links()).empty()); }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::modules_test

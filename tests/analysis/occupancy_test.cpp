@@ -8,7 +8,7 @@
 #include "analysis/device_samples.h"
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::occupancy_test {
 namespace {
 
 using testing::a100;
@@ -132,4 +132,4 @@ TEST(Occupancy, FindsADeviceByItsIdOrAmongAlikeOnes) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::occupancy_test

@@ -6,7 +6,7 @@
 #include "epilogue/trace/verdict.h"
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::own_kernels_test {
 namespace {
 
 using testing::TraceBuilder;
@@ -68,4 +68,4 @@ TEST(Gemms, SixteenBitProductsThatAreWidenedAreHeldAgainstF32) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::own_kernels_test

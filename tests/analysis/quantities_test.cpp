@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::quantities_test {
 namespace {
 
 using testing::GpuTrace;
@@ -100,4 +100,4 @@ TEST(Quantities, BadExpectationsAreRefused) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::quantities_test

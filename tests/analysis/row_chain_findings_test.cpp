@@ -7,7 +7,7 @@
 #include "epilogue/trace/fusion.h"
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::row_chain_findings_test {
 namespace {
 
 using testing::kUs;
@@ -143,4 +143,4 @@ TEST(RowChainFindings, OddMetadataIsNoModel) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::row_chain_findings_test

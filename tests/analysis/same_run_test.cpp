@@ -7,7 +7,7 @@
 #include "analysis/rank_info.h"
 #include "epilogue/trace/explain_ranks.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::same_run_test {
 namespace {
 
 using testing::GpuTrace;
@@ -84,4 +84,4 @@ TEST(SameRun, TimesAreComparedOnTheClockThatTracesShare) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::same_run_test

@@ -14,7 +14,7 @@
 #include "epilogue/trace/select.h"
 #include "trace/real_traces.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::selection_times_test {
 namespace {
 
 using testing::GpuTrace;
@@ -186,4 +186,4 @@ TEST(SelectionTimes, OfRealTracesAreTheUnionOfDeviceWorkInTheWindow) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::selection_times_test

@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::steps_test {
 namespace {
 
 using testing::GpuTrace;
@@ -82,4 +82,4 @@ TEST(Steps, TheWindowStandsInWhereThereIsNothing) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::steps_test

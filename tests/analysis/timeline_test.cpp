@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::timeline_test {
 namespace {
 
 using testing::GpuTrace;
@@ -78,4 +78,4 @@ TEST(Timeline, OfAnEmptyTraceIsUnknown) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::timeline_test

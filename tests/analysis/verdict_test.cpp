@@ -9,7 +9,7 @@
 
 #include "analysis/gpu_trace.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::verdict_test {
 namespace {
 
 using testing::GpuTrace;
@@ -206,4 +206,4 @@ TEST(Verdict, MissingKernelsAreToldFromMissingLaunches) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::verdict_test

@@ -7,7 +7,7 @@
 #include "autograd/run_log.h"
 #include "errors/message_of.h"
 
-namespace epilogue {
+namespace epilogue::accumulate_test {
 namespace {
 
 using test::leaf;
@@ -190,4 +190,4 @@ TEST(Grad, SeveralOutputs) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::accumulate_test

@@ -5,7 +5,7 @@
 #include "autograd/leaf.h"
 #include "errors/message_of.h"
 
-namespace epilogue {
+namespace epilogue::backward_test {
 namespace {
 
 using test::leaf;
@@ -291,4 +291,4 @@ TEST(InPlace, AnOptimizerMayWriteLeavesUnderNoGrad) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::backward_test

@@ -8,7 +8,7 @@
 #include "autograd/leaf.h"
 #include "errors/message_of.h"
 
-namespace epilogue {
+namespace epilogue::double_backward_test {
 namespace {
 
 using test::leaf;
@@ -142,4 +142,4 @@ TEST(Gradcheck, WantsDoubles) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::double_backward_test

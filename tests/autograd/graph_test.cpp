@@ -6,7 +6,7 @@
 
 #include "autograd/leaf.h"
 
-namespace epilogue {
+namespace epilogue::graph_test {
 namespace {
 
 using test::leaf;
@@ -57,12 +57,19 @@ TEST(Graph, FreedAfterBackwardAndWithout) {
 }
 
 TEST(Graph, ALeafDiesWithTheGraphThatUsesIt) {
+  const int64_t before = memory_stats().allocated_bytes;
+  const auto live = [&] { return memory_stats().allocated_bytes - before; };
   Tensor y;
   {
     const Tensor x = leaf({3}, {1});
     y = x * x;
   }
+  const int64_t bytes = 4;  // of one f32
+  EXPECT_EQ(live(), 2 * bytes) << "the graph holds x";
   y.backward();  // adds to a leaf that nobody else holds
+  EXPECT_EQ(live(), 3 * bytes) << "x, its gradient and y";
+  y = {};
+  EXPECT_EQ(live(), 0);
 }
 
 // Every node of a grid of diamonds is evaluated once: exponential paths, linear work.
@@ -92,4 +99,4 @@ TEST(Graph, RequiresGradCanBeSwitched) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::graph_test

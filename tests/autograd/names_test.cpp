@@ -5,7 +5,7 @@
 #include "autograd/leaf.h"
 #include "autograd/run_log.h"
 
-namespace epilogue {
+namespace epilogue::names_test {
 namespace {
 
 using test::leaf;
@@ -157,4 +157,4 @@ TEST(Names, RangesAreClosedWhenARuleFails) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::names_test

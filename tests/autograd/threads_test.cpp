@@ -6,7 +6,7 @@
 
 #include "autograd/leaf.h"
 
-namespace epilogue {
+namespace epilogue::threads_test {
 namespace {
 
 using test::leaf;
@@ -71,4 +71,4 @@ TEST(Threads, GradModeIsPerThread) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::threads_test

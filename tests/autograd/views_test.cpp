@@ -4,7 +4,7 @@
 
 #include "autograd/leaf.h"
 
-namespace epilogue {
+namespace epilogue::views_test {
 namespace {
 
 using test::leaf;
@@ -100,4 +100,4 @@ TEST(ViewGradients, MatmulOfManyRanks) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::views_test

@@ -11,7 +11,7 @@
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::chain_split_test {
 namespace {
 
 using cpu::ChainSplit;
@@ -248,4 +248,4 @@ TEST(RowChain, NanInAHiddenColumnStaysInItsRow) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::chain_split_test

@@ -10,7 +10,7 @@
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::fused_kernels_test {
 namespace {
 
 // v3 = gelu_erf(v0); v4 = v3 * v1; v5 = v4 + 2 v2; v6 = 1 - v5.
@@ -316,4 +316,4 @@ TEST(RowChain, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::fused_kernels_test

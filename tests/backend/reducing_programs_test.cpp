@@ -14,7 +14,7 @@
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::reducing_programs_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -293,4 +293,4 @@ TEST(RowChain, ReductionsThatItCannotDoAreNamed) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::reducing_programs_test

@@ -12,7 +12,7 @@
 #include "backend/simd/plain_tile_unit.h"
 #include "epilogue/ops.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::stage_overlap_test {
 namespace {
 
 using cpu::ReadyRows;
@@ -129,4 +129,4 @@ TEST(StageOverlapPieces, FollowTheProductsByOneBlock) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::stage_overlap_test

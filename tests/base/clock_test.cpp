@@ -9,7 +9,7 @@
 #include <cmath>
 #include <thread>
 
-namespace epilogue {
+namespace epilogue::clock_test {
 namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -83,4 +83,4 @@ TEST(TickConverter, BackwardAnchorsDoNotTurnTimeAround) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::clock_test

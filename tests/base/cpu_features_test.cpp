@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace epilogue {
+namespace epilogue::cpu_features_test {
 namespace {
 
 // Exit code and output of print_isa under EPILOGUE_ISA=level.
@@ -105,4 +105,4 @@ TEST(IsaEnvironment, NonsenseIsAnError) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::cpu_features_test

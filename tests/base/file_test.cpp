@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace epilogue {
+namespace epilogue::file_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -155,4 +155,4 @@ TEST_F(File, WhatCannotBeReadSaysWhy) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::file_test

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 
-namespace epilogue {
+namespace epilogue::machine_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ TEST(MachineRates, ManyThreadsMayAsk) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::machine_test

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace epilogue {
+namespace epilogue::printable_test {
 namespace {
 
 TEST(Printable, KeepsPlainTextAndUtf8) {
@@ -33,4 +33,4 @@ TEST(Printable, SurvivesBrokenUtf8) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::printable_test

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-namespace epilogue {
+namespace epilogue::progress_test {
 namespace {
 
 TEST(ProgressLine, Start) {
@@ -49,4 +49,4 @@ TEST(ProgressBar, IsSilentWhereThereIsNoTerminal) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::progress_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace epilogue {
+namespace epilogue::result_test {
 namespace {
 
 Result<int> half(int n) {
@@ -57,4 +57,4 @@ TEST(Result, StatusHasNoValue) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::result_test

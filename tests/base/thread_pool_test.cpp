@@ -19,7 +19,7 @@
 #include "epilogue/base/error.h"
 #include "epilogue/base/executor.h"
 
-namespace epilogue {
+namespace epilogue::thread_pool_test {
 namespace {
 
 using Piece = std::pair<int64_t, int64_t>;
@@ -279,4 +279,4 @@ TEST_F(ThreadPool, AnExecutorWithoutThreadsIsRefused) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::thread_pool_test

@@ -19,7 +19,7 @@
 
 #include "base/thread_pool.h"
 
-namespace epilogue {
+namespace epilogue::thread_supply_test {
 namespace {
 
 constexpr unsigned kHangSeconds = 20;
@@ -156,4 +156,4 @@ TEST(ThreadSupply, AForkedChildEndsAsProgramsDo) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::thread_supply_test

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace epilogue {
+namespace epilogue::units_test {
 namespace {
 
 TEST(Units, Durations) {
@@ -55,4 +55,4 @@ TEST(Units, Counts) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::units_test

@@ -8,7 +8,7 @@
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 
-namespace epilogue::bench {
+namespace epilogue::bench::call_memory_test {
 namespace {
 
 TEST(CallMemory, TheResultDoesNotCountWheneverItIsMade) {
@@ -57,4 +57,4 @@ TEST(CallMemory, ACompiledGatedMlpHoldsLessThanATenthOfEagersIntermediates) {
 }
 
 }  // namespace
-}  // namespace epilogue::bench
+}  // namespace epilogue::bench::call_memory_test

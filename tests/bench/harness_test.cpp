@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace epilogue::bench {
+namespace epilogue::bench::harness_test {
 namespace {
 
 TEST(Harness, ABlockDropsItsFirstSamplesAndAveragesCalls) {
@@ -70,4 +70,4 @@ TEST(Harness, EachContenderGetsBlocksThatFitItsOwnSpeed) {
 }
 
 }  // namespace
-}  // namespace epilogue::bench
+}  // namespace epilogue::bench::harness_test

@@ -8,7 +8,7 @@
 #include "bench/agreement.h"
 #include "epilogue/ops.h"
 
-namespace epilogue::bench::ladder {
+namespace epilogue::bench::ladder::ladder_kernels_test {
 namespace {
 
 // One rounding of an f32 sum; bf16 rounds to 8 bits.
@@ -78,4 +78,4 @@ TEST(LadderKernels, OtherDtypesAndSizesAreRefused) {
 }
 
 }  // namespace
-}  // namespace epilogue::bench::ladder
+}  // namespace epilogue::bench::ladder::ladder_kernels_test

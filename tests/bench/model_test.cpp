@@ -10,7 +10,7 @@
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
 
-namespace epilogue::bench {
+namespace epilogue::bench::model_test {
 namespace {
 
 // x [3, 2]; gate relu, up, down, a residual: small enough to work out by hand.
@@ -122,4 +122,4 @@ TEST(OnednnModel, AgreesWithTheExactRows) {
 }
 
 }  // namespace
-}  // namespace epilogue::bench
+}  // namespace epilogue::bench::model_test

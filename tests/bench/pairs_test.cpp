@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "bench/disturbance.h"
 
-namespace epilogue::bench {
+namespace epilogue::bench::pairs_test {
 namespace {
 
 std::vector<double> numbers(int n) {
@@ -108,4 +108,4 @@ TEST(Disturbance, RunsInItsScopeAndEndsWithItsOwner) {
 }
 
 }  // namespace
-}  // namespace epilogue::bench
+}  // namespace epilogue::bench::pairs_test

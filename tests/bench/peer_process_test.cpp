@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-namespace epilogue::bench {
+namespace epilogue::bench::peer_process_test {
 namespace {
 
 constexpr int kMs = 20'000;
@@ -52,4 +52,4 @@ TEST(PeerProcess, AProgramThatIsNotThereIsAFailure) {
 }
 
 }  // namespace
-}  // namespace epilogue::bench
+}  // namespace epilogue::bench::peer_process_test

@@ -44,6 +44,7 @@ class Cuda(CommandTest):
     def test_every_kernel_of_ours_is_decoded(self):
         rows = self.profile("--mode", "compile")["rows"]
         names = [r["name"] for r in rows if re.search("epilogue::cuda|epi_cuda", r["name"])]
+        self.assertTrue(names, rows)
         for name in names:
             self.assertNotIn("unknown kernel", self.ok("name", name))
 

@@ -115,6 +115,7 @@ class Learning(TrainTest):
     def test_micro_batches_make_the_same_steps_to_rounding(self):
         whole = self.train("--epochs", "3", folder=f"{self.out}/a")
         parts = self.train("--epochs", "3", "--accumulate", "5", folder=f"{self.out}/b")
+        self.assertEqual([len(run["history"]) for run in (whole, parts)], [3, 3])
         for a, b in zip(whole["history"], parts["history"]):
             self.assertAlmostEqual(a["train_loss"], b["train_loss"], delta=1e-4 * a["train_loss"])
 
@@ -123,7 +124,9 @@ class Learning(TrainTest):
         eager = self.train(*flags, folder=f"{self.out}/a")
         compiled = self.train(*flags, "--mode", "compile", folder=f"{self.out}/b")
         plain = self.train("--epochs", "3", folder=f"{self.out}/c")
-        for a, b, c in zip(*(run["history"] for run in (eager, compiled, plain))):
+        runs = (eager, compiled, plain)
+        self.assertEqual([len(run["history"]) for run in runs], [3, 3, 3])
+        for a, b, c in zip(*(run["history"] for run in runs)):
             self.assertAlmostEqual(a["train_loss"], b["train_loss"], delta=1e-4 * a["train_loss"])
             self.assertNotAlmostEqual(a["train_loss"], c["train_loss"],
                                       delta=1e-3 * a["train_loss"])

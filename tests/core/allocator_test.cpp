@@ -17,7 +17,7 @@
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
-namespace epilogue {
+namespace epilogue::allocator_test {
 namespace {
 
 using test::message_of;
@@ -318,9 +318,14 @@ TEST_F(Allocator, ObserverHearsEveryAllocationAndFree) {
 }
 
 TEST_F(Allocator, RemovedObserverHearsNothing) {
-  { const Ledger ledger; }
+  Ledger ledger;
   (void)empty({25});
+  EXPECT_EQ(ledger.events, 2);
+  set_memory_observer(nullptr);
+  (void)empty({25});
+  EXPECT_EQ(ledger.events, 2);
+  EXPECT_EQ(memory_observer(), nullptr);
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::allocator_test

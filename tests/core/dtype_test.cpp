@@ -10,7 +10,7 @@
 #include "core/element.h"
 #include "errors/message_of.h"
 
-namespace epilogue {
+namespace epilogue::dtype_test {
 namespace {
 
 struct Format {
@@ -151,4 +151,4 @@ TEST(DTypeTest, DispatchGivesTheTypeOfEveryDType) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::dtype_test

@@ -4,7 +4,7 @@
 
 #include "epilogue/ops.h"
 
-namespace epilogue {
+namespace epilogue::promotion_test {
 namespace {
 
 using enum DType;
@@ -84,4 +84,4 @@ TEST(Promotion, InPlaceKeepsTheWrittenType) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::promotion_test

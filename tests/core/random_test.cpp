@@ -11,7 +11,7 @@
 #include "epilogue/runtime.h"
 #include "errors/message_of.h"
 
-namespace epilogue {
+namespace epilogue::random_test {
 namespace {
 
 using test::message_of;
@@ -184,4 +184,4 @@ TEST_F(Random, Misuse) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::random_test

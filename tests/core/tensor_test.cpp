@@ -12,7 +12,7 @@
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
 
-namespace epilogue {
+namespace epilogue::tensor_test {
 namespace {
 
 using test::message_of;
@@ -287,4 +287,4 @@ TEST(TensorTest, ToString) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::tensor_test

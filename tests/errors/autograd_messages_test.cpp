@@ -3,7 +3,7 @@
 #include "autograd/leaf.h"
 #include "errors/mistakes.h"
 
-namespace epilogue::test {
+namespace epilogue::test::autograd_messages_test {
 namespace {
 
 TEST(AutogradMessages, Backward) {
@@ -92,4 +92,4 @@ TEST(AutogradMessages, RequiresGrad) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::autograd_messages_test

@@ -3,7 +3,7 @@
 #include "epilogue/runtime.h"
 #include "errors/mistakes.h"
 
-namespace epilogue::test {
+namespace epilogue::test::compute_messages_test {
 namespace {
 
 TEST(ComputeMessages, Arithmetic) {
@@ -119,4 +119,4 @@ TEST(ComputeMessages, Runtime) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::compute_messages_test

@@ -2,7 +2,7 @@
 // Mistakes with matrix products and linear layers.
 #include "errors/mistakes.h"
 
-namespace epilogue::test {
+namespace epilogue::test::matrix_messages_test {
 namespace {
 
 TEST(MatrixMessages, Mm) {
@@ -138,4 +138,4 @@ TEST(MatrixMessages, Linear) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::matrix_messages_test

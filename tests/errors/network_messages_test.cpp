@@ -4,7 +4,7 @@
 
 #include "errors/mistakes.h"
 
-namespace epilogue::test {
+namespace epilogue::test::network_messages_test {
 namespace {
 
 TEST(NetworkMessages, Norms) {
@@ -119,4 +119,4 @@ TEST(NetworkMessages, Dropout) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::network_messages_test

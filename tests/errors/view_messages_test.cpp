@@ -2,7 +2,7 @@
 // Mistakes with views and copies.
 #include "errors/mistakes.h"
 
-namespace epilogue::test {
+namespace epilogue::test::view_messages_test {
 namespace {
 
 TEST(ViewMessages, Transposes) {
@@ -186,4 +186,4 @@ TEST(ViewMessages, TooManyDimensions) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::view_messages_test

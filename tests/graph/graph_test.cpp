@@ -6,7 +6,7 @@
 #include "graph/print.h"
 #include "ops/op_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::graph_test {
 namespace {
 
 using graph::Graph;
@@ -157,7 +157,12 @@ TEST(Dot, NamesEveryNodeAndResult) {
     EXPECT_NE(dot.find(part), std::string::npos) << part;
 }
 
-TEST(Verify, AcceptsWhatCaptureMakes) { graph::verify(example()); }
+TEST(Verify, AcceptsWhatCaptureMakes) {
+  const Graph graphs[] = {example(), capture_one([](const Tensor& x) { return x; }),
+                          capture_one([](const Tensor& x) { return mul_(neg(x), dropout(x)); })};
+  for (const Graph& g : graphs)
+    EXPECT_EQ(error_of([&] { graph::verify(g); }), "") << graph::to_text(g);
+}
 
 TEST(Verify, RefusesBrokenGraphs) {
   const auto message = [](auto&& breaks) {
@@ -238,4 +243,4 @@ TEST(RowLayout, OneRowOfAnInputIsARowButOfAParameterItBroadcasts) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::graph_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::io {
+namespace epilogue::io::checksum_test {
 namespace {
 
 TEST(Checksum, IsCrc32AsOfGzip) {
@@ -16,4 +16,4 @@ TEST(Checksum, GoesOnWhereItWasLeft) {
 }
 
 }  // namespace
-}  // namespace epilogue::io
+}  // namespace epilogue::io::checksum_test

@@ -9,7 +9,7 @@
 #include "epilogue/io.h"
 #include "files.h"
 
-namespace epilogue {
+namespace epilogue::fashion_mnist_test {
 namespace {
 
 using io_test::TempFolder;
@@ -159,4 +159,4 @@ TEST(FashionMnist, TheFirstRealImagesAreThoseOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::fashion_mnist_test

@@ -8,7 +8,7 @@
 #include "epilogue/io.h"
 #include "files.h"
 
-namespace epilogue {
+namespace epilogue::idx_test {
 namespace {
 
 using io_test::TempFolder;
@@ -196,4 +196,4 @@ TEST_F(Idx, RandomBitFlipsNeverCrash) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::idx_test

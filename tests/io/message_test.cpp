@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace epilogue::io {
+namespace epilogue::io::message_test {
 namespace {
 
 TEST(IoFailure, IsOneLineWithTheCode) {
@@ -16,4 +16,4 @@ TEST(IoFailure, IsOneLineWithTheCode) {
 }
 
 }  // namespace
-}  // namespace epilogue::io
+}  // namespace epilogue::io::message_test

@@ -8,7 +8,7 @@
 #include "epilogue/io.h"
 #include "files.h"
 
-namespace epilogue {
+namespace epilogue::safetensors_file_test {
 namespace {
 
 using io_test::read_bytes;
@@ -295,4 +295,4 @@ TEST_F(SafetensorsIndex, DeepNestingIsRefused) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::safetensors_file_test

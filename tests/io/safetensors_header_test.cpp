@@ -6,7 +6,7 @@
 
 #include "header_failures.h"
 
-namespace epilogue::io_test {
+namespace epilogue::io_test::safetensors_header_test {
 namespace {
 
 std::string bytes_of_length(uint64_t length) {
@@ -347,4 +347,4 @@ TEST(SafetensorsHeader, EveryDtypeOfTheFormatIsKnown) {
 }
 
 }  // namespace
-}  // namespace epilogue::io_test
+}  // namespace epilogue::io_test::safetensors_header_test

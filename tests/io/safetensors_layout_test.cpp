@@ -6,7 +6,7 @@
 
 #include "header_failures.h"
 
-namespace epilogue::io_test {
+namespace epilogue::io_test::safetensors_layout_test {
 namespace {
 
 TEST(SafetensorsLayout, FirstTensorDoesNotBeginAtZero) {
@@ -117,4 +117,4 @@ TEST(SafetensorsLayout, DataWithoutTensors) {
 }
 
 }  // namespace
-}  // namespace epilogue::io_test
+}  // namespace epilogue::io_test::safetensors_layout_test

@@ -9,7 +9,7 @@
 #include "epilogue/io.h"
 #include "files.h"
 
-namespace epilogue {
+namespace epilogue::safetensors_mutation_test {
 namespace {
 
 using io_test::read_bytes;
@@ -129,4 +129,4 @@ TEST(SafetensorsMutation, FlippedFilesOpenOrFailAndTheirTensorsAreReadable) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::safetensors_mutation_test

@@ -9,7 +9,7 @@
 #include "epilogue/io.h"
 #include "files.h"
 
-namespace epilogue {
+namespace epilogue::safetensors_writer_test {
 namespace {
 
 using io_test::read_bytes;
@@ -232,4 +232,4 @@ TEST(SafetensorsWriter, PathThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::safetensors_writer_test

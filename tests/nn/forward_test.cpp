@@ -6,7 +6,7 @@
 
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::forward_test {
 namespace {
 
 constexpr Activation kGated[] = {Activation::geglu, Activation::swiglu, Activation::reglu};
@@ -170,4 +170,4 @@ TEST(ForwardEdge, DropoutWorksOnlyWhileTraining) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::forward_test

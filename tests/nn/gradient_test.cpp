@@ -5,7 +5,7 @@
 #include "epilogue/autograd.h"
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::gradient_test {
 namespace {
 
 void expect_gradients(Module& module, const Dims& input_sizes) {
@@ -69,4 +69,4 @@ TEST_F(Gradient, NoGradLeavesNoGraph) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::gradient_test

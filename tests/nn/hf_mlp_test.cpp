@@ -6,7 +6,7 @@
 #include "nn/reference.h"
 #include "nn/temp_file.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::hf_mlp_test {
 namespace {
 
 constexpr int64_t kDim = 4;
@@ -296,4 +296,4 @@ TEST(HfMlpErrors, ModulesOfAnotherKind) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::hf_mlp_test

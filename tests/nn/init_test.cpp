@@ -7,12 +7,13 @@
 
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::init_test {
 namespace {
 
 TEST(Init, LinearStaysInsideItsBoundAndComesNearIt) {
   manual_seed(11);
   const Linear layer(64, 512);
+  ASSERT_EQ(layer.parameters().size(), 2U);
   for (const Tensor& p : layer.parameters()) {
     const std::vector<double> v = p.to_vector();
     const auto [low, high] = std::minmax_element(v.begin(), v.end());
@@ -96,4 +97,4 @@ TEST(Init, Errors) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::init_test

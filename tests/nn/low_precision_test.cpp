@@ -4,7 +4,7 @@
 
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::low_precision_test {
 namespace {
 
 class LowPrecision : public testing::TestWithParam<DType> {};
@@ -37,6 +37,7 @@ TEST_P(LowPrecision, GradientsHaveTheParametersDtype) {
   GatedMLP mlp(8, 16);
   mlp.to(GetParam());
   sum(mlp(randn({2, 8}, GetParam()))).backward();
+  ASSERT_EQ(mlp.parameters().size(), 3U);
   for (const Tensor& p : mlp.parameters()) EXPECT_EQ(p.grad().dtype(), GetParam());
 }
 
@@ -44,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(DTypes, LowPrecision, testing::Values(DType::bf16, DTyp
                          [](const auto& p) { return std::string(dtype_name(p.param)); });
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::low_precision_test

@@ -7,7 +7,7 @@
 #include "epilogue/nn.h"
 #include "errors/message_of.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::misuse_test {
 namespace {
 
 using test::message_of;
@@ -67,4 +67,4 @@ TEST(Misuse, ASourceWithoutAFunction) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::misuse_test

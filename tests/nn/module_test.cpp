@@ -4,7 +4,7 @@
 
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::module_test {
 namespace {
 
 std::vector<std::string> names_of(const NamedTensors& tensors) {
@@ -99,6 +99,7 @@ TEST(Module, TrainingModeReachesEveryLayer) {
 TEST(Module, ZeroGradDropsOrFills) {
   GatedMLP mlp(3, 4);
   sum(mlp(randn({2, 3}))).backward();
+  ASSERT_EQ(mlp.parameters().size(), 3U);
   for (const Tensor& p : mlp.parameters()) ASSERT_TRUE(p.grad().defined());
   mlp.zero_grad(false);
   for (const Tensor& p : mlp.parameters()) {
@@ -160,4 +161,4 @@ TEST(ModuleNames, ActivationsAndNormsParse) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::module_test

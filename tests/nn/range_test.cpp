@@ -5,7 +5,7 @@
 #include "core/observer.h"
 #include "nn/reference.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::range_test {
 namespace {
 
 // Writes "name(" and ")" for module ranges and the op's name for top-level ops.
@@ -75,4 +75,4 @@ TEST(ModuleRange, ForwardAloneIsSilent) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::range_test

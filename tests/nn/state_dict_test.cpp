@@ -8,7 +8,7 @@
 #include "nn/reference.h"
 #include "nn/temp_file.h"
 
-namespace epilogue::nn {
+namespace epilogue::nn::state_dict_test {
 namespace {
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
@@ -119,4 +119,4 @@ TEST(StateDict, SharedWeightsRoundTrip) {
 }
 
 }  // namespace
-}  // namespace epilogue::nn
+}  // namespace epilogue::nn::state_dict_test

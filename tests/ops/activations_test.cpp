@@ -4,7 +4,7 @@
 
 #include "op_testing.h"
 
-namespace epilogue {
+namespace epilogue::activations_test {
 namespace {
 
 using namespace testing;
@@ -111,4 +111,4 @@ TEST(Activations, BackwardOpsHaveGradientsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::activations_test

@@ -4,7 +4,7 @@
 
 #include "op_testing.h"
 
-namespace epilogue {
+namespace epilogue::copies_test {
 namespace {
 
 using namespace testing;
@@ -189,4 +189,4 @@ TEST(Copies, KernelNamesSayHowTheyRun) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::copies_test

@@ -7,7 +7,7 @@
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
 
-namespace epilogue::test {
+namespace epilogue::test::integer_product_test {
 namespace {
 
 std::vector<int64_t> values(const Tensor& t) {
@@ -46,4 +46,4 @@ TEST(BoolTensor, RefusesInPlaceWritesOfIntegers) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::integer_product_test

@@ -13,7 +13,7 @@
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 
-namespace epilogue::test {
+namespace epilogue::test::losses_test {
 namespace {
 
 // Computed independently from the formulas.
@@ -229,4 +229,4 @@ TEST(Dropout, GradientFollowsTheMask) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::losses_test

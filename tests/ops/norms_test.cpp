@@ -14,7 +14,7 @@
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 
-namespace epilogue::test {
+namespace epilogue::test::norms_test {
 namespace {
 
 TEST(Norms, KnownValues) {
@@ -149,4 +149,4 @@ TEST(Norms, Messages) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::norms_test

@@ -16,7 +16,7 @@
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 
-namespace epilogue::test {
+namespace epilogue::test::op_table_test {
 namespace {
 
 constexpr DType kFloating[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
@@ -339,4 +339,4 @@ TEST(OpFlops, MatrixProductsCount2MNK) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::op_table_test

@@ -4,7 +4,7 @@
 #include "base/thread_pool.h"
 #include "op_testing.h"
 
-namespace epilogue {
+namespace epilogue::pointwise_test {
 namespace {
 
 using namespace testing;
@@ -236,4 +236,4 @@ TEST(Tensor, ToADTypeIsTheOp) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::pointwise_test

@@ -15,7 +15,7 @@
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 
-namespace epilogue::test {
+namespace epilogue::test::reductions_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -180,4 +180,4 @@ TEST(Softmax, ConvertsBeforeItComputes) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::reductions_test

@@ -2,7 +2,7 @@
 // Views: shared storage, agreement with their references, bounds, messages, call trees.
 #include "op_testing.h"
 
-namespace epilogue {
+namespace epilogue::views_test {
 namespace {
 
 using namespace testing;
@@ -165,4 +165,4 @@ TEST(Views, SayWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::views_test

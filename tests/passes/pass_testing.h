@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of passes share: a function's graph, and its text after some passes.
+// Tests that read like the pass: a list of cases, each a graph; golden/PASS.txt holds their texts
+// before and after the pass, and its notes.
 #pragma once
 
+#include <functional>
+#include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "graph/capture.h"
@@ -14,40 +19,59 @@
 namespace epilogue::testing {
 
 using graph::Graph;
+using passes::PipelineOptions;
 
-inline size_t count_of(const std::string& text, std::string_view part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
+// Inputs, parameters, results.
+using In = std::span<const Tensor>;
+using Out = std::vector<Tensor>;
+
+// The graph of `f(inputs, parameters)`, which gives a tensor or several. Operands of a C++ operator
+// are evaluated in any order: what is one must have a name, so that the graph is the same.
+template <class F>
+Graph graph_of(std::vector<Tensor> inputs, std::vector<Tensor> parameters, F f) {
+  const auto call = [&](In in) {
+    if constexpr (std::is_same_v<std::invoke_result_t<F, In, In>, Tensor>) {
+      return Out{f(in, parameters)};
+    } else {
+      return f(in, parameters);
+    }
+  };
+  Graph graph = graph::capture(call, inputs);
+  // The same on every machine.
+  graph.capabilities = {
+      .chains_store_values = true, .programs_read_masks = true, .programs_reduce = true};
+  return graph;
 }
 
-inline Graph capture(const graph::Function& f, std::vector<Tensor> in) {
-  return graph::capture(f, in);
+// Of a graph whose further results are gradients.
+inline Graph with_backward(Graph graph, size_t results) {
+  graph::mark_backward(graph, results);
+  return graph;
 }
-inline std::vector<Tensor> one(Tensor t) { return {std::move(t)}; }
 
-// The graph after the passes up to and including `last`.
-struct After {
-  std::string text;
-  std::vector<passes::Note> notes;
+inline Graph on_cuda(Graph graph) {
+  graph.device = {DeviceType::cuda, 0};
+  graph.capabilities = {};
+  return graph;
+}
+
+// After a whole pipeline but for the passes named.
+inline Graph after_pipeline(Graph graph, PipelineOptions options = {}) {
+  passes::run_pipeline(graph, options);
+  return graph;
+}
+
+struct PassCase {
+  std::string name;
+  std::function<Graph()> graph;  // runs through the passes before this one first
+  PipelineOptions options = {};
 };
-inline After after(Graph g, std::string_view last, passes::PipelineOptions options = {}) {
-  bool reached = false;
-  for (const passes::Pass& pass : passes::pipeline()) {
-    if (reached) options.skip.emplace_back(pass.name);
-    reached = reached || pass.name == last;
-  }
-  EXPECT_TRUE(reached) << last;
-  After result;
-  result.notes = passes::run_pipeline(g, options).notes;
-  result.text = graph::to_text(g);
-  return result;
-}
 
-inline std::string reason_of(const After& a, std::string_view pass) {
-  for (const passes::Note& note : a.notes)
-    if (note.pass == pass && !note.done()) return note.reason;
-  return "";
-}
+// Registers a test per case, PASS.NAME, and one that the golden file holds nothing else.
+class PassCases {
+ public:
+  PassCases(std::string_view pass, std::vector<PassCase> cases,
+            std::source_location where = std::source_location::current());
+};
 
 }  // namespace epilogue::testing

@@ -8,7 +8,7 @@
 #include "ops/op_testing.h"
 #include "plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::cache_test {
 namespace {
 
 Tensor gated(const nn::GatedMLP& mlp, const Tensor& x) { return mlp(x); }
@@ -300,4 +300,4 @@ TEST(CompileErrors, AFailedCaptureLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::cache_test

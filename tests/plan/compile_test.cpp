@@ -6,7 +6,7 @@
 #include "ops/table_support.h"
 #include "plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::compile_test {
 namespace {
 
 struct Case {
@@ -146,4 +146,4 @@ TEST(Compile, RunsOnTheCallersThreads) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::compile_test

@@ -8,7 +8,7 @@
 #include "ops/run_op.h"
 #include "step_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::dropout_test {
 namespace {
 
 constexpr uint64_t kSeed = 17;
@@ -329,4 +329,4 @@ TEST(CompiledDropout, AMaskThatIsAResultKeepsItsDtype) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::dropout_test

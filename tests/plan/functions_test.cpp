@@ -7,7 +7,7 @@
 #include "ops/op_testing.h"
 #include "plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::functions_test {
 namespace {
 
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
@@ -204,4 +204,4 @@ TEST(CompiledFunctions, TracedWorkFollowsTheRowsOfTheCall) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::functions_test

@@ -4,7 +4,7 @@
 #include "ops/op_testing.h"
 #include "plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::fused_test {
 namespace {
 
 TEST(Fused, EqualsCompiledForEveryModule) {
@@ -89,4 +89,4 @@ TEST(Fused, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::fused_test

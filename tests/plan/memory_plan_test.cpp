@@ -4,7 +4,7 @@
 #include "graph/capture.h"
 #include "plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::memory_plan_test {
 namespace {
 
 graph::Graph captured(const graph::Function& f, const Tensor& x) {
@@ -149,4 +149,4 @@ TEST(MemoryPlan, AChainDoesNotWriteOverItsRows) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::memory_plan_test

@@ -4,7 +4,7 @@
 #include "ops/op_testing.h"
 #include "step_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::recorded_test {
 namespace {
 
 class Recorded : public SmallMlp {
@@ -162,4 +162,4 @@ TEST(RecordedFunctions, IdentityAndAResultThatIsAnInputsView) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::recorded_test

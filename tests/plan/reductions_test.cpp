@@ -9,7 +9,7 @@
 #include "ops/table_support.h"
 #include "plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::reductions_test {
 namespace {
 
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
@@ -202,4 +202,4 @@ TEST(CompiledReductions, NoRowsAndNoColumns) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::reductions_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::plan {
+namespace epilogue::plan::replay_test {
 namespace {
 
 class CountingGraph final : public LaunchGraph {
@@ -99,4 +99,4 @@ TEST(Replays, TheLeastUsedRecordingIsDropped) {
 }
 
 }  // namespace
-}  // namespace epilogue::plan
+}  // namespace epilogue::plan::replay_test

@@ -5,7 +5,7 @@
 #include "plan_testing.h"
 #include "step_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::step_test {
 namespace {
 
 constexpr DType kFloatTypes[] = {DType::f32, DType::bf16, DType::f16};
@@ -391,4 +391,4 @@ TEST(CompiledStepErrors, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::step_test

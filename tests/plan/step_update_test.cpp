@@ -4,7 +4,7 @@
 #include "plan_testing.h"
 #include "step_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::step_update_test {
 namespace {
 
 class StepUpdates : public SmallMlp {};
@@ -118,4 +118,4 @@ TEST_F(StepUpdates, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::step_update_test

@@ -10,7 +10,7 @@
 #include "epilogue/profiler.h"
 #include "errors/message_of.h"
 
-namespace epilogue::profiler {
+namespace epilogue::profiler::callback_test {
 namespace {
 
 using test::message_of;
@@ -92,4 +92,4 @@ TEST(Callback, CallsFromWithinItAreRefused) {
 }
 
 }  // namespace
-}  // namespace epilogue::profiler
+}  // namespace epilogue::profiler::callback_test

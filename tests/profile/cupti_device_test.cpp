@@ -11,7 +11,7 @@
 #include "epilogue/profiler.h"
 #include "profile/device_tracer.h"
 
-namespace epilogue::profiler {
+namespace epilogue::profiler::cupti_device_test {
 namespace {
 
 constexpr Device kCuda{DeviceType::cuda, 0};
@@ -62,4 +62,4 @@ TEST(WithoutATracer, TheReasonIsOneLine) {
 }
 
 }  // namespace
-}  // namespace epilogue::profiler
+}  // namespace epilogue::profiler::cupti_device_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::profiler {
+namespace epilogue::profiler::cupti_records_test {
 namespace {
 
 CuptiRecords make_records() {
@@ -182,4 +182,4 @@ TEST(Demangled, NamesThatAreNotMangledStay) {
 }
 
 }  // namespace
-}  // namespace epilogue::profiler
+}  // namespace epilogue::profiler::cupti_records_test

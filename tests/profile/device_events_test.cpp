@@ -9,7 +9,7 @@
 #include "ops/ops.h"
 #include "profile/build_trace.h"
 
-namespace epilogue::profiler {
+namespace epilogue::profiler::device_events_test {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -208,4 +208,4 @@ TEST(DeviceEvents, AnOpOfAThreadThatWasNotRecordedLinksNothing) {
 }
 
 }  // namespace
-}  // namespace epilogue::profiler
+}  // namespace epilogue::profiler::device_events_test

@@ -15,7 +15,7 @@
 #include "profile/op_inputs.h"
 #include "profile/recording.h"
 
-namespace epilogue::profiler {
+namespace epilogue::profiler::profile_test {
 namespace {
 
 using trace::Category;
@@ -260,4 +260,4 @@ TEST(Recording, CostIsMeasuredAndStated) {
 }
 
 }  // namespace
-}  // namespace epilogue::profiler
+}  // namespace epilogue::profiler::profile_test

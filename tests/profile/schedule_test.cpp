@@ -9,7 +9,7 @@
 #include "epilogue/ops.h"
 #include "epilogue/profiler.h"
 
-namespace epilogue::profiler {
+namespace epilogue::profiler::schedule_test {
 namespace {
 
 std::string sequence(const Schedule& s, int steps) {
@@ -166,4 +166,4 @@ TEST(Profile, AnExceptionLeavesNothingRecording) {
 }
 
 }  // namespace
-}  // namespace epilogue::profiler
+}  // namespace epilogue::profiler::schedule_test

@@ -15,7 +15,7 @@
 #include "epilogue/trace/reader.h"
 #include "profile/recording.h"
 
-namespace epilogue::profiler {
+namespace epilogue::profiler::training_test {
 namespace {
 
 using trace::Category;
@@ -166,4 +166,4 @@ TEST(TrainingMemory, SurvivesTheFile) {
 }
 
 }  // namespace
-}  // namespace epilogue::profiler
+}  // namespace epilogue::profiler::training_test

@@ -7,7 +7,7 @@
 #include "epilogue/trace/explain_report.h"
 #include "report/has_text.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::diff_document_test {
 namespace {
 
 using testing::has_text;
@@ -80,4 +80,4 @@ TEST(DiffDocument, ListsShowLabelsAndJsonBoth) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::diff_document_test

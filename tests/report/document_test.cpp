@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::trace {
+namespace epilogue::trace::document_test {
 namespace {
 
 const Document kDocument = {
@@ -68,4 +68,4 @@ TEST(LimitRows, CountsWhatItLeavesOut) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::document_test

@@ -13,7 +13,7 @@
 #include "trace/real_traces.h"
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::html_report_test {
 namespace {
 
 using testing::block;
@@ -200,4 +200,4 @@ TEST(HtmlReport, ARealTraceTakesFewBytesPerEvent) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::html_report_test

@@ -6,7 +6,7 @@
 #include "report/html/timeline_rows.h"
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::page_timeline_test {
 namespace {
 
 using testing::TraceBuilder;
@@ -161,4 +161,4 @@ TEST(TimelineRows, KernelsWhoseTimesAreLostAreNotDrawn) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::page_timeline_test

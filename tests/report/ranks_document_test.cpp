@@ -7,7 +7,7 @@
 #include "epilogue/trace/explain_report.h"
 #include "report/has_text.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::ranks_document_test {
 namespace {
 
 using testing::has_text;
@@ -84,4 +84,4 @@ TEST(RanksDocument, NothingMatchedIsSaid) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::ranks_document_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::trace {
+namespace epilogue::trace::table_formats_test {
 namespace {
 
 TEST(TableFormats, Time) {
@@ -52,4 +52,4 @@ TEST(TableFormats, FlopsUnitFollowsTheSmallest) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::table_formats_test

@@ -5,7 +5,7 @@
 
 #include "epilogue/trace/table.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::table_json_test {
 namespace {
 
 using nlohmann::json;
@@ -94,4 +94,4 @@ TEST(TableJson, Empty) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::table_json_test

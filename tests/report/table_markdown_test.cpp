@@ -3,7 +3,7 @@
 
 #include "epilogue/trace/table.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::table_markdown_test {
 namespace {
 
 TEST(TableMarkdown, IsAGithubTable) {
@@ -28,4 +28,4 @@ TEST(TableMarkdown, IsAGithubTable) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::table_markdown_test

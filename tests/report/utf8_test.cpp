@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::trace {
+namespace epilogue::trace::utf8_test {
 namespace {
 
 TEST(Utf8, CountsCharacters) {
@@ -29,4 +29,4 @@ TEST(Utf8, Pads) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::utf8_test

@@ -5,7 +5,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::event_test {
 namespace {
 
 using testing::scalar;
@@ -97,4 +97,4 @@ TEST(Trace, BaseIsAMultipleOfThreeMonths) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::event_test

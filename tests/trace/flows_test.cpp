@@ -3,7 +3,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::flows_test {
 namespace {
 
 using testing::TraceBuilder;
@@ -74,4 +74,4 @@ TEST(ForwardBackward, NeedsThreadAndNumberToMatch) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::flows_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace epilogue::trace {
+namespace epilogue::trace::json_text_test {
 namespace {
 
 std::string json_string(std::string_view text) {
@@ -84,4 +84,4 @@ TEST(Numbers, AreValidJson) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::json_text_test

@@ -5,7 +5,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::links_test {
 namespace {
 
 using testing::TraceBuilder;
@@ -281,4 +281,4 @@ TEST(Links, LaunchNames) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::links_test

@@ -5,7 +5,7 @@
 
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::nesting_test {
 namespace {
 
 using testing::TraceBuilder;
@@ -59,4 +59,4 @@ TEST(EventOrder, ParentsComeFirstWhereTimesAreEqual) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::nesting_test

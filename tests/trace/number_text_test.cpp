@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace epilogue::trace {
+namespace epilogue::trace::number_text_test {
 namespace {
 
 int64_t us(std::string_view text) {
@@ -71,4 +71,4 @@ TEST(NumberText, RealsAreFinite) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::number_text_test

@@ -11,7 +11,7 @@
 #include "epilogue/trace/reader.h"
 #include "trace/real_traces.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::reader_malformed_test {
 namespace {
 
 struct Recovered {
@@ -145,12 +145,15 @@ TEST(ReaderMalformed, EveryFileOfTheCollectionHasItsExpectation) {
   const std::filesystem::path folder = testing::real_traces_folder() / "malformed";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   const std::vector<Case> all = cases();
+  size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.find(".json") == std::string::npos) continue;
     EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Case& c) { return c.file == name; }))
         << name;
+    ++files;
   }
+  EXPECT_EQ(files, all.size());
 }
 
 TEST(ReaderMalformed, BigIntegersKeepTheirBitsAndTheLastDuplicateCounts) {
@@ -173,4 +176,4 @@ TEST(ReaderMalformed, NamesWhatTheFileLooksLike) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::reader_malformed_test

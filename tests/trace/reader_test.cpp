@@ -10,7 +10,7 @@
 #include "epilogue/trace/writer.h"
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::reader_test {
 namespace {
 
 Trace read(const std::string& text, const ReadOptions& options = {}) {
@@ -296,4 +296,4 @@ TEST(Reader, ReadsBackWhatTheWriterWrote) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::reader_test

@@ -13,7 +13,7 @@
 #include "epilogue/trace/reader.h"
 #include "epilogue/trace/writer.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::reader_windows_test {
 namespace {
 
 constexpr int kEvents = 20'000;  // about 4 MB of text
@@ -219,4 +219,4 @@ TEST_F(GzipFile, BytesBehindTheLastMemberAreSaidAndZerosArePadding) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::reader_windows_test

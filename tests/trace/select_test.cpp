@@ -11,7 +11,7 @@
 #include "epilogue/trace/links.h"
 #include "trace/trace_builder.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::select_test {
 namespace {
 
 // Two steps; the first one's kernel runs while the second is under way.
@@ -117,4 +117,4 @@ TEST(Select, ARangeIsAWindow) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::select_test

@@ -5,7 +5,7 @@
 #include "trace/trace_builder.h"
 #include "trace/written.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::writer_schema_test {
 namespace {
 
 using testing::Json;
@@ -362,4 +362,4 @@ TEST(Schema, SpanAndWindow) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::writer_schema_test

@@ -12,7 +12,7 @@
 #include "trace/trace_builder.h"
 #include "trace/written.h"
 
-namespace epilogue::trace {
+namespace epilogue::trace::writer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -221,4 +221,4 @@ TEST(Writer, SideTableIndicesOutOfRangeAreIgnored) {
 }
 
 }  // namespace
-}  // namespace epilogue::trace
+}  // namespace epilogue::trace::writer_test

@@ -12,7 +12,7 @@
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
 
-namespace epilogue::train {
+namespace epilogue::train::batches_test {
 namespace {
 
 using test::message_of;
@@ -158,4 +158,4 @@ TEST(Fingerprint, TellsValuesAndShapesApart) {
 }
 
 }  // namespace
-}  // namespace epilogue::train
+}  // namespace epilogue::train::batches_test

@@ -11,7 +11,7 @@
 #include "errors/message_of.h"
 #include "io/files.h"
 
-namespace epilogue::train {
+namespace epilogue::train::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -186,4 +186,4 @@ TEST(CheckpointFolder, AnEmptyPathIsRefused) {
 }
 
 }  // namespace
-}  // namespace epilogue::train
+}  // namespace epilogue::train::checkpoint_test

@@ -14,7 +14,7 @@
 #include "errors/message_of.h"
 #include "io/files.h"
 
-namespace epilogue::train {
+namespace epilogue::train::resume_test {
 namespace {
 
 using io_test::TempFolder;
@@ -174,4 +174,4 @@ TEST(LoadRunState, RefusesTheStateOfAnotherRun) {
 }
 
 }  // namespace
-}  // namespace epilogue::train
+}  // namespace epilogue::train::resume_test

@@ -6,7 +6,7 @@
 
 #include "epilogue/data.h"
 
-namespace epilogue::train {
+namespace epilogue::train::table_data_test {
 namespace {
 
 CsvTable table_of(std::string_view text) { return CsvTable::parse(text, "t.csv").value(); }
@@ -184,8 +184,10 @@ TEST(TableData, Refusals) {
 // Values beyond f32's range are scaled in double first.
 TEST(TableData, LargeValuesAreScaledInDouble) {
   const TableData d = data_of("a,k\n1e60,x\n3e60,y\n2e60,x\n4e60,y\n");
-  for (const double v : d.train.inputs.to_vector()) EXPECT_TRUE(std::isfinite(v));
+  const std::vector<double> inputs = d.train.inputs.to_vector();
+  ASSERT_FALSE(inputs.empty());
+  for (const double v : inputs) EXPECT_TRUE(std::isfinite(v));
 }
 
 }  // namespace
-}  // namespace epilogue::train
+}  // namespace epilogue::train::table_data_test

@@ -10,7 +10,7 @@
 #include "ops/table_support.h"
 #include "plan/plan_testing.h"
 
-namespace epilogue::testing {
+namespace epilogue::testing::amx_test {
 namespace {
 
 class Amx : public ::testing::Test {
@@ -113,4 +113,4 @@ TEST_F(EmulatedAmx, TheProbeOfThePeakRunsTiles) {
 }
 
 }  // namespace
-}  // namespace epilogue::testing
+}  // namespace epilogue::testing::amx_test

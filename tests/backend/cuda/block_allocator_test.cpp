@@ -10,7 +10,7 @@
 
 #include "epilogue/base/error.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::block_allocator_test {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -229,4 +229,4 @@ TEST(BlockAllocator, LiveBlocksNeverOverlap) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::block_allocator_test

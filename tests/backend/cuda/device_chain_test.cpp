@@ -13,7 +13,7 @@
 #include "epilogue/fused.h"
 #include "epilogue/nn.h"
 
-namespace epilogue::test {
+namespace epilogue::test::device_chain_test {
 namespace {
 
 using CudaChain = OnDevice;
@@ -192,4 +192,4 @@ TEST_F(CudaChain, CompiledIsEagerForEveryBatch) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::device_chain_test

@@ -9,7 +9,7 @@
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 
-namespace epilogue::test {
+namespace epilogue::test::device_kernels_test {
 namespace {
 
 using CudaKernels = OnDevice;
@@ -29,4 +29,4 @@ TEST_F(CudaKernels, ATargetThatIsNoClassMakesTheLossNaN) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::device_kernels_test

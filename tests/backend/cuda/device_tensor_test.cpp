@@ -7,7 +7,7 @@
 #include "backend/device/device_testing.h"
 #include "core/allocator.h"
 
-namespace epilogue::test {
+namespace epilogue::test::device_tensor_test {
 namespace {
 
 using CudaTensor = OnDevice;
@@ -127,4 +127,4 @@ TEST(DeviceName, IsParsed) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::device_tensor_test

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/kernels/gated_sm90.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::gated_tile_test {
 namespace {
 
 TEST(GatedTile, EveryTileIsVisitedOnce) {
@@ -73,4 +73,4 @@ TEST(GatedCall, SaysWhatItNeeds) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::gated_tile_test

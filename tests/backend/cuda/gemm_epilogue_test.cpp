@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::gemm_epilogue_test {
 namespace {
 
 const MatrixView kBias{nullptr, DType::bf16, 0, 1};
@@ -65,4 +65,4 @@ TEST(Gated, ActivationTimesUpIsRecognised) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::gemm_epilogue_test

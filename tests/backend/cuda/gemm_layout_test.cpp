@@ -7,7 +7,7 @@
 
 #include "backend/cuda/gemm.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::gemm_layout_test {
 namespace {
 
 constexpr int64_t kM = 3;
@@ -98,4 +98,4 @@ TEST(GemmLayout, LeadingDimensionsAreNeverTooSmall) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::gemm_layout_test

@@ -6,7 +6,7 @@
 
 #include "ops/ops.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::list_launches_test {
 namespace {
 
 std::vector<ListTensors> launches_of(const OpDef& op, const std::vector<Tensor>& in) {
@@ -65,4 +65,4 @@ TEST(ListLaunches, ListsStandInTheirOrderAndAbsentOnesAreNull) {
 TEST(ListLaunches, NoTensorsAreNoLaunch) { EXPECT_TRUE(launches_of(kForeachMul_, {}).empty()); }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::list_launches_test

@@ -9,7 +9,7 @@
 #include "math_on_host.h"
 #include "ops/ops.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::math_test {
 namespace {
 
 struct Case {
@@ -93,4 +93,4 @@ TEST(DeviceMath, ExtremesAreTheReferences) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::math_test

@@ -11,7 +11,7 @@
 #include "ops/optimizer_steps.h"
 #include "ops/table_support.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::optimizer_math_test {
 namespace {
 
 using test::Layout;
@@ -87,4 +87,4 @@ TEST(OptimizerMath, BiasCorrectionsKeepTheirDigits) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::optimizer_math_test

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::program_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,4 +91,4 @@ TEST(CodeCacheFolder, FollowsTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::program_cache_test

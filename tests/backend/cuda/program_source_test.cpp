@@ -10,7 +10,7 @@
 #include "backend/cuda/nvrtc.h"
 #include "epilogue/base/error.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::program_source_test {
 namespace {
 
 using Fn = PointwiseFn;
@@ -207,4 +207,4 @@ TEST(CompiledProgram, WhatDoesNotCompileIsReportedWithTheCompilersWords) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::program_source_test

@@ -8,7 +8,7 @@
 #include "core/tensor_impl.h"
 #include "epilogue/ops.h"
 
-namespace epilogue::cuda {
+namespace epilogue::cuda::tensor_walk_test {
 namespace {
 
 // A tensor that says it lies on the device; nothing reads its elements here.
@@ -110,4 +110,4 @@ TEST(ReduceShape, ASumOverNothingHasNoElements) {
 }
 
 }  // namespace
-}  // namespace epilogue::cuda
+}  // namespace epilogue::cuda::tensor_walk_test

@@ -7,7 +7,7 @@
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 
-namespace epilogue::test {
+namespace epilogue::test::ops_test {
 namespace {
 
 using DeviceOps = OnDevice;
@@ -99,4 +99,4 @@ TEST_F(DeviceOps, GradientsAreTheHosts) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::ops_test

@@ -18,7 +18,7 @@
 #include "epilogue/profiler.h"
 #include "io/files.h"
 
-namespace epilogue::test {
+namespace epilogue::test::training_test {
 namespace {
 
 using DeviceTraining = OnDevice;
@@ -350,4 +350,4 @@ TEST_F(DeviceTraining, AStepCanBeProfiled) {
 }
 
 }  // namespace
-}  // namespace epilogue::test
+}  // namespace epilogue::test::training_test

@@ -5,7 +5,7 @@
 #include "backend/simd/simd_testing.h"
 #include "base/philox.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::bernoulli_test {
 namespace {
 
 constexpr uint64_t kSeed = 0x299f31d0a4093822;
@@ -51,4 +51,4 @@ TEST(Bernoulli, BytesBecomeOnesOfADtype) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::bernoulli_test

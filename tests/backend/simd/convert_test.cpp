@@ -6,7 +6,7 @@
 
 #include "backend/simd/simd_testing.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::convert_test {
 namespace {
 
 constexpr FloatType kHalves[] = {FloatType::bf16, FloatType::f16};
@@ -164,4 +164,4 @@ TEST(Convert, ByTypeAgreesWithTheTables) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::convert_test

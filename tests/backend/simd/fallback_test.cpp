@@ -6,7 +6,7 @@
 #include "backend/cpu/simd/reduce.h"
 #include "backend/simd/simd_testing.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::fallback_test {
 namespace {
 
 TEST(Fallback, IsAllThereIs) {
@@ -20,4 +20,4 @@ TEST(Fallback, IsAllThereIs) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::fallback_test

@@ -5,7 +5,7 @@
 #include "backend/simd/simd_testing.h"
 #include "base/thread_pool.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::gemm_plan_test {
 namespace {
 
 // y = x W^T: W is [n, k] row-major.
@@ -96,4 +96,4 @@ TEST(GemmPlan, ChunksAreEvenAndCover) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::gemm_plan_test

@@ -9,7 +9,7 @@
 #include "backend/simd/simd_testing.h"
 #include "base/thread_pool.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::gemm_test {
 namespace {
 
 enum class Layout { row_major, column_major, strided };
@@ -357,4 +357,4 @@ TEST(Gemm, SixteenBitResultsAreRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::gemm_test

@@ -11,7 +11,7 @@
 
 #include "base/cpu_features.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::packed_gemm_test {
 namespace {
 
 struct Matrix {
@@ -226,4 +226,4 @@ INSTANTIATE_TEST_SUITE_P(Levels, Packed, testing::ValuesIn(kIsas),
                          [](const auto& level) { return std::string(isa_name(level.param)); });
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::packed_gemm_test

@@ -11,7 +11,7 @@
 
 #include "backend/simd/plain_tile_unit.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::packed_tiles_test {
 namespace {
 
 std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
@@ -184,4 +184,4 @@ TEST_F(PackedTiles, WorkRunsBetweenProductsAndGetsTheSameSums) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::packed_tiles_test

@@ -6,7 +6,7 @@
 
 #include "backend/simd/simd_testing.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::pointwise_test {
 namespace {
 
 constexpr double kBeta = 0.79788456080286535588;
@@ -308,4 +308,4 @@ TEST(Pointwise, MaskScaleAxpyFill) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::pointwise_test

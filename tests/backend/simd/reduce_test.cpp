@@ -7,7 +7,7 @@
 
 #include "backend/simd/simd_testing.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::reduce_test {
 namespace {
 
 std::vector<double> doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
@@ -293,4 +293,4 @@ TEST(Row, GradientsThatAreNotWantedMayBeNull) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::reduce_test

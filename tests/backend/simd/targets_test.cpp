@@ -10,7 +10,7 @@
 #include "backend/cpu/simd/reduce.h"
 #include "backend/simd/simd_testing.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::targets_test {
 namespace {
 
 std::string expected_target(Isa isa) {
@@ -83,4 +83,4 @@ TEST(Targets, DotProductsOfBf16AreProbedWhereTheLevelHasThem) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::targets_test

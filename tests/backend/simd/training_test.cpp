@@ -10,7 +10,7 @@
 #include "backend/simd/simd_testing.h"
 #include "epilogue/dtype.h"
 
-namespace epilogue::simd {
+namespace epilogue::simd::training_test {
 namespace {
 
 constexpr double kTolerance = 4e-7;
@@ -253,4 +253,4 @@ TEST(CrossEntropyKernels, NonFiniteLogitsGiveNaN) {
 }
 
 }  // namespace
-}  // namespace epilogue::simd
+}  // namespace epilogue::simd::training_test

@@ -12,7 +12,7 @@
 #include "ops/autocast.h"
 #include "ops/op_testing.h"
 
-namespace epilogue::amp {
+namespace epilogue::amp::autocast_test {
 namespace {
 
 using epilogue::testing::CallTree;
@@ -269,4 +269,4 @@ TEST(Autocast, ASkippedStepDoesNotVouchForACopyOfOtherWeights) {
 }
 
 }  // namespace
-}  // namespace epilogue::amp
+}  // namespace epilogue::amp::autocast_test

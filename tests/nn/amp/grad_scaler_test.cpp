@@ -11,7 +11,7 @@
 #include "errors/message_of.h"
 #include "nn/golden.h"
 
-namespace epilogue::amp {
+namespace epilogue::amp::grad_scaler_test {
 namespace {
 
 using test::golden;
@@ -276,4 +276,4 @@ TEST(GradScaler, BacksOffToTheLeastScaleAboveZero) {
 }
 
 }  // namespace
-}  // namespace epilogue::amp
+}  // namespace epilogue::amp::grad_scaler_test

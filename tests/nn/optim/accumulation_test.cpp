@@ -9,7 +9,7 @@
 #include "epilogue/optim.h"
 #include "errors/message_of.h"
 
-namespace epilogue::optim {
+namespace epilogue::optim::accumulation_test {
 namespace {
 
 using test::message_of;
@@ -115,4 +115,4 @@ TEST(Accumulation, NeedsTheMemoryOfOneMicroBatch) {
 }
 
 }  // namespace
-}  // namespace epilogue::optim
+}  // namespace epilogue::optim::accumulation_test

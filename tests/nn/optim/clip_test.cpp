@@ -7,7 +7,7 @@
 #include "errors/message_of.h"
 #include "nn/golden.h"
 
-namespace epilogue::optim {
+namespace epilogue::optim::clip_test {
 namespace {
 
 using nlohmann::json;
@@ -116,4 +116,4 @@ TEST(ClipGradValue, ClampsAndKeepsNaN) {
 }
 
 }  // namespace
-}  // namespace epilogue::optim
+}  // namespace epilogue::optim::clip_test

@@ -7,7 +7,7 @@
 #include "nn/golden.h"
 #include "ops/op_testing.h"
 
-namespace epilogue {
+namespace epilogue::loss_golden_test {
 namespace {
 
 using nlohmann::json;
@@ -68,4 +68,4 @@ TEST(MseLossModule, IsTheFunction) {
 }
 
 }  // namespace
-}  // namespace epilogue
+}  // namespace epilogue::loss_golden_test

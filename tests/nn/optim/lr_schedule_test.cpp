@@ -4,7 +4,7 @@
 #include "errors/message_of.h"
 #include "nn/golden.h"
 
-namespace epilogue::optim {
+namespace epilogue::optim::lr_schedule_test {
 namespace {
 
 using test::message_of;
@@ -88,4 +88,4 @@ TEST(LrSchedule, Messages) {
 }
 
 }  // namespace
-}  // namespace epilogue::optim
+}  // namespace epilogue::optim::lr_schedule_test

@@ -11,7 +11,7 @@
 #include "ops/ops.h"
 #include "ops/run_op.h"
 
-namespace epilogue::optim {
+namespace epilogue::optim::messages_test {
 namespace {
 
 using test::message_of;
@@ -243,4 +243,4 @@ TEST(OptimizerMessages, ListsThatDisagree) {
 }
 
 }  // namespace
-}  // namespace epilogue::optim
+}  // namespace epilogue::optim::messages_test

@@ -11,7 +11,7 @@
 #include "epilogue/optim.h"
 #include "ops/op_testing.h"
 
-namespace epilogue::optim {
+namespace epilogue::optim::optimizer_test {
 namespace {
 
 using testing::CallTree;
@@ -280,4 +280,4 @@ TEST(OptimizerState, NamesAndNumbersReadBackExactly) {
 }
 
 }  // namespace
-}  // namespace epilogue::optim
+}  // namespace epilogue::optim::optimizer_test
