@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/simd/probe.h"
 #include "backend/cpu/simd/reduce.h"
 #include "base/clock.h"

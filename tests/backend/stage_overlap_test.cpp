@@ -9,7 +9,7 @@
 
 #include "backend/cpu/row_chain_stage.h"
 #include "backend/kernel_testing.h"
-#include "backend/simd/plain_tile_unit.h"
+#include "backend/simd/panels/plain_tile_unit.h"
 #include "epilogue/ops.h"
 
 namespace epilogue::testing {

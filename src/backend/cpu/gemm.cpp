@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mm, addmm and bmm on the blocked SIMD GEMM.
-#include "backend/cpu/simd/gemm.h"
+#include "backend/cpu/simd/gemm/gemm.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
 #include "ops/ops.h"

@@ -27,7 +27,7 @@
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/row_chain_stage.h"
 #include "backend/cpu/row_norm.h"
-#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"

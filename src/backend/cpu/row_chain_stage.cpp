@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backend/cpu/float_type.h"
-#include "backend/cpu/simd/packed_bf16.h"
+#include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/stage_overlap.h"

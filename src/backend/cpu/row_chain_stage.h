@@ -7,7 +7,7 @@
 #include <span>
 
 #include "backend/cpu/column_sums.h"
-#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/tile_program.h"
 #include "core/row_chain.h"
 

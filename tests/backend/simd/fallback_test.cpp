@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This executable holds no target but the fallback; its other tests then exercise just that.
 #include "backend/cpu/simd/convert.h"
-#include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/gemm/gemv.h"
+#include "backend/cpu/simd/gemm/kernels.h"
 #include "backend/cpu/simd/pointwise.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/simd/simd_testing.h"

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/gemm/gemv.h"
+#include "backend/cpu/simd/gemm/kernels.h"
 #include "backend/cpu/simd/pointwise.h"
 #include "backend/cpu/simd/probe.h"
 #include "backend/cpu/simd/reduce.h"
