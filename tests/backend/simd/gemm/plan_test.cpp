@@ -21,6 +21,8 @@ GemmCall linear(int64_t m, int64_t k, int64_t n, FloatType type) {
   return call;
 }
 
+const char* name_of(const GemmCall& call) { return kernel_name(call, plan_gemm(call)); }
+
 TEST(GemmPlan, NamesSayIsaTypesTileLayoutAndBias) {
   const Isa before = active_isa();
   const std::string isa = is_available(Isa::avx512) ? "avx512" : "avx2";
@@ -29,29 +31,28 @@ TEST(GemmPlan, NamesSayIsaTypesTileLayoutAndBias) {
   set_active_isa(isa == "avx512" ? Isa::avx512 : Isa::avx2);
   const float row = 0.0F;
   GemmCall call = linear(64, 128, 256, FloatType::f32);
-  EXPECT_EQ(describe_gemm(call).name, "epi_" + isa + "_gemm_f32_" + tile + "_tn");
+  EXPECT_EQ(name_of(call), "epi_" + isa + "_gemm_f32_" + tile + "_tn");
   call.bias = {&row, FloatType::f32, 0, 1};
-  EXPECT_EQ(describe_gemm(call).name, "epi_" + isa + "_gemm_f32_" + tile + "_tn_bias");
+  EXPECT_EQ(name_of(call), "epi_" + isa + "_gemm_f32_" + tile + "_tn_bias");
   call.bias.row_stride = 256;
-  EXPECT_EQ(describe_gemm(call).name, "epi_" + isa + "_gemm_f32_" + tile + "_tn_add");
+  EXPECT_EQ(name_of(call), "epi_" + isa + "_gemm_f32_" + tile + "_tn_add");
   call.beta = 0.0F;
   call.b = {nullptr, FloatType::f32, 256, 1};
-  EXPECT_EQ(describe_gemm(call).name, "epi_" + isa + "_gemm_f32_" + tile + "_nn");
+  EXPECT_EQ(name_of(call), "epi_" + isa + "_gemm_f32_" + tile + "_nn");
   call.a = {nullptr, FloatType::f32, 1, 64};
-  EXPECT_EQ(describe_gemm(call).name, "epi_" + isa + "_gemm_f32_" + tile + "_nt");
+  EXPECT_EQ(name_of(call), "epi_" + isa + "_gemm_f32_" + tile + "_nt");
   const GemmCall half = linear(64, 128, 256, FloatType::bf16);
-  EXPECT_EQ(describe_gemm(half).name, "epi_" + isa + "_gemm_bf16_" + tile + "_tn");
+  EXPECT_EQ(name_of(half), "epi_" + isa + "_gemm_bf16_" + tile + "_tn");
   GemmCall mixed = half;
   mixed.c_type = FloatType::f32;
-  EXPECT_EQ(describe_gemm(mixed).name, "epi_" + isa + "_gemm_bf16bf16f32_" + tile + "_tn");
-  EXPECT_EQ(describe_gemm(linear(1, 128, 256, FloatType::f32)).name,
-            "epi_" + isa + "_gemv_f32_8x512_tn");
+  EXPECT_EQ(name_of(mixed), "epi_" + isa + "_gemm_bf16bf16f32_" + tile + "_tn");
+  EXPECT_EQ(name_of(linear(1, 128, 256, FloatType::f32)), "epi_" + isa + "_gemv_f32_8x512_tn");
   set_active_isa(before);
 }
 
 TEST(GemmPlan, NamesLiveForEver) {
   const GemmCall call = linear(64, 128, 256, FloatType::f32);
-  EXPECT_EQ(describe_gemm(call).name, describe_gemm(call).name) << "the same pointer";
+  EXPECT_EQ(name_of(call), name_of(call)) << "the same pointer";
 }
 
 TEST(GemmPlan, GridTimesBlockCoversTheProblem) {
@@ -59,12 +60,14 @@ TEST(GemmPlan, GridTimesBlockCoversTheProblem) {
     for (int64_t m : {1, 8, 9, 300})
       for (int64_t n : {1, 70, 3072})
         for (int64_t k : {1, 768, 5000}) {
-          const GemmPlan plan = describe_gemm(linear(m, k, n, FloatType::f32));
-          EXPECT_GE(plan.grid[0] * plan.block[0], n);
-          EXPECT_GE(plan.grid[1] * plan.block[1], m);
-          EXPECT_GE(plan.grid[2] * plan.block[2], k);
-          EXPECT_GE(plan.threads, 1);
-          EXPECT_LE(plan.threads, num_threads());
+          const GemmCall call = linear(m, k, n, FloatType::f32);
+          const GemmPlan plan = plan_gemm(call);
+          const auto [grid, block] = grid_of(call, plan);
+          EXPECT_GE(grid[0] * block[0], n);
+          EXPECT_GE(grid[1] * block[1], m);
+          EXPECT_GE(grid[2] * block[2], k);
+          EXPECT_GE(plan.threads(), 1);
+          EXPECT_LE(plan.threads(), num_threads());
         }
   });
 }
@@ -72,16 +75,17 @@ TEST(GemmPlan, GridTimesBlockCoversTheProblem) {
 TEST(GemmPlan, SmallWorkStaysOnOneThread) {
   const int before = num_threads();
   set_num_threads(2);
-  EXPECT_EQ(describe_gemm(linear(32, 32, 32, FloatType::f32)).threads, 1);
-  EXPECT_EQ(describe_gemm(linear(1, 768, 64, FloatType::f32)).threads, 1);
-  EXPECT_EQ(describe_gemm(linear(64, 64, 64, FloatType::f32)).threads, 2);
-  EXPECT_EQ(describe_gemm(linear(512, 512, 512, FloatType::f32)).threads, 2);
+  EXPECT_EQ(plan_gemm(linear(32, 32, 32, FloatType::f32)).threads(), 1);
+  EXPECT_EQ(plan_gemm(linear(1, 768, 64, FloatType::f32)).threads(), 1);
+  EXPECT_EQ(plan_gemm(linear(64, 64, 64, FloatType::f32)).threads(), 2);
+  EXPECT_EQ(plan_gemm(linear(512, 512, 512, FloatType::f32)).threads(), 2);
   set_num_threads(before);
 }
 
 TEST(GemmPlan, AnEmptyProblemHasAnEmptyGrid) {
-  const GemmPlan plan = describe_gemm(linear(0, 5, 7, FloatType::f32));
-  EXPECT_EQ(plan.grid[0] * plan.grid[1] * plan.grid[2], 0);
+  const GemmCall call = linear(0, 5, 7, FloatType::f32);
+  const GemmGrid grid = grid_of(call, plan_gemm(call));
+  EXPECT_EQ(grid.grid[0] * grid.grid[1] * grid.grid[2], 0);
 }
 
 TEST(GemmPlan, ChunksAreEvenAndCover) {

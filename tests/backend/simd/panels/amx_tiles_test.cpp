@@ -9,6 +9,9 @@
 #include <random>
 #include <vector>
 
+#include "backend/cpu/simd/panels/bf16_pairs.h"
+#include "backend/cpu/simd/panels/pack.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/simd/panels/plain_tile_unit.h"
 
 namespace epilogue::simd {
@@ -24,13 +27,13 @@ std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
   return out;
 }
 
-constexpr PackedLayout kLayout = {.width = kTilesWidth, .pairs_k = kTileK};
+const PanelLayout kLayout = bf16_pairs_layout(kTileK);
 constexpr float kUntouched = -77;
 
 // Rows of A lie `gap` elements further apart than they are long; sums have a row to spare.
 void expect_product(int64_t m, int64_t k, int64_t n, int parts) {
   constexpr int64_t gap = 3;
-  const int64_t depth = padded_depth(k, PanelType::bf16_pairs, kLayout);
+  const int64_t depth = kLayout.padded(k);
   std::vector<uint16_t> a = random_bf16(m * (depth + gap), 1);
   for (int64_t i = 0; i < m; ++i)
     std::fill_n(a.begin() + i * (depth + gap) + k, depth - k, uint16_t{0});
@@ -39,7 +42,7 @@ void expect_product(int64_t m, int64_t k, int64_t n, int parts) {
   for (int p = 0; p < parts; ++p)
     weights.push_back(random_bf16(k * n, 2 + static_cast<uint32_t>(p)));
   for (const auto& w : weights) packed_parts.push_back({{w.data(), FloatType::bf16, n, 1}, k});
-  const PackedWeights packed(packed_parts, n, PanelType::bf16_pairs, kLayout);
+  const PackedWeights packed(packed_parts, n, kLayout);
   const int64_t each = packed.columns_per_panel();
   std::vector<float> sums[2];
   for (int64_t panel = 0; panel < packed.panels(); ++panel) {
@@ -76,21 +79,21 @@ void expect_product(int64_t m, int64_t k, int64_t n, int parts) {
 }
 
 // Weights are packed with vectors: tiles take panels as wide as those of AVX-512.
-class PackedTiles : public testing::Test {
+class AmxTiles : public testing::Test {
  protected:
   void SetUp() override {
-    if (packed_kernels().layout.width != kTilesWidth) GTEST_SKIP() << "needs panels of AVX-512";
+    if (pack_kernels().width != kTilesWidth) GTEST_SKIP() << "needs panels of AVX-512";
   }
 };
 
-TEST_F(PackedTiles, EqualsSumsInDouble) {
+TEST_F(AmxTiles, EqualsSumsInDouble) {
   for (const int parts : {1, 2})
     for (const int64_t m : {1, 15, 16, 17, 31, 32, 33, 49, 96})
       for (const int64_t k : {1, 32, 33, 96})
         for (const int64_t n : {1, 32, 65}) expect_product(m, k, n, parts);
 }
 
-TEST_F(PackedTiles, ConfiguresOncePerShapeAndReleasesAtTheEnd) {
+TEST_F(AmxTiles, ConfiguresOncePerShapeAndReleasesAtTheEnd) {
   const auto count = [](int64_t m) {
     PlainUnit::configured = PlainUnit::released = 0;
     expect_product(m, 32, 32, 2);  // one panel, two products
@@ -143,14 +146,14 @@ class CountingWork final : public PanelWork {
 };
 
 // Later chunks of k too: they add to what `sums` has.
-TEST_F(PackedTiles, WorkRunsBetweenProductsAndGetsTheSameSums) {
+TEST_F(AmxTiles, WorkRunsBetweenProductsAndGetsTheSameSums) {
   constexpr int64_t k = 96;
   const std::vector<uint16_t> w = random_bf16(k * 64, 2);
   for (const int parts : {1, 2}) {
     const int64_t each = kTilesWidth / parts;
     const std::vector<PackedPart> list(static_cast<size_t>(parts),
                                        {{w.data(), FloatType::bf16, 64, 1}, k});
-    const PackedWeights packed(list, each, PanelType::bf16_pairs, kLayout);
+    const PackedWeights packed(list, each, kLayout);
     for (const int64_t m : {5, 32, 40, 64, 131})
       for (const bool accumulates : {false, true}) {
         const std::vector<uint16_t> a = random_bf16(m * k, 1);

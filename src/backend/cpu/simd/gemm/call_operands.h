@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/cpu/simd/gemm/gemm.h"
-#include "backend/cpu/simd/gemm/kernels.h"
+#include "backend/cpu/simd/panels/write_back.h"
 
 namespace epilogue::simd {
 

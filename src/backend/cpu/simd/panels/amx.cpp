@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // AMX as assembly, not intrinsics: gcc's take tile numbers as text only, and gcc 12's loadconfig
 // tells the compiler of 8 of its 64 bytes, so that the others may never be written.
-#include "backend/cpu/simd/panels/amx.h"
-
 #include "backend/cpu/simd/panels/amx_tiles.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
+#include "backend/cpu/simd/panels/kernel_list.h"
+#include "backend/cpu/simd/panels/pack.h"
 #include "base/assert.h"
+#include "base/cpu_features.h"
 
 namespace epilogue::simd {
+namespace {
+
+// Fewer rows go to the dot-product kernel, which streams the same panels faster: memory is the
+// limit, and a tile of few rows leaves the tile unit idle.
+constexpr int64_t kLeastTileRows = 5;
 
 #if defined(__x86_64__)
-namespace {
 
 struct AmxUnit {
   static void configure(const TileRows& rows) {
@@ -54,8 +59,6 @@ struct AmxUnit {
   }
 };
 
-}  // namespace
-
 void amx_one(const PanelArgs& args) {
   if (args.m < kLeastTileRows) return bf16_pairs_one(args);
   TileProduct<AmxUnit>(args, 1).run();
@@ -71,5 +74,27 @@ void amx_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 void amx_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 
 #endif
+
+}  // namespace
+
+const char* decline_amx(const PanelUse& use) {
+  if (use.weights != FloatType::bf16 || use.widens) return "needs bf16 rows and weights";
+  if (!cpu_has(CpuFeature::amx_bf16)) return "needs AMX";
+  return pack_kernels().width == kTilesWidth ? nullptr : "needs panels of AVX-512";
+}
+
+const PanelKernel& amx_kernel() {
+  static const PanelKernel kernel = {
+      .level = "amx",
+      .layout = bf16_pairs_layout(kTileK),
+      .mr = 2 * kTileRows,
+      .lanes = 16,
+      .one = amx_one,
+      .two = amx_two,
+      .has_tiles = true,
+      .overlap_rows = kLeastTileRows,
+  };
+  return kernel;
+}
 
 }  // namespace epilogue::simd

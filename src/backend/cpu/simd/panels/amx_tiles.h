@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cpu/simd/panels/packed_weights.h"
+#include "backend/cpu/simd/panels/kernel.h"
 #include "backend/cpu/simd/panels/prefetch.h"
 
 namespace epilogue::simd {

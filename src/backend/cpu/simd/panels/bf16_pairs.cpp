@@ -3,8 +3,13 @@
 
 #include <algorithm>
 
-#include "backend/cpu/simd/panels/prefetch.h"
+#include "backend/cpu/simd/panels/kernel_list.h"
+#include "backend/cpu/simd/panels/pack.h"
+#include "backend/cpu/simd/panels/pack_pairs.h"
+#include "backend/cpu/simd/panels/row_tiles.h"
+#include "backend/cpu/simd/scratch.h"
 #include "base/assert.h"
+#include "base/cpu_features.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,7 +23,7 @@
 namespace epilogue::simd {
 namespace {
 
-constexpr int64_t kMr = 6;
+constexpr int64_t kMr = kBf16PairsRows;
 constexpr int64_t kNv = kPairsWidth / 16;
 
 __m512bh as_bf16(__m512i v) { return reinterpret_cast<__m512bh>(v); }
@@ -94,7 +99,7 @@ void tile(const PanelArgs& args, int64_t row) {
     const int64_t end = std::min(steps, (group + 1) * next.group());
     for (; step < end; ++step, b += 2 * kPairsWidth) {
       if constexpr (kStream == Stream::first) {
-        // Few rows read weights that come from L3 or memory: see packed_kernels.cpp.
+        // Few rows read weights that come from L3 or memory: see panel_product-inl.h.
         constexpr int64_t kAhead = 6 << 10;
         const char* const from = reinterpret_cast<const char*>(b) + kAhead;
 #pragma GCC unroll 4
@@ -135,29 +140,11 @@ void tile(const PanelArgs& args, int64_t row) {
   }
 }
 
-// Fewer rows than a whole tile, from `row` on.
-template <int kParts, Stream kStream>
-void some_rows(const PanelArgs& args, int64_t row, int64_t rows) {
-  switch (rows) {
-    case 5: return tile<5, kParts, kStream>(args, row);
-    case 4: return tile<4, kParts, kStream>(args, row);
-    case 3: return tile<3, kParts, kStream>(args, row);
-    case 2: return tile<2, kParts, kStream>(args, row);
-    case 1: return tile<1, kParts, kStream>(args, row);
-    default: return;
-  }
-}
-
 template <int kParts>
 void panel_product(const PanelArgs& args) {
-  if (args.m < kMr) return some_rows<kParts, Stream::first>(args, 0, args.m);
-  int64_t row = 0;
-  if (args.m < kLeastPieces * kMr) {
-    tile<kMr, kParts, Stream::first>(args, 0);
-    row = kMr;
-  }
-  for (; row + kMr <= args.m; row += kMr) tile<kMr, kParts, Stream::no>(args, row);
-  some_rows<kParts, Stream::no>(args, row, args.m - row);
+  all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
+    tile<rows(), kParts, stream()>(args, row);
+  });
 }
 
 }  // namespace
@@ -197,3 +184,47 @@ void bf16_pairs_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 }  // namespace epilogue::simd
 
 #endif
+
+namespace epilogue::simd {
+namespace {
+
+thread_local Scratch bf16_rows;
+
+void store_pairs(const float* values, int64_t k, const float*, void* panel) {
+  const auto count = static_cast<size_t>(k * kPairsWidth);
+  auto* const rows = reinterpret_cast<uint16_t*>(bf16_rows.get(count / 2));
+  from_f32(FloatType::bf16, values, rows, count);
+  interleave_rows(rows, k, kPairsWidth, static_cast<uint16_t*>(panel));
+}
+
+}  // namespace
+
+PanelLayout bf16_pairs_layout(int64_t k_unit) {
+  return {.width = kPairsWidth,
+          .k_unit = k_unit,
+          .weight_bytes = 2,
+          .has_pairs = true,
+          .store = store_pairs,
+          .rows = FloatType::bf16};
+}
+
+const char* decline_bf16_pairs(const PanelUse& use) {
+  if (use.weights != FloatType::bf16 || use.widens) return "needs bf16 rows and weights";
+  if (!cpu_has(CpuFeature::avx512_bf16)) return "needs AVX512-BF16";
+  return pack_kernels().width == kPairsWidth ? nullptr : "needs panels of AVX-512";
+}
+
+const PanelKernel& bf16_pairs_kernel() {
+  static const PanelKernel kernel = {
+      .level = "avx512bf16",
+      .layout = bf16_pairs_layout(2),
+      .mr = kBf16PairsRows,
+      .lanes = 16,
+      .one = bf16_pairs_one,
+      .two = bf16_pairs_two,
+      .stores = true,
+  };
+  return kernel;
+}
+
+}  // namespace epilogue::simd

@@ -16,4 +16,14 @@ bool pairs_are_words(const PackSource& source, int64_t k);
 void pack_pairs(const PackSource& source, int64_t n, int64_t k, int64_t k_end, int64_t width,
                 uint16_t* out);
 
+// Rows 2 i and 2 i + 1 of [k][width] side by side, column by column; k is even.
+template <class T>
+void interleave_rows(const T* in, int64_t k, int64_t width, T* out) {
+  for (int64_t row = 0; row < k; row += 2, in += 2 * width, out += 2 * width)
+    for (int64_t j = 0; j < width; ++j) {
+      out[2 * j] = in[j];
+      out[2 * j + 1] = in[width + j];
+    }
+}
+
 }  // namespace epilogue::simd

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/simd/panels/packed_weights.h"
+#include "backend/cpu/simd/panels/kernel.h"
 
 namespace epilogue::simd {
 

@@ -31,6 +31,31 @@ HWY_INLINE float widen_one(const Storage<kType>* p) {
   return hn::GetLane(load_as_f32<kType>(d, p));
 }
 
+template <FloatType kType>
+const float* widened_row(const void* row, int64_t col_stride, int64_t n, float* buffer) {
+  const auto* in = static_cast<const Storage<kType>*>(row);
+  if constexpr (kType == FloatType::f32) {
+    if (col_stride == 1) return in;
+  }
+  if (col_stride == 1) {
+    widen_row<kType>(in, buffer, n);
+  } else {
+    for (int64_t j = 0; j < n; ++j) buffer[j] = widen_one<kType>(in + j * col_stride);
+  }
+  return buffer;
+}
+
+// n elements of a row as f32: where they lie if they are that, else in `buffer`.
+inline const float* widened_row(const void* row, FloatType type, int64_t col_stride, int64_t n,
+                                float* buffer) {
+  switch (type) {
+    case FloatType::f32: return widened_row<FloatType::f32>(row, col_stride, n, buffer);
+    case FloatType::bf16: return widened_row<FloatType::bf16>(row, col_stride, n, buffer);
+    case FloatType::f16: return widened_row<FloatType::f16>(row, col_stride, n, buffer);
+  }
+  return nullptr;
+}
+
 }  // namespace epilogue::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
