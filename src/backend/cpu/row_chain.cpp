@@ -47,7 +47,7 @@ constexpr int64_t kAliasBytes = 4096;
 // Rows before the first stage and between stages: of a thread's block, or of all threads (then the
 // caller's).
 thread_local simd::Scratch rows_scratch;
-thread_local simd::Scratch i16_scratch;  // the same as 16-bit integers
+thread_local simd::Scratch quantised_scratch;  // the same as integers, after their scales
 // Of the caller, for all threads: what slices of hidden columns give, and column sums.
 thread_local simd::Scratch slices_scratch;
 thread_local simd::Scratch sums_scratch;
@@ -257,13 +257,14 @@ class CpuRowChain final : public RowChain {
 
   // Rows as stage i's kernel reads them.
   StageRows kernel_rows(size_t i, const StageRows& rows, int64_t m) const {
-    const auto quantise = calls_[i].weights->layout().quantise_rows;
-    if (quantise == nullptr) return rows;
+    const simd::PanelLayout& layout = calls_[i].weights->layout();
+    if (layout.quantise_rows == nullptr) return rows;
     const int64_t stride = calls_[i].padded_k;
-    float* const scales = i16_scratch.get(static_cast<size_t>(m + (stride * m + 1) / 2));
-    auto* const out = reinterpret_cast<int16_t*>(scales + m);
-    quantise(static_cast<const float*>(rows.data), rows.stride, m, stages_[i].k(), stride, out,
-             stride, scales);
+    const int64_t floats = m + (stride * m * layout.row_bytes + 3) / int64_t{sizeof(float)};
+    float* const scales = quantised_scratch.get(static_cast<size_t>(floats));
+    float* const out = scales + m;
+    layout.quantise_rows(static_cast<const float*>(rows.data), rows.stride, m, stages_[i].k(),
+                         stride, out, stride, scales);
     return {out, stride, scales};
   }
 

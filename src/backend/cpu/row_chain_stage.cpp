@@ -206,7 +206,7 @@ class StageRun {
 
   // sums (+)= rows x panel over k in [begin, end).
   void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, Sums sums) const {
-    const int64_t bytes = weights_.layout().row_bytes();
+    const int64_t bytes = weights_.layout().row_bytes;
     const int64_t sum =
         std::max<int64_t>(1, sum_depth(weights_, call_.kernel->lanes, m_, end - begin));
     // Of one row of f32 the kernel ends its sums itself.

@@ -117,7 +117,7 @@ struct KernelRows {
 
   int64_t stride;
   Matrix values;
-  std::vector<int16_t> steps;
+  std::vector<float> steps;
   std::vector<float> scales;
   const void* data = nullptr;
 };

@@ -123,10 +123,10 @@ class PanelGemm {
       return;
     }
     // An odd number of cache lines: rows a power of two apart would share few sets of the caches.
-    const int64_t line = 64 / layout_.row_bytes();
+    const int64_t line = 64 / layout_.row_bytes;
     a_stride_ = ceil_div(chunk.depth, line) * line;
     if (a_stride_ % (2 * line) == 0) a_stride_ += line;
-    const int64_t bytes = chunk.rows * a_stride_ * layout_.row_bytes();
+    const int64_t bytes = chunk.rows * a_stride_ * layout_.row_bytes;
     void* const packed = packed_a_scratch.get(floats_of(bytes));
     const int64_t grain = std::max(kPackGrain / chunk.depth, ceil_div(chunk.rows, plan_.threads()));
     parallel_for(chunk.rows, grain, [&](int64_t begin, int64_t end) {

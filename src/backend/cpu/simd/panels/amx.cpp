@@ -79,7 +79,10 @@ void amx_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 
 const char* decline_amx(const PanelUse& use) {
   if (use.weights != FloatType::bf16 || use.widens) return "needs bf16 rows and weights";
-  if (!cpu_has(CpuFeature::amx_bf16)) return "needs AMX";
+  // Few rows are left to the dot products.
+  const CpuFeatures features = active_features();
+  if (!features.has(CpuFeature::amx_bf16) || !features.has(CpuFeature::avx512_bf16))
+    return "needs AMX and AVX512-BF16";
   return pack_kernels().width == kTilesWidth ? nullptr : "needs panels of AVX-512";
 }
 

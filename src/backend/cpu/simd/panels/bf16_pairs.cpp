@@ -205,7 +205,8 @@ PanelLayout bf16_pairs_layout(int64_t k_unit) {
           .weight_bytes = 2,
           .has_pairs = true,
           .store = store_pairs,
-          .rows = FloatType::bf16};
+          .rows = FloatType::bf16,
+          .row_bytes = 2};
 }
 
 const char* decline_bf16_pairs(const PanelUse& use) {

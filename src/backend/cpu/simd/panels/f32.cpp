@@ -45,7 +45,9 @@ struct BlockPanel {
   bool is_direct;  // whole vectors of f32, and so is what is added
 };
 
-// kRows rows of it. Results are written from registers, or go through a tile in L1.
+// kRows rows of it. Results are written from registers, or go through a tile in L1. One chain of
+// sums: a row's bits do not depend on how many rows there are. Nothing is unrolled: the address of
+// B's rows takes the registers that longer loops need.
 template <int64_t kRows, int64_t kVectors>
 void block_tile(const BlockPanel& p, int64_t row) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
@@ -65,7 +67,7 @@ void block_tile(const BlockPanel& p, int64_t row) {
           : nullptr;
   const Vf alpha = set(is_direct ? to.alpha : 1.0F);
   const Vf scale = set(to.scale);
-  micro_kernel<kVectors, chains_of(kRows), 0>(
+  micro_kernel<kVectors, 1, 1, 0>(
       rows, b, p.args.k, none, [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
         Vf v = hn::Mul(sum, alpha);
         if (addend != nullptr)

@@ -120,6 +120,11 @@ void store_pairs(const float* values, int64_t k, const float* scales, void* pane
   interleave_rows(rows, k, kPairsWidth, static_cast<int8_t*>(panel));
 }
 
+void quantise_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
+                   void* out, int64_t stride, float* scales) {
+  rows_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride, scales);
+}
+
 }  // namespace
 
 const char* decline_i8_pairs(const PanelUse& use) {
@@ -135,7 +140,8 @@ const PanelKernel& i8_pairs_kernel() {
                  .weight_bytes = 1,
                  .has_scales = true,
                  .store = store_pairs,
-                 .quantise_rows = rows_to_i16,
+                 .quantise_rows = quantise_rows,
+                 .row_bytes = 2,
                  .most_k = kSumDepth},
       .mr = 6,
       .lanes = 16,

@@ -28,10 +28,11 @@ struct PanelLayout {
   void (*store)(const float* values, int64_t k, const float* scales, void* panel) = nullptr;
 
   FloatType rows = FloatType::f32;  // A's rows, k contiguous, ...
-  // ... for integer kernels made into 16-bit integers and a scale for each row, as rows_to_i16()
-  // does. Null: they are read as they are.
+  // ... for integer kernels made into integers and a scale for each row, zeros from k to k_end, as
+  // rows_to_i16() does. Null: they are read as they are.
   void (*quantise_rows)(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
-                        int16_t* out, int64_t stride, float* scales) = nullptr;
+                        void* out, int64_t stride, float* scales) = nullptr;
+  int64_t row_bytes = 4;  // of an element of A's rows, as the kernel reads it
   // How much of k one call of a kernel may sum: integers do not overflow. 0: any.
   int64_t most_k = 0;
 
@@ -39,10 +40,6 @@ struct PanelLayout {
 
   // Panels for rows of k elements hold so many.
   constexpr int64_t padded(int64_t k) const { return (k + k_unit - 1) / k_unit * k_unit; }
-  // Of an element of A's rows, as a kernel reads them.
-  constexpr int64_t row_bytes() const {
-    return rows == FloatType::f32 && quantise_rows == nullptr ? 4 : 2;
-  }
 };
 
 // Columns of panels of pairs, and of AVX-512's.

@@ -81,26 +81,25 @@ HWY_INLINE Vf merged(const Vf (&sums)[kChains][kRows][kVectors], int64_t i, int6
 }
 
 // put(i, j, sum over k of rows[i][k] * b[k][vector j]) for each row and vector. `next` is fetched
-// meanwhile; kUnroll is unroll_of(kRows), or chains_of(kRows) where B's rows are far apart: their
-// address takes the registers that longer loops need.
-template <int64_t kVectors, int64_t kUnroll, int64_t kAhead, int64_t kRows, class B, class Put>
+// meanwhile.
+template <int64_t kVectors, int64_t kChains, int64_t kUnroll, int64_t kAhead, int64_t kRows,
+          class B, class Put>
 HWY_INLINE void micro_kernel(const float* const (&rows)[kRows], const B& b, int64_t depth,
                              const NextPanel& next, const Put& put) {
-  constexpr int64_t chains = chains_of(kRows);
-  constexpr int64_t unroll = kUnroll;
-  Vf sums[chains][kRows][kVectors];
+  static_assert(kUnroll % kChains == 0);
+  Vf sums[kChains][kRows][kVectors];
 #pragma GCC unroll 4
-  for (int64_t c = 0; c < chains; ++c) clear(sums[c]);
+  for (int64_t c = 0; c < kChains; ++c) clear(sums[c]);
   // Fetches, then steps without any, unrolled: the loop's own instructions would be a fifth.
   int64_t k = 0;
-  for (int64_t group = 0; k + unroll <= depth; ++group) {
+  for (int64_t group = 0; k + kUnroll <= depth; ++group) {
     next.fetch(group);
-    const int64_t end = std::min(depth - unroll + 1, (group + 1) * next.group());
-    for (; k < end; k += unroll) {
+    const int64_t end = std::min(depth - kUnroll + 1, (group + 1) * next.group());
+    for (; k < end; k += kUnroll) {
 #pragma GCC unroll 4
-      for (int64_t c = 0; c < unroll; ++c) {
+      for (int64_t c = 0; c < kUnroll; ++c) {
         fetch_ahead<kAhead>(b, k + c);
-        add_products(rows, b, k + c, sums[c % chains]);
+        add_products(rows, b, k + c, sums[c % kChains]);
       }
     }
   }
@@ -108,7 +107,7 @@ HWY_INLINE void micro_kernel(const float* const (&rows)[kRows], const B& b, int6
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kVectors; ++j) put(i, j, merged<chains, kRows, kVectors>(sums, i, j));
+    for (int64_t j = 0; j < kVectors; ++j) put(i, j, merged<kChains, kRows, kVectors>(sums, i, j));
   }
 }
 

@@ -107,7 +107,7 @@ void panel_tile(const PanelArgs& args, int64_t row) {
   const int64_t pieces = args.m / kMr;
   const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k, B::kStepBytes,
                        kFetchSteps);
-  micro_kernel<kNv, unroll_of(kRows), ahead_of(kRows, kStream)>(
+  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), ahead_of(kRows, kStream)>(
       rows, B(args.panel), args.k, next,
       [&](int64_t i, int64_t j, Vf sum) HWY_ATTR { put_sum<B, kParts>(args, row + i, j, sum); });
 }
