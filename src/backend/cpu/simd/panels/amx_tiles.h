@@ -2,7 +2,7 @@
 // Products over bf16 panels by tile instructions: 2 x 2 tiles of 16 x 16 sums, two loads of rows
 // and two of columns for four multiplications, the least that eight tile registers allow.
 //
-// The loops are written over a tile unit: the processor's (packed_amx.cpp), or one in plain code,
+// The loops are written over a tile unit: the processor's (amx.cpp), or one in plain code,
 // with which the tests run them on any machine. A unit has
 //
 //   configure(rows)        the rows of each of its eight tiles, 0 to 16; a row has 64 bytes
