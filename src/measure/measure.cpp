@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/panels/kernel_list.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/simd/probe.h"
 #include "backend/cpu/simd/reduce.h"
 #include "base/clock.h"
@@ -112,13 +113,13 @@ double product_gflops(simd::FloatType type) {
   constexpr int64_t kRows = 96;
   constexpr int64_t kDepth = 512;
   constexpr int64_t kPanels = 4;
-  const simd::PackedKernels kernels = simd::packed_kernels();
-  const simd::PanelType panel_type =
-      simd::choose_panel_type(type, kDepth * kDepth, kRows, simd::Precision::same);
-  const int64_t width = kernels.layout.width;
+  const simd::PanelKernel& kernel =
+      simd::choose_panel_kernel({.weights = type, .count = kDepth * kDepth, .rows = kRows})
+          .kernel();
+  const int64_t width = kernel.layout.width;
   const std::vector<float> zeros(static_cast<size_t>(kDepth * kPanels * width), 0.0F);
   const simd::PackedPart part{{zeros.data(), type, kPanels * width, 1}, kDepth};
-  const simd::PackedWeights weights({&part, 1}, kPanels * width, panel_type, kernels.layout);
+  const simd::PackedWeights weights({&part, 1}, kPanels * width, kernel.layout);
   std::vector<float> sums(static_cast<size_t>(kRows * width));
   simd::PanelArgs args;
   args.m = kRows;
@@ -129,7 +130,7 @@ double product_gflops(simd::FloatType type) {
   const auto run = [&] {
     for (int64_t p = 0; p < weights.panels(); ++p) {
       args.panel = weights.panel(p, 0);
-      kernels.one[static_cast<size_t>(panel_type)](args);
+      kernel.one(args);
     }
   };
   return 2.0 * kRows * kDepth * static_cast<double>(weights.panels() * width) / best_call_ns(run);

@@ -8,8 +8,10 @@
 #include <numeric>
 
 #include "backend/cpu/row_chain_stage.h"
+#include "backend/cpu/simd/panels/bf16_pairs.h"
+#include "backend/cpu/simd/panels/pack.h"
 #include "backend/kernel_testing.h"
-#include "backend/simd/plain_tile_unit.h"
+#include "backend/simd/panels/plain_tile_unit.h"
 #include "epilogue/ops.h"
 
 namespace epilogue::testing::stage_overlap_test {
@@ -18,7 +20,6 @@ namespace {
 using cpu::ReadyRows;
 using cpu::StageOverlap;
 using simd::PanelArgs;
-using simd::PanelType;
 
 template <int kParts>
 void plain_tiles(const PanelArgs& args) {
@@ -41,11 +42,11 @@ RowChainSpec::Stage gated_stage(const Tensor& gate, const Tensor& up) {
 
 class StageOverlapTest : public ::testing::Test {
  protected:
-  static constexpr simd::PackedLayout kLayout = {.width = simd::kTilesWidth,
-                                                 .pairs_k = simd::kTileK};
+  static inline const simd::PanelKernel kKernel = {.layout = simd::bf16_pairs_layout(simd::kTileK),
+                                                   .one = plain_tiles<1>,
+                                                   .two = plain_tiles<2>};
   void SetUp() override {
-    if (simd::packed_kernels().layout.width != simd::kTilesWidth)
-      GTEST_SKIP() << "needs panels of AVX-512";
+    if (simd::pack_kernels().width != simd::kTilesWidth) GTEST_SKIP() << "needs panels of AVX-512";
     manual_seed(3);
   }
 
@@ -60,8 +61,8 @@ class StageOverlapTest : public ::testing::Test {
     cpu::StageCall call;
     call.stage = &stage;
     call.weights = &weights;
-    call.kernel = plain_tiles<2>;
-    call.padded_k = simd::padded_depth(weights.k(), PanelType::bf16_pairs, kLayout);
+    call.kernel = &kKernel;
+    call.padded_k = kKernel.layout.padded(weights.k());
     call.overlap_rows = overlap_rows;
     cpu::run_stage(call, {{}, operands, outputs, {}}, {x.data(), x.size(1)}, 0, rows, 0,
                    weights.panels());
@@ -82,7 +83,7 @@ TEST_F(StageOverlapTest, GivesTheBitsOfOneAfterTheOther) {
       const cpu::ChainStage stage(gated_stage(gate, up), DType::bf16, true, 2);
       const std::vector<simd::PackedPart> parts = {{{gate.data(), simd::FloatType::bf16, 1, k}, k},
                                                    {{up.data(), simd::FloatType::bf16, 1, k}, k}};
-      const simd::PackedWeights weights(parts, n, PanelType::bf16_pairs, kLayout);
+      const simd::PackedWeights weights(parts, n, kKernel.layout);
       for (const int64_t rows : {5, 32, 33, 70, 192}) {
         const Tensor x = randn({rows, k}, DType::bf16);
         const Tensor residual = randn({rows, n}, DType::bf16);

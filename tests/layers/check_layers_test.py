@@ -15,7 +15,9 @@ GOOD = {
     "src/base/file.h": '#include "epilogue/base/result.h"\n',
     "src/core/op.h": '#include "base/file.h"\n#include "epilogue/tensor.h"\n',
     "src/ops/run_op.cpp": '#include "core/op.h"\n',
-    "src/backend/cpu/simd/gemm.cpp": '#include <hwy/highway.h>\n#include "base/file.h"\n',
+    "src/backend/cpu/simd/reduce.cpp": '#include <hwy/highway.h>\n#include "base/file.h"\n',
+    "src/backend/cpu/simd/panels/kernel.h": "",
+    "src/backend/cpu/simd/gemm/gemm.h": '#include "backend/cpu/simd/panels/kernel.h"\n',
     "src/trace/reader.cpp": '#include "epilogue/trace/event.h"\n',
     "bench/harness.h": "",
     "tools/epilogue/bench_case.h": '#include "bench/harness.h"\n',
@@ -64,8 +66,14 @@ class CheckLayers(unittest.TestCase):
                               "relative to it)")
 
     def test_simd_kernels_take_plain_pointers(self):
-        self.expect_complaint("src/backend/cpu/simd/gemm.h", '#include "core/op.h"\n',
+        self.expect_complaint("src/backend/cpu/simd/reduce.h", '#include "core/op.h"\n',
                               '1: layer backend/cpu/simd may not include "core/op.h" (layer core)')
+
+    def test_panels_know_no_gemm(self):
+        self.expect_complaint(
+            "src/backend/cpu/simd/panels/f32.cpp", '#include "backend/cpu/simd/gemm/gemm.h"\n',
+            '1: layer backend/cpu/simd/panels may not include "backend/cpu/simd/gemm/gemm.h" '
+            "(layer backend/cpu/simd/gemm)")
 
     def test_passes_name_no_hardware(self):
         for name in ("DeviceType::cpu", "Isa::amx", "CpuFeature::avx2", "cpu_has"):

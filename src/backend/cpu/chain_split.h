@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the threads share a row chain.
+// How the threads A, B and C share a row chain of two stages:
 //
-//   rows      each thread takes blocks of rows through all stages; no barrier
-//   columns   all threads take panels of columns of one stage, then of the next;
-//             a barrier after each
-//   hidden    of two stages: each thread takes a slice of the hidden columns, of all
-//             rows or of a group of them, from the first stage right into the second
-//             one's sums; these are added up at the end, in the slices' order
+// clang-format off
+//             stage 1          stage 2
+//
+//   rows      A A A A A A      A A A     each takes blocks of rows through all stages; no barrier
+//             B B B B B B      B B B
+//             C C C C C C      C C C
+//
+//   columns   A A B B C C  |   A B C     all take panels of columns of one stage, then of the next;
+//             A A B B C C  |   A B C     a barrier after each
+//             A A B B C C  |   A B C
+//
+//   hidden    A A B B C C      A A A     each takes a slice of the hidden columns, of all rows
+//             A A B B C C    + B B B     or of a group, from stage 1 right into sums of all of
+//             A A B B C C    + C C C     stage 2; these are added up at the end, in slice order
+// clang-format on
 //
 // With few rows columns leave threads without work where a stage has fewer panels than there are
 // threads: the second stage of an MLP. Slices keep them all at work.

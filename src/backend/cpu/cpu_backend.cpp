@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/chain_kernels.h"
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/row_chain.h"
@@ -24,6 +25,10 @@ ShortText kernel_name(std::string_view what, DType dtype) {
 
 namespace {
 
+bool has_bf16_tiles() {
+  return ChainKernels{simd::FloatType::bf16, simd::Precision::same, false}.of_many_rows().has_tiles;
+}
+
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -32,7 +37,7 @@ class CpuBackend final : public Backend {
     return {.chains_store_values = true,
             .programs_read_masks = true,
             .programs_reduce = true,
-            .overlaps_bf16_programs = cpu_has(CpuFeature::amx_bf16),
+            .overlaps_bf16_programs = has_bf16_tiles(),
             .ends_with_call = true};
   }
 

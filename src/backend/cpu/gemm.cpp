@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // mm, addmm and bmm on the blocked SIMD GEMM.
-#include "backend/cpu/simd/gemm.h"
+#include "backend/cpu/simd/gemm/gemm.h"
+
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
+#include "backend/cpu/simd/gemm/plan.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -62,13 +64,14 @@ const char* decline(const Call& call) {
 }
 
 void describe(const simd::GemmCall& g, KernelInfo& info) {
-  const simd::GemmPlan plan = simd::describe_gemm(g);
-  info.name = plan.name;
+  const simd::GemmPlan plan = simd::plan_gemm(g);
+  const simd::GemmGrid grid = simd::grid_of(g, plan);
+  info.name = simd::kernel_name(g, plan);
   for (size_t i = 0; i < 3; ++i) {
-    info.grid[i] = plan.grid[i];
-    info.block[i] = plan.block[i];
+    info.grid[i] = grid.grid[i];
+    info.block[i] = grid.block[i];
   }
-  info.threads = plan.threads;
+  info.threads = plan.threads();
 }
 
 const Kernel kMmKernels[] = {{"gemm", decline, [](const Call& c) { simd::gemm(mm_call(c)); },

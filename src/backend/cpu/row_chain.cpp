@@ -22,17 +22,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/chain_kernels.h"
 #include "backend/cpu/chain_plan.h"
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/row_chain_stage.h"
 #include "backend/cpu/row_norm.h"
-#include "backend/cpu/simd/packed_gemm.h"
-#include "backend/cpu/simd/quantise.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
-#include "backend/cpu/simd/targets.h"
-#include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "epilogue/base/error.h"
 
@@ -40,7 +38,7 @@ namespace epilogue::cpu {
 namespace {
 
 using simd::FloatType;
-using simd::PanelType;
+using simd::PanelKernel;
 
 constexpr int64_t kLineBytes = 64;
 // Rows at such a distance compete for the same places of L1.
@@ -49,7 +47,7 @@ constexpr int64_t kAliasBytes = 4096;
 // Rows before the first stage and between stages: of a thread's block, or of all threads (then the
 // caller's).
 thread_local simd::Scratch rows_scratch;
-thread_local simd::Scratch i16_scratch;  // the same as 16-bit integers
+thread_local simd::Scratch quantised_scratch;  // the same as integers, after their scales
 // Of the caller, for all threads: what slices of hidden columns give, and column sums.
 thread_local simd::Scratch slices_scratch;
 thread_local simd::Scratch sums_scratch;
@@ -120,9 +118,8 @@ class CpuRowChain final : public RowChain {
   }
 
   std::string kernel_name() const override {
-    const bool tiles = dtype_ == DType::bf16 && !tuning_.widens && cpu_has(CpuFeature::amx_bf16);
-    std::string name = std::string("epi_") + (tiles ? "amx" : target_name(simd::active_target())) +
-                       "_row_chain_" + std::string(dtype_name(dtype_)) +
+    std::string name = std::string("epi_") + kernels().level_name() + "_row_chain_" +
+                       std::string(dtype_name(dtype_)) +
                        (precision_ == simd::Precision::i8 ? "_i8" : "");
     if (norm_.kind != Norm::none) name += norm_.kind == Norm::rms ? "_rms" : "_layer_norm";
     for (const ChainStage& s : stages_)
@@ -165,10 +162,11 @@ class CpuRowChain final : public RowChain {
   }
 
   // Column sums are of kColumnSumRows rows each.
-  int64_t row_unit() const { return has_sums_ ? kColumnSumRows : simd::packed_kernels().mr; }
+  int64_t row_unit() const { return has_sums_ ? kColumnSumRows : ChainKernels::row_unit(); }
 
   ChainShape shape(int64_t rows) const {
-    const int64_t width = simd::packed_kernels().layout.width;
+    const PanelKernel& many = kernels().of_many_rows();
+    const int64_t width = many.layout.width;
     const auto bytes = static_cast<int64_t>(dtype_bytes(dtype_));
     ChainShape shape;
     int64_t weight_bytes = 0;
@@ -180,9 +178,8 @@ class CpuRowChain final : public RowChain {
           {(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16});
       // What flows on is of the type that the next kernel reads; the last result is computed in
       // f32.
-      const FloatType flows = i + 1 < stages_.size()
-                                  ? simd::rows_type(panel_type(stages_[i + 1], rows))
-                                  : FloatType::f32;
+      const FloatType flows =
+          i + 1 < stages_.size() ? kernels().of(stages_[i + 1], rows).layout.rows : FloatType::f32;
       shape.widest_row_bytes = std::max(shape.widest_row_bytes,
                                         s.flowing_columns() * static_cast<int64_t>(size_of(flows)));
     }
@@ -190,19 +187,13 @@ class CpuRowChain final : public RowChain {
     shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
                       stages_[1].products() == 1 && precision_ == simd::Precision::same;
     shape.may_group = !has_sums_;
-    const bool has_tiles = dtype_ == DType::bf16 && cpu_has(CpuFeature::amx_bf16);
-    shape.block_rows = likely_block_rows(has_tiles, weight_bytes);
+    shape.block_rows = likely_block_rows(many.has_tiles, weight_bytes);
     shape.row_unit = row_unit();
     shape.result_columns = stages_.back().n();
     return shape;
   }
 
-  PanelType panel_type(const ChainStage& stage, int64_t rows) const {
-    const PanelType type = simd::choose_panel_type(
-        stage.weights_type(), stage.k() * stage.n() * stage.products(), rows, precision_);
-    const bool is_bf16 = type == PanelType::bf16 || type == PanelType::bf16_pairs;
-    return tuning_.widens && is_bf16 ? PanelType::f32 : type;
-  }
+  ChainKernels kernels() const { return {float_type(dtype_), precision_, tuning_.widens}; }
 
   template <class Body>
   static void for_blocks(const RowChainPlan& p, Body&& body) {
@@ -212,24 +203,21 @@ class CpuRowChain final : public RowChain {
 
   // What the stages of one call have in common for all threads.
   void prepare(int64_t rows) {
-    const simd::PackedKernels kernels = simd::packed_kernels();
     calls_.resize(stages_.size());
     for (size_t i = 0; i < stages_.size(); ++i) {
       ChainStage& stage = stages_[i];
-      const PanelType type = panel_type(stage, rows);
-      const auto index = static_cast<size_t>(type);
+      const PanelKernel& kernel = kernels().of(stage, rows);
       calls_[i] = {&stage,
-                   &stage.packed(type, precision_),
-                   stage.products() == 2 ? kernels.two[index] : kernels.one[index],
-                   stage.products() == 1 && kernels.stores[index],
-                   simd::padded_depth(stage.k(), type, kernels.layout),
-                   overlaps_ && type == PanelType::bf16_pairs ? kernels.overlap_rows : 0,
+                   &stage.packed(kernel.layout, precision_),
+                   &kernel,
+                   kernel.layout.padded(stage.k()),
+                   overlaps_ ? kernel.overlap_rows : 0,
                    tuning_.prefetches};
     }
   }
 
   // The type and the stride of the rows before stage i, in memory of ours.
-  FloatType rows_type(size_t i) const { return simd::rows_type(calls_[i].weights->type()); }
+  FloatType rows_type(size_t i) const { return calls_[i].weights->layout().rows; }
   int64_t rows_stride(size_t i) const {
     const auto bytes = static_cast<int64_t>(size_of(rows_type(i)));
     const int64_t stride = calls_[i].padded_k;
@@ -269,12 +257,14 @@ class CpuRowChain final : public RowChain {
 
   // Rows as stage i's kernel reads them.
   StageRows kernel_rows(size_t i, const StageRows& rows, int64_t m) const {
-    if (calls_[i].weights->type() != PanelType::i8_pairs) return rows;
+    const simd::PanelLayout& layout = calls_[i].weights->layout();
+    if (layout.quantise_rows == nullptr) return rows;
     const int64_t stride = calls_[i].padded_k;
-    float* const scales = i16_scratch.get(static_cast<size_t>(m + (stride * m + 1) / 2));
-    auto* const out = reinterpret_cast<int16_t*>(scales + m);
-    simd::rows_to_i16(static_cast<const float*>(rows.data), rows.stride, m, stages_[i].k(), stride,
-                      out, stride, scales);
+    const int64_t floats = m + (stride * m * layout.row_bytes + 3) / int64_t{sizeof(float)};
+    float* const scales = quantised_scratch.get(static_cast<size_t>(floats));
+    float* const out = scales + m;
+    layout.quantise_rows(static_cast<const float*>(rows.data), rows.stride, m, stages_[i].k(),
+                         stride, out, stride, scales);
     return {out, stride, scales};
   }
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backend/cpu/float_type.h"
-#include "backend/cpu/simd/packed_bf16.h"
+#include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/stage_overlap.h"
@@ -19,7 +19,7 @@ namespace {
 using simd::FloatType;
 using simd::PackedWeights;
 using simd::PanelArgs;
-using simd::PanelType;
+using simd::PanelLayout;
 
 // Depth of a chunk of k: with 64 columns 128 KiB (bf16) or 256 KiB (f32) of weights stay in L2
 // while a block of rows passes.
@@ -64,12 +64,13 @@ int64_t stream_depth(int64_t n, int64_t sums, int64_t lanes) {
 
 // How deep one f32 sum goes in a chunk of `length`. What bf16 results lose in a sum of kChunkK is
 // far below their own rounding.
-int64_t sum_depth(const PackedWeights& weights, int64_t rows, int64_t length) {
-  if (weights.type() == PanelType::i8_pairs) return simd::kI8SumDepth;
-  if (simd::rows_type(weights.type()) != FloatType::f32) return length;
+int64_t sum_depth(const PackedWeights& weights, int64_t lanes, int64_t rows, int64_t length) {
+  const PanelLayout& layout = weights.layout();
+  if (layout.most_k > 0) return layout.most_k;
+  if (layout.rows != FloatType::f32) return length;
   if (rows > kFewRows) return even_piece(length, kSumDepth, kLeastSumDepth);
   const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
-  return stream_depth(weights.k(), sums, simd::packed_kernels().lanes);
+  return stream_depth(weights.k(), sums, lanes);
 }
 
 // Of one product: v = v0 (+ v1, where there is an operand), relu(v) or not; v is stored.
@@ -109,7 +110,7 @@ class StageRun {
         row_(row),
         m_(m),
         each_(weights_.columns_per_panel()),
-        two_sums_(weights_.type() == PanelType::f32 && m > 1 && m <= kFewRows),
+        two_sums_(weights_.layout().weight_bytes == 4 && m > 1 && m <= kFewRows),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         tile_rows_(std::clamp<int64_t>(
             kTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1, kMaxTileRows)) {}
@@ -165,8 +166,8 @@ class StageRun {
     const ChainStage::Finish& finish = call_.stage->finish();
     const bool is_flow = targets_.flow.data != nullptr;
     const MatrixView& to = is_flow ? targets_.flow : targets_.outputs[0];
-    if (!call_.kernel_stores || !finish.is_possible || two_sums_ || to.dtype == DType::f16 ||
-        to.col_stride != 1)
+    if (weights_.products() != 1 || !call_.kernel->stores || !finish.is_possible || two_sums_ ||
+        to.dtype == DType::f16 || to.col_stride != 1)
       return std::nullopt;
     const int64_t column = panel * each_;
     const int64_t row = is_flow ? 0 : row_;
@@ -205,10 +206,11 @@ class StageRun {
 
   // sums (+)= rows x panel over k in [begin, end).
   void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, Sums sums) const {
-    const int64_t bytes = simd::is_pairs(weights_.type()) ? 2 : 4;
-    const int64_t sum = std::max<int64_t>(1, sum_depth(weights_, m_, end - begin));
-    // One row's kernel ends its sums itself.
-    const bool is_row = m_ == 1 && !simd::is_pairs(weights_.type());
+    const int64_t bytes = weights_.layout().row_bytes;
+    const int64_t sum =
+        std::max<int64_t>(1, sum_depth(weights_, call_.kernel->lanes, m_, end - begin));
+    // Of one row of f32 the kernel ends its sums itself.
+    const bool is_row = m_ == 1 && bytes == 4;
     const int64_t depth = is_row ? std::max<int64_t>(1, end - begin) : sum;
     PanelArgs args;
     args.m = m_;
@@ -216,6 +218,8 @@ class StageRun {
     args.scales = weights_.scales(panel);
     args.row_scales = a_.scales;
     args.a_stride = a_.stride;
+    const simd::PanelFunction function =
+        weights_.products() == 2 ? call_.kernel->two : call_.kernel->one;
     bool is_second = false;
     for (int64_t k = begin; k < end; k += depth) {
       args.k = std::min(k + depth, end) - k;
@@ -229,7 +233,7 @@ class StageRun {
         args.store = sums.store;
         args.work = sums.work;
       }
-      call_.kernel(args);
+      function(args);
       is_second = two_sums_ && !is_second;
     }
     if (two_sums_ && end - begin > depth)
@@ -330,26 +334,25 @@ ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_las
 
 FloatType ChainStage::weights_type() const { return float_type(spec_.weights[0].dtype()); }
 
-const PackedWeights& ChainStage::packed(PanelType type, simd::Precision precision) {
+const PackedWeights& ChainStage::packed(const PanelLayout& layout, simd::Precision precision) {
   std::array<uint32_t, 2> versions{};
   for (size_t i = 0; i < spec_.weights.size(); ++i) versions[i] = spec_.weights[i].version();
-  const simd::PackedLayout layout = simd::packed_kernels().layout;
-  if (!(layout == layout_)) packed_ = {};
-  layout_ = layout;
-  Packed& slot = packed_[static_cast<size_t>(type)];
-  if (slot.weights != nullptr && slot.versions == versions) return *slot.weights;
+  const auto slot = std::find_if(packed_.begin(), packed_.end(),
+                                 [&](const Packed& p) { return p.weights->layout() == layout; });
+  if (slot != packed_.end() && slot->versions == versions) return *slot->weights;
   std::vector<simd::PackedPart> parts;
   parts.reserve(spec_.weights.size());
   for (const Tensor& w : spec_.weights)  // [n, k]: B is its transpose
     parts.push_back({{w.data(), float_type(w.dtype()), w.strides()[1], w.strides()[0]}, w.size(1)});
-  if (slot.weights != nullptr) {
-    slot.weights->repack(parts);
-  } else {
-    const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
-    slot.weights = std::make_unique<PackedWeights>(parts, n(), type, layout, join, precision);
+  if (slot != packed_.end()) {
+    slot->weights->repack(parts);
+    slot->versions = versions;
+    return *slot->weights;
   }
-  slot.versions = versions;
-  return *slot.weights;
+  const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
+  packed_.push_back(
+      {std::make_unique<PackedWeights>(parts, n(), layout, join, precision), versions});
+  return *packed_.back().weights;
 }
 
 void run_stage(const StageCall& call, const StageTargets& targets, const StageRows& a, int64_t row,

@@ -5,9 +5,11 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "backend/cpu/column_sums.h"
-#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/panels/kernel.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/tile_program.h"
 #include "core/row_chain.h"
 
@@ -34,21 +36,20 @@ class ChainStage {
   };
   const Finish& finish() const { return finish_; }
 
-  // Packs where nothing is packed yet, a weight was written, or the instruction set changed.
-  const simd::PackedWeights& packed(simd::PanelType type, simd::Precision precision);
+  // Packs where nothing is packed in this layout yet, or a weight was written.
+  const simd::PackedWeights& packed(const simd::PanelLayout& layout, simd::Precision precision);
 
  private:
   RowChainSpec::Stage spec_;
   TileProgram program_;
   int64_t k_ = 0;
   Finish finish_;
-  // Panels, and what they were made of.
+  // Panels, and what they were made of: one for each layout in use.
   struct Packed {
     std::unique_ptr<simd::PackedWeights> weights;
     std::array<uint32_t, 2> versions{};
   };
-  std::array<Packed, simd::kPanelTypes> packed_;
-  simd::PackedLayout layout_{};
+  std::vector<Packed> packed_;
 };
 
 // Rows as a stage's kernel wants them.
@@ -62,11 +63,10 @@ struct StageRows {
 struct StageCall {
   const ChainStage* stage = nullptr;
   const simd::PackedWeights* weights = nullptr;
-  simd::PanelKernel kernel = nullptr;
-  bool kernel_stores = false;  // it knows PanelArgs::store
-  int64_t padded_k = 0;        // what the kernel reads of a row
-  int64_t overlap_rows = 0;    // from so many rows on it knows PanelArgs::work; 0: never
-  bool prefetches = true;      // the panel after the one in use
+  const simd::PanelKernel* kernel = nullptr;
+  int64_t padded_k = 0;      // what the kernel reads of a row
+  int64_t overlap_rows = 0;  // from so many rows on programs run beside its products; 0: never
+  bool prefetches = true;    // the panel after the one in use
 };
 
 // Where a stage's results go.

@@ -11,7 +11,7 @@
 #include <functional>
 #include <utility>
 
-#include "backend/cpu/simd/packed_gemm.h"
+#include "backend/cpu/simd/panels/kernel.h"
 
 namespace epilogue::cpu {
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
-#include "backend/cpu/simd/gemm_kernels.h"
+#include "backend/cpu/simd/gemm/gemv.h"
+#include "backend/cpu/simd/panels/pack.h"
+#include "backend/cpu/simd/panels/write_back.h"
 #include "backend/cpu/simd/pointwise.h"
 #include "backend/cpu/simd/probe.h"
 #include "backend/cpu/simd/reduce.h"
@@ -24,7 +26,8 @@ TEST(Targets, EveryTableObeysTheLevel) {
     EXPECT_EQ(convert_kernels().target, wanted);
     EXPECT_EQ(pointwise_kernels().target, wanted);
     EXPECT_EQ(row_kernels().target, wanted);
-    EXPECT_EQ(gemm_kernels().target, wanted);
+    EXPECT_EQ(pack_kernels().target, wanted);
+    EXPECT_EQ(write_back_kernels().target, wanted);
     EXPECT_EQ(gemv_kernels().target, wanted);
   });
 }

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// A few rows times B, read once and where it lies; compiled once per target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/simd/gemm/gemv.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which chooses the target:
+#include <algorithm>
+
+#include "backend/cpu/simd/gemm/gemv.h"
+#include "backend/cpu/simd/lanes-inl.h"
+#include "backend/cpu/simd/targets.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epilogue::simd::HWY_NAMESPACE {
+namespace {
+
+// Rows of x that one pass handles at once; more rows pass again over the same piece of B, which is
+// in L1 by then. 4 x 4 sums need more registers than AVX2 and SSE4 have.
+inline constexpr int64_t kPassRows = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+inline constexpr int64_t kUnroll = 4;  // rows (n contiguous) or columns (k contiguous) of B at once
+
+// sums[i][j] += x[i][0] * b[0][j] + ... over kDepth rows of B, for every column.
+template <FloatType kType, int64_t kRows, int64_t kDepth>
+void add_rows(const GemvArgs& g, int64_t row, const Storage<kType>* HWY_RESTRICT b, int64_t kk) {
+  const Df d;
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  float x[kRows][kDepth];
+  for (int64_t i = 0; i < kRows; ++i)
+    for (int64_t t = 0; t < kDepth; ++t) x[i][t] = g.x[(row + i) * g.k + kk + t];
+  float* const sums = g.sums + row * g.sums_stride;
+  int64_t j = 0;
+  for (; j + lanes <= g.n; j += lanes) {
+    Vf rows[kDepth];
+#pragma GCC unroll 4
+    for (int64_t t = 0; t < kDepth; ++t)
+      rows[t] = load_as_f32<kType>(d, b + (kk + t) * g.b_stride + j);
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kRows; ++i) {
+      Vf sum = load(sums + i * g.sums_stride + j);
+#pragma GCC unroll 4
+      for (int64_t t = 0; t < kDepth; ++t) sum = hn::MulAdd(set(x[i][t]), rows[t], sum);
+      store(sum, sums + i * g.sums_stride + j);
+    }
+  }
+  if (j == g.n) return;
+  const auto rest = static_cast<size_t>(g.n - j);
+  for (int64_t i = 0; i < kRows; ++i) {
+    Vf sum = load_tail(sums + i * g.sums_stride + j, rest);
+    for (int64_t t = 0; t < kDepth; ++t)
+      sum = hn::MulAdd(set(x[i][t]), load_tail<kType>(d, b + (kk + t) * g.b_stride + j, rest), sum);
+    store_tail(sum, sums + i * g.sums_stride + j, rest);
+  }
+}
+
+template <FloatType kType, int64_t kDepth>
+void add_rows_all(const GemvArgs& g, const Storage<kType>* b, int64_t kk) {
+  int64_t row = 0;
+  for (; row + kPassRows <= g.m; row += kPassRows)
+    add_rows<kType, kPassRows, kDepth>(g, row, b, kk);
+  for (; row < g.m; ++row) add_rows<kType, 1, kDepth>(g, row, b, kk);
+}
+
+// The sums stay in L1 (the caller bounds n) while kUnroll rows of B stream by at a time.
+template <FloatType kType>
+void n_contiguous_typed(const GemvArgs& g) {
+  const auto* b = static_cast<const Storage<kType>*>(g.b);
+  for (int64_t i = 0; i < g.m; ++i) std::fill_n(g.sums + i * g.sums_stride, g.n, 0.0F);
+  int64_t kk = 0;
+  for (; kk + kUnroll <= g.k; kk += kUnroll) add_rows_all<kType, kUnroll>(g, b, kk);
+  for (; kk < g.k; ++kk) add_rows_all<kType, 1>(g, b, kk);
+}
+
+HWY_INLINE float sum_of_lanes(Vf v) { return hn::GetLane(hn::SumOfLanes(Df(), v)); }
+
+// sums[i][c] = dot(x[i], column c) for kColumns columns of contiguous k.
+template <FloatType kType, int64_t kRows, int64_t kColumns>
+void dot_columns(const GemvArgs& g, int64_t row, const Storage<kType>* HWY_RESTRICT b,
+                 int64_t column) {
+  const Df d;
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  const float* HWY_RESTRICT x = g.x + row * g.k;
+  Vf sums[kRows][kColumns];
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < kColumns; ++c) sums[i][c] = set(0.0F);
+  int64_t kk = 0;
+  for (; kk + lanes <= g.k; kk += lanes) {
+    Vf v[kColumns];
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < kColumns; ++c)
+      v[c] = load_as_f32<kType>(d, b + (column + c) * g.b_stride + kk);
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kRows; ++i) {
+      const Vf factor = load(x + i * g.k + kk);
+#pragma GCC unroll 4
+      for (int64_t c = 0; c < kColumns; ++c) sums[i][c] = hn::MulAdd(factor, v[c], sums[i][c]);
+    }
+  }
+  if (kk < g.k) {
+    const auto rest = static_cast<size_t>(g.k - kk);
+    for (int64_t c = 0; c < kColumns; ++c) {
+      const Vf v = load_tail<kType>(d, b + (column + c) * g.b_stride + kk, rest);
+      for (int64_t i = 0; i < kRows; ++i)
+        sums[i][c] = hn::MulAdd(load_tail(x + i * g.k + kk, rest), v, sums[i][c]);
+    }
+  }
+  for (int64_t i = 0; i < kRows; ++i)
+    for (int64_t c = 0; c < kColumns; ++c)
+      g.sums[(row + i) * g.sums_stride + column + c] = sum_of_lanes(sums[i][c]);
+}
+
+template <FloatType kType, int64_t kColumns>
+void dot_columns_all(const GemvArgs& g, const Storage<kType>* b, int64_t column) {
+  int64_t row = 0;
+  for (; row + kPassRows <= g.m; row += kPassRows)
+    dot_columns<kType, kPassRows, kColumns>(g, row, b, column);
+  for (; row < g.m; ++row) dot_columns<kType, 1, kColumns>(g, row, b, column);
+}
+
+template <FloatType kType>
+void k_contiguous_typed(const GemvArgs& g) {
+  const auto* b = static_cast<const Storage<kType>*>(g.b);
+  int64_t column = 0;
+  for (; column + kUnroll <= g.n; column += kUnroll) dot_columns_all<kType, kUnroll>(g, b, column);
+  for (; column < g.n; ++column) dot_columns_all<kType, 1>(g, b, column);
+}
+
+void n_contiguous(const GemvArgs& g) {
+  switch (g.b_type) {
+    case FloatType::f32: return n_contiguous_typed<FloatType::f32>(g);
+    case FloatType::bf16: return n_contiguous_typed<FloatType::bf16>(g);
+    case FloatType::f16: return n_contiguous_typed<FloatType::f16>(g);
+  }
+}
+
+void k_contiguous(const GemvArgs& g) {
+  switch (g.b_type) {
+    case FloatType::f32: return k_contiguous_typed<FloatType::f32>(g);
+    case FloatType::bf16: return k_contiguous_typed<FloatType::bf16>(g);
+    case FloatType::f16: return k_contiguous_typed<FloatType::f16>(g);
+  }
+}
+
+}  // namespace
+
+constexpr GemvKernels table = {
+    .target = kTargetName,
+    .n_contiguous = n_contiguous,
+    .k_contiguous = k_contiguous,
+};
+
+}  // namespace epilogue::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace epilogue::simd {
+
+const GemvKernels& gemv_kernels() {
+  static constexpr std::array<const GemvKernels*, kTargets> tables = {
+      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
+      HWY_CHOOSE_AVX3(table)};
+  return pick(tables);
+}
+
+}  // namespace epilogue::simd
+#endif  // HWY_ONCE

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// AMX as assembly, not intrinsics: gcc's take tile numbers as text only, and gcc 12's loadconfig
+// tells the compiler of 8 of its 64 bytes, so that the others may never be written.
+#include "backend/cpu/simd/panels/amx_tiles.h"
+#include "backend/cpu/simd/panels/bf16_pairs.h"
+#include "backend/cpu/simd/panels/kernel_list.h"
+#include "backend/cpu/simd/panels/pack.h"
+#include "base/assert.h"
+#include "base/cpu_features.h"
+
+namespace epilogue::simd {
+namespace {
+
+// Fewer rows go to the dot-product kernel, which streams the same panels faster: memory is the
+// limit, and a tile of few rows leaves the tile unit idle.
+constexpr int64_t kLeastTileRows = 5;
+
+#if defined(__x86_64__)
+
+struct AmxUnit {
+  static void configure(const TileRows& rows) {
+    struct alignas(64) Config {
+      uint8_t palette = 1;
+      uint8_t start_row = 0;
+      uint8_t reserved[14] = {};
+      uint16_t row_bytes[16] = {};
+      uint8_t rows[16] = {};
+    } config;
+    static_assert(sizeof(Config) == 64);
+    for (size_t t = 0; t < rows.size(); ++t) {
+      config.rows[t] = rows[t];
+      config.row_bytes[t] = rows[t] == 0 ? 0 : 64;
+    }
+    __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
+  }
+  static void release() { __asm__ volatile("tilerelease" : : : "memory"); }
+
+  template <int t>
+  static void zero() {
+    __asm__ volatile("tilezero %%tmm%c0" : : "i"(t));
+  }
+  template <int t>
+  static void load(const void* from, int64_t stride_bytes) {
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2"
+                     :
+                     : "r"(from), "r"(stride_bytes), "i"(t)
+                     : "memory");
+  }
+  template <int t>
+  static void store(void* to, int64_t stride_bytes) {
+    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)"
+                     :
+                     : "r"(to), "r"(stride_bytes), "i"(t)
+                     : "memory");
+  }
+  template <int c, int a, int b>
+  static void multiply() {
+    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
+  }
+};
+
+void amx_one(const PanelArgs& args) {
+  if (args.m < kLeastTileRows) return bf16_pairs_one(args);
+  TileProduct<AmxUnit>(args, 1).run();
+}
+void amx_two(const PanelArgs& args) {
+  if (args.m < kLeastTileRows) return bf16_pairs_two(args);
+  TileProduct<AmxUnit>(args, 2).run();
+}
+
+#else
+
+void amx_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void amx_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+
+#endif
+
+}  // namespace
+
+const char* decline_amx(const PanelUse& use) {
+  if (use.weights != FloatType::bf16 || use.widens) return "needs bf16 rows and weights";
+  // Few rows are left to the dot products.
+  const CpuFeatures features = active_features();
+  if (!features.has(CpuFeature::amx_bf16) || !features.has(CpuFeature::avx512_bf16))
+    return "needs AMX and AVX512-BF16";
+  return pack_kernels().width == kTilesWidth ? nullptr : "needs panels of AVX-512";
+}
+
+const PanelKernel& amx_kernel() {
+  static const PanelKernel kernel = {
+      .level = "amx",
+      .layout = bf16_pairs_layout(kTileK),
+      .mr = 2 * kTileRows,
+      .lanes = 16,
+      .one = amx_one,
+      .two = amx_two,
+      .has_tiles = true,
+      .overlap_rows = kLeastTileRows,
+  };
+  return kernel;
+}
+
+}  // namespace epilogue::simd

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Panels of f32, and blocks of f32 where they lie; compiled once per target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/simd/panels/f32.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which chooses the target:
+#include "backend/cpu/simd/panels/kernel_list.h"
+#include "backend/cpu/simd/panels/panel_product-inl.h"
+#include "backend/cpu/simd/panels/widen-inl.h"
+#include "backend/cpu/simd/targets.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epilogue::simd::HWY_NAMESPACE {
+namespace {
+
+// Rows of f32, `stride` apart.
+struct F32Rows {
+  static constexpr int64_t kStepBytes = 0;
+  const float* rows;
+  int64_t stride;
+  const float* data() const { return rows; }
+  template <int64_t kVectors>
+  HWY_INLINE void load(int64_t k, Vf (&out)[kVectors]) const {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kVectors; ++j)
+      out[j] = HWY_NAMESPACE::load(rows + k * stride + j * static_cast<int64_t>(kLanes));
+  }
+};
+
+struct F32Panel {
+  static constexpr int64_t kStepBytes = kWidth * 4;
+  static constexpr bool kHasScales = false;
+  explicit F32Panel(const void* p) : panel(static_cast<const float*>(p)) {}
+  const float* panel;
+  const float* data() const { return panel; }
+  HWY_INLINE void load(int64_t k, Vf (&out)[kNv]) const { F32Rows{panel, kWidth}.load(k, out); }
+};
+
+// One panel of a block: its columns, and where they go.
+struct BlockPanel {
+  const BlockArgs& args;
+  const float* b;
+  int64_t width;
+  WriteBack out;
+  bool is_direct;  // whole vectors of f32, and so is what is added
+};
+
+// kRows rows of it. Results are written from registers, or go through a tile in L1. One chain of
+// sums: a row's bits do not depend on how many rows there are. Nothing is unrolled: the address of
+// B's rows takes the registers that longer loops need.
+template <int64_t kRows, int64_t kVectors>
+void block_tile(const BlockPanel& p, int64_t row) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  const float* rows[kRows];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) rows[i] = p.args.a + (row + i) * p.args.a_stride;
+  const F32Rows b = {p.b, p.args.b_stride};
+  const NextPanel none(nullptr, 1, 0, p.args.k, 0, 1);
+  HWY_ALIGN float tile[kRows * kWidth];
+  const bool is_direct = p.is_direct;
+  const WriteBack& to = p.out;
+  float* const out = is_direct ? static_cast<float*>(to.out) + row * to.out_row_stride : tile;
+  const int64_t out_stride = is_direct ? to.out_row_stride : kWidth;
+  const float* const addend =
+      is_direct && to.addend != nullptr
+          ? static_cast<const float*>(to.addend) + row * to.addend_row_stride
+          : nullptr;
+  const Vf alpha = set(is_direct ? to.alpha : 1.0F);
+  const Vf scale = set(to.scale);
+  micro_kernel<kVectors, 1, 1, 0>(
+      rows, b, p.args.k, none, [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+        Vf v = hn::Mul(sum, alpha);
+        if (addend != nullptr)
+          v = hn::MulAdd(load(addend + i * to.addend_row_stride + j * lanes), scale, v);
+        store(v, out + i * out_stride + j * lanes);
+      });
+  if (!is_direct) write_back_kernels().rows(tile, kWidth, kRows, p.width, moved(to, row, 0));
+}
+
+template <int64_t kVectors>
+void block_panel(const BlockPanel& p) {
+  const int64_t m = p.args.m;
+  int64_t row = 0;
+  for (; row + kMr <= m; row += kMr) block_tile<kMr, kVectors>(p, row);
+  some_rows<kMr>(m - row, [&](auto rows) { block_tile<rows(), kVectors>(p, row); });
+}
+
+// Narrow last panels compute only the vectors that they fill.
+void block_panel(const BlockPanel& p, int64_t vectors) {
+  if constexpr (kNv == 4) {
+    if (vectors == 4) return block_panel<4>(p);
+    if (vectors == 3) return block_panel<3>(p);
+  }
+  return vectors == 2 ? block_panel<2>(p) : block_panel<1>(p);
+}
+
+// A panel of B stays in L2 while all rows of A stream by.
+void block(const BlockArgs& args) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  HWY_ALIGN float row_buffer[kWidth];
+  for (int64_t j = 0; j < args.n; j += kWidth) {
+    const int64_t width = std::min(kWidth, args.n - j);
+    const int64_t vectors = (width + lanes - 1) / lanes;
+    BlockPanel p = {args, args.b + j, width, moved(args.out, 0, j), false};
+    // A row vector is widened once; it is then an f32 row like any other.
+    if (p.out.addend != nullptr && p.out.addend_row_stride == 0) {
+      p.out.addend =
+          widened_row(p.out.addend, p.out.addend_type, p.out.addend_col_stride, width, row_buffer);
+      p.out.addend_type = FloatType::f32;
+      p.out.addend_col_stride = 1;
+    }
+    const bool plain_addend = p.out.addend == nullptr ||
+                              (p.out.addend_type == FloatType::f32 && p.out.addend_col_stride == 1);
+    p.is_direct = plain_addend && p.out.out_type == FloatType::f32 && width == vectors * lanes;
+    block_panel(p, vectors);
+  }
+}
+
+}  // namespace
+
+constexpr PanelKernel table = {
+    .layout = {.width = kWidth},
+    .mr = kMr,
+    .lanes = static_cast<int64_t>(kLanes),
+    .one = panel_product<F32Panel, 1>,
+    .two = panel_product<F32Panel, 2>,
+    .block = block,
+    .stores = true,
+};
+
+}  // namespace epilogue::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace epilogue::simd {
+
+// Widened weights of any type.
+const char* decline_f32(const PanelUse&) { return nullptr; }
+
+const PanelKernel& f32_kernel() {
+  static constexpr std::array<const PanelKernel*, kTargets> tables = {
+      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
+      HWY_CHOOSE_AVX3(table)};
+  return pick(tables);
+}
+
+}  // namespace epilogue::simd
+#endif  // HWY_ONCE

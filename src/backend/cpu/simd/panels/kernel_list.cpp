@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/simd/panels/kernel_list.h"
+
+#include <algorithm>
+
+namespace epilogue::simd {
+
+// Each pair is defined in the file of its name.
+const char* decline_i8_pairs(const PanelUse& use);
+const PanelKernel& i8_pairs_kernel();
+const char* decline_i8(const PanelUse& use);
+const PanelKernel& i8_kernel();
+const char* decline_amx(const PanelUse& use);
+const PanelKernel& amx_kernel();
+const char* decline_bf16_pairs(const PanelUse& use);
+const PanelKernel& bf16_pairs_kernel();
+const char* decline_bf16(const PanelUse& use);
+const PanelKernel& bf16_kernel();
+const char* decline_f32(const PanelUse& use);
+const PanelKernel& f32_kernel();
+
+namespace {
+
+constexpr PanelKernelEntry kList[] = {
+    {"i8_pairs", decline_i8_pairs, i8_pairs_kernel},
+    {"i8", decline_i8, i8_kernel},
+    {"amx", decline_amx, amx_kernel},
+    {"bf16_pairs", decline_bf16_pairs, bf16_pairs_kernel},
+    {"bf16", decline_bf16, bf16_kernel},
+    {"f32", decline_f32, f32_kernel},
+};
+
+}  // namespace
+
+std::span<const PanelKernelEntry> panel_kernels() { return kList; }
+
+const PanelKernelEntry& choose_panel_kernel(const PanelUse& use) {
+  return *std::find_if(std::begin(kList), std::end(kList) - 1,
+                       [&use](const PanelKernelEntry& e) { return e.decline(use) == nullptr; });
+}
+
+}  // namespace epilogue::simd

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of f32 times a panel by the f32 micro-kernel. How a panel's weights are widened is a type
+// (micro_kernel-inl.h), made of the panel's address; kHasScales: its columns have scales.
+//
+// Included once per target.
+#if defined(EPILOGUE_SIMD_PANELS_PANEL_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EPILOGUE_SIMD_PANELS_PANEL_PRODUCT_INL_H_
+#undef EPILOGUE_SIMD_PANELS_PANEL_PRODUCT_INL_H_
+#else
+#define EPILOGUE_SIMD_PANELS_PANEL_PRODUCT_INL_H_
+#endif
+
+#include "backend/cpu/simd/math-inl.h"
+#include "backend/cpu/simd/panels/kernel.h"
+#include "backend/cpu/simd/panels/micro_kernel-inl.h"
+#include "backend/cpu/simd/panels/row_tiles.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epilogue::simd::HWY_NAMESPACE {
+
+// How many bytes ahead a tile fetches its panel into L1. Few rows read weights that come from L3 or
+// memory, faster than the processor's own prefetching brings them across the ends of pages. Of many
+// rows AVX-512's use up a panel faster than that brings it from L2. 0: not.
+constexpr int64_t ahead_of(int64_t rows, Stream stream) {
+  constexpr int64_t kStreamBytes = 6 << 10;
+  constexpr int64_t kPanelBytes = 2 << 10;
+  if (stream == Stream::first) return kStreamBytes;
+  return HWY_TARGET == HWY_AVX3 && rows == kMr ? kPanelBytes : 0;
+}
+
+// As many of a vector's columns as there are, from column j on.
+template <FloatType kType>
+HWY_INLINE void store_columns(const PanelStore& s, int64_t row, int64_t j, Vf v) {
+  auto* const to = static_cast<Storage<kType>*>(s.out) + row * s.stride + j;
+  if (j + static_cast<int64_t>(kLanes) <= s.columns) return store_from_f32<kType>(Df(), v, to);
+  if (j < s.columns) store_tail<kType>(Df(), v, to, static_cast<size_t>(s.columns - j));
+}
+
+HWY_INLINE void finish(const PanelStore& s, int64_t row, int64_t j, Vf sum) {
+  if (s.bias != nullptr) sum = hn::Add(sum, load(s.bias + j));
+  if (s.relu) sum = at_least(sum, 0.0F);
+  if (s.type == FloatType::bf16) return store_columns<FloatType::bf16>(s, row, j, sum);
+  store_columns<FloatType::f32>(s, row, j, sum);
+}
+
+// What is done with a finished sum of row `row`, vector j of the panel.
+template <class B, int kParts>
+HWY_INLINE void put_sum(const PanelArgs& args, int64_t row, int64_t j, Vf sum) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  constexpr int64_t part_vectors = kNv / kParts;
+  constexpr int64_t part_width = kWidth / kParts;
+  if constexpr (B::kHasScales) sum = hn::Mul(sum, load(args.scales + j * lanes));
+  float* const to = args.sums[j / part_vectors] + row * part_width + j % part_vectors * lanes;
+  if (args.accumulate) sum = hn::Add(load(to), sum);
+  if (kParts == 1 && args.store != nullptr) return finish(*args.store, row, j * lanes, sum);
+  store(sum, to);
+}
+
+// One row: sums of args.depth steps each, which two others take in turn, all in registers. A call
+// for each sum would cost a small product most of its time.
+template <class B, int kParts>
+void row_product(const PanelArgs& args) {
+  constexpr int64_t chains = chains_of(1);
+  const float* const rows[1] = {static_cast<const float*>(args.a)};
+  const B b(args.panel);
+  const int64_t depth = args.depth > 0 ? args.depth : args.k;
+  Vf totals[2][kNv];
+  clear(totals);
+  int64_t turn = 0;
+  for (int64_t begin = 0; begin < args.k; begin += depth, turn = 1 - turn) {
+    const int64_t end = std::min(begin + depth, args.k);
+    Vf sums[chains][1][kNv];
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < chains; ++c) clear(sums[c]);
+    int64_t k = begin;
+    for (; k + chains <= end; k += chains) {
+#pragma GCC unroll 4
+      for (int64_t c = 0; c < chains; ++c) {
+        fetch_ahead<ahead_of(1, Stream::first)>(b, k + c);
+        add_products(rows, b, k + c, sums[c]);
+      }
+    }
+    for (; k < end; ++k) add_products(rows, b, k, sums[0]);
+      // Not totals[turn]: an array indexed by a variable would lie in memory.
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) {
+      const Vf sum = merged<chains, 1, kNv>(sums, 0, j);
+      if (turn == 0) {
+        totals[0][j] = hn::Add(totals[0][j], sum);
+      } else {
+        totals[1][j] = hn::Add(totals[1][j], sum);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int64_t j = 0; j < kNv; ++j)
+    put_sum<B, kParts>(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
+}
+
+// kRows rows times one panel.
+template <class B, int64_t kRows, int kParts, Stream kStream>
+void panel_tile(const PanelArgs& args, int64_t row) {
+  const float* rows[kRows];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i)
+    rows[i] = static_cast<const float*>(args.a) + (row + i) * args.a_stride;
+  const int64_t pieces = args.m / kMr;
+  const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k, B::kStepBytes,
+                       kFetchSteps);
+  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), ahead_of(kRows, kStream)>(
+      rows, B(args.panel), args.k, next,
+      [&](int64_t i, int64_t j, Vf sum) HWY_ATTR { put_sum<B, kParts>(args, row + i, j, sum); });
+}
+
+template <class B, int kParts>
+void panel_product(const PanelArgs& args) {
+  if (args.m == 1) return row_product<B, kParts>(args);
+  all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
+    panel_tile<B, rows(), kParts, stream()>(args, row);
+  });
+}
+
+}  // namespace epilogue::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, toggled per target

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The panel after this one, brought into L2 while this one is multiplied.
+//
+// A panel comes from L3 once per block of rows. The first micro-kernel over it would wait for it
+// and those after it not; spread over all of them, the fetch hides behind arithmetic. Each line is
+// asked for once: a prefetch at every step of k would be several for each line, and take the load
+// ports from the products. Plain code, to be included above target regions.
+#pragma once
+
+#include <algorithm>
+
+#include "backend/cpu/simd/panels/kernel.h"
+
+namespace epilogue::simd {
+
+// Who reads a panel that comes from L3 or memory, once: its own few rows alone (then they fetch
+// what they read soon), or these and others after them (then each fetches its part of what
+// follows).
+enum class Stream : bool { no, first };
+
+// Tiles of rows from which on a fetch of the next panel hides behind them. With fewer the first of
+// them fetches what it reads soon.
+inline constexpr int64_t kLeastPieces = 4;
+
+// Many rows: the panel after this one, where there are rows enough to hide its fetch behind; with
+// fewer, memory is the limit already.
+inline const void* next_of(const PanelArgs& args, int64_t pieces) {
+  return pieces < kLeastPieces ? nullptr : args.next;
+}
+
+class NextPanel {
+ public:
+  // Piece `piece` of `pieces`; each makes `steps` steps over a panel, of `step_bytes` each, and
+  // takes them in groups of a multiple of `unroll`.
+  NextPanel(const void* next, int64_t pieces, int64_t piece, int64_t steps, int64_t step_bytes,
+            int64_t unroll)
+      : group_(std::max<int64_t>(steps, 1)) {
+    if (next == nullptr) return;
+    // As many steps as bring a line to fetch.
+    const int64_t steps_per_line = (kLine * pieces + step_bytes - 1) / step_bytes;
+    group_ = (steps_per_line + unroll - 1) / unroll * unroll;
+    group_bytes_ = group_ * step_bytes / pieces;
+    at_ = static_cast<const char*>(next) + piece * (steps * step_bytes / pieces);
+  }
+  // Steps from one fetch to the next, a multiple of `unroll`, or all of them.
+  int64_t group() const { return group_; }
+  // Of group `index`.
+  void fetch(int64_t index) const {
+    if (at_ == nullptr) return;
+    const char* const from = at_ + index * group_bytes_;
+    for (int64_t i = 0; i < group_bytes_; i += kLine) __builtin_prefetch(from + i, 0, kIntoL2);
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  static constexpr int kIntoL2 = 2;
+  const char* at_ = nullptr;
+  int64_t group_;
+  int64_t group_bytes_ = 0;
+};
+
+}  // namespace epilogue::simd
