@@ -9,6 +9,14 @@ import re
 import sys
 from pathlib import Path
 
+# Folders of src/analysis. Only the last two may include all others; nobody but the report may
+# include these two.
+ROOMS = [
+    f"analysis/{room}"
+    for room in ("kernel_name", "memory", "table", "products", "time", "fusion", "ranks",
+                 "compare", "findings")
+]
+
 # Folder of src/ -> the layers that it may include besides itself. A file belongs to the longest
 # folder that holds it.
 LAYERS = {
@@ -30,9 +38,23 @@ LAYERS = {
     "io": ["base", "core"],
     "train": ["base", "core", "ops", "nn", "nn/optim", "nn/amp", "io"],
     "trace": ["base"],
+    # src/analysis itself holds what its rooms share; the rooms are a library together.
     "analysis": ["base", "trace"],
-    "report": ["base", "trace", "analysis"],
-    "profile": ["base", "core", "ops", "trace", "analysis", "report"],
+    "analysis/kernel_name": ["base", "trace"],
+    "analysis/memory": ["base", "trace", "analysis"],
+    "analysis/table": ["base", "trace", "analysis/memory"],
+    "analysis/products": ["base", "trace", "analysis", "analysis/kernel_name"],
+    "analysis/time": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/products"],
+    "analysis/fusion": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/time"],
+    "analysis/ranks": ["base", "trace", "analysis", "analysis/time"],
+    "analysis/compare": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/time",
+                         "analysis/fusion"],
+    "analysis/findings": ["base", "trace", "analysis", "analysis/memory", "analysis/table",
+                          "analysis/products", "analysis/time", "analysis/fusion",
+                          "analysis/ranks"],
+    "report": ["base", "trace", "analysis", *ROOMS],
+    "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
+                "analysis/products", "report"],
 }
 
 # Public header (or folder of them) under include/epilogue -> the layer that defines what it
@@ -60,29 +82,29 @@ PUBLIC = {
     "trace/select.h": "trace",
     "trace/links.h": "trace",
     "trace/writer.h": "trace",
-    "trace/diff.h": "analysis",
-    "trace/explain.h": "analysis",
-    "trace/explain_ranks.h": "analysis",
-    "trace/fused_kernels.h": "analysis",
-    "trace/fusion.h": "analysis",
-    "trace/gemms.h": "analysis",
-    "trace/kernel_name.h": "analysis",
-    "trace/key_averages.h": "analysis",
-    "trace/occupancy.h": "analysis",
-    "trace/timeline.h": "analysis",
-    "trace/steps.h": "analysis",
-    "trace/idle.h": "analysis",
-    "trace/launches.h": "analysis",
-    "trace/verdict.h": "analysis",
-    "trace/health.h": "analysis",
-    "trace/dispatch_chains.h": "analysis",
-    "trace/hot_spots.h": "analysis",
-    "trace/memory_profile.h": "analysis",
-    "trace/compile_regions.h": "analysis",
-    "trace/modules.h": "analysis",
-    "trace/collectives.h": "analysis",
+    "trace/diff.h": "analysis/compare",
+    "trace/explain.h": "analysis/findings",
+    "trace/explain_ranks.h": "analysis/findings",
+    "trace/fused_kernels.h": "analysis/fusion",
+    "trace/fusion.h": "analysis/fusion",
+    "trace/gemms.h": "analysis/products",
+    "trace/kernel_name.h": "analysis/kernel_name",
+    "trace/key_averages.h": "analysis/table",
+    "trace/occupancy.h": "analysis/products",
+    "trace/timeline.h": "analysis/time",
+    "trace/steps.h": "analysis/time",
+    "trace/idle.h": "analysis/time",
+    "trace/launches.h": "analysis/time",
+    "trace/verdict.h": "analysis/time",
+    "trace/health.h": "analysis/findings",
+    "trace/dispatch_chains.h": "analysis/time",
+    "trace/hot_spots.h": "analysis/time",
+    "trace/memory_profile.h": "analysis/memory",
+    "trace/compile_regions.h": "analysis/time",
+    "trace/modules.h": "analysis/time",
+    "trace/collectives.h": "analysis/ranks",
     "trace/distribution.h": "analysis",
-    "trace/quantities.h": "analysis",
+    "trace/quantities.h": "analysis/findings",
     "trace/explain_report.h": "report",
     "trace/html_report.h": "report",
     "trace/table.h": "report",

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/diff_parts.h"
+#include "analysis/compare/diff_parts.h"
 #include "base/units.h"
 #include "epilogue/trace/explain_report.h"
 #include "report/document.h"

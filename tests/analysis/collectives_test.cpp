@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/collective_calls.h"
 #include "analysis/gpu_trace.h"
+#include "analysis/ranks/collective_calls.h"
 
 namespace epilogue::trace {
 namespace {

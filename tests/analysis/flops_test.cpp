@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/flops.h"
+#include "analysis/table/flops.h"
 
 #include <gtest/gtest.h>
 

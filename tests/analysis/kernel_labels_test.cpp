@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/kernel_labels.h"
+#include "analysis/kernel_name/kernel_labels.h"
 
 #include <gtest/gtest.h>
 

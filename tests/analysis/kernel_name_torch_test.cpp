@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's own kernels, Triton's, attention, cuDNN, collectives and copies: names of real traces.
-#include "analysis/kernel_name_decode.h"
+#include "analysis/kernel_name/decode.h"
 #include "analysis/kernel_name_testing.h"
 
 namespace epilogue::trace {

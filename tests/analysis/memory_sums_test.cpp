@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/memory_sums.h"
+#include "analysis/memory/memory_sums.h"
 
 #include <gtest/gtest.h>
 

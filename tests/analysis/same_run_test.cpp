@@ -4,7 +4,7 @@
 #include <deque>
 
 #include "analysis/gpu_trace.h"
-#include "analysis/rank_info.h"
+#include "analysis/ranks/rank_info.h"
 #include "epilogue/trace/explain_ranks.h"
 
 namespace epilogue::trace {

@@ -58,6 +58,28 @@ class CheckLayers(unittest.TestCase):
             "src/analysis/steps.cpp", '#include "epilogue/tensor.h"\n',
             '1: layer analysis may not include "epilogue/tensor.h" (layer core)')
 
+    def test_rooms_of_the_analysis(self):
+        rooms = {
+            "src/analysis/findings/rules.h": '#include "analysis/time/idle.h"\n',
+            "src/analysis/time/idle.h": '#include "analysis/intervals.h"\n',
+            "src/analysis/intervals.h": "",
+        }
+        self.assertEqual(run("check_layers.py", {**GOOD, **rooms}), (0, ""))
+        path = "src/analysis/time/steps.cpp"
+        upward = {**GOOD, **rooms, path: '#include "analysis/findings/rules.h"\n'}
+        self.assertEqual(run("check_layers.py", upward),
+                         (1, f'{path}:1: layer analysis/time may not include '
+                             '"analysis/findings/rules.h" (layer analysis/findings)\n'))
+
+    def test_the_rooms_have_no_cycle(self):
+        sys.path.insert(0, str(SCRIPTS))
+        from check_layers import LAYERS  # pylint: disable=import-outside-toplevel
+        above = set()
+        for layer, below in LAYERS.items():  # the table is in the order of the layers
+            above.add(layer)
+            if layer.startswith("analysis"):
+                self.assertLessEqual(set(below), above, layer)
+
     def test_the_library_sees_no_benchmarks(self):
         self.expect_complaint("src/core/op.cpp", '#include "bench/harness.h"\n',
                               '1: "bench/harness.h" is not a file of src/ (includes are written '

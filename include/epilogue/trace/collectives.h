@@ -58,4 +58,10 @@ struct RankTrace {
 
 Collectives collectives(std::span<const RankTrace> ranks);
 
+// Why the traces are not the ranks of one run, in one line that names files; empty if they are.
+// They are if each names a rank of its own, in distributedInfo (all with one world size) or by a
+// file name such as "rank7.json". If no trace names a rank, all must have run the same ops at the
+// same time.
+std::string why_not_ranks(std::span<const RankTrace> traces);
+
 }  // namespace epilogue::trace

@@ -49,11 +49,6 @@ struct RanksExplanation {
   bool waits_are_whole() const { return has_all_ranks() && collectives.unmatched.empty(); }
 };
 
-// Why the traces are not the ranks of one run, in one line that names files; empty where they are.
-// They are where each is of another rank, by distributedInfo (and of one world size) or by a file
-// name such as "rank7.json"; where none says so, if all ran the same ops at the same time.
-std::string why_not_ranks(std::span<const RankTrace> traces);
-
 RanksExplanation explain_ranks(std::span<const RankTrace> ranks);
 
 }  // namespace epilogue::trace
