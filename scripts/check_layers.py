@@ -56,6 +56,8 @@ LAYERS = {
     "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
                 "analysis/products", "report"],
 }
+# The headers that include all others are for embedders: no layer of src/ may include them.
+LAYERS["everything"] = list(LAYERS)
 
 # Public header (or folder of them) under include/epilogue -> the layer that defines what it
 # declares. A header may include what its layer may.
@@ -78,36 +80,20 @@ PUBLIC = {
     "checkpoint.h": "train",
     "profiler.h": "profile",
     "trace/event.h": "trace",
-    "trace/reader.h": "trace",
-    "trace/select.h": "trace",
+    "trace/file.h": "trace",
     "trace/links.h": "trace",
-    "trace/writer.h": "trace",
+    "trace/kernel_name.h": "analysis/kernel_name",
+    "trace/memory.h": "analysis/memory",
+    "trace/table.h": "analysis/table",
+    "trace/gemms.h": "analysis/products",
+    "trace/time.h": "analysis/time",
+    "trace/fusion.h": "analysis/fusion",
+    "trace/ranks.h": "analysis/ranks",
     "trace/diff.h": "analysis/compare",
     "trace/explain.h": "analysis/findings",
-    "trace/explain_ranks.h": "analysis/findings",
-    "trace/fused_kernels.h": "analysis/fusion",
-    "trace/fusion.h": "analysis/fusion",
-    "trace/gemms.h": "analysis/products",
-    "trace/kernel_name.h": "analysis/kernel_name",
-    "trace/key_averages.h": "analysis/table",
-    "trace/occupancy.h": "analysis/products",
-    "trace/timeline.h": "analysis/time",
-    "trace/steps.h": "analysis/time",
-    "trace/idle.h": "analysis/time",
-    "trace/launches.h": "analysis/time",
-    "trace/verdict.h": "analysis/time",
-    "trace/health.h": "analysis/findings",
-    "trace/dispatch_chains.h": "analysis/time",
-    "trace/hot_spots.h": "analysis/time",
-    "trace/memory_profile.h": "analysis/memory",
-    "trace/compile_regions.h": "analysis/time",
-    "trace/modules.h": "analysis/time",
-    "trace/collectives.h": "analysis/ranks",
-    "trace/distribution.h": "analysis",
-    "trace/quantities.h": "analysis/findings",
-    "trace/explain_report.h": "report",
-    "trace/html_report.h": "report",
-    "trace/table.h": "report",
+    "trace/report.h": "report",
+    "epilogue.h": "everything",
+    "trace.h": "everything",
 }
 
 # Libraries that stay in one place: the prefix of the header -> the folders that may include it.

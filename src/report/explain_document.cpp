@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "base/units.h"
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "report/document.h"
 
 namespace epilogue::trace {

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "report/document.h"
 #include "report/json_numbers.h"
 

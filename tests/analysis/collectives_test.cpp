@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/collectives.h"
+#include "epilogue/trace/ranks.h"
 
 #include <gtest/gtest.h>
 

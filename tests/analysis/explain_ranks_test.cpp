@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks side by side where some are missing, cut off or do not match: bounds and unknowns, never 0.
-#include "epilogue/trace/explain_ranks.h"
+#include "epilogue/trace/explain.h"
 
 #include <gtest/gtest.h>
 

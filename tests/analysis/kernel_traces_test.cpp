@@ -9,10 +9,9 @@
 #include <map>
 #include <set>
 
+#include "epilogue/trace/file.h"
 #include "epilogue/trace/gemms.h"
 #include "epilogue/trace/kernel_name.h"
-#include "epilogue/trace/occupancy.h"
-#include "epilogue/trace/reader.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/key_averages.h"
+#include "epilogue/trace/table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/memory_profile.h"
+#include "epilogue/trace/memory.h"
 
 #include <gtest/gtest.h>
 

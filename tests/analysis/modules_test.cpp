@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/modules.h"
+#include "epilogue/trace/time.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "epilogue/trace/gemms.h"
-#include "epilogue/trace/verdict.h"
+#include "epilogue/trace/time.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/quantities.h"
+#include "epilogue/trace/explain.h"
 
 #include <gtest/gtest.h>
 

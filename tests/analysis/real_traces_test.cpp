@@ -9,18 +9,13 @@
 #include <numeric>
 #include <set>
 
-#include "epilogue/trace/collectives.h"
 #include "epilogue/trace/diff.h"
-#include "epilogue/trace/explain_ranks.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/file.h"
 #include "epilogue/trace/fusion.h"
-#include "epilogue/trace/health.h"
-#include "epilogue/trace/idle.h"
-#include "epilogue/trace/launches.h"
 #include "epilogue/trace/links.h"
-#include "epilogue/trace/modules.h"
-#include "epilogue/trace/reader.h"
-#include "epilogue/trace/timeline.h"
-#include "epilogue/trace/verdict.h"
+#include "epilogue/trace/ranks.h"
+#include "epilogue/trace/time.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace {

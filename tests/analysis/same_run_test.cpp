@@ -5,7 +5,7 @@
 
 #include "analysis/gpu_trace.h"
 #include "analysis/ranks/rank_info.h"
-#include "epilogue/trace/explain_ranks.h"
+#include "epilogue/trace/explain.h"
 
 namespace epilogue::trace {
 namespace {

@@ -9,9 +9,7 @@
 
 #include "analysis/gpu_trace.h"
 #include "epilogue/trace/explain.h"
-#include "epilogue/trace/quantities.h"
-#include "epilogue/trace/reader.h"
-#include "epilogue/trace/select.h"
+#include "epilogue/trace/file.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/file.h"
-#include "epilogue/trace/key_averages.h"
+#include "epilogue/trace/file.h"
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
-#include "epilogue/trace/writer.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace {

@@ -102,8 +102,25 @@ class CheckLayers(unittest.TestCase):
 
     def test_public_headers_obey_their_layer(self):
         self.expect_complaint(
-            "include/epilogue/trace/writer.h", '#include "epilogue/tensor.h"\n',
+            "include/epilogue/trace/file.h", '#include "epilogue/tensor.h"\n',
             '1: layer trace may not include "epilogue/tensor.h" (layer core)')
+
+    def test_the_headers_that_include_all_are_for_embedders(self):
+        all_headers = {"include/epilogue/epilogue.h": '#include "epilogue/tensor.h"\n'}
+        self.assertEqual(run("check_layers.py", {**GOOD, **all_headers}), (0, ""))
+        code, out = run("check_layers.py", {**GOOD, **all_headers, "src/core/op.cpp":
+                                            '#include "epilogue/epilogue.h"\n'})
+        self.assertEqual((code, out), (1, 'src/core/op.cpp:1: layer core may not include '
+                                          '"epilogue/epilogue.h" (layer everything)\n'))
+
+    def test_they_do_include_all(self):
+        headers = SCRIPTS.parent / "include" / "epilogue"
+        for name, narrow in (("epilogue.h", headers), ("trace.h", headers / "trace")):
+            text = (headers / name).read_text(encoding="utf-8")
+            for header in narrow.glob("*.h"):
+                if header.name not in ("epilogue.h", "trace.h"):
+                    path = header.relative_to(headers.parent).as_posix()
+                    self.assertIn(f'#include "{path}"', text)
 
     def test_unknown_files_are_named(self):
         self.expect_complaint("include/epilogue/misc.h", "",

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What could be one kernel, and what that would save.
-//
-// A trace does not say which op reads which tensor. It is inferred from the order of the ops and
-// the shapes of their inputs; every finding says how sure that is.
+// What could be one kernel and what that would save; what is one kernel already.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 
 namespace epilogue::trace {
+
+// --- What could be fused ------------------------------------------------------------------------
+// What could be one kernel, and what that would save.
+//
+// A trace does not say which op reads which tensor. It is inferred from the order of the ops and
+// the shapes of their inputs; every finding says how sure that is.
 
 enum class FusionKind : uint8_t {
   kPointwiseChain,  // elementwise ops (and row-wise ones among them) become one kernel
@@ -66,5 +70,25 @@ struct FusionFindings {
 
 FusionFindings find_fusions(const Trace& trace, const Links& links,
                             const FusionOptions& options = {});
+
+// --- What is fused ------------------------------------------------------------------------------
+// Kernels that run several ATen ops at once, as far as the trace says so itself: those of compiled
+// and fused functions of this project.
+
+// All executions of one kernel for one list of ops.
+struct FusedKernel {
+  std::string kernel;
+  std::vector<std::string> ops;  // "aten::mm", ...: in their order, repeated as often as they run
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t bytes = 0;          // read and written by all executions; -1: unknown
+  int64_t unfused_bytes = 0;  // what the ops would read and write one by one; -1: unknown
+};
+
+// By total time, the longest first.
+std::vector<FusedKernel> fused_kernels(const Trace& trace);
+
+// KernelArgs::fused_ops taken apart; empty for "". The views refer to the text.
+std::vector<std::string_view> fused_op_names(std::string_view fused_ops);
 
 }  // namespace epilogue::trace

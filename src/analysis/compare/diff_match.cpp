@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "epilogue/trace/fused_kernels.h"
+#include "epilogue/trace/fusion.h"
 
 namespace epilogue::trace {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/explain_ranks.h"
+#include "epilogue/trace/explain.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/health.h"
+#include "epilogue/trace/explain.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,7 @@
 #include "analysis/trace_era.h"
 #include "analysis/trace_metadata.h"
 #include "base/units.h"
-#include "epilogue/trace/launches.h"
-#include "epilogue/trace/verdict.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 namespace {

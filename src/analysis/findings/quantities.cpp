@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named numbers of a trace; what they mean is said once, in the table below.
-#include "epilogue/trace/quantities.h"
+#include "epilogue/trace/explain.h"
 
 #include <algorithm>
 #include <array>
@@ -9,12 +9,10 @@
 
 #include "analysis/intervals.h"
 #include "analysis/time/work_kind.h"
-#include "epilogue/trace/idle.h"
-#include "epilogue/trace/key_averages.h"
-#include "epilogue/trace/launches.h"
 #include "epilogue/trace/links.h"
-#include "epilogue/trace/memory_profile.h"
-#include "epilogue/trace/timeline.h"
+#include "epilogue/trace/memory.h"
+#include "epilogue/trace/table.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/fused_kernels.h"
+#include "epilogue/trace/fusion.h"
 
 #include <algorithm>
 #include <map>

@@ -6,7 +6,7 @@
 
 #include "analysis/kernel_name/text.h"
 #include "analysis/trace_metadata.h"
-#include "epilogue/trace/occupancy.h"
+#include "epilogue/trace/gemms.h"
 
 namespace epilogue::trace {
 namespace {

@@ -9,7 +9,7 @@
 #include "analysis/products/gemm_shape.h"
 #include "analysis/products/grid.h"
 #include "analysis/trace_metadata.h"
-#include "epilogue/trace/occupancy.h"
+#include "epilogue/trace/gemms.h"
 
 namespace epilogue::trace {
 namespace {

@@ -9,7 +9,6 @@
 #include "analysis/products/gemm_rates.h"
 #include "analysis/products/gemm_shape.h"
 #include "analysis/trace_era.h"
-#include "epilogue/trace/occupancy.h"
 
 namespace epilogue::trace {
 namespace {

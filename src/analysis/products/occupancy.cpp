@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/occupancy.h"
+#include "epilogue/trace/gemms.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/collectives.h"
+#include "epilogue/trace/ranks.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "analysis/ranks/collective_calls.h"
 #include "analysis/ranks/rank_info.h"
 #include "analysis/time/work_kind.h"
-#include "epilogue/trace/timeline.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 namespace {

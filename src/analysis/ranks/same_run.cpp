@@ -8,7 +8,7 @@
 #include <set>
 
 #include "analysis/ranks/rank_info.h"
-#include "epilogue/trace/collectives.h"
+#include "epilogue/trace/ranks.h"
 
 namespace epilogue::trace {
 namespace {

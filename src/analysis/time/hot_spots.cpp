@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/hot_spots.h"
+#include "epilogue/trace/time.h"
 
 #include <algorithm>
 #include <map>
 
 #include "analysis/enclosing.h"
-#include "epilogue/trace/idle.h"
 
 namespace epilogue::trace {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/idle.h"
+#include "epilogue/trace/time.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,6 @@
 
 #include "analysis/device_busy.h"
 #include "analysis/time/idle_causes.h"
-#include "epilogue/trace/timeline.h"
 
 namespace epilogue::trace {
 namespace {

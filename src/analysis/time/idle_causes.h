@@ -5,7 +5,7 @@
 #include <array>
 
 #include "analysis/intervals.h"
-#include "epilogue/trace/idle.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/launches.h"
+#include "epilogue/trace/time.h"
 
 #include <algorithm>
 #include <unordered_map>
-
-#include "epilogue/trace/idle.h"
 
 namespace epilogue::trace {
 namespace {

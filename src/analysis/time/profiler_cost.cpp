@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/self_time.h"
-#include "epilogue/trace/verdict.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 namespace {

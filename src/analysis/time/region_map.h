@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "epilogue/trace/steps.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/steps.h"
+#include "epilogue/trace/time.h"
 
 #include <algorithm>
 #include <map>
 
 #include "analysis/device_busy.h"
 #include "analysis/time/region_map.h"
-#include "epilogue/trace/timeline.h"
 
 namespace epilogue::trace {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "analysis/device_busy.h"
 #include "analysis/time/idle_causes.h"
-#include "epilogue/trace/timeline.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 namespace {

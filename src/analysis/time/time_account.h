@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "analysis/intervals.h"
-#include "epilogue/trace/idle.h"
 #include "epilogue/trace/links.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/timeline.h"
+#include "epilogue/trace/time.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/verdict.h"
+#include "epilogue/trace/time.h"
 
 #include <algorithm>
 #include <numeric>
@@ -11,7 +11,6 @@
 #include "analysis/time/region_map.h"
 #include "analysis/time/verdict_evidence.h"
 #include "analysis/time/work_kind.h"
-#include "epilogue/trace/timeline.h"
 
 namespace epilogue::trace {
 namespace {

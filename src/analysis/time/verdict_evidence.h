@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "epilogue/trace/verdict.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 

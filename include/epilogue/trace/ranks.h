@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "epilogue/trace/distribution.h"
+#include "epilogue/base/distribution.h"
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/distribution.h"
+#include "epilogue/base/distribution.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace epilogue::trace {
+namespace epilogue {
 namespace {
 
 // The smallest value that `percent` of all do not exceed.
@@ -32,4 +32,4 @@ std::optional<Distribution> distribution(std::vector<int64_t> values_ns) {
   return d;
 }
 
-}  // namespace epilogue::trace
+}  // namespace epilogue

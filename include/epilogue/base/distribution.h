@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace epilogue::trace {
+namespace epilogue {
 
 struct Distribution {
   int64_t count = 0;
@@ -20,4 +20,4 @@ struct Distribution {
 // Empty where there are no values.
 std::optional<Distribution> distribution(std::vector<int64_t> values_ns);
 
-}  // namespace epilogue::trace
+}  // namespace epilogue
