@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/findings/findings.h"
+#include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
 namespace {
@@ -68,7 +68,7 @@ Explanation explain(const Trace& trace, const Links& links) {
   e.modules = module_times(trace, links);
   const RankTrace self{trace, links};
   e.collectives = collectives({&self, 1}).ranks.front();
-  for (const FindingRule rule : kFindingRules) rule(e, e.findings);
+  e.findings = apply_rules(kExplanationRules, e);
   sort_findings(e.findings);
   return e;
 }
