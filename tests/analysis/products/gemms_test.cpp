@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/device_samples.h"
-#include "analysis/gemm_trace.h"
 #include "analysis/products/device_peaks.h"
+#include "analysis/products/device_samples.h"
 #include "analysis/products/gemm_shape.h"
+#include "analysis/products/gemm_trace.h"
 
 namespace epilogue::trace {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "analysis/device_samples.h"
 #include "analysis/gpu_trace.h"
+#include "analysis/products/device_samples.h"
 
 namespace epilogue::trace {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "analysis/kernel_name_testing.h"
+#include "analysis/kernel_name/kernel_name_testing.h"
 
 namespace epilogue::trace {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "analysis/device_samples.h"
-#include "analysis/gemm_trace.h"
+#include "analysis/products/device_samples.h"
+#include "analysis/products/gemm_trace.h"
 #include "epilogue/trace/explain.h"
 
 namespace epilogue::trace {

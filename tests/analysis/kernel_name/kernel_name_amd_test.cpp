@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of AMD's libraries, from real traces.
-#include "analysis/kernel_name_testing.h"
+#include "analysis/kernel_name/kernel_name_testing.h"
 
 namespace epilogue::trace {
 namespace {

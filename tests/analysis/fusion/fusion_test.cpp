@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/fusion_program.h"
+#include "analysis/fusion/fusion_program.h"
 
 namespace epilogue::trace {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of NVIDIA's GEMM libraries, from real traces where a family occurs in them.
-#include "analysis/kernel_name_testing.h"
+#include "analysis/kernel_name/kernel_name_testing.h"
 
 namespace epilogue::trace {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's own kernels, Triton's, attention, cuDNN, collectives and copies: names of real traces.
 #include "analysis/kernel_name/decode.h"
-#include "analysis/kernel_name_testing.h"
+#include "analysis/kernel_name/kernel_name_testing.h"
 
 namespace epilogue::trace {
 namespace {

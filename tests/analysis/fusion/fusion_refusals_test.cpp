@@ -2,7 +2,7 @@
 // What looks like a fusion and is none, or none that saves anything.
 #include <gtest/gtest.h>
 
-#include "analysis/fusion_program.h"
+#include "analysis/fusion/fusion_program.h"
 #include "epilogue/trace/fusion.h"
 
 namespace epilogue::trace {
