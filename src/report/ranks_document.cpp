@@ -64,8 +64,9 @@ void add_waits(const RanksExplanation& e, Document& document) {
 Document build(const RanksExplanation& e) {
   Document document;
   const bool is_part = e.world_size && !e.missing.empty();
-  document.push_back(Heading{is_part ? fmt::format("{} of {} ranks", e.ranks.size(), *e.world_size)
-                                     : fmt::format("{} ranks", e.ranks.size())});
+  document.push_back(Heading{is_part
+                                 ? fmt::format("{} of {} ranks", e.ranks.size(), *e.world_size)
+                                 : counted(static_cast<int64_t>(e.ranks.size()), "rank", "ranks")});
   Bullets list;
   for (const Finding& f : e.findings) list.items.push_back({f.title, f.evidence});
   if (!list.items.empty()) document.push_back(std::move(list));

@@ -15,7 +15,8 @@ namespace epilogue::trace {
 
 // --- Reading ------------------------------------------------------------------------------------
 // Reads Chrome/Kineto JSON traces: plain or gzip, an object or a bare array, of any PyTorch since
-// 2021, NVIDIA, AMD, CPU, or our own. What is broken is mended or skipped event by event, and said.
+// 2021, NVIDIA, AMD, CPU, or our own. What is broken is repaired or skipped event
+// by event; Trace::import says what and how often.
 
 struct ReadOptions {
   // Python frames are up to 91 % of a file: they are skipped unless asked for.
@@ -53,11 +54,12 @@ std::string chrome_trace_json(const Trace& trace, const std::string& trace_name)
 // --- Selecting ----------------------------------------------------------------------------------
 // A part of a trace: one step, or a stretch of time.
 
-// A selection is a window of time. It has the events of the host that start in it, of every thread;
-// the device work that was launched in it, whenever it ran, and the device work that ran in it,
-// whoever launched it, so that it cuts kernels from their launches but launches from no kernel.
-// Only ProfilerSteps that lie whole in it are kept. Its span, busy and idle times are those of the
-// window; Trace::selection keeps the rest of the trace for them. A selection can be cut again.
+// A selection is a window of time. It holds three kinds of events: those of the host that start in
+// the window, on every thread; device work that was launched in it, whenever that ran; and device
+// work that ran in it, wherever that was launched. So a selected launch keeps its kernels, but a
+// selected kernel may lack its launch. Only ProfilerSteps that lie whole in the window are kept.
+// Its span, busy and idle times are those of the window; Trace::selection keeps the rest of the
+// trace for them. A selection can be cut again.
 
 // The window of the annotation ProfilerStep#`number`. Fails ("NoSuchStep") with one line that says
 // which steps there are.

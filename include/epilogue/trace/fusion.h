@@ -22,7 +22,7 @@ enum class FusionKind : uint8_t {
   kPointwiseChain,  // elementwise ops (and row-wise ones among them) become one kernel
   kGemmEpilogue,    // such a chain, or a single op, moves into the write-back of the GEMM before it
   kMergedGemms,     // GEMMs that read the same input become one
-  kRowChain,        // products with what stands around them, depth first: a whole MLP as one kernel
+  kRowChain,        // products and the ops around them, depth first: a whole MLP as one kernel
 };
 std::string_view fusion_kind_name(FusionKind kind);  // "pointwise-chain", ...
 

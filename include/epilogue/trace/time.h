@@ -55,7 +55,7 @@ Timeline timeline(const Trace& trace, const Links& links);
 bool counts_for_span(const Event& event);
 
 // --- Steps --------------------------------------------------------------------------------------
-// The parts of a run that one wants judged one by one: its steps, or what stands for them.
+// The parts of a run that are judged one by one: its steps, else what is most like steps.
 
 enum class RegionKind : uint8_t {
   kStep,        // a ProfilerStep#N annotation

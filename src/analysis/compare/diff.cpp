@@ -62,14 +62,16 @@ std::string host_why(IdleCause cause, const TraceDiff& diff) {
   switch (cause) {
     case IdleCause::kQueue: return "work was launched and had not started yet";
     case IdleCause::kLaunch:
-      return fmt::format("{} launches for {} kernels", change_text(diff.launches),
-                         change_text(diff.kernels));
+      return fmt::format("{} {} for {} {}", change_text(diff.launches),
+                         noun_for(diff.launches, "launch", "launches"), change_text(diff.kernels),
+                         noun_for(diff.kernels, "kernel", "kernels"));
     case IdleCause::kSync: return "the host waited for the device or for a copy";
     case IdleCause::kData: return "the host was in the data loader";
     case IdleCause::kHostInOps:
     case IdleCause::kHostBetweenOps:
-      return fmt::format("{} ops on the host, {} launches", change_text(diff.ops),
-                         change_text(diff.launches));
+      return fmt::format("{} {} on the host, {} {}", change_text(diff.ops),
+                         noun_for(diff.ops, "op", "ops"), change_text(diff.launches),
+                         noun_for(diff.launches, "launch", "launches"));
     case IdleCause::kOther: return "no event of the host says why";
   }
   return "";

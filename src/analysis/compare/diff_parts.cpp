@@ -94,7 +94,8 @@ class PartWriter {
     const std::array<double, 2> n = {match_.count(0), match_.count(1)};
     std::string text = count_text(n[0]);
     if (n[0] != n[1]) text += " -> " + count_text(n[1]);
-    text += diff_.per_step ? " executions per step" : " executions";
+    text.append(" ").append(noun_for(n, "execution", "executions"));
+    if (diff_.per_step) text += " per step";
     if (n[0] > 0 && n[1] > 0)
       text += fmt::format(", mean {:.1f} -> {:.1f} us", mean_us(match_.uses[0], n[0]),
                           mean_us(match_.uses[1], n[1]));
@@ -120,9 +121,10 @@ class PartWriter {
   std::string fused_why() const {
     const std::string ops = fmt::format("{}", fmt::join(match_.ops, ", "));
     const std::array<std::string, 2> n = {count_text(match_.count(0)), count_text(match_.count(1))};
-    std::string text = match_.fused_side == 1
-                           ? fmt::format("{} kernels of {} became {}", n[0], ops, n[1])
-                           : fmt::format("{} became {} kernels of {}", n[0], n[1], ops);
+    std::string text =
+        match_.fused_side == 1
+            ? fmt::format("{} kernel{} of {} became {}", n[0], n[0] == "1" ? "" : "s", ops, n[1])
+            : fmt::format("{} became {} kernel{} of {}", n[0], n[1], n[1] == "1" ? "" : "s", ops);
     const int64_t saved_ns = match_.booked_ns(0) - match_.booked_ns(1);
     const bool is_saved = saved_ns >= 0;
     const bool explains = is_saved == (match_.count(1) <= match_.count(0));
@@ -167,6 +169,11 @@ class PartWriter {
 std::string count_text(double count) {
   const double whole = std::round(count);
   return count == whole ? format_count(static_cast<int64_t>(whole)) : fmt::format("{:.2f}", count);
+}
+
+std::string_view noun_for(const std::array<double, 2>& n, std::string_view one,
+                          std::string_view many) {
+  return n[0] == 1 && n[1] == 1 ? one : many;
 }
 
 DiffPart part_of(const Match& match, const KernelLabels& labels, const TraceDiff& diff) {

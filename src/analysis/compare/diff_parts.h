@@ -15,5 +15,8 @@ DiffPart part_of(const Match& match, const KernelLabels& labels, const TraceDiff
 
 // "1,264", or "5.33": of an average step.
 std::string count_text(double count);
+// The word for counts of both sides: `one` if both are 1.
+std::string_view noun_for(const std::array<double, 2>& n, std::string_view one,
+                          std::string_view many);
 
 }  // namespace epilogue::trace

@@ -42,7 +42,7 @@ Finding fusion_finding(const Fusion& fusion) {
   if (!fusion.shape.empty()) line += ", result " + fusion.shape;
   f.evidence.push_back(std::move(line));
   if (fusion.bytes_now > 0)
-    f.evidence.push_back(fmt::format("{} of {} moved would not be",
+    f.evidence.push_back(fmt::format("{} of {} would no longer be moved",
                                      format_bytes(fusion.bytes_now - fusion.bytes_after),
                                      format_bytes(fusion.bytes_now)));
   f.evidence.push_back(fmt::format("confidence {}; assumes that {}",

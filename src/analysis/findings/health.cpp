@@ -148,14 +148,13 @@ class Examiner {
     const auto all = static_cast<int64_t>(links_.launches.size());
     if (links_.kernels == 0 && lost > 0) {
       add("kernel-data-lost", Severity::kError, lost,
-          fmt::format("{} launches and not one kernel: kernel data was lost. Nothing can be said "
-                      "of the device.",
-                      format_count(all)));
+          counted(all, "launch", "launches") +
+              " but no kernel: kernel data was lost. Nothing can be said of the device.");
     }
     const char* capture =
         counts_.captures > 0 ? " Graphs were captured: launches during a capture run nothing." : "";
     add("launches-without-kernel", Severity::kWarning, lost,
-        fmt::format("{} of {} launches have no kernel in the trace: device time is missing.{}",
+        fmt::format("Launches without a kernel in the trace: {} of {}. Device time is missing.{}",
                     format_count(lost), format_count(all), capture));
     const int64_t early = links_.kernels_without_launch;
     if (early > 0 && counts_.runtime_calls == 0) {
@@ -163,14 +162,16 @@ class Examiner {
           "The trace has kernels but no launch calls: kernels cannot be attributed by launch.");
     } else {
       add("kernels-without-launch", Severity::kInfo, early,
-          fmt::format("{} of {} kernels were launched before the window, or their launch was lost: "
-                      "they are charged to no op and no step.",
-                      format_count(early), format_count(links_.kernels)));
+          fmt::format(
+              "Kernels that were launched before the window, or whose launch was lost: {} of "
+              "{}. They count for no op and no step.",
+              format_count(early), format_count(links_.kernels)));
     }
     add("kernels-launched-outside", Severity::kInfo, links_.kernels_launched_outside,
-        fmt::format("{} of {} kernels ran in this part of the trace and were launched outside of "
-                    "it: they are charged to no op and no step.",
-                    format_count(links_.kernels_launched_outside), format_count(links_.kernels)));
+        fmt::format(
+            "Kernels that ran in this part of the trace and were launched outside of it: {} "
+            "of {}. They count for no op and no step.",
+            format_count(links_.kernels_launched_outside), format_count(links_.kernels)));
     const bool is_cpu_only = links_.device_work.empty() && links_.launches.empty();
     add("cpu-only", Severity::kInfo, is_cpu_only ? counts_.ops : 0,
         "No launch and no device work: the trace is of the host alone.");
@@ -178,10 +179,10 @@ class Examiner {
 
   void links() {
     add("external-id-wrong", Severity::kInfo, links_.external_id_disagrees,
-        "External ids name other ops than the launch calls are in (profilers of 2022 to early "
-        "2024 wrote the correlation there): attributed by nesting instead.");
+        "External ids name other ops than those around the launch calls (profilers of 2022 to "
+        "early 2024 wrote the correlation there). Device work is attributed by nesting instead.");
     add("linked-by-external-id", Severity::kWarning, links_.linked_by_external_id,
-        "Device work without a correlation: attributed by External id, where it has one.");
+        "Device work without a correlation is attributed by its External id if it has one.");
   }
 
   void times() {
@@ -192,8 +193,8 @@ class Examiner {
         "Kernels that start before their launch call: the clocks of host and device disagree, so "
         "idle times and queue delays are off.");
     add("overlapping-kernels", Severity::kInfo, overlapping_kernels(trace_, links_),
-        "Kernels that start before their predecessor on the stream has ended: busy time is the "
-        "union, less than the sum.");
+        "Kernels that start before their predecessor on the stream has ended: busy time is "
+        "their union, which is less than their sum.");
     const bool is_far =
         !trace_.events.empty() && trace_.end_ns > counts_.last_end_ns &&
         static_cast<uint64_t>(trace_.end_ns) - static_cast<uint64_t>(counts_.last_end_ns) >
@@ -201,7 +202,7 @@ class Examiner {
     add("window-end-far", Severity::kInfo, is_far ? 1 : 0,
         "The recorded window ends more than a day after the last event: not used.");
     add("steps-missing", Severity::kWarning, missing_steps(trace_, links_),
-        "ProfilerStep numbers that are missing between the first and the last.");
+        "ProfilerStep numbers are missing between the first and the last.");
     add("no-steps", Severity::kInfo, links_.steps.empty() ? counts_.ops : 0,
         trace_.selection ? "No ProfilerStep lies whole in this part of the trace: numbers per step "
                            "are unknown."
@@ -213,8 +214,8 @@ class Examiner {
         "Input shapes were not recorded (record_shapes): FLOPs, bytes and GEMM sizes are unknown.");
     add("stacks-recorded", Severity::kWarning, counts_.python_frames,
         std::string(is_own_trace(trace_) ? "Call stacks and module ranges" : "Python frames") +
-            " were recorded: the host is slower than it is unprofiled; idle time of the device is "
-            "inflated.");
+            " were recorded: the host is slower than without the profiler, and the device's idle "
+            "time is inflated.");
     const ProfilerCost cost = profiler_cost(trace_, links_);
     add("profiler-cost", cost.is_inflated ? Severity::kWarning : Severity::kInfo,
         cost.total_ns > 0 ? counts_.ops : 0,

@@ -18,9 +18,11 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   f.title = fmt::format("the device waits {} while the host launches {}", duration(idle),
                         counted(l.launches, "time", "times"));
   if (l.kernels_with_launch > 0)
-    f.evidence.push_back(
-        fmt::format("{} of {} kernels are over sooner than the call that launches them",
-                    l.kernels_shorter_than_launch, l.kernels_with_launch));
+    f.evidence.push_back(fmt::format("{} of {} less time than the call that launches {}",
+                                     l.kernels_shorter_than_launch,
+                                     counted(l.kernels_with_launch, "kernel", "kernels") +
+                                         (l.kernels_shorter_than_launch == 1 ? " takes" : " take"),
+                                     l.kernels_shorter_than_launch == 1 ? "it" : "them"));
   if (!l.launching_calls.empty()) {
     const CallStats& call = l.launching_calls.front();
     f.evidence.push_back(
@@ -68,9 +70,10 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
   }
   f.evidence.emplace_back(
       is_one ? "a first call may pay for initialisation: schedule(wait, warmup) leaves it out of "
-               "the trace; if it comes again, its stack (with_stack) says where from"
-             : "views and allocations before kernels, mostly: torch.compile leaves most of them "
-               "out, CUDA graphs all");
+               "the trace; if it occurs again, its stack (with_stack) says "
+               "where it comes from"
+             : "mostly views and allocations before kernels: torch.compile leaves out most of "
+               "them, CUDA graphs leave out all");
   if (!is_one && e.verdicts.whole.bound == Bound::kOverhead) f.saving_us = to_us(self_ns);
   out.push_back(std::move(f));
 }

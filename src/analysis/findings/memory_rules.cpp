@@ -21,7 +21,7 @@ void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
     constexpr size_t kShown = 3;
     for (size_t i = 0; i < std::min(kShown, m.at_peak.size()); ++i)
       f.evidence.push_back(fmt::format(
-          "{} holds {} in {}", m.at_peak[i].op.empty() ? "what no op allocated" : m.at_peak[i].op,
+          "{} {} in {}", m.at_peak[i].op.empty() ? "outside of ops:" : m.at_peak[i].op + " holds",
           format_bytes(static_cast<double>(m.at_peak[i].bytes)),
           counted(m.at_peak[i].allocations, "allocation", "allocations")));
     if (m.out_of_memory > 0) {

@@ -14,13 +14,17 @@ constexpr double kMinWaitShare = 0.02;
 // Communication of which less than this share is hidden is exposed.
 constexpr double kPoorOverlap = 0.5;
 constexpr const char* kWhoIsNotHere =
-    "who is not here may have arrived later: then transfers are shorter and waits longer than said "
-    "here";
+    "a rank that is not here may have arrived later: then transfers are shorter and waits are "
+    "longer than stated";
+
+std::string here(const RanksExplanation& e) {
+  return counted(static_cast<int64_t>(e.ranks.size()), "rank is", "ranks are");
+}
 
 void find_unknown_world(const RanksExplanation& e, std::vector<Finding>& out) {
   if (e.world_size || !e.missing.empty()) return;
   Finding f;
-  f.title = fmt::format("no trace says of how many ranks the run was; {} are here", e.ranks.size());
+  f.title = fmt::format("no trace says how many ranks the run had; {} here", here(e));
   f.evidence.emplace_back(kWhoIsNotHere);
   out.push_back(std::move(f));
 }
@@ -33,10 +37,10 @@ void find_missing(const RanksExplanation& e, std::vector<Finding>& out) {
                                              : fmt::format("{} to {}", range.first, range.last));
   Finding f;
   f.severity = Severity::kWarning;
-  f.title = e.world_size ? fmt::format("{} of {} ranks are here, missing: {}", e.ranks.size(),
-                                       *e.world_size, fmt::join(list, ", "))
-                         : fmt::format("{} ranks are here, missing between them: {}",
-                                       e.ranks.size(), fmt::join(list, ", "));
+  f.title = e.world_size
+                ? fmt::format("{} of {} ranks {} here, missing: {}", e.ranks.size(), *e.world_size,
+                              e.ranks.size() == 1 ? "is" : "are", fmt::join(list, ", "))
+                : fmt::format("{} here, missing between them: {}", here(e), fmt::join(list, ", "));
   f.evidence.emplace_back(kWhoIsNotHere);
   out.push_back(std::move(f));
 }
@@ -57,8 +61,8 @@ void find_unmatched(const RanksExplanation& e, std::vector<Finding>& out) {
   for (const std::string& name : e.collectives.unmatched) {
     Finding f;
     f.severity = Severity::kWarning;
-    f.title = fmt::format("how long ranks wait in {} is unknown: they do not have it equally often",
-                          name);
+    f.title = fmt::format(
+        "how long ranks wait in {} is unknown: not all ranks ran it equally often", name);
     for (size_t i = 0; i < e.ranks.size(); ++i) {
       if (e.ranks[i].is_truncated) continue;
       const std::vector<CollectiveStats>& kinds = e.collectives.ranks[i].kinds;
@@ -124,9 +128,9 @@ void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
   f.severity = share < kPoorOverlap ? Severity::kWarning : Severity::kInfo;
   f.title = fmt::format("{:.0f} % of the communication runs beside other kernels", share * 100);
   const bool is_all = known == e.ranks.size() && e.has_all_ranks();
-  f.evidence.push_back(fmt::format("{} of {} over {}", format_duration_ns(overlap),
-                                   format_duration_ns(communication),
-                                   is_all ? "all ranks" : fmt::format("{} ranks", known)));
+  f.evidence.push_back(fmt::format(
+      "{} of {} over {}", format_duration_ns(overlap), format_duration_ns(communication),
+      is_all ? "all ranks" : counted(static_cast<int64_t>(known), "rank", "ranks")));
   out.push_back(std::move(f));
 }
 

@@ -46,11 +46,6 @@ inline int64_t idle_ns(const Explanation& e, IdleCause cause) {
   return e.idle.empty() ? 0 : e.idle.front().of(cause);
 }
 
-// "1 copy", "5,770 copies".
-inline std::string counted(int64_t n, std::string_view one, std::string_view many) {
-  return format_count(n) + " " + std::string(n == 1 ? one : many);
-}
-
 inline std::string duration(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
 
 // "cudaLaunchKernel: 96 calls, median 4.00 us, in all 1.01 ms"

@@ -16,7 +16,7 @@ void find_verdict(const Explanation& e, std::vector<Finding>& out) {
     if (whole.judged_pct && (*busy >= kDeviceBoundPct) != (*whole.judged_pct >= kDeviceBoundPct))
       f.title += fmt::format(", {:.1f} % as judged", *whole.judged_pct);
   }
-  if (whole.bound == Bound::kUnknown) f.title += ", for a cause that the trace does not show";
+  if (whole.bound == Bound::kUnknown) f.title += ", and the trace does not show why it idles";
   f.evidence = e.verdicts.whole.evidence;
   out.push_back(std::move(f));
 }
@@ -39,9 +39,9 @@ void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
                                      duration(step.wall_ns()), duration(median)));
   }
   if (f.evidence.empty()) return;
-  f.title =
-      fmt::format("{} of {} steps take over {} times the median: read the steps, not the mean",
-                  f.evidence.size(), e.steps.size(), kSlow);
+  f.title = fmt::format("{} of {} steps {} over {} times the median: read the steps, not the mean",
+                        f.evidence.size(), e.steps.size(),
+                        f.evidence.size() == 1 ? "takes" : "take", kSlow);
   f.saving_us = extra_us;
   out.push_back(std::move(f));
 }

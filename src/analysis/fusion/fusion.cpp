@@ -82,8 +82,8 @@ class Finder {
            !bytes     ? Confidence::kLow
            : has_rows ? Confidence::kMedium
                       : Confidence::kHigh,
-           !bytes ? "shapes were not recorded or do not tell the bytes: each op is taken to read "
-                    "what the one before it wrote, and the longest to hide the others"
+           !bytes ? "each op reads what the one before it wrote, and the longest hides the others "
+                    "(shapes were not recorded, or do not tell the bytes)"
            : has_rows ? "each op reads what the ones before it wrote; one kernel keeps whole rows"
                       : "each op reads what the ones before it wrote, and nobody else does"});
     if (group.products.empty() || !bytes) return;
@@ -122,10 +122,10 @@ class Finder {
            chain_ns ? Confidence::kHigh : Confidence::kLow,
            chain_ns
                ? "compile() runs them depth first over blocks of rows, at the rates measured on "
-                 "this machine; holds what the other findings save on these ops"
-               : "compile() runs them depth first over blocks of rows, products as fast as now "
-                 "(profile --measure would tell); holds what the other findings save on these "
-                 "ops"});
+                 "this machine; includes what the other findings save on these ops"
+               : "compile() runs them depth first over blocks of rows, with products as fast as "
+                 "now (profile --measure measures them); includes what the other findings save "
+                 "on these ops"});
     }
   }
 

@@ -42,7 +42,7 @@ class FusionModel {
   Prediction epilogue(const FusionGroup& group, const GroupBytes& bytes) const;
   // GEMMs become one that reads its left operand once.
   Prediction merged(const std::vector<uint32_t>& gemms, double bytes_read_again) const;
-  // Products and what stands between them become one kernel that takes `chain_ns` for the products;
+  // Products and the ops between them become one kernel that takes `chain_ns` for the products;
   // where that is not known, as long as they take now.
   Prediction row_chain(const RowChainGroup& group, std::optional<double> chain_ns) const;
 

@@ -63,7 +63,7 @@ std::optional<Arithmetic> parse_arithmetic(std::string_view word) {
   return a;
 }
 
-// What stands between the arithmetic and the end, token by token.
+// The tokens between the arithmetic and the end of the name.
 class Suffix {
  public:
   Suffix(KernelName& out, bool is_cutlass) : out_(out), is_cutlass_(is_cutlass) {}

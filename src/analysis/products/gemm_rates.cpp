@@ -86,8 +86,8 @@ TensorCoreMiss why_no_tensor_cores(const Gemm& g, const DeviceProperties* device
   if (major > 0 && major < kFirstTensorCoreMajor) return {"the device has no tensor cores", ""};
   if (g.a_type == "f32") {
     if (major > 0 && major < kFirstTf32Major)
-      return {"f32, and tensor cores take it (as TF32) from compute capability 8.0 on",
-              "here they take f16: mixed precision (torch.autocast) would use them"};
+      return {"f32, which tensor cores take (as TF32) only from compute capability 8.0 on",
+              "this device's take f16: mixed precision (torch.autocast) would use them"};
     return {"f32 without TF32",
             major == 0 ? "" : "torch.set_float32_matmul_precision('high') would allow TF32"};
   }

@@ -80,7 +80,7 @@ using Configuration = std::tuple<StringId, int32_t, std::array<int64_t, 3>, std:
 void explain(KernelOccupancy& k, const DeviceProperties& device) {
   if (!k.computed) {
     k.note = k.registers_per_thread <= 0
-                 ? "not computed: the trace gives no registers for it"
+                 ? "not computed: the trace does not record its registers"
                  : "not computed: the launch does not fit what the trace says of the device";
     return;
   }
@@ -95,8 +95,8 @@ void explain(KernelOccupancy& k, const DeviceProperties& device) {
                                 std::lround(k.estimated_pct.value_or(0)) > 0;
   if (k.is_recorded_zero_artefact)
     k.note =
-        "the recorded 0 % is an artefact: its shared memory is above the 48 KiB that a block gets "
-        "without opting in, and the recorder's calculator does not opt in";
+        "the recorded 0 % is an artefact: the kernel's shared memory is above the 48 KiB that a "
+        "block gets without opting in, and the recorder's calculator does not opt in";
 }
 
 }  // namespace

@@ -68,15 +68,15 @@ std::string why_not_ranks(std::span<const RankTrace> traces) {
       return fmt::format("{} says rank {} of {} ranks", t.trace.import.path, *info.rank,
                          *info.world_size);
     if (world_size && info.world_size && *world_size != *info.world_size)
-      return fmt::format("{} is of {} ranks, another of {}", t.trace.import.path, *info.world_size,
-                         *world_size);
+      return fmt::format("{} says that the run has {} ranks, another trace says {}",
+                         t.trace.import.path, *info.world_size, *world_size);
     if (info.world_size) world_size = info.world_size;
   }
   if (traces.size() < 2 || by_rank.size() == traces.size()) return "";
   if (by_rank.empty()) return why_different_programs(traces);
   const auto unnamed = std::find_if(traces.begin(), traces.end(),
                                     [](const RankTrace& t) { return !rank_info(t.trace).rank; });
-  return unnamed->trace.import.path + " does not say which rank it is of, others do";
+  return unnamed->trace.import.path + " does not say which rank it is of, but others do";
 }
 
 }  // namespace epilogue::trace

@@ -18,20 +18,20 @@ double share_pct(int64_t part_ns, int64_t whole_ns) {
 // The cause first, then what else is not small.
 void add_reasons(std::vector<std::string>& list, Bound bound, const PartTimes& times) {
   const auto sentence = [&](const char* start, const IdlePart& part) {
-    return fmt::format("{} {} ({:.1f} %) {}.", start, format_duration_ns(part.ns),
+    return fmt::format("{}: {} ({:.1f} %) {}.", start, format_duration_ns(part.ns),
                        share_pct(part.ns, times.wall_ns()), part.what);
   };
   const std::array<IdlePart, 5> parts = idle_parts(times);
   for (const IdlePart& part : parts)
-    if (part.bound == bound) list.push_back(sentence("Mostly it idled", part));
+    if (part.bound == bound) list.push_back(sentence("Largest loss", part));
   if (bound == Bound::kCompute || bound == Bound::kMemory)
     list.push_back(fmt::format(
-        "Of its working time {:.1f} % is matrix products, convolutions and attention (told by "
-        "kernel name; those of few rows may be limited by memory).",
+        "{:.1f} % of its working time is matrix products, convolutions and attention (judged by "
+        "kernel names; memory may limit products of few rows).",
         share_pct(times.of(TimePart::kCompute), times.device_ns())));
   for (const IdlePart& part : parts)
     if (part.bound != bound && share_pct(part.ns, times.wall_ns()) >= kNotablePct)
-      list.push_back(sentence("It also idled", part));
+      list.push_back(sentence("Further loss", part));
 }
 
 std::string profiler_sentence(const PartTimes& times, const ProfilerCost& profiler) {
@@ -48,35 +48,35 @@ std::string profiler_sentence(const PartTimes& times, const ProfilerCost& profil
 std::string judged_sentence(const PartTimes& times) {
   std::string out;
   if (times.of(TimePart::kCommunication) > 0)
-    out = fmt::format(" {} of collectives that hide behind nothing",
+    out = fmt::format(" {} of collectives that no other kernel hides",
                       format_duration_ns(times.of(TimePart::kCommunication)));
   if (times.of(TimePart::kProfiler) > 0)
-    out += fmt::format("{} {} of the profiler's", out.empty() ? "" : " and",
+    out += fmt::format("{} {} of the profiler's own time", out.empty() ? "" : " and",
                        format_duration_ns(times.of(TimePart::kProfiler)));
-  return fmt::format("Without{} it worked {:.1f} % of the time: judged by that.", out,
-                     times.judged_pct());
+  return fmt::format("Without{}, it worked {:.1f} % of the time: the verdict rests on this share.",
+                     out, times.judged_pct());
 }
 
 std::string unsure_queue_sentence(const PartTimes& times) {
   return fmt::format(
-      "{} of the time in which launched work waited lies before the first recorded work of the "
-      "device: it need not have idled then, but may have run what was launched before the "
-      "recording.",
+      "Launched work waited {} before the first recorded work of the device. The device may have "
+      "been busy then, with work that was launched before the recording.",
       format_duration_ns(times.queue_before_first_ns));
 }
 
 }  // namespace
 
 std::array<IdlePart, 5> idle_parts(const PartTimes& times) {
-  return {{{Bound::kOverhead, times.of(TimePart::kOverhead),
-            "while the host was in ops or between them"},
-           {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue),
-            "while the host was inside launch calls or launched work had not started"},
-           {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication),
-            "while the host waited for it, or in collectives"},
-           {Bound::kData, times.of(TimePart::kData), "while the host was in the data loader"},
-           {Bound::kUnknown, times.of(TimePart::kOther),
-            "while the trace says nothing of the host: the cause of this idleness is unknown"}}};
+  return {
+      {{Bound::kOverhead, times.of(TimePart::kOverhead),
+        "idle while the host was in ops or between them"},
+       {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue),
+        "idle while the host was inside launch calls or launched work had not started"},
+       {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication),
+        "idle while the host waited for the device, or in collectives that no kernel hides"},
+       {Bound::kData, times.of(TimePart::kData), "idle while the host was in the data loader"},
+       {Bound::kUnknown, times.of(TimePart::kOther),
+        "idle while the trace says nothing of the host: the cause of this idle time is unknown"}}};
 }
 
 double PartTimes::judged_pct() const {
@@ -104,8 +104,8 @@ std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, cons
 
 std::vector<std::string> missing_evidence(Bound bound, const Region& region) {
   if (bound == Bound::kNoKernels)
-    return {fmt::format("Launches: {}, kernels: none: the profiler lost the device's records.",
-                        format_count(region.launches))};
+    return {counted(region.launches, "launch", "launches") +
+            " but no kernel: the profiler lost the device's records."};
   if (region.ops == 0) return {"There are neither ops nor launches nor device work."};
   return {"No launch and no device work: only the host was at work here."};
 }

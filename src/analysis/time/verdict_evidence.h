@@ -24,11 +24,11 @@ struct PartTimes {
   double judged_pct() const;
 };
 
-// Idle time by what a verdict says of it; those of the device itself have none.
+// Time that a verdict may blame, by verdict. Verdicts on the device itself blame none.
 struct IdlePart {
   Bound bound;
   int64_t ns;
-  std::string_view what;  // "while the host was in the data loader"
+  std::string_view what;  // "idle while the host was in the data loader"
 };
 std::array<IdlePart, 5> idle_parts(const PartTimes& times);
 

@@ -56,7 +56,7 @@ TEST(Diff, ASlowerKernelIsNamed) {
   const DiffPart* part = find(d, "aten::mm: same kernel, gemm");
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->delta_ns(), 50 * kUs);
-  EXPECT_EQ(part->why, "1 executions, mean 100.0 -> 150.0 us");
+  EXPECT_EQ(part->why, "1 execution, mean 100.0 -> 150.0 us");
   ASSERT_EQ(d.kernels_changed.size(), 1U);
   EXPECT_EQ(d.kernels_changed[0].name, "gemm");
 }
@@ -252,7 +252,7 @@ TEST(Diff, AKernelThatMovedToAnotherOpIsTheSameKernel) {
   const TraceDiff d = diff(a, b);
   ASSERT_EQ(d.parts.size(), 1U);
   EXPECT_EQ(d.parts[0].what, "gemm: same kernel");
-  EXPECT_EQ(d.parts[0].why, "1 executions, mean 100.0 -> 90.0 us; of aten::linear -> aten::mm");
+  EXPECT_EQ(d.parts[0].why, "1 execution, mean 100.0 -> 90.0 us; of aten::linear -> aten::mm");
 }
 
 TEST(Diff, KernelsOfUnknownOpsAreMatchedByName) {

@@ -88,6 +88,8 @@ TEST(ExplainRanks, MissingRanksAreNamedAndWaitsAreBounds) {
 TEST(ExplainRanks, AWorldOfAnySizeIsCountedInRanges) {
   const RanksExplanation e = explained(list_of(rank_of(0, 1, 1LL << 62), rank_of(1, 1, 1LL << 62)));
   EXPECT_EQ(e.missing, (std::vector<RankRange>{{2, (1LL << 62) - 1}}));
+  const RanksExplanation one = explained(list_of(rank_of(0, 1, 2)));
+  EXPECT_EQ(finding(one, "missing-ranks")->title, "1 of 2 ranks is here, missing: 1");
 }
 
 TEST(ExplainRanks, AnUnknownWorldIsSaidToBeUnknown) {
@@ -95,6 +97,8 @@ TEST(ExplainRanks, AnUnknownWorldIsSaidToBeUnknown) {
   EXPECT_FALSE(whole.world_size);
   EXPECT_TRUE(whole.missing.empty());
   ASSERT_NE(finding(whole, "world-size-unknown"), nullptr);
+  EXPECT_EQ(finding(whole, "world-size-unknown")->title,
+            "no trace says how many ranks the run had; 2 ranks are here");
   const RanksExplanation gap = explained(list_of(rank_of(3, 100, 0), rank_of(7, 700, 0)));
   EXPECT_EQ(gap.missing, (std::vector<RankRange>{{4, 6}}));
   ASSERT_NE(finding(gap, "missing-ranks"), nullptr);
@@ -128,7 +132,7 @@ TEST(ExplainRanks, WaitsOfUnmatchedCollectivesAreUnknown) {
   const Finding* f = finding(e, "unmatched-collectives");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title,
-            "how long ranks wait in all_reduce is unknown: they do not have it equally often");
+            "how long ranks wait in all_reduce is unknown: not all ranks ran it equally often");
   EXPECT_EQ(f->evidence, (std::vector<std::string>{"rank 0: 1", "rank 1: 2"}));
 }
 

@@ -64,7 +64,17 @@ TEST(Explain, LaunchesThatTheDeviceWaitsForAreAFindingWithTheIdleTimeAsItsSaving
   ASSERT_NE(f, nullptr);
   ASSERT_FALSE(e.idle.empty());
   EXPECT_DOUBLE_EQ(*f->saving_us, static_cast<double>(e.idle[0].of(IdleCause::kLaunch)) / 1000.0);
-  EXPECT_EQ(f->evidence[0], "2 of 2 kernels are over sooner than the call that launches them");
+  EXPECT_EQ(f->evidence[0], "2 of 2 kernels take less time than the call that launches them");
+}
+
+TEST(Explain, OneKernelIsSpokenOfInTheSingular) {
+  TraceBuilder b;
+  b.op("aten::mul", 0, 30 * kUs);
+  launch(b, 0, 30, 0, 2);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "launch-cost");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->evidence[0], "1 of 1 kernel takes less time than the call that launches it");
 }
 
 TEST(Explain, OneSlowLaunchIsNamedAndNotTheirNumber) {
@@ -122,6 +132,7 @@ TEST(Explain, OneSlowStepIsNamed) {
   const Explanation e = explain(b);
   const Finding* f = find(e, "slow-steps");
   ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "1 of 4 steps takes over 1.5 times the median: read the steps, not the mean");
   EXPECT_DOUBLE_EQ(*f->saving_us, 300);
   EXPECT_EQ(f->evidence.size(), 1U);
 }
@@ -208,7 +219,7 @@ TEST(Explain, ThePeakSaysWhatWasThereBeforeTheWindow) {
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "memory peaks at 10.0 MiB");
   EXPECT_EQ(f->evidence[0], "9.00 MiB of it was allocated before the window");
-  EXPECT_EQ(f->evidence[1], "what no op allocated holds 1.00 MiB in 1 allocation");
+  EXPECT_EQ(f->evidence[1], "outside of ops: 1.00 MiB in 1 allocation");
 }
 
 TEST(Explain, CountsDistinctKernels) {

@@ -45,6 +45,8 @@ TEST(Health, LostKernelsComeFirst) {
   EXPECT_EQ(items[0].id, "kernel-data-lost");
   EXPECT_EQ(items[0].severity, Severity::kError);
   EXPECT_EQ(items[0].count, 1);
+  EXPECT_EQ(items[0].detail,
+            "1 launch but no kernel: kernel data was lost. Nothing can be said of the device.");
   EXPECT_EQ(count_of(b, "launches-without-kernel"), 1);
   b.gpu_kernel("other", 30, 40);
   EXPECT_EQ(count_of(b, "kernel-data-lost"), 0) << "some of it is there";

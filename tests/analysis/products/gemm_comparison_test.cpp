@@ -99,10 +99,10 @@ TEST(TensorCoreFindings, AreOnePerReasonWithWhatCanBeDone) {
   t.product("aten::mm", mm(128, 64, 64, "float"), "volta_sgemm_128x64_tn", 6000);
   const std::vector<Finding> found = tensor_core_findings(t);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(
-      found[0].title,
-      "4 matrix products, 27.0 us in all, do not use tensor cores: f32, and tensor cores take "
-      "it (as TF32) from compute capability 8.0 on");
+  EXPECT_EQ(found[0].title,
+            "4 matrix products, 27.0 us in all, do not use tensor cores: f32, which tensor cores "
+            "take (as "
+            "TF32) only from compute capability 8.0 on");
   ASSERT_EQ(found[0].evidence.size(), 5U);
   EXPECT_TRUE(found[0].evidence[0].starts_with("aten::mm 64 x 64 x 128: 1 execution, 9.00 us"))
       << found[0].evidence[0];

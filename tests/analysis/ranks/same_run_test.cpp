@@ -62,10 +62,11 @@ TEST(SameRun, FileNamesGiveTheNumberAfterTheLastRank) {
 TEST(SameRun, OtherRanksOfOneWorldAreRanks) {
   EXPECT_EQ(reason(of_rank("a", 1, 2), of_rank("b", 0, 2)), "");
   EXPECT_EQ(reason(of_rank("a", 1, 2), of_rank("b", 1, 2)), "a and b are both of rank 1");
-  EXPECT_EQ(reason(of_rank("a", 1, 2), of_rank("b", 0, 4)), "b is of 4 ranks, another of 2");
+  EXPECT_EQ(reason(of_rank("a", 1, 2), of_rank("b", 0, 4)),
+            "b says that the run has 4 ranks, another trace says 2");
   EXPECT_EQ(reason(of_rank("a", 2, 2), of_rank("b", 0, 2)), "a says rank 2 of 2 ranks");
   EXPECT_EQ(reason(of_rank("a", 1, 2), trace_of("b")),
-            "b does not say which rank it is of, others do");
+            "b does not say which rank it is of, but others do");
 }
 
 TEST(SameRun, WithoutRanksTheProgramAndTheTimeDecide) {

@@ -101,6 +101,12 @@ TEST(Verdict, WaitsLaunchesAndDataAreNamed) {
   const Verdict v = judged(ranks).whole;
   EXPECT_EQ(v.bound, Bound::kSync);
   EXPECT_DOUBLE_EQ(v.pct(TimePart::kCommunication), 80);
+  EXPECT_EQ(v.evidence[0],
+            "The device worked 100 ns of 100 ns (100.0 %); launches: 0, kernels: 2.");
+  EXPECT_EQ(v.evidence[2],
+            "Largest loss: 80 ns (80.0 %) idle while the host waited for the device, or in "
+            "collectives that no kernel hides.")
+      << "a device that worked all the time is not said to have idled";
 }
 
 TEST(Verdict, IdlenessOfUnknownCauseIsNoVerdict) {
@@ -115,8 +121,8 @@ TEST(Verdict, IdlenessOfUnknownCauseIsNoVerdict) {
   EXPECT_DOUBLE_EQ(v.pct(TimePart::kOther), 70);
   ASSERT_GE(v.evidence.size(), 2u);
   EXPECT_EQ(v.evidence[1],
-            "Mostly it idled 70.0 us (70.0 %) while the trace says nothing of the host: the cause "
-            "of this idleness is unknown.");
+            "Largest loss: 70.0 us (70.0 %) idle while the trace says nothing of the host: the "
+            "cause of this idle time is unknown.");
 
   GpuTrace device_only;
   device_only.gpu_kernel("gemm", 0, 10);
@@ -141,8 +147,9 @@ TEST(Verdict, TheShareThatIsJudgedLeavesOutCollectives) {
   ASSERT_TRUE(v.judged_pct);
   EXPECT_NEAR(*v.judged_pct, 40.0 * 100 / 99, 1e-9);  // the profiler had 1 us of the op
   EXPECT_TRUE(says(v,
-                   "Without 20.0 us of collectives that hide behind nothing and 1.00 us of the "
-                   "profiler's it worked 40.4 % of the time: judged by that."));
+                   "Without 20.0 us of collectives that no other kernel hides and 1.00 us of the "
+                   "profiler's own time, it worked 40.4 % of the time: the verdict rests on this "
+                   "share."));
 }
 
 TEST(Verdict, TheShareThatIsJudgedLeavesOutTheProfilersPart) {
@@ -152,7 +159,7 @@ TEST(Verdict, TheShareThatIsJudgedLeavesOutTheProfilersPart) {
   const Verdict v = judged(b).whole;
   EXPECT_EQ(v.bound, Bound::kCompute);
   EXPECT_DOUBLE_EQ(*v.judged_pct, 50);  // 45 of 90 us
-  EXPECT_TRUE(says(v, "Without 10.0 us of the profiler's it worked 50.0 % of the time"));
+  EXPECT_TRUE(says(v, "Without 10.0 us of the profiler's own time, it worked 50.0 % of the time"));
 }
 
 TEST(Verdict, WaitingBeforeTheFirstRecordedWorkNeedBeNoIdleness) {
@@ -163,10 +170,10 @@ TEST(Verdict, WaitingBeforeTheFirstRecordedWorkNeedBeNoIdleness) {
   b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 80 * kUs, 85 * kUs, 1);
   b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 85 * kUs, 90 * kUs, 2);
   const std::string_view reservation =
-      "of the time in which launched work waited lies before the first recorded work of the device";
+      "before the first recorded work of the device. The device may have been busy then";
   const Verdicts v = judged(b);
   EXPECT_EQ(v.whole.bound, Bound::kLaunch);
-  EXPECT_TRUE(says(v.whole, "78.0 us of the time in which launched work waited lies before"));
+  EXPECT_TRUE(says(v.whole, "Launched work waited 78.0 us before the first recorded work"));
   EXPECT_TRUE(says(v.regions.at(0).verdict, reservation));
   b.work(Category::kGpuMemset, "Memset", 0, 1 * kUs);  // now it is known to have been free
   EXPECT_FALSE(says(judged(b).whole, reservation));
