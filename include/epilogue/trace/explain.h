@@ -33,7 +33,7 @@ std::string_view severity_name(Severity severity);  // "info"
 struct HealthItem {
   std::string id;  // stable, for scripts: "kernels-without-launch"
   Severity severity = Severity::kInfo;
-  int64_t count = 0;   // events concerned; 0 where it is not about events
+  int64_t count = 0;   // events concerned; 0 if it is not about events
   std::string detail;  // one or two sentences
 };
 
@@ -48,11 +48,11 @@ inline constexpr int64_t kFarWindowEndNs = 24LL * 3600 * 1'000'000'000;
 
 // One thing worth knowing, with what it rests on.
 struct Finding {
-  std::string id;  // stable, for scripts: "fusion", "tf32-off"
+  std::string id;  // stable, for scripts: "fusion"; docs/findings.md has all
   Severity severity = Severity::kInfo;
   std::string title;                  // one line
   std::vector<std::string> evidence;  // sentences with numbers
-  // Estimated time that acting on it would save over the whole trace; empty where it is no advice
+  // Estimated time that acting on it would save over the whole trace; empty if it is no advice
   // or nothing can be said. Savings of several findings may be the same time.
   std::optional<double> saving_us;
 };
@@ -70,7 +70,7 @@ struct Explanation {
   bool has_stacks = false;
   Timeline timeline;
   Verdicts verdicts;
-  std::vector<Region> steps;  // empty where the trace has no ProfilerStep
+  std::vector<Region> steps;  // empty if the trace has no ProfilerStep
   std::vector<DeviceIdle> idle;
   LaunchStats launches;
   std::vector<HealthItem> health;
@@ -100,10 +100,10 @@ struct RankSummary {
   std::optional<Bound> bound;  // empty: it ends before any device work
   int64_t span_ns = 0;
   std::optional<double> busy_pct;
-  // Both are empty where the trace ends early or has no kernel.
+  // Both are empty if the trace ends early or has no kernel.
   std::optional<int64_t> communication_ns;  // union of the collectives' kernels
   std::optional<int64_t> overlap_ns;        // of that, beside other kernels
-  // For ranks that arrived later, over the matched collectives; empty where none is matched.
+  // For ranks that arrived later, over the matched collectives; empty if none is matched.
   std::optional<int64_t> wait_ns;
 };
 
@@ -117,14 +117,14 @@ struct RankRange {
 struct RanksExplanation {
   std::vector<RankSummary> ranks;  // in the order given
   std::optional<int64_t> world_size;
-  // Of the world; where its size is not known: between the ranks that are here.
+  // Of the whole world; if its size is not known, only between the ranks that are here.
   std::vector<RankRange> missing;
   Collectives collectives;
   std::vector<Finding> findings;
 
   // False: a rank is missing or its trace ends early, so that CollectiveWaits are bounds.
   bool has_all_ranks() const;
-  // False: RankSummary::wait_ns is at least so long, also where a kind is not matched.
+  // False: RankSummary::wait_ns is a lower bound, also because a kind is not matched.
   bool waits_are_whole() const { return has_all_ranks() && collectives.unmatched.empty(); }
 };
 

@@ -27,8 +27,8 @@ struct ReadOptions {
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
-// Reads a file, or stdin where `path` is "-". Times are exact: decimal text to int64 ns, never
-// through a double. Fails, with one line that names the file, where there is nothing to use: the
+// Reads a file, or stdin if `path` is "-". Times are exact: decimal text to int64 ns, never
+// through a double. Fails, with one line that names the file, if there is nothing to use: the
 // file cannot be read ("CannotOpen"), is empty ("Empty"), is no JSON ("NotJson"), or is JSON but no
 // Chrome trace ("NotATrace": the message says what it looks like). Everything else is a trace;
 // Trace::import says what was skipped. Uses threads of its own; safe to call from several.
@@ -66,7 +66,7 @@ std::string chrome_trace_json(const Trace& trace, const std::string& trace_name)
 Result<Trace> select_step(Trace trace, int64_t number);
 
 // [from, to) milliseconds after the recorded window began. An end that is not given is the trace's.
-// Fails ("EmptyRange") where `from` is not before `to` or nothing happens between them.
+// Fails ("EmptyRange") if `from` is not before `to` or nothing happens between them.
 Result<Trace> select_range(Trace trace, std::optional<double> from_ms, std::optional<double> to_ms);
 
 }  // namespace epilogue::trace

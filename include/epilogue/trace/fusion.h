@@ -46,8 +46,8 @@ struct Fusion {
   double bytes_after = 0;
   double device_saving_us = 0;
   double host_saving_us = 0;  // dispatch and launch of the ops that go away
-  // The part that shortens the run: of the host's saving where the device waits for the host, of
-  // the device's where it is the other way round; both where the launch is the kernel.
+  // The part that shortens the run: the host's saving if the device waits for the host, the
+  // device's saving if the host waits; both if the launch call runs the kernel.
   double predicted_saving_us = 0;
   Confidence confidence = Confidence::kLow;
   std::string assumption;  // one line

@@ -49,20 +49,20 @@ struct GemmTiling {
 
 // All launches of one kernel for one op with the same shapes.
 struct Gemm {
-  std::string op;  // "aten::addmm"; empty where no op gives the shapes
+  std::string op;  // "aten::addmm"; empty if no op gives the shapes
   std::string kernel;
   KernelName name;
   int32_t device = 0;
   std::optional<GemmShape> shape;
   // The shapes come from an op further out than the one that launched the kernel.
   bool is_shape_of_enclosing_op = false;
-  std::string a_type;  // of the op's inputs; where they are not recorded, of the kernel's name
+  std::string a_type;  // of the op's inputs; if they are not recorded, of the kernel's name
   std::string b_type;
   std::string c_type;
   Distribution time;
   int64_t reduction_ns = 0;  // kernels that add up its split K, all launches
 
-  // Of one launch. Empty where the shapes are not known, or the op launches several products,
+  // Of one launch. Empty if the shapes are not known, or the op launches several products,
   // unless the kernel states them itself (a fused kernel of this project: of all its ops).
   std::optional<double> flops;
   std::optional<double> bytes;      // A, B and C once each
@@ -79,7 +79,7 @@ struct Gemm {
   std::optional<RooflineSide> side;
 
   std::optional<bool> uses_tensor_cores;
-  std::string tensor_core_note;    // why not, as far as it shows; empty where they are used
+  std::string tensor_core_note;    // why not, as far as it shows; empty if they are used
   std::string tensor_core_advice;  // what would change that; empty: nothing is known to
   std::optional<GemmTiling> tiling;
   std::optional<int64_t> grid_blocks;
@@ -129,8 +129,8 @@ struct Occupancy {
 };
 
 // By the rules of CUDA's occupancy calculator, with the shared memory limit that a kernel can opt
-// in to (more than 48 KiB needs that). Empty where something needed is not known: registers (ROCm
-// records none), the device's sizes, a compute capability without rules here; or where the block
+// in to (more than 48 KiB needs that). Empty if something needed is not known: registers (ROCm
+// records none), the device's sizes, a compute capability without rules here; or if the block
 // does not fit at all, so that the numbers contradict the launch.
 std::optional<Occupancy> compute_occupancy(const KernelArgs& args, const DeviceProperties& device);
 
@@ -159,7 +159,7 @@ struct KernelOccupancy {
 // devices that are no NVIDIA GPU.
 std::vector<KernelOccupancy> kernel_occupancies(const Trace& trace);
 
-// The device of that index, or, where all that the trace lists are alike, one of those; else null.
+// The device of that index, or, if all that the trace lists are alike, one of those; else null.
 const DeviceProperties* find_device(const Trace& trace, int32_t device);
 
 }  // namespace epilogue::trace

@@ -18,7 +18,7 @@ namespace epilogue::trace {
 // All collectives of one kind on one rank.
 struct CollectiveStats {
   std::string name;              // "all_reduce", "all_gather", "reduce_scatter", "all_to_all", ...
-  std::optional<int64_t> bytes;  // sent per rank, in all; empty where one of them is not known
+  std::optional<int64_t> bytes;  // sent per rank, in all; empty if one of them is not known
   Distribution time;             // of the kernels
   int64_t overlap_ns = 0;        // time beside other kernels of the device
   int64_t exposed_ns = 0;        // time in which nothing else ran
@@ -33,22 +33,22 @@ struct RankCollectives {
 };
 
 // The n-th collective of a kind is the same one on all ranks. The rank that arrives last needs the
-// transfer alone; what it takes longer elsewhere is waiting. Where a rank of the run is not among
-// those matched, it may have arrived later: then transfers are at most and waits at least this.
+// transfer alone; the other ranks wait for the rest of their time. A rank of the run that is not
+// among those matched may have arrived later: then transfers are at most and waits at least this.
 struct CollectiveWaits {
   std::string name;
   int64_t count = 0;        // matched on all ranks whose traces are whole
   int64_t transfer_ns = 0;  // the sum of the shortest durations
-  // By position of the rank; empty where its trace ends early, for which collectives it lost is
-  // not known.
+  // By position of the rank; empty if its trace ends early: nobody knows which collectives it
+  // lost.
   std::vector<std::optional<int64_t>> wait_ns;
 };
 
 struct Collectives {
   std::vector<RankCollectives> ranks;
-  // Of the ranks whose traces are whole; both are empty where these are fewer than two.
-  std::vector<CollectiveWaits> waits;  // kinds that they have equally often
-  std::vector<std::string> unmatched;  // kinds that they do not
+  // Of the ranks whose traces are whole; both are empty if these are fewer than two.
+  std::vector<CollectiveWaits> waits;  // kinds that all of them ran equally often
+  std::vector<std::string> unmatched;  // the other kinds
 };
 
 struct RankTrace {

@@ -90,7 +90,7 @@ struct EmbeddedTrace {
   std::string note;       // why it was left out, or what to know of it; may be empty
 };
 
-// `file` is what the file holds, gzip or plain; `path` gives the name. Left out, with a note, where
+// `file` is what the file holds, gzip or plain; `path` gives the name. Left out, with a note, if
 // its gzip stream is longer than `limit_bytes`.
 EmbeddedTrace embed_trace(std::string_view file, std::string_view path,
                           size_t limit_bytes = kMaxEmbeddedTraceBytes);

@@ -42,10 +42,10 @@ struct Timeline {
   // as the whole trace reaches; busy times are those within. Empty: there is no such event.
   std::optional<int64_t> start_ns;
   std::optional<int64_t> end_ns;
-  std::vector<DeviceUse> devices;  // the busiest first; empty where nothing ran
+  std::vector<DeviceUse> devices;  // the busiest first; empty if nothing ran
 
   int64_t span_ns() const { return start_ns ? *end_ns - *start_ns : 0; }
-  // Of the busiest device. Empty where no device worked or the span has no length.
+  // Of the busiest device. Empty if no device worked or the span has no length.
   std::optional<double> busy_pct() const;
 };
 
@@ -59,8 +59,8 @@ bool counts_for_span(const Event& event);
 
 enum class RegionKind : uint8_t {
   kStep,        // a ProfilerStep#N annotation
-  kAnnotation,  // an outermost annotation of the thread that launches most, where no step is
-  kWindow,      // all of the trace, where no annotation is either
+  kAnnotation,  // an outermost annotation of the thread that launches most, without steps
+  kWindow,      // all of the trace, without annotations too
 };
 
 // Ops, calls and device work belong to the region in which they start, on any thread of its
@@ -83,7 +83,7 @@ struct Region {
   int64_t device_idle_ns() const { return wall_ns() - device_busy_ns; }
 };
 
-// One per ProfilerStep, by start; empty where the trace has none.
+// One per ProfilerStep, by start; empty if the trace has none.
 std::vector<Region> steps(const Trace& trace, const Links& links);
 
 // The steps, else the outermost annotations, else the whole window. Empty for an empty trace.
@@ -92,7 +92,7 @@ std::vector<Region> regions(const Trace& trace, const Links& links);
 // --- Idle time ----------------------------------------------------------------------------------
 // Why a device did nothing: each of its idle moments has one cause.
 
-// In order of precedence: where two apply, the first one counts.
+// In order of precedence: if two apply, the first one counts.
 enum class IdleCause : uint8_t {
   kQueue,           // work had been launched and waited: launch gap
   kLaunch,          // the host was inside a call that starts work
@@ -124,7 +124,7 @@ std::vector<DeviceIdle> idle_times(const Trace& trace, const Links& links);
 bool is_sync_call_name(std::string_view name);
 // True for an annotation of a data loader, by its name. In traces of 2021 annotations are ops.
 bool is_data_loading(const Trace& trace, const Event& event);
-// True where `work` is a copy whose `call` returned only after it had ended: the host waited,
+// True if `work` is a copy whose `call` returned only after it had ended: the host waited,
 // whatever the call's name. A graph launch only happens to be that slow.
 bool is_blocking_copy(const Trace& trace, const Event& work, const Event& call);
 
@@ -147,19 +147,19 @@ struct SlowCall {
 struct LaunchStats {
   std::vector<CallStats> calls;  // all runtime and driver calls, the costliest first
   // Of these, what starts work and does not wait for it: without waits and blocking copies, also
-  // where others of the same name are launches. The costliest first.
+  // if others of the same name are launches. The costliest first.
   std::vector<CallStats> launching_calls;
-  // The one launching call that takes over half of the time of all of them, where there are others.
+  // The one launching call that takes over half of the time of all of them, if there are others.
   std::optional<SlowCall> outlier;
   int64_t launches = 0;  // kernel and graph launches
   int64_t graph_launches = 0;
   int64_t graph_kernels = 0;  // kernels that those started
-  // From the end of the launch call to the start of its (first) kernel; negative where the kernel
-  // started before the call returned. Empty where no kernel has a launch, and for a device that
+  // From the end of the launch call to the start of its (first) kernel; negative if the kernel
+  // started before the call returned. Empty if no kernel has a launch, and for a device that
   // runs its work inside the call (our CPU device).
   std::optional<Distribution> queue_delay;
   int64_t kernels_with_launch = 0;           // of single launches, not graphs
-  int64_t kernels_shorter_than_launch = 0;   // of these: over sooner than their call
+  int64_t kernels_shorter_than_launch = 0;   // of these: they take less time than their call
   int64_t kernels_before_launch = 0;         // started before their call did: clocks disagree
   std::optional<double> kernels_per_launch;  // of launches that have kernels
   std::optional<double> launches_per_step;   // launches inside steps over steps
@@ -167,7 +167,7 @@ struct LaunchStats {
 
 LaunchStats launch_stats(const Trace& trace, const Links& links);
 
-// True where each launch call contains its kernel: our CPU device.
+// True if each launch call contains its kernel: our CPU device.
 bool is_synchronous_device(const Trace& trace);
 
 // --- Verdict ------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ std::string_view time_part_name(TimePart part);  // "compute", "overhead"
 
 // A device that works at least this share of the wall time is what limits the run; below it the
 // largest cause of idleness is. The profiler's part of the wall time is taken out; collectives that
-// hide behind nothing are no work but waiting. See Verdict::judged_pct.
+// no other kernel hides are waiting, not work. See Verdict::judged_pct.
 inline constexpr double kDeviceBoundPct = 50;
 // Of what the device works, compute must be at least this share for "compute-bound".
 inline constexpr double kComputeBoundPct = 50;
@@ -214,7 +214,7 @@ inline constexpr double kComputeBoundPct = 50;
 // Time the profiler adds to each op on the host. An estimate of 4 us was measured for traces with
 // shapes, stacks or memory (pytorch/pytorch#82793: 17.8 ms unprofiled, 30.5 ms profiled).
 inline constexpr double kProfilerNsPerOp = 4000;
-// Where nothing of this was recorded: our estimate, for two clock reads and one record.
+// If none of these was recorded: our estimate, for two clock reads and one record.
 inline constexpr double kPlainProfilerNsPerOp = 1000;
 
 struct ProfilerCost {
@@ -226,11 +226,11 @@ struct ProfilerCost {
 
 struct Verdict {
   Bound bound = Bound::kCpuOnly;
-  // Percent of the wall time, by TimePart; they add up to 100. Empty where no device time is known
+  // Percent of the wall time, by TimePart; they add up to 100. Empty if no device time is known
   // (cpu-only, no-kernels, a region without length).
   std::vector<double> part_pct;
   // What kDeviceBoundPct is held against: compute and memory work over the wall time less the
-  // profiler's part, in percent. Empty where part_pct is.
+  // profiler's part, in percent. Empty if part_pct is.
   std::optional<double> judged_pct;
   std::vector<std::string> evidence;  // sentences
 
@@ -260,7 +260,7 @@ ProfilerCost profiler_cost(const Trace& trace, const Links& links);
 
 // Calls in which the host waits, by name and place.
 struct SyncSpot {
-  std::string call;   // "cudaStreamSynchronize"; "cudaMemcpyAsync" where it returned after the copy
+  std::string call;   // "cudaStreamSynchronize"; "cudaMemcpyAsync" if it returned after the copy
   std::string where;  // the outermost op around it, else the innermost annotation, else ""
   bool is_implied = false;  // inside an op (.item(), nonzero, to): nobody asked for it by name
   Distribution time;        // inside the call
@@ -272,7 +272,7 @@ struct CopySpot {
   std::string where;             // as above
   bool is_pageable = false;      // from or to memory that is not pinned: slower, and it blocks
   Distribution time;             // on the device
-  std::optional<int64_t> bytes;  // in all; empty where the trace does not say
+  std::optional<int64_t> bytes;  // in all; empty if the trace does not say
   std::optional<double> bandwidth_gb_s;  // of these bytes over their time
 };
 
@@ -316,7 +316,7 @@ struct NoLaunchOp {
 
 struct DispatchChains {
   std::vector<DispatchChain> chains;  // by CPU time, the costliest first
-  std::vector<NoLaunchOp> no_launch;  // by self time; empty where no op launches: a CPU trace
+  std::vector<NoLaunchOp> no_launch;  // by self time; empty if no op launches: a CPU trace
 };
 
 DispatchChains dispatch_chains(const Trace& trace, const Links& links);
@@ -325,7 +325,7 @@ DispatchChains dispatch_chains(const Trace& trace, const Links& links);
 inline constexpr int kMaxChainOps = 24;
 
 // --- Modules ------------------------------------------------------------------------------------
-// Time by nn.Module, where Python frames were recorded and read (ReadOptions::python_functions).
+// Time by nn.Module, if Python frames were recorded and read (ReadOptions::python_functions).
 
 struct ModuleTime {
   std::string path;  // "BertModel_0/BertEncoder_0/Linear_3"
@@ -369,8 +369,8 @@ struct CompileSummary {
   // times counts as often.
   std::optional<double> regions_per_step;
   // Different frames that the regions of a step are of ("0/0" is frame 0), the mean over steps. A
-  // function without graph breaks is one; what comes behind a break is another. Empty where
-  // regions_per_step is, and where a region does not name its frame (PyTorch before 2.2).
+  // function without graph breaks is one; what comes behind a break is another. Empty if
+  // regions_per_step is, and if a region does not name its frame (PyTorch before 2.2).
   std::optional<double> frames_per_step;
 
   bool is_compiled() const {
