@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include against the layer table: check_layers.py [ROOT]
+"""Checks every #include against the layer table, and the size of folders: check_layers.py [ROOT]
 
 CMake alone does not: all folders share one include path. Exit 1 with one line per bad include.
 docs/architecture.md explains the layers; this table is what counts.
 """
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 # Folders of src/analysis. Only the last two may include all others; nobody but the report may
@@ -114,6 +115,11 @@ LIBRARIES = {
 HARDWARE = re.compile(r"\b(?:DeviceType::\w+|Isa::\w+|CpuFeature::\w+|active_isa|cpu_has)\b")
 ABOVE_HARDWARE = {"graph", "passes", "plan"}
 
+# A folder of src/ has at most so many sources of its own; more want a folder in it. These few have
+# more and may not grow.
+MAX_SOURCES = 40
+CROWDED = {"ops": 45, "backend/cpu": 45, "backend/cpu/simd": 53, "backend/cuda": 44}
+
 SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -193,6 +199,15 @@ def check_file(root, path):
             yield number, complaint
 
 
+def check_folders(paths):
+    """Yields (folder, complaint) for folders of src/ with too many sources among `paths`."""
+    sources = Counter(Path(path).parent.as_posix() for path in paths)
+    for folder, count in sorted(sources.items()):
+        limit = CROWDED.get(folder.removeprefix("src/"), MAX_SOURCES)
+        if folder.startswith("src/") and count > limit:
+            yield folder, f"{count} sources, the limit is {limit}"
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     files = [
@@ -207,6 +222,9 @@ def main():
         for number, complaint in check_file(root, path):
             print(f"{path}:{number}: {complaint}")
             complaints += 1
+    for folder, complaint in check_folders(file.relative_to(root).as_posix() for file in files):
+        print(f"{folder}: {complaint}")
+        complaints += 1
     if not files:
         print(f"check_layers.py: no sources under {root}")
         return 1

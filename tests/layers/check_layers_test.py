@@ -122,6 +122,13 @@ class CheckLayers(unittest.TestCase):
                     path = header.relative_to(headers.parent).as_posix()
                     self.assertIn(f'#include "{path}"', text)
 
+    def test_folders_have_a_limit(self):
+        def with_files(n):
+            return {**GOOD, **{f"src/core/f{i}.cpp": "" for i in range(n - 1)}}  # and op.h
+        self.assertEqual(run("check_layers.py", with_files(40)), (0, ""))
+        self.assertEqual(run("check_layers.py", with_files(41)),
+                         (1, "src/core: 41 sources, the limit is 40\n"))
+
     def test_unknown_files_are_named(self):
         self.expect_complaint("include/epilogue/misc.h", "",
                               "1: belongs to no layer; add it to the table in "

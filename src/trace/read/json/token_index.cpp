@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/read/token_index.h"
+#include "trace/read/json/token_index.h"
 
 #include <simdjson.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/read/json_string.h"
+#include "trace/read/json/json_string.h"
 
 #include <charconv>
 #include <cstdint>
