@@ -45,6 +45,8 @@ install(EXPORT epilogueTraceTargets NAMESPACE epilogue:: DESTINATION ${package_f
         COMPONENT trace)
 install(DIRECTORY include/epilogue/base include/epilogue/trace
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/epilogue COMPONENT trace)
+install(FILES include/epilogue/trace.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/epilogue
+        COMPONENT trace)
 
 if(EPILOGUE_ENGINE)
   epi_umbrella(epilogue_all epilogue ${engine_layers} epilogue_trace_half)
@@ -54,7 +56,7 @@ if(EPILOGUE_ENGINE)
   install(EXPORT epilogueEngineTargets NAMESPACE epilogue:: DESTINATION ${package_folder}
           COMPONENT engine)
   install(DIRECTORY include/epilogue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT engine
-          PATTERN base EXCLUDE PATTERN trace EXCLUDE)
+          PATTERN base EXCLUDE PATTERN trace EXCLUDE PATTERN trace.h EXCLUDE)
 endif()
 
 if(TARGET epilogue)

@@ -1,13 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include against the layer table: check_layers.py [ROOT]
+"""Checks every #include against the layer table, and the size of folders: check_layers.py [ROOT]
 
 CMake alone does not: all folders share one include path. Exit 1 with one line per bad include.
 docs/architecture.md explains the layers; this table is what counts.
 """
 import re
 import sys
+from collections import Counter
 from pathlib import Path
+
+# Folders of src/analysis. Only the last two may include all others; nobody but the report may
+# include these two.
+ROOMS = [
+    f"analysis/{room}"
+    for room in ("kernel_name", "memory", "table", "products", "time", "fusion", "ranks",
+                 "compare", "findings")
+]
 
 # Folder of src/ -> the layers that it may include besides itself. A file belongs to the longest
 # folder that holds it.
@@ -34,10 +43,26 @@ LAYERS = {
     "io": ["base", "core"],
     "train": ["base", "core", "ops", "nn", "nn/optim", "nn/amp", "io"],
     "trace": ["base"],
+    # src/analysis itself holds what its rooms share; the rooms are a library together.
     "analysis": ["base", "trace"],
-    "report": ["base", "trace", "analysis"],
-    "profile": ["base", "core", "ops", "trace", "analysis", "report"],
+    "analysis/kernel_name": ["base", "trace"],
+    "analysis/memory": ["base", "trace", "analysis"],
+    "analysis/table": ["base", "trace", "analysis/memory"],
+    "analysis/products": ["base", "trace", "analysis", "analysis/kernel_name"],
+    "analysis/time": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/products"],
+    "analysis/fusion": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/time"],
+    "analysis/ranks": ["base", "trace", "analysis", "analysis/time"],
+    "analysis/compare": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/time",
+                         "analysis/fusion"],
+    "analysis/findings": ["base", "trace", "analysis", "analysis/memory", "analysis/table",
+                          "analysis/products", "analysis/time", "analysis/fusion",
+                          "analysis/ranks"],
+    "report": ["base", "trace", "analysis", *ROOMS],
+    "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
+                "analysis/products", "report"],
 }
+# The headers that include all others are for embedders: no layer of src/ may include them.
+LAYERS["everything"] = list(LAYERS)
 
 # Public header (or folder of them) under include/epilogue -> the layer that defines what it
 # declares. A header may include what its layer may.
@@ -65,36 +90,20 @@ PUBLIC = {
     "checkpoint.h": "train",
     "profiler.h": "profile",
     "trace/event.h": "trace",
-    "trace/reader.h": "trace",
-    "trace/select.h": "trace",
+    "trace/file.h": "trace",
     "trace/links.h": "trace",
-    "trace/writer.h": "trace",
-    "trace/diff.h": "analysis",
-    "trace/explain.h": "analysis",
-    "trace/explain_ranks.h": "analysis",
-    "trace/fused_kernels.h": "analysis",
-    "trace/fusion.h": "analysis",
-    "trace/gemms.h": "analysis",
-    "trace/kernel_name.h": "analysis",
-    "trace/key_averages.h": "analysis",
-    "trace/occupancy.h": "analysis",
-    "trace/timeline.h": "analysis",
-    "trace/steps.h": "analysis",
-    "trace/idle.h": "analysis",
-    "trace/launches.h": "analysis",
-    "trace/verdict.h": "analysis",
-    "trace/health.h": "analysis",
-    "trace/dispatch_chains.h": "analysis",
-    "trace/hot_spots.h": "analysis",
-    "trace/memory_profile.h": "analysis",
-    "trace/compile_regions.h": "analysis",
-    "trace/modules.h": "analysis",
-    "trace/collectives.h": "analysis",
-    "trace/distribution.h": "analysis",
-    "trace/quantities.h": "analysis",
-    "trace/explain_report.h": "report",
-    "trace/html_report.h": "report",
-    "trace/table.h": "report",
+    "trace/kernel_name.h": "analysis/kernel_name",
+    "trace/memory.h": "analysis/memory",
+    "trace/table.h": "analysis/table",
+    "trace/gemms.h": "analysis/products",
+    "trace/time.h": "analysis/time",
+    "trace/fusion.h": "analysis/fusion",
+    "trace/ranks.h": "analysis/ranks",
+    "trace/diff.h": "analysis/compare",
+    "trace/explain.h": "analysis/findings",
+    "trace/report.h": "report",
+    "epilogue.h": "everything",
+    "trace.h": "everything",
 }
 
 # Libraries that stay in one place: the prefix of the header -> the folders that may include it.
@@ -114,6 +123,11 @@ LIBRARIES = {
 # backend's capabilities() and of base/machine.
 HARDWARE = re.compile(r"\b(?:DeviceType::\w+|Isa::\w+|CpuFeature::\w+|active_isa|cpu_has)\b")
 ABOVE_HARDWARE = {"graph", "passes", "plan"}
+
+# A folder of src/ has at most so many sources of its own; more want a folder in it. These few have
+# more and may not grow.
+MAX_SOURCES = 40
+CROWDED = {"ops": 45, "backend/cpu": 45, "backend/cpu/simd": 53, "backend/cuda": 44}
 
 SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -194,6 +208,15 @@ def check_file(root, path):
             yield number, complaint
 
 
+def check_folders(paths):
+    """Yields (folder, complaint) for folders of src/ with too many sources among `paths`."""
+    sources = Counter(Path(path).parent.as_posix() for path in paths)
+    for folder, count in sorted(sources.items()):
+        limit = CROWDED.get(folder.removeprefix("src/"), MAX_SOURCES)
+        if folder.startswith("src/") and count > limit:
+            yield folder, f"{count} sources, the limit is {limit}"
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     files = [
@@ -208,6 +231,9 @@ def main():
         for number, complaint in check_file(root, path):
             print(f"{path}:{number}: {complaint}")
             complaints += 1
+    for folder, complaint in check_folders(file.relative_to(root).as_posix() for file in files):
+        print(f"{folder}: {complaint}")
+        complaints += 1
     if not files:
         print(f"check_layers.py: no sources under {root}")
         return 1

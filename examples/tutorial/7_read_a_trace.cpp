@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "epilogue/trace/explain.h"
+#include "epilogue/trace/file.h"
 #include "epilogue/trace/links.h"
-#include "epilogue/trace/reader.h"
 
 int main(int argc, char** argv) {
   using namespace epilogue;

@@ -21,7 +21,7 @@
 
 #include "epilogue/base/result.h"
 #include "epilogue/trace/event.h"
-#include "epilogue/trace/key_averages.h"
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 
 namespace epilogue {

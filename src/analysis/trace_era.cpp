@@ -49,7 +49,7 @@ std::string trace_era(const Trace& trace) {
   if (trace.base_time_ns != 0) return "PyTorch profiler of 2024-05 or later.";
   if (trace.import.is_bare_array) return "PyTorch profiler of early 2021.";
   if (has_whole_microseconds(trace))
-    return "PyTorch profiler of before 2024-03: times are whole microseconds.";
+    return "PyTorch profiler before 2024-03: times are whole microseconds.";
   return "PyTorch profiler of 2024-03 to 2024-05, or re-written by another tool.";
 }
 

@@ -45,4 +45,8 @@ std::string format_count(int64_t n) {
   return n < 0 ? "-" + digits : digits;
 }
 
+std::string counted(int64_t n, std::string_view one, std::string_view many) {
+  return format_count(n).append(" ").append(n == 1 ? one : many);
+}
+
 }  // namespace epilogue

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "epilogue/trace/occupancy.h"
+#include "epilogue/trace/gemms.h"
 
 namespace epilogue::profiler {
 namespace {

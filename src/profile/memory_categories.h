@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "epilogue/trace/memory_profile.h"
+#include "epilogue/trace/memory.h"
 #include "profile/recorder.h"
 
 namespace epilogue::profiler {

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "core/backend.h"
 #include "epilogue/profiler.h"
-#include "epilogue/trace/writer.h"
+#include "epilogue/trace/file.h"
 #include "profile/build_trace.h"
 #include "profile/recorder.h"
 #include "profile/recorder_cost.h"

@@ -4,7 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "epilogue/trace/html_report.h"
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/report.h"
 
 namespace epilogue::trace {
 namespace {

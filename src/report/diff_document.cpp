@@ -5,9 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/diff_parts.h"
+#include "analysis/compare/diff_parts.h"
 #include "base/units.h"
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/diff.h"
+#include "epilogue/trace/report.h"
 #include "report/document.h"
 #include "report/json_numbers.h"
 

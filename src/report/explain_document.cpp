@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "base/units.h"
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "report/document.h"
 
 namespace epilogue::trace {
@@ -55,12 +56,12 @@ class Builder {
     if (!e_.path.empty()) title = e_.path + ": " + title;
     head(std::move(title));
     std::string line =
-        fmt::format("{} events, {} ops, {} kernels ({} distinct), span {}", format_count(e_.events),
-                    format_count(e_.ops), format_count(e_.kernels),
+        fmt::format("{}, {}, {} ({} distinct), span {}", counted(e_.events, "event", "events"),
+                    counted(e_.ops, "op", "ops"), counted(e_.kernels, "kernel", "kernels"),
                     format_count(e_.distinct_kernels), format_duration_ns(e_.timeline.span_ns()));
     if (!e_.device.empty()) line += ", " + e_.device;
     if (e_.skipped_events > 0)
-      line += fmt::format("; {} events could not be read", format_count(e_.skipped_events));
+      line += "; " + counted(e_.skipped_events, "event", "events") + " could not be read";
     document_.push_back(Paragraph{std::move(line)});
   }
 
@@ -98,10 +99,10 @@ class Builder {
     }
     document_.push_back(std::move(grid));
     document_.push_back(Paragraph{fmt::format(
-        "A device that works {:.0f} % of the time or more limits the run, compute-bound where "
-        "{:.0f} % of that or more is compute; else the largest cause of idleness does. Judged "
-        "without the profiler's part of the time, and collectives that hide behind nothing are no "
-        "work.",
+        "If the device works {:.0f} % of the time or more, it limits the run: compute-bound if "
+        "{:.0f} % of that or more is compute, else memory-bound. If not, the largest cause of idle "
+        "time limits the run. The profiler's part of the time is left out, and collectives that no "
+        "other kernel hides do not count as work.",
         kDeviceBoundPct, kComputeBoundPct)});
   }
 

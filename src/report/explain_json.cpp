@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An explanation for scripts: everything that the text shows, and what it cuts.
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/units.h"
-#include "epilogue/trace/collectives.h"
 #include "epilogue/trace/explain.h"
+#include "epilogue/trace/ranks.h"
 
 namespace epilogue::trace {
 

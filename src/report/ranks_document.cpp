@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "report/document.h"
 #include "report/json_numbers.h"
 
@@ -63,8 +64,9 @@ void add_waits(const RanksExplanation& e, Document& document) {
 Document build(const RanksExplanation& e) {
   Document document;
   const bool is_part = e.world_size && !e.missing.empty();
-  document.push_back(Heading{is_part ? fmt::format("{} of {} ranks", e.ranks.size(), *e.world_size)
-                                     : fmt::format("{} ranks", e.ranks.size())});
+  document.push_back(Heading{is_part
+                                 ? fmt::format("{} of {} ranks", e.ranks.size(), *e.world_size)
+                                 : counted(static_cast<int64_t>(e.ranks.size()), "rank", "ranks")});
   Bullets list;
   for (const Finding& f : e.findings) list.items.push_back({f.title, f.evidence});
   if (!list.items.empty()) document.push_back(std::move(list));

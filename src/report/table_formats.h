@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "epilogue/trace/table.h"
+#include "epilogue/trace/report.h"
 
 namespace epilogue::trace {
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 
 namespace epilogue::trace {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 
 namespace epilogue::trace {

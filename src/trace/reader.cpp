@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/file.h"
 
 #include <algorithm>
 #include <memory>

@@ -50,6 +50,9 @@ TEST(Units, Counts) {
   EXPECT_EQ(format_count(1'000), "1,000");
   EXPECT_EQ(format_count(1'234'567), "1,234,567");
   EXPECT_EQ(format_count(-100), "-100");
+  EXPECT_EQ(counted(1, "copy", "copies"), "1 copy");
+  EXPECT_EQ(counted(0, "copy", "copies"), "0 copies");
+  EXPECT_EQ(counted(5'770, "copy", "copies"), "5,770 copies");
   EXPECT_EQ(format_count(-1'000), "-1,000");
   EXPECT_EQ(format_count(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
 }

@@ -163,7 +163,7 @@ class Folder(CommandTest):
         self.write("b.json", rank=1)
         self.assertIn("are both of rank 1", self.misuse("explain", self.out))
         self.write("b.json", rank=0, world_size=4)
-        self.assertIn("of 4 ranks, another of 2", self.misuse("explain", self.out))
+        self.assertIn("has 4 ranks, another trace says 2", self.misuse("explain", self.out))
 
     def test_missing_ranks_are_said(self):
         self.write("a.json", rank=1, world_size=4)

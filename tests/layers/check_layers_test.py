@@ -60,6 +60,28 @@ class CheckLayers(unittest.TestCase):
             "src/analysis/steps.cpp", '#include "epilogue/tensor.h"\n',
             '1: layer analysis may not include "epilogue/tensor.h" (layer core)')
 
+    def test_rooms_of_the_analysis(self):
+        rooms = {
+            "src/analysis/findings/rules.h": '#include "analysis/time/idle.h"\n',
+            "src/analysis/time/idle.h": '#include "analysis/intervals.h"\n',
+            "src/analysis/intervals.h": "",
+        }
+        self.assertEqual(run("check_layers.py", {**GOOD, **rooms}), (0, ""))
+        path = "src/analysis/time/steps.cpp"
+        upward = {**GOOD, **rooms, path: '#include "analysis/findings/rules.h"\n'}
+        self.assertEqual(run("check_layers.py", upward),
+                         (1, f'{path}:1: layer analysis/time may not include '
+                             '"analysis/findings/rules.h" (layer analysis/findings)\n'))
+
+    def test_the_rooms_have_no_cycle(self):
+        sys.path.insert(0, str(SCRIPTS))
+        from check_layers import LAYERS  # pylint: disable=import-outside-toplevel
+        above = set()
+        for layer, below in LAYERS.items():  # the table is in the order of the layers
+            above.add(layer)
+            if layer.startswith("analysis"):
+                self.assertLessEqual(set(below), above, layer)
+
     def test_the_library_sees_no_benchmarks(self):
         self.expect_complaint("src/core/op.cpp", '#include "bench/harness.h"\n',
                               '1: "bench/harness.h" is not a file of src/ (includes are written '
@@ -88,8 +110,32 @@ class CheckLayers(unittest.TestCase):
 
     def test_public_headers_obey_their_layer(self):
         self.expect_complaint(
-            "include/epilogue/trace/writer.h", '#include "epilogue/tensor.h"\n',
+            "include/epilogue/trace/file.h", '#include "epilogue/tensor.h"\n',
             '1: layer trace may not include "epilogue/tensor.h" (layer core)')
+
+    def test_the_headers_that_include_all_are_for_embedders(self):
+        all_headers = {"include/epilogue/epilogue.h": '#include "epilogue/tensor.h"\n'}
+        self.assertEqual(run("check_layers.py", {**GOOD, **all_headers}), (0, ""))
+        code, out = run("check_layers.py", {**GOOD, **all_headers, "src/core/op.cpp":
+                                            '#include "epilogue/epilogue.h"\n'})
+        self.assertEqual((code, out), (1, 'src/core/op.cpp:1: layer core may not include '
+                                          '"epilogue/epilogue.h" (layer everything)\n'))
+
+    def test_they_do_include_all(self):
+        headers = SCRIPTS.parent / "include" / "epilogue"
+        for name, narrow in (("epilogue.h", headers), ("trace.h", headers / "trace")):
+            text = (headers / name).read_text(encoding="utf-8")
+            for header in narrow.glob("*.h"):
+                if header.name not in ("epilogue.h", "trace.h"):
+                    path = header.relative_to(headers.parent).as_posix()
+                    self.assertIn(f'#include "{path}"', text)
+
+    def test_folders_have_a_limit(self):
+        def with_files(n):
+            return {**GOOD, **{f"src/core/f{i}.cpp": "" for i in range(n - 1)}}  # and op.h
+        self.assertEqual(run("check_layers.py", with_files(40)), (0, ""))
+        self.assertEqual(run("check_layers.py", with_files(41)),
+                         (1, "src/core: 41 sources, the limit is 40\n"))
 
     def test_unknown_files_are_named(self):
         self.expect_complaint("include/epilogue/misc.h", "",

@@ -5,7 +5,7 @@
 #include "epilogue/profiler.h"
 #include "epilogue/runtime.h"
 #include "epilogue/trace/links.h"
-#include "epilogue/trace/memory_profile.h"
+#include "epilogue/trace/memory.h"
 #include "plan_testing.h"
 
 namespace epilogue::testing::attribution_test {

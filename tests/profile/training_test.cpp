@@ -10,9 +10,9 @@
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
 #include "epilogue/profiler.h"
+#include "epilogue/trace/file.h"
 #include "epilogue/trace/links.h"
-#include "epilogue/trace/memory_profile.h"
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/memory.h"
 #include "profile/recording.h"
 
 namespace epilogue::profiler::training_test {

@@ -4,7 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/diff.h"
+#include "epilogue/trace/report.h"
 #include "report/has_text.h"
 
 namespace epilogue::trace::diff_document_test {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/html_report.h"
+#include "epilogue/trace/report.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "epilogue/trace/key_averages.h"
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/diff.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/file.h"
+#include "epilogue/trace/table.h"
 #include "report/html/base64.h"
 #include "report/unpack.h"
 #include "trace/gzip_bytes.h"

@@ -4,7 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "report/has_text.h"
 
 namespace epilogue::trace::ranks_document_test {

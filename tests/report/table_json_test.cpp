@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 
 namespace epilogue::trace::table_json_test {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 
 namespace epilogue::trace::table_markdown_test {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "epilogue/base/error.h"
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 #include "trace/trace_builder.h"
 

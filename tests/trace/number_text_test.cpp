@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace/read/number_text.h"
+#include "trace/read/json/number_text.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // Prints the library's numbers of a trace for independent_count.py.
 #include <cstdio>
 
-#include "epilogue/trace/quantities.h"
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/file.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;

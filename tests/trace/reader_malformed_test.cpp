@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/file.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace::reader_malformed_test {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/file.h"
 
 namespace epilogue::trace::reader_robustness_test {
 namespace {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small documents with what must come out of them.
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/file.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <string>
 
-#include "epilogue/trace/writer.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::reader_test {

@@ -10,8 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "epilogue/trace/reader.h"
-#include "epilogue/trace/writer.h"
+#include "epilogue/trace/file.h"
 
 namespace epilogue::trace::reader_windows_test {
 namespace {

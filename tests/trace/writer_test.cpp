@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/writer.h"
+#include "epilogue/trace/file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "epilogue/trace/writer.h"
+#include "epilogue/trace/file.h"
 
 namespace epilogue::trace::testing {
 

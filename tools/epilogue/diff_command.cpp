@@ -6,7 +6,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "epilogue/trace/diff.h"
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/report.h"
 #include "trace_input.h"
 
 namespace epilogue::tool {

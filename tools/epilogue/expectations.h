@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "epilogue/trace/quantities.h"
+#include "epilogue/trace/explain.h"
 
 namespace epilogue::tool {
 

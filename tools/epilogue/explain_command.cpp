@@ -14,7 +14,7 @@
 #include "command.h"
 #include "epilogue/base/error.h"
 #include "epilogue/trace/explain.h"
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/report.h"
 #include "trace_input.h"
 
 namespace epilogue::tool {

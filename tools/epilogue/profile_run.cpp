@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/progress.h"
-#include "epilogue/trace/reader.h"
+#include "epilogue/trace/file.h"
 
 namespace epilogue::tool {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "epilogue/profiler.h"
-#include "epilogue/trace/memory_profile.h"
-#include "epilogue/trace/quantities.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/memory.h"
 #include "workload.h"
 
 namespace epilogue::tool {

@@ -11,7 +11,9 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "command.h"
-#include "epilogue/trace/html_report.h"
+#include "epilogue/trace/diff.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "trace_input.h"
 
 namespace epilogue::tool {

@@ -6,7 +6,7 @@
 
 #include "arguments.h"
 #include "command.h"
-#include "epilogue/trace/key_averages.h"
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 #include "trace_input.h"
 

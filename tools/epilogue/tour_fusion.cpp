@@ -14,8 +14,9 @@
 #include "bench_contenders.h"
 #include "command.h"
 #include "epilogue/runtime.h"
-#include "epilogue/trace/explain_report.h"
-#include "epilogue/trace/html_report.h"
+#include "epilogue/trace/diff.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/report.h"
 #include "trace_input.h"
 
 namespace epilogue::tool {

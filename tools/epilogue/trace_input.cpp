@@ -11,8 +11,7 @@
 
 #include "arguments.h"
 #include "base/progress.h"
-#include "epilogue/trace/reader.h"
-#include "epilogue/trace/select.h"
+#include "epilogue/trace/file.h"
 
 namespace epilogue::tool {
 namespace {

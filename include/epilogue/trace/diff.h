@@ -17,7 +17,7 @@ struct DiffPart {
   std::string why;   // "tile 128x128 -> 128x256; 6 -> 3 launches"
   int64_t before_ns = 0;
   int64_t after_ns = 0;
-  // Of parts that are about kernels: how often they ran, and what they read and wrote; -1 where a
+  // Of parts that are about kernels: how often they ran, and what they read and wrote; -1 if a
   // trace does not say.
   std::array<double, 2> kernels = {};
   std::array<int64_t, 2> bytes = {-1, -1};
@@ -25,7 +25,7 @@ struct DiffPart {
   int64_t delta_ns() const { return after_ns - before_ns; }
 };
 
-// One kernel (identified by its name), or one op, in both traces; counts of 0 where it does not
+// One kernel (identified by its name), or one op, in both traces; counts of 0 if it does not
 // occur.
 struct KernelChange {
   std::string name;
@@ -53,7 +53,7 @@ struct TraceDiff {
   std::vector<KernelChange> kernels_added;  // by time, the longest first
   std::vector<KernelChange> kernels_removed;
   std::vector<KernelChange> kernels_changed;  // another count, or another mean by over 5 %
-  // The same of the ops of the main thread, where neither trace has device work.
+  // The same of the ops of the main thread, if neither trace has device work.
   std::vector<KernelChange> ops_added;
   std::vector<KernelChange> ops_removed;
   std::vector<KernelChange> ops_changed;

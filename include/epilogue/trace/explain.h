@@ -1,38 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace means: all analyses of it, and the findings drawn from them.
+// What a trace means: all analyses of it, the findings drawn from them, and what is odd in it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "epilogue/trace/collectives.h"
-#include "epilogue/trace/compile_regions.h"
-#include "epilogue/trace/dispatch_chains.h"
-#include "epilogue/trace/fused_kernels.h"
+#include "epilogue/base/result.h"
+#include "epilogue/trace/event.h"
 #include "epilogue/trace/fusion.h"
 #include "epilogue/trace/gemms.h"
-#include "epilogue/trace/health.h"
-#include "epilogue/trace/hot_spots.h"
-#include "epilogue/trace/idle.h"
-#include "epilogue/trace/launches.h"
 #include "epilogue/trace/links.h"
-#include "epilogue/trace/memory_profile.h"
-#include "epilogue/trace/modules.h"
-#include "epilogue/trace/occupancy.h"
-#include "epilogue/trace/timeline.h"
-#include "epilogue/trace/verdict.h"
+#include "epilogue/trace/memory.h"
+#include "epilogue/trace/ranks.h"
+#include "epilogue/trace/time.h"
 
 namespace epilogue::trace {
 
+// --- Health -------------------------------------------------------------------------------------
+// What is missing or odd in a trace: to be read before any number of it is believed.
+
+enum class Severity : uint8_t {
+  kInfo,     // worth knowing
+  kWarning,  // some numbers are off or missing
+  kError,    // what one would look for is not there
+};
+std::string_view severity_name(Severity severity);  // "info"
+
+struct HealthItem {
+  std::string id;  // stable, for scripts: "kernels-without-launch"
+  Severity severity = Severity::kInfo;
+  int64_t count = 0;   // events concerned; 0 if it is not about events
+  std::string detail;  // one or two sentences
+};
+
+// The gravest first. The last item is always "era": which profiler wrote the trace.
+std::vector<HealthItem> health(const Trace& trace, const Links& links);
+
+// TensorBoard's plug-in calls a "Record Window End" later than this a fault of the profiler.
+inline constexpr int64_t kFarWindowEndNs = 24LL * 3600 * 1'000'000'000;
+
+// --- Explanation of one trace -------------------------------------------------------------------
+// What a trace means: all analyses of it, and the findings drawn from them.
+
 // One thing worth knowing, with what it rests on.
 struct Finding {
-  std::string id;  // stable, for scripts: "fusion", "tf32-off"
+  std::string id;  // stable, for scripts: "fusion"; docs/findings.md has all
   Severity severity = Severity::kInfo;
   std::string title;                  // one line
   std::vector<std::string> evidence;  // sentences with numbers
-  // Estimated time that acting on it would save over the whole trace; empty where it is no advice
+  // Estimated time that acting on it would save over the whole trace; empty if it is no advice
   // or nothing can be said. Savings of several findings may be the same time.
   std::optional<double> saving_us;
 };
@@ -50,7 +70,7 @@ struct Explanation {
   bool has_stacks = false;
   Timeline timeline;
   Verdicts verdicts;
-  std::vector<Region> steps;  // empty where the trace has no ProfilerStep
+  std::vector<Region> steps;  // empty if the trace has no ProfilerStep
   std::vector<DeviceIdle> idle;
   LaunchStats launches;
   std::vector<HealthItem> health;
@@ -68,5 +88,78 @@ struct Explanation {
 };
 
 Explanation explain(const Trace& trace, const Links& links);
+
+// --- Explanation of several ranks ---------------------------------------------------------------
+// Several ranks of one run, side by side: who waits for whom, and what communication hides.
+
+// What a trace cannot say is empty.
+struct RankSummary {
+  std::string path;
+  int64_t rank = 0;
+  bool is_truncated = false;   // the trace ends early: what is said is of the part before
+  std::optional<Bound> bound;  // empty: it ends before any device work
+  int64_t span_ns = 0;
+  std::optional<double> busy_pct;
+  // Both are empty if the trace ends early or has no kernel.
+  std::optional<int64_t> communication_ns;  // union of the collectives' kernels
+  std::optional<int64_t> overlap_ns;        // of that, beside other kernels
+  // For ranks that arrived later, over the matched collectives; empty if none is matched.
+  std::optional<int64_t> wait_ns;
+};
+
+// Ranks `first` to `last`, both included.
+struct RankRange {
+  int64_t first = 0;
+  int64_t last = 0;
+  bool operator==(const RankRange&) const = default;
+};
+
+struct RanksExplanation {
+  std::vector<RankSummary> ranks;  // in the order given
+  std::optional<int64_t> world_size;
+  // Of the whole world; if its size is not known, only between the ranks that are here.
+  std::vector<RankRange> missing;
+  Collectives collectives;
+  std::vector<Finding> findings;
+
+  // False: a rank is missing or its trace ends early, so that CollectiveWaits are bounds.
+  bool has_all_ranks() const;
+  // False: RankSummary::wait_ns is a lower bound, also because a kind is not matched.
+  bool waits_are_whole() const { return has_all_ranks() && collectives.unmatched.empty(); }
+};
+
+RanksExplanation explain_ranks(std::span<const RankTrace> ranks);
+
+// --- Quantities ---------------------------------------------------------------------------------
+// Named numbers of a trace, and expectations about them: "kernels_per_step <= 5".
+
+// A number that a trace may or may not give. Names carry their unit (_us, _pct, _bytes).
+struct Quantity {
+  std::string name;
+  std::string doc;              // one line
+  std::optional<double> value;  // empty: this trace cannot give it
+};
+
+// All quantities, always the same names in the same order. "Per step" divides by the number of
+// ProfilerStep annotations (whole steps only); kernels belong to the step that launched them.
+std::vector<Quantity> quantities(const Trace& trace);
+
+// NAME OP NUMBER with OP one of == != < <= > >=.
+struct Expectation {
+  std::string text;
+  std::string quantity;
+  std::string op;
+  double expected = 0;
+};
+// Fails with one line on a bad form; the name is not looked up.
+Result<Expectation> parse_expectation(std::string_view text);
+
+struct Judgement {
+  Expectation expectation;
+  std::optional<double> found;
+  bool known = true;   // false: there is no quantity of that name
+  bool holds = false;  // never true without a found value
+};
+Judgement judge(const Expectation& expectation, const std::vector<Quantity>& quantities);
 
 }  // namespace epilogue::trace

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What could be one kernel, and what that would save.
-//
-// A trace does not say which op reads which tensor. It is inferred from the order of the ops and
-// the shapes of their inputs; every finding says how sure that is.
+// What could be one kernel and what that would save; what is one kernel already.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +7,22 @@
 #include <string_view>
 #include <vector>
 
+#include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 
 namespace epilogue::trace {
+
+// --- What could be fused ------------------------------------------------------------------------
+// What could be one kernel, and what that would save.
+//
+// A trace does not say which op reads which tensor. It is inferred from the order of the ops and
+// the shapes of their inputs; every finding says how sure that is.
 
 enum class FusionKind : uint8_t {
   kPointwiseChain,  // elementwise ops (and row-wise ones among them) become one kernel
   kGemmEpilogue,    // such a chain, or a single op, moves into the write-back of the GEMM before it
   kMergedGemms,     // GEMMs that read the same input become one
-  kRowChain,        // products with what stands around them, depth first: a whole MLP as one kernel
+  kRowChain,        // products and the ops around them, depth first: a whole MLP as one kernel
 };
 std::string_view fusion_kind_name(FusionKind kind);  // "pointwise-chain", ...
 
@@ -42,8 +46,8 @@ struct Fusion {
   double bytes_after = 0;
   double device_saving_us = 0;
   double host_saving_us = 0;  // dispatch and launch of the ops that go away
-  // The part that shortens the run: of the host's saving where the device waits for the host, of
-  // the device's where it is the other way round; both where the launch is the kernel.
+  // The part that shortens the run: the host's saving if the device waits for the host, the
+  // device's saving if the host waits; both if the launch call runs the kernel.
   double predicted_saving_us = 0;
   Confidence confidence = Confidence::kLow;
   std::string assumption;  // one line
@@ -66,5 +70,25 @@ struct FusionFindings {
 
 FusionFindings find_fusions(const Trace& trace, const Links& links,
                             const FusionOptions& options = {});
+
+// --- What is fused ------------------------------------------------------------------------------
+// Kernels that run several ATen ops at once, as far as the trace says so itself: those of compiled
+// and fused functions of this project.
+
+// All executions of one kernel for one list of ops.
+struct FusedKernel {
+  std::string kernel;
+  std::vector<std::string> ops;  // "aten::mm", ...: in their order, repeated as often as they run
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  int64_t bytes = 0;          // read and written by all executions; -1: unknown
+  int64_t unfused_bytes = 0;  // what the ops would read and write one by one; -1: unknown
+};
+
+// By total time, the longest first.
+std::vector<FusedKernel> fused_kernels(const Trace& trace);
+
+// KernelArgs::fused_ops taken apart; empty for "". The views refer to the text.
+std::vector<std::string_view> fused_op_names(std::string_view fused_ops);
 
 }  // namespace epilogue::trace

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products of a trace: their sizes, rates, place on the roofline, and how their tiles
-// fit the device.
+// The matrix products of a trace, and how well its kernels fill the device.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "epilogue/trace/distribution.h"
+#include "epilogue/base/distribution.h"
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/links.h"
 
 namespace epilogue::trace {
+
+// --- Matrix products ----------------------------------------------------------------------------
+// The matrix products of a trace: their sizes, rates, place on the roofline, and how their tiles
+// fit the device.
 
 // `batch` products [m, k] x [k, n] -> [m, n], row-major.
 struct GemmShape {
@@ -44,20 +49,20 @@ struct GemmTiling {
 
 // All launches of one kernel for one op with the same shapes.
 struct Gemm {
-  std::string op;  // "aten::addmm"; empty where no op gives the shapes
+  std::string op;  // "aten::addmm"; empty if no op gives the shapes
   std::string kernel;
   KernelName name;
   int32_t device = 0;
   std::optional<GemmShape> shape;
   // The shapes come from an op further out than the one that launched the kernel.
   bool is_shape_of_enclosing_op = false;
-  std::string a_type;  // of the op's inputs; where they are not recorded, of the kernel's name
+  std::string a_type;  // of the op's inputs; if they are not recorded, of the kernel's name
   std::string b_type;
   std::string c_type;
   Distribution time;
   int64_t reduction_ns = 0;  // kernels that add up its split K, all launches
 
-  // Of one launch. Empty where the shapes are not known, or the op launches several products,
+  // Of one launch. Empty if the shapes are not known, or the op launches several products,
   // unless the kernel states them itself (a fused kernel of this project: of all its ops).
   std::optional<double> flops;
   std::optional<double> bytes;      // A, B and C once each
@@ -74,7 +79,7 @@ struct Gemm {
   std::optional<RooflineSide> side;
 
   std::optional<bool> uses_tensor_cores;
-  std::string tensor_core_note;    // why not, as far as it shows; empty where they are used
+  std::string tensor_core_note;    // why not, as far as it shows; empty if they are used
   std::string tensor_core_advice;  // what would change that; empty: nothing is known to
   std::optional<GemmTiling> tiling;
   std::optional<int64_t> grid_blocks;
@@ -108,5 +113,53 @@ struct GemmReport {
 
 // Kernels below a convolution are left out: they are part of it.
 GemmReport gemm_report(const Trace& trace, const Links& links);
+
+// --- Occupancy ----------------------------------------------------------------------------------
+// How many warps of a kernel an SM can hold: what the trace recorded, and what its registers,
+// shared memory and block size give.
+
+enum class OccupancyLimit : uint8_t { kThreads, kBlocks, kRegisters, kSharedMemory };
+std::string_view occupancy_limit_name(OccupancyLimit limit);  // "registers", "shared memory"
+
+// How an NVIDIA SM holds blocks of one kernel.
+struct Occupancy {
+  int64_t blocks_per_sm = 0;   // that fit at once
+  double theoretical_pct = 0;  // their threads over the SM's
+  OccupancyLimit limit = OccupancyLimit::kThreads;
+};
+
+// By the rules of CUDA's occupancy calculator, with the shared memory limit that a kernel can opt
+// in to (more than 48 KiB needs that). Empty if something needed is not known: registers (ROCm
+// records none), the device's sizes, a compute capability without rules here; or if the block
+// does not fit at all, so that the numbers contradict the launch.
+std::optional<Occupancy> compute_occupancy(const KernelArgs& args, const DeviceProperties& device);
+
+// One kernel with one launch configuration.
+struct KernelOccupancy {
+  std::string kernel;
+  int32_t device = 0;
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  std::array<int64_t, 3> grid = {1, 1, 1};
+  std::array<int64_t, 3> block = {1, 1, 1};
+  int32_t registers_per_thread = 0;
+  int64_t shared_memory_bytes = 0;
+  std::optional<int32_t> recorded_pct;  // "est. achieved occupancy %"
+  std::optional<Occupancy> computed;
+  // As Kineto defines its estimate, with the blocks that really fit: min(blocks that fit, blocks of
+  // the grid per SM) x threads over the SM's threads. A small grid keeps it low.
+  std::optional<double> estimated_pct;
+  // The trace says 0 % and the kernel fits all the same: above 48 KiB of shared memory Kineto's
+  // calculator finds that no block fits, because it uses the limit without the opt-in.
+  bool is_recorded_zero_artefact = false;
+  std::string note;  // one sentence, or empty
+};
+
+// Of all kernels whose trace gives a grid and a block, by total time, longest first. Empty for
+// devices that are no NVIDIA GPU.
+std::vector<KernelOccupancy> kernel_occupancies(const Trace& trace);
+
+// The device of that index, or, if all that the trace lists are alike, one of those; else null.
+const DeviceProperties* find_device(const Trace& trace, int32_t device);
 
 }  // namespace epilogue::trace

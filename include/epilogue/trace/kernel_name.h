@@ -59,7 +59,7 @@ struct GemmFacts {
   std::string b_type;
   std::string c_type;  // of the output
   std::string accumulator;
-  std::string math_type;                  // what the multipliers take, where it differs: "tf32"
+  std::string math_type;                  // what the multipliers take, if it differs: "tf32"
   std::optional<bool> uses_tensor_cores;  // NVIDIA's tensor cores, AMD's matrix cores
   std::string instruction;                // "16x8x16"
   std::optional<bool> splits_k;
@@ -78,7 +78,7 @@ struct KernelName {
   std::optional<GemmFacts> gemm;
   std::vector<std::string> ops;  // what a fused kernel computes: "gelu", "mul"
 
-  // Null where there is none.
+  // Null if there is none.
   const KernelField* find(std::string_view key) const;
   bool is_known() const { return family != "unknown"; }
 };

@@ -11,14 +11,14 @@
 
 namespace epilogue::trace {
 
-// The four vectors beside the events hold indices into Trace::events, kNone where there is none.
+// The four vectors beside the events hold indices into Trace::events, kNone if there is none.
 struct Links {
   // Of ops and launch calls: the innermost op (cpu_op) around it on its thread. Annotations and
   // Python frames are no parents: they may overlap ops in part.
   std::vector<uint32_t> parent;
   // Of device work (kernels, copies, fills): the runtime or driver call of its correlation.
   std::vector<uint32_t> launch;
-  // Of device work: the innermost op around its launch call; where it carries no correlation, the
+  // Of device work: the innermost op around its launch call; if it carries no correlation, the
   // op that its External id names. Of a launch call: its parent.
   std::vector<uint32_t> op;
   // Of ops, launch calls and device work: position in `steps`. Device work belongs to the step that

@@ -1,47 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renders key averages: torch.profiler's text table (as PyTorch 2.7.1 prints it), JSON, Markdown.
+// torch.profiler's key_averages(): one row per distinct op, kernel and annotation of a trace.
 #pragma once
 
-#include <optional>
-#include <span>
+#include <cstdint>
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "epilogue/trace/key_averages.h"
+#include "epilogue/trace/event.h"
 
 namespace epilogue::trace {
 
-enum class TimeUnit { kAuto, kSeconds, kMilliseconds, kMicroseconds };
+// Where a row's events ran. kDevice stands for whatever device the trace is of (CUDA, HIP, our CPU
+// device); rows of both kinds carry device time, only kDevice rows enter its total.
+enum class RowDevice : uint8_t { kCpu, kDevice };
 
-// EventList.table()'s parameters and defaults.
-struct TableOptions {
-  std::string sort_by = {};  // "": order of appearance; else one of sort_keys(), descending
-  int row_limit = 100;       // -1: all
-  int max_src_column_width = 75;
-  int max_name_column_width = 55;
-  int max_shapes_column_width = 80;
-  std::optional<std::string> header = {};
-  bool top_level_events_only = false;
-  TimeUnit time_unit = TimeUnit::kAuto;
+// Sums over the events of one group; what is not a sum comes from the group's first event. An op's
+// self time excludes its children; its device time is that of the kernels it and they launched.
+struct Row {
+  std::string key;  // the name; ProfilerStep#N are merged to "ProfilerStep*"
+  std::string overload_name;
+  RowDevice device = RowDevice::kCpu;
+  bool is_user_annotation = false;
+  bool is_async = false;
+  bool is_top_level = true;  // no enclosing op on its thread
+  int64_t node_id = -1;
+  int64_t count = 0;
+  int64_t cpu_time_total_ns = 0;
+  int64_t self_cpu_time_total_ns = 0;
+  int64_t device_time_total_ns = 0;
+  int64_t self_device_time_total_ns = 0;
+  int64_t cpu_memory_bytes = 0;  // allocated minus freed inside the events
+  int64_t self_cpu_memory_bytes = 0;
+  int64_t device_memory_bytes = 0;
+  int64_t self_device_memory_bytes = 0;
+  uint64_t flops = 0;
+  std::string input_shapes;        // "[[128, 64], []]"; "" unless grouped by shape
+  std::vector<std::string> stack;  // the first n frames, innermost first
+
+  double cpu_time_avg_us() const;
+  double device_time_avg_us() const;
 };
 
-// What sort_by accepts. cuda_*, xpu_*, privateuse1_* and kernel_* keys mean device_*.
-std::span<const std::string_view> sort_keys();
+struct KeyAverages {
+  std::vector<Row> rows;  // in order of first appearance
+  std::string device_label = "CUDA";
+  bool profile_memory = false;
+  bool with_flops = false;
 
-// Sorts rows by `key`, descending, ties in place. Throws Error that names the keys when it is
-// unknown.
-void sort_rows(std::vector<Row>& rows, std::string_view key);
+  int64_t self_cpu_time_total_ns() const;
+  // Over device rows that are not annotations.
+  int64_t self_device_time_total_ns() const;
+};
 
-// The text table; "" when there are no rows. Every line ends with a newline.
-std::string format_table(const KeyAverages& averages, const TableOptions& options = {});
+struct KeyAveragesOptions {
+  bool group_by_input_shape = false;
+  int group_by_stack_n = 0;
+  bool group_by_overload_name = false;
+};
 
-// One JSON object: {"schema_version", "device_label", "rows": [...], "self_cpu_total_us",
-// "self_device_total_us"}. Honours sort_by, row_limit (here all rows unless told otherwise) and
-// top_level_events_only.
-std::string table_json(const KeyAverages& averages,
-                       const TableOptions& options = {.row_limit = -1});
-
-// The text table's columns as a GitHub table.
-std::string table_markdown(const KeyAverages& averages, const TableOptions& options = {});
+KeyAverages key_averages(const Trace& trace, const KeyAveragesOptions& options = {});
 
 }  // namespace epilogue::trace

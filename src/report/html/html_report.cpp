@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills the page's template. All data goes in as base64 of gzip, which holds no character that HTML
 // gives a meaning; what stands in the markup itself is escaped.
-#include "epilogue/trace/html_report.h"
+#include "epilogue/trace/report.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 
 #include "base/printable.h"
 #include "base/units.h"
+#include "epilogue/trace/explain.h"
 #include "report/html/assets.h"
 #include "report/html/base64.h"
 #include "report/html/page_data.h"

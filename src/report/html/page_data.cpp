@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "epilogue/trace/explain_report.h"
+#include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 #include "report/json_numbers.h"
 

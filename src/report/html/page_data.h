@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "epilogue/trace/html_report.h"
+#include "epilogue/trace/report.h"
 
 namespace epilogue::trace {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "trace/read/inputs_parser.h"
-#include "trace/read/json_string.h"
-#include "trace/read/number_text.h"
+#include "trace/read/json/json_string.h"
+#include "trace/read/json/number_text.h"
 
 namespace epilogue::trace {
 namespace {

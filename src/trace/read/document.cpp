@@ -6,7 +6,7 @@
 
 #include "trace/json_text.h"
 #include "trace/read/document_members.h"
-#include "trace/read/json_string.h"
+#include "trace/read/json/json_string.h"
 
 namespace epilogue::trace {
 namespace {

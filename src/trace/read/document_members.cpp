@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "trace/read/number_text.h"
+#include "trace/read/json/number_text.h"
 
 namespace epilogue::trace {
 namespace {

@@ -5,8 +5,8 @@
 #include <array>
 #include <limits>
 
-#include "trace/read/json_string.h"
-#include "trace/read/number_text.h"
+#include "trace/read/json/json_string.h"
+#include "trace/read/json/number_text.h"
 #include "trace/read/string_table.h"
 
 namespace epilogue::trace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "trace/read/args_builder.h"
-#include "trace/read/json_cursor.h"
+#include "trace/read/json/json_cursor.h"
 #include "trace/read/partial.h"
 
 namespace epilogue::trace {

@@ -16,7 +16,7 @@ struct NoteText {
 // In the order of Note.
 constexpr std::array<NoteText, kNotes> kTexts = {{
     {"truncated", "the file ends inside this event"},
-    {"bad-syntax", "not JSON, and not to be mended"},
+    {"bad-syntax", "not JSON, and not repairable"},
     {"not-an-object", "an element of the event list that is no object"},
     {"missing-field", "a span without a name, a start or a duration"},
     {"bad-number", "a start or a duration that is no number"},

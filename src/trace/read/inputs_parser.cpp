@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string>
 
-#include "trace/read/json_string.h"
+#include "trace/read/json/json_string.h"
 
 namespace epilogue::trace {
 namespace {

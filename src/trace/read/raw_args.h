@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "trace/read/json_cursor.h"
+#include "trace/read/json/json_cursor.h"
 
 namespace epilogue::trace {
 

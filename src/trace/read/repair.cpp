@@ -6,8 +6,8 @@
 #include <bitset>
 
 #include "trace/json_text.h"
-#include "trace/read/json_string.h"
-#include "trace/read/number_text.h"
+#include "trace/read/json/json_string.h"
+#include "trace/read/json/number_text.h"
 
 namespace epilogue::trace {
 namespace {

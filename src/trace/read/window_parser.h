@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "trace/read/event_parser.h"
+#include "trace/read/json/token_index.h"
 #include "trace/read/partial.h"
-#include "trace/read/token_index.h"
 
 namespace epilogue::trace {
 

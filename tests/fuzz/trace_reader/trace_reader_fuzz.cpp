@@ -5,9 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "epilogue/trace/key_averages.h"
-#include "epilogue/trace/reader.h"
-#include "epilogue/trace/writer.h"
+#include "epilogue/trace/file.h"
+#include "epilogue/trace/table.h"
 
 namespace {
 

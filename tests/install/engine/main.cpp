@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A user of the installed engine: a layer over its own memory, a gradient, a profile.
-#include <epilogue/autograd.h>
-#include <epilogue/nn.h>
-#include <epilogue/ops.h>
-#include <epilogue/profiler.h>
-#include <epilogue/tensor.h>
+#include <epilogue/epilogue.h>
 
 #include <cstdio>
 #include <vector>

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A user of the installed trace libraries: build a trace, write it, print its table.
-#include <epilogue/trace/event.h>
-#include <epilogue/trace/key_averages.h>
-#include <epilogue/trace/table.h>
-#include <epilogue/trace/writer.h>
+#include <epilogue/trace.h>
 
 #include <cstdio>
 #include <string>

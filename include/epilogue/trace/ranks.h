@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communication between ranks: how long, how much, hidden behind computation or not, and who waited
+// for whom.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "epilogue/base/distribution.h"
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
+
+namespace epilogue::trace {
+
+// All collectives of one kind on one rank.
+struct CollectiveStats {
+  std::string name;              // "all_reduce", "all_gather", "reduce_scatter", "all_to_all", ...
+  std::optional<int64_t> bytes;  // sent per rank, in all; empty if one of them is not known
+  Distribution time;             // of the kernels
+  int64_t overlap_ns = 0;        // time beside other kernels of the device
+  int64_t exposed_ns = 0;        // time in which nothing else ran
+};
+
+struct RankCollectives {
+  int64_t rank = 0;                    // as the trace says, else its position in the list
+  std::vector<CollectiveStats> kinds;  // by total time
+  int64_t communication_ns = 0;        // union over all collectives
+  int64_t overlap_ns = 0;              // of that, beside other kernels
+  int64_t span_ns = 0;
+};
+
+// The n-th collective of a kind is the same one on all ranks. The rank that arrives last needs the
+// transfer alone; the other ranks wait for the rest of their time. A rank of the run that is not
+// among those matched may have arrived later: then transfers are at most and waits at least this.
+struct CollectiveWaits {
+  std::string name;
+  int64_t count = 0;        // matched on all ranks whose traces are whole
+  int64_t transfer_ns = 0;  // the sum of the shortest durations
+  // By position of the rank; empty if its trace ends early: nobody knows which collectives it
+  // lost.
+  std::vector<std::optional<int64_t>> wait_ns;
+};
+
+struct Collectives {
+  std::vector<RankCollectives> ranks;
+  // Of the ranks whose traces are whole; both are empty if these are fewer than two.
+  std::vector<CollectiveWaits> waits;  // kinds that all of them ran equally often
+  std::vector<std::string> unmatched;  // the other kinds
+};
+
+struct RankTrace {
+  const Trace& trace;
+  const Links& links;
+};
+
+Collectives collectives(std::span<const RankTrace> ranks);
+
+// Why the traces are not the ranks of one run, in one line that names files; empty if they are.
+// They are if each names a rank of its own, in distributedInfo (all with one world size) or by a
+// file name such as "rank7.json". If no trace names a rank, all must have run the same ops at the
+// same time.
+std::string why_not_ranks(std::span<const RankTrace> traces);
+
+}  // namespace epilogue::trace

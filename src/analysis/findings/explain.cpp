@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/explain.h"
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+bool is_host_bound(Bound bound) { return bound == Bound::kOverhead || bound == Bound::kLaunch; }
+
+std::string device_name(const Trace& trace, const Timeline& timeline) {
+  if (timeline.devices.empty()) return "";
+  const DeviceProperties* device = find_device(trace, timeline.devices.front().device);
+  return device != nullptr ? device->name : "";
+}
+
+void count_events(const Trace& trace, const Links& links, Explanation& e) {
+  std::set<StringId> names;
+  for (const Event& event : trace.events) {
+    if (event.category == Category::kCpuOp) ++e.ops;
+    if (event.category == Category::kKernel) names.insert(event.name);
+  }
+  const bool is_file = !trace.import.path.empty() && !trace.selection;
+  e.events = is_file ? trace.import.events : static_cast<int64_t>(trace.events.size());
+  e.skipped_events = trace.import.skipped_events;
+  e.kernels = links.kernels;
+  e.distinct_kernels = static_cast<int64_t>(names.size());
+  e.kernels_without_launch = links.kernels_without_launch;
+  e.launches_without_kernel = links.launches_without_kernel;
+}
+
+// The verdict stays first: it frames the rest.
+void sort_findings(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
+    if ((a.severity == Severity::kError) != (b.severity == Severity::kError))
+      return a.severity == Severity::kError;
+    return a.saving_us.value_or(-1) > b.saving_us.value_or(-1);
+  });
+}
+
+}  // namespace
+
+Explanation explain(const Trace& trace, const Links& links) {
+  Explanation e;
+  e.path = trace.import.path;
+  count_events(trace, links, e);
+  e.timeline = timeline(trace, links);
+  e.device = device_name(trace, e.timeline);
+  e.has_stacks = trace.recorded.with_stack;
+  e.verdicts = judge_time(trace, links);
+  e.steps = steps(trace, links);
+  e.idle = idle_times(trace, links);
+  e.launches = launch_stats(trace, links);
+  e.health = health(trace, links);
+  e.gemms = gemm_report(trace, links);
+  e.fusions = find_fusions(trace, links,
+                           {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
+                            .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});
+  e.fused = fused_kernels(trace);
+  e.chains = dispatch_chains(trace, links);
+  e.hot_spots = hot_spots(trace, links);
+  e.memory = memory_profile(trace, links);
+  e.compile = compile_summary(trace, links);
+  e.occupancies = kernel_occupancies(trace);
+  e.modules = module_times(trace, links);
+  const RankTrace self{trace, links};
+  e.collectives = collectives({&self, 1}).ranks.front();
+  e.findings = apply_rules(kExplanationRules, e);
+  sort_findings(e.findings);
+  return e;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about kernels that could be one.
+#include <fmt/format.h>
+
+#include "analysis/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr size_t kFusionsShown = 5;
+constexpr size_t kMaxOpsShown = 8;
+
+std::string duration_us(double us) { return format_duration_ns(us * kNsPerUs); }
+
+std::string ops_text(const Fusion& fusion) {
+  std::string text;
+  for (size_t i = 0; i < fusion.ops.size(); ++i) {
+    if (i >= kMaxOpsShown) return text + fmt::format(" and {} more", fusion.ops.size() - i);
+    text += (i > 0 ? " + " : "") + fusion.ops[i];
+  }
+  return text;
+}
+
+std::string_view advice(FusionKind kind) {
+  switch (kind) {
+    case FusionKind::kPointwiseChain: return "one kernel could run";
+    case FusionKind::kGemmEpilogue: return "the GEMM's write-back could take over";
+    case FusionKind::kMergedGemms: return "one GEMM could compute";
+    case FusionKind::kRowChain: return "compile() could run as one kernel";
+  }
+  return "";
+}
+
+Finding fusion_finding(const Fusion& fusion) {
+  Finding f;
+  f.severity = Severity::kInfo;
+  f.title = fmt::format("{} {}", advice(fusion.kind), ops_text(fusion));
+  std::string line = fmt::format("{}, {} in all", counted(fusion.count, "time", "times"),
+                                 duration_us(fusion.time_us));
+  if (fusion.kernels_now > 0)
+    line += fmt::format(", {} -> {} kernels", fusion.kernels_now, fusion.kernels_after);
+  if (!fusion.shape.empty()) line += ", result " + fusion.shape;
+  f.evidence.push_back(std::move(line));
+  if (fusion.bytes_now > 0)
+    f.evidence.push_back(fmt::format("{} of {} would no longer be moved",
+                                     format_bytes(fusion.bytes_now - fusion.bytes_after),
+                                     format_bytes(fusion.bytes_now)));
+  f.evidence.push_back(fmt::format("confidence {}; assumes that {}",
+                                   confidence_name(fusion.confidence), fusion.assumption));
+  f.saving_us = fusion.predicted_saving_us;
+  return f;
+}
+
+void find_fusion_advice(const Explanation& e, std::vector<Finding>& out) {
+  size_t shown = 0;
+  for (const Fusion& fusion : e.fusions.fusions) {
+    if (shown == kFusionsShown || fusion.predicted_saving_us < kMinShare * wall_us(e)) break;
+    out.push_back(fusion_finding(fusion));
+    ++shown;
+  }
+}
+
+}  // namespace
+
+constinit const ExplanationRule kFusionRule = {"fusion", find_fusion_advice};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about what the host does to start work: launches, ops that launch nothing, graph breaks.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
+  const LaunchStats& l = e.launches;
+  const int64_t idle = idle_ns(e, IdleCause::kLaunch);
+  if (l.launches == 0 || !is_worth_it(e, to_us(idle))) return;
+  Finding f;
+  f.severity = Severity::kWarning;
+  f.title = fmt::format("the device waits {} while the host launches {}", duration(idle),
+                        counted(l.launches, "time", "times"));
+  if (l.kernels_with_launch > 0)
+    f.evidence.push_back(fmt::format("{} of {} less time than the call that launches {}",
+                                     l.kernels_shorter_than_launch,
+                                     counted(l.kernels_with_launch, "kernel", "kernels") +
+                                         (l.kernels_shorter_than_launch == 1 ? " takes" : " take"),
+                                     l.kernels_shorter_than_launch == 1 ? "it" : "them"));
+  if (!l.launching_calls.empty()) {
+    const CallStats& call = l.launching_calls.front();
+    f.evidence.push_back(
+        times_line(call.name, counted(call.time.count, "call", "calls"), call.time));
+  }
+  const std::optional<SlowCall>& slow = l.outlier;
+  if (slow)
+    f.evidence.push_back(fmt::format(
+        "one {} takes {} of that{}", slow->name, duration(slow->dur_ns),
+        slow->is_first ? ", the first launch of its kernel: most likely it loads code to the "
+                         "device; calls before the recording (a warm-up) take it out"
+                       : ": look at that one, not at their number"));
+  // Beside an outlier, launches that take less of the wall time are not what to work on.
+  constexpr double kMinRestShare = 0.05;
+  if (!slow || to_us(idle - slow->dur_ns) >= kMinRestShare * wall_us(e))
+    f.evidence.emplace_back(
+        "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
+        "fusion, larger batches");
+  f.saving_us = to_us(idle);
+  out.push_back(std::move(f));
+}
+
+void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
+  int64_t self_ns = 0;
+  int64_t count = 0;
+  const NoLaunchOp* longest = nullptr;
+  for (const NoLaunchOp& op : e.chains.no_launch) {
+    self_ns += op.self_ns;
+    count += op.count;
+    if (longest == nullptr || op.max_self_ns > longest->max_self_ns) longest = &op;
+  }
+  if (!is_worth_it(e, to_us(self_ns))) return;
+  Finding f;
+  // One op that takes more than all others together is no habit of the program.
+  const bool is_one = 2 * longest->max_self_ns > self_ns;
+  f.title = is_one ? fmt::format("one {} starts no device work and takes {} of the host's time",
+                                 longest->name, duration(longest->max_self_ns))
+                   : fmt::format("{} start no device work and take {} of the host's time",
+                                 counted(count, "op", "ops"), duration(self_ns));
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(kShown, e.chains.no_launch.size()); ++i) {
+    const NoLaunchOp& op = e.chains.no_launch[i];
+    f.evidence.push_back(fmt::format("{}: {}, {}", op.name, counted(op.count, "time", "times"),
+                                     duration(op.self_ns)));
+  }
+  f.evidence.emplace_back(
+      is_one ? "a first call may pay for initialisation: schedule(wait, warmup) leaves it out of "
+               "the trace; if it occurs again, its stack (with_stack) says "
+               "where it comes from"
+             : "mostly views and allocations before kernels: torch.compile leaves out most of "
+               "them, CUDA graphs leave out all");
+  if (!is_one && e.verdicts.whole.bound == Bound::kOverhead) f.saving_us = to_us(self_ns);
+  out.push_back(std::move(f));
+}
+
+void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
+  if (e.compile.frames_per_step.value_or(0) <= 1) return;
+  Finding f;
+  f.title = fmt::format(
+      "{:.1f} different compiled regions run per step: the graph breaks, or several functions are "
+      "compiled",
+      *e.compile.frames_per_step);
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(kShown, e.compile.regions.size()); ++i) {
+    const CompiledRange& r = e.compile.regions[i];
+    f.evidence.push_back(fmt::format("{}: {}, {} on the host, {}", r.name,
+                                     counted(r.count, "time", "times"), duration(r.cpu_ns),
+                                     counted(r.kernels, "kernel", "kernels")));
+  }
+  f.evidence.emplace_back("torch._dynamo.explain(model)(input) names the causes");
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const ExplanationRule kLaunchCostRule = {"launch-cost", find_launch_cost};
+constinit const ExplanationRule kNoLaunchOpsRule = {"no-launch-ops", find_no_launch_ops};
+constinit const ExplanationRule kGraphBreaksRule = {"graph-breaks", find_graph_breaks};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
+  for (const DeviceMemory& m : e.memory) {
+    if (m.type == DeviceType::kCpu && e.memory.size() > 1) continue;
+    Finding f;
+    f.title = fmt::format("memory peaks at {}{}", format_bytes(static_cast<double>(m.peak_bytes)),
+                          m.is_relative ? " above the level at the start" : "");
+    if (m.before_window_bytes.value_or(0) > 0)
+      f.evidence.push_back(fmt::format("{} of it was allocated before the window",
+                                       format_bytes(static_cast<double>(*m.before_window_bytes))));
+    constexpr size_t kShown = 3;
+    for (size_t i = 0; i < std::min(kShown, m.at_peak.size()); ++i)
+      f.evidence.push_back(fmt::format(
+          "{} {} in {}", m.at_peak[i].op.empty() ? "outside of ops:" : m.at_peak[i].op + " holds",
+          format_bytes(static_cast<double>(m.at_peak[i].bytes)),
+          counted(m.at_peak[i].allocations, "allocation", "allocations")));
+    if (m.out_of_memory > 0) {
+      f.severity = Severity::kError;
+      f.evidence.push_back(counted(m.out_of_memory, "allocation", "allocations") + " failed");
+    }
+    out.push_back(std::move(f));
+  }
+}
+
+}  // namespace
+
+constinit const ExplanationRule kMemoryPeakRule = {"memory-peak", find_memory_peak};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about matrix products.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr size_t kGemmsShown = 3;
+constexpr double kPoorWavePct = 75;  // below it, over a quarter of the device idles in whole waves
+
+// "aten::mm 64 x 64 x 64"
+std::string product_text(const Gemm& g) {
+  const std::string& name = g.op.empty() ? g.kernel : g.op;
+  if (!g.shape) return name + " of unknown shape";
+  const std::string batch =
+      g.shape->batch > 1 ? fmt::format("{} x ", g.shape->batch) : std::string();
+  return fmt::format("{} {}{} x {} x {}", name, batch, g.shape->m, g.shape->n, g.shape->k);
+}
+
+std::string gemm_line(const Gemm& g) {
+  std::string line =
+      fmt::format("{}: {}, {}", product_text(g), counted(g.time.count, "execution", "executions"),
+                  duration(g.time.total_ns));
+  if (g.tflops) line += fmt::format(", {:.1f} TFLOP/s", *g.tflops);
+  if (g.peak_pct) line += fmt::format(" ({:.0f} % of the peak for {})", *g.peak_pct, g.math_type);
+  return line;
+}
+
+// Products that miss the tensor cores for one reason, by time.
+struct TensorCoreMisses {
+  std::vector<const Gemm*> gemms;
+  int64_t total_ns = 0;
+};
+
+Finding tensor_core_finding(const TensorCoreMisses& misses) {
+  const Gemm& first = *misses.gemms.front();
+  Finding f;
+  f.severity = Severity::kWarning;
+  f.title =
+      misses.gemms.size() == 1
+          ? fmt::format("{} does not use tensor cores: {}", product_text(first),
+                        first.tensor_core_note)
+          : fmt::format("{} matrix products, {} in all, do not use tensor cores: {}",
+                        misses.gemms.size(), duration(misses.total_ns), first.tensor_core_note);
+  const size_t shown = std::min(kGemmsShown, misses.gemms.size());
+  for (size_t i = 0; i < shown; ++i) f.evidence.push_back(gemm_line(*misses.gemms[i]));
+  if (shown < misses.gemms.size())
+    f.evidence.push_back(fmt::format("and {} more", misses.gemms.size() - shown));
+  f.evidence.push_back(first.tensor_core_advice);
+  return f;
+}
+
+Finding wave_finding(const Gemm& g) {
+  Finding f;
+  f.severity = Severity::kWarning;
+  f.title = product_text(g) + " ends in a half-empty wave";
+  f.evidence.push_back(gemm_line(g));
+  f.evidence.push_back(fmt::format(
+      "{} tiles in waves of {}: {:.2f} waves take the time of {}; the last is {:.0f} % full",
+      g.tiling->tiles, *g.tiling->tiles_per_wave, *g.tiling->waves,
+      static_cast<int64_t>(*g.tiling->waves) + 1, g.tiling->last_wave_fill_pct.value_or(0)));
+  return f;
+}
+
+// Products that nothing is known to bring to the tensor cores are no finding.
+void find_tensor_core_misses(const Explanation& e, std::vector<Finding>& out) {
+  std::vector<TensorCoreMisses> groups;
+  for (const Gemm& g : e.gemms.gemms) {
+    if (g.uses_tensor_cores != false || g.tensor_core_advice.empty()) continue;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const TensorCoreMisses& other) {
+      return other.gemms.front()->tensor_core_note == g.tensor_core_note;
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), TensorCoreMisses());
+    group->gemms.push_back(&g);
+    group->total_ns += g.time.total_ns;
+  }
+  for (const TensorCoreMisses& group : groups)
+    if (to_us(group.total_ns) >= kMinShare * wall_us(e)) out.push_back(tensor_core_finding(group));
+}
+
+void find_wave_quantisation(const Explanation& e, std::vector<Finding>& out) {
+  size_t shown = 0;
+  for (const Gemm& g : e.gemms.gemms) {
+    if (shown == kGemmsShown || to_us(g.time.total_ns) < kMinShare * wall_us(e)) return;
+    if (g.uses_tensor_cores == false && !g.tensor_core_note.empty()) continue;
+    if (!g.tiling || !g.tiling->wave_efficiency_pct) continue;
+    if (*g.tiling->wave_efficiency_pct >= kPoorWavePct || *g.tiling->waves <= 1) continue;
+    out.push_back(wave_finding(g));
+    ++shown;
+  }
+}
+
+}  // namespace
+
+constinit const ExplanationRule kNoTensorCoresRule = {"no-tensor-cores", find_tensor_core_misses};
+constinit const ExplanationRule kWaveQuantisationRule = {"wave-quantisation",
+                                                         find_wave_quantisation};
+
+}  // namespace epilogue::trace

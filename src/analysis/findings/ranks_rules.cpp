@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about several ranks of one run.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+// A rank's waiting below this share of its span is not worth a line.
+constexpr double kMinWaitShare = 0.02;
+// Communication of which less than this share is hidden is exposed.
+constexpr double kPoorOverlap = 0.5;
+constexpr const char* kWhoIsNotHere =
+    "a rank that is not here may have arrived later: then transfers are shorter and waits are "
+    "longer than stated";
+
+std::string here(const RanksExplanation& e) {
+  return counted(static_cast<int64_t>(e.ranks.size()), "rank is", "ranks are");
+}
+
+void find_unknown_world(const RanksExplanation& e, std::vector<Finding>& out) {
+  if (e.world_size || !e.missing.empty()) return;
+  Finding f;
+  f.title = fmt::format("no trace says how many ranks the run had; {} here", here(e));
+  f.evidence.emplace_back(kWhoIsNotHere);
+  out.push_back(std::move(f));
+}
+
+void find_missing(const RanksExplanation& e, std::vector<Finding>& out) {
+  if (e.missing.empty()) return;
+  std::vector<std::string> list;
+  for (const RankRange& range : e.missing)
+    list.push_back(range.first == range.last ? fmt::format("{}", range.first)
+                                             : fmt::format("{} to {}", range.first, range.last));
+  Finding f;
+  f.severity = Severity::kWarning;
+  f.title = e.world_size
+                ? fmt::format("{} of {} ranks {} here, missing: {}", e.ranks.size(), *e.world_size,
+                              e.ranks.size() == 1 ? "is" : "are", fmt::join(list, ", "))
+                : fmt::format("{} here, missing between them: {}", here(e), fmt::join(list, ", "));
+  f.evidence.emplace_back(kWhoIsNotHere);
+  out.push_back(std::move(f));
+}
+
+void find_truncated(const RanksExplanation& e, std::vector<Finding>& out) {
+  for (const RankSummary& r : e.ranks) {
+    if (!r.is_truncated) continue;
+    Finding f;
+    f.severity = Severity::kWarning;
+    f.title =
+        fmt::format("the trace of rank {} ends early: its collectives are not matched", r.rank);
+    f.evidence.push_back(r.path + ": what it lost is not known");
+    out.push_back(std::move(f));
+  }
+}
+
+void find_unmatched(const RanksExplanation& e, std::vector<Finding>& out) {
+  for (const std::string& name : e.collectives.unmatched) {
+    Finding f;
+    f.severity = Severity::kWarning;
+    f.title = fmt::format(
+        "how long ranks wait in {} is unknown: not all ranks ran it equally often", name);
+    for (size_t i = 0; i < e.ranks.size(); ++i) {
+      if (e.ranks[i].is_truncated) continue;
+      const std::vector<CollectiveStats>& kinds = e.collectives.ranks[i].kinds;
+      const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                     [&](const CollectiveStats& c) { return c.name == name; });
+      f.evidence.push_back(
+          fmt::format("rank {}: {}", e.ranks[i].rank, kind == kinds.end() ? 0 : kind->time.count));
+    }
+    out.push_back(std::move(f));
+  }
+}
+
+std::string waits_evidence(const CollectiveWaits& waits, bool has_all_ranks) {
+  // Ranks without a wait compare as less than any.
+  const int64_t longest_ns =
+      std::max_element(waits.wait_ns.begin(), waits.wait_ns.end())->value_or(0);
+  const std::string transfer = format_duration_ns(waits.transfer_ns);
+  const std::string longest = format_duration_ns(longest_ns);
+  if (has_all_ranks)
+    return fmt::format("{}: {} matched on all ranks, {} of transfer, up to {} of waiting",
+                       waits.name, waits.count, transfer, longest);
+  return fmt::format("{}: {} matched, at most {} of transfer, one rank waits at least {}",
+                     waits.name, waits.count, transfer, longest);
+}
+
+// The rank that waits least is the one that the others wait for.
+void find_straggler(const RanksExplanation& e, std::vector<Finding>& out) {
+  std::vector<const RankSummary*> matched;
+  for (const RankSummary& r : e.ranks)
+    if (r.wait_ns) matched.push_back(&r);
+  if (matched.empty()) return;
+  const auto [last, first] = std::minmax_element(
+      matched.begin(), matched.end(),
+      [](const RankSummary* a, const RankSummary* b) { return *a->wait_ns < *b->wait_ns; });
+  const int64_t wait_ns = *(*first)->wait_ns;
+  if (static_cast<double>(wait_ns) < kMinWaitShare * static_cast<double>((*first)->span_ns)) return;
+  Finding f;
+  f.severity = Severity::kWarning;
+  const bool has_all = e.has_all_ranks();
+  f.title = fmt::format("rank {} arrives last{}: rank {} waits {}{} in collectives", (*last)->rank,
+                        has_all ? "" : " of those compared", (*first)->rank,
+                        e.waits_are_whole() ? "" : "at least ", format_duration_ns(wait_ns));
+  for (const CollectiveWaits& waits : e.collectives.waits)
+    f.evidence.push_back(waits_evidence(waits, has_all));
+  // A rank that was not compared may hold up all of them.
+  if (has_all) f.saving_us = to_us(wait_ns);
+  out.push_back(std::move(f));
+}
+
+void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
+  int64_t communication = 0;
+  int64_t overlap = 0;
+  size_t known = 0;
+  for (const RankSummary& r : e.ranks) {
+    if (!r.communication_ns || !r.overlap_ns) continue;
+    communication += *r.communication_ns;
+    overlap += *r.overlap_ns;
+    ++known;
+  }
+  if (communication == 0) return;
+  const double share = static_cast<double>(overlap) / static_cast<double>(communication);
+  Finding f;
+  f.severity = share < kPoorOverlap ? Severity::kWarning : Severity::kInfo;
+  f.title = fmt::format("{:.0f} % of the communication runs beside other kernels", share * 100);
+  const bool is_all = known == e.ranks.size() && e.has_all_ranks();
+  f.evidence.push_back(fmt::format(
+      "{} of {} over {}", format_duration_ns(overlap), format_duration_ns(communication),
+      is_all ? "all ranks" : counted(static_cast<int64_t>(known), "rank", "ranks")));
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const RanksRule kWorldSizeUnknownRule = {"world-size-unknown", find_unknown_world};
+constinit const RanksRule kMissingRanksRule = {"missing-ranks", find_missing};
+constinit const RanksRule kTruncatedRankRule = {"truncated-rank", find_truncated};
+constinit const RanksRule kUnmatchedCollectivesRule = {"unmatched-collectives", find_unmatched};
+constinit const RanksRule kStragglerRule = {"straggler", find_straggler};
+constinit const RanksRule kCommunicationOverlapRule = {"communication-overlap", find_exposed};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of all findings. Each row {id, rule} is beside its rule, in the file of its topic
+// (*_rules.cpp); docs/findings.md says what each finding means.
+#pragma once
+
+#include "analysis/findings/rule.h"
+
+namespace epilogue::trace {
+
+extern const ExplanationRule kVerdictRule;
+extern const ExplanationRule kLostDataRule;
+extern const ExplanationRule kProfilerCostRule;
+extern const ExplanationRule kLaunchCostRule;
+extern const ExplanationRule kSyncRule;
+extern const ExplanationRule kDataLoaderRule;
+extern const ExplanationRule kPageableCopiesRule;
+extern const ExplanationRule kExposedCollectivesRule;
+extern const ExplanationRule kNoLaunchOpsRule;
+extern const ExplanationRule kSlowStepsRule;
+extern const ExplanationRule kFusionRule;
+extern const ExplanationRule kNoTensorCoresRule;
+extern const ExplanationRule kWaveQuantisationRule;
+extern const ExplanationRule kGraphBreaksRule;
+extern const ExplanationRule kOccupancyArtefactRule;
+extern const ExplanationRule kMemoryPeakRule;
+
+// Findings of equal severity and saving keep this order.
+inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
+                                                               &kLostDataRule,
+                                                               &kProfilerCostRule,
+                                                               &kLaunchCostRule,
+                                                               &kSyncRule,
+                                                               &kDataLoaderRule,
+                                                               &kPageableCopiesRule,
+                                                               &kExposedCollectivesRule,
+                                                               &kNoLaunchOpsRule,
+                                                               &kSlowStepsRule,
+                                                               &kFusionRule,
+                                                               &kNoTensorCoresRule,
+                                                               &kWaveQuantisationRule,
+                                                               &kGraphBreaksRule,
+                                                               &kOccupancyArtefactRule,
+                                                               &kMemoryPeakRule};
+
+extern const RanksRule kWorldSizeUnknownRule;
+extern const RanksRule kMissingRanksRule;
+extern const RanksRule kTruncatedRankRule;
+extern const RanksRule kUnmatchedCollectivesRule;
+extern const RanksRule kStragglerRule;
+extern const RanksRule kCommunicationOverlapRule;
+
+inline constexpr const RanksRule* kRanksRules[] = {
+    &kWorldSizeUnknownRule,     &kMissingRanksRule, &kTruncatedRankRule,
+    &kUnmatchedCollectivesRule, &kStragglerRule,    &kCommunicationOverlapRule};
+
+}  // namespace epilogue::trace

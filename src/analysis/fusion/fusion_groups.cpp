@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/fusion/fusion_groups.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace epilogue::trace {
+namespace {
+
+bool can_chain(OpClass op) {
+  return is_elementwise(op) || op == OpClass::kRowwise || op == OpClass::kReduction;
+}
+
+// No kernel copies between host and device.
+bool can_chain(const WorkOp& op, const WorkOps& work) {
+  if (op.is_transfer || !can_chain(op.op_class)) return false;
+  return !work.has_shapes || !op.inputs.empty();
+}
+
+class Grouping {
+ public:
+  Grouping(const WorkOps& work, const Dataflow& flow) : work_(work), flow_(flow) {
+    group_of_.resize(work.ops.size());
+    std::iota(group_of_.begin(), group_of_.end(), 0U);
+  }
+
+  std::vector<FusionGroup> run() {
+    for (uint32_t i = 0; i < work_.ops.size(); ++i) {
+      if (!can_chain(work_.ops[i], work_)) continue;
+      if (work_.has_shapes) {
+        for (const InputSource& source : flow_.sources[i]) join(source.producer, i);
+      } else if (i > 0 && can_chain(work_.ops[i - 1], work_) &&
+                 work_.ops[i - 1].region == work_.ops[i].region &&
+                 is_elementwise(work_.ops[i].op_class) &&
+                 is_elementwise(work_.ops[i - 1].op_class)) {
+        group_of_[i] = group_of_[i - 1];
+      }
+    }
+    return collect();
+  }
+
+ private:
+  void join(uint32_t producer, uint32_t consumer) {
+    if (producer == kNone || !can_chain(work_.ops[producer], work_)) return;
+    if (group_of_[producer] == group_of_[consumer]) return;
+    // One kernel cannot run ops with another op between them that needs the first and feeds the
+    // second.
+    const uint32_t first = std::min(group_of_[producer], group_of_[consumer]);
+    if (consumer - first > kDataflowWindow) return;
+    const uint32_t into = group_of_[producer];
+    const uint32_t from = group_of_[consumer];
+    if (is_path_between(flow_, group_of_, producer, consumer)) return;
+    rename(from, into);
+  }
+
+  // A group goes by its first member.
+  void rename(uint32_t from, uint32_t into) {
+    const uint32_t name = std::min(from, into);
+    const uint32_t last =
+        std::min<uint32_t>(static_cast<uint32_t>(group_of_.size()) - 1, from + 2 * kDataflowWindow);
+    for (uint32_t i = name; i <= std::max(last, into); ++i)
+      if (group_of_[i] == from || group_of_[i] == into) group_of_[i] = name;
+  }
+
+  std::vector<FusionGroup> collect() const {
+    std::vector<uint32_t> place(work_.ops.size(), kNone);
+    std::vector<FusionGroup> groups;
+    for (uint32_t i = 0; i < work_.ops.size(); ++i) {
+      if (!can_chain(work_.ops[i], work_)) continue;
+      uint32_t& at = place[group_of_[i]];
+      if (at == kNone) {
+        at = static_cast<uint32_t>(groups.size());
+        groups.emplace_back();
+      }
+      groups[at].members.push_back(i);
+    }
+    for (FusionGroup& group : groups) add_products(group);
+    std::erase_if(groups,
+                  [](const FusionGroup& g) { return g.members.size() < 2 && g.products.empty(); });
+    return groups;
+  }
+
+  void add_products(FusionGroup& group) const {
+    if (!work_.has_shapes) return;
+    for (const uint32_t member : group.members)
+      for (const InputSource& source : flow_.sources[member]) {
+        const uint32_t p = source.producer;
+        if (p != kNone && work_.ops[p].op_class == OpClass::kGemm && !flow_.is_shared[p] &&
+            work_.ops[member].op_class != OpClass::kReduction)
+          group.products.push_back(p);
+      }
+  }
+
+  const WorkOps& work_;
+  const Dataflow& flow_;
+  std::vector<uint32_t> group_of_;
+};
+
+}  // namespace
+
+std::vector<FusionGroup> chain_groups(const WorkOps& work, const Dataflow& flow) {
+  return Grouping(work, flow).run();
+}
+
+size_t left_operand(const Trace& trace, const WorkOp& gemm) {
+  const std::string_view name = trace.name(trace.events[gemm.event]);
+  const bool has_bias = name.find("addmm") != std::string_view::npos ||
+                        name.find("baddbmm") != std::string_view::npos;
+  return has_bias ? 1 : 0;
+}
+
+std::vector<std::vector<uint32_t>> mergeable_gemms(const Trace& trace, const WorkOps& work,
+                                                   const Dataflow& flow) {
+  std::vector<std::vector<uint32_t>> merged;
+  std::vector<uint32_t> own_group(work.ops.size());
+  std::iota(own_group.begin(), own_group.end(), 0U);
+  const auto reads_same = [&](uint32_t a, uint32_t b) {
+    const WorkOp& x = work.ops[a];
+    const WorkOp& y = work.ops[b];
+    const size_t i = left_operand(trace, x);
+    const size_t j = left_operand(trace, y);
+    if (i + 1 >= x.inputs.size() || j + 1 >= y.inputs.size()) return false;
+    if (!(x.inputs[i] == y.inputs[j]) || x.inputs[i + 1].dims != y.inputs[j + 1].dims) return false;
+    const InputSource& of_x = flow.sources[a][i];
+    const InputSource& of_y = flow.sources[b][j];
+    const uint32_t known = of_x.producer != kNone ? of_x.producer : of_x.maybe;
+    return of_y.producer == kNone && of_y.maybe == known;
+  };
+  // Between the two only ops whose outputs are known, so that a hidden path cannot be missed.
+  const auto is_clear = [&](uint32_t a, uint32_t b) {
+    for (uint32_t i = a + 1; i < b; ++i)
+      if (!work.ops[i].output) return false;
+    return !is_path_between(flow, own_group, a, b);
+  };
+  std::vector<bool> taken(work.ops.size());
+  for (uint32_t i = 0; i < work.ops.size(); ++i) {
+    if (work.ops[i].op_class != OpClass::kGemm || taken[i]) continue;
+    std::vector<uint32_t> set = {i};
+    const auto end = static_cast<uint32_t>(std::min<size_t>(work.ops.size(), i + kDataflowWindow));
+    for (uint32_t j = i + 1; j < end && work.ops[j].region == work.ops[i].region; ++j)
+      if (work.ops[j].op_class == OpClass::kGemm && !taken[j] && reads_same(i, j) && is_clear(i, j))
+        set.push_back(j);
+    if (set.size() < 2) continue;
+    for (const uint32_t gemm : set) taken[gemm] = true;
+    merged.push_back(std::move(set));
+  }
+  return merged;
+}
+
+std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
+                                      const Dataflow& flow) {
+  GroupBytes sum;
+  const auto contains = [](const std::vector<uint32_t>& list, uint32_t op) {
+    return std::find(list.begin(), list.end(), op) != list.end();
+  };
+  for (const uint32_t member : group.members) {
+    const WorkOp& op = work.ops[member];
+    if (!op.output || op.inputs.empty()) return std::nullopt;
+    const std::optional<int64_t> written = op.output->bytes();
+    if (!written) return std::nullopt;
+    sum.now += static_cast<double>(*written);
+    double saved = 0;
+    const auto& readers = flow.consumers[member];
+    const bool stays = !flow.is_shared[member] && !readers.empty() &&
+                       std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
+                         return contains(group.members, reader);
+                       });
+    (stays ? saved : sum.after) += static_cast<double>(*written);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!reads_input(op, i)) continue;
+      const std::optional<int64_t> read = op.inputs[i].bytes();
+      if (!read) return std::nullopt;
+      sum.now += static_cast<double>(*read);
+      const uint32_t producer = flow.sources[member][i].producer;
+      if (producer != kNone && contains(group.members, producer)) {
+        saved += static_cast<double>(*read);
+        continue;
+      }
+      sum.after += static_cast<double>(*read);
+      if (producer == kNone || !contains(group.products, producer)) continue;
+      sum.from_products += static_cast<double>(*read);
+      sum.from_one_product = std::max(sum.from_one_product, static_cast<double>(*read));
+    }
+    sum.saved.push_back(saved);
+  }
+  return sum;
+}
+
+}  // namespace epilogue::trace

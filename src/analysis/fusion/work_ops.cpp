@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/fusion/work_ops.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "analysis/time/region_map.h"
+#include "analysis/trace_metadata.h"
+#include "epilogue/trace/kernel_name.h"
+
+namespace epilogue::trace {
+namespace {
+
+// Sums per event of what its own launches did, by index of the op's event.
+struct Launched {
+  int64_t device_ns = 0;
+  int64_t longest_ns = -1;  // -1: it launched nothing
+  uint32_t kernels = 0;
+  StringId kernel = 0;
+  bool is_transfer = false;
+};
+
+// Copies that leave the device, and those whose names do not say where they lead.
+class Transfers {
+ public:
+  explicit Transfers(const Trace& trace) : trace_(trace), known_(trace.strings.size()) {}
+
+  bool contain(const Event& work) {
+    std::optional<bool>& known = known_[work.name];
+    if (!known) {
+      const KernelName name = decode_kernel_name(trace_.name(work));
+      const KernelField* direction = name.find("direction");
+      const bool stays = direction != nullptr && direction->value == "device to device";
+      known = name.family == "memcpy" ? !stays : work.category == Category::kGpuMemcpy;
+    }
+    return *known;
+  }
+
+ private:
+  const Trace& trace_;
+  std::vector<std::optional<bool>> known_;  // by StringId
+};
+
+std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
+  std::vector<Launched> sums(trace.events.size());
+  Transfers transfers(trace);
+  for (const uint32_t i : links.device_work) {
+    const uint32_t op = links.op[i];
+    if (op == kNone) continue;
+    const Event& work = trace.events[i];
+    Launched& sum = sums[op];
+    sum.device_ns += work.dur_ns;
+    sum.kernels += work.category == Category::kKernel ? 1 : 0;
+    sum.is_transfer = sum.is_transfer || transfers.contain(work);
+    if (work.dur_ns > sum.longest_ns) {
+      sum.longest_ns = work.dur_ns;
+      sum.kernel = work.name;
+    }
+  }
+  return sums;
+}
+
+// Number of ops directly below each op, views left out: they are no work.
+std::vector<uint32_t> working_children(const Trace& trace, const Links& links,
+                                       const std::vector<OpClass>& class_of_name) {
+  std::vector<uint32_t> children(trace.events.size());
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category == Category::kCpuOp && links.parent[i] != kNone &&
+        class_of_name[e.name] != OpClass::kView)
+      ++children[links.parent[i]];
+  }
+  return children;
+}
+
+// The outermost op around `op` that does no other work: aten::linear for its aten::addmm.
+uint32_t outermost(const Links& links, const std::vector<uint32_t>& children, uint32_t op) {
+  uint32_t outer = op;
+  while (links.parent[outer] != kNone && children[links.parent[outer]] == 1)
+    outer = links.parent[outer];
+  return outer;
+}
+
+// Ops within each op, itself included.
+std::vector<uint32_t> ops_within(const Trace& trace, const Links& links) {
+  std::vector<uint32_t> count(trace.events.size());
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.events[i].category != Category::kCpuOp) continue;
+    for (uint32_t op = i; op != kNone; op = links.parent[op]) ++count[op];
+  }
+  return count;
+}
+
+}  // namespace
+
+WorkOps work_ops(const Trace& trace, const Links& links) {
+  std::vector<OpClass> class_of_name(trace.strings.size());
+  for (StringId id = 0; id < class_of_name.size(); ++id)
+    class_of_name[id] = op_class(trace.strings[id]);
+  WorkOps result;
+  result.has_device_work = !links.device_work.empty();
+  // Launches whose kernels were lost: the host's time says nothing of the work.
+  if (!result.has_device_work && !links.launches.empty()) return result;
+  const std::vector<Launched> launched = launched_by_op(trace, links);
+  result.is_synchronous = is_own_trace(trace);
+  // Counted where it is known what the profiler costs, and that the host's time is the work's.
+  const std::vector<uint32_t> within =
+      result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
+  const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
+  const std::vector<uint32_t> region_of = region_of_events(trace, links);
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kCpuOp) continue;
+    const OpClass kind = class_of_name[e.name];
+    const bool works = result.has_device_work
+                           ? launched[i].longest_ns >= 0
+                           : children[i] == 0 && kind != OpClass::kView && e.dur_ns > 0;
+    if (!works) continue;
+    WorkOp op;
+    op.event = i;
+    op.region = region_of[i];
+    op.op_class = kind;
+    op.is_transcendental = is_transcendental(trace.name(e));
+    op.device_ns = result.has_device_work ? launched[i].device_ns : e.dur_ns;
+    const uint32_t outer = outermost(links, children, i);
+    op.host_ns = trace.events[outer].dur_ns;
+    if (!within.empty()) op.host_ops = within[outer];
+    op.kernels = launched[i].kernels;
+    op.kernel = launched[i].kernel;
+    op.is_transfer = launched[i].is_transfer;
+    if (const OpArgs* args = trace.op_args(e);
+        args != nullptr && args->inputs < trace.inputs.size()) {
+      result.has_shapes = true;
+      op.inputs = tensor_inputs(trace.inputs[args->inputs]);
+      op.output = output_shape(trace.name(e), trace.inputs[args->inputs]);
+      if (kind == OpClass::kReduction && !op.inputs.empty())
+        op.output = reduced_rows(trace.name(e), op.inputs[0]);
+    }
+    result.ops.push_back(std::move(op));
+  }
+  std::sort(result.ops.begin(), result.ops.end(), [&](const WorkOp& a, const WorkOp& b) {
+    const Event& x = trace.events[a.event];
+    const Event& y = trace.events[b.event];
+    return std::tie(x.pid, x.tid, x.ts_ns, a.event) < std::tie(y.pid, y.tid, y.ts_ns, b.event);
+  });
+  return result;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/table/function_events.h"
+
+#include <algorithm>
+#include <array>
+
+#include "analysis/memory/memory_sums.h"
+#include "trace/id_index.h"
+#include "trace/nesting.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
+constexpr std::string_view kStepText = "ProfilerStep*";
+
+// The profiler's own helpers and ops too small to be of interest: PyTorch's list.
+constexpr std::array<std::string_view, 8> kDroppedNames = {"[memory]",
+                                                           "[OutOfMemory]",
+                                                           "profiler::_record_function_enter",
+                                                           "profiler::_record_function_enter_new",
+                                                           "profiler::_record_function_exit",
+                                                           "aten::is_leaf",
+                                                           "aten::output_nr",
+                                                           "aten::_version"};
+
+// By pool id: the name a row goes by, kNone when it is dropped.
+std::vector<StringId> row_names(const StringPool& strings) {
+  std::vector<StringId> names(strings.size());
+  for (StringId id = 0; id < names.size(); ++id) {
+    const std::string_view text = strings[id];
+    const bool is_step = text.starts_with(kStepPrefix) || text == kStepText;
+    const bool is_dropped =
+        std::find(kDroppedNames.begin(), kDroppedNames.end(), text) != kDroppedNames.end();
+    names[id] = is_step ? kStepName : is_dropped ? kNone : id;
+  }
+  return names;
+}
+
+bool is_host_category(Category category) {
+  return category == Category::kCpuOp || category == Category::kUserAnnotation ||
+         category == Category::kOverhead || is_launch_category(category);
+}
+
+bool starts_before(const FunctionEvent& a, const FunctionEvent& b) {
+  return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
+}
+
+class Builder {
+ public:
+  explicit Builder(const Trace& trace)
+      : trace_(trace),
+        memory_(trace.memory),
+        has_device_(!trace.device_label.empty()),
+        has_memory_(!trace.memory.empty()) {}
+
+  FunctionEvents build() {
+    add_events();
+    add_memory_rows();
+    index_ops();
+    move_launches_to_their_ops();
+    set_parents();
+    credit_kernels();
+    collapse();
+    set_totals();
+    set_backward_stacks(trace_, events_);
+    return {std::move(events_), std::move(memory_of_)};
+  }
+
+ private:
+  void add_events() {
+    const std::vector<StringId> names = row_names(trace_.strings);
+    events_.reserve(trace_.events.size());
+    for (const uint32_t i : event_order(trace_)) {
+      const Event& event = trace_.events[i];
+      const bool is_device = is_device_category(event.category);
+      if (names[event.name] == kNone || (!is_device && !is_host_category(event.category))) continue;
+      FunctionEvent e;
+      e.name = names[event.name];
+      e.pid = event.pid;
+      e.tid = event.tid;
+      e.start_ns = event.ts_ns;
+      e.end_ns = event.end_ns();
+      e.event = &event;
+      const OpArgs* args = trace_.op_args(event);
+      e.stack = args != nullptr ? args->stack : 0;
+      e.is_async = args != nullptr && args->is_async;
+      e.is_device = is_device;
+      e.is_user_annotation = event.category == Category::kUserAnnotation ||
+                             event.category == Category::kGpuUserAnnotation;
+      if (is_device) {
+        e.device_time_ns = e.self_device_time_ns = has_device_ ? event.dur_ns : 0;
+      } else {
+        e.cpu_time_ns = event.dur_ns;
+        if (has_memory_) set_memory(e, memory_.take(e.start_ns, e.end_ns));
+      }
+      events_.push_back(e);
+    }
+  }
+
+  // The event's entry, made where it has none.
+  FunctionMemory& memory_entry(FunctionEvent& e) {
+    if (e.memory == kNone) {
+      e.memory = static_cast<uint32_t>(memory_of_.size());
+      memory_of_.emplace_back();
+    }
+    return memory_of_[e.memory];
+  }
+  void set_memory(FunctionEvent& e, const MemoryUsage& usage) {
+    if (usage.cpu_bytes == 0 && usage.device_bytes == 0) return;
+    FunctionMemory& memory = memory_entry(e);
+    memory.cpu_bytes = usage.cpu_bytes;
+    memory.device_bytes = usage.device_bytes;
+  }
+
+  // Records that no event covers become events without duration, so that no byte is lost; failed
+  // allocations always do.
+  void add_memory_rows() {
+    const auto sorted = static_cast<ptrdiff_t>(events_.size());
+    const auto add = [&](const MemoryEvent& record, StringId name) {
+      FunctionEvent e;
+      e.name = name;
+      e.pid = record.pid;
+      e.tid = record.tid;
+      e.start_ns = e.end_ns = record.ts_ns;
+      set_memory(e, memory_usage(record));
+      events_.push_back(e);
+    };
+    for (const uint32_t i : memory_.uncovered()) add(trace_.memory[i], kMemoryName);
+    for (const MemoryEvent& record : trace_.memory)
+      if (record.out_of_memory) add(record, kOutOfMemoryName);
+    std::stable_sort(events_.begin() + sorted, events_.end(), starts_before);
+    std::inplace_merge(events_.begin(), events_.begin() + sorted, events_.end(), starts_before);
+  }
+
+  void index_ops() {
+    for (uint32_t i = 0; i < events_.size(); ++i) {
+      const Event* event = events_[i].event;
+      if (event == nullptr) continue;
+      if (event->category == Category::kCpuOp && event->external_id != 0)
+        op_by_id_.add(event->external_id, i);
+      if (is_launch_category(event->category) && event->correlation != 0)
+        launch_by_correlation_.add(event->correlation, i);
+    }
+    op_by_id_.finish();
+    launch_by_correlation_.finish();
+  }
+
+  // The op that an event's External id names, or kNone. From 2022 to early 2024 Kineto wrote the
+  // event's own correlation there, which names some unrelated op: such an id is not trusted.
+  uint32_t op_by_external_id(const Event& event) const {
+    if (event.external_id == 0 || event.external_id == event.correlation) return kNone;
+    return op_by_id_.find(event.external_id);
+  }
+
+  // A driver may report a call under another thread id than the op that made it.
+  void move_launches_to_their_ops() {
+    for (FunctionEvent& e : events_) {
+      if (e.event == nullptr || !is_launch_category(e.event->category)) continue;
+      const uint32_t i = op_by_external_id(*e.event);
+      if (i == kNone) continue;
+      const FunctionEvent& op = events_[i];
+      if (op.is_async || e.start_ns < op.start_ns || e.end_ns > op.end_ns) continue;
+      e.pid = op.pid;
+      e.tid = op.tid;
+    }
+  }
+
+  void set_parents() {
+    std::vector<LaneSpan> spans;
+    std::vector<uint32_t> indices;
+    spans.reserve(events_.size());
+    indices.reserve(events_.size());
+    for (uint32_t i = 0; i < events_.size(); ++i) {
+      const FunctionEvent& e = events_[i];
+      if (e.is_device || e.is_async) continue;
+      spans.push_back({e.pid, e.tid, e.start_ns, e.end_ns});
+      indices.push_back(i);
+    }
+    const std::vector<uint32_t> parents = nest(spans);
+    for (size_t i = 0; i < parents.size(); ++i)
+      if (parents[i] != kNone) events_[indices[i]].parent = indices[parents[i]];
+  }
+
+  // What PyTorch links by, the External id; where that says nothing, the innermost op around the
+  // launch call.
+  uint32_t op_of_device_event(const Event& event) const {
+    if (const uint32_t op = op_by_external_id(event); op != kNone) return op;
+    if (event.correlation == 0) return kNone;
+    const uint32_t launch = launch_by_correlation_.find(event.correlation);
+    if (launch == kNone) return kNone;
+    uint32_t i = events_[launch].parent;
+    while (i != kNone && events_[i].event->category != Category::kCpuOp) i = events_[i].parent;
+    return i;
+  }
+
+  void credit_kernels() {
+    if (!has_device_) return;
+    for (const FunctionEvent& e : events_) {
+      if (!e.is_device || e.event->category == Category::kGpuUserAnnotation) continue;
+      const uint32_t op = op_of_device_event(*e.event);
+      if (op != kNone && !events_[op].is_async) events_[op].self_device_time_ns += e.device_time_ns;
+    }
+  }
+
+  // An op that does nothing but call an op of its own name is one op.
+  void collapse() {
+    std::vector<uint32_t> children(events_.size());
+    for (const FunctionEvent& e : events_)
+      if (e.parent != kNone) ++children[e.parent];
+    for (uint32_t i = 0; i < events_.size(); ++i) {
+      FunctionEvent& e = events_[i];
+      if (e.parent == kNone) continue;
+      if (events_[e.parent].is_collapsed) e.parent = events_[e.parent].parent;
+      FunctionEvent& parent = events_[e.parent];
+      if (parent.name != e.name || children[e.parent] != 1) continue;
+      e.is_collapsed = true;
+      children[e.parent] = children[i];
+      parent.self_device_time_ns += e.self_device_time_ns;
+    }
+  }
+
+  // Self times and bytes are the totals less the children's; device time goes up from the ops that
+  // launched. Children follow their parents, hence backwards.
+  void set_totals() {
+    for (FunctionEvent& e : events_) {
+      if (e.is_device || e.is_async) continue;
+      e.self_cpu_time_ns += e.cpu_time_ns;
+      const bool is_part = e.parent != kNone && !e.is_collapsed;
+      if (is_part) events_[e.parent].self_cpu_time_ns -= e.cpu_time_ns;
+      if (e.memory != kNone) add_self_memory(e, is_part);
+    }
+    for (size_t i = events_.size(); i-- > 0;) {
+      FunctionEvent& e = events_[i];
+      if (e.is_device || e.is_async || e.is_collapsed) continue;
+      e.device_time_ns += e.self_device_time_ns;
+      if (e.parent != kNone) events_[e.parent].device_time_ns += e.device_time_ns;
+    }
+  }
+
+  void add_self_memory(const FunctionEvent& e, bool is_part) {
+    FunctionMemory& own = memory_of_[e.memory];
+    own.self_cpu_bytes += own.cpu_bytes;
+    own.self_device_bytes += own.device_bytes;
+    if (!is_part) return;
+    const FunctionMemory part = own;  // memory_entry may move it
+    FunctionMemory& whole = memory_entry(events_[e.parent]);
+    whole.self_cpu_bytes -= part.cpu_bytes;
+    whole.self_device_bytes -= part.device_bytes;
+  }
+
+  const Trace& trace_;
+  MemorySums memory_;
+  bool has_device_;
+  bool has_memory_;
+  std::vector<FunctionEvent> events_;
+  std::vector<FunctionMemory> memory_of_;
+  IdIndex op_by_id_;
+  IdIndex launch_by_correlation_;
+};
+
+}  // namespace
+
+FunctionEvents function_events(const Trace& trace) { return Builder(trace).build(); }
+
+const OpArgs* args_of(const Trace& trace, const FunctionEvent& event) {
+  return event.event != nullptr ? trace.op_args(*event.event) : nullptr;
+}
+
+std::string_view function_name(const Trace& trace, StringId name) {
+  switch (name) {
+    case kStepName: return kStepText;
+    case kMemoryName: return "[memory]";
+    case kOutOfMemoryName: return "[OutOfMemory]";
+    default: return trace.strings[name];
+  }
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/time.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/enclosing.h"
+#include "epilogue/trace/kernel_name.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr std::string_view kRegionPrefix = "Torch-Compiled Region";
+constexpr std::string_view kRegionId = ": ";  // before "FRAME/COMPILATION", since PyTorch 2.2
+constexpr std::string_view kGraphMark = "CompiledFxGraph";
+constexpr std::string_view kLookupMark = "TorchDynamo Cache Lookup";
+constexpr std::string_view kTritonPrefix = "triton_";
+
+bool is_op_or_annotation(const Event& e) {
+  return e.category == Category::kCpuOp || e.category == Category::kUserAnnotation;
+}
+
+// Ranges of one kind, and the device work launched inside each.
+std::vector<CompiledRange> ranges(const Trace& trace, const Links& links,
+                                  const std::vector<uint32_t>& events) {
+  std::map<StringId, CompiledRange> by_name;
+  for (const uint32_t i : events) {
+    const Event& e = trace.events[i];
+    CompiledRange& range = by_name[e.name];
+    range.name = std::string(trace.name(e));
+    ++range.count;
+    range.cpu_ns += e.dur_ns;
+  }
+  std::vector<Moment> launches;
+  std::vector<uint32_t> work;
+  for (const uint32_t i : links.device_work) {
+    if (links.launch[i] == kNone) continue;
+    const Event& call = trace.events[links.launch[i]];
+    launches.push_back({call.pid, call.tid, call.ts_ns});
+    work.push_back(i);
+  }
+  const std::vector<uint32_t> around = innermost_at(trace, events, launches);
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (around[i] == kNone) continue;
+    const Event& e = trace.events[work[i]];
+    CompiledRange& range = by_name[trace.events[around[i]].name];
+    if (e.category == Category::kKernel) ++range.kernels;
+    range.device_ns += e.dur_ns;
+  }
+  std::vector<CompiledRange> list;
+  list.reserve(by_name.size());
+  for (auto& [name, range] : by_name) list.push_back(std::move(range));
+  std::stable_sort(list.begin(), list.end(), [](const CompiledRange& a, const CompiledRange& b) {
+    return a.cpu_ns > b.cpu_ns;
+  });
+  return list;
+}
+
+std::vector<TritonKernel> triton_kernels(const Trace& trace, const Links& links) {
+  std::map<StringId, TritonKernel> by_name;
+  for (const uint32_t i : links.device_work) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kKernel || !trace.name(e).starts_with(kTritonPrefix)) continue;
+    TritonKernel& kernel = by_name[e.name];
+    ++kernel.count;
+    kernel.device_ns += e.dur_ns;
+  }
+  std::vector<TritonKernel> list;
+  for (auto& [id, kernel] : by_name) {
+    kernel.name = std::string(trace.strings[id]);
+    kernel.fused_ops = decode_kernel_name(kernel.name).ops;
+    list.push_back(std::move(kernel));
+  }
+  std::stable_sort(list.begin(), list.end(), [](const TritonKernel& a, const TritonKernel& b) {
+    return a.device_ns > b.device_ns;
+  });
+  return list;
+}
+
+// "1" of "Torch-Compiled Region: 1/0"; "" where the name has no such part.
+std::string_view frame_of(std::string_view region) {
+  const size_t colon = region.find(kRegionId);
+  if (colon == std::string_view::npos) return {};
+  const std::string_view id = region.substr(colon + kRegionId.size());
+  const size_t slash = id.find('/');
+  return slash == std::string_view::npos ? std::string_view() : id.substr(0, slash);
+}
+
+// The step that runs at that time. (Links::step knows that of ops, and a region may be an
+// annotation.)
+uint32_t step_at(const Trace& trace, const Links& links, int64_t ts_ns) {
+  const auto after = std::upper_bound(
+      links.steps.begin(), links.steps.end(), ts_ns,
+      [&](int64_t time_ns, uint32_t step) { return time_ns < trace.events[step].ts_ns; });
+  if (after == links.steps.begin()) return kNone;
+  const uint32_t step = *std::prev(after);
+  return ts_ns < trace.events[step].end_ns() ? step : kNone;
+}
+
+std::optional<double> frames_per_step(const Trace& trace, const Links& links,
+                                      const std::vector<uint32_t>& regions) {
+  if (links.steps.empty() || regions.empty()) return std::nullopt;
+  std::set<std::pair<uint32_t, std::string_view>> frames;
+  for (const uint32_t i : regions) {
+    const std::string_view frame = frame_of(trace.name(trace.events[i]));
+    if (frame.empty()) return std::nullopt;
+    if (const uint32_t step = step_at(trace, links, trace.events[i].ts_ns); step != kNone)
+      frames.emplace(step, frame);
+  }
+  return static_cast<double>(frames.size()) / static_cast<double>(links.steps.size());
+}
+
+}  // namespace
+
+CompileSummary compile_summary(const Trace& trace, const Links& links) {
+  std::vector<uint32_t> regions;
+  std::vector<uint32_t> graphs;
+  CompileSummary summary;
+  summary.cache_lookups.name = std::string(kLookupMark);
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (!is_op_or_annotation(e)) continue;
+    const std::string_view name = trace.name(e);
+    if (name.starts_with(kRegionPrefix)) {
+      regions.push_back(i);
+    } else if (name.find(kGraphMark) != std::string_view::npos) {
+      graphs.push_back(i);
+    } else if (name.find(kLookupMark) != std::string_view::npos) {
+      ++summary.cache_lookups.count;
+      summary.cache_lookups.cpu_ns += e.dur_ns;
+    }
+  }
+  if (!links.steps.empty() && !regions.empty())
+    summary.regions_per_step =
+        static_cast<double>(regions.size()) / static_cast<double>(links.steps.size());
+  summary.frames_per_step = frames_per_step(trace, links, regions);
+  summary.regions = ranges(trace, links, regions);
+  summary.graphs = ranges(trace, links, graphs);
+  summary.triton = triton_kernels(trace, links);
+  return summary;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/time.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "analysis/op_tree.h"
+#include "analysis/self_time.h"
+
+namespace epilogue::trace {
+namespace {
+
+// What is known of an op and all that it calls.
+struct Subtree {
+  uint64_t signature = 0;
+  int64_t ops = 0;
+  int64_t kernels = 0;
+  int64_t device_ns = 0;
+  int64_t no_launch_ops = 0;
+  int64_t no_launch_ns = 0;
+  bool launches = false;
+};
+
+uint64_t mixed(uint64_t hash, uint64_t value) {
+  constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15ULL;
+  hash = (hash ^ value) * kGoldenRatio;
+  return hash ^ (hash >> 32);
+}
+
+class Chains {
+ public:
+  Chains(const Trace& trace, const Links& links)
+      : trace_(trace),
+        tree_(trace, links),
+        subtrees_(trace.events.size()),
+        self_ns_(self_times_ns(trace, links)) {
+    for (const uint32_t i : links.device_work) {
+      if (links.op[i] == kNone) continue;
+      const Event& e = trace.events[i];
+      Subtree& s = subtrees_[links.op[i]];
+      if (e.category == Category::kKernel) ++s.kernels;
+      s.device_ns += e.dur_ns;
+      s.launches = true;
+    }
+    // Where its kernels were lost, an op launched all the same.
+    for (const uint32_t i : links.launches)
+      if (links.op[i] != kNone) subtrees_[links.op[i]].launches = true;
+    for (const uint32_t op : tree_.upwards()) finish(op);
+  }
+
+  DispatchChains group() {
+    DispatchChains result;
+    std::unordered_map<uint64_t, size_t> chain_of;
+    for (const uint32_t root : tree_.roots()) {
+      const Subtree& s = subtrees_[root];
+      const auto [place, is_new] = chain_of.try_emplace(s.signature, result.chains.size());
+      if (is_new) result.chains.push_back(first_of(root));
+      DispatchChain& chain = result.chains[place->second];
+      ++chain.count;
+      chain.kernels += s.kernels;
+      chain.cpu_ns += trace_.events[root].dur_ns;
+      chain.device_ns += s.device_ns;
+      chain.no_launch_ns += s.no_launch_ns;
+    }
+    std::stable_sort(
+        result.chains.begin(), result.chains.end(),
+        [](const DispatchChain& a, const DispatchChain& b) { return a.cpu_ns > b.cpu_ns; });
+    result.no_launch = no_launch_ops();
+    return result;
+  }
+
+ private:
+  void finish(uint32_t op) {
+    Subtree& s = subtrees_[op];
+    s.ops = 1;
+    s.signature = mixed(0, trace_.events[op].name);
+    for (const uint32_t child : tree_.children(op)) {
+      const Subtree& c = subtrees_[child];
+      s.signature = mixed(s.signature, c.signature);
+      s.ops += c.ops;
+      s.kernels += c.kernels;
+      s.device_ns += c.device_ns;
+      s.no_launch_ops += c.no_launch_ops;
+      s.no_launch_ns += c.no_launch_ns;
+      s.launches = s.launches || c.launches;
+    }
+    s.signature = mixed(s.signature, s.launches ? 1 : 2);  // also closes the list of children
+    if (s.launches) return;
+    ++s.no_launch_ops;
+    s.no_launch_ns += self_ns_[op];
+  }
+
+  DispatchChain first_of(uint32_t root) const {
+    DispatchChain chain;
+    chain.op = std::string(trace_.name(trace_.events[root]));
+    int left = kMaxChainOps;
+    append(chain.text, root, left);
+    chain.ops = subtrees_[root].ops;
+    chain.no_launch_ops = subtrees_[root].no_launch_ops;
+    return chain;
+  }
+
+  // Recursion ends with `left`: no deeper than that.
+  void append(std::string& text, uint32_t op, int& left) const {
+    if (left-- <= 0) {
+      if (left == -1) text += "...";
+      return;
+    }
+    text += trace_.name(trace_.events[op]);
+    const std::span<const uint32_t> children = tree_.children(op);
+    for (size_t i = 0; i < children.size() && left >= 0; ++i) {
+      text += i == 0 ? "(" : ", ";
+      append(text, children[i], left);
+    }
+    if (!children.empty()) text += ")";
+  }
+
+  std::vector<NoLaunchOp> no_launch_ops() const {
+    std::vector<NoLaunchOp> list;
+    std::unordered_map<StringId, size_t> place_of;
+    bool anything_launches = false;
+    for (const uint32_t op : tree_.upwards()) {
+      anything_launches = anything_launches || subtrees_[op].launches;
+      if (subtrees_[op].launches) continue;
+      const Event& e = trace_.events[op];
+      const auto [place, is_new] = place_of.try_emplace(e.name, list.size());
+      if (is_new) list.push_back({.name = std::string(trace_.name(e))});
+      NoLaunchOp& all = list[place->second];
+      ++all.count;
+      all.self_ns += self_ns_[op];
+      all.max_self_ns = std::max(all.max_self_ns, self_ns_[op]);
+    }
+    if (!anything_launches) return {};
+    std::sort(list.begin(), list.end(), [](const NoLaunchOp& a, const NoLaunchOp& b) {
+      return a.self_ns != b.self_ns ? a.self_ns > b.self_ns : a.name < b.name;
+    });
+    return list;
+  }
+
+  const Trace& trace_;
+  OpTree tree_;
+  std::vector<Subtree> subtrees_;  // by event
+  std::vector<int64_t> self_ns_;
+};
+
+}  // namespace
+
+DispatchChains dispatch_chains(const Trace& trace, const Links& links) {
+  return Chains(trace, links).group();
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/time.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/device_busy.h"
+#include "analysis/time/region_map.h"
+
+namespace epilogue::trace {
+namespace {
+
+using ThreadKey = std::pair<int32_t, int64_t>;
+ThreadKey thread_of(const Event& e) { return {e.pid, e.tid}; }
+
+Region region_of(const Trace& trace, uint32_t event, RegionKind kind) {
+  const Event& e = trace.events[event];
+  Region region;
+  region.name = std::string(trace.name(e));
+  region.kind = kind;
+  region.event = event;
+  region.start_ns = e.ts_ns;
+  region.end_ns = e.end_ns();
+  return region;
+}
+
+// The thread whose annotations are worth showing: the one that launches most, else the one with
+// most ops.
+std::optional<ThreadKey> main_thread(const Trace& trace, const Links& links) {
+  std::map<ThreadKey, int64_t> weight;
+  for (const uint32_t i : links.launches) ++weight[thread_of(trace.events[i])];
+  if (weight.empty())
+    for (const Event& e : trace.events)
+      if (e.category == Category::kCpuOp) ++weight[thread_of(e)];
+  const auto best =
+      std::max_element(weight.begin(), weight.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return best == weight.end() ? std::nullopt : std::optional(best->first);
+}
+
+std::vector<Region> outermost_annotations(const Trace& trace, const Links& links) {
+  const std::optional<ThreadKey> thread = main_thread(trace, links);
+  std::vector<uint32_t> found;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category == Category::kUserAnnotation && e.dur_ns > 0 && thread == thread_of(e))
+      found.push_back(i);
+  }
+  std::sort(found.begin(), found.end(), [&](uint32_t a, uint32_t b) {
+    const Event& x = trace.events[a];
+    const Event& y = trace.events[b];
+    return x.ts_ns != y.ts_ns ? x.ts_ns < y.ts_ns : x.dur_ns > y.dur_ns;
+  });
+  std::vector<Region> list;
+  for (const uint32_t i : found)
+    if (list.empty() || trace.events[i].ts_ns >= list.back().end_ns)
+      list.push_back(region_of(trace, i, RegionKind::kAnnotation));
+  if (!list.empty())  // a selection may cut the last one
+    list.back().end_ns = std::min(list.back().end_ns, shown_window(trace).end_ns);
+  return list;
+}
+
+std::vector<Region> whole_window(const Trace& trace, const Links& links) {
+  const Timeline time = timeline(trace, links);
+  if (!time.start_ns) return {};
+  Region region;
+  region.name = "whole trace";
+  region.start_ns = *time.start_ns;
+  region.end_ns = *time.end_ns;
+  return {region};
+}
+
+// The region in which a host event starts. Precondition: sorted and disjoint.
+uint32_t position_of(const std::vector<Region>& list, int64_t ts_ns) {
+  const auto after = std::upper_bound(list.begin(), list.end(), ts_ns,
+                                      [](int64_t ts, const Region& r) { return ts < r.start_ns; });
+  if (after == list.begin() || ts_ns >= std::prev(after)->end_ns) return kNone;
+  return static_cast<uint32_t>(after - list.begin()) - 1;
+}
+
+std::vector<uint32_t> positions(const Trace& trace, const Links& links,
+                                const std::vector<Region>& list) {
+  std::vector<uint32_t> of_event(trace.events.size(), kNone);
+  const bool is_window = list.size() == 1 && list.front().kind == RegionKind::kWindow;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kCpuOp && !is_launch_category(e.category)) continue;
+    of_event[i] = is_window ? 0 : position_of(list, e.ts_ns);
+  }
+  for (const uint32_t i : links.device_work) {
+    const uint32_t cause = links.launch[i] != kNone ? links.launch[i] : links.op[i];
+    if (cause != kNone) of_event[i] = of_event[cause];
+  }
+  return of_event;
+}
+
+void add_host_sums(RegionMap& map, const Trace& trace, const Links& links) {
+  std::vector<Interval> outermost;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kCpuOp) continue;
+    if (map.of_event[i] != kNone) ++map.regions[map.of_event[i]].ops;
+    if (links.parent[i] == kNone) outermost.push_back({e.ts_ns, e.end_ns()});
+  }
+  const IntervalSet in_ops = united(std::move(outermost));
+  const Coverage coverage(in_ops);
+  for (Region& r : map.regions) r.cpu_op_ns = coverage.within_ns({r.start_ns, r.end_ns});
+  for (const uint32_t i : links.launches)
+    if (map.of_event[i] != kNone) ++map.regions[map.of_event[i]].launches;
+}
+
+void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
+  std::vector<std::vector<Interval>> launched(map.regions.size());
+  for (const uint32_t i : links.device_work) {
+    const uint32_t position = map.of_event[i];
+    if (position == kNone) continue;
+    const Event& e = trace.events[i];
+    Region& region = map.regions[position];
+    ++(e.category == Category::kKernel ? region.kernels : region.copies);
+    launched[position].push_back({e.ts_ns, e.end_ns()});
+  }
+  const std::optional<int32_t> device = busiest_device(trace, links);
+  const IntervalSet busy = device ? device_busy(trace, links, *device) : IntervalSet();
+  const Coverage coverage(busy);
+  for (size_t i = 0; i < map.regions.size(); ++i) {
+    Region& r = map.regions[i];
+    r.launched_work_ns = total_ns(united(std::move(launched[i])));
+    r.device_busy_ns = coverage.within_ns({r.start_ns, r.end_ns});
+  }
+}
+
+std::vector<Region> step_regions(const Trace& trace, const Links& links) {
+  std::vector<Region> list;
+  list.reserve(links.steps.size());
+  for (const uint32_t i : links.steps) list.push_back(region_of(trace, i, RegionKind::kStep));
+  return list;
+}
+
+// Regions without their sums.
+RegionMap find_regions(const Trace& trace, const Links& links) {
+  RegionMap map;
+  map.regions = step_regions(trace, links);
+  if (!map.regions.empty()) {
+    map.of_event = links.step;
+  } else {
+    map.regions = outermost_annotations(trace, links);
+    if (map.regions.empty()) map.regions = whole_window(trace, links);
+    map.of_event = positions(trace, links, map.regions);
+  }
+  return map;
+}
+
+}  // namespace
+
+RegionMap map_regions(const Trace& trace, const Links& links) {
+  RegionMap map = find_regions(trace, links);
+  add_host_sums(map, trace, links);
+  add_device_sums(map, trace, links);
+  return map;
+}
+
+std::vector<uint32_t> region_of_events(const Trace& trace, const Links& links) {
+  return find_regions(trace, links).of_event;
+}
+
+std::vector<Region> regions(const Trace& trace, const Links& links) {
+  return map_regions(trace, links).regions;
+}
+
+std::vector<Region> steps(const Trace& trace, const Links& links) {
+  if (links.steps.empty()) return {};
+  return regions(trace, links);
+}
+
+}  // namespace epilogue::trace
