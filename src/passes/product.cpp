@@ -103,7 +103,7 @@ ChainStage stage_of(const OpCall& call, int weight) {
   std::vector<PointwiseStep> steps(size_t{alpha != 1} + size_t{beta != 0});
   int value = 0;
   if (alpha != 1) {
-    steps.front() = {PointwiseFn::mul, value, kConstantOperand, alpha, 1};
+    steps.front() = {PointwiseFn::mul, value, kConstantOperand, alpha};
     value = stage.epilogue.inputs;
   }
   if (beta != 0) {
