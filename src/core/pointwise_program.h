@@ -33,7 +33,7 @@ struct PointwiseStep {
   std::array<int, kMostPointwiseOperands> operands = {kConstantOperand, kConstantOperand,
                                                       kConstantOperand};
   float constant = 0;
-  PointwiseParameters parameters = {};  // the function's (pointwise_fn.h)
+  PointwiseParameters parameters = {};  // the function's (pointwise_table.h)
 
   PointwiseStep() = default;
   // With the table's parameters.

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/ops.h"
+#include "ops/pointwise_op.h"
 #include "ops/run_op.h"
 
 namespace epilogue {
@@ -45,6 +46,20 @@ std::optional<PointwiseFn> pointwise_fn_of(const OpDef& op, std::span<const Attr
     if (ops_of_rows()[i] == &op && has_form(kPointwiseTable[i], attrs))
       return kPointwiseTable[i].fn;
   return std::nullopt;
+}
+
+std::vector<Sample> unary_samples(const std::vector<Attr>& attrs, SampleRange x) {
+  std::vector<Sample> samples;
+  for (const Dims& sizes : {Dims{3, 5}, Dims{}, Dims{67}, Dims{0, 3}})
+    samples.push_back({{{sizes, x.low, x.high}}, attrs});
+  return samples;
+}
+std::vector<Sample> binary_samples(const std::vector<Attr>& attrs, SampleRange b) {
+  const std::pair<Dims, Dims> shapes[] = {{{3, 5}, {3, 5}}, {{67}, {67}}, {{}, {}},
+                                          {{2, 3, 4}, {4}}, {{37}, {}},   {{0, 3}, {3}}};
+  std::vector<Sample> samples;
+  for (const auto& [x, y] : shapes) samples.push_back({{{x}, {y, b.low, b.high}}, attrs});
+  return samples;
 }
 
 }  // namespace epilogue

@@ -28,7 +28,7 @@ float number_of(const Value& value) {
 
 // One step for one op. Constants are part of the step, tensors are inputs.
 std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& call, PointwiseFn fn,
-                                            int result) {
+                                            int result, std::string& reason) {
   BoundProgram bound;
   const PointwiseRow& row = pointwise_row(fn);
   PointwiseStep step;
@@ -40,7 +40,10 @@ std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& ca
     if (is_number(value)) {
       const float number = number_of(value);
       // A step has room for one constant.
-      if (constants++ > 0 && number != step.constant) return std::nullopt;
+      if (constants++ > 0 && number != step.constant) {
+        reason = "a step has one constant at most";
+        return std::nullopt;
+      }
       step.constant = number;
       continue;
     }
@@ -48,7 +51,10 @@ std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& ca
     step.operands[i] = static_cast<int>(known - bound.inputs.begin());
     if (known == bound.inputs.end()) bound.inputs.push_back(call.inputs[i]);
   }
-  if (bound.inputs.empty() || (constants > 0 && !row.reads_constants)) return std::nullopt;
+  if (bound.inputs.empty()) {
+    reason = "programs compute f32, bf16 and f16 tensors";
+    return std::nullopt;
+  }
   bound.program.inputs = static_cast<int>(bound.inputs.size());
   bound.program.steps = {step};
   bound.program.outputs = {bound.program.inputs};
@@ -68,11 +74,8 @@ std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std
     reason = "it is no pointwise op that programs know";
     return std::nullopt;
   }
-  std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn, node.outputs[0]);
-  if (!bound) {
-    reason = "programs compute f32, bf16 and f16 tensors";
-    return std::nullopt;
-  }
+  std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn, node.outputs[0], reason);
+  if (!bound) return std::nullopt;
   bound->sizes = graph.value(node.outputs[0]).sizes;
   reason = reason_against_values(graph, *bound);
   if (!reason.empty()) return std::nullopt;
@@ -83,12 +86,13 @@ bool programs_read_masks(const Graph& graph) { return graph.capabilities.program
 
 std::string reason_against_values(const Graph& graph, const BoundProgram& bound) {
   for (const int v : bound.results)
-    if (!has_float_type(graph.value(v).dtype)) return "programs compute f32, bf16 and f16 tensors";
+    if (const DType dtype = graph.value(v).dtype; !has_float_type(dtype) && dtype != DType::boolean)
+      return "programs compute f32, bf16 and f16 tensors";
   for (const int v : bound.inputs) {
     const DType dtype = graph.value(v).dtype;
     if (!has_float_type(dtype) && !is_mask(dtype))
       return "programs read f32, bf16 and f16 tensors and masks";
-    if (is_mask(dtype) && !programs_read_masks(graph))
+    if (dtype == DType::u8 && !programs_read_masks(graph))
       return "programs on " + to_string(graph.device) + " read no masks";
     if (!graph::row_layout(graph.value(v), bound.sizes)) return "an operand does not lie in rows";
   }

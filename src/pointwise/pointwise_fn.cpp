@@ -10,10 +10,11 @@ std::optional<PointwiseFn> pointwise_fn_of_number(size_t number) {
   return kPointwiseTable[number].fn;
 }
 
-bool is_pointwise_op(std::string_view base_name) {
-  return std::ranges::any_of(kPointwiseTable, [&](const PointwiseRow& row) {
-    return !row.op.empty() && op_base_name(row.fn) == base_name;
+const PointwiseRow* pointwise_row_of_op(std::string_view base_name) {
+  const auto* row = std::ranges::find_if(kPointwiseTable, [&](const PointwiseRow& candidate) {
+    return !candidate.op.empty() && op_base_name(candidate.fn) == base_name;
   });
+  return row == kPointwiseTable.end() ? nullptr : row;
 }
 
 }  // namespace epilogue

@@ -12,6 +12,7 @@
 #include "backend/cpu/pointwise_loop.h"
 #include "ops/ops.h"
 #include "ops/pointwise.h"
+#include "ops/shape.h"
 
 namespace epilogue::cpu {
 namespace {
@@ -81,8 +82,10 @@ const char* decline(const Call& call) {
   constexpr const char* kReason = "needs f32, bf16 or f16 tensors";
   constexpr const PointwiseRow& kRow = pointwise_row(kFn);
   if (!has_form(kRow, call.attrs)) return kRow.form.needs;
-  if (!has_float_type(call.out[0].dtype())) return kReason;
-  for (const Tensor& t : call.in)
+  const DType computed =
+      kRow.result == PointwiseResult::truth ? result_dtype(call.in) : call.out[0].dtype();
+  if (!has_float_type(computed)) return kReason;
+  for (const Tensor& t : call.in.subspan(kRow.has_condition ? 1 : 0))
     if (!has_float_type(t.dtype()) && !is_one_number(t)) return kReason;
   return nullptr;
 }

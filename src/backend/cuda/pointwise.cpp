@@ -5,6 +5,7 @@
 #include "backend/cuda/kernel_lists.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tensor_walk.h"
+#include "ops/shape.h"
 
 namespace epilogue::cuda {
 namespace {
@@ -15,8 +16,10 @@ template <PointwiseFn kFn>
 const char* decline(const Call& call) {
   constexpr const PointwiseRow& kRow = pointwise_row(kFn);
   if (!has_form(kRow, call.attrs)) return kRow.form.needs;
-  if (!has_float_type(call.out[0].dtype())) return kNeedsFloatType;
-  for (const Tensor& t : call.in)
+  const DType computed =
+      kRow.result == PointwiseResult::truth ? result_dtype(call.in) : call.out[0].dtype();
+  if (!has_float_type(computed)) return kNeedsFloatType;
+  for (const Tensor& t : call.in.subspan(kRow.has_condition ? 1 : 0))
     if (!has_float_type(t.dtype()) && !is_host_number(t)) return kNeedsFloatType;
   return nullptr;
 }

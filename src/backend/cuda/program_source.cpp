@@ -16,7 +16,12 @@ constexpr size_t kMostNameChars = 120;
 constexpr std::string_view kMore = "_etc";  // where names are cut
 
 std::string_view type_name(DType dtype) {
-  return dtype == DType::bf16 ? "Bf16" : dtype == DType::f16 ? "F16" : "float";
+  switch (dtype) {
+    case DType::bf16: return "Bf16";
+    case DType::f16: return "F16";
+    case DType::boolean: return "Truth";
+    default: return "float";
+  }
 }
 
 // The struct of kernels/math.cuh: gelu_tanh_backward -> GeluTanhBackward.

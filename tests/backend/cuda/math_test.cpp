@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "epilogue/ops.h"
 #include "math_on_host.h"
 #include "ops/ops.h"
 
@@ -17,7 +18,7 @@ struct Case {
   const OpDef* op;
   std::vector<Attr> attrs = {};
 };
-const Case kCases[] = {{PointwiseFn::neg, &kNeg},
+const Case kNamed[] = {{PointwiseFn::neg, &kNeg},
                        {PointwiseFn::relu, &kRelu},
                        {PointwiseFn::sigmoid, &kSigmoid},
                        {PointwiseFn::tanh, &kTanh},
@@ -36,13 +37,33 @@ const Case kCases[] = {{PointwiseFn::neg, &kNeg},
                        {PointwiseFn::gelu_erf_backward, &kGeluBackward, {int64_t{0}}},
                        {PointwiseFn::silu_backward, &kSiluBackward}};
 
-// The reference, in double.
+// Those and the rest of the table, with its parameters.
+const std::vector<Case> kCases = [] {
+  std::vector<Case> cases(std::begin(kNamed), std::end(kNamed));
+  for (auto i = static_cast<size_t>(PointwiseFn::leaky_relu); i < kPointwiseFns; ++i) {
+    const PointwiseRow& row = kPointwiseTable[i];
+    Case c{row.fn, &function_op(row.fn)};
+    for (size_t k = 0; k < parameter_count(row); ++k)
+      c.attrs.emplace_back(static_cast<double>(row.parameters[k].value));
+    cases.push_back(c);
+  }
+  return cases;
+}();
+
+// The reference, in double; the operand before the last is a, the last one b.
 double want(const Case& c, float a, float b) {
-  const Tensor in[] = {from_values({a}, {1}, DType::f64), from_values({b}, {1}, DType::f64)};
-  Tensor out = empty({1}, DType::f64);
-  const size_t inputs = operand_count(c.fn);
-  c.op->reference(Call{*c.op, {in, inputs}, c.attrs, {&out, 1}});
+  const PointwiseRow& row = pointwise_row(c.fn);
+  std::vector<Tensor> in = {from_values({a}, {1}, DType::f64)};
+  if (row.operands > 1) in.push_back(from_values({b}, {1}, DType::f64));
+  if (row.has_condition)
+    in.insert(in.begin(), to(from_values({a}, {1}, DType::f64), DType::boolean));
+  const bool is_truth = row.result == PointwiseResult::truth;
+  Tensor out = empty({1}, is_truth ? DType::boolean : DType::f64);
+  c.op->reference(Call{*c.op, in, c.attrs, {&out, 1}});
   return out.item();
+}
+float got(const Case& c, float a, float b) {
+  return pointwise_row(c.fn).has_condition ? on_host(c.fn, {a, a, b}) : on_host(c.fn, {a, b});
 }
 
 TEST(DeviceMath, AgreesWithTheReferences) {
@@ -51,7 +72,11 @@ TEST(DeviceMath, AgreesWithTheReferences) {
       for (const float b : {-3.0F, -0.5F, 0.0F, 0.25F, 2.0F}) {
         if (c.fn == PointwiseFn::div && b == 0) continue;
         const double expected = want(c, a, b);
-        EXPECT_NEAR(on_host(c.fn, {a, b}), expected, 1e-6 + 2e-6 * std::abs(expected))
+        if (std::isnan(expected)) {
+          EXPECT_TRUE(std::isnan(got(c, a, b))) << pointwise_fn_name(c.fn) << "(" << a << ")";
+          continue;
+        }
+        EXPECT_NEAR(got(c, a, b), expected, 1e-6 + 2e-6 * std::abs(expected))
             << pointwise_fn_name(c.fn) << "(" << a << ", " << b << ")";
         if (operand_count(c.fn) == 1) break;
       }

@@ -75,13 +75,6 @@ void expect_accuracy(const std::string& name, const std::vector<float>& x,
                         << reference(x[where]);
 }
 
-std::vector<float> sweep(float low, float high, size_t n) {
-  std::vector<float> x(n);
-  for (size_t i = 0; i < n; ++i)
-    x[i] = low + (high - low) * static_cast<float>(i) / static_cast<float>(n - 1);
-  return x;
-}
-
 TEST(Pointwise, UnaryAccuracy) {
   const std::vector<float> near = sweep(-5.0F, 5.0F, 100'003);
   const std::vector<float> far = sweep(-30.0F, 30.0F, 100'003);

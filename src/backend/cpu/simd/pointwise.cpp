@@ -7,6 +7,7 @@
 // After foreach_target.h, which chooses the target:
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <type_traits>
 
 #include "backend/cpu/simd/formulas-inl.h"
@@ -31,23 +32,21 @@ struct Scalar {
   HWY_INLINE Vf tail(size_t, size_t) const { return set(value); }
 };
 
-// Functors, not lambdas: a lambda does not take part in Highway's target region. A function's
+// Functors, not lambdas: a lambda does not take part in Highway's target region. A formula with its
 // parameters as vectors, made before its loop.
-template <PointwiseFn kFn, class Indices>
+template <class F, class Indices>
 struct Applied;
-template <PointwiseFn kFn, size_t... kIndex>
-struct Applied<kFn, std::index_sequence<kIndex...>> {
+template <class F, size_t... kIndex>
+struct Applied<F, std::index_sequence<kIndex...>> {
   Vf parameters[kMostPointwiseParameters];
   HWY_INLINE explicit Applied(const float* values) {
     ((parameters[kIndex] = set(values[kIndex])), ...);
   }
   template <class... Vs>
   HWY_INLINE Vf operator()(Vs... operands) const {
-    return Formula<kFn>::apply(operands..., parameters[kIndex]...);
+    return F::apply(operands..., parameters[kIndex]...);
   }
 };
-template <PointwiseFn kFn>
-using Apply = Applied<kFn, std::make_index_sequence<parameter_count(pointwise_row(kFn))>>;
 
 template <class F, class... Operands>
 HWY_INLINE void loop(const F& f, float* out, size_t n, Operands... operands) {
@@ -64,19 +63,20 @@ HWY_INLINE void loop(const F& f, float* out, size_t n, Operands... operands) {
 }
 
 // Bit k of kScalars: operand k is one value.
-template <PointwiseFn kFn, size_t kScalars, size_t... kOperand>
+template <PointwiseFn kFn, class F, size_t kScalars, size_t... kOperand>
 void run_form(const TileOperand* operands, float* out, size_t n, const float* parameters,
               std::index_sequence<kOperand...>) {
-  loop(Apply<kFn>(parameters), out, n,
+  using Parameters = std::make_index_sequence<parameter_count(pointwise_row(kFn))>;
+  loop(Applied<F, Parameters>(parameters), out, n,
        std::conditional_t<(kScalars >> kOperand & 1) != 0, Scalar, Array>(operands[kOperand])...);
 }
 
-template <PointwiseFn kFn, size_t... kScalars>
+template <PointwiseFn kFn, class F, size_t... kScalars>
 void choose_form(size_t scalars, const TileOperand* operands, float* out, size_t n,
                  const float* parameters, std::index_sequence<kScalars...>) {
   constexpr auto kOperands = std::make_index_sequence<operand_count(kFn)>();
   (void)((scalars == kScalars &&
-          (run_form<kFn, kScalars>(operands, out, n, parameters, kOperands), true)) ||
+          (run_form<kFn, F, kScalars>(operands, out, n, parameters, kOperands), true)) ||
          ...);
 }
 
@@ -87,21 +87,37 @@ void fill(float value, float* out, size_t n) {
   if (i < n) store_tail(v, out + i, n - i);
 }
 
-template <PointwiseFn kFn>
-void run_function(const TileOperand* operands, float* out, size_t n, const float* parameters) {
+template <PointwiseFn kFn, class F>
+void run_formula(const TileOperand* operands, float* out, size_t n, const float* parameters) {
   constexpr size_t kOperands = operand_count(kFn);
   constexpr size_t kForms = (size_t{1} << kOperands) - 1;  // but all of them scalars
+  constexpr auto kEachForm = std::make_index_sequence<kForms>();
   size_t scalars = 0;
   for (size_t k = 0; k < kOperands; ++k) scalars |= size_t{operands[k].data == nullptr} << k;
   if (scalars != kForms)
-    return choose_form<kFn>(scalars, operands, out, n, parameters,
-                            std::make_index_sequence<kForms>());
+    return choose_form<kFn, F>(scalars, operands, out, n, parameters, kEachForm);
   TileOperand spread[kOperands];
   std::copy_n(operands, kOperands, spread);
   fill(operands[0].value, out, n);
   spread[0].data = out;
-  choose_form<kFn>(scalars & ~size_t{1}, spread, out, n, parameters,
-                   std::make_index_sequence<kForms>());
+  choose_form<kFn, F>(scalars & ~size_t{1}, spread, out, n, parameters, kEachForm);
+}
+
+// The formula for these parameters.
+template <PointwiseFn kFn, class... Cases>
+bool run_case(const TileOperand* operands, float* out, size_t n, const float* parameters,
+              std::tuple<Cases...>) {
+  return (
+      (Cases::holds(parameters) && (run_formula<kFn, Cases>(operands, out, n, parameters), true)) ||
+      ...);
+}
+
+template <PointwiseFn kFn>
+void run_function(const TileOperand* operands, float* out, size_t n, const float* parameters) {
+  using F = Formula<kFn>;
+  if constexpr (requires { typename F::Cases; })
+    if (run_case<kFn>(operands, out, n, parameters, typename F::Cases())) return;
+  run_formula<kFn, F>(operands, out, n, parameters);
 }
 
 template <PointwiseFn kFn>

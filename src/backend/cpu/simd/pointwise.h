@@ -22,9 +22,9 @@ struct TileOperand {
 };
 
 // out[i] = f(operands[0][i], ...), with the operands and parameters that the function's row names.
-// NaN gives NaN, but where the function selects. At the ends the formulas' values: gelu_tanh,
-// gelu_erf and silu give +inf for +inf and NaN for -inf (-inf * 0), as PyTorch's do. relu_backward
-// takes the forward's input as well as its output: y > 0 exactly where x > 0.
+// NaN gives NaN, but where the function selects. At the ends the formulas' values, as PyTorch's:
+// x times a gate gives +inf for +inf and NaN for -inf (-inf * 0). relu_backward takes the forward's
+// input as well as its output: y > 0 exactly where x > 0.
 using FunctionTile = void (*)(const TileOperand* operands, float* out, size_t n,
                               const float* parameters);
 

@@ -34,7 +34,8 @@ struct Walk {
   std::array<Operand, kMaxOperands> operands;
 };
 
-// result = fn of the inputs, an elementwise function; f32 arithmetic on f32, bf16 or f16.
+// result = fn of the inputs, an elementwise function; f32 arithmetic on f32, bf16,
+// f16 and booleans.
 cudaError_t launch_pointwise(PointwiseFn fn, const PointwiseParameters& parameters,
                              const Walk& walk, cudaStream_t stream);
 // (a - b)^2, and alpha (a - b) c.

@@ -121,6 +121,7 @@ bool is_line(const Walk& walk, const Operand& operand, DType dtype) {
 
 bool is_vector_call(const Walk& walk) {
   const DType dtype = walk.operands[0].dtype;
+  if (dtype == DType::boolean) return false;
   for (int k = 0; k <= walk.inputs; ++k)
     if (!is_line(walk, walk.operands[k], dtype)) return false;
   return true;
