@@ -26,7 +26,7 @@ constexpr double kSampleUs = 200;
 
 struct Activation {
   const char* name;
-  simd::UnaryOp op;
+  PointwiseFn op;
   double (*exact)(double);
   bool has_goal;
 };
@@ -38,12 +38,12 @@ double exact_gelu_tanh(double x) {
 }
 
 constexpr Activation kActivations[] = {
-    {"gelu_tanh", simd::UnaryOp::gelu_tanh, exact_gelu_tanh, true},
-    {"silu", simd::UnaryOp::silu, [](double x) { return x * exact_sigmoid(x); }, true},
-    {"gelu_erf", simd::UnaryOp::gelu_erf,
+    {"gelu_tanh", PointwiseFn::gelu_tanh, exact_gelu_tanh, true},
+    {"silu", PointwiseFn::silu, [](double x) { return x * exact_sigmoid(x); }, true},
+    {"gelu_erf", PointwiseFn::gelu_erf,
      [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, false},
-    {"sigmoid", simd::UnaryOp::sigmoid, exact_sigmoid, false},
-    {"tanh", simd::UnaryOp::tanh, [](double x) { return std::tanh(x); }, false},
+    {"sigmoid", PointwiseFn::sigmoid, exact_sigmoid, false},
+    {"tanh", PointwiseFn::tanh, [](double x) { return std::tanh(x); }, false},
 };
 
 std::vector<float> sweep(size_t n) {
@@ -57,7 +57,7 @@ std::vector<float> sweep(size_t n) {
 double largest_error(const Activation& a) {
   const std::vector<float> x = sweep(kSweep);
   std::vector<float> y(x.size());
-  simd::pointwise_kernels()[a.op](x.data(), y.data(), x.size());
+  simd::pointwise_kernels().run(a.op, {x.data()}, y.data(), x.size());
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i)
     worst = std::max(worst, std::abs(static_cast<double>(y[i]) - a.exact(x[i])));
@@ -72,7 +72,8 @@ bool run_level(Isa isa) {
   std::vector<Contender> contenders;
   for (const Activation& a : kActivations)
     contenders.push_back({a.name, [&, kernel = simd::pointwise_kernels()[a.op]] {
-                            kernel(x.data(), y.data(), kTile);
+                            const simd::TileOperand operand = x.data();
+                            kernel(&operand, y.data(), kTile, nullptr);
                           }});
   const std::vector<Timing> timings = interleave(contenders, plan_for(contenders, 1, kSampleUs));
   bool reached = true;

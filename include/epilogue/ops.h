@@ -63,8 +63,41 @@ Tensor relu(const Tensor& self);
 Tensor sigmoid(const Tensor& self);
 Tensor tanh(const Tensor& self);
 Tensor silu(const Tensor& self);
+Tensor leaky_relu(const Tensor& self, double negative_slope = 0.01);
+Tensor elu(const Tensor& self, double alpha = 1, double scale = 1, double input_scale = 1);
+Tensor softplus(const Tensor& self, double beta = 1, double threshold = 20);
+Tensor mish(const Tensor& self);
+Tensor hardswish(const Tensor& self);
+Tensor sqrt(const Tensor& self);
+Tensor abs(const Tensor& self);
+Tensor sgn(const Tensor& self);
+Tensor sin(const Tensor& self);
+Tensor cos(const Tensor& self);
+Tensor pow(const Tensor& self, double exponent);  // integers give f32
+// One bound may be absent. Bounds of integers are integers.
+Tensor clamp(const Tensor& self, std::optional<double> min, std::optional<double> max = {});
+Tensor maximum(const Tensor& self, const Tensor& other);  // NaN where one is NaN
+Tensor minimum(const Tensor& self, const Tensor& other);
 enum class Gelu { exact, tanh };
 Tensor gelu(const Tensor& self, Gelu approximate = Gelu::exact);
+
+// Comparisons give booleans. A number is compared as self's dtype has it.
+Tensor eq(const Tensor& self, const Tensor& other);
+Tensor ne(const Tensor& self, const Tensor& other);
+Tensor lt(const Tensor& self, const Tensor& other);
+Tensor le(const Tensor& self, const Tensor& other);
+Tensor gt(const Tensor& self, const Tensor& other);
+Tensor ge(const Tensor& self, const Tensor& other);
+Tensor eq(const Tensor& self, double other);
+Tensor ne(const Tensor& self, double other);
+Tensor lt(const Tensor& self, double other);
+Tensor le(const Tensor& self, double other);
+Tensor gt(const Tensor& self, double other);
+Tensor ge(const Tensor& self, double other);
+// self where the boolean condition is true, else other.
+Tensor where(const Tensor& condition, const Tensor& self, const Tensor& other);
+Tensor where(const Tensor& condition, const Tensor& self, double other);
+Tensor where(const Tensor& condition, double self, const Tensor& other);
 
 // Reductions. Empty dims: all.
 Tensor sum(const Tensor& self, Dims dims = {}, bool keepdim = false,

@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "pointwise/pointwise_fn.h"
+
 namespace epilogue::trace {
 namespace {
 
@@ -20,15 +22,13 @@ constexpr Group kGroups[] = {
      "detach alias view_as lift_fresh resolve_conj resolve_neg empty empty_like empty_strided "
      "new_empty unfold diagonal movedim swapaxes numpy_T mT mH result_type to contiguous clone "
      "_to_copy dropout"},
+    // Beside those of the table of pointwise functions.
     {OpClass::kPointwise,
-     "add sub rsub mul div neg abs exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal pow square "
-     "sign sin cos tan erf erfc floor ceil round trunc clamp clamp_min clamp_max minimum maximum "
-     "gelu gelu_backward silu silu_backward relu relu6 threshold threshold_backward leaky_relu "
-     "leaky_relu_backward elu elu_backward sigmoid sigmoid_backward log_sigmoid_forward tanh "
-     "tanh_backward hardtanh hardswish hardsigmoid mish softplus where masked_fill eq ne lt le gt "
-     "ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not "
-     "bitwise_xor isnan isinf addcmul addcdiv lerp native_dropout bernoulli "
-     "native_dropout_backward fmod remainder atan2 nan_to_num"},
+     "rsub exp2 expm1 log log2 log1p rsqrt reciprocal square sign tan erf erfc floor ceil "
+     "round trunc clamp_min clamp_max relu6 threshold log_sigmoid_forward hardtanh "
+     "hardsigmoid masked_fill logical_and logical_or logical_not logical_xor bitwise_and "
+     "bitwise_or bitwise_not bitwise_xor isnan isinf addcmul addcdiv lerp native_dropout "
+     "bernoulli native_dropout_backward fmod remainder atan2 nan_to_num"},
     {OpClass::kCopy, "copy"},
     {OpClass::kFill, "fill zero zeros ones full zeros_like ones_like full_like"},
     {OpClass::kRowwise,
@@ -52,6 +52,8 @@ const std::unordered_map<std::string_view, OpClass>& classes() {
         rest.remove_prefix(std::min(end + 1, rest.size()));
       }
     }
+    for (const PointwiseRow& row : kPointwiseTable)
+      if (!row.op.empty()) t.emplace(op_base_name(row.fn), OpClass::kPointwise);
     return t;
   }();
   return table;
@@ -129,8 +131,9 @@ std::string_view promoted(std::span<const TensorShape> inputs) {
 
 // True where the output is bool whatever the inputs are.
 bool is_comparison(std::string_view base) {
-  constexpr std::array<std::string_view, 12> kComparisons = {
-      "eq",          "ne",         "lt",          "le",          "gt",    "ge",
+  if (const PointwiseRow* row = pointwise_row_of_op(base))
+    return row->result == PointwiseResult::truth;
+  constexpr std::array<std::string_view, 6> kComparisons = {
       "logical_and", "logical_or", "logical_not", "logical_xor", "isnan", "isinf"};
   return std::find(kComparisons.begin(), kComparisons.end(), base) != kComparisons.end();
 }
@@ -186,12 +189,13 @@ bool is_elementwise(OpClass op) {
 }
 
 bool is_transcendental(std::string_view name) {
-  constexpr std::array<std::string_view, 14> kMarks = {
-      "gelu", "silu", "tanh", "sigmoid", "exp",       "log", "pow",
-      "erf",  "elu",  "mish", "soft",    "hardswish", "sin", "cos"};
   const std::string_view base = base_name(name);
-  // relu holds "elu" too.
-  return !base.starts_with("relu") && !base.starts_with("leaky_relu") &&
+  if (const PointwiseRow* row = pointwise_row_of_op(base))
+    return row->cost == PointwiseCost::costly;
+  // Of what is not in the table.
+  constexpr std::array<std::string_view, 10> kMarks = {"tanh", "sigmoid", "exp",  "log", "pow",
+                                                       "erf",  "elu",     "soft", "sin", "cos"};
+  return !base.starts_with("relu") &&  // relu6 holds "elu" too
          std::any_of(kMarks.begin(), kMarks.end(), [&](std::string_view mark) {
            return base.find(mark) != std::string_view::npos;
          });

@@ -2,41 +2,12 @@
 #include "core/pointwise_program.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "epilogue/base/error.h"
 
 namespace epilogue {
 namespace {
-
-constexpr auto kNames = std::to_array<std::string_view>({
-    "neg",
-    "relu",
-    "sigmoid",
-    "tanh",
-    "exp",
-    "gelu_tanh",
-    "gelu_erf",
-    "silu",
-    "log",
-    "rsqrt",
-    "row_sum",
-    "row_mean",
-    "row_max",
-    "column_sum",
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "relu_backward",
-    "sigmoid_backward",
-    "tanh_backward",
-    "gelu_tanh_backward",
-    "gelu_erf_backward",
-    "silu_backward",
-});
-static_assert(kNames.size() == static_cast<size_t>(PointwiseFn::silu_backward) + 1);
 
 std::string value_name(int value, float constant) {
   if (value != kConstantOperand) return "v" + std::to_string(value);
@@ -45,17 +16,16 @@ std::string value_name(int value, float constant) {
   return text.back() == '.' ? text + "0" : text;
 }
 
-bool is_reduction(PointwiseFn fn) { return is_row_reduction(fn) || fn == PointwiseFn::column_sum; }
+bool is_column_sum(PointwiseFn fn) { return pointwise_row(fn).kind == PointwiseKind::column_sum; }
 
 // Of a step's result, given the extents of the values before it.
 Extent extent_of(const PointwiseStep& step, const std::vector<Extent>& known) {
   if (is_row_reduction(step.fn)) return Extent::row;
-  if (step.fn == PointwiseFn::column_sum) return Extent::column;
+  if (is_column_sum(step.fn)) return Extent::column;
   const auto is_rows = [&](int v) {
     return v == kConstantOperand || known[static_cast<size_t>(v)] == Extent::row;
   };
-  return is_rows(step.a) && (!is_binary(step.fn) || is_rows(step.b)) ? Extent::row
-                                                                     : Extent::element;
+  return std::ranges::all_of(step.values(), is_rows) ? Extent::row : Extent::element;
 }
 
 template <class Predicate>
@@ -66,18 +36,10 @@ bool any_step(const PointwiseProgram& program, Predicate&& is) {
 
 }  // namespace
 
-std::string_view pointwise_fn_name(PointwiseFn fn) { return kNames[static_cast<size_t>(fn)]; }
-bool is_binary(PointwiseFn fn) { return fn >= PointwiseFn::add; }
-bool is_row_reduction(PointwiseFn fn) {
-  return fn >= PointwiseFn::row_sum && fn <= PointwiseFn::row_max;
-}
-
 bool has_row_reductions(const PointwiseProgram& program) {
   return any_step(program, is_row_reduction);
 }
-bool has_column_sums(const PointwiseProgram& program) {
-  return any_step(program, [](PointwiseFn fn) { return fn == PointwiseFn::column_sum; });
-}
+bool has_column_sums(const PointwiseProgram& program) { return any_step(program, is_column_sum); }
 
 std::vector<Extent> extents(const PointwiseProgram& program) {
   std::vector<Extent> list(static_cast<size_t>(program.inputs), Extent::element);
@@ -100,17 +62,17 @@ std::string_view problem_of(const PointwiseProgram& program) {
     return v == kConstantOperand || (v >= 0 && static_cast<size_t>(v) < known.size());
   };
   for (const PointwiseStep& step : program.steps) {
-    const bool reads_b = is_binary(step.fn);
-    if (!exists(step.a) || (reads_b && !exists(step.b)))
-      return "operands that were computed before";
-    if (step.a == kConstantOperand && (!reads_b || step.b == kConstantOperand))
+    const std::span<const int> operands = step.values();
+    if (!std::ranges::all_of(operands, exists)) return "operands that were computed before";
+    if (std::ranges::count(operands, kConstantOperand) == std::ssize(operands))
       return "at least one operand that is no constant";
     const auto is = [&](int v, Extent extent) {
       return v != kConstantOperand && known[static_cast<size_t>(v)] == extent;
     };
-    if (is(step.a, Extent::column) || (reads_b && is(step.b, Extent::column)))
+    if (std::ranges::any_of(operands, [&](int v) { return is(v, Extent::column); }))
       return "column sums to be stored only";
-    if (is_reduction(step.fn) && !is(step.a, Extent::element)) return "reductions of elements";
+    if (!is_elementwise(step.fn) && !is(operands[0], Extent::element))
+      return "reductions of elements";
     known.push_back(extent_of(step, known));
   }
   for (const int output : program.outputs)
@@ -123,16 +85,28 @@ void verify(const PointwiseProgram& program) {
     throw Error("[pointwise program] expected " + std::string(problem));
 }
 
+namespace {
+
+// "add(v0, v1, alpha=2)": parameters where they are not the table's.
+std::string step_text(const PointwiseStep& step) {
+  std::string text;
+  for (const int v : step.values())
+    text += (text.empty() ? "" : ", ") + value_name(v, step.constant);
+  const PointwiseRow& row = pointwise_row(step.fn);
+  for (size_t i = 0; i < parameter_count(row); ++i)
+    if (step.parameters[i] != row.parameters[i].value)
+      text += ", " + std::string(row.parameters[i].name) + "=" +
+              value_name(kConstantOperand, step.parameters[i]);
+  return std::string(row.name) + "(" + text + ")";
+}
+
+}  // namespace
+
 std::string to_string(const PointwiseProgram& program) {
   std::string text;
   int value = program.inputs;
-  for (const PointwiseStep& step : program.steps) {
-    text += "v" + std::to_string(value++) + " = " + std::string(pointwise_fn_name(step.fn)) + "(" +
-            value_name(step.a, step.constant);
-    if (is_binary(step.fn)) text += ", " + value_name(step.b, step.constant);
-    if (step.alpha != 1) text += ", alpha=" + value_name(kConstantOperand, step.alpha);
-    text += "); ";
-  }
+  for (const PointwiseStep& step : program.steps)
+    text += "v" + std::to_string(value++) + " = " + step_text(step) + "; ";
   text += "store";
   for (const int output : program.outputs) text += " v" + std::to_string(output);
   return text;

@@ -14,56 +14,46 @@
 // the shape alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace epilogue {
+#include "pointwise/pointwise_fn.h"
 
-enum class PointwiseFn : uint8_t {
-  // One operand.
-  neg,
-  relu,
-  sigmoid,
-  tanh,
-  exp,
-  gelu_tanh,
-  gelu_erf,
-  silu,
-  log,
-  rsqrt,
-  // Of one operand, over all columns of a row. row_max of NaN is NaN.
-  row_sum,
-  row_mean,
-  row_max,
-  // Of one operand, over all rows.
-  column_sum,
-  // a op b, or a op constant: add and sub scale the second operand by alpha.
-  add,
-  sub,
-  mul,
-  div,
-  // a = dy, b = what the forward saved: its input, but for relu, sigmoid and tanh their output.
-  relu_backward,
-  sigmoid_backward,
-  tanh_backward,
-  gelu_tanh_backward,
-  gelu_erf_backward,
-  silu_backward,
-};
-std::string_view pointwise_fn_name(PointwiseFn fn);  // "gelu_tanh"
-bool is_binary(PointwiseFn fn);
-bool is_row_reduction(PointwiseFn fn);
+namespace epilogue {
 
 inline constexpr int kConstantOperand = -1;
 
 struct PointwiseStep {
   PointwiseFn fn = PointwiseFn::neg;
-  int a = 0;                 // value; kConstantOperand: `constant`
-  int b = kConstantOperand;  // of binary functions: value, or the constant
+  // Values; kConstantOperand: `constant`. What is beyond the function's operands is that too.
+  std::array<int, kMostPointwiseOperands> operands = {kConstantOperand, kConstantOperand,
+                                                      kConstantOperand};
   float constant = 0;
-  float alpha = 1;
+  PointwiseParameters parameters = {};  // the function's (pointwise_table.h)
+
+  PointwiseStep() = default;
+  // With the table's parameters.
+  PointwiseStep(PointwiseFn function, int a, int b = kConstantOperand, float number = 0)
+      : PointwiseStep(function, {a, b, kConstantOperand}, number) {}
+  // With another first parameter: alpha of add and sub.
+  PointwiseStep(PointwiseFn function, int a, int b, float number, float parameter)
+      : PointwiseStep(function, a, b, number) {
+    parameters[0] = parameter;
+  }
+  PointwiseStep(PointwiseFn function, std::array<int, kMostPointwiseOperands> values, float number)
+      : fn(function),
+        operands(values),
+        constant(number),
+        parameters(default_parameters(function)) {}
+
+  // The operands that the function has.
+  std::span<const int> values() const { return {operands.data(), operand_count(fn)}; }
+  std::span<int> values() { return {operands.data(), operand_count(fn)}; }
+  bool has_default_parameters() const { return parameters == default_parameters(fn); }
   bool operator==(const PointwiseStep&) const = default;
 };
 

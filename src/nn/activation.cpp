@@ -2,15 +2,29 @@
 // Names of activations and norms, and the functions behind the activations.
 #include "nn/activation.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
+
+#include "ops/pointwise.h"
 
 namespace epilogue::nn {
 namespace {
 
-// In the order of the enums.
-constexpr std::array<std::string_view, 7> kActivationNames = {"geglu", "swiglu", "reglu",    "gelu",
-                                                              "relu",  "silu",   "gelu_tanh"};
+struct Row {
+  std::string_view name;
+  PointwiseFn function;
+};
+// In the order of the enum.
+constexpr std::array kActivations = {
+    Row{"geglu", PointwiseFn::gelu_tanh},     Row{"swiglu", PointwiseFn::silu},
+    Row{"reglu", PointwiseFn::relu},          Row{"gelu", PointwiseFn::gelu_erf},
+    Row{"relu", PointwiseFn::relu},           Row{"silu", PointwiseFn::silu},
+    Row{"gelu_tanh", PointwiseFn::gelu_tanh},
+};
+const Row& row_of(Activation activation) { return kActivations[static_cast<size_t>(activation)]; }
+
+// In the order of the enum.
 constexpr std::array<std::string_view, 3> kNormNames = {"none", "rms", "layer"};
 
 size_t find_name(const char* op, std::span<const std::string_view> names, std::string_view name) {
@@ -25,12 +39,12 @@ size_t find_name(const char* op, std::span<const std::string_view> names, std::s
 
 }  // namespace
 
-std::string_view activation_name(Activation activation) {
-  return kActivationNames[static_cast<size_t>(activation)];
-}
+std::string_view activation_name(Activation activation) { return row_of(activation).name; }
 
 Activation parse_activation(std::string_view name) {
-  return static_cast<Activation>(find_name("activation", kActivationNames, name));
+  std::array<std::string_view, kActivations.size()> names;
+  std::ranges::transform(kActivations, names.begin(), &Row::name);
+  return static_cast<Activation>(find_name("activation", names, name));
 }
 
 std::string_view norm_name(Norm norm) { return kNormNames[static_cast<size_t>(norm)]; }
@@ -39,17 +53,10 @@ Norm parse_norm(std::string_view name) {
   return static_cast<Norm>(find_name("norm", kNormNames, name));
 }
 
+PointwiseFn function_of(Activation activation) { return row_of(activation).function; }
+
 Tensor activate(const Tensor& x, Activation activation) {
-  switch (activation) {
-    case Activation::geglu:
-    case Activation::gelu_tanh: return gelu(x, Gelu::tanh);
-    case Activation::swiglu:
-    case Activation::silu: return silu(x);
-    case Activation::reglu:
-    case Activation::relu: return relu(x);
-    case Activation::gelu: break;
-  }
-  return gelu(x, Gelu::exact);
+  return apply_pointwise(function_of(activation), {x});
 }
 
 }  // namespace epilogue::nn

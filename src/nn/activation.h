@@ -3,9 +3,12 @@
 #pragma once
 
 #include "epilogue/nn.h"
+#include "pointwise/pointwise_fn.h"
 
 namespace epilogue::nn {
 
+// The row of the table of functions.
+PointwiseFn function_of(Activation activation);
 // The pointwise function: of a gated activation, what its gate branch goes through.
 Tensor activate(const Tensor& x, Activation activation);
 

@@ -8,8 +8,10 @@
 
 #include "core/backend.h"
 #include "core/fused_call.h"
+#include "nn/activation.h"
 #include "ops/norms.h"
 #include "ops/ops.h"
+#include "ops/pointwise.h"
 
 namespace epilogue {
 namespace {
@@ -80,19 +82,6 @@ struct FusedMlp {
 
 [[noreturn]] void fail(const FusedMlp& call, const std::string& expected, const std::string& got) {
   throw Error(std::string("[") + call.name + "] expected " + expected + ", got " + got);
-}
-
-PointwiseFn fn_of(nn::Activation activation) {
-  switch (activation) {
-    case nn::Activation::geglu:
-    case nn::Activation::gelu_tanh: return PointwiseFn::gelu_tanh;
-    case nn::Activation::swiglu:
-    case nn::Activation::silu: return PointwiseFn::silu;
-    case nn::Activation::reglu:
-    case nn::Activation::relu: return PointwiseFn::relu;
-    case nn::Activation::gelu: break;
-  }
-  return PointwiseFn::gelu_erf;
 }
 
 double eps_of(const FusedOptions& o) {
@@ -178,7 +167,7 @@ void add_products(RowChainSpec& spec, const FusedMlp& call, size_t first, size_t
   int value = 0;
   int operand = static_cast<int>(count);
   if (bias) value = push(program, {PointwiseFn::add, value, operand++});
-  if (!last) value = push(program, {fn_of(call.activation), value});
+  if (!last) value = push(program, {nn::function_of(call.activation), value});
   if (count == 2) value = push(program, {PointwiseFn::mul, value, 1});
   if (residual) value = push(program, {PointwiseFn::add, operand, value});
   program.outputs = {value};
@@ -200,11 +189,7 @@ RowChainSpec spec_of(const FusedMlp& call) {
 }
 
 const OpDef& op_of(nn::Activation activation) {
-  switch (fn_of(activation)) {
-    case PointwiseFn::silu: return kSilu;
-    case PointwiseFn::relu: return kRelu;
-    default: return kGelu;
-  }
+  return *pointwise_op_of(nn::function_of(activation));
 }
 
 Work work_of(const FusedMlp& call) {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/op.h"
+#include "pointwise/pointwise_fn.h"
 
 namespace epilogue {
 
@@ -19,6 +20,20 @@ extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kExp, kAdd_, kMul_, kDiv_;
 // activations.cpp, gelu.cpp
 extern const OpDef kRelu, kThresholdBackward, kSigmoid, kSigmoidBackward, kTanh, kTanhBackward;
 extern const OpDef kSilu, kSiluBackward, kGelu, kGeluBackward;
+// activation_functions.cpp, elementary_functions.cpp: the rows of the table of functions from
+// leaky_relu and from sqrt on, in its order.
+constexpr size_t rows_between(PointwiseFn first, PointwiseFn end) {
+  return static_cast<size_t>(end) - static_cast<size_t>(first);
+}
+inline constexpr PointwiseFn kLastFunction = kPointwiseTable.back().fn;
+using ActivationOps = std::array<OpDef, rows_between(PointwiseFn::leaky_relu, PointwiseFn::sqrt)>;
+using ElementaryOps = std::array<OpDef, rows_between(PointwiseFn::sqrt, kLastFunction) + 1>;
+extern const ActivationOps kActivationOps;
+extern const ElementaryOps kElementaryOps;
+constexpr const OpDef& function_op(PointwiseFn fn) {
+  return fn < PointwiseFn::sqrt ? kActivationOps[rows_between(PointwiseFn::leaky_relu, fn)]
+                                : kElementaryOps[rows_between(PointwiseFn::sqrt, fn)];
+}
 // reductions.cpp
 extern const OpDef kSum, kMean;
 // softmax.cpp
@@ -38,7 +53,8 @@ extern const OpDef kDropout, kBernoulli_;
 extern const OpDef kForeachNorm, kForeachMul_, kForeachClampMin_, kForeachClampMax_;
 extern const OpDef kAmpNonFiniteCheckAndUnscale_, kFusedAdam_, kFusedAdamW_, kFusedSgd_;
 
-inline constexpr std::array kOps{
+// Ops that have names above.
+inline constexpr std::array kNamedOps{
     &kAsStrided,                     // aten::as_strided
     &kT,                             // aten::t
     &kTranspose,                     // aten::transpose
@@ -113,5 +129,14 @@ inline constexpr std::array kOps{
     &kFusedAdamW_,                   // aten::_fused_adamw_
     &kFusedSgd_,                     // aten::_fused_sgd_
 };
+
+inline constexpr auto kOps = [] {
+  constexpr size_t kFirst = static_cast<size_t>(PointwiseFn::leaky_relu);
+  std::array<const OpDef*, kNamedOps.size() + kPointwiseFns - kFirst> ops = {};
+  for (size_t i = 0; i < kNamedOps.size(); ++i) ops[i] = kNamedOps[i];
+  for (size_t i = kFirst; i < kPointwiseFns; ++i)
+    ops[kNamedOps.size() + i - kFirst] = &function_op(kPointwiseTable[i].fn);
+  return ops;
+}();
 
 }  // namespace epilogue

@@ -103,7 +103,7 @@ ChainStage stage_of(const OpCall& call, int weight) {
   std::vector<PointwiseStep> steps(size_t{alpha != 1} + size_t{beta != 0});
   int value = 0;
   if (alpha != 1) {
-    steps.front() = {PointwiseFn::mul, value, kConstantOperand, alpha, 1};
+    steps.front() = {PointwiseFn::mul, value, kConstantOperand, alpha};
     value = stage.epilogue.inputs;
   }
   if (beta != 0) {
@@ -188,8 +188,10 @@ std::string join_chain(Graph& graph, size_t chain, size_t other) {
   if (!program) return reason;
   if (!(made.sizes == program->sizes)) return "it broadcasts the product";
   if (has_row_reductions(program->program)) return "it needs whole rows";
+  // Comparisons may be stored beside the chain's own result.
   for (const int v : program->results)
-    if (made.dtype != graph.value(v).dtype) return "it changes the dtype";
+    if (const DType dtype = graph.value(v).dtype; dtype != made.dtype && dtype != DType::boolean)
+      return "it changes the dtype";
   const BoundProgram last = last_program(node);
   const auto in = [](const std::vector<int>& list, int v) {
     return std::find(list.begin(), list.end(), v) != list.end();
@@ -213,9 +215,13 @@ std::string join_chain(Graph& graph, size_t chain, size_t other) {
   const BoundProgram joined = builder.finish(results);
   if (!problem_of(joined.program).empty()) return "it reads a sum over its columns";
   const std::vector<Extent> extent = output_extents(joined.program);
-  const auto element = std::ranges::find(extent, Extent::element);
-  if (element == extent.end()) return "only the sum of its result is read";
-  const auto first = results.begin() + (element - extent.begin());
+  if (std::ranges::count(extent, Extent::element) == 0) return "only the sum of its result is read";
+  size_t own = 0;
+  while (own < results.size() &&
+         (extent[own] != Extent::element || graph.value(results[own]).dtype != made.dtype))
+    ++own;
+  if (own == results.size()) return "it changes the dtype";
+  const auto first = results.begin() + static_cast<std::ptrdiff_t>(own);
   std::rotate(results.begin(), first, first + 1);
   if (reason = reason_against_results(graph, results.size()); !reason.empty()) return reason;
   Node fused;

@@ -5,7 +5,7 @@
 
 #include "core/element.h"
 #include "core/kernel_list.h"
-#include "ops/ops.h"
+#include "ops/pointwise.h"
 
 namespace epilogue::passes {
 namespace {
@@ -15,32 +15,6 @@ using graph::Node;
 using graph::OpCall;
 using graph::Value;
 using graph::ValueKind;
-
-std::optional<PointwiseFn> fn_of(const OpCall& call) {
-  static const std::map<const OpDef*, PointwiseFn> kFns = {
-      {&kNeg, PointwiseFn::neg},
-      {&kRelu, PointwiseFn::relu},
-      {&kSigmoid, PointwiseFn::sigmoid},
-      {&kTanh, PointwiseFn::tanh},
-      {&kExp, PointwiseFn::exp},
-      {&kSilu, PointwiseFn::silu},
-      {&kAdd, PointwiseFn::add},
-      {&kSub, PointwiseFn::sub},
-      {&kMul, PointwiseFn::mul},
-      {&kDiv, PointwiseFn::div},
-      {&kSigmoidBackward, PointwiseFn::sigmoid_backward},
-      {&kTanhBackward, PointwiseFn::tanh_backward},
-      {&kSiluBackward, PointwiseFn::silu_backward}};
-  const auto is_tanh_form = [&] { return std::get<int64_t>(call.attrs[0]) == 1; };
-  if (call.op == &kGelu) return is_tanh_form() ? PointwiseFn::gelu_tanh : PointwiseFn::gelu_erf;
-  if (call.op == &kGeluBackward)
-    return is_tanh_form() ? PointwiseFn::gelu_tanh_backward : PointwiseFn::gelu_erf_backward;
-  if (call.op == &kThresholdBackward && std::get<double>(call.attrs[0]) == 0)
-    return PointwiseFn::relu_backward;
-  const auto found = kFns.find(call.op);
-  if (found == kFns.end()) return std::nullopt;
-  return found->second;
-}
 
 bool is_mask(DType dtype) { return dtype == DType::u8 || dtype == DType::boolean; }
 
@@ -54,28 +28,33 @@ float number_of(const Value& value) {
 
 // One step for one op. Constants are part of the step, tensors are inputs.
 std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& call, PointwiseFn fn,
-                                            int result) {
+                                            int result, std::string& reason) {
   BoundProgram bound;
+  const PointwiseRow& row = pointwise_row(fn);
   PointwiseStep step;
   step.fn = fn;
-  if (fn == PointwiseFn::add || fn == PointwiseFn::sub)
-    step.alpha = static_cast<float>(std::get<double>(call.attrs[0]));
-  int tensors = 0;
+  step.parameters = parameters_of(row, call.attrs);
+  size_t constants = 0;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
-    int& operand = i == 0 ? step.a : step.b;
     const Value& value = graph.value(call.inputs[i]);
     if (is_number(value)) {
-      operand = kConstantOperand;
-      step.constant = number_of(value);
+      const float number = number_of(value);
+      // A step has room for one constant.
+      if (constants++ > 0 && number != step.constant) {
+        reason = "a step has one constant at most";
+        return std::nullopt;
+      }
+      step.constant = number;
       continue;
     }
-    ++tensors;
     const auto known = std::find(bound.inputs.begin(), bound.inputs.end(), call.inputs[i]);
-    operand = static_cast<int>(known - bound.inputs.begin());
+    step.operands[i] = static_cast<int>(known - bound.inputs.begin());
     if (known == bound.inputs.end()) bound.inputs.push_back(call.inputs[i]);
   }
-  const bool needs_both = fn >= PointwiseFn::relu_backward;
-  if (tensors == 0 || (needs_both && tensors < 2)) return std::nullopt;
+  if (bound.inputs.empty()) {
+    reason = "programs compute f32, bf16 and f16 tensors";
+    return std::nullopt;
+  }
   bound.program.inputs = static_cast<int>(bound.inputs.size());
   bound.program.steps = {step};
   bound.program.outputs = {bound.program.inputs};
@@ -89,16 +68,14 @@ std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std
   if (const graph::Pointwise* p = node.pointwise())
     return BoundProgram{p->program, p->inputs, node.outputs, p->sizes};
   const OpCall* call = node.call();
-  const std::optional<PointwiseFn> fn = call != nullptr ? fn_of(*call) : std::nullopt;
+  const std::optional<PointwiseFn> fn =
+      call != nullptr ? pointwise_fn_of(*call->op, call->attrs) : std::nullopt;
   if (!fn) {
     reason = "it is no pointwise op that programs know";
     return std::nullopt;
   }
-  std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn, node.outputs[0]);
-  if (!bound) {
-    reason = "programs compute f32, bf16 and f16 tensors";
-    return std::nullopt;
-  }
+  std::optional<BoundProgram> bound = program_of_call(graph, *call, *fn, node.outputs[0], reason);
+  if (!bound) return std::nullopt;
   bound->sizes = graph.value(node.outputs[0]).sizes;
   reason = reason_against_values(graph, *bound);
   if (!reason.empty()) return std::nullopt;
@@ -109,12 +86,13 @@ bool programs_read_masks(const Graph& graph) { return graph.capabilities.program
 
 std::string reason_against_values(const Graph& graph, const BoundProgram& bound) {
   for (const int v : bound.results)
-    if (!has_float_type(graph.value(v).dtype)) return "programs compute f32, bf16 and f16 tensors";
+    if (const DType dtype = graph.value(v).dtype; !has_float_type(dtype) && dtype != DType::boolean)
+      return "programs compute f32, bf16 and f16 tensors";
   for (const int v : bound.inputs) {
     const DType dtype = graph.value(v).dtype;
     if (!has_float_type(dtype) && !is_mask(dtype))
       return "programs read f32, bf16 and f16 tensors and masks";
-    if (is_mask(dtype) && !programs_read_masks(graph))
+    if (dtype == DType::u8 && !programs_read_masks(graph))
       return "programs on " + to_string(graph.device) + " read no masks";
     if (!graph::row_layout(graph.value(v), bound.sizes)) return "an operand does not lie in rows";
   }
@@ -164,9 +142,10 @@ void ProgramBuilder::append(const BoundProgram& bound) {
   values.reserve(bound.inputs.size() + bound.program.steps.size());
   for (const int name : bound.inputs) values.push_back(operand(name));
   for (const PointwiseStep& step : bound.program.steps) {
-    Step s{step, {}, {}};
-    if (step.a != kConstantOperand) s.a = values[static_cast<size_t>(step.a)];
-    if (is_binary(step.fn) && step.b != kConstantOperand) s.b = values[static_cast<size_t>(step.b)];
+    Step s{step, {}};
+    for (size_t k = 0; k < step.values().size(); ++k)
+      if (const int v = step.operands[k]; v != kConstantOperand)
+        s.operands[k] = values[static_cast<size_t>(v)];
     const auto known = std::find_if(steps_.begin(), steps_.end(),
                                     [&](const Step& other) { return s.is_same(other); });
     values.push_back({true, static_cast<int>(known - steps_.begin())});
@@ -188,8 +167,8 @@ BoundProgram ProgramBuilder::finish(const std::vector<int>& results) const {
   bound.program.inputs = static_cast<int>(inputs_.size());
   for (const Step& s : steps_) {
     PointwiseStep step = s.step;
-    if (s.a) step.a = number(*s.a);
-    if (s.b) step.b = number(*s.b);
+    for (size_t k = 0; k < s.operands.size(); ++k)
+      if (s.operands[k]) step.operands[k] = number(*s.operands[k]);
     bound.program.steps.push_back(step);
   }
   for (const int result : results) bound.program.outputs.push_back(number(defined_.at(result)));

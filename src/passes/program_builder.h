@@ -2,6 +2,7 @@
 // Programs with named inputs, and how to join them.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,11 +57,10 @@ class ProgramBuilder {
   };
   struct Step {
     PointwiseStep step;
-    std::optional<Operand> a;
-    std::optional<Operand> b;
+    std::array<std::optional<Operand>, kMostPointwiseOperands> operands;
     bool is_same(const Step& other) const {
       return step.fn == other.step.fn && step.constant == other.step.constant &&
-             step.alpha == other.step.alpha && a == other.a && b == other.b;
+             step.parameters == other.step.parameters && operands == other.operands;
     }
   };
   int input(int name);

@@ -33,10 +33,11 @@ int next_sum(const PointwiseProgram& program, int value) {
   for (const int output : program.outputs) uses += output == value;
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const PointwiseStep& step = program.steps[i];
-    const bool reads_b = is_binary(step.fn) && step.b == value;
-    if (step.a != value && !reads_b) continue;
-    uses += (step.a == value) + reads_b;
-    if (step.fn == PointwiseFn::add && step.alpha == 1) next = program.inputs + static_cast<int>(i);
+    const auto reads = static_cast<int>(std::ranges::count(step.values(), value));
+    if (reads == 0) continue;
+    uses += reads;
+    if (step.fn == PointwiseFn::add && step.has_default_parameters())
+      next = program.inputs + static_cast<int>(i);
   }
   return uses == 1 ? next : -1;
 }
@@ -56,7 +57,7 @@ std::optional<PointwiseProgram> with_summed_inputs(const PointwiseProgram& progr
     const std::vector<int> others = sums_of(program, 1 - bare);
     if (meeting < 0 || std::find(others.begin(), others.end(), meeting) == others.end()) continue;
     const PointwiseStep& sum = program.steps[static_cast<size_t>(meeting - program.inputs)];
-    const int rest = sum.a == bare ? sum.b : sum.a;
+    const int rest = sum.operands[0] == bare ? sum.operands[1] : sum.operands[0];
     if (rest == kConstantOperand) continue;
     const auto renamed = [&](int v) {
       if (v == meeting) v = rest;
@@ -66,8 +67,7 @@ std::optional<PointwiseProgram> with_summed_inputs(const PointwiseProgram& progr
     for (size_t i = 0; i < program.steps.size(); ++i) {
       if (program.inputs + static_cast<int>(i) == meeting) continue;
       PointwiseStep step = program.steps[i];
-      step.a = renamed(step.a);
-      step.b = renamed(step.b);
+      for (int& v : step.values()) v = renamed(v);
       result.steps.push_back(step);
     }
     for (const int output : program.outputs) result.outputs.push_back(renamed(output));

@@ -33,7 +33,7 @@ TEST(PointwiseProgram, TextNamesEveryStep) {
 TEST(PointwiseProgram, VerifyRefusesWhatDoesNotExistYet) {
   verify(example());
   PointwiseProgram late = example();
-  late.steps[0].a = 4;
+  late.steps[0].operands[0] = 4;
   EXPECT_NE(error_of([&] { verify(late); }).find("computed before"), std::string::npos);
   PointwiseProgram output = example();
   output.outputs = {7};

@@ -33,9 +33,8 @@ RowChainSpec::Stage gated_stage(const Tensor& gate, const Tensor& up) {
   stage.operands = {0};
   stage.stores = {1};
   stage.epilogue.inputs = 3;
-  stage.epilogue.steps = {{.fn = PointwiseFn::gelu_tanh, .a = 0},
-                          {.fn = PointwiseFn::mul, .a = 3, .b = 1},
-                          {.fn = PointwiseFn::add, .a = 4, .b = 2}};
+  stage.epilogue.steps = {
+      {PointwiseFn::gelu_tanh, 0}, {PointwiseFn::mul, 3, 1}, {PointwiseFn::add, 4, 2}};
   stage.epilogue.outputs = {5, 0};
   return stage;
 }

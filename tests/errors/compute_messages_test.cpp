@@ -92,6 +92,29 @@ TEST(ComputeMessages, Activations) {
   });
 }
 
+TEST(ComputeMessages, Functions) {
+  expect_messages({
+      {[] { leaky_relu(i64({2})); }, "[aten::leaky_relu] expected a floating tensor, got i64[2]"},
+      {[] { softplus(boolean({2})); }, "[aten::softplus] expected a floating tensor, got bool[2]"},
+      {[] { hardswish({}); }, "[aten::hardswish] expected a tensor for 'self', got undefined"},
+      {[] { abs(boolean({2})); }, "[aten::abs] expected numbers, got bool[2]"},
+      {[] { clamp(f32({2}), {}); }, "[aten::clamp] expected min, max or both, got neither"},
+      {[] { clamp(i64({2}), 0.5); },
+       "[aten::clamp] expected integer bounds for integer tensors, got 0.500000"},
+      {[] { maximum(f32({2}), f32({3})); },
+       "[aten::maximum] expected shapes that broadcast, got [2] and [3]"},
+      {[] {
+         lt(f32({2, 3}), f32({4}));
+       },
+       "[aten::lt] expected shapes that broadcast, got [2, 3] and [4]"},
+      {[] { eq(Tensor(), 1.0); }, "[aten::eq] expected a tensor for 'self', got undefined"},
+      {[] { where(f32({2}), f32({2}), f32({2})); },
+       "[aten::where] expected a condition of booleans, got f32[2]"},
+      {[] { where(boolean({2}), f32({3}), f32({2})); },
+       "[aten::where] expected shapes that broadcast, got [3] and [2]"},
+  });
+}
+
 TEST(ComputeMessages, Reductions) {
   expect_messages({
       {[] {

@@ -31,9 +31,16 @@ bool needs_contiguous_samples(const OpDef& op) {
   return is_one_of(op, {&kAsStrided, &kView, &kUnsafeView});
 }
 
+// Comparisons give booleans, which have no gradient.
+bool gives_booleans(const OpDef& op) {
+  return std::ranges::any_of(kPointwiseTable, [&](const PointwiseRow& row) {
+    return row.op == op.name && row.result == PointwiseResult::truth;
+  });
+}
+
 // Ops without a gradient rule: the walk stops there with an error.
 bool may_lack_gradient(const OpDef& op) {
-  return op.kind == OpKind::inplace ||
+  return op.kind == OpKind::inplace || gives_booleans(op) ||
          is_one_of(op,
                    {&kForeachNorm, &kAsStrided, &kNativeLayerNormBackward, &kFusedRmsNormBackward});
 }

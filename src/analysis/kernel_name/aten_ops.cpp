@@ -3,13 +3,17 @@
 // word that is not listed is taken as an op all the same where it is one (kWords) or marked as a
 // guess.
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "analysis/kernel_name/decode.h"
+#include "pointwise/pointwise_fn.h"
 
 namespace epilogue::trace {
 namespace {
 
-// ATen ops with underscores in their names that Inductor prints, and the few custom ops seen.
+// ATen ops with underscores in their names that Inductor prints, and the few custom ops seen. Those
+// of the table of pointwise functions are known too.
 constexpr std::string_view kJoinedNames[] = {"_adaptive_avg_pool2d",
                                              "_adaptive_avg_pool2d_backward",
                                              "_assert_async",
@@ -95,7 +99,6 @@ constexpr std::string_view kJoinedNames[] = {"_adaptive_avg_pool2d",
                                              "cudnn_batch_norm",
                                              "cudnn_batch_norm_backward",
                                              "diagonal_scatter",
-                                             "elu_backward",
                                              "embedding_bag",
                                              "embedding_dense_backward",
                                              "empty_like",
@@ -108,12 +111,10 @@ constexpr std::string_view kJoinedNames[] = {"_adaptive_avg_pool2d",
                                              "fmha_v3_fwd",
                                              "full_like",
                                              "fused_dropout",
-                                             "gelu_backward",
                                              "glu_backward",
                                              "grid_sampler_2d",
                                              "group_norm",
                                              "hardsigmoid_backward",
-                                             "hardswish_backward",
                                              "hardtanh_backward",
                                              "hinge_embedding_loss",
                                              "huber_loss",
@@ -128,8 +129,6 @@ constexpr std::string_view kJoinedNames[] = {"_adaptive_avg_pool2d",
                                              "kl_div",
                                              "l1_loss",
                                              "layer_norm",
-                                             "leaky_relu",
-                                             "leaky_relu_backward",
                                              "lift_fresh",
                                              "lift_fresh_copy",
                                              "linalg_vector_norm",
@@ -146,7 +145,6 @@ constexpr std::string_view kJoinedNames[] = {"_adaptive_avg_pool2d",
                                              "max_pool2d_with_indices",
                                              "max_pool2d_with_indices_backward",
                                              "max_pool3d_with_indices",
-                                             "mish_backward",
                                              "moe_forward",
                                              "moe_forward_shared",
                                              "mse_loss",
@@ -192,22 +190,17 @@ constexpr std::string_view kJoinedNames[] = {"_adaptive_avg_pool2d",
                                              "scatter_reduce",
                                              "select_backward",
                                              "select_scatter",
-                                             "sigmoid_backward",
-                                             "silu_backward",
                                              "slice_backward",
                                              "slice_scatter",
                                              "smooth_l1_loss",
                                              "smooth_l1_loss_backward",
                                              "soft_margin_loss",
-                                             "softplus_backward",
                                              "softmax_backward",
                                              "special_erf",
                                              "special_expm1",
                                              "split_with_sizes",
                                              "split_with_sizes_copy",
                                              "sym_size",
-                                             "tanh_backward",
-                                             "threshold_backward",
                                              "unsafe_split",
                                              "upsample_bicubic2d",
                                              "upsample_bilinear2d",
@@ -218,44 +211,53 @@ constexpr std::string_view kJoinedNames[] = {"_adaptive_avg_pool2d",
                                              "wait_tensor",
                                              "zeros_like"};
 
-// Words that are ops by themselves; others are guesses.
+// Words that are ops by themselves, beside the table's; others are guesses.
 constexpr std::string_view kWords[] = {
-    "abs",         "acos",        "add",          "addcdiv",      "addcmul",     "addmm",
-    "addmv",       "alias",       "all",          "amax",         "amin",        "any",
-    "arange",      "argmax",      "argmin",       "asin",         "atan",        "atan2",
-    "baddbmm",     "bernoulli",   "bmm",          "bucketize",    "cat",         "ceil",
-    "celu",        "clamp",       "clone",        "col2im",       "contiguous",  "conv1d",
-    "conv2d",      "convolution", "copy",         "cos",          "cosh",        "cummax",
-    "cumprod",     "cumsum",      "deg2rad",      "detach",       "diagonal",    "digamma",
-    "div",         "dot",         "dropout",      "elu",          "embedding",   "empty",
-    "eq",          "erf",         "erfc",         "erfinv",       "exp",         "exp2",
-    "expand",      "expm1",       "eye",          "fill",         "flatten",     "flip",
-    "floor",       "fmax",        "fmin",         "fmod",         "frac",        "full",
-    "gather",      "ge",          "gelu",         "getitem",      "glu",         "gt",
-    "hardsigmoid", "hardswish",   "hardtanh",     "hypot",        "im2col",      "index",
-    "isinf",       "isnan",       "item",         "le",           "lerp",        "lgamma",
-    "lift",        "linear",      "linspace",     "log",          "log10",       "log1p",
-    "log2",        "logaddexp",   "logcumsumexp", "logit",        "logsumexp",   "lt",
-    "matmul",      "max",         "maximum",      "mean",         "median",      "min",
-    "minimum",     "mish",        "mm",           "mul",          "multinomial", "mv",
-    "nansum",      "narrow",      "ne",           "neg",          "nonzero",     "norm",
-    "ones",        "permute",     "pow",          "prelu",        "prod",        "rad2deg",
-    "rand",        "randint",     "randn",        "randperm",     "reciprocal",  "relu",
-    "relu6",       "remainder",   "repeat",       "reshape",      "roll",        "round",
-    "rsqrt",       "rsub",        "scatter",      "searchsorted", "select",      "selu",
-    "sigmoid",     "sign",        "silu",         "sin",          "sinh",        "slice",
-    "softmax",     "softplus",    "sort",         "split",        "sqrt",        "square",
-    "squeeze",     "stack",       "std",          "sub",          "sum",         "t",
-    "take",        "tan",         "tanh",         "tile",         "to",          "topk",
-    "transpose",   "trapezoid",   "tril",         "triu",         "trunc",       "unbind",
-    "unfold",      "unsqueeze",   "var",          "view",         "where",       "xlogy",
-    "zero",        "zeros"};
+    "acos",       "addcdiv",     "addcmul",   "addmm",        "addmv",
+    "alias",      "all",         "amax",      "amin",         "any",
+    "arange",     "argmax",      "argmin",    "asin",         "atan",
+    "atan2",      "baddbmm",     "bernoulli", "bmm",          "bucketize",
+    "cat",        "ceil",        "celu",      "clone",        "col2im",
+    "contiguous", "conv1d",      "conv2d",    "convolution",  "copy",
+    "cosh",       "cummax",      "cumprod",   "cumsum",       "deg2rad",
+    "detach",     "diagonal",    "digamma",   "dot",          "dropout",
+    "embedding",  "empty",       "erf",       "erfc",         "erfinv",
+    "exp2",       "expand",      "expm1",     "eye",          "fill",
+    "flatten",    "flip",        "floor",     "fmax",         "fmin",
+    "fmod",       "frac",        "full",      "gather",       "getitem",
+    "glu",        "hardsigmoid", "hardtanh",  "hypot",        "im2col",
+    "index",      "isinf",       "isnan",     "item",         "lerp",
+    "lgamma",     "lift",        "linear",    "linspace",     "log",
+    "log10",      "log1p",       "log2",      "logaddexp",    "logcumsumexp",
+    "logit",      "logsumexp",   "matmul",    "max",          "mean",
+    "median",     "min",         "mm",        "multinomial",  "mv",
+    "nansum",     "narrow",      "nonzero",   "norm",         "ones",
+    "permute",    "prelu",       "prod",      "rad2deg",      "rand",
+    "randint",    "randn",       "randperm",  "reciprocal",   "relu6",
+    "remainder",  "repeat",      "reshape",   "roll",         "round",
+    "rsqrt",      "rsub",        "scatter",   "searchsorted", "select",
+    "selu",       "sign",        "sinh",      "slice",        "softmax",
+    "sort",       "split",       "square",    "squeeze",      "stack",
+    "std",        "sum",         "t",         "take",         "tan",
+    "tile",       "to",          "topk",      "transpose",    "trapezoid",
+    "tril",       "triu",        "trunc",     "unbind",       "unfold",
+    "unsqueeze",  "var",         "view",      "xlogy",        "zero",
+    "zeros"};
 
 constexpr size_t kMostOps = 256;
 
+// The list and the table's ops whose names have underscores, or have none.
+std::vector<std::string_view> with_table(std::span<const std::string_view> list, bool underscores) {
+  std::vector<std::string_view> names(list.begin(), list.end());
+  for (const PointwiseRow& row : kPointwiseTable)
+    if (const std::string_view name = op_base_name(row.fn);
+        !row.op.empty() && (name.find('_') != std::string_view::npos) == underscores)
+      names.push_back(name);
+  return names;
+}
+
 // The longest entry that the text starts with and that ends at an underscore or at the end.
-template <size_t kCount>
-std::string_view longest(std::string_view text, const std::string_view (&names)[kCount],
+std::string_view longest(std::string_view text, std::span<const std::string_view> names,
                          std::string_view after) {
   std::string_view best;
   for (const std::string_view name : names) {
@@ -270,12 +272,14 @@ std::string_view longest(std::string_view text, const std::string_view (&names)[
 }  // namespace
 
 FusedOps split_fused_ops(std::string_view joined, OpOrder order) {
+  static const std::vector<std::string_view> joined_names = with_table(kJoinedNames, true);
+  static const std::vector<std::string_view> words = with_table(kWords, false);
   FusedOps result;
   while (!joined.empty() && result.ops.size() < kMostOps) {
     const bool has_limit = order == OpOrder::kSorted && !result.ops.empty();
     const std::string_view after = has_limit ? result.ops.back() : std::string_view();
-    std::string_view name = longest(joined, kJoinedNames, after);
-    if (const auto word = longest(joined, kWords, {}); word.size() > name.size()) name = word;
+    std::string_view name = longest(joined, joined_names, after);
+    if (const auto word = longest(joined, words, {}); word.size() > name.size()) name = word;
     if (name.empty()) {
       name = joined.substr(0, joined.find('_', joined.starts_with("_") ? 1 : 0));
       result.is_certain = false;

@@ -3,8 +3,10 @@
 //   void epilogue::cuda::(anonymous namespace)::pointwise_vector<epilogue::cuda::GeluTanh,
 //   epilogue::cuda::Bf16>(...)
 #include <array>
+#include <charconv>
 
 #include "analysis/kernel_name/decode.h"
+#include "pointwise/pointwise_fn.h"
 
 namespace epilogue::trace {
 namespace {
@@ -38,13 +40,13 @@ std::string_view type_of(std::string_view arg) {
   return name == "Bf16" ? "bf16" : name == "F16" ? "f16" : element_type(name);
 }
 
-// The activation of "(epilogue::PointwiseFn)5": the enumerator's number (core/pointwise_program.h).
+// The activation of "(epilogue::PointwiseFn)5": the enumerator's number.
 std::string_view activation_of(std::string_view arg) {
-  constexpr std::array<std::string_view, 8> kNames = {"neg", "relu",      "sigmoid",  "tanh",
-                                                      "exp", "gelu_tanh", "gelu_erf", "silu"};
-  const size_t digit = arg.find_last_of("01234567");
-  if (digit == std::string_view::npos || digit + 1 != arg.size()) return "";
-  return kNames[static_cast<size_t>(arg[digit] - '0')];
+  const size_t digits = arg.find_last_not_of("0123456789") + 1;
+  size_t number = kPointwiseFns;
+  std::from_chars(arg.data() + digits, arg.data() + arg.size(), number);
+  const std::optional<PointwiseFn> fn = pointwise_fn_of_number(number);
+  return fn ? pointwise_fn_name(*fn) : "";
 }
 
 // gated_mlp_sm90<activation, type, cluster>

@@ -71,10 +71,12 @@ void run_mse_none(const Call& call, const Pieces& pieces) {
       const int64_t begin = pieces.begin(p);
       const int64_t n = pieces.size(p);
       float* to = out.target(row, begin, scratch(Slot::c, n));
-      kernels[simd::ArithmeticOp::sub](self.read(row, begin, n, scratch(Slot::a, n)),
-                                       target.read(row, begin, n, scratch(Slot::b, n)), to,
-                                       static_cast<size_t>(n), 1);
-      kernels[simd::ArithmeticOp::mul](to, to, to, static_cast<size_t>(n), 1);
+      const auto length = static_cast<size_t>(n);
+      kernels.run(PointwiseFn::sub,
+                  {self.read(row, begin, n, scratch(Slot::a, n)),
+                   target.read(row, begin, n, scratch(Slot::b, n))},
+                  to, length);
+      kernels.run(PointwiseFn::mul, {to, to}, to, length);
       out.write(row, begin, n, to);
     }
   });
@@ -122,13 +124,14 @@ void run_mse_backward(const Call& call) {
       const int64_t n = pieces.size(p);
       const auto length = static_cast<size_t>(n);
       float* to = out.target(row, begin, scratch(Slot::c, n));
-      kernels[simd::ArithmeticOp::sub](self.read(row, begin, n, scratch(Slot::a, n)),
-                                       target.read(row, begin, n, scratch(Slot::b, n)), to, length,
-                                       1);
+      kernels.run(PointwiseFn::sub,
+                  {self.read(row, begin, n, scratch(Slot::a, n)),
+                   target.read(row, begin, n, scratch(Slot::b, n))},
+                  to, length);
       kernels.scale(to, static_cast<float>(factor), to, length);
       if (is_each)
-        kernels[simd::ArithmeticOp::mul](to, grad.read(row, begin, n, scratch(Slot::d, n)), to,
-                                         length, 1);
+        kernels.run(PointwiseFn::mul, {to, grad.read(row, begin, n, scratch(Slot::d, n))}, to,
+                    length);
       out.write(row, begin, n, to);
     }
   });

@@ -10,7 +10,7 @@ namespace {
 // Room for what does not lie ready: strided or narrower elements. Not initialised.
 template <class T>
 struct Scratch {
-  alignas(64) T values[2][kStridedTile];
+  alignas(64) T values[kMostWalkInputs][kStridedTile];
   alignas(64) std::byte raw[kStridedTile * sizeof(T)];
 };
 
@@ -45,14 +45,14 @@ void run_range(const StridedWalk& walk, size_t inputs, const TileFunction<T>& f,
   const bool writes_t = out.dtype == DTypeOf<T>::value;
   for (int64_t i = begin; i < end;) {
     const int64_t n = walk.tile_length(i, end, kStridedTile);
-    TileInput<T> in[2];
+    TileInput<T> in[kMostWalkInputs];
     for (size_t k = 0; k < inputs; ++k)
       in[k] = load_tile(walk, walk.operands[k + 1], i, n, f.takes_scalars, scratch.values[k],
                         scratch.raw);
     std::byte* target = tile_address(walk, out, i, n);
     // A tile of its own may take the place of the first input's: the function allows it.
     T* result = writes_t && target != nullptr ? reinterpret_cast<T*>(target) : scratch.values[0];
-    f.run(in[0], in[1], result, static_cast<size_t>(n));
+    f.run(in, result, static_cast<size_t>(n));
     if (!writes_t) {
       std::byte* narrow = target != nullptr ? target : scratch.raw;
       convert_elements(DTypeOf<T>::value, result, out.dtype, narrow, static_cast<size_t>(n));
@@ -80,7 +80,7 @@ bool lies_ready(const Call& call, bool takes_scalars) {
 template <class T>
 void run_ready(const Call& call, int64_t grain, const TileFunction<T>& f) {
   const Tensor& out = call.out[0];
-  TileInput<T> in[2];
+  TileInput<T> in[kMostWalkInputs];
   for (size_t k = 0; k < call.in.size(); ++k) {
     const Tensor& t = call.in[k];
     if (t.numel() == out.numel() && t.dtype() == out.dtype()) {
@@ -90,12 +90,14 @@ void run_ready(const Call& call, int64_t grain, const TileFunction<T>& f) {
     }
   }
   T* to = static_cast<T*>(out.data());
+  const size_t inputs = call.in.size();
   parallel_for(out.numel(), grain, [&](int64_t begin, int64_t end) {
-    auto from = [begin](TileInput<T> x) {
-      if (x.data != nullptr) x.data += begin;
-      return x;
-    };
-    f.run(from(in[0]), from(in[1]), to + begin, static_cast<size_t>(end - begin));
+    TileInput<T> from[kMostWalkInputs];
+    for (size_t k = 0; k < inputs; ++k) {
+      from[k] = in[k];
+      if (from[k].data != nullptr) from[k].data += begin;
+    }
+    f.run(from, to + begin, static_cast<size_t>(end - begin));
   });
 }
 

@@ -16,14 +16,15 @@ struct TileInput {
   T value{};
 };
 
-// out[j] = f(a[j], b[j]); `out` may be an input. Without takes_scalars inputs always have data.
+// out[j] = f(in[0][j], in[1][j], ...); `out` may be an input. Without takes_scalars inputs always
+// have data.
 template <class T>
 struct TileFunction {
-  FunctionRef<void(TileInput<T> a, TileInput<T> b, T* out, size_t n)> run;
+  FunctionRef<void(const TileInput<T>* in, T* out, size_t n)> run;
   bool takes_scalars;
 };
 
-// call.out[0] = f(call.in[0], call.in[1] if it is there), broadcast, computed in T and rounded
+// call.out[0] = f(call.in[0], what else is there), broadcast, computed in T and rounded
 // once. T is float (for f32, bf16 and f16) or double (f64); one-element inputs may have any dtype.
 // Threads get at least `grain` elements each.
 template <class T>

@@ -103,7 +103,7 @@ class CpuProgram final : public ProgramKernel {
                     std::string(dtype_name(view.dtype)));
     };
     for (const MatrixView& view : inputs) require_dtype(view, is_tile_source(view.dtype));
-    for (const MatrixView& view : outputs) require_dtype(view, has_float_type(view.dtype));
+    for (const MatrixView& view : outputs) require_dtype(view, is_tile_target(view.dtype));
     for (const MatrixView& view : outputs)
       if (view.col_stride != 1) throw Error("[program] expected outputs with contiguous columns");
   }

@@ -85,13 +85,14 @@ ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
   if (finish.has_bias) {
     if (program.steps.empty()) return {};
     const PointwiseStep& add = program.steps[i++];
-    const bool is_sum = (add.a == 0 && add.b == 1) || (add.a == 1 && add.b == 0);
-    if (add.fn != PointwiseFn::add || !is_sum || add.alpha != 1) return {};
+    const auto [a, b, rest] = add.operands;
+    const bool is_sum = (a == 0 && b == 1) || (a == 1 && b == 0);
+    if (add.fn != PointwiseFn::add || !is_sum || !add.has_default_parameters()) return {};
     value = program.inputs;
   }
   if (i < program.steps.size()) {
     const PointwiseStep& last = program.steps[i++];
-    if (last.fn != PointwiseFn::relu || last.a != value) return {};
+    if (last.fn != PointwiseFn::relu || last.operands[0] != value) return {};
     finish.relu = true;
   }
   return i == program.steps.size() ? finish : ChainStage::Finish{};

@@ -60,7 +60,7 @@ StridedWalk make_walk(const Tensor& out, std::span<const Tensor> in) {
   for (size_t k = 0; k < in.size(); ++k) walk.operands[k + 1] = operand_of(in[k]);
   if (try_linear_walk(out, in, walk)) return walk;
 
-  std::array<Dims, 3> strides = {out.strides()};
+  std::array<Dims, kMostWalkInputs + 1> strides = {out.strides()};
   for (size_t k = 0; k < in.size(); ++k) strides[k + 1] = broadcast_strides(in[k], out.sizes());
   const size_t operands = in.size() + 1;
   for (const int64_t ordered : walk_order(out)) {

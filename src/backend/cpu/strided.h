@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking up to three tensors of one shape tile by tile, whatever their strides.
+// Walking up to four tensors of one shape tile by tile, whatever their strides.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 namespace epilogue::cpu {
 
+inline constexpr size_t kMostWalkInputs = 3;
 // Elements that a tile holds at most: three tiles of f32 take 12 KiB, which leaves room in L1.
 inline constexpr int64_t kStridedTile = 1024;
 // Rows at least this long are walked one by one; shorter ones are gathered into full tiles.
@@ -33,7 +34,7 @@ struct StridedOperand {
 struct StridedWalk {
   Dims sizes;
   int64_t numel = 0;
-  std::array<StridedOperand, 3> operands;  // [0]: the result
+  std::array<StridedOperand, kMostWalkInputs + 1> operands;  // [0]: the result
 
   int64_t row_length() const { return sizes[sizes.rank() - 1]; }
   // Elements from `i` on that one tile takes: at most `most`, within one row where rows are long.
@@ -44,7 +45,7 @@ struct StridedWalk {
   }
 };
 
-// Inputs (at most two) are read as if broadcast to out.
+// Inputs (at most kMostWalkInputs) are read as if broadcast to out.
 StridedWalk make_walk(const Tensor& out, std::span<const Tensor> in);
 
 // The address of elements [i, i + n) where they lie one after the other, else nullptr.

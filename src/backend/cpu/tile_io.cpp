@@ -31,6 +31,15 @@ void load_bytes(const MatrixView& view, const TileBounds& block, float* tile, in
   }
 }
 
+void store_truths(const MatrixView& view, const TileBounds& block, const float* tile,
+                  int64_t stride) {
+  for (int64_t i = 0; i < block.rows; ++i) {
+    auto* const to = static_cast<uint8_t*>(view.data) + (block.row + i) * view.row_stride +
+                     block.column * view.col_stride;
+    for (int64_t j = 0; j < block.columns; ++j) to[j] = tile[i * stride + j] != 0 ? 1 : 0;
+  }
+}
+
 void load_row(const MatrixView& view, FloatType type, int64_t row, const TileBounds& block,
               float* out) {
   if (view.col_stride == 1)
@@ -76,8 +85,11 @@ void load_tile(const MatrixView& view, const TileBounds& block, float* tile, int
   }
 }
 
+bool is_tile_target(DType dtype) { return has_float_type(dtype) || dtype == DType::boolean; }
+
 void store_tile(const MatrixView& view, const TileBounds& block, const float* tile,
                 int64_t stride) {
+  if (is_bytes(view)) return store_truths(view, block, tile, stride);
   const FloatType type = float_type(view.dtype);
   char* const to = element(view, type, block.row, block.column);
   if (is_dense(view, block, stride))

@@ -21,7 +21,9 @@ bool is_tile_source(DType dtype);
 // tile [rows][columns] = the block, widened; `stride` floats lie between the tile's rows. What lies
 // between them stays as it is.
 void load_tile(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride);
-// The block = tile, rounded once. The view's columns are contiguous.
+// What store_tile() writes: f32, bf16, f16 and booleans.
+bool is_tile_target(DType dtype);
+// The block = tile, rounded once; booleans: where it is not 0. The view's columns are contiguous.
 void store_tile(const MatrixView& view, const TileBounds& block, const float* tile, int64_t stride);
 
 }  // namespace epilogue::cpu

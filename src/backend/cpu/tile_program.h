@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/cpu/simd/program_tile.h"
+#include "backend/cpu/simd/pointwise.h"
 #include "core/pointwise_program.h"
 
 namespace epilogue::cpu {
@@ -62,10 +62,14 @@ class TileProgram {
     // each_row: a row's number meets its elements.
     enum class Over : uint8_t { elements, rows, each_row, reduction };
     Over over = Over::elements;
-    PointwiseFn fn = PointwiseFn::neg;
-    simd::TileStep kernel;  // operands are buffers
-    int result = 0;         // buffer
+    PointwiseStep step;  // operands are buffers; bit k of `constants`: k is the constant
+    unsigned constants = 0;
+    int result = 0;  // buffer
+
+    bool is_constant(size_t k) const { return (constants >> k & 1) != 0; }
   };
+  using Operands = std::array<simd::TileOperand, kMostPointwiseOperands>;
+  static Operands constants_of(const Step& step);
   void allocate(const PointwiseProgram& program);
   static void run_each_row(const Step& step, const TileBuffers& buffers, const TileSize& size,
                            const simd::PointwiseKernels& kernels);

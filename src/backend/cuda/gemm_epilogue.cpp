@@ -13,10 +13,11 @@ bool is_residual(const MatrixView& view, DType dtype) {
 
 // The operand that a step adds to `value`, unscaled; -1 where it does something else.
 int added_operand(const PointwiseStep& step, int value) {
-  if (step.fn != PointwiseFn::add || step.alpha != 1) return -1;
-  if (step.a == kConstantOperand || step.b == kConstantOperand) return -1;
-  if (step.a == value) return step.b - 1;
-  return step.b == value ? step.a - 1 : -1;
+  if (step.fn != PointwiseFn::add || !step.has_default_parameters()) return -1;
+  const auto [a, b, rest] = step.operands;
+  if (a == kConstantOperand || b == kConstantOperand) return -1;
+  if (a == value) return b - 1;
+  return b == value ? a - 1 : -1;
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ std::optional<GemmEpilogue> match_gemm_epilogue(const PointwiseProgram& program,
     const int operand = added_operand(step, value);
     const bool exists = operand >= 0 && static_cast<size_t>(operand) < operands.size();
     if (epilogue.residual != -1) return std::nullopt;  // nothing may follow it
-    if (step.fn == PointwiseFn::gelu_tanh && step.a == value && !epilogue.gelu_tanh) {
+    if (step.fn == PointwiseFn::gelu_tanh && step.operands[0] == value && !epilogue.gelu_tanh) {
       epilogue.gelu_tanh = true;
     } else if (exists && !epilogue.gelu_tanh && epilogue.bias == -1 &&
                is_bias(operands[static_cast<size_t>(operand)], dtype)) {
@@ -53,9 +54,11 @@ std::optional<PointwiseFn> match_gated(const PointwiseProgram& program) {
     return std::nullopt;
   const PointwiseStep& activation = program.steps[0];
   const PointwiseStep& product = program.steps[1];
-  if (is_binary(activation.fn) || activation.a != 0 || product.fn != PointwiseFn::mul)
+  if (operand_count(activation.fn) != 1 || activation.operands[0] != 0 ||
+      product.fn != PointwiseFn::mul)
     return std::nullopt;
-  const bool of_both = (product.a == 2 && product.b == 1) || (product.a == 1 && product.b == 2);
+  const auto [a, b, rest] = product.operands;
+  const bool of_both = (a == 2 && b == 1) || (a == 1 && b == 2);
   return of_both ? std::optional(activation.fn) : std::nullopt;
 }
 

@@ -1,86 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise ops: the table from op to function.
+// Pointwise ops: one kernel for each row of the table of functions.
+#include "ops/pointwise.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/kernel_lists.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tensor_walk.h"
-#include "ops/ops.h"
+#include "ops/shape.h"
 
 namespace epilogue::cuda {
 namespace {
 
 bool is_host_number(const Tensor& t) { return t.device().type == DeviceType::cpu; }
 
+template <PointwiseFn kFn>
 const char* decline(const Call& call) {
-  if (!has_float_type(call.out[0].dtype())) return kNeedsFloatType;
-  for (const Tensor& t : call.in)
+  constexpr const PointwiseRow& kRow = pointwise_row(kFn);
+  if (!has_form(kRow, call.attrs)) return kRow.form.needs;
+  const DType computed =
+      kRow.result == PointwiseResult::truth ? result_dtype(call.in) : call.out[0].dtype();
+  if (!has_float_type(computed)) return kNeedsFloatType;
+  for (const Tensor& t : call.in.subspan(kRow.has_condition ? 1 : 0))
     if (!has_float_type(t.dtype()) && !is_host_number(t)) return kNeedsFloatType;
   return nullptr;
-}
-const char* decline_threshold(const Call& call) {
-  if (call.attr<double>(0) != 0) return "needs threshold 0";
-  return decline(call);
-}
-
-// add and sub carry alpha; the others have no number.
-template <PointwiseFn kFn>
-float alpha_of(const Call& call) {
-  if constexpr (kFn == PointwiseFn::add || kFn == PointwiseFn::sub)
-    return static_cast<float>(call.attr<double>(0));
-  return 1;
-}
-
-// Attribute 0 of gelu and its backward chooses the form.
-template <PointwiseFn kFn>
-PointwiseFn form_of(const Call& call) {
-  if constexpr (kFn == PointwiseFn::gelu_erf)
-    return call.attr<int64_t>(0) == 1 ? PointwiseFn::gelu_tanh : kFn;
-  if constexpr (kFn == PointwiseFn::gelu_erf_backward)
-    return call.attr<int64_t>(0) == 1 ? PointwiseFn::gelu_tanh_backward : kFn;
-  return kFn;
 }
 
 template <PointwiseFn kFn>
 void run(const Call& call) {
-  check(launch_pointwise(form_of<kFn>(call), alpha_of<kFn>(call), make_walk(call.out[0], call.in),
-                         Runtime::get().stream()),
+  check(launch_pointwise(kFn, parameters_of(pointwise_row(kFn), call.attrs),
+                         make_walk(call.out[0], call.in), Runtime::get().stream()),
         "pointwise");
 }
 
 template <PointwiseFn kFn>
 void describe(const Call& call, KernelInfo& info) {
-  info.name = kernel_name(pointwise_fn_name(form_of<kFn>(call)), call.out[0].dtype());
+  info.name = kernel_name(pointwise_fn_name(kFn), call.out[0].dtype());
 }
 
-template <PointwiseFn kFn>
-const Kernel kKernels[] = {{"cuda", kFn == PointwiseFn::relu_backward ? decline_threshold : decline,
-                            run<kFn>, describe<kFn>}};
+template <size_t... kIndex>
+constexpr std::array<Kernel, kPointwiseFns> all_kernels(std::index_sequence<kIndex...>) {
+  return {Kernel{"cuda", decline<kPointwiseTable[kIndex].fn>, run<kPointwiseTable[kIndex].fn>,
+                 describe<kPointwiseTable[kIndex].fn>}...};
+}
+
+// Those of the op's forms.
+std::vector<Kernel> kernels_of(const OpDef& op) {
+  static constexpr std::array<Kernel, kPointwiseFns> kAll = all_kernels(PointwiseFnSequence());
+  std::vector<Kernel> kernels;
+  for (const PointwiseRow& row : kPointwiseTable)
+    if (row.op == op.name) kernels.push_back(kAll[static_cast<size_t>(row.fn)]);
+  return kernels;
+}
 
 }  // namespace
 
 std::span<const KernelList> pointwise_lists() {
-  static const KernelList kLists[] = {
-      {&kAdd, kKernels<PointwiseFn::add>},
-      {&kSub, kKernels<PointwiseFn::sub>},
-      {&kMul, kKernels<PointwiseFn::mul>},
-      {&kDiv, kKernels<PointwiseFn::div>},
-      {&kAdd_, kKernels<PointwiseFn::add>},
-      {&kMul_, kKernels<PointwiseFn::mul>},
-      {&kDiv_, kKernels<PointwiseFn::div>},
-      {&kNeg, kKernels<PointwiseFn::neg>},
-      {&kExp, kKernels<PointwiseFn::exp>},
-      {&kRelu, kKernels<PointwiseFn::relu>},
-      {&kSigmoid, kKernels<PointwiseFn::sigmoid>},
-      {&kTanh, kKernels<PointwiseFn::tanh>},
-      {&kSilu, kKernels<PointwiseFn::silu>},
-      {&kGelu, kKernels<PointwiseFn::gelu_erf>},
-      {&kThresholdBackward, kKernels<PointwiseFn::relu_backward>},
-      {&kSigmoidBackward, kKernels<PointwiseFn::sigmoid_backward>},
-      {&kTanhBackward, kKernels<PointwiseFn::tanh_backward>},
-      {&kSiluBackward, kKernels<PointwiseFn::silu_backward>},
-      {&kGeluBackward, kKernels<PointwiseFn::gelu_erf_backward>},
-  };
-  return kLists;
+  static const PointwiseKernelLists lists(kernels_of);
+  return lists.span();
 }
 
 }  // namespace epilogue::cuda

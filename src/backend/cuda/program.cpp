@@ -113,7 +113,7 @@ class CudaProgram final : public ProgramKernel {
                   std::to_string(inputs.size()) + " and " + std::to_string(outputs.size()));
     for (const std::span<const MatrixView> views : {inputs, outputs})
       for (const MatrixView& view : views)
-        if (!has_float_type(view.dtype))
+        if (!has_float_type(view.dtype) && view.dtype != DType::boolean)
           throw Error("[program] expected f32, bf16 or f16, got " +
                       std::string(dtype_name(view.dtype)));
     for (const MatrixView& view : outputs)

@@ -16,18 +16,11 @@ constexpr size_t kMostNameChars = 120;
 constexpr std::string_view kMore = "_etc";  // where names are cut
 
 std::string_view type_name(DType dtype) {
-  return dtype == DType::bf16 ? "Bf16" : dtype == DType::f16 ? "F16" : "float";
-}
-
-// ATen's name, by which traces and the names of other kernels know a step.
-std::string_view op_name(PointwiseFn fn) {
-  switch (fn) {
-    case PointwiseFn::gelu_tanh:
-    case PointwiseFn::gelu_erf: return "gelu";
-    case PointwiseFn::gelu_tanh_backward:
-    case PointwiseFn::gelu_erf_backward: return "gelu_backward";
-    case PointwiseFn::relu_backward: return "threshold_backward";
-    default: return pointwise_fn_name(fn);
+  switch (dtype) {
+    case DType::bf16: return "Bf16";
+    case DType::f16: return "F16";
+    case DType::boolean: return "Truth";
+    default: return "float";
   }
 }
 
@@ -104,9 +97,15 @@ void append_load(std::string& s, const ProgramVariant& variant, size_t i) {
 }
 
 void append_step(std::string& s, const PointwiseStep& step, int value) {
-  const std::string b = is_binary(step.fn) ? value_name(step.b, step.constant) : "0.0f";
+  std::string arguments;
+  const auto add = [&](const std::string& text) {
+    arguments += (arguments.empty() ? "" : ", ") + text;
+  };
+  for (const int v : step.values()) add(value_name(v, step.constant));
+  for (size_t i = 0; i < parameter_count(pointwise_row(step.fn)); ++i)
+    add(literal(step.parameters[i]));
   s += "      v" + std::to_string(value) + "[i] = " + function_name(step.fn) + "::run<kFast>(" +
-       value_name(step.a, step.constant) + ", " + b + ", " + literal(step.alpha) + ");\n";
+       arguments + ");\n";
 }
 
 }  // namespace
@@ -135,7 +134,7 @@ std::string program_kernel_name(const PointwiseProgram& program, const ProgramVa
   const std::string end = "_" + std::string(dtype_name(variant.outputs[0]));
   std::string name = "epi_cuda_fused";
   for (const PointwiseStep& step : program.steps) {
-    const std::string next = "_" + std::string(op_name(step.fn));
+    const std::string next = "_" + std::string(op_base_name(step.fn));
     if (name.size() + next.size() + kMore.size() + end.size() > kMostNameChars) {
       name += kMore;
       break;
@@ -146,8 +145,17 @@ std::string program_kernel_name(const PointwiseProgram& program, const ProgramVa
   return name + end;
 }
 
+std::string_view device_text() {
+  static const std::string text = [] {
+    std::string s = "namespace epilogue {\nenum class PointwiseFn : unsigned char {";
+    for (const PointwiseRow& row : kPointwiseTable) s += " " + std::string(row.name) + ",";
+    return s + " };\n}\n" + std::string(device_header_text());
+  }();
+  return text;
+}
+
 std::string program_source(const PointwiseProgram& program, const ProgramVariant& variant) {
-  std::string s(device_header_text());
+  std::string s(device_text());
   s += "\nusing namespace epilogue::cuda;\nusing Index = ";
   s += variant.wide_index ? "unsigned long long" : "unsigned";
   s += ";\nconstexpr int kWidth = " + std::to_string(variant.width) + ";\n";

@@ -44,6 +44,8 @@ std::string program_kernel_name(const PointwiseProgram& program, const ProgramVa
 // Index is unsigned, or unsigned long long where wide_index is set; strides are long long elements.
 std::string program_source(const PointwiseProgram& program, const ProgramVariant& variant);
 
+// What every source begins with: the names of the functions, then device_header_text().
+std::string_view device_text();
 // The texts of kernels/elements.cuh and kernels/math.cuh. (Generated at build time.)
 std::string_view device_header_text();
 

@@ -6,34 +6,40 @@
 
 namespace epilogue::cuda {
 
-float on_host(PointwiseFn fn, float a, float b, float alpha) {
-  switch (fn) {
-    case PointwiseFn::neg: return Neg::run<false>(a, b, alpha);
-    case PointwiseFn::relu: return Relu::run<false>(a, b, alpha);
-    case PointwiseFn::sigmoid: return Sigmoid::run<false>(a, b, alpha);
-    case PointwiseFn::tanh: return Tanh::run<false>(a, b, alpha);
-    case PointwiseFn::exp: return Exp::run<false>(a, b, alpha);
-    case PointwiseFn::gelu_tanh: return GeluTanh::run<false>(a, b, alpha);
-    case PointwiseFn::gelu_erf: return GeluErf::run<false>(a, b, alpha);
-    case PointwiseFn::silu: return Silu::run<false>(a, b, alpha);
-    case PointwiseFn::log: return Log::run<false>(a, b, alpha);
-    case PointwiseFn::rsqrt: return Rsqrt::run<false>(a, b, alpha);
-    case PointwiseFn::add: return Add::run<false>(a, b, alpha);
-    case PointwiseFn::sub: return Sub::run<false>(a, b, alpha);
-    case PointwiseFn::mul: return Mul::run<false>(a, b, alpha);
-    case PointwiseFn::div: return Div::run<false>(a, b, alpha);
-    case PointwiseFn::relu_backward: return ReluBackward::run<false>(a, b, alpha);
-    case PointwiseFn::sigmoid_backward: return SigmoidBackward::run<false>(a, b, alpha);
-    case PointwiseFn::tanh_backward: return TanhBackward::run<false>(a, b, alpha);
-    case PointwiseFn::gelu_tanh_backward: return GeluTanhBackward::run<false>(a, b, alpha);
-    case PointwiseFn::gelu_erf_backward: return GeluErfBackward::run<false>(a, b, alpha);
-    case PointwiseFn::silu_backward: return SiluBackward::run<false>(a, b, alpha);
-    case PointwiseFn::row_sum:
-    case PointwiseFn::row_mean:
-    case PointwiseFn::row_max:
-    case PointwiseFn::column_sum: break;
-  }
+namespace {
+
+using OnHost = float (*)(const float* operands, const float* parameters);
+
+template <PointwiseFn kFn, size_t... kOperand, size_t... kParameter>
+float run_formula(const float* operands, const float* parameters, std::index_sequence<kOperand...>,
+                  std::index_sequence<kParameter...>) {
+  using F = decltype(formula(Function<kFn>()));
+  return F::template run<false>(operands[kOperand]..., parameters[kParameter]...);
+}
+template <size_t kIndex>
+float run_row(const float* operands, const float* parameters) {
+  constexpr PointwiseFn kFn = kPointwiseTable[kIndex].fn;
+  if constexpr (is_elementwise(kFn))
+    return run_formula<kFn>(operands, parameters, std::make_index_sequence<operand_count(kFn)>(),
+                            std::make_index_sequence<parameter_count(pointwise_row(kFn))>());
   return 0;
+}
+template <size_t... kIndex>
+float run_any(size_t fn, const float* operands, const float* parameters,
+              std::index_sequence<kIndex...>) {
+  constexpr OnHost kRows[] = {run_row<kIndex>...};
+  return kRows[fn](operands, parameters);
+}
+
+}  // namespace
+
+float on_host(PointwiseFn fn, std::initializer_list<float> operands,
+              const PointwiseParameters& parameters) {
+  return run_any(static_cast<size_t>(fn), operands.begin(), parameters.data(),
+                 PointwiseFnSequence());
+}
+float on_host(PointwiseFn fn, std::initializer_list<float> operands) {
+  return on_host(fn, operands, default_parameters(fn));
 }
 
 void adam_on_host(const AdamStep& step, float inverse_scale, float steps, float grad, float& param,

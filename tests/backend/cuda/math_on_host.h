@@ -7,7 +7,9 @@
 
 namespace epilogue::cuda {
 
-float on_host(PointwiseFn fn, float a, float b, float alpha);
+float on_host(PointwiseFn fn, std::initializer_list<float> operands,
+              const PointwiseParameters& parameters);
+float on_host(PointwiseFn fn, std::initializer_list<float> operands);  // with the table's
 
 // One element's step, in place; a null state is absent. `steps` counts the step that is taken.
 void adam_on_host(const AdamStep& step, float inverse_scale, float steps, float grad, float& param,

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include "backend/cuda/nvrtc.h"
@@ -30,8 +32,8 @@ const ProgramVariant kBf16 = variant({{DType::bf16}, {DType::bf16}}, {DType::bf1
 // Without the headers' text.
 std::string kernel_text(const PointwiseProgram& program, const ProgramVariant& v) {
   const std::string source = program_source(program, v);
-  EXPECT_TRUE(source.starts_with(device_header_text()));
-  return source.substr(device_header_text().size());
+  EXPECT_TRUE(source.starts_with(device_text()));
+  return source.substr(device_text().size());
 }
 
 TEST(ProgramSource, AGatedActivationReadsAndWritesVectors) {
@@ -61,8 +63,8 @@ epi_cuda_fused_gelu_mul_bf16(Index vectors, Index vectors_per_row,
     float v3[kWidth];
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      v2[i] = GeluTanh::run<kFast>(v0[i], 0.0f, 1.0f);
-      v3[i] = Mul::run<kFast>(v2[i], v1[i], 1.0f);
+      v2[i] = GeluTanh::run<kFast>(v0[i]);
+      v3[i] = Mul::run<kFast>(v2[i], v1[i]);
     }
     store_vector(v3, out0 + row * out0_row + col);
   }
@@ -80,7 +82,7 @@ TEST(ProgramSource, ConstantsAreReadBackAsTheSameNumbers) {
        {Fn::mul, 3, kConstantOperand, 1e-30F}},
       {4}};
   const std::string text = kernel_text(program, variant({{DType::f32}}, {DType::f32}, 1));
-  EXPECT_NE(text.find("v1[i] = Mul::run<kFast>(v0[i], 0.333333343f, 1.0f);"), std::string::npos);
+  EXPECT_NE(text.find("v1[i] = Mul::run<kFast>(v0[i], 0.333333343f);"), std::string::npos);
   EXPECT_NE(text.find("v2[i] = Sub::run<kFast>(1.0f, v1[i], -2.0f);"), std::string::npos);
   EXPECT_NE(text.find("Add::run<kFast>(v2[i], __int_as_float(0x7f800000), 1.0f)"),
             std::string::npos);
@@ -100,6 +102,21 @@ TEST(ProgramSource, InputsAreReadAsTheirStridesAllow) {
   EXPECT_NE(text.find("const Bf16* in2, long long in2_row, long long in2_col"), std::string::npos);
   EXPECT_NE(text.find("store_vector(v4, out0"), std::string::npos);
   EXPECT_NE(text.find("store_vector(v3, out1"), std::string::npos);
+}
+
+TEST(ProgramSource, StepsHaveTheirParametersAndAsManyOperandsAsTheyNeed) {
+  PointwiseProgram program{2, {{Fn::gt, 0, kConstantOperand, 0.5F}, {Fn::leaky_relu, 1}}, {}};
+  program.steps.emplace_back(Fn::where, std::array{2, 3, kConstantOperand}, 0.25F);
+  program.outputs = {4, 2};
+  program.steps[1].parameters = {0.1F};
+  const std::string text = kernel_text(
+      program, variant({{DType::f32}, {DType::boolean}}, {DType::f32, DType::boolean}, 8));
+  EXPECT_NE(text.find("v2[i] = Gt::run<kFast>(v0[i], 0.5f);"), std::string::npos) << text;
+  EXPECT_NE(text.find("v3[i] = LeakyRelu::run<kFast>(v1[i], 0.100000001f);"), std::string::npos);
+  EXPECT_NE(text.find("v4[i] = Where::run<kFast>(v2[i], v3[i], 0.25f);"), std::string::npos);
+  EXPECT_NE(text.find("const Truth* in1"), std::string::npos);
+  EXPECT_NE(text.find("Truth* out1"), std::string::npos);
+  EXPECT_NE(text.find("v3 = leaky_relu(v1, negative_slope=0.1)"), std::string::npos);
 }
 
 TEST(ProgramSource, LongProgramsHaveNamesThatFit) {
@@ -170,18 +187,33 @@ TEST(CompiledProgram, AGatedActivationOfEveryDtype) {
       expect_compiles(kGeglu, variant({{dtype}, {dtype}}, {dtype}, width));
 }
 
-TEST(CompiledProgram, EveryFunctionInOneProgram) {
-  PointwiseProgram program{3, {}, {}};
-  for (int fn = 0; fn <= static_cast<int>(Fn::silu_backward); ++fn)
-    if (!is_row_reduction(static_cast<Fn>(fn)) && static_cast<Fn>(fn) != Fn::column_sum)
-      program.steps.push_back({static_cast<Fn>(fn), fn % 3, (fn + 1) % 3, 1, 0.5F});
-  for (int v = 3; v < program.values(); ++v) program.outputs.push_back(v);
-  ProgramVariant v =
-      variant({{DType::bf16}, {DType::f32, Access::per_row}, {DType::f16, Access::strided}},
-              std::vector<DType>(program.outputs.size(), DType::bf16), 1);
-  expect_compiles(program, v);
-  v.wide_index = true;
-  expect_compiles(program, v);
+// In programs of some twenty, whose results all fit into registers.
+TEST(CompiledProgram, EveryFunction) {
+  constexpr size_t kEach = 24;
+  for (size_t first = 0; first < kPointwiseFns; first += kEach) {
+    PointwiseProgram program{3, {}, {}};
+    for (size_t i = first; i < std::min(first + kEach, kPointwiseFns); ++i) {
+      const int a = static_cast<int>(i % 3);
+      if (is_elementwise(kPointwiseTable[i].fn))
+        program.steps.emplace_back(kPointwiseTable[i].fn, std::array{a, (a + 1) % 3, (a + 2) % 3},
+                                   1.0F);
+    }
+    for (int v = 3; v < program.values(); ++v) program.outputs.push_back(v);
+    ProgramVariant v =
+        variant({{DType::bf16}, {DType::f32, Access::per_row}, {DType::f16, Access::strided}},
+                std::vector<DType>(program.outputs.size(), DType::bf16), 1);
+    expect_compiles(program, v);
+    v.wide_index = true;
+    expect_compiles(program, v);
+  }
+}
+
+TEST(CompiledProgram, BooleansAreReadAndWritten) {
+  PointwiseProgram program{3, {{Fn::lt, 1, 2}}, {4, 3}};
+  program.steps.emplace_back(Fn::where, std::array{0, 1, 2}, 0.0F);
+  for (const int width : {1, 8})
+    expect_compiles(program, variant({{DType::boolean}, {DType::f32}, {DType::f32}},
+                                     {DType::f32, DType::boolean}, width));
 }
 
 // dh, gate, up -> dgate, dup, hidden: the backward pass of a gated MLP between its products.

@@ -28,33 +28,33 @@ double ref_silu_slope(double x) {
 }
 
 struct Unary {
-  UnaryOp op;
+  PointwiseFn op;
   const char* name;
   double (*reference)(double);
 };
 const Unary kUnary[] = {
-    {UnaryOp::neg, "neg", [](double x) { return -x; }},
-    {UnaryOp::relu, "relu", [](double x) { return x > 0 ? x : 0.0; }},
-    {UnaryOp::sigmoid, "sigmoid", ref_sigmoid},
-    {UnaryOp::tanh, "tanh", [](double x) { return std::tanh(x); }},
-    {UnaryOp::exp, "exp", [](double x) { return std::exp(x); }},
-    {UnaryOp::gelu_tanh, "gelu_tanh", ref_gelu_tanh},
-    {UnaryOp::gelu_erf, "gelu_erf", [](double x) { return x * ref_phi(x); }},
-    {UnaryOp::silu, "silu", [](double x) { return x * ref_sigmoid(x); }},
+    {PointwiseFn::neg, "neg", [](double x) { return -x; }},
+    {PointwiseFn::relu, "relu", [](double x) { return x > 0 ? x : 0.0; }},
+    {PointwiseFn::sigmoid, "sigmoid", ref_sigmoid},
+    {PointwiseFn::tanh, "tanh", [](double x) { return std::tanh(x); }},
+    {PointwiseFn::exp, "exp", [](double x) { return std::exp(x); }},
+    {PointwiseFn::gelu_tanh, "gelu_tanh", ref_gelu_tanh},
+    {PointwiseFn::gelu_erf, "gelu_erf", [](double x) { return x * ref_phi(x); }},
+    {PointwiseFn::silu, "silu", [](double x) { return x * ref_sigmoid(x); }},
 };
 
 struct Backward {
-  BackwardOp op;
+  PointwiseFn op;
   const char* name;
   double (*slope)(double);  // of the saved value
 };
 const Backward kBackward[] = {
-    {BackwardOp::relu, "relu", [](double y) { return y > 0 ? 1.0 : 0.0; }},
-    {BackwardOp::sigmoid, "sigmoid", [](double y) { return y * (1 - y); }},
-    {BackwardOp::tanh, "tanh", [](double y) { return 1 - y * y; }},
-    {BackwardOp::gelu_tanh, "gelu_tanh", ref_gelu_tanh_slope},
-    {BackwardOp::gelu_erf, "gelu_erf", ref_gelu_erf_slope},
-    {BackwardOp::silu, "silu", ref_silu_slope},
+    {PointwiseFn::relu_backward, "relu", [](double y) { return y > 0 ? 1.0 : 0.0; }},
+    {PointwiseFn::sigmoid_backward, "sigmoid", [](double y) { return y * (1 - y); }},
+    {PointwiseFn::tanh_backward, "tanh", [](double y) { return 1 - y * y; }},
+    {PointwiseFn::gelu_tanh_backward, "gelu_tanh", ref_gelu_tanh_slope},
+    {PointwiseFn::gelu_erf_backward, "gelu_erf", ref_gelu_erf_slope},
+    {PointwiseFn::silu_backward, "silu", ref_silu_slope},
 };
 
 // Prints the worst element of a dense sweep; the bound is absolute + relative * |want|.
@@ -75,24 +75,17 @@ void expect_accuracy(const std::string& name, const std::vector<float>& x,
                         << reference(x[where]);
 }
 
-std::vector<float> sweep(float low, float high, size_t n) {
-  std::vector<float> x(n);
-  for (size_t i = 0; i < n; ++i)
-    x[i] = low + (high - low) * static_cast<float>(i) / static_cast<float>(n - 1);
-  return x;
-}
-
 TEST(Pointwise, UnaryAccuracy) {
   const std::vector<float> near = sweep(-5.0F, 5.0F, 100'003);
   const std::vector<float> far = sweep(-30.0F, 30.0F, 100'003);
   for_each_isa([&](Isa) {
     std::vector<float> out(near.size());
     for (const Unary& u : kUnary) {
-      pointwise_kernels()[u.op](near.data(), out.data(), out.size());
-      expect_accuracy(u.name, near, out, u.reference, u.op == UnaryOp::exp ? 0.0 : 1e-6,
-                      u.op == UnaryOp::exp ? 2.5e-7 : 0.0);
-      pointwise_kernels()[u.op](far.data(), out.data(), out.size());
-      expect_accuracy(u.name, far, out, u.reference, u.op == UnaryOp::exp ? 0.0 : 1e-6, 3e-7);
+      pointwise_kernels().run(u.op, {near.data()}, out.data(), out.size());
+      expect_accuracy(u.name, near, out, u.reference, u.op == PointwiseFn::exp ? 0.0 : 1e-6,
+                      u.op == PointwiseFn::exp ? 2.5e-7 : 0.0);
+      pointwise_kernels().run(u.op, {far.data()}, out.data(), out.size());
+      expect_accuracy(u.name, far, out, u.reference, u.op == PointwiseFn::exp ? 0.0 : 1e-6, 3e-7);
     }
   });
 }
@@ -102,19 +95,19 @@ TEST(Pointwise, LogarithmAndInverseSquareRootOfPositiveNumbers) {
   const std::vector<float> x = sweep(1e-6F, 50.0F, 10'007);
   for_each_isa([&](Isa) {
     std::vector<float> out(x.size());
-    pointwise_kernels()[UnaryOp::log](x.data(), out.data(), out.size());
+    pointwise_kernels().run(PointwiseFn::log, {x.data()}, out.data(), out.size());
     expect_accuracy(
         "log", x, out, [](double v) { return std::log(v); }, 1e-7, 1.2e-7);
-    pointwise_kernels()[UnaryOp::rsqrt](x.data(), out.data(), out.size());
+    pointwise_kernels().run(PointwiseFn::rsqrt, {x.data()}, out.data(), out.size());
     expect_accuracy(
         "rsqrt", x, out, [](double v) { return 1 / std::sqrt(v); }, 0, 1.8e-7);
     const float ends[] = {0.0F, -0.0F, kInf, -1.0F, kNan};
     float got[5];
-    pointwise_kernels()[UnaryOp::log](ends, got, 5);
+    pointwise_kernels().run(PointwiseFn::log, {ends}, got, 5);
     EXPECT_EQ(got[0], -kInf);
     EXPECT_EQ(got[2], kInf);
     EXPECT_TRUE(std::isnan(got[3]) && std::isnan(got[4]));
-    pointwise_kernels()[UnaryOp::rsqrt](ends, got, 5);
+    pointwise_kernels().run(PointwiseFn::rsqrt, {ends}, got, 5);
     EXPECT_EQ(got[0], kInf);
     EXPECT_EQ(got[1], -kInf);
     EXPECT_EQ(got[2], 0);
@@ -128,9 +121,10 @@ TEST(Pointwise, DerivativeAccuracy) {
   for_each_isa([&](Isa) {
     std::vector<float> out(x.size());
     for (const Backward& b : kBackward) {
-      const bool of_output = b.op == BackwardOp::sigmoid || b.op == BackwardOp::tanh;
+      const bool of_output =
+          b.op == PointwiseFn::sigmoid_backward || b.op == PointwiseFn::tanh_backward;
       const std::vector<float> saved = of_output ? sweep(-1.0F, 1.0F, x.size()) : x;
-      pointwise_kernels()[b.op](ones.data(), saved.data(), out.data(), out.size());
+      pointwise_kernels().run(b.op, {ones.data(), saved.data()}, out.data(), out.size());
       expect_accuracy(b.name, saved, out, b.slope, 2e-6, 0.0);
     }
   });
@@ -140,7 +134,7 @@ TEST(Pointwise, ExpCoversTheWholeRange) {
   const std::vector<float> x = sweep(-110.0F, 90.0F, 100'003);
   for_each_isa([&](Isa) {
     std::vector<float> out(x.size());
-    pointwise_kernels()[UnaryOp::exp](x.data(), out.data(), x.size());
+    pointwise_kernels().run(PointwiseFn::exp, {x.data()}, out.data(), x.size());
     for (size_t i = 0; i < x.size(); ++i) {
       const auto want = static_cast<float>(std::exp(static_cast<double>(x[i])));
       if (std::isinf(want)) {
@@ -156,7 +150,7 @@ TEST(Pointwise, TanhIsRelativelyAccurateNearZero) {
   const std::vector<float> x = sweep(1e-6F, 0.7F, 10'001);
   for_each_isa([&](Isa) {
     std::vector<float> out(x.size());
-    pointwise_kernels()[UnaryOp::tanh](x.data(), out.data(), x.size());
+    pointwise_kernels().run(PointwiseFn::tanh, {x.data()}, out.data(), x.size());
     expect_accuracy(
         "tanh", x, out, [](double v) { return std::tanh(v); }, 0.0, 4e-7);
   });
@@ -165,15 +159,15 @@ TEST(Pointwise, TanhIsRelativelyAccurateNearZero) {
 // The values of PyTorch's formulas at the ends; every lane, so that tails are covered too.
 TEST(Pointwise, NanAndInfinity) {
   struct Edge {
-    UnaryOp op;
+    PointwiseFn op;
     float at_minus;
     float at_plus;
   };
   const Edge edges[] = {
-      {UnaryOp::neg, kInf, -kInf},     {UnaryOp::relu, 0.0F, kInf},
-      {UnaryOp::sigmoid, 0.0F, 1.0F},  {UnaryOp::tanh, -1.0F, 1.0F},
-      {UnaryOp::exp, 0.0F, kInf},      {UnaryOp::gelu_tanh, kNan, kInf},
-      {UnaryOp::gelu_erf, kNan, kInf}, {UnaryOp::silu, kNan, kInf},
+      {PointwiseFn::neg, kInf, -kInf},     {PointwiseFn::relu, 0.0F, kInf},
+      {PointwiseFn::sigmoid, 0.0F, 1.0F},  {PointwiseFn::tanh, -1.0F, 1.0F},
+      {PointwiseFn::exp, 0.0F, kInf},      {PointwiseFn::gelu_tanh, kNan, kInf},
+      {PointwiseFn::gelu_erf, kNan, kInf}, {PointwiseFn::silu, kNan, kInf},
   };
   const auto same = [](float a, float b) { return (std::isnan(a) && std::isnan(b)) || a == b; };
   for_each_isa([&](Isa) {
@@ -184,7 +178,7 @@ TEST(Pointwise, NanAndInfinity) {
           {-kInf, e.at_minus}, {kInf, e.at_plus}, {kNan, kNan}};
       for (const auto& [in, want] : cases) {
         const std::vector<float> x(n, in);
-        pointwise_kernels()[e.op](x.data(), out.data(), n);
+        pointwise_kernels().run(e.op, {x.data()}, out.data(), n);
         for (float v : out)
           EXPECT_TRUE(same(v, want)) << static_cast<int>(e.op) << " of " << in << ": " << v;
       }
@@ -192,10 +186,11 @@ TEST(Pointwise, NanAndInfinity) {
     const std::vector<float> nans(n, kNan);
     const std::vector<float> ones(n, 1.0F);
     for (const Backward& b : kBackward) {
-      pointwise_kernels()[b.op](ones.data(), nans.data(), out.data(), n);
+      pointwise_kernels().run(b.op, {ones.data(), nans.data()}, out.data(), n);
       for (float v : out) {
         // threshold_backward passes the gradient where the saved value is not <= 0.
-        EXPECT_TRUE(b.op == BackwardOp::relu ? v == 1.0F : std::isnan(v)) << b.name << " " << v;
+        EXPECT_TRUE(b.op == PointwiseFn::relu_backward ? v == 1.0F : std::isnan(v))
+            << b.name << " " << v;
       }
     }
   });
@@ -206,32 +201,34 @@ TEST(Pointwise, LargeFiniteArgumentsGiveTheLimits) {
   for_each_isa([](Isa) {
     const std::vector<float> x = {-3e4F, -200.0F, 200.0F, 3e4F};
     std::vector<float> out(4);
-    for (UnaryOp op : {UnaryOp::gelu_tanh, UnaryOp::gelu_erf, UnaryOp::silu}) {
-      pointwise_kernels()[op](x.data(), out.data(), 4);
+    for (PointwiseFn op : {PointwiseFn::gelu_tanh, PointwiseFn::gelu_erf, PointwiseFn::silu}) {
+      pointwise_kernels().run(op, {x.data()}, out.data(), 4);
       EXPECT_EQ(out, (std::vector<float>{-0.0F, -0.0F, 200.0F, 3e4F})) << static_cast<int>(op);
     }
     const std::vector<float> ones(4, 1.0F);
-    for (BackwardOp op : {BackwardOp::gelu_tanh, BackwardOp::gelu_erf, BackwardOp::silu}) {
-      pointwise_kernels()[op](ones.data(), x.data(), out.data(), 4);
+    for (PointwiseFn op : {PointwiseFn::gelu_tanh_backward, PointwiseFn::gelu_erf_backward,
+                           PointwiseFn::silu_backward}) {
+      pointwise_kernels().run(op, {ones.data(), x.data()}, out.data(), 4);
       for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(out[i], i < 2 ? 0.0F : 1.0F, 1e-30) << x[i];
     }
   });
 }
 
-double arithmetic(ArithmeticOp op, double a, double b, double alpha) {
+double arithmetic(PointwiseFn op, double a, double b, double alpha) {
   switch (op) {
-    case ArithmeticOp::add: return a + alpha * b;
-    case ArithmeticOp::sub: return a - alpha * b;
-    case ArithmeticOp::mul: return a * b;
-    case ArithmeticOp::div: return a / b;
+    case PointwiseFn::add: return a + alpha * b;
+    case PointwiseFn::sub: return a - alpha * b;
+    case PointwiseFn::mul: return a * b;
+    case PointwiseFn::div: return a / b;
+    default: return 0.0;
   }
-  return 0.0;
 }
 
 TEST(Pointwise, ArithmeticWithArraysAndScalars) {
   for_each_isa([](Isa) {
     const PointwiseKernels& k = pointwise_kernels();
-    for (size_t op = 0; op < kArithmeticOps; ++op)
+    for (const PointwiseFn which :
+         {PointwiseFn::add, PointwiseFn::sub, PointwiseFn::mul, PointwiseFn::div})
       for (size_t n : awkward_sizes())
         for (float alpha : {1.0F, 0.5F, -2.0F}) {
           const std::vector<float> a = uniform(n, -4.0F, 4.0F, 1);
@@ -239,10 +236,13 @@ TEST(Pointwise, ArithmeticWithArraysAndScalars) {
           Guarded<float> both(n, 1);
           Guarded<float> right(n, 2);
           Guarded<float> left(n, 3);
-          k.arithmetic[op](a.data(), b.data(), both.data(), n, alpha);
-          k.arithmetic_scalar_right[op](a.data(), 1.5F, right.data(), n, alpha);
-          k.arithmetic_scalar_left[op](1.5F, b.data(), left.data(), n, alpha);
-          const auto which = static_cast<ArithmeticOp>(op);
+          const auto run = [&](const TileOperand& x, const TileOperand& y, float* out) {
+            const TileOperand operands[] = {x, y};
+            k[which](operands, out, n, &alpha);
+          };
+          run(a.data(), b.data(), both.data());
+          run(a.data(), 1.5F, right.data());
+          run(1.5F, b.data(), left.data());
           for (size_t i = 0; i < n; ++i) {
             ASSERT_NEAR(both[i], arithmetic(which, a[i], b[i], alpha), 2e-6) << n << " " << i;
             ASSERT_NEAR(right[i], arithmetic(which, a[i], 1.5, alpha), 2e-6) << n << " " << i;
@@ -263,7 +263,7 @@ TEST(Pointwise, AnySizeInPlaceWithoutTouchingNeighbours) {
         for (const Unary& u : kUnary) {
           Guarded<float> data(n, offset);
           std::copy(x.begin(), x.end(), data.data());
-          pointwise_kernels()[u.op](data.data(), data.data(), n);
+          pointwise_kernels().run(u.op, {data.data()}, data.data(), n);
           data.expect_guards_intact();
           for (size_t i = 0; i < n; ++i) ASSERT_NEAR(data[i], u.reference(x[i]), 2e-6) << u.name;
         }
@@ -271,7 +271,7 @@ TEST(Pointwise, AnySizeInPlaceWithoutTouchingNeighbours) {
           Guarded<float> data(n, offset);
           std::copy(x.begin(), x.end(), data.data());
           const std::vector<float> dy(n, 3.0F);
-          pointwise_kernels()[b.op](dy.data(), data.data(), data.data(), n);
+          pointwise_kernels().run(b.op, {dy.data(), data.data()}, data.data(), n);
           data.expect_guards_intact();
           for (size_t i = 0; i < n; ++i) ASSERT_NEAR(data[i], 3.0 * b.slope(x[i]), 6e-6) << b.name;
         }

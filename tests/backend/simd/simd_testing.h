@@ -32,6 +32,14 @@ void for_each_isa(const Body& body) {
   set_active_isa(before);
 }
 
+// n numbers from low to high, evenly spaced.
+inline std::vector<float> sweep(float low, float high, size_t n) {
+  std::vector<float> x(n);
+  for (size_t i = 0; i < n; ++i)
+    x[i] = low + (high - low) * static_cast<float>(i) / static_cast<float>(n - 1);
+  return x;
+}
+
 // n elements at an offset from alignment, between guards that must survive.
 template <class T>
 class Guarded {

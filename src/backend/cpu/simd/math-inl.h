@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place of every activation's formula, on vectors of f32. Included once per target.
+// What the formulas of pointwise functions are made of, on vectors of f32. Included once per
+// target.
 //
 // NaN must come through, but Min and Max drop or keep it depending on the target: all clamping is
 // by comparison and selection here, which lets NaN pass.
@@ -86,19 +87,10 @@ HWY_INLINE Vf tanh(Vf x) {
   return hn::IfThenElse(hn::Lt(magnitude, set(0.625F)), near, hn::CopySign(far, x));
 }
 
-// x / (1 + e^-x)
-HWY_INLINE Vf silu(Vf x) {
-  return hn::Div(x, hn::Add(set(1.0F), exp2_fast(hn::Mul(x, set(-kLog2E)))));
-}
-
 // -2 u log2(e), u as above: 0.5 x (1 + tanh u) = x / (1 + e^-2u) = x / (1 + 2^this).
 HWY_INLINE Vf gelu_tanh_exponent(Vf x) {
   constexpr float k1 = -2.0F * kGeluBeta * kLog2E;
   return hn::Mul(x, hn::MulAdd(hn::Mul(x, x), set(k1 * kGeluKappa), set(k1)));
-}
-
-HWY_INLINE Vf gelu_tanh(Vf x) {
-  return hn::Div(x, hn::Add(set(1.0F), exp2_fast(gelu_tanh_exponent(x))));
 }
 
 // s = 1 / (1 + 2^y) and s (1 - s). From 2^-|y|, which does not overflow: with e of it, s (1 - s) is
@@ -112,20 +104,6 @@ HWY_INLINE SigmoidParts sigmoid_parts(Vf y) {
   const Vf small = hn::Div(set(1.0F), hn::Add(set(1.0F), e));
   const Vf rest = hn::Mul(e, small);
   return {hn::IfThenElse(hn::Lt(set(0.0F), y), rest, small), hn::Mul(rest, small)};
-}
-
-// s + x s (1 - s)
-HWY_INLINE Vf silu_derivative(Vf x) {
-  const SigmoidParts p = sigmoid_parts(hn::Mul(x, set(-kLog2E)));
-  return hn::MulAdd(x, p.slope, p.s);
-}
-
-// s + x s (1 - s) 2u', u' = beta (1 + 3 kappa x^2)
-HWY_INLINE Vf gelu_tanh_derivative(Vf x) {
-  const SigmoidParts p = sigmoid_parts(gelu_tanh_exponent(x));
-  constexpr float beta2 = 2.0F * kGeluBeta;
-  const Vf du2 = hn::MulAdd(hn::Mul(x, x), set(beta2 * 3.0F * kGeluKappa), set(beta2));
-  return hn::MulAdd(hn::Mul(x, p.slope), du2, p.s);
 }
 
 // Phi(x), the normal distribution, and e^(-x^2 / 2). The tail is Phi(-a) = e^(-a^2 / 2) Q(t) with
@@ -143,14 +121,6 @@ HWY_INLINE NormalParts normal_parts(Vf x) {
   const Vf bell = exp2_fast(hn::Mul(hn::Mul(a, a), set(-0.5F * kLog2E)));
   const Vf tail = hn::Mul(hn::Mul(q, t), bell);
   return {hn::IfThenElse(hn::Lt(x, set(0.0F)), tail, hn::Sub(set(1.0F), tail)), bell};
-}
-
-HWY_INLINE Vf gelu_erf(Vf x) { return hn::Mul(x, normal_parts(x).phi); }
-
-// Phi(x) + x phi(x), phi the density
-HWY_INLINE Vf gelu_erf_derivative(Vf x) {
-  const NormalParts p = normal_parts(x);
-  return hn::MulAdd(x, hn::Mul(p.bell, set(0.398942280401432678F)), p.phi);
 }
 
 }  // namespace epilogue::simd::HWY_NAMESPACE

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise kernels: one loop per number of operands, one functor per op, compiled once per target.
+// Pointwise kernels: one loop for each function and each way that its operands lie, compiled once
+// per target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/simd/pointwise.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which chooses the target:
+#include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <type_traits>
 
-#include "backend/cpu/simd/math-inl.h"
+#include "backend/cpu/simd/formulas-inl.h"
 #include "backend/cpu/simd/pointwise.h"
 #include "backend/cpu/simd/targets.h"
 
@@ -14,145 +18,66 @@ HWY_BEFORE_NAMESPACE();
 namespace epilogue::simd::HWY_NAMESPACE {
 namespace {
 
-// Functors, not lambdas: a lambda does not take part in Highway's target region.
-struct Neg {
-  static HWY_INLINE Vf apply(Vf x) { return hn::Neg(x); }
-};
-struct Relu {
-  static HWY_INLINE Vf apply(Vf x) { return at_least(x, 0.0F); }
-};
-struct Sigmoid {
-  static HWY_INLINE Vf apply(Vf x) { return sigmoid(x); }
-};
-struct Tanh {
-  static HWY_INLINE Vf apply(Vf x) { return HWY_NAMESPACE::tanh(x); }
-};
-struct Exp {
-  static HWY_INLINE Vf apply(Vf x) { return exp_full(x); }
-};
-struct GeluTanh {
-  static HWY_INLINE Vf apply(Vf x) { return gelu_tanh(x); }
-};
-struct GeluErf {
-  static HWY_INLINE Vf apply(Vf x) { return gelu_erf(x); }
-};
-struct Silu {
-  static HWY_INLINE Vf apply(Vf x) { return silu(x); }
-};
-struct Rsqrt {
-  static HWY_INLINE Vf apply(Vf x) { return hn::Div(set(1.0F), hn::Sqrt(x)); }
-};
-
-struct Add {
-  static HWY_INLINE Vf apply(Vf a, Vf b, Vf alpha) { return hn::MulAdd(alpha, b, a); }
-};
-struct Sub {
-  static HWY_INLINE Vf apply(Vf a, Vf b, Vf alpha) { return hn::NegMulAdd(alpha, b, a); }
-};
-struct Mul {
-  static HWY_INLINE Vf apply(Vf a, Vf b, Vf) { return hn::Mul(a, b); }
-};
-struct Div {
-  static HWY_INLINE Vf apply(Vf a, Vf b, Vf) { return hn::Div(a, b); }
-};
-
-// A select, not a product: PyTorch's threshold_backward passes dy where the saved value is NaN.
-struct ReluBackward {
-  static HWY_INLINE Vf apply(Vf dy, Vf y, Vf) {
-    return hn::IfThenElse(hn::Le(y, set(0.0F)), set(0.0F), dy);
-  }
-};
-struct SigmoidBackward {
-  static HWY_INLINE Vf apply(Vf dy, Vf y, Vf) {
-    return hn::Mul(dy, hn::Mul(y, hn::Sub(set(1.0F), y)));
-  }
-};
-struct TanhBackward {
-  static HWY_INLINE Vf apply(Vf dy, Vf y, Vf) {
-    return hn::Mul(dy, hn::NegMulAdd(y, y, set(1.0F)));
-  }
-};
-struct GeluTanhBackward {
-  static HWY_INLINE Vf apply(Vf dy, Vf x, Vf) { return hn::Mul(dy, gelu_tanh_derivative(x)); }
-};
-struct GeluErfBackward {
-  static HWY_INLINE Vf apply(Vf dy, Vf x, Vf) { return hn::Mul(dy, gelu_erf_derivative(x)); }
-};
-struct SiluBackward {
-  static HWY_INLINE Vf apply(Vf dy, Vf x, Vf) { return hn::Mul(dy, silu_derivative(x)); }
-};
-
-template <class Op>
-void map(const float* x, float* out, size_t n) {
-  size_t i = 0;
-  // Two at a time: the chains are longer than the out-of-order window can overlap by itself.
-  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    const Vf a = Op::apply(load(x + i));
-    const Vf b = Op::apply(load(x + i + kLanes));
-    store(a, out + i);
-    store(b, out + i + kLanes);
-  }
-  for (; i + kLanes <= n; i += kLanes) store(Op::apply(load(x + i)), out + i);
-  if (i < n) store_tail(Op::apply(load_tail(x + i, n - i)), out + i, n - i);
-}
-
 // An operand that is an array, or one value for all elements.
 struct Array {
   const float* data;
+  explicit Array(const TileOperand& operand) : data(operand.data) {}
   HWY_INLINE Vf at(size_t i) const { return load(data + i); }
   HWY_INLINE Vf tail(size_t i, size_t n) const { return load_tail(data + i, n); }
 };
 struct Scalar {
   float value;
+  explicit Scalar(const TileOperand& operand) : value(operand.value) {}
   HWY_INLINE Vf at(size_t) const { return set(value); }
   HWY_INLINE Vf tail(size_t, size_t) const { return set(value); }
 };
 
-template <class Op, class A, class B>
-HWY_INLINE void zip(A a, B b, float* out, size_t n, float alpha) {
-  const Vf scale = set(alpha);
+// Functors, not lambdas: a lambda does not take part in Highway's target region. A formula with its
+// parameters as vectors, made before its loop.
+template <class F, class Indices>
+struct Applied;
+template <class F, size_t... kIndex>
+struct Applied<F, std::index_sequence<kIndex...>> {
+  Vf parameters[kMostPointwiseParameters];
+  HWY_INLINE explicit Applied(const float* values) {
+    ((parameters[kIndex] = set(values[kIndex])), ...);
+  }
+  template <class... Vs>
+  HWY_INLINE Vf operator()(Vs... operands) const {
+    return F::apply(operands..., parameters[kIndex]...);
+  }
+};
+
+template <class F, class... Operands>
+HWY_INLINE void loop(const F& f, float* out, size_t n, Operands... operands) {
   size_t i = 0;
+  // Two at a time: the chains are longer than the out-of-order window can overlap by itself.
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    const Vf first = Op::apply(a.at(i), b.at(i), scale);
-    const Vf second = Op::apply(a.at(i + kLanes), b.at(i + kLanes), scale);
+    const Vf first = f(operands.at(i)...);
+    const Vf second = f(operands.at(i + kLanes)...);
     store(first, out + i);
     store(second, out + i + kLanes);
   }
-  for (; i + kLanes <= n; i += kLanes) store(Op::apply(a.at(i), b.at(i), scale), out + i);
-  if (i < n) store_tail(Op::apply(a.tail(i, n - i), b.tail(i, n - i), scale), out + i, n - i);
+  for (; i + kLanes <= n; i += kLanes) store(f(operands.at(i)...), out + i);
+  if (i < n) store_tail(f(operands.tail(i, n - i)...), out + i, n - i);
 }
 
-template <class Op>
-void binary(const float* a, const float* b, float* out, size_t n, float alpha) {
-  zip<Op>(Array{a}, Array{b}, out, n, alpha);
-}
-template <class Op>
-void scalar_right(const float* a, float b, float* out, size_t n, float alpha) {
-  zip<Op>(Array{a}, Scalar{b}, out, n, alpha);
-}
-template <class Op>
-void scalar_left(float a, const float* b, float* out, size_t n, float alpha) {
-  zip<Op>(Scalar{a}, Array{b}, out, n, alpha);
-}
-template <class Op>
-void backward(const float* dy, const float* saved, float* out, size_t n) {
-  zip<Op>(Array{dy}, Array{saved}, out, n, 1.0F);
+// Bit k of kScalars: operand k is one value.
+template <PointwiseFn kFn, class F, size_t kScalars, size_t... kOperand>
+void run_form(const TileOperand* operands, float* out, size_t n, const float* parameters,
+              std::index_sequence<kOperand...>) {
+  using Parameters = std::make_index_sequence<parameter_count(pointwise_row(kFn))>;
+  loop(Applied<F, Parameters>(parameters), out, n,
+       std::conditional_t<(kScalars >> kOperand & 1) != 0, Scalar, Array>(operands[kOperand])...);
 }
 
-void log_each(const float* x, float* out, size_t n) {
-  for (size_t i = 0; i < n; ++i) out[i] = std::log(x[i]);
-}
-
-// The mask's bytes have a quarter of a lane's width; the compiler vectorises the plain loop.
-void mask_scale(const float* x, const uint8_t* keep, float scale, float* out, size_t n) {
-  for (size_t i = 0; i < n; ++i) out[i] = keep[i] != 0 ? x[i] * scale : 0.0F;
-}
-
-void scale(const float* x, float s, float* out, size_t n) {
-  zip<Mul>(Array{x}, Scalar{s}, out, n, 1.0F);
-}
-void axpy(float s, const float* x, float* out, size_t n) {
-  zip<Add>(Array{out}, Array{x}, out, n, s);
+template <PointwiseFn kFn, class F, size_t... kScalars>
+void choose_form(size_t scalars, const TileOperand* operands, float* out, size_t n,
+                 const float* parameters, std::index_sequence<kScalars...>) {
+  constexpr auto kOperands = std::make_index_sequence<operand_count(kFn)>();
+  (void)((scalars == kScalars &&
+          (run_form<kFn, F, kScalars>(operands, out, n, parameters, kOperands), true)) ||
+         ...);
 }
 
 void fill(float value, float* out, size_t n) {
@@ -162,19 +87,82 @@ void fill(float value, float* out, size_t n) {
   if (i < n) store_tail(v, out + i, n - i);
 }
 
+template <PointwiseFn kFn, class F>
+void run_formula(const TileOperand* operands, float* out, size_t n, const float* parameters) {
+  constexpr size_t kOperands = operand_count(kFn);
+  constexpr size_t kForms = (size_t{1} << kOperands) - 1;  // but all of them scalars
+  constexpr auto kEachForm = std::make_index_sequence<kForms>();
+  size_t scalars = 0;
+  for (size_t k = 0; k < kOperands; ++k) scalars |= size_t{operands[k].data == nullptr} << k;
+  if (scalars != kForms)
+    return choose_form<kFn, F>(scalars, operands, out, n, parameters, kEachForm);
+  TileOperand spread[kOperands];
+  std::copy_n(operands, kOperands, spread);
+  fill(operands[0].value, out, n);
+  spread[0].data = out;
+  choose_form<kFn, F>(scalars & ~size_t{1}, spread, out, n, parameters, kEachForm);
+}
+
+// The formula for these parameters.
+template <PointwiseFn kFn, class... Cases>
+bool run_case(const TileOperand* operands, float* out, size_t n, const float* parameters,
+              std::tuple<Cases...>) {
+  return (
+      (Cases::holds(parameters) && (run_formula<kFn, Cases>(operands, out, n, parameters), true)) ||
+      ...);
+}
+
+template <PointwiseFn kFn>
+void run_function(const TileOperand* operands, float* out, size_t n, const float* parameters) {
+  using F = Formula<kFn>;
+  if constexpr (requires { typename F::Cases; })
+    if (run_case<kFn>(operands, out, n, parameters, typename F::Cases())) return;
+  run_formula<kFn, F>(operands, out, n, parameters);
+}
+
+template <PointwiseFn kFn>
+void run_each(const TileOperand* operands, float* out, size_t n, const float*) {
+  const TileOperand x = operands[0];
+  for (size_t i = 0; i < n; ++i)
+    out[i] = Formula<kFn>::apply_one(x.data != nullptr ? x.data[i] : x.value);
+}
+
+template <size_t kIndex>
+constexpr FunctionTile tile_of() {
+  constexpr PointwiseRow row = kPointwiseTable[kIndex];
+  if constexpr (row.kind != PointwiseKind::elementwise) {
+    return nullptr;
+  } else if constexpr (row.one_at_a_time) {
+    return run_each<row.fn>;
+  } else {
+    return run_function<row.fn>;
+  }
+}
+
+template <size_t... kIndex>
+constexpr std::array<FunctionTile, kPointwiseFns> tiles(std::index_sequence<kIndex...>) {
+  return {tile_of<kIndex>()...};
+}
+
+// The mask's bytes have a quarter of a lane's width; the compiler vectorises the plain loop.
+void mask_scale(const float* x, const uint8_t* keep, float scale, float* out, size_t n) {
+  for (size_t i = 0; i < n; ++i) out[i] = keep[i] != 0 ? x[i] * scale : 0.0F;
+}
+
+void scale(const float* x, float s, float* out, size_t n) {
+  const TileOperand operands[] = {x, s};
+  run_function<PointwiseFn::mul>(operands, out, n, nullptr);
+}
+void axpy(float s, const float* x, float* out, size_t n) {
+  const TileOperand operands[] = {out, x};
+  run_function<PointwiseFn::add>(operands, out, n, &s);
+}
+
 }  // namespace
 
 constexpr PointwiseKernels table = {
     .target = kTargetName,
-    .unary = {map<Neg>, map<Relu>, map<Sigmoid>, map<Tanh>, map<Exp>, map<GeluTanh>, map<GeluErf>,
-              map<Silu>, log_each, map<Rsqrt>},
-    .arithmetic = {binary<Add>, binary<Sub>, binary<Mul>, binary<Div>},
-    .arithmetic_scalar_right = {scalar_right<Add>, scalar_right<Sub>, scalar_right<Mul>,
-                                scalar_right<Div>},
-    .arithmetic_scalar_left = {scalar_left<Add>, scalar_left<Sub>, scalar_left<Mul>,
-                               scalar_left<Div>},
-    .backward = {backward<ReluBackward>, backward<SigmoidBackward>, backward<TanhBackward>,
-                 backward<GeluTanhBackward>, backward<GeluErfBackward>, backward<SiluBackward>},
+    .functions = tiles(PointwiseFnSequence()),
     .mask_scale = mask_scale,
     .scale = scale,
     .axpy = axpy,

@@ -12,6 +12,12 @@ struct F16 {
   unsigned short bits;
 };
 
+// A boolean: a byte of 0 or 1.
+struct Truth {
+  unsigned char byte;
+};
+
+__device__ inline float to_float(Truth x) { return x.byte != 0 ? 1.0f : 0.0f; }
 __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(Bf16 x) {
   return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
@@ -23,6 +29,7 @@ __device__ inline float to_float(F16 x) {
 }
 
 // Rounded to nearest, ties to even; NaN stays NaN.
+__device__ inline void from_float(float x, Truth& y) { y.byte = x != 0.0f; }
 __device__ inline void from_float(float x, float& y) { y = x; }
 __device__ inline void from_float(float x, Bf16& y) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));

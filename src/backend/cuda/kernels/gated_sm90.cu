@@ -145,13 +145,13 @@ __device__ float tanh_by_unit(float x) {
 template <PointwiseFn kFn, class T>
 __device__ float activate(float x) {
   constexpr bool kIsBf16 = sizeof(T) == 2 && __is_same(T, Bf16);
-  if constexpr (kFn == PointwiseFn::relu) return Relu::run<true>(x, 0, 0);
+  if constexpr (kFn == PointwiseFn::relu) return Relu::run<true>(x);
   if constexpr (kFn == PointwiseFn::silu) {
-    if constexpr (!kIsBf16) return Silu::run<true>(x, 0, 0);
+    if constexpr (!kIsBf16) return Silu::run<true>(x);
     const float half = 0.5f * x;  // x sigmoid(x) = x (1 + tanh(x / 2)) / 2
     return half * tanh_by_unit(half) + half;
   }
-  if constexpr (!kIsBf16) return GeluTanh::run<true>(x, 0, 0);
+  if constexpr (!kIsBf16) return GeluTanh::run<true>(x);
   const float half = 0.5f * x;
   return half * tanh_by_unit(kBeta * x * (1.0f + kKappa * (x * x))) + half;
 }

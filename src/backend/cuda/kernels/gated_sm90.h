@@ -27,8 +27,8 @@ struct GatedCall {
   int64_t out_stride = 0;
 };
 
-// Why the kernel cannot run the call, or nullptr: bf16 or f16; gelu_tanh, silu or relu; 16-byte
-// aligned rows.
+// Why the kernel cannot run the call, or nullptr: bf16 or f16; the activations that
+// launch_gated_sm90() has; 16-byte aligned rows.
 const char* decline_gated_sm90(const GatedCall& call);
 
 // Blocks that share the weights' tiles through the cluster's multicast.

@@ -34,8 +34,10 @@ struct Walk {
   std::array<Operand, kMaxOperands> operands;
 };
 
-// result = fn(a, b), f32 arithmetic; f32, bf16 or f16 operands.
-cudaError_t launch_pointwise(PointwiseFn fn, float alpha, const Walk& walk, cudaStream_t stream);
+// result = fn of the inputs, an elementwise function; f32 arithmetic on f32, bf16,
+// f16 and booleans.
+cudaError_t launch_pointwise(PointwiseFn fn, const PointwiseParameters& parameters,
+                             const Walk& walk, cudaStream_t stream);
 // (a - b)^2, and alpha (a - b) c.
 cudaError_t launch_squared_difference(const Walk& walk, cudaStream_t stream);
 cudaError_t launch_scaled_difference(float alpha, const Walk& walk, cudaStream_t stream);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise ops. Contiguous operands of one dtype go 16 bytes at a time; everything else element by
 // element.
+#include <algorithm>
+#include <utility>
+
 #include "backend/cuda/kernels/math.cuh"
 #include "backend/cuda/kernels/walk.cuh"
 
@@ -11,6 +14,21 @@ constexpr int kVectorBytes = 16;
 // Independent loads in flight per thread and operand.
 constexpr int kUnroll = 2;
 
+// F of the first operands and parameters.
+template <class F, bool kFast, size_t... kOperand, size_t... kParameter>
+__device__ float apply(const float* operands, const float* parameters,
+                       std::index_sequence<kOperand...>, std::index_sequence<kParameter...>) {
+  return F::template run<kFast>(operands[kOperand]..., parameters[kParameter]...);
+}
+template <class F, bool kFast, int kOperands, int kParameters>
+__device__ float apply(const float* operands, const float* parameters) {
+  return apply<F, kFast>(operands, parameters, std::make_index_sequence<kOperands>(),
+                         std::make_index_sequence<kParameters>());
+}
+struct Parameters {
+  float values[kMostPointwiseParameters];
+};
+
 // An operand of the vector kernel: contiguous memory, or a number.
 template <class T>
 struct Line {
@@ -18,11 +36,15 @@ struct Line {
   float number;
 };
 
-template <class F, class T>
+template <class F, class T, int kOperands, int kParameters>
 __global__ void __launch_bounds__(kThreads)
-    pointwise_vector(T* out, Line<T> a, Line<T> b, float alpha, int64_t n) {
+    pointwise_vector(T* out, Line<T> a, Line<T> b, Parameters parameters, int64_t n) {
   constexpr int kCount = kVectorBytes / sizeof(T);
   constexpr bool kFast = sizeof(T) == 2;
+  const auto run = [&](float x, float y) {
+    const float operands[] = {x, y};
+    return apply<F, kFast, kOperands, kParameters>(operands, parameters.values);
+  };
   const int64_t vectors = n / kCount;
   for (int64_t block = static_cast<int64_t>(blockIdx.x) * blockDim.x * kUnroll; block < vectors;
        block += static_cast<int64_t>(gridDim.x) * blockDim.x * kUnroll) {
@@ -45,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t v = block + u * blockDim.x + threadIdx.x;
       if (v >= vectors) continue;
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) va[u][i] = F::template run<kFast>(va[u][i], vb[u][i], alpha);
+      for (int i = 0; i < kCount; ++i) va[u][i] = run(va[u][i], vb[u][i]);
       store_vector<T, kCount>(va[u], out + v * kCount);
     }
   }
@@ -53,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = vectors * kCount + threadIdx.x; i < n; i += blockDim.x) {
     const float x = a.data != nullptr ? to_float(a.data[i]) : a.number;
     const float y = b.data != nullptr ? to_float(b.data[i]) : b.number;
-    from_float(F::template run<kFast>(x, y, alpha), out[i]);
+    from_float(run(x, y), out[i]);
   }
 }
 
@@ -61,38 +83,29 @@ __device__ float read(const Operand& operand, int64_t at) {
   return operand.data == nullptr ? operand.number : load_float(operand.data, operand.dtype, at);
 }
 
-template <class F>
+template <class F, int kOperands, int kParameters>
 __global__ void __launch_bounds__(kThreads)
-    pointwise_strided(const __grid_constant__ Walk walk, float alpha) {
+    pointwise_strided(const __grid_constant__ Walk walk, Parameters parameters) {
   const Operand& out = walk.operands[0];
   for (int64_t i = first_item(); i < walk.numel; i += item_step()) {
     const Offsets o = offsets_of(walk, i);
-    const float a = read(walk.operands[1], o.of[1]);
-    const float b = walk.inputs > 1 ? read(walk.operands[2], o.of[2]) : 0.0f;
-    if constexpr (F::kInputs == 3) {
-      const float c = read(walk.operands[3], o.of[3]);
-      store_float(F::run(a, b, c, alpha), out.data, out.dtype, o.of[0]);
-    } else {
-      store_float(F::Function::template run<false>(a, b, alpha), out.data, out.dtype, o.of[0]);
-    }
+    float operands[kOperands];
+#pragma unroll
+    for (int k = 0; k < kOperands; ++k) operands[k] = read(walk.operands[k + 1], o.of[k + 1]);
+    store_float(apply<F, false, kOperands, kParameters>(operands, parameters.values), out.data,
+                out.dtype, o.of[0]);
   }
 }
 
-// What pointwise_strided runs.
-template <class F>
-struct UpToTwo {
-  using Function = F;
-  static constexpr int kInputs = 2;
-};
 struct SquaredDifference {
   template <bool kFast>
-  __host__ __device__ static float run(float a, float b, float) {
+  __host__ __device__ static float run(float a, float b) {
     return (a - b) * (a - b);
   }
 };
 struct ScaledDifference {
-  static constexpr int kInputs = 3;
-  __device__ static float run(float a, float b, float c, float alpha) {
+  template <bool kFast>
+  __host__ __device__ static float run(float a, float b, float c, float alpha) {
     return alpha * (a - b) * c;
   }
 };
@@ -108,21 +121,20 @@ bool is_line(const Walk& walk, const Operand& operand, DType dtype) {
 
 bool is_vector_call(const Walk& walk) {
   const DType dtype = walk.operands[0].dtype;
+  if (dtype == DType::boolean) return false;
   for (int k = 0; k <= walk.inputs; ++k)
     if (!is_line(walk, walk.operands[k], dtype)) return false;
   return true;
 }
 
-template <class F>
-cudaError_t launch_strided(float alpha, const Walk& walk, cudaStream_t stream) {
-  pointwise_strided<F><<<blocks_for(walk.numel), kThreads, 0, stream>>>(walk, alpha);
-  return cudaGetLastError();
-}
-
-template <class F>
-cudaError_t launch(float alpha, const Walk& walk, cudaStream_t stream) {
+template <class F, int kOperands, int kParameters>
+cudaError_t launch(const Parameters& parameters, const Walk& walk, cudaStream_t stream) {
   if (walk.numel == 0) return cudaSuccess;
-  if (!is_vector_call(walk)) return launch_strided<UpToTwo<F>>(alpha, walk, stream);
+  if (kOperands > 2 || !is_vector_call(walk)) {
+    pointwise_strided<F, kOperands, kParameters>
+        <<<blocks_for(walk.numel), kThreads, 0, stream>>>(walk, parameters);
+    return cudaGetLastError();
+  }
   return for_float_type(walk.operands[0].dtype, [&]<class T>(T) {
     const auto line = [&](int k) {
       return k > walk.inputs
@@ -131,50 +143,47 @@ cudaError_t launch(float alpha, const Walk& walk, cudaStream_t stream) {
     };
     constexpr int64_t kPerThread = kVectorBytes / sizeof(T) * kUnroll;
     const unsigned blocks = blocks_for((walk.numel + kPerThread - 1) / kPerThread);
-    pointwise_vector<F, T><<<blocks, kThreads, 0, stream>>>(static_cast<T*>(walk.operands[0].data),
-                                                            line(1), line(2), alpha, walk.numel);
+    if constexpr (kOperands <= 2)
+      pointwise_vector<F, T, kOperands, kParameters><<<blocks, kThreads, 0, stream>>>(
+          static_cast<T*>(walk.operands[0].data), line(1), line(2), parameters, walk.numel);
     return cudaGetLastError();
   });
 }
 
+using Launch = cudaError_t (*)(const Parameters&, const Walk&, cudaStream_t);
+
+template <size_t kIndex>
+constexpr Launch launch_of() {
+  constexpr PointwiseFn kFn = kPointwiseTable[kIndex].fn;
+  if constexpr (is_elementwise(kFn)) {
+    using F = decltype(formula(Function<kFn>()));
+    return launch<F, operand_count(kFn), parameter_count(pointwise_row(kFn))>;
+  } else {
+    return nullptr;  // not of one element
+  }
+}
+template <size_t... kIndex>
+constexpr std::array<Launch, kPointwiseFns> launches(std::index_sequence<kIndex...>) {
+  return {launch_of<kIndex>()...};
+}
+
 }  // namespace
 
-cudaError_t launch_pointwise(PointwiseFn fn, float alpha, const Walk& walk, cudaStream_t stream) {
-  switch (fn) {
-    case PointwiseFn::neg: return launch<Neg>(alpha, walk, stream);
-    case PointwiseFn::relu: return launch<Relu>(alpha, walk, stream);
-    case PointwiseFn::sigmoid: return launch<Sigmoid>(alpha, walk, stream);
-    case PointwiseFn::tanh: return launch<Tanh>(alpha, walk, stream);
-    case PointwiseFn::exp: return launch<Exp>(alpha, walk, stream);
-    case PointwiseFn::gelu_tanh: return launch<GeluTanh>(alpha, walk, stream);
-    case PointwiseFn::gelu_erf: return launch<GeluErf>(alpha, walk, stream);
-    case PointwiseFn::silu: return launch<Silu>(alpha, walk, stream);
-    case PointwiseFn::log: return launch<Log>(alpha, walk, stream);
-    case PointwiseFn::rsqrt: return launch<Rsqrt>(alpha, walk, stream);
-    case PointwiseFn::add: return launch<Add>(alpha, walk, stream);
-    case PointwiseFn::sub: return launch<Sub>(alpha, walk, stream);
-    case PointwiseFn::mul: return launch<Mul>(alpha, walk, stream);
-    case PointwiseFn::div: return launch<Div>(alpha, walk, stream);
-    case PointwiseFn::relu_backward: return launch<ReluBackward>(alpha, walk, stream);
-    case PointwiseFn::sigmoid_backward: return launch<SigmoidBackward>(alpha, walk, stream);
-    case PointwiseFn::tanh_backward: return launch<TanhBackward>(alpha, walk, stream);
-    case PointwiseFn::gelu_tanh_backward: return launch<GeluTanhBackward>(alpha, walk, stream);
-    case PointwiseFn::gelu_erf_backward: return launch<GeluErfBackward>(alpha, walk, stream);
-    case PointwiseFn::silu_backward: return launch<SiluBackward>(alpha, walk, stream);
-    case PointwiseFn::row_sum:
-    case PointwiseFn::row_mean:
-    case PointwiseFn::row_max:
-    case PointwiseFn::column_sum: break;  // not of one element
-  }
-  return cudaErrorInvalidValue;
+cudaError_t launch_pointwise(PointwiseFn fn, const PointwiseParameters& parameters,
+                             const Walk& walk, cudaStream_t stream) {
+  static constexpr std::array<Launch, kPointwiseFns> kLaunches = launches(PointwiseFnSequence());
+  const Launch launch_fn = kLaunches[static_cast<size_t>(fn)];
+  if (launch_fn == nullptr) return cudaErrorInvalidValue;
+  Parameters values;
+  std::copy(parameters.begin(), parameters.end(), values.values);
+  return launch_fn(values, walk, stream);
 }
 
 cudaError_t launch_squared_difference(const Walk& walk, cudaStream_t stream) {
-  return launch<SquaredDifference>(1, walk, stream);
+  return launch<SquaredDifference, 2, 0>({}, walk, stream);
 }
 cudaError_t launch_scaled_difference(float alpha, const Walk& walk, cudaStream_t stream) {
-  if (walk.numel == 0) return cudaSuccess;
-  return launch_strided<ScaledDifference>(alpha, walk, stream);
+  return launch<ScaledDifference, 3, 1>({{alpha}}, walk, stream);
 }
 
 }  // namespace epilogue::cuda

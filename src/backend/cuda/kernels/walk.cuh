@@ -36,11 +36,12 @@ __device__ inline Offsets offsets_of(const Walk& walk, int64_t i) {
   return o;
 }
 
-// f32, bf16 and f16.
+// f32, bf16, f16 and booleans.
 __device__ inline float load_float(const void* data, DType dtype, int64_t at) {
   switch (dtype) {
     case DType::bf16: return to_float(static_cast<const Bf16*>(data)[at]);
     case DType::f16: return to_float(static_cast<const F16*>(data)[at]);
+    case DType::boolean: return to_float(static_cast<const Truth*>(data)[at]);
     default: return static_cast<const float*>(data)[at];
   }
 }
@@ -48,6 +49,7 @@ __device__ inline void store_float(float x, void* data, DType dtype, int64_t at)
   switch (dtype) {
     case DType::bf16: return from_float(x, static_cast<Bf16*>(data)[at]);
     case DType::f16: return from_float(x, static_cast<F16*>(data)[at]);
+    case DType::boolean: return from_float(x, static_cast<Truth*>(data)[at]);
     default: static_cast<float*>(data)[at] = x;
   }
 }
