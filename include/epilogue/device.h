@@ -6,9 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "epilogue/base/device_type.h"
+
 namespace epilogue {
 
-enum class DeviceType : uint8_t { cpu, cuda };
+// Of type cpu or cuda.
 struct Device {
   DeviceType type = DeviceType::cpu;
   int8_t index = 0;

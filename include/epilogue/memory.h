@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: who holds it, and how much of it there is.
+// Memory: how much of it there is. base/memory_category.h says who holds it.
 #pragma once
 
 #include <cstdint>
 
+#include "epilogue/base/memory_category.h"
 #include "epilogue/device.h"
 
 namespace epilogue {
-
-// Who holds memory, in torch.profiler's names and order. The profiler finds temporary, activation
-// and autograd_detail itself; the others are said by set_memory_category().
-enum class MemoryCategory : uint8_t {
-  parameter,
-  optimizer_state,
-  input,
-  temporary,
-  activation,
-  gradient,
-  autograd_detail,
-  unknown
-};
 
 // The caching allocator behind every tensor. Freed blocks are kept for reuse.
 struct MemoryStats {

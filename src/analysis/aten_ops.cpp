@@ -16,29 +16,29 @@ struct Group {
   std::string_view names;  // separated by spaces, without "aten::"
 };
 constexpr Group kGroups[] = {
-    {OpClass::kView,
+    {OpClass::view,
      "t transpose permute view _unsafe_view reshape _reshape_alias as_strided expand expand_as "
      "slice select narrow squeeze unsqueeze flatten unflatten split split_with_sizes chunk unbind "
      "detach alias view_as lift_fresh resolve_conj resolve_neg empty empty_like empty_strided "
      "new_empty unfold diagonal movedim swapaxes numpy_T mT mH result_type to contiguous clone "
      "_to_copy dropout"},
     // Beside those of the table of pointwise functions.
-    {OpClass::kPointwise,
+    {OpClass::pointwise,
      "rsub exp2 expm1 log log2 log1p rsqrt reciprocal square sign tan erf erfc floor ceil "
      "round trunc clamp_min clamp_max relu6 threshold log_sigmoid_forward hardtanh "
      "hardsigmoid masked_fill logical_and logical_or logical_not logical_xor bitwise_and "
      "bitwise_or bitwise_not bitwise_xor isnan isinf addcmul addcdiv lerp native_dropout "
      "bernoulli native_dropout_backward fmod remainder atan2 nan_to_num"},
-    {OpClass::kCopy, "copy"},
-    {OpClass::kFill, "fill zero zeros ones full zeros_like ones_like full_like"},
-    {OpClass::kRowwise,
+    {OpClass::copy, "copy"},
+    {OpClass::fill, "fill zero zeros ones full zeros_like ones_like full_like"},
+    {OpClass::rowwise,
      "softmax _softmax log_softmax _log_softmax _softmax_backward_data "
      "_log_softmax_backward_data layer_norm native_layer_norm native_layer_norm_backward rms_norm "
      "_fused_rms_norm _fused_rms_norm_backward"},
-    {OpClass::kReduction,
+    {OpClass::reduction,
      "sum mean amax amin max min prod norm linalg_vector_norm var std var_mean argmax argmin all "
      "any cumsum mse_loss nll_loss nll_loss_forward"},
-    {OpClass::kGemm, "mm addmm bmm baddbmm _scaled_mm _addmm_activation"},
+    {OpClass::gemm, "mm addmm bmm baddbmm _scaled_mm _addmm_activation"},
 };
 
 const std::unordered_map<std::string_view, OpClass>& classes() {
@@ -53,7 +53,7 @@ const std::unordered_map<std::string_view, OpClass>& classes() {
       }
     }
     for (const PointwiseRow& row : kPointwiseTable)
-      if (!row.op.empty()) t.emplace(op_base_name(row.fn), OpClass::kPointwise);
+      if (!row.op.empty()) t.emplace(op_base_name(row.fn), OpClass::pointwise);
     return t;
   }();
   return table;
@@ -181,11 +181,11 @@ std::optional<TensorShape> product_shape(std::string_view base,
 
 OpClass op_class(std::string_view name) {
   const auto found = classes().find(base_name(name));
-  return found == classes().end() ? OpClass::kUnknown : found->second;
+  return found == classes().end() ? OpClass::unknown : found->second;
 }
 
 bool is_elementwise(OpClass op) {
-  return op == OpClass::kPointwise || op == OpClass::kCopy || op == OpClass::kFill;
+  return op == OpClass::pointwise || op == OpClass::copy || op == OpClass::fill;
 }
 
 bool is_transcendental(std::string_view name) {
@@ -235,14 +235,14 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
   const std::vector<TensorShape> tensors = tensor_inputs(inputs);
   if (tensors.empty()) return std::nullopt;
   switch (op_class(name)) {
-    case OpClass::kView:
-    case OpClass::kUnknown:
-    case OpClass::kReduction: return std::nullopt;
-    case OpClass::kGemm: return product_shape(base, tensors);
-    case OpClass::kFill:
-    case OpClass::kRowwise:
-    case OpClass::kCopy: return tensors.front();  // copy_(self, source): self's dtype
-    case OpClass::kPointwise: break;
+    case OpClass::view:
+    case OpClass::unknown:
+    case OpClass::reduction: return std::nullopt;
+    case OpClass::gemm: return product_shape(base, tensors);
+    case OpClass::fill:
+    case OpClass::rowwise:
+    case OpClass::copy: return tensors.front();  // copy_(self, source): self's dtype
+    case OpClass::pointwise: break;
   }
   if (name.ends_with('_')) return tensors.front();  // in place
   std::optional<std::vector<int64_t>> dims = broadcast(tensors);

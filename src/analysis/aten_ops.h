@@ -13,14 +13,14 @@
 namespace epilogue::trace {
 
 enum class OpClass : uint8_t {
-  kUnknown,    // nothing is assumed of it
-  kView,       // moves no data itself: t, view, expand, ...; to and clone, which call copy_
-  kPointwise,  // one output element from the same element of every input, broadcast
-  kCopy,       // pointwise too: copy_, which casts and makes contiguous
-  kFill,       // writes, reads nothing
-  kRowwise,    // each row of the output from the same row of the input: softmax, layer_norm
-  kReduction,  // fewer elements than its input: sum, mean, amax
-  kGemm,       // mm, addmm, bmm, baddbmm
+  unknown,    // nothing is assumed of it
+  view,       // moves no data itself: t, view, expand, ...; to and clone, which call copy_
+  pointwise,  // one output element from the same element of every input, broadcast
+  copy,       // pointwise too: copy_, which casts and makes contiguous
+  fill,       // writes, reads nothing
+  rowwise,    // each row of the output from the same row of the input: softmax, layer_norm
+  reduction,  // fewer elements than its input: sum, mean, amax
+  gemm,       // mm, addmm, bmm, baddbmm
 };
 
 // By full name ("aten::mul"); in-place and _out forms count as their ops.

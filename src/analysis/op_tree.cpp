@@ -8,7 +8,7 @@ namespace epilogue::trace {
 OpTree::OpTree(const Trace& trace, const Links& links) {
   std::vector<uint32_t> ops;
   for (uint32_t i = 0; i < trace.events.size(); ++i)
-    if (trace.events[i].category == Category::kCpuOp) ops.push_back(i);
+    if (trace.events[i].category == Category::cpu_op) ops.push_back(i);
   std::sort(ops.begin(), ops.end(), [&](uint32_t a, uint32_t b) {
     const int64_t x = trace.events[a].ts_ns;
     const int64_t y = trace.events[b].ts_ns;

@@ -9,7 +9,7 @@ std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links) {
   std::vector<int64_t> self_ns(trace.events.size());
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kCpuOp) continue;
+    if (e.category != Category::cpu_op) continue;
     self_ns[i] += e.dur_ns;
     if (links.parent[i] != kNone) self_ns[links.parent[i]] -= e.dur_ns;
   }

@@ -25,7 +25,7 @@ bool has_occupancy(const Trace& trace) {
 
 bool has_sync_lane(const Trace& trace) {
   return std::any_of(trace.events.begin(), trace.events.end(), [](const Event& e) {
-    return e.category == Category::kCudaSync && e.tid >= kStreamSyncLane;
+    return e.category == Category::cuda_sync && e.tid >= kStreamSyncLane;
   });
 }
 

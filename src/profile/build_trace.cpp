@@ -165,7 +165,7 @@ class Builder {
       args.inputs = trace_.inputs.intern(trace_inputs(*span.op->op, *span.op->inputs));
     if (span.op->stack != nullptr)
       args.stack = trace_.strings.intern(symbolizer_.stack(*span.op->stack));
-    add_host_span(span, span.op->op->name, trace::Category::kCpuOp, args);
+    add_host_span(span, span.op->op->name, trace::Category::cpu_op, args);
   }
 
   void add_range(const Span& span, int64_t ev_idx) {
@@ -175,11 +175,11 @@ class Builder {
     args.ev_idx = ev_idx;
     args.sequence_number = r.sequence_nr;
     args.fwd_tid = static_cast<int64_t>(r.forward_thread);
-    if (r.kind == RangeKind::backward_function) args.scope = trace::Scope::kBackwardFunction;
-    if (r.kind == RangeKind::user) args.scope = trace::Scope::kUserScope;
+    if (r.kind == RangeKind::backward_function) args.scope = trace::Scope::backward_function;
+    if (r.kind == RangeKind::user) args.scope = trace::Scope::user_scope;
     add_host_span(
         span, r.name,
-        r.kind == RangeKind::user ? trace::Category::kUserAnnotation : trace::Category::kCpuOp,
+        r.kind == RangeKind::user ? trace::Category::user_annotation : trace::Category::cpu_op,
         args);
   }
 
@@ -196,7 +196,7 @@ class Builder {
   // Module ranges stand where PyTorch has Python frames, and like them only with stacks.
   void add_module(const Span& span, int64_t ev_idx) {
     if (!recording_.options.with_stack) return;
-    trace::Event& e = add_event(span.range->name, trace::Category::kPythonFunction,
+    trace::Event& e = add_event(span.range->name, trace::Category::python_function,
                                 span.begin_ticks, span.end_ticks);
     e.tid = static_cast<int64_t>(recording_.buffers[span.buffer]->thread_id);
     e.args = static_cast<uint32_t>(trace_.python.size());
@@ -232,7 +232,7 @@ class Builder {
     const int64_t op = r.parent == kNoParent ? 0 : external_ids_[buffer][r.parent];
     if (recording_.cpu_activity) {
       trace::Event& launch =
-          add_event(kLaunchName, trace::Category::kCudaRuntime, r.begin_ticks, r.end_ticks);
+          add_event(kLaunchName, trace::Category::cuda_runtime, r.begin_ticks, r.end_ticks);
       launch.tid = static_cast<int64_t>(recording_.buffers[buffer]->thread_id);
       launch.correlation = correlation;
       launch.external_id = op;
@@ -240,7 +240,7 @@ class Builder {
       trace_.runtime_calls.push_back({});
     }
     trace::Event& e =
-        add_event(r.info.name.view(), trace::Category::kKernel, r.begin_ticks, r.end_ticks);
+        add_event(r.info.name.view(), trace::Category::kernel, r.begin_ticks, r.end_ticks);
     e.pid = kDevicePid;
     e.tid = on_gpu() ? 0 : static_cast<int64_t>(buffer);  // a GPU has one stream here
     if (on_gpu()) {
@@ -274,7 +274,7 @@ class Builder {
     e.tid = static_cast<int64_t>(recording_.buffers[buffer]->thread_id);
     e.pid = static_cast<int32_t>(getpid());
     if (r.device.type == DeviceType::cuda) {
-      e.device_type = trace::DeviceType::kCuda;
+      e.device_type = trace::DeviceType::cuda;
       e.device_id = static_cast<uint8_t>(r.device.index);
     }
     e.addr = reinterpret_cast<uint64_t>(r.address);

@@ -40,15 +40,15 @@ bool is_device_work(ActivityKind kind) {
 
 trace::Category category_of(ActivityKind kind) {
   switch (kind) {
-    case ActivityKind::kernel: return trace::Category::kKernel;
-    case ActivityKind::copy: return trace::Category::kGpuMemcpy;
-    case ActivityKind::fill: return trace::Category::kGpuMemset;
-    case ActivityKind::runtime_call: return trace::Category::kCudaRuntime;
-    case ActivityKind::driver_call: return trace::Category::kCudaDriver;
-    case ActivityKind::sync: return trace::Category::kCudaSync;
+    case ActivityKind::kernel: return trace::Category::kernel;
+    case ActivityKind::copy: return trace::Category::gpu_memcpy;
+    case ActivityKind::fill: return trace::Category::gpu_memset;
+    case ActivityKind::runtime_call: return trace::Category::cuda_runtime;
+    case ActivityKind::driver_call: return trace::Category::cuda_driver;
+    case ActivityKind::sync: return trace::Category::cuda_sync;
     case ActivityKind::overhead: break;
   }
-  return trace::Category::kOverhead;
+  return trace::Category::overhead;
 }
 
 int64_t product(const std::array<int64_t, 3>& v) { return v[0] * v[1] * v[2]; }

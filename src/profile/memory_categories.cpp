@@ -8,13 +8,8 @@
 namespace epilogue::profiler {
 namespace {
 
-using trace::MemoryCategory;
-
-MemoryCategory converted(epilogue::MemoryCategory category) {
-  return static_cast<MemoryCategory>(category);
-}
 static_assert(static_cast<int>(epilogue::MemoryCategory::unknown) ==
-              static_cast<int>(MemoryCategory::kUnknown));
+              static_cast<int>(MemoryCategory::unknown));
 
 struct Moment {
   int64_t ticks;
@@ -50,7 +45,7 @@ class Categorizer {
     for (const auto& buffer : buffers) {
       size_t count = 0;
       buffer->memory.for_each([&](const MemoryRecord&) { ++count; });
-      result_.of.emplace_back(count, MemoryCategory::kUnknown);
+      result_.of.emplace_back(count, MemoryCategory::unknown);
     }
   }
 
@@ -74,10 +69,10 @@ class Categorizer {
 
   void say(const CategoryRecord& r) {
     if (const auto block = live_.find(r.address); block != live_.end()) {
-      block->second.said = converted(r.category);
+      block->second.said = r.category;
       return;
     }
-    const auto [known, is_new] = before_.try_emplace(r.address, converted(r.category));
+    const auto [known, is_new] = before_.try_emplace(r.address, r.category);
     // What a trace says of the start is said of the host.
     if (is_new && r.device.type == DeviceType::cpu)
       result_.at_start[static_cast<size_t>(known->second)] += r.bytes;
@@ -99,11 +94,11 @@ class Categorizer {
   static MemoryCategory category_of(const Block& block, const Moment* freed) {
     if (block.said) return *block.said;
     const MemoryRecord& from = *block.allocated.memory;
-    if (from.node == 0) return MemoryCategory::kUnknown;
+    if (from.node == 0) return MemoryCategory::unknown;
     const bool within = freed != nullptr && freed->buffer == block.allocated.buffer &&
                         freed->memory->node == from.node;
-    if (within) return MemoryCategory::kTemporary;
-    return from.is_backward ? MemoryCategory::kAutogradDetail : MemoryCategory::kActivation;
+    if (within) return MemoryCategory::temporary;
+    return from.is_backward ? MemoryCategory::autograd_detail : MemoryCategory::activation;
   }
 
   MemoryCategories result_;
@@ -115,11 +110,11 @@ class Categorizer {
 
 std::string MemoryCategories::at_start_json() const {
   std::string json;
-  for (size_t c = 0; c < trace::kMemoryCategories; ++c) {
+  for (size_t c = 0; c < kMemoryCategories; ++c) {
     if (at_start[c] == 0) continue;
     json += json.empty() ? "" : ", ";
     json += '"';
-    json += trace::memory_category_name(static_cast<MemoryCategory>(c));
+    json += memory_category_name(static_cast<MemoryCategory>(c));
     json += "\": " + std::to_string(at_start[c]);
   }
   return "{" + json + "}";

@@ -280,7 +280,7 @@ class Builder {
   void add_memory() {
     for (const DeviceMemory& m : e_.memory) {
       head(fmt::format("Memory at the peak of {}: {}",
-                       m.type == DeviceType::kCpu ? "the CPU" : fmt::format("device {}", m.device),
+                       m.type == DeviceType::cpu ? "the CPU" : fmt::format("device {}", m.device),
                        format_bytes(static_cast<double>(m.peak_bytes))));
       Grid grid{{{"allocated by", true}, {"allocations"}, {"bytes"}}, {}, ""};
       if (m.before_window_bytes.value_or(0) > 0)

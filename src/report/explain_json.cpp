@@ -62,7 +62,7 @@ Json gemm_json(const Gemm& g) {
   if (g.shape)
     shape = {{"m", g.shape->m}, {"n", g.shape->n}, {"k", g.shape->k}, {"batch", g.shape->batch}};
   Json side = nullptr;
-  if (g.side) side = *g.side == RooflineSide::kMemory ? "memory" : "compute";
+  if (g.side) side = *g.side == RooflineSide::memory ? "memory" : "compute";
   return {{"op", g.op},
           {"kernel", g.kernel},
           {"family", g.name.family},

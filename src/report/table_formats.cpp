@@ -11,13 +11,13 @@
 namespace epilogue::trace {
 
 std::string table_time(double us, TimeUnit unit) {
-  if (unit == TimeUnit::kAuto)
-    unit = us >= 1e6   ? TimeUnit::kSeconds
-           : us >= 1e3 ? TimeUnit::kMilliseconds
-                       : TimeUnit::kMicroseconds;
+  if (unit == TimeUnit::automatic)
+    unit = us >= 1e6   ? TimeUnit::seconds
+           : us >= 1e3 ? TimeUnit::milliseconds
+                       : TimeUnit::microseconds;
   switch (unit) {
-    case TimeUnit::kSeconds: return fmt::format("{:.3f}s", us / 1e6);
-    case TimeUnit::kMilliseconds: return fmt::format("{:.3f}ms", us / 1e3);
+    case TimeUnit::seconds: return fmt::format("{:.3f}s", us / 1e6);
+    case TimeUnit::milliseconds: return fmt::format("{:.3f}ms", us / 1e3);
     default: return fmt::format("{:.3f}us", us);
   }
 }

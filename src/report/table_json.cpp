@@ -17,7 +17,7 @@ nlohmann::ordered_json row_json(const Row& row, const KeyAverages& averages) {
       {"device_total_us", to_us(row.device_time_total_ns)},
       {"device_avg_us", row.device_time_avg_us()},
       {"flops", row.flops},
-      {"device_type", row.device == RowDevice::kCpu ? "CPU" : averages.device_label},
+      {"device_type", row.device == RowDevice::cpu ? "CPU" : averages.device_label},
       {"is_user_annotation", row.is_user_annotation},
       {"is_async", row.is_async}};
   if (averages.profile_memory) {

@@ -54,13 +54,6 @@ uint32_t InputsPool::intern(std::vector<OpInput> inputs) {
   return place->second;
 }
 
-std::string_view memory_category_name(MemoryCategory category) {
-  static constexpr std::array<std::string_view, kMemoryCategories> kNames = {
-      "PARAMETER",  "OPTIMIZER_STATE", "INPUT",           "TEMPORARY",
-      "ACTIVATION", "GRADIENT",        "AUTOGRAD_DETAIL", "UNKNOWN"};
-  return kNames[static_cast<size_t>(category)];
-}
-
 std::string_view category_name(Category category) {
   return kCategoryNames[static_cast<size_t>(category)];
 }
@@ -72,22 +65,22 @@ std::optional<Category> category_from_name(std::string_view name) {
 }
 
 bool is_device_category(Category category) {
-  return is_device_work(category) || category == Category::kGpuUserAnnotation ||
-         category == Category::kCudaSync;
+  return is_device_work(category) || category == Category::gpu_user_annotation ||
+         category == Category::cuda_sync;
 }
 
 bool is_device_work(Category category) {
-  return category == Category::kKernel || category == Category::kGpuMemcpy ||
-         category == Category::kGpuMemset;
+  return category == Category::kernel || category == Category::gpu_memcpy ||
+         category == Category::gpu_memset;
 }
 
 bool is_launch_category(Category category) {
-  return category == Category::kCudaRuntime || category == Category::kCudaDriver;
+  return category == Category::cuda_runtime || category == Category::cuda_driver;
 }
 
 const OpArgs* Trace::op_args(const Event& event) const {
   const bool is_op =
-      event.category == Category::kCpuOp || event.category == Category::kUserAnnotation;
+      event.category == Category::cpu_op || event.category == Category::user_annotation;
   return is_op ? entry(ops, event) : nullptr;
 }
 

@@ -113,7 +113,7 @@ class Linker {
   void collect() {
     for (uint32_t i = 0; i < trace_.events.size(); ++i) {
       const Event& event = trace_.events[i];
-      if (event.category == Category::kCpuOp) {
+      if (event.category == Category::cpu_op) {
         const OpArgs* args = trace_.op_args(event);
         if (event.external_id != 0) ops_.add(event.external_id, i);
         if (args == nullptr || !args->is_async) add_host_span(i, args ? args->ev_idx : -1, true);
@@ -123,7 +123,7 @@ class Linker {
         add_host_span(i, -1, false);
       } else if (is_device_work(event.category)) {
         links_.device_work.push_back(i);
-      } else if (event.category == Category::kUserAnnotation && names_[event.name].is_step) {
+      } else if (event.category == Category::user_annotation && names_[event.name].is_step) {
         links_.steps.push_back(i);
       }
     }
@@ -196,7 +196,7 @@ class Linker {
     const StepIndex steps(trace_, links_.steps);
     for (uint32_t i = 0; i < trace_.events.size(); ++i) {
       const Event& e = trace_.events[i];
-      if (e.category == Category::kCpuOp || is_launch_category(e.category))
+      if (e.category == Category::cpu_op || is_launch_category(e.category))
         links_.step[i] = steps.find(e);
     }
     for (const uint32_t i : links_.device_work) {
@@ -220,7 +220,7 @@ class Linker {
     for (const uint32_t i : links_.device_work) {
       const uint32_t call = links_.launch[i];
       if (call != kNone) has_work[call] = true;
-      if (trace_.events[i].category != Category::kKernel) continue;
+      if (trace_.events[i].category != Category::kernel) continue;
       ++links_.kernels;
       if (call != kNone) continue;
       ++(outside.contains(trace_.events[i].correlation) ? links_.kernels_launched_outside

@@ -12,12 +12,12 @@ namespace {
 // Among events of equal span: who could contain whom.
 int containment_rank(Category category) {
   switch (category) {
-    case Category::kPythonFunction: return 0;
-    case Category::kUserAnnotation: return 1;
-    case Category::kCpuOp: return 2;
-    case Category::kCudaRuntime:
-    case Category::kCudaDriver: return 3;
-    case Category::kGpuUserAnnotation: return 4;
+    case Category::python_function: return 0;
+    case Category::user_annotation: return 1;
+    case Category::cpu_op: return 2;
+    case Category::cuda_runtime:
+    case Category::cuda_driver: return 3;
+    case Category::gpu_user_annotation: return 4;
     default: return 5;
   }
 }

@@ -31,7 +31,7 @@ bool is_step_name(std::string_view name) { return name.starts_with(kStepPrefix);
 
 // True for what the times of a part depend on although it is not of the part.
 bool matters_outside(Category category) {
-  return category == Category::kCpuOp || category == Category::kUserAnnotation ||
+  return category == Category::cpu_op || category == Category::user_annotation ||
          is_launch_category(category) || is_device_work(category);
 }
 
@@ -65,12 +65,12 @@ std::vector<char> mask_of(const Trace& trace, const Links& links, const Window& 
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     const bool is_step = is_step_name(trace.name(e));
-    if (e.category == Category::kGpuUserAnnotation) {
+    if (e.category == Category::gpu_user_annotation) {
       const bool is_of_launched = launched.holds(e.ts_ns) && e.end_ns() <= launched.end_ns;
       mask[i] = is_step ? whole_steps.contains(e.name) : is_of_launched || window.holds(e.ts_ns);
-    } else if (is_device_category(e.category) && e.category != Category::kCudaSync) {
+    } else if (is_device_category(e.category) && e.category != Category::cuda_sync) {
       continue;
-    } else if (e.category != Category::kUserAnnotation || !is_step) {
+    } else if (e.category != Category::user_annotation || !is_step) {
       mask[i] = window.holds(e.ts_ns) ? 1 : 0;
     }
   }

@@ -56,12 +56,12 @@ const std::string& ArgsWriter::quoted(StringId id) {
 
 void ArgsWriter::append_args(std::string& out, const Event& event) {
   switch (event.category) {
-    case Category::kCpuOp:
-    case Category::kUserAnnotation: return append_op(out, event);
-    case Category::kKernel: return append_kernel(out, event);
-    case Category::kGpuMemcpy:
-    case Category::kGpuMemset: return append_copy(out, event);
-    case Category::kPythonFunction: return append_python(out, event);
+    case Category::cpu_op:
+    case Category::user_annotation: return append_op(out, event);
+    case Category::kernel: return append_kernel(out, event);
+    case Category::gpu_memcpy:
+    case Category::gpu_memset: return append_copy(out, event);
+    case Category::python_function: return append_python(out, event);
     default: return append_call(out, event);
   }
 }
@@ -164,7 +164,7 @@ void ArgsWriter::append_memory_args(std::string& out, const MemoryEvent& memory)
   members.integer("Bytes", memory.bytes);
   members.integer("Total Allocated", memory.total_allocated);
   members.integer("Total Reserved", memory.total_reserved);
-  if (memory.category != MemoryCategory::kUnknown)
+  if (memory.category != MemoryCategory::unknown)
     members.integer("Category", static_cast<int64_t>(memory.category));
 }
 

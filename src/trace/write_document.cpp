@@ -112,7 +112,7 @@ void append_document_tail(std::string& out, const Trace& trace, const std::strin
   constexpr std::string_view kSpanSortIndex = "536870912";
   const std::string name = trace.span_name;
   const auto ops = std::count_if(trace.events.begin(), trace.events.end(),
-                                 [](const Event& e) { return e.category == Category::kCpuOp; });
+                                 [](const Event& e) { return e.category == Category::cpu_op; });
   fmt::format_to(std::back_inserter(out),
                  "  {{\n    \"ph\": \"X\", \"cat\": \"Trace\", \"ts\": {}, \"dur\": {},\n"
                  "    \"pid\": \"Spans\", \"tid\": {},\n    \"name\": {},\n"

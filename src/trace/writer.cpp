@@ -88,8 +88,8 @@ class EventWriter {
 
   void append_event(const Event& event) {
     // As Kineto does: one nanosecond of margin on both sides makes viewers nest the kernels inside.
-    const int64_t margin_ns = event.category == Category::kGpuUserAnnotation ? 1 : 0;
-    const bool is_kernel = event.category == Category::kKernel;
+    const int64_t margin_ns = event.category == Category::gpu_user_annotation ? 1 : 0;
+    const bool is_kernel = event.category == Category::kernel;
     buffer_ += "  {\n    \"ph\": \"X\", \"cat\": \"";
     buffer_ += category_name(event.category);
     buffer_ += "\", \"name\": ";

@@ -19,18 +19,18 @@ std::vector<int64_t> dims_of(std::string_view op, std::vector<OpInput> inputs) {
 const std::vector<int64_t> kNothing = {-1};
 
 TEST(OpClass, InPlaceFormsCountAsTheirOps) {
-  EXPECT_EQ(op_class("aten::add_"), OpClass::kPointwise);
-  EXPECT_EQ(op_class("aten::copy_"), OpClass::kCopy);
-  EXPECT_EQ(op_class("aten::_unsafe_view"), OpClass::kView);
-  EXPECT_EQ(op_class("aten::_softmax"), OpClass::kRowwise);
-  EXPECT_EQ(op_class("aten::bmm"), OpClass::kGemm);
+  EXPECT_EQ(op_class("aten::add_"), OpClass::pointwise);
+  EXPECT_EQ(op_class("aten::copy_"), OpClass::copy);
+  EXPECT_EQ(op_class("aten::_unsafe_view"), OpClass::view);
+  EXPECT_EQ(op_class("aten::_softmax"), OpClass::rowwise);
+  EXPECT_EQ(op_class("aten::bmm"), OpClass::gemm);
 }
 
 TEST(OpClass, OthersAreUnknown) {
-  EXPECT_EQ(op_class("add"), OpClass::kUnknown);
-  EXPECT_EQ(op_class("aten::"), OpClass::kUnknown);
-  EXPECT_EQ(op_class("aten::_"), OpClass::kUnknown);
-  EXPECT_EQ(op_class("my::gelu"), OpClass::kUnknown);
+  EXPECT_EQ(op_class("add"), OpClass::unknown);
+  EXPECT_EQ(op_class("aten::"), OpClass::unknown);
+  EXPECT_EQ(op_class("aten::_"), OpClass::unknown);
+  EXPECT_EQ(op_class("my::gelu"), OpClass::unknown);
 }
 
 TEST(IsTranscendental, TellsArithmeticFromTraffic) {

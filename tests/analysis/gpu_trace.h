@@ -12,7 +12,7 @@ struct GpuTrace : TraceBuilder {
   // A call of the host.
   Event& call(std::string_view name, int64_t start_ns, int64_t end_ns, int64_t correlation = 0,
               int64_t tid = 1) {
-    Event& e = event(Category::kCudaRuntime, name, start_ns, end_ns, tid);
+    Event& e = event(Category::cuda_runtime, name, start_ns, end_ns, tid);
     e.correlation = correlation;
     return e;
   }
@@ -29,7 +29,7 @@ struct GpuTrace : TraceBuilder {
   }
   Event& gpu_kernel(std::string_view name, int64_t start_ns, int64_t end_ns,
                     int64_t correlation = 0, int64_t stream = 7, int32_t device = 0) {
-    return work(Category::kKernel, name, start_ns, end_ns, correlation, stream, device);
+    return work(Category::kernel, name, start_ns, end_ns, correlation, stream, device);
   }
 };
 

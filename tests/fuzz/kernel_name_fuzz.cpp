@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (trace::describe_difference(a, a) != "same kernel") std::abort();
   if (trace::describe_difference(a, b).empty()) std::abort();
   // Unknown means that nothing is claimed.
-  if (!a.is_known() && (!a.fields.empty() || a.gemm || a.kind != trace::KernelKind::kUnknown))
+  if (!a.is_known() && (!a.fields.empty() || a.gemm || a.kind != trace::KernelKind::unknown))
     std::abort();
   return 0;
 }

@@ -85,7 +85,7 @@ TEST(Attribution, UnfusedBytesAreWhatEagerMoves) {
                   planned.strings[planned.kernels[0].fused_ops]);
         const auto name = [](const trace::Trace& t) {
           for (const trace::Event& e : t.events)
-            if (e.category == trace::Category::kKernel) return std::string(t.name(e));
+            if (e.category == trace::Category::kernel) return std::string(t.name(e));
           return std::string();
         };
         EXPECT_EQ(name(fused), name(planned)) << "one kernel, one name";

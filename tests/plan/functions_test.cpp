@@ -167,8 +167,8 @@ TEST(CompiledFunctions, TheTraceShowsOneKernelNamedByTheOpsItStandsFor) {
   std::vector<std::string> ops;
   for (const trace::Event& e : profile.trace().events) {
     const std::string name(profile.trace().strings[e.name]);
-    if (e.category == trace::Category::kKernel) kernels.push_back(name);
-    if (e.category == trace::Category::kCpuOp) ops.push_back(name);
+    if (e.category == trace::Category::kernel) kernels.push_back(name);
+    if (e.category == trace::Category::cpu_op) ops.push_back(name);
   }
   ASSERT_EQ(kernels.size(), 1U);
   EXPECT_NE(kernels[0].find("_row_chain_mm_gelu_mm_mul_mm_f32"), std::string::npos) << kernels[0];

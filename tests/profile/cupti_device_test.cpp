@@ -40,7 +40,7 @@ TEST_F(CuptiDevice, AnEagerGatedMlpIsFiveKernelsLinkedToFiveOps) {
   EXPECT_EQ(t.device_label, "CUDA");
   int kernels = 0;
   for (const trace::Event& k : t.events) {
-    if (k.category != trace::Category::kKernel) continue;
+    if (k.category != trace::Category::kernel) continue;
     ++kernels;
     EXPECT_GT(k.dur_ns, 0);
     EXPECT_GE(k.ts_ns, t.start_ns);

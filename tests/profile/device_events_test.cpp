@@ -96,13 +96,13 @@ TEST(DeviceEvents, AKernelIsLinkedToItsCallAndItsOp) {
   r.activities = {call, kernel(start + 1000, start + 3500)};
   const trace::Trace t = build_trace(r);
 
-  const trace::Event& launch = event(t, trace::Category::kCudaRuntime);
+  const trace::Event& launch = event(t, trace::Category::cuda_runtime);
   EXPECT_EQ(t.name(launch), "cudaLaunchKernel");
   EXPECT_EQ(launch.tid, static_cast<int64_t>(kThread));
   EXPECT_EQ(t.runtime_calls[launch.args].cbid, 211);
-  const trace::Event& k = event(t, trace::Category::kKernel);
+  const trace::Event& k = event(t, trace::Category::kernel);
   EXPECT_EQ(k.correlation, launch.correlation);
-  EXPECT_EQ(k.external_id, event(t, trace::Category::kCpuOp).external_id);
+  EXPECT_EQ(k.external_id, event(t, trace::Category::cpu_op).external_id);
   EXPECT_EQ(k.external_id, launch.external_id);
   EXPECT_EQ(k.ts_ns + t.base_time_ns, start + 1000);
   EXPECT_EQ(k.dur_ns, 2500);
@@ -116,7 +116,7 @@ TEST(DeviceEvents, OccupancyCountsOptInSharedMemory) {
   r.has_tracer = true;
   r.activities = {kernel(r.begin.unix_ns, r.begin.unix_ns + kSecond)};
   const trace::Trace t = build_trace(r);
-  const trace::KernelArgs& args = *t.kernel_args(event(t, trace::Category::kKernel));
+  const trace::KernelArgs& args = *t.kernel_args(event(t, trace::Category::kernel));
   // 132 blocks on 132 multiprocessors; one fits each; 384 of 2048 threads.
   EXPECT_DOUBLE_EQ(args.blocks_per_sm, 1);
   EXPECT_DOUBLE_EQ(args.warps_per_sm, 12);
@@ -158,10 +158,10 @@ TEST(DeviceEvents, WithoutATracerKernelsAreWhereTheMarksAre) {
   r.buffers[0]->kernels.push_back(k);
   r.marks = {start + 5000, start + 9000};
   const trace::Trace t = build_trace(r);
-  const trace::Event& e = event(t, trace::Category::kKernel);
+  const trace::Event& e = event(t, trace::Category::kernel);
   EXPECT_EQ(e.ts_ns + t.base_time_ns, start + 5000);
   EXPECT_EQ(e.dur_ns, 4000);
-  EXPECT_EQ(count(t, trace::Category::kCudaRuntime), 1);
+  EXPECT_EQ(count(t, trace::Category::cuda_runtime), 1);
   const trace::KernelArgs& args = *t.kernel_args(e);
   EXPECT_FALSE(args.has_grid);
   EXPECT_LT(args.registers_per_thread, 0);
@@ -172,7 +172,7 @@ TEST(DeviceEvents, WhatWasNotTimedIsLeftOut) {
   r.buffers[0]->kernels.push_back(timed_kernel(-1, -1));
   r.buffers[0]->kernels.push_back(timed_kernel(0, 3));  // the second mark is missing
   r.marks = {r.begin.unix_ns};
-  EXPECT_EQ(count(build_trace(r), trace::Category::kKernel), 0);
+  EXPECT_EQ(count(build_trace(r), trace::Category::kernel), 0);
 }
 
 TEST(DeviceEvents, ATracersKernelsAreNotShownTwice) {
@@ -181,7 +181,7 @@ TEST(DeviceEvents, ATracersKernelsAreNotShownTwice) {
   r.buffers[0]->kernels.push_back(timed_kernel(0, 1));
   r.marks = {1, 2};
   r.activities = {kernel(r.begin.unix_ns, r.begin.unix_ns + 1)};
-  EXPECT_EQ(count(build_trace(r), trace::Category::kKernel), 1);
+  EXPECT_EQ(count(build_trace(r), trace::Category::kernel), 1);
 }
 
 TEST(DeviceEvents, HostCallsAreLeftOutWithoutCpuActivity) {
@@ -193,8 +193,8 @@ TEST(DeviceEvents, HostCallsAreLeftOutWithoutCpuActivity) {
   call.name = "cuLaunchKernelEx";
   r.activities = {call, kernel(r.begin.unix_ns, r.begin.unix_ns + 1)};
   const trace::Trace t = build_trace(r);
-  EXPECT_EQ(count(t, trace::Category::kCudaDriver), 0);
-  EXPECT_EQ(count(t, trace::Category::kKernel), 1);
+  EXPECT_EQ(count(t, trace::Category::cuda_driver), 0);
+  EXPECT_EQ(count(t, trace::Category::kernel), 1);
 }
 
 TEST(DeviceEvents, AnOpOfAThreadThatWasNotRecordedLinksNothing) {
@@ -204,7 +204,7 @@ TEST(DeviceEvents, AnOpOfAThreadThatWasNotRecordedLinksNothing) {
   k.op = op_key(kThread + 1, kOp);
   r.activities = {k};
   const trace::Trace t = build_trace(r);
-  EXPECT_EQ(event(t, trace::Category::kKernel).external_id, 0);
+  EXPECT_EQ(event(t, trace::Category::kernel).external_id, 0);
 }
 
 }  // namespace

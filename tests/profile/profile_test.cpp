@@ -40,7 +40,7 @@ std::vector<std::string> names(const Trace& t, Category category) {
 
 const Event* by_external_id(const Trace& t, int64_t id) {
   for (const Event& e : t.events)
-    if (e.external_id == id && e.category == Category::kCpuOp) return &e;
+    if (e.external_id == id && e.category == Category::cpu_op) return &e;
   return nullptr;
 }
 
@@ -50,10 +50,10 @@ TEST(Recording, LinearWithBiasIsOneKernel) {
   const Tensor w = randn({3, 8});
   const Tensor b = randn({3});
   const Trace t = record([&] { linear(x, w, b); });
-  EXPECT_EQ(names(t, Category::kCpuOp),
+  EXPECT_EQ(names(t, Category::cpu_op),
             std::vector<std::string>(
                 {"aten::linear", "aten::t", "aten::transpose", "aten::as_strided", "aten::addmm"}));
-  const auto kernels = of(t, Category::kKernel);
+  const auto kernels = of(t, Category::kernel);
   ASSERT_EQ(kernels.size(), 1U);
   EXPECT_NE(t.name(*kernels[0]).find("_bias"), std::string::npos) << t.name(*kernels[0]);
   EXPECT_EQ(t.name(*by_external_id(t, kernels[0]->external_id)), "aten::addmm");
@@ -64,10 +64,10 @@ TEST(Recording, GegluMlpHasFiveKernelsAndViewsWithout) {
   nn::GatedMLP mlp(16, 32);
   const Tensor x = randn({2, 3, 16});
   const Trace t = record([&] { mlp(x); });
-  const auto ops = names(t, Category::kCpuOp);
+  const auto ops = names(t, Category::cpu_op);
   EXPECT_EQ(std::count(ops.begin(), ops.end(), "aten::linear"), 3);
   std::map<std::string, int> kernels_of;
-  for (const Event* k : of(t, Category::kKernel))
+  for (const Event* k : of(t, Category::kernel))
     ++kernels_of[std::string(t.name(*by_external_id(t, k->external_id)))];
   EXPECT_EQ(kernels_of,
             (std::map<std::string, int>{{"aten::mm", 3}, {"aten::gelu", 1}, {"aten::mul", 1}}));
@@ -80,11 +80,11 @@ TEST(Recording, EveryKernelHasALaunchInsideItsOp) {
   const Tensor x = randn({4, 16});
   const Trace t = record([&] { mlp(x); });
   std::map<int64_t, const Event*> launches;
-  for (const Event* e : of(t, Category::kCudaRuntime)) {
+  for (const Event* e : of(t, Category::cuda_runtime)) {
     EXPECT_EQ(t.name(*e), "epiLaunchKernel");
     EXPECT_TRUE(launches.emplace(e->correlation, e).second) << "correlations are unique";
   }
-  const auto kernels = of(t, Category::kKernel);
+  const auto kernels = of(t, Category::kernel);
   ASSERT_EQ(kernels.size(), launches.size());
   for (const Event* k : kernels) {
     ASSERT_TRUE(launches.contains(k->correlation));
@@ -117,7 +117,7 @@ TEST(Recording, EventsNestStrictlyPerThread) {
   std::vector<const Event*> open;
   std::vector<const Event*> all;
   for (const Event& e : t.events)
-    if (e.category == Category::kCpuOp || e.category == Category::kUserAnnotation)
+    if (e.category == Category::cpu_op || e.category == Category::user_annotation)
       all.push_back(&e);
   std::stable_sort(all.begin(), all.end(), [](auto* a, auto* b) {
     return a->ts_ns != b->ts_ns ? a->ts_ns < b->ts_ns : a->dur_ns > b->dur_ns;
@@ -129,7 +129,7 @@ TEST(Recording, EventsNestStrictlyPerThread) {
     }
     open.push_back(e);
   }
-  EXPECT_EQ(names(t, Category::kUserAnnotation).size(), 20U);
+  EXPECT_EQ(names(t, Category::user_annotation).size(), 20U);
 }
 
 TEST(Recording, ShapesFollowTheSchema) {
@@ -139,7 +139,7 @@ TEST(Recording, ShapesFollowTheSchema) {
         addmm(ones({3}), ones({2, 5}, DType::f32), ones({5, 3}));
       },
       {.record_shapes = true});
-  const Event* op = of(t, Category::kCpuOp).at(0);
+  const Event* op = of(t, Category::cpu_op).at(0);
   const trace::OpArgs* args = t.op_args(*op);
   ASSERT_NE(args->inputs, trace::kNone);
   const auto inputs = t.inputs[args->inputs];
@@ -189,31 +189,31 @@ TEST(Recording, EveryThreadHasItsLane) {
     for (std::thread& thread : threads) thread.join();
   });
   std::map<int64_t, int> ops_per_thread;
-  for (const Event* e : of(t, Category::kCpuOp)) ++ops_per_thread[e->tid];
+  for (const Event* e : of(t, Category::cpu_op)) ++ops_per_thread[e->tid];
   ASSERT_EQ(ops_per_thread.size(), 3U);
   for (const auto& [tid, count] : ops_per_thread) EXPECT_EQ(count, 200);
   // Kernels of different threads lie on different streams: none overlaps another of its stream.
   std::map<int64_t, int64_t> end_of_stream;
-  for (const Event* k : of(t, Category::kKernel)) {
+  for (const Event* k : of(t, Category::kernel)) {
     EXPECT_GE(k->ts_ns, end_of_stream[k->tid]);
     end_of_stream[k->tid] = k->end_ns();
   }
   EXPECT_EQ(end_of_stream.size(), 3U);
   std::set<int64_t> ids;
-  for (const Event* e : of(t, Category::kCpuOp)) EXPECT_TRUE(ids.insert(e->external_id).second);
+  for (const Event* e : of(t, Category::cpu_op)) EXPECT_TRUE(ids.insert(e->external_id).second);
 }
 
 TEST(Recording, BackwardIsLinkedToForward) {
   nn::Linear layer(8, 4);
   const Tensor x = randn({2, 8});
   const Trace t = record([&] { sum(layer(x)).backward(); });
-  const auto ops = names(t, Category::kCpuOp);
+  const auto ops = names(t, Category::cpu_op);
   for (const char* name : {"autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0",
                            "TBackward0", "torch::autograd::AccumulateGrad", "SumBackward0"})
     EXPECT_NE(std::find(ops.begin(), ops.end(), name), ops.end()) << name;
   EXPECT_GE(t.flows.size(), 3U);  // sum, addmm, t
   std::map<std::string, int64_t> sequence;
-  for (const Event* e : of(t, Category::kCpuOp))
+  for (const Event* e : of(t, Category::cpu_op))
     if (t.op_args(*e)->sequence_number >= 0)
       sequence.try_emplace(std::string(t.name(*e)), t.op_args(*e)->sequence_number);
   EXPECT_EQ(sequence["aten::addmm"], sequence["AddmmBackward0"]);
@@ -234,15 +234,15 @@ TEST(Recording, ProfiledEqualsUnprofiled) {
 TEST(Recording, StacksNameTheLibrary) {
   const NoGrad no_grad;
   const Trace t = record([&] { add(ones({2}), ones({2})); }, {.with_stack = true});
-  const Event* op = of(t, Category::kCpuOp).at(0);
+  const Event* op = of(t, Category::cpu_op).at(0);
   EXPECT_NE(t.op_args(*op)->stack, 0U);
 }
 
 TEST(Recording, KernelActivityAlone) {
   const NoGrad no_grad;
   const Trace t = record([&] { add(ones({2}), ones({2})); }, {.cpu_activity = false});
-  EXPECT_TRUE(of(t, Category::kCpuOp).empty());
-  EXPECT_EQ(of(t, Category::kKernel).size(), 1U);
+  EXPECT_TRUE(of(t, Category::cpu_op).empty());
+  EXPECT_EQ(of(t, Category::kernel).size(), 1U);
 }
 
 TEST(Recording, CostIsMeasuredAndStated) {

@@ -61,10 +61,10 @@ TEST(TrainingTrace, ShowsForwardBackwardAndOptimizer) {
   int64_t optimizer_kernels = 0;
   for (const trace::Event& e : t.events) {
     names.emplace(t.name(e));
-    if (e.category == Category::kKernel)
+    if (e.category == Category::kernel)
       optimizer_kernels += t.name(e).find("fused_adamw") != std::string_view::npos ? 1 : 0;
     if (t.name(e) == "Optimizer.step#AdamW.step") {
-      EXPECT_EQ(e.category, Category::kUserAnnotation);
+      EXPECT_EQ(e.category, Category::user_annotation);
     }
   }
   for (const char* name :
@@ -80,7 +80,7 @@ TEST(TrainingTrace, ListsAreListsOfTheirOwnTensors) {
   Training training(8);
   const Trace t = record([&] { training.step(); }, {.record_shapes = true});
   for (const trace::Event& e : t.events) {
-    if (t.name(e) != "aten::_fused_adamw_" || e.category != Category::kCpuOp) continue;
+    if (t.name(e) != "aten::_fused_adamw_" || e.category != Category::cpu_op) continue;
     const auto& inputs = t.inputs[t.op_args(e)->inputs];
     ASSERT_GE(inputs.size(), 9U);
     for (const size_t list : {0, 1, 2, 3}) {  // parameters, gradients, both moments
@@ -107,20 +107,20 @@ TEST(TrainingMemory, HasPyTorchsCategories) {
   const Trace t = record([&] { training.step(); }, {.profile_memory = true});
   const trace::DeviceMemory m = memory_of(t);
   ASSERT_FALSE(m.category_totals.empty());
-  EXPECT_EQ(at(m.category_at_peak, MemoryCategory::kParameter), kParameterBytes);
+  EXPECT_EQ(at(m.category_at_peak, MemoryCategory::parameter), kParameterBytes);
   // Two moments and three counts.
-  EXPECT_EQ(at(m.category_at_peak, MemoryCategory::kOptimizerState), 2 * kParameterBytes + 3 * 4);
-  EXPECT_EQ(at(m.category_at_peak, MemoryCategory::kInput), 2 * 128 * kDim * 4);
-  EXPECT_EQ(at(m.category_peak, MemoryCategory::kGradient), kParameterBytes);
+  EXPECT_EQ(at(m.category_at_peak, MemoryCategory::optimizer_state), 2 * kParameterBytes + 3 * 4);
+  EXPECT_EQ(at(m.category_at_peak, MemoryCategory::input), 2 * 128 * kDim * 4);
+  EXPECT_EQ(at(m.category_peak, MemoryCategory::gradient), kParameterBytes);
   // gate, up, act(gate), their product and the output, at least.
-  EXPECT_GE(at(m.category_peak, MemoryCategory::kActivation), 128 * (4 * kHidden + kDim) * 4);
-  EXPECT_GT(at(m.category_peak, MemoryCategory::kAutogradDetail), 0);
+  EXPECT_GE(at(m.category_peak, MemoryCategory::activation), 128 * (4 * kHidden + kDim) * 4);
+  EXPECT_GT(at(m.category_peak, MemoryCategory::autograd_detail), 0);
   // At the end: the gradients of this step took the place of the last ones.
   const trace::CategoryBytes& end = m.category_totals.back();
-  EXPECT_EQ(at(end, MemoryCategory::kActivation), 0);
-  EXPECT_EQ(at(end, MemoryCategory::kAutogradDetail), 0);
-  EXPECT_EQ(at(end, MemoryCategory::kTemporary), 0);
-  EXPECT_EQ(at(end, MemoryCategory::kGradient), kParameterBytes);
+  EXPECT_EQ(at(end, MemoryCategory::activation), 0);
+  EXPECT_EQ(at(end, MemoryCategory::autograd_detail), 0);
+  EXPECT_EQ(at(end, MemoryCategory::temporary), 0);
+  EXPECT_EQ(at(end, MemoryCategory::gradient), kParameterBytes);
   EXPECT_EQ(m.totals.back().allocated_bytes, before);
 }
 
@@ -128,9 +128,9 @@ TEST(TrainingMemory, FirstStepMakesGradientsAndState) {
   Training training(8);
   const Trace t = record([&] { training.step(); }, {.profile_memory = true});
   const trace::CategoryBytes end = memory_of(t).category_totals.back();
-  EXPECT_EQ(at(end, MemoryCategory::kParameter), kParameterBytes);
-  EXPECT_EQ(at(end, MemoryCategory::kOptimizerState), 2 * kParameterBytes + 3 * 4);
-  EXPECT_EQ(at(end, MemoryCategory::kGradient), kParameterBytes);
+  EXPECT_EQ(at(end, MemoryCategory::parameter), kParameterBytes);
+  EXPECT_EQ(at(end, MemoryCategory::optimizer_state), 2 * kParameterBytes + 3 * 4);
+  EXPECT_EQ(at(end, MemoryCategory::gradient), kParameterBytes);
 }
 
 TEST(TrainingMemory, OfAccumulationIsThatOfOneMicroBatch) {
@@ -138,7 +138,7 @@ TEST(TrainingMemory, OfAccumulationIsThatOfOneMicroBatch) {
     Training training(rows);
     training.step(parts);
     const Trace t = record([&] { training.step(parts); }, {.profile_memory = true});
-    return at(memory_of(t).category_peak, MemoryCategory::kActivation);
+    return at(memory_of(t).category_peak, MemoryCategory::activation);
   };
   const int64_t whole = activations(512, 1);
   EXPECT_EQ(activations(512, 8), activations(64, 1));

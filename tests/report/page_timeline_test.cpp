@@ -130,10 +130,10 @@ TEST(TimelineRows, TheFullestHostThreadComesFirstAndDevicesLast) {
 TEST(TimelineRows, PythonFramesLieBelowTheDevices) {
   TraceBuilder b;
   for (int64_t depth = 0; depth < 5; ++depth)
-    b.event(Category::kPythonFunction, "frame", depth, 100 - depth, 9);
+    b.event(Category::python_function, "frame", depth, 100 - depth, 9);
   const int64_t id = b.op("a", 10, 20, 9).external_id;
   b.kernel("k", 12, 15, id, 9);
-  b.event(Category::kPythonFunction, "idle", 0, 100, 3);  // a thread without ops
+  b.event(Category::python_function, "idle", 0, 100, 3);  // a thread without ops
   const TimelineRows rows = timeline_rows(b.trace, 100);
   ASSERT_EQ(rows.lanes.size(), 4u);
   EXPECT_EQ(rows.lanes[0].name, "process 4711, thread 9");
@@ -152,8 +152,8 @@ TEST(TimelineRows, PythonFramesLieBelowTheDevices) {
 
 TEST(TimelineRows, KernelsWhoseTimesAreLostAreNotDrawn) {
   TraceBuilder b;
-  b.event(Category::kKernel, "lost", 0, 0);
-  b.event(Category::kKernel, "there", 5, 6);
+  b.event(Category::kernel, "lost", 0, 0);
+  b.event(Category::kernel, "there", 5, 6);
   const TimelineRows rows = timeline_rows(b.trace, 100);
   ASSERT_EQ(rows.lanes.size(), 1u);
   EXPECT_EQ(rows.lanes[0].rows[0].size(), 1u);

@@ -20,7 +20,7 @@ RanksExplanation two_ranks(int64_t world_size) {
     RankSummary& s = e.ranks.emplace_back();
     s.path = "run/rank" + std::to_string(rank) + ".json";
     s.rank = rank;
-    s.bound = Bound::kSync;
+    s.bound = Bound::sync;
     s.span_ns = 1'000'000;
     s.communication_ns = 100'000 + rank * 600'000;
     s.overlap_ns = 0;

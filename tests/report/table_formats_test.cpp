@@ -7,17 +7,17 @@ namespace epilogue::trace::table_formats_test {
 namespace {
 
 TEST(TableFormats, Time) {
-  EXPECT_EQ(table_time(0, TimeUnit::kAuto), "0.000us");
-  EXPECT_EQ(table_time(999.9994, TimeUnit::kAuto), "999.999us");
-  EXPECT_EQ(table_time(999.9996, TimeUnit::kAuto), "1000.000us");  // the unit is chosen first
-  EXPECT_EQ(table_time(1000, TimeUnit::kAuto), "1.000ms");
-  EXPECT_EQ(table_time(999999, TimeUnit::kAuto), "999.999ms");
-  EXPECT_EQ(table_time(1e6, TimeUnit::kAuto), "1.000s");
-  EXPECT_EQ(table_time(7.3e9, TimeUnit::kAuto), "7300.000s");
-  EXPECT_EQ(table_time(-5000, TimeUnit::kAuto), "-5000.000us");
-  EXPECT_EQ(table_time(1500, TimeUnit::kSeconds), "0.002s");
-  EXPECT_EQ(table_time(1500, TimeUnit::kMilliseconds), "1.500ms");
-  EXPECT_EQ(table_time(2e6, TimeUnit::kMicroseconds), "2000000.000us");
+  EXPECT_EQ(table_time(0, TimeUnit::automatic), "0.000us");
+  EXPECT_EQ(table_time(999.9994, TimeUnit::automatic), "999.999us");
+  EXPECT_EQ(table_time(999.9996, TimeUnit::automatic), "1000.000us");  // the unit is chosen first
+  EXPECT_EQ(table_time(1000, TimeUnit::automatic), "1.000ms");
+  EXPECT_EQ(table_time(999999, TimeUnit::automatic), "999.999ms");
+  EXPECT_EQ(table_time(1e6, TimeUnit::automatic), "1.000s");
+  EXPECT_EQ(table_time(7.3e9, TimeUnit::automatic), "7300.000s");
+  EXPECT_EQ(table_time(-5000, TimeUnit::automatic), "-5000.000us");
+  EXPECT_EQ(table_time(1500, TimeUnit::seconds), "0.002s");
+  EXPECT_EQ(table_time(1500, TimeUnit::milliseconds), "1.500ms");
+  EXPECT_EQ(table_time(2e6, TimeUnit::microseconds), "2000000.000us");
 }
 
 TEST(TableFormats, Share) {

@@ -23,12 +23,12 @@ KeyAverages averages() {
                .self_device_time_total_ns = 3001,
                .flops = 240};
   a.rows[1] = {.key = "gemm \"x\" \xff",
-               .device = RowDevice::kDevice,
+               .device = RowDevice::device,
                .count = 2,
                .device_time_total_ns = 3001,
                .self_device_time_total_ns = 3001};
   a.rows[2] = {.key = "ProfilerStep*",
-               .device = RowDevice::kDevice,
+               .device = RowDevice::device,
                .is_user_annotation = true,
                .count = 1,
                .device_time_total_ns = 9000,

@@ -40,7 +40,7 @@ TraceBuilder linear_steps() {
     b.op("aten::addmm", at + 3 * us, at + 8 * us);
     b.inputs({tensor({64}), tensor({1024, 32}), tensor({32, 64}), scalar("1"), scalar("1")});
     b.kernel("epi_avx512_gemm_bf16_6x64_tn_bias", at + 4 * us, at + 8 * us, b.last_id());
-    b.event(Category::kGpuUserAnnotation, "ProfilerStep#" + std::to_string(step), at + 4 * us,
+    b.event(Category::gpu_user_annotation, "ProfilerStep#" + std::to_string(step), at + 4 * us,
             at + 8 * us, 0);
   }
   return b;
@@ -70,8 +70,8 @@ TEST(TableText, CudaMemoryShapesAndFlops) {
   TraceBuilder b = linear_steps();
   b.trace.device_label = "CUDA";
   b.trace.recorded = {.record_shapes = true, .profile_memory = true, .with_flops = true};
-  b.memory(103'500, 131072);                      // in the first addmm
-  b.memory(209'000, 3 << 20, DeviceType::kCuda);  // in the second
+  b.memory(103'500, 131072);                     // in the first addmm
+  b.memory(209'000, 3 << 20, DeviceType::cuda);  // in the second
   b.memory(211'000, -1000);
   b.memory(500'000, -130072);  // in no op
   EXPECT_EQ(lines(format_table(key_averages(b.trace, {.group_by_input_shape = true}))), R"(
@@ -168,7 +168,7 @@ TEST(TableText, HeaderTopLevelLimitAndUnit) {
                                 .row_limit = 1,
                                 .header = "nn.Linear",
                                 .top_level_events_only = true,
-                                .time_unit = TimeUnit::kMilliseconds})),
+                                .time_unit = TimeUnit::milliseconds})),
             R"(
 =================================================================================================================================================================================|
 nn.Linear|

@@ -65,9 +65,9 @@ TEST(Category, NamesGoBothWays) {
     const auto category = static_cast<Category>(i);
     EXPECT_EQ(category_from_name(category_name(category)), category);
   }
-  EXPECT_EQ(category_name(Category::kCpuOp), "cpu_op");
-  EXPECT_EQ(category_name(Category::kCudaDriver), "cuda_driver");
-  EXPECT_EQ(category_name(Category::kCpuKernelShare), "cpu_kernel_share");
+  EXPECT_EQ(category_name(Category::cpu_op), "cpu_op");
+  EXPECT_EQ(category_name(Category::cuda_driver), "cuda_driver");
+  EXPECT_EQ(category_name(Category::cpu_kernel_share), "cpu_kernel_share");
   EXPECT_EQ(category_from_name("Kernel"), std::nullopt);
   EXPECT_EQ(category_from_name(""), std::nullopt);
 }

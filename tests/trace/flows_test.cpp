@@ -8,8 +8,7 @@ namespace {
 
 using testing::TraceBuilder;
 
-void sequence(TraceBuilder& b, int64_t number, Scope scope = Scope::kFunction,
-              int64_t fwd_tid = 0) {
+void sequence(TraceBuilder& b, int64_t number, Scope scope = Scope::function, int64_t fwd_tid = 0) {
   b.last_args().sequence_number = number;
   b.last_args().scope = scope;
   b.last_args().fwd_tid = fwd_tid;
@@ -32,9 +31,9 @@ TEST(ForwardBackward, JoinsTheLastForwardOpOfANumber) {
   b.op("autograd::engine::evaluate_function: AddmmBackward0", 200, 300, 8);
   sequence(b, 5);  // scope function: no end of an arrow
   b.op("AddmmBackward0", 210, 290, 8);
-  sequence(b, 5, Scope::kBackwardFunction, 7);
+  sequence(b, 5, Scope::backward_function, 7);
   b.op("TBackward0", 310, 320, 8);
-  sequence(b, 4, Scope::kBackwardFunction, 7);
+  sequence(b, 4, Scope::backward_function, 7);
   link_forward_backward(b.trace);
   ASSERT_EQ(b.trace.flows.size(), 2U);
   EXPECT_EQ(b.trace.flows[0].id, 1);
@@ -50,9 +49,9 @@ TEST(ForwardBackward, JoinsTheLastForwardOpOfANumber) {
 TEST(ForwardBackward, BackwardOnTheForwardThread) {
   TraceBuilder b = forward();
   b.op("autograd::engine::evaluate_function: AddmmBackward0", 200, 300, 7);
-  sequence(b, 5, Scope::kFunction, 7);
+  sequence(b, 5, Scope::function, 7);
   b.op("AddmmBackward0", 210, 290, 7);
-  sequence(b, 5, Scope::kBackwardFunction, 7);
+  sequence(b, 5, Scope::backward_function, 7);
   link_forward_backward(b.trace);
   ASSERT_EQ(b.trace.flows.size(), 1U);
   EXPECT_EQ(b.trace.flows[0].start.ts_ns, 30);
@@ -62,13 +61,13 @@ TEST(ForwardBackward, BackwardOnTheForwardThread) {
 TEST(ForwardBackward, NeedsThreadAndNumberToMatch) {
   TraceBuilder b = forward();
   b.op("AddmmBackward0", 210, 290, 8);
-  sequence(b, 5, Scope::kBackwardFunction, 6);  // another thread
+  sequence(b, 5, Scope::backward_function, 6);  // another thread
   b.op("AddmmBackward0", 310, 390, 8);
-  sequence(b, 9, Scope::kBackwardFunction, 7);  // another number
+  sequence(b, 9, Scope::backward_function, 7);  // another number
   b.op("AddmmBackward0", 410, 490, 8);
-  sequence(b, -1, Scope::kBackwardFunction, 7);
+  sequence(b, -1, Scope::backward_function, 7);
   b.op("AddmmBackward0", 1, 2, 8);  // before the forward op ran
-  sequence(b, 5, Scope::kBackwardFunction, 7);
+  sequence(b, 5, Scope::backward_function, 7);
   link_forward_backward(b.trace);
   EXPECT_TRUE(b.trace.flows.empty());
 }

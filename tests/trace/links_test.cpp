@@ -19,7 +19,7 @@ struct Events : TraceBuilder {
   }
   uint32_t add_call(std::string_view name, int64_t start_ns, int64_t end_ns, int64_t correlation,
                     int64_t tid = 1, int64_t external_id = 0) {
-    Event& e = event(Category::kCudaRuntime, name, start_ns, end_ns, tid);
+    Event& e = event(Category::cuda_runtime, name, start_ns, end_ns, tid);
     e.correlation = correlation;
     e.external_id = external_id;
     return last();
@@ -33,7 +33,7 @@ struct Events : TraceBuilder {
   }
   uint32_t add_kernel(int64_t start_ns, int64_t end_ns, int64_t correlation,
                       int64_t external_id = 0) {
-    return add_work(Category::kKernel, start_ns, end_ns, correlation, external_id);
+    return add_work(Category::kernel, start_ns, end_ns, correlation, external_id);
   }
 };
 
@@ -254,9 +254,9 @@ TEST(Links, ScatteredIdsAreFound) {
 
 TEST(Links, ListsAreSortedByStart) {
   Events b;
-  const uint32_t late = b.add_work(Category::kGpuMemcpy, 50, 60, 0);
+  const uint32_t late = b.add_work(Category::gpu_memcpy, 50, 60, 0);
   const uint32_t early = b.add_kernel(10, 20, 0);
-  const uint32_t fill = b.add_work(Category::kGpuMemset, 30, 40, 0);
+  const uint32_t fill = b.add_work(Category::gpu_memset, 30, 40, 0);
   const Links links = link(b.trace);
   EXPECT_EQ(links.device_work, (std::vector<uint32_t>{early, fill, late}));
   EXPECT_EQ(links.kernels, 1);

@@ -47,9 +47,9 @@ TEST(NumberText, TakesExponentsAndQuotes) {
 TEST(NumberText, TellsOutOfRangeFromNoNumber) {
   for (const char* text : {"9223372036854775.808", "1e300", "99999999999999999999999",
                            "1e999999999", "18446744073709551615.5"})
-    EXPECT_EQ(parse_us(text).fault, NumberFault::kOutOfRange) << text;
+    EXPECT_EQ(parse_us(text).fault, NumberFault::out_of_range) << text;
   for (const char* text : {"", ".", "-", "abc", "1.2.3", "1e", "1e+", "null", "NaN", "0x10", "1 2"})
-    EXPECT_EQ(parse_us(text).fault, NumberFault::kNotANumber) << text;
+    EXPECT_EQ(parse_us(text).fault, NumberFault::not_a_number) << text;
 }
 
 TEST(NumberText, KeepsTheBitsOfUnsignedIntegers) {
@@ -59,8 +59,8 @@ TEST(NumberText, KeepsTheBitsOfUnsignedIntegers) {
   EXPECT_EQ(parse_integer("-9223372036854775808").value, INT64_MIN);
   EXPECT_EQ(parse_integer("\"0x1f\"").value, 31);
   EXPECT_EQ(parse_integer("3.0").value, 3);
-  EXPECT_EQ(parse_integer("18446744073709551616").fault, NumberFault::kOutOfRange);
-  EXPECT_EQ(parse_integer("0x").fault, NumberFault::kNotANumber);
+  EXPECT_EQ(parse_integer("18446744073709551616").fault, NumberFault::out_of_range);
+  EXPECT_EQ(parse_integer("0x").fault, NumberFault::not_a_number);
 }
 
 TEST(NumberText, RealsAreFinite) {

@@ -34,7 +34,7 @@ TEST(Reader, ReadsAnOpWithItsShapes) {
          "Concrete Inputs": ["", "", "1", ""])"));
   ASSERT_EQ(t.events.size(), 1U);
   const Event& e = t.events[0];
-  EXPECT_EQ(e.category, Category::kCpuOp);
+  EXPECT_EQ(e.category, Category::cpu_op);
   EXPECT_EQ(e.ts_ns, 10'000);
   EXPECT_EQ(e.dur_ns, 5'000);
   EXPECT_EQ(e.external_id, 7);
@@ -82,11 +82,11 @@ TEST(Reader, KnowsTheNamesOf2021) {
            "]");
   EXPECT_TRUE(t.import.is_bare_array);
   ASSERT_EQ(t.events.size(), 4U);
-  EXPECT_EQ(t.events[0].category, Category::kCpuOp);
-  EXPECT_EQ(t.events[1].category, Category::kUserAnnotation);
-  EXPECT_EQ(t.events[2].category, Category::kCudaRuntime);
+  EXPECT_EQ(t.events[0].category, Category::cpu_op);
+  EXPECT_EQ(t.events[1].category, Category::user_annotation);
+  EXPECT_EQ(t.events[2].category, Category::cuda_runtime);
   EXPECT_EQ(t.events[2].external_id, 2);
-  EXPECT_EQ(t.events[3].category, Category::kKernel);
+  EXPECT_EQ(t.events[3].category, Category::kernel);
   EXPECT_EQ(t.events[3].tid, 7);
   EXPECT_EQ(t.kernels[0].stream, 7);  // from the lane: the args do not say
   EXPECT_FALSE(t.kernels[0].has_grid);
@@ -116,7 +116,7 @@ TEST(Reader, ReadsMemoryEventsWithAndWithoutCategory) {
   ASSERT_EQ(t.memory.size(), 2U);
   EXPECT_EQ(t.memory[0].bytes, -512);
   EXPECT_EQ(t.memory[0].addr, 18446744073709551600U);
-  EXPECT_EQ(t.memory[0].device_type, DeviceType::kCuda);
+  EXPECT_EQ(t.memory[0].device_type, DeviceType::cuda);
   EXPECT_EQ(t.memory[1].ts_ns, 3'000);
   EXPECT_TRUE(t.recorded.profile_memory);
 }
@@ -259,7 +259,7 @@ Trace full_trace() {
                             .block = {64, 1, 1},
                             .fused_ops = b.trace.strings.intern("aten::mm, aten::relu"),
                             .unfused_bytes = 4096};
-  b.event(Category::kGpuUserAnnotation, "ProfilerStep#2", 5'000, 30'001, 0);
+  b.event(Category::gpu_user_annotation, "ProfilerStep#2", 5'000, 30'001, 0);
   b.memory(2'500, 4096);
   b.memory(2'600, -4096);
   b.trace.flows.push_back({.id = 1, .start = {2'000, 1, 4711}, .end = {3'000, 1, 4711}});

@@ -56,7 +56,7 @@ class TraceBuilder {
 
   // An op with the next External id; its args are trace.ops.back().
   Event& op(std::string_view name, int64_t start_ns, int64_t end_ns, int64_t tid = 1,
-            Category category = Category::kCpuOp) {
+            Category category = Category::cpu_op) {
     Event& e = event(category, name, start_ns, end_ns, tid);
     e.external_id = ++last_id_;
     e.args = static_cast<uint32_t>(trace.ops.size());
@@ -64,7 +64,7 @@ class TraceBuilder {
     return e;
   }
   Event& annotation(std::string_view name, int64_t start_ns, int64_t end_ns, int64_t tid = 1) {
-    return op(name, start_ns, end_ns, tid, Category::kUserAnnotation);
+    return op(name, start_ns, end_ns, tid, Category::user_annotation);
   }
   OpArgs& last_args() { return trace.ops.back(); }
   void inputs(std::vector<OpInput> list) {
@@ -75,10 +75,10 @@ class TraceBuilder {
   // of that External id. The kernel's args are trace.kernels.back().
   Event& kernel(std::string_view name, int64_t start_ns, int64_t end_ns, int64_t op_id,
                 int64_t tid = 1) {
-    Event& launch = event(Category::kCudaRuntime, "epiLaunchKernel", start_ns, end_ns, tid);
+    Event& launch = event(Category::cuda_runtime, "epiLaunchKernel", start_ns, end_ns, tid);
     launch.correlation = ++last_correlation_;
     launch.external_id = op_id;
-    Event& e = event(Category::kKernel, name, start_ns, end_ns, 0);
+    Event& e = event(Category::kernel, name, start_ns, end_ns, 0);
     e.correlation = last_correlation_;
     e.external_id = op_id;
     e.args = static_cast<uint32_t>(trace.kernels.size());
@@ -86,7 +86,7 @@ class TraceBuilder {
     return e;
   }
 
-  MemoryEvent& memory(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::kCpu,
+  MemoryEvent& memory(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::cpu,
                       int64_t tid = 1) {
     MemoryEvent m;
     m.ts_ns = ts_ns;

@@ -132,7 +132,7 @@ TEST(Schema, CpuOp) {
 TEST(Schema, OpArgsThatAreNotThereAreLeftOut) {
   TraceBuilder b;
   b.op("aten::t", 0, 1);
-  b.event(Category::kCpuOp, "bare", 0, 1);
+  b.event(Category::cpu_op, "bare", 0, 1);
   const Json d = written(b.trace);
   EXPECT_EQ(keys(only(d, "X", "cpu_op", "aten::t")["args"]),
             (Names{"External id", "Record function id", "Ev Idx"}));
@@ -142,7 +142,7 @@ TEST(Schema, OpArgsThatAreNotThereAreLeftOut) {
 TEST(Schema, Annotations) {
   TraceBuilder b;
   b.annotation("ProfilerStep#2", 1000, 5000);
-  b.event(Category::kGpuUserAnnotation, "ProfilerStep#2", 2000, 4000, 7).external_id = 1;
+  b.event(Category::gpu_user_annotation, "ProfilerStep#2", 2000, 4000, 7).external_id = 1;
   const Json d = written(b.trace);
   const Json host = only(d, "X", "user_annotation");
   EXPECT_EQ(keys(host), kSpanKeys);
@@ -245,10 +245,10 @@ TEST(Schema, KernelOfAGpu) {
 
 TEST(Schema, Copies) {
   TraceBuilder b;
-  Event& copy = b.event(Category::kGpuMemcpy, "Memcpy HtoD (Pageable -> Device)", 0, 500, 7);
+  Event& copy = b.event(Category::gpu_memcpy, "Memcpy HtoD (Pageable -> Device)", 0, 500, 7);
   copy.correlation = 9;
   copy.args = 0;
-  Event& fill = b.event(Category::kGpuMemset, "Memset (Device)", 10, 10, 7);
+  Event& fill = b.event(Category::gpu_memset, "Memset (Device)", 10, 10, 7);
   fill.args = 0;
   b.trace.kernels.push_back({.stream = 7, .bytes = 1000});
   const Json d = written(b.trace);
@@ -263,10 +263,10 @@ TEST(Schema, Copies) {
 TEST(Schema, PythonFramesOverheadAndShares) {
   TraceBuilder b;
   b.trace.python = {{.id = 1}, {.id = 2, .parent_id = 1, .module_id = 0, .ev_idx = 3}};
-  b.event(Category::kPythonFunction, "<built-in method>", 0, 10).args = 0;
-  b.event(Category::kPythonFunction, "nn.Module: Linear_0", 1, 9).args = 1;
-  b.event(Category::kOverhead, "Buffer Flush", 0, 5, 0).pid = -1;
-  Event& share = b.event(Category::kCpuKernelShare, "gemm", 2, 3, 99);
+  b.event(Category::python_function, "<built-in method>", 0, 10).args = 0;
+  b.event(Category::python_function, "nn.Module: Linear_0", 1, 9).args = 1;
+  b.event(Category::overhead, "Buffer Flush", 0, 5, 0).pid = -1;
+  Event& share = b.event(Category::cpu_kernel_share, "gemm", 2, 3, 99);
   share.correlation = 5;
   share.external_id = 4;
   const Json d = written(b.trace);
@@ -281,7 +281,7 @@ TEST(Schema, PythonFramesOverheadAndShares) {
 
 TEST(Schema, Memory) {
   TraceBuilder b;
-  MemoryEvent& m = b.memory(2500, -4096, DeviceType::kCuda, 12);
+  MemoryEvent& m = b.memory(2500, -4096, DeviceType::cuda, 12);
   m.device_id = 1;
   m.addr = 0xffff'ffff'0000'0000;  // above 2^63
   m.total_allocated = 5435638784;

@@ -169,7 +169,7 @@ TEST(Writer, ClampsTimesAndThreads) {
   b.op("early", -500, 10).dur_ns = -3;
   b.op("negative", 0, 10, -77);
   b.op("smallest", 0, 10, INT64_MIN);
-  b.event(Category::kGpuUserAnnotation, "first", 0, 10);  // its margin would be before the base
+  b.event(Category::gpu_user_annotation, "first", 0, 10);  // its margin would be before the base
   const Json d = written(b.trace);
   const auto find = [&](const char* name) { return select(d, "X", "", name)[0]; };
   EXPECT_EQ(find("early")["ts"], 0.0);
@@ -181,10 +181,10 @@ TEST(Writer, ClampsTimesAndThreads) {
 
 TEST(Writer, NoArrowWithoutBothEnds) {
   TraceBuilder b;
-  b.event(Category::kCudaRuntime, "cudaLaunchKernel", 0, 5).correlation = 1;  // its kernel was lost
-  b.event(Category::kKernel, "orphan", 0, 5).correlation = 2;                 // launched before
-  b.event(Category::kCudaRuntime, "cudaDeviceSynchronize", 0, 5);             // no correlation
-  b.event(Category::kKernel, "plain", 0, 5);
+  b.event(Category::cuda_runtime, "cudaLaunchKernel", 0, 5).correlation = 1;  // its kernel was lost
+  b.event(Category::kernel, "orphan", 0, 5).correlation = 2;                  // launched before
+  b.event(Category::cuda_runtime, "cudaDeviceSynchronize", 0, 5);             // no correlation
+  b.event(Category::kernel, "plain", 0, 5);
   const Json d = written(b.trace);
   EXPECT_TRUE(select(d, "s").empty());
   EXPECT_TRUE(select(d, "f").empty());
@@ -192,8 +192,8 @@ TEST(Writer, NoArrowWithoutBothEnds) {
 
 TEST(Writer, OneLaunchManyKernels) {
   TraceBuilder b;
-  b.event(Category::kCudaRuntime, "cudaGraphLaunch", 0, 5).correlation = 1;
-  for (int i = 0; i < 3; ++i) b.event(Category::kKernel, "k", 10 * i, 10 * i + 5).correlation = 1;
+  b.event(Category::cuda_runtime, "cudaGraphLaunch", 0, 5).correlation = 1;
+  for (int i = 0; i < 3; ++i) b.event(Category::kernel, "k", 10 * i, 10 * i + 5).correlation = 1;
   const Json d = written(b.trace);
   EXPECT_EQ(select(d, "s", "ac2g").size(), 1U);
   EXPECT_EQ(select(d, "f", "ac2g").size(), 3U);
@@ -214,9 +214,9 @@ TEST(Writer, SideTableIndicesOutOfRangeAreIgnored) {
   b.op("op", 0, 1).args = 1000;
   b.op("inputs", 0, 1);
   b.last_args().inputs = 1000;
-  b.event(Category::kKernel, "k", 0, 1).args = 1000;
-  b.event(Category::kPythonFunction, "p", 0, 1).args = 1000;
-  b.event(Category::kCudaRuntime, "r", 0, 1).args = 1000;
+  b.event(Category::kernel, "k", 0, 1).args = 1000;
+  b.event(Category::python_function, "p", 0, 1).args = 1000;
+  b.event(Category::cuda_runtime, "r", 0, 1).args = 1000;
   EXPECT_NO_THROW((void)written(b.trace));
 }
 

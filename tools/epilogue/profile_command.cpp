@@ -59,7 +59,7 @@ nlohmann::json expectations_json(const std::vector<trace::Judgement>& judgements
 nlohmann::json memory_json(const trace::DeviceMemory& m) {
   auto categories = nlohmann::json::object();
   for (size_t c = 0; !m.category_totals.empty() && c < trace::kMemoryCategories; ++c)
-    categories[std::string(trace::memory_category_name(static_cast<trace::MemoryCategory>(c)))] = {
+    categories[std::string(memory_category_name(static_cast<trace::MemoryCategory>(c)))] = {
         {"at_peak_bytes", m.category_at_peak[c]}, {"peak_bytes", m.category_peak[c]}};
   return {{"peak_bytes", m.peak_bytes}, {"categories", categories}};
 }
@@ -70,7 +70,7 @@ std::string memory_text(const trace::DeviceMemory& m) {
   for (size_t c = 0; !m.category_totals.empty() && c < trace::kMemoryCategories; ++c)
     if (m.category_at_peak[c] != 0)
       text += fmt::format("{} {} {}", text.ends_with("peak") ? ":" : ",",
-                          trace::memory_category_name(static_cast<trace::MemoryCategory>(c)),
+                          memory_category_name(static_cast<trace::MemoryCategory>(c)),
                           format_bytes(static_cast<double>(m.category_at_peak[c])));
   return text + "\n";
 }

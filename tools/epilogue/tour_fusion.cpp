@@ -61,7 +61,7 @@ std::array<ModeCost, 3> measure(const BenchContenders& contenders,
 double predicted_saving_us(const trace::Explanation& eager) {
   double sum = 0;
   for (const trace::Fusion& f : eager.fusions.fusions)
-    if (f.kind == trace::FusionKind::kRowChain) sum += f.predicted_saving_us;
+    if (f.kind == trace::FusionKind::row_chain) sum += f.predicted_saving_us;
   return eager.steps.empty() ? 0 : sum / static_cast<double>(eager.steps.size());
 }
 

@@ -15,6 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "epilogue/base/device_type.h"
+#include "epilogue/base/memory_category.h"
+
 namespace epilogue::trace {
 
 using StringId = uint32_t;
@@ -43,24 +46,24 @@ class StringPool {
 // What an event is; the names are Kineto's (category_name), except kCpuKernelShare, our own: the
 // part of a CPU kernel that one thread of the pool ran.
 enum class Category : uint8_t {
-  kCpuOp,
-  kUserAnnotation,
-  kGpuUserAnnotation,
-  kKernel,
-  kGpuMemcpy,
-  kGpuMemset,
-  kCudaRuntime,
-  kCudaDriver,
-  kCudaSync,
-  kCudaEvent,
-  kCpuInstantEvent,
-  kPythonFunction,
-  kOverhead,
-  kCollectiveComm,
-  kCpuKernelShare,
-  kOther,
+  cpu_op,
+  user_annotation,
+  gpu_user_annotation,
+  kernel,
+  gpu_memcpy,
+  gpu_memset,
+  cuda_runtime,
+  cuda_driver,
+  cuda_sync,
+  cuda_event,
+  cpu_instant_event,
+  python_function,
+  overhead,
+  collective_comm,
+  cpu_kernel_share,
+  other,
 };
-inline constexpr int kCategories = static_cast<int>(Category::kOther) + 1;
+inline constexpr int kCategories = static_cast<int>(Category::other) + 1;
 
 std::string_view category_name(Category category);  // kCpuOp -> "cpu_op"
 std::optional<Category> category_from_name(std::string_view name);
@@ -84,7 +87,7 @@ struct Event {
   StringId name = 0;
   int32_t pid = 0;  // OS process, or the device index for device work
   uint32_t args = kNone;
-  Category category = Category::kOther;
+  Category category = Category::other;
 
   int64_t end_ns() const { return ts_ns + dur_ns; }
 };
@@ -116,7 +119,7 @@ class InputsPool {
 };
 
 // PyTorch's RecordScope, with its values.
-enum class Scope : uint8_t { kFunction = 0, kBackwardFunction = 1, kUserScope = 7 };
+enum class Scope : uint8_t { function = 0, backward_function = 1, user_scope = 7 };
 
 // Args of ops and annotations.
 struct OpArgs {
@@ -128,7 +131,7 @@ struct OpArgs {
   int64_t ev_idx = -1;           // -1: none
   int64_t sequence_number = -1;  // -1: none
   int64_t fwd_tid = 0;           // thread of the forward op that a backward op belongs to
-  Scope scope = Scope::kFunction;
+  Scope scope = Scope::function;
   bool is_async = false;  // flagged so, or ended on another thread than it started on
   // The args that have no field here, as a raw JSON object; 0: none. Kept by the reader for the ops
   // of collectives ("Collective name", "In msg nelems", ...) and for Triton's launch wrappers
@@ -178,41 +181,19 @@ struct PythonArgs {
   int64_t ev_idx = -1;
 };
 
-// c10::DeviceType, with its values.
-enum class DeviceType : int32_t {
-  kCpu = 0,
-  kCuda = 1,
-  kMkldnn = 2,
-  kIdeep = 5,
-  kHip = 6,
-  kXpu = 12,
-  kPrivateUse1 = 20,
-};
-
-// Who holds memory, with torch.profiler's names and values (those of its exported memory
-// timelines).
-enum class MemoryCategory : int8_t {
-  kParameter = 0,
-  kOptimizerState = 1,
-  kInput = 2,
-  kTemporary = 3,
-  kActivation = 4,
-  kGradient = 5,
-  kAutogradDetail = 6,
-  kUnknown = 7,
-};
-inline constexpr size_t kMemoryCategories = 8;
-std::string_view memory_category_name(MemoryCategory category);  // "PARAMETER", ..., "UNKNOWN"
+using epilogue::DeviceType;
+using epilogue::kMemoryCategories;
+using epilogue::MemoryCategory;
 
 // An allocation (bytes > 0), a free (bytes < 0), or a failed allocation (`[OutOfMemory]`).
 struct MemoryEvent {
   int64_t ts_ns = 0;
   int64_t tid = 0;
   int32_t pid = 0;
-  DeviceType device_type = DeviceType::kCpu;
+  DeviceType device_type = DeviceType::cpu;
   int32_t device_id = -1;  // -1 for the CPU
   bool out_of_memory = false;
-  MemoryCategory category = MemoryCategory::kUnknown;  // PyTorch's traces do not say it
+  MemoryCategory category = MemoryCategory::unknown;  // PyTorch's traces do not say it
   uint64_t addr = 0;
   int64_t bytes = 0;
   int64_t total_allocated = 0;

@@ -24,15 +24,15 @@ namespace epilogue::trace {
 // What is missing or odd in a trace: to be read before any number of it is believed.
 
 enum class Severity : uint8_t {
-  kInfo,     // worth knowing
-  kWarning,  // some numbers are off or missing
-  kError,    // what one would look for is not there
+  info,     // worth knowing
+  warning,  // some numbers are off or missing
+  error,    // what one would look for is not there
 };
 std::string_view severity_name(Severity severity);  // "info"
 
 struct HealthItem {
   std::string id;  // stable, for scripts: "kernels-without-launch"
-  Severity severity = Severity::kInfo;
+  Severity severity = Severity::info;
   int64_t count = 0;   // events concerned; 0 if it is not about events
   std::string detail;  // one or two sentences
 };
@@ -49,7 +49,7 @@ inline constexpr int64_t kFarWindowEndNs = 24LL * 3600 * 1'000'000'000;
 // One thing worth knowing, with what it rests on.
 struct Finding {
   std::string id;  // stable, for scripts: "fusion"; docs/findings.md has all
-  Severity severity = Severity::kInfo;
+  Severity severity = Severity::info;
   std::string title;                  // one line
   std::vector<std::string> evidence;  // sentences with numbers
   // Estimated time that acting on it would save over the whole trace; empty if it is no advice

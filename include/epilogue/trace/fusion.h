@@ -19,21 +19,21 @@ namespace epilogue::trace {
 // the shapes of their inputs; every finding says how sure that is.
 
 enum class FusionKind : uint8_t {
-  kPointwiseChain,  // elementwise ops (and row-wise ones among them) become one kernel
-  kGemmEpilogue,    // such a chain, or a single op, moves into the write-back of the GEMM before it
-  kMergedGemms,     // GEMMs that read the same input become one
-  kRowChain,        // products and the ops around them, depth first: a whole MLP as one kernel
+  pointwise_chain,  // elementwise ops (and row-wise ones among them) become one kernel
+  gemm_epilogue,    // such a chain, or a single op, moves into the write-back of the GEMM before it
+  merged_gemms,     // GEMMs that read the same input become one
+  row_chain,        // products and the ops around them, depth first: a whole MLP as one kernel
 };
 std::string_view fusion_kind_name(FusionKind kind);  // "pointwise-chain", ...
 
-enum class Confidence : uint8_t { kLow, kMedium, kHigh };
+enum class Confidence : uint8_t { low, medium, high };
 std::string_view confidence_name(Confidence confidence);  // "low", ...
 
 // All occurrences of one pattern: the same ops on the same shapes. Savings are sums over them.
 // Those of kGemmEpilogue come on top of the chain's own; those of kRowChain hold the others' of the
 // same ops.
 struct Fusion {
-  FusionKind kind = FusionKind::kPointwiseChain;
+  FusionKind kind = FusionKind::pointwise_chain;
   std::vector<std::string> ops;  // in the order in which they run
   // Distinct; of an op without a kernel its copy or fill; empty in a trace without device work.
   std::vector<std::string> kernels;
@@ -49,7 +49,7 @@ struct Fusion {
   // The part that shortens the run: the host's saving if the device waits for the host, the
   // device's saving if the host waits; both if the launch call runs the kernel.
   double predicted_saving_us = 0;
-  Confidence confidence = Confidence::kLow;
+  Confidence confidence = Confidence::low;
   std::string assumption;  // one line
 };
 

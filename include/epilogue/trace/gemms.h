@@ -31,7 +31,7 @@ struct GemmShape {
 };
 
 // Which side of the roofline's ridge a product lies on, by its arithmetic intensity.
-enum class RooflineSide : uint8_t { kMemory, kCompute };
+enum class RooflineSide : uint8_t { memory, compute };
 
 // How the kernel's blocks cover the result, and how the blocks fill the device.
 struct GemmTiling {
@@ -118,14 +118,14 @@ GemmReport gemm_report(const Trace& trace, const Links& links);
 // How many warps of a kernel an SM can hold: what the trace recorded, and what its registers,
 // shared memory and block size give.
 
-enum class OccupancyLimit : uint8_t { kThreads, kBlocks, kRegisters, kSharedMemory };
+enum class OccupancyLimit : uint8_t { threads, blocks, registers, shared_memory };
 std::string_view occupancy_limit_name(OccupancyLimit limit);  // "registers", "shared memory"
 
 // How an NVIDIA SM holds blocks of one kernel.
 struct Occupancy {
   int64_t blocks_per_sm = 0;   // that fit at once
   double theoretical_pct = 0;  // their threads over the SM's
-  OccupancyLimit limit = OccupancyLimit::kThreads;
+  OccupancyLimit limit = OccupancyLimit::threads;
 };
 
 // By the rules of CUDA's occupancy calculator, with the shared memory limit that a kernel can opt

@@ -14,25 +14,25 @@ namespace epilogue::trace {
 // The kind of work. kOther: the kernel is known and is none of the others (pooling, a loss, an
 // offset table of a convolution); kUnknown: nothing is known.
 enum class KernelKind : uint8_t {
-  kUnknown,
-  kGemm,
-  kGemv,
-  kSplitKReduce,
-  kConv,
-  kAttention,
-  kElementwise,
-  kReduce,
-  kSoftmax,
-  kNorm,
-  kIndex,
-  kSort,
-  kEmbedding,
-  kOptimizer,
-  kCopy,
-  kFill,
-  kCollective,
-  kTriton,  // fused by Inductor: `ops` says of what
-  kOther,
+  unknown,
+  gemm,
+  gemv,
+  split_k_reduce,
+  conv,
+  attention,
+  elementwise,
+  reduce,
+  softmax,
+  norm,
+  index,
+  sort,
+  embedding,
+  optimizer,
+  copy,
+  fill,
+  collective,
+  triton,  // fused by Inductor: `ops` says of what
+  other,
 };
 std::string_view kernel_kind_name(KernelKind kind);  // "gemm", "splitk-reduce", "unknown"
 
@@ -72,7 +72,7 @@ struct GemmFacts {
 struct KernelName {
   std::string name;
   std::string family = "unknown";  // "cuBLAS nvjet", "CUTLASS 2.x", "ATen elementwise", ...
-  KernelKind kind = KernelKind::kUnknown;
+  KernelKind kind = KernelKind::unknown;
   std::vector<KernelField> fields;
   std::string summary;  // one line
   std::optional<GemmFacts> gemm;

@@ -33,7 +33,7 @@ using CategoryBytes = std::array<int64_t, kMemoryCategories>;
 inline constexpr const char* kMemoryAtStartKey = "memory_at_start";
 
 struct DeviceMemory {
-  DeviceType type = DeviceType::kCpu;
+  DeviceType type = DeviceType::cpu;
   int32_t device = -1;  // -1 for the CPU
   int64_t allocations = 0;
   int64_t frees = 0;

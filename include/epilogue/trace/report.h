@@ -23,7 +23,7 @@ struct TraceDiff;         // diff.h
 // --- Key averages -------------------------------------------------------------------------------
 // Renders key averages: torch.profiler's text table (as PyTorch 2.7.1 prints it), JSON, Markdown.
 
-enum class TimeUnit { kAuto, kSeconds, kMilliseconds, kMicroseconds };
+enum class TimeUnit { automatic, seconds, milliseconds, microseconds };
 
 // EventList.table()'s parameters and defaults.
 struct TableOptions {
@@ -34,7 +34,7 @@ struct TableOptions {
   int max_shapes_column_width = 80;
   std::optional<std::string> header = {};
   bool top_level_events_only = false;
-  TimeUnit time_unit = TimeUnit::kAuto;
+  TimeUnit time_unit = TimeUnit::automatic;
 };
 
 // What sort_by accepts. cuda_*, xpu_*, privateuse1_* and kernel_* keys mean device_*.

@@ -12,14 +12,14 @@ namespace epilogue::trace {
 
 // Where a row's events ran. kDevice stands for whatever device the trace is of (CUDA, HIP, our CPU
 // device); rows of both kinds carry device time, only kDevice rows enter its total.
-enum class RowDevice : uint8_t { kCpu, kDevice };
+enum class RowDevice : uint8_t { cpu, device };
 
 // Sums over the events of one group; what is not a sum comes from the group's first event. An op's
 // self time excludes its children; its device time is that of the kernels it and they launched.
 struct Row {
   std::string key;  // the name; ProfilerStep#N are merged to "ProfilerStep*"
   std::string overload_name;
-  RowDevice device = RowDevice::kCpu;
+  RowDevice device = RowDevice::cpu;
   bool is_user_annotation = false;
   bool is_async = false;
   bool is_top_level = true;  // no enclosing op on its thread

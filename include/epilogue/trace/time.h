@@ -58,16 +58,16 @@ bool counts_for_span(const Event& event);
 // The parts of a run that are judged one by one: its steps, else what is most like steps.
 
 enum class RegionKind : uint8_t {
-  kStep,        // a ProfilerStep#N annotation
-  kAnnotation,  // an outermost annotation of the thread that launches most, without steps
-  kWindow,      // all of the trace, without annotations too
+  step,        // a ProfilerStep#N annotation
+  annotation,  // an outermost annotation of the thread that launches most, without steps
+  window,      // all of the trace, without annotations too
 };
 
 // Ops, calls and device work belong to the region in which they start, on any thread of its
 // process; device work to the one that launched it, whenever it ran.
 struct Region {
   std::string name;
-  RegionKind kind = RegionKind::kWindow;
+  RegionKind kind = RegionKind::window;
   uint32_t event = kNone;  // the annotation; kNone for the window
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -94,15 +94,15 @@ std::vector<Region> regions(const Trace& trace, const Links& links);
 
 // In order of precedence: if two apply, the first one counts.
 enum class IdleCause : uint8_t {
-  kQueue,           // work had been launched and waited: launch gap
-  kLaunch,          // the host was inside a call that starts work
-  kSync,            // the host waited: cudaDeviceSynchronize, a blocking copy, ...
-  kData,            // the host was in a data loader's annotation
-  kHostInOps,       // the host was in an op or in another runtime call
-  kHostBetweenOps,  // the host ran what is not traced between its ops: Python, mostly
-  kOther,           // before the first or after the last event of the host
+  queue,             // work had been launched and waited: launch gap
+  launch,            // the host was inside a call that starts work
+  sync,              // the host waited: cudaDeviceSynchronize, a blocking copy, ...
+  data,              // the host was in a data loader's annotation
+  host_in_ops,       // the host was in an op or in another runtime call
+  host_between_ops,  // the host ran what is not traced between its ops: Python, mostly
+  other,             // before the first or after the last event of the host
 };
-inline constexpr int kIdleCauses = static_cast<int>(IdleCause::kOther) + 1;
+inline constexpr int kIdleCauses = static_cast<int>(IdleCause::other) + 1;
 std::string_view idle_cause_name(IdleCause cause);  // "queue", "launch", "host_in_ops"
 
 struct DeviceIdle {
@@ -111,7 +111,7 @@ struct DeviceIdle {
   std::array<int64_t, kIdleCauses> cause_ns = {};  // by IdleCause
 
   int64_t of(IdleCause cause) const { return cause_ns[static_cast<size_t>(cause)]; }
-  int64_t host_ns() const { return of(IdleCause::kHostInOps) + of(IdleCause::kHostBetweenOps); }
+  int64_t host_ns() const { return of(IdleCause::host_in_ops) + of(IdleCause::host_between_ops); }
 };
 
 // Per device that worked, the busiest first, over the span of the trace (of a selection: its
@@ -174,15 +174,15 @@ bool is_synchronous_device(const Trace& trace);
 // What limits a run: for the whole trace and for each step or region.
 
 enum class Bound : uint8_t {
-  kOverhead,   // the device idles while the host is in ops or Python
-  kLaunch,     // it idles while the host is inside launch calls, or between work already launched
-  kMemory,     // it works, mostly on what moves bytes
-  kCompute,    // it works, mostly on matrix products, convolutions, attention
-  kSync,       // it idles while the host waits for it, or waits for other ranks
-  kData,       // it idles while the host is in the data loader
-  kCpuOnly,    // nothing was started on a device
-  kNoKernels,  // work was started, but the trace has no kernels
-  kUnknown,    // it idles mostly while the trace says nothing of the host
+  overhead,    // the device idles while the host is in ops or Python
+  launch,      // it idles while the host is inside launch calls, or between work already launched
+  memory,      // it works, mostly on what moves bytes
+  compute,     // it works, mostly on matrix products, convolutions, attention
+  sync,        // it idles while the host waits for it, or waits for other ranks
+  data,        // it idles while the host is in the data loader
+  cpu_only,    // nothing was started on a device
+  no_kernels,  // work was started, but the trace has no kernels
+  unknown,     // it idles mostly while the trace says nothing of the host
 };
 // "overhead-bound", "cpu-only". kUnknown is called overhead-bound too, by the device's idleness;
 // its evidence says that the cause is unknown.
@@ -190,18 +190,18 @@ std::string_view bound_name(Bound bound);
 
 // The parts into which the wall time of a device divides.
 enum class TimePart : uint8_t {
-  kCompute,
-  kMemory,
-  kCommunication,
-  kOverhead,  // idle, host in ops or between them, less the profiler's part
-  kProfiler,  // idle, and the host would not have been so slow without the profiler: estimated
-  kLaunch,
-  kQueue,
-  kSync,
-  kData,
-  kOther,
+  compute,
+  memory,
+  communication,
+  overhead,  // idle, host in ops or between them, less the profiler's part
+  profiler,  // idle, and the host would not have been so slow without the profiler: estimated
+  launch,
+  queue,
+  sync,
+  data,
+  other,
 };
-inline constexpr int kTimeParts = static_cast<int>(TimePart::kOther) + 1;
+inline constexpr int kTimeParts = static_cast<int>(TimePart::other) + 1;
 std::string_view time_part_name(TimePart part);  // "compute", "overhead"
 
 // A device that works at least this share of the wall time is what limits the run; below it the
@@ -225,7 +225,7 @@ struct ProfilerCost {
 };
 
 struct Verdict {
-  Bound bound = Bound::kCpuOnly;
+  Bound bound = Bound::cpu_only;
   // Percent of the wall time, by TimePart; they add up to 100. Empty if no device time is known
   // (cpu-only, no-kernels, a region without length).
   std::vector<double> part_pct;

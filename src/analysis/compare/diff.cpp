@@ -38,8 +38,8 @@ Side account_of(const Trace& trace, const Links& links, bool by_steps) {
     return !by_steps || wall.contains(e.ts_ns) || wall.within_ns({e.ts_ns, e.end_ns()}) > 0;
   };
   for (const Event& e : trace.events) {
-    if (e.category == Category::kCpuOp && is_within(e)) ++side.ops;
-    if (e.category == Category::kKernel && is_within(e)) ++side.kernels;
+    if (e.category == Category::cpu_op && is_within(e)) ++side.ops;
+    if (e.category == Category::kernel && is_within(e)) ++side.kernels;
   }
   for (const uint32_t i : links.launches)
     if (is_within(trace.events[i])) ++side.launches;
@@ -60,19 +60,19 @@ std::string change_text(const std::array<double, 2>& n) {
 // What the host did differently, as the reason for idle time of the device.
 std::string host_why(IdleCause cause, const TraceDiff& diff) {
   switch (cause) {
-    case IdleCause::kQueue: return "work was launched and had not started yet";
-    case IdleCause::kLaunch:
+    case IdleCause::queue: return "work was launched and had not started yet";
+    case IdleCause::launch:
       return fmt::format("{} {} for {} {}", change_text(diff.launches),
                          noun_for(diff.launches, "launch", "launches"), change_text(diff.kernels),
                          noun_for(diff.kernels, "kernel", "kernels"));
-    case IdleCause::kSync: return "the host waited for the device or for a copy";
-    case IdleCause::kData: return "the host was in the data loader";
-    case IdleCause::kHostInOps:
-    case IdleCause::kHostBetweenOps:
+    case IdleCause::sync: return "the host waited for the device or for a copy";
+    case IdleCause::data: return "the host was in the data loader";
+    case IdleCause::host_in_ops:
+    case IdleCause::host_between_ops:
       return fmt::format("{} {} on the host, {} {}", change_text(diff.ops),
                          noun_for(diff.ops, "op", "ops"), change_text(diff.launches),
                          noun_for(diff.launches, "launch", "launches"));
-    case IdleCause::kOther: return "no event of the host says why";
+    case IdleCause::other: return "no event of the host says why";
   }
   return "";
 }
@@ -80,13 +80,13 @@ std::string host_why(IdleCause cause, const TraceDiff& diff) {
 std::string idle_what(IdleCause cause, bool has_device_work) {
   if (!has_device_work) return "host between ops (Python, or what the trace does not show)";
   switch (cause) {
-    case IdleCause::kQueue: return "device idle: launched work waits";
-    case IdleCause::kLaunch: return "device idle: host in launch calls";
-    case IdleCause::kSync: return "device idle: host synchronises";
-    case IdleCause::kData: return "device idle: host loads data";
-    case IdleCause::kHostInOps: return "device idle: host in ops";
-    case IdleCause::kHostBetweenOps: return "device idle: host between ops (Python)";
-    case IdleCause::kOther: return "unexplained";
+    case IdleCause::queue: return "device idle: launched work waits";
+    case IdleCause::launch: return "device idle: host in launch calls";
+    case IdleCause::sync: return "device idle: host synchronises";
+    case IdleCause::data: return "device idle: host loads data";
+    case IdleCause::host_in_ops: return "device idle: host in ops";
+    case IdleCause::host_between_ops: return "device idle: host between ops (Python)";
+    case IdleCause::other: return "unexplained";
   }
   return "";
 }
@@ -96,7 +96,7 @@ void add_idle_parts(const Side& a, const Side& b, TraceDiff& diff) {
     const auto cause = static_cast<IdleCause>(c);
     DiffPart part{idle_what(cause, diff.has_device_work), host_why(cause, diff),
                   a.account.idle_ns[c], b.account.idle_ns[c]};
-    if (cause == IdleCause::kOther) diff.unexplained_ns = part.delta_ns();
+    if (cause == IdleCause::other) diff.unexplained_ns = part.delta_ns();
     diff.parts.push_back(std::move(part));
   }
 }

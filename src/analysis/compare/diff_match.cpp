@@ -24,7 +24,7 @@ std::vector<std::string> ops_in(const KernelUse& use) {
   for (const std::string_view op : fused_op_names(use.fused_ops)) ops.emplace_back(op);
   if (!ops.empty()) return ops;
   const KernelName name = decode_kernel_name(use.name);
-  if (name.kind != KernelKind::kTriton) return ops;
+  if (name.kind != KernelKind::triton) return ops;
   for (const std::string& op : name.ops) ops.push_back("aten::" + op);
   return ops;
 }
@@ -70,20 +70,20 @@ class Matcher {
       : rest_{std::move(before), std::move(after)} {}
 
   std::vector<Match> run() {
-    by_key(MatchKind::kSameKernel, [](const KernelUse& use) {
+    by_key(MatchKind::same_kernel, [](const KernelUse& use) {
       return use.op.empty() ? std::string() : std::string(use.name) + '\0' + plain_op(use);
     });
     kernels_of_unknown_ops();
     fused(0, 1);
     fused(1, 0);
-    by_key(MatchKind::kSameOp, plain_op);
-    by_key(MatchKind::kSameKernel, [](const KernelUse& use) { return std::string(use.name); });
-    by_key(MatchKind::kSameKind, [](const KernelUse& use) {
+    by_key(MatchKind::same_op, plain_op);
+    by_key(MatchKind::same_kernel, [](const KernelUse& use) { return std::string(use.name); });
+    by_key(MatchKind::same_kind, [](const KernelUse& use) {
       const KernelKind kind = decode_kernel_name(use.name).kind;
-      return kind == KernelKind::kUnknown ? std::string() : std::string(kernel_kind_name(kind));
+      return kind == KernelKind::unknown ? std::string() : std::string(kernel_kind_name(kind));
     });
-    remaining(0, MatchKind::kOnlyBefore);
-    remaining(1, MatchKind::kOnlyAfter);
+    remaining(0, MatchKind::only_before);
+    remaining(1, MatchKind::only_after);
     return std::move(matches_);
   }
 
@@ -95,7 +95,7 @@ class Matcher {
     for (size_t side = 0; side < 2; ++side)
       for (const KernelUse& use : rest_[side])
         if (use.op.empty()) is_unknown[use.name][side] = true;
-    by_key(MatchKind::kSameKernel, [&](const KernelUse& use) {
+    by_key(MatchKind::same_kernel, [&](const KernelUse& use) {
       return is_unknown.contains(use.name) ? std::string(use.name) : std::string();
     });
     std::map<std::string_view, std::vector<size_t>> by_kernel;
@@ -121,7 +121,7 @@ class Matcher {
         return std::find(ops.begin(), ops.end(), use.op) != ops.end();
       };
       Match match;
-      match.kind = MatchKind::kFused;
+      match.kind = MatchKind::fused;
       match.what = whole.name;
       match.fused_side = b;
       std::copy_if(rest_[a].begin(), rest_[a].end(), std::back_inserter(match.uses[a]), is_part);
@@ -162,7 +162,7 @@ class Matcher {
       std::erase_if(uses, [&](const KernelUse& use) { return groups.contains(key(use)); });
     for (auto& [name, match] : groups) {
       match.kind = kind;
-      match.what = kind == MatchKind::kSameKernel ? match.uses[0].front().name : name;
+      match.what = kind == MatchKind::same_kernel ? match.uses[0].front().name : name;
       matches_.push_back(std::move(match));
     }
   }
@@ -224,7 +224,7 @@ std::vector<Match> match_kernels(std::vector<KernelUse> before, std::vector<Kern
   std::vector<Match> matches = Matcher(std::move(before), std::move(after)).run();
   for (Match& match : matches) {
     for (std::vector<KernelUse>& uses : match.uses) sort_by_time(uses);
-    if (match.kind == MatchKind::kSameKernel) match.op = common_op(match);
+    if (match.kind == MatchKind::same_kernel) match.op = common_op(match);
   }
   return matches;
 }

@@ -28,17 +28,17 @@ struct KernelUse {
 std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& account);
 
 enum class MatchKind : uint8_t {
-  kSameKernel,  // in both, by name: of the same op, or of another where that has no other match
-  kSameOp,      // an op's kernels: others after than before
-  kFused,       // kernels of ops before, fused kernels that name these ops after (or the reverse)
-  kSameKind,    // of one kind of work ("gemm") without a common op
-  kOnlyBefore,
-  kOnlyAfter,
+  same_kernel,  // in both, by name: of the same op, or of another where that has no other match
+  same_op,      // an op's kernels: others after than before
+  fused,        // kernels of ops before, fused kernels that name these ops after (or the reverse)
+  same_kind,    // of one kind of work ("gemm") without a common op
+  only_before,
+  only_after,
 };
 
 // Kernels of both traces that do the same work.
 struct Match {
-  MatchKind kind = MatchKind::kSameKernel;
+  MatchKind kind = MatchKind::same_kernel;
   std::string what;                            // the kernel's, op's or kind's name
   std::string op;                              // of kSameKernel: of all uses; "" where they differ
   std::array<std::vector<KernelUse>, 2> uses;  // before, after

@@ -37,27 +37,27 @@ class PartWriter {
 
   void write(DiffPart& part) const {
     switch (match_.kind) {
-      case MatchKind::kSameKernel:
+      case MatchKind::same_kernel:
         part.what = same_what();
         part.why = counts() + other_ops();
         break;
-      case MatchKind::kSameOp:
+      case MatchKind::same_op:
         part.what = match_.what + ": other kernels";
         part.why = kernels_why();
         break;
-      case MatchKind::kSameKind:
+      case MatchKind::same_kind:
         part.what = "other kernels for the same kind of work: " + match_.what;
         part.why = kernels_why();
         break;
-      case MatchKind::kFused:
+      case MatchKind::fused:
         part.what = fused_what();
         part.why = fused_why();
         break;
-      case MatchKind::kOnlyBefore:
+      case MatchKind::only_before:
         part.what = only_what(0) + ": gone";
         part.why = only_why(0);
         break;
-      case MatchKind::kOnlyAfter:
+      case MatchKind::only_after:
         part.what = only_what(1) + ": new";
         part.why = only_why(1);
         break;

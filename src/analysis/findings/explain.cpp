@@ -9,7 +9,7 @@
 namespace epilogue::trace {
 namespace {
 
-bool is_host_bound(Bound bound) { return bound == Bound::kOverhead || bound == Bound::kLaunch; }
+bool is_host_bound(Bound bound) { return bound == Bound::overhead || bound == Bound::launch; }
 
 std::string device_name(const Trace& trace, const Timeline& timeline) {
   if (timeline.devices.empty()) return "";
@@ -20,8 +20,8 @@ std::string device_name(const Trace& trace, const Timeline& timeline) {
 void count_events(const Trace& trace, const Links& links, Explanation& e) {
   std::set<StringId> names;
   for (const Event& event : trace.events) {
-    if (event.category == Category::kCpuOp) ++e.ops;
-    if (event.category == Category::kKernel) names.insert(event.name);
+    if (event.category == Category::cpu_op) ++e.ops;
+    if (event.category == Category::kernel) names.insert(event.name);
   }
   const bool is_file = !trace.import.path.empty() && !trace.selection;
   e.events = is_file ? trace.import.events : static_cast<int64_t>(trace.events.size());
@@ -35,8 +35,8 @@ void count_events(const Trace& trace, const Links& links, Explanation& e) {
 // The verdict stays first: it frames the rest.
 void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
-    if ((a.severity == Severity::kError) != (b.severity == Severity::kError))
-      return a.severity == Severity::kError;
+    if ((a.severity == Severity::error) != (b.severity == Severity::error))
+      return a.severity == Severity::error;
     return a.saving_us.value_or(-1) > b.saving_us.value_or(-1);
   });
 }

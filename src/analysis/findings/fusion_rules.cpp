@@ -23,17 +23,17 @@ std::string ops_text(const Fusion& fusion) {
 
 std::string_view advice(FusionKind kind) {
   switch (kind) {
-    case FusionKind::kPointwiseChain: return "one kernel could run";
-    case FusionKind::kGemmEpilogue: return "the GEMM's write-back could take over";
-    case FusionKind::kMergedGemms: return "one GEMM could compute";
-    case FusionKind::kRowChain: return "compile() could run as one kernel";
+    case FusionKind::pointwise_chain: return "one kernel could run";
+    case FusionKind::gemm_epilogue: return "the GEMM's write-back could take over";
+    case FusionKind::merged_gemms: return "one GEMM could compute";
+    case FusionKind::row_chain: return "compile() could run as one kernel";
   }
   return "";
 }
 
 Finding fusion_finding(const Fusion& fusion) {
   Finding f;
-  f.severity = Severity::kInfo;
+  f.severity = Severity::info;
   f.title = fmt::format("{} {}", advice(fusion.kind), ops_text(fusion));
   std::string line = fmt::format("{}, {} in all", counted(fusion.count, "time", "times"),
                                  duration_us(fusion.time_us));

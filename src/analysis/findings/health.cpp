@@ -46,16 +46,16 @@ struct Counts {
       if (is_launch_category(e.category)) {
         ++runtime_calls;
         if (trace.name(e).find("BeginCapture") != std::string_view::npos) ++captures;
-      } else if (e.category == Category::kCpuOp) {
+      } else if (e.category == Category::cpu_op) {
         ++ops;
         const OpArgs* args = trace.op_args(e);
         if (args != nullptr && args->inputs != kNone) ++ops_with_shapes;
-      } else if (e.category == Category::kPythonFunction) {
+      } else if (e.category == Category::python_function) {
         ++python_frames;
-      } else if (e.category == Category::kOverhead) {
+      } else if (e.category == Category::overhead) {
         ++overhead_events;
         overhead_ns += e.dur_ns;
-      } else if (e.category == Category::kKernel && e.ts_ns == 0 && e.dur_ns == 0) {
+      } else if (e.category == Category::kernel && e.ts_ns == 0 && e.dur_ns == 0) {
         ++work_without_time;
       }
     }
@@ -69,7 +69,7 @@ int64_t overlapping_kernels(const Trace& trace, const Links& links) {
   int64_t overlaps = 0;
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kKernel) continue;
+    if (e.category != Category::kernel) continue;
     // Streams of several devices may share a number; mixing in the device keeps them apart.
     const int64_t key = e.tid ^ static_cast<int64_t>(static_cast<uint64_t>(e.pid) << 48);
     const auto [reached, is_new] = reached_by_stream.try_emplace(key, e.end_ns());
@@ -110,7 +110,7 @@ class Examiner {
     std::stable_sort(items_.begin(), items_.end(), [](const HealthItem& a, const HealthItem& b) {
       return a.severity > b.severity;
     });
-    items_.push_back({"era", Severity::kInfo, 0, trace_era(trace_)});
+    items_.push_back({"era", Severity::info, 0, trace_era(trace_)});
     return std::move(items_);
   }
 
@@ -122,24 +122,24 @@ class Examiner {
 
   void import() {
     const ImportReport& import = trace_.import;
-    add("truncated", Severity::kError, import.is_truncated ? 1 : 0,
+    add("truncated", Severity::error, import.is_truncated ? 1 : 0,
         "The file ends early: what came after the cut is missing.");
-    add("skipped-events", Severity::kWarning, import.skipped_events,
+    add("skipped-events", Severity::warning, import.skipped_events,
         "Events that could not be read: " + reasons_of(import.skips) + ".");
     std::vector<ImportNote> mended;
     int64_t repairs = 0;
     for (const ImportNote& note : import.repairs) {
       if (note.is_doubtful) {
-        add(note.id.c_str(), Severity::kWarning, note.count,
+        add(note.id.c_str(), Severity::warning, note.count,
             "Read with a doubt: " + reasons_of({note}) + ".");
       } else {
         mended.push_back(note);
         repairs += note.count;
       }
     }
-    add("repaired-events", Severity::kInfo, repairs,
+    add("repaired-events", Severity::info, repairs,
         "Read all the same: " + reasons_of(mended) + ".");
-    add("negative-durations", Severity::kWarning, counts_.negative_durations,
+    add("negative-durations", Severity::warning, counts_.negative_durations,
         "Events that end before they start count as empty.");
   }
 
@@ -147,82 +147,82 @@ class Examiner {
     const int64_t lost = links_.launches_without_kernel;
     const auto all = static_cast<int64_t>(links_.launches.size());
     if (links_.kernels == 0 && lost > 0) {
-      add("kernel-data-lost", Severity::kError, lost,
+      add("kernel-data-lost", Severity::error, lost,
           counted(all, "launch", "launches") +
               " but no kernel: kernel data was lost. Nothing can be said of the device.");
     }
     const char* capture =
         counts_.captures > 0 ? " Graphs were captured: launches during a capture run nothing." : "";
-    add("launches-without-kernel", Severity::kWarning, lost,
+    add("launches-without-kernel", Severity::warning, lost,
         fmt::format("Launches without a kernel in the trace: {} of {}. Device time is missing.{}",
                     format_count(lost), format_count(all), capture));
     const int64_t early = links_.kernels_without_launch;
     if (early > 0 && counts_.runtime_calls == 0) {
-      add("no-launch-calls", Severity::kWarning, early,
+      add("no-launch-calls", Severity::warning, early,
           "The trace has kernels but no launch calls: kernels cannot be attributed by launch.");
     } else {
-      add("kernels-without-launch", Severity::kInfo, early,
+      add("kernels-without-launch", Severity::info, early,
           fmt::format(
               "Kernels that were launched before the window, or whose launch was lost: {} of "
               "{}. They count for no op and no step.",
               format_count(early), format_count(links_.kernels)));
     }
-    add("kernels-launched-outside", Severity::kInfo, links_.kernels_launched_outside,
+    add("kernels-launched-outside", Severity::info, links_.kernels_launched_outside,
         fmt::format(
             "Kernels that ran in this part of the trace and were launched outside of it: {} "
             "of {}. They count for no op and no step.",
             format_count(links_.kernels_launched_outside), format_count(links_.kernels)));
     const bool is_cpu_only = links_.device_work.empty() && links_.launches.empty();
-    add("cpu-only", Severity::kInfo, is_cpu_only ? counts_.ops : 0,
+    add("cpu-only", Severity::info, is_cpu_only ? counts_.ops : 0,
         "No launch and no device work: the trace is of the host alone.");
   }
 
   void links() {
-    add("external-id-wrong", Severity::kInfo, links_.external_id_disagrees,
+    add("external-id-wrong", Severity::info, links_.external_id_disagrees,
         "External ids name other ops than those around the launch calls (profilers of 2022 to "
         "early 2024 wrote the correlation there). Device work is attributed by nesting instead.");
-    add("linked-by-external-id", Severity::kWarning, links_.linked_by_external_id,
+    add("linked-by-external-id", Severity::warning, links_.linked_by_external_id,
         "Device work without a correlation is attributed by its External id if it has one.");
   }
 
   void times() {
-    add("kernels-without-time", Severity::kWarning, counts_.work_without_time,
+    add("kernels-without-time", Severity::warning, counts_.work_without_time,
         "Kernels with start and duration 0: their times were lost.");
-    add("kernels-before-launch", Severity::kWarning,
+    add("kernels-before-launch", Severity::warning,
         launch_stats(trace_, links_).kernels_before_launch,
         "Kernels that start before their launch call: the clocks of host and device disagree, so "
         "idle times and queue delays are off.");
-    add("overlapping-kernels", Severity::kInfo, overlapping_kernels(trace_, links_),
+    add("overlapping-kernels", Severity::info, overlapping_kernels(trace_, links_),
         "Kernels that start before their predecessor on the stream has ended: busy time is "
         "their union, which is less than their sum.");
     const bool is_far =
         !trace_.events.empty() && trace_.end_ns > counts_.last_end_ns &&
         static_cast<uint64_t>(trace_.end_ns) - static_cast<uint64_t>(counts_.last_end_ns) >
             static_cast<uint64_t>(kFarWindowEndNs);
-    add("window-end-far", Severity::kInfo, is_far ? 1 : 0,
+    add("window-end-far", Severity::info, is_far ? 1 : 0,
         "The recorded window ends more than a day after the last event: not used.");
-    add("steps-missing", Severity::kWarning, missing_steps(trace_, links_),
+    add("steps-missing", Severity::warning, missing_steps(trace_, links_),
         "ProfilerStep numbers are missing between the first and the last.");
-    add("no-steps", Severity::kInfo, links_.steps.empty() ? counts_.ops : 0,
+    add("no-steps", Severity::info, links_.steps.empty() ? counts_.ops : 0,
         trace_.selection ? "No ProfilerStep lies whole in this part of the trace: numbers per step "
                            "are unknown."
                          : "No ProfilerStep annotation: numbers per step are unknown.");
   }
 
   void recording() {
-    add("no-shapes", Severity::kInfo, counts_.ops_with_shapes == 0 ? counts_.ops : 0,
+    add("no-shapes", Severity::info, counts_.ops_with_shapes == 0 ? counts_.ops : 0,
         "Input shapes were not recorded (record_shapes): FLOPs, bytes and GEMM sizes are unknown.");
-    add("stacks-recorded", Severity::kWarning, counts_.python_frames,
+    add("stacks-recorded", Severity::warning, counts_.python_frames,
         std::string(is_own_trace(trace_) ? "Call stacks and module ranges" : "Python frames") +
             " were recorded: the host is slower than without the profiler, and the device's idle "
             "time is inflated.");
     const ProfilerCost cost = profiler_cost(trace_, links_);
-    add("profiler-cost", cost.is_inflated ? Severity::kWarning : Severity::kInfo,
+    add("profiler-cost", cost.is_inflated ? Severity::warning : Severity::info,
         cost.total_ns > 0 ? counts_.ops : 0,
         fmt::format("The profiler itself took about {} on the host ({:.1f} us per op, {}).",
                     format_duration_ns(cost.total_ns), cost.ns_per_op * 1e-3,
                     cost.is_measured ? "measured" : "estimated"));
-    add("profiler-overhead-events", Severity::kInfo, counts_.overhead_events,
+    add("profiler-overhead-events", Severity::info, counts_.overhead_events,
         fmt::format("The profiler recorded {} of its own work (buffer requests, lazy loading).",
                     format_duration_ns(counts_.overhead_ns)));
   }

@@ -11,10 +11,10 @@ namespace {
 
 void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   const LaunchStats& l = e.launches;
-  const int64_t idle = idle_ns(e, IdleCause::kLaunch);
+  const int64_t idle = idle_ns(e, IdleCause::launch);
   if (l.launches == 0 || !is_worth_it(e, to_us(idle))) return;
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title = fmt::format("the device waits {} while the host launches {}", duration(idle),
                         counted(l.launches, "time", "times"));
   if (l.kernels_with_launch > 0)
@@ -74,7 +74,7 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
                "where it comes from"
              : "mostly views and allocations before kernels: torch.compile leaves out most of "
                "them, CUDA graphs leave out all");
-  if (!is_one && e.verdicts.whole.bound == Bound::kOverhead) f.saving_us = to_us(self_ns);
+  if (!is_one && e.verdicts.whole.bound == Bound::overhead) f.saving_us = to_us(self_ns);
   out.push_back(std::move(f));
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
   for (const DeviceMemory& m : e.memory) {
-    if (m.type == DeviceType::kCpu && e.memory.size() > 1) continue;
+    if (m.type == DeviceType::cpu && e.memory.size() > 1) continue;
     Finding f;
     f.title = fmt::format("memory peaks at {}{}", format_bytes(static_cast<double>(m.peak_bytes)),
                           m.is_relative ? " above the level at the start" : "");
@@ -25,7 +25,7 @@ void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
           format_bytes(static_cast<double>(m.at_peak[i].bytes)),
           counted(m.at_peak[i].allocations, "allocation", "allocations")));
     if (m.out_of_memory > 0) {
-      f.severity = Severity::kError;
+      f.severity = Severity::error;
       f.evidence.push_back(counted(m.out_of_memory, "allocation", "allocations") + " failed");
     }
     out.push_back(std::move(f));

@@ -39,7 +39,7 @@ struct TensorCoreMisses {
 Finding tensor_core_finding(const TensorCoreMisses& misses) {
   const Gemm& first = *misses.gemms.front();
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title =
       misses.gemms.size() == 1
           ? fmt::format("{} does not use tensor cores: {}", product_text(first),
@@ -56,7 +56,7 @@ Finding tensor_core_finding(const TensorCoreMisses& misses) {
 
 Finding wave_finding(const Gemm& g) {
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title = product_text(g) + " ends in a half-empty wave";
   f.evidence.push_back(gemm_line(g));
   f.evidence.push_back(fmt::format(

@@ -32,14 +32,14 @@ StepSums sum_steps(const Trace& trace, const Links& links) {
   for (const uint32_t step : links.steps) sums.wall_ns += trace.events[step].dur_ns;
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kKernel || links.step[i] == kNone) continue;
+    if (e.category != Category::kernel || links.step[i] == kNone) continue;
     ++sums.kernels;
     if (is_gemm_name(trace.name(e))) ++sums.gemms;
     kernels[links.step[i]].push_back({e.ts_ns, e.end_ns()});
   }
   for (std::vector<Interval>& list : kernels) sums.kernel_ns += total_ns(united(std::move(list)));
   for (size_t i = 0; i < trace.events.size(); ++i)
-    if (trace.events[i].category == Category::kCpuOp && links.step[i] != kNone) ++sums.ops;
+    if (trace.events[i].category == Category::cpu_op && links.step[i] != kNone) ++sums.ops;
   return sums;
 }
 
@@ -51,7 +51,7 @@ int64_t peak_allocated(const Trace& trace) {
 
 int64_t count_ops(const Trace& trace) {
   return std::count_if(trace.events.begin(), trace.events.end(),
-                       [](const Event& e) { return e.category == Category::kCpuOp; });
+                       [](const Event& e) { return e.category == Category::cpu_op; });
 }
 
 int64_t count_distinct_kernels(const Trace& trace, const Links& links) {
@@ -59,7 +59,7 @@ int64_t count_distinct_kernels(const Trace& trace, const Links& links) {
   int64_t distinct = 0;
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kKernel || seen[e.name]) continue;
+    if (e.category != Category::kernel || seen[e.name]) continue;
     seen[e.name] = true;
     ++distinct;
   }
@@ -121,11 +121,11 @@ class Quantities {
     share("idle_host_pct", "idle while the host was in ops or between them, over span_us",
           main.host_ns());
     share("idle_launch_pct", "idle inside launch calls or with launched work waiting, over span_us",
-          main.of(IdleCause::kLaunch) + main.of(IdleCause::kQueue));
+          main.of(IdleCause::launch) + main.of(IdleCause::queue));
     share("idle_sync_pct", "idle while the host waited for the device, over span_us",
-          main.of(IdleCause::kSync));
+          main.of(IdleCause::sync));
     share("idle_data_pct", "idle while the host was in the data loader, over span_us",
-          main.of(IdleCause::kData));
+          main.of(IdleCause::data));
     const std::optional<Distribution> delay = launch_stats(trace_, links_).queue_delay;
     add("queue_delay_us", "median time from the end of a launch call to its kernel",
         delay ? us(delay->median_ns) : 0, delay.has_value());

@@ -36,7 +36,7 @@ void find_missing(const RanksExplanation& e, std::vector<Finding>& out) {
     list.push_back(range.first == range.last ? fmt::format("{}", range.first)
                                              : fmt::format("{} to {}", range.first, range.last));
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title = e.world_size
                 ? fmt::format("{} of {} ranks {} here, missing: {}", e.ranks.size(), *e.world_size,
                               e.ranks.size() == 1 ? "is" : "are", fmt::join(list, ", "))
@@ -49,7 +49,7 @@ void find_truncated(const RanksExplanation& e, std::vector<Finding>& out) {
   for (const RankSummary& r : e.ranks) {
     if (!r.is_truncated) continue;
     Finding f;
-    f.severity = Severity::kWarning;
+    f.severity = Severity::warning;
     f.title =
         fmt::format("the trace of rank {} ends early: its collectives are not matched", r.rank);
     f.evidence.push_back(r.path + ": what it lost is not known");
@@ -60,7 +60,7 @@ void find_truncated(const RanksExplanation& e, std::vector<Finding>& out) {
 void find_unmatched(const RanksExplanation& e, std::vector<Finding>& out) {
   for (const std::string& name : e.collectives.unmatched) {
     Finding f;
-    f.severity = Severity::kWarning;
+    f.severity = Severity::warning;
     f.title = fmt::format(
         "how long ranks wait in {} is unknown: not all ranks ran it equally often", name);
     for (size_t i = 0; i < e.ranks.size(); ++i) {
@@ -100,7 +100,7 @@ void find_straggler(const RanksExplanation& e, std::vector<Finding>& out) {
   const int64_t wait_ns = *(*first)->wait_ns;
   if (static_cast<double>(wait_ns) < kMinWaitShare * static_cast<double>((*first)->span_ns)) return;
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   const bool has_all = e.has_all_ranks();
   f.title = fmt::format("rank {} arrives last{}: rank {} waits {}{} in collectives", (*last)->rank,
                         has_all ? "" : " of those compared", (*first)->rank,
@@ -125,7 +125,7 @@ void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
   if (communication == 0) return;
   const double share = static_cast<double>(overlap) / static_cast<double>(communication);
   Finding f;
-  f.severity = share < kPoorOverlap ? Severity::kWarning : Severity::kInfo;
+  f.severity = share < kPoorOverlap ? Severity::warning : Severity::info;
   f.title = fmt::format("{:.0f} % of the communication runs beside other kernels", share * 100);
   const bool is_all = known == e.ranks.size() && e.has_all_ranks();
   f.evidence.push_back(fmt::format(

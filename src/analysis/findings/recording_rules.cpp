@@ -10,8 +10,8 @@ namespace {
 // Each has the id of what is wrong with the trace.
 void find_lost_data(const Explanation& e, std::vector<Finding>& out) {
   for (const HealthItem& item : e.health)
-    if (item.severity == Severity::kError)
-      out.push_back({item.id, Severity::kError, item.detail, {}, {}});
+    if (item.severity == Severity::error)
+      out.push_back({item.id, Severity::error, item.detail, {}, {}});
 }
 
 void find_profiler_cost(const Explanation& e, std::vector<Finding>& out) {

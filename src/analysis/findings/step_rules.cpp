@@ -16,7 +16,7 @@ void find_verdict(const Explanation& e, std::vector<Finding>& out) {
     if (whole.judged_pct && (*busy >= kDeviceBoundPct) != (*whole.judged_pct >= kDeviceBoundPct))
       f.title += fmt::format(", {:.1f} % as judged", *whole.judged_pct);
   }
-  if (whole.bound == Bound::kUnknown) f.title += ", and the trace does not show why it idles";
+  if (whole.bound == Bound::unknown) f.title += ", and the trace does not show why it idles";
   f.evidence = e.verdicts.whole.evidence;
   out.push_back(std::move(f));
 }

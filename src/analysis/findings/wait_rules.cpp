@@ -12,10 +12,10 @@ namespace {
 std::string in_place(const std::string& where) { return where.empty() ? "" : " in " + where; }
 
 void find_syncs(const Explanation& e, std::vector<Finding>& out) {
-  const int64_t idle = idle_ns(e, IdleCause::kSync);
+  const int64_t idle = idle_ns(e, IdleCause::sync);
   if (!is_worth_it(e, to_us(idle))) return;
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title =
       fmt::format("the device idles {} while the host waits for it or for copies", duration(idle));
   constexpr size_t kShown = 3;
@@ -31,10 +31,10 @@ void find_syncs(const Explanation& e, std::vector<Finding>& out) {
 }
 
 void find_data_loader(const Explanation& e, std::vector<Finding>& out) {
-  const int64_t idle = idle_ns(e, IdleCause::kData);
+  const int64_t idle = idle_ns(e, IdleCause::data);
   if (!is_worth_it(e, to_us(idle))) return;
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title = fmt::format("the device idles {} while the host waits for data", duration(idle));
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, e.hot_spots.loaders.size()); ++i) {
@@ -64,7 +64,7 @@ void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
   if (!is_worth_it(e, to_us(total_ns))) return;
   evidence.emplace_back("pin the host's memory (pin_memory=True) and copy with non_blocking=True");
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title = fmt::format("copies of pageable memory take {}", duration(total_ns));
   f.evidence = std::move(evidence);
   out.push_back(std::move(f));
@@ -74,7 +74,7 @@ void find_collectives(const Explanation& e, std::vector<Finding>& out) {
   const int64_t exposed = e.collectives.communication_ns - e.collectives.overlap_ns;
   if (!is_worth_it(e, to_us(exposed))) return;
   Finding f;
-  f.severity = Severity::kWarning;
+  f.severity = Severity::warning;
   f.title = fmt::format("collectives that no other kernel hides take {}", duration(exposed));
   for (const CollectiveStats& c : e.collectives.kinds)
     f.evidence.push_back(fmt::format("{}: {}, {}, of that {} exposed", c.name,

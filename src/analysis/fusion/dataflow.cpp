@@ -124,7 +124,7 @@ class Inference {
 }  // namespace
 
 bool reads_input(const WorkOp& op, size_t input) {
-  return input > 0 || (op.op_class != OpClass::kCopy && op.op_class != OpClass::kFill);
+  return input > 0 || (op.op_class != OpClass::copy && op.op_class != OpClass::fill);
 }
 
 Dataflow infer_dataflow(const Trace& trace, const WorkOps& work) {

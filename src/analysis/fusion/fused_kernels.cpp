@@ -16,7 +16,7 @@ void add_known(int64_t& sum, int64_t part) { sum = sum < 0 || part < 0 ? -1 : su
 std::vector<FusedKernel> fused_kernels(const Trace& trace) {
   std::map<std::pair<StringId, StringId>, FusedKernel> sums;
   for (const Event& e : trace.events) {
-    if (e.category != Category::kKernel) continue;
+    if (e.category != Category::kernel) continue;
     const KernelArgs* args = trace.kernel_args(e);
     if (args == nullptr || args->fused_ops == 0) continue;
     FusedKernel& sum = sums[{e.name, args->fused_ops}];

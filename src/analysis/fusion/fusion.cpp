@@ -29,7 +29,7 @@ constexpr double kMinSavingUs = 1;
 
 // Of a row chain also a loss is: it says that compile() does not help.
 bool is_worth_telling(const Fusion& f) {
-  return f.kind == FusionKind::kRowChain ||
+  return f.kind == FusionKind::row_chain ||
          (f.predicted_saving_us > 0 &&
           f.predicted_saving_us >= std::min(kMinSavingUs, kMinSavingShare * f.time_us));
 }
@@ -77,11 +77,11 @@ class Finder {
       return !is_elementwise(work_.ops[i].op_class);
     });
     if (group.members.size() > 1)
-      add({FusionKind::kPointwiseChain, group.members, group.members.back(),
+      add({FusionKind::pointwise_chain, group.members, group.members.back(),
            model_.chain(group, bytes),
-           !bytes     ? Confidence::kLow
-           : has_rows ? Confidence::kMedium
-                      : Confidence::kHigh,
+           !bytes     ? Confidence::low
+           : has_rows ? Confidence::medium
+                      : Confidence::high,
            !bytes ? "each op reads what the one before it wrote, and the longest hides the others "
                     "(shapes were not recorded, or do not tell the bytes)"
            : has_rows ? "each op reads what the ones before it wrote; one kernel keeps whole rows"
@@ -91,8 +91,8 @@ class Finder {
     ops.insert(ops.end(), group.members.begin(), group.members.end());
     std::sort(ops.begin(), ops.end());
     ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
-    add({FusionKind::kGemmEpilogue, std::move(ops), group.members.back(),
-         model_.epilogue(group, *bytes), has_rows ? Confidence::kLow : Confidence::kMedium,
+    add({FusionKind::gemm_epilogue, std::move(ops), group.members.back(),
+         model_.epilogue(group, *bytes), has_rows ? Confidence::low : Confidence::medium,
          group.products.size() > 1
              ? "one of the GEMMs' kernels takes an epilogue (cuBLASLt, CUTLASS, max-autotune) that "
                "reads what the others wrote; on top of the chain's own saving"
@@ -105,8 +105,8 @@ class Finder {
     const size_t left = left_operand(trace_, first);
     const double read_again = static_cast<double>(first.inputs[left].bytes().value_or(0)) *
                               static_cast<double>(gemms.size() - 1);
-    add({FusionKind::kMergedGemms, gemms, gemms.front(), model_.merged(gemms, read_again),
-         Confidence::kMedium,
+    add({FusionKind::merged_gemms, gemms, gemms.front(), model_.merged(gemms, read_again),
+         Confidence::medium,
          "the weights can be stored side by side; the shared input is read once"});
   }
 
@@ -118,8 +118,8 @@ class Finder {
       const Prediction p = model_.row_chain(group, chain_ns);
       // With rates also what would be slower: that it is no gain is worth knowing.
       if (!chain_ns && p.device_saving_ns + p.host_saving_ns <= 0) continue;
-      add({FusionKind::kRowChain, group.members, group.members.back(), p,
-           chain_ns ? Confidence::kHigh : Confidence::kLow,
+      add({FusionKind::row_chain, group.members, group.members.back(), p,
+           chain_ns ? Confidence::high : Confidence::low,
            chain_ns
                ? "compile() runs them depth first over blocks of rows, at the rates measured on "
                  "this machine; includes what the other findings save on these ops"
@@ -186,19 +186,19 @@ class Finder {
 
 std::string_view fusion_kind_name(FusionKind kind) {
   switch (kind) {
-    case FusionKind::kPointwiseChain: return "pointwise-chain";
-    case FusionKind::kGemmEpilogue: return "gemm-epilogue";
-    case FusionKind::kMergedGemms: return "merged-gemms";
-    case FusionKind::kRowChain: return "row-chain";
+    case FusionKind::pointwise_chain: return "pointwise-chain";
+    case FusionKind::gemm_epilogue: return "gemm-epilogue";
+    case FusionKind::merged_gemms: return "merged-gemms";
+    case FusionKind::row_chain: return "row-chain";
   }
   return "";
 }
 
 std::string_view confidence_name(Confidence confidence) {
   switch (confidence) {
-    case Confidence::kLow: return "low";
-    case Confidence::kMedium: return "medium";
-    case Confidence::kHigh: return "high";
+    case Confidence::low: return "low";
+    case Confidence::medium: return "medium";
+    case Confidence::high: return "high";
   }
   return "";
 }

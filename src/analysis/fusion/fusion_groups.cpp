@@ -8,7 +8,7 @@ namespace epilogue::trace {
 namespace {
 
 bool can_chain(OpClass op) {
-  return is_elementwise(op) || op == OpClass::kRowwise || op == OpClass::kReduction;
+  return is_elementwise(op) || op == OpClass::rowwise || op == OpClass::reduction;
 }
 
 // No kernel copies between host and device.
@@ -85,8 +85,8 @@ class Grouping {
     for (const uint32_t member : group.members)
       for (const InputSource& source : flow_.sources[member]) {
         const uint32_t p = source.producer;
-        if (p != kNone && work_.ops[p].op_class == OpClass::kGemm && !flow_.is_shared[p] &&
-            work_.ops[member].op_class != OpClass::kReduction)
+        if (p != kNone && work_.ops[p].op_class == OpClass::gemm && !flow_.is_shared[p] &&
+            work_.ops[member].op_class != OpClass::reduction)
           group.products.push_back(p);
       }
   }
@@ -134,11 +134,11 @@ std::vector<std::vector<uint32_t>> mergeable_gemms(const Trace& trace, const Wor
   };
   std::vector<bool> taken(work.ops.size());
   for (uint32_t i = 0; i < work.ops.size(); ++i) {
-    if (work.ops[i].op_class != OpClass::kGemm || taken[i]) continue;
+    if (work.ops[i].op_class != OpClass::gemm || taken[i]) continue;
     std::vector<uint32_t> set = {i};
     const auto end = static_cast<uint32_t>(std::min<size_t>(work.ops.size(), i + kDataflowWindow));
     for (uint32_t j = i + 1; j < end && work.ops[j].region == work.ops[i].region; ++j)
-      if (work.ops[j].op_class == OpClass::kGemm && !taken[j] && reads_same(i, j) && is_clear(i, j))
+      if (work.ops[j].op_class == OpClass::gemm && !taken[j] && reads_same(i, j) && is_clear(i, j))
         set.push_back(j);
     if (set.size() < 2) continue;
     for (const uint32_t gemm : set) taken[gemm] = true;

@@ -159,7 +159,7 @@ Prediction FusionModel::row_chain(const RowChainGroup& group,
     const double bytes = moved_bytes(op).value_or(0);
     host_ns += own_host_ns(op);
     p.bytes_now += bytes;
-    if (op.op_class == OpClass::kGemm) {
+    if (op.op_class == OpClass::gemm) {
       products_ns += device_ns;
     } else {
       arithmetic_ns += std::max(0.0, device_ns - member_saving_ns(op, bytes));

@@ -45,9 +45,9 @@ class Grouping {
     if (args == nullptr || args->sequence_number >= 0 || op.inputs.empty() || !op.output)
       return false;
     switch (op.op_class) {
-      case OpClass::kPointwise: return true;
-      case OpClass::kRowwise: return contains(name(i), "norm");
-      case OpClass::kGemm: return has_weight(i);
+      case OpClass::pointwise: return true;
+      case OpClass::rowwise: return contains(name(i), "norm");
+      case OpClass::gemm: return has_weight(i);
       default: return false;
     }
   }
@@ -83,7 +83,7 @@ class Grouping {
     ChainWork& sum = group.work;
     for (const uint32_t i : group.members) {
       const WorkOp& op = work_.ops[i];
-      if (op.op_class != OpClass::kGemm) continue;
+      if (op.op_class != OpClass::gemm) continue;
       const size_t left = left_operand(trace_, op);
       const TensorShape& weight = op.inputs[left + 1];
       const std::string_view type = element_type(op.inputs[left].type);

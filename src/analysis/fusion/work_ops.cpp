@@ -31,7 +31,7 @@ class Transfers {
       const KernelName name = decode_kernel_name(trace_.name(work));
       const KernelField* direction = name.find("direction");
       const bool stays = direction != nullptr && direction->value == "device to device";
-      known = name.family == "memcpy" ? !stays : work.category == Category::kGpuMemcpy;
+      known = name.family == "memcpy" ? !stays : work.category == Category::gpu_memcpy;
     }
     return *known;
   }
@@ -50,7 +50,7 @@ std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
     const Event& work = trace.events[i];
     Launched& sum = sums[op];
     sum.device_ns += work.dur_ns;
-    sum.kernels += work.category == Category::kKernel ? 1 : 0;
+    sum.kernels += work.category == Category::kernel ? 1 : 0;
     sum.is_transfer = sum.is_transfer || transfers.contain(work);
     if (work.dur_ns > sum.longest_ns) {
       sum.longest_ns = work.dur_ns;
@@ -66,8 +66,8 @@ std::vector<uint32_t> working_children(const Trace& trace, const Links& links,
   std::vector<uint32_t> children(trace.events.size());
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category == Category::kCpuOp && links.parent[i] != kNone &&
-        class_of_name[e.name] != OpClass::kView)
+    if (e.category == Category::cpu_op && links.parent[i] != kNone &&
+        class_of_name[e.name] != OpClass::view)
       ++children[links.parent[i]];
   }
   return children;
@@ -85,7 +85,7 @@ uint32_t outermost(const Links& links, const std::vector<uint32_t>& children, ui
 std::vector<uint32_t> ops_within(const Trace& trace, const Links& links) {
   std::vector<uint32_t> count(trace.events.size());
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
-    if (trace.events[i].category != Category::kCpuOp) continue;
+    if (trace.events[i].category != Category::cpu_op) continue;
     for (uint32_t op = i; op != kNone; op = links.parent[op]) ++count[op];
   }
   return count;
@@ -110,11 +110,11 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   const std::vector<uint32_t> region_of = region_of_events(trace, links);
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kCpuOp) continue;
+    if (e.category != Category::cpu_op) continue;
     const OpClass kind = class_of_name[e.name];
     const bool works = result.has_device_work
                            ? launched[i].longest_ns >= 0
-                           : children[i] == 0 && kind != OpClass::kView && e.dur_ns > 0;
+                           : children[i] == 0 && kind != OpClass::view && e.dur_ns > 0;
     if (!works) continue;
     WorkOp op;
     op.event = i;
@@ -133,7 +133,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
       result.has_shapes = true;
       op.inputs = tensor_inputs(trace.inputs[args->inputs]);
       op.output = output_shape(trace.name(e), trace.inputs[args->inputs]);
-      if (kind == OpClass::kReduction && !op.inputs.empty())
+      if (kind == OpClass::reduction && !op.inputs.empty())
         op.output = reduced_rows(trace.name(e), op.inputs[0]);
     }
     result.ops.push_back(std::move(op));

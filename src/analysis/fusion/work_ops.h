@@ -17,7 +17,7 @@ namespace epilogue::trace {
 struct WorkOp {
   uint32_t event = kNone;   // in Trace::events
   uint32_t region = kNone;  // its step, else its outermost annotation (steps.h)
-  OpClass op_class = OpClass::kUnknown;
+  OpClass op_class = OpClass::unknown;
   bool is_transcendental = false;
   bool is_transfer = false;  // copies between host and device, or may do so
   int64_t device_ns = 0;     // of its kernels; without device work: the op's own time

@@ -116,19 +116,19 @@ struct CkKind {
   std::string_view what;
 };
 constexpr CkKind kCkKinds[] = {
-    {"conv", KernelKind::kConv, "convolution"},
-    {"fmha", KernelKind::kAttention, "attention"},
-    {"attention", KernelKind::kAttention, "attention"},
-    {"rmsnorm", KernelKind::kNorm, "RMS norm"},
-    {"layernorm", KernelKind::kNorm, "layer norm"},
-    {"norm", KernelKind::kNorm, "norm"},
-    {"softmax", KernelKind::kSoftmax, "softmax"},
-    {"gemv", KernelKind::kGemv, "matrix times vector"},
-    {"gemm", KernelKind::kGemm, "GEMM"},
-    {"moe", KernelKind::kGemm, "GEMM of a mixture of experts"},
-    {"reduce", KernelKind::kReduce, "reduction"},
-    {"transpose", KernelKind::kCopy, "transposition"},
-    {"elementwise", KernelKind::kElementwise, "element by element"},
+    {"conv", KernelKind::conv, "convolution"},
+    {"fmha", KernelKind::attention, "attention"},
+    {"attention", KernelKind::attention, "attention"},
+    {"rmsnorm", KernelKind::norm, "RMS norm"},
+    {"layernorm", KernelKind::norm, "layer norm"},
+    {"norm", KernelKind::norm, "norm"},
+    {"softmax", KernelKind::softmax, "softmax"},
+    {"gemv", KernelKind::gemv, "matrix times vector"},
+    {"gemm", KernelKind::gemm, "GEMM"},
+    {"moe", KernelKind::gemm, "GEMM of a mixture of experts"},
+    {"reduce", KernelKind::reduce, "reduction"},
+    {"transpose", KernelKind::copy, "transposition"},
+    {"elementwise", KernelKind::elementwise, "element by element"},
 };
 
 std::string conv_direction(std::string_view word) {
@@ -146,7 +146,7 @@ bool decode_tensile(const NameText& name, KernelName& out) {
       split(name.text.substr(0, name.text.find_first_of("<( ")), '_');
   if (tokens.size() < 4 || tokens[1].size() < 4 || tokens[2].size() < 4) return false;
   out.family = "Tensile";
-  out.kind = KernelKind::kGemm;
+  out.kind = KernelKind::gemm;
   out.gemm.emplace();
   // Indices are named fastest first: i of M, j of N, l of the sum. Ailk holds M contiguous: n.
   const char a = tokens[1].starts_with("Ai") ? 'n' : 't';
@@ -169,7 +169,7 @@ bool decode_ck(const NameText& name, KernelName& out) {
   const std::string_view function = mangled.empty() ? name.cpp.name : std::string_view(mangled);
   if (!function.starts_with("ck::") && !function.starts_with("ck_tile::")) return false;
   out.family = "Composable Kernel";
-  out.kind = KernelKind::kOther;
+  out.kind = KernelKind::other;
   known(out, "function", std::string(base_name(function)));
   // ck_tile's entry point is generic: what it runs stands in its template arguments.
   const bool is_generic = contains(function, "kentry");
@@ -180,13 +180,13 @@ bool decode_ck(const NameText& name, KernelName& out) {
     inferred(out, "operation", std::string(kind.what), "by a word in the name");
     break;
   }
-  if (out.kind == KernelKind::kConv || out.kind == KernelKind::kGemm) {
+  if (out.kind == KernelKind::conv || out.kind == KernelKind::gemm) {
     out.gemm.emplace().is_column_major = false;
     if (contains(name.text, "xdl")) {
       out.gemm->uses_tensor_cores = true;
       known(out, "tensor_cores", "yes", "xdl: AMD's matrix cores");
     }
-    if (out.kind == KernelKind::kConv) known(out, "direction", conv_direction(function));
+    if (out.kind == KernelKind::conv) known(out, "direction", conv_direction(function));
     read_ck_gemm(out, name.text);
     out.summary = summarise_gemm(out);
   } else {
@@ -200,7 +200,7 @@ bool decode_miopen(const NameText& name, KernelName& out) {
   const std::vector<std::string_view> tokens = split(name.text, '_');
   if (name.text.starts_with("batched_transpose_")) {
     out.family = "MIOpen";
-    out.kind = KernelKind::kCopy;
+    out.kind = KernelKind::copy;
     known(out, "operation", "transpose");
     if (tokens.size() > 2) known(out, "tile", std::string(tokens[2]));
     known(out, "element_size", std::string(tokens.back()), "half: any 2-byte type");
@@ -209,7 +209,7 @@ bool decode_miopen(const NameText& name, KernelName& out) {
   }
   if (!name.text.starts_with("igemm_") || !contains(name.text, "_gtc")) return false;
   out.family = "MIOpen igemm";
-  out.kind = KernelKind::kConv;
+  out.kind = KernelKind::conv;
   out.gemm.emplace().is_column_major = false;
   out.gemm->uses_tensor_cores = true;
   known(out, "direction", conv_direction(tokens[1]));

@@ -106,10 +106,10 @@ void set_operation(KernelName& out, const Functor& functor) {
 }
 
 KernelKind elementwise_kind(std::string_view op) {
-  if (op.ends_with("copy") || op.starts_with("copy_")) return KernelKind::kCopy;
-  if (op == "fill") return KernelKind::kFill;
-  if (op.starts_with("index") || op.ends_with("index")) return KernelKind::kIndex;
-  return KernelKind::kElementwise;
+  if (op.ends_with("copy") || op.starts_with("copy_")) return KernelKind::copy;
+  if (op == "fill") return KernelKind::fill;
+  if (op.starts_with("index") || op.ends_with("index")) return KernelKind::index;
+  return KernelKind::elementwise;
 }
 
 void read_elementwise_args(const NameText& name, std::string_view base, KernelName& out) {
@@ -138,8 +138,8 @@ bool decode_elementwise(const NameText& name, std::string_view base, KernelName&
   if (functor_at == name.cpp.args.end()) return false;
   Functor functor = parse_functor(*functor_at);
   out.family = "ATen elementwise";
-  out.kind = base.starts_with("index_") ? KernelKind::kIndex : elementwise_kind(functor.op);
-  if (out.kind == KernelKind::kIndex) functor.types.clear();  // of addresses, not of elements
+  out.kind = base.starts_with("index_") ? KernelKind::index : elementwise_kind(functor.op);
+  if (out.kind == KernelKind::index) functor.types.clear();  // of addresses, not of elements
   set_operation(out, functor);
   read_elementwise_args(name, base, out);
   out.summary = "elementwise " + functor.op;
@@ -158,7 +158,7 @@ bool decode_reduce(const NameText& name, KernelName& out) {
   functor.types.clear();
   add_types(std::span(reduce.args).first(1), functor);
   out.family = "ATen reduce";
-  out.kind = KernelKind::kReduce;
+  out.kind = KernelKind::reduce;
   set_operation(out, functor);
   known(out, "threads_per_block", std::string(name.cpp.args[0]), "at most");
   known(out, "vector_width", std::string(name.cpp.args[1]), "outputs per thread");
@@ -176,47 +176,46 @@ struct AtenKernel {
   std::string_view what;
 };
 constexpr AtenKernel kAtenKernels[] = {
-    {"layer_norm", KernelKind::kNorm, "layer norm"},
-    {"GammaBetaBackward", KernelKind::kNorm, "layer norm, gradient of gamma and beta"},
-    {"RowwiseMoments", KernelKind::kNorm, "norm, mean and variance of rows"},
-    {"LayerNorm", KernelKind::kNorm, "layer norm"},
-    {"GroupNorm", KernelKind::kNorm, "group norm"},
-    {"groupnorm", KernelKind::kNorm, "group norm"},
-    {"group_norm", KernelKind::kNorm, "group norm"},
-    {"batch_norm", KernelKind::kNorm, "batch norm"},
-    {"rms_norm", KernelKind::kNorm, "RMS norm"},
-    {"softmax", KernelKind::kSoftmax, "softmax"},
-    {"SoftMax", KernelKind::kSoftmax, "softmax"},
-    {"CatArray", KernelKind::kCopy, "concatenation"},
-    {"multi_tensor_apply", KernelKind::kOptimizer, "one op over a list of tensors"},
-    {"indexSelect", KernelKind::kIndex, "index select"},
-    {"indexFunc", KernelKind::kIndex, "index"},
-    {"indexing_backward", KernelKind::kIndex, "index, backward"},
-    {"write_indices", KernelKind::kIndex, "indices of non-zeros"},
-    {"gather", KernelKind::kIndex, "gather"},
-    {"scatter", KernelKind::kIndex, "scatter"},
-    {"embedding", KernelKind::kEmbedding, "embedding"},
-    {"EmbeddingBag", KernelKind::kEmbedding, "embedding bag"},
-    {"TopK", KernelKind::kSort, "top k"},
-    {"topk", KernelKind::kSort, "top k"},
-    {"Sort", KernelKind::kSort, "sort"},
-    {"sort", KernelKind::kSort, "sort"},
-    {"scan", KernelKind::kReduce, "scan"},
-    {"pool", KernelKind::kOther, "pooling"},
-    {"upsample", KernelKind::kOther, "upsampling"},
-    {"nll_loss", KernelKind::kOther, "loss"},
-    {"NLLCriterion", KernelKind::kOther, "loss"},
-    {"ClassNLL", KernelKind::kOther, "loss"},
-    {"dropout", KernelKind::kElementwise, "dropout"},
-    {"distribution", KernelKind::kElementwise, "random numbers"},
-    {"triu_tril", KernelKind::kElementwise, "triangle"},
-    {"transform_bias_rescale_qkv", KernelKind::kElementwise,
-     "bias and scale of attention's inputs"},
-    {"conv_depthwise", KernelKind::kConv, "depthwise convolution"},
-    {"im2col", KernelKind::kConv, "image to columns"},
-    {"col2im", KernelKind::kConv, "columns to image"},
-    {"linearize_index", KernelKind::kIndex, "linear indices"},
-    {"spin_kernel", KernelKind::kOther, "busy wait"},
+    {"layer_norm", KernelKind::norm, "layer norm"},
+    {"GammaBetaBackward", KernelKind::norm, "layer norm, gradient of gamma and beta"},
+    {"RowwiseMoments", KernelKind::norm, "norm, mean and variance of rows"},
+    {"LayerNorm", KernelKind::norm, "layer norm"},
+    {"GroupNorm", KernelKind::norm, "group norm"},
+    {"groupnorm", KernelKind::norm, "group norm"},
+    {"group_norm", KernelKind::norm, "group norm"},
+    {"batch_norm", KernelKind::norm, "batch norm"},
+    {"rms_norm", KernelKind::norm, "RMS norm"},
+    {"softmax", KernelKind::softmax, "softmax"},
+    {"SoftMax", KernelKind::softmax, "softmax"},
+    {"CatArray", KernelKind::copy, "concatenation"},
+    {"multi_tensor_apply", KernelKind::optimizer, "one op over a list of tensors"},
+    {"indexSelect", KernelKind::index, "index select"},
+    {"indexFunc", KernelKind::index, "index"},
+    {"indexing_backward", KernelKind::index, "index, backward"},
+    {"write_indices", KernelKind::index, "indices of non-zeros"},
+    {"gather", KernelKind::index, "gather"},
+    {"scatter", KernelKind::index, "scatter"},
+    {"embedding", KernelKind::embedding, "embedding"},
+    {"EmbeddingBag", KernelKind::embedding, "embedding bag"},
+    {"TopK", KernelKind::sort, "top k"},
+    {"topk", KernelKind::sort, "top k"},
+    {"Sort", KernelKind::sort, "sort"},
+    {"sort", KernelKind::sort, "sort"},
+    {"scan", KernelKind::reduce, "scan"},
+    {"pool", KernelKind::other, "pooling"},
+    {"upsample", KernelKind::other, "upsampling"},
+    {"nll_loss", KernelKind::other, "loss"},
+    {"NLLCriterion", KernelKind::other, "loss"},
+    {"ClassNLL", KernelKind::other, "loss"},
+    {"dropout", KernelKind::elementwise, "dropout"},
+    {"distribution", KernelKind::elementwise, "random numbers"},
+    {"triu_tril", KernelKind::elementwise, "triangle"},
+    {"transform_bias_rescale_qkv", KernelKind::elementwise, "bias and scale of attention's inputs"},
+    {"conv_depthwise", KernelKind::conv, "depthwise convolution"},
+    {"im2col", KernelKind::conv, "image to columns"},
+    {"col2im", KernelKind::conv, "columns to image"},
+    {"linearize_index", KernelKind::index, "linear indices"},
+    {"spin_kernel", KernelKind::other, "busy wait"},
 };
 
 bool decode_named(const NameText& name, std::string_view base, KernelName& out) {

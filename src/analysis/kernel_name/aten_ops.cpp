@@ -276,7 +276,7 @@ FusedOps split_fused_ops(std::string_view joined, OpOrder order) {
   static const std::vector<std::string_view> words = with_table(kWords, false);
   FusedOps result;
   while (!joined.empty() && result.ops.size() < kMostOps) {
-    const bool has_limit = order == OpOrder::kSorted && !result.ops.empty();
+    const bool has_limit = order == OpOrder::sorted && !result.ops.empty();
     const std::string_view after = has_limit ? result.ops.back() : std::string_view();
     std::string_view name = longest(joined, joined_names, after);
     if (const auto word = longest(joined, words, {}); word.size() > name.size()) name = word;

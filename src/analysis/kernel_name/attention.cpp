@@ -20,7 +20,7 @@ std::string summarise(const KernelName& out) {
 
 bool finish(KernelName& out, std::string_view family) {
   out.family = std::string(family);
-  out.kind = KernelKind::kAttention;
+  out.kind = KernelKind::attention;
   out.summary = summarise(out);
   return true;
 }

@@ -15,18 +15,18 @@ struct OwnKernel {
   KernelKind kind;
 };
 constexpr OwnKernel kOwnKernels[] = {
-    {"layer_norm", KernelKind::kNorm}, {"rms_norm", KernelKind::kNorm},
-    {"softmax", KernelKind::kSoftmax}, {"log_softmax", KernelKind::kSoftmax},
-    {"sum_", KernelKind::kReduce},     {"mean_", KernelKind::kReduce},
-    {"mse_loss", KernelKind::kReduce}, {"nll_loss", KernelKind::kOther},
-    {"copy", KernelKind::kCopy},       {"cast_", KernelKind::kCopy},
-    {"cat", KernelKind::kCopy},        {"slice_backward", KernelKind::kCopy},
-    {"fill", KernelKind::kFill},
+    {"layer_norm", KernelKind::norm}, {"rms_norm", KernelKind::norm},
+    {"softmax", KernelKind::softmax}, {"log_softmax", KernelKind::softmax},
+    {"sum_", KernelKind::reduce},     {"mean_", KernelKind::reduce},
+    {"mse_loss", KernelKind::reduce}, {"nll_loss", KernelKind::other},
+    {"copy", KernelKind::copy},       {"cast_", KernelKind::copy},
+    {"cat", KernelKind::copy},        {"slice_backward", KernelKind::copy},
+    {"fill", KernelKind::fill},
 };
 
 // Kernels that compile() makes: products with what surrounds them, or pointwise ops alone.
-constexpr OwnKernel kFusedKernels[] = {{"row_chain_", KernelKind::kGemm},
-                                       {"fused_", KernelKind::kElementwise}};
+constexpr OwnKernel kFusedKernels[] = {{"row_chain_", KernelKind::gemm},
+                                       {"fused_", KernelKind::elementwise}};
 
 // {row_chain|fused}_{ops in the order in which they run}[_etc]
 bool decode_own_fused(std::string_view what, std::string_view type, KernelName& out) {
@@ -39,14 +39,14 @@ bool decode_own_fused(std::string_view what, std::string_view type, KernelName& 
   what.remove_prefix(found->start.size());
   const bool is_cut = what.ends_with("_etc");
   if (is_cut) what.remove_suffix(std::string_view("_etc").size());
-  FusedOps fused = split_fused_ops(what, OpOrder::kAsTheyRun);
+  FusedOps fused = split_fused_ops(what, OpOrder::as_they_run);
   out.ops = std::move(fused.ops);
   const std::string list = join(out.ops, ", ") + (is_cut ? ", ..." : "");
   add_field(out, "ops", list, !fused.is_certain,
             is_cut ? "the ATen ops that it stands for; the trace lists those that are cut here"
                    : "the ATen ops that it stands for");
   if (!type.empty()) known(out, "type", std::string(type));
-  if (out.kind == KernelKind::kGemm) {
+  if (out.kind == KernelKind::gemm) {
     GemmFacts& g = out.gemm.emplace();
     g.is_column_major = false;
     g.a_type = g.b_type = g.c_type = type;
@@ -61,7 +61,7 @@ bool decode_own_gemm(std::span<const std::string_view> tokens, KernelName& out) 
   const std::vector<std::string_view> types = parse_type_list(tokens[3]);
   const std::vector<int64_t> tile = parse_sizes(tokens[4]);
   if (types.empty() || tile.size() != 2) return false;
-  out.kind = tokens[2] == "gemm" ? KernelKind::kGemm : KernelKind::kGemv;
+  out.kind = tokens[2] == "gemm" ? KernelKind::gemm : KernelKind::gemv;
   GemmFacts& g = out.gemm.emplace();
   g.is_column_major = false;
   g.a_type = types.front();
@@ -101,25 +101,25 @@ struct OneDnnPrimitive {
   KernelKind kind;
 };
 constexpr OneDnnPrimitive kPrimitives[] = {
-    {"matmul", KernelKind::kGemm},
-    {"inner_product", KernelKind::kGemm},
-    {"convolution", KernelKind::kConv},
-    {"deconvolution", KernelKind::kConv},
-    {"eltwise", KernelKind::kElementwise},
-    {"binary", KernelKind::kElementwise},
-    {"prelu", KernelKind::kElementwise},
-    {"softmax", KernelKind::kSoftmax},
-    {"logsoftmax", KernelKind::kSoftmax},
-    {"reduction", KernelKind::kReduce},
-    {"reorder", KernelKind::kCopy},
-    {"concat", KernelKind::kCopy},
-    {"layer_normalization", KernelKind::kNorm},
-    {"batch_normalization", KernelKind::kNorm},
-    {"group_normalization", KernelKind::kNorm},
-    {"sdpa", KernelKind::kAttention},
-    {"pooling", KernelKind::kOther},
-    {"sum", KernelKind::kElementwise},
-    {"rnn", KernelKind::kOther},
+    {"matmul", KernelKind::gemm},
+    {"inner_product", KernelKind::gemm},
+    {"convolution", KernelKind::conv},
+    {"deconvolution", KernelKind::conv},
+    {"eltwise", KernelKind::elementwise},
+    {"binary", KernelKind::elementwise},
+    {"prelu", KernelKind::elementwise},
+    {"softmax", KernelKind::softmax},
+    {"logsoftmax", KernelKind::softmax},
+    {"reduction", KernelKind::reduce},
+    {"reorder", KernelKind::copy},
+    {"concat", KernelKind::copy},
+    {"layer_normalization", KernelKind::norm},
+    {"batch_normalization", KernelKind::norm},
+    {"group_normalization", KernelKind::norm},
+    {"sdpa", KernelKind::attention},
+    {"pooling", KernelKind::other},
+    {"sum", KernelKind::elementwise},
+    {"rnn", KernelKind::other},
 };
 
 // "src_bf16::blocked:ab:f0 wei_bf16::... dst_bf16::..."
@@ -132,7 +132,7 @@ void set_onednn_types(KernelName& out, std::string_view memory) {
   };
   const std::string from = type_of("src_");
   const std::string to = type_of("dst_");
-  if (out.kind == KernelKind::kGemm || out.kind == KernelKind::kConv) {
+  if (out.kind == KernelKind::gemm || out.kind == KernelKind::conv) {
     GemmFacts& g = out.gemm.emplace();
     g.is_column_major = false;
     g.a_type = from;
@@ -152,7 +152,7 @@ bool decode_verbose(std::string_view text, KernelName& out) {
   const std::span<const std::string_view> fields(exec, all.end());
   if (fields.size() <= kMemory) return false;
   out.family = "oneDNN";
-  out.kind = KernelKind::kOther;
+  out.kind = KernelKind::other;
   for (const OneDnnPrimitive& p : kPrimitives)
     if (fields[kPrimitive].starts_with(p.name)) {
       out.kind = p.kind;
@@ -187,7 +187,7 @@ bool decode_own(const NameText& name, KernelName& out) {
   std::string_view what = name.text.substr(tokens[0].size() + tokens[1].size() + 2);
   if (!type.empty()) what = what.substr(0, what.rfind('_'));
   if (decode_own_fused(what, type, out)) return true;
-  out.kind = KernelKind::kElementwise;
+  out.kind = KernelKind::elementwise;
   for (const OwnKernel& kernel : kOwnKernels)
     if (what.starts_with(kernel.start)) out.kind = kernel.kind;
   known(out, "operation", std::string(what));
@@ -204,10 +204,10 @@ bool decode_onednn(const NameText& name, KernelName& out) {
   for (const std::string_view prefix : {"brg:", "brgconv:", "brg_matmul:", "jit:", "gemm:jit"}) {
     if (!name.text.starts_with(prefix)) continue;
     out.family = "oneDNN";
-    out.kind = prefix.starts_with("brg") && prefix != "brgconv:" ? KernelKind::kGemm
-               : prefix == "gemm:jit"                            ? KernelKind::kGemm
-               : prefix == "brgconv:"                            ? KernelKind::kConv
-                                                                 : KernelKind::kOther;
+    out.kind = prefix.starts_with("brg") && prefix != "brgconv:" ? KernelKind::gemm
+               : prefix == "gemm:jit"                            ? KernelKind::gemm
+               : prefix == "brgconv:"                            ? KernelKind::conv
+                                                                 : KernelKind::other;
     known(out, "implementation", std::string(name.text));
     out.summary = "oneDNN " + std::string(name.text);
     return true;

@@ -142,25 +142,25 @@ struct CublasKernel {
   std::string_view what;
 };
 constexpr CublasKernel kCublasKernels[] = {
-    {"splitKreduce_kernel", KernelKind::kSplitKReduce, "adds up the parts of a split-K GEMM"},
-    {"gemv2T", KernelKind::kGemv, "matrix times vector, transposed"},
-    {"gemv2N", KernelKind::kGemv, "matrix times vector"},
-    {"gemvNSP", KernelKind::kGemv, "matrix times vector, small"},
-    {"gemv", KernelKind::kGemv, "matrix times vector"},
-    {"gemmSN_NN", KernelKind::kGemm, "GEMM with a small N"},
-    {"gemmSN_TN", KernelKind::kGemm, "GEMM with a small N, transposed"},
-    {"gemmk1_kernel", KernelKind::kGemm, "GEMM with K = 1: an outer product"},
-    {"gemm_kernel", KernelKind::kGemm, "GEMM"},
-    {"dot_kernel", KernelKind::kReduce, "dot product, first pass"},
-    {"reduce_1Block_kernel", KernelKind::kReduce, "dot product, last pass"},
-    {"ger_kernel", KernelKind::kGemm, "outer product"},
-    {"scal_kernel", KernelKind::kElementwise, "scales a vector"},
-    {"axpy_kernel", KernelKind::kElementwise, "adds a scaled vector"},
-    {"magma_sgemm", KernelKind::kGemm, "f32 GEMM of MAGMA"},
-    {"magma_dgemm", KernelKind::kGemm, "f64 GEMM of MAGMA"},
-    {"magma_hgemm", KernelKind::kGemm, "f16 GEMM of MAGMA"},
-    {"magma_lds128_sgemm", KernelKind::kGemm, "f32 GEMM of MAGMA"},
-    {"magma_", KernelKind::kOther, "MAGMA"},
+    {"splitKreduce_kernel", KernelKind::split_k_reduce, "adds up the parts of a split-K GEMM"},
+    {"gemv2T", KernelKind::gemv, "matrix times vector, transposed"},
+    {"gemv2N", KernelKind::gemv, "matrix times vector"},
+    {"gemvNSP", KernelKind::gemv, "matrix times vector, small"},
+    {"gemv", KernelKind::gemv, "matrix times vector"},
+    {"gemmSN_NN", KernelKind::gemm, "GEMM with a small N"},
+    {"gemmSN_TN", KernelKind::gemm, "GEMM with a small N, transposed"},
+    {"gemmk1_kernel", KernelKind::gemm, "GEMM with K = 1: an outer product"},
+    {"gemm_kernel", KernelKind::gemm, "GEMM"},
+    {"dot_kernel", KernelKind::reduce, "dot product, first pass"},
+    {"reduce_1Block_kernel", KernelKind::reduce, "dot product, last pass"},
+    {"ger_kernel", KernelKind::gemm, "outer product"},
+    {"scal_kernel", KernelKind::elementwise, "scales a vector"},
+    {"axpy_kernel", KernelKind::elementwise, "adds a scaled vector"},
+    {"magma_sgemm", KernelKind::gemm, "f32 GEMM of MAGMA"},
+    {"magma_dgemm", KernelKind::gemm, "f64 GEMM of MAGMA"},
+    {"magma_hgemm", KernelKind::gemm, "f16 GEMM of MAGMA"},
+    {"magma_lds128_sgemm", KernelKind::gemm, "f32 GEMM of MAGMA"},
+    {"magma_", KernelKind::other, "MAGMA"},
 };
 
 }  // namespace
@@ -175,17 +175,17 @@ bool decode_xmma(const NameText& name, KernelName& out) {
   const auto second = types_at + 1 < tokens.size() ? parse_type_list(tokens[types_at + 1])
                                                    : std::vector<std::string_view>();
   if (first.size() < 2 || second.empty()) return false;
-  out.kind = tokens[2] == "gemm" ? KernelKind::kGemm : KernelKind::kConv;
-  out.family = out.kind == KernelKind::kGemm ? "cuBLAS xmma" : "cuDNN xmma";
+  out.kind = tokens[2] == "gemm" ? KernelKind::gemm : KernelKind::conv;
+  out.family = out.kind == KernelKind::gemm ? "cuBLAS xmma" : "cuDNN xmma";
   out.gemm.emplace();
   known(out, "arch", std::string(tokens[0]), "generation of the code, not of the device");
-  if (out.kind == KernelKind::kConv) known(out, "direction", std::string(tokens[2]));
+  if (out.kind == KernelKind::conv) known(out, "direction", std::string(tokens[2]));
   // Hopper's warp groups exist for its tensor cores only.
   if (contains(text, "warpgroupsize")) out.gemm->uses_tensor_cores = true;
   set_xmma_types(out, first, second);
   std::vector<std::string> variant;
   for (size_t i = types_at + 3; i < tokens.size() && tokens[i] != "kernel"; ++i) {
-    if (is_pair(tokens[i]) && out.gemm->layout.empty() && out.kind == KernelKind::kGemm) {
+    if (is_pair(tokens[i]) && out.gemm->layout.empty() && out.kind == KernelKind::gemm) {
       set_layout(out, tokens[i]);
     } else if (tokens[i] == "split" && i + 1 < tokens.size() && tokens[i + 1] == "k") {
       out.gemm->splits_k = true;
@@ -216,7 +216,7 @@ bool decode_nvjet(const NameText& name, KernelName& out) {
     return false;
   }
   out.family = "cuBLAS nvjet";
-  out.kind = KernelKind::kGemm;
+  out.kind = KernelKind::gemm;
   out.gemm->uses_tensor_cores = true;
   if (has_arch) known(out, "arch", std::string(tokens[1]));
   std::vector<std::string> variant;
@@ -241,7 +241,7 @@ bool decode_cublas(const NameText& name, KernelName& out) {
   }
   if (found == nullptr && !is_lt_epilogue) return false;
   out.family = base.starts_with("magma") ? "MAGMA" : "cuBLAS";
-  out.kind = is_lt_epilogue ? KernelKind::kElementwise : found->kind;
+  out.kind = is_lt_epilogue ? KernelKind::elementwise : found->kind;
   out.summary = is_lt_epilogue ? "epilogue (bias, activation) of a cuBLASLt GEMM, as its own kernel"
                                : std::string(found->what);
   known(out, "operation", out.summary);
@@ -255,11 +255,11 @@ bool decode_cublas(const NameText& name, KernelName& out) {
     inferred(out, "types", join(types, ", "), "from the template arguments, in their order");
     out.summary += ", " + types.front();
   }
-  if (out.kind == KernelKind::kGemm || out.kind == KernelKind::kGemv) {
+  if (out.kind == KernelKind::gemm || out.kind == KernelKind::gemv) {
     out.gemm.emplace();
     if (!types.empty()) out.gemm->a_type = out.gemm->b_type = types.front();
     if (base.starts_with("gemmSN_")) set_layout(out, base.starts_with("gemmSN_TN") ? "tn" : "nn");
-    if (out.kind == KernelKind::kGemv) out.gemm->uses_tensor_cores = false;
+    if (out.kind == KernelKind::gemv) out.gemm->uses_tensor_cores = false;
   }
   return true;
 }

@@ -81,7 +81,7 @@ bool decode_cutlass3(const NameText& name, KernelName& out) {
   if (!text.starts_with("cutlass3x_")) return false;
   const std::vector<std::string_view> tokens = split(text, '_');
   out.family = "CUTLASS 3.x";
-  out.kind = KernelKind::kGemm;
+  out.kind = KernelKind::gemm;
   out.gemm.emplace();
   Reader reader{out};
   for (size_t i = 1; i < tokens.size(); ++i) {

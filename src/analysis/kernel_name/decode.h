@@ -62,7 +62,7 @@ struct FusedOps {
   std::vector<std::string> ops;
   bool is_certain = true;
 };
-enum class OpOrder : uint8_t { kSorted, kAsTheyRun };
-FusedOps split_fused_ops(std::string_view joined, OpOrder order = OpOrder::kSorted);
+enum class OpOrder : uint8_t { sorted, as_they_run };
+FusedOps split_fused_ops(std::string_view joined, OpOrder order = OpOrder::sorted);
 
 }  // namespace epilogue::trace

@@ -15,7 +15,7 @@ constexpr std::string_view kReductions[] = {"Sum",    "Prod",      "Max",       
 bool decode_nccl(std::string_view rest, std::string_view family, KernelName& out) {
   const std::vector<std::string_view> tokens = split(rest.substr(0, rest.find_first_of("(<")), '_');
   out.family = std::string(family);
-  out.kind = KernelKind::kCollective;
+  out.kind = KernelKind::collective;
   known(out, "collective", std::string(tokens[0]));
   out.summary = std::string(tokens[0]);
   for (size_t i = 1; i < tokens.size(); ++i) {
@@ -57,7 +57,7 @@ bool decode_memory(const NameText& name, KernelName& out) {
   const std::string_view text = name.text;
   if (text.starts_with("Memset") || text.starts_with("__amd_rocclr_fillBuffer")) {
     out.family = "memset";
-    out.kind = KernelKind::kFill;
+    out.kind = KernelKind::fill;
     out.summary = "fill";
     return true;
   }
@@ -66,7 +66,7 @@ bool decode_memory(const NameText& name, KernelName& out) {
   const bool is_copy_kernel = text.starts_with("__amd_rocclr_copyBuffer");
   if (!is_copy && !is_copy_kernel) return false;
   out.family = "memcpy";
-  out.kind = KernelKind::kCopy;
+  out.kind = KernelKind::copy;
   out.summary = is_copy_kernel ? "copy made by a kernel" : "copy";
   for (const Copy& copy : kCopies) {
     if (!contains(text, copy.mark)) continue;
@@ -94,7 +94,7 @@ bool decode_collective(const NameText& name, KernelName& out) {
        {"all_reduce", "allreduce", "all_gather", "reduce_scatter", "cross_device_reduce"}) {
     if (!contains_ignoring_case(base, mark) || base.starts_with("triton_")) continue;
     out.family = "custom collective";
-    out.kind = KernelKind::kCollective;
+    out.kind = KernelKind::collective;
     known(out, "function", std::string(base));
     inferred(out, "collective", std::string(mark), "by a word in the name");
     out.summary = std::string(mark) + " by a kernel of its own, not NCCL";

@@ -18,7 +18,7 @@ constexpr Decoder kDecoders[] = {
     decode_ck,     decode_miopen,   decode_attention,  decode_triton,  decode_cublas,
     decode_cudnn,  decode_aten,     decode_collective, decode_listed};
 
-constexpr std::array<std::string_view, static_cast<size_t>(KernelKind::kOther) + 1> kKindNames = {
+constexpr std::array<std::string_view, static_cast<size_t>(KernelKind::other) + 1> kKindNames = {
     "unknown", "gemm",    "gemv",       "splitk-reduce", "conv", "attention", "elementwise",
     "reduce",  "softmax", "norm",       "index",         "sort", "embedding", "optimizer",
     "copy",    "fill",    "collective", "triton",        "other"};
@@ -122,7 +122,7 @@ void add_types_field(KernelName& out, bool is_inferred, std::string note) {
 std::string summarise_gemm(const KernelName& kernel) {
   const GemmFacts& g = *kernel.gemm;
   std::string text =
-      kernel.kind == KernelKind::kConv ? "convolution" : upper(kernel_kind_name(kernel.kind));
+      kernel.kind == KernelKind::conv ? "convolution" : upper(kernel_kind_name(kernel.kind));
   if (const std::string types = types_text(g); !types.empty()) text += " " + types;
   if (!g.math_type.empty()) text += " (" + g.math_type + " math)";
   if (g.uses_tensor_cores) text += *g.uses_tensor_cores ? ", tensor cores" : ", no tensor cores";

@@ -38,56 +38,56 @@ struct Listed {
 };
 // In order: the more special entry first.
 constexpr Listed kListed[] = {
-    {"vllm::fused_add_rms_norm", "vLLM", KernelKind::kNorm, "residual add and RMS norm"},
-    {"vllm::rms_norm", "vLLM", KernelKind::kNorm, "RMS norm"},
-    {"vllm::rotary_embedding", "vLLM", KernelKind::kElementwise, "rotary position embedding"},
-    {"vllm::reshape_and_cache", "vLLM", KernelKind::kCopy, "writes K and V to the paged cache"},
-    {"vllm::scaled_fp8_quant", "vLLM", KernelKind::kElementwise, "quantisation to fp8"},
-    {"vllm::act_and_mul", "vLLM", KernelKind::kElementwise, "activation times gate"},
-    {"vllm::paged_attention", "vLLM", KernelKind::kAttention, "attention over a paged cache"},
-    {"vllm::moe", "vLLM", KernelKind::kOther, "routing of a mixture of experts"},
-    {"vllm::", "vLLM", KernelKind::kOther, "vLLM kernel"},
-    {"moe::dev::routing", "TensorRT-LLM", KernelKind::kSort, "routing of a mixture of experts"},
-    {"moe::dev::finalize", "TensorRT-LLM", KernelKind::kReduce, "adds up the experts' outputs"},
-    {"moe::dev::activation", "TensorRT-LLM", KernelKind::kElementwise, "activation of experts"},
-    {"tensorrt_llm::kernels::quantize", "TensorRT-LLM", KernelKind::kElementwise, "quantisation"},
-    {"tensorrt_llm::", "TensorRT-LLM", KernelKind::kOther, "TensorRT-LLM kernel"},
-    {"fbgemm_gpu::permute", "FBGEMM", KernelKind::kIndex, "permutation of jagged data"},
-    {"fbgemm_gpu::", "FBGEMM", KernelKind::kOther, "FBGEMM kernel"},
-    {"split_embedding_backward", "FBGEMM", KernelKind::kEmbedding, "embedding tables, backward"},
-    {"split_embedding", "FBGEMM", KernelKind::kEmbedding, "embedding tables"},
-    {"dense_embedding", "FBGEMM", KernelKind::kEmbedding, "embedding tables"},
-    {"bounds_check_indices", "FBGEMM", KernelKind::kIndex, "checks embedding indices"},
-    {"vision::ops::", "torchvision", KernelKind::kOther, "torchvision op"},
-    {"_matmul_ogs", "Triton (triton_kernels)", KernelKind::kGemm, "GEMM of a mixture of experts"},
-    {"_p_matmul_ogs", "Triton (triton_kernels)", KernelKind::kGemm, "GEMM of a mixture of experts"},
-    {"_finalize_matmul_scatter", "Triton (triton_kernels)", KernelKind::kReduce,
+    {"vllm::fused_add_rms_norm", "vLLM", KernelKind::norm, "residual add and RMS norm"},
+    {"vllm::rms_norm", "vLLM", KernelKind::norm, "RMS norm"},
+    {"vllm::rotary_embedding", "vLLM", KernelKind::elementwise, "rotary position embedding"},
+    {"vllm::reshape_and_cache", "vLLM", KernelKind::copy, "writes K and V to the paged cache"},
+    {"vllm::scaled_fp8_quant", "vLLM", KernelKind::elementwise, "quantisation to fp8"},
+    {"vllm::act_and_mul", "vLLM", KernelKind::elementwise, "activation times gate"},
+    {"vllm::paged_attention", "vLLM", KernelKind::attention, "attention over a paged cache"},
+    {"vllm::moe", "vLLM", KernelKind::other, "routing of a mixture of experts"},
+    {"vllm::", "vLLM", KernelKind::other, "vLLM kernel"},
+    {"moe::dev::routing", "TensorRT-LLM", KernelKind::sort, "routing of a mixture of experts"},
+    {"moe::dev::finalize", "TensorRT-LLM", KernelKind::reduce, "adds up the experts' outputs"},
+    {"moe::dev::activation", "TensorRT-LLM", KernelKind::elementwise, "activation of experts"},
+    {"tensorrt_llm::kernels::quantize", "TensorRT-LLM", KernelKind::elementwise, "quantisation"},
+    {"tensorrt_llm::", "TensorRT-LLM", KernelKind::other, "TensorRT-LLM kernel"},
+    {"fbgemm_gpu::permute", "FBGEMM", KernelKind::index, "permutation of jagged data"},
+    {"fbgemm_gpu::", "FBGEMM", KernelKind::other, "FBGEMM kernel"},
+    {"split_embedding_backward", "FBGEMM", KernelKind::embedding, "embedding tables, backward"},
+    {"split_embedding", "FBGEMM", KernelKind::embedding, "embedding tables"},
+    {"dense_embedding", "FBGEMM", KernelKind::embedding, "embedding tables"},
+    {"bounds_check_indices", "FBGEMM", KernelKind::index, "checks embedding indices"},
+    {"vision::ops::", "torchvision", KernelKind::other, "torchvision op"},
+    {"_matmul_ogs", "Triton (triton_kernels)", KernelKind::gemm, "GEMM of a mixture of experts"},
+    {"_p_matmul_ogs", "Triton (triton_kernels)", KernelKind::gemm, "GEMM of a mixture of experts"},
+    {"_finalize_matmul_scatter", "Triton (triton_kernels)", KernelKind::reduce,
      "adds up the experts' outputs"},
-    {"_topk_forward", "Triton (triton_kernels)", KernelKind::kSort, "top k"},
-    {"_sum_bitmatrix_rows", "Triton (triton_kernels)", KernelKind::kReduce, "tokens per expert"},
-    {"_combined_routing", "Triton (triton_kernels)", KernelKind::kSort,
+    {"_topk_forward", "Triton (triton_kernels)", KernelKind::sort, "top k"},
+    {"_sum_bitmatrix_rows", "Triton (triton_kernels)", KernelKind::reduce, "tokens per expert"},
+    {"_combined_routing", "Triton (triton_kernels)", KernelKind::sort,
      "routing of a mixture of experts"},
-    {"kernel_unified_attention", "Triton (vLLM)", KernelKind::kAttention,
+    {"kernel_unified_attention", "Triton (vLLM)", KernelKind::attention,
      "attention over a paged cache"},
-    {"reduce_segments", "Triton (vLLM)", KernelKind::kAttention,
+    {"reduce_segments", "Triton (vLLM)", KernelKind::attention,
      "joins the parts of a split attention"},
-    {"_copy_page_indices", "Triton (vLLM)", KernelKind::kIndex, "page table of the cache"},
-    {"attn_fwd", "Triton", KernelKind::kAttention, "attention, forward"},
-    {"_attn_fwd", "Triton", KernelKind::kAttention, "attention, forward"},
-    {"_attn_bwd", "Triton", KernelKind::kAttention, "attention, backward"},
-    {"_fwd_kernel", "Triton", KernelKind::kAttention, "attention, forward"},
-    {"_bwd_kernel", "Triton", KernelKind::kAttention, "attention, backward"},
-    {"_geglu_tanh_forward_kernel", "Triton (Liger)", KernelKind::kElementwise,
+    {"_copy_page_indices", "Triton (vLLM)", KernelKind::index, "page table of the cache"},
+    {"attn_fwd", "Triton", KernelKind::attention, "attention, forward"},
+    {"_attn_fwd", "Triton", KernelKind::attention, "attention, forward"},
+    {"_attn_bwd", "Triton", KernelKind::attention, "attention, backward"},
+    {"_fwd_kernel", "Triton", KernelKind::attention, "attention, forward"},
+    {"_bwd_kernel", "Triton", KernelKind::attention, "attention, backward"},
+    {"_geglu_tanh_forward_kernel", "Triton (Liger)", KernelKind::elementwise,
      "GELU(gate) times up"},
-    {"_geglu_tanh_backward_kernel", "Triton (Liger)", KernelKind::kElementwise,
+    {"_geglu_tanh_backward_kernel", "Triton (Liger)", KernelKind::elementwise,
      "GELU(gate) times up, backward"},
-    {"_swiglu_forward_kernel", "Triton (Liger)", KernelKind::kElementwise, "SiLU(gate) times up"},
-    {"_swiglu_backward_kernel", "Triton (Liger)", KernelKind::kElementwise,
+    {"_swiglu_forward_kernel", "Triton (Liger)", KernelKind::elementwise, "SiLU(gate) times up"},
+    {"_swiglu_backward_kernel", "Triton (Liger)", KernelKind::elementwise,
      "SiLU(gate) times up, backward"},
-    {"_rms_norm_forward_kernel", "Triton (Liger)", KernelKind::kNorm, "RMS norm"},
-    {"_rms_norm_backward_kernel", "Triton (Liger)", KernelKind::kNorm, "RMS norm, backward"},
-    {"flash::", "flash attention", KernelKind::kAttention, "attention"},
-    {"aiter::", "AITER", KernelKind::kOther, "AITER kernel"},
+    {"_rms_norm_forward_kernel", "Triton (Liger)", KernelKind::norm, "RMS norm"},
+    {"_rms_norm_backward_kernel", "Triton (Liger)", KernelKind::norm, "RMS norm, backward"},
+    {"flash::", "flash attention", KernelKind::attention, "attention"},
+    {"aiter::", "AITER", KernelKind::other, "AITER kernel"},
 };
 
 struct CubMark {
@@ -95,26 +95,26 @@ struct CubMark {
   KernelKind kind;
   std::string_view what;
 };
-constexpr CubMark kCubMarks[] = {{"RadixSort", KernelKind::kSort, "radix sort"},
-                                 {"MergeSort", KernelKind::kSort, "merge sort"},
-                                 {"SegmentedSort", KernelKind::kSort, "segmented sort"},
-                                 {"Scan", KernelKind::kReduce, "scan"},
-                                 {"ReduceByKey", KernelKind::kReduce, "reduction by key"},
-                                 {"SegmentedReduce", KernelKind::kReduce, "segmented reduction"},
-                                 {"Reduce", KernelKind::kReduce, "reduction"},
-                                 {"Select", KernelKind::kIndex, "selection"},
-                                 {"Compact", KernelKind::kIndex, "compaction"},
-                                 {"Histogram", KernelKind::kReduce, "histogram"},
-                                 {"for_each", KernelKind::kElementwise, "for each"},
-                                 {"parallel_for", KernelKind::kElementwise, "for each"},
-                                 {"unique", KernelKind::kIndex, "unique"}};
+constexpr CubMark kCubMarks[] = {{"RadixSort", KernelKind::sort, "radix sort"},
+                                 {"MergeSort", KernelKind::sort, "merge sort"},
+                                 {"SegmentedSort", KernelKind::sort, "segmented sort"},
+                                 {"Scan", KernelKind::reduce, "scan"},
+                                 {"ReduceByKey", KernelKind::reduce, "reduction by key"},
+                                 {"SegmentedReduce", KernelKind::reduce, "segmented reduction"},
+                                 {"Reduce", KernelKind::reduce, "reduction"},
+                                 {"Select", KernelKind::index, "selection"},
+                                 {"Compact", KernelKind::index, "compaction"},
+                                 {"Histogram", KernelKind::reduce, "histogram"},
+                                 {"for_each", KernelKind::elementwise, "for each"},
+                                 {"parallel_for", KernelKind::elementwise, "for each"},
+                                 {"unique", KernelKind::index, "unique"}};
 
 bool decode_cub(const NameText& name, KernelName& out) {
   const std::string_view function = name.cpp.name;
   const bool is_thrust = contains(function, "thrust::");
   if (!is_thrust && !contains(function, "cub::")) return false;
   out.family = is_thrust ? "Thrust" : "CUB";
-  out.kind = KernelKind::kOther;
+  out.kind = KernelKind::other;
   out.summary = out.family + " kernel";
   const std::string_view base = base_name(function);
   known(out, "function", std::string(base));
@@ -166,7 +166,7 @@ bool decode_trtllm(const NameText& name, KernelName& out) {
   const std::vector<std::string_view> accumulator = parse_type_list(tokens[3]);
   if (c.size() != 1 || ab.empty() || ab.size() > 2 || accumulator.size() != 1) return false;
   out.family = "TensorRT-LLM";
-  out.kind = KernelKind::kGemm;
+  out.kind = KernelKind::gemm;
   GemmFacts& g = out.gemm.emplace();
   g.c_type = c[0];
   g.a_type = ab[0];

@@ -194,9 +194,9 @@ bool decode_tokens(std::span<const std::string_view> tokens, bool is_cutlass, Ke
       prefix.emplace_back(tokens[i]);
       continue;
     }
-    out.kind = a->product == "gemm" ? KernelKind::kGemm : KernelKind::kConv;
+    out.kind = a->product == "gemm" ? KernelKind::gemm : KernelKind::conv;
     out.gemm.emplace();
-    if (out.kind == KernelKind::kConv && a->product != "cudnn")
+    if (out.kind == KernelKind::conv && a->product != "cudnn")
       known(out, "direction", std::string(a->product));
     describe_arithmetic(out, *a, is_simt);
     Suffix suffix(out, is_cutlass);
@@ -224,7 +224,7 @@ bool decode_mma(const NameText& name, KernelName& out) {
     if (contains(text, "wmma")) known(found, "api", "wmma");
   } else if (is_one_of(tokens.front(), kArchs)) {
     if (!decode_tokens(std::span(tokens).subspan(1), false, found)) return false;
-    found.family = found.kind == KernelKind::kConv ? "cuDNN SASS" : "cuBLAS SASS";
+    found.family = found.kind == KernelKind::conv ? "cuDNN SASS" : "cuBLAS SASS";
     known(found, "arch", std::string(tokens.front()), "generation of the code, not of the device");
   } else {
     return false;

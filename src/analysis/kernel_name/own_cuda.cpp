@@ -16,12 +16,12 @@ struct Kind {
   KernelKind kind;
 };
 constexpr Kind kKinds[] = {
-    {"softmax", KernelKind::kSoftmax},  {"norm", KernelKind::kNorm},
-    {"sum", KernelKind::kReduce},       {"nll", KernelKind::kReduce},
-    {"copy", KernelKind::kCopy},        {"cast", KernelKind::kCopy},
-    {"fill", KernelKind::kFill},        {"adam", KernelKind::kOptimizer},
-    {"sgd", KernelKind::kOptimizer},    {"cross_entropy", KernelKind::kReduce},
-    {"list_norm", KernelKind::kReduce},
+    {"softmax", KernelKind::softmax},  {"norm", KernelKind::norm},
+    {"sum", KernelKind::reduce},       {"nll", KernelKind::reduce},
+    {"copy", KernelKind::copy},        {"cast", KernelKind::copy},
+    {"fill", KernelKind::fill},        {"adam", KernelKind::optimizer},
+    {"sgd", KernelKind::optimizer},    {"cross_entropy", KernelKind::reduce},
+    {"list_norm", KernelKind::reduce},
 };
 
 // "GeluTanhBackward" -> "gelu_tanh_backward".
@@ -53,7 +53,7 @@ std::string_view activation_of(std::string_view arg) {
 bool decode_gated(const CppName& cpp, KernelName& out) {
   if (cpp.args.size() != 3) return false;
   constexpr std::array<int64_t, 3> kTile = {128, 256, 64};
-  out.kind = KernelKind::kGemm;
+  out.kind = KernelKind::gemm;
   GemmFacts& g = out.gemm.emplace();
   g.is_column_major = false;
   g.a_type = g.b_type = g.c_type = type_of(cpp.args[1]);
@@ -90,7 +90,7 @@ bool decode_own_cuda(const NameText& name, KernelName& out) {
     what = snake_case(base_name(inner.args.empty() ? name.cpp.args[0] : inner.args[0]));
   }
   if (const size_t at = what.rfind("_kernel"); at != std::string::npos) what.erase(at);
-  out.kind = KernelKind::kElementwise;
+  out.kind = KernelKind::elementwise;
   for (const Kind& kind : kKinds)
     if (what.starts_with(kind.start)) out.kind = kind.kind;
   known(out, "operation", what);

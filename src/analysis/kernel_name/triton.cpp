@@ -24,7 +24,7 @@ bool is_signature(std::string_view text) {
 
 bool decode_signature(std::string_view signature, KernelName& out) {
   out.family = "Triton (Inductor)";
-  out.kind = KernelKind::kTriton;
+  out.kind = KernelKind::triton;
   inferred(out, "specialisation", std::string(signature),
            "argument numbers; d: divisible by 16, e: by 8, c: equal to 1");
   out.summary = "fused Triton kernel; the name of this old form does not say of what";
@@ -60,7 +60,7 @@ bool decode_triton(const NameText& name, KernelName& out) {
     joined = last == std::string_view::npos ? std::string_view() : text.substr(0, last);
   FusedOps fused = split_fused_ops(joined);
   out.family = "Triton (Inductor)";
-  out.kind = KernelKind::kTriton;
+  out.kind = KernelKind::triton;
   out.ops = std::move(fused.ops);
   known(out, "category", std::string(category));
   if (has_number) known(out, "number", std::string(number), "of the kernel in its graph");
@@ -74,10 +74,10 @@ bool decode_triton(const NameText& name, KernelName& out) {
   }
   if (category.starts_with("template")) {
     for (const std::string& op : out.ops)
-      if (is_one_of(op, kGemmOps)) out.kind = KernelKind::kGemm;
+      if (is_one_of(op, kGemmOps)) out.kind = KernelKind::gemm;
     for (const std::string& op : out.ops)
-      if (contains(op, "attention")) out.kind = KernelKind::kAttention;
-    if (out.kind == KernelKind::kGemm) out.gemm.emplace().is_column_major = false;
+      if (contains(op, "attention")) out.kind = KernelKind::attention;
+    if (out.kind == KernelKind::gemm) out.gemm.emplace().is_column_major = false;
   }
   out.summary = summarise(out, category);
   return true;

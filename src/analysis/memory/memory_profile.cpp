@@ -103,15 +103,15 @@ bool memory_at_start(const Trace& trace, CategoryBytes& bytes) {
     return true;
   }
   return std::any_of(trace.memory.begin(), trace.memory.end(),
-                     [](const MemoryEvent& m) { return m.category != MemoryCategory::kUnknown; });
+                     [](const MemoryEvent& m) { return m.category != MemoryCategory::unknown; });
 }
 
 // Runs along `totals`: the sums of all categories are its bytes, so that what was there before and
 // is not told ends up as unknown.
 void add_categories(const Trace& trace, const Records& records, DeviceMemory& memory) {
   CategoryBytes now{};
-  if (memory.type != DeviceType::kCpu || !memory_at_start(trace, now)) return;
-  constexpr auto kUnknown = static_cast<size_t>(MemoryCategory::kUnknown);
+  if (memory.type != DeviceType::cpu || !memory_at_start(trace, now)) return;
+  constexpr auto kUnknown = static_cast<size_t>(MemoryCategory::unknown);
   for (const uint32_t i : records) {
     const MemoryEvent& m = trace.memory[i];
     if (m.out_of_memory) continue;
@@ -164,7 +164,7 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
     by_device[{trace.memory[i].device_type, trace.memory[i].device_id}].push_back(i);
   std::vector<uint32_t> ops;
   for (uint32_t i = 0; i < links.parent.size(); ++i)
-    if (trace.events[i].category == Category::kCpuOp) ops.push_back(i);
+    if (trace.events[i].category == Category::cpu_op) ops.push_back(i);
 
   std::vector<DeviceMemory> list;
   for (auto& [device, records] : by_device) {

@@ -7,12 +7,12 @@ namespace epilogue::trace {
 
 MemoryUsage memory_usage(const MemoryEvent& record) {
   switch (record.device_type) {
-    case DeviceType::kCpu:
-    case DeviceType::kMkldnn:
-    case DeviceType::kIdeep: return {record.bytes, 0};
-    case DeviceType::kCuda:
-    case DeviceType::kHip:
-    case DeviceType::kPrivateUse1: return {0, record.bytes};
+    case DeviceType::cpu:
+    case DeviceType::mkldnn:
+    case DeviceType::ideep: return {record.bytes, 0};
+    case DeviceType::cuda:
+    case DeviceType::hip:
+    case DeviceType::private_use1: return {0, record.bytes};
     default: return {};
   }
 }

@@ -59,9 +59,9 @@ void add_tile_reasons(const Gemm& fast, const Gemm& slow, std::vector<std::strin
 }
 
 void add_shape_reasons(const Gemm& fast, const Gemm& slow, std::vector<std::string>& reasons) {
-  if (slow.side == RooflineSide::kMemory && fast.side == RooflineSide::kCompute) {
+  if (slow.side == RooflineSide::memory && fast.side == RooflineSide::compute) {
     reasons.push_back("the other is limited by memory");
-  } else if (fast.intensity && slow.intensity && slow.side == RooflineSide::kMemory &&
+  } else if (fast.intensity && slow.intensity && slow.side == RooflineSide::memory &&
              *fast.intensity > *slow.intensity * kLeastIntensityRatio) {
     reasons.push_back(fmt::format("more FLOPs per byte ({:.0f} against {:.0f})", *fast.intensity,
                                   *slow.intensity));

@@ -60,10 +60,10 @@ void add_roofline(Gemm& g, const DevicePeaks& peaks) {
   // A vector's product has too few operations for any ceiling: the lowest will do.
   const double ceiling = g.peak_tflops ? *g.peak_tflops : peaks.f32;
   if (by_memory < ceiling) {
-    g.side = RooflineSide::kMemory;
+    g.side = RooflineSide::memory;
     g.attainable_tflops = by_memory;
   } else if (g.peak_tflops) {
-    g.side = RooflineSide::kCompute;
+    g.side = RooflineSide::compute;
     g.attainable_tflops = g.peak_tflops;
   }
   if (g.tflops && g.attainable_tflops) g.attainable_pct = *g.tflops / *g.attainable_tflops * 100;

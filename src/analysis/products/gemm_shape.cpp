@@ -14,8 +14,8 @@ namespace {
 using Dims = std::span<const int64_t>;
 
 enum class Form : uint8_t {
-  kMatmul,  // [..., M, K] x [..., K, N], with vectors
-  kLinear,  // [..., K] x [N, K]
+  matmul,  // [..., M, K] x [..., K, N], with vectors
+  linear,  // [..., K] x [N, K]
 };
 
 struct GemmOp {
@@ -24,14 +24,14 @@ struct GemmOp {
   Form form;
 };
 constexpr GemmOp kGemmOps[] = {
-    {"aten::mm", 0, Form::kMatmul},         {"aten::bmm", 0, Form::kMatmul},
-    {"aten::mv", 0, Form::kMatmul},         {"aten::dot", 0, Form::kMatmul},
-    {"aten::matmul", 0, Form::kMatmul},     {"aten::_int_mm", 0, Form::kMatmul},
-    {"aten::_scaled_mm", 0, Form::kMatmul}, {"aten::addmm", 1, Form::kMatmul},
-    {"aten::addmm_", 1, Form::kMatmul},     {"aten::_addmm_activation", 1, Form::kMatmul},
-    {"aten::addmv", 1, Form::kMatmul},      {"aten::addmv_", 1, Form::kMatmul},
-    {"aten::baddbmm", 1, Form::kMatmul},    {"aten::baddbmm_", 1, Form::kMatmul},
-    {"aten::linear", 0, Form::kLinear},
+    {"aten::mm", 0, Form::matmul},         {"aten::bmm", 0, Form::matmul},
+    {"aten::mv", 0, Form::matmul},         {"aten::dot", 0, Form::matmul},
+    {"aten::matmul", 0, Form::matmul},     {"aten::_int_mm", 0, Form::matmul},
+    {"aten::_scaled_mm", 0, Form::matmul}, {"aten::addmm", 1, Form::matmul},
+    {"aten::addmm_", 1, Form::matmul},     {"aten::_addmm_activation", 1, Form::matmul},
+    {"aten::addmv", 1, Form::matmul},      {"aten::addmv_", 1, Form::matmul},
+    {"aten::baddbmm", 1, Form::matmul},    {"aten::baddbmm_", 1, Form::matmul},
+    {"aten::linear", 0, Form::linear},
 };
 
 const GemmOp* find_op(std::string_view name) {
@@ -98,7 +98,7 @@ std::optional<GemmProblem> gemm_problem(std::string_view op, std::span<const OpI
   const OpInput& b = inputs[found->a + 1];
   if (a.is_list || b.is_list) return std::nullopt;
   const std::optional<GemmShape> shape =
-      found->form == Form::kLinear ? linear_shape(a.dims, b.dims) : matmul_shape(a.dims, b.dims);
+      found->form == Form::linear ? linear_shape(a.dims, b.dims) : matmul_shape(a.dims, b.dims);
   if (!shape || shape->m <= 0 || shape->n <= 0 || shape->k <= 0 || shape->batch <= 0)
     return std::nullopt;
   return GemmProblem{*shape, std::string(element_type(a.type)), std::string(element_type(b.type))};

@@ -35,10 +35,10 @@ class Collector {
     count_products();
     for (const uint32_t i : links_.device_work) {
       const Event& e = trace_.events[i];
-      if (e.category != Category::kKernel) continue;
+      if (e.category != Category::kernel) continue;
       const KernelKind kind = name_of(e).kind;
-      if (kind == KernelKind::kGemm || kind == KernelKind::kGemv) add_product(i);
-      if (kind == KernelKind::kSplitKReduce) add_reduction(i);
+      if (kind == KernelKind::gemm || kind == KernelKind::gemv) add_product(i);
+      if (kind == KernelKind::split_k_reduce) add_reduction(i);
     }
     for (auto& [key, group] : groups_) report_.gemms.push_back(finish(key, group));
     std::stable_sort(report_.gemms.begin(), report_.gemms.end(), [](const Gemm& a, const Gemm& b) {
@@ -65,9 +65,9 @@ class Collector {
   void count_products() {
     for (const uint32_t i : links_.device_work) {
       const Event& e = trace_.events[i];
-      if (e.category != Category::kKernel) continue;
+      if (e.category != Category::kernel) continue;
       const KernelKind kind = name_of(e).kind;
-      if (kind == KernelKind::kGemm || kind == KernelKind::kGemv) ++products_[find_op(i).op];
+      if (kind == KernelKind::gemm || kind == KernelKind::gemv) ++products_[find_op(i).op];
     }
   }
 

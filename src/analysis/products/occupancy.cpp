@@ -128,10 +128,10 @@ std::optional<Occupancy> compute_occupancy(const KernelArgs& args, const DeviceP
     return std::nullopt;
   const int64_t warps = (r->threads + kWarpSize - 1) / kWarpSize;
   const std::array<std::pair<OccupancyLimit, int64_t>, 4> limits = {
-      {{OccupancyLimit::kThreads, device.max_threads_per_multiprocessor / kWarpSize / warps},
-       {OccupancyLimit::kBlocks, rules->max_blocks},
-       {OccupancyLimit::kRegisters, blocks_by_registers(*r, warps, *rules, device)},
-       {OccupancyLimit::kSharedMemory, blocks_by_shared_memory(*r, *rules, device)}}};
+      {{OccupancyLimit::threads, device.max_threads_per_multiprocessor / kWarpSize / warps},
+       {OccupancyLimit::blocks, rules->max_blocks},
+       {OccupancyLimit::registers, blocks_by_registers(*r, warps, *rules, device)},
+       {OccupancyLimit::shared_memory, blocks_by_shared_memory(*r, *rules, device)}}};
   Occupancy result;
   result.blocks_per_sm = std::numeric_limits<int64_t>::max();
   for (const auto& [limit, blocks] : limits)
@@ -148,7 +148,7 @@ std::optional<Occupancy> compute_occupancy(const KernelArgs& args, const DeviceP
 std::vector<KernelOccupancy> kernel_occupancies(const Trace& trace) {
   std::map<Configuration, KernelOccupancy> found;
   for (const Event& e : trace.events) {
-    if (e.category != Category::kKernel) continue;
+    if (e.category != Category::kernel) continue;
     const KernelArgs* args = trace.kernel_args(e);
     if (args == nullptr || !args->has_grid) continue;
     const DeviceProperties* device = find_device(trace, args->device);

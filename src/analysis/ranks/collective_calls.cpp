@@ -103,7 +103,7 @@ std::string collective_name(std::string_view text) {
 std::vector<CollectiveCall> collective_calls(const Trace& trace, const Links& links) {
   std::vector<uint32_t> annotations;
   for (uint32_t i = 0; i < trace.events.size(); ++i)
-    if (trace.events[i].category == Category::kUserAnnotation &&
+    if (trace.events[i].category == Category::user_annotation &&
         trace.name(trace.events[i]).starts_with("nccl:"))
       annotations.push_back(i);
   WorkKinds kinds(trace);
@@ -111,7 +111,7 @@ std::vector<CollectiveCall> collective_calls(const Trace& trace, const Links& li
   std::vector<Moment> launches;
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kKernel || kinds.of(e) != WorkKind::kCommunication) continue;
+    if (e.category != Category::kernel || kinds.of(e) != WorkKind::communication) continue;
     calls.push_back({i, {}, {}});
     launches.emplace_back();
     if (links.launch[i] == kNone) continue;

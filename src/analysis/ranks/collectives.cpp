@@ -22,7 +22,7 @@ IntervalSet other_kernels(const Trace& trace) {
   std::vector<Interval> list;
   // Of a selection also those beside what it launched and what ran into it.
   for_each_event_around(trace, [&](const Event& e) {
-    if (e.category == Category::kKernel && kinds.of(e) != WorkKind::kCommunication)
+    if (e.category == Category::kernel && kinds.of(e) != WorkKind::communication)
       list.push_back({e.ts_ns, e.end_ns()});
   });
   return united(std::move(list));

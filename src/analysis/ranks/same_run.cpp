@@ -16,7 +16,7 @@ namespace {
 std::set<std::string_view> op_names(const Trace& trace) {
   std::set<std::string_view> names;
   for (const Event& e : trace.events)
-    if (e.category == Category::kCpuOp) names.insert(trace.name(e));
+    if (e.category == Category::cpu_op) names.insert(trace.name(e));
   return names;
 }
 

@@ -23,7 +23,7 @@ void set_backward_stacks(const Trace& trace, std::vector<FunctionEvent>& events)
     const FunctionEvent& e = events[i];
     if (e.is_device || e.is_collapsed) continue;
     const OpArgs* args = args_of(trace, e);
-    if (args != nullptr && args->scope == Scope::kBackwardFunction) {
+    if (args != nullptr && args->scope == Scope::backward_function) {
       backward[i] = i;
     } else if (e.parent != kNone) {
       backward[i] = backward[e.parent];

@@ -38,8 +38,8 @@ std::vector<StringId> row_names(const StringPool& strings) {
 }
 
 bool is_host_category(Category category) {
-  return category == Category::kCpuOp || category == Category::kUserAnnotation ||
-         category == Category::kOverhead || is_launch_category(category);
+  return category == Category::cpu_op || category == Category::user_annotation ||
+         category == Category::overhead || is_launch_category(category);
 }
 
 bool starts_before(const FunctionEvent& a, const FunctionEvent& b) {
@@ -86,8 +86,8 @@ class Builder {
       e.stack = args != nullptr ? args->stack : 0;
       e.is_async = args != nullptr && args->is_async;
       e.is_device = is_device;
-      e.is_user_annotation = event.category == Category::kUserAnnotation ||
-                             event.category == Category::kGpuUserAnnotation;
+      e.is_user_annotation = event.category == Category::user_annotation ||
+                             event.category == Category::gpu_user_annotation;
       if (is_device) {
         e.device_time_ns = e.self_device_time_ns = has_device_ ? event.dur_ns : 0;
       } else {
@@ -137,7 +137,7 @@ class Builder {
     for (uint32_t i = 0; i < events_.size(); ++i) {
       const Event* event = events_[i].event;
       if (event == nullptr) continue;
-      if (event->category == Category::kCpuOp && event->external_id != 0)
+      if (event->category == Category::cpu_op && event->external_id != 0)
         op_by_id_.add(event->external_id, i);
       if (is_launch_category(event->category) && event->correlation != 0)
         launch_by_correlation_.add(event->correlation, i);
@@ -190,14 +190,14 @@ class Builder {
     const uint32_t launch = launch_by_correlation_.find(event.correlation);
     if (launch == kNone) return kNone;
     uint32_t i = events_[launch].parent;
-    while (i != kNone && events_[i].event->category != Category::kCpuOp) i = events_[i].parent;
+    while (i != kNone && events_[i].event->category != Category::cpu_op) i = events_[i].parent;
     return i;
   }
 
   void credit_kernels() {
     if (!has_device_) return;
     for (const FunctionEvent& e : events_) {
-      if (!e.is_device || e.event->category == Category::kGpuUserAnnotation) continue;
+      if (!e.is_device || e.event->category == Category::gpu_user_annotation) continue;
       const uint32_t op = op_of_device_event(*e.event);
       if (op != kNone && !events_[op].is_async) events_[op].self_device_time_ns += e.device_time_ns;
     }

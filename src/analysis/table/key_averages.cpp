@@ -141,7 +141,7 @@ class Grouper {
   Row first_of(const FunctionEvent& e) const {
     Row row;
     row.key = function_name(trace_, e.name);
-    row.device = e.is_device ? RowDevice::kDevice : RowDevice::kCpu;
+    row.device = e.is_device ? RowDevice::device : RowDevice::cpu;
     row.is_user_annotation = e.is_user_annotation;
     row.is_async = e.is_async;
     row.is_top_level = e.parent == kNone;
@@ -183,7 +183,7 @@ int64_t KeyAverages::self_cpu_time_total_ns() const {
 
 int64_t KeyAverages::self_device_time_total_ns() const {
   return std::accumulate(rows.begin(), rows.end(), int64_t{0}, [](int64_t sum, const Row& row) {
-    const bool counts = row.device == RowDevice::kDevice && !row.is_user_annotation;
+    const bool counts = row.device == RowDevice::device && !row.is_user_annotation;
     return sum + (counts ? row.self_device_time_total_ns : 0);
   });
 }

@@ -18,7 +18,7 @@ constexpr std::string_view kLookupMark = "TorchDynamo Cache Lookup";
 constexpr std::string_view kTritonPrefix = "triton_";
 
 bool is_op_or_annotation(const Event& e) {
-  return e.category == Category::kCpuOp || e.category == Category::kUserAnnotation;
+  return e.category == Category::cpu_op || e.category == Category::user_annotation;
 }
 
 // Ranges of one kind, and the device work launched inside each.
@@ -45,7 +45,7 @@ std::vector<CompiledRange> ranges(const Trace& trace, const Links& links,
     if (around[i] == kNone) continue;
     const Event& e = trace.events[work[i]];
     CompiledRange& range = by_name[trace.events[around[i]].name];
-    if (e.category == Category::kKernel) ++range.kernels;
+    if (e.category == Category::kernel) ++range.kernels;
     range.device_ns += e.dur_ns;
   }
   std::vector<CompiledRange> list;
@@ -61,7 +61,7 @@ std::vector<TritonKernel> triton_kernels(const Trace& trace, const Links& links)
   std::map<StringId, TritonKernel> by_name;
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kKernel || !trace.name(e).starts_with(kTritonPrefix)) continue;
+    if (e.category != Category::kernel || !trace.name(e).starts_with(kTritonPrefix)) continue;
     TritonKernel& kernel = by_name[e.name];
     ++kernel.count;
     kernel.device_ns += e.dur_ns;

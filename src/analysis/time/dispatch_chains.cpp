@@ -38,7 +38,7 @@ class Chains {
       if (links.op[i] == kNone) continue;
       const Event& e = trace.events[i];
       Subtree& s = subtrees_[links.op[i]];
-      if (e.category == Category::kKernel) ++s.kernels;
+      if (e.category == Category::kernel) ++s.kernels;
       s.device_ns += e.dur_ns;
       s.launches = true;
     }

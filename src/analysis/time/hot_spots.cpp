@@ -22,7 +22,7 @@ class Places {
       : trace_(trace), links_(links) {
     std::vector<uint32_t> annotations;
     for (uint32_t i = 0; i < trace.events.size(); ++i)
-      if (trace.events[i].category == Category::kUserAnnotation) annotations.push_back(i);
+      if (trace.events[i].category == Category::user_annotation) annotations.push_back(i);
     std::vector<Moment> moments;
     for (const uint32_t i : calls) {
       const Event& e = trace.events[i];
@@ -146,7 +146,7 @@ HotSpots hot_spots(const Trace& trace, const Links& links) {
   std::vector<uint32_t> copies;
   for (const uint32_t i : links.device_work) {
     const Event& work = trace.events[i];
-    if (work.category == Category::kKernel) continue;
+    if (work.category == Category::kernel) continue;
     copies.push_back(i);
     const uint32_t call = links.launch[i];
     if (call == kNone) continue;

@@ -25,7 +25,7 @@ bool is_data_name(std::string_view name) {
 }
 
 bool is_op_or_annotation(Category category) {
-  return category == Category::kCpuOp || category == Category::kUserAnnotation;
+  return category == Category::cpu_op || category == Category::user_annotation;
 }
 
 using ThreadKey = std::pair<int32_t, int64_t>;
@@ -74,7 +74,7 @@ class HostStates {
     find_driving_threads(device);
     for (uint32_t i = 0; i < events_.size(); ++i) add(events_[i], i);
     for (const auto& [thread, range] : ranges_)
-      if (driving_.empty() || driving_.contains(thread)) add_to(IdleCause::kHostBetweenOps, range);
+      if (driving_.empty() || driving_.contains(thread)) add_to(IdleCause::host_between_ops, range);
   }
 
   IntervalSet take(IdleCause cause) {
@@ -109,7 +109,7 @@ class HostStates {
     starts_work_[launch] = true;
     driving_.insert(thread_of(call));
     if (is_blocking_copy(trace_, work, call)) blocks_[launch] = true;
-    if (work.pid == device) add_to(IdleCause::kQueue, {call.end_ns(), work.ts_ns});
+    if (work.pid == device) add_to(IdleCause::queue, {call.end_ns(), work.ts_ns});
   }
 
   void add(const Event& e, uint32_t i) {
@@ -117,16 +117,16 @@ class HostStates {
     if (is_launch_category(e.category)) {
       extend(e);
       if (names_[e.name].is_sync || blocks_[i]) {
-        if (driving_.contains(thread_of(e))) add_to(IdleCause::kSync, interval);
+        if (driving_.contains(thread_of(e))) add_to(IdleCause::sync, interval);
       } else if (starts_work_[i] || names_[e.name].is_kernel_launch) {
-        add_to(IdleCause::kLaunch, interval);
+        add_to(IdleCause::launch, interval);
       } else {
-        add_to(IdleCause::kHostInOps, interval);
+        add_to(IdleCause::host_in_ops, interval);
       }
     } else if (is_op_or_annotation(e.category)) {
       extend(e);
-      if (names_[e.name].is_data) add_to(IdleCause::kData, interval);
-      if (e.category == Category::kCpuOp) add_to(IdleCause::kHostInOps, interval);
+      if (names_[e.name].is_data) add_to(IdleCause::data, interval);
+      if (e.category == Category::cpu_op) add_to(IdleCause::host_in_ops, interval);
     }
   }
 
@@ -167,7 +167,7 @@ bool is_data_loading(const Trace& trace, const Event& event) {
 }
 
 bool is_blocking_copy(const Trace& trace, const Event& work, const Event& call) {
-  return work.category == Category::kGpuMemcpy && call.end_ns() >= work.end_ns() &&
+  return work.category == Category::gpu_memcpy && call.end_ns() >= work.end_ns() &&
          !is_graph_launch_name(trace.name(call));
 }
 
@@ -176,12 +176,12 @@ IdleCauses idle_causes(const Trace& trace, const Links& links, int32_t device, I
   causes.busy = intersected(device_busy(trace, links, device), {span});
   IntervalSet rest = gaps(causes.busy, span);
   HostStates host(trace, links, device);
-  for (int c = 0; c < static_cast<int>(IdleCause::kOther); ++c) {
+  for (int c = 0; c < static_cast<int>(IdleCause::other); ++c) {
     const IntervalSet state = host.take(static_cast<IdleCause>(c));
     causes.idle[static_cast<size_t>(c)] = intersected(rest, state);
     rest = subtracted(rest, state);
   }
-  causes.idle[static_cast<size_t>(IdleCause::kOther)] = std::move(rest);
+  causes.idle[static_cast<size_t>(IdleCause::other)] = std::move(rest);
   return causes;
 }
 

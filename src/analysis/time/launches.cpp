@@ -113,7 +113,7 @@ LaunchStats launch_stats(const Trace& trace, const Links& links) {
     starts_work[call] = true;
     const Event& work = trace.events[i];
     const Event& launch = trace.events[call];
-    if (work.category != Category::kKernel) continue;
+    if (work.category != Category::kernel) continue;
     ++kernels;
     if (work.ts_ns < launch.ts_ns) ++stats.kernels_before_launch;
     if (is_first) delays_ns.push_back(work.ts_ns - launch.end_ns());

@@ -22,7 +22,7 @@ class Modules {
   Modules(const Trace& trace, const Links& links) : trace_(trace) {
     for (uint32_t i = 0; i < trace.events.size(); ++i) {
       const Event& e = trace.events[i];
-      if (e.category == Category::kPythonFunction && trace.name(e).starts_with(kModulePrefix))
+      if (e.category == Category::python_function && trace.name(e).starts_with(kModulePrefix))
         frames_.push_back(i);
     }
     std::sort(frames_.begin(), frames_.end(), [&](uint32_t a, uint32_t b) {
@@ -104,7 +104,7 @@ class Modules {
       if (around[i] == kNone) continue;
       ModuleTime& time = nodes_[node_of_frame_[around[i]]].time;
       const Event& e = trace_.events[work[i]];
-      if (e.category == Category::kKernel) ++time.kernels;
+      if (e.category == Category::kernel) ++time.kernels;
       time.self_device_ns += e.dur_ns;
     }
   }

@@ -31,7 +31,7 @@ std::optional<ThreadKey> main_thread(const Trace& trace, const Links& links) {
   for (const uint32_t i : links.launches) ++weight[thread_of(trace.events[i])];
   if (weight.empty())
     for (const Event& e : trace.events)
-      if (e.category == Category::kCpuOp) ++weight[thread_of(e)];
+      if (e.category == Category::cpu_op) ++weight[thread_of(e)];
   const auto best =
       std::max_element(weight.begin(), weight.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -43,7 +43,7 @@ std::vector<Region> outermost_annotations(const Trace& trace, const Links& links
   std::vector<uint32_t> found;
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category == Category::kUserAnnotation && e.dur_ns > 0 && thread == thread_of(e))
+    if (e.category == Category::user_annotation && e.dur_ns > 0 && thread == thread_of(e))
       found.push_back(i);
   }
   std::sort(found.begin(), found.end(), [&](uint32_t a, uint32_t b) {
@@ -54,7 +54,7 @@ std::vector<Region> outermost_annotations(const Trace& trace, const Links& links
   std::vector<Region> list;
   for (const uint32_t i : found)
     if (list.empty() || trace.events[i].ts_ns >= list.back().end_ns)
-      list.push_back(region_of(trace, i, RegionKind::kAnnotation));
+      list.push_back(region_of(trace, i, RegionKind::annotation));
   if (!list.empty())  // a selection may cut the last one
     list.back().end_ns = std::min(list.back().end_ns, shown_window(trace).end_ns);
   return list;
@@ -81,10 +81,10 @@ uint32_t position_of(const std::vector<Region>& list, int64_t ts_ns) {
 std::vector<uint32_t> positions(const Trace& trace, const Links& links,
                                 const std::vector<Region>& list) {
   std::vector<uint32_t> of_event(trace.events.size(), kNone);
-  const bool is_window = list.size() == 1 && list.front().kind == RegionKind::kWindow;
+  const bool is_window = list.size() == 1 && list.front().kind == RegionKind::window;
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kCpuOp && !is_launch_category(e.category)) continue;
+    if (e.category != Category::cpu_op && !is_launch_category(e.category)) continue;
     of_event[i] = is_window ? 0 : position_of(list, e.ts_ns);
   }
   for (const uint32_t i : links.device_work) {
@@ -98,7 +98,7 @@ void add_host_sums(RegionMap& map, const Trace& trace, const Links& links) {
   std::vector<Interval> outermost;
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kCpuOp) continue;
+    if (e.category != Category::cpu_op) continue;
     if (map.of_event[i] != kNone) ++map.regions[map.of_event[i]].ops;
     if (links.parent[i] == kNone) outermost.push_back({e.ts_ns, e.end_ns()});
   }
@@ -116,7 +116,7 @@ void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
     if (position == kNone) continue;
     const Event& e = trace.events[i];
     Region& region = map.regions[position];
-    ++(e.category == Category::kKernel ? region.kernels : region.copies);
+    ++(e.category == Category::kernel ? region.kernels : region.copies);
     launched[position].push_back({e.ts_ns, e.end_ns()});
   }
   const std::optional<int32_t> device = busiest_device(trace, links);
@@ -132,7 +132,7 @@ void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
 std::vector<Region> step_regions(const Trace& trace, const Links& links) {
   std::vector<Region> list;
   list.reserve(links.steps.size());
-  for (const uint32_t i : links.steps) list.push_back(region_of(trace, i, RegionKind::kStep));
+  for (const uint32_t i : links.steps) list.push_back(region_of(trace, i, RegionKind::step));
   return list;
 }
 

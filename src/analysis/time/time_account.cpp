@@ -59,7 +59,7 @@ std::pair<int32_t, int64_t> main_thread(const Trace& trace, const Links& links) 
   std::map<std::pair<int32_t, int64_t>, int64_t> time;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category == Category::kCpuOp && links.parent[i] == kNone)
+    if (e.category == Category::cpu_op && links.parent[i] == kNone)
       time[{e.pid, e.tid}] += e.dur_ns;
   }
   const auto longest = std::max_element(
@@ -77,7 +77,7 @@ void book_host(const Trace& trace, const Links& links, const IntervalSet& window
   int64_t in_ops = 0;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kCpuOp || std::pair(e.pid, e.tid) != thread) continue;
+    if (e.category != Category::cpu_op || std::pair(e.pid, e.tid) != thread) continue;
     const uint32_t parent = links.parent[i];
     // The whole of the op around it, of which a window may show a part.
     if (parent != kNone && within_ns(trace.events[parent]) > 0) {
@@ -99,7 +99,7 @@ void book_host(const Trace& trace, const Links& links, const IntervalSet& window
     }
   }
   account.work = books.take();
-  account.idle_ns[static_cast<size_t>(IdleCause::kHostBetweenOps)] =
+  account.idle_ns[static_cast<size_t>(IdleCause::host_between_ops)] =
       std::max<int64_t>(account.wall_ns - in_ops, 0);
 }
 

@@ -48,14 +48,14 @@ void set_span(const Trace& trace, Timeline& time) {
 
 bool counts_for_span(const Event& event) {
   switch (event.category) {
-    case Category::kCpuOp:
-    case Category::kUserAnnotation:
-    case Category::kGpuUserAnnotation:
-    case Category::kCudaRuntime:
-    case Category::kCudaDriver: return true;
-    case Category::kKernel:
-    case Category::kGpuMemcpy:
-    case Category::kGpuMemset: return !is_without_time(event);
+    case Category::cpu_op:
+    case Category::user_annotation:
+    case Category::gpu_user_annotation:
+    case Category::cuda_runtime:
+    case Category::cuda_driver: return true;
+    case Category::kernel:
+    case Category::gpu_memcpy:
+    case Category::gpu_memset: return !is_without_time(event);
     default: return false;
   }
 }
@@ -74,7 +74,7 @@ Timeline timeline(const Trace& trace, const Links& links) {
     const Event& work = trace.events[i];
     Lanes& lanes = devices[work.pid];
     const bool is_first = lanes.use.kernels + lanes.use.copies == 0;
-    const bool is_kernel = work.category == Category::kKernel;
+    const bool is_kernel = work.category == Category::kernel;
     ++(is_kernel ? lanes.use.kernels : lanes.use.copies);
     const Interval shown = clipped(work, window);
     lanes.by_stream[work.tid].push_back(shown);

@@ -35,27 +35,27 @@ PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Inter
   WorkKinds kinds(trace);
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kKernel || e.pid != device) continue;
+    if (e.category != Category::kernel || e.pid != device) continue;
     const WorkKind kind = kinds.of(e);
-    if (kind == WorkKind::kCompute) compute.push_back({e.ts_ns, e.end_ns()});
-    if (kind == WorkKind::kCommunication) communication.push_back({e.ts_ns, e.end_ns()});
+    if (kind == WorkKind::compute) compute.push_back({e.ts_ns, e.end_ns()});
+    if (kind == WorkKind::communication) communication.push_back({e.ts_ns, e.end_ns()});
   }
   IdleCauses causes = idle_causes(trace, links, device, span);
   PartSets parts;
   // Communication counts only where nothing else runs; compute hides what runs beside it.
-  parts.of(TimePart::kCompute) = intersected(united(std::move(compute)), {span});
-  const IntervalSet others = subtracted(causes.busy, parts.of(TimePart::kCompute));
-  parts.of(TimePart::kCommunication) = intersected(others, united(std::move(communication)));
-  parts.of(TimePart::kMemory) = subtracted(others, parts.of(TimePart::kCommunication));
-  IntervalSet host = causes.of(IdleCause::kHostInOps);
-  const IntervalSet& between = causes.of(IdleCause::kHostBetweenOps);
+  parts.of(TimePart::compute) = intersected(united(std::move(compute)), {span});
+  const IntervalSet others = subtracted(causes.busy, parts.of(TimePart::compute));
+  parts.of(TimePart::communication) = intersected(others, united(std::move(communication)));
+  parts.of(TimePart::memory) = subtracted(others, parts.of(TimePart::communication));
+  IntervalSet host = causes.of(IdleCause::host_in_ops);
+  const IntervalSet& between = causes.of(IdleCause::host_between_ops);
   host.insert(host.end(), between.begin(), between.end());
-  parts.of(TimePart::kOverhead) = united(std::move(host));
-  parts.of(TimePart::kLaunch) = causes.of(IdleCause::kLaunch);
-  parts.of(TimePart::kQueue) = causes.of(IdleCause::kQueue);
-  parts.of(TimePart::kSync) = causes.of(IdleCause::kSync);
-  parts.of(TimePart::kData) = causes.of(IdleCause::kData);
-  parts.of(TimePart::kOther) = causes.of(IdleCause::kOther);
+  parts.of(TimePart::overhead) = united(std::move(host));
+  parts.of(TimePart::launch) = causes.of(IdleCause::launch);
+  parts.of(TimePart::queue) = causes.of(IdleCause::queue);
+  parts.of(TimePart::sync) = causes.of(IdleCause::sync);
+  parts.of(TimePart::data) = causes.of(IdleCause::data);
+  parts.of(TimePart::other) = causes.of(IdleCause::other);
   return parts;
 }
 
@@ -77,7 +77,7 @@ class IdleProfilerCost {
     const std::vector<int64_t> self_ns = self_times_ns(trace, links);
     for (uint32_t i = 0; i < trace.events.size(); ++i) {
       const Event& e = trace.events[i];
-      if (e.category == Category::kCpuOp && overhead.contains(e.ts_ns))
+      if (e.category == Category::cpu_op && overhead.contains(e.ts_ns))
         costs_.push_back({e.ts_ns, std::min(self_ns[i], ns_per_op)});
     }
     std::sort(costs_.begin(), costs_.end());
@@ -103,9 +103,9 @@ Bound bound_of(const PartTimes& times) {
   const auto worst = std::max_element(
       idle.begin(), idle.end(), [](const IdlePart& a, const IdlePart& b) { return a.ns < b.ns; });
   if (times.judged_pct() < kDeviceBoundPct && worst->ns > 0) return worst->bound;
-  const bool is_compute = static_cast<double>(times.of(TimePart::kCompute)) * 100 >=
+  const bool is_compute = static_cast<double>(times.of(TimePart::compute)) * 100 >=
                           static_cast<double>(device) * kComputeBoundPct;
-  return is_compute && device > 0 ? Bound::kCompute : Bound::kMemory;
+  return is_compute && device > 0 ? Bound::compute : Bound::memory;
 }
 
 class Judge {
@@ -117,17 +117,17 @@ class Judge {
     if (const std::optional<int32_t> device = busiest_device(trace, links)) {
       parts_ = part_sets(trace, links, *device, span_);
       queue_before_first_ =
-          intersected(parts_.of(TimePart::kQueue), {{INT64_MIN, first_work_ns(trace, *device)}});
+          intersected(parts_.of(TimePart::queue), {{INT64_MIN, first_work_ns(trace, *device)}});
     }
     for (const IntervalSet& set : parts_.sets) coverage_.emplace_back(set);
-    profiler_.emplace(trace, links, coverage_[static_cast<size_t>(TimePart::kOverhead)],
+    profiler_.emplace(trace, links, coverage_[static_cast<size_t>(TimePart::overhead)],
                       static_cast<int64_t>(verdicts_.profiler.ns_per_op));
     Region whole;
     whole.start_ns = span_.begin_ns;
     whole.end_ns = span_.end_ns;
     whole.kernels = links.kernels;
     whole.ops = std::count_if(trace.events.begin(), trace.events.end(),
-                              [](const Event& e) { return e.category == Category::kCpuOp; });
+                              [](const Event& e) { return e.category == Category::cpu_op; });
     whole.copies = static_cast<int64_t>(links.device_work.size()) - links.kernels;
     whole.launches = static_cast<int64_t>(links.launches.size());
     whole.device_busy_ns = time.devices.empty() ? 0 : time.devices.front().busy_ns;
@@ -144,10 +144,10 @@ class Judge {
   Verdict judge(const Region& region) const {
     Verdict verdict;
     if (region.kernels == 0 && region.launches > 0 && links_.launches_without_kernel > 0) {
-      verdict.bound = Bound::kNoKernels;
+      verdict.bound = Bound::no_kernels;
     } else if (region.kernels + region.copies + region.launches == 0 &&
                region.device_busy_ns == 0) {
-      verdict.bound = Bound::kCpuOnly;
+      verdict.bound = Bound::cpu_only;
     } else if (region.wall_ns() > 0) {
       const PartTimes times = part_times({region.start_ns, region.end_ns});
       verdict.bound = bound_of(times);
@@ -166,12 +166,12 @@ class Judge {
     PartTimes times;
     for (size_t i = 0; i < kTimeParts; ++i) times.ns[i] = coverage_[i].within_ns(window);
     // A region may reach out of the span by nothing but an annotation of another thread.
-    int64_t& other = times.ns[static_cast<size_t>(TimePart::kOther)];
+    int64_t& other = times.ns[static_cast<size_t>(TimePart::other)];
     other += window.length_ns() - times.wall_ns();
-    int64_t& overhead = times.ns[static_cast<size_t>(TimePart::kOverhead)];
+    int64_t& overhead = times.ns[static_cast<size_t>(TimePart::overhead)];
     times.queue_before_first_ns = total_ns(intersected(queue_before_first_, {window}));
     const int64_t profiler = std::min(overhead, profiler_->within_ns(window));
-    times.ns[static_cast<size_t>(TimePart::kProfiler)] = profiler;
+    times.ns[static_cast<size_t>(TimePart::profiler)] = profiler;
     overhead -= profiler;
     return times;
   }

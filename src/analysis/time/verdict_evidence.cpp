@@ -24,11 +24,11 @@ void add_reasons(std::vector<std::string>& list, Bound bound, const PartTimes& t
   const std::array<IdlePart, 5> parts = idle_parts(times);
   for (const IdlePart& part : parts)
     if (part.bound == bound) list.push_back(sentence("Largest loss", part));
-  if (bound == Bound::kCompute || bound == Bound::kMemory)
+  if (bound == Bound::compute || bound == Bound::memory)
     list.push_back(fmt::format(
         "{:.1f} % of its working time is matrix products, convolutions and attention (judged by "
         "kernel names; memory may limit products of few rows).",
-        share_pct(times.of(TimePart::kCompute), times.device_ns())));
+        share_pct(times.of(TimePart::compute), times.device_ns())));
   for (const IdlePart& part : parts)
     if (part.bound != bound && share_pct(part.ns, times.wall_ns()) >= kNotablePct)
       list.push_back(sentence("Further loss", part));
@@ -41,18 +41,18 @@ std::string profiler_sentence(const PartTimes& times, const ProfilerCost& profil
   return fmt::format(
       "The profiler's own {:.1f} us per op ({}) made up about {} of the idle time; it is taken out "
       "before judging.",
-      profiler.ns_per_op * 1e-3, source, format_duration_ns(times.of(TimePart::kProfiler)));
+      profiler.ns_per_op * 1e-3, source, format_duration_ns(times.of(TimePart::profiler)));
 }
 
 // Where the share that decides is not the one that the device worked.
 std::string judged_sentence(const PartTimes& times) {
   std::string out;
-  if (times.of(TimePart::kCommunication) > 0)
+  if (times.of(TimePart::communication) > 0)
     out = fmt::format(" {} of collectives that no other kernel hides",
-                      format_duration_ns(times.of(TimePart::kCommunication)));
-  if (times.of(TimePart::kProfiler) > 0)
+                      format_duration_ns(times.of(TimePart::communication)));
+  if (times.of(TimePart::profiler) > 0)
     out += fmt::format("{} {} of the profiler's own time", out.empty() ? "" : " and",
-                       format_duration_ns(times.of(TimePart::kProfiler)));
+                       format_duration_ns(times.of(TimePart::profiler)));
   return fmt::format("Without{}, it worked {:.1f} % of the time: the verdict rests on this share.",
                      out, times.judged_pct());
 }
@@ -68,25 +68,25 @@ std::string unsure_queue_sentence(const PartTimes& times) {
 
 std::array<IdlePart, 5> idle_parts(const PartTimes& times) {
   return {
-      {{Bound::kOverhead, times.of(TimePart::kOverhead),
+      {{Bound::overhead, times.of(TimePart::overhead),
         "idle while the host was in ops or between them"},
-       {Bound::kLaunch, times.of(TimePart::kLaunch) + times.of(TimePart::kQueue),
+       {Bound::launch, times.of(TimePart::launch) + times.of(TimePart::queue),
         "idle while the host was inside launch calls or launched work had not started"},
-       {Bound::kSync, times.of(TimePart::kSync) + times.of(TimePart::kCommunication),
+       {Bound::sync, times.of(TimePart::sync) + times.of(TimePart::communication),
         "idle while the host waited for the device, or in collectives that no kernel hides"},
-       {Bound::kData, times.of(TimePart::kData), "idle while the host was in the data loader"},
-       {Bound::kUnknown, times.of(TimePart::kOther),
+       {Bound::data, times.of(TimePart::data), "idle while the host was in the data loader"},
+       {Bound::unknown, times.of(TimePart::other),
         "idle while the trace says nothing of the host: the cause of this idle time is unknown"}}};
 }
 
 double PartTimes::judged_pct() const {
-  const int64_t judged_ns = wall_ns() - of(TimePart::kProfiler);
+  const int64_t judged_ns = wall_ns() - of(TimePart::profiler);
   return judged_ns > 0 ? share_pct(device_ns(), judged_ns) : 100;
 }
 
 std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, const Region& region,
                                        const ProfilerCost& profiler) {
-  const int64_t busy = times.device_ns() + times.of(TimePart::kCommunication);
+  const int64_t busy = times.device_ns() + times.of(TimePart::communication);
   std::vector<std::string> list;
   list.push_back(fmt::format("The device worked {} of {} ({:.1f} %); launches: {}, kernels: {}.",
                              format_duration_ns(busy), format_duration_ns(times.wall_ns()),
@@ -98,12 +98,12 @@ std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, cons
   add_reasons(list, bound, times);
   if (share_pct(times.queue_before_first_ns, times.wall_ns()) >= kNotablePct)
     list.push_back(unsure_queue_sentence(times));
-  if (times.of(TimePart::kProfiler) > 0) list.push_back(profiler_sentence(times, profiler));
+  if (times.of(TimePart::profiler) > 0) list.push_back(profiler_sentence(times, profiler));
   return list;
 }
 
 std::vector<std::string> missing_evidence(Bound bound, const Region& region) {
-  if (bound == Bound::kNoKernels)
+  if (bound == Bound::no_kernels)
     return {counted(region.launches, "launch", "launches") +
             " but no kernel: the profiler lost the device's records."};
   if (region.ops == 0) return {"There are neither ops nor launches nor device work."};

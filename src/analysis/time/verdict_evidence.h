@@ -19,7 +19,7 @@ struct PartTimes {
 
   int64_t of(TimePart part) const { return ns[static_cast<size_t>(part)]; }
   int64_t wall_ns() const { return std::accumulate(ns.begin(), ns.end(), int64_t{0}); }
-  int64_t device_ns() const { return of(TimePart::kCompute) + of(TimePart::kMemory); }
+  int64_t device_ns() const { return of(TimePart::compute) + of(TimePart::memory); }
   // Verdict::judged_pct. 100 where the profiler took all of the time.
   double judged_pct() const;
 };

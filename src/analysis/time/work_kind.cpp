@@ -33,16 +33,16 @@ constexpr std::array<std::string_view, 4> kCommunicationMarks = {"nccl", "Nccl",
 
 WorkKind work_kind(std::string_view name) {
   switch (decode_kernel_name(name).kind) {
-    case KernelKind::kGemm:
-    case KernelKind::kConv:
-    case KernelKind::kAttention: return WorkKind::kCompute;
-    case KernelKind::kCollective: return WorkKind::kCommunication;
-    case KernelKind::kUnknown: break;
-    default: return WorkKind::kMemory;
+    case KernelKind::gemm:
+    case KernelKind::conv:
+    case KernelKind::attention: return WorkKind::compute;
+    case KernelKind::collective: return WorkKind::communication;
+    case KernelKind::unknown: break;
+    default: return WorkKind::memory;
   }
-  if (has_any(name, kCommunicationMarks)) return WorkKind::kCommunication;
-  if (has_any(name, kNotComputeMarks)) return WorkKind::kMemory;
-  return has_any(name, kComputeMarks) ? WorkKind::kCompute : WorkKind::kMemory;
+  if (has_any(name, kCommunicationMarks)) return WorkKind::communication;
+  if (has_any(name, kNotComputeMarks)) return WorkKind::memory;
+  return has_any(name, kComputeMarks) ? WorkKind::compute : WorkKind::memory;
 }
 
 WorkKinds::WorkKinds(const Trace& trace) : trace_(trace), kinds_(trace.strings.size()) {
@@ -52,8 +52,8 @@ WorkKinds::WorkKinds(const Trace& trace) : trace_(trace), kinds_(trace.strings.s
 WorkKind WorkKinds::of(const Event& kernel) {
   std::optional<WorkKind>& kind = kinds_[kernel.name];
   if (!kind) kind = work_kind(trace_.name(kernel));
-  const bool waits = *kind == WorkKind::kCompute && peaks_ && waits_for_memory(kernel);
-  return waits ? WorkKind::kMemory : *kind;
+  const bool waits = *kind == WorkKind::compute && peaks_ && waits_for_memory(kernel);
+  return waits ? WorkKind::memory : *kind;
 }
 
 bool WorkKinds::waits_for_memory(const Event& kernel) const {

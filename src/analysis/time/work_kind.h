@@ -13,9 +13,9 @@
 namespace epilogue::trace {
 
 enum class WorkKind : uint8_t {
-  kCompute,        // matrix products, convolutions, attention
-  kMemory,         // the rest: pointwise, reductions, copies
-  kCommunication,  // collectives
+  compute,        // matrix products, convolutions, attention
+  memory,         // the rest: pointwise, reductions, copies
+  communication,  // collectives
 };
 
 // By the decoded name, and by marks in names that are not known. A matrix product of few rows may

@@ -51,7 +51,7 @@ Json work_json(const Trace& trace, Category category, StringId id, const WorkSum
                {"max_us", to_us(sum.max_ns)},
                {"op", op == sum.ns_by_op.end() ? "" : trace.strings[op->first]},
                {"ops", sum.ns_by_op.size()}};
-  if (category != Category::kKernel) return json;
+  if (category != Category::kernel) return json;
   const KernelName name = decode_kernel_name(text);
   json["family"] = name.family;
   json["kind"] = kernel_kind_name(name.kind);

@@ -77,7 +77,7 @@ std::string kernel_text(const KernelArgs& k, Category category) {
   const auto add = [&](std::string_view key, const std::string& value) {
     text += fmt::format("{}\t{}\n", key, value);
   };
-  if (category == Category::kKernel && k.has_grid) {
+  if (category == Category::kernel && k.has_grid) {
     add("grid", fmt::format("[{}]", fmt::join(k.grid, ", ")));
     add("block", fmt::format("[{}]", fmt::join(k.block, ", ")));
   }
@@ -108,7 +108,7 @@ class Writer {
         sizes.push_back(row.size());
       }
       lanes.push_back({{"name", lane.name},
-                       {"is_device", lane.kind == LaneKind::kDevice},
+                       {"is_device", lane.kind == LaneKind::device},
                        {"calls_lane", calls_lane(rows, lane)},
                        {"rows", sizes}});
     }
@@ -124,9 +124,9 @@ class Writer {
   static Json calls_lane(const TimelineRows& rows, const TimelineLane& lane) {
     const auto same =
         std::find_if(rows.lanes.begin(), rows.lanes.end(), [&](const TimelineLane& other) {
-          return other.kind == LaneKind::kHost && other.pid == lane.pid && other.tid == lane.tid;
+          return other.kind == LaneKind::host && other.pid == lane.pid && other.tid == lane.tid;
         });
-    if (lane.kind == LaneKind::kDevice || same == rows.lanes.end()) return nullptr;
+    if (lane.kind == LaneKind::device || same == rows.lanes.end()) return nullptr;
     return same - rows.lanes.begin();
   }
 

@@ -16,23 +16,23 @@ constexpr size_t kMaxRows = 64;
 using LaneKey = std::tuple<LaneKind, int64_t, int64_t>;  // with pid, tid
 
 LaneKind lane_kind(Category category) {
-  if (category == Category::kPythonFunction) return LaneKind::kPython;
-  return is_device_category(category) ? LaneKind::kDevice : LaneKind::kHost;
+  if (category == Category::python_function) return LaneKind::python;
+  return is_device_category(category) ? LaneKind::device : LaneKind::host;
 }
 
 bool is_drawn(const Event& event) {
   switch (event.category) {
-    case Category::kCpuOp:
-    case Category::kUserAnnotation:
-    case Category::kCudaRuntime:
-    case Category::kCudaDriver:
-    case Category::kPythonFunction:
-    case Category::kOverhead:
-    case Category::kCpuKernelShare: return true;
-    case Category::kKernel:
-    case Category::kGpuMemcpy:
-    case Category::kGpuMemset:
-    case Category::kGpuUserAnnotation:
+    case Category::cpu_op:
+    case Category::user_annotation:
+    case Category::cuda_runtime:
+    case Category::cuda_driver:
+    case Category::python_function:
+    case Category::overhead:
+    case Category::cpu_kernel_share: return true;
+    case Category::kernel:
+    case Category::gpu_memcpy:
+    case Category::gpu_memset:
+    case Category::gpu_user_annotation:
       // Both 0: the driver lost the times.
       return event.ts_ns != 0 || event.dur_ns != 0;
     default: return false;
@@ -68,7 +68,7 @@ std::string trimmed(std::string text) {
 
 // "GPU 0, stream 7", "python, thread 4711 (python)", "python, thread 4711 (python), Python"
 std::string lane_name(const Trace& trace, const TimelineLane& lane) {
-  const bool is_device = lane.kind == LaneKind::kDevice;
+  const bool is_device = lane.kind == LaneKind::device;
   std::string process = (is_device ? "device " : "process ") + std::to_string(lane.pid);
   for (const Process& p : trace.processes) {
     if (p.pid != lane.pid) continue;
@@ -82,7 +82,7 @@ std::string lane_name(const Trace& trace, const TimelineLane& lane) {
   for (const Thread& t : trace.threads)
     if (t.pid == lane.pid && t.tid == lane.tid && !t.name.empty()) thread = t.name;
   return trimmed(process) + ", " + trimmed(thread) +
-         (lane.kind == LaneKind::kPython ? ", Python" : "");
+         (lane.kind == LaneKind::python ? ", Python" : "");
 }
 
 size_t events_of(const TimelineLane& lane) {
@@ -147,7 +147,7 @@ TimelineRows timeline_rows(const Trace& trace, size_t max_events) {
   std::stable_sort(result.lanes.begin(), result.lanes.end(),
                    [](const TimelineLane& a, const TimelineLane& b) {
                      if (a.kind != b.kind) return a.kind < b.kind;
-                     return a.kind != LaneKind::kDevice && events_of(a) > events_of(b);
+                     return a.kind != LaneKind::device && events_of(a) > events_of(b);
                    });
   return result;
 }

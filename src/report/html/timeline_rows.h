@@ -12,10 +12,10 @@
 
 namespace epilogue::trace {
 
-enum class LaneKind : uint8_t { kHost, kDevice, kPython };
+enum class LaneKind : uint8_t { host, device, python };
 
 struct TimelineLane {
-  LaneKind kind = LaneKind::kHost;
+  LaneKind kind = LaneKind::host;
   int64_t pid = 0;
   int64_t tid = 0;
   std::string name;

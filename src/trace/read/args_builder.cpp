@@ -25,7 +25,7 @@ StringId ArgsBuilder::text(std::string_view value) {
   const std::string_view inside = inside_quotes(value);
   if (inside.find('\\') == std::string_view::npos) return strings_.intern(inside);
   if (has_bad_escape(inside)) {
-    partial_->notes.add(Note::kBadEscape, offset_);
+    partial_->notes.add(Note::bad_escape, offset_);
     return strings_.intern(inside);
   }
   scratch_.clear();
@@ -36,7 +36,7 @@ StringId ArgsBuilder::text(std::string_view value) {
 void ArgsBuilder::note(std::string_view value) {
   const bool is_bare_word = value.front() != '"' && value.front() != '[' && value.front() != '{' &&
                             !parse_real(value).has_value();
-  partial_->notes.add(is_bare_word ? Note::kBareWord : Note::kBadArgument, offset_);
+  partial_->notes.add(is_bare_word ? Note::bare_word : Note::bad_argument, offset_);
 }
 
 int64_t ArgsBuilder::integer(const RawArgs& raw, ArgKey key, int64_t missing) {
@@ -89,9 +89,9 @@ bool ArgsBuilder::triple(std::string_view value, std::array<int64_t, 3>& out) {
 }
 
 uint32_t ArgsBuilder::inputs(const RawArgs& raw) {
-  if (!raw.has(ArgKey::kInputDims)) return kNone;
-  const InputTexts texts = {raw[ArgKey::kInputDims], raw[ArgKey::kInputStrides],
-                            raw[ArgKey::kInputType], raw[ArgKey::kConcreteInputs]};
+  if (!raw.has(ArgKey::input_dims)) return kNone;
+  const InputTexts texts = {raw[ArgKey::input_dims], raw[ArgKey::input_strides],
+                            raw[ArgKey::input_type], raw[ArgKey::concrete_inputs]};
   scratch_.clear();
   for (const std::string_view part : {texts.dims, texts.strides, texts.types, texts.concrete}) {
     scratch_ += part;
@@ -103,7 +103,7 @@ uint32_t ArgsBuilder::inputs(const RawArgs& raw) {
     input_ids_.push_back(parsed ? inputs_count_++ : kNone);
     if (parsed) new_inputs_.push_back(std::move(*parsed));
   }
-  if (input_ids_[number] == kNone) partial_->notes.add(Note::kBadArgument, offset_);
+  if (input_ids_[number] == kNone) partial_->notes.add(Note::bad_argument, offset_);
   return input_ids_[number];
 }
 
@@ -114,85 +114,85 @@ StringId ArgsBuilder::other(const RawArgs& raw) {
     const std::string object = "{" + raw.other() + "}";
     other_ids_.push_back(nlohmann::json::accept(object) ? strings_.intern(object) : 0);
   }
-  if (other_ids_[number] == 0) partial_->notes.add(Note::kBadArgument, offset_);
+  if (other_ids_[number] == 0) partial_->notes.add(Note::bad_argument, offset_);
   return other_ids_[number];
 }
 
 OpArgs ArgsBuilder::op(const RawArgs& raw, std::string_view name, bool is_annotation) {
   OpArgs args;
   args.inputs = inputs(raw);
-  args.overload_name = text(raw[ArgKey::kOverloadName]);
-  args.stack = text(raw[ArgKey::kCallStack]);
-  args.module_hierarchy = text(raw[ArgKey::kModuleHierarchy]);
-  args.record_function_id = integer(raw, ArgKey::kRecordFunctionId, 0);
-  args.ev_idx = integer(raw, ArgKey::kEvIdx, -1);
-  args.sequence_number = integer(raw, ArgKey::kSequenceNumber, -1);
-  args.fwd_tid = integer(raw, ArgKey::kFwdThreadId, 0);
-  args.is_async = raw[ArgKey::kAsync] == "true";
+  args.overload_name = text(raw[ArgKey::overload_name]);
+  args.stack = text(raw[ArgKey::call_stack]);
+  args.module_hierarchy = text(raw[ArgKey::module_hierarchy]);
+  args.record_function_id = integer(raw, ArgKey::record_function_id, 0);
+  args.ev_idx = integer(raw, ArgKey::ev_idx, -1);
+  args.sequence_number = integer(raw, ArgKey::sequence_number, -1);
+  args.fwd_tid = integer(raw, ArgKey::fwd_thread_id, 0);
+  args.is_async = raw[ArgKey::async] == "true";
   args.other_args = other(raw);
-  args.fused_ops = text(raw[ArgKey::kFusedOps]);
+  args.fused_ops = text(raw[ArgKey::fused_ops]);
   // The scope is not in the file. Only backward functions and their wrapper name a forward thread.
   if (is_annotation) {
-    args.scope = Scope::kUserScope;
+    args.scope = Scope::user_scope;
   } else if (args.fwd_tid != 0 && args.sequence_number >= 0 && !name.starts_with(kEngineWrapper)) {
-    args.scope = Scope::kBackwardFunction;
+    args.scope = Scope::backward_function;
   }
   return args;
 }
 
 KernelArgs ArgsBuilder::kernel(const RawArgs& raw, int32_t pid, int64_t tid) {
   KernelArgs args;
-  args.device = small(raw, ArgKey::kDevice, pid);
-  args.context = small(raw, ArgKey::kContext, 0);
-  args.stream = integer(raw, ArgKey::kStream, tid);
-  args.queued = integer(raw, ArgKey::kQueued, 0);
-  args.registers_per_thread = small(raw, ArgKey::kRegistersPerThread, -1);
-  args.shared_memory_bytes = integer(raw, ArgKey::kSharedMemory, -1);
-  args.blocks_per_sm = real(raw, ArgKey::kBlocksPerSm);
-  args.warps_per_sm = real(raw, ArgKey::kWarpsPerSm);
-  args.est_occupancy_pct = small(raw, ArgKey::kOccupancy, -1);
-  const bool has_grid = triple(raw[ArgKey::kGrid], args.grid);
-  const bool has_block = triple(raw[ArgKey::kBlock], args.block);
+  args.device = small(raw, ArgKey::device, pid);
+  args.context = small(raw, ArgKey::context, 0);
+  args.stream = integer(raw, ArgKey::stream, tid);
+  args.queued = integer(raw, ArgKey::queued, 0);
+  args.registers_per_thread = small(raw, ArgKey::registers_per_thread, -1);
+  args.shared_memory_bytes = integer(raw, ArgKey::shared_memory, -1);
+  args.blocks_per_sm = real(raw, ArgKey::blocks_per_sm);
+  args.warps_per_sm = real(raw, ArgKey::warps_per_sm);
+  args.est_occupancy_pct = small(raw, ArgKey::occupancy, -1);
+  const bool has_grid = triple(raw[ArgKey::grid], args.grid);
+  const bool has_block = triple(raw[ArgKey::block], args.block);
   args.has_grid = has_grid && has_block;
-  args.graph_id = integer(raw, ArgKey::kGraphId, -1);
-  args.graph_node_id = integer(raw, ArgKey::kGraphNodeId, -1);
-  args.bytes = integer(raw, ArgKey::kBytes, -1);
-  args.flops = integer(raw, ArgKey::kFlops, -1);
-  args.threads = small(raw, ArgKey::kThreads, -1);
+  args.graph_id = integer(raw, ArgKey::graph_id, -1);
+  args.graph_node_id = integer(raw, ArgKey::graph_node_id, -1);
+  args.bytes = integer(raw, ArgKey::bytes, -1);
+  args.flops = integer(raw, ArgKey::flops, -1);
+  args.threads = small(raw, ArgKey::threads, -1);
   args.other_args = other(raw);
-  args.fused_ops = text(raw[ArgKey::kFusedOps]);
-  args.unfused_bytes = integer(raw, ArgKey::kUnfusedBytes, -1);
+  args.fused_ops = text(raw[ArgKey::fused_ops]);
+  args.unfused_bytes = integer(raw, ArgKey::unfused_bytes, -1);
   return args;
 }
 
 RuntimeArgs ArgsBuilder::runtime_call(const RawArgs& raw) {
   RuntimeArgs args;
-  args.cbid = small(raw, ArgKey::kCbid, -1);
-  args.stream = integer(raw, ArgKey::kStream, -1);
-  args.bytes = integer(raw, ArgKey::kBytes, -1);
-  args.kernel_name = text(raw[ArgKey::kKernel]);
+  args.cbid = small(raw, ArgKey::cbid, -1);
+  args.stream = integer(raw, ArgKey::stream, -1);
+  args.bytes = integer(raw, ArgKey::bytes, -1);
+  args.kernel_name = text(raw[ArgKey::kernel]);
   return args;
 }
 
 PythonArgs ArgsBuilder::python(const RawArgs& raw) {
   PythonArgs args;
-  args.id = integer(raw, ArgKey::kPythonId, 0);
-  args.parent_id = integer(raw, ArgKey::kPythonParentId, -1);
-  args.module_id = integer(raw, ArgKey::kPythonModuleId, -1);
-  args.ev_idx = integer(raw, ArgKey::kEvIdx, -1);
+  args.id = integer(raw, ArgKey::python_id, 0);
+  args.parent_id = integer(raw, ArgKey::python_parent_id, -1);
+  args.module_id = integer(raw, ArgKey::python_module_id, -1);
+  args.ev_idx = integer(raw, ArgKey::ev_idx, -1);
   return args;
 }
 
 MemoryEvent ArgsBuilder::memory(const RawArgs& raw) {
   MemoryEvent event;
-  event.device_type = static_cast<DeviceType>(small(raw, ArgKey::kDeviceType, 0));
-  event.device_id = small(raw, ArgKey::kDeviceId, -1);
-  event.addr = static_cast<uint64_t>(integer(raw, ArgKey::kAddr, 0));
-  event.bytes = integer(raw, ArgKey::kMemoryBytes, 0);
-  event.total_allocated = integer(raw, ArgKey::kTotalAllocated, 0);
-  event.total_reserved = integer(raw, ArgKey::kTotalReserved, 0);
-  event.ev_idx = integer(raw, ArgKey::kEvIdx, -1);
-  const int64_t category = integer(raw, ArgKey::kMemoryCategory, -1);
+  event.device_type = static_cast<DeviceType>(small(raw, ArgKey::device_type, 0));
+  event.device_id = small(raw, ArgKey::device_id, -1);
+  event.addr = static_cast<uint64_t>(integer(raw, ArgKey::addr, 0));
+  event.bytes = integer(raw, ArgKey::memory_bytes, 0);
+  event.total_allocated = integer(raw, ArgKey::total_allocated, 0);
+  event.total_reserved = integer(raw, ArgKey::total_reserved, 0);
+  event.ev_idx = integer(raw, ArgKey::ev_idx, -1);
+  const int64_t category = integer(raw, ArgKey::memory_category, -1);
   if (category >= 0 && category < static_cast<int64_t>(kMemoryCategories))
     event.category = static_cast<MemoryCategory>(category);
   return event;

@@ -43,11 +43,11 @@ bool Assembler::read_on(bool is_final) {
     if (pending_.size() < retry_size_ && !is_final) return true;
     size_t used = 0;
     const DocumentScanner::Step step = document_.scan(pending_, pending_offset_, is_final, used);
-    if (step == DocumentScanner::Step::kNotJson) return false;
+    if (step == DocumentScanner::Step::not_json) return false;
     pending_.erase(0, used);
     pending_offset_ += static_cast<int64_t>(used);
     retry_size_ = 2 * pending_.size();
-    in_list_ = step == DocumentScanner::Step::kEventList;
+    in_list_ = step == DocumentScanner::Step::event_list;
     if (!in_list_) return true;
   }
   return true;
@@ -71,10 +71,10 @@ bool Assembler::read_events(bool is_final) {
 Trace Assembler::finish(const StreamFaults& faults) {
   ImportNotes& notes = document_.notes();
   const bool is_unclosed = document_.is_unclosed();
-  if (is_unclosed) notes.add(Note::kUnclosed, pending_offset_);
-  if (faults.is_truncated) notes.add(Note::kTruncatedGzip, pending_offset_);
-  if (faults.has_bad_checksum) notes.add(Note::kBadChecksum, pending_offset_);
-  if (faults.has_trailing_bytes) notes.add(Note::kTrailingBytes, pending_offset_);
+  if (is_unclosed) notes.add(Note::unclosed, pending_offset_);
+  if (faults.is_truncated) notes.add(Note::truncated_gzip, pending_offset_);
+  if (faults.has_bad_checksum) notes.add(Note::bad_checksum, pending_offset_);
+  if (faults.has_trailing_bytes) notes.add(Note::trailing_bytes, pending_offset_);
   notes.add_all(merger_.notes());
   const int64_t usable_events = merger_.usable_events();
   Trace trace = merger_.finish();

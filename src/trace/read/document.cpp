@@ -78,7 +78,7 @@ DocumentScanner::Step DocumentScanner::scan(std::string_view text, int64_t offse
   offset_ = offset - static_cast<int64_t>(used);
   while (true) {
     used = skip_space(text, used);
-    if (used == text.size()) return Step::kNeedMore;
+    if (used == text.size()) return Step::need_more;
     const char c = text[used];
     if (in_object_) {
       if (c == ',' || c == '}') {
@@ -87,17 +87,17 @@ DocumentScanner::Step DocumentScanner::scan(std::string_view text, int64_t offse
         continue;
       }
       switch (take_member(text, is_final, used)) {
-        case Found::kMember: continue;
-        case Found::kNeedMore: return Step::kNeedMore;
-        case Found::kList: return Step::kEventList;
-        case Found::kBroken: break;
+        case Found::member: continue;
+        case Found::need_more: return Step::need_more;
+        case Found::list: return Step::event_list;
+        case Found::broken: break;
       }
-      notes_.add(Note::kBadMetadata, offset_ + static_cast<int64_t>(used));
+      notes_.add(Note::bad_metadata, offset_ + static_cast<int64_t>(used));
       const size_t next = next_member(text, used);
-      if (next == kNone64 && !is_final) return Step::kNeedMore;
+      if (next == kNone64 && !is_final) return Step::need_more;
       used = std::min(next, text.size());
     } else if (c == '{' || c == '[') {
-      if (documents_++ > 0) notes_.add(Note::kSecondDocument, offset_ + static_cast<int64_t>(used));
+      if (documents_++ > 0) notes_.add(Note::second_document, offset_ + static_cast<int64_t>(used));
       ++used;
       if (c == '{') {
         in_object_ = true;
@@ -105,15 +105,15 @@ DocumentScanner::Step DocumentScanner::scan(std::string_view text, int64_t offse
       }
       is_bare_array_ = documents_ == 1;
       in_list_ = has_list_ = true;
-      return Step::kEventList;
+      return Step::event_list;
     } else if (text.substr(used).starts_with(kByteOrderMark)) {
-      notes_.add(Note::kByteOrderMark, offset_ + static_cast<int64_t>(used));
+      notes_.add(Note::byte_order_mark, offset_ + static_cast<int64_t>(used));
       used += kByteOrderMark.size();
     } else if (documents_ == 0) {
-      return Step::kNotJson;
+      return Step::not_json;
     } else {  // whatever follows the last document: up to another one
-      if (!notes_.has(Note::kTrailingText))
-        notes_.add(Note::kTrailingText, offset_ + static_cast<int64_t>(used));
+      if (!notes_.has(Note::trailing_text))
+        notes_.add(Note::trailing_text, offset_ + static_cast<int64_t>(used));
       used = std::min(text.find_first_of("{[", used), text.size());
     }
   }
@@ -121,32 +121,32 @@ DocumentScanner::Step DocumentScanner::scan(std::string_view text, int64_t offse
 
 DocumentScanner::Found DocumentScanner::take_member(std::string_view text, bool is_final,
                                                     size_t& used) {
-  const auto incomplete = [&] { return is_final ? Found::kBroken : Found::kNeedMore; };
-  if (text[used] != '"') return Found::kBroken;
+  const auto incomplete = [&] { return is_final ? Found::broken : Found::need_more; };
+  if (text[used] != '"') return Found::broken;
   const size_t key_end = string_end(text, used);
   if (key_end == kNone64) return incomplete();
   const size_t colon = skip_space(text, key_end);
   if (colon == text.size()) return incomplete();
-  if (text[colon] != ':') return Found::kBroken;
+  if (text[colon] != ':') return Found::broken;
   const size_t value = skip_space(text, colon + 1);
   if (value == text.size()) return incomplete();
   const std::string_view key = inside_quotes(text.substr(used, key_end - used));
   if (key == kEventList && text[value] == '[') {
     used = value + 1;
     in_list_ = has_list_ = true;
-    return Found::kList;
+    return Found::list;
   }
   size_t end = value_end(text, value);
   const size_t behind = end == kNone64 ? text.size() : skip_space(text, end);
-  if (behind == text.size() && !is_final) return Found::kNeedMore;
+  if (behind == text.size() && !is_final) return Found::need_more;
   if (end == kNone64) {  // a word at the very end has no end of its own
     end = text.size();
   } else if (behind < text.size() && text[behind] != ',' && text[behind] != '}') {
-    return Found::kBroken;
+    return Found::broken;
   }
   keep(key, text.substr(value, end - value), offset_ + static_cast<int64_t>(value));
   used = end;
-  return Found::kMember;
+  return Found::member;
 }
 
 void DocumentScanner::keep(std::string_view key, std::string_view value, int64_t offset) {
@@ -156,7 +156,7 @@ void DocumentScanner::keep(std::string_view key, std::string_view value, int64_t
   std::string json(value);
   // To nlohmann a NUL ends the text, wherever it stands.
   if (json.find('\0') != kNone64 || !nlohmann::json::accept(json)) {
-    notes_.add(Note::kBadMetadata, offset);
+    notes_.add(Note::bad_metadata, offset);
     json.clear();
     append_json_string(json, value);
   }

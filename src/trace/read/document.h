@@ -15,7 +15,7 @@ namespace epilogue::trace {
 // Fed with the text outside the event lists, in pieces of any size. Not thread-safe.
 class DocumentScanner {
  public:
-  enum class Step { kNeedMore, kEventList, kNotJson };
+  enum class Step { need_more, event_list, not_json };
 
   // Reads on at text.data() + used, which lies at `offset` of the file, and moves `used` on. Behind
   // the opening bracket of an event list it stops with kEventList: call list_closed() when that
@@ -36,7 +36,7 @@ class DocumentScanner {
   ImportNotes& notes() { return notes_; }
 
  private:
-  enum class Found { kMember, kNeedMore, kList, kBroken };
+  enum class Found { member, need_more, list, broken };
   Found take_member(std::string_view text, bool is_final, size_t& used);
   void keep(std::string_view key, std::string_view value, int64_t offset);
 

@@ -27,15 +27,15 @@ EventBoundary boundary_at(std::string_view text, size_t brace) {
   if (has_comma) at = skip_space(text, at + 1);
   found.next = at;
   if (has_comma && at == text.size()) {
-    found.kind = EventBoundary::Kind::kTextEnd;
+    found.kind = EventBoundary::Kind::text_end;
   } else if (has_comma && starts_event(text.substr(at))) {
-    found.kind = EventBoundary::Kind::kNextEvent;
+    found.kind = EventBoundary::Kind::next_event;
   } else if (char_at(text, at) == ']') {
     const size_t behind = skip_space(text, at + 1);
     const char c = char_at(text, behind);
     const bool closes =
         c == '\0' || c == '}' || (c == ',' && char_at(text, skip_space(text, behind + 1)) == '"');
-    if (closes) found.kind = EventBoundary::Kind::kListEnd;
+    if (closes) found.kind = EventBoundary::Kind::list_end;
   }
   return found;
 }
@@ -88,9 +88,9 @@ EventBoundary find_event_boundary(std::string_view text, size_t from) {
   for (size_t brace = text.find('}', from); brace != std::string_view::npos;
        brace = text.find('}', brace + 1)) {
     const EventBoundary found = boundary_at(text, brace);
-    if (found.kind != EventBoundary::Kind::kNowhere) return found;
+    if (found.kind != EventBoundary::Kind::nowhere) return found;
   }
-  return {.kind = EventBoundary::Kind::kNowhere, .event_end = text.size(), .next = text.size()};
+  return {.kind = EventBoundary::Kind::nowhere, .event_end = text.size(), .next = text.size()};
 }
 
 size_t find_event_start(std::string_view text, size_t from, size_t to) {
@@ -106,7 +106,7 @@ size_t find_last_cut(std::string_view text) {
   for (size_t brace = text.rfind('}'); brace != std::string_view::npos && brace > 0;
        brace = text.rfind('}', brace - 1)) {
     const EventBoundary found = boundary_at(text, brace);
-    if (found.kind == EventBoundary::Kind::kNextEvent) return found.next;
+    if (found.kind == EventBoundary::Kind::next_event) return found.next;
   }
   return 0;
 }

@@ -9,8 +9,8 @@
 namespace epilogue::trace {
 
 struct EventBoundary {
-  enum class Kind { kNextEvent, kListEnd, kTextEnd, kNowhere };
-  Kind kind = Kind::kNowhere;
+  enum class Kind { next_event, list_end, text_end, nowhere };
+  Kind kind = Kind::nowhere;
   size_t event_end = 0;  // behind the closing brace
   size_t next = 0;       // the next event's opening brace; the list's closing bracket
 };

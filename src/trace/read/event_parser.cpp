@@ -32,35 +32,35 @@ struct CategoryName {
 };
 // Names of 2021, and those that have a peer among NVIDIA's.
 constexpr std::array<CategoryName, 14> kAliases = {{
-    {"Operator", Category::kCpuOp},
-    {"Kernel", Category::kKernel},
-    {"Runtime", Category::kCudaRuntime},
-    {"Memcpy", Category::kGpuMemcpy},
-    {"Memset", Category::kGpuMemset},
-    {"hpu_op", Category::kKernel},
-    {"mtia_ccp_events", Category::kKernel},
-    {"mtia_runtime", Category::kCudaRuntime},
-    {"glow_runtime", Category::kCudaRuntime},
-    {"xpu_runtime", Category::kCudaRuntime},
-    {"xpu_driver", Category::kCudaDriver},
-    {"xpu_sync", Category::kCudaSync},
-    {"privateuse1_runtime", Category::kCudaRuntime},
-    {"privateuse1_driver", Category::kCudaDriver},
+    {"Operator", Category::cpu_op},
+    {"Kernel", Category::kernel},
+    {"Runtime", Category::cuda_runtime},
+    {"Memcpy", Category::gpu_memcpy},
+    {"Memset", Category::gpu_memset},
+    {"hpu_op", Category::kernel},
+    {"mtia_ccp_events", Category::kernel},
+    {"mtia_runtime", Category::cuda_runtime},
+    {"glow_runtime", Category::cuda_runtime},
+    {"xpu_runtime", Category::cuda_runtime},
+    {"xpu_driver", Category::cuda_driver},
+    {"xpu_sync", Category::cuda_sync},
+    {"privateuse1_runtime", Category::cuda_runtime},
+    {"privateuse1_driver", Category::cuda_driver},
 }};
 
 Category category_of_event(std::string_view cat, std::string_view name) {
   const Category category = category_of(cat);
   // In 2021 annotations were operators.
-  const bool is_old_step = category == Category::kCpuOp && name.starts_with(kStepPrefix);
-  return is_old_step ? Category::kUserAnnotation : category;
+  const bool is_old_step = category == Category::cpu_op && name.starts_with(kStepPrefix);
+  return is_old_step ? Category::user_annotation : category;
 }
 
 bool has_kernel_args(Category category) {
-  return category == Category::kKernel || category == Category::kGpuMemcpy ||
-         category == Category::kGpuMemset;
+  return category == Category::kernel || category == Category::gpu_memcpy ||
+         category == Category::gpu_memset;
 }
 bool has_op_args(Category category) {
-  return category == Category::kCpuOp || category == Category::kUserAnnotation;
+  return category == Category::cpu_op || category == Category::user_annotation;
 }
 
 template <class Args>
@@ -87,7 +87,7 @@ Category category_of(std::string_view name) {
   const auto* const alias =
       std::find_if(kAliases.begin(), kAliases.end(),
                    [&](const CategoryName& candidate) { return candidate.name == name; });
-  return alias == kAliases.end() ? Category::kOther : alias->category;
+  return alias == kAliases.end() ? Category::other : alias->category;
 }
 
 bool EventParser::parse(JsonCursor& cursor, int64_t offset) {
@@ -101,8 +101,8 @@ bool EventParser::parse(JsonCursor& cursor, int64_t offset) {
     ++partial_->python_functions_left_out;
     return true;
   }
-  if (raw_.has_duplicate()) note(Note::kDuplicateKey);
-  if (raw_.has_extra_comma()) note(Note::kExtraComma);
+  if (raw_.has_duplicate()) note(Note::duplicate_key);
+  if (raw_.has_extra_comma()) note(Note::extra_comma);
   build(members);
   return true;
 }
@@ -143,8 +143,8 @@ bool EventParser::take_members(JsonCursor& cursor, Members& members) {
       return false;
     }
   }
-  if (has_duplicate) note(Note::kDuplicateKey);
-  if (has_extra_comma) note(Note::kExtraComma);
+  if (has_duplicate) note(Note::duplicate_key);
+  if (has_extra_comma) note(Note::extra_comma);
   return true;
 }
 
@@ -166,22 +166,22 @@ void EventParser::build(const Members& members) {
     case 'M': return build_name(members);
     case 'C':  // counters and steps of flows: nothing that the schema keeps
     case 't': ++partial_->usable_events; return;
-    default: note(members.ph.empty() ? Note::kMissingField : Note::kUnsupportedPhase);
+    default: note(members.ph.empty() ? Note::missing_field : Note::unsupported_phase);
   }
 }
 
 bool EventParser::take_time(std::string_view text, int64_t& ns) {
   if (text.empty()) {
-    note(Note::kMissingField);
+    note(Note::missing_field);
     return false;
   }
   const ExactNumber number = parse_us(text);
-  if (number.fault == NumberFault::kNotANumber) {
-    note(Note::kBadNumber);
+  if (number.fault == NumberFault::not_a_number) {
+    note(Note::bad_number);
     return false;
   }
   if (!number.ok() || number.value < kMinTime_ns || number.value > kMaxTime_ns) {
-    note(Note::kOutOfRange);
+    note(Note::out_of_range);
     return false;
   }
   ns = number.value;
@@ -191,11 +191,11 @@ bool EventParser::take_time(std::string_view text, int64_t& ns) {
 bool EventParser::take_duration(std::string_view text, int64_t ts_ns, int64_t& dur_ns) {
   if (!take_time(text, dur_ns)) return false;
   if (dur_ns < 0) {
-    note(Note::kNegativeDuration);
+    note(Note::negative_duration);
     dur_ns = 0;
   }
   if (dur_ns <= kMaxTime_ns - std::max<int64_t>(ts_ns, 0)) return true;
-  note(Note::kOutOfRange);
+  note(Note::out_of_range);
   return false;
 }
 
@@ -207,21 +207,21 @@ EventParser::Lane EventParser::lane(const Members& members) {
                       pid.value <= std::numeric_limits<int32_t>::max();
     // Different processes must stay different; which number they go by matters less.
     lane.pid = static_cast<int32_t>(pid.ok() ? pid.value : parse_tid(members.pid));
-    if (pid.ok() && !fits) note(Note::kBadArgument);
+    if (pid.ok() && !fits) note(Note::bad_argument);
   }
   if (!members.tid.empty()) lane.tid = parse_tid(members.tid);
   return lane;
 }
 
 void EventParser::build_span(const Members& members) {
-  if (members.name.empty()) return note(Note::kMissingField);
+  if (members.name.empty()) return note(Note::missing_field);
   Event event;
   if (!take_time(members.ts, event.ts_ns)) return;
   if (!take_duration(members.dur, event.ts_ns, event.dur_ns)) return;
   const std::string_view cat = inside_quotes(members.cat);
   const bool is_recorded_span = cat == kRecordedSpan;
   // A kernel at time 0 makes the span of a trace as long as the epoch is old.
-  if (!is_recorded_span && event.dur_ns > kMaxDuration_ns) return note(Note::kOutOfRange);
+  if (!is_recorded_span && event.dur_ns > kMaxDuration_ns) return note(Note::out_of_range);
   ++partial_->usable_events;
   if (is_recorded_span) return build_recorded_span(members, event.ts_ns, event.dur_ns);
   const Lane where = lane(members);
@@ -230,22 +230,22 @@ void EventParser::build_span(const Members& members) {
   const std::string_view name = inside_quotes(members.name);
   event.category = category_of_event(cat, name);
   event.name = args_.text(members.name);
-  event.correlation = args_.integer(raw_, ArgKey::kCorrelation, 0);
-  event.external_id = args_.integer(raw_, ArgKey::kExternalId, 0);
+  event.correlation = args_.integer(raw_, ArgKey::correlation, 0);
+  event.external_id = args_.integer(raw_, ArgKey::external_id, 0);
   const bool has_nanoseconds = members.ts.find('.') != std::string_view::npos;
-  if (event.category == Category::kGpuUserAnnotation && has_nanoseconds &&
+  if (event.category == Category::gpu_user_annotation && has_nanoseconds &&
       event.dur_ns >= 2 * kAnnotationMargin_ns) {
     event.ts_ns += kAnnotationMargin_ns;
     event.dur_ns -= 2 * kAnnotationMargin_ns;
   }
   if (has_op_args(event.category)) {
     event.args =
-        append(partial_->ops, args_.op(raw_, name, event.category == Category::kUserAnnotation));
+        append(partial_->ops, args_.op(raw_, name, event.category == Category::user_annotation));
   } else if (has_kernel_args(event.category)) {
     event.args = append(partial_->kernels, args_.kernel(raw_, event.pid, event.tid));
-  } else if (is_launch_category(event.category) || event.category == Category::kCudaSync) {
+  } else if (is_launch_category(event.category) || event.category == Category::cuda_sync) {
     event.args = append(partial_->runtime_calls, args_.runtime_call(raw_));
-  } else if (event.category == Category::kPythonFunction) {
+  } else if (event.category == Category::python_function) {
     event.args = append(partial_->python, args_.python(raw_));
   }
   partial_->events.push_back(event);
@@ -272,7 +272,7 @@ void EventParser::build_instant(const Members& members) {
   if (!take_time(members.ts, ts_ns)) return;
   MemoryEvent memory = args_.memory(raw_);
   if (memory.bytes > kMaxMemoryBytes || memory.bytes < -kMaxMemoryBytes)
-    return note(Note::kOutOfRange);
+    return note(Note::out_of_range);
   ++partial_->usable_events;
   const Lane where = lane(members);
   memory.ts_ns = ts_ns;
@@ -288,7 +288,7 @@ void EventParser::build_flow_end(const Members& members, bool is_start) {
   if (members.cat != kForwardBackward) return;  // ac2g: correlations say the same
   const ExactNumber id = parse_integer(members.id);
   const ExactNumber ts = parse_us(members.ts);
-  if (!id.ok() || !ts.ok()) return note(Note::kBadArgument);
+  if (!id.ok() || !ts.ok()) return note(Note::bad_argument);
   const Lane where = lane(members);
   partial_->flow_ends.push_back({id.value, {ts.value, where.tid, where.pid}, is_start});
 }
@@ -302,17 +302,17 @@ void EventParser::build_name(const Members& members) {
   const Lane where = lane(members);
   LaneName name{.pid = where.pid, .tid = where.tid};
   if (what == "process_name") {
-    name.kind = Kind::kProcessName;
-    name.text = args_.text(raw_[ArgKey::kName]);
+    name.kind = Kind::process_name;
+    name.text = args_.text(raw_[ArgKey::name]);
   } else if (what == "process_labels") {
-    name.kind = Kind::kProcessLabels;
-    name.text = args_.text(raw_[ArgKey::kLabels]);
+    name.kind = Kind::process_labels;
+    name.text = args_.text(raw_[ArgKey::labels]);
   } else if (what == "thread_name") {
-    name.kind = Kind::kThreadName;
-    name.text = args_.text(raw_[ArgKey::kName]);
+    name.kind = Kind::thread_name;
+    name.text = args_.text(raw_[ArgKey::name]);
   } else if (what == "process_sort_index" || what == "thread_sort_index") {
-    name.kind = what.front() == 'p' ? Kind::kProcessSort : Kind::kThreadSort;
-    name.sort_index = args_.integer(raw_, ArgKey::kSortIndex, 0);
+    name.kind = what.front() == 'p' ? Kind::process_sort : Kind::thread_sort;
+    name.sort_index = args_.integer(raw_, ArgKey::sort_index, 0);
   } else {
     return;
   }

@@ -26,21 +26,21 @@ void set_lane_names(Trace& trace, const std::vector<LaneName>& names) {
   std::unordered_map<int32_t, size_t> process_of;
   std::map<std::pair<int32_t, int64_t>, size_t> thread_of;
   for (const LaneName& name : names) {
-    if (name.kind == Kind::kThreadName || name.kind == Kind::kThreadSort) {
+    if (name.kind == Kind::thread_name || name.kind == Kind::thread_sort) {
       const auto [place, is_new] =
           thread_of.try_emplace({name.pid, name.tid}, trace.threads.size());
       if (is_new) trace.threads.push_back({.pid = name.pid, .tid = name.tid});
       Thread& thread = trace.threads[place->second];
-      if (name.kind == Kind::kThreadName) thread.name = trace.strings[name.text];
-      if (name.kind == Kind::kThreadSort) thread.sort_index = name.sort_index;
+      if (name.kind == Kind::thread_name) thread.name = trace.strings[name.text];
+      if (name.kind == Kind::thread_sort) thread.sort_index = name.sort_index;
       continue;
     }
     const auto [place, is_new] = process_of.try_emplace(name.pid, trace.processes.size());
     if (is_new) trace.processes.push_back({.pid = name.pid});
     Process& process = trace.processes[place->second];
-    if (name.kind == Kind::kProcessName) process.name = trace.strings[name.text];
-    if (name.kind == Kind::kProcessLabels) process.labels = trace.strings[name.text];
-    if (name.kind == Kind::kProcessSort) process.sort_index = name.sort_index;
+    if (name.kind == Kind::process_name) process.name = trace.strings[name.text];
+    if (name.kind == Kind::process_labels) process.labels = trace.strings[name.text];
+    if (name.kind == Kind::process_sort) process.sort_index = name.sort_index;
   }
 }
 

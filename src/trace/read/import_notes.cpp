@@ -64,7 +64,7 @@ void ImportNotes::add_all(const ImportNotes& other) {
 void ImportNotes::report(ImportReport& report) const {
   for (size_t i = 0; i < kNotes; ++i) {
     if (counts_[i] == 0) continue;
-    const bool is_skip = i < static_cast<size_t>(Note::kUnescapedQuote);
+    const bool is_skip = i < static_cast<size_t>(Note::unescaped_quote);
     (is_skip ? report.skips : report.repairs)
         .push_back({.id = std::string(kTexts[i].id),
                     .detail = std::string(kTexts[i].detail),

@@ -12,33 +12,33 @@ namespace epilogue::trace {
 
 // Skips come first: one event each that is not in the trace.
 enum class Note : uint8_t {
-  kTruncated,
-  kBadSyntax,
-  kNotAnObject,
-  kMissingField,
-  kBadNumber,
-  kOutOfRange,
-  kUnsupportedPhase,
+  truncated,
+  bad_syntax,
+  not_an_object,
+  missing_field,
+  bad_number,
+  out_of_range,
+  unsupported_phase,
   // Repairs: read all the same.
-  kUnescapedQuote,
-  kControlCharacter,
-  kBadEscape,
-  kBadUtf8,
-  kBareWord,
-  kExtraComma,
-  kDuplicateKey,
-  kNegativeDuration,
-  kBadArgument,
-  kBadMetadata,
-  kByteOrderMark,
-  kSecondDocument,
-  kUnclosed,
-  kTruncatedGzip,
-  kBadChecksum,
-  kTrailingBytes,
-  kTrailingText,
+  unescaped_quote,
+  control_character,
+  bad_escape,
+  bad_utf8,
+  bare_word,
+  extra_comma,
+  duplicate_key,
+  negative_duration,
+  bad_argument,
+  bad_metadata,
+  byte_order_mark,
+  second_document,
+  unclosed,
+  truncated_gzip,
+  bad_checksum,
+  trailing_bytes,
+  trailing_text,
 };
-inline constexpr size_t kNotes = static_cast<size_t>(Note::kTrailingText) + 1;
+inline constexpr size_t kNotes = static_cast<size_t>(Note::trailing_text) + 1;
 
 // Counts per note and where each was met first.
 class ImportNotes {

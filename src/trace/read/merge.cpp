@@ -72,12 +72,12 @@ void Merger::add_events(const Partial& partial, const Numbers& numbers) {
     e.name = numbers.strings[e.name];
     if (e.args == kNone) continue;
     switch (e.category) {
-      case Category::kCpuOp:
-      case Category::kUserAnnotation: e.args += ops; break;
-      case Category::kKernel:
-      case Category::kGpuMemcpy:
-      case Category::kGpuMemset: e.args += kernels; break;
-      case Category::kPythonFunction: e.args += frames; break;
+      case Category::cpu_op:
+      case Category::user_annotation: e.args += ops; break;
+      case Category::kernel:
+      case Category::gpu_memcpy:
+      case Category::gpu_memset: e.args += kernels; break;
+      case Category::python_function: e.args += frames; break;
       default: e.args += calls;
     }
   }

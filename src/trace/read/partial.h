@@ -23,13 +23,13 @@ struct FlowEnd {
 // A metadata event: a name or a position for a process or a thread.
 struct LaneName {
   enum class Kind : uint8_t {
-    kProcessName,
-    kProcessLabels,
-    kProcessSort,
-    kThreadName,
-    kThreadSort
+    process_name,
+    process_labels,
+    process_sort,
+    thread_name,
+    thread_sort
   };
-  Kind kind = Kind::kProcessName;
+  Kind kind = Kind::process_name;
   int32_t pid = 0;
   int64_t tid = 0;
   StringId text = 0;

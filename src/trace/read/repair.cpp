@@ -70,7 +70,7 @@ class Repairer {
     if (open_.back() != (c == '}' ? '{' : '[')) return false;
     if (last() == ',') {
       out_.pop_back();
-      note(Note::kExtraComma);
+      note(Note::extra_comma);
     }
     open_.pop_back();
     out_ += c;
@@ -80,7 +80,7 @@ class Repairer {
 
   bool comma() {
     if (last() == ',' || last() == '{' || last() == '[') {
-      note(Note::kExtraComma);
+      note(Note::extra_comma);
     } else {
       out_ += ',';
     }
@@ -95,7 +95,7 @@ class Repairer {
     const bool is_known = word == "true" || word == "false" || word == "null";
     const bool is_number = word.find_first_not_of("+-.0123456789eE") == std::string_view::npos &&
                            parse_real(word).has_value();
-    if (!is_known && !is_number) note(Note::kBareWord);
+    if (!is_known && !is_number) note(Note::bare_word);
     out_ += is_known || is_number ? word : "null";
     return true;
   }
@@ -154,12 +154,12 @@ class Repairer {
 
   void append_string(std::string_view inside) {
     const bool is_literal = has_bad_escape(inside);
-    if (is_literal) note(Note::kBadEscape);
+    if (is_literal) note(Note::bad_escape);
     if (std::any_of(inside.begin(), inside.end(),
                     [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
-      note(Note::kControlCharacter);
+      note(Note::control_character);
     for (size_t i = 0; i < inside.size(); i += inside[i] == '\\' ? 2 : 1)
-      if (inside[i] == '"') note(Note::kUnescapedQuote);
+      if (inside[i] == '"') note(Note::unescaped_quote);
     std::string plain;
     // Whoever wrote one bad escape did not escape at all: C:\new\dir has no line break.
     if (is_literal) {
@@ -171,7 +171,7 @@ class Repairer {
     append_json_string(out_, plain);
     if (plain.find(kReplacement) == std::string::npos &&
         out_.find(kReplacement, start) != std::string::npos)
-      note(Note::kBadUtf8);
+      note(Note::bad_utf8);
   }
 
   std::string_view text_;

@@ -38,7 +38,7 @@ bool WindowParser::parse_indexed(WindowResult& result) {
     if (c == ',') {
       cursor.skip();
       if (cursor.peek() == ']')
-        result.partial.notes.add(Note::kExtraComma, offset_ + cursor.offset());
+        result.partial.notes.add(Note::extra_comma, offset_ + cursor.offset());
     } else if (c == ']' && is_list_end(text_, result.used)) {
       ++result.used;
       result.is_list_closed = true;
@@ -52,7 +52,7 @@ bool WindowParser::parse_indexed(WindowResult& result) {
       } else if (!cursor.take_value(value)) {
         return cursor.at_end() && !is_final_;
       }
-      result.partial.notes.add(Note::kNotAnObject, offset_ + static_cast<int64_t>(result.used));
+      result.partial.notes.add(Note::not_an_object, offset_ + static_cast<int64_t>(result.used));
     }
   }
   result.used = text_.size();
@@ -73,7 +73,7 @@ void WindowParser::parse_one_by_one(WindowResult& result) {
     if (text_[at] == '{') {
       end = parse_slow(result.partial, at);
     } else {
-      result.partial.notes.add(Note::kNotAnObject, offset_ + static_cast<int64_t>(at));
+      result.partial.notes.add(Note::not_an_object, offset_ + static_cast<int64_t>(at));
       end = std::min(text_.find_first_of("{]", at + 1), text_.size());
     }
     if (end == kIncomplete) return;
@@ -98,18 +98,18 @@ size_t WindowParser::parse_slow(Partial& partial, size_t at) {
         if (parse_valid(slice_, offset)) return match;
       }
     }
-    is_last = boundary.kind == Kind::kNowhere || boundary.kind == Kind::kTextEnd;
-    if (boundary.kind == Kind::kNowhere && !is_final_) return kIncomplete;
+    is_last = boundary.kind == Kind::nowhere || boundary.kind == Kind::text_end;
+    if (boundary.kind == Kind::nowhere && !is_final_) return kIncomplete;
     if (parse_slice(partial, text_.substr(at, boundary.event_end - at), offset))
       return boundary.event_end;
     if (is_last && !is_final_) return kIncomplete;
-    if (boundary.kind == Kind::kListEnd) list_end = boundary.event_end;
+    if (boundary.kind == Kind::list_end) list_end = boundary.event_end;
     from = boundary.event_end;
   }
   // Where its own end is broken, the end that was found is another event's.
   const size_t next = find_event_start(text_, at + 1, from);
   const bool is_truncated = is_last && next == text_.size() && list_end == 0;
-  partial.notes.add(is_truncated ? Note::kTruncated : Note::kBadSyntax, offset);
+  partial.notes.add(is_truncated ? Note::truncated : Note::bad_syntax, offset);
   return next == from && list_end > 0 ? list_end : next;
 }
 

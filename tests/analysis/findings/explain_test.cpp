@@ -26,10 +26,10 @@ const Finding* find(const Explanation& e, std::string_view id) {
 void launch(TraceBuilder& b, int64_t at_us, int64_t call_us, int64_t delay_us, int64_t kernel_us,
             const char* kernel = "kernel") {
   Event& call =
-      b.event(Category::kCudaRuntime, "cudaLaunchKernel", at_us * kUs, (at_us + call_us) * kUs);
+      b.event(Category::cuda_runtime, "cudaLaunchKernel", at_us * kUs, (at_us + call_us) * kUs);
   call.correlation = at_us + 1;
   const int64_t start = (at_us + call_us + delay_us) * kUs;
-  Event& work = b.event(Category::kKernel, kernel, start, start + kernel_us * kUs, 7);
+  Event& work = b.event(Category::kernel, kernel, start, start + kernel_us * kUs, 7);
   work.correlation = at_us + 1;
   work.args = static_cast<uint32_t>(b.trace.kernels.size());
   b.trace.kernels.emplace_back();
@@ -39,17 +39,17 @@ TEST(Explain, AnEmptyTraceHasAVerdictAndNothingElse) {
   const Explanation e = explain(TraceBuilder());
   ASSERT_FALSE(e.findings.empty());
   EXPECT_EQ(e.findings.front().id, "verdict");
-  EXPECT_EQ(e.verdicts.whole.bound, Bound::kCpuOnly);
+  EXPECT_EQ(e.verdicts.whole.bound, Bound::cpu_only);
 }
 
 TEST(Explain, TheVerdictComesFirstAndErrorsNext) {
   TraceBuilder b;
   b.op("aten::mm", 0, 100 * kUs);
-  b.event(Category::kCudaRuntime, "cudaLaunchKernel", 10 * kUs, 20 * kUs).correlation = 5;
+  b.event(Category::cuda_runtime, "cudaLaunchKernel", 10 * kUs, 20 * kUs).correlation = 5;
   const Explanation e = explain(b);  // a launch without a kernel: data were lost
   EXPECT_EQ(e.findings[0].id, "verdict");
   ASSERT_GT(e.findings.size(), 1U);
-  EXPECT_EQ(e.findings[1].severity, Severity::kError);
+  EXPECT_EQ(e.findings[1].severity, Severity::error);
   EXPECT_EQ(e.launches_without_kernel, 1);
 }
 
@@ -63,7 +63,7 @@ TEST(Explain, LaunchesThatTheDeviceWaitsForAreAFindingWithTheIdleTimeAsItsSaving
   const Finding* f = find(e, "launch-cost");
   ASSERT_NE(f, nullptr);
   ASSERT_FALSE(e.idle.empty());
-  EXPECT_DOUBLE_EQ(*f->saving_us, static_cast<double>(e.idle[0].of(IdleCause::kLaunch)) / 1000.0);
+  EXPECT_DOUBLE_EQ(*f->saving_us, static_cast<double>(e.idle[0].of(IdleCause::launch)) / 1000.0);
   EXPECT_EQ(f->evidence[0], "2 of 2 kernels take less time than the call that launches them");
 }
 
@@ -102,7 +102,7 @@ TEST(Explain, ADeviceThatWaitsForDataIsAFindingThatNamesTheLoader) {
   launch(b, 60, 5, 0, 30);
   b.annotation(name, 100 * kUs, 140 * kUs);
   const Explanation e = explain(b);
-  EXPECT_EQ(e.verdicts.whole.bound, Bound::kData);
+  EXPECT_EQ(e.verdicts.whole.bound, Bound::data);
   const Finding* f = find(e, "data-loader");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 80);
@@ -161,7 +161,7 @@ TEST(Explain, DurationsAreSaidInAUnitThatFitsThem) {
   TraceBuilder b;
   b.annotation("ProfilerStep#1", 0, 400 * kUs);
   launch(b, 0, 20, 0, 20);
-  b.event(Category::kCudaRuntime, "cudaDeviceSynchronize", 60 * kUs, 110 * kUs);
+  b.event(Category::cuda_runtime, "cudaDeviceSynchronize", 60 * kUs, 110 * kUs);
   launch(b, 200, 20, 0, 20);
   const Explanation e = explain(b);
   const Finding* sync = find(e, "sync");
@@ -194,7 +194,7 @@ TEST(Explain, ManyOpsThatLaunchNothingAreASaving) {
   const Finding* f = find(e, "no-launch-ops");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "4 ops start no device work and take 200 us of the host's time");
-  ASSERT_EQ(e.verdicts.whole.bound, Bound::kOverhead);
+  ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
   EXPECT_DOUBLE_EQ(*f->saving_us, 200);
 }
 

@@ -43,7 +43,7 @@ TEST(Health, LostKernelsComeFirst) {
   b.call("cudaLaunchKernel", 12, 14, 1);
   const std::vector<HealthItem> items = health(b.trace, link(b.trace));
   EXPECT_EQ(items[0].id, "kernel-data-lost");
-  EXPECT_EQ(items[0].severity, Severity::kError);
+  EXPECT_EQ(items[0].severity, Severity::error);
   EXPECT_EQ(items[0].count, 1);
   EXPECT_EQ(items[0].detail,
             "1 launch but no kernel: kernel data was lost. Nothing can be said of the device.");
@@ -101,13 +101,13 @@ TEST(Health, WhatTheReaderMetIsSaid) {
   b.trace.import.repairs = {{"bare-inf", "inf is no JSON", 2, 40},
                             {"bad-checksum", "the checksum is wrong", 1, 90, true}};
   b.trace.import.python_functions_left_out = 10;
-  EXPECT_EQ(item_of(b, "truncated")->severity, Severity::kError);
+  EXPECT_EQ(item_of(b, "truncated")->severity, Severity::error);
   EXPECT_EQ(count_of(b, "skipped-events"), 3);
   EXPECT_NE(item_of(b, "skipped-events")->detail.find("a name is not closed (3)"),
             std::string::npos);
   EXPECT_EQ(count_of(b, "repaired-events"), 2);
   EXPECT_EQ(item_of(b, "repaired-events")->detail, "Read all the same: inf is no JSON (2).");
-  EXPECT_EQ(item_of(b, "bad-checksum")->severity, Severity::kWarning);
+  EXPECT_EQ(item_of(b, "bad-checksum")->severity, Severity::warning);
   EXPECT_EQ(item_of(b, "bad-checksum")->detail, "Read with a doubt: the checksum is wrong (1).");
   EXPECT_EQ(count_of(b, "stacks-recorded"), 10);
   EXPECT_TRUE(item_of(b, "stacks-recorded")->detail.starts_with("Python frames were recorded"));

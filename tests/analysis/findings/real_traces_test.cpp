@@ -72,14 +72,14 @@ TEST_P(RealTrace, GivesTheFactsThatAreKnownOfIt) {
 INSTANTIATE_TEST_SUITE_P(
     , RealTrace,
     ::testing::Values(
-        Expected{"tracelens/h100_bert_small.json.gz", 60, 0, 0, 1, 7, Bound::kOverhead},
-        Expected{"tracelens/h100_vit.json.gz", 154, 0, 0, 1, 15, Bound::kOverhead},
-        Expected{"tracelens/mi300_bert_small.json.gz", 60, 0, 0, 1, 10, Bound::kOverhead},
-        Expected{"tracelens/h100_qwen_0.5b.json.gz", 1465, 436, 0, 1, 92, Bound::kMemory},
-        Expected{"tracelens/mi300_flux_compiled.json.gz", 5549, 0, 0, 1, 92, Bound::kCompute},
+        Expected{"tracelens/h100_bert_small.json.gz", 60, 0, 0, 1, 7, Bound::overhead},
+        Expected{"tracelens/h100_vit.json.gz", 154, 0, 0, 1, 15, Bound::overhead},
+        Expected{"tracelens/mi300_bert_small.json.gz", 60, 0, 0, 1, 10, Bound::overhead},
+        Expected{"tracelens/h100_qwen_0.5b.json.gz", 1465, 436, 0, 1, 92, Bound::memory},
+        Expected{"tracelens/mi300_flux_compiled.json.gz", 5549, 0, 0, 1, 92, Bound::compute},
         Expected{"zoology/a100_launches_without_kernels.json.gz", 0, 0, 260, 0, -1,
-                 Bound::kNoKernels},
-        Expected{"hta/cpu_only.json.gz", 0, 0, 0, 5, -1, Bound::kCpuOnly}),
+                 Bound::no_kernels},
+        Expected{"hta/cpu_only.json.gz", 0, 0, 0, 5, -1, Bound::cpu_only}),
     [](const auto& test) {
       std::string name = test.param.name;
       name = name.substr(0, name.find('.'));
@@ -115,8 +115,8 @@ TEST(RealTraces, TimesAddUp) {
     }
     if (!verdicts.whole.part_pct.empty()) {
       EXPECT_NEAR(sum(verdicts.whole), 100, 1e-6);
-      EXPECT_NEAR(verdicts.whole.pct(TimePart::kCompute) + verdicts.whole.pct(TimePart::kMemory) +
-                      verdicts.whole.pct(TimePart::kCommunication),
+      EXPECT_NEAR(verdicts.whole.pct(TimePart::compute) + verdicts.whole.pct(TimePart::memory) +
+                      verdicts.whole.pct(TimePart::communication),
                   time.busy_pct().value_or(-1), 1e-6);
     }
   }
@@ -163,14 +163,14 @@ TEST(RealTraces, FusionsOfAGatedMlp) {
     EXPECT_NE(f.ops.front(), "aten::neg") << "of q and of k: each goes into a concatenation";
     if (f.count == 24 && f.ops.front() == "aten::mm") found[f.kind] = f;
   }
-  const Fusion& epilogue = found[FusionKind::kGemmEpilogue];
+  const Fusion& epilogue = found[FusionKind::gemm_epilogue];
   EXPECT_EQ(epilogue.ops,
             (std::vector<std::string>{"aten::mm", "aten::silu", "aten::mm", "aten::mul"}));
   EXPECT_EQ(epilogue.kernels_now, 72);  // cuBLAS's memsets are no kernels
   EXPECT_EQ(epilogue.kernels_after, 48);
   EXPECT_DOUBLE_EQ(epilogue.bytes_now, 5 * result);
   EXPECT_DOUBLE_EQ(epilogue.bytes_after, 3 * result);
-  const Fusion& merged = found[FusionKind::kMergedGemms];
+  const Fusion& merged = found[FusionKind::merged_gemms];
   EXPECT_EQ(merged.kernels_now, 48);
   EXPECT_EQ(merged.kernels_after, 24);
   EXPECT_DOUBLE_EQ(merged.bytes_now, 2 * (x + weight + result));

@@ -54,8 +54,8 @@ class Program {
  private:
   void device_work(std::string_view name, int64_t start_ns, int64_t end_ns) {
     Event& work = builder_.kernel(name, start_ns, end_ns, 0);
-    if (name.starts_with("Memcpy")) work.category = Category::kGpuMemcpy;
-    if (name.starts_with("Memset")) work.category = Category::kGpuMemset;
+    if (name.starts_with("Memcpy")) work.category = Category::gpu_memcpy;
+    if (name.starts_with("Memset")) work.category = Category::gpu_memset;
   }
 
   TraceBuilder builder_;

@@ -31,7 +31,7 @@ TEST(FusionRefusals, NoKernelCopiesBetweenHostAndDevice) {
   Program on_device;
   on_device.unary("aten::relu", 100, {8192, 3072});
   on_device.copy("Memcpy DtoD (Device -> Device)", 100, {8192, 3072});
-  EXPECT_NE(find(on_device.find(), FusionKind::kPointwiseChain), nullptr);
+  EXPECT_NE(find(on_device.find(), FusionKind::pointwise_chain), nullptr);
 }
 
 TEST(FusionRefusals, WhatAnUnknownOpMayHaveWrittenComesFromNobodyBeforeIt) {
@@ -57,7 +57,7 @@ TEST(FusionRefusals, WhatAnOpInPlaceOverwroteNobodyReadsLater) {
   p.op("aten::unknown_attention", 90, {tensor({4096, 8, 64}, kBf16)});
   p.mm({4096, 512}, {512, 512});  // reads what attention gave out, or add_; not the first product
   const FusionFindings found = p.find();
-  const Fusion* epilogue = find(found, FusionKind::kGemmEpilogue);
+  const Fusion* epilogue = find(found, FusionKind::gemm_epilogue);
   ASSERT_NE(epilogue, nullptr);
   EXPECT_EQ(epilogue->ops, (std::vector<std::string>{"aten::mm", "aten::add_"}));
 }
@@ -87,7 +87,7 @@ TEST(FusionRefusals, OutermostAnnotationsAreNotJoined) {
     joined.annotated("MoE", [&] { route(joined); });
     joined.annotated("MoE", [&] { route(joined); });
   });
-  EXPECT_NE(find(joined.find(), FusionKind::kPointwiseChain), nullptr);
+  EXPECT_NE(find(joined.find(), FusionKind::pointwise_chain), nullptr);
   Program apart;
   for (int i = 0; i < 2; ++i) apart.annotated("MoE", [&] { route(apart); });
   EXPECT_TRUE(apart.find().fusions.empty());

@@ -28,7 +28,7 @@ TEST(Fusion, GegluIsOneChainAcrossTheUpProjection) {
   const FusionFindings found = p.find();
   EXPECT_TRUE(found.has_shapes);
   EXPECT_NEAR(found.bandwidth_gb_per_s, 2 * 50.331648e6 / 100e3, 1e-6);
-  const Fusion* chain = find(found, FusionKind::kPointwiseChain);
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
   ASSERT_NE(chain, nullptr);
   EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::gelu", "aten::mul"}));
   EXPECT_EQ(chain->count, 1);
@@ -39,7 +39,7 @@ TEST(Fusion, GegluIsOneChainAcrossTheUpProjection) {
   // gelu no longer writes T, at the bandwidth of T per 50 us; mul no longer reads T of its 3 T, at
   // what they cost it: 130 / 3 us.
   EXPECT_NEAR(chain->device_saving_us, 50 + 130.0 / 3, 1e-9);
-  EXPECT_EQ(chain->confidence, Confidence::kHigh);
+  EXPECT_EQ(chain->confidence, Confidence::high);
   EXPECT_EQ(chain->shape, "[64, 128, 3072] c10::BFloat16");
 }
 
@@ -47,7 +47,7 @@ TEST(Fusion, ItsProductsTakeItAsTheirEpilogue) {
   Program p;
   geglu(p);
   const FusionFindings found = p.find();
-  const Fusion* epilogue = find(found, FusionKind::kGemmEpilogue);
+  const Fusion* epilogue = find(found, FusionKind::gemm_epilogue);
   ASSERT_NE(epilogue, nullptr);
   EXPECT_EQ(epilogue->ops,
             (std::vector<std::string>{"aten::mm", "aten::gelu", "aten::mm", "aten::mul"}));
@@ -66,7 +66,7 @@ TEST(Fusion, AnEpilogueSavesNoMoreThanItsChainTakes) {
   p.mm({8192, 768}, {768, 3072});
   p.unary("aten::relu", 60, {8192, 3072});  // in 60 us: out of a cache
   const FusionFindings found = p.find();
-  const Fusion* epilogue = find(found, FusionKind::kGemmEpilogue);
+  const Fusion* epilogue = find(found, FusionKind::gemm_epilogue);
   ASSERT_NE(epilogue, nullptr);
   EXPECT_DOUBLE_EQ(epilogue->bytes_now, 3 * 50331648.0);
   EXPECT_DOUBLE_EQ(epilogue->bytes_after, 50331648.0);
@@ -78,7 +78,7 @@ TEST(Fusion, GateAndUpReadTheSameInput) {
   geglu(p);
   const Fusion* merged = nullptr;
   const FusionFindings found = p.find();
-  merged = find(found, FusionKind::kMergedGemms);
+  merged = find(found, FusionKind::merged_gemms);
   ASSERT_NE(merged, nullptr);
   EXPECT_EQ(merged->ops, (std::vector<std::string>{"aten::mm", "aten::mm"}));
   // Each reads x and its weights and writes T; merged they read x once.
@@ -99,16 +99,16 @@ TEST(Fusion, FillsAndCopiesAreNoKernels) {
   p.binary("aten::add", 100, {8192, 3072}, {8192, 3072});
   p.copy("Memcpy DtoD (Device -> Device)", 100, {8192, 3072});
   const FusionFindings found = p.find();
-  const Fusion* merged = find(found, FusionKind::kMergedGemms);
+  const Fusion* merged = find(found, FusionKind::merged_gemms);
   ASSERT_NE(merged, nullptr);
   EXPECT_EQ(merged->kernels_now, 2);
   EXPECT_EQ(merged->kernels_after, 1);
-  const Fusion* chain = find(found, FusionKind::kPointwiseChain);
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
   ASSERT_NE(chain, nullptr);
   EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::add", "aten::copy_"}));
   EXPECT_EQ(chain->kernels_now, 1);
   EXPECT_EQ(chain->kernels_after, 1);
-  const Fusion* epilogue = find(found, FusionKind::kGemmEpilogue);
+  const Fusion* epilogue = find(found, FusionKind::gemm_epilogue);
   ASSERT_NE(epilogue, nullptr);
   EXPECT_EQ(epilogue->kernels_now, 3);
   EXPECT_EQ(epilogue->kernels_after, 2);
@@ -122,7 +122,7 @@ TEST(Fusion, AMergedProductSplitsItsSumAsItsPartsDid) {
   }
   p.unary("aten::relu", 100, {8192, 3072});
   const FusionFindings found = p.find();
-  const Fusion* merged = find(found, FusionKind::kMergedGemms);
+  const Fusion* merged = find(found, FusionKind::merged_gemms);
   ASSERT_NE(merged, nullptr);
   EXPECT_EQ(merged->kernels_now, 4);
   EXPECT_EQ(merged->kernels_after, 2);
@@ -132,7 +132,7 @@ TEST(Fusion, StepsAreCountedNotJoined) {
   Program p;
   for (int s = 0; s < 3; ++s) p.annotated("ProfilerStep#" + std::to_string(s), [&] { geglu(p); });
   const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::kPointwiseChain);
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
   ASSERT_NE(chain, nullptr);
   EXPECT_EQ(chain->count, 3);
   EXPECT_EQ(chain->ops.size(), 2U);
@@ -147,8 +147,8 @@ TEST(Fusion, AProductBetweenThatNeedsTheFirstOpSplitsAChain) {
   p.mm({512, 512}, {512, 512});           // reads relu's output
   p.unary("aten::tanh", 50, {512, 512});  // reads the product
   const FusionFindings found = p.find();
-  EXPECT_EQ(find(found, FusionKind::kPointwiseChain), nullptr);
-  const Fusion* epilogue = find(found, FusionKind::kGemmEpilogue);
+  EXPECT_EQ(find(found, FusionKind::pointwise_chain), nullptr);
+  const Fusion* epilogue = find(found, FusionKind::gemm_epilogue);
   ASSERT_NE(epilogue, nullptr);
   EXPECT_EQ(epilogue->ops, (std::vector<std::string>{"aten::mm", "aten::tanh"}));
 }
@@ -160,7 +160,7 @@ TEST(Fusion, AnOutputThatIsReadLaterIsStillWritten) {
   p.op("aten::unknown", 10, {});
   p.binary("aten::mul", 60, {4096, 1024}, {4096, 1024});
   const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::kPointwiseChain);
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
   ASSERT_NE(chain, nullptr);
   // add -> relu -> mul; mul's other input may be add's output again.
   EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::add", "aten::relu", "aten::mul"}));
@@ -175,7 +175,7 @@ TEST(Fusion, AHostBoundRunSavesTheHostsTime) {
   Program p;
   geglu(p);
   const FusionFindings found = p.find({.is_host_bound = true, .profiler_ns_per_op = 4000});
-  const Fusion* chain = find(found, FusionKind::kPointwiseChain);
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
   ASSERT_NE(chain, nullptr);
   // All but the slower op, less what recording it cost: 100 - 4.
   EXPECT_NEAR(chain->predicted_saving_us, 96, 1e-9);
@@ -192,7 +192,7 @@ TEST(Fusion, WithoutShapesRunsOfElementwiseOpsAreALowGuess) {
   ASSERT_EQ(found.fusions.size(), 1U);
   EXPECT_EQ(found.fusions[0].ops, (std::vector<std::string>{"aten::mul", "aten::add"}));
   EXPECT_NEAR(found.fusions[0].device_saving_us, 20, 1e-9);
-  EXPECT_EQ(found.fusions[0].confidence, Confidence::kLow);
+  EXPECT_EQ(found.fusions[0].confidence, Confidence::low);
 }
 
 TEST(Fusion, WithoutDeviceWorkTheOpsOwnTimeCounts) {
@@ -200,7 +200,7 @@ TEST(Fusion, WithoutDeviceWorkTheOpsOwnTimeCounts) {
   p.has_kernels = false;
   geglu(p);
   const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::kPointwiseChain);
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
   ASSERT_NE(chain, nullptr);
   EXPECT_EQ(chain->kernels_now, 0);
   EXPECT_TRUE(chain->kernels.empty());

@@ -44,7 +44,7 @@ class OwnProgram {
 
   std::vector<Fusion> row_chains() {
     std::vector<Fusion> list = find_fusions(b_.trace, link(b_.trace)).fusions;
-    std::erase_if(list, [](const Fusion& f) { return f.kind != FusionKind::kRowChain; });
+    std::erase_if(list, [](const Fusion& f) { return f.kind != FusionKind::row_chain; });
     return list;
   }
 
@@ -63,7 +63,7 @@ TEST(RowChainFindings, AnMlpIsOneKernelAtTheMeasuredRate) {
   EXPECT_EQ(f.ops, (std::vector<std::string>{"aten::mm", "aten::relu", "aten::mm"}));
   EXPECT_EQ(f.kernels_now, 3);
   EXPECT_EQ(f.kernels_after, 1);
-  EXPECT_EQ(f.confidence, Confidence::kHigh);
+  EXPECT_EQ(f.confidence, Confidence::high);
   // Products 2 * 100 * 50 * 200 * 2 = 4 MFLOP: 40 us at 100 GFLOP/s, and 3 us. relu moves bytes
   // only.
   EXPECT_DOUBLE_EQ(f.time_us, 90);
@@ -96,7 +96,7 @@ TEST(RowChainFindings, WithoutRatesProductsStayAsFastAsTheyAre) {
   p.mlp();
   const std::vector<Fusion> found = p.row_chains();
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].confidence, Confidence::kLow);
+  EXPECT_EQ(found[0].confidence, Confidence::low);
   EXPECT_NEAR(found[0].device_saving_us, 10, 1e-9);
   EXPECT_NEAR(found[0].host_saving_us, 4, 1e-9) << "two of three dispatches";
 }

@@ -33,8 +33,8 @@ struct Coverage {
 void count(const Trace& trace, std::set<std::string>& seen, Coverage& coverage) {
   std::map<StringId, KernelName> names;
   for (const Event& e : trace.events) {
-    if (e.category != Category::kKernel && e.category != Category::kGpuMemcpy &&
-        e.category != Category::kGpuMemset)
+    if (e.category != Category::kernel && e.category != Category::gpu_memcpy &&
+        e.category != Category::gpu_memset)
       continue;
     const auto [it, is_new] = names.try_emplace(e.name);
     if (is_new) {
@@ -105,7 +105,7 @@ TEST(RealGemms, OfQwenAreKnownButForTheOnesFromBeforeTheWindow) {
   EXPECT_EQ(first.shape, (GemmShape{8944, 2816, 1024, 1}));
   EXPECT_EQ(first.time.count, 48);
   EXPECT_EQ(first.a_type, "bf16");
-  EXPECT_EQ(first.side, RooflineSide::kCompute);
+  EXPECT_EQ(first.side, RooflineSide::compute);
   EXPECT_NEAR(*first.peak_pct, 62, 1);
   EXPECT_EQ(first.tiling->tiles, 1540);  // 2816 / 128 = 22, 8944 / 128 = 69.9
 }
@@ -117,7 +117,7 @@ TEST(RealGemms, OfTheMoeLayerCoverTheirGridExactly) {
   ASSERT_EQ(report.gemms.size(), 3U);
   for (const Gemm& g : report.gemms) {
     EXPECT_EQ(g.tiling->tiles, g.grid_blocks) << g.kernel;
-    EXPECT_EQ(g.side, RooflineSide::kMemory);
+    EXPECT_EQ(g.side, RooflineSide::memory);
   }
   EXPECT_EQ(report.gemms[0].shape, (GemmShape{1, 2048, 1024, 1024}));
 }

@@ -40,20 +40,20 @@ TEST(Gemms, AFusedKernelIsPlacedByTheWorkThatItStates) {
   EXPECT_DOUBLE_EQ(*g.tflops, 0.3);
   EXPECT_DOUBLE_EQ(*g.peak_pct, 75);
   EXPECT_DOUBLE_EQ(*g.intensity, 1000);
-  EXPECT_EQ(g.side, RooflineSide::kCompute);
-  EXPECT_EQ(judge_time(b.trace, link(b.trace)).whole.bound, Bound::kCompute);
+  EXPECT_EQ(g.side, RooflineSide::compute);
+  EXPECT_EQ(judge_time(b.trace, link(b.trace)).whole.bound, Bound::compute);
 }
 
 TEST(Gemms, AFusedKernelOfFewRowsIsBoundByMemory) {
   // 2 MFLOP on 2 MB of weights in 125 us: 16 GB/s of 20.
   const TraceBuilder b = own_kernel(kChain, 125, 2'000'000, 2'000'000);
   const Gemm g = gemm_report(b.trace, link(b.trace)).gemms.at(0);
-  EXPECT_EQ(g.side, RooflineSide::kMemory);
+  EXPECT_EQ(g.side, RooflineSide::memory);
   EXPECT_DOUBLE_EQ(*g.attainable_pct, 80);
-  EXPECT_EQ(judge_time(b.trace, link(b.trace)).whole.bound, Bound::kMemory);
+  EXPECT_EQ(judge_time(b.trace, link(b.trace)).whole.bound, Bound::memory);
   // Four times as fast: the bytes come from a cache, not from memory.
   const TraceBuilder cached = own_kernel(kChain, 31, 2'000'000, 2'000'000);
-  EXPECT_EQ(judge_time(cached.trace, link(cached.trace)).whole.bound, Bound::kCompute);
+  EXPECT_EQ(judge_time(cached.trace, link(cached.trace)).whole.bound, Bound::compute);
 }
 
 TEST(Gemms, SixteenBitProductsThatAreWidenedAreHeldAgainstF32) {

@@ -11,7 +11,7 @@ namespace {
 using testing::GpuTrace;
 
 MemoryEvent& allocate(GpuTrace& b, int64_t ts_ns, uint64_t addr, int64_t bytes, int64_t total) {
-  MemoryEvent& m = b.memory(ts_ns, bytes, DeviceType::kCuda);
+  MemoryEvent& m = b.memory(ts_ns, bytes, DeviceType::cuda);
   m.device_id = 0;
   m.addr = addr;
   m.total_allocated = total;
@@ -31,7 +31,7 @@ TEST(MemoryProfile, PeakAndWhoHoldsIt) {
   const std::vector<DeviceMemory> list = memory_profile(b.trace, link(b.trace));
   ASSERT_EQ(list.size(), 1u);
   const DeviceMemory& m = list[0];
-  EXPECT_EQ(m.type, DeviceType::kCuda);
+  EXPECT_EQ(m.type, DeviceType::cuda);
   EXPECT_EQ(m.device, 0);
   EXPECT_EQ(m.allocations, 3);
   EXPECT_EQ(m.frees, 2);
@@ -68,7 +68,7 @@ TEST(MemoryProfile, DevicesAreKeptApartAndFailuresCounted) {
   b.memory(15, 500);
   const std::vector<DeviceMemory> list = memory_profile(b.trace, link(b.trace));
   ASSERT_EQ(list.size(), 2u);
-  EXPECT_EQ(list[0].type, DeviceType::kCpu);
+  EXPECT_EQ(list[0].type, DeviceType::cpu);
   EXPECT_EQ(list[1].out_of_memory, 1);
   EXPECT_EQ(list[1].allocations, 1);
   EXPECT_EQ(list[1].peak_bytes, 100);
@@ -87,10 +87,10 @@ TEST(MemoryProfile, CategoriesAddUpToTheTotalAtEveryPoint) {
     m.total_allocated = total;
     m.category = category;
   };
-  event(10, 0x10, 300, 1500, MemoryCategory::kActivation);
-  event(20, 0x20, 50, 1550, MemoryCategory::kGradient);
-  event(30, 0x10, -300, 1250, MemoryCategory::kActivation);
-  event(40, 0x30, -400, 850, MemoryCategory::kParameter);
+  event(10, 0x10, 300, 1500, MemoryCategory::activation);
+  event(20, 0x20, 50, 1550, MemoryCategory::gradient);
+  event(30, 0x10, -300, 1250, MemoryCategory::activation);
+  event(40, 0x30, -400, 850, MemoryCategory::parameter);
   const DeviceMemory m = memory_profile(b.trace, link(b.trace)).at(0);
   ASSERT_EQ(m.category_totals.size(), m.totals.size());
   for (size_t i = 0; i < m.totals.size(); ++i) {

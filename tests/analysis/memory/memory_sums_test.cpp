@@ -8,7 +8,7 @@
 namespace epilogue::trace::memory_sums_test {
 namespace {
 
-MemoryEvent record(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::kCpu) {
+MemoryEvent record(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::cpu) {
   MemoryEvent m;
   m.ts_ns = ts_ns;
   m.bytes = bytes;
@@ -25,10 +25,10 @@ TEST(MemorySums, BothEndsBelongToTheInterval) {
 }
 
 TEST(MemorySums, SortsRecordsAndTellsKindsApart) {
-  MemorySums sums({record(30, -4), record(10, 1, DeviceType::kCuda),
-                   record(20, 2, DeviceType::kMkldnn), record(15, 8, DeviceType::kHip),
-                   record(15, 16, DeviceType::kIdeep), record(15, 32, DeviceType::kPrivateUse1),
-                   record(15, 64, DeviceType::kXpu)});
+  MemorySums sums({record(30, -4), record(10, 1, DeviceType::cuda),
+                   record(20, 2, DeviceType::mkldnn), record(15, 8, DeviceType::hip),
+                   record(15, 16, DeviceType::ideep), record(15, 32, DeviceType::private_use1),
+                   record(15, 64, DeviceType::xpu)});
   const MemoryUsage all = sums.take(0, 100);
   EXPECT_EQ(all.cpu_bytes, 2 + 16 - 4);
   EXPECT_EQ(all.device_bytes, 1 + 8 + 32);

@@ -77,7 +77,7 @@ TEST(Gemms, ComputesRateBytesAndRoofline) {
   EXPECT_EQ(g.peak_of, "A100 SXM 80GB, NVIDIA data sheet");
   EXPECT_DOUBLE_EQ(*g.peak_tflops, 312);
   EXPECT_NEAR(*g.peak_pct, 61.95, 0.01);
-  EXPECT_EQ(g.side, RooflineSide::kCompute);  // the ridge is at 312000 / 2039 = 153 FLOPs a byte
+  EXPECT_EQ(g.side, RooflineSide::compute);  // the ridge is at 312000 / 2039 = 153 FLOPs a byte
   EXPECT_DOUBLE_EQ(*g.attainable_tflops, 312);
   EXPECT_EQ(g.uses_tensor_cores, true);
   EXPECT_EQ(g.tensor_core_note, "");
@@ -221,7 +221,7 @@ TEST(Gemms, SaysWhyTensorCoresAreNotUsed) {
   EXPECT_NE(gemv.tensor_core_note.find("vector"), std::string::npos);
   EXPECT_EQ(gemv.tensor_core_advice, "") << "memory limits it anyway";
   EXPECT_FALSE(gemv.peak_tflops);  // no published rate for bf16 off the tensor cores
-  EXPECT_EQ(gemv.side, RooflineSide::kMemory);
+  EXPECT_EQ(gemv.side, RooflineSide::memory);
 }
 
 TEST(Gemms, GivesTf32TheRateOfTensorCores) {

@@ -30,7 +30,7 @@ TEST(Occupancy, IsLimitedByRegisters) {
   const auto o = compute_occupancy(launch(255, 48 * 1024, 128), a100());
   ASSERT_TRUE(o);
   EXPECT_EQ(o->blocks_per_sm, 2);
-  EXPECT_EQ(o->limit, OccupancyLimit::kRegisters);
+  EXPECT_EQ(o->limit, OccupancyLimit::registers);
   EXPECT_DOUBLE_EQ(o->theoretical_pct, 12.5);
 }
 
@@ -39,7 +39,7 @@ TEST(Occupancy, IsLimitedBySharedMemoryAboveTheDefaultLimit) {
   const auto gemm = compute_occupancy(launch(128, 80 * 1024, 128), a100());
   ASSERT_TRUE(gemm);
   EXPECT_EQ(gemm->blocks_per_sm, 2);
-  EXPECT_EQ(gemm->limit, OccupancyLimit::kSharedMemory);
+  EXPECT_EQ(gemm->limit, OccupancyLimit::shared_memory);
   // 144 KiB + 1: one block of 8 warps.
   const auto large = compute_occupancy(launch(168, 144 * 1024, 256), a100());
   ASSERT_TRUE(large);
@@ -51,12 +51,12 @@ TEST(Occupancy, IsLimitedByThreadsAndBlocks) {
   const auto threads = compute_occupancy(launch(16, 0, 1024), v100());
   ASSERT_TRUE(threads);
   EXPECT_EQ(threads->blocks_per_sm, 2);
-  EXPECT_EQ(threads->limit, OccupancyLimit::kThreads);
+  EXPECT_EQ(threads->limit, OccupancyLimit::threads);
   EXPECT_DOUBLE_EQ(threads->theoretical_pct, 100);
   const auto blocks = compute_occupancy(launch(16, 0, 32), v100());
   ASSERT_TRUE(blocks);
   EXPECT_EQ(blocks->blocks_per_sm, 32);
-  EXPECT_EQ(blocks->limit, OccupancyLimit::kBlocks);
+  EXPECT_EQ(blocks->limit, OccupancyLimit::blocks);
   EXPECT_DOUBLE_EQ(blocks->theoretical_pct, 50);
 }
 

@@ -16,7 +16,7 @@ using testing::GpuTrace;
 GpuTrace trace_of(const std::string& path, const std::string& op = "aten::mm",
                   int64_t start_ns = 100) {
   GpuTrace b;
-  b.event(Category::kCpuOp, op, start_ns, start_ns + 10);
+  b.event(Category::cpu_op, op, start_ns, start_ns + 10);
   b.trace.import.path = path;
   return b;
 }

@@ -13,7 +13,7 @@ using testing::tensor;
 using testing::TraceBuilder;
 
 // The only row of that name (on that side).
-Row row(const KeyAverages& averages, std::string_view name, RowDevice device = RowDevice::kCpu) {
+Row row(const KeyAverages& averages, std::string_view name, RowDevice device = RowDevice::cpu) {
   std::vector<Row> found;
   for (const Row& r : averages.rows)
     if (r.key == name && r.device == device) found.push_back(r);
@@ -59,7 +59,7 @@ TEST(KeyAverages, SelfAndTotalTimes) {
   EXPECT_EQ(addmm.device_time_total_ns, 450);
   EXPECT_FALSE(addmm.is_top_level);
   EXPECT_EQ(row(a, "epiLaunchKernel").device_time_total_ns, 0);
-  const Row gemm = row(a, "gemm", RowDevice::kDevice);
+  const Row gemm = row(a, "gemm", RowDevice::device);
   EXPECT_EQ(gemm.cpu_time_total_ns, 0);
   EXPECT_EQ(gemm.self_cpu_time_total_ns, 0);
   EXPECT_EQ(gemm.self_device_time_total_ns, 450);
@@ -94,10 +94,10 @@ TEST(KeyAverages, DropsHelpersFramesAndShares) {
         "profiler::_record_function_exit", "aten::is_leaf", "aten::output_nr", "aten::_version",
         "[memory]", "[OutOfMemory]"})
     b.op(name, 10, 20);
-  b.event(Category::kPythonFunction, "main.py(1): run", 0, 50);
-  b.event(Category::kCpuKernelShare, "share", 0, 50, 2);
-  b.event(Category::kCpuInstantEvent, "instant", 0, 50);
-  b.event(Category::kOverhead, "Buffer Flush", 0, 50, 9);
+  b.event(Category::python_function, "main.py(1): run", 0, 50);
+  b.event(Category::cpu_kernel_share, "share", 0, 50, 2);
+  b.event(Category::cpu_instant_event, "instant", 0, 50);
+  b.event(Category::overhead, "Buffer Flush", 0, 50, 9);
   const KeyAverages a = key_averages(b.trace);
   EXPECT_EQ(names(a), (std::vector<std::string>{"aten::add", "Buffer Flush"}));
   EXPECT_EQ(row(a, "aten::add").self_cpu_time_total_ns, 100);
@@ -133,7 +133,7 @@ TEST(KeyAverages, StepsMergeAndSidesStayApart) {
   TraceBuilder b;
   b.annotation("ProfilerStep#1", 0, 100);
   b.annotation("ProfilerStep#2", 100, 250);
-  b.event(Category::kGpuUserAnnotation, "ProfilerStep#1", 50, 90, 7);
+  b.event(Category::gpu_user_annotation, "ProfilerStep#1", 50, 90, 7);
   b.annotation("aten::mm", 300, 310);  // a label named as an op is a row of its own
   b.op("aten::mm", 320, 340);
   const KeyAverages a = key_averages(b.trace);
@@ -141,7 +141,7 @@ TEST(KeyAverages, StepsMergeAndSidesStayApart) {
             (std::vector<std::string>{"ProfilerStep*", "ProfilerStep*", "aten::mm", "aten::mm"}));
   EXPECT_EQ(row(a, "ProfilerStep*").count, 2);
   EXPECT_EQ(row(a, "ProfilerStep*").cpu_time_total_ns, 250);
-  const Row device = row(a, "ProfilerStep*", RowDevice::kDevice);
+  const Row device = row(a, "ProfilerStep*", RowDevice::device);
   EXPECT_EQ(device.self_device_time_total_ns, 40);
   EXPECT_TRUE(device.is_user_annotation);
   EXPECT_EQ(a.self_device_time_total_ns(), 0);  // an annotation is not device work
@@ -190,12 +190,12 @@ TEST(KeyAverages, LinksByExternalIdWhereThereIsNoLaunch) {
   TraceBuilder b;
   b.op("filler", 0, 10);
   b.op("aten::mm", 100, 200);
-  Event& uncorrelated = b.event(Category::kKernel, "old rocm", 300, 400, 7);
+  Event& uncorrelated = b.event(Category::kernel, "old rocm", 300, 400, 7);
   uncorrelated.external_id = 2;
-  Event& lost = b.event(Category::kKernel, "triton", 500, 505, 7);
+  Event& lost = b.event(Category::kernel, "triton", 500, 505, 7);
   lost.external_id = 2;
   lost.correlation = 77;
-  b.event(Category::kKernel, "from before the window", 0, 50, 7).correlation = 78;
+  b.event(Category::kernel, "from before the window", 0, 50, 7).correlation = 78;
   const KeyAverages a = key_averages(b.trace);
   EXPECT_EQ(row(a, "aten::mm").self_device_time_total_ns, 105);
   EXPECT_EQ(a.self_device_time_total_ns(), 155);
@@ -217,10 +217,10 @@ TEST(KeyAverages, AnnotationsAreTransparentForKernels) {
 TEST(KeyAverages, OneLaunchOfManyKernels) {
   TraceBuilder b;
   b.op("graph", 0, 100);
-  b.event(Category::kCudaRuntime, "cudaGraphLaunch", 10, 20).correlation = 5;
+  b.event(Category::cuda_runtime, "cudaGraphLaunch", 10, 20).correlation = 5;
   for (int i = 0; i < 3; ++i)
-    b.event(Category::kKernel, "k", 100 * i, 100 * i + 7, 7).correlation = 5;
-  Event& copy = b.event(Category::kGpuMemcpy, "Memcpy DtoD", 400, 410, 7);
+    b.event(Category::kernel, "k", 100 * i, 100 * i + 7, 7).correlation = 5;
+  Event& copy = b.event(Category::gpu_memcpy, "Memcpy DtoD", 400, 410, 7);
   copy.correlation = 5;
   EXPECT_EQ(row(key_averages(b.trace), "graph").self_device_time_total_ns, 31);
 }
@@ -249,10 +249,10 @@ TEST(KeyAverages, MemoryCountsByTimeAcrossThreads) {
   b.op("outer", 0, 100);
   b.op("inner", 20, 60);
   b.memory(10, 1000);
-  b.memory(20, 200);                             // at the start of inner
-  b.memory(60, -50);                             // at its end
-  b.memory(30, 7, DeviceType::kCpu, /*tid=*/2);  // another thread, counted all the same
-  b.memory(40, 4096, DeviceType::kCuda);
+  b.memory(20, 200);                            // at the start of inner
+  b.memory(60, -50);                            // at its end
+  b.memory(30, 7, DeviceType::cpu, /*tid=*/2);  // another thread, counted all the same
+  b.memory(40, 4096, DeviceType::cuda);
   b.trace.recorded.profile_memory = true;
   const KeyAverages a = key_averages(b.trace);
   EXPECT_TRUE(a.profile_memory);
@@ -344,13 +344,13 @@ TEST(KeyAverages, BackwardOpsHaveTheForwardStack) {
     b.op(name, start, end, tid);
     b.last_args().sequence_number = number;
     b.last_args().scope = scope;
-    b.last_args().fwd_tid = scope == Scope::kBackwardFunction ? 1 : 0;
+    b.last_args().fwd_tid = scope == Scope::backward_function ? 1 : 0;
     b.last_args().stack = b.trace.strings.intern(stack);
   };
-  op("aten::mm", 0, 10, 1, 5, Scope::kFunction, "forward.py(3): mlp");
-  op("MmBackward0", 100, 200, 2, 5, Scope::kBackwardFunction, "engine");
-  op("aten::t", 110, 120, 2, -1, Scope::kFunction, "engine");
-  op("Other0", 300, 310, 2, 9, Scope::kBackwardFunction, "engine");
+  op("aten::mm", 0, 10, 1, 5, Scope::function, "forward.py(3): mlp");
+  op("MmBackward0", 100, 200, 2, 5, Scope::backward_function, "engine");
+  op("aten::t", 110, 120, 2, -1, Scope::function, "engine");
+  op("Other0", 300, 310, 2, 9, Scope::backward_function, "engine");
   const KeyAverages a = key_averages(b.trace, {.group_by_stack_n = 1});
   EXPECT_EQ(row(a, "MmBackward0").stack, (std::vector<std::string>{"forward.py(3): mlp"}));
   EXPECT_EQ(row(a, "aten::t").stack, (std::vector<std::string>{"forward.py(3): mlp"}));

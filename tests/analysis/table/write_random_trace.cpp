@@ -28,14 +28,14 @@ class RandomTrace {
         const int64_t end = at + number(20'000, 60'000);
         b_.annotation("ProfilerStep#" + std::to_string(step), at, end, tid);
         nest(at, end, tid, 0, 0);
-        b_.event(Category::kGpuUserAnnotation, "ProfilerStep#" + std::to_string(step), at + 10, end,
-                 tid);
+        b_.event(Category::gpu_user_annotation, "ProfilerStep#" + std::to_string(step), at + 10,
+                 end, tid);
         at = end + number(0, 3);  // steps may touch
       }
     }
     for (int i = 0; i < 400; ++i) add_memory();
-    b_.event(Category::kOverhead, "Buffer Flush", 1'000'500, 1'020'000, 0).pid = -1;
-    b_.event(Category::kKernel, "launched before the window", 1'000'001, 1'000'900, 7);
+    b_.event(Category::overhead, "Buffer Flush", 1'000'500, 1'020'000, 0).pid = -1;
+    b_.event(Category::kernel, "launched before the window", 1'000'001, 1'000'900, 7);
     b_.trace.recorded = {.record_shapes = true, .profile_memory = true, .with_flops = true};
     b_.trace.device_label = "KERNEL";
     b_.trace.start_ns = 999'000;
@@ -95,8 +95,8 @@ class RandomTrace {
   }
 
   void add_memory() {
-    constexpr std::array kTypes = {DeviceType::kCpu, DeviceType::kCuda, DeviceType::kMkldnn,
-                                   DeviceType::kPrivateUse1, DeviceType::kXpu};
+    constexpr std::array kTypes = {DeviceType::cpu, DeviceType::cuda, DeviceType::mkldnn,
+                                   DeviceType::private_use1, DeviceType::xpu};
     // Beyond the steps as well, and often at the very edge of an event.
     int64_t at = number(990'000, 1'500'000);
     if (number(0, 1) == 0) {

@@ -37,10 +37,10 @@ TEST(HotSpots, CopiesWithBytesBandwidthAndBlocking) {
   GpuTrace b;
   b.op("aten::to", 0, 100);
   b.call("cudaMemcpyAsync", 10, 90, 1);  // returns after the copy
-  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pageable -> Device)", 40, 80, 1);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Pageable -> Device)", 40, 80, 1);
   b.trace.kernels.back().bytes = 400;
   b.call("cudaMemsetAsync", 200, 210, 2);
-  b.work(Category::kGpuMemset, "Memset (Device)", 205, 208, 2);
+  b.work(Category::gpu_memset, "Memset (Device)", 205, 208, 2);
   const HotSpots spots = hot_spots(b.trace, link(b.trace));
   ASSERT_EQ(spots.copies.size(), 2u);
   EXPECT_EQ(spots.copies[0].where, "aten::to");
@@ -59,7 +59,7 @@ TEST(HotSpots, HipWritesTheSizeToTheCall) {
   GpuTrace b;
   b.call("hipMemcpyWithStream", 10, 20, 1).args = 0;
   b.trace.runtime_calls.push_back({.bytes = 64});
-  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Host -> Device)", 30, 34, 1);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Host -> Device)", 30, 34, 1);
   EXPECT_EQ(hot_spots(b.trace, link(b.trace)).copies.at(0).bytes, 64);
 }
 

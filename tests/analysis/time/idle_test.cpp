@@ -26,13 +26,13 @@ TEST(Idle, EachMomentHasTheFirstCauseThatApplies) {
   const std::vector<DeviceIdle> list = idle_of(b);
   ASSERT_EQ(list.size(), 1u);
   const DeviceIdle& idle = list[0];
-  EXPECT_EQ(idle.of(IdleCause::kData), 20);
-  EXPECT_EQ(idle.of(IdleCause::kHostBetweenOps), 10);
-  EXPECT_EQ(idle.of(IdleCause::kHostInOps), 10);
-  EXPECT_EQ(idle.of(IdleCause::kLaunch), 10);
-  EXPECT_EQ(idle.of(IdleCause::kQueue), 8);
-  EXPECT_EQ(idle.of(IdleCause::kSync), 15);
-  EXPECT_EQ(idle.of(IdleCause::kOther), 10);
+  EXPECT_EQ(idle.of(IdleCause::data), 20);
+  EXPECT_EQ(idle.of(IdleCause::host_between_ops), 10);
+  EXPECT_EQ(idle.of(IdleCause::host_in_ops), 10);
+  EXPECT_EQ(idle.of(IdleCause::launch), 10);
+  EXPECT_EQ(idle.of(IdleCause::queue), 8);
+  EXPECT_EQ(idle.of(IdleCause::sync), 15);
+  EXPECT_EQ(idle.of(IdleCause::other), 10);
   EXPECT_EQ(idle.host_ns(), 20);
   EXPECT_EQ(idle.idle_ns, 120 - 37);  // span less busy
 }
@@ -46,22 +46,22 @@ TEST(Idle, ADataLoaderIsFoundWhereAnnotationsAreOps) {
   b.call("cudaLaunchKernel", 80, 90, 1);
   b.gpu_kernel("k", 90, 100, 1);
   const DeviceIdle idle = idle_of(b).at(0);
-  EXPECT_EQ(idle.of(IdleCause::kData), 60);
-  EXPECT_EQ(idle.of(IdleCause::kHostInOps), 20);
+  EXPECT_EQ(idle.of(IdleCause::data), 60);
+  EXPECT_EQ(idle.of(IdleCause::host_in_ops), 20);
 }
 
 TEST(Idle, ACopyThatReturnsAfterItIsDoneIsAWait) {
   GpuTrace b;
   b.op("aten::to", 0, 100);
   b.call("cudaMemcpyAsync", 10, 60, 1);  // pageable: it returns when the copy is done
-  b.work(Category::kGpuMemcpy, "Memcpy DtoH (Device -> Pageable)", 40, 50, 1);
+  b.work(Category::gpu_memcpy, "Memcpy DtoH (Device -> Pageable)", 40, 50, 1);
   b.call("cudaMemcpyAsync", 70, 80, 2);
-  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 85, 100, 2);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Pinned -> Device)", 85, 100, 2);
   const DeviceIdle idle = idle_of(b).at(0);
-  EXPECT_EQ(idle.of(IdleCause::kSync), 40);
-  EXPECT_EQ(idle.of(IdleCause::kLaunch), 10);
-  EXPECT_EQ(idle.of(IdleCause::kQueue), 5);
-  EXPECT_EQ(idle.of(IdleCause::kHostInOps), 20);
+  EXPECT_EQ(idle.of(IdleCause::sync), 40);
+  EXPECT_EQ(idle.of(IdleCause::launch), 10);
+  EXPECT_EQ(idle.of(IdleCause::queue), 5);
+  EXPECT_EQ(idle.of(IdleCause::host_in_ops), 20);
 }
 
 TEST(Idle, WaitsOfThreadsThatStartNothingAreNotTheDevices) {
@@ -71,9 +71,9 @@ TEST(Idle, WaitsOfThreadsThatStartNothingAreNotTheDevices) {
   b.gpu_kernel("k", 90, 100, 1);
   b.call("cudaEventSynchronize", 0, 100, 0, 2);  // a watchdog
   const DeviceIdle idle = idle_of(b).at(0);
-  EXPECT_EQ(idle.of(IdleCause::kSync), 0);
-  EXPECT_EQ(idle.of(IdleCause::kHostInOps), 80);
-  EXPECT_EQ(idle.of(IdleCause::kLaunch), 10);
+  EXPECT_EQ(idle.of(IdleCause::sync), 0);
+  EXPECT_EQ(idle.of(IdleCause::host_in_ops), 80);
+  EXPECT_EQ(idle.of(IdleCause::launch), 10);
 }
 
 TEST(Idle, EachDeviceHasItsOwn) {
@@ -93,7 +93,7 @@ TEST(Idle, WithoutAHostNothingIsKnownOfTheCause) {
   b.gpu_kernel("a", 0, 10);
   b.gpu_kernel("b", 30, 40);
   const DeviceIdle idle = idle_of(b).at(0);
-  EXPECT_EQ(idle.of(IdleCause::kOther), 20);
+  EXPECT_EQ(idle.of(IdleCause::other), 20);
   EXPECT_EQ(idle.idle_ns, 20);
   EXPECT_TRUE(idle_times(Trace(), Links()).empty());
 }

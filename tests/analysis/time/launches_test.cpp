@@ -59,9 +59,9 @@ TEST(Launches, ApiTimeQueueDelayAndShortKernels) {
 TEST(Launches, CallsThatWaitAreNotCountedAsLaunching) {
   GpuTrace b;
   b.call("cudaMemcpyAsync", 0, 100, 1);  // returns after its copy
-  b.work(Category::kGpuMemcpy, "Memcpy DtoH (Device -> Pageable)", 40, 90, 1);
+  b.work(Category::gpu_memcpy, "Memcpy DtoH (Device -> Pageable)", 40, 90, 1);
   b.call("cudaMemcpyAsync", 100, 104, 2);
-  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 110, 120, 2);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Pinned -> Device)", 110, 120, 2);
   b.call("cudaLaunchKernel", 110, 115, 3);
   b.call("cudaLaunchKernel", 115, 121, 4);
   b.gpu_kernel("a", 120, 130, 3);

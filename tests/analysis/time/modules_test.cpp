@@ -13,7 +13,7 @@ using testing::GpuTrace;
 TEST(Modules, TimeAndKernelsGoUpTheTree) {
   GpuTrace b;
   const auto frame = [&](std::string_view name, int64_t start_ns, int64_t end_ns) {
-    b.event(Category::kPythonFunction, name, start_ns, end_ns);
+    b.event(Category::python_function, name, start_ns, end_ns);
   };
   for (const int64_t at : {0, 1000}) {
     frame("nn.Module: Mlp_0", at, at + 100);

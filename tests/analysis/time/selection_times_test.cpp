@@ -52,7 +52,7 @@ TEST(SelectionTimes, AStepIsAsBusyAsItsDeviceWas) {
   const DeviceIdle idle = idle_times(step, links).at(0);
   EXPECT_EQ(idle.idle_ns, 30 * kUs);
   // b was launched at 35 and waits in [130, 140), c at 150 and waits in [170, 190).
-  EXPECT_EQ(idle.of(IdleCause::kQueue), 30 * kUs);
+  EXPECT_EQ(idle.of(IdleCause::queue), 30 * kUs);
 }
 
 TEST(SelectionTimes, AStepAloneIsJudgedAsWithinTheWholeTrace) {
@@ -93,7 +93,7 @@ TEST(SelectionTimes, ARangeSpansItsWindowAndNoMore) {
   EXPECT_EQ(timeline(part, links).devices.at(0).busy_ns, 50 * kUs);  // [155, 170), [190, 225)
   const DeviceIdle idle = idle_times(part, links).at(0);
   EXPECT_EQ(idle.idle_ns, 20 * kUs);
-  EXPECT_EQ(idle.of(IdleCause::kQueue), 20 * kUs) << "c was launched before the window";
+  EXPECT_EQ(idle.of(IdleCause::queue), 20 * kUs) << "c was launched before the window";
   EXPECT_TRUE(steps(part, links).empty()) << "half a step is none";
 }
 
@@ -108,7 +108,7 @@ TEST(SelectionTimes, WhatTheHostDidBeganBeforeTheWindow) {
   b.trace.end_ns = 100 * kUs;
   const Trace part = select_range(std::move(b.trace), 0.02, 0.07).value();
   const DeviceIdle idle = idle_times(part, link(part)).at(0);
-  EXPECT_EQ(idle.of(IdleCause::kSync), 40 * kUs);
+  EXPECT_EQ(idle.of(IdleCause::sync), 40 * kUs);
   EXPECT_EQ(idle.idle_ns, 40 * kUs);
 }
 

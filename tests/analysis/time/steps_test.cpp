@@ -21,14 +21,14 @@ TEST(Steps, WorkCountsForTheStepThatLaunchedIt) {
   b.op("aten::add", 110, 120, 2);  // the backward thread
   b.call("cudaLaunchKernel", 112, 115, 3, 2);
   b.gpu_kernel("before", 0, 20);  // launched before the window
-  b.work(Category::kGpuMemset, "Memset", 80, 90, 2);
+  b.work(Category::gpu_memset, "Memset", 80, 90, 2);
   b.gpu_kernel("gemm", 90, 150, 1);  // runs into step 2
   b.gpu_kernel("add", 150, 170, 3);
   const std::vector<Region> list = steps(b.trace, link(b.trace));
   ASSERT_EQ(list.size(), 2u);
   const Region& first = list[0];
   EXPECT_EQ(first.name, "ProfilerStep#1");
-  EXPECT_EQ(first.kind, RegionKind::kStep);
+  EXPECT_EQ(first.kind, RegionKind::step);
   EXPECT_EQ(first.wall_ns(), 100);
   EXPECT_EQ(first.ops, 2);
   EXPECT_EQ(first.cpu_op_ns, 50);
@@ -60,7 +60,7 @@ TEST(Steps, OutermostAnnotationsStandInWhereThereAreNoSteps) {
   const std::vector<Region> list = regions(b.trace, links);
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[0].name, "execute_decode");
-  EXPECT_EQ(list[0].kind, RegionKind::kAnnotation);
+  EXPECT_EQ(list[0].kind, RegionKind::annotation);
   EXPECT_EQ(list[0].kernels, 1);
   EXPECT_EQ(list[1].name, "execute_prefill");
   EXPECT_EQ(list[1].kernels, 0);
@@ -74,7 +74,7 @@ TEST(Steps, TheWindowStandsInWhereThereIsNothing) {
   b.gpu_kernel("k", 20, 40, 1);
   const std::vector<Region> list = regions(b.trace, link(b.trace));
   ASSERT_EQ(list.size(), 1u);
-  EXPECT_EQ(list[0].kind, RegionKind::kWindow);
+  EXPECT_EQ(list[0].kind, RegionKind::window);
   EXPECT_EQ(list[0].wall_ns(), 40);
   EXPECT_EQ(list[0].kernels, 1);
   EXPECT_EQ(list[0].device_busy_ns, 20);

@@ -16,9 +16,9 @@ TEST(Timeline, SpanLeavesOutPythonOverheadAndTheProfilersSpan) {
   GpuTrace b;
   b.op("aten::mm", 100, 200);
   b.gpu_kernel("k", 250, 400);
-  b.event(Category::kPythonFunction, "main", 0, 1000);
-  b.event(Category::kOverhead, "Buffer Flush", 500, 600);
-  b.event(Category::kOther, "PyTorch Profiler (0)", 0, 900);
+  b.event(Category::python_function, "main", 0, 1000);
+  b.event(Category::overhead, "Buffer Flush", 500, 600);
+  b.event(Category::other, "PyTorch Profiler (0)", 0, 900);
   const Timeline time = timeline_of(b);
   EXPECT_EQ(time.start_ns, 100);
   EXPECT_EQ(time.end_ns, 400);
@@ -31,7 +31,7 @@ TEST(Timeline, BusyIsTheUnionOverStreams) {
   b.op("aten::mm", 0, 100);
   b.gpu_kernel("a", 10, 30, 0, 7);
   b.gpu_kernel("b", 25, 40, 0, 7);  // overlaps on its own stream
-  b.work(Category::kGpuMemcpy, "Memcpy HtoD", 35, 60, 0, 20);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD", 35, 60, 0, 20);
   const Timeline time = timeline_of(b);
   ASSERT_EQ(time.devices.size(), 1u);
   const DeviceUse& use = time.devices.front();

@@ -27,12 +27,12 @@ TEST(Verdict, ADeviceThatWaitsForOpsIsOverheadBound) {
   b.call("cudaLaunchKernel", 80 * kUs, 84 * kUs, 1);
   b.gpu_kernel("gemm", 90 * kUs, 100 * kUs, 1);
   const Verdict v = judged(b).whole;
-  EXPECT_EQ(v.bound, Bound::kOverhead);
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kCompute), 10);
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kProfiler), 1);  // one op, 1 us
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kOverhead), 79);
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kLaunch), 4);
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kQueue), 6);
+  EXPECT_EQ(v.bound, Bound::overhead);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::compute), 10);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::profiler), 1);  // one op, 1 us
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::overhead), 79);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::launch), 4);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::queue), 6);
   EXPECT_DOUBLE_EQ(sum(v.part_pct), 100);
   ASSERT_FALSE(v.evidence.empty());
   EXPECT_EQ(v.evidence[0],
@@ -44,19 +44,19 @@ TEST(Verdict, TheProfilersPartIsTakenOutBeforeJudging) {
   GpuTrace b;
   for (int64_t i = 0; i < 10; ++i) b.op("aten::add", i * 5500, (i + 1) * 5500);
   b.gpu_kernel("add", 55 * kUs, 100 * kUs);
-  EXPECT_EQ(judged(b).whole.bound, Bound::kMemory) << "45 of 90 us: 1 us per op";
+  EXPECT_EQ(judged(b).whole.bound, Bound::memory) << "45 of 90 us: 1 us per op";
   b.trace.recorded.with_stack = true;
   const Verdicts inflated = judged(b);
   EXPECT_TRUE(inflated.profiler.is_inflated);
   EXPECT_EQ(inflated.profiler.total_ns, 40 * kUs);
-  EXPECT_EQ(inflated.whole.bound, Bound::kMemory);
-  EXPECT_DOUBLE_EQ(inflated.whole.pct(TimePart::kProfiler), 40);
-  EXPECT_DOUBLE_EQ(inflated.whole.pct(TimePart::kOverhead), 15);
+  EXPECT_EQ(inflated.whole.bound, Bound::memory);
+  EXPECT_DOUBLE_EQ(inflated.whole.pct(TimePart::profiler), 40);
+  EXPECT_DOUBLE_EQ(inflated.whole.pct(TimePart::overhead), 15);
   b.trace.metadata.emplace_back("epilogue_recorder", R"({"ns_per_op": 100.0, "ops": 10})");
   const Verdicts measured = judged(b);
   EXPECT_TRUE(measured.profiler.is_measured);
   EXPECT_EQ(measured.profiler.total_ns, kUs);
-  EXPECT_EQ(measured.whole.bound, Bound::kOverhead) << "45 of 99 us";
+  EXPECT_EQ(measured.whole.bound, Bound::overhead) << "45 of 99 us";
 }
 
 TEST(Verdict, TheProfilersPartNeverExceedsAnOpsOwnTime) {
@@ -72,9 +72,9 @@ TEST(Verdict, WorkingDevicesAreBoundByWhatTheyMostlyDo) {
   b.op("aten::mm", 0, 100);
   b.gpu_kernel("ampere_bf16_s16816gemm_bf16_128x128", 0, 50);
   b.gpu_kernel("vectorized_elementwise_kernel", 50, 90);
-  EXPECT_EQ(judged(b).whole.bound, Bound::kCompute);
+  EXPECT_EQ(judged(b).whole.bound, Bound::compute);
   b.gpu_kernel("softmax", 90, 110);
-  EXPECT_EQ(judged(b).whole.bound, Bound::kMemory);
+  EXPECT_EQ(judged(b).whole.bound, Bound::memory);
 }
 
 TEST(Verdict, WaitsLaunchesAndDataAreNamed) {
@@ -82,25 +82,25 @@ TEST(Verdict, WaitsLaunchesAndDataAreNamed) {
   sync.call("cudaLaunchKernel", 0, 5, 1);
   sync.gpu_kernel("k", 6, 16, 1);
   sync.call("cudaStreamSynchronize", 6, 100);
-  EXPECT_EQ(judged(sync).whole.bound, Bound::kSync);
+  EXPECT_EQ(judged(sync).whole.bound, Bound::sync);
 
   GpuTrace launch;
   launch.call("cudaLaunchKernel", 0, 90, 1);
   launch.gpu_kernel("k", 90, 100, 1);
-  EXPECT_EQ(judged(launch).whole.bound, Bound::kLaunch);
+  EXPECT_EQ(judged(launch).whole.bound, Bound::launch);
 
   GpuTrace data;
   data.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 80);
   data.call("cudaLaunchKernel", 80, 85, 1);
   data.gpu_kernel("k", 86, 100, 1);
-  EXPECT_EQ(judged(data).whole.bound, Bound::kData);
+  EXPECT_EQ(judged(data).whole.bound, Bound::data);
 
   GpuTrace ranks;
   ranks.gpu_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, 80);
   ranks.gpu_kernel("gemm", 80, 100);
   const Verdict v = judged(ranks).whole;
-  EXPECT_EQ(v.bound, Bound::kSync);
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kCommunication), 80);
+  EXPECT_EQ(v.bound, Bound::sync);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::communication), 80);
   EXPECT_EQ(v.evidence[0],
             "The device worked 100 ns of 100 ns (100.0 %); launches: 0, kernels: 2.");
   EXPECT_EQ(v.evidence[2],
@@ -116,9 +116,9 @@ TEST(Verdict, IdlenessOfUnknownCauseIsNoVerdict) {
   b.gpu_kernel("gemm", 10 * kUs, 20 * kUs, 1);
   b.gpu_kernel("gemm", 90 * kUs, 100 * kUs);  // the host has ended
   const Verdict v = judged(b).whole;
-  EXPECT_EQ(v.bound, Bound::kUnknown);
+  EXPECT_EQ(v.bound, Bound::unknown);
   EXPECT_EQ(bound_name(v.bound), "overhead-bound");
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kOther), 70);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::other), 70);
   ASSERT_GE(v.evidence.size(), 2u);
   EXPECT_EQ(v.evidence[1],
             "Largest loss: 70.0 us (70.0 %) idle while the trace says nothing of the host: the "
@@ -127,7 +127,7 @@ TEST(Verdict, IdlenessOfUnknownCauseIsNoVerdict) {
   GpuTrace device_only;
   device_only.gpu_kernel("gemm", 0, 10);
   device_only.gpu_kernel("gemm", 90, 100);
-  EXPECT_EQ(judged(device_only).whole.bound, Bound::kUnknown);
+  EXPECT_EQ(judged(device_only).whole.bound, Bound::unknown);
 }
 
 bool says(const Verdict& v, std::string_view part) {
@@ -142,8 +142,8 @@ TEST(Verdict, TheShareThatIsJudgedLeavesOutCollectives) {
   b.gpu_kernel("gemm", 40 * kUs, 80 * kUs);
   b.gpu_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 80 * kUs, 100 * kUs);
   const Verdict v = judged(b).whole;
-  EXPECT_EQ(v.bound, Bound::kOverhead);
-  EXPECT_DOUBLE_EQ(v.pct(TimePart::kCompute) + v.pct(TimePart::kCommunication), 60);
+  EXPECT_EQ(v.bound, Bound::overhead);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::compute) + v.pct(TimePart::communication), 60);
   ASSERT_TRUE(v.judged_pct);
   EXPECT_NEAR(*v.judged_pct, 40.0 * 100 / 99, 1e-9);  // the profiler had 1 us of the op
   EXPECT_TRUE(says(v,
@@ -157,7 +157,7 @@ TEST(Verdict, TheShareThatIsJudgedLeavesOutTheProfilersPart) {
   for (int64_t i = 0; i < 10; ++i) b.op("aten::add", i * 5500, (i + 1) * 5500);
   b.gpu_kernel("gemm", 55 * kUs, 100 * kUs);
   const Verdict v = judged(b).whole;
-  EXPECT_EQ(v.bound, Bound::kCompute);
+  EXPECT_EQ(v.bound, Bound::compute);
   EXPECT_DOUBLE_EQ(*v.judged_pct, 50);  // 45 of 90 us
   EXPECT_TRUE(says(v, "Without 10.0 us of the profiler's own time, it worked 50.0 % of the time"));
 }
@@ -167,15 +167,15 @@ TEST(Verdict, WaitingBeforeTheFirstRecordedWorkNeedBeNoIdleness) {
   b.annotation("decode", 0, 20 * kUs);
   b.call("cudaMemcpyAsync", 0, 2 * kUs, 1);
   b.call("cudaMemcpyAsync", 10 * kUs, 12 * kUs, 2);
-  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 80 * kUs, 85 * kUs, 1);
-  b.work(Category::kGpuMemcpy, "Memcpy HtoD (Pinned -> Device)", 85 * kUs, 90 * kUs, 2);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Pinned -> Device)", 80 * kUs, 85 * kUs, 1);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Pinned -> Device)", 85 * kUs, 90 * kUs, 2);
   const std::string_view reservation =
       "before the first recorded work of the device. The device may have been busy then";
   const Verdicts v = judged(b);
-  EXPECT_EQ(v.whole.bound, Bound::kLaunch);
+  EXPECT_EQ(v.whole.bound, Bound::launch);
   EXPECT_TRUE(says(v.whole, "Launched work waited 78.0 us before the first recorded work"));
   EXPECT_TRUE(says(v.regions.at(0).verdict, reservation));
-  b.work(Category::kGpuMemset, "Memset", 0, 1 * kUs);  // now it is known to have been free
+  b.work(Category::gpu_memset, "Memset", 0, 1 * kUs);  // now it is known to have been free
   EXPECT_FALSE(says(judged(b).whole, reservation));
 }
 
@@ -192,9 +192,9 @@ TEST(Verdict, StepsAreJudgedOneByOne) {
   b.op("aten::add", 210 * kUs, 220 * kUs);
   const Verdicts all = judged(b);
   ASSERT_EQ(all.regions.size(), 3u);
-  EXPECT_EQ(all.regions[0].verdict.bound, Bound::kCompute);
-  EXPECT_EQ(all.regions[1].verdict.bound, Bound::kOverhead);
-  EXPECT_EQ(all.regions[2].verdict.bound, Bound::kCpuOnly);
+  EXPECT_EQ(all.regions[0].verdict.bound, Bound::compute);
+  EXPECT_EQ(all.regions[1].verdict.bound, Bound::overhead);
+  EXPECT_EQ(all.regions[2].verdict.bound, Bound::cpu_only);
   EXPECT_TRUE(all.regions[2].verdict.part_pct.empty());
 }
 
@@ -203,13 +203,13 @@ TEST(Verdict, MissingKernelsAreToldFromMissingLaunches) {
   lost.op("aten::mm", 0, 10);
   lost.call("cudaLaunchKernel", 2, 4, 1);
   const Verdict v = judged(lost).whole;
-  EXPECT_EQ(v.bound, Bound::kNoKernels);
+  EXPECT_EQ(v.bound, Bound::no_kernels);
   EXPECT_TRUE(v.part_pct.empty());
 
   GpuTrace host;
   host.op("aten::mm", 0, 10);
-  EXPECT_EQ(judged(host).whole.bound, Bound::kCpuOnly);
-  EXPECT_EQ(judge_time(Trace(), Links()).whole.bound, Bound::kCpuOnly);
+  EXPECT_EQ(judged(host).whole.bound, Bound::cpu_only);
+  EXPECT_EQ(judge_time(Trace(), Links()).whole.bound, Bound::cpu_only);
 }
 
 }  // namespace

@@ -342,7 +342,7 @@ TEST_F(DeviceTraining, AStepCanBeProfiled) {
   const auto counts = [&](std::string_view name) {
     int64_t n = 0;
     for (const trace::Row& row : rows)
-      n += row.key == name && row.device == trace::RowDevice::kCpu ? row.count : 0;
+      n += row.key == name && row.device == trace::RowDevice::cpu ? row.count : 0;
     return n;
   };
   EXPECT_EQ(counts("aten::_fused_adamw_"), 1);

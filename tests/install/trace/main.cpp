@@ -10,7 +10,7 @@ int main() {
   trace::Trace recorded;
   trace::Event op;
   op.name = recorded.strings.intern("aten::mm");
-  op.category = trace::Category::kCpuOp;
+  op.category = trace::Category::cpu_op;
   op.dur_ns = 4'000;
   op.tid = op.pid = 1;
   op.external_id = 1;

@@ -67,22 +67,22 @@ std::optional<Decimal> split_decimal(std::string_view text) {
 
 ExactNumber round_decimal(const Decimal& d, int decimals) {
   const int64_t whole = d.point + decimals;  // digits in front of the rounded-off part
-  if (d.digits.empty() || whole < 0) return {0, NumberFault::kFine};
+  if (d.digits.empty() || whole < 0) return {0, NumberFault::fine};
   uint64_t value = 0;
   for (int64_t i = 0; i < whole; ++i) {
     const auto at = static_cast<size_t>(i);
     const auto digit = at < d.digits.size() ? static_cast<uint64_t>(d.digits[at] - '0') : 0U;
     if (__builtin_mul_overflow(value, uint64_t{10}, &value) ||
         __builtin_add_overflow(value, digit, &value))
-      return {0, NumberFault::kOutOfRange};
+      return {0, NumberFault::out_of_range};
   }
   const auto next = static_cast<size_t>(whole);
   const bool rounds_up = next < d.digits.size() && d.digits[next] >= '5';
   if (value > static_cast<uint64_t>(INT64_MAX) - (rounds_up ? 1 : 0))
-    return {0, NumberFault::kOutOfRange};
+    return {0, NumberFault::out_of_range};
   if (rounds_up) ++value;
   const auto magnitude = static_cast<int64_t>(value);
-  return {d.is_negative ? -magnitude : magnitude, NumberFault::kFine};
+  return {d.is_negative ? -magnitude : magnitude, NumberFault::fine};
 }
 
 ExactNumber parse_slow(std::string_view text, int decimals) {
@@ -95,8 +95,8 @@ ExactNumber parse_unsigned(std::string_view digits, int base) {
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
   if (digits.empty() || end != digits.data() + digits.size()) return {};
-  if (error != std::errc()) return {0, NumberFault::kOutOfRange};
-  return {static_cast<int64_t>(value), NumberFault::kFine};
+  if (error != std::errc()) return {0, NumberFault::out_of_range};
+  return {static_cast<int64_t>(value), NumberFault::fine};
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ ExactNumber parse_scaled(std::string_view text, int decimals) {
   }
   for (; left > 0; --left)
     if (__builtin_mul_overflow(value, int64_t{10}, &value)) return parse_slow(text, decimals);
-  return text == "." ? ExactNumber{} : ExactNumber{value, NumberFault::kFine};
+  return text == "." ? ExactNumber{} : ExactNumber{value, NumberFault::fine};
 }
 
 ExactNumber parse_integer(std::string_view text) {
@@ -127,7 +127,7 @@ ExactNumber parse_integer(std::string_view text) {
   if (plain.starts_with("0x")) return parse_unsigned(plain.substr(2), 16);
   const bool is_plain = !plain.empty() && std::all_of(plain.begin(), plain.end(), is_digit);
   if (is_plain) return parse_unsigned(plain, 10);
-  if (plain == "-9223372036854775808") return {INT64_MIN, NumberFault::kFine};
+  if (plain == "-9223372036854775808") return {INT64_MIN, NumberFault::fine};
   return parse_slow(plain, 0);
 }
 

@@ -8,12 +8,12 @@
 
 namespace epilogue::trace {
 
-enum class NumberFault : uint8_t { kFine, kNotANumber, kOutOfRange };
+enum class NumberFault : uint8_t { fine, not_a_number, out_of_range };
 
 struct ExactNumber {
   int64_t value = 0;
-  NumberFault fault = NumberFault::kNotANumber;
-  bool ok() const { return fault == NumberFault::kFine; }
+  NumberFault fault = NumberFault::not_a_number;
+  bool ok() const { return fault == NumberFault::fine; }
 };
 
 // `text` * 10^decimals, rounded half away from zero to a whole number. Takes signs, fractions and

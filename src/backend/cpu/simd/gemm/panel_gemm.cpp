@@ -30,8 +30,10 @@ thread_local Scratch partial_scratch;
 thread_local Scratch panel_scratch;
 thread_local Scratch sums_scratch;
 
-// Elements of A that are worth another thread's packing.
+// Elements of A that are worth another thread's packing: f32 is copied, bf16 converted on the way,
+// which takes several times as long.
 constexpr int64_t kPackGrain = 64 << 10;
+constexpr int64_t kConvertGrain = 8 << 10;
 // Rows whose sums stay in L1 until they are written.
 constexpr int64_t kBlockRows = 96;
 
@@ -128,7 +130,8 @@ class PanelGemm {
     if (a_stride_ % (2 * line) == 0) a_stride_ += line;
     const int64_t bytes = chunk.rows * a_stride_ * layout_.row_bytes;
     void* const packed = packed_a_scratch.get(floats_of(bytes));
-    const int64_t grain = std::max(kPackGrain / chunk.depth, ceil_div(chunk.rows, plan_.threads()));
+    const int64_t elements = layout_.rows == FloatType::f32 ? kPackGrain : kConvertGrain;
+    const int64_t grain = std::max(elements / chunk.depth, ceil_div(chunk.rows, plan_.threads()));
     parallel_for(chunk.rows, grain, [&](int64_t begin, int64_t end) {
       const PackSource source = {at(c_.a, chunk.row + begin, chunk.k), c_.a.type, c_.a.row_stride,
                                  c_.a.col_stride};

@@ -52,13 +52,17 @@ constexpr int64_t kPairsRows = 1024;
 bool n_contiguous(const GemmCall& c) { return c.b.col_stride == 1 || c.n == 1; }
 bool k_contiguous(const GemmCall& c) { return c.b.row_stride == 1 || c.k == 1; }
 
-// Rows times columns of threads: the cut whose largest piece is smallest; among equals the one with
-// fewer row cuts, for each of those packs all of B again.
+// Packing a panel of B takes about as long as multiplying it by so many tiles of rows.
+constexpr int64_t kPackTiles = 2;
+
+// Rows times columns of threads: the cut whose largest piece takes the shortest time. Each cut of
+// the rows packs all of B again.
 void split_threads(GemmPlan& s, int threads, int64_t row_tiles, int64_t column_panels) {
+  const int64_t pack = s.packs_b ? kPackTiles : 0;
   int64_t best = -1;
   for (int rows = 1; rows <= std::min<int64_t>(threads, row_tiles); ++rows) {
     const auto columns = static_cast<int>(std::min<int64_t>(threads / rows, column_panels));
-    const int64_t piece = ceil_div(row_tiles, rows) * ceil_div(column_panels, columns);
+    const int64_t piece = (ceil_div(row_tiles, rows) + pack) * ceil_div(column_panels, columns);
     if (best >= 0 && piece >= best) continue;
     best = piece;
     s.pieces_m = rows;

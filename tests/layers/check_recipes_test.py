@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What check_pointwise_recipe.py finds in small trees made for it."""
+"""What check_recipes.py finds in small trees made for it."""
 import importlib.util
 import tempfile
 import unittest
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "check_pointwise_recipe.py"
-spec = importlib.util.spec_from_file_location("check_pointwise_recipe", SCRIPT)
+SCRIPT = Path(__file__).parents[2] / "scripts" / "check_recipes.py"
+spec = importlib.util.spec_from_file_location("check_recipes", SCRIPT)
 script = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(script)
 
 RECIPE = """# Contributing
+
+**An op.** One file.
+
+```diff
+ src/ops/pair.cpp
++constinit const OpDef kPair{
+```
 
 **A pointwise function.** Two files. For
 `twice` these are:
@@ -25,7 +32,21 @@ RECIPE = """# Contributing
 +Tensor twice(const Tensor& self);
 ```
 
-**A kernel.** See `src/kernel.cpp`.
+**A pass.** One line.
+
+```diff
+ src/passes.h
++void pair(Graph& graph);
+```
+
+**A finding.** One line.
+
+```diff
+ src/rules.h
++extern const Rule kPair;
+```
+
+## Rules
 """
 
 
@@ -34,7 +55,10 @@ class RecipeTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             (root / "CONTRIBUTING.md").write_text(recipe, encoding="utf-8")
-            tree = {"src/table.h": "  twice,\n", "include/ops.h": "Tensor twice(const Tensor& self);\n"}
+            tree = {"src/table.h": "  twice,\n", "include/ops.h": "Tensor twice(const Tensor& self);\n",
+                    "src/ops/pair.cpp": "constinit const OpDef kPair{\n",
+                    "src/passes.h": "void pair(Graph& graph);\n",
+                    "src/rules.h": "extern const Rule kPair;\n"}
             tree.update({name.replace("__", "/") + ".cpp": text for name, text in files.items()})
             for name, text in tree.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -56,18 +80,26 @@ class RecipeTest(unittest.TestCase):
             self.complaints(recipe),
             [
                 "src/gone.h: listed by the recipe, but does not name twice",
-                "src/gone.h: listed by the recipe, but its diff does not quote it",
+                "src/gone.h: either listed by the recipe or quoted by its diff, not both",
             ],
         )
 
     def test_a_stale_quotation_is_found(self):
         self.assertEqual(
             self.complaints(RECIPE.replace("+  twice,", "+  twice = 2,")),
-            ["src/table.h: has no line that the recipe quotes: twice = 2,"],
+            ["src/table.h: has no line that the recipe 'A pointwise function' quotes: twice = 2,"],
         )
 
     def test_a_missing_recipe_is_found(self):
-        self.assertEqual(len(self.complaints("# Contributing\n")), 1)
+        self.assertEqual(len(self.complaints("# Contributing\n")), 4)
+
+    def test_a_diff_of_too_many_files_is_found(self):
+        recipe = RECIPE.replace("+constinit const OpDef kPair{\n", "+constinit const OpDef kPair{\n" + "".join(
+            f" src/{name}.h\n+int {name};\n" for name in "abc"))
+        self.assertEqual(
+            self.complaints(recipe, **{f"src__{name}": "" for name in "abc"})[0],
+            "CONTRIBUTING.md: the recipe 'An op' touches 4 files, the limit is 3",
+        )
 
 
 if __name__ == "__main__":
