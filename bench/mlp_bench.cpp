@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/row_chain.h"
+#include "backend/cpu/chain/row_chain.h"
 #include "base/cpu_features.h"
 #include "bench/agreement.h"
 #include "bench/harness.h"

@@ -34,8 +34,18 @@ static_assert(rows_follow_the_enumerators());
 
 const IsaFeatures& row(Isa isa) { return kTable[static_cast<size_t>(isa)]; }
 
-constexpr int kUnset = -1;
-std::atomic<int> active{kUnset};
+// The set in use in the upper half, the features in use in the lower: kernels are looked up by
+// these several times per op, so that they cost one load.
+constexpr int64_t kUnset = -1;
+std::atomic<int64_t> active{kUnset};
+
+int64_t use(Isa isa) {
+  const IsaFeatures& r = row(isa);
+  const int64_t state =
+      int64_t{static_cast<uint8_t>(isa)} << 32 | (detected_features() & (r.needs | r.may)).bits();
+  active.store(state, std::memory_order_release);
+  return state;
+}
 
 std::string unsupported(Isa isa) {
   return "this machine has " + std::string(isa_name(detected_isa())) + ", not " +
@@ -86,22 +96,24 @@ std::span<const Isa> available_isas() {
 
 Isa detected_isa() { return available_isas().back(); }
 
-Isa active_isa() {
-  const int now = active.load(std::memory_order_acquire);
-  if (now != kUnset) return static_cast<Isa>(now);
-  const Isa isa = from_environment();
-  active.store(static_cast<int>(isa), std::memory_order_release);
-  return isa;
+namespace {
+
+int64_t active_state() {
+  const int64_t now = active.load(std::memory_order_acquire);
+  return now != kUnset ? now : use(from_environment());
+}
+
+}  // namespace
+
+Isa active_isa() { return static_cast<Isa>(active_state() >> 32); }
+
+CpuFeatures active_features() {
+  return CpuFeatures::of_bits(static_cast<uint32_t>(active_state()));
 }
 
 void set_active_isa(Isa isa) {
   if (!is_available(isa)) throw Error("[set_active_isa] " + unsupported(isa));
-  active.store(static_cast<int>(isa), std::memory_order_release);
-}
-
-CpuFeatures active_features() {
-  const IsaFeatures& r = row(active_isa());
-  return detected_features() & (r.needs | r.may);
+  use(isa);
 }
 
 std::string_view cpu_model_name() {

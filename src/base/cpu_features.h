@@ -39,6 +39,14 @@ class CpuFeatures {
   }
   constexpr bool operator==(const CpuFeatures&) const = default;
 
+  // One bit per feature, to keep a set in an atomic.
+  constexpr uint32_t bits() const { return bits_; }
+  static constexpr CpuFeatures of_bits(uint32_t bits) {
+    CpuFeatures set;
+    set.bits_ = bits;
+    return set;
+  }
+
  private:
   static constexpr uint32_t bit(CpuFeature f) { return uint32_t{1} << static_cast<uint32_t>(f); }
   uint32_t bits_ = 0;

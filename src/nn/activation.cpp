@@ -6,7 +6,7 @@
 #include <array>
 #include <span>
 
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace epilogue::nn {
 namespace {

@@ -11,7 +11,7 @@
 #include "nn/activation.h"
 #include "ops/norms.h"
 #include "ops/ops.h"
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace epilogue {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/element.h"
 #include "core/kernel_list.h"
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace epilogue::passes {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How threads share a row chain: the choice, and that every way gives the same answer.
-#include "backend/cpu/chain_split.h"
+#include "backend/cpu/chain/chain_split.h"
 
-#include "backend/cpu/chain_plan.h"
+#include "backend/cpu/chain/chain_plan.h"
 
 #include "backend/kernel_testing.h"
 #include "base/cpu_features.h"

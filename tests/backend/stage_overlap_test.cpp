@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A chain's stage on tiles: programs between the next block's products give bit for bit what they
 // give after their own. The tile unit is one in plain code: any machine with panels of AVX-512.
-#include "backend/cpu/stage_overlap.h"
+#include "backend/cpu/chain/stage_overlap.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "backend/cpu/row_chain_stage.h"
+#include "backend/cpu/chain/row_chain_stage.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/kernel_testing.h"

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/op_testing.h"
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace epilogue::testing::functions_test {
 namespace {

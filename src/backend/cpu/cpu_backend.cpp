@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/chain_kernels.h"
+#include "backend/cpu/chain/chain_kernels.h"
+#include "backend/cpu/chain/row_chain.h"
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/program.h"
-#include "backend/cpu/row_chain.h"
 #include "base/cpu_features.h"
 #include "core/backend.h"
 

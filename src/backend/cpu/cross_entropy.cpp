@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU kernels of the fused cross entropy: the logits are read once forward and once backward.
-#include "ops/cross_entropy_loss.h"
+#include "ops/losses/cross_entropy_loss.h"
 
 #include <vector>
 

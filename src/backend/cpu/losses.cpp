@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU kernels of mse_loss and nll_loss, forward and backward.
-#include "ops/losses.h"
+#include "ops/losses/losses.h"
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/pointwise_loop.h"
 #include "ops/ops.h"
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape.h"
 
 namespace epilogue::cpu {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/cuda/kernels/kernels.h"
-#include "ops/losses.h"
+#include "ops/losses/losses.h"
 
 namespace epilogue::cuda {
 

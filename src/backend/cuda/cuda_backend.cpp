@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/kernel_lists.h"
+#include "backend/cuda/products/row_chain.h"
 #include "backend/cuda/program.h"
-#include "backend/cuda/row_chain.h"
 #include "backend/cuda/runtime.h"
 #include "core/backend.h"
 

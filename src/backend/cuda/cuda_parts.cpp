@@ -2,8 +2,8 @@
 // What of CUDA this machine has, device or not.
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/nvrtc.h"
+#include "backend/cuda/products/cublaslt.h"
 #include "core/backend.h"
 #include "epilogue/base/error.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise ops: one kernel for each row of the table of functions.
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/kernel_lists.h"
 #include "backend/cuda/runtime.h"

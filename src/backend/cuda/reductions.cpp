@@ -5,7 +5,7 @@
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tensor_walk.h"
 #include "epilogue/ops.h"
-#include "ops/losses.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that a product can run while it writes.
-#include "backend/cuda/gemm_epilogue.h"
+#include "backend/cuda/products/gemm_epilogue.h"
 
 #include <gtest/gtest.h>
 

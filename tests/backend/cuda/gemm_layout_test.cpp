@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/products/gemm.h"
 
 namespace epilogue::cuda::gemm_layout_test {
 namespace {

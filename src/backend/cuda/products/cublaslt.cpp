@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/products/cublaslt.h"
 
 #include <string>
 

@@ -17,17 +17,17 @@
 //     panels of stage 1: product, program, store
 //     all panels of stage 2: product over the slice's k
 //   all threads: for panels of stage 2 (one barrier before it): sum of the slices, program, store
-#include "backend/cpu/row_chain.h"
+#include "backend/cpu/chain/row_chain.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/chain_kernels.h"
-#include "backend/cpu/chain_plan.h"
+#include "backend/cpu/chain/chain_kernels.h"
+#include "backend/cpu/chain/chain_plan.h"
+#include "backend/cpu/chain/row_chain_stage.h"
+#include "backend/cpu/chain/row_norm.h"
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/float_type.h"
-#include "backend/cpu/row_chain_stage.h"
-#include "backend/cpu/row_norm.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/cpu/chain_split.h"
+#include "backend/cpu/chain/chain_split.h"
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "core/row_chain.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "backend/cpu/row_chain_stage.h"
+#include "backend/cpu/chain/row_chain_stage.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
 #include "backend/cpu/simd/targets.h"
 

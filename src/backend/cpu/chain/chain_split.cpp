@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/chain_split.h"
+#include "backend/cpu/chain/chain_split.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/row_norm.h"
+#include "backend/cpu/chain/row_norm.h"
 
 #include <cstring>
 

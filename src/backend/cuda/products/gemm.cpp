@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/gemm.h"
+#include "backend/cuda/products/gemm.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include <mutex>
 #include <string_view>
 
-#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/error.h"
+#include "backend/cuda/products/cublaslt.h"
 #include "backend/cuda/runtime.h"
 #include "base/assert.h"
 #include "epilogue/base/error.h"

@@ -3,7 +3,7 @@
 // the formula in double, the gradient. The rest follows from the row.
 #pragma once
 
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reference.h"
 #include "ops/run_op.h"
 #include "ops/shape.h"

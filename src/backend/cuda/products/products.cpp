@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mm, addmm and bmm on cuBLASLt.
-#include "backend/cuda/gemm.h"
 #include "backend/cuda/kernel_lists.h"
+#include "backend/cuda/products/gemm.h"
 #include "epilogue/ops.h"
 #include "ops/ops.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mse_loss: (self - target)^2, with its backward op.
 #include "epilogue/ops.h"
-#include "ops/losses.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "ops/reference.h"
 #include "ops/run_op.h"

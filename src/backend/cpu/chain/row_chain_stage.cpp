@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/row_chain_stage.h"
+#include "backend/cpu/chain/row_chain_stage.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
+#include "backend/cpu/chain/stage_overlap.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
-#include "backend/cpu/stage_overlap.h"
 #include "backend/cpu/tile_io.h"
 #include "epilogue/base/error.h"
 

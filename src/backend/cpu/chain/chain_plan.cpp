@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/chain_plan.h"
+#include "backend/cpu/chain/chain_plan.h"
 
 #include <algorithm>
 

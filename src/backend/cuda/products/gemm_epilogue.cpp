@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/gemm_epilogue.h"
+#include "backend/cuda/products/gemm_epilogue.h"
 
 namespace epilogue::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross entropy of class targets as one op, and its backward op: log_softmax and nll_loss in one
 // pass over the logits each way. Not ops of ATen's; named as its nll_loss_forward and _backward.
-#include "ops/cross_entropy_loss.h"
+#include "ops/losses/cross_entropy_loss.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "epilogue/ops.h"
-#include "ops/losses.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "ops/reference.h"
 #include "ops/run_op.h"

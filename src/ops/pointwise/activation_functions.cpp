@@ -5,7 +5,7 @@
 
 #include "epilogue/ops.h"
 #include "ops/ops.h"
-#include "ops/pointwise_op.h"
+#include "ops/pointwise/pointwise_op.h"
 
 namespace epilogue {
 namespace {

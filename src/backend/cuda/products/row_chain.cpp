@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A chain runs stage by stage; what lies between stages is in buffers that the chain keeps, so that
 // a call allocates nothing and may be recorded.
-#include "backend/cuda/row_chain.h"
+#include "backend/cuda/products/row_chain.h"
 
 #include <array>
 
-#include "backend/cuda/chain_stage.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/kernel_lists.h"
 #include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/products/chain_stage.h"
 #include "backend/cuda/runtime.h"
 #include "epilogue/base/error.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/pointwise.h"
+#include "ops/pointwise/pointwise.h"
 
 #include <array>
 
 #include "ops/ops.h"
-#include "ops/pointwise_op.h"
+#include "ops/pointwise/pointwise_op.h"
 #include "ops/run_op.h"
 
 namespace epilogue {

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "core/element.h"
-#include "ops/losses.h"
+#include "ops/losses/losses.h"
 
 namespace epilogue {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/gemm.h"
 #include "backend/cuda/kernels/gated_sm90.h"
+#include "backend/cuda/products/gemm.h"
 #include "core/program_kernel.h"
 #include "core/row_chain.h"
 

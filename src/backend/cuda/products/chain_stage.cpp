@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/chain_stage.h"
+#include "backend/cuda/products/chain_stage.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "backend/cuda/error.h"
-#include "backend/cuda/gemm_epilogue.h"
+#include "backend/cuda/products/gemm_epilogue.h"
 #include "backend/cuda/program.h"
 #include "backend/cuda/runtime.h"
 #include "base/assert.h"

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The panel kernels' machine code fetches the next panel: prefetch_check.py OBJDUMP LIBRARY
+
+A compiler may drop prefetches that it takes for calls without effects, and nothing but the speed of
+large products tells. Exit 77 (skipped) where there is no objdump or the library is of another
+processor.
+"""
+import re
+import subprocess
+import sys
+
+SYMBOL = re.compile(r"^[0-9a-f]+ <(.*)>:$")
+# A tile of six rows of every type of weights, of one and of two products.
+TILE = re.compile(r"N_AVX([23])10panel_tile\w*?(F32Panel|Bf16Panel|I8Panel)ELl6ELi([12])E")
+
+
+def main():
+    objdump, library = sys.argv[1:]
+    if not objdump:
+        print("no objdump")
+        return 77
+    text = subprocess.run([objdump, "-d", "--no-show-raw-insn", library], capture_output=True,
+                          text=True, check=True).stdout
+    tiles, fetching, symbol = set(), set(), None
+    for line in text.splitlines():
+        if match := SYMBOL.match(line):
+            found = TILE.search(match.group(1))
+            symbol = found.groups() if found else None
+            if symbol:
+                tiles.add(symbol)
+        elif symbol and "prefetcht1" in line:
+            fetching.add(symbol)
+    if not tiles:
+        print("no AVX2 or AVX-512 tiles in", library)
+        return 77
+    for level, panel, products in sorted(tiles - fetching):
+        print(f"AVX{level} {panel}, {products} product(s): six rows fetch nothing of the next panel")
+    wanted = {(level, panel, products) for level in "23"
+              for panel in ("F32Panel", "Bf16Panel", "I8Panel") for products in "12"}
+    for level, panel, products in sorted(wanted - tiles):
+        print(f"AVX{level} {panel}, {products} product(s): no tile of six rows")
+    return 1 if wanted - fetching else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
