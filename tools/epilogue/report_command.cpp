@@ -119,7 +119,7 @@ void add_report_command(CLI::App& app, Body& run) {
       ->option_text("T");
   report->add_flag("--no-trace", o->no_trace, "leave the trace itself out of the page");
   report->add_flag("--modules", o->modules,
-                   "Python frames and time per nn.Module, where they were recorded (slower)");
+                   "Python frames and time per nn.Module, if they were recorded (slower)");
   add_trace_part(*report, o->part);
   add_format(*report, o->format);
   report->footer(

@@ -66,7 +66,9 @@ void add_table_command(CLI::App& app, Body& run) {
   table->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
       ->option_text(" ");
-  table->add_option("--sort-by", o->sort_by, "cpu_time_total, self_device_time_total, count, ...")
+  table
+      ->add_option("--sort-by", o->sort_by,
+                   "cpu_time_total, self_device_time_total, count or another")
       ->option_text("KEY [self device time, else self CPU time]");
   table->add_option("--row-limit", o->row_limit, "rows; -1: all")
       ->check(whole_number(-1))
