@@ -192,7 +192,8 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
 void add_ladder(CLI::App& bench_app, Body& run) {
   auto options = std::make_shared<LadderCommand>();
   LadderOptions& ladder = options->ladder;
-  CLI::App* app = bench_app.add_subcommand("ladder", "What each optimisation buys, step by step");
+  CLI::App* app =
+      bench_app.add_subcommand("ladder", "Shows what each optimisation buys, step by step");
   app->add_option("--rows", ladder.rows, "rows of x")
       ->check(whole_number(1))
       ->option_text("N [512]");
@@ -216,9 +217,9 @@ void add_ladder(CLI::App& bench_app, Body& run) {
       ->option_text("X [by dtype]");
   add_format(*app, options->format);
   app->footer(
-      "The same product and the same GeGLU MLP as naive loops, blocked, packed, with a vector\n"
-      "kernel, with its epilogue fused, gate and up merged, and as one row chain. All on all\n"
-      "threads.\n"
+      "Runs the same product and the same GeGLU MLP as naive loops, blocked, packed, with a\n"
+      "vector kernel, with its epilogue fused, with gate and up merged, and as one row chain.\n"
+      "Each runs on all threads.\n"
       "Example: epilogue bench ladder --rows 256 --dtype bf16");
   app->callback([options, &run] { run = [options] { return run_ladder(*options); }; });
 }

@@ -286,7 +286,7 @@ std::string portability_json(const PortabilityRun& run) {
 void add_bench_portability(CLI::App& bench_app, Body& run) {
   auto options = std::make_shared<Options>();
   CLI::App* app = bench_app.add_subcommand(
-      "portability", "Is a plan ever slower than eager? Every level, quiet and disturbed");
+      "portability", "Checks that no plan is slower than eager, on every instruction set");
   app->add_option("--levels", options->levels, "instruction-set levels, e.g. avx2 avx512")
       ->option_text("LEVEL ... [all above baseline]");
   app->add_option("--dtypes", options->dtypes, "f32, bf16, f16")

@@ -103,7 +103,7 @@ int run_command(const Options& o) {
 void add_explain_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* explain =
-      app.add_subcommand("explain", "What a trace means, with evidence and savings");
+      app.add_subcommand("explain", "Says what a trace means, with evidence and savings");
   explain
       ->add_option("TRACE|DIR", o->path,
                    "a PyTorch trace, .json or .json.gz; -: stdin; or a folder\n"

@@ -104,7 +104,8 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_info_command(CLI::App& app, Body& run) {
-  CLI::App* info = app.add_subcommand("info", "Version, instruction sets, threads, caches, CUDA");
+  CLI::App* info =
+      app.add_subcommand("info", "Prints version, instruction sets, threads, caches, CUDA");
   auto options = std::make_shared<Options>();
   info->add_flag("--measure", options->measure,
                  "measure peak FLOP/s and bandwidths anew, and keep them for later runs");

@@ -106,7 +106,7 @@ int run_command(const Options& o) {
 void add_report_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* report =
-      app.add_subcommand("report", "One HTML page that explains a trace and carries it");
+      app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
   report->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
       ->option_text(" ");

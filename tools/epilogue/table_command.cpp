@@ -62,7 +62,7 @@ int run_command(const Options& o) {
 
 void add_table_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
-  CLI::App* table = app.add_subcommand("table", "The key-averages table of any trace");
+  CLI::App* table = app.add_subcommand("table", "Prints the key-averages table of any trace");
   table->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
       ->option_text(" ");

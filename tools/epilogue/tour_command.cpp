@@ -191,7 +191,7 @@ int run_command(const Options& o) {
 
 void add_tour_command(CLI::App& app, Body& run) {
   CLI::App* tour =
-      app.add_subcommand("tour", "From nn.Linear to the fused GeGLU MLP on real input");
+      app.add_subcommand("tour", "Goes from nn.Linear to the fused GeGLU MLP on real input");
   auto o = std::make_shared<Options>();
   tour->add_option("--out", o->out_dir, "folder of traces and tables; made if missing")
       ->check(path_name())

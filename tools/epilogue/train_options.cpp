@@ -157,7 +157,8 @@ void add_train_flags(CLI::App& app, TrainOptions& o) {
                  "steps between checkpoints; 0: each epoch")
       ->check(whole_number(0))
       ->option_text("N [each epoch]");
-  app.add_flag("--profile", o.profile, "profile some of the first steps: trace and table");
+  app.add_flag("--profile", o.profile,
+               "profile some of the first steps; write their trace and table");
   add_device_flag(app, o.device);
   add_threads(app, o.threads);
   add_format(app, o.format);
