@@ -1,8 +1,6 @@
 #include <cstdio>
 
-#include "epilogue/autograd.h"
-#include "epilogue/nn.h"
-#include "epilogue/profiler.h"
+#include "epilogue/epilogue.h"
 
 int main() {
   using namespace epilogue;

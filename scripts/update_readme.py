@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the output blocks of README.md, docs/tutorial.md and docs/claims.md, or checks them.
+"""Fills the output blocks of README.md and of the pages docs/*.md, or checks them.
 
-  scripts/update_readme.py [--build build] [--only docs/claims.md]   run what they show, rewrite them
-  scripts/update_readme.py --check             exit 1 if a block is empty or a quoted source differs
+  scripts/update_readme.py [--build build]           run what all pages show, rewrite the blocks
+  scripts/update_readme.py --only docs/claims.md     the blocks of one page (may be repeated)
+  scripts/update_readme.py --check                   run nothing; exit 1 if a block is empty, a quoted
+                                                     source differs or README's figures are old
 
 A block is a marker, a fenced text and <!-- end -->. Markers:
   <!-- output: NAME -->      NAME is a source file, a benchmark, or one of tour-mlp, tour-crossover,
-                             quickstart, explain, diff, compile-plan; benchmarks need a build with
-                             EPILOGUE_BENCH=ON (make bench)
+                             quickstart, explain, diff, compile-plan, figures; benchmarks need a build
+                             with EPILOGUE_BENCH=ON (make bench)
   <!-- command: COMMAND -->  the fenced text is "$ COMMAND" and its output: bash runs it in a temporary
                              folder with the build's programs on PATH and tests/ beside it; it must
                              exit 0
 trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on, as
 is predict_fusion (minutes) unless --predict is given, and bench-mlp and train_bench unless
---torch PYTHON is.
+--torch PYTHON is. figures is the table that benchmark_figures.py makes of the other pages' blocks.
 """
 import argparse
 import functools
@@ -25,8 +27,11 @@ import subprocess
 import sys
 import tempfile
 
+import benchmark_figures
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/claims.md")
+# README.md comes last: its figures are made of the blocks of the others.
+DOCUMENTS = (*sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")), "README.md")
 BENCHMARKS = ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench",
               "optimizer_bench")
 # The first line of a section of the tour, and the line after it.
@@ -60,6 +65,12 @@ def source(name):
     return path.read_text() if "/" in name and path.is_file() else None
 
 
+def figures():
+    """The table of README.md, of what the pages show now."""
+    pages = (BLOCK.findall((ROOT / document).read_text()) for document in DOCUMENTS)
+    return benchmark_figures.figures({name: body for page in pages for _, _, name, body, _ in page})
+
+
 def shell(command, build):
     """What a reader sees who types the command in the repository's root."""
     programs = [str(build / folder) for folder in (".", "examples", "bench")]
@@ -87,7 +98,7 @@ class Outputs:
                 "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
                 "fusion_truth": self.fusion_truth, "predict_fusion": self.predict_fusion,
                 "bench-mlp": self.bench_mlp, "train_bench": self.train_bench,
-                "bench-ladder": self.bench_ladder}.get(name)
+                "bench-ladder": self.bench_ladder, "figures": figures}.get(name)
         return make() if make else sys.exit(f"no output or source file is called '{name}'")
 
     @functools.cached_property
@@ -150,6 +161,8 @@ def complaints(document, text):
             yield f"{document}: the block '{name}' is empty"
         elif kind == "output" and source(name) not in (None, body):
             yield f"{document}: the block '{name}' differs from the file"
+        elif (kind, name) == ("output", "figures") and body != figures():
+            yield f"{document}: the block '{name}' differs from what the pages' blocks give"
         elif kind == "command" and shown == body:
             yield f"{document}: the block '{name}' shows another command"
     if len(BLOCK.findall(text)) != len(re.findall(r"^<!-- (?:output|command): ", text, re.M)):
@@ -175,7 +188,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--only", choices=DOCUMENTS, metavar="NAME", help=", ".join(DOCUMENTS))
+    parser.add_argument("--only", choices=DOCUMENTS, metavar="PAGE", action="append",
+                        help=", ".join(DOCUMENTS))
     parser.add_argument("--trace")
     parser.add_argument("--pairs")
     parser.add_argument("--predict", action="store_true")
@@ -184,7 +198,9 @@ def main():
     build = pathlib.Path(os.path.abspath(args.build))
     outputs = Outputs(args, build)
     found = []
-    for document in (args.only,) if args.only else DOCUMENTS:
+    for document in DOCUMENTS:
+        if args.only and document not in args.only:
+            continue
         text = (ROOT / document).read_text()
         if args.check:
             found += complaints(document, text)

@@ -38,7 +38,7 @@ std::string reason_against(const Graph& graph, const Extension& e) {
     for (const int v : stage.operands)
       if (contains(first.outputs, v)) return "the second reads what lies between twice";
   if (!may_be_one(graph, members_of(e)))
-    return "what stands between them needs one and makes the other";
+    return "an op between them reads the result of one and makes an operand of the other";
   const size_t results = std::max(e.flows.size(), results_needed(graph, members_of(e)).size());
   if (std::string reason = reason_against_results(graph, results); !reason.empty()) return reason;
   const Value& value = graph.value(e.flows[0]);

@@ -79,7 +79,7 @@ std::string reason_against(const Graph& graph, size_t index, const Branch& a, co
   if (!(made.sizes == result.sizes) || made.dtype != result.dtype)
     return "the op that joins them changes sizes or dtype";
   if (!may_be_one(graph, members_of(index, a, b)))
-    return "what stands between them needs one and makes the other";
+    return "an op between them reads the result of one and makes an operand of the other";
   return reason_against_results(graph, results_needed(graph, members_of(index, a, b)).size());
 }
 

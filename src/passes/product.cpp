@@ -202,7 +202,8 @@ std::string join_chain(Graph& graph, size_t chain, size_t other) {
     if (in(node.outputs, v) && !in(last.results, v)) return "it reads what an earlier stage stores";
   }
   const Members members = {chain, other};
-  if (!may_be_one(graph, members)) return "what stands between them needs one and makes the other";
+  if (!may_be_one(graph, members))
+    return "an op between them reads the result of one and makes an operand of the other";
 
   ProgramBuilder builder;
   for (const int v : last.inputs)

@@ -35,7 +35,7 @@ TEST(CallMemory, AnEagerExpressionHoldsItsTemporaries) {
   EXPECT_EQ(memory.result.numel(), 100);
 }
 
-// The claim of README's "Fuse", at its size, with the scratch memory that the compiled kernel
+// The claim of docs/compile.md, at its size, with the scratch memory that the compiled kernel
 // keeps.
 TEST(CallMemory, ACompiledGatedMlpHoldsLessThanATenthOfEagersIntermediates) {
   constexpr int64_t kRows = 8192;

@@ -28,13 +28,21 @@ class Check(unittest.TestCase):
     def test_each_defect_is_named(self):
         self.assertEqual(
             self.complaints(block("output: tour-mlp", ""), block(f"output: {SOURCE}", "old\n"),
+                            block("output: figures", "1.00\n"),
                             block("command: echo a", "$ echo a\n"),
                             block("command: echo a", "$ echo b\nb\n"), "<!-- output: unfenced -->\n"),
             ["x.md: the block 'tour-mlp' is empty",
              f"x.md: the block '{SOURCE}' differs from the file",
+             "x.md: the block 'figures' differs from what the pages' blocks give",
              "x.md: the block 'echo a' is empty",
              "x.md: the block 'echo a' shows another command",
              "x.md: a marker is not followed by a fenced text and <!-- end -->"])
+
+
+class Pages(unittest.TestCase):
+    def test_readme_is_filled_after_the_pages_that_its_figures_come_from(self):
+        self.assertIn("docs/benchmarks.md", update_readme.DOCUMENTS)
+        self.assertEqual(update_readme.DOCUMENTS[-1], "README.md")
 
 
 class Fill(unittest.TestCase):

@@ -152,12 +152,12 @@ constexpr const char* kExamples[][3] = {
     {"mlp", "gated or plain MLP", "epilogue bench mlp --batch 2 --torch python3 --sweep"}};
 
 constexpr const char* kAbout =
-    "Eager, compile and fused take turns with oneDNN (where built in: -DEPILOGUE_BENCH=ON) and\n"
-    "PyTorch (eager, and torch.compile with frozen weights and max-autotune; --torch), block by\n"
-    "block in one run; first calls after a switch are dropped. First all results must agree with\n"
-    "the same computation in double: exit 1 where one does not.\n"
-    "--sweep also writes OUT/bench_WORKLOAD_DTYPE.svg and .md. EPILOGUE_ISA lowers our\n"
-    "instruction set; ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY theirs.\n"
+    "Eager, compile and fused take turns with oneDNN (if built with -DEPILOGUE_BENCH=ON) and\n"
+    "PyTorch (with --torch: eager, and torch.compile with frozen weights and max-autotune), in\n"
+    "blocks of calls; the first calls of a block are not counted. Before anything is timed, each\n"
+    "result must agree with the same computation in double; if one does not, exit 1.\n"
+    "--sweep also writes OUT/bench_WORKLOAD_DTYPE.svg and .md. EPILOGUE_ISA lowers the\n"
+    "instruction set of epilogue, ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY those of its peers.\n"
     "Example: ";
 
 void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run) {
@@ -167,13 +167,14 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
   for (const char* flag : {"--mode", "--backward", "--cold"})
     if (CLI::Option* option = app->get_option_no_throw(flag)) app->remove_option(option);
   app->add_flag("--sweep", options->sweep, "run over sizes, write a plot and a table");
-  app->add_option("--sizes", options->sizes, "those of --sweep: " + sweep_of(about[0]).size)
+  app->add_option("--sizes", options->sizes, "the sizes of --sweep: " + sweep_of(about[0]).size)
       ->check(whole_number(1))
       ->option_text("N ...");
   add_tune_flag(*app, options->bench.workload);
   app->add_option("--torch", options->torch, "a Python that has PyTorch; or set EPILOGUE_PYTHON")
       ->option_text("PYTHON");
-  app->add_option("--seconds", options->bench.seconds, "of timing, all contenders together")
+  app->add_option("--seconds", options->bench.seconds,
+                  "seconds of timing for all contenders together")
       ->check(number_above(0))
       ->option_text("S [3]");
   app->add_option("--tolerance", options->bench.tolerance,
@@ -191,7 +192,8 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
 void add_ladder(CLI::App& bench_app, Body& run) {
   auto options = std::make_shared<LadderCommand>();
   LadderOptions& ladder = options->ladder;
-  CLI::App* app = bench_app.add_subcommand("ladder", "What each optimisation buys, step by step");
+  CLI::App* app =
+      bench_app.add_subcommand("ladder", "Shows what each optimisation buys, step by step");
   app->add_option("--rows", ladder.rows, "rows of x")
       ->check(whole_number(1))
       ->option_text("N [512]");
@@ -206,7 +208,8 @@ void add_ladder(CLI::App& bench_app, Body& run) {
   app->add_option("--seed", ladder.seed, "seed of weights and input")
       ->check(whole_number(0))
       ->option_text("N [0]");
-  app->add_option("--seconds", ladder.seconds, "of timing per ladder; slow steps take longer")
+  app->add_option("--seconds", ladder.seconds,
+                  "seconds of timing per ladder; slow steps take longer")
       ->check(number_above(0))
       ->option_text("S [4]");
   app->add_option("--tolerance", ladder.tolerance, "relative L2 error allowed against double")
@@ -214,9 +217,9 @@ void add_ladder(CLI::App& bench_app, Body& run) {
       ->option_text("X [by dtype]");
   add_format(*app, options->format);
   app->footer(
-      "The same product and the same GeGLU MLP as naive loops, blocked, packed, with a vector\n"
-      "kernel, with its epilogue fused, gate and up merged, and as one row chain. All on all\n"
-      "threads.\n"
+      "Runs the same product and the same GeGLU MLP as naive loops, blocked, packed, with a\n"
+      "vector kernel, with its epilogue fused, with gate and up merged, and as one row chain.\n"
+      "Each runs on all threads.\n"
       "Example: epilogue bench ladder --rows 256 --dtype bf16");
   app->callback([options, &run] { run = [options] { return run_ladder(*options); }; });
 }

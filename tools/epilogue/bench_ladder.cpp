@@ -71,9 +71,9 @@ const char* kVectorKernel =
     "its sums all in registers.";
 
 const char* kOverlap =
-    "Removes the epilogue's own time where a tile unit multiplies: a block's gelu and mul run on "
-    "the vector units while the tiles of the next block multiply. Where vectors multiply, both "
-    "need the same units and nothing changes.";
+    "Removes the epilogue's own time if a tile unit multiplies: a block's gelu and mul run on the "
+    "vector units while the tiles of the next block multiply. If vectors multiply, both need the "
+    "same units, and nothing changes.";
 
 std::vector<Rung> gemm_rungs(const Tensor& x, const Tensor& w) {
   std::vector<Rung> rungs;

@@ -286,20 +286,22 @@ std::string portability_json(const PortabilityRun& run) {
 void add_bench_portability(CLI::App& bench_app, Body& run) {
   auto options = std::make_shared<Options>();
   CLI::App* app = bench_app.add_subcommand(
-      "portability", "Is a plan ever slower than eager? Every level, quiet and disturbed");
+      "portability", "Checks that no plan is slower than eager, on every instruction set");
   app->add_option("--levels", options->levels, "instruction-set levels, e.g. avx2 avx512")
       ->option_text("LEVEL ... [all above baseline]");
   app->add_option("--dtypes", options->dtypes, "f32, bf16, f16")
       ->transform(dtype_value())
       ->option_text("DTYPE ... [f32 bf16]");
-  app->add_flag("--quiet-only", options->is_quiet_only, "no processes that disturb");
-  app->add_flag("--quick", options->run.quick, "small shapes alone");
+  app->add_flag("--quiet-only", options->is_quiet_only,
+                "leave out the runs beside other processes");
+  app->add_flag("--quick", options->run.quick, "only small shapes");
   app->add_flag("--large", options->run.large,
                 "8192x768x3072 and 512x4096x14336 too: half an hour");
-  app->add_option("--seconds", options->run.seconds, "of timing per cell; slow shapes take longer")
+  app->add_option("--seconds", options->run.seconds,
+                  "seconds of timing per cell; slow shapes take longer")
       ->check(number_above(0))
       ->option_text("S [1]");
-  app->add_option("--rounds", options->run.rounds, "pairs per cell, at least")
+  app->add_option("--rounds", options->run.rounds, "least number of pairs per cell")
       ->check(whole_number(3))
       ->option_text("N [7]");
   app->add_option("--torch", options->run.torch,
@@ -308,11 +310,11 @@ void add_bench_portability(CLI::App& bench_app, Body& run) {
   add_threads(*app, options->threads);
   add_format(*app, options->format);
   app->footer(
-      "GeGLU MLPs, a linear layer and training steps: eager beside compile, fused (the row chain\n"
-      "itself), weights of 8 bits where rows are few, and in quiet oneDNN and PyTorch; alone,\n"
-      "beside a process that streams memory, and beside one that keeps the last processor busy.\n"
-      "Results agree first. Exit 1 where they do not, or where a plan's interval lies wholly\n"
-      "below 0.97 of eager's speed.\n"
+      "Compares eager with compile, with fused (the row chain itself) and, for few rows, with\n"
+      "8-bit weights, on GeGLU MLPs, a linear layer and training steps. Each runs alone, beside a\n"
+      "process that streams memory, and beside one that keeps the last processor busy. oneDNN and\n"
+      "PyTorch run alone only. Exit 1 if results do not agree, or if the interval of a plan lies\n"
+      "wholly below 0.97 of eager's speed.\n"
       "Example: epilogue bench portability --quick --levels avx2");
   app->callback([options, &run] { run = [options] { return run_command(*options); }; });
 }

@@ -32,7 +32,7 @@ constexpr const char* kPeakColor = "#999";
 constexpr const char* kFootnotes[] = {
     "MAD: median absolute deviation; error: relative L2 against double, before anything is timed.",
     "GFLOP/s and share of the peak: of the products alone, at the minimum.",
-    "intermediates: the most memory of tensors that a call holds at once, its result left out."};
+    "intermediates: the most memory that a call's tensors take at once, without its result."};
 
 const BenchRow* find_row(const BenchCase& c, const std::string& name) {
   for (const BenchRow& row : c.rows)

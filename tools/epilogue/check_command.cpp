@@ -109,12 +109,13 @@ int run_command(const Options& o) {
 
 void add_check_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
-  CLI::App* check = app.add_subcommand("check", "Asserts what a trace should show; exit 1 if not");
+  CLI::App* check =
+      app.add_subcommand("check", "Asserts what a trace should show; exit 1 if it does not");
   check->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->option_text(" ");
   check->add_option("EXPR", o->expressions, "NAME OP NUMBER, OP one of == != < <= > >=")
       ->option_text("...");
-  check->add_flag("--list", o->list, "name the quantities; with TRACE's values where one is given");
+  check->add_flag("--list", o->list, "list the quantities; with a TRACE, their values too");
   add_trace_part(*check, o->part);
   add_format(*check, o->format);
   check->footer(

@@ -17,7 +17,7 @@ std::string add_engine_commands(CLI::App& app, Body& run) {
          "  epilogue profile linear --record-shapes --with-flops\n"
          "  epilogue compile mlp --norm rms --residual     what is fused, and why\n"
          "  epilogue train fashion-mnist --amp bf16        train, checkpoint, resume\n"
-         "  epilogue bench mlp --batch 2 --dtype f32       our modes beside oneDNN and PyTorch\n"
+         "  epilogue bench mlp --batch 2 --dtype f32       its modes beside oneDNN and PyTorch\n"
          "  epilogue ops --format markdown                 the table of ops\n";
 }
 

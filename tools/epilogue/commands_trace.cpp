@@ -14,7 +14,7 @@ std::string add_trace_commands(CLI::App& app, Body& run) {
   add_serve_command(app, run);
   return "  epilogue explain trace.json.gz                 what any PyTorch trace means\n"
          "  epilogue table trace.json.gz --row-limit 15    the table of any PyTorch trace\n"
-         "  epilogue report trace.json.gz -o report.html   the same as one HTML page\n";
+         "  epilogue report trace.json.gz -o report.html   the answer of explain as an HTML page\n";
 }
 
 }  // namespace epilogue::tool

@@ -124,7 +124,7 @@ void add_compile_command(CLI::App& app, Body& run) {
     for (const char* flag : {"--mode", "--cold"})
       if (CLI::Option* option = workload->get_option_no_throw(flag))
         workload->remove_option(option);
-    workload->add_option("--dump", options->dump, "graph, plan, dot or passes instead")
+    workload->add_option("--dump", options->dump, "print the graph, plan, dot or passes instead")
         ->option_text("WHAT");
     workload->add_option("--skip", options->workload.skip_passes, "leave a pass out")
         ->option_text("PASS ...");

@@ -53,8 +53,8 @@ std::string crossover_sentence(const Crossover& c) {
                           c.crossings[i]);
   const bool kernels_last = c.rows.back().kernel_us >= c.rows.back().dispatch_us;
   return fmt::format(
-      "The two meet {} times in this run, at n = {}: between the first and the last of these "
-      "neither is clearly larger, above n = {:.0f} {}.",
+      "Dispatch and kernels take equal time {} times in this run, at n = {}. Between the first and "
+      "the last of these sizes neither is clearly larger; above n = {:.0f} {}.",
       c.crossings.size(), places, c.crossings.back(),
       kernels_last ? "a step is compute-bound" : "a step is overhead-bound");
 }

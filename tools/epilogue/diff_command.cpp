@@ -38,7 +38,7 @@ int run_command(const Options& o) {
 
 void add_diff_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
-  CLI::App* diff = app.add_subcommand("diff", "What changed between two traces, and why");
+  CLI::App* diff = app.add_subcommand("diff", "Says what changed between two traces, and why");
   diff->add_option("A", o->before, "the trace before")->required()->option_text(" ");
   diff->add_option("B", o->after, "the trace after")->required()->option_text(" ");
   diff->add_option("--top", o->top, "rows of each list; -1: all")

@@ -103,7 +103,7 @@ int run_command(const Options& o) {
 void add_explain_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* explain =
-      app.add_subcommand("explain", "What a trace means, with evidence and savings");
+      app.add_subcommand("explain", "Says what a trace means, with evidence and savings");
   explain
       ->add_option("TRACE|DIR", o->path,
                    "a PyTorch trace, .json or .json.gz; -: stdin; or a folder\n"
@@ -114,7 +114,7 @@ void add_explain_command(CLI::App& app, Body& run) {
       ->check(whole_number(-1))
       ->option_text("N [10]");
   explain->add_flag("--modules", o->modules,
-                    "time per nn.Module, where the trace was recorded with_stack (slower)");
+                    "time per nn.Module, if the trace was recorded with_stack (slower)");
   add_trace_part(*explain, o->part);
   add_format(*explain, o->format);
   explain->footer("Example: epilogue explain trace.json.gz --top 5");

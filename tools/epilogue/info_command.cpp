@@ -50,7 +50,8 @@ void add_figures(const nlohmann::json& info, Rows& rows) {
   const auto number = [&](const char* key) { return info.value(key, 0.0); };
   const std::string file = info["machine_file"];
   if (!info.contains("f32_peak_gflops")) {
-    rows.emplace_back("measured", "nothing yet at this level and number of threads: --measure");
+    rows.emplace_back("measured",
+                      "nothing yet for this instruction set and number of threads: --measure");
   } else {
     rows.emplace_back(
         "f32 peak", fmt::format("{:.1f} GFLOP/s ({:.1f} on one thread)", number("f32_peak_gflops"),
@@ -103,17 +104,17 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_info_command(CLI::App& app, Body& run) {
-  CLI::App* info = app.add_subcommand("info", "Version, instruction sets, threads, caches, CUDA");
+  CLI::App* info =
+      app.add_subcommand("info", "Prints version, instruction sets, threads, caches, CUDA");
   auto options = std::make_shared<Options>();
   info->add_flag("--measure", options->measure,
                  "measure peak FLOP/s and bandwidths anew, and keep them for later runs");
   add_threads(*info, options->threads, "threads to measure with");
   add_format(*info, options->format);
   info->footer(
-      "What is measured is kept in a file of this user, by CPU, instruction set and threads; "
-      "plans\n"
-      "are chosen by it. EPILOGUE_CACHE_DIR names another folder; EPILOGUE_CACHE_DIR=off keeps\n"
-      "nothing.\n"
+      "--measure keeps its figures in a file of this user, by CPU, instruction set and threads.\n"
+      "compile() chooses plans by them. EPILOGUE_CACHE_DIR names another folder;\n"
+      "EPILOGUE_CACHE_DIR=off keeps nothing.\n"
       "Example: epilogue info --measure");
   info->callback([options, &run] { run = [options] { return run_command(*options); }; });
 }

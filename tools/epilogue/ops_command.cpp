@@ -71,7 +71,7 @@ int run_command(Format format) {
 }  // namespace
 
 void add_ops_command(CLI::App& app, Body& run) {
-  CLI::App* ops = app.add_subcommand("ops", "The table of ops");
+  CLI::App* ops = app.add_subcommand("ops", "Prints the table of ops");
   auto format = std::make_shared<Format>(Format::text);
   add_format(*ops, *format);
   ops->footer("Example: epilogue ops --format markdown > ops.md");

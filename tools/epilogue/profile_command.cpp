@@ -100,10 +100,9 @@ std::string summary(const ProfileRun& run) {
   const double dispatch = quantity(run, "host_us_per_step");
   const double kernels = quantity(run, "kernel_us_per_step");
   if (!std::isnan(dispatch) && !std::isnan(kernels))
-    text +=
-        fmt::format("per step: {:g} kernels, {} in kernels, {} around them (dispatch, ranges)\n",
-                    quantity(run, "kernels_per_step"), format_duration_ns(kernels * 1e3),
-                    format_duration_ns(dispatch * 1e3));
+    text += fmt::format("per step: {}, {} in kernels, {} around them (dispatch, ranges)\n",
+                        kernels_per_step_text(run), format_duration_ns(kernels * 1e3),
+                        format_duration_ns(dispatch * 1e3));
   text += fmt::format("profiler: {:.0f} ns per op, {:.0f} ns per kernel; {} of the recorded time\n",
                       run.cost.ns_per_op, run.cost.ns_per_kernel,
                       format_duration_ns(run.recorder_overhead_ns));
@@ -150,7 +149,7 @@ void add_run_flags(CLI::App& app, Options& o) {
   ProfileRunOptions& r = o.run;
   app.add_flag("--record-shapes", r.record_shapes, "record the ops' argument shapes");
   app.add_flag("--profile-memory", r.profile_memory, "record allocations and frees");
-  app.add_flag("--with-flops", r.with_flops, "FLOPs of matrix products, add and mul");
+  app.add_flag("--with-flops", r.with_flops, "count the FLOPs of matrix products, add and mul");
   app.add_flag("--with-stack", r.with_stack, "record C++ call stacks and modules");
   app.add_flag("--group-by-input-shape", r.group_by_input_shape, "one row per op and shapes");
   app.add_option("--wait", r.schedule.wait, "steps to skip per cycle")
@@ -175,13 +174,13 @@ void add_run_flags(CLI::App& app, Options& o) {
   app.add_option("--out", r.out_dir, "folder of trace and table; made if missing")
       ->check(path_name())
       ->option_text("DIR [traces]");
-  app.add_option("--tag", r.tag, "name of their files")
+  app.add_option("--tag", r.tag, "name of the files of trace and table")
       ->check(file_name())
       ->option_text("NAME [by workload, sizes and mode]");
   CLI::Option* const measure = app.add_flag(
       "--measure", o.measure, "measure the machine's peaks for the trace, for rooflines (seconds)");
   app.add_option("--machine", o.machine_file,
-                 "take them from what info --measure --format json printed")
+                 "take the peaks from what info --measure --format json printed")
       ->option_text("FILE")
       ->excludes(measure);
   app.add_option("--expect", o.expectations,
@@ -205,7 +204,7 @@ void add_profile_command(CLI::App& app, Body& run) {
   CLI::App* profile = app.add_subcommand("profile", "Runs a workload under the profiler");
   profile->require_subcommand(1);
   profile->footer(
-      "3 warm-up calls, then schedule(wait 1, warmup 1, active 3, repeat 1).\n"
+      "Runs 3 warm-up calls, then schedule(wait 1, warmup 1, active 3, repeat 1).\n"
       "Example: epilogue profile mlp --dtype f32 --record-shapes --out traces");
   for (const auto& [kind, doc, example] : kExamples) {
     auto options = std::make_shared<Options>();

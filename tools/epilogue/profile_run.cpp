@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/progress.h"
+#include "base/units.h"
 #include "epilogue/trace/file.h"
 
 namespace epilogue::tool {
@@ -116,6 +118,13 @@ double quantity(const ProfileRun& run, const std::string& name) {
   for (const trace::Quantity& q : run.quantities)
     if (q.name == name && q.value) return *q.value;
   return std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string kernels_per_step_text(const ProfileRun& run) {
+  const double kernels = quantity(run, "kernels_per_step");
+  if (std::isnan(kernels) || kernels != std::floor(kernels))
+    return fmt::format("{:g} kernels", kernels);
+  return counted(static_cast<int64_t>(kernels), "kernel", "kernels");
 }
 
 }  // namespace epilogue::tool

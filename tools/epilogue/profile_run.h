@@ -49,4 +49,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& option
 // The value of a quantity; NaN where the trace does not give it.
 double quantity(const ProfileRun& run, const std::string& name);
 
+// "1 kernel", "5 kernels", "4.67 kernels": those of a step.
+std::string kernels_per_step_text(const ProfileRun& run);
+
 }  // namespace epilogue::tool

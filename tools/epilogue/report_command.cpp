@@ -106,7 +106,7 @@ int run_command(const Options& o) {
 void add_report_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* report =
-      app.add_subcommand("report", "One HTML page that explains a trace and carries it");
+      app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
   report->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
       ->option_text(" ");
@@ -119,7 +119,7 @@ void add_report_command(CLI::App& app, Body& run) {
       ->option_text("T");
   report->add_flag("--no-trace", o->no_trace, "leave the trace itself out of the page");
   report->add_flag("--modules", o->modules,
-                   "Python frames and time per nn.Module, where they were recorded (slower)");
+                   "Python frames and time per nn.Module, if they were recorded (slower)");
   add_trace_part(*report, o->part);
   add_format(*report, o->format);
   report->footer(

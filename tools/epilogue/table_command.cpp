@@ -62,11 +62,13 @@ int run_command(const Options& o) {
 
 void add_table_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
-  CLI::App* table = app.add_subcommand("table", "The key-averages table of any trace");
+  CLI::App* table = app.add_subcommand("table", "Prints the key-averages table of any trace");
   table->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
       ->option_text(" ");
-  table->add_option("--sort-by", o->sort_by, "cpu_time_total, self_device_time_total, count, ...")
+  table
+      ->add_option("--sort-by", o->sort_by,
+                   "cpu_time_total, self_device_time_total, count or another")
       ->option_text("KEY [self device time, else self CPU time]");
   table->add_option("--row-limit", o->row_limit, "rows; -1: all")
       ->check(whole_number(-1))

@@ -66,7 +66,7 @@ std::vector<Stop> stops(const Options& o) {
   Stop mlp{
       "the GeGLU MLP, eager",
       "Three linears, five kernels per step: gate, gelu, up, mul, down. The hidden tensors are "
-      "written and read back between them, which is what fusing them will save. epiLaunchKernel is "
+      "written and read back between them; fusing them saves this. epiLaunchKernel is "
       "the call that runs a kernel: on a CPU it lasts until the kernel is done, so that its share "
       "is that of all kernels together.",
       on_images("mlp", o)};
@@ -108,8 +108,7 @@ void print_stop(int number, const Stop& stop, const Workload& workload, const Pr
   print("\n" + bold(fmt::format("{}. {}", number, stop.title)) + "\n" + workload.description +
         "\n\n");
   print(run.table);
-  print(fmt::format("Per step: {:g} kernels, {} in kernels, {} around them.\n",
-                    quantity(run, "kernels_per_step"),
+  print(fmt::format("Per step: {}, {} in kernels, {} around them.\n", kernels_per_step_text(run),
                     format_duration_ns(quantity(run, "kernel_us_per_step") * 1e3),
                     format_duration_ns(quantity(run, "host_us_per_step") * 1e3)));
   print("See: " + stop.what_to_see + "\n");
@@ -177,13 +176,13 @@ int run_command(const Options& o) {
     print(json.dump(2) + "\n");
     return kExitFine;
   }
-  print("\n" + bold(fmt::format("{}. where overhead-bound turns compute-bound", number + 1)) +
+  print("\n" + bold(fmt::format("{}. from overhead-bound to compute-bound", number + 1)) +
         "\nmatmul-add in f32 over n: time around the kernels against time in them, per step\n\n" +
         crossover_table(crossover) + "See: " + crossover_sentence(crossover) +
         "\nPlot: " + svg_file + "\n");
   print(fmt::format(
-      "\nTables and traces lie in {0}/. Open a trace: https://ui.perfetto.dev, then drop the file "
-      "in.\nNext: epilogue profile mlp --help; epilogue info --measure; epilogue ops\n",
+      "\nTables and traces are in {0}/. To see a trace, open https://ui.perfetto.dev and drop the "
+      "file there.\nNext: epilogue profile mlp --help; epilogue info --measure; epilogue ops\n",
       o.out_dir));
   return kExitFine;
 }
@@ -192,7 +191,7 @@ int run_command(const Options& o) {
 
 void add_tour_command(CLI::App& app, Body& run) {
   CLI::App* tour =
-      app.add_subcommand("tour", "From nn.Linear to the fused GeGLU MLP on real input");
+      app.add_subcommand("tour", "Goes from nn.Linear to the fused GeGLU MLP on real input");
   auto o = std::make_shared<Options>();
   tour->add_option("--out", o->out_dir, "folder of traces and tables; made if missing")
       ->check(path_name())

@@ -137,9 +137,9 @@ std::string conclusion(const std::array<ModeCost, 3>& costs, double eager_produc
   const double others_us = costs[0].step_us() - eager_products_us;
   if (costs[1].step_us() > eager_products_us)
     return slower + fmt::format(
-                        "its products take longer: its one kernel {}, eager's products alone {}. "
-                        "What fusing saves, {} of other kernels, is less. CompileOptions::tune = "
-                        "Tune::measure takes the faster plan.",
+                        "its products take longer: its one kernel takes {}, eager's products "
+                        "alone take {}. Fusing saves {} of other kernels, which is less. "
+                        "CompileOptions::tune = Tune::measure takes the faster plan.",
                         format_duration_ns(costs[1].timing.median_ns),
                         format_duration_ns(eager_products_us * kNsPerUs),
                         format_duration_ns(std::max(others_us, 0.0) * kNsPerUs));

@@ -60,13 +60,13 @@ void warn(const std::string& text) { fmt::print(stderr, "epilogue: warning: {}\n
 
 void add_trace_part(CLI::App& app, TracePart& part) {
   app.add_option("--step", part.step,
-                 "only ProfilerStep#N, what it launched and what ran meanwhile")
+                 "only ProfilerStep#N: what it launched, and what ran during it")
       ->check(whole_number(0))
       ->option_text("N");
-  app.add_option("--from", part.from_ms, "only what happens from so many milliseconds on")
+  app.add_option("--from", part.from_ms, "only what happens at MS milliseconds or later")
       ->check(number_from(0))
       ->option_text("MS");
-  app.add_option("--to", part.to_ms, "only what happens before so many milliseconds")
+  app.add_option("--to", part.to_ms, "only what happens before MS milliseconds")
       ->check(number_from(0))
       ->option_text("MS");
 }

@@ -42,19 +42,20 @@ void visit_run(Run& r, Visit&& visit) {
   visit("dropout", r.dropout, "P [0]", "share of hidden values dropped while training");
   visit("epochs", r.epochs, "N [8; CSV for 3000 steps]", "passes over the data");
   visit("batch", r.batch, "N [256; CSV 32]", "examples per optimizer step");
-  visit("accumulate", r.accumulate, "N [1]", "micro-batches that a batch is cut into");
+  visit("accumulate", r.accumulate, "N [1]", "micro-batches of each batch");
   visit("amp", r.amp, "DTYPE [none]", "autocast: none, bf16 or f16 (with loss scaling)");
   visit("optimizer", r.optimizer, "NAME [adamw]", "adamw, adam or sgd (momentum 0.9)");
   visit("lr", r.lr, "LR [0.002; sgd 0.05]", "highest learning rate");
   visit("schedule", r.schedule, "NAME [cosine]", "constant, cosine or step (x0.1 each third)");
-  visit("warmup", r.warmup, "STEPS [5 %; constant 0]", "steps of rising learning rate");
+  visit("warmup", r.warmup, "STEPS [5 %; constant 0]",
+        "first steps, in which the learning rate rises");
   visit("weight-decay", r.weight_decay, "W [adamw 0.01; else 0]", "");
   visit("clip", r.clip, "NORM [off]", "greatest norm of the gradients");
   visit("mode", r.mode, "MODE [eager]", "eager or compile");
   visit("tune", r.tune, "HOW [model]",
-        "compile: model, or measure: the fastest plan, timed at the first step");
+        "choice of compile's plan: model, or measure (times the plans at the first step)");
   visit("plan", r.plan, "NAME [by --tune]", "compile: the plan of an earlier run, by its name");
-  visit("seed", r.seed, "N [0]", "of weights, order, held-out rows and dropout");
+  visit("seed", r.seed, "N [0]", "seed of weights, order, held-out rows and dropout");
 }
 
 std::string text_of(const std::string& value) { return value; }
@@ -156,7 +157,8 @@ void add_train_flags(CLI::App& app, TrainOptions& o) {
                  "steps between checkpoints; 0: each epoch")
       ->check(whole_number(0))
       ->option_text("N [each epoch]");
-  app.add_flag("--profile", o.profile, "profile some of the first steps: trace and table");
+  app.add_flag("--profile", o.profile,
+               "profile some of the first steps; write their trace and table");
   add_device_flag(app, o.device);
   add_threads(app, o.threads);
   add_format(app, o.format);

@@ -160,8 +160,9 @@ class Session {
     const auto before = state.metadata.find(kMachineKey);
     const std::string now = device_description(trainer_.device());
     if (before != state.metadata.end() && before->second != now)
-      events_.note(fmt::format("the run began with {}; with {} its last bits may differ",
-                               before->second, now));
+      events_.note(
+          fmt::format("the run began with {}; with {} the last bits of its results may differ",
+                      before->second, now));
   }
 
   void save() {

@@ -112,7 +112,7 @@ void add_train_step_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--amp", o.amp, "autocast: none, bf16 or f16 (with loss scaling)")
       ->transform(amp_value())
       ->option_text("DTYPE [none]");
-  app.add_option("--accumulate", o.accumulate, "micro-batches that the batch is cut into")
+  app.add_option("--accumulate", o.accumulate, "micro-batches of the batch")
       ->check(whole_number(1))
       ->option_text("N [1]");
 }

@@ -246,7 +246,8 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
       ->option_text("SOURCE [random]");
   app.add_option("--weights", o.weights, "load weights (Hugging Face tensor names)")
       ->option_text("FILE.safetensors");
-  app.add_option("--prefix", o.prefix, "where in the file, e.g. model.layers.0.mlp; with --weights")
+  app.add_option("--prefix", o.prefix,
+                 "prefix of the tensors' names, e.g. model.layers.0.mlp; with --weights")
       ->option_text("NAME");
 }
 
@@ -299,7 +300,7 @@ std::string machine_description() {
 }
 
 void add_tune_flag(CLI::App& app, WorkloadOptions& o) {
-  app.add_option("--tune", o.tune, "of compile: model, or measure: the fastest plan, timed here")
+  app.add_option("--tune", o.tune, "choice of compile's plan: model, or measure (times the plans)")
       ->check(CLI::IsMember({"model", "measure"}))
       ->option_text("HOW [model]");
 }
