@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_layers.py and check_sizes.py on small trees, good and bad."""
-import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+from small_tree import SCRIPTS, run
 
 GOOD = {
     "include/epilogue/base/result.h": "#include <string>\n",
@@ -24,17 +21,6 @@ GOOD = {
     "tools/epilogue/command.h": "",
     "tools/epilogue/main.cpp": '#include <CLI/CLI.hpp>\n#include "command.h"\n#include "core/op.h"\n',
 }
-
-
-def run(script, files):
-    with tempfile.TemporaryDirectory() as folder:
-        for path, text in files.items():
-            file = Path(folder, path)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        done = subprocess.run([sys.executable, SCRIPTS / script, folder], capture_output=True,
-                              text=True, check=False)
-    return done.returncode, done.stdout
 
 
 class CheckLayers(unittest.TestCase):

@@ -2,7 +2,7 @@
 """check_tests.py on small trees, good and bad."""
 import unittest
 
-from check_layers_test import run
+from small_tree import run
 
 HELPERS = """
 inline void expect_one(int x) { EXPECT_EQ(x, 1); }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue ops: the table of ops, from the index.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "command.h"
 #include "core/backend.h"
@@ -23,11 +28,15 @@ std::string_view kind_name(OpKind kind) {
   return "";
 }
 
+/// The kernels that may run `op`, in their order. Kernels of one name (gelu has one for each of its
+/// forms) are named once.
 std::string kernel_names(const OpDef& op) {
   if (op.kind == OpKind::view || op.kind == OpKind::composite) return "";
-  std::string names;
-  for (const Kernel& k : cpu_backend().kernels(op)) names += std::string(k.name) + ", ";
-  return names + "reference";
+  std::vector<std::string_view> names;
+  for (const Kernel& k : cpu_backend().kernels(op))
+    if (std::ranges::find(names, k.name) == names.end()) names.push_back(k.name);
+  names.push_back("reference");
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string gradient(const OpDef& op) {

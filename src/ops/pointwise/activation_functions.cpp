@@ -10,7 +10,6 @@
 namespace epilogue {
 namespace {
 
-double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 // tanh(log(1 + e^x))
 double mish_gate(double x) { return std::tanh(x > 40 ? x : std::log1p(std::exp(x))); }
 

@@ -10,6 +10,7 @@
 #include "ops/ops.h"
 #include "ops/reference.h"
 #include "ops/run_op.h"
+#include "pointwise/pointwise_fn.h"
 
 namespace epilogue {
 namespace {
@@ -20,6 +21,13 @@ constexpr double kInvSqrt2Pi = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
 
 // Attribute 0, `approximate`: 0 none, 1 tanh.
 bool is_tanh(const Call& call) { return call.attr<int64_t>(0) == 1; }
+
+// The table has the numbers.
+template <PointwiseFn kExact, PointwiseFn kTanhForm>
+double flops_of_form(const Call& call) {
+  return pointwise_row(is_tanh(call) ? kTanhForm : kExact).flops *
+         static_cast<double>(call.out[0].numel());
+}
 
 void require_gelu_args(const Call& call) {
   for (const Tensor& t : call.in) require_floating(call.op, t);
@@ -85,10 +93,7 @@ constinit const OpDef kGelu{
           return infer_unary(call);
         },
     // exact: x c, erf, 1+, x/2, *. tanh: x x, k *, 1+, x *, b *, tanh, 1+, x/2, *.
-    .flops =
-        [](const Call& call) {
-          return (is_tanh(call) ? 9.0 : 5.0) * static_cast<double>(call.out[0].numel());
-        },
+    .flops = flops_of_form<PointwiseFn::gelu_erf, PointwiseFn::gelu_tanh>,
     .vjp = [](const GradCall& g) -> Gradients {
       return {run_op(kGeluBackward, args(g.dout, g.in[0]), {g.attrs[0]})};
     },
@@ -113,10 +118,7 @@ constinit const OpDef kGeluBackward{
         },
     // exact: Phi 4, phi 4, x phi, +, dy *. tanh: u and T 6, 1 - T^2 2, u' 3, (1 + T)/2 2, x/2 and
     // two products 3, +, dy *.
-    .flops =
-        [](const Call& call) {
-          return (is_tanh(call) ? 18.0 : 11.0) * static_cast<double>(call.out[0].numel());
-        },
+    .flops = flops_of_form<PointwiseFn::gelu_erf_backward, PointwiseFn::gelu_tanh_backward>,
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor& dy = g.in[0];
       const Tensor& x = g.in[1];

@@ -3,6 +3,8 @@
 // the formula in double, the gradient. The rest follows from the row.
 #pragma once
 
+#include <cmath>
+
 #include "ops/pointwise/pointwise.h"
 #include "ops/reference.h"
 #include "ops/run_op.h"
@@ -22,6 +24,8 @@ inline OutMetas infer_numbers(const Call& call) {
   if (call.in[0].dtype() == DType::boolean) fail(call.op, "numbers", to_string(call.in[0]));
   return infer_unary(call);
 }
+
+inline double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Samples of one and of two inputs, drawn from [low, high); `attrs` of each. The second input has
 // a range of its own.

@@ -1,23 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_definitions.py on small trees: what it refuses, and what it must let pass."""
-import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_definitions.py"
+from small_tree import run as run_script
 
 
 def run(files):
-    with tempfile.TemporaryDirectory() as folder:
-        for path, text in files.items():
-            file = Path(folder, path)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        done = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True,
-                              check=False)
-    return done.returncode, done.stdout
+    return run_script("check_definitions.py", files)
 
 
 def in_namespace(text):
