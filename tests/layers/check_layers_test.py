@@ -19,7 +19,7 @@ GOOD = {
     "bench/harness.h": "",
     "tools/epilogue/bench_case.h": '#include "bench/harness.h"\n',
     "tools/epilogue/command.h": "",
-    "tools/epilogue/main.cpp": '#include <CLI/CLI.hpp>\n#include "command.h"\n#include "core/op.h"\n',
+    "tools/epilogue/main.cpp": '#include <CLI/CLI.hpp>\n#include "tools/epilogue/command.h"\n#include "core/op.h"\n',
 }
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "arguments.h"
+#include "tools/epilogue/arguments.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "command.h"
+#include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
 namespace {

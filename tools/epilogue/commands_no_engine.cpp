@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In place of commands_engine.cpp where the engine is not built.
-#include "command.h"
+#include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
 

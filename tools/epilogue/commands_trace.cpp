@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommands of the trace half.
-#include "command.h"
+#include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
 

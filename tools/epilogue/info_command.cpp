@@ -6,13 +6,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "arguments.h"
 #include "base/units.h"
-#include "command.h"
 #include "core/backend.h"
 #include "epilogue/runtime.h"
-#include "machine.h"
 #include "profile/device_tracer.h"
+#include "tools/epilogue/arguments.h"
+#include "tools/epilogue/command.h"
+#include "tools/epilogue/profile/machine.h"
 
 namespace epilogue::tool {
 namespace {

@@ -9,9 +9,9 @@
 #include <exception>
 #include <new>
 
-#include "command.h"
 #include "epilogue/base/error.h"
-#include "usage.h"
+#include "tools/epilogue/command.h"
+#include "tools/epilogue/usage.h"
 
 namespace epilogue::tool {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memory_limit.h"
+#include "tools/epilogue/memory_limit.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

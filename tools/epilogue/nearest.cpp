@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nearest.h"
+#include "tools/epilogue/nearest.h"
 
 #include <algorithm>
 #include <utility>

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "command.h"
 #include "core/backend.h"
 #include "ops/ops.h"
+#include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "usage.h"
+#include "tools/epilogue/usage.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/printable.h"
-#include "nearest.h"
+#include "tools/epilogue/nearest.h"
 
 namespace epilogue::tool {
 namespace {

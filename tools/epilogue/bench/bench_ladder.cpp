@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/epilogue/bench/bench_ladder.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "bench/agreement.h"
+#include "bench/ladder_kernels.h"
+#include "epilogue/autograd.h"
+#include "epilogue/compile.h"
+#include "epilogue/ops.h"
+#include "epilogue/runtime.h"
+
+namespace epilogue::tool {
+namespace {
+
+namespace ladder = bench::ladder;
+
+// y = x w^T of some kind, with what it prepares for w.
+using Product = std::function<void(const Tensor& x, const Tensor& y)>;
+using MakeProduct = std::function<Product(const Tensor& w)>;
+
+struct Rung {
+  std::string name;
+  std::string removes;
+  std::function<Tensor()> call;
+};
+
+// The rungs that are loops.
+struct LoopRung {
+  const char* name;
+  const char* removes;
+  MakeProduct make;
+};
+
+std::vector<LoopRung> loop_rungs() {
+  return {
+      {"naive loops", "Three loops: each sum waits for the product before it.",
+       [](const Tensor& w) {
+         return [w](const Tensor& x, const Tensor& y) { ladder::naive_product(x, w, y); };
+       }},
+      {"+ blocked",
+       "Removes waiting and reloading: 4 x 4 sums share what is loaded, and a block of weights "
+       "stays in cache while the rows pass.",
+       [](const Tensor& w) {
+         return [w](const Tensor& x, const Tensor& y) { ladder::blocked_product(x, w, y); };
+       }},
+      {"+ packed",
+       "Removes strided reads: weights lie in the order in which the inner loop needs them, and it "
+       "takes four at a time.",
+       [](const Tensor& w) {
+         auto packed = std::make_shared<ladder::PackedProduct>(w);
+         return [packed](const Tensor& x, const Tensor& y) { packed->run(x, y); };
+       }}};
+}
+
+std::function<Tensor()> compiled(Compiled::Function function, const Tensor& x,
+                                 std::vector<std::string> skip) {
+  CompileOptions options;
+  options.skip = std::move(skip);
+  return [f = std::make_shared<Compiled>(std::move(function), options), x] {
+    const NoGrad no_grad;
+    return (*f)(x);
+  };
+}
+
+const char* kVectorKernel =
+    "Removes narrow arithmetic: a micro-kernel for the widest vectors or tiles of this processor, "
+    "its sums all in registers.";
+
+const char* kOverlap =
+    "Removes the epilogue's own time if a tile unit multiplies: a block's gelu and mul run on the "
+    "vector units while the tiles of the next block multiply. If vectors multiply, both need the "
+    "same units, and nothing changes.";
+
+std::vector<Rung> gemm_rungs(const Tensor& x, const Tensor& w) {
+  std::vector<Rung> rungs;
+  for (const LoopRung& loop : loop_rungs()) {
+    Tensor y = empty({x.size(0), w.size(0)}, x.dtype());
+    rungs.push_back({loop.name, loop.removes, [product = loop.make(w), x, y] {
+                       product(x, y);
+                       return y;
+                     }});
+  }
+  const auto function = [w](std::span<const Tensor> in) {
+    return std::vector<Tensor>{linear(in[0], w)};
+  };
+  rungs.push_back({"+ vector kernel", kVectorKernel, compiled(function, x, {})});
+  return rungs;
+}
+
+struct MlpWeights {
+  Tensor gate, up, down;
+};
+
+std::function<Tensor()> loop_mlp(const LoopRung& loop, const Tensor& x, const MlpWeights& w) {
+  const Tensor gate = empty({x.size(0), w.gate.size(0)}, x.dtype());
+  const Tensor up = empty_like(gate);
+  Tensor y = empty({x.size(0), w.down.size(0)}, x.dtype());
+  return [=, gate_product = loop.make(w.gate), up_product = loop.make(w.up),
+          down_product = loop.make(w.down)] {
+    gate_product(x, gate);
+    ladder::scalar_gelu(gate, gate);
+    up_product(x, up);
+    ladder::scalar_mul(gate, up, up);
+    down_product(up, y);
+    return y;
+  };
+}
+
+std::vector<Rung> mlp_rungs(const Tensor& x, const MlpWeights& w) {
+  std::vector<Rung> rungs;
+  for (const LoopRung& loop : loop_rungs())
+    rungs.push_back({loop.name, loop.removes, loop_mlp(loop, x, w)});
+  const auto function = [w](std::span<const Tensor> in) {
+    const Tensor gate = gelu(linear(in[0], w.gate), Gelu::tanh);
+    return std::vector<Tensor>{linear(mul(gate, linear(in[0], w.up)), w.down)};
+  };
+  rungs.push_back(
+      {"+ vector kernel", std::string(kVectorKernel) + " gelu and mul are vectorised passes now.",
+       compiled(function, x,
+                {"fuse_epilogues", "fuse_pointwise", "merge_gemms", "form_row_chains"})});
+  rungs.push_back({"+ epilogue",
+                   "Removes two passes over hidden tensors: gelu and mul run on a block of the "
+                   "product while it is in L1.",
+                   compiled(function, x, {"merge_gemms", "form_row_chains"})});
+  rungs.push_back(
+      {"+ merged gate/up",
+       "Removes one pass over x and the gate's tensor: gate and up are one product whose "
+       "halves meet in one block.",
+       compiled(function, x, {"form_row_chains"})});
+  rungs.push_back(
+      {"+ row chain",
+       "Removes the hidden tensor: blocks of rows go through all products, and what lies "
+       "between them stays in L2.",
+       compiled(function, x, {"overlap_epilogues"})});
+  rungs.push_back({"+ overlapped epilogue", kOverlap, compiled(function, x, {})});
+  return rungs;
+}
+
+// Checks every rung against the product in double, then times them in turns.
+Ladder climb(Ladder result, const std::vector<Rung>& rungs, const bench::Model& model,
+             const Tensor& x, const LadderOptions& o) {
+  const std::vector<int64_t> rows = bench::checked_rows(x.size(0));
+  const Tensor exact = bench::exact_rows(model, x, rows);
+  const double allowed = o.tolerance.value_or(bench::tolerance_for(o.dtype, model).against_exact);
+  std::vector<double> errors;
+  std::vector<bench::Contender> contenders;
+  for (const Rung& rung : rungs) {
+    errors.push_back(bench::relative_l2(bench::rows_of(rung.call(), rows), exact));
+    if (!(errors.back() <= allowed))
+      result.disagreements.push_back(
+          fmt::format("{}, {}: relative L2 error {:.1e} against double, allowed {:.1e}",
+                      result.name, rung.name, errors.back(), allowed));
+    contenders.push_back({rung.name, [call = rung.call] { call(); }});
+  }
+  if (!result.disagreements.empty()) return result;
+  const auto timings =
+      bench::interleave(contenders, bench::plan_for(contenders, o.seconds, bench::kSampleUs));
+  const double flops = bench::product_flops(model, x.size(0));
+  for (size_t i = 0; i < rungs.size(); ++i)
+    result.rungs.push_back({timings[i], flops / timings[i].min_ns,
+                            i == 0 ? 1 : timings[i - 1].min_ns / timings[i].min_ns, errors[i],
+                            rungs[i].removes});
+  return result;
+}
+
+}  // namespace
+
+std::vector<Ladder> climb_ladders(const LadderOptions& o,
+                                  const std::function<void(const std::string&)>& progress) {
+  if (o.rows < 1 || o.dim < 1 || o.hidden < 1)
+    throw Error(fmt::format("[ladder] expected sizes of 1 or more, got {} x {} x {}", o.rows, o.dim,
+                            o.hidden));
+  if (o.dtype != DType::f32 && o.dtype != DType::bf16)
+    throw Error("[--dtype] expected f32 or bf16 for the ladder, got '" +
+                std::string(dtype_name(o.dtype)) + "'");
+  manual_seed(o.seed);
+  const auto weight = [&](int64_t n, int64_t k) {  // as nn.Linear draws it
+    const double bound = 1 / std::sqrt(static_cast<double>(k));
+    return uniform({n, k}, -bound, bound, o.dtype);
+  };
+  const Tensor x = randn({o.rows, o.dim}, o.dtype);
+  const Tensor w = weight(o.dim, o.dim);
+  const MlpWeights mlp = {weight(o.hidden, o.dim), weight(o.hidden, o.dim),
+                          weight(o.dim, o.hidden)};
+  bench::Model gemm_model;
+  gemm_model.stages.push_back({.weight = w});
+  bench::Model mlp_model;
+  mlp_model.stages.push_back(
+      {.weight = mlp.gate, .activation = nn::Activation::geglu, .up = mlp.up});
+  mlp_model.stages.push_back({.weight = mlp.down});
+  std::vector<Ladder> ladders;
+  progress("gemm");
+  ladders.push_back(
+      climb({"gemm", {o.rows, o.dim, o.dim}, {}, {}}, gemm_rungs(x, w), gemm_model, x, o));
+  progress("geglu mlp");
+  ladders.push_back(
+      climb({"geglu mlp", {o.rows, o.dim, o.hidden}, {}, {}}, mlp_rungs(x, mlp), mlp_model, x, o));
+  return ladders;
+}
+
+}  // namespace epilogue::tool

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `epilogue bench` found, as text, Markdown, JSON and a plot.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/epilogue/bench/bench_case.h"
+#include "tools/epilogue/command.h"
+
+namespace epilogue::tool {
+
+// What holds for a whole run.
+struct BenchMachine {
+  std::optional<double> peak_gflops;  // of this dtype, measured in this run; empty: unknown
+  double noise = 1;                   // bench::noise_probe()
+  std::string description;            // bench::machine_line(), or a device's name
+};
+
+struct BenchRun {
+  std::string kind;
+  std::string dtype;
+  BenchMachine machine;
+  std::string swept;  // the size that differs from case to case; empty: there is one case
+  std::vector<BenchCase> cases;  // not empty
+  std::string plot_file;         // of a sweep
+  std::string table_file;
+};
+
+// "AMD EPYC, 2 thread(s), avx2 (found avx2); f32 peak 190 GFLOP/s; noise 1.02x".
+std::string machine_text(const BenchMachine& machine, const std::string& dtype);
+// threads, isa, cpu, peak_gflops, noise: the keys that reports share.
+nlohmann::json machine_json(const BenchMachine& machine, const std::string& dtype);
+
+// format: text (bold headings where stdout takes them) or markdown.
+std::string bench_text(const BenchRun& run, Format format);
+std::string bench_json(const BenchRun& run);
+// GFLOP/s over the size that is swept, the measured peak among them.
+std::string bench_svg(const BenchRun& run);
+
+}  // namespace epilogue::tool

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/epilogue/profile/workload.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "epilogue/autograd.h"
+#include "epilogue/fused.h"
+#include "epilogue/io.h"
+#include "epilogue/nn.h"
+#include "epilogue/ops.h"
+#include "epilogue/runtime.h"
+#include "tools/epilogue/arguments.h"
+#include "tools/epilogue/memory_limit.h"
+#include "tools/epilogue/profile/device_option.h"
+#include "tools/epilogue/profile/input.h"
+#include "tools/epilogue/train/train_step.h"
+
+namespace epilogue::tool {
+namespace {
+
+void require_supported(const WorkloadOptions& o) {
+  if (o.mode != "eager" && o.mode != "compile" && o.mode != "fused")
+    throw Error("[--mode] expected eager, compile or fused, got '" + o.mode + "'");
+  if (o.mode == "fused" && o.backward)
+    throw Error(
+        "[--backward] expected --mode eager or compile, got 'fused': the fused ops have no "
+        "backward pass");
+  if (o.kind == "train-step" && o.mode == "fused")
+    throw Error("[--mode] expected eager or compile for a training step, got 'fused'");
+  if (o.mode == "fused" && o.kind != "mlp")
+    throw Error("[--mode] expected an mlp for the fused op, got " + o.kind);
+  require_device(o.device);
+  if (!o.prefix.empty() && o.weights.empty())
+    throw Error("[--prefix] expected --weights FILE.safetensors beside it, got none");
+}
+
+}  // namespace
+
+CompileOptions compile_options(const WorkloadOptions& o) {
+  CompileOptions options;
+  options.skip = o.skip_passes;
+  options.collapse_linears = o.collapse_linears;
+  options.tune = o.tune == "measure" ? Tune::measure : Tune::model;
+  return options;
+}
+
+namespace {
+
+DType workload_dtype(const WorkloadOptions& o) {
+  const DType dtype = parse_dtype(o.dtype);
+  if (dtype != DType::f32 && !is_low_precision(dtype))
+    throw Error("[--dtype] expected f32, bf16 or f16, got '" + o.dtype + "'");
+  return dtype;
+}
+
+// Where the options say, outside any graph.
+Tensor placed(const Tensor& t, const WorkloadOptions& o) {
+  const NoGrad no_grad;
+  return t.to(parse_device(o.device));
+}
+
+std::string describe(const Workload& w, const WorkloadOptions& o) {
+  return fmt::format("{}, {}, {}{}, {}", w.what, o.dtype, o.mode,
+                     o.backward ? ", forward and backward" : "",
+                     device_description(parse_device(o.device)));
+}
+
+// A forward without a graph, or forward and backward of the result's sum.
+std::function<Tensor()> step_of(bool with_backward, std::function<Tensor()> forward) {
+  if (!with_backward) {
+    return [forward = std::move(forward)] {
+      const NoGrad no_grad;
+      return forward();
+    };
+  }
+  return [forward = std::move(forward)] {
+    const Tensor y = forward();
+    y.backward(ones(y.sizes(), y.dtype(), y.device()));
+    return y;
+  };
+}
+
+// The workload's function of its input, in the wanted mode, as a step.
+void set_call(Workload& w, const WorkloadOptions& o, Compiled::Function function, const Tensor& x) {
+  w.function = std::move(function);
+  w.input = x;
+  if (o.mode != "compile") return;
+  w.call = step_of(o.backward, [compiled = compile(w.function, compile_options(o)), x]() mutable {
+    return compiled(x);
+  });
+}
+
+Workload make_matmul_add(const WorkloadOptions& o, DType dtype) {
+  if (is_input_file(o.input))
+    throw Error("[--input] matmul-add takes random or fashion-mnist, got '" + o.input + "'");
+  if (!o.weights.empty()) throw Error("[--weights] matmul-add has no weights to load");
+  const auto n = static_cast<double>(o.size);
+  require_memory("--size", 4 * n * n, dtype);  // a, b, c and the result
+  const Tensor a = placed(input_rows(o.input, o.size, o.size, dtype), o);
+  const Tensor b = placed(randn({o.size, o.size}, dtype), o);
+  const Tensor c = placed(randn({o.size, o.size}, dtype), o);
+  if (o.backward) Tensor(b).set_requires_grad(true);
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}", o.size, o.dtype, o.cold ? "cold" : "warm", o.mode);
+  w.label = "matmul_add";
+  w.what = fmt::format("matmul-add: [{0},{0}] x [{0},{0}] + [{0},{0}]", o.size);
+  w.description = describe(w, o);
+  w.shape = {{"size", o.size}};
+  w.operands = {b, c};
+  w.call = step_of(o.backward, [a, b, c] { return add(matmul(a, b), c); });
+  set_call(
+      w, o,
+      [b, c](std::span<const Tensor> in) { return std::vector<Tensor>{add(matmul(in[0], b), c)}; },
+      a);
+  w.warmup_calls = o.cold ? 0 : 3;
+  return w;
+}
+
+Workload make_linear(const WorkloadOptions& o, DType dtype) {
+  const int64_t batch = o.batch == 0 ? 1024 : o.batch;
+  int64_t in_dim = o.in_dim_given.value_or(o.input == "fashion-mnist" ? kFashionMnistPixels : 32);
+  const Tensor from_file = is_input_file(o.input) ? input_from_file(o.input, dtype) : Tensor();
+  if (from_file.defined()) in_dim = from_file.size(-1);
+  int64_t out_dim = o.out_dim;
+  bool bias = !o.no_bias;
+  nn::NamedTensors state;
+  if (!o.weights.empty()) {
+    const SafetensorsFile file = SafetensorsFile::open(o.weights).value();
+    const std::string dot = o.prefix.empty() ? "" : o.prefix + ".";
+    state.emplace_back("weight", file.tensor(dot + "weight").value());
+    bias = file.contains(dot + "bias") && bias;
+    if (bias) state.emplace_back("bias", file.tensor(dot + "bias").value());
+    const Tensor& weight = state.front().second;
+    if (weight.dim() != 2 || weight.numel() == 0)
+      throw Error("[--weights] expected a weight [out, in], got " + to_string(weight));
+    out_dim = weight.size(0);
+    if (!o.in_dim_given && !from_file.defined()) in_dim = weight.size(1);
+  }
+  const auto rows = static_cast<double>(from_file.defined() ? from_file.numel() / in_dim : batch);
+  const auto width = static_cast<double>(in_dim);
+  const auto outputs = static_cast<double>(out_dim);
+  require_memory("--batch, --in-dim, --out-dim", rows * width + width * outputs + rows * outputs,
+                 dtype);
+  auto layer = std::make_shared<nn::Linear>(in_dim, out_dim, bias);
+  if (!state.empty()) layer->load_state_dict(state);
+  layer->to(dtype);
+  layer->to(parse_device(o.device));
+  const Tensor x =
+      placed(from_file.defined() ? from_file : input_rows(o.input, batch, in_dim, dtype), o);
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}", x.numel() / in_dim, in_dim, out_dim, o.mode);
+  w.label = "linear_fwd";
+  w.what = fmt::format("linear: {} -> {}{}", to_string(x.sizes()), out_dim, bias ? " + bias" : "");
+  w.description = describe(w, o);
+  w.shape = {{"batch", x.numel() / in_dim}, {"in_dim", in_dim}, {"out_dim", out_dim}};
+  w.module = layer;
+  w.call = step_of(o.backward, [layer, x] { return (*layer)(x); });
+  set_call(
+      w, o, [layer](std::span<const Tensor> in) { return std::vector<Tensor>{(*layer)(in[0])}; },
+      x);
+  return w;
+}
+
+nn::TensorSource source_of(const std::string& path, const SafetensorsFile& file) {
+  return {path, file.names(), [&file](std::string_view name) { return file.tensor(name); }};
+}
+
+// Of an MLP's [batch, seq, dim].
+int64_t batch_of(const WorkloadOptions& o) { return o.batch == 0 ? 64 : o.batch; }
+
+struct MlpInput {
+  Tensor x;
+  int64_t batch;
+  int64_t seq;
+};
+
+MlpInput mlp_input(const WorkloadOptions& o, int64_t dim, DType dtype) {
+  const int64_t batch = batch_of(o);
+  if (is_input_file(o.input)) {
+    const Tensor x = input_from_file(o.input, dtype);
+    if (x.size(-1) != dim)
+      throw Error(fmt::format("[--input] expected rows of {} values for this MLP, got {}", dim,
+                              to_string(x)));
+    const int64_t seq = x.size(-2);
+    return {x, x.numel() / std::max<int64_t>(1, seq * dim), seq};
+  }
+  const Tensor rows = input_rows(o.input, batch * o.seq, dim, dtype);
+  return {view(rows, {batch, o.seq, dim}), batch, o.seq};
+}
+
+// Of the weights, input and result, and what an eager run keeps of the hidden values.
+void require_mlp_memory(const WorkloadOptions& o, const nn::MlpConfig& config, DType dtype) {
+  const auto dim = static_cast<double>(config.dim);
+  const auto hidden = static_cast<double>(config.hidden);
+  const double rows = static_cast<double>(batch_of(o)) * static_cast<double>(o.seq);
+  const double ends = dim * hidden * (nn::is_gated(config.activation) ? 3 : 2);
+  const double between = static_cast<double>(config.layers - 1) * hidden * hidden;
+  const double activations = 2 * rows * dim + (o.mode == "eager" ? rows * hidden : 0);
+  require_memory("--batch, --seq, --dim, --hidden, --layers",
+                 ends + between + (is_input_file(o.input) ? 0 : activations), dtype);
+}
+
+Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
+  const MlpSetup setup = set_up_mlp(o, dtype);
+  const auto& [model, config, x, batch, seq] = setup;
+  Workload w;
+  w.tag = fmt::format("{}_{}_{}_{}_{}", batch, seq, config.dim, config.hidden, o.mode);
+  w.label = "mlp_fwd";
+  w.what = "mlp: " + setup.description();
+  w.description = describe(w, o);
+  w.shape = {{"batch", batch},
+             {"seq", seq},
+             {"dim", config.dim},
+             {"hidden", config.hidden},
+             {"layers", config.layers}};
+  w.module = model;
+  w.call = step_of(o.backward, [model = model, x = x] { return (*model)(x); });
+  if (o.mode == "fused") {
+    if (config.bias && nn::is_gated(config.activation))
+      throw Error("[--mode] expected no --bias: the fused gated MLP has none");
+    w.call = step_of(false, [model = model, x = x] { return *fused_forward(*model, x); });
+  }
+  set_call(
+      w, o,
+      [model = model](std::span<const Tensor> in) { return std::vector<Tensor>{(*model)(in[0])}; },
+      x);
+  return w;
+}
+
+void add_common_flags(CLI::App& app, WorkloadOptions& o) {
+  app.add_option("--mode", o.mode, o.kind == "mlp" ? "eager, compile or fused" : "eager or compile")
+      ->option_text("MODE [eager]");
+  app.add_option("--dtype", o.dtype, "f32, bf16 or f16")
+      ->transform(dtype_value())
+      ->option_text("DTYPE [" + o.dtype + "]");
+  add_device_flag(app, o.device);
+  add_threads(app, o.threads);
+  app.add_option("--seed", o.seed, "seed of weights and random input")
+      ->check(whole_number(0))
+      ->option_text("N [0]");
+  if (o.kind != "train-step") app.add_flag("--backward", o.backward, "forward and backward");
+  app.add_option("--input", o.input, "random, fashion-mnist or FILE.safetensors")
+      ->option_text("SOURCE [random]");
+  app.add_option("--weights", o.weights, "load weights (Hugging Face tensor names)")
+      ->option_text("FILE.safetensors");
+  app.add_option("--prefix", o.prefix,
+                 "prefix of the tensors' names, e.g. model.layers.0.mlp; with --weights")
+      ->option_text("NAME");
+}
+
+}  // namespace
+
+MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
+  nn::MlpConfig config;
+  config.hidden = o.hidden;
+  config.layers = o.layers;
+  config.activation = nn::parse_activation(o.activation);
+  config.bias = o.bias;
+  config.norm = nn::parse_norm(o.norm);
+  config.residual = o.residual;
+  config.dim = o.dim.value_or(o.input == "fashion-mnist" ? kFashionMnistPixels : 768);
+  std::shared_ptr<nn::Module> model;
+  if (!o.weights.empty()) {
+    const SafetensorsFile file = SafetensorsFile::open(o.weights).value();
+    const nn::TensorSource source = source_of(o.weights, file);
+    const nn::HfMlp found = nn::inspect_hf_mlp(source, o.prefix).value();
+    config.dim = found.dim;
+    config.hidden = found.hidden;
+    config.bias = found.bias;
+    // The file knows the shape; --activation chooses among what fits it.
+    if (nn::is_gated(config.activation) != found.gated) config.activation = found.activation;
+    model = nn::make_mlp(config);
+    model->to(dtype);
+    if (auto loaded = nn::load_hf_mlp(*model, source, o.prefix); !loaded)
+      throw Error("[--weights] " + loaded.failure().message);
+  } else {
+    require_mlp_memory(o, config, dtype);
+    model = nn::make_mlp(config);
+    model->to(dtype);
+  }
+  model->to(parse_device(o.device));
+  const MlpInput input = mlp_input(o, config.dim, dtype);
+  return {model, config, placed(input.x, o), input.batch, input.seq};
+}
+
+std::string MlpSetup::description() const {
+  return fmt::format(
+      "{} {} -> {}{}{}{}", nn::activation_name(config.activation), to_string(x.sizes()),
+      config.hidden, config.layers > 1 ? fmt::format(" x {} layers", config.layers) : "",
+      config.norm == nn::Norm::none ? "" : fmt::format(", {} norm", nn::norm_name(config.norm)),
+      config.residual ? ", residual" : "");
+}
+
+std::string machine_description() {
+  return fmt::format("{} thread{}, {}", num_threads(), num_threads() == 1 ? "" : "s",
+                     active_isa_name());
+}
+
+void add_tune_flag(CLI::App& app, WorkloadOptions& o) {
+  app.add_option("--tune", o.tune, "choice of compile's plan: model, or measure (times the plans)")
+      ->check(CLI::IsMember({"model", "measure"}))
+      ->option_text("HOW [model]");
+}
+
+void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions& o) {
+  o.kind = kind;
+  if (kind == "matmul-add") {
+    app.add_option("--size", o.size, "n of the n x n matrices")
+        ->check(whole_number(1))
+        ->option_text("N [64]");
+    app.add_flag("--cold", o.cold, "leave the warm-up calls out");
+  } else if (kind == "linear") {
+    app.add_option("--batch", o.batch, "rows")->check(whole_number(1))->option_text("N [1024]");
+    app.add_option("--in-dim", o.in_dim_given, "in features")
+        ->check(whole_number(1))
+        ->option_text("N [32]");
+    app.add_option("--out-dim", o.out_dim, "out features")
+        ->check(whole_number(1))
+        ->option_text("N [64]");
+    app.add_flag("--no-bias", o.no_bias, "without a bias");
+  } else {
+    app.add_option("--batch", o.batch, "batch size")->check(whole_number(1))->option_text("N [64]");
+    app.add_option("--seq", o.seq, "sequence length; batch * seq rows")
+        ->check(whole_number(1))
+        ->option_text("N [128]");
+    app.add_option("--dim", o.dim, "model width")->check(whole_number(1))->option_text("N [768]");
+    app.add_option("--hidden", o.hidden, "hidden width")
+        ->check(whole_number(1))
+        ->option_text("N [3072]");
+    app.add_option("--layers", o.layers, "hidden layers (plain activations only)")
+        ->check(whole_number(1))
+        ->option_text("N [1]");
+    app.add_option("--activation", o.activation, "geglu, swiglu, reglu, gelu, relu or silu")
+        ->option_text("NAME [geglu]");
+    app.add_flag("--bias", o.bias, "linears with biases");
+    app.add_option("--norm", o.norm, "none, rms or layer, before the MLP")
+        ->option_text("NAME [none]");
+    app.add_flag("--residual", o.residual, "add the input to the output");
+  }
+  if (kind == "train-step") add_train_step_flags(app, o);
+  add_common_flags(app, o);
+}
+
+Workload make_workload(const WorkloadOptions& o) {
+  require_supported(o);
+  const DType dtype = workload_dtype(o);
+  if (o.threads != 0) set_num_threads(o.threads);
+  manual_seed(o.seed);
+  if (o.kind == "matmul-add") return make_matmul_add(o, dtype);
+  if (o.kind == "linear") return make_linear(o, dtype);
+  if (o.kind == "train-step") return make_train_step(o, dtype);
+  return make_mlp_workload(o, dtype);
+}
+
+}  // namespace epilogue::tool

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// epilogue train fashion-mnist|FILE.csv: trains a classifier or a regressor.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "tools/epilogue/command.h"
+#include "tools/epilogue/profile/device_option.h"
+#include "tools/epilogue/profile/workload.h"
+#include "tools/epilogue/train/train_session.h"
+
+namespace epilogue::tool {
+namespace {
+
+using nlohmann::json;
+using train::Task;
+
+// As shells report a process that a signal ended.
+constexpr int kExitSignalBase = 128;
+
+json number(double value) { return std::isfinite(value) ? json(value) : json(); }
+
+std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+
+// "test accuracy 88.41 %", "test RMSE 0.52, R2 0.81".
+std::string score_text(const EpochReport& e, Task task) {
+  if (task == Task::classification) return "test accuracy " + percent(e.test_score);
+  return fmt::format("test RMSE {:.4g}, R2 {:.4f}", e.test_rmse, e.test_score);
+}
+
+std::string notes_text(const train::TableNotes& notes) {
+  std::string text;
+  for (const auto& [name, count] : notes.missing)
+    text += fmt::format("  {} missing value{} of '{}': taken as the mean\n", format_count(count),
+                        count == 1 ? "" : "s", name);
+  for (const std::string& name : notes.constant)
+    text += fmt::format("  '{}' has one value in all training rows: taken as 0\n", name);
+  if (notes.rows_without_target > 0)
+    text += fmt::format("  {} row{} without a target: left out\n",
+                        format_count(notes.rows_without_target),
+                        notes.rows_without_target == 1 ? "" : "s");
+  return text;
+}
+
+std::string network_text(const TrainRun& r, const nn::Module& network) {
+  return fmt::format(
+      "{} of {} hidden {} of width {}, {} parameters", r.arch, r.layers,
+      r.arch == "mlp" ? (r.layers == 1 ? "layer" : "layers") : (r.layers == 1 ? "block" : "blocks"),
+      r.hidden, format_count(network.num_parameters()));
+}
+
+std::string begin_text(const Trainer& trainer) {
+  const TrainRun& r = trainer.run();
+  std::string text = bold("train " + data_name(r)) + "\n";
+  text += "data: " + trainer.data().description() + "\n" + notes_text(trainer.data().notes);
+  text += "network: " + network_text(r, trainer.network()) + "\n";
+  text += fmt::format("training: {} epochs of {} steps, batch {}{}, {} at {:g}, {}, amp {}, {}\n",
+                      r.epochs, trainer.total_steps() / r.epochs, r.batch,
+                      r.accumulate == 1 ? "" : fmt::format(" in {} parts", r.accumulate),
+                      r.optimizer, r.lr, r.schedule, r.amp, r.mode);
+  text += "machine: " + device_description(trainer.device()) + "\n";
+  if (trainer.position().step > 0)
+    text += fmt::format("going on after step {} of {}\n", trainer.position().step,
+                        trainer.total_steps());
+  return text;
+}
+
+std::string epoch_text(const Trainer& trainer, const EpochReport& e) {
+  std::string text =
+      fmt::format("epoch {:>{}}/{}  loss {:.4f}", e.epoch,
+                  std::to_string(trainer.run().epochs).size(), trainer.run().epochs, e.train_loss);
+  if (e.train_accuracy) text += "  accuracy " + percent(*e.train_accuracy);
+  return text + fmt::format("  test loss {:.4f}  {}  {:.1f} s\n", e.test_loss,
+                            score_text(e, trainer.data().task), trainer.position().total_s);
+}
+
+json epochs_json(const std::vector<EpochReport>& epochs, Task task) {
+  json list = json::array();
+  for (const EpochReport& e : epochs) {
+    json row = {{"epoch", e.epoch},
+                {"step", e.step},
+                {"train_loss", number(e.train_loss)},
+                {"test_loss", number(e.test_loss)}};
+    if (task == Task::classification) {
+      row["train_accuracy"] = e.train_accuracy ? json(*e.train_accuracy) : json();
+      row["test_accuracy"] = number(e.test_score);
+    } else {
+      row["test_r2"] = number(e.test_score);
+      row["test_rmse"] = number(e.test_rmse);
+    }
+    list.push_back(row);
+  }
+  return list;
+}
+
+// What the run has come to; kept from the callbacks, as the session's trainer is gone at the end.
+struct Summary {
+  Task task = Task::classification;
+  TrainRun run;
+  int64_t parameters = 0;
+  int64_t steps = 0;
+  double seconds = 0;
+  train::TableNotes notes;
+};
+
+std::string json_output(const Summary& s, const SessionResult& r) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  const EpochReport last =
+      r.epochs.empty()
+          ? EpochReport{.test_loss = kUnknown, .test_score = kUnknown, .test_rmse = kUnknown}
+          : r.epochs.back();
+  json missing = json::object();
+  for (const auto& [name, count] : s.notes.missing) missing[name] = count;
+  json out = {{"schema_version", kSchemaVersion},
+              {"data", s.run.data},
+              {"task", s.task == Task::classification ? "classification" : "regression"},
+              {"test_accuracy", json()},
+              {"test_loss", number(last.test_loss)},
+              {"epochs", s.run.epochs},
+              {"steps", s.steps},
+              {"seconds", s.seconds},
+              {"images_per_s", r.images_per_s ? json(*r.images_per_s) : json()},
+              {"parameters", s.parameters},
+              {"config", to_text(s.run)},
+              {"history", epochs_json(r.epochs, s.task)},
+              {"missing_values", missing},
+              {"rows_without_target", s.notes.rows_without_target},
+              {"checkpoint", r.last_checkpoint},
+              {"metrics", r.metrics_file},
+              {"curve", r.curve_file},
+              {"model", r.model_file},
+              {"trace", r.profile.trace.empty() ? json() : json(r.profile.trace)}};
+  if (s.task == Task::classification) {
+    out["test_accuracy"] = number(last.test_score);
+  } else {
+    out["test_r2"] = number(last.test_score);
+    out["test_rmse"] = number(last.test_rmse);
+  }
+  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string final_score(const Summary& s, const SessionResult& r) {
+  // Somebody may have removed the metrics of a run that was done already.
+  if (r.epochs.empty()) return "no score: " + r.metrics_file + " has no epochs";
+  return score_text(r.epochs.back(), s.task);
+}
+
+std::string end_text(const Summary& s, const SessionResult& r) {
+  std::string text;
+  if (!r.profile.table.empty())
+    text += fmt::format("\n{}trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n\n",
+                        r.profile.table, r.profile.trace, r.profile.table_file);
+  text += bold(final_score(s, r)) +
+          fmt::format(" after {} epochs in {:.1f} s", s.run.epochs, s.seconds);
+  if (r.images_per_s)
+    text += fmt::format(" ({} {}/s)", format_count(std::llround(*r.images_per_s)),
+                        is_csv(s.run) ? "rows" : "images");
+  return text + "\n" +
+         fmt::format("model: {}\ncurve: {}\nmetrics: {}\ncheckpoint: {}\n", r.model_file,
+                     r.curve_file, r.metrics_file, r.last_checkpoint);
+}
+
+std::string end_markdown(const Summary& s, const SessionResult& r) {
+  const bool classifies = s.task == Task::classification;
+  std::string text = fmt::format(
+      "### {} on {}\n\n| epoch | training loss | test loss | {} |\n|---:|---:|---:|---:|\n",
+      s.run.arch, data_name(s.run), classifies ? "test accuracy" : "test R2");
+  for (const EpochReport& e : r.epochs)
+    text += fmt::format("| {} | {:.4f} | {:.4f} | {} |\n", e.epoch, e.train_loss, e.test_loss,
+                        classifies ? percent(e.test_score) : fmt::format("{:.4f}", e.test_score));
+  return text +
+         fmt::format("\n{}, {:.1f} s, model `{}`\n", final_score(s, r), s.seconds, r.model_file);
+}
+
+void say(const std::string& line) { fmt::print(stderr, "epilogue: {}\n", line); }
+
+int run_command(const TrainOptions& o) {
+  Summary summary;
+  const auto show = [&](const std::string& text) {
+    if (o.format != Format::text) return;
+    print(text);
+    std::fflush(stdout);
+  };
+  SessionEvents events;
+  events.note = say;
+  events.begin = [&](const Trainer& t) {
+    summary = {t.data().task,        t.run(),       t.network().num_parameters(), t.total_steps(),
+               t.position().total_s, t.data().notes};
+    show(begin_text(t));
+  };
+  events.epoch = [&](const Trainer& t, const EpochReport& e) {
+    summary.seconds = t.position().total_s;
+    summary.run = t.recorded_run();
+    show(epoch_text(t, e));
+  };
+  const SessionResult r = run_session(o, events);
+  const std::string resume =
+      fmt::format("epilogue train --resume {}", o.resume_dir.empty() ? r.folder : o.resume_dir);
+  if (r.diverged) {
+    say(
+        fmt::format("the loss is no finite number any more (learning rate {:g}); the last "
+                    "checkpoint is {}",
+                    summary.run.lr, r.last_checkpoint));
+    return kExitNo;
+  }
+  if (r.stop_signal != 0) {
+    say(fmt::format("stopped; saved {}; go on with: {}", r.last_checkpoint, resume));
+    return kExitSignalBase + r.stop_signal;
+  }
+  if (o.format == Format::json) {
+    print(json_output(summary, r));
+  } else {
+    print(o.format == Format::text ? end_text(summary, r) : end_markdown(summary, r));
+  }
+  return kExitFine;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, Body& run) {
+  CLI::App* train = app.add_subcommand("train", "Trains on Fashion-MNIST or on a CSV file");
+  auto o = std::make_shared<TrainOptions>();
+  add_train_flags(*train, *o);
+  train->footer(
+      "Example: epilogue train fashion-mnist --amp bf16 --checkpoint-dir runs/first\n"
+      "         epilogue train iris.csv --target species\n"
+      "         epilogue train --resume runs/first\n"
+      "The folder gets checkpoints (the last two), metrics.jsonl, curve.svg and\n"
+      "model.safetensors. Ctrl-C saves and says how to go on (exit 130).");
+  train->callback([o, &run] { run = [o] { return run_command(*o); }; });
+}
+
+}  // namespace epilogue::tool

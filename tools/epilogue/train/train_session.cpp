@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/epilogue/train/train_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "base/units.h"
+#include "epilogue/runtime.h"
+#include "tools/epilogue/profile/device_option.h"
+#include "tools/epilogue/profile/workload.h"
+#include "tools/epilogue/train/train_export.h"
+
+namespace epilogue::tool {
+namespace {
+
+namespace fs = std::filesystem;
+using train::CheckpointFolder;
+using train::StateDict;
+
+// Step lines in metrics.jsonl, about.
+constexpr int64_t kLoggedSteps = 500;
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+// While it lives the first Ctrl-C (or SIGTERM) asks the run to stop; a second one ends the process.
+class StopSignals {
+ public:
+  StopSignals() {
+    stop_signal = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int signal) { stop_signal = signal; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+    ::sigaction(SIGINT, &action, &interrupt_before_);
+    ::sigaction(SIGTERM, &action, &terminate_before_);
+  }
+  ~StopSignals() {
+    ::sigaction(SIGINT, &interrupt_before_, nullptr);
+    ::sigaction(SIGTERM, &terminate_before_, nullptr);
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+ private:
+  struct sigaction interrupt_before_ {};
+  struct sigaction terminate_before_ {};
+};
+
+bool has_checkpoints(const std::string& dir) { return !CheckpointFolder(dir).files().empty(); }
+
+// The folder of a run that starts: the one asked for, or one that no other run has used.
+std::string new_folder(const TrainOptions& o) {
+  if (!o.checkpoint_dir.empty()) {
+    if (has_checkpoints(o.checkpoint_dir))
+      throw Error(
+          fmt::format("[--checkpoint-dir] expected a folder without checkpoints, got {0}: "
+                      "go on with --resume {0}, or name another folder",
+                      o.checkpoint_dir));
+    return o.checkpoint_dir;
+  }
+  const std::string base = "runs/" + fs::path(o.run.data).stem().string();
+  std::string dir = base;
+  for (int i = 2; has_checkpoints(dir); ++i) dir = fmt::format("{}-{}", base, i);
+  return dir;
+}
+
+std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal(); }
+
+struct Start {
+  TrainRun run;
+  std::string dir;
+  StateDict state;  // empty: from the beginning
+};
+
+Start resumed(const TrainOptions& o, const SessionEvents& events) {
+  if (!o.checkpoint_dir.empty() && absolute(o.checkpoint_dir) != absolute(o.resume_dir))
+    throw Error(fmt::format("[--checkpoint-dir] expected the folder of --resume ({}), got {}",
+                            o.resume_dir, o.checkpoint_dir));
+  auto loaded = CheckpointFolder(o.resume_dir).load();
+  if (!loaded) throw Error("[--resume] " + loaded.failure().message);
+  for (const Failure& f : loaded.value().refused)
+    events.note(fmt::format("{}; going on from {}", f.message, loaded.value().file));
+  Start start{{}, o.resume_dir, std::move(loaded.value().state)};
+  const auto config = train::part_of(start.state, "config").metadata;
+  from_text(config, &start.run);
+  require_same_run(o, config);
+  return start;
+}
+
+Start prepared(TrainOptions o, const SessionEvents& events) {
+  if (o.threads != 0) set_num_threads(o.threads);
+  if (!o.run.data.empty() && is_csv(o.run)) o.run.data = absolute(o.run.data);
+  o.run.data_dir = absolute(o.run.data_dir);
+  check_choices(o.run);
+  require_device(o.device);
+  if (!o.resume_dir.empty()) return resumed(o, events);
+  if (o.run.data.empty())
+    throw Error("[train] expected fashion-mnist or a CSV file (or --resume DIR), got neither");
+  return {o.run, new_folder(o), {}};
+}
+
+Trainer trainer_of(TrainRun run, Device device) {
+  TrainData data = load_train_data(run);
+  resolve_run(&run, data.train.size());
+  return {std::move(run), std::move(data), device};
+}
+
+// Runs a trainer and keeps its folder up to date.
+class Session {
+ public:
+  Session(const TrainOptions& o, const SessionEvents& events, const Start& start)
+      : o_(o),
+        events_(events),
+        folder_(start.dir),
+        trainer_(trainer_of(start.run, parse_device(o.device))) {
+    is_new_ = start.state.metadata.empty();
+    if (!is_new_) resume(start.state);
+    first_step_ = trainer_.position().step;
+    saved_step_ = is_new_ ? -1 : first_step_;
+    result_.folder = start.dir;
+    result_.metrics_file = start.dir + "/metrics.jsonl";
+    log_.emplace(result_.metrics_file, first_step_);
+    logged_.step_s = trainer_.position().step_s;
+  }
+
+  SessionResult run() {
+    const int64_t start_ns = monotonic_ns();
+    const double step_s_before = trainer_.position().step_s;
+    if (is_new_) save();
+    events_.begin(trainer_);
+    {
+      const StopSignals signals;
+      train();
+      if (!trainer_.is_done()) result_.stop_signal = stop_signal;
+    }
+    if (saved_step_ != trainer_.position().step && !result_.diverged) save();
+    if (trainer_.is_done()) finish();
+    result_.last_checkpoint = folder_.file(saved_step_);
+    result_.epochs = log_->epochs();
+    result_.session_s = static_cast<double>(monotonic_ns() - start_ns) * 1e-9;
+    const double step_s = trainer_.position().step_s - step_s_before;
+    if (step_s > 0) result_.images_per_s = rate(examples_, step_s);
+    return result_;
+  }
+
+ private:
+  static double rate(int64_t examples, double seconds) {
+    return seconds > 0 ? static_cast<double>(examples) / seconds : 0;
+  }
+
+  void resume(const StateDict& state) {
+    trainer_.load(state);
+    const auto before = state.metadata.find(kMachineKey);
+    const std::string now = device_description(trainer_.device());
+    if (before != state.metadata.end() && before->second != now)
+      events_.note(
+          fmt::format("the run began with {}; with {} the last bits of its results may differ",
+                      before->second, now));
+  }
+
+  void save() {
+    const int64_t step = trainer_.position().step;
+    if (auto s = folder_.save(step, trainer_.state()); !s)
+      throw Error("[train] " + s.failure().message);
+    saved_step_ = step;
+  }
+
+  void train() {
+    TrainProfile profile(o_.profile, folder_.path());
+    ProgressBar bar("training", trainer_.total_steps() - first_step_);
+    while (!trainer_.is_done() && stop_signal == 0) {
+      const StepReport report = profile.step([&] { return trainer_.step(); });
+      if (report.diverged) {
+        result_.diverged = true;
+        break;
+      }
+      after_step(report, &bar);
+    }
+    bar.finish();
+    result_.profile = profile.finish();
+    if (o_.profile && result_.profile.trace.empty())
+      events_.note(fmt::format("expected {} steps or more to profile, got {}", TrainProfile::kSteps,
+                               trainer_.position().step - first_step_));
+  }
+
+  void after_step(const StepReport& report, ProgressBar* bar) {
+    const Position at = trainer_.position();
+    examples_ += report.examples;
+    logged_.examples += report.examples;
+    const int64_t log_every = std::max<int64_t>(1, trainer_.total_steps() / kLoggedSteps);
+    if (at.step % log_every == 0) {
+      images_per_s_ = rate(logged_.examples, at.step_s - logged_.step_s);
+      log_->add(trainer_, report, images_per_s_);
+      logged_ = {at.step_s, 0};
+    }
+    bar->update(at.step - first_step_, note(at));
+    if (report.epoch_ended) {
+      const EpochReport epoch = trainer_.end_epoch();
+      log_->add(trainer_, epoch);
+      bar->finish();
+      events_.epoch(trainer_, epoch);
+    }
+    const bool is_due =
+        o_.checkpoint_every > 0 ? at.step % o_.checkpoint_every == 0 : report.epoch_ended;
+    if (is_due) save();
+  }
+
+  // "epoch 2/8  loss 0.412  accuracy 86.1 %  41,200 images/s".
+  std::string note(const Position& at) const {
+    const auto seen = static_cast<double>(std::max<int64_t>(1, at.seen));
+    std::string text = fmt::format("epoch {}/{}  loss {:.4g}", at.epoch + 1, trainer_.run().epochs,
+                                   at.loss_sum / seen);
+    if (trainer_.data().task == train::Task::classification && at.knows_correct)
+      text += fmt::format("  accuracy {:.1f} %", 100 * static_cast<double>(at.correct) / seen);
+    if (images_per_s_ > 0)
+      text += fmt::format("  {} images/s", format_count(std::llround(images_per_s_)));
+    return text;
+  }
+
+  void finish() {
+    result_.curve_file = folder_.path() + "/curve.svg";
+    const std::string svg = learning_curve_svg(
+        log_->epochs(), fmt::format("{} on {}", trainer_.run().arch, data_name(trainer_.run())),
+        trainer_.data().task);
+    if (auto s = write_file(result_.curve_file, svg); !s)
+      throw Error("[train] " + s.failure().message);
+    result_.model_file = folder_.path() + "/model.safetensors";
+    export_model(trainer_, result_.model_file);
+  }
+
+  const TrainOptions& o_;
+  const SessionEvents& events_;
+  CheckpointFolder folder_;
+  Trainer trainer_;
+  std::optional<MetricsLog> log_;
+  bool is_new_ = true;
+  int64_t first_step_ = 0;
+  int64_t saved_step_ = -1;
+  int64_t examples_ = 0;  // trained on in this session
+  double images_per_s_ = 0;
+  struct {
+    double step_s = 0;
+    int64_t examples = 0;
+  } logged_;  // since the last step line
+  SessionResult result_;
+};
+
+}  // namespace
+
+std::string data_name(const TrainRun& run) {
+  return is_csv(run) ? fs::path(run.data).filename().string() : run.data;
+}
+
+SessionResult run_session(const TrainOptions& options, const SessionEvents& events) {
+  return Session(options, events, prepared(options, events)).run();
+}
+
+}  // namespace epilogue::tool

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session of `epilogue train`: a run from its start or a checkpoint to its end or Ctrl-C, with
+// checkpoints, metrics, progress and a profile on the way.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "epilogue/checkpoint.h"
+#include "tools/epilogue/train/train_log.h"
+#include "tools/epilogue/train/train_options.h"
+#include "tools/epilogue/train/train_profile.h"
+#include "tools/epilogue/train/trainer.h"
+
+namespace epilogue::tool {
+
+struct SessionResult {
+  int stop_signal = 0;    // 0: the run is done
+  bool diverged = false;  // the loss left the finite numbers
+  std::string folder;
+  std::string last_checkpoint;
+  std::string metrics_file;
+  std::string curve_file;  // of a run that is done, as is the model
+  std::string model_file;
+  TrainProfile::Files profile;  // with --profile
+  double session_s = 0;
+  std::optional<double> images_per_s;  // of this session's steps, where it had some
+  std::vector<EpochReport> epochs;
+};
+
+// Where the session is told from: each is one line for people.
+struct SessionEvents {
+  std::function<void(const std::string& line)> note;  // of unusual things
+  std::function<void(const Trainer& trainer)> begin;  // before the first step
+  std::function<void(const Trainer& trainer, const EpochReport& report)> epoch;
+};
+
+// "fashion-mnist", "iris.csv".
+std::string data_name(const TrainRun& run);
+
+// Throws Error on misuse and on files that cannot be used.
+SessionResult run_session(const TrainOptions& options, const SessionEvents& events);
+
+}  // namespace epilogue::tool
