@@ -8,13 +8,17 @@
 //   std::cout << fast.explain();
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "epilogue/fusion_choices.h"
@@ -87,7 +91,7 @@ struct PlanCandidate {
 enum class CompiledDump : uint8_t { graph, plan, dot };
 
 // What compiled functions and compiled steps have in common. Copies share plans and count as one
-// object, of which one call runs at a time: another one meanwhile throws Error.
+// object.
 class CompiledBase {
  public:
   // What the plan that ran (or was made) last does, and why. Empty before the first.
@@ -104,7 +108,7 @@ class CompiledBase {
   // The graph's text after each pass: {name, text}.
   std::vector<std::pair<std::string, std::string>> dump_passes() const;
   CompileStats stats() const;
-  // Forgets all plans.
+  // Forgets all plans. Calls that are under way end with theirs.
   void reset();
 
  protected:
@@ -121,14 +125,31 @@ class CompiledBase {
   const char* name_;
 };
 
-// A compiled function. Give each thread its own compile().
+// An object whose bytes a compiled function depends on, beside tensors: compile(module) watches the
+// module. A call that finds them changed makes a plan of its own. It must outlive the function.
+struct WatchedObject {
+  const void* object = nullptr;
+  size_t bytes = 0;
+};
+
+// A compiled function. Any number of threads may call it, and its copies, at once: the plans do not
+// change, and each call has memory of its own. (A call whose threads are all busy with another one
+// runs on its caller alone.)
 //
 // The function must be pure: results depend on sizes, dtypes and values of its inputs and of the
 // tensors that it holds, by way of ops alone, and on what dropout draws: each call draws anew, as
-// the function itself would. It runs when it is captured, perhaps several times, without kernels
-// and on inputs whose elements mean nothing. Tensors that it holds may be written between calls, by
-// ops, or else with Tensor::increment_version() after the write; replacing one by another
-// (layer.weight = w) or a change of training mode needs reset().
+// the function itself would. It runs when it is captured, perhaps several times and on several
+// threads, without kernels and on inputs whose elements mean nothing.
+//
+// What may change between calls, and is noticed by the next one:
+// * the values of tensors that it holds, written by ops, or else with Tensor::increment_version()
+//   after the write;
+// * of every module that it calls, the training mode and which tensors are its parameters
+//   (layer.weight = w); of a module that compile() was given, of its members, and of layers that
+//   nn::Sequential was given by their own type, every other member too.
+// Not noticed: what a lambda refers to that is no module and no tensor, and tensors that it refers
+// to by a name that then names another tensor. Call reset() after such a change.
+// Changes need the caller's own ordering: none while a call runs.
 //
 // With gradients on, where something requires one, the result is one node of the autograd graph and
 // its backward pass is compiled too. Plans are then for one number of rows, the function has one
@@ -137,50 +158,142 @@ class Compiled : public CompiledBase {
  public:
   using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
   // Throws Error on an empty function, a name in `skip` that is no pass, and max_plans of 0.
-  explicit Compiled(Function function, CompileOptions options = {});
+  explicit Compiled(Function function, CompileOptions options = {}, WatchedObject watched = {});
 
   // Throws Error where the function writes in place to what it did not make, draws random numbers
   // other than dropout's or reads elements, where gradients are wanted of several results, and as
   // the function's ops do.
-  std::vector<Tensor> operator()(std::span<const Tensor> inputs);
-  // Of functions with one input and one result.
-  Tensor operator()(const Tensor& input);
+  std::vector<Tensor> operator()(std::span<const Tensor> inputs) const;
+  // Of functions with one result: compiled(x), compiled(x, mask).
+  template <class... Inputs>
+  requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) Tensor operator()(
+      const Tensor& first, const Inputs&... others) const {
+    const std::array<Tensor, 1 + sizeof...(Inputs)> inputs = {first, others...};
+    return run_one(inputs);
+  }
+
+  // The results in memory of the caller: contiguous tensors of the results' sizes and dtypes, apart
+  // from the inputs and from each other. Throws Error where they are not, and where autograd would
+  // record the call.
+  void run_into(std::span<const Tensor> inputs, std::span<const Tensor> out) const;
+  void run_into(const Tensor& input, const Tensor& out) const {
+    run_into(std::span(&input, 1), std::span(&out, 1));
+  }
 
   // Makes the plan for such inputs without running it.
-  void prepare(std::span<const Tensor> inputs);
+  void prepare(std::span<const Tensor> inputs) const;
 
  private:
   class Impl;
   Impl& impl() const;
+  Tensor run_one(std::span<const Tensor> inputs) const;
 };
 
 // The names of the passes that CompileOptions::skip knows, in their order.
 std::vector<std::string> compile_pass_names();
 
+namespace detail {
+
+inline constexpr size_t kMostInputs = 8;
+
+template <class T>
+concept ForwardsFunction = std::is_convertible_v<T, Compiled::Function>;
+
+// What a function may give: one tensor, or several in a vector, an array, a pair or a tuple.
+inline std::vector<Tensor> results_of(Tensor result) { return {std::move(result)}; }
+inline std::vector<Tensor> results_of(std::vector<Tensor> results) { return results; }
+template <class Results>
+requires(!std::is_convertible_v<Results, Tensor> &&
+         !std::is_convertible_v<Results, std::vector<Tensor>>)
+    std::vector<Tensor> results_of(Results&& results) {
+  return std::apply([](auto&&... each) { return std::vector<Tensor>{std::move(each)...}; },
+                    std::move(results));
+}
+template <class T>
+concept IsResult = requires(T t) {
+  results_of(std::move(t));
+};
+
+template <size_t>
+using Input = const Tensor&;
+
+// Whether layer(x, ...) or layer.forward(x, ...) takes so many tensors.
+template <class Layer, size_t... I>
+consteval bool is_called_with(std::index_sequence<I...>) {
+  if constexpr (requires(const Layer& l, Input<I>... in) { l(in...); }) {
+    return IsResult<std::invoke_result_t<const Layer&, Input<I>...>>;
+  } else {
+    return false;
+  }
+}
+template <class Layer, size_t... I>
+consteval bool is_forwarded(std::index_sequence<I...>) {
+  return requires(const Layer& l, Input<I>... in) {
+    { l.forward(in...) } -> IsResult;
+  };
+}
+template <class Layer, size_t N>
+inline constexpr bool takes = is_called_with<Layer>(std::make_index_sequence<N>()) ||
+                              is_forwarded<Layer>(std::make_index_sequence<N>());
+
+template <class Layer, size_t... I>
+std::vector<Tensor> call_with(const Layer& layer, std::span<const Tensor> in,
+                              std::index_sequence<I...> all) {
+  if constexpr (is_called_with<Layer>(all)) {
+    return results_of(layer(in[I]...));
+  } else {
+    return results_of(layer.forward(in[I]...));
+  }
+}
+
+template <class Layer, size_t... N>
+consteval bool takes_some(std::index_sequence<N...>) {
+  return (takes<Layer, N + 1> || ...);
+}
+
+// layer(in[0], in[1], ...), by the number of inputs at hand.
+template <class Layer, size_t N = 1>
+std::vector<Tensor> call_layer(const Layer& layer, std::span<const Tensor> in,
+                               std::string accepted = {}) {
+  if constexpr (N > kMostInputs) {
+    throw Error("[compile] expected " + accepted + " input(s), got " + std::to_string(in.size()));
+  } else {
+    if constexpr (takes<Layer, N>) {
+      if (in.size() == N) return call_with(layer, in, std::make_index_sequence<N>());
+      accepted += (accepted.empty() ? "" : " or ") + std::to_string(N);
+    }
+    return call_layer<Layer, N + 1>(layer, in, std::move(accepted));
+  }
+}
+
+}  // namespace detail
+
+// What compile() takes beside functions of spans: anything with operator() or forward() of one to
+// eight tensors that gives a tensor, or several in a vector, an array, a pair or a tuple.
+template <class Layer>
+concept Compilable = !detail::ForwardsFunction<const Layer&> &&
+                     detail::takes_some<Layer>(std::make_index_sequence<detail::kMostInputs>());
+
 inline Compiled compile(Compiled::Function function, CompileOptions options = {}) {
   return Compiled(std::move(function), std::move(options));
 }
 
-// A module, or anything else that maps one tensor to one. What cannot be copied (modules) must
-// outlive the result, and be no temporary.
-template <class Layer>
-requires std::is_invocable_r_v<Tensor, const Layer&, const Tensor&> &&
-    (!std::is_copy_constructible_v<Layer>)Compiled
-    compile(const Layer&& layer, CompileOptions options = {}) = delete;
-template <class Layer>
-requires std::is_invocable_r_v<Tensor, const Layer&, const Tensor&> Compiled
-compile(const Layer& layer, CompileOptions options = {}) {
-  const auto call = [](const Layer& l, std::span<const Tensor> in) {
-    if (in.size() != 1)
-      throw Error("[compile] expected one input, got " + std::to_string(in.size()));
-    return std::vector<Tensor>{l(in[0])};
-  };
+// A module, a lambda, or anything else that maps tensors to tensors:
+//   compile(mlp);
+//   compile([&](const Tensor& q, const Tensor& k) { return matmul(q, transpose(k, 0, 1)); });
+// What cannot be copied (modules) must outlive the result, and be no temporary.
+template <Compilable Layer>
+requires(!std::is_copy_constructible_v<Layer>) Compiled
+    compile(const Layer&& layer, CompileOptions options = {})
+= delete;
+template <Compilable Layer>
+Compiled compile(const Layer& layer, CompileOptions options = {}) {
   if constexpr (std::is_copy_constructible_v<Layer>) {
-    return Compiled([layer, call](std::span<const Tensor> in) { return call(layer, in); },
+    return Compiled([layer](std::span<const Tensor> in) { return detail::call_layer(layer, in); },
                     std::move(options));
   } else {
-    return Compiled([&layer, call](std::span<const Tensor> in) { return call(layer, in); },
-                    std::move(options));
+    return Compiled([&layer](std::span<const Tensor> in) { return detail::call_layer(layer, in); },
+                    std::move(options), {&layer, sizeof(Layer)});
   }
 }
 

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // MLPs as one hand-chosen kernel each: what compile() finds by itself, called by name.
 //
-// Inference only: throws Error where gradients are on and a tensor requires one. Weights are packed
-// at the first call and again after they were written.
+//   const FusedMlp mlp = FusedMlp::gated(gate, up, down, nn::Activation::swiglu);
+//   Tensor y = mlp(x);       // from any number of threads
+//   mlp.run_into(x, out);    // into memory of the caller
 //
-// Each thread keeps its last 64 kernels (one per set of weights and options) until
-// clear_fused_cache() or its end: their weights, so that the deleter of a from_blob() tensor waits
-// as long, and a packed copy of them, about as large again, which memory_stats() does not count.
-// Pass the same tensors call after call: a fresh from_blob() of the same memory is packed anew.
+// Inference only: throws Error where gradients are on and a tensor requires one. Weights are packed
+// at the first call, and again after they were written. The packed copy is about as large as the
+// weights; MemoryStats::packed_bytes counts it. All kernels and compiled functions of a process
+// that use a weight in one layout share one copy, which goes with the last of them.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 
 #include "epilogue/nn.h"
 
 namespace epilogue {
+
+// Of what a norm's result is the input.
+enum class PostNorm : uint8_t {
+  none,
+  of_result,    // x + norm(mlp(x)): Gemma 2's
+  of_residual,  // norm(x + mlp(x)): BERT's and the first transformer's
+};
 
 struct FusedOptions {
   nn::Norm norm = nn::Norm::none;  // of x, before the first product
@@ -24,25 +33,63 @@ struct FusedOptions {
   std::optional<double> eps = {};  // default: 1e-5 for layer norm, f32's epsilon for RMS norm
   bool residual = false;           // adds x to the result
   bool int8_weights = false;       // see CompileOptions
+  NormWeight norm_weight_is = NormWeight::product;  // of both RMS norms
+  // A second norm, after the last product: kernels of its own. of_residual needs `residual`.
+  PostNorm post_norm = PostNorm::none;
+  nn::Norm post_norm_kind = nn::Norm::rms;
+  Tensor post_norm_weight = {};
+  Tensor post_norm_bias = {};  // of a layer norm only
+  std::optional<double> post_eps = {};
 };
 
-// x [..., k]; gate and up [h, k], down [n, h], as nn.Linear holds them, without biases:
-//   down (act(gate norm(x)) * (up norm(x))) (+ x)
-// f32, bf16 or f16, all of one dtype. Throws Error where shapes, dtypes or options do not fit, or
-// on a plain activation.
+// A fused MLP that its owner holds. A copy is the same one. Calls are safe from several threads;
+// weights are written while no call runs.
+class FusedMlp {
+ public:
+  // As fused_gated_mlp() and fused_mlp(), whose arguments beside x they take. Weights may be views
+  // (transposed ones, as GPT-2's Conv1D holds them); biases[i] may be undefined. Throw Error where
+  // shapes, dtypes or options do not fit.
+  static FusedMlp gated(const Tensor& gate, const Tensor& up, const Tensor& down,
+                        nn::Activation activation, const FusedOptions& options = {},
+                        std::span<const Tensor> biases = {});
+  static FusedMlp plain(std::span<const Tensor> weights, std::span<const Tensor> biases,
+                        nn::Activation activation, const FusedOptions& options = {});
+
+  // x [..., k] -> [..., n], of the weights' dtype. Throws Error where x does not fit, or where a
+  // weight was given other memory since (Module::to()).
+  Tensor operator()(const Tensor& x) const;
+  // The same into `out`: contiguous, of the result's sizes and dtype, apart from x.
+  void run_into(const Tensor& x, const Tensor& out) const;
+
+  class Impl;
+
+ private:
+  explicit FusedMlp(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+// x [..., k]; gate and up [h, k], down [n, h], as nn.Linear holds them:
+//   down (act(gate norm(x) + b0) * (up norm(x) + b1)) + b2 (+ x)
+// f32, bf16 or f16, all of one dtype. biases: empty, or three, undefined where there is none.
+// Throws Error where shapes, dtypes or options do not fit, or on a plain activation.
+//
+// The process keeps the last 1024 FusedMlp that these functions made, with their weights, so that
+// the deleter of a from_blob() tensor waits as long. Pass the same tensors call after call: a fresh
+// from_blob() of the same memory is packed anew. Who wants to own that holds a FusedMlp.
 Tensor fused_gated_mlp(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down,
-                       nn::Activation activation, const FusedOptions& options = {});
+                       nn::Activation activation, const FusedOptions& options = {},
+                       std::span<const Tensor> biases = {});
 
 // weights[i] [n, k]; an activation between each two. biases: empty, or one per weight (undefined
 // where there is none). Throws Error likewise, or on a gated activation.
 Tensor fused_mlp(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
                  nn::Activation activation, const FusedOptions& options = {});
 
-// The module's forward by one of the above; nullopt where it is no MLP, no GatedMLP without biases
-// and no Block of one of these.
+// The module's forward by one of the above; nullopt where it is no MLP, no GatedMLP and no Block of
+// one of these.
 std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x);
 
-// Drops this thread's kernels with the weights and packed copies that they hold.
+// Drops what the process keeps for the functions above.
 void clear_fused_cache();
 
 }  // namespace epilogue

@@ -19,4 +19,12 @@ enum class Packed : uint8_t { automatic, always, never };
 // What normalises rows before an MLP.
 enum class Norm : uint8_t { none, rms, layer };
 
+// How an RMS norm's weight w meets the normalised row n, where x is bf16 or f16 (in f32 `product`
+// and `rounded` are the same).
+enum class NormWeight : uint8_t {
+  product,   // n w in f32, then rounded: torch.nn.RMSNorm
+  rounded,   // n is rounded before the product: Llama's and Qwen's
+  one_plus,  // n (1 + w) in f32, then rounded: Gemma's
+};
+
 }  // namespace epilogue

@@ -16,6 +16,9 @@ struct MemoryStats {
   int64_t reserved_bytes = 0;        // held from the system, live or cached
   int64_t allocations = 0;           // calls since start
   int64_t system_allocations = 0;    // calls that had to ask the system
+  // Packed copies of weights that compiled functions and fused MLPs hold, beside the above. One
+  // copy for each weight and layout in a process, whoever uses it.
+  int64_t packed_bytes = 0;
 };
 MemoryStats memory_stats(Device device = {});
 void reset_peak_memory(Device device = {});

@@ -6,6 +6,8 @@
 // parameters) needs the caller's own ordering.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -13,6 +15,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -20,6 +24,10 @@
 #include "epilogue/fusion_choices.h"
 #include "epilogue/ops.h"
 #include "epilogue/tensor.h"
+
+namespace epilogue {
+class WatchedState;
+}
 
 namespace epilogue::nn {
 
@@ -41,11 +49,13 @@ struct LoadResult {
 //   };
 class Module {
  public:
-  virtual ~Module() = default;
+  virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  virtual Tensor forward(const Tensor& x) const = 0;
+  // Throws Error where the class has none: a module of several inputs has a forward() of its own,
+  // which its users and compile() call by that name.
+  virtual Tensor forward(const Tensor& x) const;
   // forward() inside a range "nn.Module: Linear_0" (class name, then the number of the instance
   // among those of its class, from 0 in order of construction).
   Tensor operator()(const Tensor& x) const;
@@ -63,7 +73,7 @@ class Module {
   // Training mode, of this module and all below; on at first. Dropout asks for it.
   void train(bool on = true);
   void eval() { train(false); }
-  bool is_training() const { return training_; }
+  bool is_training() const;
 
   // Drops the gradients of all parameters, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
@@ -89,17 +99,27 @@ class Module {
   // that is switched off) gives no key. Throws Error on an empty, dotted or used name.
   void register_parameter(std::string_view name, Tensor& parameter);
   // `child` must live as long as this module: a member, or owned by one.
-  void register_module(std::string_view name, Module& child);
+  template <class M>
+  requires std::is_base_of_v<Module, M>
+  void register_module(std::string_view name, M& child) {
+    register_child(name, child, typeid(child) == typeid(M) ? sizeof(M) : 0);
+  }
+  // `bytes`: of the whole object, 0 where its type is not known. A compiled function watches it.
+  void register_child(std::string_view name, Module& child, size_t bytes);
 
  private:
   using Visit = std::function<void(const std::string& name, const Tensor& parameter)>;
   void visit_parameters(const std::string& prefix, const Visit& visit) const;
   void require_free_name(std::string_view name) const;
+  // Tells a function that is being captured what this module depends on.
+  void show_state(WatchedState& watched) const;
 
   std::string class_name_;
   std::string range_name_;
   std::vector<std::pair<std::string, Tensor*>> parameters_;
   std::vector<std::pair<std::string, Module*>> children_;
+  std::vector<size_t> child_bytes_;  // by child; 0: not known
+  std::shared_ptr<std::atomic<bool>> is_alive_ = std::make_shared<std::atomic<bool>>(true);
   bool training_ = true;
 };
 
@@ -117,17 +137,33 @@ class Linear : public Module {
 // Layers in a row; their names are "0", "1", ...
 class Sequential : public Module {
  public:
+  // A layer with its size, where its type is known.
+  class Layer {
+   public:
+    Layer(std::nullptr_t) {}
+    template <class M>
+    requires std::is_base_of_v<Module, M> Layer(const std::shared_ptr<M>& layer) : module_(layer) {
+      if (const M* const m = layer.get(); m != nullptr && typeid(*m) == typeid(M))
+        bytes_ = sizeof(M);
+    }
+
+   private:
+    friend class Sequential;
+    std::shared_ptr<Module> module_;
+    size_t bytes_ = 0;
+  };
+
   Sequential() : Sequential({}) {}
-  Sequential(std::initializer_list<std::shared_ptr<Module>> layers);
+  Sequential(std::initializer_list<Layer> layers);
   Tensor forward(const Tensor& x) const override;
 
   // Appends a layer; it may be shared with other owners. Throws Error on null.
-  void add(std::shared_ptr<Module> layer);
+  void add(Layer layer);
   // Makes a layer and appends it: model.emplace<nn::Linear>(784, 10).
   template <class M, class... Args>
   M& emplace(Args&&... args) {
     auto layer = std::make_shared<M>(std::forward<Args>(args)...);
-    add(layer);
+    add(Layer(layer));
     return *layer;
   }
   size_t size() const { return layers_.size(); }

@@ -48,6 +48,7 @@ struct Counters {
   std::atomic<int64_t> reserved{0};
   std::atomic<int64_t> allocations{0};  // of threads that ended; the living count their own
   std::atomic<int64_t> system_allocations{0};
+  std::atomic<int64_t> packed{0};
 };
 Counters counters;
 std::atomic<MemoryObserver*> observer{nullptr};
@@ -237,13 +238,18 @@ void free_bytes(void* address, size_t bytes) noexcept {
   shared.blocks[static_cast<size_t>(c.index)].push_back(address);
 }
 
+void count_packed_bytes(int64_t bytes) {
+  counters.packed.fetch_add(bytes, std::memory_order_relaxed);
+}
+
 MemoryStats memory_stats(Device device) {
   if (device.type != DeviceType::cpu) return device_backend(device).memory()->stats();
   return {.allocated_bytes = counters.allocated.load(std::memory_order_relaxed),
           .peak_allocated_bytes = counters.peak.load(std::memory_order_relaxed),
           .reserved_bytes = counters.reserved.load(std::memory_order_relaxed),
           .allocations = allocations_of_all_threads(),
-          .system_allocations = counters.system_allocations.load(std::memory_order_relaxed)};
+          .system_allocations = counters.system_allocations.load(std::memory_order_relaxed),
+          .packed_bytes = counters.packed.load(std::memory_order_relaxed)};
 }
 
 void reset_peak_memory(Device device) {

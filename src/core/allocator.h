@@ -34,6 +34,10 @@ void* allocate_bytes(size_t bytes);
 // `bytes` as given to allocate_bytes.
 void free_bytes(void* address, size_t bytes) noexcept;
 
+// Adds to MemoryStats::packed_bytes of the host: memory of packed weights is no tensor's.
+// Thread-safe.
+void count_packed_bytes(int64_t bytes);
+
 // The size of the block that serves a request: four steps per power of two, at least 64 bytes.
 size_t block_bytes(size_t bytes);
 

@@ -76,10 +76,13 @@ class TapeObserver {
 };
 
 struct AutocastState;  // ops/autocast.h
+class WatchedState;    // core/watched_state.h
 
 struct ThreadState {
   bool grad_enabled = true;
   OpObserver* capture = nullptr;
+  // While a function is captured for a plan: modules that run tell it what they hold.
+  WatchedState* watched = nullptr;
   AutocastState* autocast = nullptr;  // null: off
   // Ops infer and allocate, but no kernel runs: capture wants the ops, not the numbers.
   bool skip_kernels = false;

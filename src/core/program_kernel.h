@@ -10,7 +10,7 @@
 
 namespace epilogue {
 
-// Prepared once. Not thread-safe.
+// Prepared once. Thread-safe.
 class ProgramKernel {
  public:
   virtual ~ProgramKernel() = default;

@@ -39,6 +39,8 @@ struct RowChainSpec {
     double eps = 0;
     Tensor weight;  // undefined: none
     Tensor bias;
+    // Of an RMS norm. Backends that know `product` alone throw Error on the others.
+    epilogue::NormWeight weight_is = NormWeight::product;
   };
   struct Stage {
     std::vector<Tensor> weights;  // one or two [n, k], as nn.Linear holds them; any strides
@@ -94,16 +96,16 @@ struct RowChainPlan {
   int64_t scratch_bytes = 0;
 };
 
-// Prepared once; weights are packed at the first run, and again when their version changes.
+// Prepared once; weights are packed at the first run, and again when their version changes. All but
+// tune() are safe from several threads at once; weights are written while no call reads them.
 class RowChain {
  public:
   virtual ~RowChain() = default;
   // x [rows, k] and outputs [rows, n of their stage] with unit column strides; operands broadcast
   // to their stage's [rows, n]. outputs[0] is the last stage's result. Outputs may overlap neither
-  // x, operands nor each other, except that an operand may be an output of its stage. Not
-  // thread-safe.
+  // x, operands nor each other, except that an operand may be an output of its stage.
   virtual void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
-                   std::span<const MatrixView> outputs) = 0;
+                   std::span<const MatrixView> outputs) const = 0;
   virtual RowChainPlan plan(int64_t rows) const = 0;
   // For the calls that follow. False where the backend knows no such choice: nothing changes.
   virtual bool tune(const RowChainTuning& /*tuning*/) { return false; }

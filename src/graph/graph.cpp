@@ -5,8 +5,19 @@
 
 #include "base/assert.h"
 #include "core/tensor_impl.h"
+#include "epilogue/ops.h"
 
 namespace epilogue::graph {
+
+void Cast::refresh() {
+  const int64_t version = from.version();
+  if (made_of_.load(std::memory_order_acquire) == version) return;
+  const std::lock_guard<std::mutex> lock(writing_);
+  if (made_of_.load(std::memory_order_relaxed) == version) return;
+  copy_(to, from);
+  made_of_.store(version, std::memory_order_release);
+}
+
 namespace {
 
 void append_present(std::vector<int>& list, int value) {

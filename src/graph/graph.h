@@ -5,7 +5,9 @@
 // of products (core/row_chain.h). Everything a node reads stands before it.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -88,9 +90,15 @@ struct Node {
 // A parameter that is a cast of another one: written before a call where that one was.
 struct Cast {
   Cast(Tensor source, Tensor result) : from(std::move(source)), to(std::move(result)) {}
-  Tensor from;
-  Tensor to;
-  std::optional<uint32_t> made_of;  // the version of `from`
+  // Writes it where `from` was written since. Thread-safe.
+  void refresh();
+
+  const Tensor from;
+  const Tensor to;
+
+ private:
+  std::mutex writing_;
+  std::atomic<int64_t> made_of_{-1};  // the version of `from`
 };
 
 struct Graph {

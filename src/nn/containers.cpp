@@ -4,15 +4,14 @@
 
 namespace epilogue::nn {
 
-Sequential::Sequential(std::initializer_list<std::shared_ptr<Module>> layers)
-    : Module("Sequential") {
-  for (const auto& layer : layers) add(layer);
+Sequential::Sequential(std::initializer_list<Layer> layers) : Module("Sequential") {
+  for (const Layer& layer : layers) add(layer);
 }
 
-void Sequential::add(std::shared_ptr<Module> layer) {
-  if (layer == nullptr) throw Error("[Sequential] expected a layer, got null");
-  register_module(std::to_string(layers_.size()), *layer);
-  layers_.push_back(std::move(layer));
+void Sequential::add(Layer layer) {
+  if (layer.module_ == nullptr) throw Error("[Sequential] expected a layer, got null");
+  register_child(std::to_string(layers_.size()), *layer.module_, layer.bytes_);
+  layers_.push_back(std::move(layer.module_));
 }
 
 Tensor Sequential::forward(const Tensor& x) const {

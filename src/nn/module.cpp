@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/observer.h"
+#include "core/watched_state.h"
 #include "epilogue/autograd.h"
 #include "epilogue/nn.h"
 #include "nn/parameter.h"
@@ -27,7 +28,32 @@ Module::Module(std::string_view class_name)
     : class_name_(class_name),
       range_name_("nn.Module: " + class_name_ + "_" + std::to_string(next_instance(class_name))) {}
 
+Module::~Module() { is_alive_->store(false, std::memory_order_relaxed); }
+
+Tensor Module::forward(const Tensor& /*x*/) const {
+  throw Error("[" + class_name_ + "] expected a class with a forward() of one tensor");
+}
+
+void Module::show_state(WatchedState& watched) const {
+  if (!watched.watch_life(is_alive_)) return;
+  watched.watch(this, sizeof(Module));
+  for (const auto& [name, parameter] : parameters_) watched.watch(parameter, sizeof(Tensor));
+  for (size_t i = 0; i < children_.size(); ++i) {
+    const Module* const child = children_[i].second;
+    if (child_bytes_[i] > 0) watched.watch(dynamic_cast<const void*>(child), child_bytes_[i]);
+    child->show_state(watched);
+  }
+}
+
+bool Module::is_training() const {
+  if (thread_state().watched != nullptr) [[unlikely]]
+    show_state(*thread_state().watched);
+  return training_;
+}
+
 Tensor Module::operator()(const Tensor& x) const {
+  if (thread_state().watched != nullptr) [[unlikely]]
+    show_state(*thread_state().watched);
   const ScopedRange range(range_name_, RangeKind::module);
   return forward(x);
 }
@@ -50,9 +76,10 @@ void Module::register_parameter(std::string_view name, Tensor& parameter) {
   parameters_.emplace_back(name, &parameter);
 }
 
-void Module::register_module(std::string_view name, Module& child) {
+void Module::register_child(std::string_view name, Module& child, size_t bytes) {
   require_free_name(name);
   children_.emplace_back(name, &child);
+  child_bytes_.push_back(bytes);
 }
 
 void Module::visit_parameters(const std::string& prefix, const Visit& visit) const {

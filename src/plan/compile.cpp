@@ -3,6 +3,7 @@
 #include "epilogue/compile.h"
 
 #include "core/observer.h"
+#include "core/watched_state.h"
 #include "epilogue/autograd.h"
 #include "plan/compiled_base.h"
 #include "plan/gradient_capture.h"
@@ -12,23 +13,80 @@ namespace epilogue {
 
 class Compiled::Impl final : public Plans {
  public:
-  Impl(Function function, CompileOptions options)
-      : Plans(std::move(options)), function_(std::move(function)) {
+  Impl(Function function, CompileOptions options, WatchedObject watched)
+      : Plans(std::move(options)), function_(std::move(function)), watched_(watched) {
     if (!function_) throw Error("[compile] expected a function, got an empty one");
   }
 
-  // The results' number is the plan's.
-  plan::Entry& entry_for(std::span<const Tensor> in) {
-    return cache().find_or_make(in, [&] {
-      const auto capture = [this](std::span<const Tensor> inputs) {
-        if (grad_enabled()) return plan::capture_function(function_, inputs);
-        return plan::Captured{.graph = graph::capture(function_, inputs), .grad_mode = false};
-      };
-      return std::make_unique<plan::Entry>(capture, in, cache().options());
+  std::vector<Tensor> run(std::span<const Tensor> in) {
+    if (is_captured()) return function_(in);
+    std::vector<Tensor> out;
+    with_entry(in, [&](const plan::Entry& entry) {
+      out.resize(entry.results());
+      run(entry, in, out);
+    });
+    return out;
+  }
+
+  Tensor run_one(std::span<const Tensor> in) {
+    if (is_captured()) {
+      std::vector<Tensor> out = function_(in);
+      require_results(out.size(), 1);
+      return std::move(out[0]);
+    }
+    Tensor out;
+    with_entry(in, [&](const plan::Entry& entry) {
+      require_results(entry.results(), 1);
+      run(entry, in, {&out, 1});
+    });
+    return out;
+  }
+
+  void run_into(std::span<const Tensor> in, std::span<const Tensor> out) {
+    if (thread_state().capture != nullptr)
+      throw Error(
+          "[compile] expected a call of its own with `out`, got one inside a function that "
+          "is being compiled");
+    with_entry(in, [&](const plan::Entry& entry) {
+      require_results(entry.results(), out.size());
+      if (entry.backward_plan() != nullptr)
+        throw Error("[compile] expected no_grad with `out`: the result would be part of a graph");
+      for (size_t i = 0; i < out.size(); ++i) require_target(entry, in, i, out[i]);
+      cache().count_call();
+      entry.plan().run_into(in, out);
     });
   }
 
-  void run(plan::Entry& entry, std::span<const Tensor> in, std::span<Tensor> out) {
+  void prepare(std::span<const Tensor> in) {
+    with_entry(in, [](const plan::Entry&) {});
+  }
+
+ private:
+  // Part of another function that is being captured: that one's graph takes the ops.
+  bool is_captured() const {
+    if (thread_state().capture == nullptr) return false;
+    watch(thread_state().watched);
+    return true;
+  }
+
+  void watch(WatchedState* state) const {
+    if (state != nullptr && watched_.bytes > 0) state->watch(watched_.object, watched_.bytes);
+  }
+
+  template <class Use>
+  void with_entry(std::span<const Tensor> in, Use&& use) {
+    const auto capture = [this](std::span<const Tensor> inputs) {
+      watch(thread_state().watched);
+      if (grad_enabled()) return plan::capture_function(function_, inputs);
+      return plan::Captured{.graph = graph::capture(function_, inputs), .grad_mode = false};
+    };
+    const auto make = [&] {
+      return std::make_shared<const plan::Entry>(capture, in, cache().options());
+    };
+    cache().with_entry(in, make, std::forward<Use>(use));
+  }
+
+  void run(const plan::Entry& entry, std::span<const Tensor> in, std::span<Tensor> out) {
     cache().count_call();
     if (entry.backward_plan() != nullptr) {
       out[0] = plan::run_recorded(entry, in);
@@ -37,48 +95,53 @@ class Compiled::Impl final : public Plans {
     }
   }
 
-  std::vector<Tensor> run(std::span<const Tensor> in) {
-    // Part of another function that is being captured: that one's graph takes the ops.
-    if (thread_state().capture != nullptr) return function_(in);
-    const plan::OneCall call = cache().one_call();
-    plan::Entry& entry = entry_for(in);
-    std::vector<Tensor> out(entry.results());
-    run(entry, in, out);
-    return out;
+  static void require_results(size_t has, size_t wanted) {
+    if (has != wanted)
+      throw Error("[compile] expected a function with " + std::to_string(wanted) +
+                  " result(s), got " + std::to_string(has));
   }
 
-  Tensor run_one(const Tensor& in) {
-    if (thread_state().capture != nullptr) return function_({&in, 1}).at(0);
-    const plan::OneCall call = cache().one_call();
-    plan::Entry& entry = entry_for({&in, 1});
-    if (entry.results() != 1)
-      throw Error("[compile] expected a function with 1 result(s), got " +
-                  std::to_string(entry.results()));
-    Tensor out;
-    run(entry, {&in, 1}, {&out, 1});
-    return out;
+  static void require_target(const plan::Entry& entry, std::span<const Tensor> in, size_t i,
+                             const Tensor& out) {
+    const graph::Graph& graph = entry.plan().graph();
+    const graph::Value& result = graph.value(graph.outputs[i]);
+    Dims sizes = result.sizes;
+    if (entry.plan().has_free_rows()) {
+      sizes = in[0].sizes();
+      sizes[sizes.rank() - 1] = result.sizes[result.sizes.rank() - 1];
+    }
+    if (!out.defined() || out.dtype() != result.dtype || !(out.sizes() == sizes) ||
+        !(out.device() == graph.device) || !out.is_contiguous())
+      throw Error("[compile] expected a contiguous out of " +
+                  std::string(dtype_name(result.dtype)) + to_string(sizes) + " on " +
+                  to_string(graph.device) + ", got " + to_string(out));
+    const auto* const begin = static_cast<const std::byte*>(out.data());
+    for (const Tensor& t : in) {
+      const auto* const other = static_cast<const std::byte*>(t.data());
+      if (t.is_contiguous() && begin < other + t.bytes() && other < begin + out.bytes())
+        throw Error("[compile] expected an out apart from the inputs, got " + to_string(out) +
+                    " that overlaps " + to_string(t));
+    }
   }
 
-  void prepare(std::span<const Tensor> in) {
-    const plan::OneCall call = cache().one_call();
-    entry_for(in);
-  }
-
- private:
   Function function_;
+  WatchedObject watched_;
 };
 
-Compiled::Compiled(Function function, CompileOptions options)
-    : CompiledBase(std::make_shared<Impl>(std::move(function), std::move(options)), "compile",
-                   "compiled function") {}
+Compiled::Compiled(Function function, CompileOptions options, WatchedObject watched)
+    : CompiledBase(std::make_shared<Impl>(std::move(function), std::move(options), watched),
+                   "compile", "compiled function") {}
 
 Compiled::Impl& Compiled::impl() const { return static_cast<Impl&>(plans()); }
 
-std::vector<Tensor> Compiled::operator()(std::span<const Tensor> inputs) {
+std::vector<Tensor> Compiled::operator()(std::span<const Tensor> inputs) const {
   return impl().run(inputs);
 }
-Tensor Compiled::operator()(const Tensor& input) { return impl().run_one(input); }
-void Compiled::prepare(std::span<const Tensor> inputs) { impl().prepare(inputs); }
+Tensor Compiled::run_one(std::span<const Tensor> inputs) const { return impl().run_one(inputs); }
+void Compiled::run_into(std::span<const Tensor> inputs, std::span<const Tensor> out) const {
+  impl().run_into(inputs, out);
+}
+void Compiled::prepare(std::span<const Tensor> inputs) const { impl().prepare(inputs); }
 
 std::vector<std::string> compile_pass_names() {
   std::vector<std::string> names;

@@ -2,6 +2,7 @@
 // CompiledStep: a plan that gives the loss and all gradients, and what becomes of these.
 #include "epilogue/compile_step.h"
 
+#include <atomic>
 #include <set>
 
 #include "autograd/node.h"
@@ -14,6 +15,27 @@
 
 namespace epilogue {
 
+namespace {
+
+// The one call that may use a step's plans: gradients lie in their memory.
+class OneCall {
+ public:
+  explicit OneCall(std::atomic<bool>& busy) : busy_(busy) {
+    if (busy_.exchange(true, std::memory_order_acquire))
+      throw Error(
+          "[compile_step] expected one call at a time of a compiled step and its copies, got one "
+          "during another: give each thread its own compile_step()");
+  }
+  ~OneCall() { busy_.store(false, std::memory_order_release); }
+  OneCall(const OneCall&) = delete;
+  OneCall& operator=(const OneCall&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+};
+
+}  // namespace
+
 class CompiledStep::Impl final : public Plans {
  public:
   Impl(Loss loss, CompileOptions options) : Plans(std::move(options)), loss_(std::move(loss)) {
@@ -22,51 +44,40 @@ class CompiledStep::Impl final : public Plans {
       throw Error("[compile_step] expected collapse_linears off: training changes the weights");
   }
 
-  // Who calls first decides where a plan leaves the gradients.
-  plan::Entry& entry_for(std::span<const Tensor> in, bool keeps_gradients = false) {
-    if (thread_state().capture != nullptr)
-      throw Error(
-          "[compile_step] expected a call of its own, got one inside a function that is "
-          "being compiled");
-    return cache().find_or_make(in, [&] {
-      const auto capture = [this](std::span<const Tensor> inputs) {
-        return plan::capture_step(loss_, inputs);
-      };
-      return std::make_unique<plan::Entry>(capture, in, cache().options(), keeps_gradients);
-    });
-  }
-
   // Without a receiver gradients are added to .grad.
   Tensor run(std::span<const Tensor> in, const Receiver& receiver) {
-    const plan::OneCall call = cache().one_call();
-    plan::Entry& entry = entry_for(in);
-    std::vector<Tensor> results = run_plan(entry, in);
-    const std::vector<Tensor> leaves = leaves_of(entry, in);
-    if (receiver) {
-      const NoGrad no_grad;
-      if (entry.keeps_gradients())
-        for (size_t i = 1; i < results.size(); ++i) results[i] = clone(results[i]);
-      receiver(leaves, std::span<const Tensor>(results).subspan(1));
-    } else {
-      accumulate(leaves, results);
-    }
-    return std::move(results[0]);
+    Tensor loss;
+    with_entry(in, false, [&](const plan::Entry& entry) {
+      std::vector<Tensor> results = run_plan(entry, in);
+      const std::vector<Tensor> leaves = leaves_of(entry, in);
+      if (receiver) {
+        const NoGrad no_grad;
+        if (entry.keeps_gradients())
+          for (size_t i = 1; i < results.size(); ++i) results[i] = clone(results[i]);
+        receiver(leaves, std::span<const Tensor>(results).subspan(1));
+      } else {
+        accumulate(leaves, results);
+      }
+      loss = std::move(results[0]);
+    });
+    return loss;
   }
 
   Tensor train(std::span<const Tensor> in, const std::function<void()>& update) {
     if (!update) throw Error("[compile_step] expected an update, got an empty function");
-    const plan::OneCall call = cache().one_call();
-    plan::Entry& entry = entry_for(in, true);
-    std::vector<Tensor> results = run_plan(entry, in);
-    const GradientsOf leaves{leaves_of(entry, in)};
-    lend(entry.plan(), leaves.list, results);
-    update();
-    return std::move(results[0]);
+    Tensor loss;
+    with_entry(in, true, [&](const plan::Entry& entry) {
+      std::vector<Tensor> results = run_plan(entry, in);
+      const GradientsOf leaves{leaves_of(entry, in)};
+      lend(entry.plan(), leaves.list, results);
+      update();
+      loss = std::move(results[0]);
+    });
+    return loss;
   }
 
   void prepare(std::span<const Tensor> in) {
-    const plan::OneCall call = cache().one_call();
-    entry_for(in);
+    with_entry(in, false, [](const plan::Entry&) {});
   }
 
  private:
@@ -78,8 +89,25 @@ class CompiledStep::Impl final : public Plans {
     std::vector<Tensor> list;
   };
 
+  // Who calls first decides where a plan leaves the gradients.
+  template <class Use>
+  void with_entry(std::span<const Tensor> in, bool keeps_gradients, Use&& use) {
+    const OneCall call(busy_);
+    if (thread_state().capture != nullptr)
+      throw Error(
+          "[compile_step] expected a call of its own, got one inside a function that is "
+          "being compiled");
+    const auto capture = [this](std::span<const Tensor> inputs) {
+      return plan::capture_step(loss_, inputs);
+    };
+    const auto make = [&] {
+      return std::make_shared<const plan::Entry>(capture, in, cache().options(), keeps_gradients);
+    };
+    cache().with_entry(in, make, std::forward<Use>(use));
+  }
+
   // The loss, and the leaves' gradients.
-  std::vector<Tensor> run_plan(plan::Entry& entry, std::span<const Tensor> in) {
+  std::vector<Tensor> run_plan(const plan::Entry& entry, std::span<const Tensor> in) {
     cache().count_call();
     const NoGrad no_grad;
     std::vector<Tensor> results(1 + entry.leaves().size());
@@ -117,6 +145,7 @@ class CompiledStep::Impl final : public Plans {
   }
 
   Loss loss_;
+  std::atomic<bool> busy_{false};
 };
 
 CompiledStep::CompiledStep(Loss loss, CompileOptions options)
@@ -150,8 +179,8 @@ std::vector<std::string> compiled_step_plan_names() {
 }
 
 StepMemory CompiledStep::memory() const {
-  return impl().last() != nullptr ? plan::step_memory(*impl().last(), impl().cache().options())
-                                  : StepMemory();
+  const std::shared_ptr<const plan::Entry> last = impl().last();
+  return last != nullptr ? plan::step_memory(*last, impl().cache().options()) : StepMemory();
 }
 
 }  // namespace epilogue

@@ -13,33 +13,33 @@ CompiledBase::Plans& CompiledBase::plans() const {
 }
 
 std::string CompiledBase::explain() const {
-  const plan::Entry* const last = plans().last();
+  const std::shared_ptr<const plan::Entry> last = plans().last();
   return last != nullptr ? plan::explain(*last) : "";
 }
 
 std::vector<FusionNote> CompiledBase::notes() const {
-  const plan::Entry* const last = plans().last();
+  const std::shared_ptr<const plan::Entry> last = plans().last();
   return last != nullptr ? plan::notes(*last) : std::vector<FusionNote>();
 }
 
 std::string CompiledBase::dump(CompiledDump what) const {
-  const plan::Entry* const last = plans().last();
+  const std::shared_ptr<const plan::Entry> last = plans().last();
   return last != nullptr ? plan::dump(*last, what) : "";
 }
 
 std::string CompiledBase::choice() const {
-  const plan::Entry* const last = plans().last();
+  const std::shared_ptr<const plan::Entry> last = plans().last();
   return last != nullptr ? last->candidate().name : "";
 }
 
 std::vector<PlanCandidate> CompiledBase::candidates() const {
-  const plan::Entry* const last = plans().last();
+  const std::shared_ptr<const plan::Entry> last = plans().last();
   return last != nullptr ? plan::candidates_of(*last) : std::vector<PlanCandidate>();
 }
 
 std::vector<std::pair<std::string, std::string>> CompiledBase::dump_passes() const {
   std::vector<std::pair<std::string, std::string>> texts;
-  const plan::Entry* const last = plans().last();
+  const std::shared_ptr<const plan::Entry> last = plans().last();
   if (last == nullptr) return texts;
   graph::Graph graph = last->captured();
   passes::PipelineOptions options =

@@ -16,7 +16,7 @@ class CompiledBase::Plans {
 
   plan::PlanCache& cache() { return cache_; }
   // The plan that ran last; null before the first.
-  const plan::Entry* last() const { return cache_.last(); }
+  std::shared_ptr<const plan::Entry> last() const { return cache_.last(); }
 
  private:
   plan::PlanCache cache_;

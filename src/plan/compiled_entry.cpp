@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "base/clock.h"
 #include "core/observer.h"
 #include "graph/print.h"
 #include "plan/free_rows.h"
@@ -60,8 +62,29 @@ std::string choice_text(const CompileOptions& o) {
          std::to_string(static_cast<int>(o.packed));
 }
 
-// Numbers of rows that an entry remembers.
-constexpr size_t kMostRowsKnown = 4096;
+// Numbers of rows that an entry remembers; others are looked at anew in each call.
+constexpr size_t kMostRowsKnown = 1 << 16;
+
+// Threads that share an entry write its time of use no more often.
+constexpr int64_t kUseTicks = 500;
+
+size_t hash_of(const Dims& sizes) {
+  size_t hash = 0;
+  for (const int64_t size : sizes) hash = hash * 1'000'003 + static_cast<size_t>(size);
+  return hash;
+}
+
+// The captured call; what the modules that ran hold goes to `watched`.
+Captured capture_watched(const Capture& capture, std::span<const Tensor> in,
+                         WatchedState& watched) {
+  struct Restore {
+    WatchedState* before = std::exchange(thread_state().watched, nullptr);
+    ~Restore() { thread_state().watched = before; }
+  };
+  const Restore restore;
+  thread_state().watched = &watched;
+  return capture(in);
+}
 
 }  // namespace
 
@@ -70,7 +93,7 @@ Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOp
     : capture_(capture),
       options_(options),
       keeps_gradients_(keeps_gradients),
-      captured_(capture(in)) {
+      captured_(capture_watched(capture, in, watched_)) {
   graph::verify(captured());
   note_guards(in);
   if (has_backward()) graph::mark_backward(captured_.graph, captured_.forward_results);
@@ -81,7 +104,8 @@ Entry::Entry(const Capture& capture, std::span<const Tensor> in, const CompileOp
   plan_ = std::move(built.plan);
   backward_plan_ = std::move(built.backward_plan);
   backward_inputs_ = std::move(built.backward_inputs);
-  if (plan_->has_free_rows()) fits_[in[0].sizes()] = true;
+  if (plan_->has_free_rows()) remember_fit(in[0].sizes(), true);
+  mark_used();
 }
 
 Entry::Built Entry::build(const Candidate& candidate, std::span<const Tensor> in) const {
@@ -188,22 +212,28 @@ bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
   return std::equal(t.sizes().begin(), t.sizes().begin() + last, model.begin());
 }
 
-size_t Entry::HashOfSizes::operator()(const Dims& sizes) const {
-  size_t hash = 0;
-  for (const int64_t size : sizes) hash = hash * 1'000'003 + static_cast<size_t>(size);
-  return hash;
+bool Entry::remember_fit(const Dims& sizes, bool fits) const {
+  if (fits_known_.fetch_add(1, std::memory_order_relaxed) < kMostRowsKnown)
+    fits_[hash_of(sizes) % kFitLists].push({sizes, fits});
+  return fits;
 }
 
 // A function may ask for its input's sizes and do something else: one capture cannot show that.
-bool Entry::fits_rows(std::span<const Tensor> in) {
-  if (const auto known = fits_.find(in[0].sizes()); known != fits_.end()) return known->second;
-  if (fits_.size() == kMostRowsKnown) fits_.clear();
-  const bool fits =
-      gives_plan(capture_, in, plan_->graph(), pipeline_options(options_, candidate_));
-  return fits_[in[0].sizes()] = fits;
+bool Entry::fits_rows(std::span<const Tensor> in) const {
+  const Dims& sizes = in[0].sizes();
+  const Fit* const known =
+      fits_[hash_of(sizes) % kFitLists].find([&](const Fit& fit) { return fit.sizes == sizes; });
+  if (known != nullptr) return known->fits;
+  return remember_fit(
+      sizes, gives_plan(capture_, in, plan_->graph(), pipeline_options(options_, candidate_)));
 }
 
-bool Entry::accepts(std::span<const Tensor> in) {
+void Entry::mark_used() const {
+  const int64_t now = ticks();
+  if (now - last_used() > kUseTicks) last_used_.store(now, std::memory_order_relaxed);
+}
+
+bool Entry::accepts(std::span<const Tensor> in) const {
   if (in.size() != inputs_.size() || !(autocast_state().regions == autocast_) ||
       captured_.grad_mode.value_or(thread_state().grad_enabled) != thread_state().grad_enabled)
     return false;
@@ -216,7 +246,7 @@ bool Entry::accepts(std::span<const Tensor> in) {
                               (!options_.collapse_linears || p.tensor.version() == p.version) &&
                               (!guards_gradients() || p.tensor.requires_grad() == p.requires_grad);
                      }) &&
-         (!plan_->has_free_rows() || fits_rows(in));
+         watched_.is_unchanged() && (!plan_->has_free_rows() || fits_rows(in));
 }
 
 int64_t Entry::kernels() const {
@@ -224,8 +254,7 @@ int64_t Entry::kernels() const {
 }
 
 int64_t Entry::intermediate_bytes() const {
-  return plan_->memory().arena_bytes +
-         (backward_plan_ != nullptr ? backward_plan_->memory().arena_bytes : 0);
+  return plan_->held_bytes() + (backward_plan_ != nullptr ? backward_plan_->held_bytes() : 0);
 }
 
 // Plans run one after the other, in the same scratch memory.

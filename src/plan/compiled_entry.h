@@ -2,12 +2,15 @@
 // One entry of the plan cache: a plan, and the guards that say for which calls it holds.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "base/append_list.h"
+#include "core/watched_state.h"
 #include "epilogue/compile.h"
 #include "ops/autocast.h"
 #include "passes/pipeline.h"
@@ -28,13 +31,18 @@ class Entry {
   // says.
   Entry(const Capture& capture, std::span<const Tensor> in, const CompileOptions& options,
         bool keeps_gradients = false);
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
 
-  // Whether the plan holds for these inputs, for the parameters as they are now, and for whether
-  // ops are recorded. Where rows are free the function is captured once more for each new number of
-  // them: it may do other ops. Throws what it throws.
-  bool accepts(std::span<const Tensor> in);
+  // Whether the plan holds for these inputs, for the parameters and modules as they are now, and
+  // for whether ops are recorded. Where rows are free the function is captured once more for each
+  // new number of them: it may do other ops. Throws what it throws. Thread-safe.
+  bool accepts(std::span<const Tensor> in) const;
 
-  Plan& plan() { return *plan_; }
+  // Says that it was used, and when that was: ticks() of base/clock.h, to some hundred of them.
+  void mark_used() const;
+  int64_t last_used() const { return last_used_.load(std::memory_order_relaxed); }
+
   const Plan& plan() const { return *plan_; }
   // Null unless it runs later; then plan() is the forward pass, whose results are the function's
   // and what is saved. The autograd graph shares it.
@@ -87,8 +95,10 @@ class Entry {
     int same_as;  // the first input that is the same tensor
     bool requires_grad;
   };
-  struct HashOfSizes {
-    size_t operator()(const Dims& sizes) const;
+  // Whether the plan is the function's for a first input of these sizes.
+  struct Fit {
+    Dims sizes;
+    bool fits;
   };
   // What a candidate makes of the captured call.
   struct Built {
@@ -102,7 +112,8 @@ class Entry {
   bool may_measure() const;
   Choice measure(std::span<const Tensor> in) const;
   void note_guards(std::span<const Tensor> in);
-  bool fits_rows(std::span<const Tensor> in);
+  bool fits_rows(std::span<const Tensor> in) const;
+  bool remember_fit(const Dims& sizes, bool fits) const;
   bool accepts_input(std::span<const Tensor> in, size_t i) const;
   bool has_backward() const { return captured_.forward_results > 0; }
   // Whether it counts who requires a gradient.
@@ -111,14 +122,18 @@ class Entry {
   Capture capture_;
   CompileOptions options_;
   bool keeps_gradients_;
+  WatchedState watched_;  // what the captured function's modules hold
   Captured captured_;
   Candidate candidate_;
   Choice measured_;
   passes::PipelineResult passes_;
   std::vector<ParameterGuard> parameters_;
   std::vector<InputGuard> inputs_;
-  // By sizes of the first input: whether the plan is the function's there too.
-  std::unordered_map<Dims, bool, HashOfSizes> fits_;
+  // By a hash of the sizes.
+  static constexpr size_t kFitLists = 64;
+  mutable std::array<AppendList<Fit>, kFitLists> fits_;
+  mutable std::atomic<size_t> fits_known_{0};
+  mutable std::atomic<int64_t> last_used_{0};
   Regions autocast_;  // their casts are part of the graph
   std::unique_ptr<Plan> plan_;
   std::shared_ptr<Plan> backward_plan_;

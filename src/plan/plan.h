@@ -1,52 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plan: a graph made ready to run, as steps over memory that it keeps.
+// Plan: a graph made ready to run. It does not change when it runs: what a call works in is a frame
+// (plan_frame.h), of which each call that is under way has its own.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
+
+#include "base/slot_pool.h"
 
 #include "core/fused_call.h"
 #include "core/program_kernel.h"
 #include "core/row_chain.h"
 #include "graph/graph.h"
 #include "plan/memory_plan.h"
-#include "plan/replay.h"
 
 namespace epilogue::plan {
+
+class Frame;
 
 class Plan {
  public:
   struct Options {
     bool free_rows = false;     // the leading sizes may differ from call to call (see free_rows.h)
     bool int8_weights = false;  // of row chains
-    // Results beyond these are the plan's own memory, theirs until the next run.
+    // Results beyond these are a frame's memory, theirs until the next run.
     size_t handed_out = SIZE_MAX;
   };
-  Plan(graph::Graph graph, const Options& options);
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
-
-  // Inputs with the sizes (but for free rows), strides and dtypes of the graph's. After the first
-  // call only the results are allocated.
-  void run(std::span<const Tensor> in, std::span<Tensor> out);
-
-  // How its row chains run from now on. False where none can be told.
-  bool tune(const RowChainTuning& tuning);
-
-  // Whether a tensor lies in the memory that the plan keeps.
-  bool owns(const Tensor& t) const;
-
-  const graph::Graph& graph() const { return graph_; }
-  bool has_free_rows() const { return free_rows_; }
-  const MemoryPlan& memory() const { return memory_; }
-  int64_t kernels() const;
-  double moved_bytes() const;     // at the captured sizes
-  int64_t scratch_bytes() const;  // that its kernels work in beside memory(), at these sizes
-  // One line per step: how its kernel cuts the work. At the captured number of rows.
-  std::string describe_kernels() const;
-
- private:
-  // A node with its kernel; views in the order of `slots`, whose data is set at every call.
+  // A node with its kernel. Its frame holds views of `slots`' data, in this order.
   struct Step {
     const graph::Node* node;
     std::unique_ptr<RowChain> chain;
@@ -56,22 +37,47 @@ class Plan {
     FusedOps ops;
   };
 
+  Plan(graph::Graph graph, const Options& options);
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // Inputs with the sizes (but for free rows), strides and dtypes of the graph's. After the first
+  // call only the results are allocated. Safe from several threads; each call that is under way has
+  // memory of its own for what lies between kernels, which the plan keeps.
+  void run(std::span<const Tensor> in, std::span<Tensor> out) const;
+  // The same into memory of the caller: of the results' sizes and dtypes, contiguous, apart from
+  // the inputs and from each other.
+  void run_into(std::span<const Tensor> in, std::span<const Tensor> out) const;
+
+  // How its row chains run from now on. False where none can be told. Not beside run().
+  bool tune(const RowChainTuning& tuning);
+
+  // Whether a tensor lies in the memory that the plan keeps. Not beside run().
+  bool owns(const Tensor& t) const;
+
+  const graph::Graph& graph() const { return graph_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  bool has_free_rows() const { return free_rows_; }
+  bool has_op_steps() const { return has_op_steps_; }
+  // Whether a value's memory is handed out.
+  const std::vector<bool>& is_result() const { return is_result_; }
+  size_t handed_out() const { return handed_out_; }
+  int64_t captured_rows() const { return captured_rows_; }
+  // At the captured number of rows.
+  const MemoryPlan& memory() const { return memory_; }
+  // That a call holds between its kernels, at the number of rows that came last.
+  int64_t held_bytes() const { return held_bytes_.load(std::memory_order_relaxed); }
+  int64_t kernels() const;
+  double moved_bytes() const;     // at the captured sizes
+  int64_t scratch_bytes() const;  // that its kernels work in beside memory(), at these sizes
+  // One line per step: how its kernel cuts the work. At the captured number of rows.
+  std::string describe_kernels() const;
+
+ private:
   void add_chain(Step& step, const graph::Node& node);
   void add_program(Step& step, const graph::Node& node);
   void add_view(Step& step, int value, const Dims& broadcast_to);
-  Dims elements_of(const graph::Node& node) const;
-  void place(int64_t rows);
-  void refresh_casts();
-  void bind(std::span<const Tensor> in);
-  void run_steps();
-  bool may_replay() const;
-  void run_fused_step(Step& step);
-  void run_op_step(const graph::Node& node);
-  void release_handles();
-  Dims sizes_of(int value) const;
-  Dims at_rows(const Dims& captured) const;
-  int64_t bytes_of(int value) const;
-  void* data_of(int value) const { return pointers_[static_cast<size_t>(value)]; }
 
   graph::Graph graph_;
   bool free_rows_;
@@ -79,17 +85,15 @@ class Plan {
   size_t handed_out_;
   bool has_op_steps_ = false;
   std::vector<Step> steps_;
-  std::vector<bool> is_result_;  // values whose memory is handed out
+  std::vector<bool> is_result_;
   int64_t captured_rows_ = 0;
-
   MemoryPlan memory_;
-  Tensor arena_;
-  int64_t rows_ = -1;  // that memory_ is for
-  Dims leading_;       // sizes of this call's input 0
-  std::vector<void*> pointers_;
-  std::vector<Tensor> tensors_;  // inputs, results; where ops run, all values
-  std::vector<Tensor> op_in_;
-  Replays replays_;
+  friend class Frame;
+  mutable std::atomic<int64_t> held_bytes_{0};
+  mutable SlotPool<Frame> frames_;
 };
+
+// Bytes that a fused node's kernel moves, each operand once; what is no leaf grows with the rows.
+double node_bytes(const graph::Graph& graph, const graph::Node& node, double rows_scale);
 
 }  // namespace epilogue::plan

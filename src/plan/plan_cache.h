@@ -1,60 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of one compiled function, the one that ran last first.
+// The plans of one compiled function.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "base/snapshot.h"
+#include "base/thread_stripe.h"
 #include "plan/compiled_entry.h"
 
 namespace epilogue::plan {
 
-// The one call that may use plans: their memory is theirs alone.
-class OneCall {
- public:
-  // Throws Error where another one is under way.
-  explicit OneCall(std::atomic<bool>& busy) : busy_(busy) {
-    if (busy_.exchange(true, std::memory_order_acquire))
-      throw Error(
-          "[compile] expected one call at a time of a compiled function and its copies, got one "
-          "during another: give each thread its own compile()");
-  }
-  ~OneCall() { busy_.store(false, std::memory_order_release); }
-  OneCall(const OneCall&) = delete;
-  OneCall& operator=(const OneCall&) = delete;
-
- private:
-  std::atomic<bool>& busy_;
-};
-
+// Thread-safe: calls read a list of entries that nobody changes, and who makes a plan replaces the
+// list.
 class PlanCache {
  public:
+  using List = std::vector<std::shared_ptr<const Entry>>;
+  using Reader = Snapshot<List>::Reader;
+
   // Throws Error on a name in `skip` that is no pass, and on max_plans of 0.
   explicit PlanCache(CompileOptions options);
 
-  // The entry that holds for these inputs, made by `make` where there is none.
-  Entry& find_or_make(std::span<const Tensor> in,
-                      const std::function<std::unique_ptr<Entry>()>& make);
-  void count_call() { ++stats_.calls; }
+  // Runs `use(entry)` with the entry that holds for these inputs, made by `make` where there is
+  // none. The entry is the caller's only as long as `use` runs.
+  template <class Use>
+  void with_entry(std::span<const Tensor> in, FunctionRef<std::shared_ptr<const Entry>()> make,
+                  Use&& use) {
+    for (;;) {
+      {
+        const Reader list(entries_);
+        if (const Entry* const entry = find(*list, in)) {
+          entry->mark_used();
+          return use(*entry);
+        }
+      }
+      // Its guards may not hold any more, if the function changes what they watch.
+      if (const std::shared_ptr<const Entry> made = add_entry(in, make)) return use(*made);
+    }
+  }
+  void count_call() { calls_.add(); }
 
-  // nullptr before the first.
-  const Entry* last() const { return entries_.empty() ? nullptr : entries_[0].get(); }
+  // The entry that was used last; null before the first.
+  std::shared_ptr<const Entry> last() const;
   const CompileOptions& options() const { return options_; }
   CompileStats stats() const;
-  void clear() {
-    const OneCall call = one_call();
-    entries_.clear();
-  }
-  // For the length of a call.
-  OneCall one_call() { return OneCall(busy_); }
+  void clear();
 
  private:
+  static const Entry* find(const List& list, std::span<const Tensor> in) {
+    for (const std::shared_ptr<const Entry>& entry : list)
+      if (entry->accepts(in)) return entry.get();
+    return nullptr;
+  }
+  // Null where another thread made it meanwhile.
+  std::shared_ptr<const Entry> add_entry(std::span<const Tensor> in,
+                                         FunctionRef<std::shared_ptr<const Entry>()> make);
+
   CompileOptions options_;
-  std::vector<std::unique_ptr<Entry>> entries_;
-  CompileStats stats_;
-  std::atomic<bool> busy_{false};
+  Snapshot<List> entries_;
+  StripedCount calls_;
+  mutable std::mutex making_;  // guards what follows, and the list's replacement
+  CompileStats made_;
 };
 
 }  // namespace epilogue::plan

@@ -31,7 +31,7 @@ GradientRule rule_of(const std::shared_ptr<Plan>& plan, size_t count, size_t lea
 
 }  // namespace
 
-Tensor run_recorded(Entry& entry, std::span<const Tensor> in) {
+Tensor run_recorded(const Entry& entry, std::span<const Tensor> in) {
   const NoGrad no_grad;
   std::vector<Tensor> results(entry.plan().graph().outputs.size());
   entry.plan().run(in, results);

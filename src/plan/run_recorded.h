@@ -7,6 +7,6 @@ namespace epilogue::plan {
 
 // Runs the forward pass of an entry whose backward pass runs later, and makes the result one node
 // of the autograd graph ("CompiledBackward0").
-Tensor run_recorded(Entry& entry, std::span<const Tensor> in);
+Tensor run_recorded(const Entry& entry, std::span<const Tensor> in);
 
 }  // namespace epilogue::plan

@@ -268,24 +268,6 @@ TEST(CompileErrors, FunctionsThatAreNotThere) {
   EXPECT_EQ(error_of([&] { compiled.reset(); }), moved);
 }
 
-// Copies are one object: while one runs (here: captures, on another thread), none else may.
-TEST(CompileErrors, TwoCallsAtATime) {
-  const NoGrad no_grad;
-  std::string message;
-  Compiled compiled = compile([](const Tensor& t) { return t; });
-  compiled = compile([&](const Tensor& t) {
-    std::thread([&, copy = compiled]() mutable {
-      message = error_of([&] { copy(ones({3})); });
-    }).join();
-    return t * 2.0;
-  });
-  EXPECT_EQ(compiled(ones({2})).to_vector(), (std::vector<double>{2, 2}));
-  EXPECT_EQ(message,
-            "[compile] expected one call at a time of a compiled function and its copies, got one "
-            "during another: give each thread its own compile()");
-  EXPECT_EQ(compiled(ones({2})).to_vector(), (std::vector<double>{2, 2})) << "works on";
-}
-
 TEST(CompileErrors, AFailedCaptureLeavesNothingBehind) {
   const NoGrad no_grad;
   const RngState before = rng_state();

@@ -110,8 +110,8 @@ TEST_F(StepUpdates, MisuseIsNamed) {
             }),
             "[compile_step] expected a receiver, got an empty function");
   EXPECT_EQ(error_of([&] { step.train(x_, target_, [&] { step.train(x_, target_, [] {}); }); }),
-            "[compile] expected one call at a time of a compiled function and its copies, got one "
-            "during another: give each thread its own compile()");
+            "[compile_step] expected one call at a time of a compiled step and its copies, got one "
+            "during another: give each thread its own compile_step()");
   const CompiledStep taken = std::move(step);
   EXPECT_EQ(error_of([&] { step(x_, target_); }),  // NOLINT(bugprone-use-after-move)
             "[compile_step] expected a compiled step, got one that was moved from");

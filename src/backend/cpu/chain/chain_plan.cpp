@@ -2,8 +2,10 @@
 #include "backend/cpu/chain/chain_plan.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/ceil_div.h"
+#include "base/machine.h"
 
 namespace epilogue::cpu {
 namespace {
@@ -32,7 +34,37 @@ int64_t blocks_of(int64_t rows, int64_t unit, int64_t most, int64_t threads) {
   return std::clamp<int64_t>(ceil_div(rows, unit), 1, blocks);
 }
 
+// What a thread remembers of the chains that it ran last.
+struct Remembered {
+  uint64_t key = 0;  // 0: nothing
+  int64_t rows = 0;
+  Isa isa = Isa::baseline;
+  int threads = 0;
+  MachineRates rates;
+  RowChainPlan plan;
+};
+// Keys are consecutive: so many chains do not get into each other's way.
+constexpr size_t kRemembered = 256;
+
 }  // namespace
+
+uint64_t next_plan_key() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+const RowChainPlan& recall_plan(uint64_t key, int64_t rows,
+                                FunctionRef<RowChainPlan(int64_t)> make) {
+  thread_local std::vector<Remembered> table(kRemembered);
+  Remembered& known = table[key % kRemembered];
+  const MachineRates rates = machine_rates();
+  const Isa isa = active_isa();
+  const int threads = num_threads();
+  if (known.key != key || known.rows != rows || known.isa != isa || known.threads != threads ||
+      !(known.rates == rates))
+    known = {key, rows, isa, threads, rates, make(rows)};
+  return known.plan;
+}
 
 int64_t likely_block_rows(bool has_tiles, int64_t weight_bytes) {
   constexpr int64_t kMemoryWeights = int64_t{64} << 20;

@@ -40,31 +40,12 @@ struct RowRange {
 };
 RowRange rows_of_block(int64_t rows, int64_t unit, int64_t blocks, int64_t index);
 
-// The last plan, for callers that repeat a call.
-class LastPlan {
- public:
-  void forget() { rows_ = -1; }
-  template <class Make>
-  const RowChainPlan& get(int64_t rows, Make&& make) {
-    const MachineRates rates = machine_rates();
-    const Isa isa = active_isa();
-    const int threads = num_threads();
-    if (rows != rows_ || isa != isa_ || threads != threads_ || !(rates == rates_)) {
-      plan_ = make(rows);
-      rows_ = rows;
-      isa_ = isa;
-      threads_ = threads;
-      rates_ = rates;
-    }
-    return plan_;
-  }
+// A new key for recall_plan().
+uint64_t next_plan_key();
 
- private:
-  int64_t rows_ = -1;
-  Isa isa_ = Isa::baseline;
-  int threads_ = 0;
-  MachineRates rates_;
-  RowChainPlan plan_;
-};
+// The plan of `key` for so many rows, of this thread's last call with that key if nothing changed
+// since (rows, level, threads, rates), else by `make(rows)`. Valid until the thread's next call.
+const RowChainPlan& recall_plan(uint64_t key, int64_t rows,
+                                FunctionRef<RowChainPlan(int64_t)> make);
 
 }  // namespace epilogue::cpu

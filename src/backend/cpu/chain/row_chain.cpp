@@ -51,6 +51,8 @@ thread_local simd::Scratch quantised_scratch;  // the same as integers, after th
 // Of the caller, for all threads: what slices of hidden columns give, and column sums.
 thread_local simd::Scratch slices_scratch;
 thread_local simd::Scratch sums_scratch;
+thread_local std::vector<StageCall> call_stages;
+thread_local std::vector<ColumnSums> call_sums;
 
 // From row `row` on.
 StageRows rows_from(const StageRows& rows, FloatType type, int64_t row) {
@@ -83,15 +85,14 @@ class CpuRowChain final : public RowChain {
   }
 
   void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
-           std::span<const MatrixView> outputs) override {
+           std::span<const MatrixView> outputs) const override {
     if (outputs.size() != outputs_)
       throw Error("[row chain] expected " + std::to_string(outputs_) + " outputs, got " +
                   std::to_string(outputs.size()));
-    clear_sums(rows);
+    const std::span<const ColumnSums> sums = clear_sums(rows);
     if (rows > 0) {
-      const RowChainPlan& p = last_plan_.get(rows, [this](int64_t m) { return plan(m); });
-      prepare(rows);
-      const Call call = {x, operands, outputs, sums_};
+      const RowChainPlan& p = recall_plan(plan_key_, rows, [this](int64_t m) { return plan(m); });
+      const Call call = {x, operands, outputs, sums, prepare(rows)};
       if (p.splits_rows) {
         for_blocks(p, [&](int64_t b) {
           const RowRange block = rows_of_block(rows, row_unit(), p.blocks, b);
@@ -103,8 +104,8 @@ class CpuRowChain final : public RowChain {
         run_stages(call, 0, rows, p.threads);
       }
     }
-    for (size_t o = 0; o < outputs_; ++o)
-      if (sum_columns_[o] > 0) sums_[o].finish(outputs[o]);
+    for (size_t o = 0; o < sums.size(); ++o)
+      if (sum_columns_[o] > 0) sums[o].finish(outputs[o]);
   }
 
   RowChainPlan plan(int64_t rows) const override {
@@ -113,7 +114,7 @@ class CpuRowChain final : public RowChain {
 
   bool tune(const RowChainTuning& tuning) override {
     tuning_ = tuning;
-    last_plan_.forget();
+    plan_key_ = next_plan_key();
     return true;
   }
 
@@ -129,12 +130,13 @@ class CpuRowChain final : public RowChain {
   }
 
  private:
-  // The arguments of one run().
+  // One run(): its arguments, and what its threads share.
   struct Call {
     const MatrixView& x;
     std::span<const MatrixView> operands;
     std::span<const MatrixView> outputs;
-    std::span<const ColumnSums> sums;
+    std::span<const ColumnSums> sums;  // by output; empty where there is none
+    std::span<const StageCall> stages;
   };
 
   void find_column_sums() {
@@ -147,18 +149,20 @@ class CpuRowChain final : public RowChain {
     }
     has_sums_ =
         std::any_of(sum_columns_.begin(), sum_columns_.end(), [](int64_t n) { return n > 0; });
-    sums_.resize(outputs_);
   }
 
-  void clear_sums(int64_t rows) {
-    if (!has_sums_) return;
+  // In memory of this thread.
+  std::span<const ColumnSums> clear_sums(int64_t rows) const {
+    call_sums.clear();
+    if (!has_sums_) return {};
     int64_t floats = 0;
     for (const int64_t n : sum_columns_) floats += ColumnSums::floats(rows, n);
     float* memory = sums_scratch.get(static_cast<size_t>(floats));
-    for (size_t o = 0; o < outputs_; ++o) {
-      sums_[o] = ColumnSums(memory, rows, sum_columns_[o]);
-      memory += ColumnSums::floats(rows, sum_columns_[o]);
+    for (const int64_t n : sum_columns_) {
+      call_sums.emplace_back(memory, rows, n);
+      memory += ColumnSums::floats(rows, n);
     }
+    return call_sums;
   }
 
   // Column sums are of kColumnSumRows rows each.
@@ -201,69 +205,68 @@ class CpuRowChain final : public RowChain {
     for (int64_t b = 0; b < p.blocks; ++b) body(b);
   }
 
-  // What the stages of one call have in common for all threads.
-  void prepare(int64_t rows) {
-    calls_.resize(stages_.size());
-    for (size_t i = 0; i < stages_.size(); ++i) {
-      ChainStage& stage = stages_[i];
+  // What the stages of one call have in common for all threads. In memory of this thread.
+  std::span<const StageCall> prepare(int64_t rows) const {
+    call_stages.clear();
+    for (const ChainStage& stage : stages_) {
       const PanelKernel& kernel = kernels().of(stage, rows);
-      calls_[i] = {&stage,
-                   &stage.packed(kernel.layout, precision_),
-                   &kernel,
-                   kernel.layout.padded(stage.k()),
-                   overlaps_ ? kernel.overlap_rows : 0,
-                   tuning_.prefetches};
+      call_stages.push_back({&stage, &stage.packed(kernel.layout, precision_), &kernel,
+                             kernel.layout.padded(stage.k()), overlaps_ ? kernel.overlap_rows : 0,
+                             tuning_.prefetches});
     }
+    return call_stages;
   }
 
-  // The type and the stride of the rows before stage i, in memory of ours.
-  FloatType rows_type(size_t i) const { return calls_[i].weights->layout().rows; }
-  int64_t rows_stride(size_t i) const {
-    const auto bytes = static_cast<int64_t>(size_of(rows_type(i)));
-    const int64_t stride = calls_[i].padded_k;
+  // The type and the stride of the rows before a stage, in memory of ours.
+  static FloatType rows_type(const StageCall& stage) { return stage.weights->layout().rows; }
+  static int64_t rows_stride(const StageCall& stage) {
+    const auto bytes = static_cast<int64_t>(size_of(rows_type(stage)));
+    const int64_t stride = stage.padded_k;
     return stride * bytes % kAliasBytes == 0 ? stride + kLineBytes / bytes : stride;
   }
-  int64_t rows_floats(size_t i, int64_t m) const {
-    const int64_t bytes = rows_stride(i) * m * static_cast<int64_t>(size_of(rows_type(i)));
+  static int64_t rows_floats(const StageCall& stage, int64_t m) {
+    const int64_t bytes = rows_stride(stage) * m * static_cast<int64_t>(size_of(rows_type(stage)));
     return (bytes + kLineBytes - 1) / kLineBytes * (kLineBytes / int64_t{sizeof(float)});
   }
 
   // x's rows as the first stage wants them: normalised, in its type; where they lie if that is so.
-  StageRows first_rows(const MatrixView& x, int64_t row, int64_t m, float* scratch) const {
+  StageRows first_rows(const Call& call, int64_t row, int64_t m, float* scratch) const {
+    const MatrixView& x = call.x;
+    const StageCall& first = call.stages[0];
     const FloatType have = float_type(x.dtype);
-    const FloatType want = rows_type(0);
+    const FloatType want = rows_type(first);
     const int64_t k = stages_[0].k();
     const char* const from =
         static_cast<const char*>(x.data) + row * x.row_stride * static_cast<int64_t>(size_of(have));
-    if (norm_.kind == Norm::none && have == want && k == calls_[0].padded_k)
+    if (norm_.kind == Norm::none && have == want && k == first.padded_k)
       return {from, x.row_stride};
-    normalise_rows(norm_, {from, have, x.row_stride}, m, k, {scratch, want, rows_stride(0)});
-    return {scratch, rows_stride(0)};
+    normalise_rows(norm_, {from, have, x.row_stride}, m, k, {scratch, want, rows_stride(first)});
+    return {scratch, rows_stride(first)};
   }
 
-  // What stage i stores for the next one: [m][rows_stride(i + 1)] at `memory`.
-  MatrixView flow(size_t i, int64_t m, float* memory) const {
-    const FloatType type = rows_type(i + 1);
-    const int64_t stride = rows_stride(i + 1);
+  // What a stage stores for the next one: [m][rows_stride(next)] at `memory`.
+  static MatrixView flow(const ChainStage& stage, const StageCall& next, int64_t m, float* memory) {
+    const FloatType type = rows_type(next);
+    const int64_t stride = rows_stride(next);
     // Padding: weights are zero there, and 0 times garbage may be NaN.
-    const int64_t columns = stages_[i].flowing_columns();
+    const int64_t columns = stage.flowing_columns();
     const auto bytes = static_cast<int64_t>(size_of(type));
-    if (calls_[i + 1].padded_k > columns)
+    if (next.padded_k > columns)
       for (int64_t r = 0; r < m; ++r)
         std::memset(reinterpret_cast<char*>(memory) + (r * stride + columns) * bytes, 0,
-                    static_cast<size_t>((calls_[i + 1].padded_k - columns) * bytes));
+                    static_cast<size_t>((next.padded_k - columns) * bytes));
     return {memory, type == FloatType::bf16 ? DType::bf16 : DType::f32, stride, 1};
   }
 
-  // Rows as stage i's kernel reads them.
-  StageRows kernel_rows(size_t i, const StageRows& rows, int64_t m) const {
-    const simd::PanelLayout& layout = calls_[i].weights->layout();
+  // Rows as a stage's kernel reads them.
+  static StageRows kernel_rows(const StageCall& stage, const StageRows& rows, int64_t m) {
+    const simd::PanelLayout& layout = stage.weights->layout();
     if (layout.quantise_rows == nullptr) return rows;
-    const int64_t stride = calls_[i].padded_k;
+    const int64_t stride = stage.padded_k;
     const int64_t floats = m + (stride * m * layout.row_bytes + 3) / int64_t{sizeof(float)};
     float* const scales = quantised_scratch.get(static_cast<size_t>(floats));
     float* const out = scales + m;
-    layout.quantise_rows(static_cast<const float*>(rows.data), rows.stride, m, stages_[i].k(),
+    layout.quantise_rows(static_cast<const float*>(rows.data), rows.stride, m, stage.stage->k(),
                          stride, out, stride, scales);
     return {out, stride, scales};
   }
@@ -273,18 +276,19 @@ class CpuRowChain final : public RowChain {
     // Two areas in turn: a stage reads one and writes the other.
     std::array<int64_t, 2> floats{};
     for (size_t i = 0; i < stages_.size(); ++i)
-      floats[i % 2] = std::max(floats[i % 2], rows_floats(i, m));
+      floats[i % 2] = std::max(floats[i % 2], rows_floats(call.stages[i], m));
     float* const memory = rows_scratch.get(static_cast<size_t>(floats[0] + floats[1]));
     const std::array<float*, 2> area = {memory, memory + floats[0]};
-    StageRows a = first_rows(call.x, row, m, area[0]);
+    StageRows a = first_rows(call, row, m, area[0]);
     for (size_t i = 0; i < stages_.size(); ++i) {
       StageTargets targets = {{}, call.operands, call.outputs, call.sums};
       const bool is_last = i + 1 == stages_.size();
-      if (!is_last) targets.flow = flow(i, m, area[(i + 1) % 2]);
-      const int64_t panels = calls_[i].weights->panels();
-      const StageRows read = kernel_rows(i, a, m);
+      const StageCall& stage = call.stages[i];
+      if (!is_last) targets.flow = flow(stages_[i], call.stages[i + 1], m, area[(i + 1) % 2]);
+      const int64_t panels = stage.weights->panels();
+      const StageRows read = kernel_rows(stage, a, m);
       const auto body = [&](int64_t first, int64_t last) {
-        run_stage(calls_[i], targets, read, row, m, first, last);
+        run_stage(stage, targets, read, row, m, first, last);
       };
       if (threads == 1) {
         body(0, panels);
@@ -298,30 +302,32 @@ class CpuRowChain final : public RowChain {
 
   // Two stages, p.blocks groups of rows times p.hidden_slices.
   void run_slices(const Call& call, int64_t rows, const RowChainPlan& p) const {
-    const StageCall& second = calls_[1];
+    const StageCall& first = call.stages[0];
+    const StageCall& second = call.stages[1];
     const int64_t each = second.weights->columns_per_panel();
     const int64_t panel_floats = rows * each;
     const int64_t slice_floats = second.weights->panels() * panel_floats;
     float* const slices = slices_scratch.get(static_cast<size_t>(p.hidden_slices * slice_floats));
     float* const memory =
-        rows_scratch.get(static_cast<size_t>(rows_floats(0, rows) + rows_floats(1, rows)));
-    const StageRows x = first_rows(call.x, 0, rows, memory);
-    const MatrixView hidden = flow(0, rows, memory + rows_floats(0, rows));
-    const int64_t panels = calls_[0].weights->panels();
-    const int64_t hidden_each = calls_[0].weights->columns_per_panel();
+        rows_scratch.get(static_cast<size_t>(rows_floats(first, rows) + rows_floats(second, rows)));
+    const StageRows x = first_rows(call, 0, rows, memory);
+    const MatrixView hidden = flow(stages_[0], second, rows, memory + rows_floats(first, rows));
+    const int64_t panels = first.weights->panels();
+    const int64_t hidden_each = first.weights->columns_per_panel();
     const auto body = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = i / p.hidden_slices * p.block_rows;
         const int64_t m = std::min(p.block_rows, rows - row);
         const int64_t slice = i % p.hidden_slices;
-        const int64_t first = panels * slice / p.hidden_slices;
-        const int64_t last = panels * (slice + 1) / p.hidden_slices;
-        const StageRows mine = rows_from({hidden.data, hidden.row_stride}, rows_type(1), row);
+        const int64_t begin_panel = panels * slice / p.hidden_slices;
+        const int64_t end_panel = panels * (slice + 1) / p.hidden_slices;
+        const StageRows mine = rows_from({hidden.data, hidden.row_stride}, rows_type(second), row);
         StageTargets targets = {hidden, call.operands, call.outputs, call.sums};
         targets.flow.data = const_cast<void*>(mine.data);
-        run_stage(calls_[0], targets, rows_from(x, rows_type(0), row), row, m, first, last);
-        multiply_slice(second, mine, m, first * hidden_each,
-                       last == panels ? second.padded_k : last * hidden_each,
+        run_stage(first, targets, rows_from(x, rows_type(first), row), row, m, begin_panel,
+                  end_panel);
+        multiply_slice(second, mine, m, begin_panel * hidden_each,
+                       end_panel == panels ? second.padded_k : end_panel * hidden_each,
                        slices + slice * slice_floats + row * each, panel_floats);
       }
     };
@@ -335,7 +341,7 @@ class CpuRowChain final : public RowChain {
 
   // The slices' sums in their order, then the last stage's program.
   void sum_slices(const Call& call, int64_t rows, const RowChainPlan& p, float* slices) const {
-    const StageCall& second = calls_[1];
+    const StageCall& second = call.stages[1];
     const int64_t each = second.weights->columns_per_panel();
     const int64_t panels = second.weights->panels();
     const int64_t worth = panels * rows * each * p.hidden_slices / kSliceSumsPerThread;
@@ -364,13 +370,11 @@ class CpuRowChain final : public RowChain {
   simd::Precision precision_;
   bool overlaps_;
   RowChainTuning tuning_;
-  LastPlan last_plan_;
+  uint64_t plan_key_ = next_plan_key();
   std::vector<ChainStage> stages_;
   size_t outputs_ = 1;
-  std::vector<StageCall> calls_;
   std::vector<int64_t> sum_columns_;  // by output; 0: no column sum
   bool has_sums_ = false;
-  std::vector<ColumnSums> sums_;
 };
 
 }  // namespace

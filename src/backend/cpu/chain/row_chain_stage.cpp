@@ -335,25 +335,13 @@ ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_las
 
 FloatType ChainStage::weights_type() const { return float_type(spec_.weights[0].dtype()); }
 
-const PackedWeights& ChainStage::packed(const PanelLayout& layout, simd::Precision precision) {
-  std::array<uint32_t, 2> versions{};
-  for (size_t i = 0; i < spec_.weights.size(); ++i) versions[i] = spec_.weights[i].version();
-  const auto slot = std::find_if(packed_.begin(), packed_.end(),
-                                 [&](const Packed& p) { return p.weights->layout() == layout; });
-  if (slot != packed_.end() && slot->versions == versions) return *slot->weights;
-  std::vector<simd::PackedPart> parts;
-  parts.reserve(spec_.weights.size());
-  for (const Tensor& w : spec_.weights)  // [n, k]: B is its transpose
-    parts.push_back({{w.data(), float_type(w.dtype()), w.strides()[1], w.strides()[0]}, w.size(1)});
-  if (slot != packed_.end()) {
-    slot->weights->repack(parts);
-    slot->versions = versions;
-    return *slot->weights;
-  }
+const PackedWeights& ChainStage::packed(const PanelLayout& layout,
+                                        simd::Precision precision) const {
+  const auto* const known =
+      packed_.find([&](const auto& panels) { return panels->layout() == layout; });
+  if (known != nullptr) return (*known)->current();
   const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
-  packed_.push_back(
-      {std::make_unique<PackedWeights>(parts, n(), layout, join, precision), versions});
-  return *packed_.back().weights;
+  return packed_.push(share_panels(spec_.weights, layout, join, precision))->current();
 }
 
 void run_stage(const StageCall& call, const StageTargets& targets, const StageRows& a, int64_t row,

@@ -7,10 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu/chain/shared_panels.h"
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/simd/panels/kernel.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/cpu/tile_program.h"
+#include "base/append_list.h"
 #include "core/row_chain.h"
 
 namespace epilogue::cpu {
@@ -36,20 +38,17 @@ class ChainStage {
   };
   const Finish& finish() const { return finish_; }
 
-  // Packs where nothing is packed in this layout yet, or a weight was written.
-  const simd::PackedWeights& packed(const simd::PanelLayout& layout, simd::Precision precision);
+  // Packs where nobody did in this layout yet, or a weight was written. Thread-safe.
+  const simd::PackedWeights& packed(const simd::PanelLayout& layout,
+                                    simd::Precision precision) const;
 
  private:
   RowChainSpec::Stage spec_;
   TileProgram program_;
   int64_t k_ = 0;
   Finish finish_;
-  // Panels, and what they were made of: one for each layout in use.
-  struct Packed {
-    std::unique_ptr<simd::PackedWeights> weights;
-    std::array<uint32_t, 2> versions{};
-  };
-  std::vector<Packed> packed_;
+  // One for each layout in use.
+  mutable AppendList<std::shared_ptr<SharedPanels>> packed_;
 };
 
 // Rows as a stage's kernel wants them.

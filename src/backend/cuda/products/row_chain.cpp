@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A chain runs stage by stage; what lies between stages is in buffers that the chain keeps, so that
-// a call allocates nothing and may be recorded.
+// a call allocates nothing and may be recorded. Calls of several threads take turns: they launch
+// into one stream, where the next one's kernels wait for the last one's anyway.
 #include "backend/cuda/products/row_chain.h"
 
 #include <array>
+#include <mutex>
 
 #include "backend/cuda/error.h"
 #include "backend/cuda/kernel_lists.h"
@@ -50,7 +52,8 @@ class CudaRowChain final : public RowChain {
   }
 
   void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
-           std::span<const MatrixView> outputs) override {
+           std::span<const MatrixView> outputs) const override {
+    const std::lock_guard<std::mutex> turn(turn_);
     if (outputs.size() != 1)
       throw Error("[row chain] expected one output, got " + std::to_string(outputs.size()));
     const MatrixView& out = outputs[0];
@@ -71,6 +74,7 @@ class CudaRowChain final : public RowChain {
   }
 
   RowChainPlan plan(int64_t rows) const override {
+    const std::lock_guard<std::mutex> turn(turn_);
     RowChainPlan p;
     p.block_rows = rows;
     p.blocks = 1;
@@ -80,12 +84,14 @@ class CudaRowChain final : public RowChain {
   }
 
   int64_t launches() const override {
+    const std::lock_guard<std::mutex> turn(turn_);
     int64_t n = norm_.kind == Norm::none ? 0 : 1;
     for (const ChainStage& stage : stages_) n += stage.launches();
     return n;
   }
 
   std::string choices() const override {
+    const std::lock_guard<std::mutex> turn(turn_);
     std::string text = norm_.kind == Norm::none ? "" : "norm";
     for (const ChainStage& stage : stages_)
       text += (text.empty() ? "" : "; then ") + stage.choices();
@@ -104,6 +110,9 @@ class CudaRowChain final : public RowChain {
  private:
   // What the kernel reads directly: contiguous parameters of one dtype.
   void require_norm_fits() const {
+    if (norm_.weight_is != NormWeight::product)
+      throw Error("[row chain] expected an RMS norm as torch.nn.RMSNorm has it on " +
+                  to_string(kDevice) + ", got another form");
     const Tensor& weight = norm_.weight;
     const Tensor& bias = norm_.bias;
     for (const Tensor* const t : {&weight, &bias})
@@ -115,7 +124,7 @@ class CudaRowChain final : public RowChain {
                   to_string(weight) + " and " + to_string(bias));
   }
 
-  MatrixView normalise(int64_t rows, const MatrixView& x) {
+  MatrixView normalise(int64_t rows, const MatrixView& x) const {
     const int64_t k = stages_.front().k();
     const MatrixView to = normalised_.view(rows, k, dtype_);
     NormCall c;
@@ -138,10 +147,11 @@ class CudaRowChain final : public RowChain {
 
   DType dtype_;
   RowChainSpec::Norm norm_;
-  std::vector<ChainStage> stages_;
-  Buffer normalised_;
-  Buffer products_;
-  std::array<Buffer, 2> hidden_;
+  mutable std::mutex turn_;  // guards what follows
+  mutable std::vector<ChainStage> stages_;
+  mutable Buffer normalised_;
+  mutable Buffer products_;
+  mutable std::array<Buffer, 2> hidden_;
 };
 
 }  // namespace

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/chain/shared_panels.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "backend/cpu/float_type.h"
+#include "core/allocator.h"
+
+namespace epilogue::cpu {
+namespace {
+
+// Who has panels of a weight, by its address. Never destroyed: threads end after main() does.
+struct Registry {
+  struct Entry {
+    const SharedPanels* panels;  // those that `shared` are of, also while they die
+    std::weak_ptr<SharedPanels> shared;
+  };
+  std::mutex mutex;
+  std::unordered_multimap<const void*, Entry> entries;
+};
+
+Registry& registry() {
+  static Registry& the_registry = *new Registry;
+  return the_registry;
+}
+
+}  // namespace
+
+SharedPanels::SharedPanels(std::span<const Tensor> weights, const simd::PanelLayout& layout,
+                           simd::Join join, simd::Precision precision)
+    : layout_(layout), join_(join), precision_(precision) {
+  for (const Tensor& w : weights)
+    weights_.push_back({w, w.data(), w.sizes(), w.strides(), w.dtype()});
+}
+
+SharedPanels::~SharedPanels() {
+  if (panels_ != nullptr) count_packed_bytes(-static_cast<int64_t>(panels_->bytes()));
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto [first, last] = all.entries.equal_range(weights_[0].data);
+  const auto mine =
+      std::find_if(first, last, [this](const auto& e) { return e.second.panels == this; });
+  if (mine != last) all.entries.erase(mine);
+}
+
+bool SharedPanels::Weight::is(const Tensor& t) const {
+  return tensor.impl()->storage.get() == t.impl()->storage.get() && data == t.data() &&
+         tensor.data() == data && sizes == t.sizes() && strides == t.strides() &&
+         dtype == t.dtype();
+}
+
+bool SharedPanels::are_of(std::span<const Tensor> weights, const simd::PanelLayout& layout,
+                          simd::Join join, simd::Precision precision) const {
+  return layout == layout_ && join == join_ && precision == precision_ &&
+         std::equal(weights.begin(), weights.end(), weights_.begin(), weights_.end(),
+                    [](const Tensor& t, const Weight& w) { return w.is(t); });
+}
+
+const simd::PackedWeights& SharedPanels::pack() {
+  const std::lock_guard<std::mutex> lock(packing_);
+  const uint64_t now = versions();
+  if (packed_versions_.load(std::memory_order_relaxed) == now) return *panels_;
+  std::vector<simd::PackedPart> parts;
+  for (const Weight& w : weights_)  // [n, k]: B is its transpose
+    parts.push_back({{w.data, float_type(w.dtype), w.strides[1], w.strides[0]}, w.sizes[1]});
+  if (panels_ != nullptr) {
+    panels_->repack(parts);
+  } else {
+    panels_ = std::make_unique<simd::PackedWeights>(parts, weights_[0].sizes[0], layout_, join_,
+                                                    precision_);
+    count_packed_bytes(static_cast<int64_t>(panels_->bytes()));
+  }
+  packed_versions_.store(now, std::memory_order_release);
+  return *panels_;
+}
+
+std::shared_ptr<SharedPanels> share_panels(std::span<const Tensor> weights,
+                                           const simd::PanelLayout& layout, simd::Join join,
+                                           simd::Precision precision) {
+  // Let go after the lock: the last owner's end takes it.
+  std::vector<std::shared_ptr<SharedPanels>> others;
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const void* const key = weights[0].data();
+  const auto [first, last] = all.entries.equal_range(key);
+  for (auto it = first; it != last; ++it) {
+    std::shared_ptr<SharedPanels> known = it->second.shared.lock();
+    if (known == nullptr) continue;  // it is about to leave the registry
+    if (known->are_of(weights, layout, join, precision)) return known;
+    others.push_back(std::move(known));
+  }
+  std::shared_ptr<SharedPanels> made(new SharedPanels(weights, layout, join, precision));
+  all.entries.emplace(key, Registry::Entry{made.get(), made});
+  return made;
+}
+
+}  // namespace epilogue::cpu

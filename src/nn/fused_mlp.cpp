@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// FusedMlp: a row chain with its weights, and the norms that are kernels of their own.
+#include <algorithm>
+#include <array>
+
+#include "core/backend.h"
+#include "core/fused_call.h"
+#include "core/tensor_impl.h"
+#include "epilogue/fused.h"
+#include "epilogue/ops.h"
+#include "nn/fused_spec.h"
+
+namespace epilogue {
+namespace {
+
+constinit const OpDef kFusedGatedMlp{.name = "epilogue::fused_gated_mlp",
+                                     .schema = "(Tensor x, Tensor[] weights)"};
+constinit const OpDef kFusedMlp{.name = "epilogue::fused_mlp",
+                                .schema = "(Tensor x, Tensor[] weights)"};
+
+// Biases of three linears and a residual, and some.
+constexpr size_t kInlineOperands = 8;
+
+}  // namespace
+
+class FusedMlp::Impl {
+ public:
+  Impl(const nn::FusedSpec& spec)
+      : weights_(spec.weights.begin(), spec.weights.end()),
+        biases_(spec.biases.begin(), spec.biases.end()),
+        options_(spec.options),
+        activation_(spec.activation),
+        gated_(spec.gated) {
+    nn::require_fit(this->spec(), nullptr);
+    chain_ = backend_of(weights_[0].device()).make_row_chain(nn::row_chain_of(this->spec()));
+    work_ = nn::work_of(this->spec());
+    ops_ = FusedOps(work_.names);
+    for (const Tensor& w : weights_) addresses_.push_back(w.data());
+  }
+
+  Tensor run(const Tensor& x) const {
+    require_call(x);
+    if (!has_more_kernels()) {
+      Tensor out = empty(result_sizes(x), x.dtype(), x.device());
+      run_chain(x, out);
+      return out;
+    }
+    const Tensor rows =
+        nn::chain_does_norm(options_, x.device()) ? x : nn::norm_by_ops(nn::pre_norm(options_), x);
+    Tensor y = empty(result_sizes(x), x.dtype(), x.device());
+    run_chain(rows, y, x);
+    if (options_.post_norm != PostNorm::none) y = nn::norm_by_ops(nn::post_norm(options_), y);
+    return options_.post_norm == PostNorm::of_result && options_.residual ? x + y : y;
+  }
+
+  void run_into(const Tensor& x, const Tensor& out) const {
+    require_call(x);
+    const Dims sizes = result_sizes(x);
+    if (!out.defined() || out.dtype() != x.dtype() || !(out.sizes() == sizes) ||
+        !(out.device() == x.device()) || !out.is_contiguous())
+      nn::fail(spec(), "a contiguous out of x's dtype and sizes " + to_string(sizes),
+               to_string(out));
+    const auto* const begin = static_cast<const std::byte*>(out.data());
+    const auto* const rows = static_cast<const std::byte*>(x.data());
+    if (x.is_contiguous() && begin < rows + x.bytes() && rows < begin + out.bytes())
+      nn::fail(spec(), "an out apart from x", to_string(out) + " that overlaps it");
+    if (has_more_kernels()) {
+      copy_(out, run(x));
+    } else {
+      run_chain(x, out);
+      out.increment_version();
+    }
+  }
+
+ private:
+  nn::FusedSpec spec() const {
+    return {
+        gated_ ? "fused_gated_mlp" : "fused_mlp", weights_, biases_, activation_, options_, gated_};
+  }
+
+  // Whether the chain is not all.
+  bool has_more_kernels() const {
+    return options_.post_norm != PostNorm::none ||
+           !nn::chain_does_norm(options_, weights_[0].device());
+  }
+
+  Dims result_sizes(const Tensor& x) const {
+    Dims sizes = x.sizes();
+    sizes[sizes.rank() - 1] = weights_.back().size(0);
+    return sizes;
+  }
+
+  void require_call(const Tensor& x) const {
+    const Tensor& first = weights_[0];
+    if (!x.defined() || x.dim() == 0) nn::fail(spec(), "rows [..., k]", to_string(x));
+    if (x.size(-1) != first.size(1) || x.dtype() != first.dtype() ||
+        !(x.device() == first.device()))
+      nn::fail(spec(),
+               "x [..., " + std::to_string(first.size(1)) + "] of the weights' dtype " +
+                   std::string(dtype_name(first.dtype())) + " on their device",
+               to_string(x));
+    for (size_t i = 0; i < weights_.size(); ++i)
+      if (weights_[i].data() != addresses_[i])
+        nn::fail(spec(), "weights in the memory that they had", "one that was given other memory");
+    if (thread_state().capture != nullptr)
+      nn::fail(spec(), "a function that is compiled to call ops, not fused kernels",
+               "a call while it is being compiled");
+    if (thread_state().grad_enabled) require_no_gradient(x);
+  }
+
+  void require_no_gradient(const Tensor& x) const {
+    const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+    const FusedOptions& o = options_;
+    if (wants(x) || wants(o.norm_weight) || wants(o.norm_bias) || wants(o.post_norm_weight) ||
+        wants(o.post_norm_bias) || std::ranges::any_of(weights_, wants) ||
+        std::ranges::any_of(biases_, wants))
+      nn::fail(spec(), "no_grad: there is no backward pass", "a tensor that requires a gradient");
+  }
+
+  // `residual`: what is added, where the rows are another tensor.
+  void run_chain(const Tensor& any_x, const Tensor& out, const Tensor& any_residual = {}) const {
+    const Tensor x = with_rows(any_x);
+    const Tensor residual = any_residual.defined() ? with_rows(any_residual) : Tensor();
+    const MatrixView rows = rows_of(x);
+    const MatrixView result{out.data(), out.dtype(), weights_.back().size(0), 1};
+    std::array<MatrixView, kInlineOperands> few;
+    std::vector<MatrixView> many(biases_.size() < kInlineOperands ? 0 : biases_.size() + 1);
+    MatrixView* const operands = many.empty() ? few.data() : many.data();
+    size_t count = 0;
+    for (const Tensor& b : biases_)
+      if (b.defined()) operands[count++] = {b.data(), b.dtype(), 0, b.strides()[0]};
+    if (options_.residual && options_.post_norm != PostNorm::of_result)
+      operands[count++] = residual.defined() ? rows_of(residual) : rows;
+    const int64_t m = out.numel() == 0 ? row_count(x) : out.numel() / weights_.back().size(0);
+    const auto inputs = [&] {
+      std::vector<Tensor> list = {x};
+      list.insert(list.end(), weights_.begin(), weights_.end());
+      return list;
+    };
+    const auto notes = [&] { return notes_of(x, out, m); };
+    Tensor first = out;
+    run_fused({gated_ ? kFusedGatedMlp : kFusedMlp, inputs, notes}, {&first, 1}, [&] {
+      chain_->run(m, rows, {operands, count}, {&result, 1});
+    });
+  }
+
+  static int64_t row_count(const Tensor& x) {
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < x.dim(); ++d) rows *= x.size(d);
+    return rows;
+  }
+
+  // Whether x is a matrix of rows whose elements lie side by side.
+  static bool has_rows(const Tensor& x) {
+    return x.is_contiguous() || (x.dim() == 2 && (x.size(1) <= 1 || x.strides()[1] == 1));
+  }
+  static Tensor with_rows(const Tensor& x) { return has_rows(x) ? x : contiguous(x); }
+  static MatrixView rows_of(const Tensor& x) {
+    return {x.data(), x.dtype(), x.is_contiguous() ? x.size(-1) : x.strides()[0], 1};
+  }
+
+  FusedKernelNotes notes_of(const Tensor& x, const Tensor& out, int64_t rows) const {
+    const auto n = static_cast<double>(rows);
+    return {describe_row_chain(*chain_, rows, ops_.short_names, x.dtype()), work_.flops_per_row * n,
+            work_.parameter_bytes + static_cast<double>(x.bytes() + out.bytes()),
+            work_.parameter_bytes + work_.unfused_bytes_per_row * n, ops_.full_names};
+  }
+
+  std::vector<Tensor> weights_;
+  std::vector<Tensor> biases_;
+  FusedOptions options_;
+  nn::Activation activation_;
+  bool gated_;
+  std::unique_ptr<RowChain> chain_;
+  nn::FusedWork work_;
+  FusedOps ops_;
+  std::vector<const void*> addresses_;  // of the weights, as they were packed
+};
+
+FusedMlp FusedMlp::gated(const Tensor& gate, const Tensor& up, const Tensor& down,
+                         nn::Activation activation, const FusedOptions& options,
+                         std::span<const Tensor> biases) {
+  if (!nn::is_gated(activation))
+    throw Error("[FusedMlp::gated] expected a gated activation, got " +
+                std::string(nn::activation_name(activation)));
+  const Tensor weights[] = {gate, up, down};
+  const nn::FusedSpec spec = {"FusedMlp::gated", weights, biases, activation, options, true};
+  return FusedMlp(std::make_shared<const Impl>(spec));
+}
+
+FusedMlp FusedMlp::plain(std::span<const Tensor> weights, std::span<const Tensor> biases,
+                         nn::Activation activation, const FusedOptions& options) {
+  if (nn::is_gated(activation))
+    throw Error("[FusedMlp::plain] expected a plain activation, got " +
+                std::string(nn::activation_name(activation)));
+  const nn::FusedSpec spec = {"FusedMlp::plain", weights, biases, activation, options, false};
+  return FusedMlp(std::make_shared<const Impl>(spec));
+}
+
+Tensor FusedMlp::operator()(const Tensor& x) const { return impl_->run(x); }
+void FusedMlp::run_into(const Tensor& x, const Tensor& out) const { impl_->run_into(x, out); }
+
+}  // namespace epilogue

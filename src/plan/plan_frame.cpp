@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan_frame.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/backend.h"
+#include "core/tensor_impl.h"
+#include "epilogue/ops.h"
+#include "ops/run_op.h"
+
+namespace epilogue::plan {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Value;
+using graph::ValueKind;
+
+constinit const OpDef kRowChainOp{.name = "epilogue::row_chain",
+                                  .schema = "(Tensor x, Tensor[] others)",
+                                  .doc = "products, norms and pointwise ops over blocks of rows"};
+constinit const OpDef kPointwiseOp{.name = "epilogue::pointwise",
+                                   .schema = "(Tensor[] inputs)",
+                                   .doc = "a chain of pointwise ops"};
+
+// A tensor over a part of the arena.
+Tensor tensor_at(const Tensor& arena, int64_t offset, const Dims& sizes, DType dtype) {
+  detail::Ref<detail::TensorImpl> impl(new detail::TensorImpl);
+  impl->storage = arena.impl()->storage;
+  impl->data = arena.impl()->data + offset;
+  impl->sizes = sizes;
+  impl->strides = detail::contiguous_strides(sizes);
+  impl->numel = element_count(sizes);
+  impl->dtype = dtype;
+  impl->device = arena.device();
+  return Tensor(std::move(impl));
+}
+
+// What the ops of a node would move one by one; what is no leaf grows with the rows.
+double unfused_bytes(const Graph& graph, const Node& node, double rows_scale) {
+  double leaves = 0;
+  for (const int v : graph::reads(node))
+    if (graph.value(v).tensor.defined()) leaves += graph::value_bytes(graph.value(v));
+  return leaves + (node.eager_bytes - leaves) * rows_scale;
+}
+
+}  // namespace
+
+Frame::Frame(const Plan& plan)
+    : plan_(plan),
+      graph_(plan.graph()),
+      memory_(plan.memory()),
+      pointers_(graph_.values.size(), nullptr),
+      tensors_(graph_.values.size()) {
+  for (size_t v = 0; v < graph_.values.size(); ++v) {
+    if (!graph_.values[v].tensor.defined()) continue;
+    tensors_[v] = graph_.values[v].tensor;
+    pointers_[v] = tensors_[v].data();
+  }
+  for (const Plan::Step& step : plan.steps()) views_.push_back(step.views);
+}
+
+Dims Frame::sizes_of(int value) const { return at_rows(graph_.value(value).sizes); }
+
+// Captured sizes with the rows of the call.
+Dims Frame::at_rows(const Dims& captured) const {
+  if (!plan_.has_free_rows() || leading_.empty()) return captured;
+  Dims sizes = leading_;
+  sizes[sizes.rank() - 1] = captured[captured.rank() - 1];
+  return sizes;
+}
+
+// What a fused node's kernel works on: its result, or what that was reduced from.
+Dims Frame::elements_of(const Node& node) const {
+  return node.pointwise() != nullptr ? at_rows(node.pointwise()->sizes) : sizes_of(node.outputs[0]);
+}
+
+int64_t Frame::bytes_of(int value) const {
+  return element_count(sizes_of(value)) *
+         static_cast<int64_t>(dtype_bytes(graph_.value(value).dtype));
+}
+
+// Finds every intermediate value its place for this number of rows.
+void Frame::place(int64_t rows) {
+  if (rows != plan_.captured_rows() || rows_ >= 0) {
+    std::vector<int64_t> bytes(graph_.values.size(), 0);
+    for (size_t v = 0; v < bytes.size(); ++v)
+      if (graph_.values[v].kind == ValueKind::intermediate)
+        bytes[v] = bytes_of(static_cast<int>(v));
+    memory_ = plan_memory(graph_, bytes, plan_.handed_out());
+  }
+  if (!arena_.defined() || memory_.arena_bytes > arena_.numel()) {
+    arena_ = empty({memory_.arena_bytes}, DType::u8, graph_.device);
+    set_memory_category(arena_, MemoryCategory::temporary);
+  }
+  for (size_t v = 0; v < graph_.values.size(); ++v) {
+    if (memory_.offsets[v] == kNotInArena) continue;
+    const Value& value = graph_.values[v];
+    pointers_[v] = arena_.impl()->data + memory_.offsets[v];
+    tensors_[v] = tensor_at(arena_, memory_.offsets[v], sizes_of(static_cast<int>(v)), value.dtype);
+  }
+  rows_ = rows;
+  plan_.held_bytes_.store(memory_.arena_bytes, std::memory_order_relaxed);
+  replays_.clear();
+}
+
+void Frame::bind(std::span<const Tensor> in, std::span<const Tensor> into) {
+  refresh_casts();
+  if (plan_.has_free_rows()) leading_ = in[0].sizes();
+  const int64_t rows = plan_.has_free_rows() ? graph::row_count(leading_) : plan_.captured_rows();
+  if (rows != rows_) place(rows);
+  for (size_t i = 0; i < in.size(); ++i) {
+    const auto v = static_cast<size_t>(graph_.inputs[i]);
+    tensors_[v] = in[i];
+    pointers_[v] = in[i].data();
+  }
+  for (size_t i = 0; i < into.size(); ++i)
+    if (plan_.is_result()[static_cast<size_t>(graph_.outputs[i])])
+      bind_result(graph_.outputs[i], into[i]);
+  for (size_t v = 0; v < plan_.is_result().size(); ++v)
+    if (plan_.is_result()[v] && !tensors_[v].defined())
+      bind_result(static_cast<int>(v),
+                  empty(sizes_of(static_cast<int>(v)), graph_.values[v].dtype, graph_.device));
+}
+
+void Frame::bind_result(int value, const Tensor& to) {
+  const auto v = static_cast<size_t>(value);
+  if (tensors_[v].defined()) return;  // two results are one value: the second is copied
+  tensors_[v] = to;
+  pointers_[v] = to.data();
+}
+
+// The chains that read a cast see by its version that it was written.
+void Frame::refresh_casts() {
+  for (const std::shared_ptr<graph::Cast>& cast : graph_.casts) cast->refresh();
+}
+
+// Inputs, results and views of them belong to the caller.
+struct Frame::Release {
+  Frame& frame;
+  ~Release() { frame.release_handles(); }
+};
+
+void Frame::run(std::span<const Tensor> in, std::span<Tensor> out) {
+  const Release release{*this};
+  bind(in, {});
+  compute();
+  for (size_t i = 0; i < out.size(); ++i) out[i] = tensors_[static_cast<size_t>(graph_.outputs[i])];
+}
+
+void Frame::run_into(std::span<const Tensor> in, std::span<const Tensor> out) {
+  const Release release{*this};
+  bind(in, out);
+  compute();
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Tensor& result = tensors_[static_cast<size_t>(graph_.outputs[i])];
+    if (out[i].is_same(result)) {
+      out[i].increment_version();
+    } else {
+      copy_(out[i], result);  // an input, a parameter, a view, or another result too
+    }
+  }
+}
+
+void Frame::compute() {
+  if (!may_replay()) return run_steps();
+  std::vector<void*> addresses;
+  for (const std::vector<int>* const list : {&graph_.inputs, &graph_.outputs})
+    for (const int v : *list) addresses.push_back(data_of(v));
+  replays_.run(backend_of(graph_.device), addresses, [&] { run_steps(); });
+}
+
+void Frame::run_steps() {
+  for (size_t i = 0; i < plan_.steps().size(); ++i) {
+    if (const Node& node = *plan_.steps()[i].node; node.call() != nullptr) {
+      run_op_step(node);
+    } else {
+      run_fused_step(i);
+    }
+  }
+}
+
+// Fused kernels allocate nothing once they ran; ops do. A listener wants to hear of every step.
+bool Frame::may_replay() const {
+  return !plan_.has_op_steps() && !graph_.inputs.empty() && run_observer() == nullptr &&
+         graph::row_count(sizes_of(graph_.inputs[0])) <= kReplayRows &&
+         graph_.capabilities.records_launches;
+}
+
+void Frame::release_handles() {
+  for (const int v : graph_.inputs) tensors_[static_cast<size_t>(v)] = {};
+  for (size_t v = 0; v < plan_.is_result().size(); ++v)
+    if (plan_.is_result()[v]) tensors_[v] = {};
+  if (!plan_.has_op_steps()) return;
+  for (const Node& node : graph_.nodes)
+    for (const int v : node.outputs)
+      if (memory_.offsets[static_cast<size_t>(v)] == kNotInArena)
+        tensors_[static_cast<size_t>(v)] = {};
+  op_in_.clear();
+}
+
+FusedKernelNotes Frame::notes_of(const Plan::Step& step, int64_t rows, int64_t cols) const {
+  const Node& node = *step.node;
+  const DType dtype = graph_.value(node.outputs[0]).dtype;
+  const double scale = plan_.has_free_rows() && plan_.captured_rows() > 0
+                           ? static_cast<double>(rows) / static_cast<double>(plan_.captured_rows())
+                           : 1;
+  FusedKernelNotes n{{},
+                     node.flops * scale,
+                     node_bytes(graph_, node, scale),
+                     unfused_bytes(graph_, node, scale),
+                     step.ops.full_names};
+  if (step.chain != nullptr) {
+    n.info = describe_row_chain(*step.chain, rows, step.ops.short_names, dtype);
+  } else {
+    n.info.name =
+        fused_kernel_name(step.program->kernel_prefix(), "fused", step.ops.short_names, dtype);
+    n.info.block = {rows, cols, 1};
+    n.info.threads = step.program->threads(rows, cols);
+  }
+  return n;
+}
+
+void Frame::run_fused_step(size_t index) {
+  const Plan::Step& step = plan_.steps()[index];
+  const Node& node = *step.node;
+  std::vector<MatrixView>& all = views_[index];
+  for (size_t i = 0; i < step.slots.size(); ++i) all[i].data = data_of(step.slots[i]);
+  const Dims sizes = elements_of(node);
+  const int64_t rows = graph::row_count(sizes);
+  const int64_t cols = sizes[sizes.rank() - 1];
+  const std::span<const MatrixView> views = all;
+  const std::span<const MatrixView> results = views.last(node.outputs.size());
+  const std::span<const MatrixView> inputs = views.first(views.size() - results.size());
+  const auto tensors = [&] {
+    std::vector<Tensor> list;
+    for (const int v : graph::reads(node)) list.push_back(tensors_[static_cast<size_t>(v)]);
+    return list;
+  };
+  const auto notes = [&] { return notes_of(step, rows, cols); };
+  const auto body = [&] {
+    if (step.chain != nullptr) {
+      step.chain->run(rows, inputs[0], inputs.subspan(1), results);
+    } else {
+      step.program->run(rows, cols, inputs, results);
+    }
+  };
+  const OpDef& op = step.chain != nullptr ? kRowChainOp : kPointwiseOp;
+  // Observers get the first result alone.
+  run_fused({op, tensors, notes}, {&tensors_[static_cast<size_t>(node.outputs[0])], 1}, body);
+}
+
+void Frame::run_op_step(const Node& node) {
+  const graph::OpCall& call = *node.call();
+  op_in_.clear();
+  for (const int v : call.inputs)
+    op_in_.push_back(v == graph::kNoValue ? Tensor() : tensors_[static_cast<size_t>(v)]);
+  Outputs out;
+  const bool writes = call.op->kind == OpKind::inplace;
+  if (writes || call.op->kind == OpKind::compute) {
+    for (const int v : node.outputs) out.push_back(tensors_[static_cast<size_t>(v)]);
+    if (writes) op_in_[0] = out[0];
+    return run_op_into(*call.op, op_in_, call.attrs, out.span());
+  }
+  out = run_op(*call.op, op_in_, call.attrs);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const auto v = static_cast<size_t>(node.outputs[i]);
+    tensors_[v] = out[i];
+    pointers_[v] = out[i].data();
+  }
+}
+
+bool Frame::owns(const Tensor& t) const {
+  return arena_.defined() && t.defined() && t.impl()->storage.get() == arena_.impl()->storage.get();
+}
+
+}  // namespace epilogue::plan
