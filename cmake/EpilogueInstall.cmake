@@ -59,6 +59,8 @@ if(EPILOGUE_ENGINE)
           PATTERN base EXCLUDE PATTERN trace EXCLUDE PATTERN trace.h EXCLUDE)
 endif()
 
+include(EpilogueShared)
+
 if(TARGET epilogue)
   install(TARGETS epilogue RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 endif()

@@ -39,8 +39,16 @@ function(epi_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
   add_library(epilogue_${name} STATIC ${arg_SOURCES})
   add_library(epilogue::${name} ALIAS epilogue_${name})
-  set_target_properties(epilogue_${name} PROPERTIES EXPORT_NAME ${name}
-                                                    POSITION_INDEPENDENT_CODE ON)
+  # What include/epilogue declares is visible beyond a shared library (each header says so), and what
+  # the engine's library calls of the other: base, pointwise.
+  set(visibility hidden)
+  if(name MATCHES "^(base|pointwise)$")
+    set(visibility default)
+  endif()
+  set_target_properties(
+    epilogue_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
+                                CXX_VISIBILITY_PRESET ${visibility}
+                                CUDA_VISIBILITY_PRESET ${visibility})
   target_include_directories(
     epilogue_${name}
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>

@@ -21,6 +21,8 @@
 #include "epilogue/optim.h"
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::amp {
 
 struct AutocastOptions {
@@ -111,3 +113,5 @@ class GradScaler {
 };
 
 }  // namespace epilogue::amp
+
+#pragma GCC visibility pop

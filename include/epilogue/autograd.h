@@ -14,6 +14,8 @@
 
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Whether ops on this thread are recorded; true at first.
@@ -68,3 +70,5 @@ GradcheckResult gradcheck(const std::function<std::vector<Tensor>(std::span<cons
                           std::span<const Tensor> inputs, GradcheckOptions options = {});
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

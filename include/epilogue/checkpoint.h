@@ -22,6 +22,8 @@
 #include "epilogue/nn.h"
 #include "epilogue/optim.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::train {
 
 using optim::StateDict;
@@ -82,3 +84,5 @@ class CheckpointFolder {
 };
 
 }  // namespace epilogue::train
+
+#pragma GCC visibility pop

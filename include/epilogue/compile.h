@@ -24,6 +24,8 @@
 #include "epilogue/fusion_choices.h"
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // How a plan is chosen among those that a call may have (row chains, products apart, products as
@@ -298,3 +300,5 @@ Compiled compile(const Layer& layer, CompileOptions options = {}) {
 }
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -27,6 +27,8 @@
 
 #include "epilogue/compile.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Memory that a step holds between its kernels, at most, by what it saves for its backward pass.
@@ -110,3 +112,5 @@ requires std::is_invocable_r_v<Tensor, const Model&, const Tensor&> &&
 }
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "epilogue/base/result.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 struct CsvOptions {
@@ -55,3 +57,5 @@ class CsvTable {
 };
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

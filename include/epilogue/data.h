@@ -14,6 +14,8 @@
 #include "epilogue/csv.h"
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::train {
 
 // Rows of inputs and what is to be learned of each.
@@ -99,3 +101,5 @@ struct TableData {
 Result<TableData> table_data(const CsvTable& table, const TableOptions& options);
 
 }  // namespace epilogue::train
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "epilogue/base/device_type.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Of type cpu or cuda.
@@ -21,3 +23,5 @@ std::string to_string(Device device);
 Device parse_device(std::string_view name);
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 inline constexpr int kMaxRank = 8;
@@ -56,3 +58,5 @@ int64_t element_count(const Dims& sizes);
 std::string to_string(const Dims& dims);
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

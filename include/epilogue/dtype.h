@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 enum class DType : uint8_t { f32, bf16, f16, f64, i64, u8, boolean };
@@ -105,3 +107,5 @@ decltype(auto) dispatch(DType dtype, Body&& body) {
 }
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -17,6 +17,8 @@
 
 #include "epilogue/nn.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Of what a norm's result is the input.
@@ -93,3 +95,5 @@ std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x);
 void clear_fused_cache();
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // What a forward pass keeps for its backward pass. automatic: what is cheaper to keep than to
@@ -28,3 +30,5 @@ enum class NormWeight : uint8_t {
 };
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -15,6 +15,8 @@
 #include "epilogue/base/result.h"
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Every failure below reads "FILE: CODE: what was expected, what came" on one line; names that come
@@ -162,3 +164,5 @@ struct FashionMnistOptions {
 Result<Dataset> load_fashion_mnist(const FashionMnistOptions& options = {});
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include "epilogue/base/memory_category.h"
 #include "epilogue/device.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // The caching allocator behind every tensor. Freed blocks are kept for reuse.
@@ -26,3 +28,5 @@ void reset_peak_memory(Device device = {});
 void release_cached_memory(Device device = {});
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

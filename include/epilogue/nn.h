@@ -25,6 +25,8 @@
 #include "epilogue/ops.h"
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 class WatchedState;
 }
@@ -394,3 +396,5 @@ Result<HfMlp> inspect_hf_mlp(const TensorSource& source, std::string_view prefix
 Result<HfMlp> load_hf_mlp(Module& module, const TensorSource& source, std::string_view prefix);
 
 }  // namespace epilogue::nn
+
+#pragma GCC visibility pop

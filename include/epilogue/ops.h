@@ -10,6 +10,8 @@
 
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Views: share storage, launch no kernel.
@@ -145,3 +147,5 @@ inline Tensor operator/(double a, const Tensor& b) { return div(scalar(a), b); }
 inline Tensor operator-(const Tensor& a) { return neg(a); }
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

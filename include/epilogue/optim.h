@@ -25,6 +25,8 @@
 
 #include "epilogue/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::optim {
 
 // What a checkpoint must hold to go on as if it had not stopped: tensors by name, and everything
@@ -293,3 +295,5 @@ struct MicroBatch {
 std::vector<MicroBatch> micro_batches(int64_t rows, int64_t count);
 
 }  // namespace epilogue::optim
+
+#pragma GCC visibility pop

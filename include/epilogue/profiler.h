@@ -24,6 +24,8 @@
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 class ScopedRange;
 }
@@ -151,3 +153,5 @@ class Profile {
 };
 
 }  // namespace epilogue::profiler
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 
 #include "epilogue/base/executor.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // "0.1.0".
@@ -32,3 +34,5 @@ std::string detected_isa_name();
 std::string cuda_status();
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -17,6 +17,8 @@
 #include "epilogue/dtype.h"
 #include "epilogue/memory.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // A handle: copies share data. Default-constructed (or moved from) it is undefined: an absent
@@ -94,6 +96,9 @@ class Tensor {
   uint32_t version() const { return get().storage ? impl_->storage->version() : 0; }
   // After a write to data() without an op. (torch.autograd.graph.increment_version.)
   void increment_version() const;
+  // Says which version the memory is at, where another library counts its writes: a number that
+  // differs from the last one means that it was written.
+  void set_version(uint32_t version) const;
 
   detail::TensorImpl* impl() const { return impl_.get(); }
   explicit Tensor(detail::Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
@@ -152,3 +157,5 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 void set_memory_category(const Tensor& tensor, MemoryCategory category);
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -199,6 +199,10 @@ void Tensor::increment_version() const {
   if (get().storage) impl_->storage->bump_version();
 }
 
+void Tensor::set_version(uint32_t version) const {
+  if (get().storage) impl_->storage->set_version(version);
+}
+
 namespace {
 
 [[noreturn]] void refuse_elements(const char* what) {

@@ -71,8 +71,7 @@ TEST_P(FusedMlps, TransposedWeightsAreReadAsTheyLie) {
 
 TEST_P(FusedMlps, NormsOfEveryForm) {
   const Tensor weights[] = {w_.gate, w_.down};
-  for (const NormWeight form :
-       {NormWeight::product, NormWeight::rounded, NormWeight::one_plus}) {
+  for (const NormWeight form : {NormWeight::product, NormWeight::rounded, NormWeight::one_plus}) {
     const FusedOptions options = {.norm = nn::Norm::rms,
                                   .norm_weight = w_.norm,
                                   .eps = 1e-6,
@@ -103,7 +102,8 @@ TEST_P(FusedMlps, NormsOfEveryForm) {
   }
 }
 
-// Llama's rounding is seen in the bits: what is rounded before the product differs from what is not.
+// Llama's rounding is seen in the bits: what is rounded before the product differs from what is
+// not.
 TEST(FusedMlp, LlamasNormRoundsBeforeTheWeight) {
   const NoGrad no_grad;
   const Tensor x = to(randn({64, 32}), DType::bf16);
@@ -127,9 +127,11 @@ TEST_P(FusedMlps, ResultsGoToTheCallersMemory) {
   EXPECT_EQ(memory_stats().allocations, before);
   EXPECT_EQ(error_of([&] { mlp.run_into(x_, x_); }).find("[fused_gated_mlp] expected an out apart"),
             0U);
-  EXPECT_EQ(error_of([&] { mlp.run_into(x_, zeros({10, 16}, GetParam())); })
-                .find("[fused_gated_mlp] expected a contiguous out of x's dtype and sizes [2, 5, 16]"),
-            0U);
+  EXPECT_EQ(
+      error_of([&] {
+        mlp.run_into(x_, zeros({10, 16}, GetParam()));
+      }).find("[fused_gated_mlp] expected a contiguous out of x's dtype and sizes [2, 5, 16]"),
+      0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, FusedMlps, ::testing::Values(DType::f32, DType::bf16, DType::f16),
@@ -139,7 +141,9 @@ TEST(FusedMlp, MisuseIsNamed) {
   const NoGrad no_grad;
   const Weights w(DType::f32);
   const FusedMlp mlp = FusedMlp::gated(w.gate, w.up, w.down, nn::Activation::swiglu);
-  EXPECT_EQ(error_of([&] { mlp(randn({2, 8})); }),
+  EXPECT_EQ(error_of([&] {
+              mlp(randn({2, 8}));
+            }),
             "[fused_gated_mlp] expected x [..., 16] of the weights' dtype f32 on their device, got "
             "f32[2, 8]");
   EXPECT_EQ(error_of([&] {

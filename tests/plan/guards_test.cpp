@@ -118,14 +118,12 @@ TEST_F(Guards, SeveralInputsAndResults) {
   const Compiled three =
       compile([](const Tensor& a, const Tensor& b, const Tensor& c) { return a * b + c; });
   expect_close(three(x_, y, x_), x_ * y + x_, 1e-6, "three inputs");
-  const Compiled pair =
-      compile([](const Tensor& a) { return std::pair(relu(a), a + 1.0); });
+  const Compiled pair = compile([](const Tensor& a) { return std::pair(relu(a), a + 1.0); });
   const std::vector<Tensor> both = pair(std::span(&x_, 1));
   ASSERT_EQ(both.size(), 2U);
   expect_close(both[0], relu(x_), 0, "first");
   expect_close(both[1], x_ + 1.0, 0, "second");
-  EXPECT_EQ(error_of([&] { pair(x_); }),
-            "[compile] expected a function with 1 result(s), got 2");
+  EXPECT_EQ(error_of([&] { pair(x_); }), "[compile] expected a function with 1 result(s), got 2");
   EXPECT_EQ(error_of([&] { two(x_); }), "[compile] expected 2 input(s), got 1");
 }
 
@@ -151,11 +149,14 @@ TEST_F(Guards, ResultsGoToTheCallersMemory) {
   const int64_t before = memory_stats().allocations;
   for (int i = 0; i < 10; ++i) c.run_into(x_, out);
   EXPECT_EQ(memory_stats().allocations, before);
-  EXPECT_EQ(error_of([&] { c.run_into(x_, zeros({3, 5})); }),
+  EXPECT_EQ(error_of([&] {
+              c.run_into(x_, zeros({3, 5}));
+            }),
             "[compile] expected a contiguous out of f32[3, 6] on cpu, got f32[3, 5]");
   const Compiled same = compile([](const Tensor& x) { return x + 1.0; });
-  EXPECT_EQ(error_of([&] { same.run_into(x_, x_); }),
-            "[compile] expected an out apart from the inputs, got f32[3, 4] that overlaps f32[3, 4]");
+  EXPECT_EQ(
+      error_of([&] { same.run_into(x_, x_); }),
+      "[compile] expected an out apart from the inputs, got f32[3, 4] that overlaps f32[3, 4]");
   // Results that are no memory of the plan's: an input, one value twice.
   const Compiled passes = compile([](const Tensor& x) {
     const Tensor y = relu(x);

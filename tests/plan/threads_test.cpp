@@ -72,9 +72,8 @@ TEST_F(Threads, ShareOneCompiledObjectThatHasAPlanForEach) {
 }
 
 TEST_F(Threads, ShareOneFusedMlp) {
-  const FusedMlp fused =
-      FusedMlp::gated(mlp_.gate_proj.weight, mlp_.up_proj.weight, mlp_.down_proj.weight,
-                      mlp_.activation());
+  const FusedMlp fused = FusedMlp::gated(mlp_.gate_proj.weight, mlp_.up_proj.weight,
+                                         mlp_.down_proj.weight, mlp_.activation());
   call_from_all_threads(mlp_, mlp_.up_proj.weight, fused);
 }
 
@@ -102,9 +101,8 @@ TEST_F(Threads, PackOneCopyOfAWeightForAll) {
     EXPECT_GE(each, 3 * 32 * 80 * 4);
     const Compiled second = compile(mlp_, {.dynamic_rows = false});
     expect_close(second(x), first(x), 0, "the same panels");
-    const FusedMlp fused =
-        FusedMlp::gated(mlp_.gate_proj.weight, mlp_.up_proj.weight, mlp_.down_proj.weight,
-                        mlp_.activation());
+    const FusedMlp fused = FusedMlp::gated(mlp_.gate_proj.weight, mlp_.up_proj.weight,
+                                           mlp_.down_proj.weight, mlp_.activation());
     fused(x);
     std::thread([&] {
       const NoGrad no_grad;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // c10::DeviceType, with its values. Tensors live on the first two; traces name the others too.
@@ -18,3 +20,5 @@ enum class DeviceType : int32_t {
 };
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

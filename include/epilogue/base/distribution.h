@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 struct Distribution {
@@ -21,3 +23,5 @@ struct Distribution {
 std::optional<Distribution> distribution(std::vector<int64_t> values_ns);
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Thrown when the API is misused. what() reads "[op] expected ..., got ..." with the shapes, dtypes
@@ -15,3 +17,5 @@ class Error : public std::runtime_error {
 };
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -2,6 +2,8 @@
 // The caller's own threads in place of the library's pool.
 #pragma once
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // What an application with threads of its own implements, so that the library starts none beside
@@ -39,3 +41,5 @@ class ExecutorScope {
 };
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

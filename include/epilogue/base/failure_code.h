@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Names are stable, for tests and scripts; values are not.
@@ -87,3 +89,5 @@ enum class FailureCode : uint8_t {
 std::string_view failure_code_name(FailureCode code);
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // With torch.profiler's names and values (those of its exported memory timelines). The profiler
@@ -25,3 +27,5 @@ inline constexpr size_t kMemoryCategories = 8;
 std::string_view memory_category_name(MemoryCategory category);  // "PARAMETER", ..., "UNKNOWN"
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

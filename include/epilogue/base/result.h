@@ -9,6 +9,8 @@
 #include "epilogue/base/error.h"
 #include "epilogue/base/failure_code.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 
 // Why a file or a text could not be used: `code` for programs, `message` for people, one line that
@@ -62,3 +64,5 @@ using Status = Result<std::monostate>;
 inline Status ok_status() { return std::monostate{}; }
 
 }  // namespace epilogue
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 
 #include "epilogue/memory.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue {
 class DeviceMemory;
 }
@@ -62,6 +64,7 @@ class Storage {
   // Counts in-place writes: autograd compares it to find saved tensors that changed.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  void set_version(uint32_t version) { version_.store(version, std::memory_order_relaxed); }
   MemoryCategory category() const { return category_.load(std::memory_order_relaxed); }
   void set_category(MemoryCategory category);
 
@@ -89,3 +92,5 @@ class Storage {
 };
 
 }  // namespace epilogue::detail
+
+#pragma GCC visibility pop

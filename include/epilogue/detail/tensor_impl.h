@@ -11,6 +11,8 @@
 #include "epilogue/dims.h"
 #include "epilogue/dtype.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::detail {
 
 // What autograd hangs on a tensor; opaque here.
@@ -50,3 +52,5 @@ struct TensorImpl {
 [[noreturn]] void fail_undefined();
 
 }  // namespace epilogue::detail
+
+#pragma GCC visibility pop

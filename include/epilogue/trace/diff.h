@@ -9,6 +9,8 @@
 
 #include "epilogue/trace/links.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // One reason for a difference. The deltas of all parts add up to the difference in wall time.
@@ -68,3 +70,5 @@ TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trac
                       const Links& after_links, const DiffOptions& options = {});
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

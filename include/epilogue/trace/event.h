@@ -18,6 +18,8 @@
 #include "epilogue/base/device_type.h"
 #include "epilogue/base/memory_category.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 using StringId = uint32_t;
@@ -334,3 +336,5 @@ int64_t base_time_ns(int64_t now_unix_ns);
 void link_forward_backward(Trace& trace);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -18,6 +18,8 @@
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/time.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // --- Health -------------------------------------------------------------------------------------
@@ -163,3 +165,5 @@ struct Judgement {
 Judgement judge(const Expectation& expectation, const std::vector<Quantity>& quantities);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 #include "epilogue/base/result.h"
 #include "epilogue/trace/event.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // --- Reading ------------------------------------------------------------------------------------
@@ -70,3 +72,5 @@ Result<Trace> select_step(Trace trace, int64_t number);
 Result<Trace> select_range(Trace trace, std::optional<double> from_ms, std::optional<double> to_ms);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // --- What could be fused ------------------------------------------------------------------------
@@ -92,3 +94,5 @@ std::vector<FusedKernel> fused_kernels(const Trace& trace);
 std::vector<std::string_view> fused_op_names(std::string_view fused_ops);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -14,6 +14,8 @@
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/links.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // --- Matrix products ----------------------------------------------------------------------------
@@ -163,3 +165,5 @@ std::vector<KernelOccupancy> kernel_occupancies(const Trace& trace);
 const DeviceProperties* find_device(const Trace& trace, int32_t device);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

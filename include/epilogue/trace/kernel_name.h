@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // The kind of work. kOther: the kernel is known and is none of the others (pooling, a loss, an
@@ -90,3 +92,5 @@ KernelName decode_kernel_name(std::string_view name);
 std::string describe_difference(const KernelName& before, const KernelName& after);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "epilogue/trace/event.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // The four vectors beside the events hold indices into Trace::events, kNone if there is none.
@@ -47,3 +49,5 @@ bool is_kernel_launch_name(std::string_view name);
 bool is_graph_launch_name(std::string_view name);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 struct MemoryPoint {
@@ -65,3 +67,5 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
 std::optional<int64_t> step_peak_bytes(const Trace& trace, const Links& links);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // All collectives of one kind on one rank.
@@ -65,3 +67,5 @@ Collectives collectives(std::span<const RankTrace> ranks);
 std::string why_not_ranks(std::span<const RankTrace> traces);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // What is rendered; whoever calls a function here includes the header that makes its input.
@@ -114,3 +116,5 @@ std::vector<std::string> credential_keys(const Trace& trace);
 std::string html_report(const HtmlReportInput& input);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

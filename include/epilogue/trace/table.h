@@ -8,6 +8,8 @@
 
 #include "epilogue/trace/event.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // Where a row's events ran. kDevice stands for whatever device the trace is of (CUDA, HIP, our CPU
@@ -61,3 +63,5 @@ struct KeyAveragesOptions {
 KeyAverages key_averages(const Trace& trace, const KeyAveragesOptions& options = {});
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::trace {
 
 // --- Timeline -----------------------------------------------------------------------------------
@@ -381,3 +383,5 @@ struct CompileSummary {
 CompileSummary compile_summary(const Trace& trace, const Links& links);
 
 }  // namespace epilogue::trace
+
+#pragma GCC visibility pop
