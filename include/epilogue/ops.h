@@ -35,8 +35,7 @@ Tensor cat(std::initializer_list<Tensor> tensors, int64_t dim = 0);
 Tensor copy_(const Tensor& self, const Tensor& src);
 Tensor add_(const Tensor& self, const Tensor& other, double alpha = 1);
 Tensor mul_(const Tensor& self, const Tensor& other);
-Tensor mul_(const Tensor& self, double other);
-Tensor div_(const Tensor& self, double other);
+Tensor div_(const Tensor& self, const Tensor& other);
 Tensor fill_(const Tensor& self, double value);
 Tensor zero_(const Tensor& self);
 
@@ -53,10 +52,6 @@ Tensor add(const Tensor& self, const Tensor& other, double alpha = 1);
 Tensor sub(const Tensor& self, const Tensor& other, double alpha = 1);
 Tensor mul(const Tensor& self, const Tensor& other);
 Tensor div(const Tensor& self, const Tensor& other);
-Tensor add(const Tensor& self, double other);
-Tensor sub(const Tensor& self, double other);
-Tensor mul(const Tensor& self, double other);
-Tensor div(const Tensor& self, double other);
 Tensor neg(const Tensor& self);
 Tensor exp(const Tensor& self);
 Tensor relu(const Tensor& self);
@@ -96,10 +91,54 @@ Tensor gt(const Tensor& self, double other);
 Tensor ge(const Tensor& self, double other);
 // self where the boolean condition is true, else other.
 Tensor where(const Tensor& condition, const Tensor& self, const Tensor& other);
-Tensor where(const Tensor& condition, const Tensor& self, double other);
-Tensor where(const Tensor& condition, double self, const Tensor& other);
 
-// Reductions. Empty dims: all.
+// A number beside a tensor. A whole number leaves the dtype of an integer tensor as it is.
+namespace detail {
+template <Number T>
+Tensor number_beside(const Tensor& t, T number) {
+  if constexpr (std::is_integral_v<T>)
+    if (t.defined() && !is_floating(t.dtype())) return scalar(number);
+  return scalar(static_cast<double>(number));
+}
+}  // namespace detail
+template <Number T>
+Tensor add(const Tensor& self, T other) {
+  return add(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor sub(const Tensor& self, T other) {
+  return sub(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor mul(const Tensor& self, T other) {
+  return mul(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor div(const Tensor& self, T other) {
+  return div(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor add_(const Tensor& self, T other) {
+  return add_(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor mul_(const Tensor& self, T other) {
+  return mul_(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor div_(const Tensor& self, T other) {
+  return div_(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor where(const Tensor& condition, const Tensor& self, T other) {
+  return where(condition, self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor where(const Tensor& condition, T self, const Tensor& other) {
+  return where(condition, detail::number_beside(other, self), other);
+}
+
+// Reductions. Empty dims: all; one number is one dimension.
 Tensor sum(const Tensor& self, Dims dims = {}, bool keepdim = false,
            std::optional<DType> dtype = {});
 Tensor mean(const Tensor& self, Dims dims = {}, bool keepdim = false,
@@ -134,14 +173,60 @@ inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(scalar(a), b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(double a, const Tensor& b) { return div(scalar(a), b); }
+template <Number T>
+Tensor operator+(const Tensor& a, T b) {
+  return add(a, b);
+}
+template <Number T>
+Tensor operator-(const Tensor& a, T b) {
+  return sub(a, b);
+}
+template <Number T>
+Tensor operator*(const Tensor& a, T b) {
+  return mul(a, b);
+}
+template <Number T>
+Tensor operator/(const Tensor& a, T b) {
+  return div(a, b);
+}
+template <Number T>
+Tensor operator+(T a, const Tensor& b) {
+  return add(b, a);
+}
+template <Number T>
+Tensor operator-(T a, const Tensor& b) {
+  return sub(detail::number_beside(b, a), b);
+}
+template <Number T>
+Tensor operator*(T a, const Tensor& b) {
+  return mul(b, a);
+}
+template <Number T>
+Tensor operator/(T a, const Tensor& b) {
+  return div(detail::number_beside(b, a), b);
+}
 inline Tensor operator-(const Tensor& a) { return neg(a); }
+
+// In place, as add_, mul_ and div_ are: refused where a gradient would be lost. `a` may be a view.
+inline Tensor operator+=(const Tensor& a, const Tensor& b) { return add_(a, b); }
+inline Tensor operator-=(const Tensor& a, const Tensor& b) { return add_(a, b, -1); }
+inline Tensor operator*=(const Tensor& a, const Tensor& b) { return mul_(a, b); }
+inline Tensor operator/=(const Tensor& a, const Tensor& b) { return div_(a, b); }
+template <Number T>
+Tensor operator+=(const Tensor& a, T b) {
+  return add_(a, b);
+}
+template <Number T>
+Tensor operator-=(const Tensor& a, T b) {
+  return add_(a, detail::number_beside(a, b), -1);
+}
+template <Number T>
+Tensor operator*=(const Tensor& a, T b) {
+  return mul_(a, b);
+}
+template <Number T>
+Tensor operator/=(const Tensor& a, T b) {
+  return div_(a, b);
+}
 
 }  // namespace epilogue

@@ -215,17 +215,12 @@ Tensor sub(const Tensor& self, const Tensor& other, double alpha) {
 }
 Tensor mul(const Tensor& self, const Tensor& other) { return run_op(kMul, args(self, other)); }
 Tensor div(const Tensor& self, const Tensor& other) { return run_op(kDiv, args(self, other)); }
-Tensor add(const Tensor& self, double other) { return add(self, scalar(other)); }
-Tensor sub(const Tensor& self, double other) { return sub(self, scalar(other)); }
-Tensor mul(const Tensor& self, double other) { return mul(self, scalar(other)); }
-Tensor div(const Tensor& self, double other) { return div(self, scalar(other)); }
 Tensor neg(const Tensor& self) { return run_op(kNeg, args(self)); }
 Tensor exp(const Tensor& self) { return run_op(kExp, args(self)); }
 Tensor add_(const Tensor& self, const Tensor& other, double alpha) {
   return run_op(kAdd_, args(self, other), {alpha});
 }
 Tensor mul_(const Tensor& self, const Tensor& other) { return run_op(kMul_, args(self, other)); }
-Tensor mul_(const Tensor& self, double other) { return mul_(self, scalar(other)); }
-Tensor div_(const Tensor& self, double other) { return run_op(kDiv_, args(self, scalar(other))); }
+Tensor div_(const Tensor& self, const Tensor& other) { return run_op(kDiv_, args(self, other)); }
 
 }  // namespace epilogue
