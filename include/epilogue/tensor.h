@@ -174,7 +174,8 @@ template <Number T>
 Tensor from_values(std::initializer_list<T> values, Dims sizes, DType dtype = DType::f32) {
   return from_values(std::span<const T>(values.begin(), values.size()), sizes, dtype);
 }
-// Without sizes: a row of numbers, and rows of one length: from_values({{1, 2}, {3, 4}}).
+// Without sizes: a row of numbers of one type, or rows of one length:
+// from_values({{1, 2}, {3, 4}}).
 template <Number T>
 Tensor from_values(std::initializer_list<T> values, DType dtype = DType::f32) {
   return from_values(values, Dims(static_cast<int64_t>(values.size())), dtype);

@@ -170,6 +170,25 @@ constinit const OpDef kExp{
           return std::vector<Sample>{{{{{3, 5}}}}, {{{{}}}}, {{{{67}, -10, 10}}}};
         }};
 
+constinit const OpDef kLog{
+    .name = "aten::log",
+    .schema = "(Tensor self)",
+    .doc = "natural logarithm",
+    .pointwise = true,
+    .infer = infer_unary_floating,
+    .flops = flops_per_element<1>,
+    .vjp = [](const GradCall& g) -> Gradients { return {div(g.dout, g.in[0])}; },
+    .saves = save_input(0),
+    .autocast = {AutocastRule::none, AutocastRule::f32},
+    .reference =
+        [](const Call& call) {
+          pointwise_reference<1>(call, [](auto x) { return std::log(static_cast<double>(x)); });
+        },
+    .samples =
+        [] {
+          return std::vector<Sample>{{{{{3, 5}, 0.25, 4}}}, {{{{}, 0.25, 4}}}, {{{{67}, 0.01, 9}}}};
+        }};
+
 constinit const OpDef kAdd_{.name = "aten::add_",
                             .schema = "(Tensor self, Tensor other, *, Scalar alpha=1)",
                             .doc = "self += alpha * other",
@@ -217,6 +236,7 @@ Tensor mul(const Tensor& self, const Tensor& other) { return run_op(kMul, args(s
 Tensor div(const Tensor& self, const Tensor& other) { return run_op(kDiv, args(self, other)); }
 Tensor neg(const Tensor& self) { return run_op(kNeg, args(self)); }
 Tensor exp(const Tensor& self) { return run_op(kExp, args(self)); }
+Tensor log(const Tensor& self) { return run_op(kLog, args(self)); }
 Tensor add_(const Tensor& self, const Tensor& other, double alpha) {
   return run_op(kAdd_, args(self, other), {alpha});
 }
