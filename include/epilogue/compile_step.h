@@ -16,6 +16,11 @@
 //     optimizer.step();
 //     optimizer.zero_grad();
 //   }
+//
+// Of a mean loss, micro-batches of unequal sizes count by their share of the rows:
+//
+//   for (const optim::MicroBatch& part : optim::micro_batches(x.size(0), 4))
+//     step(rows_of(x, part), rows_of(target, part), part.share);
 #pragma once
 
 #include <functional>
@@ -59,22 +64,30 @@ class CompiledStep : public CompiledBase {
   // Runs the step and gives the loss, outside the autograd graph. Gradients are added to the
   // leaves' .grad, as Tensor::backward() does: calls accumulate until it is dropped. Throws Error
   // as Compiled does; where an input is no leaf; where nothing requires a gradient.
-  Tensor operator()(std::span<const Tensor> inputs);
-  Tensor operator()(const Tensor& x, const Tensor& target);
+  //
+  // `loss_weight` multiplies the loss, what is returned and the gradients. With each micro-batch's
+  // share of the rows as its weight, accumulated gradients are those of the mean loss of the whole
+  // batch, and the results add up to that loss. One plan serves all weights but 1, which has its
+  // own. Throws Error where it is not finite.
+  Tensor operator()(std::span<const Tensor> inputs, double loss_weight = 1);
+  Tensor operator()(const Tensor& x, const Tensor& target, double loss_weight = 1);
   // The same, but the gradients go to `receiver` and no .grad is touched. Those of a plan that
   // train() made are copies. Throws Error on an empty receiver too.
-  Tensor run(std::span<const Tensor> inputs, const Receiver& receiver);
+  Tensor run(std::span<const Tensor> inputs, const Receiver& receiver, double loss_weight = 1);
 
   // Runs the step, then `update` (clipping, an optimizer's step) with each leaf's gradient as its
   // .grad, added to what earlier calls left there. Afterwards .grad is undefined; nothing is to be
   // zeroed. Gradients lie in the plan's memory, where they share places with what the step needed
   // before them, and the next call overwrites them: what `update` wants to keep it must clone.
   // Throws Error as operator(), on an empty update, and what `update` throws.
-  Tensor train(std::span<const Tensor> inputs, const std::function<void()>& update);
-  Tensor train(const Tensor& x, const Tensor& target, const std::function<void()>& update);
+  Tensor train(std::span<const Tensor> inputs, const std::function<void()>& update,
+               double loss_weight = 1);
+  Tensor train(const Tensor& x, const Tensor& target, const std::function<void()>& update,
+               double loss_weight = 1);
 
-  // Makes the plan for such inputs without running it.
-  void prepare(std::span<const Tensor> inputs);
+  // Makes the plan for such inputs (and for weights other than 1, if this is one) without running
+  // it.
+  void prepare(std::span<const Tensor> inputs, double loss_weight = 1);
 
   // Of the plan that ran (or was made) last.
   StepMemory memory() const;

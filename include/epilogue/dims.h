@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -20,6 +21,11 @@ class Dims {
  public:
   Dims() = default;
   Dims(std::initializer_list<int64_t> values) : Dims(values.begin(), values.size()) {}
+  // One number stands for a list of one: zeros(3), sum(x, -1).
+  template <std::signed_integral Number>
+  Dims(Number value) : rank_(1) {  // NOLINT(google-explicit-constructor): on purpose
+    values_[0] = value;
+  }
   explicit Dims(std::span<const int64_t> values) : Dims(values.data(), values.size()) {}
   static Dims filled(int rank, int64_t value) {
     Dims d;

@@ -21,7 +21,8 @@ inline constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16,    DTyp
 std::string_view dtype_name(DType dtype);
 // The name in PyTorch traces: "float", "c10::BFloat16", "c10::Half", "double", "long int", ...
 std::string_view dtype_trace_name(DType dtype);
-// The inverse of dtype_name; throws Error on an unknown name.
+// By our name or one of PyTorch's, with "torch." or without: "bf16", "bfloat16", "torch.bfloat16",
+// "float32", "float", "half", "double", "int64", "long", "uint8", "bool". Throws Error on others.
 DType parse_dtype(std::string_view name);
 
 constexpr size_t dtype_bytes(DType dtype) {

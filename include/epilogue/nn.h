@@ -210,6 +210,8 @@ class Dropout : public Module {
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(Dims shape, double eps = 1e-5, bool affine = true);
+  explicit LayerNorm(std::initializer_list<int64_t> shape, double eps = 1e-5, bool affine = true)
+      : LayerNorm(Dims(shape), eps, affine) {}
   Tensor forward(const Tensor& x) const override;
   double eps() const { return eps_; }
 
@@ -225,6 +227,9 @@ class LayerNorm : public Module {
 class RMSNorm : public Module {
  public:
   explicit RMSNorm(Dims shape, std::optional<double> eps = {}, bool affine = true);
+  explicit RMSNorm(std::initializer_list<int64_t> shape, std::optional<double> eps = {},
+                   bool affine = true)
+      : RMSNorm(Dims(shape), eps, affine) {}
   Tensor forward(const Tensor& x) const override;
   std::optional<double> eps() const { return eps_; }
 

@@ -23,6 +23,19 @@ Tensor view(const Tensor& self, Dims sizes);  // one size may be -1
 Tensor unsafe_view(const Tensor& self, Dims sizes);
 Tensor expand(const Tensor& self, Dims sizes);  // -1 keeps a size
 Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
+Tensor permute(const Tensor& self, Dims dims);
+// Without the dimensions of size 1 among `dims`; empty: of all.
+Tensor squeeze(const Tensor& self, Dims dims = {});
+Tensor unsqueeze(const Tensor& self, int64_t dim);  // a dimension of size 1 before `dim`
+// Slices along a dimension, one after the other: of split_size (the last may be smaller), of the
+// sizes named, or `chunks` of one size (fewer where rounding up takes less). (In C++ only: their
+// slices are what traces show.)
+std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim = 0);
+std::vector<Tensor> split(const Tensor& self, std::span<const int64_t> split_sizes,
+                          int64_t dim = 0);
+std::vector<Tensor> split(const Tensor& self, std::initializer_list<int64_t> split_sizes,
+                          int64_t dim = 0);
+std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim = 0);
 // A view where strides allow, else a copy.
 Tensor reshape(const Tensor& self, Dims sizes);
 
@@ -32,13 +45,29 @@ Tensor clone(const Tensor& self);
 Tensor to(const Tensor& self, DType dtype);  // self if it has that dtype
 Tensor cat(std::span<const Tensor> tensors, int64_t dim = 0);
 Tensor cat(std::initializer_list<Tensor> tensors, int64_t dim = 0);
+Tensor stack(std::span<const Tensor> tensors, int64_t dim = 0);  // of one shape, in a new dimension
+Tensor stack(std::initializer_list<Tensor> tensors, int64_t dim = 0);
+Tensor tril(const Tensor& self, int64_t diagonal = 0);  // zeros above a diagonal
+Tensor triu(const Tensor& self, int64_t diagonal = 0);  // zeros below a diagonal
+
+// Elements by index. Indices are i64, from 0; one out of range is an Error that names it and the
+// size.
+// Rows of a weight [rows, columns]: [..., columns] for indices [...]. The row of padding_idx gets
+// no gradient; -1: none.
+Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx = -1);
+Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index);  // index: one dimension
+// As many dimensions in index as in self: result[i][j] = self[i][index[i][j]] for dim 1.
+Tensor gather(const Tensor& self, int64_t dim, const Tensor& index);
+// Their gradients. What comes to one place is summed in the order of the index, on any thread.
+Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                 double alpha = 1);
+Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);
 
 // In place; return the first argument. Not differentiable.
 Tensor copy_(const Tensor& self, const Tensor& src);
 Tensor add_(const Tensor& self, const Tensor& other, double alpha = 1);
 Tensor mul_(const Tensor& self, const Tensor& other);
-Tensor mul_(const Tensor& self, double other);
-Tensor div_(const Tensor& self, double other);
+Tensor div_(const Tensor& self, const Tensor& other);
 Tensor fill_(const Tensor& self, double value);
 Tensor zero_(const Tensor& self);
 
@@ -55,12 +84,9 @@ Tensor add(const Tensor& self, const Tensor& other, double alpha = 1);
 Tensor sub(const Tensor& self, const Tensor& other, double alpha = 1);
 Tensor mul(const Tensor& self, const Tensor& other);
 Tensor div(const Tensor& self, const Tensor& other);
-Tensor add(const Tensor& self, double other);
-Tensor sub(const Tensor& self, double other);
-Tensor mul(const Tensor& self, double other);
-Tensor div(const Tensor& self, double other);
 Tensor neg(const Tensor& self);
 Tensor exp(const Tensor& self);
+Tensor log(const Tensor& self);
 Tensor relu(const Tensor& self);
 Tensor sigmoid(const Tensor& self);
 Tensor tanh(const Tensor& self);
@@ -98,14 +124,85 @@ Tensor gt(const Tensor& self, double other);
 Tensor ge(const Tensor& self, double other);
 // self where the boolean condition is true, else other.
 Tensor where(const Tensor& condition, const Tensor& self, const Tensor& other);
-Tensor where(const Tensor& condition, const Tensor& self, double other);
-Tensor where(const Tensor& condition, double self, const Tensor& other);
 
-// Reductions. Empty dims: all.
+// A number beside a tensor. A whole number leaves the dtype of an integer tensor as it is.
+namespace detail {
+template <Number T>
+Tensor number_beside(const Tensor& t, T number) {
+  if constexpr (std::is_integral_v<T>)
+    if (t.defined() && !is_floating(t.dtype())) return scalar(number);
+  return scalar(static_cast<double>(number));
+}
+}  // namespace detail
+template <Number T>
+Tensor add(const Tensor& self, T other) {
+  return add(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor sub(const Tensor& self, T other) {
+  return sub(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor mul(const Tensor& self, T other) {
+  return mul(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor div(const Tensor& self, T other) {
+  return div(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor add_(const Tensor& self, T other) {
+  return add_(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor mul_(const Tensor& self, T other) {
+  return mul_(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor div_(const Tensor& self, T other) {
+  return div_(self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor where(const Tensor& condition, const Tensor& self, T other) {
+  return where(condition, self, detail::number_beside(self, other));
+}
+template <Number T>
+Tensor where(const Tensor& condition, T self, const Tensor& other) {
+  return where(condition, detail::number_beside(other, self), other);
+}
+
+// The value where the mask is true, else self. The mask broadcasts; the value has no dimensions.
+Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value);
+template <Number T>
+Tensor masked_fill(const Tensor& self, const Tensor& mask, T value) {
+  return masked_fill(self, mask, detail::number_beside(self, value));
+}
+
+// Reductions. Empty dims: all; one number is one dimension.
 Tensor sum(const Tensor& self, Dims dims = {}, bool keepdim = false,
            std::optional<DType> dtype = {});
 Tensor mean(const Tensor& self, Dims dims = {}, bool keepdim = false,
             std::optional<DType> dtype = {});
+// Sum of squared deviations over the number of elements less `correction`, and its root
+// (torch.std).
+Tensor var(const Tensor& self, Dims dims = {}, double correction = 1, bool keepdim = false);
+Tensor stddev(const Tensor& self, Dims dims = {}, double correction = 1, bool keepdim = false);
+// The largest and the smallest element; along a dimension each with its index, which is the first
+// one's where several are equal. NaN wins over every number.
+struct Extremum {
+  Tensor values;
+  Tensor indices;  // i64
+};
+Tensor max(const Tensor& self);
+Tensor min(const Tensor& self);
+Extremum max(const Tensor& self, int64_t dim, bool keepdim = false);
+Extremum min(const Tensor& self, int64_t dim, bool keepdim = false);
+Tensor max(const Tensor& self, const Tensor& other);  // maximum()
+Tensor min(const Tensor& self, const Tensor& other);
+// The index alone; without `dim` that in the flattened tensor.
+Tensor argmax(const Tensor& self, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor argmin(const Tensor& self, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype = {});
 Tensor softmax(const Tensor& self, int64_t dim, std::optional<DType> dtype = {});
 Tensor log_softmax(const Tensor& self, int64_t dim, std::optional<DType> dtype = {});
 
@@ -118,7 +215,20 @@ Tensor rms_norm(const Tensor& input, Dims normalized_shape, const Tensor& weight
 
 // Losses.
 enum class Reduction { none, mean, sum };
+// A target has the input's shape: nothing broadcasts.
 Tensor mse_loss(const Tensor& self, const Tensor& target, Reduction reduction = Reduction::mean);
+Tensor l1_loss(const Tensor& self, const Tensor& target, Reduction reduction = Reduction::mean);
+Tensor smooth_l1_loss(const Tensor& self, const Tensor& target,
+                      Reduction reduction = Reduction::mean, double beta = 1);
+Tensor huber_loss(const Tensor& self, const Tensor& target, Reduction reduction = Reduction::mean,
+                  double delta = 1);
+// self: probabilities in [0, 1]; weight broadcasts.
+Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight = {},
+                            Reduction reduction = Reduction::mean);
+// self: logits, of any size; pos_weight multiplies the part of positive targets.
+Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target,
+                                        const Tensor& weight = {}, const Tensor& pos_weight = {},
+                                        Reduction reduction = Reduction::mean);
 // self: log-probabilities [n, classes]; target: i64 [n]; weight: [classes] or undefined.
 Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight = {},
                 Reduction reduction = Reduction::mean, int64_t ignore_index = -100);
@@ -136,15 +246,61 @@ inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(scalar(a), b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(double a, const Tensor& b) { return div(scalar(a), b); }
+template <Number T>
+Tensor operator+(const Tensor& a, T b) {
+  return add(a, b);
+}
+template <Number T>
+Tensor operator-(const Tensor& a, T b) {
+  return sub(a, b);
+}
+template <Number T>
+Tensor operator*(const Tensor& a, T b) {
+  return mul(a, b);
+}
+template <Number T>
+Tensor operator/(const Tensor& a, T b) {
+  return div(a, b);
+}
+template <Number T>
+Tensor operator+(T a, const Tensor& b) {
+  return add(b, a);
+}
+template <Number T>
+Tensor operator-(T a, const Tensor& b) {
+  return sub(detail::number_beside(b, a), b);
+}
+template <Number T>
+Tensor operator*(T a, const Tensor& b) {
+  return mul(b, a);
+}
+template <Number T>
+Tensor operator/(T a, const Tensor& b) {
+  return div(detail::number_beside(b, a), b);
+}
 inline Tensor operator-(const Tensor& a) { return neg(a); }
+
+// In place, as add_, mul_ and div_ are: refused where a gradient would be lost. `a` may be a view.
+inline Tensor operator+=(const Tensor& a, const Tensor& b) { return add_(a, b); }
+inline Tensor operator-=(const Tensor& a, const Tensor& b) { return add_(a, b, -1); }
+inline Tensor operator*=(const Tensor& a, const Tensor& b) { return mul_(a, b); }
+inline Tensor operator/=(const Tensor& a, const Tensor& b) { return div_(a, b); }
+template <Number T>
+Tensor operator+=(const Tensor& a, T b) {
+  return add_(a, b);
+}
+template <Number T>
+Tensor operator-=(const Tensor& a, T b) {
+  return add_(a, detail::number_beside(a, b), -1);
+}
+template <Number T>
+Tensor operator*=(const Tensor& a, T b) {
+  return mul_(a, b);
+}
+template <Number T>
+Tensor operator/=(const Tensor& a, T b) {
+  return div_(a, b);
+}
 
 }  // namespace epilogue
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -153,6 +154,8 @@ struct SGDOptions {
 class SGD final : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> params, SGDOptions options = {});
+  explicit SGD(std::initializer_list<Tensor> params, SGDOptions options = {})
+      : SGD(std::vector<Tensor>(params), options) {}
   explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
 
   SGDOptions& options(size_t group = 0) { return options_[checked_group(group)]; }
@@ -200,6 +203,8 @@ struct AdamWOptions {
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
+  explicit Adam(std::initializer_list<Tensor> params, AdamOptions options = {})
+      : Adam(std::vector<Tensor>(params), options) {}
   explicit Adam(const std::vector<ParamGroup<AdamOptions>>& groups);
 
   AdamOptions& options(size_t group = 0) { return options_[checked_group(group)]; }
@@ -228,6 +233,8 @@ class Adam : public Optimizer {
 class AdamW final : public Adam {
  public:
   explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {});
+  explicit AdamW(std::initializer_list<Tensor> params, AdamWOptions options = {})
+      : AdamW(std::vector<Tensor>(params), options) {}
   explicit AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups);
 };
 

@@ -2,11 +2,16 @@
 // Tensor: a strided view of counted storage, the one value type of the engine.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iosfwd>
+#include <optional>
+#include <ranges>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +40,14 @@ class Tensor {
   // Throws Error on a null pointer with elements, negative sizes or a rank mismatch.
   static Tensor from_blob(void* data, Dims sizes, DType dtype = DType::f32,
                           std::function<void(void*)> deleter = {}, Dims strides = {});
+
+  // The same of memory that is only read: a kernel that would write to the tensor in place throws
+  // Error, and so do views of it. `data` must outlive every tensor over it, and data_as() must not
+  // be written through. Throws Error unless there is one value per element.
+  template <class T>
+  static Tensor from_blob(std::span<const T> data, Dims sizes) {
+    return from_read_only(data.data(), data.size(), sizes, DTypeOf<T>::value);
+  }
 
   bool defined() const { return static_cast<bool>(impl_); }
   explicit operator bool() const { return defined(); }
@@ -88,6 +101,12 @@ class Tensor {
   // Same data, outside the graph.
   Tensor detach() const;
 
+  // Whether ops may write to the memory in place; not that of from_blob(span<const T>).
+  bool is_writable() const { return !get().storage || !impl_->storage->is_read_only(); }
+
+  // Throws Error "[what] ..." while a function is being compiled: elements mean nothing then.
+  void require_readable(const char* what) const;
+
   // Identity: true when both handles name the same tensor (not equal values).
   bool is_same(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
   // How often the memory was written in place, by ops on any tensor that shares it. Autograd sees
@@ -110,27 +129,77 @@ class Tensor {
       detail::fail_undefined();
     return *impl_.get();
   }
+  static Tensor from_read_only(const void* data, size_t count, Dims sizes, DType dtype);
   void require_elements(DType wanted) const;
   detail::Ref<detail::TensorImpl> impl_;
 };
 
 // "f32[64, 128]"; "undefined" for an undefined tensor.
 std::string to_string(const Tensor& tensor);
+// The values as Python's print() shows a tensor of PyTorch's: four digits, three items at each end
+// of what has more than 1000 elements, the dtype where it is not plain. Waits for a device. Throws
+// Error while a function is being compiled.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+// Numbers of C++: what stands beside tensors in arithmetic.
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
 
 // Factories. The result is contiguous. Sizes must not be negative.
 Tensor empty(Dims sizes, DType dtype = DType::f32, Device device = {});
 Tensor full(Dims sizes, double value, DType dtype = DType::f32, Device device = {});
 Tensor zeros(Dims sizes, DType dtype = DType::f32, Device device = {});
 Tensor ones(Dims sizes, DType dtype = DType::f32, Device device = {});
-Tensor empty_like(const Tensor& like);
+// Like another tensor: its sizes, device and, unless `dtype` is given, its dtype.
+Tensor empty_like(const Tensor& like, std::optional<DType> dtype = {});
+Tensor full_like(const Tensor& like, double value, std::optional<DType> dtype = {});
+Tensor zeros_like(const Tensor& like, std::optional<DType> dtype = {});
+Tensor ones_like(const Tensor& like, std::optional<DType> dtype = {});
 // 0, 1, ..., n - 1.
 Tensor arange(int64_t n, DType dtype = DType::i64);
-// A copy of `values`, rounded to dtype.
+
+// A copy of `values`, rounded once to dtype, which is f32 unless said, whatever the numbers are.
+// Throws Error unless there is one value per element.
 Tensor from_values(std::span<const double> values, Dims sizes, DType dtype = DType::f32);
+Tensor from_values(std::span<const int64_t> values, Dims sizes, DType dtype = DType::f32);
+Tensor from_values(const std::vector<bool>& values, Dims sizes, DType dtype = DType::f32);
 Tensor from_values(std::initializer_list<double> values, Dims sizes, DType dtype = DType::f32);
-// A 0-dim tensor that promotes like a Python number: f64 or i64 by category only.
+// Numbers of any type: a vector, an array, a span.
+template <std::ranges::contiguous_range Values>
+requires Number<std::ranges::range_value_t<Values>> Tensor from_values(const Values& values,
+                                                                       Dims sizes,
+                                                                       DType dtype = DType::f32) {
+  using Wide =
+      std::conditional_t<std::is_integral_v<std::ranges::range_value_t<Values>>, int64_t, double>;
+  const std::vector<Wide> wide(std::ranges::begin(values), std::ranges::end(values));
+  return from_values(std::span<const Wide>(wide), sizes, dtype);
+}
+// Numbers in braces: from_values({1, 2, 3}, {3}).
+template <Number T>
+Tensor from_values(std::initializer_list<T> values, Dims sizes, DType dtype = DType::f32) {
+  return from_values(std::span<const T>(values.begin(), values.size()), sizes, dtype);
+}
+// Without sizes: a row of numbers of one type, or rows of one length:
+// from_values({{1, 2}, {3, 4}}).
+template <Number T>
+Tensor from_values(std::initializer_list<T> values, DType dtype = DType::f32) {
+  return from_values(values, Dims(static_cast<int64_t>(values.size())), dtype);
+}
+Tensor from_values(std::initializer_list<std::initializer_list<double>> rows,
+                   DType dtype = DType::f32);
+
+// A 0-dim tensor that promotes like a Python number: f64, i64 or bool by category only.
 Tensor scalar(double value);
 Tensor scalar(int64_t value);
+Tensor scalar(bool value);
+template <Number T>
+Tensor scalar(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return scalar(static_cast<int64_t>(value));
+  } else {
+    return scalar(static_cast<double>(value));
+  }
+}
 
 // Random factories draw from one seeded counter-based generator (Philox4x32-10): the same seed and
 // the same sequence of calls give the same numbers for every number of threads. (Not PyTorch's

@@ -97,6 +97,8 @@ std::vector<Tensor> reachable_leaves(std::span<const Tensor> outputs) {
   return leaves;
 }
 
+std::string GradMeta::grad_fn_name() const { return grad_fn != nullptr ? node_name(*grad_fn) : ""; }
+
 std::string node_name(const Node& node) {
   if (node.op == nullptr) return "torch::autograd::AccumulateGrad";
   std::string_view op = node.op->name;

@@ -52,6 +52,7 @@ struct GradMeta final : detail::AutogradMeta {
   std::weak_ptr<Node> accumulator;  // of a leaf; owned by the nodes that lead to it
 
   bool is_leaf() const override { return grad_fn == nullptr; }
+  std::string grad_fn_name() const override;
 };
 
 // The meta of a tensor, made when it has none.

@@ -10,16 +10,28 @@ namespace {
 constexpr std::string_view kNames[] = {"f32", "bf16", "f16", "f64", "i64", "u8", "bool"};
 constexpr std::string_view kTraceNames[] = {"float",    "c10::BFloat16", "c10::Half", "double",
                                             "long int", "unsigned char", "bool"};
+// Each with "torch." before it too.
+constexpr std::pair<std::string_view, DType> kTorchNames[] = {
+    {"float32", DType::f32}, {"float", DType::f32},   {"bfloat16", DType::bf16},
+    {"float16", DType::f16}, {"half", DType::f16},    {"float64", DType::f64},
+    {"double", DType::f64},  {"int64", DType::i64},   {"long", DType::i64},
+    {"uint8", DType::u8},    {"bool", DType::boolean}};
 }  // namespace
 
 std::string_view dtype_name(DType dtype) { return kNames[static_cast<size_t>(dtype)]; }
 std::string_view dtype_trace_name(DType dtype) { return kTraceNames[static_cast<size_t>(dtype)]; }
 
 DType parse_dtype(std::string_view name) {
+  std::string_view bare = name;
+  if (bare.starts_with("torch.")) bare.remove_prefix(std::string_view("torch.").size());
   for (const DType dtype : kDTypes)
-    if (dtype_name(dtype) == name) return dtype;
-  throw Error("[dtype] expected f32, bf16, f16, f64, i64, u8 or bool, got '" + std::string(name) +
-              "'");
+    if (name == dtype_name(dtype)) return dtype;
+  for (const auto& [alias, dtype] : kTorchNames)
+    if (bare == alias) return dtype;
+  throw Error(
+      "[dtype] expected f32, bf16, f16, f64, i64, u8, bool or a name of PyTorch's (float32, float, "
+      "bfloat16, float16, half, float64, double, int64, long, uint8), got '" +
+      std::string(name) + "'");
 }
 
 DType promote_types(DType a, DType b) {

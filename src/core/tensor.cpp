@@ -181,6 +181,16 @@ Tensor Tensor::from_blob(void* data, Dims sizes, DType dtype, std::function<void
   return Tensor(std::move(impl));
 }
 
+Tensor Tensor::from_read_only(const void* data, size_t count, Dims sizes, DType dtype) {
+  if (static_cast<int64_t>(count) != element_count(sizes))
+    throw Error("[from_blob] expected " + std::to_string(element_count(sizes)) +
+                " values for sizes " + to_string(sizes) + ", got " + std::to_string(count));
+  // Nobody writes: every in-place op asks the storage.
+  Tensor t = from_blob(const_cast<void*>(data), sizes, dtype);
+  t.impl()->storage->set_read_only();
+  return t;
+}
+
 int64_t Tensor::size(int dim) const {
   const int rank = this->dim();
   if (rank == 0) throw Error("[size] expected a dimension, got a tensor without dimensions");
@@ -210,12 +220,12 @@ namespace {
               "] expected a function that reads no elements while it is being compiled");
 }
 
+}  // namespace
+
 // Under capture no kernel runs: what stands in memory means nothing.
-void require_values(const char* what) {
+void Tensor::require_readable(const char* what) const {
   if (thread_state().skip_kernels) refuse_elements(what);
 }
-
-}  // namespace
 
 void Tensor::require_elements(DType wanted) const {
   if (dtype() != wanted)
@@ -226,14 +236,14 @@ void Tensor::require_elements(DType wanted) const {
 }
 
 double Tensor::item() const {
-  require_values("item");
+  require_readable("item");
   if (!defined() || numel() != 1)
     throw Error("[item] expected a tensor with one element, got " + to_string(*this));
   return load_element(dtype(), HostElements(*this).data(), 0);
 }
 
 std::vector<double> Tensor::to_vector() const {
-  require_values("to_vector");
+  require_readable("to_vector");
   std::vector<double> values;
   values.reserve(static_cast<size_t>(numel()));
   const HostElements host(*this);

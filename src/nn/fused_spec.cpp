@@ -95,6 +95,15 @@ void fail(const FusedSpec& spec, const std::string& expected, const std::string&
   throw Error(std::string("[") + spec.name + "] expected " + expected + ", got " + got);
 }
 
+namespace {
+
+std::string weight_name(const FusedSpec& spec, size_t i) {
+  constexpr const char* kGated[] = {"gate", "up", "down"};
+  return spec.gated ? kGated[i] : "a weight";
+}
+
+}  // namespace
+
 void require_fit(const FusedSpec& spec, const Tensor* x) {
   const FusedOptions& o = spec.options;
   require_norm(spec, pre_norm(o));
@@ -112,10 +121,11 @@ void require_fit(const FusedSpec& spec, const Tensor* x) {
   for (size_t i = 0; i < spec.weights.size(); ++i) {
     const Tensor& w = spec.weights[i];
     if (!w.defined() || w.dim() != 2 || w.size(1) != k || w.dtype() != dtype)
-      fail(spec, "a weight [n, " + std::to_string(k) + "] of x's dtype", to_string(w));
+      fail(spec, weight_name(spec, i) + " [n, " + std::to_string(k) + "] of x's dtype",
+           to_string(w));
     if (!spec.biases.empty()) require_parameter(spec, spec.biases[i], w.size(0), "a bias");
     if (spec.gated && i == 1 && !(w.sizes() == first.sizes()))
-      fail(spec, "gate and up of one shape", to_string(w));
+      fail(spec, "up of gate's shape " + to_string(first.sizes()), to_string(w));
     if (!spec.gated || i > 0) k = w.size(0);
   }
   require_parameter(spec, o.norm_weight, columns, "a norm weight");

@@ -121,6 +121,12 @@ class Reader {
                               std::string(name) + ", got " + to_string(linear.bias.sizes()));
       return ok_status();
     };
+    // Gate and down agree: up is the one that is wrong.
+    if (family.gated() && !family.gate.empty()) {
+      const Dims gate = weights.gate.weight.sizes();
+      if (weights.down.weight.sizes() == Dims{gate[1], gate[0]})
+        if (const auto ok = check(family.up, weights.up, gate); !ok) return ok;
+    }
     if (family.gated()) {
       const std::string_view gate = family.gate.empty() ? family.up : family.gate;
       if (const auto ok = check(gate, weights.gate, up); !ok) return ok;

@@ -12,6 +12,9 @@ namespace {
 void require_floating(const char* op, const Tensor& tensor) {
   if (!tensor.defined() || !is_floating(tensor.dtype()))
     throw Error(std::string("[") + op + "] expected a floating tensor, got " + to_string(tensor));
+  if (!tensor.is_writable())
+    throw Error(std::string("[") + op + "] expected a tensor that may be written, got " +
+                to_string(tensor) + " over memory that is lent to be read");
 }
 
 void require(bool holds, const char* op, const char* expected, double a, double b) {

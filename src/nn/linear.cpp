@@ -2,6 +2,7 @@
 // Linear and Dropout.
 #include <cmath>
 
+#include "core/observer.h"
 #include "epilogue/nn.h"
 
 namespace epilogue::nn {
@@ -21,7 +22,14 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias) : Modu
   register_parameter("bias", bias);
 }
 
-Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, bias); }
+// Where autocast is on, it makes the dtypes one.
+Tensor Linear::forward(const Tensor& x) const {
+  const bool differs = x.defined() && weight.defined() && x.dtype() != weight.dtype();
+  if (differs && thread_state().autocast == nullptr) [[unlikely]]
+    throw Error("[Linear] expected input of dtype " + std::string(dtype_name(weight.dtype())) +
+                ", got " + std::string(dtype_name(x.dtype())));
+  return linear(x, weight, bias);
+}
 
 Dropout::Dropout(double p) : Module("Dropout"), p_(p) {
   if (!(p >= 0 && p <= 1))

@@ -58,6 +58,11 @@ GatedMLP::GatedMLP(int64_t dim, int64_t hidden, Activation activation, bool bias
 
 // y = down(act(gate(x)) * up(x)): eagerly 3 GEMMs and 2 pointwise kernels.
 Tensor GatedMLP::forward(const Tensor& x) const {
+  const Tensor& gate_weight = gate_proj.weight;
+  const Tensor& up_weight = up_proj.weight;
+  if (gate_weight.defined() && up_weight.defined() && !(gate_weight.sizes() == up_weight.sizes()))
+    throw Error("[GatedMLP] expected up_proj.weight of gate_proj.weight's shape " +
+                to_string(gate_weight.sizes()) + ", got " + to_string(up_weight));
   const Tensor gate = activate(gate_proj(x), activation_);
   return down_proj(gate * up_proj(x));
 }

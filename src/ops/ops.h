@@ -11,12 +11,14 @@ namespace epilogue {
 
 // views.cpp
 extern const OpDef kAsStrided, kT, kTranspose, kView, kUnsafeView, kExpand, kSlice, kSliceBackward;
+// views/permute.cpp, views/split.cpp
+extern const OpDef kPermute, kSqueeze, kUnsqueeze, kStack;
 // copies.cpp
 extern const OpDef kReshape, kContiguous, kClone, kTo, kToCopy, kCat, kCopy_, kFill_, kZero_;
 // matmul.cpp, linear.cpp
 extern const OpDef kMm, kAddmm, kBmm, kMatmul, kLinear;
 // arithmetic.cpp
-extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kExp, kAdd_, kMul_, kDiv_;
+extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kExp, kLog, kAdd_, kMul_, kDiv_;
 // activations.cpp, gelu.cpp
 extern const OpDef kRelu, kThresholdBackward, kSigmoid, kSigmoidBackward, kTanh, kTanhBackward;
 extern const OpDef kSilu, kSiluBackward, kGelu, kGeluBackward;
@@ -36,6 +38,11 @@ constexpr const OpDef& function_op(PointwiseFn fn) {
 }
 // reductions.cpp
 extern const OpDef kSum, kMean;
+// reductions/extremum.cpp, variance.cpp, cumsum.cpp
+extern const OpDef kMax, kMin, kArgmax, kArgmin, kVar, kStd, kCumsum, kCumsumBackward;
+// indexing/gather.cpp, index_select.cpp, masks.cpp
+extern const OpDef kGather, kScatterAdd, kIndexSelect, kIndexAdd;
+extern const OpDef kEmbedding, kEmbeddingDenseBackward, kMaskedFill, kTril, kTriu;
 // softmax.cpp
 extern const OpDef kSoftmax, kSoftmaxUnit, kSoftmaxBackward;
 extern const OpDef kLogSoftmax, kLogSoftmaxUnit, kLogSoftmaxBackward;
@@ -45,6 +52,9 @@ extern const OpDef kRmsNorm, kFusedRmsNorm, kFusedRmsNormBackward;
 // mse_loss.cpp, nll_loss.cpp, cross_entropy.cpp
 extern const OpDef kMseLoss, kMseLossBackward, kNllLoss, kNllLossForward, kNllLossBackward;
 extern const OpDef kCrossEntropyLoss;
+// difference_losses.cpp, binary_cross_entropy.cpp
+extern const OpDef kL1Loss, kSmoothL1Loss, kHuberLoss;
+extern const OpDef kBinaryCrossEntropy, kBinaryCrossEntropyWithLogits;
 // cross_entropy_loss.cpp
 extern const OpDef kCrossEntropyForward, kCrossEntropyBackward;
 // dropout.cpp
@@ -128,6 +138,33 @@ inline constexpr std::array kNamedOps{
     &kFusedAdam_,                    // aten::_fused_adam_
     &kFusedAdamW_,                   // aten::_fused_adamw_
     &kFusedSgd_,                     // aten::_fused_sgd_
+    &kPermute,                       // aten::permute
+    &kSqueeze,                       // aten::squeeze
+    &kUnsqueeze,                     // aten::unsqueeze
+    &kStack,                         // aten::stack
+    &kLog,                           // aten::log
+    &kMax,                           // aten::max
+    &kMin,                           // aten::min
+    &kArgmax,                        // aten::argmax
+    &kArgmin,                        // aten::argmin
+    &kVar,                           // aten::var
+    &kStd,                           // aten::std
+    &kCumsum,                        // aten::cumsum
+    &kCumsumBackward,                // aten::cumsum_backward
+    &kGather,                        // aten::gather
+    &kScatterAdd,                    // aten::scatter_add
+    &kIndexSelect,                   // aten::index_select
+    &kIndexAdd,                      // aten::index_add
+    &kEmbedding,                     // aten::embedding
+    &kEmbeddingDenseBackward,        // aten::embedding_dense_backward
+    &kMaskedFill,                    // aten::masked_fill
+    &kTril,                          // aten::tril
+    &kTriu,                          // aten::triu
+    &kL1Loss,                        // aten::l1_loss
+    &kSmoothL1Loss,                  // aten::smooth_l1_loss
+    &kHuberLoss,                     // aten::huber_loss
+    &kBinaryCrossEntropy,            // aten::binary_cross_entropy
+    &kBinaryCrossEntropyWithLogits,  // aten::binary_cross_entropy_with_logits
 };
 
 inline constexpr auto kOps = [] {

@@ -105,6 +105,14 @@ void run_kernel(const Call& call, Device device, RunObserver* listener) {
   listener->kernel_ran({call, kernel, begin, ticks(), nullptr, begin_mark, end_mark});
 }
 
+void note_write(const OpDef& op, const Tensor& t) {
+  if (!t.is_writable()) [[unlikely]]
+    throw Error("[" + std::string(op.name) + "] expected a tensor that may be written, got " +
+                to_string(t) +
+                " over memory that from_blob(span<const T>) lends to be read; clone it first");
+  t.impl()->storage->bump_version();
+}
+
 Outputs execute(const OpDef& op, std::span<const Tensor> in, std::span<const Attr> attrs,
                 RunObserver* listener) {
   if (op.kind == OpKind::view || op.kind == OpKind::composite)
@@ -116,7 +124,7 @@ Outputs execute(const OpDef& op, std::span<const Tensor> in, std::span<const Att
     if (op.infer != nullptr) op.infer(Call{op, in, attrs, {}});
     for (size_t i = 0; i < (op.writes == 1 ? 1 : in.size()); ++i)
       if ((op.writes >> op.argument_of(i, in.size()) & 1U) != 0 && in[i].defined())
-        in[i].impl()->storage->bump_version();
+        note_write(op, in[i]);
   } else {
     const OutMetas metas = op.infer(Call{op, in, attrs, {}});
     for (size_t i = 0; i < metas.size(); ++i)

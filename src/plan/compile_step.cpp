@@ -3,6 +3,7 @@
 #include "epilogue/compile_step.h"
 
 #include <atomic>
+#include <cmath>
 #include <set>
 
 #include "autograd/node.h"
@@ -14,8 +15,40 @@
 #include "plan/step_memory.h"
 
 namespace epilogue {
-
 namespace {
+
+// A call's inputs. A weight other than 1 stands behind them, so that one plan serves all weights;
+// it stands there twice, as one tensor: no other call has such inputs.
+class WeightedInputs {
+ public:
+  WeightedInputs(std::span<const Tensor> inputs, double loss_weight) : given_(inputs) {
+    if (loss_weight == 1) return;
+    if (!std::isfinite(loss_weight))
+      throw Error("[compile_step] expected a finite loss weight, got " +
+                  std::to_string(loss_weight));
+    with_weight_.assign(inputs.begin(), inputs.end());
+    const bool is_placed = !inputs.empty() && inputs[0].defined();
+    const Tensor weight =
+        full({}, loss_weight, DType::f32, is_placed ? inputs[0].device() : Device());
+    with_weight_.insert(with_weight_.end(), 2, weight);
+  }
+  bool is_weighted() const { return !with_weight_.empty(); }
+  std::span<const Tensor> all() const {
+    return is_weighted() ? std::span<const Tensor>(with_weight_) : given_;
+  }
+
+ private:
+  std::span<const Tensor> given_;
+  std::vector<Tensor> with_weight_;
+};
+
+// The loss of inputs that a weight follows, times that weight.
+plan::LossFunction weighted(const CompiledStep::Loss& loss) {
+  return [&loss](std::span<const Tensor> in) {
+    const Tensor of_batch = loss(in.first(in.size() - 2));
+    return mul(of_batch, to(in.back(), of_batch.dtype()));
+  };
+}
 
 // The one call that may use a step's plans: gradients lie in their memory.
 class OneCall {
@@ -45,11 +78,12 @@ class CompiledStep::Impl final : public Plans {
   }
 
   // Without a receiver gradients are added to .grad.
-  Tensor run(std::span<const Tensor> in, const Receiver& receiver) {
+  Tensor run(std::span<const Tensor> inputs, const Receiver& receiver, double loss_weight) {
+    const WeightedInputs in(inputs, loss_weight);
     Tensor loss;
     with_entry(in, false, [&](const plan::Entry& entry) {
-      std::vector<Tensor> results = run_plan(entry, in);
-      const std::vector<Tensor> leaves = leaves_of(entry, in);
+      std::vector<Tensor> results = run_plan(entry, in.all());
+      const std::vector<Tensor> leaves = leaves_of(entry, in.all());
       if (receiver) {
         const NoGrad no_grad;
         if (entry.keeps_gradients())
@@ -63,12 +97,14 @@ class CompiledStep::Impl final : public Plans {
     return loss;
   }
 
-  Tensor train(std::span<const Tensor> in, const std::function<void()>& update) {
+  Tensor train(std::span<const Tensor> inputs, const std::function<void()>& update,
+               double loss_weight) {
     if (!update) throw Error("[compile_step] expected an update, got an empty function");
+    const WeightedInputs in(inputs, loss_weight);
     Tensor loss;
     with_entry(in, true, [&](const plan::Entry& entry) {
-      std::vector<Tensor> results = run_plan(entry, in);
-      const GradientsOf leaves{leaves_of(entry, in)};
+      std::vector<Tensor> results = run_plan(entry, in.all());
+      const GradientsOf leaves{leaves_of(entry, in.all())};
       lend(entry.plan(), leaves.list, results);
       update();
       loss = std::move(results[0]);
@@ -76,8 +112,8 @@ class CompiledStep::Impl final : public Plans {
     return loss;
   }
 
-  void prepare(std::span<const Tensor> in) {
-    with_entry(in, false, [](const plan::Entry&) {});
+  void prepare(std::span<const Tensor> inputs, double loss_weight) {
+    with_entry(WeightedInputs(inputs, loss_weight), false, [](const plan::Entry&) {});
   }
 
  private:
@@ -91,19 +127,20 @@ class CompiledStep::Impl final : public Plans {
 
   // Who calls first decides where a plan leaves the gradients.
   template <class Use>
-  void with_entry(std::span<const Tensor> in, bool keeps_gradients, Use&& use) {
+  void with_entry(const WeightedInputs& in, bool keeps_gradients, Use&& use) {
     const OneCall call(busy_);
     if (thread_state().capture != nullptr)
       throw Error(
           "[compile_step] expected a call of its own, got one inside a function that is "
           "being compiled");
-    const auto capture = [this](std::span<const Tensor> inputs) {
-      return plan::capture_step(loss_, inputs);
+    const auto capture = [this, is_weighted = in.is_weighted()](std::span<const Tensor> inputs) {
+      return plan::capture_step(is_weighted ? weighted(loss_) : loss_, inputs);
     };
     const auto make = [&] {
-      return std::make_shared<const plan::Entry>(capture, in, cache().options(), keeps_gradients);
+      return std::make_shared<const plan::Entry>(capture, in.all(), cache().options(),
+                                                 keeps_gradients);
     };
-    cache().with_entry(in, make, std::forward<Use>(use));
+    cache().with_entry(in.all(), make, std::forward<Use>(use));
   }
 
   // The loss, and the leaves' gradients.
@@ -154,24 +191,30 @@ CompiledStep::CompiledStep(Loss loss, CompileOptions options)
 
 CompiledStep::Impl& CompiledStep::impl() const { return static_cast<Impl&>(plans()); }
 
-Tensor CompiledStep::operator()(std::span<const Tensor> inputs) { return impl().run(inputs, {}); }
-Tensor CompiledStep::operator()(const Tensor& x, const Tensor& target) {
+Tensor CompiledStep::operator()(std::span<const Tensor> inputs, double loss_weight) {
+  return impl().run(inputs, {}, loss_weight);
+}
+Tensor CompiledStep::operator()(const Tensor& x, const Tensor& target, double loss_weight) {
   const Tensor inputs[] = {x, target};
-  return impl().run(inputs, {});
+  return impl().run(inputs, {}, loss_weight);
 }
-Tensor CompiledStep::run(std::span<const Tensor> inputs, const Receiver& receiver) {
+Tensor CompiledStep::run(std::span<const Tensor> inputs, const Receiver& receiver,
+                         double loss_weight) {
   if (!receiver) throw Error("[compile_step] expected a receiver, got an empty function");
-  return impl().run(inputs, receiver);
+  return impl().run(inputs, receiver, loss_weight);
 }
-Tensor CompiledStep::train(std::span<const Tensor> inputs, const std::function<void()>& update) {
-  return impl().train(inputs, update);
+Tensor CompiledStep::train(std::span<const Tensor> inputs, const std::function<void()>& update,
+                           double loss_weight) {
+  return impl().train(inputs, update, loss_weight);
 }
 Tensor CompiledStep::train(const Tensor& x, const Tensor& target,
-                           const std::function<void()>& update) {
+                           const std::function<void()>& update, double loss_weight) {
   const Tensor inputs[] = {x, target};
-  return impl().train(inputs, update);
+  return impl().train(inputs, update, loss_weight);
 }
-void CompiledStep::prepare(std::span<const Tensor> inputs) { impl().prepare(inputs); }
+void CompiledStep::prepare(std::span<const Tensor> inputs, double loss_weight) {
+  impl().prepare(inputs, loss_weight);
+}
 std::vector<std::string> compiled_step_plan_names() {
   std::vector<std::string> names;
   for (const plan::Candidate& c : plan::candidates(true)) names.push_back(c.name);

@@ -292,6 +292,19 @@ class Profile(CommandTest):
         result = self.profile("profile", "mlp", "--batch", "1", "--seq", "2", "--weights", path,
                               "--prefix", prefix, "--activation", "swiglu")
         self.assertEqual(result["tag"], "1_2_4_6_eager")
+        # The names are Llama's: SwiGLU, and the command says that this is assumed.
+        mlp = ["profile", "mlp", "--batch", "1", "--seq", "2", "--weights", path, "--prefix", prefix]
+        self.assertIn("mlp: swiglu (assumed for llama) [1, 2, 4] -> 6", self.profile(*mlp)["workload"])
+        self.assertIn("mlp: reglu [1, 2, 4]", self.profile(*mlp, "--activation", "reglu")["workload"])
+        self.assertIn("mlp: swiglu (assumed for llama, not gelu: its MLP is gated) [1, 2, 4]",
+                      self.profile(*mlp, "--activation", "gelu")["workload"])
+        with open(os.path.join(self.out, "config.json"), "w") as f:
+            json.dump({"hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"}, f)
+        self.assertIn("mlp: geglu (of config.json) [1, 2, 4]", self.profile(*mlp)["workload"])
+        with open(os.path.join(self.out, "config.json"), "w") as f:
+            json.dump({"hidden_act": "xielu"}, f)
+        self.assertIn("mlp: swiglu (assumed for llama, config.json's xielu is not known)",
+                      self.profile(*mlp)["workload"])
         line = self.misuse("profile", "mlp", "--weights", path, "--prefix", "model.layers.9.mlp")
         self.assertIn("model.safetensors", line)
         with open(path, "r+b") as f:

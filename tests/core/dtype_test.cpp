@@ -137,8 +137,24 @@ TEST(DTypeTest, NamesParseBack) {
   for (const DType dtype : kDTypes) EXPECT_EQ(parse_dtype(dtype_name(dtype)), dtype);
   EXPECT_EQ(dtype_trace_name(DType::bf16), "c10::BFloat16");
   EXPECT_EQ(dtype_trace_name(DType::i64), "long int");
-  EXPECT_EQ(test::message_of([] { parse_dtype("float32"); }),
-            "[dtype] expected f32, bf16, f16, f64, i64, u8 or bool, got 'float32'");
+  EXPECT_EQ(test::message_of([] { parse_dtype("float8"); }),
+            "[dtype] expected f32, bf16, f16, f64, i64, u8, bool or a name of PyTorch's (float32, "
+            "float, bfloat16, float16, half, float64, double, int64, long, uint8), got 'float8'");
+  EXPECT_NE(test::message_of([] { parse_dtype("torch.f32"); }), "(no error)");
+}
+
+TEST(DTypeTest, NamesOfPyTorchAreKnown) {
+  EXPECT_EQ(parse_dtype("float32"), DType::f32);
+  EXPECT_EQ(parse_dtype("torch.float32"), DType::f32);
+  EXPECT_EQ(parse_dtype("bfloat16"), DType::bf16);
+  EXPECT_EQ(parse_dtype("torch.bfloat16"), DType::bf16);
+  EXPECT_EQ(parse_dtype("half"), DType::f16);
+  EXPECT_EQ(parse_dtype("torch.float16"), DType::f16);
+  EXPECT_EQ(parse_dtype("double"), DType::f64);
+  EXPECT_EQ(parse_dtype("torch.int64"), DType::i64);
+  EXPECT_EQ(parse_dtype("long"), DType::i64);
+  EXPECT_EQ(parse_dtype("uint8"), DType::u8);
+  EXPECT_EQ(parse_dtype("torch.bool"), DType::boolean);
 }
 
 TEST(DTypeTest, DispatchGivesTheTypeOfEveryDType) {

@@ -58,7 +58,7 @@ TEST(NetworkMessages, Losses) {
       {[] {
          mse_loss(f32({2, 3}), f32({4}));
        },
-       "[aten::mse_loss] expected shapes that broadcast, got [2, 3] and [4]"},
+       "[aten::mse_loss] expected a target of the input's shape [2, 3], got f32[4]"},
       {[] { mse_loss(i64({2}), i64({2})); },
        "[aten::mse_loss] expected a floating tensor, got i64[2] and i64[2]"},
       {[] {

@@ -226,6 +226,10 @@ TEST(HfMlpErrors, ShapesThatDoNotFitTogether) {
                      {"mlp.up_proj.weight", up},
                      {"mlp.down_proj.weight", down}}),
             "test.safetensors: HfMlpShape: expected gate_proj of [6, 4] (out, in), got [5, 4]");
+  EXPECT_EQ(message({{"mlp.gate_proj.weight", up},
+                     {"mlp.up_proj.weight", ones({5, 4})},
+                     {"mlp.down_proj.weight", down}}),
+            "test.safetensors: HfMlpShape: expected up_proj of [6, 4] (out, in), got [5, 4]");
   EXPECT_EQ(message({{"mlp.fc1.weight", up}, {"mlp.fc2.weight", up}}),
             "test.safetensors: HfMlpShape: expected fc2 of [4, 6] (out, in), got [6, 4]");
   EXPECT_EQ(message({{"mlp.fc1.weight", ones({6})}, {"mlp.fc2.weight", down}}),

@@ -18,6 +18,28 @@ TEST(Misuse, LinearsThatAreNotThere) {
   EXPECT_EQ(message_of([&] { mlp.fc(2); }), "[MLP::fc] expected a linear below 2, got 2");
 }
 
+TEST(Misuse, AnInputOfAnotherDtypeIsTheLayersError) {
+  Linear layer(4, 2);
+  EXPECT_EQ(message_of([&] {
+              layer(ones({3, 4}, DType::bf16));
+            }),
+            "[Linear] expected input of dtype f32, got bf16");
+  layer.to(DType::bf16);
+  EXPECT_EQ(message_of([&] {
+              layer(ones({3, 4}));
+            }),
+            "[Linear] expected input of dtype bf16, got f32");
+}
+
+TEST(Misuse, AWrongUpProjectionIsNamed) {
+  GatedMLP mlp(4, 6);
+  mlp.up_proj.weight = ones({5, 4});
+  EXPECT_EQ(message_of([&] {
+              mlp(ones({3, 4}));
+            }),
+            "[GatedMLP] expected up_proj.weight of gate_proj.weight's shape [6, 4], got f32[5, 4]");
+}
+
 TEST(Misuse, Norms) {
   EXPECT_EQ(message_of([] { LayerNorm({}); }),
             "[LayerNorm] expected a shape of one dimension or more, got []");

@@ -41,8 +41,8 @@ bool gives_booleans(const OpDef& op) {
 // Ops without a gradient rule: the walk stops there with an error.
 bool may_lack_gradient(const OpDef& op) {
   return op.kind == OpKind::inplace || gives_booleans(op) ||
-         is_one_of(op,
-                   {&kForeachNorm, &kAsStrided, &kNativeLayerNormBackward, &kFusedRmsNormBackward});
+         is_one_of(op, {&kArgmax, &kArgmin, &kForeachNorm, &kAsStrided, &kNativeLayerNormBackward,
+                        &kFusedRmsNormBackward});
 }
 bool has_second_gradient(const OpDef& op) {
   return !is_one_of(op, {&kLayerNorm, &kNativeLayerNorm, &kRmsNorm, &kFusedRmsNorm});

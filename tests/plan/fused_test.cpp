@@ -81,7 +81,13 @@ TEST(Fused, MisuseIsNamed) {
   const Tensor w = randn({16, 8});
   const Tensor down = randn({8, 16});
   EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, w, w, nn::Activation::geglu); }),
-            "[fused_gated_mlp] expected a weight [n, 16] of x's dtype, got f32[16, 8]");
+            "[fused_gated_mlp] expected down [n, 16] of x's dtype, got f32[16, 8]");
+  EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, down, down, nn::Activation::geglu); }),
+            "[fused_gated_mlp] expected up [n, 8] of x's dtype, got f32[8, 16]");
+  EXPECT_EQ(error_of([&] {
+              fused_gated_mlp(x, w, randn({4, 8}), down, nn::Activation::geglu);
+            }),
+            "[fused_gated_mlp] expected up of gate's shape [16, 8], got f32[4, 8]");
   EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, w, down, nn::Activation::gelu); }),
             "[fused_gated_mlp] expected a gated activation, got gelu");
   const Tensor weights[] = {w};

@@ -77,6 +77,9 @@ class Storage {
   static void* operator new(size_t bytes) { return allocate_object(bytes); }
   static void operator delete(void* p, size_t bytes) noexcept { free_object(p, bytes); }
   uint32_t use_count() const { return refs_.load(std::memory_order_relaxed); }
+  // The owner of borrowed memory lets it be read only.
+  bool is_read_only() const { return is_read_only_; }
+  void set_read_only() { is_read_only_ = true; }
   bool is_borrowed() const { return deleter_ != nullptr; }
 
  private:
@@ -88,6 +91,7 @@ class Storage {
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> version_{0};
   std::atomic<MemoryCategory> category_{MemoryCategory::unknown};
+  bool is_read_only_ = false;
   std::unique_ptr<Deleter> deleter_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "epilogue/detail/storage.h"
 #include "epilogue/dims.h"
@@ -19,6 +20,7 @@ namespace epilogue::detail {
 struct AutogradMeta {
   virtual ~AutogradMeta() = default;
   virtual bool is_leaf() const = 0;
+  virtual std::string grad_fn_name() const = 0;  // "AddBackward0"; of a leaf: empty
 };
 
 struct TensorImpl {

@@ -43,8 +43,10 @@ class CpuBackend final : public Backend {
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
     static constexpr KernelLists kAll[] = {
-        gemm_lists, pointwise_lists,     copy_lists,    reduction_lists, softmax_lists,  norm_lists,
-        loss_lists, cross_entropy_lists, foreach_lists, optimizer_lists, bernoulli_lists};
+        gemm_lists,     pointwise_lists, copy_lists,       reduction_lists,
+        softmax_lists,  norm_lists,      loss_lists,       cross_entropy_lists,
+        foreach_lists,  optimizer_lists, bernoulli_lists,  extremum_lists,
+        variance_lists, cumsum_lists,    index_copy_lists, index_sum_lists};
     return find_kernels(kAll, op);
   }
 

@@ -13,6 +13,11 @@ std::span<const KernelList> gemm_lists();           // gemm.cpp
 std::span<const KernelList> pointwise_lists();      // pointwise.cpp
 std::span<const KernelList> copy_lists();           // copies.cpp
 std::span<const KernelList> reduction_lists();      // reductions.cpp
+std::span<const KernelList> extremum_lists();       // lines/extrema.cpp
+std::span<const KernelList> variance_lists();       // lines/variance.cpp
+std::span<const KernelList> cumsum_lists();         // lines/cumsum.cpp
+std::span<const KernelList> index_copy_lists();     // indexing/copies_by_index.cpp
+std::span<const KernelList> index_sum_lists();      // indexing/sums_by_index.cpp
 std::span<const KernelList> softmax_lists();        // softmax.cpp
 std::span<const KernelList> norm_lists();           // norms.cpp
 std::span<const KernelList> loss_lists();           // losses.cpp

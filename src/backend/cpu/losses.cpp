@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU kernels of mse_loss and nll_loss, forward and backward.
+// CPU kernels of mse_loss, binary_cross_entropy and nll_loss.
 #include "ops/losses/losses.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/rows.h"
@@ -10,6 +11,7 @@
 #include "backend/cpu/simd/reduce.h"
 #include "core/element.h"
 #include "core/tensor_impl.h"
+#include "ops/losses/binary_cross_entropy.h"
 #include "ops/ops.h"
 
 namespace epilogue::cpu {
@@ -137,6 +139,60 @@ void run_mse_backward(const Call& call) {
   });
 }
 
+// binary_cross_entropy: two logarithms per element, one at a time as log's own kernel takes them.
+Pieces bce_pieces(const Call& call) {
+  const Tensor& weight = call.in[2].defined() ? call.in[2] : call.in[0];
+  return {call.in[0].sizes(), {&call.in[0], &call.in[1], &weight}};
+}
+
+const char* decline_bce(const Call& call) {
+  for (const Tensor& t : call.in)
+    if (t.defined() && !has_float_type(t.dtype())) return kNeedsFloatType;
+  return nullptr;
+}
+
+// Writes the losses of a piece to `to` and gives their sum.
+double bce_piece(const Call& call, const Pieces& pieces, const Rows* weights, int64_t piece,
+                 float* to) {
+  const int64_t row = pieces.row(piece);
+  const int64_t begin = pieces.begin(piece);
+  const int64_t n = pieces.size(piece);
+  const float* x = pieces.rows(call.in[0]).read(row, begin, n, scratch(Slot::a, n));
+  const float* t = pieces.rows(call.in[1]).read(row, begin, n, scratch(Slot::b, n));
+  for (int64_t i = 0; i < n; ++i)
+    to[i] = probability_loss(require_probability(call.op, x[i]), t[i]);
+  const auto length = static_cast<size_t>(n);
+  if (weights != nullptr)
+    simd::pointwise_kernels().run(
+        PointwiseFn::mul, {to, weights->read(row, begin, n, scratch(Slot::d, n))}, to, length);
+  return static_cast<double>(simd::row_kernels().sum(to, length));
+}
+
+void run_bce(const Call& call) {
+  const Pieces pieces = bce_pieces(call);
+  const Reduction reduction = reduction_of(call, 0);
+  std::optional<Rows> weights;
+  if (call.in[2].defined()) weights = pieces.rows(call.in[2]);
+  const Rows* const weight_rows = weights ? &*weights : nullptr;
+  if (reduction == Reduction::none) {
+    const Rows out = pieces.rows(call.out[0]);
+    parallel_for(pieces.count(), pieces.grain() / 8 + 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) {
+        float* to = out.target(pieces.row(p), pieces.begin(p), scratch(Slot::c, pieces.size(p)));
+        bce_piece(call, pieces, weight_rows, p, to);
+        out.write(pieces.row(p), pieces.begin(p), pieces.size(p), to);
+      }
+    });
+    return;
+  }
+  const double sum = ordered_sum(pieces.count(), pieces.grain() / 8 + 1, [&](int64_t p) {
+    return bce_piece(call, pieces, weight_rows, p, scratch(Slot::c, pieces.size(p)));
+  });
+  const auto count = static_cast<double>(call.in[0].numel());
+  store_element(call.out[0].dtype(), call.out[0].data(), 0,
+                reduction == Reduction::mean ? sum / count : sum);
+}
+
 // nll_loss: memory is touched once per row, there is nothing to vectorise. Every dtype.
 constexpr int64_t kTargetPiece = 1024;  // rows
 constexpr int64_t kTargetGrain = 8;     // pieces per thread
@@ -261,12 +317,17 @@ constexpr Kernel kMseBackwardKernels[] = {
     {"mse_loss_backward", decline_mse, run_mse_backward, [](const Call& c, KernelInfo& i) {
        describe_mse(c, i, mse_backward_pieces(c), "mse_loss_backward");
      }}};
+constexpr Kernel kBceKernels[] = {
+    {"binary_cross_entropy", decline_bce, run_bce, [](const Call& c, KernelInfo& i) {
+       describe_mse(c, i, bce_pieces(c), "binary_cross_entropy");
+     }}};
 constexpr Kernel kNllKernels[] = {{"nll_loss", decline_never, run_nll, describe_nll}};
 constexpr Kernel kNllBackwardKernels[] = {
     {"nll_loss_backward", decline_never, run_nll_backward, describe_nll_backward}};
 
 constexpr KernelList kLists[] = {{&kMseLoss, kMseKernels},
                                  {&kMseLossBackward, kMseBackwardKernels},
+                                 {&kBinaryCrossEntropy, kBceKernels},
                                  {&kNllLossForward, kNllKernels},
                                  {&kNllLossBackward, kNllBackwardKernels}};
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/element.h"
 #include "epilogue/ops.h"
 #include "ops/shape.h"
 
@@ -17,6 +18,34 @@ inline Reduction reduction_of(const Call& call, size_t attr) {
   if (code < 0 || code > 2)
     fail(call.op, "reduction 0 (none), 1 (mean) or 2 (sum)", std::to_string(code));
   return static_cast<Reduction>(code);
+}
+
+// Fails unless the target has the input's shape. PyTorch broadcasts with a warning: [n, 1] and [n]
+// would give [n, n] losses, of which nothing can be learnt.
+inline void require_target_shape(const OpDef& op, const Tensor& self, const Tensor& target) {
+  if (!(self.sizes() == target.sizes()))
+    fail(op, "a target of the input's shape " + to_string(self.sizes()), to_string(target));
+}
+
+// What a loss gives of its terms.
+inline Tensor reduced(const Tensor& terms, Reduction reduction) {
+  if (reduction == Reduction::none) return terms;
+  return reduction == Reduction::mean ? mean(terms) : sum(terms);
+}
+// The same for references: of n terms in double; attribute 0 is the reduction.
+template <class Term>
+void reduce_reference(const Call& call, int64_t n, Term&& term) {
+  const Reduction reduction = reduction_of(call, 0);
+  const Tensor& out = call.out[0];
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double loss = term(i);
+    if (reduction == Reduction::none) store_element(out.dtype(), out.data(), i, loss);
+    sum += loss;
+  }
+  if (reduction == Reduction::none) return;
+  store_element(out.dtype(), out.data(), 0,
+                reduction == Reduction::mean ? sum / static_cast<double>(n) : sum);
 }
 
 inline constexpr int64_t kIgnored = -1;

@@ -170,6 +170,25 @@ constinit const OpDef kExp{
           return std::vector<Sample>{{{{{3, 5}}}}, {{{{}}}}, {{{{67}, -10, 10}}}};
         }};
 
+constinit const OpDef kLog{
+    .name = "aten::log",
+    .schema = "(Tensor self)",
+    .doc = "natural logarithm",
+    .pointwise = true,
+    .infer = infer_unary_floating,
+    .flops = flops_per_element<1>,
+    .vjp = [](const GradCall& g) -> Gradients { return {div(g.dout, g.in[0])}; },
+    .saves = save_input(0),
+    .autocast = {AutocastRule::none, AutocastRule::f32},
+    .reference =
+        [](const Call& call) {
+          pointwise_reference<1>(call, [](auto x) { return std::log(static_cast<double>(x)); });
+        },
+    .samples =
+        [] {
+          return std::vector<Sample>{{{{{3, 5}, 0.25, 4}}}, {{{{}, 0.25, 4}}}, {{{{67}, 0.01, 9}}}};
+        }};
+
 constinit const OpDef kAdd_{.name = "aten::add_",
                             .schema = "(Tensor self, Tensor other, *, Scalar alpha=1)",
                             .doc = "self += alpha * other",
@@ -215,17 +234,13 @@ Tensor sub(const Tensor& self, const Tensor& other, double alpha) {
 }
 Tensor mul(const Tensor& self, const Tensor& other) { return run_op(kMul, args(self, other)); }
 Tensor div(const Tensor& self, const Tensor& other) { return run_op(kDiv, args(self, other)); }
-Tensor add(const Tensor& self, double other) { return add(self, scalar(other)); }
-Tensor sub(const Tensor& self, double other) { return sub(self, scalar(other)); }
-Tensor mul(const Tensor& self, double other) { return mul(self, scalar(other)); }
-Tensor div(const Tensor& self, double other) { return div(self, scalar(other)); }
 Tensor neg(const Tensor& self) { return run_op(kNeg, args(self)); }
 Tensor exp(const Tensor& self) { return run_op(kExp, args(self)); }
+Tensor log(const Tensor& self) { return run_op(kLog, args(self)); }
 Tensor add_(const Tensor& self, const Tensor& other, double alpha) {
   return run_op(kAdd_, args(self, other), {alpha});
 }
 Tensor mul_(const Tensor& self, const Tensor& other) { return run_op(kMul_, args(self, other)); }
-Tensor mul_(const Tensor& self, double other) { return mul_(self, scalar(other)); }
-Tensor div_(const Tensor& self, double other) { return run_op(kDiv_, args(self, scalar(other))); }
+Tensor div_(const Tensor& self, const Tensor& other) { return run_op(kDiv_, args(self, other)); }
 
 }  // namespace epilogue

@@ -295,11 +295,5 @@ Tensor ge(const Tensor& self, double other) { return ge(self, number_like(self, 
 Tensor where(const Tensor& condition, const Tensor& self, const Tensor& other) {
   return run_op(function_op(PointwiseFn::where), args(condition, self, other));
 }
-Tensor where(const Tensor& condition, const Tensor& self, double other) {
-  return where(condition, self, scalar(other));
-}
-Tensor where(const Tensor& condition, double self, const Tensor& other) {
-  return where(condition, scalar(self), other);
-}
 
 }  // namespace epilogue

@@ -26,6 +26,17 @@ Tensor parameter_with_grad(Dims sizes = {2}) {
   return p;
 }
 
+TEST(OptimizerMessages, NoParametersAtAll) {
+  EXPECT_EQ(message_of([] { AdamW o({}); }),
+            "[AdamW] expected at least one parameter in a group, got none");
+  EXPECT_EQ(message_of([] { Adam o({}); }),
+            "[Adam] expected at least one parameter in a group, got none");
+  EXPECT_EQ(message_of([] { SGD o({}); }),
+            "[SGD] expected at least one parameter in a group, got none");
+  const Tensor a = ones({2}), b = ones({3});
+  EXPECT_EQ(AdamW({a, b}, {.lr = 0.5}).parameters().size(), 2U);
+}
+
 TEST(OptimizerMessages, Parameters) {
   EXPECT_EQ(message_of([] { SGD(std::vector<Tensor>{}); }),
             "[SGD] expected at least one parameter in a group, got none");

@@ -14,6 +14,7 @@
 #include "epilogue/runtime.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/memory_limit.h"
+#include "tools/epilogue/profile/checkpoint_activation.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/input.h"
 #include "tools/epilogue/train/train_step.h"
@@ -205,7 +206,7 @@ void require_mlp_memory(const WorkloadOptions& o, const nn::MlpConfig& config, D
 
 Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
   const MlpSetup setup = set_up_mlp(o, dtype);
-  const auto& [model, config, x, batch, seq] = setup;
+  const auto& [model, config, x, batch, seq, how_activation] = setup;
   Workload w;
   w.tag = fmt::format("{}_{}_{}_{}_{}", batch, seq, config.dim, config.hidden, o.mode);
   w.label = "mlp_fwd";
@@ -257,7 +258,10 @@ MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
   nn::MlpConfig config;
   config.hidden = o.hidden;
   config.layers = o.layers;
-  config.activation = nn::parse_activation(o.activation);
+  std::optional<nn::Activation> asked;
+  if (o.activation) asked = nn::parse_activation(*o.activation);
+  config.activation = asked.value_or(config.activation);
+  std::string how_activation;
   config.bias = o.bias;
   config.norm = nn::parse_norm(o.norm);
   config.residual = o.residual;
@@ -271,7 +275,9 @@ MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
     config.hidden = found.hidden;
     config.bias = found.bias;
     // The file knows the shape; --activation chooses among what fits it.
-    if (nn::is_gated(config.activation) != found.gated) config.activation = found.activation;
+    CheckpointActivation known = checkpoint_activation(o.weights, found, asked);
+    config.activation = known.activation;
+    how_activation = std::move(known.how);
     model = nn::make_mlp(config);
     model->to(dtype);
     if (auto loaded = nn::load_hf_mlp(*model, source, o.prefix); !loaded)
@@ -283,12 +289,13 @@ MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
   }
   model->to(parse_device(o.device));
   const MlpInput input = mlp_input(o, config.dim, dtype);
-  return {model, config, placed(input.x, o), input.batch, input.seq};
+  return {model, config, placed(input.x, o), input.batch, input.seq, how_activation};
 }
 
 std::string MlpSetup::description() const {
   return fmt::format(
-      "{} {} -> {}{}{}{}", nn::activation_name(config.activation), to_string(x.sizes()),
+      "{}{} {} -> {}{}{}{}", nn::activation_name(config.activation),
+      how_activation.empty() ? "" : " (" + how_activation + ")", to_string(x.sizes()),
       config.hidden, config.layers > 1 ? fmt::format(" x {} layers", config.layers) : "",
       config.norm == nn::Norm::none ? "" : fmt::format(", {} norm", nn::norm_name(config.norm)),
       config.residual ? ", residual" : "");
@@ -334,7 +341,7 @@ void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions&
         ->check(whole_number(1))
         ->option_text("N [1]");
     app.add_option("--activation", o.activation, "geglu, swiglu, reglu, gelu, relu or silu")
-        ->option_text("NAME [geglu]");
+        ->option_text("NAME [geglu; with --weights the checkpoint's]");
     app.add_flag("--bias", o.bias, "linears with biases");
     app.add_option("--norm", o.norm, "none, rms or layer, before the MLP")
         ->option_text("NAME [none]");

@@ -35,7 +35,7 @@ struct WorkloadOptions {
   std::optional<int64_t> in_dim_given;
   int64_t hidden = 3072;
   int64_t layers = 1;
-  std::string activation = "geglu";
+  std::optional<std::string> activation;  // none given: geglu, or what a checkpoint has
   bool bias = false;
   std::string norm = "none";
   bool residual = false;
@@ -66,6 +66,7 @@ struct MlpSetup {
   Tensor x;
   int64_t batch;
   int64_t seq;
+  std::string how_activation;  // how a checkpoint's activation is known; empty: it was asked for
 
   // "geglu [64, 128, 768] -> 3072, rms norm, residual".
   std::string description() const;

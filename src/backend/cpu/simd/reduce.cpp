@@ -54,6 +54,43 @@ float squared_difference(const float* a, const float* b, size_t n) {
   return sum_of(SquaredDifference{a, b}, 0, n);
 }
 
+float squared_deviation(const float* x, float centre, size_t n) {
+  return sum_of(SquaredDeviation{x, centre}, 0, n);
+}
+
+// As row_max, from below.
+float row_min(const float* x, size_t n) {
+  const float highest = std::numeric_limits<float>::infinity();
+  Vf best = set(highest);
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vf v = load(x + i);
+    best = hn::IfThenElse(hn::Or(hn::Lt(v, best), hn::IsNaN(v)), v, best);
+  }
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(best, Df(), lanes);
+  float result = highest;
+  for (const float lane : lanes)
+    if (lane < result || std::isnan(lane)) result = lane;
+  for (; i < n; ++i)
+    if (x[i] < result || std::isnan(x[i])) result = x[i];
+  return result;
+}
+
+size_t row_find(const float* x, float value, size_t n) {
+  const bool is_nan = std::isnan(value);
+  const Vf wanted = set(value);
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vf v = load(x + i);
+    const auto hit = is_nan ? hn::IsNaN(v) : hn::Eq(v, wanted);
+    if (!hn::AllFalse(Df(), hit)) break;
+  }
+  for (; i < n; ++i)
+    if (is_nan ? std::isnan(x[i]) : x[i] == value) return i;
+  return n;
+}
+
 struct Accumulated {
   const float* x;
   const float* acc;
@@ -237,6 +274,9 @@ constexpr RowKernels table = {
     .target = kTargetName,
     .sum = row_sum,
     .max = row_max,
+    .min = row_min,
+    .find = row_find,
+    .squared_deviation = squared_deviation,
     .dot = row_dot,
     .squared_difference = squared_difference,
     .accumulate = accumulate,

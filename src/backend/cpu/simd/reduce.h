@@ -20,6 +20,10 @@ struct RowKernels {
 
   float (*sum)(const float* x, size_t n);  // 0 for n = 0
   float (*max)(const float* x, size_t n);  // -inf for n = 0; NaN wins
+  float (*min)(const float* x, size_t n);  // inf for n = 0; NaN wins
+  // Index of the first element that equals `value`, or is NaN as it is; n where none is.
+  size_t (*find)(const float* x, float value, size_t n);
+  float (*squared_deviation)(const float* x, float centre, size_t n);  // sum of (x - centre)^2
   float (*dot)(const float* a, const float* b, size_t n);
   float (*squared_difference)(const float* a, const float* b, size_t n);  // sum of (a - b)^2
   void (*accumulate)(const float* x, float* acc, size_t n);               // acc += x: column sums
