@@ -116,7 +116,7 @@ LIBRARIES = {
     "zlib.h": ["src/trace", "src/io"],
     "isa-l/": ["src/trace/read"],
     "simdjson.h": ["src/trace", "src/io"],
-    "nlohmann/": ["src/base", "src/plan", "src/trace", "src/analysis", "src/report", "src/io", "tools"],
+    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/analysis", "src/report", "src/io", "tools"],
     "gtest/": [],
     "benchmark/": [],
 }
