@@ -42,7 +42,7 @@ LAYERS = {
     "measure": ["base", "core", "ops", "autograd", "nn", "plan", "backend/cpu", "backend/cpu/simd",
                 "backend/cpu/simd/panels"],
     "io": ["base", "core"],
-    "train": ["base", "core", "ops", "nn", "nn/optim", "nn/amp", "io"],
+    "train": ["base", "core", "ops", "autograd", "nn", "nn/optim", "nn/amp", "plan", "io"],
     "trace": ["base"],
     # src/analysis itself holds what its rooms share; the rooms are a library together.
     "analysis": ["base", "pointwise", "trace"],
@@ -89,6 +89,7 @@ PUBLIC = {
     "csv.h": "io",
     "data.h": "train",
     "checkpoint.h": "train",
+    "train.h": "train",
     "profiler.h": "profile",
     "trace/event.h": "trace",
     "trace/file.h": "trace",
@@ -115,7 +116,7 @@ LIBRARIES = {
     "zlib.h": ["src/trace", "src/io"],
     "isa-l/": ["src/trace/read"],
     "simdjson.h": ["src/trace", "src/io"],
-    "nlohmann/": ["src/base", "src/plan", "src/trace", "src/analysis", "src/report", "src/io", "tools"],
+    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/analysis", "src/report", "src/io", "tools"],
     "gtest/": [],
     "benchmark/": [],
 }

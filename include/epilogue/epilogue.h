@@ -23,3 +23,4 @@
 #include "epilogue/profiler.h"
 #include "epilogue/runtime.h"
 #include "epilogue/tensor.h"
+#include "epilogue/train.h"

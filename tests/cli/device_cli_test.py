@@ -38,7 +38,7 @@ class Device(CommandTest):
         for amp, optimizer, mode in (("none", "sgd", "eager"), ("bf16", "adamw", "compile"),
                                      ("f16", "adam", "eager"), ("f16", "adamw", "compile")):
             rows = self.profile("train-step", *MLP, "--amp", amp, "--optimizer", optimizer,
-                                "--mode", mode, "--accumulate", "2")["rows"]
+                                "--mode", mode, "--accumulate", "2", "--row-limit", "-1")["rows"]
             self.assertTrue(any(r["name"] == f"aten::_fused_{optimizer}_" for r in rows))
 
     def test_compile_explains_the_plan(self):

@@ -13,6 +13,7 @@
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
 #include "io/files.h"
+#include "train/same_bits.h"
 
 namespace epilogue::train::resume_test {
 namespace {
@@ -101,14 +102,7 @@ class Process {
 
 void expect_same_bits(const StateDict& a, const StateDict& b) {
   EXPECT_EQ(a.metadata, b.metadata);
-  ASSERT_EQ(a.tensors.size(), b.tensors.size());
-  for (size_t i = 0; i < a.tensors.size(); ++i) {
-    const auto& [name, x] = a.tensors[i];
-    const Tensor& y = b.tensors[i].second;
-    EXPECT_EQ(name, b.tensors[i].first);
-    ASSERT_EQ(to_string(x), to_string(y)) << name;
-    EXPECT_EQ(std::memcmp(x.data(), y.data(), x.bytes()), 0) << name;
-  }
+  expect_same_tensors(a.tensors, b.tensors);
 }
 
 class Resume : public testing::TestWithParam<Setup> {};

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "core/backend.h"
 #include "epilogue/runtime.h"
+#include "measure/machine_facts.h"
 #include "profile/device_tracer.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
@@ -35,7 +36,7 @@ nlohmann::json cuda_parts_json() {
 }
 
 nlohmann::json as_json(const Options& o) {
-  nlohmann::json out = o.measure ? measured_machine(true) : known_machine();
+  nlohmann::json out = o.measure ? measured_machine(true) : measure::known_machine();
   out["schema_version"] = kSchemaVersion;
   out["version"] = version();
   out["cuda"] = cuda_status();

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the machine, as JSON: in `epilogue info`, in its files, in traces' metadata.
+// The machine's figures for a command: measured with a progress bar, where they are missing.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace epilogue::tool {
 
-// Instruction set, threads, processor: what costs nothing to tell.
-nlohmann::json machine_facts();
-// Those and what an earlier run kept, if any did.
-nlohmann::json known_machine();
-// Those and what is measured: what an earlier run of any command kept, else it is measured now,
-// with a progress bar, and kept. `again`: now in any case.
+// measure::known_machine() with what an earlier run of any command kept, else it is measured now
+// and kept. `again`: now in any case.
 nlohmann::json measured_machine(bool again = false);
 // Measures and keeps where nothing was kept yet: cost models then know this machine. Where nothing
 // is to be kept (EPILOGUE_CACHE_DIR=off) they read constants.
@@ -22,8 +16,5 @@ void know_machine();
 // The same from a file that `epilogue info --measure --format json` wrote. Throws Error where it
 // cannot be used, or is of another number of threads or instruction set than those in use.
 nlohmann::json machine_of_file(const std::string& path);
-
-// The members that a trace carries, as profiler::Profile::add_metadata_json takes them.
-std::vector<std::pair<std::string, std::string>> machine_metadata(const nlohmann::json& machine);
 
 }  // namespace epilogue::tool

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "measure/machine_facts.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
@@ -32,7 +33,7 @@ nlohmann::json machine_of(const Options& o) {
     throw Error("[--device] expected cpu: the peaks of --measure and --machine are a CPU's, got '" +
                 o.workload.device + "'");
   if (!o.machine_file.empty()) return machine_of_file(o.machine_file);
-  return o.measure ? measured_machine() : known_machine();
+  return o.measure ? measured_machine() : measure::known_machine();
 }
 
 // Costs a recorded event; ops and kernels are what a trace is made of.
@@ -116,7 +117,7 @@ int run_command(Options o) {
   const std::vector<trace::Expectation> expectations =
       parse_expectations("--expect", o.expectations);
   const Workload workload = make_workload(o.workload);
-  o.run.metadata = machine_metadata(machine_of(o));
+  o.run.metadata = measure::trace_metadata(machine_of(o));
   const ProfileRun run = run_profile(workload, o.run);
   std::vector<trace::Judgement> judgements;
   bool all_hold = true;

@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "epilogue/io.h"
 #include "epilogue/runtime.h"
+#include "measure/machine_facts.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/bench/crossover.h"
 #include "tools/epilogue/command.h"
@@ -138,7 +139,8 @@ int run_command(const Options& o) {
   ProfileRunOptions run_options;
   run_options.out_dir = o.out_dir;
   // The peaks measured are the CPU's.
-  if (device.type == DeviceType::cpu) run_options.metadata = machine_metadata(measured_machine());
+  if (device.type == DeviceType::cpu)
+    run_options.metadata = measure::trace_metadata(measured_machine());
   int number = 0;
   std::vector<ProfileRun> mlp_runs;
   Workload eager_mlp;

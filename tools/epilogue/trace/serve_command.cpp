@@ -15,9 +15,9 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "epilogue/base/error.h"
+#include "report/trace_folder.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
-#include "tools/epilogue/trace/trace_folder.h"
 
 namespace epilogue::tool {
 namespace {
@@ -37,7 +37,7 @@ struct Options {
 };
 
 std::string file_url(int port, const std::string& file) {
-  return fmt::format("http://{}:{}/{}", kHost, port, percent_encoded(file));
+  return fmt::format("http://{}:{}/{}", kHost, port, trace::percent_encoded(file));
 }
 
 bool is_page(const std::string& file) { return file.ends_with(".html"); }
@@ -74,7 +74,7 @@ bool names_this_host(const httplib::Request& request, int port) {
   return host == fmt::format("{}:{}", kHost, port) || host == fmt::format("localhost:{}", port);
 }
 
-void send_file(const TraceFolder& folder, const httplib::Request& request,
+void send_file(const trace::TraceFolder& folder, const httplib::Request& request,
                httplib::Response& response) {
   const auto path = folder.find(std::string_view(request.path).substr(1));
   if (!path) {
@@ -88,13 +88,13 @@ void send_file(const TraceFolder& folder, const httplib::Request& request,
   }
   const auto mapped = std::make_shared<MappedFile>(std::move(file).value());
   response.set_content_provider(
-      mapped->bytes().size(), std::string(*content_type(path->string())),
+      mapped->bytes().size(), std::string(*trace::content_type(path->string())),
       [mapped](size_t offset, size_t length, httplib::DataSink& sink) {
         return sink.write(reinterpret_cast<const char*>(mapped->bytes().data()) + offset, length);
       });
 }
 
-void add_routes(httplib::Server& server, const TraceFolder& folder, int port) {
+void add_routes(httplib::Server& server, const trace::TraceFolder& folder, int port) {
   using Handled = httplib::Server::HandlerResponse;
   server.set_pre_routing_handler(
       [port](const httplib::Request& request, httplib::Response& response) {
@@ -129,7 +129,7 @@ int bind(httplib::Server& server, int wanted) {
 }
 
 int run_command(const Options& o) {
-  const TraceFolder folder(o.folder);
+  const trace::TraceFolder folder(o.folder);
   // Before any thread starts: the threads inherit it, so that only sigwait() hears Ctrl-C.
   sigset_t stop_signals;
   sigemptyset(&stop_signals);

@@ -29,7 +29,7 @@ json number(double value) { return std::isfinite(value) ? json(value) : json(); 
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 // "test accuracy 88.41 %", "test RMSE 0.52, R2 0.81".
-std::string score_text(const EpochReport& e, Task task) {
+std::string score_text(const EpochScore& e, Task task) {
   if (task == Task::classification) return "test accuracy " + percent(e.test_score);
   return fmt::format("test RMSE {:.4g}, R2 {:.4f}", e.test_rmse, e.test_score);
 }
@@ -50,39 +50,39 @@ std::string notes_text(const train::TableNotes& notes) {
 
 std::string network_text(const TrainRun& r, const nn::Module& network) {
   return fmt::format(
-      "{} of {} hidden {} of width {}, {} parameters", r.arch, r.layers,
+      "{} of {} hidden {} of width {}, {} parameters", r.arch, *r.layers,
       r.arch == "mlp" ? (r.layers == 1 ? "layer" : "layers") : (r.layers == 1 ? "block" : "blocks"),
-      r.hidden, format_count(network.num_parameters()));
+      *r.hidden, format_count(network.num_parameters()));
 }
 
-std::string begin_text(const Trainer& trainer) {
-  const TrainRun& r = trainer.run();
+std::string begin_text(const LiveRun& run) {
+  const TrainRun& r = run.run();
+  const int64_t total_steps = run.epochs().total_steps();
+  const int64_t step = run.epochs().position().step;
   std::string text = bold("train " + data_name(r)) + "\n";
-  text += "data: " + trainer.data().description() + "\n" + notes_text(trainer.data().notes);
-  text += "network: " + network_text(r, trainer.network()) + "\n";
+  text += "data: " + run.data().description() + "\n" + notes_text(run.data().notes);
+  text += "network: " + network_text(r, run.network()) + "\n";
   text += fmt::format("training: {} epochs of {} steps, batch {}{}, {} at {:g}, {}, amp {}, {}\n",
-                      r.epochs, trainer.total_steps() / r.epochs, r.batch,
+                      *r.epochs, total_steps / *r.epochs, *r.batch,
                       r.accumulate == 1 ? "" : fmt::format(" in {} parts", r.accumulate),
-                      r.optimizer, r.lr, r.schedule, r.amp, r.mode);
-  text += "machine: " + device_description(trainer.device()) + "\n";
-  if (trainer.position().step > 0)
-    text += fmt::format("going on after step {} of {}\n", trainer.position().step,
-                        trainer.total_steps());
+                      r.optimizer, *r.lr, r.schedule, r.amp, r.mode);
+  text += "machine: " + device_description(run.device()) + "\n";
+  if (step > 0) text += fmt::format("going on after step {} of {}\n", step, total_steps);
   return text;
 }
 
-std::string epoch_text(const Trainer& trainer, const EpochReport& e) {
+std::string epoch_text(const LiveRun& run, const EpochScore& e) {
   std::string text =
-      fmt::format("epoch {:>{}}/{}  loss {:.4f}", e.epoch,
-                  std::to_string(trainer.run().epochs).size(), trainer.run().epochs, e.train_loss);
+      fmt::format("epoch {:>{}}/{}  loss {:.4f}", e.epoch, std::to_string(*run.run().epochs).size(),
+                  *run.run().epochs, e.train_loss);
   if (e.train_accuracy) text += "  accuracy " + percent(*e.train_accuracy);
   return text + fmt::format("  test loss {:.4f}  {}  {:.1f} s\n", e.test_loss,
-                            score_text(e, trainer.data().task), trainer.position().total_s);
+                            score_text(e, run.data().task), run.epochs().position().total.count());
 }
 
-json epochs_json(const std::vector<EpochReport>& epochs, Task task) {
+json epochs_json(const std::vector<EpochScore>& epochs, Task task) {
   json list = json::array();
-  for (const EpochReport& e : epochs) {
+  for (const EpochScore& e : epochs) {
     json row = {{"epoch", e.epoch},
                 {"step", e.step},
                 {"train_loss", number(e.train_loss)},
@@ -111,9 +111,9 @@ struct Summary {
 
 std::string json_output(const Summary& s, const SessionResult& r) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  const EpochReport last =
+  const EpochScore last =
       r.epochs.empty()
-          ? EpochReport{.test_loss = kUnknown, .test_score = kUnknown, .test_rmse = kUnknown}
+          ? EpochScore{.test_loss = kUnknown, .test_score = kUnknown, .test_rmse = kUnknown}
           : r.epochs.back();
   json missing = json::object();
   for (const auto& [name, count] : s.notes.missing) missing[name] = count;
@@ -122,7 +122,7 @@ std::string json_output(const Summary& s, const SessionResult& r) {
               {"task", s.task == Task::classification ? "classification" : "regression"},
               {"test_accuracy", json()},
               {"test_loss", number(last.test_loss)},
-              {"epochs", s.run.epochs},
+              {"epochs", *s.run.epochs},
               {"steps", s.steps},
               {"seconds", s.seconds},
               {"images_per_s", r.images_per_s ? json(*r.images_per_s) : json()},
@@ -157,7 +157,7 @@ std::string end_text(const Summary& s, const SessionResult& r) {
     text += fmt::format("\n{}trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n\n",
                         r.profile.table, r.profile.trace, r.profile.table_file);
   text += bold(final_score(s, r)) +
-          fmt::format(" after {} epochs in {:.1f} s", s.run.epochs, s.seconds);
+          fmt::format(" after {} epochs in {:.1f} s", *s.run.epochs, s.seconds);
   if (r.images_per_s)
     text += fmt::format(" ({} {}/s)", format_count(std::llround(*r.images_per_s)),
                         is_csv(s.run) ? "rows" : "images");
@@ -171,7 +171,7 @@ std::string end_markdown(const Summary& s, const SessionResult& r) {
   std::string text = fmt::format(
       "### {} on {}\n\n| epoch | training loss | test loss | {} |\n|---:|---:|---:|---:|\n",
       s.run.arch, data_name(s.run), classifies ? "test accuracy" : "test R2");
-  for (const EpochReport& e : r.epochs)
+  for (const EpochScore& e : r.epochs)
     text += fmt::format("| {} | {:.4f} | {:.4f} | {} |\n", e.epoch, e.train_loss, e.test_loss,
                         classifies ? percent(e.test_score) : fmt::format("{:.4f}", e.test_score));
   return text +
@@ -189,13 +189,17 @@ int run_command(const TrainOptions& o) {
   };
   SessionEvents events;
   events.note = say;
-  events.begin = [&](const Trainer& t) {
-    summary = {t.data().task,        t.run(),       t.network().num_parameters(), t.total_steps(),
-               t.position().total_s, t.data().notes};
+  events.begin = [&](const LiveRun& t) {
+    summary = {t.data().task,
+               t.run(),
+               t.network().num_parameters(),
+               t.epochs().total_steps(),
+               t.epochs().position().total.count(),
+               t.data().notes};
     show(begin_text(t));
   };
-  events.epoch = [&](const Trainer& t, const EpochReport& e) {
-    summary.seconds = t.position().total_s;
+  events.epoch = [&](const LiveRun& t, const EpochScore& e) {
+    summary.seconds = t.epochs().position().total.count();
     summary.run = t.recorded_run();
     show(epoch_text(t, e));
   };
@@ -206,7 +210,7 @@ int run_command(const TrainOptions& o) {
     say(
         fmt::format("the loss is no finite number any more (learning rate {:g}); the last "
                     "checkpoint is {}",
-                    summary.run.lr, r.last_checkpoint));
+                    *summary.run.lr, r.last_checkpoint));
     return kExitNo;
   }
   if (r.stop_signal != 0) {

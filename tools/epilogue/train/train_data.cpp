@@ -18,7 +18,7 @@ constexpr int64_t kFashionMnistClasses = 10;
 TrainData fashion_mnist(const TrainRun& run) {
   FashionMnistOptions options;
   options.dir = run.data_dir;
-  options.max_images = run.max_images;
+  if (run.max_images) options.max_images = *run.max_images;
   auto loaded = load_fashion_mnist(options);
   if (!loaded) throw Error("[train] " + loaded.failure().message);
   Dataset& d = loaded.value();

@@ -37,10 +37,10 @@ std::string text(const json& value) {
 
 }  // namespace
 
-void export_model(const Trainer& trainer, const std::string& path) {
-  Metadata metadata{{"run", text(json(to_text(trainer.recorded_run())))}};
-  if (trainer.data().meaning) metadata["table"] = text(table_json(*trainer.data().meaning));
-  if (auto s = save_safetensors(path, trainer.network().state_dict(), metadata); !s)
+void export_model(const LiveRun& run, const std::string& path) {
+  Metadata metadata{{"run", text(json(to_text(run.recorded_run())))}};
+  if (run.data().meaning) metadata["table"] = text(table_json(*run.data().meaning));
+  if (auto s = save_safetensors(path, run.network().state_dict(), metadata); !s)
     throw Error("[train] " + s.failure().message);
 }
 

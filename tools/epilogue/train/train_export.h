@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tools/epilogue/train/trainer.h"
+#include "tools/epilogue/train/live_run.h"
 
 namespace epilogue::tool {
 
@@ -12,6 +12,6 @@ namespace epilogue::tool {
 // object; and of tables "table", a JSON object with what inputs and outputs mean: task, target,
 // classes, target_mean, target_std, features ({name, mean, std}; an std of null: always 0). The
 // same run gives the same bytes. Throws Error where the file cannot be written.
-void export_model(const Trainer& trainer, const std::string& path);
+void export_model(const LiveRun& run, const std::string& path);
 
 }  // namespace epilogue::tool

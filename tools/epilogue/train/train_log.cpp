@@ -25,8 +25,8 @@ double value_of(const json& line, const char* key) {
                                                    : std::numeric_limits<double>::quiet_NaN();
 }
 
-EpochReport epoch_of(const json& line) {
-  EpochReport e;
+EpochScore epoch_of(const json& line) {
+  EpochScore e;
   e.epoch = line.value("epoch", int64_t{0});
   e.step = line.value("step", int64_t{0});
   e.train_loss = value_of(line, "train_loss");
@@ -39,6 +39,21 @@ EpochReport epoch_of(const json& line) {
 }
 
 }  // namespace
+
+EpochScore score_of(const train::EpochReport& r, const TrainData& data) {
+  EpochScore score{.epoch = r.epoch,
+                   .step = r.step,
+                   .train_loss = r.train_loss,
+                   .train_accuracy = r.train_accuracy,
+                   .test_loss = r.test.loss};
+  if (r.test.accuracy) {
+    score.test_score = *r.test.accuracy;
+  } else {
+    score.test_score = *r.test.r2;
+    score.test_rmse = std::sqrt(r.test.loss) * data.meaning->target_std;
+  }
+  return score;
+}
 
 MetricsLog::MetricsLog(const std::string& path, int64_t step) : path_(path) {
   std::string kept;
@@ -66,13 +81,11 @@ void MetricsLog::write(const std::string& line) {
     throw Error("[train] " + file_failure("write", path_).message);
 }
 
-void MetricsLog::add(const Trainer& trainer, const StepReport& r, double images_per_s) {
-  json line = {{"event", "step"},
-               {"step", trainer.position().step},
-               {"epoch", trainer.position().epoch + 1},
-               {"loss", number(r.loss)},
-               {"lr", number(r.lr)},
-               {"images_per_s", number(images_per_s)}};
+void MetricsLog::add(const LiveRun& run, const train::StepReport& r, double images_per_s) {
+  const train::Position& at = run.epochs().position();
+  json line = {{"event", "step"},       {"step", at.step},
+               {"epoch", at.epoch + 1}, {"loss", number(r.loss)},
+               {"lr", number(r.lr)},    {"images_per_s", number(images_per_s)}};
   if (r.grad_norm) line["grad_norm"] = number(r.grad_norm);
   if (r.scale) {
     line["loss_scale"] = number(r.scale);
@@ -81,14 +94,14 @@ void MetricsLog::add(const Trainer& trainer, const StepReport& r, double images_
   write(line.dump() + "\n");
 }
 
-void MetricsLog::add(const Trainer& trainer, const EpochReport& r) {
+void MetricsLog::add(const LiveRun& run, const EpochScore& r) {
   json line = {{"event", "epoch"},
                {"step", r.step},
                {"epoch", r.epoch},
                {"train_loss", number(r.train_loss)},
                {"test_loss", number(r.test_loss)},
-               {"seconds", number(trainer.position().total_s)}};
-  if (trainer.data().task == train::Task::classification) {
+               {"seconds", number(run.epochs().position().total.count())}};
+  if (run.data().task == train::Task::classification) {
     line["train_accuracy"] = number(r.train_accuracy);
     line["test_accuracy"] = number(r.test_score);
   } else {
@@ -99,13 +112,13 @@ void MetricsLog::add(const Trainer& trainer, const EpochReport& r) {
   epochs_.push_back(r);
 }
 
-std::string learning_curve_svg(const std::vector<EpochReport>& epochs, const std::string& title,
+std::string learning_curve_svg(const std::vector<EpochScore>& epochs, const std::string& title,
                                train::Task task) {
   const bool classifies = task == train::Task::classification;
   Series train_loss{"training loss", "#d95f02", {}};
   Series test_loss{"test loss", "#1b6ca8", {}};
   Series score{classifies ? "test accuracy" : "test R2", "#2a8a4a", {}};
-  for (const EpochReport& e : epochs) {
+  for (const EpochScore& e : epochs) {
     const auto x = static_cast<double>(e.epoch);
     train_loss.points.emplace_back(x, e.train_loss);
     test_loss.points.emplace_back(x, e.test_loss);

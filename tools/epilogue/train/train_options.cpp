@@ -13,6 +13,7 @@
 #include "epilogue/compile_step.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/profile/device_option.h"
+#include "tools/epilogue/train/train_words.h"
 
 namespace epilogue::tool {
 namespace {
@@ -21,7 +22,6 @@ namespace {
 constexpr int64_t kDefaultSteps = 3000;
 constexpr int64_t kMinDefaultEpochs = 8;
 constexpr int64_t kMaxDefaultEpochs = 400;
-constexpr int64_t kDefaultWarmupDivisor = 20;  // 5 % of the steps
 
 // Calls visit(flag, member, metavariable with default, doc) for all that defines a run.
 template <class Run, class Visit>
@@ -64,6 +64,12 @@ template <class Number>
 std::string text_of(Number value) {
   return fmt::format("{}", value);  // the shortest that reads back
 }
+// Checkpoints know of no empty number: -1 stands for it.
+constexpr const char* kEmptyText = "-1";
+template <class Number>
+std::string text_of(const std::optional<Number>& value) {
+  return value ? text_of(*value) : kEmptyText;
+}
 
 void read(const std::string& text, std::string* value, const char*) { *value = text; }
 void read(const std::string& text, bool* value, const char*) { *value = text == "true"; }
@@ -73,6 +79,23 @@ void read(const std::string& text, Number* value, const char* flag) {
   if (error != std::errc() || end != text.data() + text.size())
     throw Error(fmt::format("[--{}] expected a number, got '{}'", flag, text));
 }
+template <class Number>
+void read(const std::string& text, std::optional<Number>* value, const char* flag) {
+  if (text == kEmptyText) {
+    value->reset();
+  } else {
+    read(text, &value->emplace(), flag);
+  }
+}
+
+template <class Value>
+struct NumberOf {
+  using type = Value;
+};
+template <class Value>
+struct NumberOf<std::optional<Value>> {
+  using type = Value;
+};
 
 void require(bool holds, const char* flag, const char* expected, const std::string& got) {
   if (!holds) throw Error(fmt::format("[--{}] expected {}, got {}", flag, expected, got));
@@ -86,12 +109,13 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> allow
   return std::find(allowed.begin(), allowed.end(), text) != allowed.end();
 }
 
-// What a flag takes. Defaults that stand for "not said" are no values to be said.
+// What a flag takes.
 template <class Value>
 void check_value(CLI::Option& option, std::string_view flag, const Value&) {
-  if constexpr (std::is_integral_v<Value>) {
+  using Number = typename NumberOf<Value>::type;
+  if constexpr (std::is_integral_v<Number>) {
     option.check(whole_number(flag == "seed" || flag == "warmup" ? 0 : 1));
-  } else if constexpr (std::is_floating_point_v<Value>) {
+  } else if constexpr (std::is_floating_point_v<Number>) {
     option.check(flag == "lr" ? number_above(0) : number_from(0));
   } else if (flag == "amp") {
     option.transform(amp_value());
@@ -99,15 +123,15 @@ void check_value(CLI::Option& option, std::string_view flag, const Value&) {
 }
 
 void check_numbers(const TrainRun& r) {
-  require(r.hidden >= 1, "hidden", "1 or more", r.hidden);
-  require(r.layers >= 1, "layers", "1 or more", r.layers);
+  require(*r.hidden >= 1, "hidden", "1 or more", *r.hidden);
+  require(*r.layers >= 1, "layers", "1 or more", *r.layers);
   require(r.dropout >= 0 && r.dropout < 1, "dropout", "0 or more, below 1", r.dropout);
-  require(r.epochs >= 1, "epochs", "1 or more", r.epochs);
-  require(r.batch >= 1, "batch", "1 or more", r.batch);
-  require(r.accumulate >= 1 && r.accumulate <= r.batch, "accumulate",
+  require(*r.epochs >= 1, "epochs", "1 or more", *r.epochs);
+  require(*r.batch >= 1, "batch", "1 or more", *r.batch);
+  require(r.accumulate >= 1 && r.accumulate <= *r.batch, "accumulate",
           "1 or more, and no more than the batch", r.accumulate);
-  require(r.lr > 0, "lr", "a positive number", r.lr);
-  require(r.weight_decay >= 0, "weight-decay", "0 or more", r.weight_decay);
+  require(*r.lr > 0, "lr", "a positive number", *r.lr);
+  require(*r.weight_decay >= 0, "weight-decay", "0 or more", *r.weight_decay);
   require(r.clip >= 0, "clip", "0 (off) or more", r.clip);
 }
 
@@ -121,12 +145,13 @@ void check_choices(const TrainRun& r) {
   require(r.delimiter.size() == 1 || r.delimiter == "tab", "delimiter", "one character or tab",
           quoted(r.delimiter));
   require(is_one_of(r.arch, {"mlp", "geglu"}), "arch", "mlp or geglu", quoted(r.arch));
-  require(is_one_of(r.optimizer, {"adamw", "adam", "sgd"}), "optimizer", "adamw, adam or sgd",
+  require(kPrecisions.contains(r.amp), "amp", "none, bf16 or f16", quoted(r.amp));
+  require(kOptimizers.contains(r.optimizer), "optimizer", "adamw, adam or sgd",
           quoted(r.optimizer));
-  require(is_one_of(r.schedule, {"constant", "cosine", "step"}), "schedule",
-          "constant, cosine or step", quoted(r.schedule));
-  require(is_one_of(r.mode, {"eager", "compile"}), "mode", "eager or compile", quoted(r.mode));
-  require(is_one_of(r.tune, {"model", "measure"}), "tune", "model or measure", quoted(r.tune));
+  require(kSchedules.contains(r.schedule), "schedule", "constant, cosine or step",
+          quoted(r.schedule));
+  require(kModes.contains(r.mode), "mode", "eager or compile", quoted(r.mode));
+  require(kTunes.contains(r.tune), "tune", "model or measure", quoted(r.tune));
   const std::vector<std::string> plans = compiled_step_plan_names();
   require(r.plan.empty() || std::find(plans.begin(), plans.end(), r.plan) != plans.end(), "plan",
           fmt::format("{}", fmt::join(plans, ", ")).c_str(), quoted(r.plan));
@@ -202,31 +227,46 @@ void require_same_run(const TrainOptions& o, const std::map<std::string, std::st
                             kept.at("data"), o.run.data));
 }
 
-int64_t steps_per_epoch(const TrainRun& run, int64_t examples) {
-  return (examples + run.batch - 1) / run.batch;
-}
-
 void resolve_run(TrainRun* run, int64_t examples) {
   TrainRun& r = *run;
   check_choices(r);
-  const auto fill = [](auto* value, auto otherwise, bool open) {
-    if (open) *value = otherwise;
+  const auto fill = [](auto& value, auto otherwise) {
+    if (!value) value = otherwise;
   };
-  fill(&r.hidden, is_csv(r) ? 64 : 512, r.hidden == 0);
-  fill(&r.layers, 2, r.layers == 0);
-  fill(&r.batch, is_csv(r) ? 32 : 256, r.batch == 0);
-  fill(&r.lr, r.optimizer == "sgd" ? 0.05 : 0.002, r.lr == 0);
-  fill(&r.weight_decay, r.optimizer == "adamw" ? 0.01 : 0.0, r.weight_decay == -1);
-  const int64_t per_epoch = std::max<int64_t>(1, steps_per_epoch(r, examples));
-  fill(&r.epochs,
-       is_csv(r) ? std::clamp(kDefaultSteps / per_epoch, kMinDefaultEpochs, kMaxDefaultEpochs)
-                 : kMinDefaultEpochs,
-       r.epochs == 0);
+  fill(r.hidden, is_csv(r) ? 64 : 512);
+  fill(r.layers, 2);
+  fill(r.batch, is_csv(r) ? 32 : 256);
+  const int64_t per_epoch =
+      std::max<int64_t>(1, train::steps_per_epoch(examples, std::max<int64_t>(1, *r.batch)));
+  fill(r.epochs, is_csv(r)
+                     ? std::clamp(kDefaultSteps / per_epoch, kMinDefaultEpochs, kMaxDefaultEpochs)
+                     : kMinDefaultEpochs);
+  const train::TrainerOptions o = trainer_options(r, train::Task::classification, examples);
+  r.lr = o.lr;
+  r.weight_decay = o.weight_decay;
   check_numbers(r);
-  const int64_t steps = r.epochs * per_epoch;
-  fill(&r.warmup, r.schedule == "constant" ? 0 : steps / kDefaultWarmupDivisor, r.warmup < 0);
-  require(r.warmup < steps, "warmup", fmt::format("fewer steps than the run's {}", steps).c_str(),
-          r.warmup);
+  r.warmup = o.warmup_steps;
+  require(*r.warmup >= 0 && *r.warmup < o.total_steps, "warmup",
+          fmt::format("fewer steps than the run's {}", o.total_steps).c_str(), *r.warmup);
+}
+
+train::TrainerOptions trainer_options(const TrainRun& r, train::Task task, int64_t examples) {
+  using namespace train;
+  TrainerOptions o;
+  o.loss = task == Task::classification ? Loss::cross_entropy : Loss::mse;
+  o.optimizer = kOptimizers.at(r.optimizer);
+  o.lr = r.lr;
+  o.weight_decay = r.weight_decay;
+  o.schedule = kSchedules.at(r.schedule);
+  o.total_steps = *r.epochs * steps_per_epoch(examples, std::max<int64_t>(1, *r.batch));
+  o.warmup_steps = r.warmup;
+  if (r.clip > 0) o.clip_norm = r.clip;
+  o.accumulate = r.accumulate;
+  o.precision = kPrecisions.at(r.amp);
+  o.mode = kModes.at(r.mode);
+  o.tune = kTunes.at(r.tune);
+  o.plan = r.plan;
+  return with_defaults(o);
 }
 
 }  // namespace epilogue::tool

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "epilogue/train.h"
 #include "tools/epilogue/command.h"
 
 namespace CLI {
@@ -16,12 +18,12 @@ class Option;
 
 namespace epilogue::tool {
 
-// What the weights of a run depend on. A number of 0 or below and an empty text leave the choice to
-// resolve_run(), where the flag's doc says so.
+// What the weights of a run depend on, in the words of the flags. resolve_run() fills in the
+// numbers that are empty, but for max_images.
 struct TrainRun {
   std::string data;  // "fashion-mnist", or a CSV file as an absolute path
   std::string data_dir = "/usr/share/datasets/fashion-mnist";
-  int64_t max_images = -1;  // per split; negative: all
+  std::optional<int64_t> max_images;  // per split; empty: all
   std::string target;
   std::string task = "auto";
   std::string ignore;  // names, separated by commas
@@ -30,20 +32,20 @@ struct TrainRun {
   double held_out = 0.2;
 
   std::string arch = "mlp";
-  int64_t hidden = 0;
-  int64_t layers = 0;
+  std::optional<int64_t> hidden;
+  std::optional<int64_t> layers;
   double dropout = 0;
 
-  int64_t epochs = 0;
-  int64_t batch = 0;
+  std::optional<int64_t> epochs;
+  std::optional<int64_t> batch;
   int64_t accumulate = 1;
   std::string amp = "none";
   std::string optimizer = "adamw";
-  double lr = 0;
+  std::optional<double> lr;
   std::string schedule = "cosine";
-  int64_t warmup = -1;  // steps
-  double weight_decay = -1;
-  double clip = 0;  // 0: off
+  std::optional<int64_t> warmup;  // steps
+  std::optional<double> weight_decay;
+  double clip = 0;  // as the flag takes it: 0 is off
   std::string mode = "eager";
   std::string tune = "model";
   std::string plan;  // of compile, by name; empty until the first step where it is measured
@@ -79,7 +81,9 @@ void check_choices(const TrainRun& run);
 // Throws Error on misuse.
 void resolve_run(TrainRun* run, int64_t examples);
 
-int64_t steps_per_epoch(const TrainRun& run, int64_t examples);
+// What a resolved run tells its trainer, for that many training examples.
+train::TrainerOptions trainer_options(const TrainRun& run, train::Task task, int64_t examples);
+
 bool is_csv(const TrainRun& run);
 
 }  // namespace epilogue::tool

@@ -106,59 +106,61 @@ Start prepared(TrainOptions o, const SessionEvents& events) {
   return {o.run, new_folder(o), {}};
 }
 
-Trainer trainer_of(TrainRun run, Device device) {
+LiveRun live_run_of(TrainRun run, Device device) {
   TrainData data = load_train_data(run);
   resolve_run(&run, data.train.size());
   return {std::move(run), std::move(data), device};
 }
 
-// Runs a trainer and keeps its folder up to date.
+// Takes a run to its end and keeps its folder up to date.
 class Session {
  public:
   Session(const TrainOptions& o, const SessionEvents& events, const Start& start)
       : o_(o),
         events_(events),
         folder_(start.dir),
-        trainer_(trainer_of(start.run, parse_device(o.device))) {
+        run_(live_run_of(start.run, parse_device(o.device))) {
     is_new_ = start.state.metadata.empty();
     if (!is_new_) resume(start.state);
-    first_step_ = trainer_.position().step;
+    first_step_ = at().step;
     saved_step_ = is_new_ ? -1 : first_step_;
     result_.folder = start.dir;
     result_.metrics_file = start.dir + "/metrics.jsonl";
     log_.emplace(result_.metrics_file, first_step_);
-    logged_.step_s = trainer_.position().step_s;
+    logged_.step_s = at().in_steps.count();
   }
 
   SessionResult run() {
     const int64_t start_ns = monotonic_ns();
-    const double step_s_before = trainer_.position().step_s;
+    const double step_s_before = at().in_steps.count();
     if (is_new_) save();
-    events_.begin(trainer_);
+    events_.begin(run_);
     {
       const StopSignals signals;
       train();
-      if (!trainer_.is_done()) result_.stop_signal = stop_signal;
+      if (!run_.epochs().is_done()) result_.stop_signal = stop_signal;
     }
-    if (saved_step_ != trainer_.position().step && !result_.diverged) save();
-    if (trainer_.is_done()) finish();
+    if (saved_step_ != at().step && !result_.diverged) save();
+    if (run_.epochs().is_done()) finish();
     result_.last_checkpoint = folder_.file(saved_step_);
     result_.epochs = log_->epochs();
     result_.session_s = static_cast<double>(monotonic_ns() - start_ns) * 1e-9;
-    const double step_s = trainer_.position().step_s - step_s_before;
+    const double step_s = at().in_steps.count() - step_s_before;
     if (step_s > 0) result_.images_per_s = rate(examples_, step_s);
     return result_;
   }
 
  private:
+  const train::Position& at() const { return run_.epochs().position(); }
+
   static double rate(int64_t examples, double seconds) {
     return seconds > 0 ? static_cast<double>(examples) / seconds : 0;
   }
 
   void resume(const StateDict& state) {
-    trainer_.load(state);
+    run_.load(state);
     const auto before = state.metadata.find(kMachineKey);
-    const std::string now = device_description(trainer_.device());
+    const std::string now = device_description(run_.device());
     if (before != state.metadata.end() && before->second != now)
       events_.note(
           fmt::format("the run began with {}; with {} the last bits of its results may differ",
@@ -166,17 +168,17 @@ class Session {
   }
 
   void save() {
-    const int64_t step = trainer_.position().step;
-    if (auto s = folder_.save(step, trainer_.state()); !s)
+    const int64_t step = at().step;
+    if (auto s = folder_.save(step, run_.state()); !s)
       throw Error("[train] " + s.failure().message);
     saved_step_ = step;
   }
 
   void train() {
     TrainProfile profile(o_.profile, folder_.path());
-    ProgressBar bar("training", trainer_.total_steps() - first_step_);
-    while (!trainer_.is_done() && stop_signal == 0) {
-      const StepReport report = profile.step([&] { return trainer_.step(); });
+    ProgressBar bar("training", run_.epochs().total_steps() - first_step_);
+    while (!run_.epochs().is_done() && stop_signal == 0) {
+      const train::StepReport report = profile.step([&] { return run_.epochs().step(); });
       if (report.diverged) {
         result_.diverged = true;
         break;
@@ -187,38 +189,38 @@ class Session {
     result_.profile = profile.finish();
     if (o_.profile && result_.profile.trace.empty())
       events_.note(fmt::format("expected {} steps or more to profile, got {}", TrainProfile::kSteps,
-                               trainer_.position().step - first_step_));
+                               at().step - first_step_));
   }
 
-  void after_step(const StepReport& report, ProgressBar* bar) {
-    const Position at = trainer_.position();
+  void after_step(const train::StepReport& report, ProgressBar* bar) {
+    const train::Position done = at();
     examples_ += report.examples;
     logged_.examples += report.examples;
-    const int64_t log_every = std::max<int64_t>(1, trainer_.total_steps() / kLoggedSteps);
-    if (at.step % log_every == 0) {
-      images_per_s_ = rate(logged_.examples, at.step_s - logged_.step_s);
-      log_->add(trainer_, report, images_per_s_);
-      logged_ = {at.step_s, 0};
+    const int64_t log_every = std::max<int64_t>(1, run_.epochs().total_steps() / kLoggedSteps);
+    if (done.step % log_every == 0) {
+      images_per_s_ = rate(logged_.examples, done.in_steps.count() - logged_.step_s);
+      log_->add(run_, report, images_per_s_);
+      logged_ = {done.in_steps.count(), 0};
     }
-    bar->update(at.step - first_step_, note(at));
-    if (report.epoch_ended) {
-      const EpochReport epoch = trainer_.end_epoch();
-      log_->add(trainer_, epoch);
+    const bool ends_epoch = run_.epochs().ends_epoch();
+    bar->update(done.step - first_step_, note(done));
+    if (ends_epoch) {
+      const EpochScore epoch = score_of(run_.epochs().end_epoch(), run_.data());
+      log_->add(run_, epoch);
       bar->finish();
-      events_.epoch(trainer_, epoch);
+      events_.epoch(run_, epoch);
     }
-    const bool is_due =
-        o_.checkpoint_every > 0 ? at.step % o_.checkpoint_every == 0 : report.epoch_ended;
+    const bool is_due = o_.checkpoint_every > 0 ? done.step % o_.checkpoint_every == 0 : ends_epoch;
     if (is_due) save();
   }
 
   // "epoch 2/8  loss 0.412  accuracy 86.1 %  41,200 images/s".
-  std::string note(const Position& at) const {
+  std::string note(const train::Position& at) const {
     const auto seen = static_cast<double>(std::max<int64_t>(1, at.seen));
-    std::string text = fmt::format("epoch {}/{}  loss {:.4g}", at.epoch + 1, trainer_.run().epochs,
+    std::string text = fmt::format("epoch {}/{}  loss {:.4g}", at.epoch + 1, *run_.run().epochs,
                                    at.loss_sum / seen);
-    if (trainer_.data().task == train::Task::classification && at.knows_correct)
-      text += fmt::format("  accuracy {:.1f} %", 100 * static_cast<double>(at.correct) / seen);
+    if (run_.data().task == train::Task::classification && at.correct)
+      text += fmt::format("  accuracy {:.1f} %", 100 * static_cast<double>(*at.correct) / seen);
     if (images_per_s_ > 0)
       text += fmt::format("  {} images/s", format_count(std::llround(images_per_s_)));
     return text;
@@ -227,18 +229,18 @@ class Session {
   void finish() {
     result_.curve_file = folder_.path() + "/curve.svg";
     const std::string svg = learning_curve_svg(
-        log_->epochs(), fmt::format("{} on {}", trainer_.run().arch, data_name(trainer_.run())),
-        trainer_.data().task);
+        log_->epochs(), fmt::format("{} on {}", run_.run().arch, data_name(run_.run())),
+        run_.data().task);
     if (auto s = write_file(result_.curve_file, svg); !s)
       throw Error("[train] " + s.failure().message);
     result_.model_file = folder_.path() + "/model.safetensors";
-    export_model(trainer_, result_.model_file);
+    export_model(run_, result_.model_file);
   }
 
   const TrainOptions& o_;
   const SessionEvents& events_;
   CheckpointFolder folder_;
-  Trainer trainer_;
+  LiveRun run_;
   std::optional<MetricsLog> log_;
   bool is_new_ = true;
   int64_t first_step_ = 0;

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "epilogue/checkpoint.h"
+#include "tools/epilogue/train/live_run.h"
 #include "tools/epilogue/train/train_log.h"
 #include "tools/epilogue/train/train_options.h"
 #include "tools/epilogue/train/train_profile.h"
-#include "tools/epilogue/train/trainer.h"
 
 namespace epilogue::tool {
 
@@ -27,14 +27,14 @@ struct SessionResult {
   TrainProfile::Files profile;  // with --profile
   double session_s = 0;
   std::optional<double> images_per_s;  // of this session's steps, where it had some
-  std::vector<EpochReport> epochs;
+  std::vector<EpochScore> epochs;
 };
 
 // Where the session is told from: each is one line for people.
 struct SessionEvents {
   std::function<void(const std::string& line)> note;  // of unusual things
-  std::function<void(const Trainer& trainer)> begin;  // before the first step
-  std::function<void(const Trainer& trainer, const EpochReport& report)> epoch;
+  std::function<void(const LiveRun& run)> begin;      // before the first step
+  std::function<void(const LiveRun& run, const EpochScore& score)> epoch;
 };
 
 // "fashion-mnist", "iris.csv".

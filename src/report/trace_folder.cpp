@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/epilogue/trace/trace_folder.h"
+#include "report/trace_folder.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "epilogue/base/error.h"
 
-namespace epilogue::tool {
+namespace epilogue::trace {
 namespace fs = std::filesystem;
 
 namespace {
@@ -85,4 +85,4 @@ std::string percent_encoded(std::string_view path) {
   return out;
 }
 
-}  // namespace epilogue::tool
+}  // namespace epilogue::trace

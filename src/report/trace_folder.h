@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace epilogue::tool {
+namespace epilogue::trace {
 
 class TraceFolder {
  public:
@@ -33,4 +33,4 @@ std::optional<std::string_view> content_type(std::string_view file_name);
 // For a path of a URL: all but unreserved characters and '/' as %XX.
 std::string percent_encoded(std::string_view path);
 
-}  // namespace epilogue::tool
+}  // namespace epilogue::trace

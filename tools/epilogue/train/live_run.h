@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of `epilogue train` while it runs: its flags and data, the network, trainer and epochs that
+// they make. What it is at a step is a function of flags and data alone, however often it was
+// stopped in between.
+#pragma once
+
+#include <memory>
+
+#include "epilogue/train.h"
+#include "tools/epilogue/train/train_data.h"
+
+namespace epilogue::tool {
+
+// Metadata of a checkpoint: threads and instruction set, on which the last bits of sums depend.
+inline constexpr const char* kMachineKey = "machine";
+
+class LiveRun {
+ public:
+  // Seeds the generator and makes the network on `device`, where all steps run; the data stay on
+  // the host. Throws Error on misuse.
+  LiveRun(TrainRun run, TrainData data, Device device = {});
+
+  train::Epochs& epochs() { return epochs_; }
+  const train::Epochs& epochs() const { return epochs_; }
+  const TrainRun& run() const { return run_; }
+  // The same with the plan that was measured: what a run that resumes must know.
+  TrainRun recorded_run() const;
+  const TrainData& data() const { return data_; }
+  const nn::Module& network() const { return *network_; }
+  Device device() const { return device_; }
+
+  // Everything a checkpoint holds; the flags are its part "config".
+  train::StateDict state();
+  // Throws Error where it is not a state of this run or these data.
+  void load(const train::StateDict& state);
+
+ private:
+  TrainRun run_;
+  TrainData data_;
+  Device device_;
+  std::shared_ptr<nn::Module> network_;
+  train::Trainer trainer_;
+  train::Epochs epochs_;
+};
+
+}  // namespace epilogue::tool
