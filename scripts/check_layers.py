@@ -129,6 +129,9 @@ ABOVE_HARDWARE = {"graph", "passes", "plan"}
 # A folder of src/ has at most so many sources of its own; more want a folder in it.
 MAX_SOURCES = 40
 
+# What a public header says so that a shared library exports what it declares.
+EXPORTS = ("#pragma GCC visibility push(default)", "#pragma GCC visibility pop")
+
 SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -190,6 +193,10 @@ def check_file(root, path):
         yield 1, "belongs to no layer; add it to the table in scripts/check_layers.py"
         return
     text = (root / path).read_text(encoding="utf-8")
+    if path.startswith("include/") and "\nnamespace " in text:
+        for line in EXPORTS:
+            if line not in text:
+                yield 1, f"a public header that declares names has the line {line}"
     for number, line in enumerate(text.splitlines(), start=1):
         hardware = HARDWARE.search(line.split("//")[0]) if layer in ABOVE_HARDWARE else None
         if hardware:

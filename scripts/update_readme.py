@@ -32,7 +32,7 @@ import benchmark_figures
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # README.md comes last: its figures are made of the blocks of the others.
 DOCUMENTS = (*sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")), "README.md")
-BENCHMARKS = ("dispatch_bench", "profiler_bench", "gemm_bench", "mlp_bench",
+BENCHMARKS = ("dispatch_bench", "call_bench", "profiler_bench", "gemm_bench", "mlp_bench",
               "optimizer_bench")
 # The first line of a section of the tour, and the line after it.
 TOUR = {"tour-mlp": ("the GeGLU MLP, eager", "Trace: "),
@@ -94,6 +94,8 @@ class Outputs:
             return section(self.tour, *TOUR[name])
         if name in BENCHMARKS:
             return run(self.build / "bench" / name, cwd=ROOT)
+        if name.startswith("tutorial_"):
+            return self.tutorial(name)
         make = {"quickstart": self.quickstart, "explain": self.explain, "diff": self.diff,
                 "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
                 "fusion_truth": self.fusion_truth, "predict_fusion": self.predict_fusion,
@@ -109,6 +111,12 @@ class Outputs:
     def quickstart(self):
         with tempfile.TemporaryDirectory() as folder:
             return run(self.build / "examples" / "example_quickstart", cwd=folder)
+
+    def tutorial(self, name):
+        """What a program of the tutorial prints; the last one reads a trace."""
+        trace = [ROOT / "tests/data/torch/mlp_geglu_rich_eager.json.gz"] if "trace" in name else []
+        with tempfile.TemporaryDirectory() as folder:
+            return run(self.build / "examples" / name, *trace, cwd=folder)
 
     def explain(self):
         trace = "tests/data/torch/mlp_geglu_rich_eager.json.gz"

@@ -10,6 +10,8 @@ struct Capabilities {
   bool chains_store_values = false;
   // Programs load bytes as 0 and 1, so that a mask can be an operand.
   bool programs_read_masks = false;
+  // Operands of programs may repeat rows, or have them apart (MatrixView::levels).
+  bool programs_repeat_rows = false;
   // Programs reduce rows and columns.
   bool programs_reduce = false;
   // Products of bf16 run on a unit of their own: programs can run beside them.

@@ -163,9 +163,40 @@ bool leading_sizes_are(const Dims& sizes, const Dims& wanted) {
   return true;
 }
 
+// Rows that repeat or lie apart: dimensions of one stride are one group, the innermost first.
+std::optional<RowLayout> repeated_layout(const Value& value, const Dims& sizes,
+                                         int64_t col_stride) {
+  struct Group {
+    int64_t count;
+    int64_t stride;
+  };
+  std::vector<Group> groups;
+  const int shift = sizes.rank() - value.sizes.rank();
+  for (int d = sizes.rank() - 2; d >= 0; --d) {
+    const int64_t size = d >= shift ? value.sizes[d - shift] : 1;
+    if (size != sizes[d] && size != 1) return std::nullopt;
+    if (sizes[d] == 1) continue;
+    const int64_t stride = size == 1 ? 0 : value.strides[d - shift];
+    if (!groups.empty() && stride == groups.back().stride * groups.back().count) {
+      groups.back().count *= sizes[d];
+    } else {
+      groups.push_back({sizes[d], stride});
+    }
+  }
+  if (groups.empty()) return RowLayout{0, col_stride};
+  if (groups.size() > kRowLevels + 1) return std::nullopt;
+  RowLayout layout{groups[0].stride, col_stride};
+  int64_t rows = groups[0].count;
+  for (size_t i = 1; i < groups.size(); ++i) {
+    layout.levels[i - 1] = {rows, groups[i].stride};
+    rows *= groups[i].count;
+  }
+  return layout;
+}
+
 }  // namespace
 
-std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes) {
+std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes, bool repeats) {
   if (sizes.rank() == 0 || value.sizes.rank() > sizes.rank()) return std::nullopt;
   if (value.sizes.rank() == 0) return RowLayout{0, 0};
   const int last = value.sizes.rank() - 1;
@@ -176,10 +207,10 @@ std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes) {
   const bool one_row = row_count(value.sizes) == 1;
   if (one_row && (is_fixed || !leading_sizes_are(value.sizes, sizes)))
     return RowLayout{0, col_stride};
-  if (!leading_sizes_are(value.sizes, sizes)) return std::nullopt;
-  const std::optional<int64_t> row_stride = collapsed_row_stride(value.sizes, value.strides);
-  if (!row_stride) return std::nullopt;
-  return RowLayout{*row_stride, col_stride};
+  if (leading_sizes_are(value.sizes, sizes))
+    if (const std::optional<int64_t> stride = collapsed_row_stride(value.sizes, value.strides))
+      return RowLayout{*stride, col_stride};
+  return repeats ? repeated_layout(value, sizes, col_stride) : std::nullopt;
 }
 
 }  // namespace epilogue::graph

@@ -5,6 +5,7 @@
 // of products (core/row_chain.h). Everything a node reads stands before it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -173,12 +174,14 @@ void verify(const Graph& graph);
 
 // A value's rows as a matrix that broadcasts to `sizes` ([..., n]); nullopt where its strides or
 // sizes do not allow that. Dimensions of size 1 broadcast in leaves that stay the same from call to
-// call, so that they fit any number of rows.
+// call, so that they fit any number of rows. With `repeats` a value of any rank that broadcasts has
+// a layout, if kRowLevels levels say where its rows lie.
 struct RowLayout {
   int64_t row_stride = 0;
   int64_t col_stride = 0;
+  std::array<RowLevel, kRowLevels> levels = {};
 };
-std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes);
+std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes, bool repeats = false);
 
 // The product of all sizes but the last.
 int64_t row_count(const Dims& sizes);

@@ -104,13 +104,15 @@ class Verifier {
     return value.tensor.defined() ? value.tensor : shape_only(value);
   }
 
+  bool repeats() const { return graph_.capabilities.programs_repeat_rows; }
+
   void check_pointwise(const Node& node, const Pointwise& p) const {
     epilogue::verify(p.program);
     require(p.program.inputs == static_cast<int>(p.inputs.size()) &&
                 p.program.outputs.size() == node.outputs.size(),
             "a program that fits its node", to_text(graph_, node));
     for (const int v : p.inputs)
-      require(row_layout(graph_.value(v), p.sizes).has_value(),
+      require(row_layout(graph_.value(v), p.sizes, repeats()).has_value(),
               "inputs that broadcast to the result", to_text(graph_, node));
     for (size_t i = 0; i < node.outputs.size(); ++i)
       require_extent(node, node.outputs[i], p.sizes, p.program, i);
@@ -171,7 +173,7 @@ class Verifier {
                 program.outputs.size() == static_cast<size_t>(stage.flows) + stage.stores.size(),
             "a program that fits its stage", to_text(graph_, node));
     for (const int v : stage.operands)
-      require(row_layout(graph_.value(v), sizes).has_value(),
+      require(row_layout(graph_.value(v), sizes, repeats()).has_value(),
               "operands that broadcast to the result", to_text(graph_, node));
     for (size_t i = 0; i < stage.stores.size(); ++i)
       require_extent(node, stage.stores[i], sizes, program, static_cast<size_t>(stage.flows) + i);

@@ -94,7 +94,8 @@ std::string reason_against_values(const Graph& graph, const BoundProgram& bound)
       return "programs read f32, bf16 and f16 tensors and masks";
     if (dtype == DType::u8 && !programs_read_masks(graph))
       return "programs on " + to_string(graph.device) + " read no masks";
-    if (!graph::row_layout(graph.value(v), bound.sizes)) return "an operand does not lie in rows";
+    if (!graph::row_layout(graph.value(v), bound.sizes, graph.capabilities.programs_repeat_rows))
+      return "an operand does not lie in rows";
   }
   return "";
 }

@@ -107,9 +107,10 @@ bool Plan::owns(const Tensor& t) const {
 
 void Plan::add_view(Step& step, int value, const Dims& broadcast_to) {
   const Value& v = graph_.value(value);
-  const graph::RowLayout layout = *graph::row_layout(v, broadcast_to);
+  const graph::RowLayout layout =
+      *graph::row_layout(v, broadcast_to, graph_.capabilities.programs_repeat_rows);
   step.slots.push_back(value);
-  step.views.push_back({nullptr, v.dtype, layout.row_stride, layout.col_stride});
+  step.views.push_back({nullptr, v.dtype, layout.row_stride, layout.col_stride, layout.levels});
 }
 
 void Plan::add_chain(Step& step, const Node& node) {

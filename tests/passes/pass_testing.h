@@ -38,8 +38,10 @@ Graph graph_of(std::vector<Tensor> inputs, std::vector<Tensor> parameters, F f) 
   };
   Graph graph = graph::capture(call, inputs);
   // The same on every machine.
-  graph.capabilities = {
-      .chains_store_values = true, .programs_read_masks = true, .programs_reduce = true};
+  graph.capabilities = {.chains_store_values = true,
+                        .programs_read_masks = true,
+                        .programs_repeat_rows = true,
+                        .programs_reduce = true};
   return graph;
 }
 

@@ -36,6 +36,7 @@ class CpuBackend final : public Backend {
   Capabilities capabilities() const override {
     return {.chains_store_values = true,
             .programs_read_masks = true,
+            .programs_repeat_rows = true,
             .programs_reduce = true,
             .overlaps_bf16_programs = has_bf16_tiles(),
             .ends_with_call = true};

@@ -50,8 +50,8 @@ constexpr int64_t whole_lines(int64_t floats) {
 
 // Whether rows follow each other without a gap (or all elements are one).
 bool is_flat(const MatrixView& view, int64_t cols) {
-  return (view.col_stride == 1 && view.row_stride == cols) ||
-         (view.col_stride == 0 && view.row_stride == 0);
+  return !has_levels(view) && ((view.col_stride == 1 && view.row_stride == cols) ||
+                               (view.col_stride == 0 && view.row_stride == 0));
 }
 
 class CpuProgram final : public ProgramKernel {

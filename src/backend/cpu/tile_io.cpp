@@ -65,7 +65,32 @@ bool is_tile_source(DType dtype) {
   return has_float_type(dtype) || dtype == DType::u8 || dtype == DType::boolean;
 }
 
+namespace {
+
+// Runs of rows of the innermost level, each of which has one stride.
+void load_levels(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride) {
+  const auto bytes = static_cast<int64_t>(dtype_bytes(view.dtype));
+  for (int64_t done = 0; done < block.rows;) {
+    int64_t row = block.row + done;
+    int64_t offset = 0;
+    for (size_t level = kRowLevels; level-- > 0;) {
+      const RowLevel& at = view.levels[level];
+      if (at.rows == 0) continue;
+      offset += row / at.rows * at.stride;
+      row %= at.rows;
+    }
+    const int64_t count = std::min(block.rows - done, view.levels[0].rows - row);
+    const MatrixView run = {static_cast<char*>(view.data) + offset * bytes, view.dtype,
+                            view.row_stride, view.col_stride};
+    load_tile(run, {row, count, block.column, block.columns}, tile + done * stride, stride);
+    done += count;
+  }
+}
+
+}  // namespace
+
 void load_tile(const MatrixView& view, const TileBounds& block, float* tile, int64_t stride) {
+  if (has_levels(view)) return load_levels(view, block, tile, stride);
   if (is_bytes(view)) return load_bytes(view, block, tile, stride);
   const FloatType type = float_type(view.dtype);
   if (is_dense(view, block, stride))

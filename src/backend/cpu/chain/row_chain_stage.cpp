@@ -182,7 +182,7 @@ class StageRun {
     if (!finish.has_bias) return store;
     const MatrixView& operand =
         targets_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
-    if (operand.row_stride != 0) return std::nullopt;
+    if (operand.row_stride != 0 || has_levels(operand)) return std::nullopt;
     if (operand.dtype == DType::f32 && operand.col_stride == 1 && store.columns == each_) {
       store.bias = static_cast<const float*>(operand.data) + column;
       return store;
