@@ -137,6 +137,23 @@ TEST_P(FusedMlps, ResultsGoToTheCallersMemory) {
 INSTANTIATE_TEST_SUITE_P(DTypes, FusedMlps, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& i) { return std::string(dtype_name(i.param)); });
 
+// A weight that another library owns and counts the writes of: any other version is another weight.
+TEST(FusedMlp, VersionsMayBeSetFromOutside) {
+  const NoGrad no_grad;
+  std::vector<float> stored(16 * 16, 0.5F);
+  const Tensor weights[] = {Tensor::from_blob(stored.data(), {16, 16})};
+  const FusedMlp mlp = FusedMlp::plain(weights, {}, nn::Activation::relu);
+  const Compiled compiled = compile([&](const Tensor& x) { return linear(x, weights[0]); });
+  const Tensor x = ones({1, 16});
+  for (const uint32_t version : {41U, 42U, 7U, 0U}) {
+    std::fill(stored.begin(), stored.end(), static_cast<float>(version));
+    weights[0].set_version(version);
+    const std::vector<double> want(16, 16.0 * version);
+    EXPECT_EQ(mlp(x).to_vector(), want);
+    EXPECT_EQ(compiled(x).to_vector(), want);
+  }
+}
+
 TEST(FusedMlp, MisuseIsNamed) {
   const NoGrad no_grad;
   const Weights w(DType::f32);
