@@ -7,6 +7,11 @@
         clean
 
 JOBS ?= $(shell nproc)
+# EPILOGUE_CUDA for `make test`. The CUDA targets turn it on in the same folder: what differs is the
+# backend and the profiler's tracer, all other objects serve both.
+CUDA ?= AUTO
+# What ninja's line says: steps done, steps in all, seconds.
+export NINJA_STATUS ?= [%f/%t, %e s]$() $()
 INSTALL := @sh scripts/install_packages.sh
 CONFIGURE := @sh scripts/configure.sh
 RUN_TESTS := @sh scripts/run_tests.sh
@@ -31,7 +36,7 @@ demo: build ## the tour, from nn.Linear to the fused MLP on Fashion-MNIST, and a
 
 test: ## the tests; the last line counts them
 	$(INSTALL) build test demo
-	$(CONFIGURE) release -DEPILOGUE_TESTS=ON
+	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA)
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -LE slow
 
@@ -43,18 +48,18 @@ slowtest: ## what `make test` leaves out: the trace half built and installed by 
 
 cudatest: ## the CUDA backend's tests; needs a toolkit, without a device most of them skip
 	$(INSTALL) build test
-	$(CONFIGURE) cuda -DEPILOGUE_TESTS=ON
-	cmake --build build-cuda -j $(JOBS) --target epilogue cuda_tests
-	$(RUN_TESTS) cuda -L cuda -LE slow
+	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=ON
+	cmake --build build -j $(JOBS) --target epilogue cuda_tests
+	$(RUN_TESTS) release -L cuda -LE slow
 
 cudacheck: ## the CUDA tests under compute-sanitizer (memcheck, racecheck); needs a device
-	@sh scripts/compute_sanitizer.sh build-cuda
+	@sh scripts/compute_sanitizer.sh build
 
 cudabench: ## the CUDA benchmark, beside PyTorch where python3 has it; needs a device; under 8 minutes
 	$(INSTALL) build
-	$(CONFIGURE) cuda -DEPILOGUE_BENCH=ON
-	cmake --build build-cuda -j $(JOBS) --target epilogue cuda_bench
-	python3 bench/cuda_bench.py build-cuda/bench/cuda_bench
+	$(CONFIGURE) release -DEPILOGUE_BENCH=ON -DEPILOGUE_CUDA=ON
+	cmake --build build -j $(JOBS) --target epilogue cuda_bench
+	python3 bench/cuda_bench.py build/bench/cuda_bench
 
 bench: ## the benchmarks, beside named peers
 	$(INSTALL) build test bench
@@ -88,7 +93,7 @@ format: ## format the C++ sources in place
 
 lint: ## formatting, include layers, file sizes, clang-tidy
 	$(INSTALL) build test lint
-	$(CONFIGURE) release
+	$(CONFIGURE) lint
 	@sh scripts/lint.sh
 
 clean: ## remove the build folders and traces/

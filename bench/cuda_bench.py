@@ -152,7 +152,7 @@ def print_table(ceilings, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="build-cuda/bench/cuda_bench")
+    parser.add_argument("program", help="build/bench/cuda_bench")
     parser.add_argument("--seconds", type=float, default=450, help="all of it together [450]")
     parser.add_argument("--each", type=float, default=0.3, help="seconds per measurement [0.3]")
     options = parser.parse_args()

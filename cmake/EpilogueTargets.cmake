@@ -1,10 +1,21 @@
 # epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...])
 # One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down.
 # epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
-# A GoogleTest executable and its CTest entry. Its sources are compiled several at a time: most of
-# what a test costs is GoogleTest's and the library's headers. In CPU time with GCC 12 one by one
-# costs 2.1 to 2.7 times as much, with a precompiled header 1.5 to 1.7 times and the header. Each
-# file has a namespace of its name, so that no two of them give one name two meanings.
+# A GoogleTest executable and its CTest entry.
+#
+# Sources are compiled several at a time: most of what a file costs is the headers that it includes. In
+# CPU time with GCC 12 one by one costs twice to three times as much, with a precompiled header 1.5 to
+# 1.7 times and the header. So names in unnamed namespaces differ within a library
+# (scripts/check_definitions.py), and each file of tests has a namespace of its name.
+
+option(EPILOGUE_UNITY "Compile several sources at a time; OFF compiles less after a small change" ON)
+set(epi_unity_sources 16)
+
+# The properties of a target whose sources may be compiled together.
+function(epi_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EPILOGUE_UNITY}
+                                             UNITY_BUILD_BATCH_SIZE ${epi_unity_sources})
+endfunction()
 
 add_library(epi_flags INTERFACE)
 target_compile_features(epi_flags INTERFACE cxx_std_20)
@@ -15,6 +26,10 @@ target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${epi_cxx_f
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC bug 105651: std::string's operator+ is accused of overlapping copies.
   target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+if(EPILOGUE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # It takes a source that another one includes for a header.
+  target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 if(PROJECT_IS_TOP_LEVEL)
   option(EPILOGUE_WERROR "Warnings are errors" OFF)
@@ -49,6 +64,7 @@ function(epi_layer name)
     epilogue_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
                                 CXX_VISIBILITY_PRESET ${visibility}
                                 CUDA_VISIBILITY_PRESET ${visibility})
+  epi_unity(epilogue_${name})
   target_include_directories(
     epilogue_${name}
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
@@ -69,7 +85,7 @@ function(epi_test name)
   list(TRANSFORM arg_DEPENDS PREPEND epilogue_)
   target_link_libraries(${name} PRIVATE epi_flags epi_quick_flags ${arg_DEPENDS} ${arg_LINKS}
                                         GTest::gtest_main)
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
+  epi_unity(${name})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

@@ -5,7 +5,9 @@
 A program that has two definitions of one name is ill-formed, and no compiler says so: each file is
 compiled with the definition that it sees, and the linker keeps one of them for all. Types count
 wherever they are defined, constants, aliases and functions where two headers define them. A name in
-an unnamed namespace belongs to its file. Exit 1 with one line per name.
+an unnamed namespace belongs to its file, but the sources of a library are compiled several at a
+time (cmake/EpilogueTargets.cmake): two of them must not give it two meanings, nor two overloads that a
+call would choose from. Aliases may repeat. Exit 1 with one line per name.
 """
 import re
 import sys
@@ -20,6 +22,9 @@ ALTERNATIVES = [
     ("src/backend/cuda/", "src/backend/no_cuda/"),
     ("src/profile/cupti/", "src/profile/no_cupti/"),
 ]
+
+# Sources that are always compiled one by one.
+ALONE = "src/backend/cpu/simd/"
 
 SKIPPED = re.compile(
     r"""//[^\n]*|/\*.*?\*/                     # comments
@@ -152,8 +157,23 @@ def namespace_of(statement):
     return names or None
 
 
+def qualified(found, statement, scopes):
+    """What definitions() yields of one statement."""
+    scope = [s for s in scopes if s]
+    if None not in scopes:
+        if found:
+            yield found[0], "::".join(scope + [found[1]])
+        return
+    if found is None and "(" not in statement and not statement[:1] == ["using"]:
+        name = name_before(statement, len(statement)) if len(statement) > 2 else None
+        found = ("value", name) if name and statement[0] == "thread_local" else None
+    if found and statement[0] != "using":
+        yield "unnamed", "::".join(scope + [found[1].split("(")[0]])
+
+
 def definitions(text):
-    """Yields (kind, qualified name) of what a file defines in named namespaces."""
+    """Yields (kind, qualified name) of what a file defines; the kind "unnamed" is that of names in
+    unnamed namespaces, without a function's parameters."""
     tokens = tokens_of(text)
     scopes, statement, i = [], [], 0
     while i < len(tokens):
@@ -170,8 +190,7 @@ def definitions(text):
             i = end_of_block(tokens, i)  # an argument: the statement goes on
         elif token == "{":
             found = definition(statement, has_body=True)
-            if found and None not in scopes:
-                yield found[0], "::".join([s for s in scopes if s] + [found[1]])
+            yield from qualified(found, statement, scopes)
             i = end_of_block(tokens, i)
             # `struct X {...};`, `int x{1};` and `int x[] = {...};` end with a semicolon.
             statement = []
@@ -184,8 +203,7 @@ def definitions(text):
             statement, i = [], i + 1
         elif token == ";":
             found = definition(statement, has_body=False)
-            if found and None not in scopes:
-                yield found[0], "::".join([s for s in scopes if s] + [found[1]])
+            yield from qualified(found, statement, scopes)
             statement, i = [], i + 1
         else:
             statement.append(token)
@@ -196,6 +214,12 @@ def is_alternative(a, b):
     return any(
         any(x in a and y in b for x, y in ((row[0], row[1]), (row[1], row[0])))
         for row in ALTERNATIVES)
+
+
+def library_of(root, path):
+    """The folder of the library that a source belongs to: the nearest with a CMakeLists.txt, or None."""
+    folders = [folder for folder in Path(path).parents if (root / folder / "CMakeLists.txt").exists()]
+    return folders[0].as_posix() if folders else None
 
 
 def main():
@@ -209,7 +233,12 @@ def main():
             files += 1
             path = file.relative_to(root).as_posix()
             for kind, name in definitions(file.read_text(encoding="utf-8")):
-                if kind == "type" or file.suffix in HEADERS:
+                if kind == "unnamed":
+                    library = library_of(root, path)
+                    if file.suffix != ".cpp" or path.startswith(ALONE) or library is None:
+                        continue
+                    name = f"{name} of {library}"
+                if kind in ("type", "unnamed") or file.suffix in HEADERS:
                     known = places.setdefault((kind, name), [])
                     if path not in known:
                         known.append(path)

@@ -3,7 +3,7 @@
 # compute_sanitizer.sh BUILD: the CUDA tests under memcheck, racecheck and initcheck. Exit 1 where one
 # of the tools found something, 2 where it cannot run.
 set -u
-build=${1:-build-cuda}
+build=${1:-build}
 program=$build/tests/backend/cuda/cuda_device_test
 tool=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 if [ ! -x "$tool" ]; then

@@ -33,6 +33,7 @@ if [ "$(id -u)" -ne 0 ]; then
   exit 1
 fi
 
+echo "Installing$missing"
 export DEBIAN_FRONTEND=noninteractive
 # The package lists may be absent or too old to fetch from: update once, then try again.
 # shellcheck disable=SC2086  # a list of names

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lint.sh: formatting, include layers, names that are defined twice, file sizes, tests that assert
-# nothing, then clang-tidy over the configured release build.
+# nothing, then clang-tidy over the preset `lint`.
 # Runs all of them; exit 1 if any complained.
 set -u
 
@@ -24,7 +24,8 @@ python3 scripts/check_tests.py || failed=1
 echo "clang-tidy"
 # The release build leaves CUDA out: its files need a toolkit's headers.
 sources 'src/*.cpp' 'tools/*.cpp' ':!src/backend/cuda' ':!src/profile/cupti' |
-  xargs -r -P "$jobs" -n 1 clang-tidy-19 -p build --quiet 2>/tmp/epilogue-tidy.$$ || failed=1
+  xargs -r -P "$jobs" -n 1 sh -c 'echo "clang-tidy $1"; clang-tidy-19 -p build-lint --quiet "$1"' sh \
+    2>/tmp/epilogue-tidy.$$ || failed=1
 # On standard error clang-tidy counts suppressed warnings; only its errors are of interest.
 grep -i error /tmp/epilogue-tidy.$$ >&2
 rm -f /tmp/epilogue-tidy.$$

@@ -21,6 +21,16 @@ fi
 # What was measured of this machine must not decide what a test sees, nor a test what is kept of it.
 export EPILOGUE_CACHE_DIR=off
 
+# ctest names a test when it starts and when it ends. Some run for minutes: say meanwhile that they do.
+started=$(date +%s)
+(
+  while sleep 20 >/dev/null 2>&1; do
+    echo "run_tests.sh: tests run, $(($(date +%s) - started)) s"
+  done
+) &
+heartbeat=$!
+trap 'kill "$heartbeat"' EXIT
+
 rm -rf "$build/test-results"
 mkdir -p "$build/test-results"
 cd "$root" || exit 2

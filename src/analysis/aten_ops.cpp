@@ -11,11 +11,11 @@
 namespace epilogue::trace {
 namespace {
 
-struct Group {
+struct OpGroup {
   OpClass op_class;
   std::string_view names;  // separated by spaces, without "aten::"
 };
-constexpr Group kGroups[] = {
+constexpr OpGroup kOpGroups[] = {
     {OpClass::view,
      "t transpose permute view _unsafe_view reshape _reshape_alias as_strided expand expand_as "
      "slice select narrow squeeze unsqueeze flatten unflatten split split_with_sizes chunk unbind "
@@ -44,7 +44,7 @@ constexpr Group kGroups[] = {
 const std::unordered_map<std::string_view, OpClass>& classes() {
   static const auto table = [] {
     std::unordered_map<std::string_view, OpClass> t;
-    for (const Group& group : kGroups) {
+    for (const OpGroup& group : kOpGroups) {
       std::string_view rest = group.names;
       while (!rest.empty()) {
         const size_t end = std::min(rest.find(' '), rest.size());
@@ -110,7 +110,7 @@ bool is_tensor_of_list(const OpInput& element) {
 }
 
 // "aten::mul_" -> "mul"; "" for what is no ATen op.
-std::string_view base_name(std::string_view name) {
+std::string_view aten_base_name(std::string_view name) {
   constexpr std::string_view kPrefix = "aten::";
   if (!name.starts_with(kPrefix)) return {};
   name.remove_prefix(kPrefix.size());
@@ -180,7 +180,7 @@ std::optional<TensorShape> product_shape(std::string_view base,
 }  // namespace
 
 OpClass op_class(std::string_view name) {
-  const auto found = classes().find(base_name(name));
+  const auto found = classes().find(aten_base_name(name));
   return found == classes().end() ? OpClass::unknown : found->second;
 }
 
@@ -189,7 +189,7 @@ bool is_elementwise(OpClass op) {
 }
 
 bool is_transcendental(std::string_view name) {
-  const std::string_view base = base_name(name);
+  const std::string_view base = aten_base_name(name);
   if (const PointwiseRow* row = pointwise_row_of_op(base))
     return row->cost == PointwiseCost::costly;
   // Of what is not in the table.
@@ -231,7 +231,7 @@ std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs) {
 }
 
 std::optional<TensorShape> output_shape(std::string_view name, std::span<const OpInput> inputs) {
-  const std::string_view base = base_name(name);
+  const std::string_view base = aten_base_name(name);
   const std::vector<TensorShape> tensors = tensor_inputs(inputs);
   if (tensors.empty()) return std::nullopt;
   switch (op_class(name)) {
@@ -254,7 +254,7 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
 std::optional<TensorShape> reduced_rows(std::string_view name, const TensorShape& input) {
   if (input.dims.empty()) return std::nullopt;
   TensorShape out = input;
-  const std::string_view base = base_name(name);
+  const std::string_view base = aten_base_name(name);
   const size_t type = type_position(input.type);
   const bool is_whole = type >= kFirstWholeType && type < std::size(kTypes);
   const bool adds = base == "sum" || base == "prod" || base == "cumsum";

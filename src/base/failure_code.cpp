@@ -79,12 +79,12 @@ constexpr Row kRows[] = {
     {FailureCode::peer_error, "PeerError"},
 };
 
-constexpr bool rows_follow_the_enumerators() {
+constexpr bool codes_follow_the_enumerators() {
   for (size_t i = 0; i < std::size(kRows); ++i)
     if (kRows[i].code != static_cast<FailureCode>(i)) return false;
   return true;
 }
-static_assert(rows_follow_the_enumerators());
+static_assert(codes_follow_the_enumerators());
 
 }  // namespace
 

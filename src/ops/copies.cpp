@@ -14,7 +14,7 @@
 namespace epilogue {
 namespace {
 
-double no_bytes(const Call&) { return 0; }
+double no_own_bytes(const Call&) { return 0; }
 double source_and_result_bytes(const Call& call) {
   return static_cast<double>(call.in.back().bytes() + call.out[0].bytes());
 }
@@ -139,7 +139,7 @@ constinit const OpDef kReshape{
     .kind = OpKind::composite,
     .compose = compose_reshape,
     .flops = flops_per_element<0>,
-    .bytes = no_bytes,
+    .bytes = no_own_bytes,
     .reference = reorder_reference,
     .samples = [] {
       return std::vector<Sample>{{.in = {{.sizes = {3, 4}}}, .attrs = {Dims{2, 6}}},
@@ -157,7 +157,7 @@ constinit const OpDef kContiguous{
       return call.in[0].is_contiguous() ? call.in[0] : clone(call.in[0]);
     },
     .flops = flops_per_element<0>,
-    .bytes = no_bytes,
+    .bytes = no_own_bytes,
     .reference = copy_reference,
     .samples = [] { return strided_samples({}); }};
 
@@ -180,7 +180,7 @@ constinit const OpDef kTo{
     .kind = OpKind::composite,
     .compose = compose_to,
     .flops = flops_per_element<0>,
-    .bytes = no_bytes,
+    .bytes = no_own_bytes,
     .reference = copy_reference,
     .samples = [] { return strided_samples({DType::f64}); }};
 

@@ -25,7 +25,7 @@ void bernoulli_reference(const Call& call) {
 }
 
 // Attributes of dropout: p, train.
-Outputs compose(const Call& call) {
+Outputs compose_dropout(const Call& call) {
   const Tensor& input = call.in[0];
   const auto p = call.attr<double>(0);
   require_probability(call.op, p);
@@ -55,7 +55,7 @@ constinit const OpDef kDropout{
     .schema = "(Tensor input, float p, bool train)",
     .doc = "zeroes elements with probability p, scales the rest by 1 / (1 - p)",
     .kind = OpKind::composite,
-    .compose = compose,
+    .compose = compose_dropout,
     .reference = dropout_reference,
     .samples = [] {
       return std::vector<Sample>{{{{{33, 7}}}, {0.25, true}},

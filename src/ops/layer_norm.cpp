@@ -13,7 +13,7 @@ namespace epilogue {
 namespace {
 
 // aten::native_layer_norm(input, weight, bias; normalized_shape, eps) -> y, mean, rstd.
-OutMetas infer_forward(const Call& call) {
+OutMetas infer_layer_norm(const Call& call) {
   const Tensor& input = call.in[0];
   const Dims& shape = call.attr<Dims>(0);
   require_norm_arguments(call.op, input, shape, {&call.in[1], &call.in[2]});
@@ -22,7 +22,7 @@ OutMetas infer_forward(const Call& call) {
   return {{input.sizes(), input.dtype()}, stat, stat};
 }
 
-void forward_reference(const Call& call) {
+void layer_norm_reference(const Call& call) {
   const Elements x(call.in[0]);
   const Elements y(call.out[0]);
   const auto [rows, n] = norm_rows(call.in[0], call.attr<Dims>(0));
@@ -49,7 +49,7 @@ void forward_reference(const Call& call) {
 
 // aten::native_layer_norm_backward(grad_out, input, mean, rstd, weight, bias; normalized_shape,
 // output_mask) -> dx, dweight, dbias.
-OutMetas infer_backward(const Call& call) {
+OutMetas infer_layer_norm_backward(const Call& call) {
   const Tensor& input = call.in[1];
   const Dims& shape = call.attr<Dims>(0);
   const Dims& mask = call.attr<Dims>(1);
@@ -66,7 +66,7 @@ OutMetas infer_backward(const Call& call) {
 
 // g = dy * weight, h = (x - mean) * rstd; dx = rstd * (g - mean(g) - h * mean(g * h));
 // dweight = sum over rows of dy * h; dbias = sum over rows of dy.
-void backward_reference(const Call& call) {
+void layer_norm_backward_reference(const Call& call) {
   const Elements dy(call.in[0]);
   const Elements x(call.in[1]);
   const Tensor& weight = call.in[4];
@@ -98,7 +98,7 @@ void backward_reference(const Call& call) {
   }
 }
 
-Gradients forward_vjp(const GradCall& g) {
+Gradients layer_norm_vjp(const GradCall& g) {
   const Tensor in[] = {g.dout, g.in[0], g.out[1], g.out[2], g.in[1], g.in[2]};
   const Attr attrs[] = {g.attr<Dims>(0), Dims{g.needs[0], g.needs[1], g.needs[2]}};
   const Outputs grads = run_op(kNativeLayerNormBackward, in, attrs);
@@ -106,7 +106,7 @@ Gradients forward_vjp(const GradCall& g) {
           g.needs[2] ? grads[2] : Tensor()};
 }
 
-std::vector<Sample> forward_samples() {
+std::vector<Sample> layer_norm_samples() {
   const SampleInput absent{.sizes = {}, .undefined = true};
   return {{{{{3, 5}}, {{5}}, {{5}}}, {Dims{5}, 1e-5}},
           {{{{67, 33}}, {{33}}, absent}, {Dims{33}, 1e-5}},
@@ -116,7 +116,7 @@ std::vector<Sample> forward_samples() {
           {{{{0, 3}}, {{3}}, {{3}}}, {Dims{3}, 1e-5}}};
 }
 
-std::vector<Sample> backward_samples() {
+std::vector<Sample> layer_norm_backward_samples() {
   const SampleInput absent{.sizes = {}, .undefined = true};
   const auto stat = [](Dims sizes) { return SampleInput{sizes, 0.5, 1.5}; };
   return {
@@ -130,9 +130,9 @@ std::vector<Sample> backward_samples() {
 }
 
 // Flops per element. Forward: mean 1, variance 3, normalise 2, weight and bias 2.
-constexpr double kForwardFlops = 8;
+constexpr double kLayerNormFlops = 8;
 // Backward: h 2, g 1, the two means 3, dx 4, dweight and dbias 3.
-constexpr double kBackwardFlops = 13;
+constexpr double kLayerNormBackwardFlops = 13;
 
 }  // namespace
 
@@ -146,21 +146,21 @@ constinit const OpDef kLayerNorm{
     .compose =
         [](const Call& call) { return Outputs(run_op(kNativeLayerNorm, call.in, call.attrs)[0]); },
     .autocast = {AutocastRule::none, AutocastRule::f32},
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = layer_norm_reference,
+    .samples = layer_norm_samples};
 
 constinit const OpDef kNativeLayerNorm{
     .name = "aten::native_layer_norm",
     .schema = "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)",
     .doc = "layer_norm with its mean and rstd",
-    .infer = infer_forward,
+    .infer = infer_layer_norm,
     .flops =
-        [](const Call& call) { return kForwardFlops * static_cast<double>(call.in[0].numel()); },
-    .vjp = forward_vjp,
+        [](const Call& call) { return kLayerNormFlops * static_cast<double>(call.in[0].numel()); },
+    .vjp = layer_norm_vjp,
     .saves = save_input(0) | save_input(1) | save_input(2) | kSaveOutput,
     .autocast = {AutocastRule::none, AutocastRule::f32},
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = layer_norm_reference,
+    .samples = layer_norm_samples};
 
 constinit const OpDef kNativeLayerNormBackward{
     .name = "aten::native_layer_norm_backward",
@@ -168,11 +168,13 @@ constinit const OpDef kNativeLayerNormBackward{
         "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, "
         "Tensor? weight, Tensor? bias, bool[3] output_mask)",
     .doc = "gradients of native_layer_norm: input, weight, bias",
-    .infer = infer_backward,
+    .infer = infer_layer_norm_backward,
     .flops =
-        [](const Call& call) { return kBackwardFlops * static_cast<double>(call.in[1].numel()); },
-    .reference = backward_reference,
-    .samples = backward_samples};
+        [](const Call& call) {
+          return kLayerNormBackwardFlops * static_cast<double>(call.in[1].numel());
+        },
+    .reference = layer_norm_backward_reference,
+    .samples = layer_norm_backward_samples};
 
 Tensor layer_norm(const Tensor& input, Dims normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps) {

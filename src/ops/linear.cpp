@@ -29,7 +29,7 @@ Dims output_sizes(const Tensor& x, const Tensor& w) {
 }
 
 // With a bias: one addmm over all rows, which adds the bias while it writes. Without: matmul.
-Outputs compose(const Call& call) {
+Outputs compose_linear(const Call& call) {
   check(call);
   const Tensor& x = call.in[0];
   const Tensor& w = call.in[1];
@@ -41,7 +41,7 @@ Outputs compose(const Call& call) {
   return view(addmm(b, reshape(x, {element_count(rows), w.size(1)}), t(w)), output_sizes(x, w));
 }
 
-void reference(const Call& call) {
+void linear_reference(const Call& call) {
   const Elements x(call.in[0]);
   const Elements w(call.in[1]);
   const Elements y(call.out[0]);
@@ -61,9 +61,9 @@ constinit const OpDef kLinear{
     .schema = "(Tensor input, Tensor weight, Tensor? bias=None)",
     .doc = "input weight^T + bias: aten::t, then aten::addmm, or aten::matmul without a bias",
     .kind = OpKind::composite,
-    .compose = compose,
+    .compose = compose_linear,
     .autocast = {AutocastRule::lower, AutocastRule::lower},
-    .reference = reference,
+    .reference = linear_reference,
     .samples = [] {
       return std::vector<Sample>{
           {{{{5, 7}}, {{3, 7}}, {{3}}}},

@@ -6,11 +6,11 @@
 namespace epilogue {
 namespace {
 
-struct Extent {
+struct ByteExtent {
   const std::byte* begin;
   const std::byte* end;
 };
-Extent extent_of(const Tensor& t) {
+ByteExtent extent_of(const Tensor& t) {
   int64_t last = 0;
   for (int d = 0; d < t.dim(); ++d) last += (t.sizes()[d] - 1) * t.strides()[d];
   const auto* begin = static_cast<const std::byte*>(t.data());
@@ -24,7 +24,7 @@ bool same_view(const Tensor& a, const Tensor& b) {
 
 // As many addresses as elements between the first and the last.
 bool is_dense(const Tensor& t) {
-  const Extent e = extent_of(t);
+  const ByteExtent e = extent_of(t);
   return e.end - e.begin == static_cast<int64_t>(t.bytes());
 }
 
@@ -37,8 +37,8 @@ void require_writable(const OpDef& op, const Tensor& self, const Tensor& source)
       fail(op, "a tensor to write whose elements do not share memory (clone it first)",
            to_string(self) + " with strides " + to_string(self.strides()));
   if (source.numel() == 0 || self.is_same(source) || same_view(self, source)) return;
-  const Extent a = extent_of(self);
-  const Extent b = extent_of(source);
+  const ByteExtent a = extent_of(self);
+  const ByteExtent b = extent_of(source);
   // Two views with gaps may interleave without touching; only dense ones are sure to meet.
   const bool meet = a.begin < b.end && b.begin < a.end && is_dense(self) && is_dense(source);
   if (meet)

@@ -14,7 +14,7 @@ namespace epilogue {
 namespace {
 
 // aten::_fused_rms_norm(input, weight; normalized_shape, eps) -> y, rstd.
-OutMetas infer_forward(const Call& call) {
+OutMetas infer_rms_norm(const Call& call) {
   const Tensor& input = call.in[0];
   const Dims& shape = call.attr<Dims>(0);
   require_norm_arguments(call.op, input, shape, {&call.in[1]});
@@ -22,7 +22,7 @@ OutMetas infer_forward(const Call& call) {
   return {{input.sizes(), input.dtype()}, {stat_sizes(input, shape), stat_dtype(input.dtype())}};
 }
 
-void forward_reference(const Call& call) {
+void rms_norm_reference(const Call& call) {
   const Elements x(call.in[0]);
   const Elements y(call.out[0]);
   const Tensor& weight = call.in[1];
@@ -40,7 +40,7 @@ void forward_reference(const Call& call) {
 
 // aten::_fused_rms_norm_backward(grad_out, input, rstd, weight; normalized_shape, output_mask)
 // -> dx, dweight.
-OutMetas infer_backward(const Call& call) {
+OutMetas infer_rms_norm_backward(const Call& call) {
   const Tensor& input = call.in[1];
   const Dims& shape = call.attr<Dims>(0);
   const Dims& mask = call.attr<Dims>(1);
@@ -55,7 +55,7 @@ OutMetas infer_backward(const Call& call) {
 
 // g = dy * weight, h = x * rstd; dx = rstd * (g - h * mean(g * h)); dweight = sum over rows of dy *
 // h.
-void backward_reference(const Call& call) {
+void rms_norm_backward_reference(const Call& call) {
   const Elements dy(call.in[0]);
   const Elements x(call.in[1]);
   const Tensor& weight = call.in[3];
@@ -80,14 +80,14 @@ void backward_reference(const Call& call) {
     Elements(call.out[1]).set(j, dweight[static_cast<size_t>(j)]);
 }
 
-Gradients forward_vjp(const GradCall& g) {
+Gradients rms_norm_vjp(const GradCall& g) {
   const Tensor in[] = {g.dout, g.in[0], g.out[1], g.in[1]};
   const Attr attrs[] = {g.attr<Dims>(0), Dims{g.needs[0], g.needs[1]}};
   const Outputs grads = run_op(kFusedRmsNormBackward, in, attrs);
   return {g.needs[0] ? grads[0] : Tensor(), g.needs[1] ? grads[1] : Tensor()};
 }
 
-std::vector<Sample> forward_samples() {
+std::vector<Sample> rms_norm_samples() {
   const SampleInput absent{.sizes = {}, .undefined = true};
   return {{{{{3, 5}}, {{5}}}, {Dims{5}, 1e-5}},
           {{{{67, 33}}, {{33}}}, {Dims{33}, Attr()}},
@@ -96,7 +96,7 @@ std::vector<Sample> forward_samples() {
           {{{{0, 3}}, {{3}}}, {Dims{3}, 1e-5}}};
 }
 
-std::vector<Sample> backward_samples() {
+std::vector<Sample> rms_norm_backward_samples() {
   const SampleInput absent{.sizes = {}, .undefined = true};
   const auto stat = [](Dims sizes) { return SampleInput{sizes, 0.5, 1.5}; };
   return {{{{{3, 5}}, {{3, 5}}, stat({3, 1}), {{5}}}, {Dims{5}, Dims{1, 1}}},
@@ -106,9 +106,9 @@ std::vector<Sample> backward_samples() {
 }
 
 // Flops per element. Forward: mean of squares 2, normalise 1, weight 1.
-constexpr double kForwardFlops = 4;
+constexpr double kRmsNormFlops = 4;
 // Backward: h 1, g 1, mean 2, dx 3, dweight 2.
-constexpr double kBackwardFlops = 9;
+constexpr double kRmsNormBackwardFlops = 9;
 
 }  // namespace
 
@@ -125,20 +125,20 @@ constinit const OpDef kRmsNorm{
     .kind = OpKind::composite,
     .compose =
         [](const Call& call) { return Outputs(run_op(kFusedRmsNorm, call.in, call.attrs)[0]); },
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = rms_norm_reference,
+    .samples = rms_norm_samples};
 
 constinit const OpDef kFusedRmsNorm{
     .name = "aten::_fused_rms_norm",
     .schema = "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps)",
     .doc = "rms_norm with its rstd",
-    .infer = infer_forward,
+    .infer = infer_rms_norm,
     .flops =
-        [](const Call& call) { return kForwardFlops * static_cast<double>(call.in[0].numel()); },
-    .vjp = forward_vjp,
+        [](const Call& call) { return kRmsNormFlops * static_cast<double>(call.in[0].numel()); },
+    .vjp = rms_norm_vjp,
     .saves = save_input(0) | save_input(1) | kSaveOutput,
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = rms_norm_reference,
+    .samples = rms_norm_samples};
 
 constinit const OpDef kFusedRmsNormBackward{
     .name = "aten::_fused_rms_norm_backward",
@@ -146,11 +146,13 @@ constinit const OpDef kFusedRmsNormBackward{
         "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, "
         "Tensor? weight, bool[2] output_mask)",
     .doc = "gradients of _fused_rms_norm: input, weight",
-    .infer = infer_backward,
+    .infer = infer_rms_norm_backward,
     .flops =
-        [](const Call& call) { return kBackwardFlops * static_cast<double>(call.in[1].numel()); },
-    .reference = backward_reference,
-    .samples = backward_samples};
+        [](const Call& call) {
+          return kRmsNormBackwardFlops * static_cast<double>(call.in[1].numel());
+        },
+    .reference = rms_norm_backward_reference,
+    .samples = rms_norm_backward_samples};
 
 Tensor rms_norm(const Tensor& input, Dims normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {

@@ -13,7 +13,7 @@ namespace epilogue {
 namespace {
 
 // Attributes of aten::_softmax: dim, half_to_float (16-bit input, f32 result).
-OutMetas infer_forward(const Call& call) {
+OutMetas infer_softmax(const Call& call) {
   const Tensor& self = call.in[0];
   require_floating(call.op, self);
   normalize_dim(call.op, call.attr<int64_t>(0), self.dim());
@@ -23,7 +23,7 @@ OutMetas infer_forward(const Call& call) {
 
 // Inputs of the backward ops: grad_output, output. Attributes: dim, input_dtype (absent: the
 // output's).
-OutMetas infer_backward(const Call& call) {
+OutMetas infer_softmax_backward(const Call& call) {
   require_floating(call.op, call.in[1]);
   require_same_dtype(call.op, call.in[0], call.in[1]);
   if (!(call.in[0].sizes() == call.in[1].sizes()))
@@ -48,7 +48,7 @@ void for_each_line(const Call& call, Body&& body) {
 
 // softmax: exp(x - max) / sum(exp(x - max)); log_softmax: x - max - log(sum(exp(x - max))).
 template <bool kLog>
-void forward_reference(const Call& call) {
+void softmax_reference(const Call& call) {
   const Elements in(call.in[0]);
   const Elements out(call.out[0]);
   for_each_line(call, [&](int64_t first, int64_t step, int64_t n) {
@@ -68,7 +68,7 @@ void forward_reference(const Call& call) {
 
 // softmax: y * (g - sum(g * y)); log_softmax: g - exp(y) * sum(g).
 template <bool kLog>
-void backward_reference(const Call& call) {
+void softmax_backward_reference(const Call& call) {
   const Elements grad(call.in[0]);
   const Elements output(call.in[1]);
   const Elements out(call.out[0]);
@@ -87,7 +87,7 @@ void backward_reference(const Call& call) {
   });
 }
 
-Outputs compose(const Call& call, const OpDef& unit) {
+Outputs compose_softmax(const Call& call, const OpDef& unit) {
   const Tensor self = call.has_attr(1) ? to(call.in[0], call.attr<DType>(1)) : call.in[0];
   return run_op(unit, {self}, {call.attr<int64_t>(0), false});
 }
@@ -113,12 +113,12 @@ std::vector<Sample> composite_samples() {
   return samples;
 }
 std::vector<Sample> unit_samples() { return samples_with(false, 1); }
-std::vector<Sample> backward_samples() { return samples_with(Attr(), 2); }
+std::vector<Sample> softmax_backward_samples() { return samples_with(Attr(), 2); }
 
 // Flops per element. Forward: compare, subtract, exp, add, and a division (or a subtraction).
-constexpr int kForwardFlops = 5;
+constexpr int kSoftmaxFlops = 5;
 // Backward: multiply (or exp), add, subtract, multiply.
-constexpr int kBackwardFlops = 4;
+constexpr int kSoftmaxBackwardFlops = 4;
 
 }  // namespace
 
@@ -127,29 +127,29 @@ constinit const OpDef kSoftmax{
     .schema = "(Tensor self, int dim, ScalarType? dtype=None)",
     .doc = "softmax after an optional conversion",
     .kind = OpKind::composite,
-    .compose = [](const Call& call) { return compose(call, kSoftmaxUnit); },
+    .compose = [](const Call& call) { return compose_softmax(call, kSoftmaxUnit); },
     .autocast = {AutocastRule::none, AutocastRule::f32_result},
     .autocast_attr = 1,
-    .reference = forward_reference<false>,
+    .reference = softmax_reference<false>,
     .samples = composite_samples};
 
 constinit const OpDef kSoftmaxUnit{
     .name = "aten::_softmax",
     .schema = "(Tensor self, int dim, bool half_to_float)",
     .doc = "exp(self - max) / sum(exp(self - max)) along dim",
-    .infer = infer_forward,
-    .flops = flops_per_element<kForwardFlops>,
+    .infer = infer_softmax,
+    .flops = flops_per_element<kSoftmaxFlops>,
     .vjp = [](const GradCall& g) { return call_backward(g, kSoftmaxBackward); },
     .saves = kSaveOutput,
-    .reference = forward_reference<false>,
+    .reference = softmax_reference<false>,
     .samples = unit_samples};
 
 constinit const OpDef kSoftmaxBackward{
     .name = "aten::_softmax_backward_data",
     .schema = "(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype)",
     .doc = "output * (grad_output - sum(grad_output * output))",
-    .infer = infer_backward,
-    .flops = flops_per_element<kBackwardFlops>,
+    .infer = infer_softmax_backward,
+    .flops = flops_per_element<kSoftmaxBackwardFlops>,
     // With s = sum(g y): dg = y (v - sum(v y)); dy = v (g - s) - g sum(v y).
     .vjp = [](const GradCall& g) -> Gradients {
       const auto dim = g.attr<int64_t>(0);
@@ -160,37 +160,37 @@ constinit const OpDef kSoftmaxBackward{
       return {mul(y, sub(v, vy)), sub(mul(v, sub(g.in[0], gy)), mul(g.in[0], vy))};
     },
     .saves = save_input(0) | save_input(1),
-    .reference = backward_reference<false>,
-    .samples = backward_samples};
+    .reference = softmax_backward_reference<false>,
+    .samples = softmax_backward_samples};
 
 constinit const OpDef kLogSoftmax{
     .name = "aten::log_softmax",
     .schema = "(Tensor self, int dim, ScalarType? dtype=None)",
     .doc = "log_softmax after an optional conversion",
     .kind = OpKind::composite,
-    .compose = [](const Call& call) { return compose(call, kLogSoftmaxUnit); },
+    .compose = [](const Call& call) { return compose_softmax(call, kLogSoftmaxUnit); },
     .autocast = {AutocastRule::none, AutocastRule::f32_result},
     .autocast_attr = 1,
-    .reference = forward_reference<true>,
+    .reference = softmax_reference<true>,
     .samples = composite_samples};
 
 constinit const OpDef kLogSoftmaxUnit{
     .name = "aten::_log_softmax",
     .schema = "(Tensor self, int dim, bool half_to_float)",
     .doc = "self - max - log(sum(exp(self - max))) along dim",
-    .infer = infer_forward,
-    .flops = flops_per_element<kForwardFlops>,
+    .infer = infer_softmax,
+    .flops = flops_per_element<kSoftmaxFlops>,
     .vjp = [](const GradCall& g) { return call_backward(g, kLogSoftmaxBackward); },
     .saves = kSaveOutput,
-    .reference = forward_reference<true>,
+    .reference = softmax_reference<true>,
     .samples = unit_samples};
 
 constinit const OpDef kLogSoftmaxBackward{
     .name = "aten::_log_softmax_backward_data",
     .schema = "(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype)",
     .doc = "grad_output - exp(output) * sum(grad_output)",
-    .infer = infer_backward,
-    .flops = flops_per_element<kBackwardFlops>,
+    .infer = infer_softmax_backward,
+    .flops = flops_per_element<kSoftmaxBackwardFlops>,
     // dg = v - sum(exp(y) v); dy = -exp(y) sum(g) v.
     .vjp = [](const GradCall& g) -> Gradients {
       const auto dim = g.attr<int64_t>(0);
@@ -199,8 +199,8 @@ constinit const OpDef kLogSoftmaxBackward{
       return {sub(v, sum(pv, {dim}, true)), neg(mul(pv, sum(g.in[0], {dim}, true)))};
     },
     .saves = save_input(0) | save_input(1),
-    .reference = backward_reference<true>,
-    .samples = backward_samples};
+    .reference = softmax_backward_reference<true>,
+    .samples = softmax_backward_samples};
 
 Tensor softmax(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
   return run_op(kSoftmax, args(self), {dim, dtype ? Attr(*dtype) : Attr()});

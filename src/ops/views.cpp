@@ -14,7 +14,7 @@
 namespace epilogue {
 namespace {
 
-void reorder_reference(const Call& call) { copy_in_order(call.in[0], call.out[0]); }
+void view_reference(const Call& call) { copy_in_order(call.in[0], call.out[0]); }
 
 // Memory safety rests on this: every element of the view lies within the storage.
 void require_within_storage(const Call& call, const Dims& sizes, const Dims& strides,
@@ -194,7 +194,7 @@ constinit const OpDef kView{
     .flops = flops_per_element<0>,
     .bytes = no_bytes,
     .vjp = view_vjp,
-    .reference = reorder_reference,
+    .reference = view_reference,
     .samples = view_samples};
 
 constinit const OpDef kUnsafeView{.name = "aten::_unsafe_view",
@@ -205,7 +205,7 @@ constinit const OpDef kUnsafeView{.name = "aten::_unsafe_view",
                                   .flops = flops_per_element<0>,
                                   .bytes = no_bytes,
                                   .vjp = view_vjp,
-                                  .reference = reorder_reference,
+                                  .reference = view_reference,
                                   .samples = view_samples};
 
 constinit const OpDef kExpand{

@@ -58,7 +58,7 @@ int operand_made_for(const Graph& graph, const Uses& uses, size_t index) {
 }
 
 // Joins the pointwise node at `index` and the chain; true where that was done.
-bool try_join(Graph& graph, size_t chain, size_t index, PassContext& context) {
+bool try_join_product(Graph& graph, size_t chain, size_t index, PassContext& context) {
   const std::string what =
       label(graph, graph.nodes[index]) + " into the " + label(graph, graph.nodes[chain]);
   const std::vector<int> before = results_needed(graph, {chain});
@@ -88,7 +88,8 @@ bool join_round(Graph& graph, PassContext& context) {
     const int other = is_chain ? operand_made_for(graph, uses, i) : chain_read_by(graph, uses, i);
     if (other < 0) continue;
     const auto at = static_cast<size_t>(other);
-    const bool done = is_chain ? try_join(graph, i, at, context) : try_join(graph, at, i, context);
+    const bool done = is_chain ? try_join_product(graph, i, at, context)
+                               : try_join_product(graph, at, i, context);
     joined = joined || done;
     if (done) --i;  // two nodes are one now: what followed has moved up
   }

@@ -13,7 +13,7 @@ using graph::Node;
 
 namespace {
 
-bool contains(const Members& members, size_t i) {
+bool holds(const Members& members, size_t i) {
   return std::find(members.begin(), members.end(), i) != members.end();
 }
 
@@ -29,7 +29,7 @@ bool may_be_one(const Graph& graph, const Members& members) {
   std::vector<bool> made_by_member(graph.values.size(), false);
   for (size_t i = *first; i <= *last; ++i) {
     const Node& node = graph.nodes[i];
-    const bool is_member = contains(members, i);
+    const bool is_member = holds(members, i);
     bool depends = false;
     for (const int v : graph::reads(node)) {
       const auto at = static_cast<size_t>(v);
@@ -47,7 +47,7 @@ bool may_be_one(const Graph& graph, const Members& members) {
 std::vector<int> results_needed(const Graph& graph, const Members& members) {
   std::vector<bool> is_read(graph.values.size(), false);
   for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (!contains(members, i))
+    if (!holds(members, i))
       for (const int v : graph::reads(graph.nodes[i])) is_read[static_cast<size_t>(v)] = true;
   for (const int v : graph.outputs) is_read[static_cast<size_t>(v)] = true;
   std::vector<int> needed;

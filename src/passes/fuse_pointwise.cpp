@@ -43,7 +43,7 @@ bool only_reduces(const BoundProgram& bound) {
 }
 
 // Joins the node at `index` with one that makes what it reads; true where that was done.
-bool try_join(Graph& graph, size_t index, PassContext& context) {
+bool try_fuse(Graph& graph, size_t index, PassContext& context) {
   std::string reason;
   const std::optional<BoundProgram> reader = any_program_of(graph, graph.nodes[index], reason);
   if (!reader || graph.nodes[index].chain() != nullptr) return false;
@@ -79,10 +79,10 @@ bool try_join(Graph& graph, size_t index, PassContext& context) {
 }
 
 // One round over all nodes; true where something was joined.
-bool join_round(Graph& graph, PassContext& context) {
+bool fuse_round(Graph& graph, PassContext& context) {
   bool joined = false;
   for (size_t i = 0; i < graph.nodes.size();) {
-    const bool done = try_join(graph, i, context);
+    const bool done = try_fuse(graph, i, context);
     joined = joined || done;
     // Where two nodes became one, what followed has moved up.
     i = done ? i - 1 : i + 1;
@@ -96,7 +96,7 @@ void fuse_pointwise(Graph& graph, PassContext& context) {
   // What was declined may go when others have joined: its notes are those of the last round.
   do {
     context.forget_declined();
-  } while (join_round(graph, context));
+  } while (fuse_round(graph, context));
 }
 
 }  // namespace epilogue::passes

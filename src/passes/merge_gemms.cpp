@@ -59,14 +59,15 @@ void append_branch(ProgramBuilder& builder, const Graph& graph, const Branch& br
   }
 }
 
-Members members_of(size_t reader, const Branch& a, const Branch& b) {
+Members members_of_merge(size_t reader, const Branch& a, const Branch& b) {
   Members members = {reader, a.product, b.product};
   members.insert(members.end(), a.between.begin(), a.between.end());
   members.insert(members.end(), b.between.begin(), b.between.end());
   return members;
 }
 
-std::string reason_against(const Graph& graph, size_t index, const Branch& a, const Branch& b) {
+std::string reason_against_merge(const Graph& graph, size_t index, const Branch& a,
+                                 const Branch& b) {
   const Node& reader = graph.nodes[index];
   const Chain& first = *graph.nodes[a.product].chain();
   const Chain& second = *graph.nodes[b.product].chain();
@@ -78,9 +79,9 @@ std::string reason_against(const Graph& graph, size_t index, const Branch& a, co
   const graph::Value& result = graph.value(reader.outputs[0]);
   if (!(made.sizes == result.sizes) || made.dtype != result.dtype)
     return "the op that joins them changes sizes or dtype";
-  if (!may_be_one(graph, members_of(index, a, b)))
+  if (!may_be_one(graph, members_of_merge(index, a, b)))
     return "an op between them reads the result of one and makes an operand of the other";
-  return reason_against_results(graph, results_needed(graph, members_of(index, a, b)).size());
+  return reason_against_results(graph, results_needed(graph, members_of_merge(index, a, b)).size());
 }
 
 // The result of the op where they meet comes first, then what others read on the way there.
@@ -94,7 +95,7 @@ void merge(Graph& graph, size_t index, const BoundProgram& joining, const Branch
   append_branch(builder, graph, a, product_input(0));
   append_branch(builder, graph, b, product_input(1));
   builder.append(joining);
-  const Members members = members_of(index, a, b);
+  const Members members = members_of_merge(index, a, b);
   Node fused;
   set_last_program(fused, std::move(chain), builder.finish(results_needed(graph, members)));
   replace_nodes(graph, members, std::move(fused));
@@ -113,7 +114,7 @@ bool try_merge(Graph& graph, size_t index, PassContext& context) {
   const std::string what = label(graph, graph.nodes[a->product]) + " and " +
                            label(graph, graph.nodes[b->product]) + " that meet in " +
                            label(graph, node);
-  reason = reason_against(graph, index, *a, *b);
+  reason = reason_against_merge(graph, index, *a, *b);
   if (!reason.empty()) {
     context.declined(what, reason);
     return false;
@@ -121,7 +122,8 @@ bool try_merge(Graph& graph, size_t index, PassContext& context) {
   // Read no more: every result on the two branches; written no more: those that nobody else reads.
   // And x is read once, not twice.
   const auto merged = static_cast<int>(2 + a->between.size() + b->between.size());
-  const auto stored = static_cast<int>(results_needed(graph, members_of(index, *a, *b)).size());
+  const auto stored =
+      static_cast<int>(results_needed(graph, members_of_merge(index, *a, *b)).size());
   const double saved =
       (2 * merged + 1 - stored) * graph::value_bytes(graph.value(node.outputs[0])) +
       graph::value_bytes(graph.value(graph.nodes[a->product].chain()->x));

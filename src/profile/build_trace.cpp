@@ -19,7 +19,6 @@ namespace epilogue::profiler {
 namespace {
 
 constexpr int32_t kDevicePid = 0;
-constexpr int64_t kDeviceSortIndex = 5'000'000;  // Kineto's: devices below the host's threads
 
 // One span of one thread, before ids are given.
 struct Span {

@@ -12,8 +12,6 @@
 namespace epilogue::profiler {
 namespace {
 
-constexpr int64_t kDeviceSortIndex = 5'000'000;  // Kineto's: devices below the host's threads
-
 trace::DeviceProperties properties_of(const DeviceInfo& d, int32_t id) {
   trace::DeviceProperties p;
   p.id = id;

@@ -12,6 +12,9 @@
 
 namespace epilogue::profiler {
 
+// Kineto's: devices below the host's threads.
+inline constexpr int64_t kDeviceSortIndex = 5'000'000;
+
 // Lanes and properties of the devices: a process per device, a thread per stream.
 void add_devices(trace::Trace& trace, std::span<const DeviceInfo> devices,
                  std::span<const DeviceActivity> activities);

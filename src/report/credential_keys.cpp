@@ -10,7 +10,7 @@
 namespace epilogue::trace {
 namespace {
 
-using Json = nlohmann::json;
+using AnyJson = nlohmann::json;
 
 // Parts of a key, in capitals and without '_' and '-'.
 constexpr std::array<std::string_view, 9> kMarks = {"TOKEN",     "SECRET",     "PASSWORD",
@@ -35,7 +35,7 @@ bool looks_like_credential(std::string_view key) {
 }
 
 // Numbers ("max_tokens": 512) are no credentials.
-void add_keys(const std::string& path, std::string_view key, const Json& value, int depth,
+void add_keys(const std::string& path, std::string_view key, const AnyJson& value, int depth,
               std::vector<std::string>& keys) {
   if (value.is_string() && !value.get_ref<const std::string&>().empty() &&
       looks_like_credential(key))
@@ -51,7 +51,7 @@ void add_keys(const std::string& path, std::string_view key, const Json& value, 
 std::vector<std::string> credential_keys(const Trace& trace) {
   std::vector<std::string> keys;
   for (const auto& [key, json] : trace.metadata)
-    add_keys(key, key, Json::parse(json, nullptr, /*allow_exceptions=*/false), 0, keys);
+    add_keys(key, key, AnyJson::parse(json, nullptr, /*allow_exceptions=*/false), 0, keys);
   std::sort(keys.begin(), keys.end());
   return keys;
 }

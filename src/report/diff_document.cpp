@@ -59,7 +59,7 @@ void add_all_changes(const TraceDiff& d, int top, Document& document) {
   add_changes("Ops that changed" + self, "op", d.ops_changed, top, document);
 }
 
-Document build(const TraceDiff& d, int top) {
+Document diff_document(const TraceDiff& d, int top) {
   Document document;
   const double ratio =
       d.wall_ns[1] > 0 ? static_cast<double>(d.wall_ns[0]) / static_cast<double>(d.wall_ns[1]) : 0;
@@ -117,10 +117,10 @@ nlohmann::ordered_json changes_json(const std::vector<KernelChange>& list) {
 }  // namespace
 
 std::string diff_text(const TraceDiff& diff, const ReportOptions& options) {
-  return document_text(build(diff, options.top), options.use_bold);
+  return document_text(diff_document(diff, options.top), options.use_bold);
 }
 std::string diff_markdown(const TraceDiff& diff, const ReportOptions& options) {
-  return document_markdown(build(diff, options.top));
+  return document_markdown(diff_document(diff, options.top));
 }
 
 std::string diff_json(const TraceDiff& d) {

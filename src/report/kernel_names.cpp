@@ -17,7 +17,7 @@ std::string printable(std::string_view text) {
   for (const char c : text) out += static_cast<unsigned char>(c) < ' ' || c == 0x7F ? '?' : c;
   return out;
 }
-std::string cell(std::string_view text) {
+std::string printed_cell(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
     if (c == '|') out += '\\';
@@ -90,8 +90,8 @@ std::string kernel_names_markdown(std::span<const KernelName> names) {
     if (name.fields.empty()) continue;
     out += "\n| field | value | known | note |\n|---|---|---|---|\n";
     for (const KernelField& field : name.fields)
-      out += fmt::format("| {} | {} | {} | {} |\n", field.key, cell(field.value),
-                         field.is_inferred ? "inferred" : "yes", cell(field.note));
+      out += fmt::format("| {} | {} | {} | {} |\n", field.key, printed_cell(field.value),
+                         field.is_inferred ? "inferred" : "yes", printed_cell(field.note));
   }
   return out;
 }

@@ -61,7 +61,7 @@ void add_waits(const RanksExplanation& e, Document& document) {
   document.push_back(std::move(grid));
 }
 
-Document build(const RanksExplanation& e) {
+Document ranks_document(const RanksExplanation& e) {
   Document document;
   const bool is_part = e.world_size && !e.missing.empty();
   document.push_back(Heading{is_part
@@ -95,9 +95,11 @@ Json collectives_json(const RankCollectives& rank) {
 }
 
 std::string ranks_text(const RanksExplanation& e, const ReportOptions& options) {
-  return document_text(build(e), options.use_bold);
+  return document_text(ranks_document(e), options.use_bold);
 }
-std::string ranks_markdown(const RanksExplanation& e) { return document_markdown(build(e)); }
+std::string ranks_markdown(const RanksExplanation& e) {
+  return document_markdown(ranks_document(e));
+}
 
 std::string ranks_json(const RanksExplanation& e) {
   Json ranks = Json::array();

@@ -8,12 +8,11 @@
 
 #include "base/assert.h"
 #include "epilogue/base/error.h"
+#include "trace/gzip_format.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr int kGzipWrapper = 16;
-constexpr int kDefaultMemLevel = 8;
 constexpr size_t kPieceBytes = size_t{1} << 20;  // zlib counts in 32 bits
 
 class Deflater {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/assert.h"
+#include "trace/gzip_format.h"
 
 namespace epilogue::trace {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 // Traces repeat themselves: level 1 shrinks them about 15-fold already, and the levels above cost
 // more time than the disk they save.
 constexpr int kLevel = 1;
-constexpr int kGzipWrapper = 16;
-constexpr int kDefaultMemLevel = 8;
 
 }  // namespace
 

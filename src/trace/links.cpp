@@ -6,11 +6,10 @@
 #include <unordered_set>
 
 #include "trace/id_index.h"
+#include "trace/step_name.h"
 
 namespace epilogue::trace {
 namespace {
-
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

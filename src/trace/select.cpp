@@ -8,11 +8,11 @@
 #include <string>
 
 #include "epilogue/trace/links.h"
+#include "trace/step_name.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr double kNsPerMs = 1e6;
 
 struct Window {

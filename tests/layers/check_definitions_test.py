@@ -63,6 +63,22 @@ class CheckDefinitions(unittest.TestCase):
         self.assertEqual(run({"src/a.cpp": in_namespace(text), "src/b.cpp": in_namespace(text)}),
                          (0, ""))
 
+    def test_unnamed_namespaces_of_one_library(self):
+        def in_unnamed(text):
+            return in_namespace("namespace {\n" + text + "\n}  // namespace")
+        pairs = [("struct Job { int a; };", "struct Job { long a; };", "Job"),
+                 ("int f(int a) { return a; }", "int f(long a) { return 1; }", "f"),
+                 ("thread_local int count;", "constexpr int count = 1;", "count")]
+        for a, b, name in pairs:
+            files = {"src/cpu/a.cpp": in_unnamed(a), "src/cpu/x/b.cpp": in_unnamed(b),
+                     "src/cpu/CMakeLists.txt": ""}
+            self.assertEqual(run(files), (1, f"src/cpu/x/b.cpp: unnamed epilogue::cpu::{name} of "
+                                             "src/cpu is defined in src/cpu/a.cpp too\n"))
+            self.assertEqual(run(files | {"src/cpu/x/CMakeLists.txt": ""}), (0, ""))
+        alias = in_unnamed("using Node = graph::Node;")
+        self.assertEqual(run({"src/a/a.cpp": alias, "src/a/b.cpp": alias,
+                              "src/a/CMakeLists.txt": ""}), (0, ""))
+
     def test_other_namespaces_and_members_are_other_names(self):
         self.assertEqual(run({"src/a.h": "namespace epilogue::cpu { struct Rows {}; }",
                               "src/b.h": "namespace epilogue::cuda { struct Rows {}; }"}), (0, ""))

@@ -11,7 +11,7 @@
 namespace epilogue::trace {
 namespace {
 
-void sort_by_time(std::vector<KernelUse>& uses) {
+void longest_first(std::vector<KernelUse>& uses) {
   std::stable_sort(uses.begin(), uses.end(), [](const KernelUse& a, const KernelUse& b) {
     return a.booked_ns > b.booked_ns;
   });
@@ -195,7 +195,7 @@ std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& accoun
   std::sort(uses.begin(), uses.end(), [](const KernelUse& a, const KernelUse& b) {
     return std::tie(a.name, a.op) < std::tie(b.name, b.op);
   });
-  sort_by_time(uses);
+  longest_first(uses);
   return uses;
 }
 
@@ -223,7 +223,7 @@ int64_t Match::bytes(size_t side) const {
 std::vector<Match> match_kernels(std::vector<KernelUse> before, std::vector<KernelUse> after) {
   std::vector<Match> matches = Matcher(std::move(before), std::move(after)).run();
   for (Match& match : matches) {
-    for (std::vector<KernelUse>& uses : match.uses) sort_by_time(uses);
+    for (std::vector<KernelUse>& uses : match.uses) longest_first(uses);
     if (match.kind == MatchKind::same_kernel) match.op = common_op(match);
   }
   return matches;

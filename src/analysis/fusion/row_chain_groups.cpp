@@ -10,9 +10,9 @@
 namespace epilogue::trace {
 namespace {
 
-class Grouping {
+class RowChainGrouping {
  public:
-  Grouping(const Trace& trace, const WorkOps& work, const Dataflow& flow)
+  RowChainGrouping(const Trace& trace, const WorkOps& work, const Dataflow& flow)
       : trace_(trace), work_(work), flow_(flow), group_of_(work.ops.size()) {
     std::iota(group_of_.begin(), group_of_.end(), 0U);
   }
@@ -117,7 +117,7 @@ class Grouping {
 
 std::vector<RowChainGroup> row_chain_groups(const Trace& trace, const WorkOps& work,
                                             const Dataflow& flow) {
-  return Grouping(trace, work, flow).run();
+  return RowChainGrouping(trace, work, flow).run();
 }
 
 }  // namespace epilogue::trace

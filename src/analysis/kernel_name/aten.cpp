@@ -11,7 +11,7 @@ namespace epilogue::trace {
 namespace {
 
 constexpr int kMostWrappers = 6;  // templates around a functor
-constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+constexpr std::string_view kAnonymousScope = "(anonymous namespace)::";
 
 struct Functor {
   std::string op;                  // "add", "gelu", "copy"
@@ -247,7 +247,7 @@ bool decode_named(const NameText& name, std::string_view base, KernelName& out) 
 
 bool decode_aten(const NameText& name, KernelName& out) {
   const std::string_view function = name.cpp.name;
-  const bool is_ours = function.starts_with("at::") || function.starts_with(kAnonymous);
+  const bool is_ours = function.starts_with("at::") || function.starts_with(kAnonymousScope);
   const std::string_view base = base_name(function);
   const bool is_loose = base.starts_with("cunn_") || base == "linearize_index_kernel";
   if (!is_ours && !is_loose) return false;

@@ -7,7 +7,7 @@
 namespace epilogue::trace {
 namespace {
 
-std::string summarise(const KernelName& out) {
+std::string summarise_attention(const KernelName& out) {
   std::string text = "attention";
   for (const std::string_view key : {"direction", "type", "tile", "head_dim"}) {
     const KernelField* field = out.find(key);
@@ -21,7 +21,7 @@ std::string summarise(const KernelName& out) {
 bool finish(KernelName& out, std::string_view family) {
   out.family = std::string(family);
   out.kind = KernelKind::attention;
-  out.summary = summarise(out);
+  out.summary = summarise_attention(out);
   return true;
 }
 

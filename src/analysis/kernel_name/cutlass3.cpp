@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kSchedules[] = {
     "warpspecialized", "pingpong", "cooperative", "1sm", "2sm", "streamk"};
-constexpr std::string_view kEpilogues[] = {"bias",     "gelu",  "relu", "aux",
-                                           "scalemax", "drelu", "dgelu"};
+constexpr std::string_view kCutlassEpilogues[] = {"bias",     "gelu",  "relu", "aux",
+                                                  "scalemax", "drelu", "dgelu"};
 
 // "s64x128x16gemm" -> 64x128x16.
 std::vector<int64_t> instruction_of(std::string_view token) {
@@ -22,7 +22,7 @@ std::vector<int64_t> instruction_of(std::string_view token) {
 }
 
 // A, B, accumulator, C, D, in this order.
-void set_types(KernelName& out, const std::vector<std::string_view>& types) {
+void set_cutlass_types(KernelName& out, const std::vector<std::string_view>& types) {
   if (types.size() < 5) return;
   GemmFacts& g = *out.gemm;
   g.a_type = types[0];
@@ -65,7 +65,7 @@ struct Reader {
       known(out, "alignment", std::string(token.substr(5)));
     } else if (is_one_of(token, kSchedules)) {
       schedule.emplace_back(token);
-    } else if (is_one_of(token, kEpilogues)) {
+    } else if (is_one_of(token, kCutlassEpilogues)) {
       out.gemm->epilogue.emplace_back(token);
     } else if (!token.empty() && token != "0") {
       variant.emplace_back(token);
@@ -94,7 +94,7 @@ bool decode_cutlass3(const NameText& name, KernelName& out) {
       reader.read(tokens[i]);
     }
   }
-  set_types(out, reader.types);
+  set_cutlass_types(out, reader.types);
   if (!reader.schedule.empty()) known(out, "schedule", join(reader.schedule, "_"));
   if (!out.gemm->epilogue.empty()) known(out, "epilogue", join(out.gemm->epilogue, "+"));
   if (!reader.variant.empty())

@@ -15,8 +15,8 @@ namespace {
 constexpr std::string_view kArchs[] = {"maxwell", "pascal", "volta",  "turing",
                                        "ampere",  "ada",    "hopper", "blackwell"};
 constexpr std::string_view kProducts[] = {"gemm", "cudnn", "fprop", "dgrad", "wgrad"};
-constexpr std::string_view kEpilogues[] = {"relu", "gelu",   "drelu", "dgelu",
-                                           "bias", "bgrada", "bgradb"};
+constexpr std::string_view kMmaEpilogues[] = {"relu", "gelu",   "drelu", "dgelu",
+                                              "bias", "bgrada", "bgradb"};
 constexpr std::string_view kLayouts[] = {"nn", "nt", "tn", "tt"};
 constexpr std::string_view kImageLayouts[] = {"nhwc", "nchw", "ndhwc"};
 constexpr std::string_view kConvModes[] = {"optimized", "analytic", "fewchannels", "fixedchannels"};
@@ -100,7 +100,7 @@ class Suffix {
       set_tile(out_, sizes);
     } else if (sizes.size() == 2 && is_cutlass_) {
       read_depth(token, "K of a block");
-    } else if (is_one_of(token, kEpilogues)) {
+    } else if (is_one_of(token, kMmaEpilogues)) {
       read_epilogue(token);
     } else if (is_one_of(token, kLayouts)) {
       set_layout(out_, token);
@@ -150,8 +150,8 @@ class Suffix {
   std::vector<std::string> other_;
 };
 
-void set_types(KernelName& out, const Arithmetic& a, std::string_view c_type,
-               std::string_view input_type) {
+void set_mma_types(KernelName& out, const Arithmetic& a, std::string_view c_type,
+                   std::string_view input_type) {
   GemmFacts& g = *out.gemm;
   const bool on_tensor_cores = g.uses_tensor_cores.value_or(false);
   g.accumulator = std::string(a.accumulator);
@@ -201,7 +201,7 @@ bool decode_tokens(std::span<const std::string_view> tokens, bool is_cutlass, Ke
     describe_arithmetic(out, *a, is_simt);
     Suffix suffix(out, is_cutlass);
     suffix.read(tokens.subspan(i + 1));
-    set_types(out, *a, c_type, suffix.input_type());
+    set_mma_types(out, *a, c_type, suffix.input_type());
     out.summary = summarise_gemm(out);
     return true;
   }

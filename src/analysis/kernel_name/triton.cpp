@@ -5,7 +5,7 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr std::pair<std::string_view, std::string_view> kCategories[] = {
+constexpr std::pair<std::string_view, std::string_view> kTritonCategories[] = {
     {"poi", "pointwise"},
     {"red", "reduction"},
     {"per", "persistent reduction"},
@@ -15,7 +15,7 @@ constexpr std::pair<std::string_view, std::string_view> kCategories[] = {
     {"unk", "unknown"},
     {"mix", "mix order reduction"}};
 
-constexpr std::string_view kGemmOps[] = {"mm", "addmm", "bmm", "baddbmm", "_scaled_mm"};
+constexpr std::string_view kTritonGemmOps[] = {"mm", "addmm", "bmm", "baddbmm", "_scaled_mm"};
 
 // "0d1d2d3de4de": argument numbers with what the compiler assumed of each.
 bool is_signature(std::string_view text) {
@@ -31,7 +31,7 @@ bool decode_signature(std::string_view signature, KernelName& out) {
   return true;
 }
 
-std::string summarise(const KernelName& out, std::string_view category) {
+std::string summarise_triton(const KernelName& out, std::string_view category) {
   if (out.ops.empty()) return std::string(category) + " Triton kernel; no op names";
   return std::string(category) + " Triton kernel of " + join(out.ops, ", ");
 }
@@ -45,7 +45,7 @@ bool decode_triton(const NameText& name, KernelName& out) {
   if (text.starts_with("_") && is_signature(text.substr(1)))
     return decode_signature(text.substr(1), out);
   std::string_view category;
-  for (const auto& [letters, word] : kCategories)
+  for (const auto& [letters, word] : kTritonCategories)
     if (text.starts_with(letters) && text.substr(letters.size()).starts_with("_fused"))
       category = word;
   if (category.empty()) return false;
@@ -74,12 +74,12 @@ bool decode_triton(const NameText& name, KernelName& out) {
   }
   if (category.starts_with("template")) {
     for (const std::string& op : out.ops)
-      if (is_one_of(op, kGemmOps)) out.kind = KernelKind::gemm;
+      if (is_one_of(op, kTritonGemmOps)) out.kind = KernelKind::gemm;
     for (const std::string& op : out.ops)
       if (contains(op, "attention")) out.kind = KernelKind::attention;
     if (out.kind == KernelKind::gemm) out.gemm.emplace().is_column_major = false;
   }
-  out.summary = summarise(out, category);
+  out.summary = summarise_triton(out, category);
   return true;
 }
 

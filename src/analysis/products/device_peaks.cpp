@@ -54,7 +54,7 @@ constexpr Entry kEntries[] = {
 };
 // clang-format on
 
-std::string upper(std::string_view text) {
+std::string upper_case(std::string_view text) {
   std::string out(text);
   for (char& c : out)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
@@ -65,7 +65,7 @@ std::string upper(std::string_view text) {
 std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> words;
   for (const std::string_view part : split(name, ' '))
-    for (const std::string_view word : split(part, '-')) words.push_back(upper(word));
+    for (const std::string_view word : split(part, '-')) words.push_back(upper_case(word));
   return words;
 }
 
@@ -78,7 +78,7 @@ bool is_amd(const DeviceProperties& device) {
 std::optional<DevicePeaks> find_device_peaks(const DeviceProperties& device) {
   const std::vector<std::string> words = words_of(device.name);
   const auto has = [&](std::string_view word) {
-    return std::find(words.begin(), words.end(), upper(word)) != words.end();
+    return std::find(words.begin(), words.end(), upper_case(word)) != words.end();
   };
   for (const std::string_view other : kOtherProducts)
     if (has(other)) return std::nullopt;

@@ -17,7 +17,7 @@ constexpr size_t kMostComparisons = 20;
 constexpr int64_t kLeastRuns = 3;  // of fewer there is no spread to tell a difference from
 constexpr double kLeastIntensityRatio = 1.2;
 
-std::string shape_text(const GemmShape& s) {
+std::string sizes_text(const GemmShape& s) {
   return s.batch == 1 ? fmt::format("{}x{}x{}", s.m, s.n, s.k)
                       : fmt::format("{} x {}x{}x{}", s.batch, s.m, s.n, s.k);
 }
@@ -82,7 +82,7 @@ std::string name_of(const Gemm& g, const std::vector<Gemm>& gemms) {
     return other.op == g.op && other.shape == g.shape;
   };
   const bool is_shared = std::count_if(gemms.begin(), gemms.end(), is_same) > 1;
-  return g.op + " " + shape_text(*g.shape) + (is_shared ? " (" + g.kernel + ")" : "");
+  return g.op + " " + sizes_text(*g.shape) + (is_shared ? " (" + g.kernel + ")" : "");
 }
 
 // Whether even the best run of `slow` took longer than `fast` mostly does, by more than the clock

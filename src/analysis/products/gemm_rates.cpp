@@ -24,7 +24,7 @@ double element_bytes(std::string_view type, double otherwise) {
 }
 
 // A [M, K], B [K, N], C [M, N], each moved once: the least that can be.
-std::optional<double> bytes_of(const Gemm& g) {
+std::optional<double> bytes_of_product(const Gemm& g) {
   const double a = element_bytes(g.a_type, 0);
   const double b = element_bytes(g.b_type, a);
   const double c = element_bytes(g.c_type, 0);
@@ -126,7 +126,7 @@ void add_rates(Gemm& g, const Trace& trace) {
   g.math_type = is_own_trace(trace) ? own_math_type(trace, g.name)
                                     : math_type_of(g, device != nullptr && is_amd(*device));
   if (g.flops) {
-    if (g.shape) g.bytes = bytes_of(g);
+    if (g.shape) g.bytes = bytes_of_product(g);
     if (g.bytes && *g.bytes > 0) g.intensity = *g.flops / *g.bytes;
     if (const double time_ns = g.rate_time_ns(); time_ns > 0) {
       g.tflops = *g.flops / time_ns * 1e-3;

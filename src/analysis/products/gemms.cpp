@@ -19,7 +19,7 @@ constexpr int kMostParents = 64;  // how far up a product's op is looked for
 // the FLOPs that the kernel states, which count where no op gives the shapes.
 using Key = std::tuple<StringId, uint32_t, StringId, int32_t, bool, int64_t>;
 
-struct Group {
+struct GemmGroup {
   uint32_t kernel = kNone;  // the first of them, in Trace::events
   uint32_t op = kNone;      // the op that gives the shapes
   bool is_enclosing = false;
@@ -104,7 +104,7 @@ class Collector {
     const bool is_only = products_[found.op] == 1;
     const Event* op = found.op == kNone ? nullptr : &trace_.events[found.op];
     if (op != nullptr) ++report_.kernels_with_shape;
-    Group& group =
+    GemmGroup& group =
         groups_[{op == nullptr ? 0 : op->name, op == nullptr ? kNone : trace_.op_args(*op)->inputs,
                  e.name, args == nullptr ? e.pid : args->device, is_only,
                  op == nullptr && args != nullptr ? args->flops : -1}];
@@ -124,7 +124,7 @@ class Collector {
       it->second->reduction_ns += trace_.events[i].dur_ns;
   }
 
-  Gemm finish(const Key& key, Group& group) {
+  Gemm finish(const Key& key, GemmGroup& group) {
     const Event& kernel = trace_.events[group.kernel];
     const KernelArgs* args = trace_.kernel_args(kernel);
     Gemm g;
@@ -174,9 +174,9 @@ class Collector {
   const Trace& trace_;
   const Links& links_;
   std::unordered_map<StringId, KernelName> names_;
-  std::unordered_map<uint32_t, int64_t> products_;   // by the op that gives the shapes
-  std::unordered_map<uint32_t, Group*> last_of_op_;  // the last product that an op launched
-  std::map<Key, Group> groups_;
+  std::unordered_map<uint32_t, int64_t> products_;       // by the op that gives the shapes
+  std::unordered_map<uint32_t, GemmGroup*> last_of_op_;  // the last product that an op launched
+  std::map<Key, GemmGroup> groups_;
   GemmReport report_;
 };
 

@@ -16,7 +16,7 @@ bool is_size_list(Dims dims) {
   return std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; });
 }
 
-uint64_t product(Dims dims) {
+uint64_t product_of(Dims dims) {
   uint64_t n = 1;
   for (const int64_t d : dims) n *= static_cast<uint64_t>(d);
   return n;
@@ -33,7 +33,7 @@ uint64_t matmul_flops(Dims mat1, Dims mat2) {
   if (mat1.empty() || mat1.back() == 0) return 0;
   const uint64_t batch = mat1.size() == 3 ? static_cast<uint64_t>(mat1[0]) : 1;
   if (batch == 0) return 0;
-  return 2 * (product(mat1) / static_cast<uint64_t>(mat1.back()) / batch) * product(mat2);
+  return 2 * (product_of(mat1) / static_cast<uint64_t>(mat1.back()) / batch) * product_of(mat2);
 }
 
 // "[1, 2]" or "1" -> both spatial values; nothing when it is neither.
@@ -67,7 +67,7 @@ uint64_t conv2d_flops(std::span<const OpInput> inputs) {
   const auto dilation = parse_pair(inputs[5].concrete);
   const auto groups = parse_pair(inputs[6].concrete);
   if (!stride || !padding || !dilation || !groups || (*groups)[0] <= 0) return 0;
-  uint64_t flops = 2 * static_cast<uint64_t>(input[0]) * product(weight.subspan(2)) *
+  uint64_t flops = 2 * static_cast<uint64_t>(input[0]) * product_of(weight.subspan(2)) *
                    static_cast<uint64_t>(input[1]) * static_cast<uint64_t>(weight[0]) /
                    static_cast<uint64_t>((*groups)[0]);
   for (size_t i = 0; i < 2; ++i) {
@@ -92,7 +92,7 @@ uint64_t torch_flops(std::string_view op, std::span<const OpInput> inputs) {
     return matmul_flops(dims_of(inputs, 1), dims_of(inputs, 2));
   if (op == "aten::conv2d") return conv2d_flops(inputs);
   if ((op == "aten::mul" || op == "aten::add") && !inputs.empty())
-    return is_size_list(inputs[0].dims) && !inputs[0].is_list ? product(inputs[0].dims) : 0;
+    return is_size_list(inputs[0].dims) && !inputs[0].is_list ? product_of(inputs[0].dims) : 0;
   return 0;
 }
 

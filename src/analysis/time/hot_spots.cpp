@@ -90,7 +90,7 @@ CopySpot copy_spot(const Trace& trace, const SpotKey& key, CopySums sums) {
 }
 
 // HIP writes the size to the call, CUDA to the copy. Negative: not known.
-int64_t bytes_of(const Trace& trace, const Links& links, uint32_t copy) {
+int64_t bytes_of_copy(const Trace& trace, const Links& links, uint32_t copy) {
   const KernelArgs* args = trace.kernel_args(trace.events[copy]);
   if (args != nullptr && args->bytes >= 0) return args->bytes;
   if (links.launch[copy] == kNone) return -1;
@@ -107,7 +107,7 @@ std::vector<CopySpot> copy_spots(const Trace& trace, const Links& links, const P
     if (links.launch[i] == kNone && links.op[i] != kNone) place = places.outermost(links.op[i]);
     CopySums& sums = spots[{e.name, place}];
     sums.times_ns.push_back(e.dur_ns);
-    const int64_t bytes = bytes_of(trace, links, i);
+    const int64_t bytes = bytes_of_copy(trace, links, i);
     sums.has_bytes = sums.has_bytes && bytes >= 0;
     sums.bytes += bytes;
   }

@@ -24,7 +24,7 @@ bool is_data_name(std::string_view name) {
                      [&](std::string_view mark) { return name.find(mark) != name.npos; });
 }
 
-bool is_op_or_annotation(Category category) {
+bool is_op_or_range(Category category) {
   return category == Category::cpu_op || category == Category::user_annotation;
 }
 
@@ -123,7 +123,7 @@ class HostStates {
       } else {
         add_to(IdleCause::host_in_ops, interval);
       }
-    } else if (is_op_or_annotation(e.category)) {
+    } else if (is_op_or_range(e.category)) {
       extend(e);
       if (names_[e.name].is_data) add_to(IdleCause::data, interval);
       if (e.category == Category::cpu_op) add_to(IdleCause::host_in_ops, interval);
@@ -163,7 +163,7 @@ bool is_sync_call_name(std::string_view name) {
 }
 
 bool is_data_loading(const Trace& trace, const Event& event) {
-  return is_op_or_annotation(event.category) && is_data_name(trace.name(event));
+  return is_op_or_range(event.category) && is_data_name(trace.name(event));
 }
 
 bool is_blocking_copy(const Trace& trace, const Event& work, const Event& call) {

@@ -55,7 +55,7 @@ void book_device(const Trace& trace, const Links& links, int32_t device, const I
 }
 
 // The thread with the most op time: what it does is what the run waits for.
-std::pair<int32_t, int64_t> main_thread(const Trace& trace, const Links& links) {
+std::pair<int32_t, int64_t> thread_of_most_op_time(const Trace& trace, const Links& links) {
   std::map<std::pair<int32_t, int64_t>, int64_t> time;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
@@ -73,7 +73,7 @@ void book_host(const Trace& trace, const Links& links, const IntervalSet& window
   Books books;
   const Coverage wall(windows);
   const auto within_ns = [&](const Event& e) { return wall.within_ns({e.ts_ns, e.end_ns()}); };
-  const auto thread = main_thread(trace, links);
+  const auto thread = thread_of_most_op_time(trace, links);
   int64_t in_ops = 0;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];

@@ -17,11 +17,11 @@ namespace {
 constexpr int64_t kWords = 4;          // numbers that one counter gives
 constexpr int64_t kDrawGrain = 16384;  // elements: what a thread draws in some microseconds
 
-bool is_bytes(DType dtype) { return dtype == DType::u8 || dtype == DType::boolean; }
+bool draws_bytes(DType dtype) { return dtype == DType::u8 || dtype == DType::boolean; }
 
-const char* decline(const Call& call) {
+const char* decline_bernoulli(const Call& call) {
   const Tensor& out = call.out[0];
-  if (!has_float_type(out.dtype()) && !is_bytes(out.dtype()))
+  if (!has_float_type(out.dtype()) && !draws_bytes(out.dtype()))
     return "needs f32, bf16, f16 or bytes";
   return out.is_contiguous() ? nullptr : "needs a contiguous tensor";
 }
@@ -43,7 +43,7 @@ void expand(const Tensor& out, int64_t first, const uint8_t* keep, int64_t n) {
   }
 }
 
-void run(const Call& call) {
+void run_bernoulli(const Call& call) {
   const Tensor& out = call.out[0];
   const int64_t n = out.numel();
   const uint32_t limit = bernoulli_limit(call.attr<double>(0));
@@ -53,7 +53,7 @@ void run(const Call& call) {
     for (int64_t counter = begin; counter < end; counter += kRowPiece / kWords) {
       const int64_t first = counter * kWords;
       const int64_t count = std::min({kRowPiece, end * kWords - first, n - first});
-      const bool direct = is_bytes(out.dtype());
+      const bool direct = draws_bytes(out.dtype());
       uint8_t* const to = direct ? static_cast<uint8_t*>(out.data()) + first : drawn.data();
       simd::bernoulli_kernels().bernoulli(start.seed, start.offset + static_cast<uint64_t>(counter),
                                           limit, to, static_cast<size_t>(count));
@@ -62,7 +62,7 @@ void run(const Call& call) {
   });
 }
 
-void describe(const Call& call, KernelInfo& info) {
+void describe_bernoulli(const Call& call, KernelInfo& info) {
   const Tensor& out = call.out[0];
   info.name = kernel_name("bernoulli", out.dtype());
   info.grid = {(out.numel() + kRowPiece - 1) / kRowPiece, 1, 1};
@@ -70,11 +70,12 @@ void describe(const Call& call, KernelInfo& info) {
   info.threads = parallel_pieces((out.numel() + kWords - 1) / kWords, kDrawGrain / kWords);
 }
 
-constexpr Kernel kKernels[] = {{"bernoulli", decline, run, describe}};
-constexpr KernelList kLists[] = {{&kBernoulli_, kKernels}};
+constexpr Kernel kBernoulliKernels[] = {
+    {"bernoulli", decline_bernoulli, run_bernoulli, describe_bernoulli}};
+constexpr KernelList kBernoulliLists[] = {{&kBernoulli_, kBernoulliKernels}};
 
 }  // namespace
 
-std::span<const KernelList> bernoulli_lists() { return kLists; }
+std::span<const KernelList> bernoulli_lists() { return kBernoulliLists; }
 
 }  // namespace epilogue::cpu

@@ -14,7 +14,7 @@ namespace {
 // Columns that one thread sums up at a time.
 constexpr int64_t kPieceColumns = 1024;
 // Sums per thread at least: they are read once, from L2 or L3.
-constexpr int64_t kGrain = 32768;
+constexpr int64_t kColumnGrain = 32768;
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void ColumnSums::finish(const MatrixView& out) const {
     return store_tile(out, {0, 1, 0, columns_}, zeros.data(), columns_);
   }
   const int64_t pieces = (columns_ + kPieceColumns - 1) / kPieceColumns;
-  const int64_t grain = std::max<int64_t>(1, kGrain / (groups_ * kPieceColumns));
+  const int64_t grain = std::max<int64_t>(1, kColumnGrain / (groups_ * kPieceColumns));
   parallel_for(pieces, grain, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p)
       finish_columns(out, p * kPieceColumns, std::min(columns_, (p + 1) * kPieceColumns));

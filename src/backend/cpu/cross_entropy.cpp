@@ -70,7 +70,7 @@ double row_loss(const CrossEntropyRows& rows, const float* x, const float* weigh
   return loss - rows.spread * (shifted - rows.weight_sum * log_sum);
 }
 
-void run_forward(const Call& call) {
+void run_cross_entropy(const Call& call) {
   const CrossEntropyRows rows(call, call.in[0], call.in[1], call.in[2]);
   const Blocks blocks(call.in[0], call.in[1]);
   const Rows x(call.in[0], class_dim(call.in[0]));
@@ -110,7 +110,7 @@ void run_forward(const Call& call) {
                   rows.reduction == Reduction::mean ? sum / total : sum);
 }
 
-void run_backward(const Call& call) {
+void run_cross_entropy_backward(const Call& call) {
   const Tensor& grad = call.in[0];
   const CrossEntropyRows rows(call, call.in[1], call.in[2], call.in[3]);
   const Blocks blocks(call.in[1], call.in[2]);
@@ -145,7 +145,8 @@ void run_backward(const Call& call) {
   });
 }
 
-void describe(KernelInfo& info, const char* what, const Tensor& self, const Tensor& target) {
+void describe_cross_entropy(KernelInfo& info, const char* what, const Tensor& self,
+                            const Tensor& target) {
   const Blocks blocks(self, target);
   info.name = kernel_name(what, self.dtype());
   info.grid = {std::max<int64_t>(1, blocks.count), 1, 1};
@@ -154,25 +155,28 @@ void describe(KernelInfo& info, const char* what, const Tensor& self, const Tens
 }
 
 constexpr Kernel kForwardKernels[] = {
-    {"cross_entropy", [](const Call& c) { return decline_logits(c.in[0], c.in[2]); }, run_forward,
-     [](const Call& c, KernelInfo& i) { describe(i, "cross_entropy", c.in[0], c.in[1]); }}};
-constexpr Kernel kBackwardKernels[] = {{"cross_entropy_backward",
-                                        [](const Call& c) -> const char* {
-                                          if (!c.in[4].is_contiguous() ||
-                                              c.in[4].dtype() != DType::f32)
-                                            return "needs the f32 statistics of the forward kernel";
-                                          return decline_logits(c.in[1], c.in[3]);
-                                        },
-                                        run_backward,
-                                        [](const Call& c, KernelInfo& i) {
-                                          describe(i, "cross_entropy_backward", c.in[1], c.in[2]);
-                                        }}};
+    {"cross_entropy", [](const Call& c) { return decline_logits(c.in[0], c.in[2]); },
+     run_cross_entropy,
+     [](const Call& c, KernelInfo& i) {
+       describe_cross_entropy(i, "cross_entropy", c.in[0], c.in[1]);
+     }}};
+constexpr Kernel kBackwardKernels[] = {
+    {"cross_entropy_backward",
+     [](const Call& c) -> const char* {
+       if (!c.in[4].is_contiguous() || c.in[4].dtype() != DType::f32)
+         return "needs the f32 statistics of the forward kernel";
+       return decline_logits(c.in[1], c.in[3]);
+     },
+     run_cross_entropy_backward,
+     [](const Call& c, KernelInfo& i) {
+       describe_cross_entropy(i, "cross_entropy_backward", c.in[1], c.in[2]);
+     }}};
 
-constexpr KernelList kLists[] = {{&kCrossEntropyForward, kForwardKernels},
-                                 {&kCrossEntropyBackward, kBackwardKernels}};
+constexpr KernelList kCrossEntropyLists[] = {{&kCrossEntropyForward, kForwardKernels},
+                                             {&kCrossEntropyBackward, kBackwardKernels}};
 
 }  // namespace
 
-std::span<const KernelList> cross_entropy_lists() { return kLists; }
+std::span<const KernelList> cross_entropy_lists() { return kCrossEntropyLists; }
 
 }  // namespace epilogue::cpu

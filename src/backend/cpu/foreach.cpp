@@ -143,14 +143,14 @@ constexpr Kernel kCheckKernels[] = {
     {"non_finite_check_and_unscale", decline_lists, run_check,
      [](const Call& c, KernelInfo& i) { describe_lists(c, i, "non_finite_check_and_unscale"); }}};
 
-constexpr KernelList kLists[] = {{&kForeachNorm, kNormKernels},
-                                 {&kForeachMul_, kMulKernels},
-                                 {&kForeachClampMin_, kClampMinKernels},
-                                 {&kForeachClampMax_, kClampMaxKernels},
-                                 {&kAmpNonFiniteCheckAndUnscale_, kCheckKernels}};
+constexpr KernelList kForeachLists[] = {{&kForeachNorm, kNormKernels},
+                                        {&kForeachMul_, kMulKernels},
+                                        {&kForeachClampMin_, kClampMinKernels},
+                                        {&kForeachClampMax_, kClampMaxKernels},
+                                        {&kAmpNonFiniteCheckAndUnscale_, kCheckKernels}};
 
 }  // namespace
 
-std::span<const KernelList> foreach_lists() { return kLists; }
+std::span<const KernelList> foreach_lists() { return kForeachLists; }
 
 }  // namespace epilogue::cpu

@@ -59,11 +59,11 @@ void run_bmm(const Call& call) {
   }
 }
 
-const char* decline(const Call& call) {
+const char* decline_product(const Call& call) {
   return has_float_type(call.out[0].dtype()) ? nullptr : "needs f32, bf16 or f16 matrices";
 }
 
-void describe(const simd::GemmCall& g, KernelInfo& info) {
+void describe_product(const simd::GemmCall& g, KernelInfo& info) {
   const simd::GemmPlan plan = simd::plan_gemm(g);
   const simd::GemmGrid grid = simd::grid_of(g, plan);
   info.name = simd::kernel_name(g, plan);
@@ -74,16 +74,18 @@ void describe(const simd::GemmCall& g, KernelInfo& info) {
   info.threads = plan.threads();
 }
 
-const Kernel kMmKernels[] = {{"gemm", decline, [](const Call& c) { simd::gemm(mm_call(c)); },
-                              [](const Call& c, KernelInfo& info) { describe(mm_call(c), info); }}};
+const Kernel kMmKernels[] = {
+    {"gemm", decline_product, [](const Call& c) { simd::gemm(mm_call(c)); },
+     [](const Call& c, KernelInfo& info) { describe_product(mm_call(c), info); }}};
 const Kernel kAddmmKernels[] = {
-    {"gemm", decline, [](const Call& c) { simd::gemm(addmm_call(c)); },
-     [](const Call& c, KernelInfo& info) { describe(addmm_call(c), info); }}};
-const Kernel kBmmKernels[] = {{"gemm", decline, run_bmm, [](const Call& c, KernelInfo& info) {
-                                 describe(product(c.in[0], c.in[1], c.out[0]), info);
-                                 info.grid[2] *= c.out[0].size(0);
-                                 info.name += "_batched";
-                               }}};
+    {"gemm", decline_product, [](const Call& c) { simd::gemm(addmm_call(c)); },
+     [](const Call& c, KernelInfo& info) { describe_product(addmm_call(c), info); }}};
+const Kernel kBmmKernels[] = {
+    {"gemm", decline_product, run_bmm, [](const Call& c, KernelInfo& info) {
+       describe_product(product(c.in[0], c.in[1], c.out[0]), info);
+       info.grid[2] *= c.out[0].size(0);
+       info.name += "_batched";
+     }}};
 
 }  // namespace
 

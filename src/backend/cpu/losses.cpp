@@ -325,14 +325,14 @@ constexpr Kernel kNllKernels[] = {{"nll_loss", decline_never, run_nll, describe_
 constexpr Kernel kNllBackwardKernels[] = {
     {"nll_loss_backward", decline_never, run_nll_backward, describe_nll_backward}};
 
-constexpr KernelList kLists[] = {{&kMseLoss, kMseKernels},
-                                 {&kMseLossBackward, kMseBackwardKernels},
-                                 {&kBinaryCrossEntropy, kBceKernels},
-                                 {&kNllLossForward, kNllKernels},
-                                 {&kNllLossBackward, kNllBackwardKernels}};
+constexpr KernelList kLossLists[] = {{&kMseLoss, kMseKernels},
+                                     {&kMseLossBackward, kMseBackwardKernels},
+                                     {&kBinaryCrossEntropy, kBceKernels},
+                                     {&kNllLossForward, kNllKernels},
+                                     {&kNllLossBackward, kNllBackwardKernels}};
 
 }  // namespace
 
-std::span<const KernelList> loss_lists() { return kLists; }
+std::span<const KernelList> loss_lists() { return kLossLists; }
 
 }  // namespace epilogue::cpu

@@ -27,7 +27,7 @@ const char* decline_unless_float_types(std::span<const Tensor> tensors) {
     if (t.defined() && !has_float_type(t.dtype())) return kNeedsFloatType;
   return nullptr;
 }
-const char* decline(const Call& call) { return decline_unless_float_types(call.in); }
+const char* decline_row_norm(const Call& call) { return decline_unless_float_types(call.in); }
 
 // weight or bias as contiguous f32, or null; in this thread's `slot` unless it lies so already.
 const float* parameter(const Call& call, const Tensor& t, Slot slot) {
@@ -95,9 +95,9 @@ Chunks chunks_of(const Rows& x) {
 }
 
 // Column sums of each chunk, and their total.
-class ColumnSums {
+class WeightGradientSums {
  public:
-  ColumnSums(bool wanted, Slot slot, const Chunks& chunks, int64_t n)
+  WeightGradientSums(bool wanted, Slot slot, const Chunks& chunks, int64_t n)
       : n_(n), chunks_(chunks.count), sums_(wanted ? scratch(slot, chunks.count * n) : nullptr) {
     if (wanted) std::fill_n(sums_, chunks.count * n, 0.0F);
   }
@@ -142,7 +142,7 @@ float statistic(const Tensor& t, int64_t row) {
 const char* decline_backward(const Call& call, std::initializer_list<size_t> statistics) {
   for (const size_t i : statistics)
     if (!call.in[i].is_contiguous()) return "needs contiguous mean and rstd";
-  return decline(call);
+  return decline_row_norm(call);
 }
 
 void run_layer_norm_backward(const Call& call) {
@@ -150,8 +150,8 @@ void run_layer_norm_backward(const Call& call) {
   const Rows x = rows_of(call, call.in[1]);
   const Chunks chunks = chunks_of(x);
   const float* gamma = parameter(call, call.in[4], Slot::shared_a);
-  const ColumnSums dgamma(mask[1] != 0, Slot::shared_b, chunks, x.size());
-  const ColumnSums dbeta(mask[2] != 0, Slot::shared_c, chunks, x.size());
+  const WeightGradientSums dgamma(mask[1] != 0, Slot::shared_b, chunks, x.size());
+  const WeightGradientSums dbeta(mask[2] != 0, Slot::shared_c, chunks, x.size());
   const auto kernel = simd::row_kernels().layer_norm_backward;
   for_each_gradient_row(
       call, chunks, mask[0] != 0,
@@ -169,7 +169,7 @@ void run_rms_norm_backward(const Call& call) {
   const Rows x = rows_of(call, call.in[1]);
   const Chunks chunks = chunks_of(x);
   const float* gamma = parameter(call, call.in[3], Slot::shared_a);
-  const ColumnSums dgamma(mask[1] != 0, Slot::shared_b, chunks, x.size());
+  const WeightGradientSums dgamma(mask[1] != 0, Slot::shared_b, chunks, x.size());
   const auto kernel = simd::row_kernels().rms_norm_backward;
   for_each_gradient_row(call, chunks, mask[0] != 0,
                         [&](int64_t r, int64_t c, const float* dy, const float* from, float* to) {
@@ -179,7 +179,7 @@ void run_rms_norm_backward(const Call& call) {
   dgamma.store(call.out[1]);
 }
 
-void describe(const Call& call, KernelInfo& info, const char* what) {
+void describe_row_norm(const Call& call, KernelInfo& info, const char* what) {
   const Rows x = rows_of(call, call.in[0]);
   info.name = kernel_name(what, call.in[0].dtype());
   info.grid = {std::max<int64_t>(1, x.count()), 1, 1};
@@ -197,11 +197,11 @@ void describe_backward(const Call& call, KernelInfo& info, const char* what) {
 }
 
 constexpr Kernel kLayerNormKernels[] = {
-    {"layer_norm", decline, run_layer_norm,
-     [](const Call& c, KernelInfo& i) { describe(c, i, "layer_norm"); }}};
+    {"layer_norm", decline_row_norm, run_layer_norm,
+     [](const Call& c, KernelInfo& i) { describe_row_norm(c, i, "layer_norm"); }}};
 constexpr Kernel kRmsNormKernels[] = {
-    {"rms_norm", decline, run_rms_norm,
-     [](const Call& c, KernelInfo& i) { describe(c, i, "rms_norm"); }}};
+    {"rms_norm", decline_row_norm, run_rms_norm,
+     [](const Call& c, KernelInfo& i) { describe_row_norm(c, i, "rms_norm"); }}};
 constexpr Kernel kLayerNormBackwardKernels[] = {
     {"layer_norm_backward",
      [](const Call& c) {
@@ -214,13 +214,13 @@ constexpr Kernel kRmsNormBackwardKernels[] = {
      run_rms_norm_backward,
      [](const Call& c, KernelInfo& i) { describe_backward(c, i, "rms_norm_backward"); }}};
 
-constexpr KernelList kLists[] = {{&kNativeLayerNorm, kLayerNormKernels},
-                                 {&kFusedRmsNorm, kRmsNormKernels},
-                                 {&kNativeLayerNormBackward, kLayerNormBackwardKernels},
-                                 {&kFusedRmsNormBackward, kRmsNormBackwardKernels}};
+constexpr KernelList kNormLists[] = {{&kNativeLayerNorm, kLayerNormKernels},
+                                     {&kFusedRmsNorm, kRmsNormKernels},
+                                     {&kNativeLayerNormBackward, kLayerNormBackwardKernels},
+                                     {&kFusedRmsNormBackward, kRmsNormBackwardKernels}};
 
 }  // namespace
 
-std::span<const KernelList> norm_lists() { return kLists; }
+std::span<const KernelList> norm_lists() { return kNormLists; }
 
 }  // namespace epilogue::cpu

@@ -111,11 +111,11 @@ constexpr Kernel kSgdKernels[] = {
     {"fused_sgd", decline_sgd, run_sgd,
      [](const Call& c, KernelInfo& i) { describe_lists(c, i, "fused_sgd"); }}};
 
-constexpr KernelList kLists[] = {
+constexpr KernelList kOptimizerLists[] = {
     {&kFusedAdam_, kAdamKernels}, {&kFusedAdamW_, kAdamWKernels}, {&kFusedSgd_, kSgdKernels}};
 
 }  // namespace
 
-std::span<const KernelList> optimizer_lists() { return kLists; }
+std::span<const KernelList> optimizer_lists() { return kOptimizerLists; }
 
 }  // namespace epilogue::cpu

@@ -20,8 +20,8 @@ T load_one(const StridedOperand& operand, const std::byte* address) {
 }
 
 template <class T>
-TileInput<T> load_tile(const StridedWalk& walk, const StridedOperand& operand, int64_t i, int64_t n,
-                       bool takes_scalars, T* values, std::byte* raw) {
+TileInput<T> load_operand(const StridedWalk& walk, const StridedOperand& operand, int64_t i,
+                          int64_t n, bool takes_scalars, T* values, std::byte* raw) {
   const std::byte* one = nullptr;
   if (is_one_element(walk, operand, i, n, one)) {
     const T value = load_one<T>(operand, one);
@@ -47,8 +47,8 @@ void run_range(const StridedWalk& walk, size_t inputs, const TileFunction<T>& f,
     const int64_t n = walk.tile_length(i, end, kStridedTile);
     TileInput<T> in[kMostWalkInputs];
     for (size_t k = 0; k < inputs; ++k)
-      in[k] = load_tile(walk, walk.operands[k + 1], i, n, f.takes_scalars, scratch.values[k],
-                        scratch.raw);
+      in[k] = load_operand(walk, walk.operands[k + 1], i, n, f.takes_scalars, scratch.values[k],
+                           scratch.raw);
     std::byte* target = tile_address(walk, out, i, n);
     // A tile of its own may take the place of the first input's: the function allows it.
     T* result = writes_t && target != nullptr ? reinterpret_cast<T*>(target) : scratch.values[0];

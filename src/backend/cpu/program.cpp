@@ -21,16 +21,16 @@ namespace {
 // All buffers of a tile together: so little that loads of the next tile begin while this one is
 // computed. With 24 KiB memory waited for arithmetic and arithmetic for memory, a fifth of the
 // time.
-constexpr int64_t kTileBytes = 6 << 10;
+constexpr int64_t kProgramTileBytes = 6 << 10;
 // Elements per thread at least: through an activation they take a few times as long as waking one.
-constexpr int64_t kGrain = 8192;
+constexpr int64_t kProgramGrain = 8192;
 // One cache line of f32.
 constexpr int64_t kLineFloats = 16;
 
 thread_local simd::Scratch tile_scratch;
 // Of the caller, for all threads:
-thread_local simd::Scratch sums_scratch;
-thread_local std::vector<ColumnSums> call_sums;
+thread_local simd::Scratch program_scratch;
+thread_local std::vector<ColumnSums> program_sums;
 
 // How a call is cut: threads take groups of rows times tiles of columns. Where rows are reduced a
 // tile has whole rows; where columns are summed a group has the rows that are summed together.
@@ -73,7 +73,7 @@ class CpuProgram final : public ProgramKernel {
     const std::span<const ColumnSums> sums = column_sums(t);
     const Call call = {inputs, outputs, sums};
     const int64_t group = std::max<int64_t>(1, t.group_rows * t.tile_cols);
-    parallel_for(t.groups * t.col_tiles, std::max<int64_t>(1, kGrain / group),
+    parallel_for(t.groups * t.col_tiles, std::max<int64_t>(1, kProgramGrain / group),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) run_group(t, i, call);
                  });
@@ -83,7 +83,7 @@ class CpuProgram final : public ProgramKernel {
 
   int threads(int64_t rows, int64_t cols) const override {
     if (rows == 0 || cols == 0) return 1;
-    return parallel_pieces(rows * cols, kGrain);
+    return parallel_pieces(rows * cols, kProgramGrain);
   }
 
   std::string kernel_prefix() const override {
@@ -116,7 +116,7 @@ class CpuProgram final : public ProgramKernel {
   };
 
   Tiling tiling(int64_t rows, int64_t cols) const {
-    const int64_t each = kTileBytes / (program_.buffers() * int64_t{sizeof(float)});
+    const int64_t each = kProgramTileBytes / (program_.buffers() * int64_t{sizeof(float)});
     const int64_t elements = std::max(each / kLineFloats * kLineFloats, kLineFloats);
     Tiling t{rows, cols, 1, cols, 1, 0, 1};
     if (!program_.has_row_reductions()) t.tile_cols = std::min(cols, elements);
@@ -131,13 +131,13 @@ class CpuProgram final : public ProgramKernel {
 
   // In memory of this thread.
   std::span<const ColumnSums> column_sums(const Tiling& t) const {
-    call_sums.clear();
+    program_sums.clear();
     if (!program_.has_column_sums()) return {};
     const int64_t each = whole_lines(ColumnSums::floats(t.rows, t.cols));
-    float* const memory = sums_scratch.get(program_.outputs() * static_cast<size_t>(each));
+    float* const memory = program_scratch.get(program_.outputs() * static_cast<size_t>(each));
     for (size_t o = 0; o < program_.outputs(); ++o)
-      call_sums.emplace_back(memory + static_cast<int64_t>(o) * each, t.rows, t.cols);
-    return call_sums;
+      program_sums.emplace_back(memory + static_cast<int64_t>(o) * each, t.rows, t.cols);
+    return program_sums;
   }
 
   void run_group(const Tiling& t, int64_t index, const Call& call) const {

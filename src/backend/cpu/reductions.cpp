@@ -132,13 +132,13 @@ Plan plan_of(const Call& call) {
   return plan;
 }
 
-const char* decline(const Call& call) {
+const char* decline_reduction(const Call& call) {
   return has_float_type(call.in[0].dtype()) && has_float_type(call.out[0].dtype())
              ? nullptr
              : kNeedsFloatType;
 }
 
-const void* element(const Tensor& t, int64_t offset) {
+const void* reduced_element(const Tensor& t, int64_t offset) {
   return static_cast<const std::byte*>(t.data()) +
          offset * static_cast<int64_t>(dtype_bytes(t.dtype()));
 }
@@ -154,7 +154,7 @@ double row_group(const Plan& plan, const Tensor& in, int64_t first, int64_t grou
     const int64_t begin = s % pieces * kRowPiece;
     const int64_t n = std::min(kRowPiece, plan.fast.size - begin);
     const int64_t offset = first + plan.summed.offset(s / pieces) + begin * plan.fast.stride;
-    total += sum(read_line(type, element(in, offset), plan.fast.stride, n, buffer),
+    total += sum(read_line(type, reduced_element(in, offset), plan.fast.stride, n, buffer),
                  static_cast<size_t>(n));
   }
   return total;
@@ -174,7 +174,7 @@ void run_rows(const Plan& plan, const Tensor& in, const Tensor& out) {
       float* buffer = scratch(Slot::a, n);
       for (int64_t i = begin; i < end; ++i) {
         const Offsets o = kept_offsets(plan, i);
-        const float* row = read_line(type, element(in, o.in), plan.fast.stride, n, buffer);
+        const float* row = read_line(type, reduced_element(in, o.in), plan.fast.stride, n, buffer);
         finish(o.out, sum(row, static_cast<size_t>(n)));
       }
     });
@@ -231,7 +231,7 @@ void column_group(const Plan& plan, const Tensor& in, const Tile& tile, int64_t 
     const int64_t flush = std::min(s + kFlushRows, plan.group_begin(group + 1));
     std::fill_n(partial, n, 0.0F);
     for (; s < flush; ++s) {
-      const void* segment = element(in, tile.first.in + plan.summed.offset(s));
+      const void* segment = reduced_element(in, tile.first.in + plan.summed.offset(s));
       accumulate(read_line(type, segment, plan.fast.stride, tile.n, buffer), partial, n);
     }
     accumulate(partial, total, n);
@@ -275,7 +275,7 @@ void run_columns(const Plan& plan, const Tensor& in, const Tensor& out) {
   }
 }
 
-void run(const Call& call) {
+void run_reduction(const Call& call) {
   const Plan plan = plan_of(call);
   if (plan.is_rows()) {
     run_rows(plan, call.in[0], call.out[0]);
@@ -284,7 +284,7 @@ void run(const Call& call) {
   }
 }
 
-void describe(const Call& call, KernelInfo& info) {
+void describe_reduction(const Call& call, KernelInfo& info) {
   const Plan plan = plan_of(call);
   std::string what = &call.op == &kMean ? "mean" : "sum";
   what += plan.is_rows() ? "_rows" : "_columns";
@@ -298,11 +298,12 @@ void describe(const Call& call, KernelInfo& info) {
   info.threads = threads_for(plan.items(), plan.grain());
 }
 
-constexpr Kernel kKernels[] = {{"reduce", decline, run, describe}};
-constexpr KernelList kLists[] = {{&kSum, kKernels}, {&kMean, kKernels}};
+constexpr Kernel kReductionKernels[] = {
+    {"reduce", decline_reduction, run_reduction, describe_reduction}};
+constexpr KernelList kReductionLists[] = {{&kSum, kReductionKernels}, {&kMean, kReductionKernels}};
 
 }  // namespace
 
-std::span<const KernelList> reduction_lists() { return kLists; }
+std::span<const KernelList> reduction_lists() { return kReductionLists; }
 
 }  // namespace epilogue::cpu

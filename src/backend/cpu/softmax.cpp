@@ -11,7 +11,7 @@
 namespace epilogue::cpu {
 namespace {
 
-const char* decline(const Call& call) {
+const char* decline_softmax(const Call& call) {
   for (const Tensor& t : call.in)
     if (!has_float_type(t.dtype())) return kNeedsFloatType;
   return has_float_type(call.out[0].dtype()) ? nullptr : kNeedsFloatType;
@@ -24,12 +24,12 @@ Dims line_dim(const Call& call) {
 }
 
 // How the rows are split: blocks of `rows` rows.
-struct Split {
+struct SoftmaxSplit {
   int64_t rows;
   int64_t blocks;
   int64_t grain;
 };
-Split split_of(const Call& call) {
+SoftmaxSplit softmax_split_of(const Call& call) {
   const Rows out(call.out[0], line_dim(call));
   int64_t rows = out.block();
   for (const Tensor& t : call.in) rows = std::max(rows, Rows(t, line_dim(call)).block());
@@ -39,10 +39,10 @@ Split split_of(const Call& call) {
 using Forward = void (*)(const float* x, float* y, size_t n);
 using Backward = void (*)(const float* dy, const float* y, float* dx, size_t n);
 
-void run_forward(const Call& call, Forward kernel) {
+void run_softmax(const Call& call, Forward kernel) {
   const Rows x(call.in[0], line_dim(call));
   const Rows y(call.out[0], line_dim(call));
-  const Split split = split_of(call);
+  const SoftmaxSplit split = softmax_split_of(call);
   const int64_t n = x.size();
   parallel_for(split.blocks, split.grain, [&](int64_t begin, int64_t end) {
     float* x_buffer = scratch(Slot::a, split.rows * y.pitch());
@@ -58,11 +58,11 @@ void run_forward(const Call& call, Forward kernel) {
   });
 }
 
-void run_backward(const Call& call, Backward kernel) {
+void run_softmax_backward(const Call& call, Backward kernel) {
   const Rows dy(call.in[0], line_dim(call));
   const Rows y(call.in[1], line_dim(call));
   const Rows dx(call.out[0], line_dim(call));
-  const Split split = split_of(call);
+  const SoftmaxSplit split = softmax_split_of(call);
   const int64_t n = y.size();
   parallel_for(split.blocks, split.grain, [&](int64_t begin, int64_t end) {
     float* dy_buffer = scratch(Slot::a, split.rows * y.pitch());
@@ -81,8 +81,8 @@ void run_backward(const Call& call, Backward kernel) {
   });
 }
 
-void describe(const Call& call, KernelInfo& info, const char* what) {
-  const Split split = split_of(call);
+void describe_softmax(const Call& call, KernelInfo& info, const char* what) {
+  const SoftmaxSplit split = softmax_split_of(call);
   info.name = kernel_name(what, call.out[0].dtype());
   info.grid = {split.blocks, 1, 1};
   info.block = {Rows(call.out[0], line_dim(call)).size(), split.rows, 1};
@@ -90,27 +90,28 @@ void describe(const Call& call, KernelInfo& info, const char* what) {
 }
 
 constexpr Kernel kSoftmaxKernels[] = {
-    {"softmax", decline, [](const Call& c) { run_forward(c, simd::row_kernels().softmax); },
-     [](const Call& c, KernelInfo& i) { describe(c, i, "softmax"); }}};
+    {"softmax", decline_softmax, [](const Call& c) { run_softmax(c, simd::row_kernels().softmax); },
+     [](const Call& c, KernelInfo& i) { describe_softmax(c, i, "softmax"); }}};
 constexpr Kernel kLogSoftmaxKernels[] = {
-    {"log_softmax", decline, [](const Call& c) { run_forward(c, simd::row_kernels().log_softmax); },
-     [](const Call& c, KernelInfo& i) { describe(c, i, "log_softmax"); }}};
+    {"log_softmax", decline_softmax,
+     [](const Call& c) { run_softmax(c, simd::row_kernels().log_softmax); },
+     [](const Call& c, KernelInfo& i) { describe_softmax(c, i, "log_softmax"); }}};
 constexpr Kernel kSoftmaxBackwardKernels[] = {
-    {"softmax_backward", decline,
-     [](const Call& c) { run_backward(c, simd::row_kernels().softmax_backward); },
-     [](const Call& c, KernelInfo& i) { describe(c, i, "softmax_backward"); }}};
+    {"softmax_backward", decline_softmax,
+     [](const Call& c) { run_softmax_backward(c, simd::row_kernels().softmax_backward); },
+     [](const Call& c, KernelInfo& i) { describe_softmax(c, i, "softmax_backward"); }}};
 constexpr Kernel kLogSoftmaxBackwardKernels[] = {
-    {"log_softmax_backward", decline,
-     [](const Call& c) { run_backward(c, simd::row_kernels().log_softmax_backward); },
-     [](const Call& c, KernelInfo& i) { describe(c, i, "log_softmax_backward"); }}};
+    {"log_softmax_backward", decline_softmax,
+     [](const Call& c) { run_softmax_backward(c, simd::row_kernels().log_softmax_backward); },
+     [](const Call& c, KernelInfo& i) { describe_softmax(c, i, "log_softmax_backward"); }}};
 
-constexpr KernelList kLists[] = {{&kSoftmaxUnit, kSoftmaxKernels},
-                                 {&kLogSoftmaxUnit, kLogSoftmaxKernels},
-                                 {&kSoftmaxBackward, kSoftmaxBackwardKernels},
-                                 {&kLogSoftmaxBackward, kLogSoftmaxBackwardKernels}};
+constexpr KernelList kSoftmaxLists[] = {{&kSoftmaxUnit, kSoftmaxKernels},
+                                        {&kLogSoftmaxUnit, kLogSoftmaxKernels},
+                                        {&kSoftmaxBackward, kSoftmaxBackwardKernels},
+                                        {&kLogSoftmaxBackward, kLogSoftmaxBackwardKernels}};
 
 }  // namespace
 
-std::span<const KernelList> softmax_lists() { return kLists; }
+std::span<const KernelList> softmax_lists() { return kSoftmaxLists; }
 
 }  // namespace epilogue::cpu

@@ -10,16 +10,19 @@
 namespace epilogue::cuda {
 namespace {
 
-const char* decline(const Tensor& self, const Tensor& weight) {
+const char* decline_cross_entropy_types(const Tensor& self, const Tensor& weight) {
   const bool takes_weight = !weight.defined() || has_float_type(weight.dtype());
   return has_float_type(self.dtype()) && takes_weight ? nullptr : kNeedsFloatType;
 }
-const char* decline_forward(const Call& call) { return decline(call.in[0], call.in[2]); }
-const char* decline_backward(const Call& call) {
+const char* decline_cross_entropy(const Call& call) {
+  return decline_cross_entropy_types(call.in[0], call.in[2]);
+}
+const char* decline_cross_entropy_backward(const Call& call) {
   for (const size_t f32_input : {4, 5})
     if (call.in[f32_input].dtype() != DType::f32 || !call.in[f32_input].is_contiguous())
       return "needs the f32 statistics of the forward kernel";
-  return has_float_type(call.in[0].dtype()) ? decline(call.in[1], call.in[3]) : kNeedsFloatType;
+  return has_float_type(call.in[0].dtype()) ? decline_cross_entropy_types(call.in[1], call.in[3])
+                                            : kNeedsFloatType;
 }
 
 // What both directions share. `weight` is contiguous.
@@ -33,7 +36,7 @@ CrossEntropyCall make_call(const Call& call, const Tensor& self, const Tensor& t
   return c;
 }
 
-void run_forward(const Call& call) {
+void run_cross_entropy(const Call& call) {
   const Tensor weight = dense(call.in[2]);
   CrossEntropyCall c = make_call(call, call.in[0], call.in[1], weight);
   // Freed at once: whoever gets the memory next writes it later in the stream.
@@ -44,7 +47,7 @@ void run_forward(const Call& call) {
   check(launch_cross_entropy(c, Runtime::get().stream()), "cross_entropy");
 }
 
-void run_backward(const Call& call) {
+void run_cross_entropy_backward(const Call& call) {
   const Tensor weight = dense(call.in[3]);
   CrossEntropyCall c = make_call(call, call.in[1], call.in[2], weight);
   set_gradient(c, call.in[0]);
@@ -53,20 +56,21 @@ void run_backward(const Call& call) {
   check(launch_cross_entropy_backward(c, Runtime::get().stream()), "cross_entropy_backward");
 }
 
-const Kernel kForward[] = {
-    {"cuda", decline_forward, run_forward, [](const Call& c, KernelInfo& info) {
+const Kernel kCrossEntropyKernels[] = {
+    {"cuda", decline_cross_entropy, run_cross_entropy, [](const Call& c, KernelInfo& info) {
        info.name = kernel_name("cross_entropy", c.in[0].dtype());
      }}};
-const Kernel kBackward[] = {
-    {"cuda", decline_backward, run_backward, [](const Call& c, KernelInfo& info) {
+const Kernel kCrossEntropyBackwardKernels[] = {
+    {"cuda", decline_cross_entropy_backward, run_cross_entropy_backward,
+     [](const Call& c, KernelInfo& info) {
        info.name = kernel_name("cross_entropy_backward", c.in[1].dtype());
      }}};
 
 }  // namespace
 
 std::span<const KernelList> cross_entropy_lists() {
-  static const KernelList kLists[] = {{&kCrossEntropyForward, kForward},
-                                      {&kCrossEntropyBackward, kBackward}};
+  static const KernelList kLists[] = {{&kCrossEntropyForward, kCrossEntropyKernels},
+                                      {&kCrossEntropyBackward, kCrossEntropyBackwardKernels}};
   return kLists;
 }
 

@@ -13,7 +13,7 @@ namespace {
 bool is_host_number(const Tensor& t) { return t.device().type == DeviceType::cpu; }
 
 template <PointwiseFn kFn>
-const char* decline(const Call& call) {
+const char* decline_pointwise(const Call& call) {
   constexpr const PointwiseRow& kRow = pointwise_row(kFn);
   if (!has_form(kRow, call.attrs)) return kRow.form.needs;
   const DType computed =
@@ -32,14 +32,15 @@ void run(const Call& call) {
 }
 
 template <PointwiseFn kFn>
-void describe(const Call& call, KernelInfo& info) {
+void describe_pointwise(const Call& call, KernelInfo& info) {
   info.name = kernel_name(pointwise_fn_name(kFn), call.out[0].dtype());
 }
 
 template <size_t... kIndex>
 constexpr std::array<Kernel, kPointwiseFns> all_kernels(std::index_sequence<kIndex...>) {
-  return {Kernel{"cuda", decline<kPointwiseTable[kIndex].fn>, run<kPointwiseTable[kIndex].fn>,
-                 describe<kPointwiseTable[kIndex].fn>}...};
+  return {Kernel{"cuda", decline_pointwise<kPointwiseTable[kIndex].fn>,
+                 run<kPointwiseTable[kIndex].fn>,
+                 describe_pointwise<kPointwiseTable[kIndex].fn>}...};
 }
 
 // Those of the op's forms.

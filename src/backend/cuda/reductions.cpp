@@ -12,7 +12,7 @@
 namespace epilogue::cuda {
 namespace {
 
-const char* decline(const Call& call) {
+const char* decline_reduction(const Call& call) {
   if (!has_float_type(call.out[0].dtype())) return kNeedsFloatType;
   for (const Tensor& t : call.in)
     if (!has_float_type(t.dtype()) || t.device().type == DeviceType::cpu) return kNeedsFloatType;
@@ -68,20 +68,22 @@ void run_mse_backward(const Call& call) {
         "mse_loss_backward");
 }
 
-void describe_as(std::string_view what, const Call& call, KernelInfo& info) {
+void describe_reduction(std::string_view what, const Call& call, KernelInfo& info) {
   info.name = kernel_name(what, call.out[0].dtype());
 }
 
-const Kernel kSumKernels[] = {{"cuda", decline, [](const Call& c) { run_reduction(c, false); },
-                               [](const Call& c, KernelInfo& i) { describe_as("sum", c, i); }}};
-const Kernel kMeanKernels[] = {{"cuda", decline, [](const Call& c) { run_reduction(c, true); },
-                                [](const Call& c, KernelInfo& i) { describe_as("mean", c, i); }}};
-const Kernel kMseKernels[] = {{"cuda", decline, run_mse, [](const Call& c, KernelInfo& i) {
-                                 describe_as("mse_loss", c, i);
-                               }}};
+const Kernel kSumKernels[] = {
+    {"cuda", decline_reduction, [](const Call& c) { run_reduction(c, false); },
+     [](const Call& c, KernelInfo& i) { describe_reduction("sum", c, i); }}};
+const Kernel kMeanKernels[] = {
+    {"cuda", decline_reduction, [](const Call& c) { run_reduction(c, true); },
+     [](const Call& c, KernelInfo& i) { describe_reduction("mean", c, i); }}};
+const Kernel kMseKernels[] = {
+    {"cuda", decline_reduction, run_mse,
+     [](const Call& c, KernelInfo& i) { describe_reduction("mse_loss", c, i); }}};
 const Kernel kMseBackwardKernels[] = {
-    {"cuda", decline, run_mse_backward,
-     [](const Call& c, KernelInfo& i) { describe_as("mse_loss_backward", c, i); }}};
+    {"cuda", decline_reduction, run_mse_backward,
+     [](const Call& c, KernelInfo& i) { describe_reduction("mse_loss_backward", c, i); }}};
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 namespace epilogue::cuda {
 namespace {
 
-const char* decline(const Call& call) {
+const char* decline_row(const Call& call) {
   for (const std::span<const Tensor> list : {call.in, std::span<const Tensor>(call.out)})
     for (const Tensor& t : list)
       if (t.defined() && (!has_float_type(t.dtype()) || t.device().type == DeviceType::cpu))
@@ -25,7 +25,7 @@ template <size_t kFirst, size_t kCount>
 const char* decline_norm_backward(const Call& call) {
   for (size_t i = kFirst; i < kFirst + kCount; ++i)
     if (call.in[i].dtype() != DType::f32) return "needs f32 statistics";
-  return decline(call);
+  return decline_row(call);
 }
 
 Lines lines_of(const Call& call) {
@@ -156,34 +156,34 @@ const char* decline_layer_norm_backward(const Call& call) {
   return decline_norm_backward<2, 2>(call);
 }
 
-void describe(std::string_view what, const Call& call, KernelInfo& info) {
+void describe_row(std::string_view what, const Call& call, KernelInfo& info) {
   info.name = kernel_name(what, call.out[0].dtype());
 }
 
 const Kernel kSoftmaxKernels[] = {
-    {"cuda", decline, run_softmax<false>,
-     [](const Call& c, KernelInfo& i) { describe("softmax", c, i); }}};
+    {"cuda", decline_row, run_softmax<false>,
+     [](const Call& c, KernelInfo& i) { describe_row("softmax", c, i); }}};
 const Kernel kLogSoftmaxKernels[] = {
-    {"cuda", decline, run_softmax<true>,
-     [](const Call& c, KernelInfo& i) { describe("log_softmax", c, i); }}};
+    {"cuda", decline_row, run_softmax<true>,
+     [](const Call& c, KernelInfo& i) { describe_row("log_softmax", c, i); }}};
 const Kernel kSoftmaxBackwardKernels[] = {
-    {"cuda", decline, run_softmax_backward<false>,
-     [](const Call& c, KernelInfo& i) { describe("softmax_backward", c, i); }}};
+    {"cuda", decline_row, run_softmax_backward<false>,
+     [](const Call& c, KernelInfo& i) { describe_row("softmax_backward", c, i); }}};
 const Kernel kLogSoftmaxBackwardKernels[] = {
-    {"cuda", decline, run_softmax_backward<true>,
-     [](const Call& c, KernelInfo& i) { describe("log_softmax_backward", c, i); }}};
+    {"cuda", decline_row, run_softmax_backward<true>,
+     [](const Call& c, KernelInfo& i) { describe_row("log_softmax_backward", c, i); }}};
 const Kernel kLayerNormKernels[] = {
-    {"cuda", decline, run_layer_norm,
-     [](const Call& c, KernelInfo& i) { describe("layer_norm", c, i); }}};
-const Kernel kRmsNormKernels[] = {{"cuda", decline, run_rms_norm, [](const Call& c, KernelInfo& i) {
-                                     describe("rms_norm", c, i);
-                                   }}};
+    {"cuda", decline_row, run_layer_norm,
+     [](const Call& c, KernelInfo& i) { describe_row("layer_norm", c, i); }}};
+const Kernel kRmsNormKernels[] = {
+    {"cuda", decline_row, run_rms_norm,
+     [](const Call& c, KernelInfo& i) { describe_row("rms_norm", c, i); }}};
 const Kernel kLayerNormBackwardKernels[] = {
     {"cuda", decline_layer_norm_backward, run_layer_norm_backward,
-     [](const Call& c, KernelInfo& i) { describe("layer_norm_backward", c, i); }}};
+     [](const Call& c, KernelInfo& i) { describe_row("layer_norm_backward", c, i); }}};
 const Kernel kRmsNormBackwardKernels[] = {
     {"cuda", decline_norm_backward<2, 1>, run_rms_norm_backward,
-     [](const Call& c, KernelInfo& i) { describe("rms_norm_backward", c, i); }}};
+     [](const Call& c, KernelInfo& i) { describe_row("rms_norm_backward", c, i); }}};
 
 }  // namespace
 

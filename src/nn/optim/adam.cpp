@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMaxExpAvgSq = "max_exp_avg_sq";  // with amsgrad alone
 
-void require_options(std::string_view name, const AdamOptions& o) {
+void require_adam_options(std::string_view name, const AdamOptions& o) {
   require_not_negative(name, "learning rate", o.lr);
   require_not_negative(name, "eps", o.eps);
   require_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta1 in [0, 1)", o.beta1);
@@ -41,7 +41,7 @@ Adam::Adam(std::string_view class_name, bool decoupled,
     : Optimizer(class_name, params_of(groups)), decoupled_(decoupled) {
   options_.reserve(groups.size());
   for (const auto& group : groups) {
-    require_options(class_name, group.options);
+    require_adam_options(class_name, group.options);
     options_.push_back(group.options);
   }
 }
@@ -76,7 +76,9 @@ void Adam::step_group(size_t group, const Participants& with, const StepOptions&
   run_op(decoupled_ ? kFusedAdamW_ : kFusedAdam_, in, attrs);
 }
 
-void Adam::check_options(size_t group) const { require_options(class_name(), options_[group]); }
+void Adam::check_options(size_t group) const {
+  require_adam_options(class_name(), options_[group]);
+}
 
 void Adam::set_lr(size_t group, double lr) {
   require_not_negative(class_name(), "learning rate", lr);
@@ -111,7 +113,7 @@ void Adam::set_group_options(size_t group, const std::map<std::string, std::stri
                          .weight_decay = number_of(text, "weight_decay"),
                          .amsgrad = bool_of(text, "amsgrad"),
                          .maximize = bool_of(text, "maximize")};
-  require_options(class_name(), o);
+  require_adam_options(class_name(), o);
   options_[group] = o;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kBuffer = "momentum_buffer";
 
-void require_options(const SGDOptions& o) {
+void require_sgd_options(const SGDOptions& o) {
   require_not_negative("SGD", "learning rate", o.lr);
   require_not_negative("SGD", "momentum", o.momentum);
   require_not_negative("SGD", "dampening", o.dampening);
@@ -27,7 +27,7 @@ void require_options(const SGDOptions& o) {
 SGD::SGD(const std::vector<ParamGroup<SGDOptions>>& groups) : Optimizer("SGD", params_of(groups)) {
   options_.reserve(groups.size());
   for (const auto& group : groups) {
-    require_options(group.options);
+    require_sgd_options(group.options);
     options_.push_back(group.options);
   }
 }
@@ -70,7 +70,7 @@ void SGD::step_some(size_t group, const Participants& with, const std::vector<si
     for (const size_t i : which) state(with.index[i], kBuffer) = Tensor();
 }
 
-void SGD::check_options(size_t group) const { require_options(options_[group]); }
+void SGD::check_options(size_t group) const { require_sgd_options(options_[group]); }
 
 void SGD::set_lr(size_t group, double lr) {
   require_not_negative("SGD", "learning rate", lr);
@@ -96,7 +96,7 @@ void SGD::set_group_options(size_t group, const std::map<std::string, std::strin
                         .weight_decay = number_of(text, "weight_decay"),
                         .nesterov = bool_of(text, "nesterov"),
                         .maximize = bool_of(text, "maximize")};
-  require_options(o);
+  require_sgd_options(o);
   options_[group] = o;
 }
 

@@ -61,7 +61,7 @@ Tensor probability_loss(const Arguments& a, const Tensor& log_p, const Tensor& t
   return a.reduction == Reduction::sum ? total : div(total, row_count(log_p));
 }
 
-Outputs compose(const Call& call) {
+Outputs compose_cross_entropy(const Call& call) {
   const Arguments a = arguments_of(call);
   if (!a.is_probabilities) return run_op(kCrossEntropyForward, call.in, call.attrs)[0];
   return probability_loss(a, log_softmax(call.in[0], -1), call.in[1], call.in[2]);
@@ -81,7 +81,7 @@ std::vector<double> log_softmax_row(const Elements& self, int64_t first, int64_t
 
 // Loss of a row with probabilities q: -sum_c w_c q_c log_p_c. An index target is the one-hot q,
 // smoothed alike; its weight in the mean is w[target].
-void reference(const Call& call) {
+void cross_entropy_reference(const Call& call) {
   const Arguments a = arguments_of(call);
   const Elements self(call.in[0]);
   const Elements target(call.in[1]);
@@ -135,9 +135,9 @@ constinit const OpDef kCrossEntropyLoss{
         "int ignore_index=-100, float label_smoothing=0.0)",
     .doc = "nll_loss(log_softmax(self)) for class targets or class probabilities",
     .kind = OpKind::composite,
-    .compose = compose,
+    .compose = compose_cross_entropy,
     .autocast = {AutocastRule::f32, AutocastRule::none},
-    .reference = reference,
+    .reference = cross_entropy_reference,
     .samples = samples};
 
 Tensor cross_entropy(const Tensor& self, const Tensor& target, const Tensor& weight,

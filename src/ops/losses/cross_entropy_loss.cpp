@@ -24,7 +24,7 @@ void require_smoothing(const Call& call) {
 
 // Inputs self, target, weight; attributes reduction, ignore_index, label_smoothing. Results: the
 // loss; per row max and log(sum of e^(x - max)); the weight that a mean divides by.
-OutMetas infer_forward(const Call& call) {
+OutMetas infer_cross_entropy_loss(const Call& call) {
   const Tensor& self = call.in[0];
   require_class_targets(call.op, self, call.in[1], call.in[2]);
   require_smoothing(call);
@@ -36,7 +36,7 @@ OutMetas infer_forward(const Call& call) {
 }
 
 // Elements of row i begin at i * classes.
-void forward_reference(const Call& call) {
+void cross_entropy_loss_reference(const Call& call) {
   const Elements self(call.in[0]);
   const Elements out(call.out[0]);
   const Elements stats(call.out[1]);
@@ -73,7 +73,7 @@ void forward_reference(const Call& call) {
 }
 
 // Inputs grad_output, self, target, weight, stats, total_weight; the same attributes.
-OutMetas infer_backward(const Call& call) {
+OutMetas infer_cross_entropy_loss_backward(const Call& call) {
   const Tensor& self = call.in[1];
   require_class_targets(call.op, self, call.in[2], call.in[3]);
   require_smoothing(call);
@@ -89,7 +89,7 @@ OutMetas infer_backward(const Call& call) {
   return OutMeta{self.sizes(), self.dtype()};
 }
 
-void backward_reference(const Call& call) {
+void cross_entropy_loss_backward_reference(const Call& call) {
   const Elements grad(call.in[0]);
   const Elements self(call.in[1]);
   const Elements stats(call.in[4]);
@@ -111,7 +111,7 @@ void backward_reference(const Call& call) {
   }
 }
 
-Gradients forward_vjp(const GradCall& g) {
+Gradients cross_entropy_loss_vjp(const GradCall& g) {
   if (g.needs[2])
     fail(kCrossEntropyForward, "a class weight that requires no gradient", to_string(g.in[2]));
   const Attr attrs[] = {g.attr<int64_t>(0), g.attr<int64_t>(1), g.attr<double>(2)};
@@ -161,7 +161,7 @@ Gradients backward_vjp(const GradCall& g) {
 // more.
 constexpr double kFlopsPerLogit = 12;
 
-std::vector<Sample> forward_samples() {
+std::vector<Sample> cross_entropy_loss_samples() {
   const SampleInput absent{.sizes = {}, .undefined = true};
   const auto target = [](Dims sizes, double classes) {
     return SampleInput{sizes, 0, classes, DType::i64};
@@ -175,8 +175,8 @@ std::vector<Sample> forward_samples() {
           {{{{7}}, target({}, 7), absent}, {int64_t{1}, off, 0.0}}};
 }
 
-std::vector<Sample> backward_samples() {
-  std::vector<Sample> samples = forward_samples();
+std::vector<Sample> cross_entropy_loss_backward_samples() {
+  std::vector<Sample> samples = cross_entropy_loss_samples();
   for (Sample& s : samples) {
     const bool reduces = std::get<int64_t>(s.attrs[0]) != 0;
     const int64_t rows = s.in[1].sizes.empty() ? 1 : s.in[1].sizes[0];
@@ -196,13 +196,13 @@ constinit const OpDef kCrossEntropyForward{
         "float label_smoothing)",
     .doc =
         "cross entropy of class targets, with the rows' softmax statistics and the mean's weight",
-    .infer = infer_forward,
+    .infer = infer_cross_entropy_loss,
     .flops =
         [](const Call& call) { return kFlopsPerLogit * static_cast<double>(call.in[0].numel()); },
-    .vjp = forward_vjp,
+    .vjp = cross_entropy_loss_vjp,
     .saves = save_input(0) | save_input(1) | save_input(2) | kSaveOutput,
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = cross_entropy_loss_reference,
+    .samples = cross_entropy_loss_samples};
 
 constinit const OpDef kCrossEntropyBackward{
     .name = "aten::cross_entropy_loss_backward",
@@ -210,7 +210,7 @@ constinit const OpDef kCrossEntropyBackward{
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor stats, "
         "Tensor total_weight, int reduction, int ignore_index, float label_smoothing)",
     .doc = "grad_output (softmax(self) - onehot(target)), weighted and smoothed",
-    .infer = infer_backward,
+    .infer = infer_cross_entropy_loss_backward,
     .flops =
         [](const Call& call) {
           return (kFlopsPerLogit + 2) * static_cast<double>(call.in[1].numel());
@@ -218,7 +218,7 @@ constinit const OpDef kCrossEntropyBackward{
     .vjp = backward_vjp,
     .saves = save_input(0) | save_input(1) | save_input(2) | save_input(3) | save_input(4) |
              save_input(5),
-    .reference = backward_reference,
-    .samples = backward_samples};
+    .reference = cross_entropy_loss_backward_reference,
+    .samples = cross_entropy_loss_backward_samples};
 
 }  // namespace epilogue

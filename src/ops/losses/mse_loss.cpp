@@ -16,14 +16,14 @@ DType loss_dtype(const Call& call, std::span<const Tensor> in) {
   return dtype;
 }
 
-OutMetas infer_forward(const Call& call) {
+OutMetas infer_mse_loss(const Call& call) {
   require_target_shape(call.op, call.in[0], call.in[1]);
   const Dims& sizes = call.in[0].sizes();
   const bool reduces = reduction_of(call, 0) != Reduction::none;
   return OutMeta{reduces ? Dims{} : sizes, loss_dtype(call, call.in)};
 }
 
-void forward_reference(const Call& call) {
+void mse_loss_reference(const Call& call) {
   const Reduction reduction = reduction_of(call, 0);
   const Dims sizes = broadcast_sizes(call.op, call.in[0].sizes(), call.in[1].sizes());
   const Elements self(call.in[0], sizes);
@@ -41,7 +41,7 @@ void forward_reference(const Call& call) {
 }
 
 // aten::mse_loss_backward(grad_output, self, target; reduction).
-OutMetas infer_backward(const Call& call) {
+OutMetas infer_mse_loss_backward(const Call& call) {
   const Dims sizes = broadcast_sizes(call.op, call.in[1].sizes(), call.in[2].sizes());
   const bool reduces = reduction_of(call, 0) != Reduction::none;
   if (!(call.in[0].sizes() == (reduces ? Dims{} : sizes)))
@@ -51,7 +51,7 @@ OutMetas infer_backward(const Call& call) {
 }
 
 // 2 (self - target) * grad_output, over the number of elements for mean.
-void backward_reference(const Call& call) {
+void mse_loss_backward_reference(const Call& call) {
   const Dims& sizes = call.out[0].sizes();
   const Elements grad(call.in[0], sizes);
   const Elements self(call.in[1], sizes);
@@ -68,12 +68,12 @@ double broadcast_count(const Call& call) {
       element_count(broadcast_sizes(call.op, call.in[0].sizes(), call.in[1].sizes())));
 }
 
-std::vector<Sample> forward_samples() {
+std::vector<Sample> mse_loss_samples() {
   return {{{{{3, 5}}, {{3, 5}}}, {int64_t{1}}},   {{{{67, 133}}, {{67, 133}}}, {int64_t{2}}},
           {{{{33, 7}}, {{33, 7}}}, {int64_t{0}}}, {{{{2, 3, 4}}, {{2, 3, 4}}}, {int64_t{0}}},
           {{{{}}, {{}}}, {int64_t{1}}},           {{{{0, 3}}, {{0, 3}}}, {int64_t{2}}}};
 }
-std::vector<Sample> backward_samples() {
+std::vector<Sample> mse_loss_backward_samples() {
   return {{{{{}}, {{3, 5}}, {{3, 5}}}, {int64_t{1}}},
           {{{{}}, {{67, 133}}, {{67, 133}}}, {int64_t{2}}},
           {{{{33, 7}}, {{33, 7}}, {{33, 7}}}, {int64_t{0}}},
@@ -86,7 +86,7 @@ constinit const OpDef kMseLoss{
     .name = "aten::mse_loss",
     .schema = "(Tensor self, Tensor target, int reduction=Mean)",
     .doc = "(self - target)^2: each, their mean or their sum",
-    .infer = infer_forward,
+    .infer = infer_mse_loss,
     .flops = [](const Call& call) { return 3 * broadcast_count(call); },
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor d = run_op(kMseLossBackward, {g.dout, g.in[0], g.in[1]}, {g.attr<int64_t>(0)});
@@ -94,14 +94,14 @@ constinit const OpDef kMseLoss{
     },
     .saves = save_input(0) | save_input(1),
     .autocast = {AutocastRule::f32, AutocastRule::f32},
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = mse_loss_reference,
+    .samples = mse_loss_samples};
 
 constinit const OpDef kMseLossBackward{
     .name = "aten::mse_loss_backward",
     .schema = "(Tensor grad_output, Tensor self, Tensor target, int reduction)",
     .doc = "2 (self - target) * grad_output, over the number of elements for mean",
-    .infer = infer_backward,
+    .infer = infer_mse_loss_backward,
     .flops = flops_per_element<3>,
     // dgrad = 2 c (self - target) v, dself = 2 c grad v, dtarget = -dself.
     .vjp = [](const GradCall& g) -> Gradients {
@@ -112,8 +112,8 @@ constinit const OpDef kMseLossBackward{
       return {mul(v, sub(g.in[1], g.in[2])), d, g.needs[2] ? neg(d) : Tensor()};
     },
     .saves = save_input(0) | save_input(1) | save_input(2),
-    .reference = backward_reference,
-    .samples = backward_samples};
+    .reference = mse_loss_backward_reference,
+    .samples = mse_loss_backward_samples};
 
 Tensor mse_loss(const Tensor& self, const Tensor& target, Reduction reduction) {
   return run_op(kMseLoss, {self, target}, {reduction_attr(reduction)});

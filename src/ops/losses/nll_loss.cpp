@@ -13,7 +13,7 @@ namespace {
 DType total_dtype(DType dtype) { return is_low_precision(dtype) ? DType::f32 : dtype; }
 
 // aten::nll_loss_forward(self, target, weight; reduction, ignore_index) -> loss, total weight.
-OutMetas infer_forward(const Call& call) {
+OutMetas infer_nll_loss(const Call& call) {
   const Tensor& self = call.in[0];
   require_class_targets(call.op, self, call.in[1], call.in[2]);
   const bool reduces = reduction_of(call, 0) != Reduction::none;
@@ -33,7 +33,7 @@ void for_each_target(const OpDef& op, const Tensor& self, const Tensor& target,
   }
 }
 
-void forward_reference(const Call& call) {
+void nll_loss_reference(const Call& call) {
   const Reduction reduction = reduction_of(call, 0);
   const Elements self(call.in[0]);
   const Elements out(call.out[0]);
@@ -53,7 +53,7 @@ void forward_reference(const Call& call) {
 
 // aten::nll_loss_backward(grad_output, self, target, weight, total_weight; reduction,
 // ignore_index).
-OutMetas infer_backward(const Call& call) {
+OutMetas infer_nll_loss_backward(const Call& call) {
   const Tensor& self = call.in[1];
   require_class_targets(call.op, self, call.in[2], call.in[3]);
   const bool reduces = reduction_of(call, 0) != Reduction::none;
@@ -66,7 +66,7 @@ OutMetas infer_backward(const Call& call) {
 }
 
 // -weight[target] * grad_output at the target, 0 elsewhere; over the total weight for mean.
-void backward_reference(const Call& call) {
+void nll_loss_backward_reference(const Call& call) {
   const Reduction reduction = reduction_of(call, 0);
   const Elements grad(call.in[0]);
   const Elements out(call.out[0]);
@@ -80,7 +80,7 @@ void backward_reference(const Call& call) {
                   });
 }
 
-Gradients forward_vjp(const GradCall& g) {
+Gradients nll_loss_vjp(const GradCall& g) {
   if (g.needs[2])
     fail(kNllLossForward, "a class weight that requires no gradient", to_string(g.in[2]));
   const Attr attrs[] = {g.attr<int64_t>(0), g.attr<int64_t>(1)};
@@ -99,7 +99,7 @@ double backward_bytes(const Call& call) {
   return static_cast<double>(call.in[2].bytes() + call.in[0].bytes() + call.out[0].bytes());
 }
 
-std::vector<Sample> forward_samples() {
+std::vector<Sample> nll_loss_samples() {
   const SampleInput absent{.sizes = {}, .undefined = true};
   const auto target = [](Dims sizes, double classes) {
     return SampleInput{sizes, 0, classes, DType::i64};
@@ -111,8 +111,8 @@ std::vector<Sample> forward_samples() {
           {{{{7}, -3, 0}, target({}, 7), absent}, {int64_t{1}, int64_t{-100}}}};
 }
 
-std::vector<Sample> backward_samples() {
-  std::vector<Sample> samples = forward_samples();
+std::vector<Sample> nll_loss_backward_samples() {
+  std::vector<Sample> samples = nll_loss_samples();
   for (Sample& s : samples) {
     const bool reduces = std::get<int64_t>(s.attrs[0]) != 0;
     s.in.insert(s.in.begin(), SampleInput{reduces ? Dims{} : s.in[1].sizes});
@@ -147,20 +147,20 @@ constinit const OpDef kNllLoss{
     .compose =
         [](const Call& call) { return Outputs(run_op(kNllLossForward, call.in, call.attrs)[0]); },
     .autocast = {AutocastRule::f32, AutocastRule::f32},
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = nll_loss_reference,
+    .samples = nll_loss_samples};
 
 constinit const OpDef kNllLossForward{
     .name = "aten::nll_loss_forward",
     .schema = "(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index)",
     .doc = "nll_loss with the sum of the targets' weights",
-    .infer = infer_forward,
+    .infer = infer_nll_loss,
     .flops = [](const Call& call) { return 2.0 * static_cast<double>(call.in[1].numel()); },
     .bytes = forward_bytes,
-    .vjp = forward_vjp,
+    .vjp = nll_loss_vjp,
     .saves = save_input(0) | save_input(1) | save_input(2) | kSaveOutput,
-    .reference = forward_reference,
-    .samples = forward_samples};
+    .reference = nll_loss_reference,
+    .samples = nll_loss_samples};
 
 constinit const OpDef kNllLossBackward{
     .name = "aten::nll_loss_backward",
@@ -168,7 +168,7 @@ constinit const OpDef kNllLossBackward{
         "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, "
         "int ignore_index, Tensor total_weight)",
     .doc = "-weight[target] * grad_output at the targets, over the total weight for mean",
-    .infer = infer_backward,
+    .infer = infer_nll_loss_backward,
     .flops = [](const Call& call) { return 2.0 * static_cast<double>(call.in[2].numel()); },
     .bytes = backward_bytes,
     // The op is linear in grad_output: its adjoint is the loss itself, with v in place of self.
@@ -181,8 +181,8 @@ constinit const OpDef kNllLossBackward{
       return {is_mean ? div(d, g.in[4]) : d, Tensor(), Tensor(), Tensor(), Tensor()};
     },
     .saves = save_input(2) | save_input(3) | save_input(4),
-    .reference = backward_reference,
-    .samples = backward_samples};
+    .reference = nll_loss_backward_reference,
+    .samples = nll_loss_backward_samples};
 
 Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, Reduction reduction,
                 int64_t ignore_index) {

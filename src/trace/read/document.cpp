@@ -7,18 +7,14 @@
 #include "trace/json_text.h"
 #include "trace/read/document_members.h"
 #include "trace/read/json/json_string.h"
+#include "trace/read/white_space.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kEventList = "traceEvents";
 constexpr size_t kNone64 = std::string_view::npos;
-
-size_t skip_space(std::string_view text, size_t at) {
-  return std::min(text.find_first_not_of(kSpace, at), text.size());
-}
 
 // Behind the closing quote of the string at `at`; npos: not closed.
 size_t string_end(std::string_view text, size_t at) {

@@ -5,17 +5,14 @@
 #include <array>
 #include <cstdint>
 
+#include "trace/read/white_space.h"
+
 namespace epilogue::trace {
 namespace {
 
 // "id" is left out: it is also the first key of deviceProperties' elements.
 constexpr std::array<std::string_view, 8> kEventKeys = {"ph",  "cat", "name", "pid",
                                                         "tid", "ts",  "dur",  "args"};
-constexpr std::string_view kSpace = " \t\r\n";
-
-size_t skip_space(std::string_view text, size_t at) {
-  return std::min(text.find_first_not_of(kSpace, at), text.size());
-}
 
 char char_at(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }
 

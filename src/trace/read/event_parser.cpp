@@ -8,6 +8,7 @@
 #include "trace/read/json/json_string.h"
 #include "trace/read/json/number_text.h"
 #include "trace/read/string_table.h"
+#include "trace/step_name.h"
 
 namespace epilogue::trace {
 namespace {
@@ -23,7 +24,6 @@ constexpr int64_t kMaxMemoryBytes = int64_t{1} << 50;
 // early and ends 1 ns late. The recording said otherwise.
 constexpr int64_t kAnnotationMargin_ns = 1;
 
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr std::string_view kRecordedSpan = "Trace";
 
 struct CategoryName {

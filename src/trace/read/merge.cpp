@@ -11,7 +11,7 @@ namespace epilogue::trace {
 namespace {
 
 template <class T>
-void append(std::vector<T>& to, std::vector<T>& from) {
+void append_window(std::vector<T>& to, std::vector<T>& from) {
   if (to.empty()) {
     to = std::move(from);
   } else {
@@ -46,11 +46,11 @@ void Merger::add(Partial&& partial, size_t worker) {
   const Numbers& numbers = numbers_[worker];
   add_events(partial, numbers);
   add_args(partial, numbers);
-  append(trace_.python, partial.python);
-  append(trace_.memory, partial.memory);
-  append(flow_ends_, partial.flow_ends);
+  append_window(trace_.python, partial.python);
+  append_window(trace_.memory, partial.memory);
+  append_window(flow_ends_, partial.flow_ends);
   for (LaneName& name : partial.lane_names) name.text = numbers.strings[name.text];
-  append(lane_names_, partial.lane_names);
+  append_window(lane_names_, partial.lane_names);
   if (partial.span && !span_) {
     span_ = partial.span;
     span_->name = numbers.strings[span_->name];

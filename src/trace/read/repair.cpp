@@ -8,14 +8,14 @@
 #include "trace/json_text.h"
 #include "trace/read/json/json_string.h"
 #include "trace/read/json/number_text.h"
+#include "trace/read/white_space.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-constexpr std::array<std::string_view, 11> kEventKeys = {"ph",  "cat",  "name", "pid", "tid", "ts",
-                                                         "dur", "args", "id",   "bp",  "s"};
+constexpr std::string_view kReplacementText = "\xEF\xBF\xBD";
+constexpr std::array<std::string_view, 11> kKeysOfEvents = {
+    "ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "bp", "s"};
 // Longer than any key that a trace has.
 constexpr size_t kMaxKey = 80;
 
@@ -149,7 +149,8 @@ class Repairer {
     if (end == std::string_view::npos || end - i > kMaxKey) return false;
     if (char_at(skip_space(end + 1)) != ':') return false;
     const std::string_view key = text_.substr(i + 1, end - i - 1);
-    return depth > 1 || std::find(kEventKeys.begin(), kEventKeys.end(), key) != kEventKeys.end();
+    return depth > 1 ||
+           std::find(kKeysOfEvents.begin(), kKeysOfEvents.end(), key) != kKeysOfEvents.end();
   }
 
   void append_string(std::string_view inside) {
@@ -169,8 +170,8 @@ class Repairer {
     }
     const size_t start = out_.size();
     append_json_string(out_, plain);
-    if (plain.find(kReplacement) == std::string::npos &&
-        out_.find(kReplacement, start) != std::string::npos)
+    if (plain.find(kReplacementText) == std::string::npos &&
+        out_.find(kReplacementText, start) != std::string::npos)
       note(Note::bad_utf8);
   }
 

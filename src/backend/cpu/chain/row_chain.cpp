@@ -50,7 +50,7 @@ thread_local simd::Scratch rows_scratch;
 thread_local simd::Scratch quantised_scratch;  // the same as integers, after their scales
 // Of the caller, for all threads: what slices of hidden columns give, and column sums.
 thread_local simd::Scratch slices_scratch;
-thread_local simd::Scratch sums_scratch;
+thread_local simd::Scratch column_sums_scratch;
 thread_local std::vector<StageCall> call_stages;
 thread_local std::vector<ColumnSums> call_sums;
 
@@ -157,7 +157,7 @@ class CpuRowChain final : public RowChain {
     if (!has_sums_) return {};
     int64_t floats = 0;
     for (const int64_t n : sum_columns_) floats += ColumnSums::floats(rows, n);
-    float* memory = sums_scratch.get(static_cast<size_t>(floats));
+    float* memory = column_sums_scratch.get(static_cast<size_t>(floats));
     for (const int64_t n : sum_columns_) {
       call_sums.emplace_back(memory, rows, n);
       memory += ColumnSums::floats(rows, n);

@@ -35,10 +35,10 @@ constexpr int64_t kLeastSumDepth = 8;
 // for four.
 constexpr int64_t kRowsOfTwoSums = 3;
 // A program's buffers stay within L1.
-constexpr int64_t kTileBytes = 20 << 10;
+constexpr int64_t kStageTileBytes = 20 << 10;
 constexpr int64_t kMaxTileRows = 48;
 
-thread_local simd::Scratch sums_scratch;  // products, and the programs' buffers
+thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
 
 // `total` in pieces of about `wanted`, all about equal and multiples of `unit`: 784 is three times
 // 264, not 256 three times and 16.
@@ -114,7 +114,8 @@ class StageRun {
         two_sums_(weights_.layout().weight_bytes == 4 && m > 1 && m <= kFewRows),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         tile_rows_(std::clamp<int64_t>(
-            kTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1, kMaxTileRows)) {}
+            kStageTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1,
+            kMaxTileRows)) {}
 
   void run(int64_t first, int64_t last) {
     const int64_t size = sums_floats();
@@ -125,7 +126,7 @@ class StageRun {
     const int64_t second = two_sums_ ? size : 0;
     const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
     float* const memory =
-        sums_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas));
+        stage_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas));
     float* const tiles = memory + kept * size;
     std::optional<StageOverlap> overlap;
     if (overlaps_)
@@ -149,7 +150,7 @@ class StageRun {
 
   // Products over k in [begin, end) alone.
   void run_slice(int64_t begin, int64_t end, float* sums, int64_t panel_stride) const {
-    float* const second = sums_scratch.get(static_cast<size_t>(two_sums_ ? sums_floats() : 0));
+    float* const second = stage_scratch.get(static_cast<size_t>(two_sums_ ? sums_floats() : 0));
     for (int64_t panel = 0; panel < weights_.panels(); ++panel)
       multiply(panel, begin, end, panel + 1 < weights_.panels(),
                {sums + panel * panel_stride, second, begin});
@@ -157,7 +158,7 @@ class StageRun {
 
   void finish_panel(int64_t panel, float* sums) const {
     const int64_t buffers = program_.buffers() * tile_rows_ * each_;
-    finish(panel, sums, sums_scratch.get(static_cast<size_t>(buffers)));
+    finish(panel, sums, stage_scratch.get(static_cast<size_t>(buffers)));
   }
 
  private:

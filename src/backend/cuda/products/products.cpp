@@ -8,7 +8,7 @@
 namespace epilogue::cuda {
 namespace {
 
-const char* decline(const Call& call) {
+const char* decline_product(const Call& call) {
   if (!has_float_type(call.out[0].dtype())) return "needs f32, bf16 or f16 matrices";
   for (const Tensor& t : call.in)
     if (t.device().type == DeviceType::cpu) return "needs matrices of the device";
@@ -73,13 +73,13 @@ void run_addmm(const Call& call) {
 }
 
 template <bool kBatched>
-void describe(const Call& call, KernelInfo& info) {
+void describe_product(const Call& call, KernelInfo& info) {
   info.name = kernel_name(kBatched ? "gemm_batched" : "gemm", call.out[0].dtype());
 }
 
-const Kernel kMmKernels[] = {{"cublaslt", decline, run_product, describe<false>}};
-const Kernel kAddmmKernels[] = {{"cublaslt", decline, run_addmm, describe<false>}};
-const Kernel kBmmKernels[] = {{"cublaslt", decline, run_product, describe<true>}};
+const Kernel kMmKernels[] = {{"cublaslt", decline_product, run_product, describe_product<false>}};
+const Kernel kAddmmKernels[] = {{"cublaslt", decline_product, run_addmm, describe_product<false>}};
+const Kernel kBmmKernels[] = {{"cublaslt", decline_product, run_product, describe_product<true>}};
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr uint32_t kReplacement = 0xFFFD;
+constexpr uint32_t kReplacementCode = 0xFFFD;
 constexpr size_t kHexDigits = 4;
 
 std::optional<uint32_t> hex4(std::string_view text) {
@@ -53,7 +53,7 @@ size_t append_unicode_escape(std::string& out, std::string_view text) {
     }
   }
   const bool is_half = is_high_surrogate(*first) || is_low_surrogate(*first);
-  append_utf8(out, is_half ? kReplacement : *first);
+  append_utf8(out, is_half ? kReplacementCode : *first);
   return kHexDigits;
 }
 
