@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
-#include "report/document.h"
+#include "report/documents.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {
@@ -94,10 +94,18 @@ Json collectives_json(const RankCollectives& rank) {
           {"kinds", std::move(kinds)}};
 }
 
-std::string ranks_text(const RanksExplanation& e, const ReportOptions& options) {
-  return document_text(build(e), options.use_bold);
+Document ranks_document(const RanksExplanation& ranks) {
+  Document document = build(ranks);
+  document.json = [&ranks] { return ranks_json(ranks); };
+  return document;
 }
-std::string ranks_markdown(const RanksExplanation& e) { return document_markdown(build(e)); }
+
+std::string ranks_text(const RanksExplanation& e, const ReportOptions& options) {
+  return document_text(ranks_document(e), options.use_bold);
+}
+std::string ranks_markdown(const RanksExplanation& e) {
+  return document_markdown(ranks_document(e));
+}
 
 std::string ranks_json(const RanksExplanation& e) {
   Json ranks = Json::array();
