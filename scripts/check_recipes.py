@@ -14,7 +14,7 @@ from pathlib import Path
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 POINTWISE = "A pointwise function"
 # Recipe -> the most files that its diff may touch, tests and CMake lists apart.
-MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 3, "A finding": 3}
+MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 3, "A finding": 3, "A subcommand": 3}
 
 
 def recipe_of(text, name):

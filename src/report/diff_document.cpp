@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/report.h"
-#include "report/document.h"
+#include "report/documents.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {
@@ -115,6 +115,12 @@ nlohmann::ordered_json changes_json(const std::vector<KernelChange>& list) {
 }
 
 }  // namespace
+
+Document diff_document(const TraceDiff& diff, int top) {
+  Document document = build(diff, top);
+  document.json = [&diff] { return diff_json(diff); };
+  return document;
+}
 
 std::string diff_text(const TraceDiff& diff, const ReportOptions& options) {
   return document_text(diff_document(diff, options.top), options.use_bold);

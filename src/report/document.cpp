@@ -37,6 +37,13 @@ class TextRenderer {
     for (const auto& row : grid.rows) add_row(grid, row, widths);
     if (!grid.more.empty()) text_ += "  " + grid.more + "\n";
   }
+  void operator()(const Table& table) {
+    if (table.has_text_header)
+      add_line(table, [](const Table::Column& column, size_t) { return column.header; });
+    for (const auto& row : table.rows)
+      add_line(table, [&](const Table::Column&, size_t c) { return clean(row[c].text); });
+  }
+  void operator()(const Preformatted& p) { text_ += p.text; }
   std::string take() { return std::move(text_); }
 
  private:
@@ -59,6 +66,21 @@ class TextRenderer {
     }
     text_ += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
+  // `cell(column, index)` gives the text of a cell.
+  template <class CellOf>
+  void add_line(const Table& table, const CellOf& cell) {
+    std::string line;
+    bool is_first = true;
+    for (size_t c = 0; c < table.columns.size(); ++c) {
+      const Table::Column& column = table.columns[c];
+      if (!column.is_for_people) continue;
+      if (!is_first) line.append(column.gap, ' ');
+      is_first = false;
+      const std::string text = cell(column, c);
+      line += column.is_left_aligned ? pad_right(text, column.width) : pad_left(text, column.width);
+    }
+    text_ += line + "\n";
+  }
 
   bool use_bold_;
   std::string text_;
@@ -66,7 +88,9 @@ class TextRenderer {
 
 class MarkdownRenderer {
  public:
-  void operator()(const Heading& h) { text_ += "\n## " + clean(h.text) + "\n\n"; }
+  void operator()(const Heading& h) {
+    text_ += "\n" + std::string(static_cast<size_t>(h.level), '#') + " " + clean(h.text) + "\n\n";
+  }
   void operator()(const Paragraph& p) { text_ += clean(p.text) + "\n\n"; }
   void operator()(const Bullets& list) {
     for (const Bullets::Item& item : list.items) {
@@ -90,6 +114,25 @@ class MarkdownRenderer {
     }
     text_ += grid.more.empty() ? "\n" : "\n" + grid.more + "\n\n";
   }
+  void operator()(const Table& table) {
+    std::string head = "|";
+    std::string rule = "|";
+    for (const Table::Column& column : table.columns) {
+      if (!column.is_for_people) continue;
+      head += column.header.empty() ? " |" : " " + column.header + " |";
+      rule += column.is_left_aligned ? "---|" : "---:|";
+    }
+    text_ += head + "\n" + rule + "\n";
+    for (const auto& row : table.rows) {
+      text_ += "|";
+      for (size_t c = 0; c < row.size(); ++c)
+        if (table.columns[c].is_for_people)
+          text_ +=
+              " " + escaped(clean(row[c].markdown.empty() ? row[c].text : row[c].markdown)) + " |";
+      text_ += "\n";
+    }
+  }
+  void operator()(const Preformatted& p) { text_ += p.markdown; }
   std::string take() {
     text_.erase(0, text_.find_first_not_of('\n'));
     return std::move(text_);
@@ -112,13 +155,13 @@ class MarkdownRenderer {
 
 std::string document_text(const Document& document, bool use_bold) {
   TextRenderer renderer(use_bold);
-  for (const Block& block : document) std::visit(renderer, block);
+  for (const Block& block : document.blocks) std::visit(renderer, block);
   return renderer.take();
 }
 
 std::string document_markdown(const Document& document) {
   MarkdownRenderer renderer;
-  for (const Block& block : document) std::visit(renderer, block);
+  for (const Block& block : document.blocks) std::visit(renderer, block);
   return renderer.take();
 }
 

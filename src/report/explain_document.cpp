@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
-#include "report/document.h"
+#include "report/documents.h"
 
 namespace epilogue::trace {
 namespace {
@@ -323,11 +323,17 @@ class Builder {
 
 }  // namespace
 
+Document explain_document(const Explanation& explanation, int top) {
+  Document document = Builder(explanation, top).build();
+  document.json = [&explanation] { return explain_json(explanation); };
+  return document;
+}
+
 std::string explain_text(const Explanation& explanation, const ReportOptions& options) {
-  return document_text(Builder(explanation, options.top).build(), options.use_bold);
+  return document_text(explain_document(explanation, options.top), options.use_bold);
 }
 std::string explain_markdown(const Explanation& explanation, const ReportOptions& options) {
-  return document_markdown(Builder(explanation, options.top).build());
+  return document_markdown(explain_document(explanation, options.top));
 }
 
 }  // namespace epilogue::trace

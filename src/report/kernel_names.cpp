@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/kernel_names.h"
-
+// What kernels' names say, as a document.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "report/documents.h"
 
 namespace epilogue::trace {
 namespace {
@@ -32,9 +33,7 @@ std::string heading(const KernelName& name) {
                      printable(name.summary));
 }
 
-}  // namespace
-
-std::string kernel_names_text(std::span<const KernelName> names) {
+std::string names_text(std::span<const KernelName> names) {
   std::string out;
   bool has_inferred = false;
   for (const KernelName& name : names) {
@@ -57,7 +56,7 @@ std::string kernel_names_text(std::span<const KernelName> names) {
   return out;
 }
 
-std::string kernel_names_json(std::span<const KernelName> names) {
+std::string names_json(std::span<const KernelName> names) {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();
   for (const KernelName& name : names) {
@@ -82,7 +81,7 @@ std::string kernel_names_json(std::span<const KernelName> names) {
   return list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string kernel_names_markdown(std::span<const KernelName> names) {
+std::string names_markdown(std::span<const KernelName> names) {
   std::string out;
   for (const KernelName& name : names) {
     if (!out.empty()) out += "\n";
@@ -94,6 +93,14 @@ std::string kernel_names_markdown(std::span<const KernelName> names) {
                          field.is_inferred ? "inferred" : "yes", printed_cell(field.note));
   }
   return out;
+}
+
+}  // namespace
+
+Document kernel_names_document(std::span<const KernelName> names) {
+  Document document = {Preformatted{names_text(names), names_markdown(names)}};
+  document.json = [names] { return names_json(names); };
+  return document;
 }
 
 }  // namespace epilogue::trace

@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
-#include "report/document.h"
+#include "report/documents.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {
@@ -61,7 +61,7 @@ void add_waits(const RanksExplanation& e, Document& document) {
   document.push_back(std::move(grid));
 }
 
-Document ranks_document(const RanksExplanation& e) {
+Document build_ranks(const RanksExplanation& e) {
   Document document;
   const bool is_part = e.world_size && !e.missing.empty();
   document.push_back(Heading{is_part
@@ -92,6 +92,12 @@ Json collectives_json(const RankCollectives& rank) {
           {"communication_us", to_us(rank.communication_ns)},
           {"overlap_us", to_us(rank.overlap_ns)},
           {"kinds", std::move(kinds)}};
+}
+
+Document ranks_document(const RanksExplanation& ranks) {
+  Document document = build_ranks(ranks);
+  document.json = [&ranks] { return ranks_json(ranks); };
+  return document;
 }
 
 std::string ranks_text(const RanksExplanation& e, const ReportOptions& options) {

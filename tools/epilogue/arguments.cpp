@@ -2,13 +2,10 @@
 #include "tools/epilogue/arguments.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <optional>
@@ -119,17 +116,6 @@ void add_format(CLI::App& app, Format& format) {
                                                     {"json", number(Format::json)},
                                                     {"markdown", number(Format::markdown)}}))
       ->option_text("FORMAT [text]");
-}
-
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
-bool wants_bold() {
-  const char* no_color = std::getenv("NO_COLOR");
-  return (no_color == nullptr || *no_color == '\0') && isatty(STDOUT_FILENO) != 0;
-}
-
-std::string bold(const std::string& text) {
-  return wants_bold() ? "\x1b[1m" + text + "\x1b[0m" : text;
 }
 
 }  // namespace epilogue::tool

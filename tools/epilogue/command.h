@@ -8,6 +8,9 @@
 namespace CLI {
 class App;
 }
+namespace epilogue::trace {
+struct Document;
+}
 
 namespace epilogue::tool {
 
@@ -24,32 +27,21 @@ void add_format(CLI::App& app, Format& format);
 // Set to the chosen subcommand's body.
 using Body = std::function<int()>;
 
-// Add the subcommands of one half. Return that half's lines for the examples of --help.
+// Add the subcommands of one half; the files that define these list them. Return that half's lines
+// for the examples of --help.
 std::string add_trace_commands(CLI::App& app, Body& run);
 std::string add_engine_commands(CLI::App& app, Body& run);
 
-// Each adds one subcommand.
-void add_table_command(CLI::App& app, Body& run);
-void add_explain_command(CLI::App& app, Body& run);
-void add_diff_command(CLI::App& app, Body& run);
-void add_check_command(CLI::App& app, Body& run);
-void add_name_command(CLI::App& app, Body& run);
-void add_report_command(CLI::App& app, Body& run);
-void add_serve_command(CLI::App& app, Body& run);
-void add_profile_command(CLI::App& app, Body& run);
-void add_bench_command(CLI::App& app, Body& run);
-void add_compile_command(CLI::App& app, Body& run);
-void add_ops_command(CLI::App& app, Body& run);
-void add_info_command(CLI::App& app, Body& run);
-void add_tour_command(CLI::App& app, Body& run);
-void add_train_command(CLI::App& app, Body& run);
+// Writes a result to stdout, in the form that --format asked for; headings are bold where stdout
+// takes that. A document without JSON (what is told on the way) is not printed as JSON.
+void print(const trace::Document& result, Format format);
 
 // Writes text to stdout whole.
 void print(const std::string& text);
 
 // Stdout is a terminal and NO_COLOR is not set.
 bool wants_bold();
-// Bold, where that is so.
+// Bold, where that is so: for lines that no document lays out.
 std::string bold(const std::string& text);
 
 }  // namespace epilogue::tool

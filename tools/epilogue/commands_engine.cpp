@@ -4,6 +4,15 @@
 
 namespace epilogue::tool {
 
+// Each is defined in NAME_command.cpp.
+void add_profile_command(CLI::App& app, Body& run);
+void add_bench_command(CLI::App& app, Body& run);
+void add_compile_command(CLI::App& app, Body& run);
+void add_train_command(CLI::App& app, Body& run);
+void add_tour_command(CLI::App& app, Body& run);
+void add_ops_command(CLI::App& app, Body& run);
+void add_info_command(CLI::App& app, Body& run);
+
 std::string add_engine_commands(CLI::App& app, Body& run) {
   add_profile_command(app, run);
   add_bench_command(app, run);

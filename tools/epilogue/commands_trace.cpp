@@ -4,6 +4,15 @@
 
 namespace epilogue::tool {
 
+// Each is defined in NAME_command.cpp.
+void add_table_command(CLI::App& app, Body& run);
+void add_explain_command(CLI::App& app, Body& run);
+void add_diff_command(CLI::App& app, Body& run);
+void add_check_command(CLI::App& app, Body& run);
+void add_name_command(CLI::App& app, Body& run);
+void add_report_command(CLI::App& app, Body& run);
+void add_serve_command(CLI::App& app, Body& run);
+
 std::string add_trace_commands(CLI::App& app, Body& run) {
   add_table_command(app, run);
   add_explain_command(app, run);

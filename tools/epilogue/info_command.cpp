@@ -11,6 +11,7 @@
 #include "epilogue/runtime.h"
 #include "measure/machine_facts.h"
 #include "profile/device_tracer.h"
+#include "report/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
@@ -74,13 +75,7 @@ void add_figures(const nlohmann::json& info, Rows& rows) {
       "kept in", file.empty() ? "no file: EPILOGUE_CACHE_DIR is off, or there is no home" : file);
 }
 
-int run_command(const Options& o) {
-  if (o.threads != 0) set_num_threads(o.threads);
-  const nlohmann::json info = as_json(o);
-  if (o.format == Format::json) {
-    print(info.dump(2) + "\n");
-    return kExitFine;
-  }
+trace::Document info_document(const nlohmann::json& info) {
   const auto size = [&](const char* key) { return format_bytes(info[key].get<double>()); };
   Rows rows = {{"epilogue", info["version"]},
                {"CPU", info["cpu"]},
@@ -94,11 +89,17 @@ int run_command(const Options& o) {
   for (const nlohmann::json& part : info["cuda_parts"])
     rows.emplace_back("  " + part["name"].get<std::string>(), part["state"]);
   add_figures(info, rows);
-  const bool markdown = o.format == Format::markdown;
-  if (markdown) print("| | |\n|---|---|\n");
-  for (const auto& [key, value] : rows)
-    print(markdown ? fmt::format("| {} | {} |\n", key, value)
-                   : fmt::format("{:<22} {}\n", key, value));
+  trace::Table table;
+  table.columns = {{.width = 22}, {}};
+  for (const auto& [key, value] : rows) table.rows.push_back({{key}, {value}});
+  trace::Document document = {std::move(table)};
+  document.json = [info] { return info.dump(2) + "\n"; };
+  return document;
+}
+
+int run_command(const Options& o) {
+  if (o.threads != 0) set_num_threads(o.threads);
+  print(info_document(as_json(o)), o.format);
   return kExitFine;
 }
 

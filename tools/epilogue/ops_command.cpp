@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/backend.h"
 #include "ops/ops.h"
+#include "report/document.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
@@ -44,37 +44,30 @@ std::string gradient(const OpDef& op) {
   return op.kind == OpKind::composite ? "by parts" : "no";
 }
 
-std::string json_output() {
-  auto list = nlohmann::json::array();
+trace::Document ops_document() {
+  trace::Table table{.key = "ops", .has_text_header = true};
+  table.columns = {{.key = "name", .header = "op", .width = 35},
+                   {.key = "schema", .is_for_people = false},
+                   {.key = "kind", .header = "kind", .width = 10},
+                   {.key = "pointwise", .is_for_people = false},
+                   {.key = "gradient", .header = "gradient", .width = 9},
+                   {.key = "cpu_kernels", .header = "CPU kernels", .width = 22},
+                   {.key = "doc", .header = "meaning"}};
+  const auto same = [](std::string_view text) {
+    return trace::Table::Cell{std::string(text), std::string(text)};
+  };
   for (const OpDef* op : kOps)
-    list.push_back({{"name", op->name},
-                    {"schema", op->schema},
-                    {"kind", kind_name(op->kind)},
-                    {"pointwise", op->pointwise},
-                    {"gradient", gradient(*op)},
-                    {"cpu_kernels", kernel_names(*op)},
-                    {"doc", op->doc}});
-  return nlohmann::json{{"schema_version", kSchemaVersion}, {"ops", list}}.dump(2) + "\n";
-}
-
-int run_command(Format format) {
-  if (format == Format::json) {
-    print(json_output());
-    return kExitFine;
-  }
-  if (format == Format::markdown) {
-    print("| op | kind | gradient | CPU kernels | meaning |\n|---|---|---|---|---|\n");
-    for (const OpDef* op : kOps)
-      print(fmt::format("| `{}{}` | {} | {} | {} | {} |\n", op->name, op->schema,
-                        kind_name(op->kind), gradient(*op), kernel_names(*op), op->doc));
-    return kExitFine;
-  }
-  print(fmt::format("{:<35} {:<10} {:<9} {:<22} {}\n", "op", "kind", "gradient", "CPU kernels",
-                    "meaning"));
-  for (const OpDef* op : kOps)
-    print(fmt::format("{:<35} {:<10} {:<9} {:<22} {}\n", op->name, kind_name(op->kind),
-                      gradient(*op), kernel_names(*op), op->doc));
-  return kExitFine;
+    table.rows.push_back({{std::string(op->name), std::string(op->name),
+                           fmt::format("`{}{}`", op->name, op->schema)},
+                          same(op->schema),
+                          same(kind_name(op->kind)),
+                          {"", op->pointwise},
+                          same(gradient(*op)),
+                          same(kernel_names(*op)),
+                          same(op->doc)});
+  trace::Document document = {std::move(table)};
+  document.sorts_keys = true;
+  return document;
 }
 
 }  // namespace
@@ -84,7 +77,12 @@ void add_ops_command(CLI::App& app, Body& run) {
   auto format = std::make_shared<Format>(Format::text);
   add_format(*ops, *format);
   ops->footer("Example: epilogue ops --format markdown > ops.md");
-  ops->callback([format, &run] { run = [format] { return run_command(*format); }; });
+  ops->callback([format, &run] {
+    run = [format] {
+      print(ops_document(), *format);
+      return kExitFine;
+    };
+  });
 }
 
 }  // namespace epilogue::tool

@@ -116,9 +116,9 @@ int run_command(Options o) {
     run.plot_file = base + ".svg";
     run.table_file = base + ".md";
     write_file(run.plot_file, bench_svg(run)).value();
-    write_file(run.table_file, bench_text(run, Format::markdown)).value();
+    write_file(run.table_file, trace::document_markdown(bench_document(run))).value();
   }
-  print(o.format == Format::json ? bench_json(run) : bench_text(run, o.format));
+  print(bench_document(run), o.format);
   return kExitFine;
 }
 
@@ -141,7 +141,7 @@ int run_ladder(LadderCommand o) {
   for (const Ladder& l : run.ladders)
     disagreements.insert(disagreements.end(), l.disagreements.begin(), l.disagreements.end());
   if (!disagreements.empty()) return report_disagreements(disagreements);
-  print(o.format == Format::json ? ladder_json(run) : ladder_text(run, o.format));
+  print(ladder_document(run), o.format);
   return kExitFine;
 }
 

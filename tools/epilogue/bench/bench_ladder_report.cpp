@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "report/document.h"
 
 namespace epilogue::tool {
 
@@ -31,22 +30,6 @@ trace::Bullets sentences_of(const Ladder& ladder) {
   return list;
 }
 
-}  // namespace
-
-std::string ladder_text(const LadderRun& run, Format format) {
-  trace::Document document;
-  for (const Ladder& ladder : run.ladders) {
-    document.emplace_back(trace::Heading{fmt::format("{} {}, {}: what each step buys", ladder.name,
-                                                     fmt::join(ladder.shape, " x "), run.dtype)});
-    document.emplace_back(grid_of(run, ladder));
-  }
-  // The MLP's ladder has all steps of the product's.
-  document.emplace_back(sentences_of(run.ladders.back()));
-  document.emplace_back(trace::Paragraph{machine_text(run.machine, run.dtype)});
-  return format == Format::markdown ? trace::document_markdown(document)
-                                    : trace::document_text(document, wants_bold());
-}
-
 std::string ladder_json(const LadderRun& run) {
   nlohmann::json out = machine_json(run.machine, run.dtype);
   out["workload"] = "ladder";
@@ -66,6 +49,22 @@ std::string ladder_json(const LadderRun& run) {
     ladders.push_back({{"name", ladder.name}, {"shape", ladder.shape}, {"rows", rows}});
   }
   return out.dump(2) + "\n";
+}
+
+}  // namespace
+
+trace::Document ladder_document(const LadderRun& run) {
+  trace::Document document;
+  for (const Ladder& ladder : run.ladders) {
+    document.push_back(trace::Heading{fmt::format("{} {}, {}: what each step buys", ladder.name,
+                                                  fmt::join(ladder.shape, " x "), run.dtype)});
+    document.push_back(grid_of(run, ladder));
+  }
+  // The MLP's ladder has all steps of the product's.
+  document.push_back(sentences_of(run.ladders.back()));
+  document.push_back(trace::Paragraph{machine_text(run.machine, run.dtype)});
+  document.json = [&run] { return ladder_json(run); };
+  return document;
 }
 
 }  // namespace epilogue::tool

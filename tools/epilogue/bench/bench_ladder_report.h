@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ladder as text, Markdown and JSON.
+// The ladder as a document.
 #pragma once
 
 #include <string>
@@ -16,8 +16,7 @@ struct LadderRun {
   std::vector<Ladder> ladders;  // not empty
 };
 
-// format: text or markdown.
-std::string ladder_text(const LadderRun& run, Format format);
-std::string ladder_json(const LadderRun& run);
+// The run must outlive it.
+trace::Document ladder_document(const LadderRun& run);
 
 }  // namespace epilogue::tool

@@ -10,6 +10,7 @@
 #include "base/cpu_features.h"
 #include "bench/disturbance.h"
 #include "bench/pairs.h"
+#include "report/document.h"
 #include "tools/epilogue/bench/bench_contenders.h"
 #include "tools/epilogue/command.h"
 
@@ -67,7 +68,11 @@ PortabilityRun run_portability(
     const PortabilityOptions& options,
     const std::function<void(int64_t done, int64_t all, const std::string& what)>& progress);
 
-std::string portability_json(const PortabilityRun& run);
+// Intervals that lie wholly below kLeastRatio, over all cells.
+int64_t count_too_slow(const PortabilityRun& run);
+
+// The run must outlive it.
+trace::Document portability_document(const PortabilityRun& run, const PortabilityOptions& options);
 
 // Adds `bench portability`.
 void add_bench_portability(CLI::App& bench_app, Body& run);

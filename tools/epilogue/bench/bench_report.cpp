@@ -148,23 +148,7 @@ nlohmann::json machine_json(const BenchMachine& machine, const std::string& dtyp
           {"noise", machine.noise}};
 }
 
-std::string bench_text(const BenchRun& run, Format format) {
-  Document document;
-  const BenchCase& last = run.cases.back();
-  document.push_back(Heading{run.swept.empty()
-                                 ? last.what + ", " + run.dtype
-                                 : fmt::format("{}, {}, over {}: GFLOP/s at the minimum", run.kind,
-                                               run.dtype, run.swept)});
-  document.push_back(Paragraph{machine_text(run.machine, run.dtype)});
-  document.push_back(run.swept.empty() ? case_grid(run, last) : sweep_grid(run));
-  if (trace::Bullets list = skipped_list(run); !list.items.empty())
-    document.emplace_back(std::move(list));
-  for (const char* note : kFootnotes) document.push_back(Paragraph{note});
-  if (!run.plot_file.empty())
-    document.push_back(Paragraph{"plot: " + run.plot_file + ", table: " + run.table_file});
-  return format == Format::markdown ? trace::document_markdown(document)
-                                    : trace::document_text(document, wants_bold());
-}
+namespace {
 
 std::string bench_json(const BenchRun& run) {
   nlohmann::json out = machine_json(run.machine, run.dtype);
@@ -191,6 +175,26 @@ std::string bench_json(const BenchRun& run) {
     out["table"] = run.table_file;
   }
   return out.dump(2) + "\n";
+}
+
+}  // namespace
+
+trace::Document bench_document(const BenchRun& run) {
+  Document document;
+  const BenchCase& last = run.cases.back();
+  document.push_back(Heading{run.swept.empty()
+                                 ? last.what + ", " + run.dtype
+                                 : fmt::format("{}, {}, over {}: GFLOP/s at the minimum", run.kind,
+                                               run.dtype, run.swept)});
+  document.push_back(Paragraph{machine_text(run.machine, run.dtype)});
+  document.push_back(run.swept.empty() ? case_grid(run, last) : sweep_grid(run));
+  if (trace::Bullets list = skipped_list(run); !list.items.empty())
+    document.push_back(std::move(list));
+  for (const char* note : kFootnotes) document.push_back(Paragraph{note});
+  if (!run.plot_file.empty())
+    document.push_back(Paragraph{"plot: " + run.plot_file + ", table: " + run.table_file});
+  document.json = [&run] { return bench_json(run); };
+  return document;
 }
 
 std::string bench_svg(const BenchRun& run) {

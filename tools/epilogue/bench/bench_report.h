@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `epilogue bench` found, as text, Markdown, JSON and a plot.
+// What `epilogue bench` found, as a document and a plot.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "report/document.h"
 #include "tools/epilogue/bench/bench_case.h"
 #include "tools/epilogue/command.h"
 
@@ -34,9 +35,8 @@ std::string machine_text(const BenchMachine& machine, const std::string& dtype);
 // threads, isa, cpu, peak_gflops, noise: the keys that reports share.
 nlohmann::json machine_json(const BenchMachine& machine, const std::string& dtype);
 
-// format: text (bold headings where stdout takes them) or markdown.
-std::string bench_text(const BenchRun& run, Format format);
-std::string bench_json(const BenchRun& run);
+// The run must outlive it.
+trace::Document bench_document(const BenchRun& run);
 // GFLOP/s over the size that is swept, the measured peak among them.
 std::string bench_svg(const BenchRun& run);
 

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
+#include "report/document.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
 #include "tools/epilogue/profile/workload.h"
@@ -68,18 +69,33 @@ std::string json_output(const Options& o, const Workload& w, const Compiled& com
   return out.dump(2) + "\n";
 }
 
-std::string markdown_output(const Workload& w, const Compiled& compiled) {
+std::string notes_markdown(const Compiled& compiled) {
   const CompileStats stats = compiled.stats();
   std::string text = fmt::format(
-      "### {}\n\n{} kernels for {} ops; memory traffic {}, eager {}.\n\n"
+      "{} kernels for {} ops; memory traffic {}, eager {}.\n\n"
       "| pass | what | done | saves | launches |\n|---|---|---|---:|---:|\n",
-      w.description, stats.kernels, stats.eager_kernels, format_bytes(stats.moved_bytes),
+      stats.kernels, stats.eager_kernels, format_bytes(stats.moved_bytes),
       format_bytes(stats.eager_moved_bytes));
   for (const FusionNote& n : compiled.notes())
     text += fmt::format("| {} | {} | {} | {} | {} |\n", n.pass, n.what,
                         n.reason.empty() ? "yes" : "no: " + n.reason, format_bytes(n.bytes_saved),
                         n.launches_saved);
   return text;
+}
+
+trace::Document plan_document(const Options& o, const Workload& w, const Compiled& compiled) {
+  trace::Document document;
+  if (!o.dump.empty()) {
+    document.push_back(trace::preformatted(dump_text(compiled, o.dump)));
+  } else {
+    document.push_back(trace::Heading{w.description, 3});
+    document.push_back(trace::Preformatted{
+        compiled.explain() + fmt::format("made in {:.2f} ms, without packing the weights\n",
+                                         compiled.stats().compile_ms),
+        notes_markdown(compiled)});
+  }
+  document.json = [&] { return json_output(o, w, compiled); };
+  return document;
 }
 
 int run_command(Options o) {
@@ -90,17 +106,7 @@ int run_command(Options o) {
   std::optional<NoGrad> forward_only;
   if (!o.workload.backward) forward_only.emplace();
   compiled.prepare({&w.input, 1});
-  if (o.format == Format::json) {
-    print(json_output(o, w, compiled));
-  } else if (!o.dump.empty()) {
-    print(dump_text(compiled, o.dump));
-  } else if (o.format == Format::markdown) {
-    print(markdown_output(w, compiled));
-  } else {
-    print(bold(w.description) + "\n" + compiled.explain() +
-          fmt::format("made in {:.2f} ms, without packing the weights\n",
-                      compiled.stats().compile_ms));
-  }
+  print(plan_document(o, w, compiled), o.format);
   return kExitFine;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "measure/machine_facts.h"
+#include "report/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
@@ -113,6 +114,23 @@ std::string summary(const ProfileRun& run) {
   return text;
 }
 
+trace::Document profile_document(const Options& o, const Workload& workload, const ProfileRun& run,
+                                 const std::vector<trace::Judgement>& judgements) {
+  trace::TableOptions table;
+  table.sort_by = o.run.sort_by;
+  table.row_limit = o.run.row_limit;
+  std::string lines = summary(run);
+  for (const trace::Judgement& j : judgements)
+    lines += fmt::format("expected {}: {} (found {})\n", j.expectation.text,
+                         j.holds ? "holds" : "FAILS", found_text(j));
+  trace::Document document = {
+      trace::Heading{workload.description, 3},
+      trace::Preformatted{run.table, trace::table_markdown(run.averages, table) + "\n"},
+      trace::preformatted(lines)};
+  document.json = [&] { return json_output(o, workload, run, judgements); };
+  return document;
+}
+
 int run_command(Options o) {
   const std::vector<trace::Expectation> expectations =
       parse_expectations("--expect", o.expectations);
@@ -126,23 +144,7 @@ int run_command(Options o) {
     all_hold = all_hold && judgements.back().holds;
   }
   for (const std::string& w : run.warnings) fmt::print(stderr, "epilogue: warning: {}\n", w);
-
-  if (o.format == Format::json) {
-    print(json_output(o, workload, run, judgements));
-  } else if (o.format == Format::markdown) {
-    trace::TableOptions table;
-    table.sort_by = o.run.sort_by;
-    table.row_limit = o.run.row_limit;
-    print("### " + workload.description + "\n\n" + trace::table_markdown(run.averages, table) +
-          "\n");
-    print(summary(run));
-  } else {
-    print(bold(workload.description) + "\n" + run.table + summary(run));
-  }
-  if (o.format != Format::json)
-    for (const trace::Judgement& j : judgements)
-      print(fmt::format("expected {}: {} (found {})\n", j.expectation.text,
-                        j.holds ? "holds" : "FAILS", found_text(j)));
+  print(profile_document(o, workload, run, judgements), o.format);
   return all_hold ? kExitFine : kExitNo;
 }
 

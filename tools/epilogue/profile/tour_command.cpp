@@ -14,6 +14,7 @@
 #include "epilogue/io.h"
 #include "epilogue/runtime.h"
 #include "measure/machine_facts.h"
+#include "report/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/bench/crossover.h"
 #include "tools/epilogue/command.h"
@@ -105,15 +106,14 @@ nlohmann::json stop_json(const Stop& stop, const Workload& workload, const Profi
   return j;
 }
 
-void print_stop(int number, const Stop& stop, const Workload& workload, const ProfileRun& run) {
-  print("\n" + bold(fmt::format("{}. {}", number, stop.title)) + "\n" + workload.description +
-        "\n\n");
-  print(run.table);
-  print(fmt::format("Per step: {}, {} in kernels, {} around them.\n", kernels_per_step_text(run),
-                    format_duration_ns(quantity(run, "kernel_us_per_step") * 1e3),
-                    format_duration_ns(quantity(run, "host_us_per_step") * 1e3)));
-  print("See: " + stop.what_to_see + "\n");
-  print("Trace: " + run.trace_file + "\n");
+std::string stop_text(int number, const Stop& stop, const Workload& workload,
+                      const ProfileRun& run) {
+  return "\n" + bold(fmt::format("{}. {}", number, stop.title)) + "\n" + workload.description +
+         "\n\n" + run.table +
+         fmt::format("Per step: {}, {} in kernels, {} around them.\n", kernels_per_step_text(run),
+                     format_duration_ns(quantity(run, "kernel_us_per_step") * 1e3),
+                     format_duration_ns(quantity(run, "host_us_per_step") * 1e3)) +
+         "See: " + stop.what_to_see + "\nTrace: " + run.trace_file + "\n";
 }
 
 Crossover run_crossover(const Options& o) {
@@ -130,12 +130,14 @@ int run_command(const Options& o) {
   const Device device = require_device(o.device);
   require_images();
   nlohmann::json json = {{"schema_version", kSchemaVersion}, {"stops", nlohmann::json::array()}};
-  const bool text = o.format != Format::json;
+  // The tour tells as it goes; scripts get one object at its end.
+  const auto tell = [&o](const std::string& text) {
+    print(trace::Document{trace::preformatted(text)}, o.format);
+  };
   if (o.threads != 0) set_num_threads(o.threads);
-  if (text)
-    print(bold("From nn.Linear to a fused MLP") +
-          fmt::format("\nepilogue {} on Fashion-MNIST images, {}\n", version(),
-                      device_description(device)));
+  tell(bold("From nn.Linear to a fused MLP") +
+       fmt::format("\nepilogue {} on Fashion-MNIST images, {}\n", version(),
+                   device_description(device)));
   ProfileRunOptions run_options;
   run_options.out_dir = o.out_dir;
   // The peaks measured are the CPU's.
@@ -149,7 +151,7 @@ int run_command(const Options& o) {
     run_options.record_shapes = run_options.profile_memory = stop.is_mlp;
     ProfileRun run = run_profile(workload, run_options);
     json["stops"].push_back(stop_json(stop, workload, run));
-    if (text) print_stop(++number, stop, workload, run);
+    tell(stop_text(++number, stop, workload, run));
     if (!stop.is_mlp) continue;
     if (mlp_runs.empty()) eager_mlp = workload;
     mlp_runs.push_back(std::move(run));
@@ -157,9 +159,8 @@ int run_command(const Options& o) {
   const FusionStory fusion =
       tell_fusion({mlp_runs.at(0), mlp_runs.at(1), mlp_runs.at(2)}, eager_mlp, o.out_dir);
   json["fusion"] = fusion.json;
-  if (text)
-    print("\n" + bold(fmt::format("{}. what changed from eager to fused, and why", ++number)) +
-          "\n" + fusion.text);
+  tell("\n" + bold(fmt::format("{}. what changed from eager to fused, and why", ++number)) + "\n" +
+       fusion.text);
 
   const Crossover crossover = run_crossover(o);
   const std::string svg_file = o.out_dir + "/crossover.svg";
@@ -174,18 +175,17 @@ int run_command(const Options& o) {
   json["crossover_size"] = crossover_size ? nlohmann::json(*crossover_size) : nlohmann::json();
   json["crossings"] = crossover.crossings;
   json["crossover_plot"] = svg_file;
-  if (!text) {
-    print(json.dump(2) + "\n");
-    return kExitFine;
-  }
-  print("\n" + bold(fmt::format("{}. from overhead-bound to compute-bound", number + 1)) +
-        "\nmatmul-add in f32 over n: time around the kernels against time in them, per step\n\n" +
-        crossover_table(crossover) + "See: " + crossover_sentence(crossover) +
-        "\nPlot: " + svg_file + "\n");
-  print(fmt::format(
-      "\nTables and traces are in {0}/. To see a trace, open https://ui.perfetto.dev and drop the "
-      "file there.\nNext: epilogue profile mlp --help; epilogue info --measure; epilogue ops\n",
-      o.out_dir));
+  trace::Document end = {trace::preformatted(
+      "\n" + bold(fmt::format("{}. from overhead-bound to compute-bound", number + 1)) +
+      "\nmatmul-add in f32 over n: time around the kernels against time in them, per step\n\n" +
+      crossover_table(crossover) + "See: " + crossover_sentence(crossover) + "\nPlot: " + svg_file +
+      "\n" +
+      fmt::format("\nTables and traces are in {0}/. To see a trace, open https://ui.perfetto.dev "
+                  "and drop the file there.\nNext: epilogue profile mlp --help; epilogue info "
+                  "--measure; epilogue ops\n",
+                  o.out_dir))};
+  end.json = [&json] { return json.dump(2) + "\n"; };
+  print(end, o.format);
   return kExitFine;
 }
 

@@ -5,8 +5,9 @@
 
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <optional>
 
+#include "report/document.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/expectations.h"
 #include "tools/epilogue/trace/trace_input.h"
@@ -33,76 +34,69 @@ std::string found_text(const trace::Judgement& j) {
   return j.found ? shown(*j.found) : "unknown: this trace cannot give it";
 }
 
-int list_quantities(const std::vector<trace::Quantity>& all, Format format) {
-  if (format == Format::json) {
-    auto list = nlohmann::ordered_json::array();
-    for (const trace::Quantity& q : all) {
-      nlohmann::ordered_json value;
-      if (q.value) value = *q.value;
-      list.push_back({{"name", q.name}, {"doc", q.doc}, {"value", std::move(value)}});
-    }
-    print(nlohmann::ordered_json{{"schema_version", kSchemaVersion}, {"quantities", list}}.dump(2) +
-          "\n");
-    return kExitFine;
-  }
-  if (format == Format::markdown) print("| quantity | here | meaning |\n|---|---:|---|\n");
-  for (const trace::Quantity& q : all)
-    print(fmt::format(
-        fmt::runtime(format == Format::markdown ? "| `{}` | {} | {} |\n" : "{:<26} {:>14}  {}\n"),
-        q.name, q.value ? shown(*q.value) : "unknown", q.doc));
-  return kExitFine;
+trace::Value value_or_null(const std::optional<double>& value) {
+  return value ? trace::Value(*value) : trace::Value();
 }
 
-// Without a trace there are names, and no values.
-int list_names(Format format) {
-  std::vector<trace::Quantity> all = trace::quantities(trace::Trace());
-  for (trace::Quantity& q : all) q.value.reset();
-  if (format == Format::json) return list_quantities(all, format);
-  if (format == Format::markdown) print("| quantity | meaning |\n|---|---|\n");
+// `with_values`: of a trace; without one there are names, and no values.
+trace::Document quantities_document(const std::vector<trace::Quantity>& all, bool with_values) {
+  trace::Table table{.key = "quantities"};
+  table.columns = {
+      {.key = "name", .header = "quantity", .width = 26},
+      {.header = "here", .width = 14, .is_left_aligned = false, .is_for_people = with_values},
+      {.key = "doc", .header = "meaning", .gap = with_values ? 2U : 1U},
+      {.key = "value", .is_for_people = false}};
   for (const trace::Quantity& q : all)
-    print(fmt::format(fmt::runtime(format == Format::markdown ? "| `{}` | {} |\n" : "{:<26} {}\n"),
-                      q.name, q.doc));
-  return kExitFine;
+    table.rows.push_back({{q.name, q.name, "`" + q.name + "`"},
+                          {q.value ? shown(*q.value) : "unknown"},
+                          {q.doc, q.doc},
+                          {"", value_or_null(with_values ? q.value : std::nullopt)}});
+  return {std::move(table)};
 }
 
-int report(const std::vector<trace::Judgement>& judgements, Format format) {
-  bool all_hold = true;
-  auto list = nlohmann::ordered_json::array();
-  std::string text = format == Format::markdown ? "| | expected | found |\n|---|---|---:|\n" : "";
+trace::Document judgements_document(const std::vector<trace::Judgement>& judgements,
+                                    bool all_hold) {
+  trace::Table table{.key = "expectations"};
+  table.columns = {{.width = 5},
+                   {.key = "expr", .header = "expected"},
+                   {.key = "expected", .is_for_people = false},
+                   {.key = "found", .header = "found", .is_left_aligned = false},
+                   {.key = "holds", .is_for_people = false}};
   for (const trace::Judgement& j : judgements) {
-    all_hold = all_hold && j.holds;
-    nlohmann::ordered_json found;
-    if (j.found) found = *j.found;
-    list.push_back({{"expr", j.expectation.text},
-                    {"expected", j.expectation.expected},
-                    {"found", std::move(found)},
-                    {"holds", j.holds}});
-    text += fmt::format(
-        fmt::runtime(format == Format::markdown ? "| {} | `{}` | {} |\n" : "{:<5} {}: found {}\n"),
-        j.holds ? "holds" : "FAILS", j.expectation.text, found_text(j));
+    const std::string& text = j.expectation.text;
+    table.rows.push_back({{j.holds ? "holds" : "FAILS"},
+                          {text + ": found", text, "`" + text + "`"},
+                          {"", j.expectation.expected},
+                          {found_text(j), value_or_null(j.found)},
+                          {"", j.holds}});
   }
-  if (format == Format::json)
-    text =
-        nlohmann::ordered_json{
-            {"schema_version", kSchemaVersion}, {"holds", all_hold}, {"expectations", list}}
-            .dump(2) +
-        "\n";
-  print(text);
-  return all_hold ? kExitFine : kExitNo;
+  trace::Document document = {std::move(table)};
+  document.facts = {{"holds", all_hold}};
+  return document;
 }
 
 int run_command(const Options& o) {
-  if (o.path.empty() && o.list) return list_names(o.format);
+  if (o.path.empty() && o.list) {
+    print(quantities_document(trace::quantities(trace::Trace()), false), o.format);
+    return kExitFine;
+  }
   if (o.path.empty()) throw Error("[TRACE] expected a trace, or --list, got none");
   if (o.expressions.empty() && !o.list)
     throw Error("[EXPR] expected one or more such as 'kernels_per_step <= 5', or --list, got none");
   const std::vector<trace::Expectation> expectations = parse_expectations("EXPR", o.expressions);
   const std::vector<trace::Quantity> all = trace::quantities(load_trace(o.path, o.part));
-  if (o.list) return list_quantities(all, o.format);
+  if (o.list) {
+    print(quantities_document(all, true), o.format);
+    return kExitFine;
+  }
   std::vector<trace::Judgement> judgements;
-  judgements.reserve(expectations.size());
-  for (const trace::Expectation& e : expectations) judgements.push_back(trace::judge(e, all));
-  return report(judgements, o.format);
+  bool all_hold = true;
+  for (const trace::Expectation& e : expectations) {
+    judgements.push_back(trace::judge(e, all));
+    all_hold = all_hold && judgements.back().holds;
+  }
+  print(judgements_document(judgements, all_hold), o.format);
+  return all_hold ? kExitFine : kExitNo;
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "epilogue/trace/diff.h"
-#include "epilogue/trace/report.h"
+#include "report/documents.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/trace_input.h"
@@ -25,12 +25,7 @@ int run_command(const Options& o) {
   const trace::Trace after = load_trace(o.after, o.part);
   const trace::TraceDiff diff =
       trace::diff_traces(before, trace::link(before), after, trace::link(after));
-  const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
-  switch (o.format) {
-    case Format::json: print(trace::diff_json(diff)); break;
-    case Format::markdown: print(trace::diff_markdown(diff, report)); break;
-    case Format::text: print(trace::diff_text(diff, report)); break;
-  }
+  print(trace::diff_document(diff, o.top), o.format);
   return kExitFine;
 }
 

@@ -12,7 +12,7 @@
 
 #include "epilogue/base/error.h"
 #include "epilogue/trace/explain.h"
-#include "epilogue/trace/report.h"
+#include "report/documents.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/trace_input.h"
@@ -49,12 +49,7 @@ bool is_no_trace(const Failure& failure) {
 
 int explain_trace(const Options& o, const trace::Trace& trace) {
   const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
-  const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
-  switch (o.format) {
-    case Format::json: print(trace::explain_json(explanation)); break;
-    case Format::markdown: print(trace::explain_markdown(explanation, report)); break;
-    case Format::text: print(trace::explain_text(explanation, report)); break;
-  }
+  print(trace::explain_document(explanation, o.top), o.format);
   return kExitFine;
 }
 
@@ -85,11 +80,7 @@ int explain_folder(const Options& o) {
         "or compare two with epilogue diff A B",
         o.path, traces.size(), reason));
   const trace::RanksExplanation explanation = trace::explain_ranks(ranks);
-  switch (o.format) {
-    case Format::json: print(trace::ranks_json(explanation)); break;
-    case Format::markdown: print(trace::ranks_markdown(explanation)); break;
-    case Format::text: print(trace::ranks_text(explanation, {.use_bold = wants_bold()})); break;
-  }
+  print(trace::ranks_document(explanation), o.format);
   return kExitFine;
 }
 

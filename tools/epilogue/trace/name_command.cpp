@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "report/kernel_names.h"
+#include "report/documents.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
@@ -38,9 +38,7 @@ int run_command(const Options& o) {
   std::vector<trace::KernelName> decoded;
   decoded.reserve(names.size());
   for (const std::string& name : names) decoded.push_back(trace::decode_kernel_name(name));
-  print(o.format == Format::json       ? trace::kernel_names_json(decoded)
-        : o.format == Format::markdown ? trace::kernel_names_markdown(decoded)
-                                       : trace::kernel_names_text(decoded));
+  print(trace::kernel_names_document(decoded), o.format);
   return kExitFine;
 }
 

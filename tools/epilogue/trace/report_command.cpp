@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/file.h"
@@ -12,6 +11,7 @@
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
+#include "report/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/trace_input.h"
@@ -52,21 +52,18 @@ struct Comparison {
   trace::TraceDiff diff;
 };
 
-void print_outcome(const Options& o, size_t bytes, const trace::EmbeddedTrace& embedded) {
+trace::Document outcome(const std::string& file, size_t bytes,
+                        const trace::EmbeddedTrace& embedded) {
   const bool has_trace = !embedded.gzip.empty();
-  if (o.format == Format::json) {
-    print(nlohmann::ordered_json({{"schema_version", kSchemaVersion},
-                                  {"file", o.out},
-                                  {"bytes", bytes},
-                                  {"has_trace", has_trace},
-                                  {"note", embedded.note}})
-              .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-          "\n");
-    return;
-  }
-  print(fmt::format("{}: {}, {}\n", o.out, format_bytes(static_cast<double>(bytes)),
-                    has_trace ? "the trace included" : "without the trace"));
-  if (!embedded.note.empty()) print(embedded.note + "\n");
+  std::string lines = fmt::format("{}: {}, {}\n", file, format_bytes(static_cast<double>(bytes)),
+                                  has_trace ? "the trace included" : "without the trace");
+  if (!embedded.note.empty()) lines += embedded.note + "\n";
+  trace::Document document = {trace::preformatted(lines)};
+  document.facts = {{"file", file},
+                    {"bytes", static_cast<int64_t>(bytes)},
+                    {"has_trace", has_trace},
+                    {"note", embedded.note}};
+  return document;
 }
 
 // The page is made to be handed on, so its maker should know what it holds.
@@ -97,7 +94,7 @@ int run_command(const Options& o) {
   const std::string page = trace::html_report(input);
   write_file(o.out, page).value();
   if (!input.embedded.gzip.empty()) warn_of_credentials(trace);
-  print_outcome(o, page.size(), input.embedded);
+  print(outcome(o.out, page.size(), input.embedded), o.format);
   return kExitFine;
 }
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "epilogue/base/error.h"
+#include "report/document.h"
 #include "report/trace_folder.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
@@ -26,6 +29,7 @@ constexpr const char* kHost = "127.0.0.1";
 constexpr const char* kPerfetto = "https://ui.perfetto.dev";
 // The one port of loopback that Perfetto's page allows itself to fetch from.
 constexpr int kPerfettoPort = 9001;
+constexpr std::chrono::milliseconds kStopPoll{1};
 constexpr int kNotFound = 404;
 constexpr int kForbidden = 403;
 constexpr int kMethodNotAllowed = 405;
@@ -42,29 +46,27 @@ std::string file_url(int port, const std::string& file) {
 
 bool is_page(const std::string& file) { return file.ends_with(".html"); }
 
-std::string listing_json(const std::string& folder, int port,
-                         const std::vector<std::string>& files) {
+trace::Document listing(const std::string& folder, int port,
+                        const std::vector<std::string>& files) {
+  std::string lines;
   auto array = nlohmann::ordered_json::array();
   for (const std::string& file : files) {
     const std::string url = file_url(port, file);
+    const std::string perfetto_url = fmt::format("{}/#!/?url={}", kPerfetto, url);
     nlohmann::ordered_json entry = {{"file", file}, {"url", url}};
-    if (!is_page(file)) entry["perfetto_url"] = fmt::format("{}/#!/?url={}", kPerfetto, url);
+    if (!is_page(file)) entry["perfetto_url"] = perfetto_url;
+    lines += (is_page(file) ? url : perfetto_url) + "\n";
     array.push_back(std::move(entry));
   }
-  const nlohmann::ordered_json json = {
-      {"schema_version", kSchemaVersion}, {"folder", folder}, {"port", port}, {"files", array}};
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-std::string listing_text(const std::string& folder, int port,
-                         const std::vector<std::string>& files) {
-  std::string text;
-  for (const std::string& file : files) {
-    const std::string url = file_url(port, file);
-    text += is_page(file) ? url + "\n" : fmt::format("{}/#!/?url={}\n", kPerfetto, url);
-  }
-  if (files.empty()) text = fmt::format("{}: no *.json, *.json.gz or *.html\n", printable(folder));
-  return text + fmt::format("Serving on http://{}:{}/ until Ctrl-C\n", kHost, port);
+  if (files.empty()) lines = fmt::format("{}: no *.json, *.json.gz or *.html\n", printable(folder));
+  lines += fmt::format("Serving on http://{}:{}/ until Ctrl-C\n", kHost, port);
+  trace::Document document = {trace::preformatted(lines)};
+  document.json = [=] {
+    const nlohmann::ordered_json json = {
+        {"schema_version", kSchemaVersion}, {"folder", folder}, {"port", port}, {"files", array}};
+    return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  };
+  return document;
 }
 
 // A site that points its own name at loopback must not read the traces: only requests that name
@@ -140,20 +142,22 @@ int run_command(const Options& o) {
   httplib::Server server;
   const int port = bind(server, o.port);
   add_routes(server, folder, port);
-  const std::vector<std::string> files = folder.files();
-  print(o.format == Format::json ? listing_json(o.folder, port, files)
-                                 : listing_text(o.folder, port, files));
+  print(listing(o.folder, port, folder.files()), o.format);
   std::fflush(stdout);
   if (port != kPerfettoPort)
     fmt::print(stderr, "epilogue: Perfetto's page fetches from port {} of loopback only\n",
                kPerfettoPort);
 
+  std::atomic<bool> has_ended = false;
   std::thread stopper([&] {
     int signal = 0;
     sigwait(&stop_signals, &signal);
+    // The signal may come before the server listens; stop() would then do nothing.
+    while (!server.is_running() && !has_ended) std::this_thread::sleep_for(kStopPoll);
     server.stop();
   });
   const bool ended_well = server.listen_after_bind();
+  has_ended = true;
   // Should listening have failed by itself, the waiting thread needs its signal.
   if (!ended_well) ::kill(::getpid(), SIGTERM);
   stopper.join();

@@ -6,6 +6,7 @@
 
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
+#include "report/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/trace_input.h"
@@ -47,14 +48,13 @@ int run_command(const Options& o) {
   const trace::KeyAverages averages =
       trace::key_averages(trace, {.group_by_input_shape = o.group_by_input_shape});
   if (o.sort_by.empty()) table.sort_by = default_sort(averages);
-  if (o.format == Format::json) {
-    table.row_limit = o.row_limit.value_or(-1);
-    print(json_output(averages, table, trace.import));
-  } else {
-    table.row_limit = o.row_limit.value_or(table.row_limit);
-    print(o.format == Format::markdown ? trace::table_markdown(averages, table)
-                                       : trace::format_table(averages, table));
-  }
+  trace::TableOptions all = table;
+  all.row_limit = o.row_limit.value_or(-1);
+  table.row_limit = o.row_limit.value_or(table.row_limit);
+  trace::Document result = {trace::Preformatted{trace::format_table(averages, table),
+                                                trace::table_markdown(averages, table)}};
+  result.json = [&] { return json_output(averages, all, trace.import); };
+  print(result, o.format);
   return kExitFine;
 }
 

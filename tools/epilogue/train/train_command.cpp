@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "report/document.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/workload.h"
@@ -183,8 +184,8 @@ void say(const std::string& line) { fmt::print(stderr, "epilogue: {}\n", line); 
 int run_command(const TrainOptions& o) {
   Summary summary;
   const auto show = [&](const std::string& text) {
-    if (o.format != Format::text) return;
-    print(text);
+    // Markdown and JSON are for the end alone.
+    print(trace::Document{trace::Preformatted{text, ""}}, o.format);
     std::fflush(stdout);
   };
   SessionEvents events;
@@ -217,11 +218,9 @@ int run_command(const TrainOptions& o) {
     say(fmt::format("stopped; saved {}; go on with: {}", r.last_checkpoint, resume));
     return kExitSignalBase + r.stop_signal;
   }
-  if (o.format == Format::json) {
-    print(json_output(summary, r));
-  } else {
-    print(o.format == Format::text ? end_text(summary, r) : end_markdown(summary, r));
-  }
+  trace::Document result = {trace::Preformatted{end_text(summary, r), end_markdown(summary, r)}};
+  result.json = [&] { return json_output(summary, r); };
+  print(result, o.format);
   return kExitFine;
 }
 
