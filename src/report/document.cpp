@@ -66,12 +66,12 @@ class TextRenderer {
 
 class MarkdownRenderer {
  public:
-  void operator()(const Heading& h) { text_ += "\n## " + clean(h.text) + "\n\n"; }
-  void operator()(const Paragraph& p) { text_ += clean(p.text) + "\n\n"; }
+  void operator()(const Heading& h) { text_ += "\n## " + plain(h.text) + "\n\n"; }
+  void operator()(const Paragraph& p) { text_ += plain(p.text) + "\n\n"; }
   void operator()(const Bullets& list) {
     for (const Bullets::Item& item : list.items) {
-      text_ += "- " + clean(item.text) + "\n";
-      for (const std::string& line : item.below) text_ += "  - " + clean(line) + "\n";
+      text_ += "- " + plain(item.text) + "\n";
+      for (const std::string& line : item.below) text_ += "  - " + plain(line) + "\n";
     }
     text_ += "\n";
   }
@@ -85,7 +85,7 @@ class MarkdownRenderer {
     text_ += "\n" + rule + "\n";
     for (const auto& row : grid.rows) {
       text_ += "|";
-      for (const std::string& cell : row) text_ += " " + escaped(clean(cell)) + " |";
+      for (const std::string& cell : row) text_ += " " + escaped(plain(cell)) + " |";
       text_ += "\n";
     }
     text_ += grid.more.empty() ? "\n" : "\n" + grid.more + "\n\n";
@@ -96,6 +96,15 @@ class MarkdownRenderer {
   }
 
  private:
+  // Names may hold markup: it is shown, and is no markup.
+  static std::string plain(const std::string& text) {
+    std::string out;
+    for (const char c : clean(text)) {
+      if (c == '<' || c == '&') out += '\\';
+      out += c;
+    }
+    return out;
+  }
   // A cell must not end at a bar inside a name.
   static std::string escaped(const std::string& cell) {
     std::string out;
