@@ -41,7 +41,7 @@ struct Found {
   uint32_t result;            // whose shape names it
   Prediction prediction;
   Confidence confidence;
-  std::string_view assumption;
+  std::string assumption;
 };
 
 class Finder {
@@ -87,6 +87,9 @@ class Finder {
            : has_rows ? "each op reads what the ones before it wrote; one kernel keeps whole rows"
                       : "each op reads what the ones before it wrote, and nobody else does"});
     if (group.products.empty() || !bytes) return;
+    const std::string libraries = work_.has_device_work
+                                      ? "(cuBLASLt, CUTLASS, max-autotune)"
+                                      : "(oneDNN's post-ops, Inductor's C++ templates)";
     std::vector<uint32_t> ops = group.products;
     ops.insert(ops.end(), group.members.begin(), group.members.end());
     std::sort(ops.begin(), ops.end());
@@ -94,10 +97,10 @@ class Finder {
     add({FusionKind::gemm_epilogue, std::move(ops), group.members.back(),
          model_.epilogue(group, *bytes), has_rows ? Confidence::low : Confidence::medium,
          group.products.size() > 1
-             ? "one of the GEMMs' kernels takes an epilogue (cuBLASLt, CUTLASS, max-autotune) that "
-               "reads what the others wrote; on top of the chain's own saving"
-             : "the GEMM's kernel takes an epilogue (cuBLASLt, CUTLASS, max-autotune); on top of "
-               "the chain's own saving"});
+             ? "one of the GEMMs' kernels takes an epilogue " + libraries +
+                   " that reads what the others wrote; on top of the chain's own saving"
+             : "the GEMM's kernel takes an epilogue " + libraries +
+                   "; on top of the chain's own saving"});
   }
 
   void add_merged(const std::vector<uint32_t>& gemms) {
