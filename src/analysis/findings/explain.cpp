@@ -20,7 +20,9 @@ std::string device_name(const Trace& trace, const Timeline& timeline) {
 void count_events(const Trace& trace, const Links& links, Explanation& e) {
   std::set<StringId> names;
   for (const Event& event : trace.events) {
-    if (event.category == Category::cpu_op) ++e.ops;
+    // Traces of 2021 record steps as ops.
+    if (event.category == Category::cpu_op && !trace.name(event).starts_with("ProfilerStep#"))
+      ++e.ops;
     if (event.category == Category::kernel) names.insert(event.name);
   }
   const bool is_file = !trace.import.path.empty() && !trace.selection;
@@ -37,7 +39,10 @@ void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
     if ((a.severity == Severity::error) != (b.severity == Severity::error))
       return a.severity == Severity::error;
-    return a.saving_us.value_or(-1) > b.saving_us.value_or(-1);
+    const auto weight = [](const Finding& f) {
+      return f.saving_us.value_or(f.cost_us.value_or(-1));
+    };
+    return weight(a) > weight(b);
   });
 }
 
@@ -53,6 +58,8 @@ Explanation explain(const Trace& trace, const Links& links) {
   e.verdicts = judge_time(trace, links);
   e.steps = steps(trace, links);
   e.idle = idle_times(trace, links);
+  e.gaps = idle_gaps(trace, links);
+  e.host = host_time(trace, links);
   e.launches = launch_stats(trace, links);
   e.health = health(trace, links);
   e.gemms = gemm_report(trace, links);

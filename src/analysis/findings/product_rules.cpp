@@ -51,6 +51,7 @@ Finding tensor_core_finding(const TensorCoreMisses& misses) {
   if (shown < misses.gemms.size())
     f.evidence.push_back(fmt::format("and {} more", misses.gemms.size() - shown));
   f.evidence.push_back(first.tensor_core_advice);
+  f.cost_us = to_us(misses.total_ns);
   return f;
 }
 

@@ -8,6 +8,7 @@
 #include "analysis/fusion/chain_model.h"
 #include "analysis/fusion/fusion_groups.h"
 #include "analysis/fusion/fusion_model.h"
+#include "analysis/fusion/patterns.h"
 #include "analysis/fusion/row_chain_groups.h"
 #include "base/units.h"
 
@@ -50,6 +51,7 @@ class Finder {
       : trace_(trace),
         options_(options),
         work_(work_ops(trace, links)),
+        patterns_(find_patterns(trace, work_)),
         flow_(infer_dataflow(trace, work_)),
         model_(work_, options) {}
 
@@ -61,6 +63,7 @@ class Finder {
     FusionFindings findings;
     findings.bandwidth_gb_per_s = model_.bandwidth_gb_per_s();
     findings.has_shapes = work_.has_shapes;
+    findings.patterns = std::move(patterns_);
     for (auto& [key, fusion] : by_pattern_)
       if (is_worth_telling(fusion)) findings.fusions.push_back(std::move(fusion));
     std::stable_sort(findings.fusions.begin(), findings.fusions.end(),
@@ -180,6 +183,7 @@ class Finder {
   const Trace& trace_;
   const FusionOptions& options_;
   WorkOps work_;
+  std::vector<Pattern> patterns_;
   Dataflow flow_;
   FusionModel model_;
   std::map<std::string, Fusion> by_pattern_;
