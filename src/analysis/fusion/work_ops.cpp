@@ -162,6 +162,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     if (!works) continue;
     WorkOp op;
     op.event = i;
+    op.name = e.name;
     op.region = region_of[i];
     op.op_class = kind;
     op.is_transcendental = is_transcendental(trace.name(e));

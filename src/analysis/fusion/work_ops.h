@@ -16,6 +16,7 @@ namespace epilogue::trace {
 // other op and is no view, or that computes and calls nothing but copies, fills and views.
 struct WorkOp {
   uint32_t event = kNone;   // in Trace::events
+  StringId name = 0;        // the event's
   uint32_t region = kNone;  // its step, else its outermost annotation (steps.h)
   OpClass op_class = OpClass::unknown;
   bool is_transcendental = false;

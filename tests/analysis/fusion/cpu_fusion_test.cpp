@@ -71,6 +71,28 @@ TEST(CpuFusion, AnOpThatCallsOtherWorkLeavesItToThem) {
   EXPECT_EQ(f.fusions[0].ops, (std::vector<std::string>{"aten::_softmax", "aten::mul"}));
 }
 
+TEST(CpuFusion, ALoopOverTensorsOfOneShapeIsNoChainThroughAllOfThem) {
+  TraceBuilder b;
+  int64_t at = 0;
+  for (int tensors = 0; tensors < 5; ++tensors)
+    for (const char* name : {"aten::add", "aten::mul", "aten::clamp_min"}) {
+      b.op(name, at, at + 20 * kUs);
+      b.inputs({tensor({256, 512})});
+      at += 20 * kUs;
+    }
+  const FusionFindings f = found(b);
+  ASSERT_EQ(f.fusions.size(), 1U);
+  EXPECT_EQ(f.fusions[0].ops,
+            (std::vector<std::string>{"aten::add", "aten::mul", "aten::clamp_min"}));
+  EXPECT_EQ(f.fusions[0].count, 5);
+  TraceBuilder same;  // x.sin().sin().sin()
+  for (int64_t i = 0; i < 6; ++i) {
+    same.op("aten::sin", i * 20 * kUs, (i + 1) * 20 * kUs);
+    same.inputs({tensor({256, 512})});
+  }
+  EXPECT_EQ(found(same).fusions.at(0).ops.size(), 6U);
+}
+
 TEST(CpuFusion, NoGpuLibraryIsNamed) {
   TraceBuilder b;
   linear_gelu(b, 0);
