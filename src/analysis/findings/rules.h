@@ -27,6 +27,7 @@ extern const ExplanationRule kIdleGapRule;
 extern const ExplanationRule kSlowCallRule;
 extern const ExplanationRule kContentionRule;
 extern const ExplanationRule kSlowDtypeRule;
+extern const ExplanationRule kMisalignedProductRule;
 extern const ExplanationRule kUnfusedAttentionRule;
 extern const ExplanationRule kUnfusedOptimizerRule;
 extern const ExplanationRule kFallbackConvolutionRule;
@@ -56,6 +57,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kSlowCallRule,
                                                                &kContentionRule,
                                                                &kSlowDtypeRule,
+                                                               &kMisalignedProductRule,
                                                                &kUnfusedAttentionRule,
                                                                &kUnfusedOptimizerRule,
                                                                &kFallbackConvolutionRule,

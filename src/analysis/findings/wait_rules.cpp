@@ -11,6 +11,34 @@ namespace {
 
 std::string in_place(const std::string& where) { return where.empty() ? "" : " in " + where; }
 
+// What to write instead of an op that makes the host wait; "" where that is not known.
+std::string_view sync_advice(std::string_view op) {
+  struct Advice {
+    std::string_view op;
+    std::string_view text;
+  };
+  constexpr Advice kAdvice[] = {
+      {"aten::item",
+       "aten::item needs the value on the host: keep it on the device (sum it up there, "
+       "and print it every so many steps), or decide with torch.where"},
+      {"aten::_local_scalar_dense", "keep the value on the device instead of reading it"},
+      {"aten::is_nonzero", "an if on a tensor reads it: torch.where decides on the device"},
+      {"aten::nonzero",
+       "a boolean mask makes the host wait for its size: torch.where or masked_fill "
+       "keep the size"},
+      {"aten::index",
+       "a boolean mask makes the host wait for its size: torch.where or masked_fill "
+       "keep the size; an index from the host is copied each time"},
+      {"aten::masked_select", "its size is read on the host: torch.where or masked_fill keep it"},
+      {"aten::to",
+       "a copy from memory that is not pinned blocks: pin_memory=True and "
+       "non_blocking=True"},
+      {"aten::cpu", "a copy to the host blocks: copy fewer times, or with non_blocking=True"}};
+  for (const Advice& advice : kAdvice)
+    if (advice.op == op) return advice.text;
+  return "";
+}
+
 void find_syncs(const Explanation& e, std::vector<Finding>& out) {
   const int64_t idle = idle_ns(e, IdleCause::sync);
   if (!is_worth_it(e, to_us(idle))) return;
@@ -26,6 +54,10 @@ void find_syncs(const Explanation& e, std::vector<Finding>& out) {
                                      duration(spot.time.total_ns),
                                      spot.is_implied ? ", implied by the op" : ""));
   }
+  if (!e.hot_spots.syncs.empty() && e.hot_spots.syncs.front().is_implied)
+    if (const std::string_view advice = sync_advice(e.hot_spots.syncs.front().where);
+        !advice.empty())
+      f.evidence.emplace_back(advice);
   f.saving_us = to_us(idle);
   out.push_back(std::move(f));
 }
