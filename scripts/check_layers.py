@@ -99,6 +99,7 @@ PUBLIC = {
     "trace/table.h": "analysis/table",
     "trace/gemms.h": "analysis/products",
     "trace/time.h": "analysis/time",
+    "trace/host.h": "analysis/time",
     "trace/fusion.h": "analysis/fusion",
     "trace/ranks.h": "analysis/ranks",
     "trace/diff.h": "analysis/compare",

@@ -9,6 +9,7 @@
 #include "epilogue/trace/file.h"
 #include "epilogue/trace/fusion.h"
 #include "epilogue/trace/gemms.h"
+#include "epilogue/trace/host.h"
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"

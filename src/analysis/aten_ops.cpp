@@ -20,7 +20,8 @@ constexpr OpGroup kOpGroups[] = {
      "t transpose permute view _unsafe_view reshape _reshape_alias as_strided expand expand_as "
      "slice select narrow squeeze unsqueeze flatten unflatten split split_with_sizes chunk unbind "
      "detach alias view_as lift_fresh resolve_conj resolve_neg empty empty_like empty_strided "
-     "new_empty unfold diagonal movedim swapaxes numpy_T mT mH result_type to contiguous clone "
+     "new_empty resize result_type unfold diagonal movedim swapaxes numpy_T mT mH result_type to "
+     "contiguous clone "
      "_to_copy dropout"},
     // Beside those of the table of pointwise functions.
     {OpClass::pointwise,
@@ -193,8 +194,9 @@ bool is_transcendental(std::string_view name) {
   if (const PointwiseRow* row = pointwise_row_of_op(base))
     return row->cost == PointwiseCost::costly;
   // Of what is not in the table.
-  constexpr std::array<std::string_view, 10> kMarks = {"tanh", "sigmoid", "exp",  "log", "pow",
-                                                       "erf",  "elu",     "soft", "sin", "cos"};
+  if (base == "native_dropout") return true;  // random numbers cost more than their bytes
+  constexpr std::array<std::string_view, 11> kMarks = {
+      "tanh", "sigmoid", "exp", "log", "pow", "erf", "elu", "soft", "sin", "cos", "bernoulli"};
   return !base.starts_with("relu") &&  // relu6 holds "elu" too
          std::any_of(kMarks.begin(), kMarks.end(), [&](std::string_view mark) {
            return base.find(mark) != std::string_view::npos;

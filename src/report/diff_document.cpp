@@ -71,6 +71,11 @@ Document diff_document(const TraceDiff& d, int top) {
       fmt::format("{}; device busy {} -> {}; kernels {}, launches {}, ops {}", what_is_compared(d),
                   format_duration_ns(d.busy_ns[0]), format_duration_ns(d.busy_ns[1]),
                   pair(d.kernels), pair(d.launches), pair(d.ops))});
+  if (!d.devices[0].empty() && !d.devices[1].empty() && d.devices[0] != d.devices[1])
+    document.push_back(Paragraph{
+        fmt::format("The traces are of different devices: {} -> {}. A part of the difference is "
+                    "theirs, and not the program's.",
+                    d.devices[0], d.devices[1])});
   document.push_back(Heading{"Where the difference comes from"});
   Bullets parts;
   for (const DiffPart& part : d.parts) {
@@ -149,6 +154,7 @@ std::string diff_json(const TraceDiff& d) {
                     {"steps", d.steps},
                     {"wall_us", {to_us(d.wall_ns[0]), to_us(d.wall_ns[1])}},
                     {"gpu_busy_us", {to_us(d.busy_ns[0]), to_us(d.busy_ns[1])}},
+                    {"devices", d.devices},
                     {"kernels", counts_json(d.kernels)},
                     {"launches", counts_json(d.launches)},
                     {"ops", counts_json(d.ops)},

@@ -89,13 +89,13 @@ class TextRenderer {
 class MarkdownRenderer {
  public:
   void operator()(const Heading& h) {
-    text_ += "\n" + std::string(static_cast<size_t>(h.level), '#') + " " + clean(h.text) + "\n\n";
+    text_ += "\n" + std::string(static_cast<size_t>(h.level), '#') + " " + plain(h.text) + "\n\n";
   }
-  void operator()(const Paragraph& p) { text_ += clean(p.text) + "\n\n"; }
+  void operator()(const Paragraph& p) { text_ += plain(p.text) + "\n\n"; }
   void operator()(const Bullets& list) {
     for (const Bullets::Item& item : list.items) {
-      text_ += "- " + clean(item.text) + "\n";
-      for (const std::string& line : item.below) text_ += "  - " + clean(line) + "\n";
+      text_ += "- " + plain(item.text) + "\n";
+      for (const std::string& line : item.below) text_ += "  - " + plain(line) + "\n";
     }
     text_ += "\n";
   }
@@ -109,7 +109,7 @@ class MarkdownRenderer {
     text_ += "\n" + rule + "\n";
     for (const auto& row : grid.rows) {
       text_ += "|";
-      for (const std::string& cell : row) text_ += " " + escaped(clean(cell)) + " |";
+      for (const std::string& cell : row) text_ += " " + escaped(plain(cell)) + " |";
       text_ += "\n";
     }
     text_ += grid.more.empty() ? "\n" : "\n" + grid.more + "\n\n";
@@ -127,8 +127,9 @@ class MarkdownRenderer {
       text_ += "|";
       for (size_t c = 0; c < row.size(); ++c)
         if (table.columns[c].is_for_people)
-          text_ +=
-              " " + escaped(clean(row[c].markdown.empty() ? row[c].text : row[c].markdown)) + " |";
+          text_ += " " +
+                   escaped(row[c].markdown.empty() ? plain(row[c].text) : clean(row[c].markdown)) +
+                   " |";
       text_ += "\n";
     }
   }
@@ -139,6 +140,15 @@ class MarkdownRenderer {
   }
 
  private:
+  // Names may hold markup: it is shown, and is no markup.
+  static std::string plain(const std::string& text) {
+    std::string out;
+    for (const char c : clean(text)) {
+      if (c == '<' || c == '&') out += '\\';
+      out += c;
+    }
+    return out;
+  }
   // A cell must not end at a bar inside a name.
   static std::string escaped(const std::string& cell) {
     std::string out;

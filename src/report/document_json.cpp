@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kDocumentSchemaVersion = 1;
 
 Json json_of(const Value& value) {
   return std::visit(
@@ -42,7 +42,7 @@ std::string dumped(const AnyJson& json) {
 
 std::string document_json(const Document& document) {
   if (document.json) return document.json();
-  Json json = {{"schema_version", kSchemaVersion}};
+  Json json = {{"schema_version", kDocumentSchemaVersion}};
   for (const auto& [key, value] : document.facts) json[key] = json_of(value);
   for (const Block& block : document.blocks)
     if (const auto* table = std::get_if<Table>(&block); table != nullptr && !table->key.empty())

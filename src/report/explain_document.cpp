@@ -32,6 +32,7 @@ class Builder {
     add_findings();
     add_wall();
     add_steps();
+    add_host();
     add_gemms();
     add_fused();
     add_fusions();
@@ -51,8 +52,17 @@ class Builder {
     document_.push_back(std::move(grid));
   }
 
+  // What says nothing of a run without a device. From the last on.
+  static void remove_columns(Grid& grid, std::initializer_list<ptrdiff_t> columns) {
+    for (const ptrdiff_t column : columns) {
+      grid.columns.erase(grid.columns.begin() + column);
+      for (std::vector<std::string>& row : grid.rows) row.erase(row.begin() + column);
+    }
+  }
+
   void add_head() {
-    std::string title(bound_name(e_.verdicts.whole.bound));
+    std::string title(bound_name(e_.host ? e_.host->bound : e_.verdicts.whole.bound));
+    if (e_.host) title += " on the CPU";
     if (!e_.path.empty()) title = e_.path + ": " + title;
     head(std::move(title));
     std::string line =
@@ -81,6 +91,8 @@ class Builder {
       std::string text = f.title;
       if (f.saving_us && *f.saving_us > 0)
         text += fmt::format(" [up to {}]", format_duration_ns(*f.saving_us * 1000));
+      else if (f.cost_us)
+        text += fmt::format(" [costs {}]", format_duration_ns(*f.cost_us * 1000));
       list.items.push_back({std::move(text), f.evidence});
     }
     document_.push_back(std::move(list));
@@ -106,8 +118,70 @@ class Builder {
         kDeviceBoundPct, kComputeBoundPct)});
   }
 
+  // Of a run without a device.
+  void add_host() {
+    if (!e_.host) return;
+    head("Where the host's time goes");
+    Grid ops{{{"op", true, 60}, {"time"}, {"share"}, {"calls"}, {"mean"}, {"GB/s"}}, {}, ""};
+    const auto wall = static_cast<double>(std::max<int64_t>(1, e_.host->wall_ns));
+    for (const HostOp& op : e_.host->ops)
+      ops.rows.push_back({op.name, format_duration_ns(op.self_ns),
+                          percent(static_cast<double>(op.self_ns) * 100 / wall),
+                          format_count(op.count), format_duration_ns(op.self_ns / op.count),
+                          known(op.gb_per_s, "{:.1f}")});
+    add(std::move(ops));
+    document_.push_back(Paragraph{
+        "Of the main thread, without the data loader. Times are of the ops themselves, without "
+        "the ops that they call."});
+    add_host_products();
+    add_host_functions();
+  }
+
+  void add_host_products() {
+    if (e_.host->products.empty()) return;
+    head("Matrix products");
+    Grid grid{{{"op", true, 20},
+               {"M x N x K", true, 28},
+               {"type", true},
+               {"count"},
+               {"median"},
+               {"total"},
+               {"GFLOP/s"},
+               {"FLOP/byte"}},
+              {},
+              ""};
+    for (const HostProduct& p : e_.host->products) {
+      const std::string batch = p.shape.batch > 1 ? fmt::format("{} x ", p.shape.batch) : "";
+      grid.rows.push_back({p.op,
+                           fmt::format("{}{} x {} x {}", batch, p.shape.m, p.shape.n, p.shape.k),
+                           p.type, format_count(p.time.count), format_duration_ns(p.time.median_ns),
+                           format_duration_ns(p.time.total_ns), fmt::format("{:.1f}", p.gflops),
+                           fmt::format("{:.1f}", p.flops_per_byte)});
+    }
+    add(std::move(grid));
+  }
+
+  void add_host_functions() {
+    if (e_.host->functions.empty()) return;
+    head("Python between ops");
+    Grid grid{{{"function", true, 80}, {"calls"}, {"time"}}, {}, ""};
+    for (const HostFunction& f : e_.host->functions)
+      grid.rows.push_back({f.name, format_count(f.count), format_duration_ns(f.self_ns)});
+    add(std::move(grid));
+  }
+
+  void add_host_steps() {
+    head(e_.steps.empty() ? "Regions" : "Steps");
+    Grid grid{{{"name", true, 40}, {"wall"}, {"in ops"}, {"ops"}}, {}, ""};
+    for (const RegionVerdict& r : e_.verdicts.regions)
+      grid.rows.push_back({r.region.name, format_duration_ns(r.region.wall_ns()),
+                           format_duration_ns(r.region.cpu_op_ns), format_count(r.region.ops)});
+    add(std::move(grid));
+  }
+
   void add_steps() {
     if (e_.verdicts.regions.empty()) return;
+    if (e_.host) return add_host_steps();
     head(e_.steps.empty() ? "Regions" : "Steps");
     Grid grid{{{"name", true, 40},
                {"wall"},
@@ -122,12 +196,19 @@ class Builder {
               ""};
     for (const RegionVerdict& r : e_.verdicts.regions)
       grid.rows.push_back({r.region.name, format_duration_ns(r.region.wall_ns()),
-                           format_duration_ns(r.region.device_busy_ns),
-                           format_duration_ns(r.region.device_idle_ns()),
+                           format_duration_ns(r.region.window_busy_ns),
+                           format_duration_ns(r.region.device_end_ns - r.region.device_start_ns -
+                                              r.region.window_busy_ns),
                            format_duration_ns(r.region.cpu_op_ns), format_count(r.region.launches),
                            format_count(r.region.kernels), known(r.verdict.judged_pct, "{:.1f} %"),
                            std::string(bound_name(r.verdict.bound))});
     add(std::move(grid));
+    if (std::any_of(
+            e_.verdicts.regions.begin(), e_.verdicts.regions.end(),
+            [](const RegionVerdict& r) { return r.region.device_end_ns > r.region.end_ns; }))
+      document_.push_back(Paragraph{
+          "Where the host left a region before the device began it, busy, idle and verdict are of "
+          "the time in which the device ran what the region launched."});
   }
 
   void add_gemms() {
@@ -207,6 +288,7 @@ class Builder {
                            fmt::format("{} -> {}", f.kernels_now, f.kernels_after),
                            format_duration_ns(f.predicted_saving_us * 1000),
                            std::string(confidence_name(f.confidence))});
+    if (e_.host) remove_columns(grid, {4});
     add(std::move(grid));
   }
 
@@ -220,6 +302,7 @@ class Builder {
       grid.rows.push_back({c.text, format_count(c.count), format_duration_ns(c.cpu_ns),
                            format_duration_ns(c.device_ns), format_count(c.kernels),
                            fmt::format("{} of {}", c.no_launch_ops, c.ops)});
+    if (e_.host) remove_columns(grid, {5, 4, 3});
     add(std::move(grid));
   }
 

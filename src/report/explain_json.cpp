@@ -32,12 +32,67 @@ Json parts_json(const Verdict& verdict) {
   return json;
 }
 
+// Of a run without a device; null of others.
+Json host_json(const std::optional<HostTime>& host) {
+  if (!host) return nullptr;
+  Json parts = Json::object();
+  for (int i = 0; i < kHostParts; ++i) {
+    const auto part = static_cast<HostPart>(i);
+    parts[std::string(host_part_name(part))] = host->pct(part);
+  }
+  return {{"verdict", bound_name(host->bound)},
+          {"bound_pct", std::move(parts)},
+          {"wall_us", to_us(host->wall_ns)},
+          {"op_calls", host->op_calls},
+          {"ops", array_of(host->ops,
+                           [](const HostOp& op) {
+                             return Json{{"name", op.name},
+                                         {"part", host_part_name(op.part)},
+                                         {"count", op.count},
+                                         {"self_us", to_us(op.self_ns)},
+                                         {"gb_per_s", or_null(op.gb_per_s)}};
+                           })},
+          {"products", array_of(host->products,
+                                [](const HostProduct& p) {
+                                  return Json{{"op", p.op},
+                                              {"shape",
+                                               {{"m", p.shape.m},
+                                                {"n", p.shape.n},
+                                                {"k", p.shape.k},
+                                                {"batch", p.shape.batch}}},
+                                              {"type", p.type},
+                                              {"time", distribution_json(p.time)},
+                                              {"gflops", p.gflops},
+                                              {"flops_per_byte", p.flops_per_byte},
+                                              {"waits_for_memory", p.waits_for_memory}};
+                                })},
+          {"python_functions", array_of(host->functions, [](const HostFunction& f) {
+             return Json{{"name", f.name}, {"count", f.count}, {"self_us", to_us(f.self_ns)}};
+           })}};
+}
+
+Json gap_json(const IdleGap& g) {
+  return {{"start_us", to_us(g.start_ns)},
+          {"duration_us", to_us(g.dur_ns)},
+          {"cause", idle_cause_name(g.cause)},
+          {"before", g.before},
+          {"after", g.after},
+          {"was_launched", g.was_launched},
+          {"call", g.call},
+          {"op", g.op},
+          {"annotation", g.annotation},
+          {"python_function", g.function}};
+}
+
 Json region_json(const RegionVerdict& r) {
   return {{"name", r.region.name},
           {"start_us", to_us(r.region.start_ns)},
           {"wall_us", to_us(r.region.wall_ns())},
           {"gpu_busy_us", to_us(r.region.device_busy_ns)},
           {"launched_work_us", to_us(r.region.launched_work_ns)},
+          {"device_window_start_us", to_us(r.region.device_start_ns)},
+          {"device_window_us", to_us(r.region.device_end_ns - r.region.device_start_ns)},
+          {"device_window_busy_us", to_us(r.region.window_busy_ns)},
           {"cpu_op_us", to_us(r.region.cpu_op_ns)},
           {"ops", r.region.ops},
           {"launches", r.region.launches},
@@ -286,7 +341,10 @@ std::string explain_json(const Explanation& e) {
        {"gpu_busy_us",
         e.timeline.devices.empty() ? Json() : Json(to_us(e.timeline.devices.front().busy_ns))},
        {"gpu_busy_pct", or_null(e.timeline.busy_pct())},
+       {"host_verdict", e.host ? Json(bound_name(e.host->bound)) : Json()},
+       {"host", host_json(e.host)},
        {"idle", array_of(e.idle, idle_json)},
+       {"idle_gaps", array_of(e.gaps, gap_json)},
        {"launches", calls_json(e.launches)},
        {"gemms", array_of(e.gemms.gemms, gemm_json)},
        {"gemm_comparisons",

@@ -117,7 +117,10 @@ class Linker {
         if (event.external_id != 0) ops_.add(event.external_id, i);
         if (args == nullptr || !args->is_async) add_host_span(i, args ? args->ev_idx : -1, true);
       } else if (is_launch_category(event.category)) {
-        if (event.correlation != 0) calls_.add(event.correlation, i);
+        if (event.correlation != 0)
+          calls_.add(event.correlation, i);
+        else if (event.external_id != 0)
+          add_named_call(event.external_id, i);
         if (names_[event.name].is_kernel_launch) links_.launches.push_back(i);
         add_host_span(i, -1, false);
       } else if (is_device_work(event.category)) {
@@ -173,12 +176,24 @@ class Linker {
     }
   }
 
+  // Of calls without a correlation, those that alone carry their External id: in old traces of ROCm
+  // it is the call's own, and its kernel carries the same. Ids of several calls are an op's.
+  void add_named_call(int64_t id, uint32_t call) {
+    const auto [place, is_new] = named_calls_.try_emplace(id, call);
+    if (!is_new) place->second = kNone;
+  }
+  uint32_t named_call(int64_t id) const {
+    const auto found = id == 0 ? named_calls_.end() : named_calls_.find(id);
+    return found == named_calls_.end() ? kNone : found->second;
+  }
+
   void join_device_work() {
     for (const uint32_t i : links_.device_work) {
       const Event& work = trace_.events[i];
       const uint32_t named = work.external_id == 0 ? kNone : ops_.find(work.external_id);
       if (work.correlation == 0) {
-        links_.op[i] = named;
+        links_.launch[i] = named_call(work.external_id);
+        links_.op[i] = links_.launch[i] != kNone ? links_.op[links_.launch[i]] : named;
         ++links_.linked_by_external_id;
         continue;
       }
@@ -234,8 +249,9 @@ class Linker {
   Links links_;
   std::vector<NameFlags> names_;  // by StringId
   std::vector<HostSpan> spans_;
-  IdIndex ops_;    // by External id
-  IdIndex calls_;  // by correlation
+  IdIndex ops_;                                        // by External id
+  IdIndex calls_;                                      // by correlation
+  std::unordered_map<int64_t, uint32_t> named_calls_;  // by External id
   std::unordered_map<int32_t, std::unordered_map<int64_t, uint32_t>> lanes_;
   uint32_t lane_count_ = 0;
   int32_t last_pid_ = 0;

@@ -22,7 +22,7 @@ amp::GradScalerOptions scaler_options(const TrainerOptions& o) {
   return options;
 }
 
-const TrainerOptions& checked(const TrainerOptions& o) {
+const TrainerOptions& checked_trainer(const TrainerOptions& o) {
   check_options(o);
   return o;
 }
@@ -33,7 +33,7 @@ struct Trainer::Impl {
   Impl(nn::Module& module, const TrainerOptions& o)
       : options(with_defaults(o)),
         network(module),
-        optimizer(make_optimizer(checked(options), network.parameters())),
+        optimizer(make_optimizer(checked_trainer(options), network.parameters())),
         schedule(*optimizer, make_schedule(options)),
         scaler(scaler_options(options)),
         gradients(network, options) {

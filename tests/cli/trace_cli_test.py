@@ -12,7 +12,7 @@ DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "t
 EAGER = os.path.join(DATA, "mlp_geglu_rich_eager.json.gz")
 COMPILED = os.path.join(DATA, "mlp_geglu_rich_compile.json.gz")
 VERDICTS = {"overhead-bound", "launch-bound", "memory-bound", "compute-bound", "sync-bound",
-            "data-bound", "cpu-only", "no-kernels"}
+            "data-bound", "queue-bound", "cpu-only", "no-kernels"}
 
 
 class Explain(CommandTest):
@@ -24,6 +24,8 @@ class Explain(CommandTest):
                     "steps", "span_us", "gpu_busy_pct", "gemms", "fusions", "findings", "health"):
             self.assertIn(key, e)
         self.assertEqual(e["verdict"], "cpu-only")
+        self.assertEqual(e["host_verdict"], "compute-bound")
+        self.assertEqual(e["host"]["ops"][0]["name"], "aten::mm")
         self.assertEqual([s["name"] for s in e["steps"]],
                          ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"])
         for step in e["steps"]:
@@ -46,8 +48,15 @@ class Explain(CommandTest):
         self.assertEqual([f["count"] for f in merged], [3])
 
     def test_text_and_markdown_start_with_the_verdict(self):
-        self.assertTrue(self.ok("explain", EAGER).startswith(EAGER + ": cpu-only\n"))
+        self.assertTrue(self.ok("explain", EAGER).startswith(EAGER + ": compute-bound on the CPU\n"))
         self.assertTrue(self.ok("explain", EAGER, "--format", "markdown").startswith("## "))
+
+    def test_a_trace_of_which_nothing_can_be_read_is_no_answer(self):
+        path = os.path.join(self.out, "bad.json")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('{"traceEvents": [{"ph": "X", "name": "a", "ts": "x"}, {"ph": "X"}]}')
+        for command in ("explain", "table"):
+            self.assertIn("skipped 2 of 2 events", self.misuse(command, path))
 
     def test_top_limits_lists_and_says_so(self):
         self.assertRegex(self.ok("explain", EAGER, "--top", "1"), r"\n  and \d+ more\n")

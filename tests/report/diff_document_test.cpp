@@ -26,6 +26,15 @@ TraceDiff by_steps(int64_t before, int64_t after) {
   return d;
 }
 
+TEST(DiffDocument, AnotherDeviceIsSaid) {
+  TraceDiff d = by_steps(3, 3);
+  EXPECT_FALSE(has_text(diff_text(d), "different devices"));
+  d.devices = {"NVIDIA A100-SXM4-40GB", "Tesla V100-SXM2-32GB"};
+  EXPECT_TRUE(has_text(diff_text(d),
+                       "The traces are of different devices: NVIDIA A100-SXM4-40GB -> Tesla "
+                       "V100-SXM2-32GB."));
+}
+
 TEST(DiffDocument, AveragesOfStepsSaySo) {
   const std::string text = diff_text(by_steps(3, 2));
   EXPECT_TRUE(

@@ -51,6 +51,11 @@ TEST(Document, NamesCannotReachTheTerminal) {
   EXPECT_EQ(document_text(hostile, false), "\\x1b[31mred\n  k\n  a\\x0ab\n");
 }
 
+TEST(Document, MarkupInNamesIsNoMarkupInMarkdown) {
+  const Document hostile = {Paragraph{"<img src=x>"}, Grid{{{"k", true}}, {{"f<float>"}}, ""}};
+  EXPECT_EQ(document_markdown(hostile), "\\<img src=x>\n\n| k |\n|---|\n| f\\<float> |\n\n");
+}
+
 TEST(Document, LongCellsAreCut) {
   Grid grid{{{"k", true, 5}}, {{"abcdefgh"}}, ""};
   EXPECT_EQ(document_text({grid}, false), "  k\n  abcde...\n");

@@ -120,6 +120,32 @@ TEST(Links, ExternalIdIsNotBelievedWhereThereIsACorrelation) {
   EXPECT_EQ(links.linked_by_external_id, 0);
 }
 
+// ROCm until 2023: neither calls nor kernels carry a correlation, and ids of ops are others.
+TEST(Links, ExternalIdMayBeThatOfTheLaunchCall) {
+  Events b;
+  const uint32_t wrong = b.add_op("aten::empty", 0, 10);  // External id 1
+  const uint32_t right = b.add_op("aten::mm", 20, 60);    // External id 2
+  const uint32_t call = b.add_call("hipExtModuleLaunchKernel", 30, 40, 0, 1, 1);
+  const uint32_t kernel = b.add_kernel(100, 200, 0, 1);
+  const Links links = link(b.trace);
+  EXPECT_EQ(links.launch[kernel], call);
+  EXPECT_EQ(links.op[kernel], right);
+  EXPECT_NE(links.op[kernel], wrong);
+  EXPECT_EQ(links.kernels_without_launch, 0);
+  EXPECT_EQ(links.linked_by_external_id, 1);
+}
+
+TEST(Links, AnExternalIdOfSeveralCallsIsAnOps) {
+  Events b;
+  const uint32_t op = b.add_op("aten::mm", 20, 60);  // External id 1
+  b.add_call("hipLaunchKernel", 30, 40, 0, 1, 1);
+  b.add_call("hipLaunchKernel", 41, 50, 0, 1, 1);
+  const uint32_t kernel = b.add_kernel(100, 200, 0, 1);
+  const Links links = link(b.trace);
+  EXPECT_EQ(links.launch[kernel], kNone);
+  EXPECT_EQ(links.op[kernel], op);
+}
+
 TEST(Links, ExternalIdLinksWhatHasNoCorrelation) {
   Events b;
   const uint32_t op = b.add_op("aten::mm", 0, 10);

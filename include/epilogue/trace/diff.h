@@ -42,7 +42,8 @@ struct TraceDiff {
   // The traces have different numbers of steps: all times, counts and bytes here are of an average
   // step. Else they are sums over the steps, or over the span.
   bool per_step = false;
-  bool has_device_work = false;  // in either trace; else parts are about ops
+  bool has_device_work = false;        // in either trace; else parts are about ops
+  std::array<std::string, 2> devices;  // names of the busiest; "" unknown
   std::array<int64_t, 2> steps = {};
   std::array<int64_t, 2> wall_ns = {};
   std::array<int64_t, 2> busy_ns = {};  // of the busiest device, within the wall time

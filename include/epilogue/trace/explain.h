@@ -13,6 +13,7 @@
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/fusion.h"
 #include "epilogue/trace/gemms.h"
+#include "epilogue/trace/host.h"
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"
 #include "epilogue/trace/ranks.h"
@@ -57,6 +58,8 @@ struct Finding {
   // Estimated time that acting on it would save over the whole trace; empty if it is no advice
   // or nothing can be said. Savings of several findings may be the same time.
   std::optional<double> saving_us;
+  // What it costs now, where a saving cannot be told; empty if it is no cost.
+  std::optional<double> cost_us;
 };
 
 struct Explanation {
@@ -74,6 +77,8 @@ struct Explanation {
   Verdicts verdicts;
   std::vector<Region> steps;  // empty if the trace has no ProfilerStep
   std::vector<DeviceIdle> idle;
+  std::vector<IdleGap> gaps;     // of the busiest device, the longest first
+  std::optional<HostTime> host;  // of a run without a device
   LaunchStats launches;
   std::vector<HealthItem> health;
   GemmReport gemms;
@@ -85,8 +90,9 @@ struct Explanation {
   CompileSummary compile;
   std::vector<KernelOccupancy> occupancies;
   std::vector<ModuleTime> modules;
-  RankCollectives collectives;    // of this rank alone
-  std::vector<Finding> findings;  // the verdict first, then by severity and saving
+  RankCollectives collectives;  // of this rank alone
+  // The verdict first, errors next, then by saving, else by cost: the largest first.
+  std::vector<Finding> findings;
 };
 
 Explanation explain(const Trace& trace, const Links& links);

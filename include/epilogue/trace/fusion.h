@@ -62,8 +62,24 @@ struct FusionOptions {
   double profiler_ns_per_op = 0;
 };
 
+// Ops that a kernel of PyTorch's own does in one go, by what to call instead.
+enum class PatternKind : uint8_t {
+  attention,  // bmm, softmax, bmm: scaled_dot_product_attention
+  optimizer,  // an optimizer's step of pointwise or foreach ops: fused=True
+};
+
+struct Pattern {
+  PatternKind kind = PatternKind::attention;
+  std::string name;      // "aten::bmm + aten::div + aten::_softmax + aten::bmm"; "AdamW"
+  int64_t count = 0;     // occurrences; of an optimizer its steps
+  int64_t ops = 0;       // that do work, in all
+  double time_us = 0;    // as Fusion::time_us
+  double saving_us = 0;  // never above time_us
+};
+
 struct FusionFindings {
-  std::vector<Fusion> fusions;  // by predicted saving, largest first
+  std::vector<Pattern> patterns;  // by saving
+  std::vector<Fusion> fusions;    // by predicted saving, largest first
   // What memory traffic was taken to cost: the 90th percentile over the trace's own elementwise
   // kernels. 0: none was large enough to tell.
   double bandwidth_gb_per_s = 0;

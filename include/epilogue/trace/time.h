@@ -80,6 +80,12 @@ struct Region {
   int64_t launched_work_ns = 0;  // union of the device work that it launched, on any device
   int64_t device_busy_ns = 0;  // of the busiest device between its start and end, whoever launched
   int64_t cpu_op_ns = 0;       // time in which at least one thread was in an op
+  // The window that the verdict is of: start and end, unless most of what an annotation launched
+  // ran outside of them (the host was ahead). Then it is the device's: from the end of what was
+  // launched before to the end of what the region launched.
+  int64_t device_start_ns = 0;
+  int64_t device_end_ns = 0;
+  int64_t window_busy_ns = 0;  // of the busiest device in its window
 
   int64_t wall_ns() const { return end_ns - start_ns; }
   int64_t device_idle_ns() const { return wall_ns() - device_busy_ns; }
@@ -177,7 +183,7 @@ bool is_synchronous_device(const Trace& trace);
 
 enum class Bound : uint8_t {
   overhead,    // the device idles while the host is in ops or Python
-  launch,      // it idles while the host is inside launch calls, or between work already launched
+  launch,      // it idles while the host is inside launch calls, or less in the queue
   memory,      // it works, mostly on what moves bytes
   compute,     // it works, mostly on matrix products, convolutions, attention
   sync,        // it idles while the host waits for it, or waits for other ranks
@@ -185,6 +191,7 @@ enum class Bound : uint8_t {
   cpu_only,    // nothing was started on a device
   no_kernels,  // work was started, but the trace has no kernels
   unknown,     // it idles mostly while the trace says nothing of the host
+  queue,       // it idles mostly between work that was launched and had not started
 };
 // "overhead-bound", "cpu-only". kUnknown is called overhead-bound too, by the device's idleness;
 // its evidence says that the cause is unknown.

@@ -10,6 +10,7 @@
 
 #include "analysis/compare/diff_match.h"
 #include "analysis/compare/diff_parts.h"
+#include "analysis/device_busy.h"
 #include "analysis/intervals.h"
 #include "analysis/time/time_account.h"
 
@@ -189,6 +190,17 @@ KernelLabels labels_of(const std::array<std::vector<KernelUse>, 2>& uses, bool h
 
 }  // namespace
 
+namespace {
+
+std::string device_name(const Trace& trace, const Links& links) {
+  const std::optional<int32_t> id = busiest_device(trace, links);
+  for (const DeviceProperties& device : trace.devices)
+    if (device.id == id) return device.name;
+  return "";
+}
+
+}  // namespace
+
 TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trace& after,
                       const Links& after_links, const DiffOptions& options) {
   TraceDiff diff;
@@ -205,6 +217,7 @@ TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trac
   diff.kernels = {a.kernels, b.kernels};
   diff.launches = {a.launches, b.launches};
   diff.ops = {a.ops, b.ops};
+  diff.devices = {device_name(before, before_links), device_name(after, after_links)};
   diff.has_device_work = a.account.has_device_work || b.account.has_device_work;
   const std::array<std::vector<KernelUse>, 2> uses = {kernel_uses(before, a.account),
                                                       kernel_uses(after, b.account)};

@@ -11,7 +11,7 @@ namespace {
 
 bool is_host_bound(Bound bound) { return bound == Bound::overhead || bound == Bound::launch; }
 
-std::string device_name(const Trace& trace, const Timeline& timeline) {
+std::string device_name_explain(const Trace& trace, const Timeline& timeline) {
   if (timeline.devices.empty()) return "";
   const DeviceProperties* device = find_device(trace, timeline.devices.front().device);
   return device != nullptr ? device->name : "";
@@ -20,7 +20,9 @@ std::string device_name(const Trace& trace, const Timeline& timeline) {
 void count_events(const Trace& trace, const Links& links, Explanation& e) {
   std::set<StringId> names;
   for (const Event& event : trace.events) {
-    if (event.category == Category::cpu_op) ++e.ops;
+    // Traces of 2021 record steps as ops.
+    if (event.category == Category::cpu_op && !trace.name(event).starts_with("ProfilerStep#"))
+      ++e.ops;
     if (event.category == Category::kernel) names.insert(event.name);
   }
   const bool is_file = !trace.import.path.empty() && !trace.selection;
@@ -37,7 +39,10 @@ void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
     if ((a.severity == Severity::error) != (b.severity == Severity::error))
       return a.severity == Severity::error;
-    return a.saving_us.value_or(-1) > b.saving_us.value_or(-1);
+    const auto weight = [](const Finding& f) {
+      return f.saving_us.value_or(f.cost_us.value_or(-1));
+    };
+    return weight(a) > weight(b);
   });
 }
 
@@ -48,11 +53,13 @@ Explanation explain(const Trace& trace, const Links& links) {
   e.path = trace.import.path;
   count_events(trace, links, e);
   e.timeline = timeline(trace, links);
-  e.device = device_name(trace, e.timeline);
+  e.device = device_name_explain(trace, e.timeline);
   e.has_stacks = trace.recorded.with_stack;
   e.verdicts = judge_time(trace, links);
   e.steps = steps(trace, links);
   e.idle = idle_times(trace, links);
+  e.gaps = idle_gaps(trace, links);
+  e.host = host_time(trace, links);
   e.launches = launch_stats(trace, links);
   e.health = health(trace, links);
   e.gemms = gemm_report(trace, links);

@@ -8,6 +8,12 @@ namespace epilogue::trace {
 namespace {
 
 constexpr size_t kFusionsShown = 5;
+constexpr double kMinPatternShare = 0.02;  // of the wall time
+
+bool is_host_bound_fusion_rules(const Explanation& e) {
+  const Bound bound = e.verdicts.whole.bound;
+  return bound == Bound::overhead || bound == Bound::launch;
+}
 constexpr size_t kMaxOpsShown = 8;
 
 std::string duration_us(double us) { return format_duration_ns(us * kNsPerUs); }
@@ -38,7 +44,8 @@ Finding fusion_finding(const Fusion& fusion) {
   std::string line = fmt::format("{}, {} in all", counted(fusion.count, "time", "times"),
                                  duration_us(fusion.time_us));
   if (fusion.kernels_now > 0)
-    line += fmt::format(", {} -> {} kernels", fusion.kernels_now, fusion.kernels_after);
+    line += fmt::format(", {} -> {}", fusion.kernels_now,
+                        counted(fusion.kernels_after, "kernel", "kernels"));
   if (!fusion.shape.empty()) line += ", result " + fusion.shape;
   f.evidence.push_back(std::move(line));
   if (fusion.bytes_now > 0)
@@ -60,8 +67,38 @@ void find_fusion_advice(const Explanation& e, std::vector<Finding>& out) {
   }
 }
 
+template <PatternKind kind>
+void find_patterns(const Explanation& e, std::vector<Finding>& out) {
+  constexpr bool is_attention = kind == PatternKind::attention;
+  for (const Pattern& pattern : e.fusions.patterns) {
+    if (pattern.kind != kind || pattern.time_us < kMinPatternShare * wall_us(e)) continue;
+    Finding f;
+    f.severity = Severity::warning;
+    f.title = is_attention ? fmt::format("attention runs as {}: one kernel does it", pattern.name)
+                           : fmt::format("{} runs as {}: one kernel does a step", pattern.name,
+                                         counted(pattern.ops, "op", "ops"));
+    f.evidence.push_back(fmt::format(
+        "{}, {} in all",
+        counted(pattern.count, is_attention ? "time" : "step", is_attention ? "times" : "steps"),
+        duration_us(pattern.time_us)));
+    f.evidence.emplace_back(
+        is_attention ? "torch.nn.functional.scaled_dot_product_attention never writes the scores; "
+                       "what stays is the time of the products"
+                     : "pass fused=True to the optimizer: parameters, gradients and state are then "
+                       "read and written once");
+    // Where the device waits for the host, its time is not what is saved.
+    if (!is_host_bound_fusion_rules(e)) f.saving_us = pattern.saving_us;
+    f.cost_us = pattern.time_us;
+    out.push_back(std::move(f));
+  }
+}
+
 }  // namespace
 
+constinit const ExplanationRule kUnfusedAttentionRule = {"unfused-attention",
+                                                         find_patterns<PatternKind::attention>};
+constinit const ExplanationRule kUnfusedOptimizerRule = {"unfused-optimizer",
+                                                         find_patterns<PatternKind::optimizer>};
 constinit const ExplanationRule kFusionRule = {"fusion", find_fusion_advice};
 
 }  // namespace epilogue::trace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/aten_ops.h"
 #include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
@@ -48,9 +49,11 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
 void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
   int64_t self_ns = 0;
   int64_t count = 0;
+  int64_t view_ns = 0;
   const NoLaunchOp* longest = nullptr;
   for (const NoLaunchOp& op : e.chains.no_launch) {
     self_ns += op.self_ns;
+    if (op_class(op.name) == OpClass::view) view_ns += op.self_ns;
     count += op.count;
     if (longest == nullptr || op.max_self_ns > longest->max_self_ns) longest = &op;
   }
@@ -72,9 +75,14 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
       is_one ? "a first call may pay for initialisation: schedule(wait, warmup) leaves it out of "
                "the trace; if it occurs again, its stack (with_stack) says "
                "where it comes from"
-             : "mostly views and allocations before kernels: torch.compile leaves out most of "
-               "them, CUDA graphs leave out all");
-  if (!is_one && e.verdicts.whole.bound == Bound::overhead) f.saving_us = to_us(self_ns);
+      : 2 * view_ns >= self_ns
+          ? "mostly views and allocations before kernels: torch.compile leaves out most of them, "
+            "CUDA graphs leave out all"
+          : "mostly no views and no allocations: this is work on the host, or ops that call "
+            "others");
+  // What the device did not wait for is not saved.
+  if (!is_one && 2 * view_ns >= self_ns && e.verdicts.whole.bound == Bound::overhead)
+    f.saving_us = to_us(std::min(self_ns, idle_ns(e, IdleCause::host_in_ops)));
   out.push_back(std::move(f));
 }
 

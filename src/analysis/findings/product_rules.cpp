@@ -10,6 +10,10 @@ namespace epilogue::trace {
 namespace {
 
 constexpr size_t kGemmsShown = 3;
+constexpr int64_t kAlignment = 8;
+constexpr int64_t kLeastAlignedSize = 64;
+constexpr double kPoorPeakPct = 30;
+constexpr double kMisalignedShare = 0.02;  // of the wall time
 constexpr double kPoorWavePct = 75;  // below it, over a quarter of the device idles in whole waves
 
 // "aten::mm 64 x 64 x 64"
@@ -51,6 +55,7 @@ Finding tensor_core_finding(const TensorCoreMisses& misses) {
   if (shown < misses.gemms.size())
     f.evidence.push_back(fmt::format("and {} more", misses.gemms.size() - shown));
   f.evidence.push_back(first.tensor_core_advice);
+  f.cost_us = to_us(misses.total_ns);
   return f;
 }
 
@@ -82,6 +87,37 @@ void find_tensor_core_misses(const Explanation& e, std::vector<Finding>& out) {
     if (to_us(group.total_ns) >= kMinShare * wall_us(e)) out.push_back(tensor_core_finding(group));
 }
 
+int64_t padded(int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Tensor cores read 16 bytes at once: 8 elements of 16 bits.
+bool is_misaligned(const Gemm& g) {
+  if (!g.shape || !g.peak_pct || *g.peak_pct >= kPoorPeakPct) return false;
+  if (g.a_type != "bf16" && g.a_type != "f16") return false;
+  const GemmShape& s = *g.shape;
+  if (std::min({s.m, s.n, s.k}) < kLeastAlignedSize) return false;  // its size is the cause
+  return s.n % kAlignment != 0 || s.k % kAlignment != 0;
+}
+
+void find_misaligned_products(const Explanation& e, std::vector<Finding>& out) {
+  size_t shown = 0;
+  for (const Gemm& g : e.gemms.gemms) {
+    if (shown == kGemmsShown || to_us(g.time.total_ns) < kMisalignedShare * wall_us(e)) return;
+    if (!is_misaligned(g)) continue;
+    const bool is_n = g.shape->n % kAlignment != 0;
+    const int64_t size = is_n ? g.shape->n : g.shape->k;
+    Finding f;
+    f.severity = Severity::warning;
+    f.title = fmt::format("{} runs at {:.0f} % of the peak: {} of {} is no multiple of {}",
+                          product_text(g), *g.peak_pct, is_n ? "N" : "K", size, kAlignment);
+    f.evidence.push_back(gemm_line(g));
+    f.evidence.push_back(fmt::format("pad {} to {}: tensor cores read {} elements at once",
+                                     is_n ? "N" : "K", padded(size), kAlignment));
+    f.cost_us = to_us(g.time.total_ns);
+    out.push_back(std::move(f));
+    ++shown;
+  }
+}
+
 void find_wave_quantisation(const Explanation& e, std::vector<Finding>& out) {
   size_t shown = 0;
   for (const Gemm& g : e.gemms.gemms) {
@@ -97,6 +133,8 @@ void find_wave_quantisation(const Explanation& e, std::vector<Finding>& out) {
 }  // namespace
 
 constinit const ExplanationRule kNoTensorCoresRule = {"no-tensor-cores", find_tensor_core_misses};
+constinit const ExplanationRule kMisalignedProductRule = {"misaligned-product",
+                                                          find_misaligned_products};
 constinit const ExplanationRule kWaveQuantisationRule = {"wave-quantisation",
                                                          find_wave_quantisation};
 

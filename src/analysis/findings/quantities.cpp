@@ -156,9 +156,11 @@ class Quantities {
     per_step("gemm_kernels_per_step", "those that are matrix products",
              static_cast<double>(sums.gemms));
     per_step("kernel_us_per_step", "time in which a step's kernels ran", us(sums.kernel_ns));
-    per_step("host_us_per_step",
-             "wall_us_per_step - kernel_us_per_step: host work, and waits for other kernels",
-             us(sums.wall_ns - sums.kernel_ns));
+    per_step(
+        "host_us_per_step",
+        "wall_us_per_step - kernel_us_per_step: host work, and waits for other kernels; 0 if the "
+        "kernels of a step outlast it",
+        us(std::max<int64_t>(0, sums.wall_ns - sums.kernel_ns)));
   }
 
   const Trace& trace_;

@@ -23,6 +23,18 @@ extern const ExplanationRule kWaveQuantisationRule;
 extern const ExplanationRule kGraphBreaksRule;
 extern const ExplanationRule kOccupancyArtefactRule;
 extern const ExplanationRule kMemoryPeakRule;
+extern const ExplanationRule kIdleGapRule;
+extern const ExplanationRule kSlowCallRule;
+extern const ExplanationRule kContentionRule;
+extern const ExplanationRule kSlowDtypeRule;
+extern const ExplanationRule kMisalignedProductRule;
+extern const ExplanationRule kUnfusedAttentionRule;
+extern const ExplanationRule kUnfusedOptimizerRule;
+extern const ExplanationRule kFallbackConvolutionRule;
+extern const ExplanationRule kHostDataRule;
+extern const ExplanationRule kBetweenOpsRule;
+extern const ExplanationRule kDispatchRule;
+extern const ExplanationRule kBandwidthProductsRule;
 
 // Findings of equal severity and saving keep this order.
 inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
@@ -40,7 +52,19 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kWaveQuantisationRule,
                                                                &kGraphBreaksRule,
                                                                &kOccupancyArtefactRule,
-                                                               &kMemoryPeakRule};
+                                                               &kMemoryPeakRule,
+                                                               &kIdleGapRule,
+                                                               &kSlowCallRule,
+                                                               &kContentionRule,
+                                                               &kSlowDtypeRule,
+                                                               &kMisalignedProductRule,
+                                                               &kUnfusedAttentionRule,
+                                                               &kUnfusedOptimizerRule,
+                                                               &kFallbackConvolutionRule,
+                                                               &kHostDataRule,
+                                                               &kBetweenOpsRule,
+                                                               &kDispatchRule,
+                                                               &kBandwidthProductsRule};
 
 extern const RanksRule kWorldSizeUnknownRule;
 extern const RanksRule kMissingRanksRule;

@@ -2,12 +2,55 @@
 // Findings about the run as a whole: what limits it, and steps that are not like the others.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
 namespace {
 
+constexpr size_t kOpsShown = 4;
+
+// "compute-bound on the CPU: products take 62 %..." with the ops that take most.
+void find_host_verdict(const HostTime& host, std::vector<Finding>& out) {
+  const double compute = host.pct(HostPart::compute);
+  const double memory = host.pct(HostPart::memory);
+  const double overhead = host.pct(HostPart::dispatch) + host.pct(HostPart::between_ops);
+  Finding f;
+  f.title = std::string(bound_name(host.bound)) + " on the CPU: ";
+  switch (host.bound) {
+    case Bound::compute:
+      f.title += fmt::format("products and convolutions take {:.0f} % of the time", compute);
+      break;
+    case Bound::memory:
+      f.title += fmt::format("ops that move bytes take {:.0f} % of the time", memory);
+      break;
+    case Bound::data:
+      f.title +=
+          fmt::format("the data loader takes {:.0f} % of the time", host.pct(HostPart::data));
+      break;
+    default:
+      f.title +=
+          fmt::format("calling ops and Python between them take {:.0f} % of the time", overhead);
+  }
+  f.evidence.push_back(fmt::format(
+      "Of {}: products and convolutions {:.1f} %, ops that move bytes {:.1f} %, calling ops {:.1f} "
+      "%, data loader {:.1f} %, between ops {:.1f} %, the profiler {:.1f} % (estimated).",
+      duration(host.wall_ns), compute, memory, host.pct(HostPart::dispatch),
+      host.pct(HostPart::data), host.pct(HostPart::between_ops), host.pct(HostPart::profiler)));
+  for (size_t i = 0; i < std::min(kOpsShown, host.ops.size()); ++i) {
+    const HostOp& op = host.ops[i];
+    f.evidence.push_back(
+        fmt::format("{}: {} ({:.1f} %), {}, mean {}", op.name, duration(op.self_ns),
+                    100.0 * static_cast<double>(op.self_ns) /
+                        static_cast<double>(std::max<int64_t>(1, host.wall_ns)),
+                    counted(op.count, "call", "calls"), duration(op.self_ns / op.count)));
+  }
+  out.push_back(std::move(f));
+}
+
 void find_verdict(const Explanation& e, std::vector<Finding>& out) {
+  if (e.host) return find_host_verdict(*e.host, out);
   Finding f;
   const Verdict& whole = e.verdicts.whole;
   f.title = bound_name(whole.bound);

@@ -8,6 +8,7 @@
 #include "analysis/fusion/chain_model.h"
 #include "analysis/fusion/fusion_groups.h"
 #include "analysis/fusion/fusion_model.h"
+#include "analysis/fusion/patterns.h"
 #include "analysis/fusion/row_chain_groups.h"
 #include "base/units.h"
 
@@ -41,7 +42,7 @@ struct Found {
   uint32_t result;            // whose shape names it
   Prediction prediction;
   Confidence confidence;
-  std::string_view assumption;
+  std::string assumption;
 };
 
 class Finder {
@@ -50,6 +51,7 @@ class Finder {
       : trace_(trace),
         options_(options),
         work_(work_ops(trace, links)),
+        patterns_(find_patterns(trace, work_)),
         flow_(infer_dataflow(trace, work_)),
         model_(work_, options) {}
 
@@ -61,6 +63,7 @@ class Finder {
     FusionFindings findings;
     findings.bandwidth_gb_per_s = model_.bandwidth_gb_per_s();
     findings.has_shapes = work_.has_shapes;
+    findings.patterns = std::move(patterns_);
     for (auto& [key, fusion] : by_pattern_)
       if (is_worth_telling(fusion)) findings.fusions.push_back(std::move(fusion));
     std::stable_sort(findings.fusions.begin(), findings.fusions.end(),
@@ -87,6 +90,9 @@ class Finder {
            : has_rows ? "each op reads what the ones before it wrote; one kernel keeps whole rows"
                       : "each op reads what the ones before it wrote, and nobody else does"});
     if (group.products.empty() || !bytes) return;
+    const std::string libraries = work_.has_device_work
+                                      ? "(cuBLASLt, CUTLASS, max-autotune)"
+                                      : "(oneDNN's post-ops, Inductor's C++ templates)";
     std::vector<uint32_t> ops = group.products;
     ops.insert(ops.end(), group.members.begin(), group.members.end());
     std::sort(ops.begin(), ops.end());
@@ -94,10 +100,10 @@ class Finder {
     add({FusionKind::gemm_epilogue, std::move(ops), group.members.back(),
          model_.epilogue(group, *bytes), has_rows ? Confidence::low : Confidence::medium,
          group.products.size() > 1
-             ? "one of the GEMMs' kernels takes an epilogue (cuBLASLt, CUTLASS, max-autotune) that "
-               "reads what the others wrote; on top of the chain's own saving"
-             : "the GEMM's kernel takes an epilogue (cuBLASLt, CUTLASS, max-autotune); on top of "
-               "the chain's own saving"});
+             ? "one of the GEMMs' kernels takes an epilogue " + libraries +
+                   " that reads what the others wrote; on top of the chain's own saving"
+             : "the GEMM's kernel takes an epilogue " + libraries +
+                   "; on top of the chain's own saving"});
   }
 
   void add_merged(const std::vector<uint32_t>& gemms) {
@@ -177,6 +183,7 @@ class Finder {
   const Trace& trace_;
   const FusionOptions& options_;
   WorkOps work_;
+  std::vector<Pattern> patterns_;
   Dataflow flow_;
   FusionModel model_;
   std::map<std::string, Fusion> by_pattern_;

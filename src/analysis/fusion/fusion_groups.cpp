@@ -74,10 +74,41 @@ class Grouping {
       }
       groups[at].members.push_back(i);
     }
+    groups = split_loops(std::move(groups));
     for (FusionGroup& group : groups) add_products(group);
     std::erase_if(groups,
                   [](const FusionGroup& g) { return g.members.size() < 2 && g.products.empty(); });
     return groups;
+  }
+
+  // Two or more ops that repeat three times or more are a loop over tensors of one shape: what the
+  // first op of a turn reads looks like what the turn before wrote. Each turn is a group.
+  std::vector<FusionGroup> split_loops(std::vector<FusionGroup> groups) const {
+    std::vector<FusionGroup> list;
+    for (FusionGroup& group : groups) {
+      const size_t turn = period(group.members);
+      for (size_t i = 0; turn > 0 && i < group.members.size(); i += turn) {
+        const auto begin = group.members.begin() + static_cast<ptrdiff_t>(i);
+        const auto end = group.members.begin() +
+                         static_cast<ptrdiff_t>(std::min(i + turn, group.members.size()));
+        list.push_back({{begin, end}, {}});
+      }
+      if (turn == 0) list.push_back(std::move(group));
+    }
+    return list;
+  }
+
+  // Members of one turn; 0: the ops do not repeat, or are all the same.
+  size_t period(const std::vector<uint32_t>& members) const {
+    const auto repeats = [&](size_t turn) {
+      for (size_t i = turn; i < members.size(); ++i)
+        if (work_.ops[members[i]].name != work_.ops[members[i - turn]].name) return false;
+      return true;
+    };
+    if (repeats(1)) return 0;
+    for (size_t turn = 2; 3 * turn <= members.size(); ++turn)
+      if (repeats(turn)) return turn;
+    return 0;
   }
 
   void add_products(FusionGroup& group) const {

@@ -9,6 +9,10 @@ namespace {
 // Shorter kernels measure latency, not bandwidth.
 constexpr int64_t kMinTimedNs = 5'000;
 constexpr double kBandwidthQuantile = 0.9;
+// GB/s that any machine's memory gives: where a trace has nothing but ops that compute more than
+// they move, their rate says nothing of it.
+constexpr double kLeastHostRate = 5;
+constexpr double kLeastDeviceRate = 100;
 constexpr double kFloorQuantile = 0.05;
 
 double quantile(std::vector<double>& values, double q) {
@@ -38,14 +42,19 @@ FusionModel::FusionModel(const WorkOps& work, const FusionOptions& options)
     : work_(work), profiler_ns_per_op_(options.profiler_ns_per_op) {
   std::vector<double> rates;
   std::vector<double> durations;
+  bool has_simple = false;
   for (const WorkOp& op : work.ops) {
     if (!is_elementwise(op.op_class) || op.is_transfer || op.device_ns <= 0) continue;
     durations.push_back(static_cast<double>(op.device_ns));
     const std::optional<double> bytes = moved_bytes(op);
-    if (bytes && op.device_ns >= kMinTimedNs)
-      rates.push_back(*bytes / static_cast<double>(op.device_ns));
+    if (!bytes || op.device_ns < kMinTimedNs) continue;
+    rates.push_back(*bytes / static_cast<double>(op.device_ns));
+    has_simple = has_simple || !op.is_transcendental;
   }
   bytes_per_ns_ = quantile(rates, kBandwidthQuantile);
+  if (!rates.empty() && !has_simple)
+    bytes_per_ns_ =
+        std::max(bytes_per_ns_, work.has_device_work ? kLeastDeviceRate : kLeastHostRate);
   floor_ns_ = quantile(durations, kFloorQuantile);
 }
 

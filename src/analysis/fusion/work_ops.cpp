@@ -73,6 +73,51 @@ std::vector<uint32_t> working_children(const Trace& trace, const Links& links,
   return children;
 }
 
+// True where an op computes something itself; a copy or a fill is at work wherever it is.
+bool computes(OpClass op) {
+  return op == OpClass::pointwise || op == OpClass::rowwise || op == OpClass::reduction ||
+         op == OpClass::gemm;
+}
+
+// The ops at work of a trace without device work: those that call no other op, and those that
+// compute and call nothing but copies, fills and views, which are then part of them (addmm copies
+// its bias, div casts a number).
+class HostWork {
+ public:
+  HostWork(const Trace& trace, const Links& links, const std::vector<OpClass>& class_of_name,
+           const std::vector<uint32_t>& children)
+      : trace_(trace), links_(links), class_of_name_(class_of_name), children_(children) {
+    calls_work_.resize(trace.events.size());
+    for (uint32_t i = 0; i < trace.events.size(); ++i) {
+      if (trace.events[i].category != Category::cpu_op) continue;
+      const OpClass kind = class_of(i);
+      if (kind == OpClass::view || kind == OpClass::copy || kind == OpClass::fill) continue;
+      for (uint32_t p = links.parent[i]; p != kNone && !calls_work_[p]; p = links.parent[p])
+        calls_work_[p] = true;
+    }
+  }
+
+  bool contains(uint32_t op) const {
+    const OpClass kind = class_of(op);
+    if (trace_.events[op].dur_ns <= 0 || kind == OpClass::view) return false;
+    if (absorbs_calls(op)) return true;
+    if (children_[op] != 0) return false;
+    for (uint32_t p = links_.parent[op]; p != kNone; p = links_.parent[p])
+      if (absorbs_calls(p)) return false;
+    return true;
+  }
+
+ private:
+  OpClass class_of(uint32_t op) const { return class_of_name_[trace_.events[op].name]; }
+  bool absorbs_calls(uint32_t op) const { return computes(class_of(op)) && !calls_work_[op]; }
+
+  const Trace& trace_;
+  const Links& links_;
+  const std::vector<OpClass>& class_of_name_;
+  const std::vector<uint32_t>& children_;
+  std::vector<bool> calls_work_;  // something that is no copy, fill or view
+};
+
 // The outermost op around `op` that does no other work: aten::linear for its aten::addmm.
 uint32_t outermost(const Links& links, const std::vector<uint32_t>& children, uint32_t op) {
   uint32_t outer = op;
@@ -107,17 +152,17 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   const std::vector<uint32_t> within =
       result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
   const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
+  const HostWork host_work(trace, links, class_of_name, children);
   const std::vector<uint32_t> region_of = region_of_events(trace, links);
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category != Category::cpu_op) continue;
     const OpClass kind = class_of_name[e.name];
-    const bool works = result.has_device_work
-                           ? launched[i].longest_ns >= 0
-                           : children[i] == 0 && kind != OpClass::view && e.dur_ns > 0;
+    const bool works = result.has_device_work ? launched[i].longest_ns >= 0 : host_work.contains(i);
     if (!works) continue;
     WorkOp op;
     op.event = i;
+    op.name = e.name;
     op.region = region_of[i];
     op.op_class = kind;
     op.is_transcendental = is_transcendental(trace.name(e));

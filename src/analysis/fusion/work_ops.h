@@ -13,9 +13,10 @@
 namespace epilogue::trace {
 
 // An op whose own launch calls started kernels; in a trace without device work, an op that calls no
-// other op and is no view.
+// other op and is no view, or that computes and calls nothing but copies, fills and views.
 struct WorkOp {
   uint32_t event = kNone;   // in Trace::events
+  StringId name = 0;        // the event's
   uint32_t region = kNone;  // its step, else its outermost annotation (steps.h)
   OpClass op_class = OpClass::unknown;
   bool is_transcendental = false;

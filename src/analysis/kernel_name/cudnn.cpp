@@ -44,8 +44,16 @@ constexpr CudnnKernel kCudnnKernels[] = {
     {"RNN", KernelKind::other, "recurrent network"},
     {"LSTM", KernelKind::other, "recurrent network"},
 };
-constexpr std::string_view kLooseMarks[] = {"convolve_",   "FoldedNhwc", "foldedNhwc",
-                                            "SubTensorOp", "Im2d2Col",   "Col2Im2d"};
+constexpr std::string_view kLooseMarks[] = {
+    "convolve_", "FoldedNhwc", "foldedNhwc",      "SubTensorOp",    "Im2d2Col",
+    "Col2Im2d",  "wgrad_alg",  "dgrad_alg",       "dgrad_engine",   "wgrad_engine",
+    "dgrad2d_",  "wgrad2d_",   "_wgrad_implicit", "_dgrad_implicit"};
+
+// "..._128x128_sliced1x4_ldg4_exp_interior_nhwc_tn_v1"
+bool is_product_name(std::string_view name) {
+  return contains(name, "_sliced") || contains(name, "_ldg") || contains(name, "scudnn") ||
+         contains(name, "gemm");
+}
 
 }  // namespace
 
@@ -60,6 +68,8 @@ bool decode_cudnn(const NameText& name, KernelName& out) {
   const std::string_view where = contains(function, "winograd") ? function : base;
   for (const CudnnKernel& kernel : kCudnnKernels) {
     if (!contains(where, kernel.mark)) continue;
+    // An image layout in the middle of a product's name is its operands'.
+    if (kernel.kind == KernelKind::copy && is_product_name(base)) return false;
     const bool is_miopen = base.starts_with("SubTensorOp") || contains(base, "Im2d");
     out.family = is_miopen ? "MIOpen" : "cuDNN";
     out.kind = kernel.kind;

@@ -214,7 +214,12 @@ bool decode_mma(const NameText& name, KernelName& out) {
   // Wrapped: void cutlass::Kernel2<NAME>(NAME::Params).
   std::string_view text = name.cpp.args.empty() ? name.cpp.name : name.cpp.args.front();
   text = text.substr(0, text.find_first_of(":<( "));
-  const std::vector<std::string_view> tokens = split(text, '_');
+  // cuDNN 8 puts its own name before the architecture: cudnn_infer_ampere_scudnn_...
+  std::vector<std::string_view> tokens = split(text, '_');
+  if (tokens.front() == "cudnn" && tokens.size() > 2) {
+    const auto arch = tokens.begin() + (is_one_of(tokens[1], kArchs) ? 1 : 2);
+    if (is_one_of(*arch, kArchs)) tokens.erase(tokens.begin(), arch);
+  }
   KernelName found;
   if (tokens.front() == "cutlass") {
     if (!decode_tokens(std::span(tokens).subspan(1), true, found)) return false;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr std::string_view kStepText = "ProfilerStep*";
+constexpr std::string_view kOwnLabel = "KERNEL";  // of our own traces
 
 // The profiler's own helpers and ops too small to be of interest: PyTorch's list.
 constexpr std::array<std::string_view, 8> kDroppedNames = {"[memory]",
@@ -39,7 +40,8 @@ std::vector<StringId> row_names(const StringPool& strings) {
 
 bool is_host_category(Category category) {
   return category == Category::cpu_op || category == Category::user_annotation ||
-         category == Category::overhead || is_launch_category(category);
+         category == Category::overhead || category == Category::python_function ||
+         is_launch_category(category);
 }
 
 bool starts_before(const FunctionEvent& a, const FunctionEvent& b) {
@@ -71,10 +73,13 @@ class Builder {
   void add_events() {
     const std::vector<StringId> names = row_names(trace_.strings);
     events_.reserve(trace_.events.size());
+    const bool is_own = trace_.device_label == kOwnLabel;
     for (const uint32_t i : event_order(trace_)) {
       const Event& event = trace_.events[i];
       const bool is_device = is_device_category(event.category);
       if (names[event.name] == kNone || (!is_device && !is_host_category(event.category))) continue;
+      // Our own frames are modules: the table is the same with and without stacks.
+      if (is_own && event.category == Category::python_function) continue;
       FunctionEvent e;
       e.name = names[event.name];
       e.pid = event.pid;
@@ -86,6 +91,7 @@ class Builder {
       e.stack = args != nullptr ? args->stack : 0;
       e.is_async = args != nullptr && args->is_async;
       e.is_device = is_device;
+      e.is_frame = event.category == Category::python_function;
       e.is_user_annotation = event.category == Category::user_annotation ||
                              event.category == Category::gpu_user_annotation;
       if (is_device) {

@@ -29,6 +29,7 @@ struct FunctionEvent {
   bool is_device = false;
   bool is_user_annotation = false;
   bool is_async = false;
+  bool is_frame = false;  // a Python function: no row, but what it takes is not its caller's own
   bool is_collapsed =
       false;  // was the only child of a parent of its name: that one stands for both
 
@@ -46,8 +47,9 @@ struct FunctionMemory {
   int64_t self_device_bytes = 0;
 };
 
-// Sorted by start, longer first; parents precede children. Left out: names that PyTorch drops,
-// Python frames, shares of CPU kernels, instants.
+// Sorted by start, longer first; parents precede children. Python frames are there if they were
+// read (ReadOptions::python_functions): as in PyTorch 2.15 they have no row of their own. Left out:
+// names that PyTorch drops, shares of CPU kernels, instants.
 struct FunctionEvents {
   std::vector<FunctionEvent> events;
   std::vector<FunctionMemory> memory;

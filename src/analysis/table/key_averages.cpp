@@ -192,7 +192,7 @@ KeyAverages key_averages(const Trace& trace, const KeyAveragesOptions& options) 
   Grouper grouper(trace, options);
   const FunctionEvents functions = function_events(trace);
   for (const FunctionEvent& e : functions.events)
-    if (!e.is_collapsed) grouper.add(e, functions.memory_of(e));
+    if (!e.is_collapsed && !e.is_frame) grouper.add(e, functions.memory_of(e));
   return {.rows = grouper.take_rows(),
           .device_label = trace.device_label,
           .profile_memory = trace.recorded.profile_memory,

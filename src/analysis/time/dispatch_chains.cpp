@@ -31,6 +31,7 @@ class Chains {
  public:
   Chains(const Trace& trace, const Links& links)
       : trace_(trace),
+        parents_(links.parent),
         tree_(trace, links),
         subtrees_(trace.events.size()),
         self_ns_(self_times_ns(trace, links)) {
@@ -115,13 +116,21 @@ class Chains {
     if (!children.empty()) text += ")";
   }
 
+  // Traces of 2021 have data loaders and steps as ops: what they do is not the model's.
+  bool is_loading_data(uint32_t op) const {
+    if (trace_.name(trace_.events[op]).starts_with("ProfilerStep#")) return true;
+    for (; op != kNone; op = parents_[op])
+      if (is_data_loading(trace_, trace_.events[op])) return true;
+    return false;
+  }
+
   std::vector<NoLaunchOp> no_launch_ops() const {
     std::vector<NoLaunchOp> list;
     std::unordered_map<StringId, size_t> place_of;
     bool anything_launches = false;
     for (const uint32_t op : tree_.upwards()) {
       anything_launches = anything_launches || subtrees_[op].launches;
-      if (subtrees_[op].launches) continue;
+      if (subtrees_[op].launches || is_loading_data(op)) continue;
       const Event& e = trace_.events[op];
       const auto [place, is_new] = place_of.try_emplace(e.name, list.size());
       if (is_new) list.push_back({.name = std::string(trace_.name(e))});
@@ -138,6 +147,7 @@ class Chains {
   }
 
   const Trace& trace_;
+  const std::vector<uint32_t>& parents_;
   OpTree tree_;
   std::vector<Subtree> subtrees_;  // by event
   std::vector<int64_t> self_ns_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "analysis/device_busy.h"
 #include "analysis/time/region_map.h"
@@ -109,8 +110,62 @@ void add_host_sums(RegionMap& map, const Trace& trace, const Links& links) {
     if (map.of_event[i] != kNone) ++map.regions[map.of_event[i]].launches;
 }
 
+// A device's work by the start of its launch call, with the latest end up to it. Work without a
+// launch was launched before the recording.
+struct LaunchedWork {
+  int64_t launched_ns = INT64_MIN;
+  int64_t end_ns = 0;
+};
+
+std::vector<LaunchedWork> launched_work(const Trace& trace, int32_t device) {
+  std::unordered_map<int64_t, int64_t> launch_ns;
+  for_each_event_around(trace, [&](const Event& e) {
+    if (is_launch_category(e.category) && e.correlation != 0)
+      launch_ns.try_emplace(e.correlation, e.ts_ns);
+  });
+  std::vector<LaunchedWork> work;
+  for_each_event_around(trace, [&](const Event& e) {
+    if (!is_device_work(e.category) || e.pid != device) return;
+    const auto launch = launch_ns.find(e.correlation);
+    if (launch == launch_ns.end()) {
+      if (e.correlation != 0) work.push_back({INT64_MIN, e.end_ns()});
+    } else {
+      work.push_back({launch->second, e.end_ns()});
+    }
+  });
+  std::sort(work.begin(), work.end(), [](const LaunchedWork& a, const LaunchedWork& b) {
+    return a.launched_ns < b.launched_ns;
+  });
+  for (size_t i = 1; i < work.size(); ++i)
+    work[i].end_ns = std::max(work[i].end_ns, work[i - 1].end_ns);
+  return work;
+}
+
+void set_device_window(Region& r, const std::vector<LaunchedWork>& work,
+                       const std::vector<Interval>& launched, const Interval& shown) {
+  r.device_start_ns = r.start_ns;
+  r.device_end_ns = r.end_ns;
+  if (r.launched_work_ns == 0 || r.kind != RegionKind::annotation) return;
+  IntervalSet within = intersected(united(launched), {{r.start_ns, r.end_ns}});
+  if (2 * total_ns(within) >= r.launched_work_ns) return;
+  const auto after = std::lower_bound(
+      work.begin(), work.end(), r.start_ns,
+      [](const LaunchedWork& w, int64_t start_ns) { return w.launched_ns < start_ns; });
+  int64_t first_ns = INT64_MAX;
+  int64_t last_ns = r.end_ns;
+  for (const Interval& i : launched) {
+    first_ns = std::min(first_ns, i.begin_ns);
+    last_ns = std::max(last_ns, i.end_ns);
+  }
+  // Work of other streams may outlast the region's own: it begins no later than its first.
+  if (after != work.begin())
+    r.device_start_ns = std::max(r.start_ns, std::min(std::prev(after)->end_ns, first_ns));
+  r.device_end_ns = std::min(last_ns, std::max(r.end_ns, shown.end_ns));
+}
+
 void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
   std::vector<std::vector<Interval>> launched(map.regions.size());
+  const std::optional<int32_t> device = busiest_device(trace, links);
   for (const uint32_t i : links.device_work) {
     const uint32_t position = map.of_event[i];
     if (position == kNone) continue;
@@ -119,13 +174,16 @@ void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
     ++(e.category == Category::kernel ? region.kernels : region.copies);
     launched[position].push_back({e.ts_ns, e.end_ns()});
   }
-  const std::optional<int32_t> device = busiest_device(trace, links);
   const IntervalSet busy = device ? device_busy(trace, links, *device) : IntervalSet();
   const Coverage coverage(busy);
+  const std::vector<LaunchedWork> work =
+      device ? launched_work(trace, *device) : std::vector<LaunchedWork>();
   for (size_t i = 0; i < map.regions.size(); ++i) {
     Region& r = map.regions[i];
-    r.launched_work_ns = total_ns(united(std::move(launched[i])));
+    r.launched_work_ns = total_ns(united(launched[i]));
     r.device_busy_ns = coverage.within_ns({r.start_ns, r.end_ns});
+    set_device_window(r, work, launched[i], shown_window(trace));
+    r.window_busy_ns = coverage.within_ns({r.device_start_ns, r.device_end_ns});
   }
 }
 

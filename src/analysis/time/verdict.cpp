@@ -15,9 +15,9 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr std::array<std::string_view, 9> kBoundNames = {
-    "overhead-bound", "launch-bound", "memory-bound", "compute-bound", "sync-bound",
-    "data-bound",     "cpu-only",     "no-kernels",   "overhead-bound"};
+constexpr std::array<std::string_view, 10> kBoundNames = {
+    "overhead-bound", "launch-bound", "memory-bound", "compute-bound",  "sync-bound",
+    "data-bound",     "cpu-only",     "no-kernels",   "overhead-bound", "queue-bound"};
 constexpr std::array<std::string_view, kTimeParts> kPartNames = {
     "compute", "memory", "communication", "overhead", "profiler",
     "launch",  "queue",  "sync",          "data",     "other"};
@@ -31,21 +31,26 @@ struct PartSets {
 
 PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Interval span) {
   std::vector<Interval> compute;
+  std::vector<Interval> memory;
   std::vector<Interval> communication;
   WorkKinds kinds(trace);
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
     if (e.category != Category::kernel || e.pid != device) continue;
-    const WorkKind kind = kinds.of(e);
-    if (kind == WorkKind::compute) compute.push_back({e.ts_ns, e.end_ns()});
-    if (kind == WorkKind::communication) communication.push_back({e.ts_ns, e.end_ns()});
+    const WorkKind kind = kinds.of(i, links);
+    (kind == WorkKind::compute  ? compute
+     : kind == WorkKind::memory ? memory
+                                : communication)
+        .push_back({e.ts_ns, e.end_ns()});
   }
   IdleCauses causes = idle_causes(trace, links, device, span);
   PartSets parts;
-  // Communication counts only where nothing else runs; compute hides what runs beside it.
+  // Communication counts only where no other kernel runs, as in the findings; compute hides what
+  // runs beside it.
   parts.of(TimePart::compute) = intersected(united(std::move(compute)), {span});
   const IntervalSet others = subtracted(causes.busy, parts.of(TimePart::compute));
-  parts.of(TimePart::communication) = intersected(others, united(std::move(communication)));
+  parts.of(TimePart::communication) =
+      intersected(subtracted(others, united(std::move(memory))), united(std::move(communication)));
   parts.of(TimePart::memory) = subtracted(others, parts.of(TimePart::communication));
   IntervalSet host = causes.of(IdleCause::host_in_ops);
   const IntervalSet& between = causes.of(IdleCause::host_between_ops);
@@ -102,7 +107,10 @@ Bound bound_of(const PartTimes& times) {
   const auto idle = idle_parts(times);
   const auto worst = std::max_element(
       idle.begin(), idle.end(), [](const IdlePart& a, const IdlePart& b) { return a.ns < b.ns; });
-  if (times.judged_pct() < kDeviceBoundPct && worst->ns > 0) return worst->bound;
+  if (times.judged_pct() < kDeviceBoundPct && worst->ns > 0) {
+    const bool is_queue = times.of(TimePart::queue) > times.of(TimePart::launch);
+    return worst->bound == Bound::launch && is_queue ? Bound::queue : worst->bound;
+  }
   const bool is_compute = static_cast<double>(times.of(TimePart::compute)) * 100 >=
                           static_cast<double>(device) * kComputeBoundPct;
   return is_compute && device > 0 ? Bound::compute : Bound::memory;
@@ -131,6 +139,9 @@ class Judge {
     whole.copies = static_cast<int64_t>(links.device_work.size()) - links.kernels;
     whole.launches = static_cast<int64_t>(links.launches.size());
     whole.device_busy_ns = time.devices.empty() ? 0 : time.devices.front().busy_ns;
+    whole.device_start_ns = whole.start_ns;
+    whole.device_end_ns = whole.end_ns;
+    whole.window_busy_ns = whole.device_busy_ns;
     verdicts_.whole = judge(whole);
     for (Region& region : map_regions(trace, links).regions) {
       Verdict verdict = judge(region);
@@ -146,10 +157,10 @@ class Judge {
     if (region.kernels == 0 && region.launches > 0 && links_.launches_without_kernel > 0) {
       verdict.bound = Bound::no_kernels;
     } else if (region.kernels + region.copies + region.launches == 0 &&
-               region.device_busy_ns == 0) {
+               region.device_busy_ns + region.window_busy_ns == 0) {
       verdict.bound = Bound::cpu_only;
-    } else if (region.wall_ns() > 0) {
-      const PartTimes times = part_times({region.start_ns, region.end_ns});
+    } else if (region.device_end_ns > region.device_start_ns) {
+      const PartTimes times = part_times({region.device_start_ns, region.device_end_ns});
       verdict.bound = bound_of(times);
       verdict.judged_pct = times.judged_pct();
       for (const int64_t ns : times.ns)

@@ -22,15 +22,19 @@ void add_reasons(std::vector<std::string>& list, Bound bound, const PartTimes& t
                        share_pct(part.ns, times.wall_ns()), part.what);
   };
   const std::array<IdlePart, 5> parts = idle_parts(times);
+  const Bound cause = bound == Bound::queue ? Bound::launch : bound;
   for (const IdlePart& part : parts)
-    if (part.bound == bound) list.push_back(sentence("Largest loss", part));
+    if (part.bound == cause) list.push_back(sentence("Largest loss", part));
+  if (bound == Bound::queue)
+    list.push_back(fmt::format("Of that, launch calls took {} only: launches are not the cause.",
+                               format_duration_ns(times.of(TimePart::launch))));
   if (bound == Bound::compute || bound == Bound::memory)
     list.push_back(fmt::format(
         "{:.1f} % of its working time is matrix products, convolutions and attention (judged by "
         "kernel names; memory may limit products of few rows).",
         share_pct(times.of(TimePart::compute), times.device_ns())));
   for (const IdlePart& part : parts)
-    if (part.bound != bound && share_pct(part.ns, times.wall_ns()) >= kNotablePct)
+    if (part.bound != cause && share_pct(part.ns, times.wall_ns()) >= kNotablePct)
       list.push_back(sentence("Further loss", part));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "analysis/aten_ops.h"
 #include "analysis/trace_metadata.h"
 #include "epilogue/trace/kernel_name.h"
 
@@ -29,9 +30,14 @@ constexpr double kTeraPerNs = 1e-3;   // operations / (TFLOP/s) in nanoseconds
 constexpr double kAboveMemory = 1.2;  // times the measured bandwidth: faster comes from a cache
 constexpr std::array<std::string_view, 4> kCommunicationMarks = {"nccl", "Nccl", "rccl", "hccl"};
 
-}  // namespace
+// Of ops that run products, convolutions or attention, and of their gradients.
+constexpr std::array<std::string_view, 14> kComputeOps = {
+    "aten::linear",   "aten::matmul", "aten::einsum", "MmBackward", "mmBackward",
+    "LinearBackward", "conv",         "Conv",         "attention",  "Attention",
+    "flash_attn",     "gemm",         "_rnn",         "scaled_mm"};
 
-WorkKind work_kind(std::string_view name) {
+// Empty: the name tells nothing.
+std::optional<WorkKind> told_kind(std::string_view name) {
   switch (decode_kernel_name(name).kind) {
     case KernelKind::gemm:
     case KernelKind::conv:
@@ -42,18 +48,66 @@ WorkKind work_kind(std::string_view name) {
   }
   if (has_any(name, kCommunicationMarks)) return WorkKind::communication;
   if (has_any(name, kNotComputeMarks)) return WorkKind::memory;
-  return has_any(name, kComputeMarks) ? WorkKind::compute : WorkKind::memory;
+  if (has_any(name, kComputeMarks)) return WorkKind::compute;
+  return std::nullopt;
 }
 
-WorkKinds::WorkKinds(const Trace& trace) : trace_(trace), kinds_(trace.strings.size()) {
+}  // namespace
+
+WorkKind work_kind(std::string_view name) { return told_kind(name).value_or(WorkKind::memory); }
+
+std::optional<WorkKind> work_kind_of_op(std::string_view op_name) {
+  switch (op_class(op_name)) {
+    case OpClass::gemm: return WorkKind::compute;
+    case OpClass::pointwise:
+    case OpClass::copy:
+    case OpClass::fill:
+    case OpClass::rowwise:
+    case OpClass::reduction: return WorkKind::memory;
+    case OpClass::view:
+    case OpClass::unknown: break;
+  }
+  if (has_any(op_name, kComputeOps)) return WorkKind::compute;
+  return std::nullopt;
+}
+
+WorkKinds::WorkKinds(const Trace& trace)
+    : trace_(trace), kinds_(trace.strings.size()), kinds_of_ops_(trace.strings.size()) {
   if (is_own_trace(trace)) peaks_ = find_device_peaks(trace, 0);
 }
 
+WorkKinds::NameKind WorkKinds::of_name(StringId name) {
+  std::optional<NameKind>& known = kinds_[name];
+  if (!known) {
+    const std::optional<WorkKind> told = told_kind(trace_.strings[name]);
+    known = NameKind{told.value_or(WorkKind::memory), told.has_value()};
+  }
+  return *known;
+}
+
+std::optional<WorkKind> WorkKinds::of_ops(uint32_t op, const Links& links) {
+  for (; op != kNone; op = links.parent[op]) {
+    auto& known = kinds_of_ops_[trace_.events[op].name];
+    if (!known) known = work_kind_of_op(trace_.name(trace_.events[op]));
+    if (*known) return *known;
+  }
+  return std::nullopt;
+}
+
+WorkKind WorkKinds::unless_slow(const Event& kernel, WorkKind kind) const {
+  const bool waits = kind == WorkKind::compute && peaks_ && waits_for_memory(kernel);
+  return waits ? WorkKind::memory : kind;
+}
+
 WorkKind WorkKinds::of(const Event& kernel) {
-  std::optional<WorkKind>& kind = kinds_[kernel.name];
-  if (!kind) kind = work_kind(trace_.name(kernel));
-  const bool waits = *kind == WorkKind::compute && peaks_ && waits_for_memory(kernel);
-  return waits ? WorkKind::memory : *kind;
+  return unless_slow(kernel, of_name(kernel.name).kind);
+}
+
+WorkKind WorkKinds::of(uint32_t kernel, const Links& links) {
+  const Event& e = trace_.events[kernel];
+  const NameKind name = of_name(e.name);
+  return unless_slow(
+      e, name.is_told ? name.kind : of_ops(links.op[kernel], links).value_or(name.kind));
 }
 
 bool WorkKinds::waits_for_memory(const Event& kernel) const {

@@ -5,14 +5,14 @@
 
 #include "epilogue/ops.h"
 #include "ops/ops.h"
-#include "ops/reference.h"
+#include "ops/reference_variance.h"
 #include "ops/run_op.h"
 
 namespace epilogue {
 namespace {
 
 // Attributes of both: dim (empty: all), correction, keepdim.
-Dims dims_of(const Call& call) {
+Dims dims_of_variance(const Call& call) {
   return normalize_dims(call.op, call.attr<Dims>(0), call.in[0].dim());
 }
 
@@ -22,9 +22,9 @@ int64_t count_of(const Dims& sizes, const Dims& dims) {
   return n;
 }
 
-OutMetas infer(const Call& call) {
+OutMetas infer_variance(const Call& call) {
   require_floating(call.op, call.in[0]);
-  const Dims dims = dims_of(call);
+  const Dims dims = dims_of_variance(call);
   return OutMeta{reduced_sizes(call.in[0].sizes(), dims, call.attr<bool>(2)), call.in[0].dtype()};
 }
 
@@ -32,7 +32,7 @@ OutMetas infer(const Call& call) {
 template <class Term>
 std::vector<double> sums_of(const Call& call, Term&& term) {
   const Dims& sizes = call.in[0].sizes();
-  const Tensor shape = empty(reduced_sizes(sizes, dims_of(call), true), DType::u8);
+  const Tensor shape = empty(reduced_sizes(sizes, dims_of_variance(call), true), DType::u8);
   const Dims strides = broadcast_strides(shape, sizes);
   std::vector<double> sums(static_cast<size_t>(call.out[0].numel()));
   const Elements in(call.in[0]);
@@ -44,8 +44,8 @@ std::vector<double> sums_of(const Call& call, Term&& term) {
 }
 
 template <bool kRoot>
-void reference(const Call& call) {
-  const auto n = static_cast<double>(count_of(call.in[0].sizes(), dims_of(call)));
+void reference_variance(const Call& call) {
+  const auto n = static_cast<double>(count_of(call.in[0].sizes(), dims_of_variance(call)));
   const std::vector<double> sums = sums_of(call, [](double x, size_t) { return x; });
   const std::vector<double> squares = sums_of(call, [&](double x, size_t o) {
     const double d = x - sums[o] / n;
@@ -71,7 +71,7 @@ Tensor variance_gradient(const GradCall& g, const OpDef& op, Tensor d) {
 
 double four_per_input(const Call& call) { return 4 * static_cast<double>(call.in[0].numel()); }
 
-std::vector<Sample> samples() {
+std::vector<Sample> samples_variance() {
   return {{{{{3, 5}}}, {Dims{}, 1.0, false}},     {{{{67, 33}}}, {Dims{1}, 1.0, false}},
           {{{{67, 33}}}, {Dims{0}, 0.0, true}},   {{{{4, 5, 6}}}, {Dims{0, 2}, 2.0, false}},
           {{{{4, 5, 6}}}, {Dims{-2}, 1.0, true}}, {{{{2, 9000}}}, {Dims{1}, 1.0, false}},
@@ -80,7 +80,7 @@ std::vector<Sample> samples() {
 }
 // A root of nothing has no slope.
 std::vector<Sample> root_samples() {
-  std::vector<Sample> list = samples();
+  std::vector<Sample> list = samples_variance();
   list.pop_back();
   return list;
 }
@@ -91,18 +91,18 @@ constinit const OpDef kVar{
     .name = "aten::var",
     .schema = "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
     .doc = "sum of squared deviations over dimensions / (elements - correction)",
-    .infer = infer,
+    .infer = infer_variance,
     .flops = four_per_input,
     .vjp = [](const GradCall& g) -> Gradients { return {variance_gradient(g, kVar, g.dout)}; },
     .saves = save_input(0),
-    .reference = reference<false>,
-    .samples = samples};
+    .reference = reference_variance<false>,
+    .samples = samples_variance};
 
 constinit const OpDef kStd{
     .name = "aten::std",
     .schema = "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)",
     .doc = "the root of aten::var",
-    .infer = infer,
+    .infer = infer_variance,
     .flops = four_per_input,
     // d var = d std / (2 std), 0 where the deviation is.
     .vjp = [](const GradCall& g) -> Gradients {
@@ -110,7 +110,7 @@ constinit const OpDef kStd{
       return {variance_gradient(g, kStd, where(eq(g.out[0], 0), 0, d))};
     },
     .saves = save_input(0) | kSaveOutput,
-    .reference = reference<true>,
+    .reference = reference_variance<true>,
     .samples = root_samples};
 
 Tensor var(const Tensor& self, Dims dims, double correction, bool keepdim) {

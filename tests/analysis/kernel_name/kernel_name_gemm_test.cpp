@@ -8,6 +8,26 @@ namespace {
 using testing::field;
 using testing::kind;
 
+TEST(KernelName, CudnnsOwnNameMayComeBeforeTheArchitecture) {
+  for (const char* name : {"cudnn_ampere_scudnn_128x64_relu_small_nn_v1",
+                           "cudnn_infer_ampere_scudnn_128x32_sliced1x4_ldg4_relu_small_nn_v1",
+                           "cudnn_ampere_scudnn_128x128_sliced1x4_ldg4_exp_interior_nhwc_tn_v1"}) {
+    const KernelName k = decode_kernel_name(name);
+    EXPECT_EQ(k.kind, KernelKind::conv) << name;
+    ASSERT_TRUE(k.gemm) << name;
+    EXPECT_EQ(k.gemm->tile_m, 128) << name;
+  }
+  EXPECT_EQ(decode_kernel_name("cudnn_ampere_sliced1x4_exp_interior_nhwc_tn_v1").kind,
+            KernelKind::unknown)
+      << "a product, not a change of layout";
+}
+
+TEST(KernelName, EnginesOfConvolutionsNeedNoNamespace) {
+  EXPECT_EQ(decode_kernel_name("wgrad_alg0_engine").kind, KernelKind::conv);
+  EXPECT_EQ(decode_kernel_name("void dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)").kind,
+            KernelKind::conv);
+}
+
 TEST(KernelNameMma, ReadsACutlassKernelInsideItsWrapper) {
   const KernelName k = decode_kernel_name(
       "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8>("

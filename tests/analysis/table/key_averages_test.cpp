@@ -42,6 +42,19 @@ TraceBuilder linear() {
   return b;
 }
 
+TEST(KeyAverages, PythonFramesTakeTheirTimeOutOfAStepsOwn) {
+  TraceBuilder b;
+  b.annotation("ProfilerStep#1", 0, 1000);
+  b.event(Category::python_function, "train.py(4): prepare", 100, 400);
+  b.event(Category::python_function, "nn.Module: Linear_0", 450, 950);
+  b.op("aten::linear", 500, 900);
+  const KeyAverages a = key_averages(b.trace);
+  EXPECT_EQ(names(a), (std::vector<std::string>{"ProfilerStep*", "aten::linear"}));
+  EXPECT_EQ(row(a, "ProfilerStep*").cpu_time_total_ns, 1000);
+  EXPECT_EQ(row(a, "ProfilerStep*").self_cpu_time_total_ns, 1000 - 300 - 500);
+  EXPECT_EQ(row(a, "aten::linear").self_cpu_time_total_ns, 400);
+}
+
 TEST(KeyAverages, SelfAndTotalTimes) {
   const KeyAverages a = key_averages(linear().trace);
   EXPECT_EQ(names(a), (std::vector<std::string>{"aten::linear", "aten::t", "aten::addmm",
@@ -100,7 +113,7 @@ TEST(KeyAverages, DropsHelpersFramesAndShares) {
   b.event(Category::overhead, "Buffer Flush", 0, 50, 9);
   const KeyAverages a = key_averages(b.trace);
   EXPECT_EQ(names(a), (std::vector<std::string>{"aten::add", "Buffer Flush"}));
-  EXPECT_EQ(row(a, "aten::add").self_cpu_time_total_ns, 100);
+  EXPECT_EQ(row(a, "aten::add").self_cpu_time_total_ns, 50) << "the frame's time is its own";
 }
 
 TEST(KeyAverages, ThreadsAndOverlapsDoNotNest) {

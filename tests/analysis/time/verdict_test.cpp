@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "analysis/gpu_trace.h"
+#include "epilogue/trace/ranks.h"
 
 namespace epilogue::trace::verdict_test {
 namespace {
@@ -109,6 +110,41 @@ TEST(Verdict, WaitsLaunchesAndDataAreNamed) {
       << "a device that worked all the time is not said to have idled";
 }
 
+TEST(Verdict, AKernelThatRunsBesideACollectiveHidesItWhateverItsKind) {
+  GpuTrace b;
+  b.gpu_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, 80, 0, 20);
+  b.gpu_kernel("vectorized_elementwise_kernel", 10, 40);
+  b.gpu_kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 40, 60);
+  b.gpu_kernel("softmax", 80, 100);
+  const Verdict v = judged(b).whole;
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::communication), 30) << "as the finding has it: alone";
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::memory), 50);
+  EXPECT_DOUBLE_EQ(v.pct(TimePart::compute), 20);
+  const Links links = link(b.trace);
+  const RankTrace self{b.trace, links};
+  const Collectives c = collectives({&self, 1});
+  EXPECT_EQ(c.ranks.at(0).communication_ns - c.ranks.at(0).overlap_ns, 30);
+}
+
+TEST(Verdict, WhatAKernelsNameDoesNotTellItsOpDoes) {
+  GpuTrace b;
+  b.op("aten::convolution", 0, 10);
+  b.op("aten::_convolution", 1, 9);
+  b.call("cudaLaunchKernel", 2, 3, 1);
+  b.gpu_kernel("mystery_engine_7", 10, 70, 1);
+  b.op("aten::add", 11, 14);
+  b.call("cudaLaunchKernel", 12, 13, 2);
+  b.gpu_kernel("mystery_engine_7", 70, 100, 2);
+  b.op("AddmmBackward0", 15, 30);
+  b.op("aten::sum", 16, 20);
+  b.call("cudaLaunchKernel", 17, 18, 3);
+  b.gpu_kernel("mystery_sum", 100, 110, 3);
+  const Verdict v = judged(b).whole;
+  EXPECT_EQ(v.bound, Bound::compute);
+  EXPECT_NEAR(v.pct(TimePart::compute), 100 * 60.0 / 110, 1e-9);
+  EXPECT_NEAR(v.pct(TimePart::memory), 100 * 40.0 / 110, 1e-9);
+}
+
 TEST(Verdict, IdlenessOfUnknownCauseIsNoVerdict) {
   GpuTrace b;
   b.op("aten::mm", 0, 10 * kUs);
@@ -172,11 +208,31 @@ TEST(Verdict, WaitingBeforeTheFirstRecordedWorkNeedBeNoIdleness) {
   const std::string_view reservation =
       "before the first recorded work of the device. The device may have been busy then";
   const Verdicts v = judged(b);
-  EXPECT_EQ(v.whole.bound, Bound::launch);
+  EXPECT_EQ(v.whole.bound, Bound::queue) << "launches are a small part of it";
+  EXPECT_EQ(bound_name(v.whole.bound), "queue-bound");
+  EXPECT_TRUE(says(v.whole, "Of that, launch calls took 2.00 us only"));
   EXPECT_TRUE(says(v.whole, "Launched work waited 78.0 us before the first recorded work"));
   EXPECT_TRUE(says(v.regions.at(0).verdict, reservation));
   b.work(Category::gpu_memset, "Memset", 0, 1 * kUs);  // now it is known to have been free
   EXPECT_FALSE(says(judged(b).whole, reservation));
+}
+
+TEST(Verdict, ARegionThatTheHostLeftEarlyIsJudgedInTheDevicesWindow) {
+  GpuTrace b;
+  b.annotation("decode", 0, 10 * kUs);
+  b.call("cudaGraphLaunch", 2 * kUs, 4 * kUs, 1);
+  b.annotation("decode", 10 * kUs, 20 * kUs);
+  b.call("cudaGraphLaunch", 12 * kUs, 14 * kUs, 2);
+  b.gpu_kernel("gemm", 15 * kUs, 95 * kUs, 1);
+  b.gpu_kernel("gemm", 100 * kUs, 180 * kUs, 2);
+  const Verdicts v = judged(b);
+  ASSERT_EQ(v.regions.size(), 2u);
+  EXPECT_EQ(v.regions[0].verdict.bound, Bound::compute);
+  EXPECT_EQ(v.regions[0].region.device_end_ns, 95 * kUs);
+  EXPECT_EQ(v.regions[1].verdict.bound, Bound::compute);
+  EXPECT_EQ(v.regions[1].region.device_start_ns, 95 * kUs);
+  EXPECT_EQ(v.regions[1].region.device_end_ns, 180 * kUs);
+  EXPECT_NEAR(v.regions[1].verdict.pct(TimePart::compute), 80 * 100 / 85.0, 1e-9);
 }
 
 TEST(Verdict, StepsAreJudgedOneByOne) {

@@ -76,7 +76,7 @@ def save(prof, path):
     path.with_suffix(".averages.json").write_text(json.dumps(rows))
 
 
-def record(path, make, label, compiled=False, train=False, rich=False, cold=False):
+def record(path, make, label, compiled=False, train=False, rich=False, cold=False, stack=False):
     torch.manual_seed(0)
     torch._dynamo.reset()
     fn, args = make()
@@ -86,12 +86,20 @@ def record(path, make, label, compiled=False, train=False, rich=False, cold=Fals
         for _ in range(0 if cold else 3):
             fn(*args)
         with profile(activities=[ProfilerActivity.CPU], record_shapes=rich, profile_memory=rich,
-                     with_flops=rich, schedule=schedule(wait=1, warmup=1, active=3, repeat=1)) as prof:
+                     with_flops=rich, with_stack=stack, schedule=schedule(wait=1, warmup=1, active=3, repeat=1)) as prof:
             for _ in range(5):
                 with record_function(label):
                     fn(*args)
                 prof.step()
     save(prof, path)
+
+
+def record_stacks(out):
+    """Eager only: a compiled run's frames name files of this machine."""
+    record(out / "mlp_stack_eager", lambda: mlp(1, 16, 64, 256, gelu_tanh, torch.float32), "mlp_fwd",
+           rich=True, stack=True)
+    record(out / "train_stack_eager", lambda: train_step(1, False), "train_step", train=True,
+           rich=True, stack=True)
 
 
 def main():
@@ -115,6 +123,7 @@ def main():
             record(out / f"{name}_{mode}", make, label, compiled, **options)
     record(out / "train_bf16_accumulate4_eager", lambda: train_step(4, True), "train_step",
            train=True, rich=True)
+    record_stacks(out)
 
 
 if __name__ == "__main__":

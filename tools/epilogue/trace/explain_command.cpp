@@ -12,6 +12,7 @@
 
 #include "epilogue/base/error.h"
 #include "epilogue/trace/explain.h"
+#include "epilogue/trace/file.h"
 #include "report/documents.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
@@ -47,8 +48,32 @@ bool is_no_trace(const Failure& failure) {
          failure.code == FailureCode::empty;
 }
 
+// Python frames name what the host did between ops. They are read where that is a question: in a
+// run without a device, and where one stretch of idleness is long.
+bool needs_frames(const Options& o, const trace::Trace& trace, const trace::Explanation& e) {
+  constexpr int64_t kLongGap = 20;  // a part of the span
+  const bool is_whole = !o.part.step && !o.part.from_ms && !o.part.to_ms && o.path != "-";
+  const bool has_long_gap =
+      !e.gaps.empty() && e.gaps.front().dur_ns * kLongGap >= e.timeline.span_ns();
+  return is_whole && !o.modules && trace.import.python_functions_left_out > 0 &&
+         (e.host || has_long_gap);
+}
+
+trace::Explanation explain_with_frames(const Options& o, const trace::Trace& trace) {
+  trace::Explanation e = trace::explain(trace, trace::link(trace));
+  if (!needs_frames(o, trace, e)) return e;
+  const Result<trace::Trace> again =
+      trace::read_trace(trace.import.path, {.python_functions = true});
+  if (!again) return e;
+  trace::Explanation with = trace::explain(again.value(), trace::link(again.value()));
+  e.gaps = std::move(with.gaps);
+  e.host = std::move(with.host);
+  e.findings = std::move(with.findings);
+  return e;
+}
+
 int explain_trace(const Options& o, const trace::Trace& trace) {
-  const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
+  const trace::Explanation explanation = explain_with_frames(o, trace);
   print(trace::explain_document(explanation, o.top), o.format);
   return kExitFine;
 }

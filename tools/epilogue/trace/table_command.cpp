@@ -44,7 +44,8 @@ int run_command(const Options& o) {
     std::vector<trace::Row> none;
     trace::sort_rows(none, o.sort_by);
   }
-  const trace::Trace trace = load_trace(o.path, o.part);
+  // Python frames take their time out of the steps' own, as in PyTorch's table.
+  const trace::Trace trace = load_trace(o.path, o.part, true);
   const trace::KeyAverages averages =
       trace::key_averages(trace, {.group_by_input_shape = o.group_by_input_shape});
   if (o.sort_by.empty()) table.sort_by = default_sort(averages);

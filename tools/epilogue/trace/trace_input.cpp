@@ -75,7 +75,11 @@ Result<trace::Trace> try_load_trace(const std::string& path, const TracePart& pa
                                     bool python_functions) {
   Result<trace::Trace> trace = read(path, python_functions);
   if (!trace) return trace;
-  warn_of(trace.value().import);
+  // What has no event that can be read says nothing: that is no answer.
+  const trace::ImportReport& import = trace.value().import;
+  if (import.events == 0 && import.skipped_events > 0)
+    return Failure{FailureCode::empty, skip_warning(import)};
+  warn_of(import);
   if (part.step) trace = trace::select_step(std::move(trace).value(), *part.step);
   if (trace && (part.from_ms || part.to_ms))
     trace = trace::select_range(std::move(trace).value(), part.from_ms, part.to_ms);

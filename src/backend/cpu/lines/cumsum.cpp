@@ -11,34 +11,34 @@
 namespace epilogue::cpu {
 namespace {
 
-const char* decline(const Call& call) {
+const char* decline_cumsum(const Call& call) {
   return has_float_type(call.in[0].dtype()) && has_float_type(call.out[0].dtype())
              ? nullptr
              : kNeedsFloatType;
 }
 
-Dims line_dim(const Call& call) {
+Dims line_dim_cumsum(const Call& call) {
   const int rank = call.in[0].dim();
   if (rank == 0) return {};
   return {normalize_dim(call.op, call.attr<int64_t>(0), rank)};
 }
 
-struct Blocks {
+struct CumsumBlocks {
   int64_t rows;  // at once
   int64_t count;
   int64_t grain;
 };
-Blocks blocks_of(const Call& call) {
-  const Rows out(call.out[0], line_dim(call));
-  const int64_t rows = std::max(out.block(), Rows(call.in[0], line_dim(call)).block());
+CumsumBlocks blocks_of_cumsum(const Call& call) {
+  const Rows out(call.out[0], line_dim_cumsum(call));
+  const int64_t rows = std::max(out.block(), Rows(call.in[0], line_dim_cumsum(call)).block());
   return {rows, (out.count() + rows - 1) / rows, grain_for(rows * out.size())};
 }
 
 template <bool kReversed>
-void run(const Call& call) {
-  const Rows x(call.in[0], line_dim(call));
-  const Rows y(call.out[0], line_dim(call));
-  const Blocks blocks = blocks_of(call);
+void run_cumsum(const Call& call) {
+  const Rows x(call.in[0], line_dim_cumsum(call));
+  const Rows y(call.out[0], line_dim_cumsum(call));
+  const CumsumBlocks blocks = blocks_of_cumsum(call);
   const int64_t n = x.size();
   parallel_for(blocks.count, blocks.grain, [&](int64_t begin, int64_t end) {
     float* x_buffer = scratch(Slot::a, blocks.rows * x.pitch());
@@ -61,20 +61,21 @@ void run(const Call& call) {
   });
 }
 
-void describe(const Call& call, KernelInfo& info) {
-  const Blocks blocks = blocks_of(call);
+void describe_cumsum(const Call& call, KernelInfo& info) {
+  const CumsumBlocks blocks = blocks_of_cumsum(call);
   info.name = kernel_name(&call.op == &kCumsum ? "cumsum" : "cumsum_backward", call.out[0].dtype());
   info.grid = {std::max<int64_t>(1, blocks.count), 1, 1};
-  info.block = {std::max<int64_t>(1, Rows(call.out[0], line_dim(call)).size()), blocks.rows, 1};
+  info.block = {std::max<int64_t>(1, Rows(call.out[0], line_dim_cumsum(call)).size()), blocks.rows,
+                1};
   info.threads = threads_for(blocks.count, blocks.grain);
 }
 
-constexpr Kernel kForward[] = {{"lines", decline, run<false>, describe}};
-constexpr Kernel kBackward[] = {{"lines", decline, run<true>, describe}};
-constexpr KernelList kLists[] = {{&kCumsum, kForward}, {&kCumsumBackward, kBackward}};
+constexpr Kernel kForward[] = {{"lines", decline_cumsum, run_cumsum<false>, describe_cumsum}};
+constexpr Kernel kBackward[] = {{"lines", decline_cumsum, run_cumsum<true>, describe_cumsum}};
+constexpr KernelList kCumsumLists[] = {{&kCumsum, kForward}, {&kCumsumBackward, kBackward}};
 
 }  // namespace
 
-std::span<const KernelList> cumsum_lists() { return kLists; }
+std::span<const KernelList> cumsum_lists() { return kCumsumLists; }
 
 }  // namespace epilogue::cpu

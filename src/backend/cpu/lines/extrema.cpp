@@ -21,12 +21,12 @@ struct Part {
 bool gives_index_alone(const Call& call) { return &call.op == &kArgmax || &call.op == &kArgmin; }
 bool is_largest(const Call& call) { return &call.op == &kMax || &call.op == &kArgmax; }
 
-const char* decline(const Call& call) {
+const char* decline_extrema(const Call& call) {
   return has_float_type(call.in[0].dtype()) ? nullptr : kNeedsFloatType;
 }
 
 // All elements in row-major order are one row where no dimension is named.
-Rows rows_of(const Call& call) {
+Rows rows_of_extrema(const Call& call) {
   const Tensor& self = call.in[0];
   Dims inner;
   for (int d = 0; d < self.dim(); ++d)
@@ -35,8 +35,8 @@ Rows rows_of(const Call& call) {
   return {self, inner};
 }
 
-void run(const Call& call) {
-  const Rows x = rows_of(call);
+void run_extrema(const Call& call) {
+  const Rows x = rows_of_extrema(call);
   const bool largest = is_largest(call);
   const auto& kernels = simd::row_kernels();
   const auto extremum = largest ? kernels.max : kernels.min;
@@ -62,26 +62,30 @@ void run(const Call& call) {
 }
 
 template <const char* kName>
-void describe(const Call& call, KernelInfo& info) {
+void describe_extrema(const Call& call, KernelInfo& info) {
   info.name = kernel_name(kName, call.in[0].dtype());
-  describe_rows(rows_of(call), info);
+  describe_rows(rows_of_extrema(call), info);
 }
 
 constexpr char kMaxName[] = "max";
 constexpr char kMinName[] = "min";
 constexpr char kArgmaxName[] = "argmax";
 constexpr char kArgminName[] = "argmin";
-constexpr Kernel kMaxKernels[] = {{"rows", decline, run, describe<kMaxName>}};
-constexpr Kernel kMinKernels[] = {{"rows", decline, run, describe<kMinName>}};
-constexpr Kernel kArgmaxKernels[] = {{"rows", decline, run, describe<kArgmaxName>}};
-constexpr Kernel kArgminKernels[] = {{"rows", decline, run, describe<kArgminName>}};
-constexpr KernelList kLists[] = {{&kMax, kMaxKernels},
-                                 {&kMin, kMinKernels},
-                                 {&kArgmax, kArgmaxKernels},
-                                 {&kArgmin, kArgminKernels}};
+constexpr Kernel kMaxKernels[] = {
+    {"rows", decline_extrema, run_extrema, describe_extrema<kMaxName>}};
+constexpr Kernel kMinKernels[] = {
+    {"rows", decline_extrema, run_extrema, describe_extrema<kMinName>}};
+constexpr Kernel kArgmaxKernels[] = {
+    {"rows", decline_extrema, run_extrema, describe_extrema<kArgmaxName>}};
+constexpr Kernel kArgminKernels[] = {
+    {"rows", decline_extrema, run_extrema, describe_extrema<kArgminName>}};
+constexpr KernelList kExtremaLists[] = {{&kMax, kMaxKernels},
+                                        {&kMin, kMinKernels},
+                                        {&kArgmax, kArgmaxKernels},
+                                        {&kArgmin, kArgminKernels}};
 
 }  // namespace
 
-std::span<const KernelList> extremum_lists() { return kLists; }
+std::span<const KernelList> extremum_lists() { return kExtremaLists; }
 
 }  // namespace epilogue::cpu

@@ -13,23 +13,23 @@
 namespace epilogue::cpu {
 namespace {
 
-struct Part {
+struct VariancePart {
   double count;
   double mean;
   double squares;  // sum of (x - mean)^2
 };
 
-const char* decline(const Call& call) {
+const char* decline_variance(const Call& call) {
   return has_float_type(call.in[0].dtype()) ? nullptr : kNeedsFloatType;
 }
 
-Rows rows_of(const Call& call) {
+Rows rows_of_variance(const Call& call) {
   const Tensor& self = call.in[0];
   return {self, normalize_dims(call.op, call.attr<Dims>(0), self.dim())};
 }
 
 // squares around the piece's mean as f32 has it, then moved to the mean itself.
-Part part_of(const float* row, int64_t n) {
+VariancePart part_of(const float* row, int64_t n) {
   if (n == 0) return {0, NAN, NAN};
   const auto& kernels = simd::row_kernels();
   const auto length = static_cast<size_t>(n);
@@ -41,7 +41,7 @@ Part part_of(const float* row, int64_t n) {
   return {count, mean, std::isnan(squares) ? squares : std::fmax(0, squares - count * off * off)};
 }
 
-void join(Part& total, const Part& part) {
+void join(VariancePart& total, const VariancePart& part) {
   const double count = total.count + part.count;
   const double distance = part.mean - total.mean;
   total.squares += part.squares + distance * distance * total.count * part.count / count;
@@ -49,28 +49,29 @@ void join(Part& total, const Part& part) {
   total.count = count;
 }
 
-void run(const Call& call) {
+void run_variance(const Call& call) {
   const Tensor& out = call.out[0];
   const double correction = call.attr<double>(1);
   const bool is_root = &call.op == &kStd;
   reduce_rows(
-      rows_of(call), [](const float* row, int64_t, int64_t n) { return part_of(row, n); }, join,
-      [&](int64_t row, const Part& part) {
+      rows_of_variance(call), [](const float* row, int64_t, int64_t n) { return part_of(row, n); },
+      join,
+      [&](int64_t row, const VariancePart& part) {
         const double variance = part.squares / std::fmax(0, part.count - correction);
         store_element(out.dtype(), out.data(), row, is_root ? std::sqrt(variance) : variance);
       });
 }
 
-void describe(const Call& call, KernelInfo& info) {
+void describe_variance(const Call& call, KernelInfo& info) {
   info.name = kernel_name(&call.op == &kStd ? "std" : "var", call.in[0].dtype());
-  describe_rows(rows_of(call), info);
+  describe_rows(rows_of_variance(call), info);
 }
 
-constexpr Kernel kKernels[] = {{"rows", decline, run, describe}};
-constexpr KernelList kLists[] = {{&kVar, kKernels}, {&kStd, kKernels}};
+constexpr Kernel kKernels[] = {{"rows", decline_variance, run_variance, describe_variance}};
+constexpr KernelList kVarianceLists[] = {{&kVar, kKernels}, {&kStd, kKernels}};
 
 }  // namespace
 
-std::span<const KernelList> variance_lists() { return kLists; }
+std::span<const KernelList> variance_lists() { return kVarianceLists; }
 
 }  // namespace epilogue::cpu

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings of runs without a device: traces that have one, and traces that just do not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analysis/gpu_trace.h"
+#include "epilogue/trace/explain.h"
+
+namespace epilogue::trace::host_findings_test {
+namespace {
+
+using testing::GpuTrace;
+using testing::kUs;
+using testing::scalar;
+using testing::tensor;
+
+Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
+
+const Finding* find(const Explanation& e, std::string_view id) {
+  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
+                               [&](const Finding& f) { return f.id == id; });
+  return at == e.findings.end() ? nullptr : &*at;
+}
+
+// 537 MFLOP.
+void product(GpuTrace& b, int64_t start_us, int64_t end_us, const char* type) {
+  b.op("aten::addmm", start_us * kUs, end_us * kUs);
+  b.inputs({tensor({512}, type), tensor({512, 1024}, type), tensor({1024, 512}, type), scalar("1"),
+            scalar("1")});
+}
+
+TEST(HostFindings, ATypeWithoutInstructionsIsNamedWithWhatF32WouldSave) {
+  GpuTrace b;
+  product(b, 0, 33'500, "c10::BFloat16");  // 16 GFLOP/s
+  product(b, 33'500, 37'080, "float");     // 150 GFLOP/s
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "slow-dtype");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find("products in bf16"), std::string::npos);
+  EXPECT_NEAR(*f->saving_us, 33'500 - 3'580, 20);
+  EXPECT_EQ(e.findings[1].id, "slow-dtype") << "the largest comes first";
+
+  GpuTrace fast;
+  product(fast, 0, 1'200, "c10::BFloat16");
+  product(fast, 1'200, 4'780, "float");
+  EXPECT_EQ(find(explain(fast), "slow-dtype"), nullptr);
+}
+
+TEST(HostFindings, WithoutF32BesideItASlowTypeIsJudgedByWhatAnyCpuDoes) {
+  GpuTrace slow;
+  product(slow, 0, 33'500, "c10::BFloat16");
+  const Explanation e = explain(slow);
+  ASSERT_NE(find(e, "slow-dtype"), nullptr);
+  EXPECT_FALSE(find(e, "slow-dtype")->saving_us);
+  GpuTrace fast;
+  product(fast, 0, 17'000, "c10::BFloat16");  // 32 GFLOP/s
+  EXPECT_EQ(find(explain(fast), "slow-dtype"), nullptr);
+}
+
+TEST(HostFindings, WhereAllIsSlowThreadsContend) {
+  GpuTrace b;
+  product(b, 0, 33'500, "c10::BFloat16");
+  b.op("aten::copy_", 33'500 * kUs, 48'500 * kUs);  // 1 MiB in 15 ms
+  b.inputs({tensor({256, 512}), tensor({256, 512})});
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "thread-contention");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->evidence.at(0).find("aten::copy_: 15.0 ms in 1 call, 1.00 MiB each"),
+            std::string::npos)
+      << f->evidence.at(0);
+  EXPECT_EQ(find(e, "slow-dtype"), nullptr) << "the type need not be the cause";
+  GpuTrace fast;
+  fast.op("aten::copy_", 0, 1'000 * kUs);
+  fast.inputs({tensor({256, 512}), tensor({256, 512})});
+  EXPECT_EQ(find(explain(fast), "thread-contention"), nullptr);
+}
+
+TEST(HostFindings, AttentionOfProductsAndASoftmaxIsOnePattern) {
+  GpuTrace b;
+  int64_t at = 0;
+  const auto op = [&](const char* name, int64_t us, std::vector<OpInput> inputs) {
+    b.op(name, at * kUs, (at + us) * kUs);
+    b.inputs(std::move(inputs));
+    at += us;
+  };
+  op("aten::bmm", 100, {tensor({32, 256, 64}), tensor({32, 64, 256})});
+  op("aten::div", 50, {tensor({32, 256, 256})});
+  op("aten::_softmax", 60, {tensor({32, 256, 256})});
+  op("aten::bmm", 100, {tensor({32, 256, 256}), tensor({32, 256, 64})});
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "unfused-attention");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 110);
+  EXPECT_EQ(f->title,
+            "attention runs as aten::bmm + aten::div + aten::_softmax + aten::bmm: one kernel does "
+            "it");
+  GpuTrace head;  // a classifier
+  head.op("aten::addmm", 0, 100 * kUs);
+  head.inputs({tensor({10}), tensor({256, 64}), tensor({64, 10})});
+  head.op("aten::_softmax", 100 * kUs, 160 * kUs);
+  head.inputs({tensor({256, 10})});
+  EXPECT_EQ(find(explain(head), "unfused-attention"), nullptr);
+}
+
+TEST(HostFindings, AnOptimizersStepAsksForFused) {
+  GpuTrace b;
+  b.annotation("Optimizer.step#AdamW.step", 0, 80 * kUs);
+  int64_t at = 0;
+  for (const char* name : {"aten::mul_", "aten::lerp_", "aten::mul_", "aten::addcmul_",
+                           "aten::sqrt", "aten::div", "aten::add_", "aten::addcdiv_"}) {
+    b.op(name, at * kUs, (at + 10) * kUs);
+    b.inputs({tensor({512, 512}), tensor({512, 512})});
+    at += 10;
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "unfused-optimizer");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "AdamW runs as 8 ops: one kernel does a step");
+  EXPECT_NEAR(*f->saving_us, 80 * 2.0 / 3, 1e-9);
+  EXPECT_EQ(find(e, "fusion"), nullptr) << "its remedy is another one";
+  GpuTrace fused;
+  fused.annotation("Optimizer.step#AdamW.step", 0, 80 * kUs);
+  fused.op("aten::_fused_adamw_", 0, 80 * kUs);
+  EXPECT_EQ(find(explain(fused), "unfused-optimizer"), nullptr);
+}
+
+TEST(HostFindings, PyTorchsOwnConvolutionIsAFallback) {
+  GpuTrace b;
+  b.op("aten::_slow_conv2d_forward", 0, 900 * kUs);
+  b.op("aten::relu", 900 * kUs, 1000 * kUs);
+  EXPECT_NE(find(explain(b), "fallback-convolution"), nullptr);
+  GpuTrace taken;
+  taken.op("aten::mkldnn_convolution", 0, 900 * kUs);
+  EXPECT_EQ(find(explain(taken), "fallback-convolution"), nullptr);
+}
+
+TEST(HostFindings, TheDataLoaderIsNamedWithItsShare) {
+  GpuTrace b;
+  b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 670 * kUs);
+  b.op("aten::gelu", 670 * kUs, 1000 * kUs);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "data-loader");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "the data loader takes 670 us of 1.00 ms (67 %)");
+  EXPECT_DOUBLE_EQ(*f->saving_us, 670);
+  EXPECT_EQ(e.findings.front().title,
+            "data-bound on the CPU: the data loader takes 67 % of the time");
+  EXPECT_EQ(e.verdicts.whole.bound, Bound::cpu_only) << "for scripts";
+}
+
+TEST(HostFindings, SmallOpsAndPythonAreFindingsFromATenthOfTheTimeOn) {
+  GpuTrace b;
+  for (int64_t i = 0; i < 100; ++i) b.op("aten::add", i * 10 * kUs, (i * 10 + 5) * kUs);
+  const Explanation e = explain(b);
+  ASSERT_NE(find(e, "dispatch"), nullptr);
+  EXPECT_EQ(find(e, "dispatch")->title, "calling 100 ops takes 895 us of 995 us (90 %)");
+  EXPECT_EQ(find(e, "between-ops"), nullptr) << "gaps as short as these are the calls";
+  GpuTrace python;
+  for (int64_t i = 0; i < 10; ++i) python.op("aten::gelu", i * 100 * kUs, (i * 100 + 60) * kUs);
+  const Explanation slow = explain(python);
+  ASSERT_NE(find(slow, "between-ops"), nullptr);
+  EXPECT_EQ(find(slow, "between-ops")->evidence.at(0), "with_stack=True names the functions");
+  GpuTrace clean;
+  clean.op("aten::gelu", 0, 1000 * kUs);
+  EXPECT_EQ(find(explain(clean), "dispatch"), nullptr);
+  EXPECT_EQ(find(explain(clean), "between-ops"), nullptr);
+}
+
+TEST(HostFindings, StepsThatOldTracesRecordAsOpsAreNoOps) {
+  GpuTrace b;
+  b.op("ProfilerStep#5", 0, 1000 * kUs);
+  b.op("aten::gelu", 0, 900 * kUs);
+  EXPECT_EQ(explain(b).ops, 1);
+}
+
+TEST(HostFindings, ALongGapIsAFindingAndManyShortOnesAreNone) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 10 * kUs);
+  b.call("cudaLaunchKernel", 2 * kUs, 4 * kUs, 1);
+  b.gpu_kernel("first", 5 * kUs, 10 * kUs, 1);
+  b.call("cudaFree", 12 * kUs, 99 * kUs);
+  b.call("cudaLaunchKernel", 100 * kUs, 101 * kUs, 2);
+  b.gpu_kernel("second", 102 * kUs, 110 * kUs, 2);
+  const Explanation e = explain(b);
+  const Finding* gap = find(e, "idle-gap");
+  ASSERT_NE(gap, nullptr);
+  EXPECT_EQ(gap->evidence.at(0), "meanwhile the host was in cudaFree");
+  EXPECT_EQ(gap->evidence.at(1), "between first and second");
+  const Finding* call = find(e, "slow-call");
+  ASSERT_NE(call, nullptr);
+  EXPECT_EQ(call->title, "cudaFree takes 87.0 us of the host's time");
+  GpuTrace even;
+  for (int64_t i = 0; i < 40; ++i) even.gpu_kernel("k", i * 100, i * 100 + 50);
+  EXPECT_EQ(find(explain(even), "idle-gap"), nullptr);
+}
+
+TEST(HostFindings, OpsThatAreNoViewsAreNotCalledViews) {
+  GpuTrace b;
+  b.op("aten::randperm", 0, 40 * kUs);
+  b.op("aten::randperm", 40 * kUs, 80 * kUs);
+  b.op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 80 * kUs, 400 * kUs);
+  b.op("aten::mm", 500 * kUs, 600 * kUs);
+  b.call("cudaLaunchKernel", 510 * kUs, 520 * kUs, 1);
+  b.gpu_kernel("gemm", 520 * kUs, 525 * kUs, 1);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "no-launch-ops");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "2 ops start no device work and take 80.0 us of the host's time");
+  EXPECT_EQ(f->evidence.back().find("mostly views"), std::string::npos);
+  EXPECT_FALSE(f->saving_us);
+}
+
+}  // namespace
+}  // namespace epilogue::trace::host_findings_test

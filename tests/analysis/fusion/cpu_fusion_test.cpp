@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusions in traces without device work: an op's own calls are part of it.
+#include "epilogue/trace/fusion.h"
+
+#include <gtest/gtest.h>
+
+#include "trace/trace_builder.h"
+
+namespace epilogue::trace::cpu_fusion_test {
+namespace {
+
+using testing::kUs;
+using testing::scalar;
+using testing::tensor;
+using testing::TraceBuilder;
+
+FusionFindings found(const TraceBuilder& b) { return find_fusions(b.trace, link(b.trace)); }
+
+// nn.Linear with a bias as PyTorch's CPU traces have it: addmm copies the bias itself.
+int64_t linear_gelu(TraceBuilder& b, int64_t at) {
+  b.op("aten::linear", at, at + 110 * kUs);
+  b.op("aten::t", at + kUs, at + 2 * kUs);
+  b.op("aten::addmm", at + 5 * kUs, at + 105 * kUs);
+  b.inputs({tensor({512}), tensor({256, 512}), tensor({512, 512}), scalar("1"), scalar("1")});
+  b.op("aten::expand", at + 6 * kUs, at + 7 * kUs);
+  b.op("aten::copy_", at + 8 * kUs, at + 20 * kUs);
+  b.inputs({tensor({256, 512}), tensor({256, 512}), scalar("False")});
+  b.op("aten::gelu", at + 110 * kUs, at + 150 * kUs);
+  b.inputs({tensor({256, 512}), scalar("none")});
+  return at + 150 * kUs;
+}
+
+TEST(CpuFusion, AProductThatCopiesItsBiasIsWork) {
+  TraceBuilder b;
+  int64_t at = 0;
+  for (int layer = 0; layer < 3; ++layer) at = linear_gelu(b, at);
+  for (const Fusion& f : found(b).fusions) {
+    EXPECT_NE(f.kind, FusionKind::pointwise_chain) << "no chain runs through a product";
+    EXPECT_EQ(f.ops, (std::vector<std::string>{"aten::addmm", "aten::gelu"}));
+    EXPECT_EQ(f.count, 3);
+  }
+  EXPECT_EQ(found(b).fusions.size(), 1U);
+}
+
+TEST(CpuFusion, TheCastWithinAnOpIsPartOfIt) {
+  TraceBuilder b;
+  b.op("aten::relu", 0, 20 * kUs);
+  b.inputs({tensor({256, 512})});
+  b.op("aten::div", 20 * kUs, 60 * kUs);
+  b.inputs({tensor({256, 512}), tensor({})});
+  b.op("aten::to", 21 * kUs, 30 * kUs);
+  b.op("aten::_to_copy", 22 * kUs, 29 * kUs);
+  b.op("aten::copy_", 23 * kUs, 28 * kUs);
+  b.inputs({tensor({}), tensor({}, "double")});
+  const FusionFindings f = found(b);
+  ASSERT_EQ(f.fusions.size(), 1U);
+  EXPECT_EQ(f.fusions[0].ops, (std::vector<std::string>{"aten::relu", "aten::div"}));
+  EXPECT_DOUBLE_EQ(f.fusions[0].time_us, 60);
+}
+
+TEST(CpuFusion, AnOpThatCallsOtherWorkLeavesItToThem) {
+  TraceBuilder b;
+  b.op("aten::softmax", 0, 50 * kUs);
+  b.inputs({tensor({256, 512})});
+  b.op("aten::_softmax", 5 * kUs, 45 * kUs);
+  b.inputs({tensor({256, 512})});
+  b.op("aten::mul", 50 * kUs, 90 * kUs);
+  b.inputs({tensor({256, 512}), tensor({256, 512})});
+  const FusionFindings f = found(b);
+  ASSERT_EQ(f.fusions.size(), 1U);
+  EXPECT_EQ(f.fusions[0].ops, (std::vector<std::string>{"aten::_softmax", "aten::mul"}));
+}
+
+TEST(CpuFusion, ALoopOverTensorsOfOneShapeIsNoChainThroughAllOfThem) {
+  TraceBuilder b;
+  int64_t at = 0;
+  for (int tensors = 0; tensors < 5; ++tensors)
+    for (const char* name : {"aten::add", "aten::mul", "aten::clamp_min"}) {
+      b.op(name, at, at + 20 * kUs);
+      b.inputs({tensor({256, 512})});
+      at += 20 * kUs;
+    }
+  const FusionFindings f = found(b);
+  ASSERT_EQ(f.fusions.size(), 1U);
+  EXPECT_EQ(f.fusions[0].ops,
+            (std::vector<std::string>{"aten::add", "aten::mul", "aten::clamp_min"}));
+  EXPECT_EQ(f.fusions[0].count, 5);
+  TraceBuilder same;  // x.sin().sin().sin()
+  for (int64_t i = 0; i < 6; ++i) {
+    same.op("aten::sin", i * 20 * kUs, (i + 1) * 20 * kUs);
+    same.inputs({tensor({256, 512})});
+  }
+  EXPECT_EQ(found(same).fusions.at(0).ops.size(), 6U);
+}
+
+TEST(CpuFusion, NoGpuLibraryIsNamed) {
+  TraceBuilder b;
+  linear_gelu(b, 0);
+  const FusionFindings f = found(b);
+  ASSERT_EQ(f.fusions.size(), 1U);
+  EXPECT_EQ(f.fusions[0].assumption.find("cuBLASLt"), std::string::npos);
+  EXPECT_NE(f.fusions[0].assumption.find("oneDNN"), std::string::npos);
+}
+
+TEST(CpuFusion, DrawingRandomNumbersStaysWhateverIsFused) {
+  TraceBuilder b;
+  for (int64_t i = 0; i < 9; ++i) {  // 1.5 MiB in 6 us: the bandwidth
+    b.op("aten::mul", i * 6 * kUs, (i + 1) * 6 * kUs);
+    b.inputs({tensor({1, 256, 512}), tensor({1, 256, 512})});
+  }
+  b.op("aten::_softmax", 100 * kUs, 108 * kUs);
+  b.inputs({tensor({256, 512})});
+  b.op("aten::native_dropout", 108 * kUs, 161 * kUs);
+  b.inputs({tensor({256, 512}), scalar("0.1"), scalar("True")});
+  bool is_found = false;
+  for (const Fusion& f : found(b).fusions) {
+    if (f.ops.back() != "aten::native_dropout") continue;
+    is_found = true;
+    EXPECT_LT(f.device_saving_us, 30) << "of 53 us that are random numbers, next to nothing";
+  }
+  EXPECT_TRUE(is_found);
+}
+
+TEST(CpuFusion, MemoryIsNotTakenToBeAsSlowAsArithmetic) {
+  TraceBuilder b;
+  linear_gelu(b, 0);
+  b.trace.events.back().dur_ns = 15'000 * kUs;  // a gelu of 70 MB/s, and nothing simpler
+  const FusionFindings f = found(b);
+  ASSERT_EQ(f.fusions.size(), 1U);
+  EXPECT_LT(f.fusions[0].device_saving_us, 250) << "1 MiB at 5 GB/s";
+}
+
+}  // namespace
+}  // namespace epilogue::trace::cpu_fusion_test
