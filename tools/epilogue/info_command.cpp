@@ -17,7 +17,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct InfoFlags {
   Format format = Format::text;
   bool measure = false;
   int threads = 0;
@@ -34,7 +34,7 @@ nlohmann::json cuda_parts_json() {
   return list;
 }
 
-nlohmann::json as_json(const Options& o) {
+nlohmann::json as_json(const InfoFlags& o) {
   nlohmann::json out = o.measure ? measured_machine(true) : known_machine();
   out["schema_version"] = kSchemaVersion;
   out["version"] = version();
@@ -73,7 +73,7 @@ void add_figures(const nlohmann::json& info, Rows& rows) {
       "kept in", file.empty() ? "no file: EPILOGUE_CACHE_DIR is off, or there is no home" : file);
 }
 
-int run_command(const Options& o) {
+int run_info_command(const InfoFlags& o) {
   if (o.threads != 0) set_num_threads(o.threads);
   const nlohmann::json info = as_json(o);
   if (o.format == Format::json) {
@@ -106,7 +106,7 @@ int run_command(const Options& o) {
 void add_info_command(CLI::App& app, Body& run) {
   CLI::App* info =
       app.add_subcommand("info", "Prints version, instruction sets, threads, caches, CUDA");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InfoFlags>();
   info->add_flag("--measure", options->measure,
                  "measure peak FLOP/s and bandwidths anew, and keep them for later runs");
   add_threads(*info, options->threads, "threads to measure with");
@@ -116,7 +116,7 @@ void add_info_command(CLI::App& app, Body& run) {
       "compile() chooses plans by them. EPILOGUE_CACHE_DIR names another folder;\n"
       "EPILOGUE_CACHE_DIR=off keeps nothing.\n"
       "Example: epilogue info --measure");
-  info->callback([options, &run] { run = [options] { return run_command(*options); }; });
+  info->callback([options, &run] { run = [options] { return run_info_command(*options); }; });
 }
 
 }  // namespace epilogue::tool

@@ -44,7 +44,7 @@ std::string gradient(const OpDef& op) {
   return op.kind == OpKind::composite ? "by parts" : "no";
 }
 
-std::string json_output() {
+std::string ops_output() {
   auto list = nlohmann::json::array();
   for (const OpDef* op : kOps)
     list.push_back({{"name", op->name},
@@ -57,9 +57,9 @@ std::string json_output() {
   return nlohmann::json{{"schema_version", kSchemaVersion}, {"ops", list}}.dump(2) + "\n";
 }
 
-int run_command(Format format) {
+int run_ops_command(Format format) {
   if (format == Format::json) {
-    print(json_output());
+    print(ops_output());
     return kExitFine;
   }
   if (format == Format::markdown) {
@@ -84,7 +84,7 @@ void add_ops_command(CLI::App& app, Body& run) {
   auto format = std::make_shared<Format>(Format::text);
   add_format(*ops, *format);
   ops->footer("Example: epilogue ops --format markdown > ops.md");
-  ops->callback([format, &run] { run = [format] { return run_command(*format); }; });
+  ops->callback([format, &run] { run = [format] { return run_ops_command(*format); }; });
 }
 
 }  // namespace epilogue::tool

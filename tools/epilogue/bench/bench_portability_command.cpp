@@ -26,7 +26,7 @@ using trace::Grid;
 using trace::Heading;
 using trace::Paragraph;
 
-struct Options {
+struct BenchPortabilityFlags {
   PortabilityOptions run;
   std::vector<std::string> levels;
   std::vector<std::string> dtypes = {"f32", "bf16"};
@@ -175,7 +175,7 @@ int64_t count_too_slow(const PortabilityRun& run) {
   return count;
 }
 
-std::string text_of(const PortabilityRun& run, const PortabilityOptions& o, Format format) {
+std::string text_of_sizes(const PortabilityRun& run, const PortabilityOptions& o, Format format) {
   Document document;
   document.push_back(Heading{"Portability: every plan beside eager"});
   document.push_back(Paragraph{run.machine});
@@ -239,7 +239,7 @@ std::vector<Isa> levels_of(const std::vector<std::string>& names) {
   return levels;
 }
 
-int run_command(Options o) {
+int run_bench_portability_command(BenchPortabilityFlags o) {
   if (o.threads != 0) set_num_threads(o.threads);
   o.run.levels = levels_of(o.levels);
   for (const std::string& name : o.dtypes) o.run.dtypes.push_back(parse_dtype(name));
@@ -254,7 +254,7 @@ int run_command(Options o) {
   bar.finish();
   for (const std::string& line : run.disagreements)
     fmt::print(stderr, "epilogue: results differ: {}\n", line);
-  print(o.format == Format::json ? portability_json(run) : text_of(run, o.run, o.format));
+  print(o.format == Format::json ? portability_json(run) : text_of_sizes(run, o.run, o.format));
   return run.disagreements.empty() && count_too_slow(run) == 0 ? kExitFine : kExitNo;
 }
 
@@ -284,7 +284,7 @@ std::string portability_json(const PortabilityRun& run) {
 }
 
 void add_bench_portability(CLI::App& bench_app, Body& run) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchPortabilityFlags>();
   CLI::App* app = bench_app.add_subcommand(
       "portability", "Checks that no plan is slower than eager, on every instruction set");
   app->add_option("--levels", options->levels, "instruction-set levels, e.g. avx2 avx512")
@@ -316,7 +316,8 @@ void add_bench_portability(CLI::App& bench_app, Body& run) {
       "PyTorch run alone only. Exit 1 if results do not agree, or if the interval of a plan lies\n"
       "wholly below 0.97 of eager's speed.\n"
       "Example: epilogue bench portability --quick --levels avx2");
-  app->callback([options, &run] { run = [options] { return run_command(*options); }; });
+  app->callback(
+      [options, &run] { run = [options] { return run_bench_portability_command(*options); }; });
 }
 
 }  // namespace epilogue::tool

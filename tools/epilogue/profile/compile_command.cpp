@@ -17,7 +17,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct CompileFlags {
   WorkloadOptions workload;
   std::string dump;
   Format format = Format::text;
@@ -36,7 +36,7 @@ std::string dump_text(const Compiled& compiled, const std::string& what) {
   throw Error("[--dump] expected graph, plan, dot or passes, got '" + what + "'");
 }
 
-std::string json_output(const Options& o, const Workload& w, const Compiled& compiled) {
+std::string compile_output(const CompileFlags& o, const Workload& w, const Compiled& compiled) {
   const CompileStats stats = compiled.stats();
   nlohmann::json out;
   out["schema_version"] = kSchemaVersion;
@@ -82,7 +82,7 @@ std::string markdown_output(const Workload& w, const Compiled& compiled) {
   return text;
 }
 
-int run_command(Options o) {
+int run_compile_command(CompileFlags o) {
   o.workload.mode = "compile";
   const Workload w = make_workload(o.workload);
   know_machine();
@@ -91,7 +91,7 @@ int run_command(Options o) {
   if (!o.workload.backward) forward_only.emplace();
   compiled.prepare({&w.input, 1});
   if (o.format == Format::json) {
-    print(json_output(o, w, compiled));
+    print(compile_output(o, w, compiled));
   } else if (!o.dump.empty()) {
     print(dump_text(compiled, o.dump));
   } else if (o.format == Format::markdown) {
@@ -104,7 +104,7 @@ int run_command(Options o) {
   return kExitFine;
 }
 
-constexpr const char* kExamples[][3] = {
+constexpr const char* kCompileExamples[][3] = {
     {"matmul-add", "torch.add(torch.matmul(x, w), b) on square matrices",
      "epilogue compile matmul-add --size 512 --dump plan"},
     {"linear", "nn.Linear", "epilogue compile linear --batch 64 --dump graph"},
@@ -117,8 +117,8 @@ void add_compile_command(CLI::App& app, Body& run) {
       app.add_subcommand("compile", "Shows what is fused in a workload, and why");
   compile_app->require_subcommand(1);
   compile_app->footer("Example: epilogue compile mlp --batch 8 --dump plan");
-  for (const auto& [kind, doc, example] : kExamples) {
-    auto options = std::make_shared<Options>();
+  for (const auto& [kind, doc, example] : kCompileExamples) {
+    auto options = std::make_shared<CompileFlags>();
     CLI::App* workload = compile_app->add_subcommand(kind, doc);
     add_workload_flags(*workload, kind, options->workload);
     for (const char* flag : {"--mode", "--cold"})
@@ -133,7 +133,8 @@ void add_compile_command(CLI::App& app, Body& run) {
     add_tune_flag(*workload, options->workload);
     add_format(*workload, options->format);
     workload->footer(std::string("Example: ") + example);
-    workload->callback([options, &run] { run = [options] { return run_command(*options); }; });
+    workload->callback(
+        [options, &run] { run = [options] { return run_compile_command(*options); }; });
   }
 }
 

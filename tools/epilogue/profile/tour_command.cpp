@@ -24,7 +24,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct TourFlags {
   std::string out_dir = "traces";
   std::string dtype = "bf16";
   std::string device = "cpu";
@@ -40,7 +40,7 @@ struct Stop {
   bool is_mlp = false;  // one of the three that are compared in the end
 };
 
-WorkloadOptions on_images(const std::string& kind, const Options& o) {
+WorkloadOptions on_images(const std::string& kind, const TourFlags& o) {
   WorkloadOptions w;
   w.kind = kind;
   w.dtype = o.dtype;
@@ -50,7 +50,7 @@ WorkloadOptions on_images(const std::string& kind, const Options& o) {
   return w;
 }
 
-std::vector<Stop> stops(const Options& o) {
+std::vector<Stop> stops(const TourFlags& o) {
   Stop matmul_add{
       "matmul + add",
       "Two ops, two kernels: aten::mm and aten::add. What a step takes beyond its kernels is "
@@ -115,7 +115,7 @@ void print_stop(int number, const Stop& stop, const Workload& workload, const Pr
   print("Trace: " + run.trace_file + "\n");
 }
 
-Crossover run_crossover(const Options& o) {
+Crossover run_crossover(const TourFlags& o) {
   std::vector<int64_t> sizes = {4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   if (o.quick) sizes.resize(8);  // to 512
   WorkloadOptions base;
@@ -125,7 +125,7 @@ Crossover run_crossover(const Options& o) {
   return measure_crossover(base, sizes, o.out_dir, [](int64_t) {});
 }
 
-int run_command(const Options& o) {
+int run_tour_command(const TourFlags& o) {
   const Device device = require_device(o.device);
   require_images();
   nlohmann::json json = {{"schema_version", kSchemaVersion}, {"stops", nlohmann::json::array()}};
@@ -192,7 +192,7 @@ int run_command(const Options& o) {
 void add_tour_command(CLI::App& app, Body& run) {
   CLI::App* tour =
       app.add_subcommand("tour", "Goes from nn.Linear to the fused GeGLU MLP on real input");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TourFlags>();
   tour->add_option("--out", o->out_dir, "folder of traces and tables; made if missing")
       ->check(path_name())
       ->option_text("DIR [traces]");
@@ -204,7 +204,7 @@ void add_tour_command(CLI::App& app, Body& run) {
   tour->add_flag("--quick", o->quick, "smaller sizes: a few seconds");
   add_format(*tour, o->format);
   tour->footer("Example: epilogue tour --out traces\nNeeds the package dataset-fashion-mnist.");
-  tour->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  tour->callback([o, &run] { run = [o] { return run_tour_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

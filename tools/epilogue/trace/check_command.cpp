@@ -14,7 +14,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct CheckFlags {
   std::string path;
   std::vector<std::string> expressions;
   TracePart part;
@@ -29,7 +29,7 @@ std::string shown(double value) {
   return fmt::format("{:.{}f}", value, value == std::floor(value) ? 0 : 3);
 }
 
-std::string found_text(const trace::Judgement& j) {
+std::string found_in_trace(const trace::Judgement& j) {
   return j.found ? shown(*j.found) : "unknown: this trace cannot give it";
 }
 
@@ -79,7 +79,7 @@ int report(const std::vector<trace::Judgement>& judgements, Format format) {
                     {"holds", j.holds}});
     text += fmt::format(
         fmt::runtime(format == Format::markdown ? "| {} | `{}` | {} |\n" : "{:<5} {}: found {}\n"),
-        j.holds ? "holds" : "FAILS", j.expectation.text, found_text(j));
+        j.holds ? "holds" : "FAILS", j.expectation.text, found_in_trace(j));
   }
   if (format == Format::json)
     text =
@@ -91,7 +91,7 @@ int report(const std::vector<trace::Judgement>& judgements, Format format) {
   return all_hold ? kExitFine : kExitNo;
 }
 
-int run_command(const Options& o) {
+int run_check_command(const CheckFlags& o) {
   if (o.path.empty() && o.list) return list_names(o.format);
   if (o.path.empty()) throw Error("[TRACE] expected a trace, or --list, got none");
   if (o.expressions.empty() && !o.list)
@@ -108,7 +108,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_check_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CheckFlags>();
   CLI::App* check =
       app.add_subcommand("check", "Asserts what a trace should show; exit 1 if it does not");
   check->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
@@ -121,7 +121,7 @@ void add_check_command(CLI::App& app, Body& run) {
   check->footer(
       "A quantity that the trace cannot give fails.\n"
       "Example: epilogue check trace.json.gz 'kernels_per_step <= 5' 'gpu_idle_pct < 20'");
-  check->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  check->callback([o, &run] { run = [o] { return run_check_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -12,7 +12,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct DiffFlags {
   std::string before;
   std::string after;
   TracePart part;
@@ -20,7 +20,7 @@ struct Options {
   Format format = Format::text;
 };
 
-int run_command(const Options& o) {
+int run_diff_command(const DiffFlags& o) {
   const trace::Trace before = load_trace(o.before, o.part);
   const trace::Trace after = load_trace(o.after, o.part);
   const trace::TraceDiff diff =
@@ -37,7 +37,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_diff_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DiffFlags>();
   CLI::App* diff = app.add_subcommand("diff", "Says what changed between two traces, and why");
   diff->add_option("A", o->before, "the trace before")->required()->option_text(" ");
   diff->add_option("B", o->after, "the trace after")->required()->option_text(" ");
@@ -47,7 +47,7 @@ void add_diff_command(CLI::App& app, Body& run) {
   add_trace_part(*diff, o->part);
   add_format(*diff, o->format);
   diff->footer("Example: epilogue diff eager.json.gz compiled.json.gz");
-  diff->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  diff->callback([o, &run] { run = [o] { return run_diff_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

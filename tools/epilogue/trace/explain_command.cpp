@@ -20,7 +20,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct ExplainFlags {
   std::string path;
   TracePart part;
   int top = 10;
@@ -47,7 +47,7 @@ bool is_no_trace(const Failure& failure) {
          failure.code == FailureCode::empty;
 }
 
-int explain_trace(const Options& o, const trace::Trace& trace) {
+int explain_trace(const ExplainFlags& o, const trace::Trace& trace) {
   const trace::Explanation explanation = trace::explain(trace, trace::link(trace));
   const trace::ReportOptions report = {.top = o.top, .use_bold = wants_bold()};
   switch (o.format) {
@@ -58,7 +58,7 @@ int explain_trace(const Options& o, const trace::Trace& trace) {
   return kExitFine;
 }
 
-int explain_folder(const Options& o) {
+int explain_folder(const ExplainFlags& o) {
   const std::vector<std::string> paths = traces_of(o.path);
   std::deque<trace::Trace> traces;
   std::vector<Failure> failures;
@@ -93,7 +93,7 @@ int explain_folder(const Options& o) {
   return kExitFine;
 }
 
-int run_command(const Options& o) {
+int run_explain_command(const ExplainFlags& o) {
   if (std::filesystem::is_directory(o.path)) return explain_folder(o);
   return explain_trace(o, load_trace(o.path, o.part, o.modules));
 }
@@ -101,7 +101,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExplainFlags>();
   CLI::App* explain =
       app.add_subcommand("explain", "Says what a trace means, with evidence and savings");
   explain
@@ -118,7 +118,7 @@ void add_explain_command(CLI::App& app, Body& run) {
   add_trace_part(*explain, o->part);
   add_format(*explain, o->format);
   explain->footer("Example: epilogue explain trace.json.gz --top 5");
-  explain->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  explain->callback([o, &run] { run = [o] { return run_explain_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

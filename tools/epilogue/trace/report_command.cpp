@@ -19,7 +19,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct ReportFlags {
   std::string path;
   std::string against;
   std::string out;
@@ -30,7 +30,7 @@ struct Options {
   Format format = Format::text;
 };
 
-trace::EmbeddedTrace embedded_trace(const Options& o) {
+trace::EmbeddedTrace embedded_trace(const ReportFlags& o) {
   if (o.no_trace) return {};
   if (o.path == "-") return {.note = "The trace is not in this page: it was read from a pipe."};
   const MappedFile file = MappedFile::open(o.path).value();
@@ -45,14 +45,14 @@ trace::EmbeddedTrace embedded_trace(const Options& o) {
 
 // An earlier trace and what changed since.
 struct Comparison {
-  Comparison(const Options& o, const trace::Trace& trace, const trace::Links& links)
+  Comparison(const ReportFlags& o, const trace::Trace& trace, const trace::Links& links)
       : before(load_trace(o.against, o.part)),
         diff(trace::diff_traces(before, trace::link(before), trace, links)) {}
   trace::Trace before;
   trace::TraceDiff diff;
 };
 
-void print_outcome(const Options& o, size_t bytes, const trace::EmbeddedTrace& embedded) {
+void print_outcome(const ReportFlags& o, size_t bytes, const trace::EmbeddedTrace& embedded) {
   const bool has_trace = !embedded.gzip.empty();
   if (o.format == Format::json) {
     print(nlohmann::ordered_json({{"schema_version", kSchemaVersion},
@@ -79,7 +79,7 @@ void warn_of_credentials(const trace::Trace& trace) {
              fmt::join(keys, ", "));
 }
 
-int run_command(const Options& o) {
+int run_report_command(const ReportFlags& o) {
   const trace::Trace trace = load_trace(o.path, o.part, o.modules);
   const trace::Links links = trace::link(trace);
   const trace::Explanation explanation = trace::explain(trace, links);
@@ -104,7 +104,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_report_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ReportFlags>();
   CLI::App* report =
       app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
   report->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
@@ -126,7 +126,7 @@ void add_report_command(CLI::App& app, Body& run) {
       "The page holds the trace as it is, metadata included; a warning names metadata that looks\n"
       "like credentials.\n"
       "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html");
-  report->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  report->callback([o, &run] { run = [o] { return run_report_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -13,7 +13,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct TableFlags {
   std::string path;
   TracePart part;
   std::string sort_by;
@@ -28,15 +28,15 @@ std::string default_sort(const trace::KeyAverages& averages) {
                                                   : "self_cpu_time_total";
 }
 
-std::string json_output(const trace::KeyAverages& averages, const trace::TableOptions& table,
-                        const trace::ImportReport& import) {
+std::string table_output(const trace::KeyAverages& averages, const trace::TableOptions& table,
+                         const trace::ImportReport& import) {
   auto json = nlohmann::ordered_json::parse(trace::table_json(averages, table));
   json["events"] = import.events;
   json["skipped_events"] = import.skipped_events;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-int run_command(const Options& o) {
+int run_table_command(const TableFlags& o) {
   trace::TableOptions table;
   table.sort_by = o.sort_by;
   if (!o.sort_by.empty()) {  // an unknown key is said before a large file is read
@@ -49,7 +49,7 @@ int run_command(const Options& o) {
   if (o.sort_by.empty()) table.sort_by = default_sort(averages);
   if (o.format == Format::json) {
     table.row_limit = o.row_limit.value_or(-1);
-    print(json_output(averages, table, trace.import));
+    print(table_output(averages, table, trace.import));
   } else {
     table.row_limit = o.row_limit.value_or(table.row_limit);
     print(o.format == Format::markdown ? trace::table_markdown(averages, table)
@@ -61,7 +61,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_table_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TableFlags>();
   CLI::App* table = app.add_subcommand("table", "Prints the key-averages table of any trace");
   table->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
@@ -77,7 +77,7 @@ void add_table_command(CLI::App& app, Body& run) {
   add_trace_part(*table, o->part);
   add_format(*table, o->format);
   table->footer("Example: epilogue table trace.json.gz --sort-by cpu_time_total --row-limit 15");
-  table->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  table->callback([o, &run] { run = [o] { return run_table_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

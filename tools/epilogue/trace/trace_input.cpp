@@ -16,7 +16,7 @@
 namespace epilogue::tool {
 namespace {
 
-Result<trace::Trace> read(const std::string& path, bool python_functions) {
+Result<trace::Trace> read_input(const std::string& path, bool python_functions) {
   std::unique_ptr<ProgressBar> bar;
   trace::ReadOptions options;
   options.python_functions = python_functions;
@@ -73,7 +73,7 @@ void add_trace_part(CLI::App& app, TracePart& part) {
 
 Result<trace::Trace> try_load_trace(const std::string& path, const TracePart& part,
                                     bool python_functions) {
-  Result<trace::Trace> trace = read(path, python_functions);
+  Result<trace::Trace> trace = read_input(path, python_functions);
   if (!trace) return trace;
   warn_of(trace.value().import);
   if (part.step) trace = trace::select_step(std::move(trace).value(), *part.step);
