@@ -116,6 +116,7 @@ constinit const OpDef kGather{
     .doc = "the elements that an index names along a dimension, one per index",
     .infer = infer_gather,
     .flops = flops_per_element<0>,
+    .bytes = indexed_bytes,
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor zero = zeros(g.in_meta[0].sizes, g.in_meta[0].dtype, g.dout.device());
       return {scatter_add(zero, g.attr<int64_t>(0), g.in[1], g.dout), Tensor()};

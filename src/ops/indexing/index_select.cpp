@@ -192,6 +192,7 @@ constinit const OpDef kIndexSelect{
     .doc = "the slices of a dimension that an index names",
     .infer = infer_select,
     .flops = flops_per_element<0>,
+    .bytes = indexed_bytes,
     .vjp = [](const GradCall& g) -> Gradients {
       const Tensor zero = zeros(g.in_meta[0].sizes, g.in_meta[0].dtype, g.dout.device());
       return {index_add(zero, g.attr<int64_t>(0), g.in[1], g.dout), Tensor()};
@@ -222,6 +223,7 @@ constinit const OpDef kEmbedding{
     .doc = "the rows of a weight that indices name; that of padding_idx gets no gradient",
     .infer = infer_embedding,
     .flops = flops_per_element<0>,
+    .bytes = indexed_bytes,
     .vjp = [](const GradCall& g) -> Gradients {
       return {run_op(kEmbeddingDenseBackward, args(g.dout, g.in[1]),
                      {g.in_meta[0].sizes[0], g.attrs[0]}),

@@ -19,6 +19,11 @@ inline void require_index(const OpDef& op, const Tensor& index) {
   if (index.dtype() != DType::i64) fail(op, "indices of dtype i64", to_string(index));
 }
 
+// What an op reads that copies the elements that input 1 names: those, and the indices.
+inline double indexed_bytes(const Call& call) {
+  return static_cast<double>(call.in[1].bytes()) + 2 * static_cast<double>(call.out[0].bytes());
+}
+
 // The sizes with that of `dim` replaced; of a tensor without dimensions: itself, or [n].
 inline Dims with_size(Dims sizes, int dim, int64_t n) {
   if (!sizes.empty()) sizes[dim] = n;
