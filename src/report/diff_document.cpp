@@ -59,7 +59,13 @@ void add_all_changes(const TraceDiff& d, int top, Document& document) {
   add_changes("Ops that changed" + self, "op", d.ops_changed, top, document);
 }
 
-Document diff_document(const TraceDiff& d, int top) {
+std::string device_text(const TraceDiff& d) {
+  return fmt::format("device busy {} -> {}; kernels {}, launches {}, ",
+                     format_duration_ns(d.busy_ns[0]), format_duration_ns(d.busy_ns[1]),
+                     pair(d.kernels), pair(d.launches));
+}
+
+Document build_diff(const TraceDiff& d, int top) {
   Document document;
   const double ratio =
       d.wall_ns[1] > 0 ? static_cast<double>(d.wall_ns[0]) / static_cast<double>(d.wall_ns[1]) : 0;
@@ -67,10 +73,9 @@ Document diff_document(const TraceDiff& d, int top) {
       "wall time{} {} -> {} ({}){}", d.per_step ? " per step" : "",
       format_duration_ns(d.wall_ns[0]), format_duration_ns(d.wall_ns[1]),
       change(d.wall_ns[1] - d.wall_ns[0]), ratio > 0 ? fmt::format(", {:.2f}x", ratio) : "")});
-  document.push_back(Paragraph{
-      fmt::format("{}; device busy {} -> {}; kernels {}, launches {}, ops {}", what_is_compared(d),
-                  format_duration_ns(d.busy_ns[0]), format_duration_ns(d.busy_ns[1]),
-                  pair(d.kernels), pair(d.launches), pair(d.ops))});
+  const std::string ops = "ops " + pair(d.ops);
+  document.push_back(
+      Paragraph{what_is_compared(d) + "; " + (d.has_device_work ? device_text(d) + ops : ops)});
   if (!d.devices[0].empty() && !d.devices[1].empty() && d.devices[0] != d.devices[1])
     document.push_back(Paragraph{
         fmt::format("The traces are of different devices: {} -> {}. A part of the difference is "
@@ -122,7 +127,7 @@ nlohmann::ordered_json changes_json(const std::vector<KernelChange>& list) {
 }  // namespace
 
 Document diff_document(const TraceDiff& diff, int top) {
-  Document document = build(diff, top);
+  Document document = build_diff(diff, top);
   document.json = [&diff] { return diff_json(diff); };
   return document;
 }

@@ -35,6 +35,15 @@ TEST(DiffDocument, AnotherDeviceIsSaid) {
                        "V100-SXM2-32GB."));
 }
 
+TEST(DiffDocument, RunsWithoutADeviceSayNothingOfOne) {
+  TraceDiff d = by_steps(3, 3);
+  d.has_device_work = false;
+  d.ops = {99, 192};
+  const std::string text = diff_text(d);
+  EXPECT_TRUE(has_text(text, "sum of 3 -> 3 steps; ops 99 -> 192\n")) << text;
+  EXPECT_FALSE(has_text(text, "device busy")) << text;
+}
+
 TEST(DiffDocument, AveragesOfStepsSaySo) {
   const std::string text = diff_text(by_steps(3, 2));
   EXPECT_TRUE(

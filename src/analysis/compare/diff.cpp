@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "analysis/aten_ops.h"
 #include "analysis/compare/diff_match.h"
 #include "analysis/compare/diff_parts.h"
 #include "analysis/device_busy.h"
@@ -70,6 +71,8 @@ std::string host_why(IdleCause cause, const TraceDiff& diff) {
     case IdleCause::data: return "the host was in the data loader";
     case IdleCause::host_in_ops:
     case IdleCause::host_between_ops:
+      if (!diff.has_device_work)
+        return fmt::format("{} {}", change_text(diff.ops), noun_for(diff.ops, "op", "ops"));
       return fmt::format("{} {} on the host, {} {}", change_text(diff.ops),
                          noun_for(diff.ops, "op", "ops"), change_text(diff.launches),
                          noun_for(diff.launches, "launch", "launches"));
@@ -192,6 +195,49 @@ KernelLabels labels_of(const std::array<std::vector<KernelUse>, 2>& uses, bool h
 
 namespace {
 
+// By op: the type of the tensors that it spends most of its time on, as traces write it.
+std::map<std::string_view, std::string_view> main_types(const Trace& trace) {
+  std::map<std::pair<std::string_view, std::string_view>, int64_t> time;
+  for (const Event& e : trace.events) {
+    const OpArgs* args = e.category == Category::cpu_op ? trace.op_args(e) : nullptr;
+    if (args == nullptr || args->inputs >= trace.inputs.size()) continue;
+    for (const TensorShape& tensor : tensor_inputs(trace.inputs[args->inputs])) {
+      if (tensor.dims.empty()) continue;  // a number
+      time[{trace.name(e), tensor.type}] += e.dur_ns;
+      break;
+    }
+  }
+  std::map<std::string_view, std::pair<std::string_view, int64_t>> longest;
+  for (const auto& [key, ns] : time)
+    if (const auto [place, is_new] = longest.try_emplace(key.first, key.second, ns);
+        !is_new && ns > place->second.second)
+      place->second = {key.second, ns};
+  std::map<std::string_view, std::string_view> types;
+  for (const auto& [op, type] : longest) types[op] = type.first;
+  return types;
+}
+
+std::string_view plain_type(std::string_view type) {
+  constexpr std::string_view kPrefix = "c10::";
+  return type.starts_with(kPrefix) ? type.substr(kPrefix.size()) : type;
+}
+
+// The same op of another type is another op: autocast is seen by nothing else on a CPU.
+void name_changed_types(const Trace& before, const Trace& after, TraceDiff& diff) {
+  constexpr std::string_view kSame = ": same op";
+  const auto types_before = main_types(before);
+  const auto types_after = main_types(after);
+  for (DiffPart& part : diff.parts) {
+    if (!part.what.ends_with(kSame)) continue;
+    const std::string_view op =
+        std::string_view(part.what).substr(0, part.what.size() - kSame.size());
+    const auto a = types_before.find(op);
+    const auto b = types_after.find(op);
+    if (a == types_before.end() || b == types_after.end() || a->second == b->second) continue;
+    part.what = fmt::format("{}: {} -> {}", op, plain_type(a->second), plain_type(b->second));
+  }
+}
+
 std::string device_name(const Trace& trace, const Links& links) {
   const std::optional<int32_t> id = busiest_device(trace, links);
   for (const DeviceProperties& device : trace.devices)
@@ -224,6 +270,7 @@ TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trac
   const KernelLabels labels = labels_of(uses, diff.has_device_work);
   for (const Match& match : match_kernels(uses[0], uses[1]))
     diff.parts.push_back(part_of(match, labels, diff));
+  if (!diff.has_device_work) name_changed_types(before, after, diff);
   add_idle_parts(a, b, diff);
   merge_small(diff, options.min_part_pct);
   // Ops of a trace without device work are not listed beside the other's kernels.

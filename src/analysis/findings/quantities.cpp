@@ -50,8 +50,10 @@ int64_t peak_allocated(const Trace& trace) {
 }
 
 int64_t count_ops(const Trace& trace) {
-  return std::count_if(trace.events.begin(), trace.events.end(),
-                       [](const Event& e) { return e.category == Category::cpu_op; });
+  // Traces of 2021 record steps as ops.
+  return std::count_if(trace.events.begin(), trace.events.end(), [&](const Event& e) {
+    return e.category == Category::cpu_op && !trace.name(e).starts_with("ProfilerStep#");
+  });
 }
 
 int64_t count_distinct_kernels(const Trace& trace, const Links& links) {

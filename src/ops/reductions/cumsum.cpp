@@ -3,7 +3,7 @@
 #include "epilogue/ops.h"
 #include "ops/ops.h"
 #include "ops/reductions/lines.h"
-#include "ops/reference_cumsum.h"
+#include "ops/reference.h"
 #include "ops/run_op.h"
 
 namespace epilogue {

@@ -5,7 +5,7 @@
 
 #include "epilogue/ops.h"
 #include "ops/ops.h"
-#include "ops/reference_variance.h"
+#include "ops/reference.h"
 #include "ops/run_op.h"
 
 namespace epilogue {

@@ -370,5 +370,23 @@ TEST(Diff, EmptyTracesAreEqual) {
   EXPECT_EQ(diff(a, b).wall_ns, (std::array<int64_t, 2>{0, 0}));
 }
 
+TEST(Diff, AnOpOfAnotherTypeIsNotTheSameOnACpu) {
+  const auto run = [](const char* type, int64_t us) {
+    testing::TraceBuilder b;
+    b.op("aten::addmm", 0, us * 1000);
+    b.inputs({testing::tensor({512}, type), testing::tensor({256, 512}, type),
+              testing::tensor({512, 512}, type)});
+    return std::move(b.trace);
+  };
+  const Trace f32 = run("float", 1000);
+  const Trace bf16 = run("c10::BFloat16", 7500);
+  const TraceDiff d = diff_traces(f32, link(f32), bf16, link(bf16), {});
+  ASSERT_FALSE(d.parts.empty());
+  EXPECT_EQ(d.parts[0].what, "aten::addmm: float -> BFloat16");
+  const Trace slower = run("float", 2000);
+  EXPECT_EQ(diff_traces(f32, link(f32), slower, link(slower), {}).parts.at(0).what,
+            "aten::addmm: same op");
+}
+
 }  // namespace
 }  // namespace epilogue::trace::diff_test

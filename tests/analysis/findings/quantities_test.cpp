@@ -9,6 +9,7 @@ namespace epilogue::trace::quantities_test {
 namespace {
 
 using testing::GpuTrace;
+using testing::kUs;
 
 std::optional<double> value_of(const std::vector<Quantity>& list, std::string_view name) {
   for (const Quantity& q : list)
@@ -68,6 +69,18 @@ TEST(Quantities, WhatATraceCannotGiveIsUnknown) {
         "self_device_total_us", "peak_memory_bytes", "wall_us_per_step", "kernels_per_step"})
     EXPECT_FALSE(value_of(list, name)) << name;
   EXPECT_EQ(value_of(quantities(Trace()), "kernels"), 0);
+}
+
+TEST(Quantities, KernelsThatOutlastTheirStepLeaveNoHostTime) {
+  GpuTrace b;
+  b.annotation("ProfilerStep#1", 0, 10 * kUs);
+  b.op("ProfilerStep#1", 0, 10 * kUs);  // as old traces have it
+  b.call("cudaLaunchKernel", kUs, 2 * kUs, 1);
+  b.gpu_kernel("k", 5 * kUs, 100 * kUs, 1);
+  const std::vector<Quantity> list = quantities(b.trace);
+  EXPECT_EQ(value_of(list, "kernel_us_per_step"), 95);
+  EXPECT_EQ(value_of(list, "host_us_per_step"), 0);
+  EXPECT_EQ(value_of(list, "ops"), 0) << "a step is no op";
 }
 
 TEST(Quantities, NamesAndOrderDoNotDependOnTheTrace) {
