@@ -28,6 +28,8 @@
 #include "epilogue/compile.h"
 #include "epilogue/data.h"
 
+#pragma GCC visibility push(default)
+
 namespace epilogue::train {
 
 using Seconds = std::chrono::duration<double>;
@@ -206,3 +208,5 @@ class Epochs {
 };
 
 }  // namespace epilogue::train
+
+#pragma GCC visibility pop
