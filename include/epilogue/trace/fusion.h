@@ -75,6 +75,7 @@ struct Pattern {
   int64_t ops = 0;       // that do work, in all
   double time_us = 0;    // as Fusion::time_us
   double saving_us = 0;  // never above time_us
+  double host_us = 0;    // of an optimizer: its steps on the host
 };
 
 struct FusionFindings {

@@ -71,7 +71,10 @@ template <PatternKind kind>
 void find_patterns(const Explanation& e, std::vector<Finding>& out) {
   constexpr bool is_attention = kind == PatternKind::attention;
   for (const Pattern& pattern : e.fusions.patterns) {
-    if (pattern.kind != kind || pattern.time_us < kMinPatternShare * wall_us(e)) continue;
+    // Where the device waits for the host, the host's time is what counts.
+    const bool is_host_time = is_host_bound(e) && !is_attention;
+    const double cost_us = is_host_time ? pattern.host_us : pattern.time_us;
+    if (pattern.kind != kind || cost_us < kMinPatternShare * wall_us(e)) continue;
     Finding f;
     f.severity = Severity::warning;
     f.title = is_attention ? fmt::format("attention runs as {}: one kernel does it", pattern.name)
@@ -80,7 +83,7 @@ void find_patterns(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(fmt::format(
         "{}, {} in all",
         counted(pattern.count, is_attention ? "time" : "step", is_attention ? "times" : "steps"),
-        duration_us(pattern.time_us)));
+        duration_us(cost_us) + (is_host_time ? " on the host" : "")));
     f.evidence.emplace_back(
         is_attention ? "torch.nn.functional.scaled_dot_product_attention never writes the scores; "
                        "what stays is the time of the products"
@@ -88,7 +91,7 @@ void find_patterns(const Explanation& e, std::vector<Finding>& out) {
                        "read and written once");
     // Where the device waits for the host, its time is not what is saved.
     if (!is_host_bound_fusion_rules(e)) f.saving_us = pattern.saving_us;
-    f.cost_us = pattern.time_us;
+    f.cost_us = cost_us;
     out.push_back(std::move(f));
   }
 }

@@ -121,6 +121,7 @@ class Patterns {
     pattern.kind = PatternKind::optimizer;
     pattern.name = optimizer;
     ++pattern.count;
+    pattern.host_us += static_cast<double>(trace_.events[step].dur_ns) / kNsPerUs;
     for (const uint32_t i : ops) {
       ++pattern.ops;
       pattern.time_us += time_us(i);

@@ -47,6 +47,22 @@ TEST(ProductFindings, AnNThatTensorCoresCannotReadIsToBePadded) {
   EXPECT_EQ(find(explain(head), "misaligned-product"), nullptr);
 }
 
+TEST(ProductFindings, AnOptimizerThatTheDeviceWaitsForCostsTheHostsTime) {
+  GpuTrace b;
+  b.annotation("Optimizer.step#Adam.step", 0, 800 * kUs);
+  for (int64_t i = 0; i < 8; ++i) {
+    b.op("aten::_foreach_mul_", i * 100 * kUs, (i * 100 + 90) * kUs);
+    b.call("cudaLaunchKernel", (i * 100 + 80) * kUs, (i * 100 + 85) * kUs, i + 1);
+    b.gpu_kernel("multi_tensor", (i * 100 + 86) * kUs, (i * 100 + 88) * kUs, i + 1);
+  }
+  const Explanation e = explain(b);
+  ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
+  const Finding* f = find(e, "unfused-optimizer");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->evidence.at(0), "1 step, 800 us on the host in all");
+  EXPECT_FALSE(f->saving_us) << "the device's time is not what is saved";
+}
+
 TEST(ProductFindings, AnItemThatMakesTheHostWaitHasItsRemedy) {
   GpuTrace b;
   b.call("cudaLaunchKernel", 0, 5 * kUs, 1);
