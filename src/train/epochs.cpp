@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kFingerprintKey = "data.fingerprint";
 
-const EpochsOptions& checked_epochs(const EpochsOptions& o) {
+const EpochsOptions& checked_options(const EpochsOptions& o) {
   if (o.count < 1 || o.batch < 1)
     throw Error(
         fmt::format("[Epochs] expected 1 or more epochs and examples per step, got {} "
@@ -61,7 +61,7 @@ Epochs::Epochs(Trainer& trainer, Examples training, Examples test, EpochsOptions
     : trainer_(trainer),
       training_(std::move(training)),
       test_(std::move(test)),
-      options_(checked_epochs(options)),
+      options_(checked_options(options)),
       fingerprint_(fmt::format("{:08x}", fingerprint(training_))) {
   if (training_.size() == 0) throw Error("[Epochs] expected training examples, got none");
   batches_.emplace(training_, options_.batch, options_.seed, 0);

@@ -11,7 +11,7 @@ namespace {
 
 bool is_host_bound(Bound bound) { return bound == Bound::overhead || bound == Bound::launch; }
 
-std::string device_name_explain(const Trace& trace, const Timeline& timeline) {
+std::string name_of_device(const Trace& trace, const Timeline& timeline) {
   if (timeline.devices.empty()) return "";
   const DeviceProperties* device = find_device(trace, timeline.devices.front().device);
   return device != nullptr ? device->name : "";
@@ -53,7 +53,7 @@ Explanation explain(const Trace& trace, const Links& links) {
   e.path = trace.import.path;
   count_events(trace, links, e);
   e.timeline = timeline(trace, links);
-  e.device = device_name_explain(trace, e.timeline);
+  e.device = name_of_device(trace, e.timeline);
   e.has_stacks = trace.recorded.with_stack;
   e.verdicts = judge_time(trace, links);
   e.steps = steps(trace, links);

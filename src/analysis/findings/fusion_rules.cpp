@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kFusionsShown = 5;
 constexpr double kMinPatternShare = 0.02;  // of the wall time
 
-bool is_host_bound_fusion_rules(const Explanation& e) {
+bool waits_for_host(const Explanation& e) {
   const Bound bound = e.verdicts.whole.bound;
   return bound == Bound::overhead || bound == Bound::launch;
 }
@@ -72,7 +72,7 @@ void find_patterns(const Explanation& e, std::vector<Finding>& out) {
   constexpr bool is_attention = kind == PatternKind::attention;
   for (const Pattern& pattern : e.fusions.patterns) {
     // Where the device waits for the host, the host's time is what counts.
-    const bool is_host_time = is_host_bound(e) && !is_attention;
+    const bool is_host_time = waits_for_host(e) && !is_attention;
     const double cost_us = is_host_time ? pattern.host_us : pattern.time_us;
     if (pattern.kind != kind || cost_us < kMinPatternShare * wall_us(e)) continue;
     Finding f;
@@ -90,7 +90,7 @@ void find_patterns(const Explanation& e, std::vector<Finding>& out) {
                      : "pass fused=True to the optimizer: parameters, gradients and state are then "
                        "read and written once");
     // Where the device waits for the host, its time is not what is saved.
-    if (!is_host_bound_fusion_rules(e)) f.saving_us = pattern.saving_us;
+    if (!waits_for_host(e)) f.saving_us = pattern.saving_us;
     f.cost_us = cost_us;
     out.push_back(std::move(f));
   }

@@ -17,13 +17,13 @@ bool is_notable(const HostTime& host, int64_t ns) {
   return static_cast<double>(ns) >= kNotableShare * static_cast<double>(host.wall_ns);
 }
 
-double share_pct_host_rules(const HostTime& host, int64_t ns) {
+double share_of_run_pct(const HostTime& host, int64_t ns) {
   return host.wall_ns > 0 ? 100.0 * static_cast<double>(ns) / static_cast<double>(host.wall_ns) : 0;
 }
 
 std::string share(const HostTime& host, int64_t ns) {
   return fmt::format("{} of {} ({:.0f} %)", duration(ns), duration(host.wall_ns),
-                     share_pct_host_rules(host, ns));
+                     share_of_run_pct(host, ns));
 }
 
 std::string product_line(const HostProduct& p) {

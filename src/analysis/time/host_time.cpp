@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, kHostParts> kHostPartNames = {
 using ThreadKey = std::pair<int32_t, int64_t>;
 
 // The thread with the most time in ops: the run waits for it.
-ThreadKey main_thread_host_time(const Trace& trace, const Links& links) {
+ThreadKey main_host_thread(const Trace& trace, const Links& links) {
   std::map<ThreadKey, int64_t> time;
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
@@ -34,7 +34,7 @@ ThreadKey main_thread_host_time(const Trace& trace, const Links& links) {
 }
 
 // Bytes that an elementwise op reads and writes; empty if its shapes do not tell.
-std::optional<int64_t> moved_bytes_host_time(const Trace& trace, const Event& op) {
+std::optional<int64_t> bytes_of_op(const Trace& trace, const Event& op) {
   const OpArgs* args = trace.op_args(op);
   if (args == nullptr || args->inputs >= trace.inputs.size()) return std::nullopt;
   const std::optional<TensorShape> output =
@@ -67,7 +67,7 @@ class HostAccount {
   HostAccount(const Trace& trace, const Links& links)
       : trace_(trace),
         links_(links),
-        thread_(main_thread_host_time(trace, links)),
+        thread_(main_host_thread(trace, links)),
         windows_(wall_windows(trace, links, true)),
         self_ns_(self_times_ns(trace, links)),
         profiler_ns_(static_cast<int64_t>(profiler_cost(trace, links).ns_per_op)) {}
@@ -146,7 +146,7 @@ class HostAccount {
     const bool waits = kind == HostPart::compute && add_product(i);
     part(waits ? HostPart::memory : kind) += kind == HostPart::dispatch ? 0 : rest - dispatch;
     if (!is_elementwise(op_class(trace_.name(e)))) return;
-    if (const std::optional<int64_t> bytes = moved_bytes_host_time(trace_, e)) {
+    if (const std::optional<int64_t> bytes = bytes_of_op(trace_, e)) {
       sums.bytes += *bytes;
       sums.bytes_ns += e.dur_ns;
       ++sums.bytes_calls;

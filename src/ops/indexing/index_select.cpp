@@ -11,7 +11,7 @@
 namespace epilogue {
 namespace {
 
-int dim_of_index_select(const Call& call) {
+int select_dim(const Call& call) {
   return normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
 }
 
@@ -22,7 +22,7 @@ void require_list(const Call& call, const Tensor& index) {
 
 OutMetas infer_select(const Call& call) {
   require_list(call, call.in[1]);
-  const int dim = dim_of_index_select(call);
+  const int dim = select_dim(call);
   if (call.in[0].dim() == 0 && call.in[1].numel() != 1)
     fail(call.op, "one index into a tensor without dimensions", to_string(call.in[1]));
   return OutMeta{with_size(call.in[0].sizes(), dim, call.in[1].numel()), call.in[0].dtype()};
@@ -34,7 +34,7 @@ OutMetas infer_add(const Call& call) {
   require_list(call, call.in[1]);
   require_same_dtype(call.op, self, source);
   if (self.dtype() == DType::boolean) fail(call.op, "numbers", to_string(self));
-  const Dims expected = with_size(self.sizes(), dim_of_index_select(call), call.in[1].numel());
+  const Dims expected = with_size(self.sizes(), select_dim(call), call.in[1].numel());
   if (!(source.sizes() == expected) || (self.dim() == 0 && call.in[1].numel() != 1))
     fail(call.op, "a source of sizes " + to_string(expected), to_string(source));
   return infer_like_first(call);
@@ -72,7 +72,7 @@ void copy_element(const Elements& to, int64_t i, const Elements& from, int64_t j
 
 void select_reference(const Call& call) {
   const Tensor& self = call.in[0];
-  const int dim = dim_of_index_select(call);
+  const int dim = select_dim(call);
   const Lines from(self.sizes(), dim);
   const Lines to(call.out[0].sizes(), dim);
   const Elements in(self);
@@ -100,9 +100,9 @@ void embedding_reference(const Call& call) {
 }
 
 // Sums in double (or i64), rounded once.
-void add_reference_index_select(const Call& call) {
+void index_add_reference(const Call& call) {
   const Tensor& self = call.in[0];
-  const int dim = dim_of_index_select(call);
+  const int dim = select_dim(call);
   const Lines to(self.sizes(), dim);
   const Lines from(call.in[2].sizes(), dim);
   const Elements in(self);
@@ -214,7 +214,7 @@ constinit const OpDef kIndexAdd{
       return {g.dout, Tensor(), alpha == 1 ? d : mul(d, alpha)};
     },
     .saves = save_input(1),
-    .reference = add_reference_index_select,
+    .reference = index_add_reference,
     .samples = add_samples};
 
 constinit const OpDef kEmbedding{

@@ -13,7 +13,7 @@
 namespace epilogue {
 namespace {
 
-void check_binary_cross_entropy(const Call& call) {
+void require_bce_arguments(const Call& call) {
   const Tensor& self = call.in[0];
   require_target_shape(call.op, self, call.in[1]);
   for (const Tensor& t : call.in) {
@@ -25,7 +25,7 @@ void check_binary_cross_entropy(const Call& call) {
 }
 
 OutMetas infer(const Call& call) {
-  check_binary_cross_entropy(call);
+  require_bce_arguments(call);
   const bool reduces = reduction_of(call, 0) != Reduction::none;
   return OutMeta{reduces ? Dims{} : call.in[0].sizes(), call.in[0].dtype()};
 }
@@ -62,7 +62,7 @@ Gradients probability_gradient(const GradCall& g) {
 
 // (1 - t) x + l softplus(-x) with l = 1 + (pos_weight - 1) t: nothing overflows.
 Outputs compose_logits(const Call& call) {
-  check_binary_cross_entropy(call);
+  require_bce_arguments(call);
   const Tensor& x = call.in[0];
   const Tensor& t = call.in[1];
   const Tensor& weight = call.in[2];

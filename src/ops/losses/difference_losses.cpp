@@ -12,7 +12,7 @@
 namespace epilogue {
 namespace {
 
-void check_difference_losses(const Call& call) {
+void require_pair(const Call& call) {
   require_target_shape(call.op, call.in[0], call.in[1]);
   if (!is_floating(result_dtype(call.in)))
     fail(call.op, "a floating tensor", to_string(call.in[0]) + " and " + to_string(call.in[1]));
@@ -30,13 +30,13 @@ double bend_of(const Call& call, bool may_be_zero) {
 Tensor distance(const Call& call) { return abs(sub(call.in[0], call.in[1])); }
 
 Outputs compose_l1(const Call& call) {
-  check_difference_losses(call);
+  require_pair(call);
   return reduced(distance(call), reduction_of(call, 0));
 }
 
 // z^2 / (2 beta) below beta, z - beta / 2 from it on.
 Outputs compose_smooth_l1(const Call& call) {
-  check_difference_losses(call);
+  require_pair(call);
   const double beta = bend_of(call, true);
   const Tensor z = distance(call);
   if (beta == 0) return reduced(z, reduction_of(call, 0));
@@ -46,7 +46,7 @@ Outputs compose_smooth_l1(const Call& call) {
 
 // z^2 / 2 up to delta, delta (z - delta / 2) above.
 Outputs compose_huber(const Call& call) {
-  check_difference_losses(call);
+  require_pair(call);
   const double delta = bend_of(call, false);
   const Tensor z = distance(call);
   const Tensor loss = where(le(z, delta), mul(mul(z, z), 0.5), mul(sub(z, 0.5 * delta), delta));
@@ -62,8 +62,8 @@ void reference(const Call& call, Term&& term) {
                    [&](int64_t i) { return term(std::abs(self.get(i) - target.get(i))); });
 }
 
-std::vector<Sample> samples_difference_losses(const std::vector<Attr>& more,
-                                              const std::vector<Attr>& others) {
+std::vector<Sample> difference_samples(const std::vector<Attr>& more,
+                                       const std::vector<Attr>& others) {
   std::vector<Sample> list = {{{{{3, 5}}, {{3, 5}}}, {int64_t{1}}},
                               {{{{67, 33}}, {{67, 33}}}, {int64_t{2}}},
                               {{{{33, 7}}, {{33, 7}}}, {int64_t{0}}},
@@ -86,7 +86,7 @@ constinit const OpDef kL1Loss{
     .compose = compose_l1,
     .autocast = {AutocastRule::f32, AutocastRule::f32},
     .reference = [](const Call& call) { reference(call, [](double z) { return z; }); },
-    .samples = [] { return samples_difference_losses({}, {}); }};
+    .samples = [] { return difference_samples({}, {}); }};
 
 constinit const OpDef kSmoothL1Loss{
     .name = "aten::smooth_l1_loss",
@@ -101,7 +101,7 @@ constinit const OpDef kSmoothL1Loss{
           reference(call,
                     [beta](double z) { return z < beta ? z * z / (2 * beta) : z - beta / 2; });
         },
-    .samples = [] { return samples_difference_losses({1.0}, {0.0}); }};
+    .samples = [] { return difference_samples({1.0}, {0.0}); }};
 
 constinit const OpDef kHuberLoss{
     .name = "aten::huber_loss",
@@ -116,7 +116,7 @@ constinit const OpDef kHuberLoss{
           reference(call,
                     [delta](double z) { return z <= delta ? z * z / 2 : delta * (z - delta / 2); });
         },
-    .samples = [] { return samples_difference_losses({1.0}, {0.6}); }};
+    .samples = [] { return difference_samples({1.0}, {0.6}); }};
 
 Tensor l1_loss(const Tensor& self, const Tensor& target, Reduction reduction) {
   return run_op(kL1Loss, args(self, target), {reduction_attr(reduction)});

@@ -24,7 +24,7 @@ OutMetas infer_backward(const Call& call) {
 }
 
 template <bool kReversed>
-void reference_cumsum(const Call& call) {
+void cumsum_reference(const Call& call) {
   const Tensor& self = call.in[0];
   const Lines lines(self.sizes(), normalize_dim(call.op, call.attr<int64_t>(0), self.dim()));
   const Elements in(self);
@@ -70,7 +70,7 @@ constinit const OpDef kCumsum{
     },
     .autocast = {AutocastRule::none, AutocastRule::f32_result},
     .autocast_attr = 1,
-    .reference = reference_cumsum<false>,
+    .reference = cumsum_reference<false>,
     .samples = forward_samples};
 
 constinit const OpDef kCumsumBackward{
@@ -80,7 +80,7 @@ constinit const OpDef kCumsumBackward{
     .infer = infer_backward,
     .flops = flops_per_element<1>,
     .vjp = [](const GradCall& g) -> Gradients { return {cumsum(g.dout, g.attr<int64_t>(0))}; },
-    .reference = reference_cumsum<true>,
+    .reference = cumsum_reference<true>,
     .samples = backward_samples};
 
 Tensor cumsum(const Tensor& self, int64_t dim, std::optional<DType> dtype) {

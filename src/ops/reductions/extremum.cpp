@@ -15,7 +15,7 @@ namespace {
 // Attributes of all four: dim (absent: all elements), keepdim.
 bool has_dim(const Call& call) { return call.has_attr(0); }
 
-int dim_of_extremum(const Call& call) {
+int extremum_dim(const Call& call) {
   return normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
 }
 
@@ -26,7 +26,7 @@ Dims sizes_of_result(const Call& call) {
     if (self.numel() == 0) fail(call.op, "at least one element", to_string(self));
     return keepdim ? Dims::filled(self.dim(), 1) : Dims{};
   }
-  const int dim = dim_of_extremum(call);
+  const int dim = extremum_dim(call);
   if (self.dim() == 0) return {};
   if (self.sizes()[dim] == 0)
     fail(call.op, "elements in dimension " + std::to_string(dim), to_string(self));
@@ -66,7 +66,7 @@ void for_each_extremum(const Call& call, Body&& body) {
   const Elements in(self);
   const bool is_whole = !has_dim(call);
   const Lines lines(is_whole ? Dims{self.numel()} : self.sizes(),
-                    is_whole ? 0 : dim_of_extremum(call));
+                    is_whole ? 0 : extremum_dim(call));
   for (int64_t l = 0; l < lines.count; ++l) {
     const auto index = [&](int64_t i) { return lines.first(l) + i * lines.step; };
     const int64_t at =
@@ -98,7 +98,7 @@ void index_reference(const Call& call) {
 
 // Of all elements: shared evenly among those that are it. Along a dimension: to the one whose index
 // was given.
-Gradients extremum_gradient_extremum(const GradCall& g) {
+Gradients whole_extremum_gradient(const GradCall& g) {
   const Dims& sizes = g.in_meta[0].sizes;
   if (!g.has_attr(0)) {
     const Tensor is_it = to(eq(g.in[0], g.out[0]), g.in_meta[0].dtype);
@@ -112,9 +112,9 @@ Gradients extremum_gradient_extremum(const GradCall& g) {
   return {scatter_add(zero, dim, indices, keepdim ? g.dout : unsqueeze(g.dout, dim))};
 }
 
-double one_per_input_extremum(const Call& call) { return static_cast<double>(call.in[0].numel()); }
+double one_per_element(const Call& call) { return static_cast<double>(call.in[0].numel()); }
 
-std::vector<Sample> samples_extremum() {
+std::vector<Sample> extremum_samples() {
   const auto along = [](int64_t dim, bool keepdim) { return std::vector<Attr>{dim, keepdim}; };
   const std::vector<Attr> whole = {Attr(), false};
   return {{{{{3, 5}}}, whole},
@@ -137,11 +137,11 @@ constexpr OpDef extremum_op(std::string_view name, std::string_view doc) {
           .schema = "(Tensor self, int? dim=None, bool keepdim=False)",
           .doc = doc,
           .infer = infer_extremum,
-          .flops = one_per_input_extremum,
-          .vjp = extremum_gradient_extremum,
+          .flops = one_per_element,
+          .vjp = whole_extremum_gradient,
           .saves = save_input(0) | kSaveOutput,
           .reference = extremum_reference<kSign>,
-          .samples = samples_extremum};
+          .samples = extremum_samples};
 }
 template <int kSign>
 constexpr OpDef index_op(std::string_view name, std::string_view doc) {
@@ -149,9 +149,9 @@ constexpr OpDef index_op(std::string_view name, std::string_view doc) {
           .schema = "(Tensor self, int? dim=None, bool keepdim=False)",
           .doc = doc,
           .infer = infer_index,
-          .flops = one_per_input_extremum,
+          .flops = one_per_element,
           .reference = index_reference<kSign>,
-          .samples = samples_extremum};
+          .samples = extremum_samples};
 }
 
 Extremum along(const OpDef& op, const Tensor& self, int64_t dim, bool keepdim) {

@@ -12,7 +12,7 @@ namespace epilogue {
 namespace {
 
 // Attributes of both: dim (empty: all), correction, keepdim.
-Dims dims_of_variance(const Call& call) {
+Dims variance_dims(const Call& call) {
   return normalize_dims(call.op, call.attr<Dims>(0), call.in[0].dim());
 }
 
@@ -24,7 +24,7 @@ int64_t count_of(const Dims& sizes, const Dims& dims) {
 
 OutMetas infer_variance(const Call& call) {
   require_floating(call.op, call.in[0]);
-  const Dims dims = dims_of_variance(call);
+  const Dims dims = variance_dims(call);
   return OutMeta{reduced_sizes(call.in[0].sizes(), dims, call.attr<bool>(2)), call.in[0].dtype()};
 }
 
@@ -32,7 +32,7 @@ OutMetas infer_variance(const Call& call) {
 template <class Term>
 std::vector<double> sums_of(const Call& call, Term&& term) {
   const Dims& sizes = call.in[0].sizes();
-  const Tensor shape = empty(reduced_sizes(sizes, dims_of_variance(call), true), DType::u8);
+  const Tensor shape = empty(reduced_sizes(sizes, variance_dims(call), true), DType::u8);
   const Dims strides = broadcast_strides(shape, sizes);
   std::vector<double> sums(static_cast<size_t>(call.out[0].numel()));
   const Elements in(call.in[0]);
@@ -44,8 +44,8 @@ std::vector<double> sums_of(const Call& call, Term&& term) {
 }
 
 template <bool kRoot>
-void reference_variance(const Call& call) {
-  const auto n = static_cast<double>(count_of(call.in[0].sizes(), dims_of_variance(call)));
+void variance_reference(const Call& call) {
+  const auto n = static_cast<double>(count_of(call.in[0].sizes(), variance_dims(call)));
   const std::vector<double> sums = sums_of(call, [](double x, size_t) { return x; });
   const std::vector<double> squares = sums_of(call, [&](double x, size_t o) {
     const double d = x - sums[o] / n;
@@ -71,7 +71,7 @@ Tensor variance_gradient(const GradCall& g, const OpDef& op, Tensor d) {
 
 double four_per_input(const Call& call) { return 4 * static_cast<double>(call.in[0].numel()); }
 
-std::vector<Sample> samples_variance() {
+std::vector<Sample> variance_samples() {
   return {{{{{3, 5}}}, {Dims{}, 1.0, false}},     {{{{67, 33}}}, {Dims{1}, 1.0, false}},
           {{{{67, 33}}}, {Dims{0}, 0.0, true}},   {{{{4, 5, 6}}}, {Dims{0, 2}, 2.0, false}},
           {{{{4, 5, 6}}}, {Dims{-2}, 1.0, true}}, {{{{2, 9000}}}, {Dims{1}, 1.0, false}},
@@ -80,7 +80,7 @@ std::vector<Sample> samples_variance() {
 }
 // A root of nothing has no slope.
 std::vector<Sample> root_samples() {
-  std::vector<Sample> list = samples_variance();
+  std::vector<Sample> list = variance_samples();
   list.pop_back();
   return list;
 }
@@ -95,8 +95,8 @@ constinit const OpDef kVar{
     .flops = four_per_input,
     .vjp = [](const GradCall& g) -> Gradients { return {variance_gradient(g, kVar, g.dout)}; },
     .saves = save_input(0),
-    .reference = reference_variance<false>,
-    .samples = samples_variance};
+    .reference = variance_reference<false>,
+    .samples = variance_samples};
 
 constinit const OpDef kStd{
     .name = "aten::std",
@@ -110,7 +110,7 @@ constinit const OpDef kStd{
       return {variance_gradient(g, kStd, where(eq(g.out[0], 0), 0, d))};
     },
     .saves = save_input(0) | kSaveOutput,
-    .reference = reference_variance<true>,
+    .reference = variance_reference<true>,
     .samples = root_samples};
 
 Tensor var(const Tensor& self, Dims dims, double correction, bool keepdim) {

@@ -69,7 +69,7 @@ Outputs compose(const Call& call) {
   return strided_view(call.in[0], to.sizes, to.strides);
 }
 template <Layout (*kLayout)(const Call&)>
-void reference_permute(const Call& call) {
+void permute_reference(const Call& call) {
   gather_reference(call, kLayout(call).strides, 0);
 }
 
@@ -94,7 +94,7 @@ constinit const OpDef kPermute{.name = "aten::permute",
                                .vjp = [](const GradCall& g) -> Gradients {
                                  return {permute(g.dout, inverse(kPermute, g.attr<Dims>(0)))};
                                },
-                               .reference = reference_permute<permuted>,
+                               .reference = permute_reference<permuted>,
                                .samples =
                                    [] {
                                      return std::vector<Sample>{
@@ -114,7 +114,7 @@ constinit const OpDef kSqueeze{
     .flops = flops_per_element<0>,
     .bytes = no_bytes,
     .vjp = reshape_back,
-    .reference = reference_permute<squeezed>,
+    .reference = permute_reference<squeezed>,
     .samples = [] {
       return std::vector<Sample>{{.in = {{.sizes = {3, 1, 5, 1}}}, .attrs = {Dims{}}},
                                  {.in = {{.sizes = {3, 1, 5, 1}}}, .attrs = {Dims{1}}},
@@ -132,7 +132,7 @@ constinit const OpDef kUnsqueeze{
     .flops = flops_per_element<0>,
     .bytes = no_bytes,
     .vjp = reshape_back,
-    .reference = reference_permute<unsqueezed>,
+    .reference = permute_reference<unsqueezed>,
     .samples = [] {
       return std::vector<Sample>{{.in = {{.sizes = {3, 5}}}, .attrs = {int64_t{0}}},
                                  {.in = {{.sizes = {3, 5}}}, .attrs = {int64_t{1}}},

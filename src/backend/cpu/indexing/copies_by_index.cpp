@@ -15,7 +15,7 @@
 namespace epilogue::cpu {
 namespace {
 
-const char* take_all_copies_by_index(const Call&) { return nullptr; }
+const char* take_any_copy(const Call&) { return nullptr; }
 
 // Slices of a contiguous tensor [outer, n, inner].
 struct Slices {
@@ -31,7 +31,7 @@ struct Slices {
 
 // Bytes that are worth a thread.
 constexpr int64_t kGrainBytes = 4 * kGrain;
-int64_t grain_of_copies_by_index(int64_t bytes) {
+int64_t copy_grain(int64_t bytes) {
   return std::max<int64_t>(1, kGrainBytes / std::max<int64_t>(1, bytes));
 }
 
@@ -49,14 +49,13 @@ void run_select(const Call& call) {
   auto* const to = static_cast<std::byte*>(call.out[0].data());
   const int64_t count = index.numel();
   const int64_t bytes = slices.inner_bytes;
-  parallel_for(slices.outer * count, grain_of_copies_by_index(bytes),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   const int64_t k = checked_index(call.op, at[i % count], slices.n);
-                   std::memcpy(to + i * bytes, from + (i / count * slices.n + k) * bytes,
-                               static_cast<size_t>(bytes));
-                 }
-               });
+  parallel_for(slices.outer * count, copy_grain(bytes), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t k = checked_index(call.op, at[i % count], slices.n);
+      std::memcpy(to + i * bytes, from + (i / count * slices.n + k) * bytes,
+                  static_cast<size_t>(bytes));
+    }
+  });
 }
 
 template <class T>
@@ -122,8 +121,7 @@ void run_triangle(const Call& call) {
   });
 }
 
-void describe_work_copies_by_index(KernelInfo& info, int64_t items, int64_t elements,
-                                   int64_t grain) {
+void describe_copies(KernelInfo& info, int64_t items, int64_t elements, int64_t grain) {
   info.grid = {std::max<int64_t>(1, items), 1, 1};
   info.block = {std::max<int64_t>(1, elements), 1, 1};
   info.threads = threads_for(items, grain);
@@ -133,26 +131,23 @@ void describe_select(const Call& call, KernelInfo& info) {
       kernel_name(&call.op == &kEmbedding ? "embedding" : "index_select", call.in[0].dtype());
   const Slices slices(call.in[0], select_dim(call));
   const auto bytes = static_cast<int64_t>(dtype_bytes(call.in[0].dtype()));
-  describe_work_copies_by_index(info, slices.outer * call.in[1].numel(), slices.inner_bytes / bytes,
-                                grain_of_copies_by_index(slices.inner_bytes));
+  describe_copies(info, slices.outer * call.in[1].numel(), slices.inner_bytes / bytes,
+                  copy_grain(slices.inner_bytes));
 }
 void describe_gather(const Call& call, KernelInfo& info) {
   info.name = kernel_name("gather", call.in[0].dtype());
   const IndexedLines lines = lines_of(call);
-  describe_work_copies_by_index(info, lines.count, lines.n, grain_for(lines.n));
+  describe_copies(info, lines.count, lines.n, grain_for(lines.n));
 }
 void describe_triangle(const Call& call, KernelInfo& info) {
   info.name = kernel_name(&call.op == &kTril ? "tril" : "triu", call.in[0].dtype());
   const int64_t columns = std::max<int64_t>(1, call.in[0].size(-1));
-  describe_work_copies_by_index(info, call.in[0].numel() / columns, columns, grain_for(columns));
+  describe_copies(info, call.in[0].numel() / columns, columns, grain_for(columns));
 }
 
-constexpr Kernel kSelectKernels[] = {
-    {"copy", take_all_copies_by_index, run_select, describe_select}};
-constexpr Kernel kGatherKernels[] = {
-    {"copy", take_all_copies_by_index, run_gather, describe_gather}};
-constexpr Kernel kTriangleKernels[] = {
-    {"copy", take_all_copies_by_index, run_triangle, describe_triangle}};
+constexpr Kernel kSelectKernels[] = {{"copy", take_any_copy, run_select, describe_select}};
+constexpr Kernel kGatherKernels[] = {{"copy", take_any_copy, run_gather, describe_gather}};
+constexpr Kernel kTriangleKernels[] = {{"copy", take_any_copy, run_triangle, describe_triangle}};
 constexpr KernelList kLists[] = {{&kEmbedding, kSelectKernels},
                                  {&kIndexSelect, kSelectKernels},
                                  {&kGather, kGatherKernels},

@@ -16,7 +16,7 @@
 namespace epilogue::cpu {
 namespace {
 
-const char* take_all_sums_by_index(const Call&) { return nullptr; }
+const char* take_any_sum(const Call&) { return nullptr; }
 
 DType sum_dtype(DType dtype) { return is_low_precision(dtype) ? DType::f32 : dtype; }
 
@@ -38,7 +38,7 @@ void add_scaled(const T* from, double alpha, T* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + factor * from[i]);
 }
 
-constexpr int64_t kSumsByIndexColumns = 64;  // of a slice, that a thread gets at least
+constexpr int64_t kSliceColumns = 64;  // of a slice, that a thread gets at least
 
 // sums [outer, n, inner] += alpha source [outer, count, inner] by index; threads share columns.
 struct SliceSums {
@@ -50,8 +50,8 @@ struct SliceSums {
   SliceSums(const Dims& sizes, int dim, int64_t indices) : count(indices) {
     for (int d = 0; d < sizes.rank(); ++d) (d < dim ? outer : d == dim ? n : inner) *= sizes[d];
   }
-  int64_t pieces() const { return (inner + kSumsByIndexColumns - 1) / kSumsByIndexColumns; }
-  int64_t grain() const { return grain_for(count * std::min(inner, kSumsByIndexColumns)); }
+  int64_t pieces() const { return (inner + kSliceColumns - 1) / kSliceColumns; }
+  int64_t grain() const { return grain_for(count * std::min(inner, kSliceColumns)); }
 
   template <class T>
   void run(const OpDef& op, const int64_t* at, const T* source, double alpha, int64_t skipped,
@@ -61,9 +61,8 @@ struct SliceSums {
         // Neighbouring pieces of one slice together.
         const int64_t o = begin / pieces();
         const int64_t last = std::min(end, (o + 1) * pieces());
-        const int64_t first_column = begin % pieces() * kSumsByIndexColumns;
-        const int64_t width =
-            std::min(inner, (last - o * pieces()) * kSumsByIndexColumns) - first_column;
+        const int64_t first_column = begin % pieces() * kSliceColumns;
+        const int64_t width = std::min(inner, (last - o * pieces()) * kSliceColumns) - first_column;
         for (int64_t j = 0; j < count; ++j) {
           const int64_t k = checked_index(op, at[j], n);
           if (k == skipped) continue;
@@ -109,7 +108,7 @@ void run_embedding_backward(const Call& call) {
   finish(sums, call.out[0]);
 }
 
-IndexedLines lines_of_sums_by_index(const Call& call) {
+IndexedLines summed_lines(const Call& call) {
   return {call.in[1], normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim())};
 }
 
@@ -135,7 +134,7 @@ void run_scatter_add(const Call& call) {
   const Tensor sums = begin_sums(call.out[0]);
   copy_tensor(sums, call.in[0]);
   const Tensor source = contiguous_as(call.in[2], sums.dtype());
-  const IndexedLines lines = lines_of_sums_by_index(call);
+  const IndexedLines lines = summed_lines(call);
   dispatch(sums.dtype(), [&]<class T>() {
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
       add_lines<T>(call, lines, source, sums);
@@ -147,12 +146,12 @@ void describe_slices(const Call& call, KernelInfo& info, const char* what,
                      const SliceSums& slices) {
   info.name = kernel_name(what, call.out[0].dtype());
   info.grid = {std::max<int64_t>(1, slices.outer * slices.pieces()), 1, 1};
-  info.block = {std::clamp<int64_t>(slices.inner, 1, kSumsByIndexColumns),
+  info.block = {std::clamp<int64_t>(slices.inner, 1, kSliceColumns),
                 std::max<int64_t>(1, slices.count), 1};
   info.threads = threads_for(slices.outer * slices.pieces(), slices.grain());
 }
 void describe_scatter(const Call& call, KernelInfo& info) {
-  const IndexedLines lines = lines_of_sums_by_index(call);
+  const IndexedLines lines = summed_lines(call);
   info.name = kernel_name("scatter_add", call.out[0].dtype());
   info.grid = {std::max<int64_t>(1, lines.count), 1, 1};
   info.block = {std::max<int64_t>(1, lines.n), 1, 1};
@@ -160,15 +159,15 @@ void describe_scatter(const Call& call, KernelInfo& info) {
 }
 
 constexpr Kernel kIndexAddKernels[] = {
-    {"slices", take_all_sums_by_index, run_index_add, [](const Call& c, KernelInfo& i) {
+    {"slices", take_any_sum, run_index_add, [](const Call& c, KernelInfo& i) {
        describe_slices(c, i, "index_add", index_add_slices(c));
      }}};
 constexpr Kernel kEmbeddingBackwardKernels[] = {
-    {"slices", take_all_sums_by_index, run_embedding_backward, [](const Call& c, KernelInfo& i) {
+    {"slices", take_any_sum, run_embedding_backward, [](const Call& c, KernelInfo& i) {
        describe_slices(c, i, "embedding_dense_backward", embedding_slices(c));
      }}};
 constexpr Kernel kScatterAddKernels[] = {
-    {"lines", take_all_sums_by_index, run_scatter_add, describe_scatter}};
+    {"lines", take_any_sum, run_scatter_add, describe_scatter}};
 constexpr KernelList kSumsByIndexLists[] = {{&kIndexAdd, kIndexAddKernels},
                                             {&kEmbeddingDenseBackward, kEmbeddingBackwardKernels},
                                             {&kScatterAdd, kScatterAddKernels}};
