@@ -112,7 +112,7 @@ Gradients whole_extremum_gradient(const GradCall& g) {
   return {scatter_add(zero, dim, indices, keepdim ? g.dout : unsqueeze(g.dout, dim))};
 }
 
-double one_per_element(const Call& call) { return static_cast<double>(call.in[0].numel()); }
+double elements_of_input(const Call& call) { return static_cast<double>(call.in[0].numel()); }
 
 std::vector<Sample> extremum_samples() {
   const auto along = [](int64_t dim, bool keepdim) { return std::vector<Attr>{dim, keepdim}; };
@@ -137,7 +137,7 @@ constexpr OpDef extremum_op(std::string_view name, std::string_view doc) {
           .schema = "(Tensor self, int? dim=None, bool keepdim=False)",
           .doc = doc,
           .infer = infer_extremum,
-          .flops = one_per_element,
+          .flops = elements_of_input,
           .vjp = whole_extremum_gradient,
           .saves = save_input(0) | kSaveOutput,
           .reference = extremum_reference<kSign>,
@@ -149,7 +149,7 @@ constexpr OpDef index_op(std::string_view name, std::string_view doc) {
           .schema = "(Tensor self, int? dim=None, bool keepdim=False)",
           .doc = doc,
           .infer = infer_index,
-          .flops = one_per_element,
+          .flops = elements_of_input,
           .reference = index_reference<kSign>,
           .samples = extremum_samples};
 }
