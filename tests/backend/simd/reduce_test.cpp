@@ -67,6 +67,40 @@ TEST(Row, SumsAndExtremes) {
   });
 }
 
+TEST(Row, MinimaPlacesAndDeviations) {
+  for_each_isa([](Isa) {
+    const RowKernels& k = row_kernels();
+    for (size_t n : awkward_sizes()) {
+      const std::vector<float> x = uniform(n, -1.0F, 1.0F, 1);
+      const auto least = std::min_element(x.begin(), x.end());
+      EXPECT_EQ(k.min(x.data(), n), n == 0 ? kInf : *least) << n;
+      EXPECT_EQ(k.find(x.data(), 7.0F, n), n);
+      if (n == 0) continue;
+      EXPECT_EQ(k.find(x.data(), *least, n), static_cast<size_t>(least - x.begin())) << n;
+      double squares = 0.0;
+      for (const float v : x) squares += std::pow(static_cast<double>(v) - 0.5, 2);
+      EXPECT_NEAR(k.squared_deviation(x.data(), 0.5F, n), squares,
+                  4e-6 * std::sqrt(static_cast<double>(n)) + 1e-6)
+          << n;
+    }
+  });
+}
+
+TEST(Row, NanIsFoundWhereverItStandsAndWinsTheMinimum) {
+  for_each_isa([](Isa) {
+    for (size_t n : {1U, 5U, 16U, 33U, 70U})
+      for (size_t where = 0; where < n; ++where) {
+        std::vector<float> x = uniform(n, -1.0F, 1.0F, 1);
+        x[where] = kNan;
+        EXPECT_TRUE(std::isnan(row_kernels().min(x.data(), n))) << where << " of " << n;
+        EXPECT_EQ(row_kernels().find(x.data(), kNan, n), where);
+        x[where] = -kInf;
+        EXPECT_EQ(row_kernels().min(x.data(), n), -kInf);
+        EXPECT_EQ(row_kernels().find(x.data(), -kInf, n), where);
+      }
+  });
+}
+
 // A single f32 accumulator would stop growing at 2^24 and be off by far more.
 TEST(Row, LongSumsStayAccurate) {
   for_each_isa([](Isa) {
