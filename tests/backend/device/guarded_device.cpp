@@ -150,7 +150,7 @@ class GuardedChain final : public RowChain {
     host_ = cpu_backend().make_row_chain(spec);
   }
   void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
-           std::span<const MatrixView> outputs) override {
+           std::span<const MatrixView> outputs) const override {
     if (outputs.size() != 1)
       throw Error("[row chain] expected one output, got " + std::to_string(outputs.size()));
     const GuardedMemory::Access access(guarded_memory());
