@@ -13,7 +13,7 @@
 
 namespace epilogue::trace::testing {
 
-inline constexpr const char* kBf16 = "c10::BFloat16";
+inline constexpr const char* kBFloat16 = "c10::BFloat16";
 
 // A program of ops one after another, each with one kernel of its length.
 class Program {
@@ -29,16 +29,16 @@ class Program {
   // More device work of the last op.
   void beside(const char* kernel, int64_t us) { device_work(kernel, start_, start_ + us * kUs); }
   void mm(std::vector<int64_t> a, std::vector<int64_t> b, int64_t us = 200) {
-    op("aten::mm", us, {tensor(std::move(a), kBf16), tensor(std::move(b), kBf16)}, "gemm");
+    op("aten::mm", us, {tensor(std::move(a), kBFloat16), tensor(std::move(b), kBFloat16)}, "gemm");
   }
   void unary(const char* name, int64_t us, std::vector<int64_t> dims) {
-    op(name, us, {tensor(std::move(dims), kBf16)});
+    op(name, us, {tensor(std::move(dims), kBFloat16)});
   }
   void binary(const char* name, int64_t us, std::vector<int64_t> a, std::vector<int64_t> b) {
-    op(name, us, {tensor(std::move(a), kBf16), tensor(std::move(b), kBf16)});
+    op(name, us, {tensor(std::move(a), kBFloat16), tensor(std::move(b), kBFloat16)});
   }
   void copy(const char* kernel, int64_t us, std::vector<int64_t> dims) {
-    op("aten::copy_", us, {tensor(dims, kBf16), tensor(dims, kBf16)}, kernel);
+    op("aten::copy_", us, {tensor(dims, kBFloat16), tensor(dims, kBFloat16)}, kernel);
   }
   void annotated(std::string_view name, const std::function<void()>& body) {
     const int64_t begin = now_;

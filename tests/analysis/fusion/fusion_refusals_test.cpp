@@ -9,7 +9,7 @@ namespace epilogue::trace::fusion_refusals_test {
 namespace {
 
 using testing::find;
-using testing::kBf16;
+using testing::kBFloat16;
 using testing::Program;
 using testing::scalar;
 using testing::tensor;
@@ -42,19 +42,19 @@ TEST(FusionRefusals, WhatAnUnknownOpMayHaveWrittenComesFromNobodyBeforeIt) {
     p.copy("elementwise", 60, {888, 3072});
     return p.find().fusions.size();
   };
-  EXPECT_EQ(copies_around({tensor({888 * 3072}, kBf16)}), 0U);
-  EXPECT_EQ(copies_around({tensor({888, 128}, kBf16), tensor({888, 3072}, kBf16)}), 0U);
+  EXPECT_EQ(copies_around({tensor({888 * 3072}, kBFloat16)}), 0U);
+  EXPECT_EQ(copies_around({tensor({888, 128}, kBFloat16), tensor({888, 3072}, kBFloat16)}), 0U);
   EXPECT_EQ(copies_around({tensor_list({tensor({888, 3072}, "")})}), 0U)
       << "lists of traces do not tell the dtype";
   EXPECT_EQ(copies_around({tensor({888 * 3072}, "float")}), 1U);
-  EXPECT_EQ(copies_around({tensor({888, 128}, kBf16)}), 1U);
+  EXPECT_EQ(copies_around({tensor({888, 128}, kBFloat16)}), 1U);
 }
 
 TEST(FusionRefusals, WhatAnOpInPlaceOverwroteNobodyReadsLater) {
   Program p;
   p.mm({4096, 256}, {256, 512});
-  p.op("aten::add_", 60, {tensor({4096, 512}, kBf16), tensor({512}, kBf16)});
-  p.op("aten::unknown_attention", 90, {tensor({4096, 8, 64}, kBf16)});
+  p.op("aten::add_", 60, {tensor({4096, 512}, kBFloat16), tensor({512}, kBFloat16)});
+  p.op("aten::unknown_attention", 90, {tensor({4096, 8, 64}, kBFloat16)});
   p.mm({4096, 512}, {512, 512});  // reads what attention gave out, or add_; not the first product
   const FusionFindings found = p.find();
   const Fusion* epilogue = find(found, FusionKind::gemm_epilogue);

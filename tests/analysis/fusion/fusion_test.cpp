@@ -10,7 +10,7 @@ namespace epilogue::trace::fusion_test {
 namespace {
 
 using testing::find;
-using testing::kBf16;
+using testing::kBFloat16;
 using testing::Program;
 
 // T = 8192 x 3072 bf16 = 50,331,648 bytes.
