@@ -42,19 +42,47 @@ bool only_reduces(const BoundProgram& bound) {
   return std::ranges::count(output_extents(bound.program), Extent::element) == 0;
 }
 
+bool is_pointwise_op(const Node& node) {
+  return node.pointwise() != nullptr || (node.call() != nullptr && node.call()->op->pointwise);
+}
+
+// Notes why a pointwise op is no program, where it reads what a pointwise op makes: people expect
+// these two to be one kernel.
+void note_refusal(const Graph& graph, size_t index, const std::string& reason,
+                  PassContext& context) {
+  const Node& node = graph.nodes[index];
+  if (!is_pointwise_op(node)) return;
+  const Uses uses(graph);
+  for (const int v : graph::reads(node)) {
+    if (uses.producer(v) < 0) continue;
+    const Node& maker = graph.nodes[static_cast<size_t>(uses.producer(v))];
+    if (is_pointwise_op(maker))
+      context.declined(label(graph, maker) + " into " + label(graph, node), reason);
+  }
+}
+
 // Joins the node at `index` with one that makes what it reads; true where that was done.
 bool try_fuse(Graph& graph, size_t index, PassContext& context) {
   std::string reason;
   const std::optional<BoundProgram> reader = any_program_of(graph, graph.nodes[index], reason);
-  if (!reader || graph.nodes[index].chain() != nullptr) return false;
+  if (graph.nodes[index].chain() != nullptr) return false;
+  if (!reader) {
+    note_refusal(graph, index, reason, context);
+    return false;
+  }
   const Uses uses(graph);
   for (const int v : reader->inputs) {
     if (uses.producer(v) < 0) continue;
     const auto maker = static_cast<size_t>(uses.producer(v));
     const std::optional<BoundProgram> made = any_program_of(graph, graph.nodes[maker], reason);
-    if (!made || !may_meet(graph, *made, *reader, v)) continue;
     const std::string what =
         label(graph, graph.nodes[maker]) + " into " + label(graph, graph.nodes[index]);
+    if (!made && is_pointwise_op(graph.nodes[maker])) context.declined(what, reason);
+    if (!made) continue;
+    if (!may_meet(graph, *made, *reader, v)) {
+      context.declined(what, "the two work on tensors of other sizes");
+      continue;
+    }
     const bool is_read_by_others = !only_reader(uses, graph.nodes[index], v);
     if (is_read_by_others && !only_reduces(*reader)) {
       context.declined(what, "others read its result too");
@@ -67,7 +95,11 @@ bool try_fuse(Graph& graph, size_t index, PassContext& context) {
     builder.append(*reader);
     BoundProgram joined = builder.finish(results_needed(graph, members));
     joined.sizes = made->sizes;
-    if (!problem_of(joined.program).empty() || !fits(graph, joined)) continue;
+    if (const std::string problem(problem_of(joined.program)); !problem.empty()) {
+      context.declined(what, problem);
+      continue;
+    }
+    if (!fits(graph, joined)) continue;
     Node fused;
     fused.what = graph::Pointwise{joined.program, joined.inputs, joined.sizes};
     fused.outputs = joined.results;
