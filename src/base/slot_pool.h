@@ -73,7 +73,7 @@ class SlotPool {
   }
 
  private:
-  struct alignas(64) Slot {
+  struct alignas(kStripeBytes) Slot {
     std::atomic<T*> object{nullptr};
   };
 

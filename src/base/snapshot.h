@@ -62,7 +62,7 @@ class Snapshot {
   }
 
  private:
-  struct alignas(64) Stripe {
+  struct alignas(kStripeBytes) Stripe {
     mutable std::atomic<int64_t> readers{0};
   };
   struct Retired {

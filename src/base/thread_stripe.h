@@ -11,6 +11,8 @@
 namespace epilogue {
 
 inline constexpr size_t kStripes = 16;
+// Processors fetch cache lines in pairs.
+inline constexpr size_t kStripeBytes = 128;
 
 // This thread's, below kStripes.
 inline size_t thread_stripe() {
@@ -30,7 +32,7 @@ class StripedCount {
   }
 
  private:
-  struct alignas(64) Stripe {
+  struct alignas(kStripeBytes) Stripe {
     std::atomic<int64_t> n{0};
   };
   std::array<Stripe, kStripes> stripes_;

@@ -22,6 +22,8 @@ class WatchedState {
   // has a life that is watched.
   void watch(const void* at, size_t bytes) {
     const auto* const from = static_cast<const std::byte*>(at);
+    for (const Range& known : ranges_)  // a member of what is watched already
+      if (known.at <= from && from + bytes <= known.at + known.bytes) return;
     ranges_.push_back({from, bytes, kept_.size()});
     kept_.insert(kept_.end(), from, from + bytes);
   }

@@ -6,6 +6,7 @@
 
 #include "ops/norms.h"
 #include "ops/ops.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape.h"
 
 namespace epilogue::passes {
@@ -194,6 +195,8 @@ std::optional<BoundProgram> any_program_of(const Graph& graph, const Node& node,
   const OpCall* call = node.call();
   if (call == nullptr || call->inputs.empty() || call->inputs[0] == graph::kNoValue)
     return std::nullopt;
+  // What stands in its way as a pointwise op does so here.
+  if (pointwise_fn_of(*call->op, call->attrs)) return std::nullopt;
   if (!graph.capabilities.programs_reduce) {
     reason = "programs on " + to_string(graph.device) + " reduce nothing";
     return std::nullopt;

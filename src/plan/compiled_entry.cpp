@@ -65,8 +65,9 @@ std::string choice_text(const CompileOptions& o) {
 // Numbers of rows that an entry remembers; others are looked at anew in each call.
 constexpr size_t kMostRowsKnown = 1 << 16;
 
-// Threads that share an entry write its time of use no more often.
-constexpr int64_t kUseTicks = 500;
+// Threads that share an entry write its time of use no more often: some 10 us, a small part of what
+// it takes to make the next plan.
+constexpr int64_t kUseTicks = 20'000;
 
 size_t hash_of(const Dims& sizes) {
   size_t hash = 0;

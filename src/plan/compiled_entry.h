@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/append_list.h"
+#include "base/thread_stripe.h"
 #include "core/watched_state.h"
 #include "epilogue/compile.h"
 #include "ops/autocast.h"
@@ -39,7 +40,7 @@ class Entry {
   // new number of them: it may do other ops. Throws what it throws. Thread-safe.
   bool accepts(std::span<const Tensor> in) const;
 
-  // Says that it was used, and when that was: ticks() of base/clock.h, to some hundred of them.
+  // Says that it was used, and when that was: ticks() of base/clock.h, to some 10 us.
   void mark_used() const;
   int64_t last_used() const { return last_used_.load(std::memory_order_relaxed); }
 
@@ -133,7 +134,7 @@ class Entry {
   static constexpr size_t kFitLists = 64;
   mutable std::array<AppendList<Fit>, kFitLists> fits_;
   mutable std::atomic<size_t> fits_known_{0};
-  mutable std::atomic<int64_t> last_used_{0};
+  alignas(kStripeBytes) mutable std::atomic<int64_t> last_used_{0};  // apart from what calls only read
   Regions autocast_;  // their casts are part of the graph
   std::unique_ptr<Plan> plan_;
   std::shared_ptr<Plan> backward_plan_;

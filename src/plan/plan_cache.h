@@ -33,7 +33,7 @@ class PlanCache {
       {
         const Reader list(entries_);
         if (const Entry* const entry = find(*list, in)) {
-          entry->mark_used();
+          if (list->size() > 1) entry->mark_used();
           return use(*entry);
         }
       }

@@ -8,7 +8,7 @@ int main() {
   nn::MLP mlp(4, 16);
   const Tensor x = randn({32, 4});
   const Tensor target = x * 0.5;
-  AdamW optimizer(mlp.parameters(), AdamWOptions{.lr = 1e-2});
+  optim::AdamW optimizer(mlp.parameters(), {.lr = 1e-2});
   CompiledStep step =
       compile_step(mlp, [](const Tensor& y, const Tensor& t) { return mse_loss(y, t); });
   const double before = mse_loss(mlp(x), target).item();
