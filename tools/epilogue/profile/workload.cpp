@@ -231,6 +231,14 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
   return w;
 }
 
+// "geglu, swiglu, ..."
+std::string activation_choices() {
+  std::string names;
+  for (int i = 0; i <= static_cast<int>(nn::Activation::gelu_tanh); ++i)
+    names += (i == 0 ? "" : ", ") + std::string(nn::activation_name(nn::Activation(i)));
+  return names;
+}
+
 void add_common_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--mode", o.mode, o.kind == "mlp" ? "eager, compile or fused" : "eager or compile")
       ->option_text("MODE [eager]");
@@ -340,7 +348,7 @@ void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions&
     app.add_option("--layers", o.layers, "hidden layers (plain activations only)")
         ->check(whole_number(1))
         ->option_text("N [1]");
-    app.add_option("--activation", o.activation, "geglu, swiglu, reglu, gelu, relu or silu")
+    app.add_option("--activation", o.activation, activation_choices())
         ->option_text("NAME [geglu; with --weights the checkpoint's]");
     app.add_flag("--bias", o.bias, "linears with biases");
     app.add_option("--norm", o.norm, "none, rms or layer, before the MLP")
