@@ -28,9 +28,9 @@ std::string number_text(const char* format, int precision, double value) {
 }
 
 std::string_view torch_name(DType dtype) {
-  constexpr std::string_view kNames[] = {"float32", "bfloat16", "float16", "float64",
-                                         "int64",   "uint8",    "bool"};
-  return kNames[static_cast<size_t>(dtype)];
+  constexpr std::string_view kTorchNames[] = {"float32", "bfloat16", "float16", "float64",
+                                              "int64",   "uint8",    "bool"};
+  return kTorchNames[static_cast<size_t>(dtype)];
 }
 
 // How floating elements are written, all alike.

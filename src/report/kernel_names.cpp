@@ -57,12 +57,11 @@ std::string names_text(std::span<const KernelName> names) {
 }
 
 std::string names_json(std::span<const KernelName> names) {
-  using Json = nlohmann::ordered_json;
-  Json list = Json::array();
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const KernelName& name : names) {
-    Json fields = Json::object();
-    Json notes = Json::object();
-    Json inferred = Json::array();
+    nlohmann::ordered_json fields = nlohmann::ordered_json::object();
+    nlohmann::ordered_json notes = nlohmann::ordered_json::object();
+    nlohmann::ordered_json inferred = nlohmann::ordered_json::array();
     for (const KernelField& field : name.fields) {
       fields[field.key] = field.value;
       if (field.is_inferred) inferred.push_back(field.key);
@@ -78,7 +77,7 @@ std::string names_json(std::span<const KernelName> names) {
                     {"ops", name.ops},
                     {"summary", name.summary}});
   }
-  return list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string names_markdown(std::span<const KernelName> names) {

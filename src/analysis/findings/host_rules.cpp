@@ -11,7 +11,7 @@ namespace epilogue::trace {
 namespace {
 
 constexpr double kNotableShare = 0.1;  // of the wall time
-constexpr size_t kShown = 3;
+constexpr size_t kHostFindings = 3;
 
 bool is_notable(const HostTime& host, int64_t ns) {
   return static_cast<double>(ns) >= kNotableShare * static_cast<double>(host.wall_ns);
@@ -49,10 +49,10 @@ int64_t total_of(const std::vector<const HostProduct*>& products) {
 }
 
 void add_product_lines(const std::vector<const HostProduct*>& products, Finding& f) {
-  for (size_t i = 0; i < std::min(kShown, products.size()); ++i)
+  for (size_t i = 0; i < std::min(kHostFindings, products.size()); ++i)
     f.evidence.push_back(product_line(*products[i]));
-  if (products.size() > kShown)
-    f.evidence.push_back(fmt::format("and {} more", products.size() - kShown));
+  if (products.size() > kHostFindings)
+    f.evidence.push_back(fmt::format("and {} more", products.size() - kHostFindings));
 }
 
 double flops_of(const HostProduct& p) { return p.gflops * static_cast<double>(p.time.median_ns); }
@@ -89,7 +89,7 @@ void find_contention(const Explanation& e, std::vector<Finding>& out) {
       "simple ops move {:.2f} GB/s, less than one core does: threads wait for each other or for "
       "busy cores",
       *ops.front()->gb_per_s);
-  for (size_t i = 0; i < std::min(kShown, ops.size()); ++i)
+  for (size_t i = 0; i < std::min(kHostFindings, ops.size()); ++i)
     f.evidence.push_back(
         fmt::format("{}: {} in {}, {} each, {:.2f} GB/s", ops[i]->name, duration(ops[i]->self_ns),
                     counted(ops[i]->count, "call", "calls"),
@@ -169,7 +169,7 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
   f.severity = Severity::warning;
   f.title = fmt::format("the data loader takes {}", share(*e.host, ns));
   bool is_single = false;
-  for (size_t i = 0; i < std::min(kShown, e.hot_spots.loaders.size()); ++i) {
+  for (size_t i = 0; i < std::min(kHostFindings, e.hot_spots.loaders.size()); ++i) {
     const LoaderSpot& spot = e.hot_spots.loaders[i];
     is_single = is_single || spot.name.find("SingleProcess") != std::string::npos;
     f.evidence.push_back(
@@ -192,7 +192,7 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   Finding f;
   f.severity = Severity::warning;
   f.title = fmt::format("{} pass between ops: Python, or code that is not traced", share(host, ns));
-  for (size_t i = 0; i < std::min(kShown, host.functions.size()); ++i)
+  for (size_t i = 0; i < std::min(kHostFindings, host.functions.size()); ++i)
     f.evidence.push_back(fmt::format("{}: {}, {}", host.functions[i].name,
                                      counted(host.functions[i].count, "call", "calls"),
                                      duration(host.functions[i].self_ns)));
@@ -214,7 +214,7 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
   for (const HostOp& op : host.ops) most.push_back(&op);
   std::stable_sort(most.begin(), most.end(),
                    [](const HostOp* a, const HostOp* b) { return a->count > b->count; });
-  for (size_t i = 0; i < std::min(kShown, most.size()); ++i)
+  for (size_t i = 0; i < std::min(kHostFindings, most.size()); ++i)
     f.evidence.push_back(fmt::format("{}: {}, mean {}", most[i]->name,
                                      counted(most[i]->count, "call", "calls"),
                                      duration(most[i]->self_ns / most[i]->count)));
