@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/dtype.h"
+#include "core/dtype_names.h"
 
 #include <string>
 
@@ -10,13 +11,19 @@ namespace {
 constexpr std::string_view kNames[] = {"f32", "bf16", "f16", "f64", "i64", "u8", "bool"};
 constexpr std::string_view kTraceNames[] = {"float",    "c10::BFloat16", "c10::Half", "double",
                                             "long int", "unsigned char", "bool"};
-// Each with "torch." before it too.
+// Each with "torch." before it too. Of each type its own name comes first.
 constexpr std::pair<std::string_view, DType> kTorchNames[] = {
     {"float32", DType::f32}, {"float", DType::f32},   {"bfloat16", DType::bf16},
     {"float16", DType::f16}, {"half", DType::f16},    {"float64", DType::f64},
     {"double", DType::f64},  {"int64", DType::i64},   {"long", DType::i64},
     {"uint8", DType::u8},    {"bool", DType::boolean}};
 }  // namespace
+
+std::string_view torch_dtype_name(DType dtype) {
+  for (const auto& [name, named] : kTorchNames)
+    if (named == dtype) return name;
+  return "";
+}
 
 std::string_view dtype_name(DType dtype) { return kNames[static_cast<size_t>(dtype)]; }
 std::string_view dtype_trace_name(DType dtype) { return kTraceNames[static_cast<size_t>(dtype)]; }

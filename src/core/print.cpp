@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ostream>
 
+#include "core/dtype_names.h"
 #include "core/element.h"
 #include "core/host_elements.h"
 #include "epilogue/tensor.h"
@@ -25,12 +26,6 @@ std::string number_text(const char* format, int precision, double value) {
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg): streams would keep a state
   const int n = std::snprintf(text, sizeof text, format, precision, value);
   return {text, static_cast<size_t>(n)};
-}
-
-std::string_view torch_name(DType dtype) {
-  constexpr std::string_view kTorchNames[] = {"float32", "bfloat16", "float16", "float64",
-                                              "int64",   "uint8",    "bool"};
-  return kTorchNames[static_cast<size_t>(dtype)];
 }
 
 // How floating elements are written, all alike.
@@ -160,7 +155,7 @@ std::vector<std::string> suffixes_of(const Tensor& t) {
   const DType dtype = t.dtype();
   const bool is_told =
       dtype == DType::f32 || (!is_empty && (dtype == DType::i64 || dtype == DType::boolean));
-  if (!is_told) suffixes.push_back("dtype=torch." + std::string(torch_name(dtype)));
+  if (!is_told) suffixes.push_back("dtype=torch." + std::string(torch_dtype_name(dtype)));
   const detail::AutogradMeta* const autograd = t.impl()->autograd.get();
   if (t.requires_grad() && autograd != nullptr && !autograd->is_leaf()) {
     suffixes.push_back("grad_fn=<" + autograd->grad_fn_name() + ">");
