@@ -2,6 +2,7 @@
 #include "epilogue/base/distribution.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace epilogue {
@@ -17,6 +18,15 @@ int64_t middle(const std::vector<int64_t>& sorted) {
   return std::midpoint(sorted[(sorted.size() - 1) / 2], sorted[sorted.size() / 2]);
 }
 
+// A trace may claim any durations: what does not fit ends at the type's last number.
+int64_t sum_of(const std::vector<int64_t>& values) {
+  int64_t sum = 0;
+  for (const int64_t value : values)
+    if (__builtin_add_overflow(sum, value, &sum))
+      return value > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+  return sum;
+}
+
 }  // namespace
 
 std::optional<Distribution> distribution(std::vector<int64_t> values_ns) {
@@ -28,7 +38,7 @@ std::optional<Distribution> distribution(std::vector<int64_t> values_ns) {
   d.median_ns = middle(values_ns);
   d.p95_ns = nearest_rank(values_ns, 95);
   d.max_ns = values_ns.back();
-  d.total_ns = std::accumulate(values_ns.begin(), values_ns.end(), int64_t{0});
+  d.total_ns = sum_of(values_ns);
   return d;
 }
 

@@ -24,6 +24,7 @@ TEST(Distribution, TheMedianOfTwoInTheMiddleIsTheirMeanAndP95ANearestRank) {
   EXPECT_EQ(distribution({1, 9, 4})->median_ns, 4);
   EXPECT_EQ(distribution({2'170'000, 14'100'000})->median_ns, 8'135'000);
   EXPECT_EQ(distribution({INT64_MAX, INT64_MAX - 2})->median_ns, INT64_MAX - 1);
+  EXPECT_EQ(distribution({INT64_MAX, INT64_MAX - 2})->total_ns, INT64_MAX);
 }
 
 TEST(Launches, ApiTimeQueueDelayAndShortKernels) {
