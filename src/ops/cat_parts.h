@@ -12,7 +12,7 @@ namespace epilogue {
 template <class Body>
 void for_each_cat_part(const Call& call, Body&& body) {
   const Tensor& out = call.out[0];
-  const int dim = normalize_dim(call.op, call.attr<int64_t>(0), out.dim());
+  const int dim = named_dim(call, out.dim());
   int64_t start = 0;
   for (const Tensor& t : call.in) {
     if (t.numel() == 0) continue;

@@ -77,7 +77,7 @@ OutMetas infer_cat(const Call& call) {
   const Tensor& model = cat_model(call);
   Dims sizes = model.sizes();
   if (sizes.empty()) fail(call.op, "tensors with at least one dimension", to_string(model));
-  const int dim = normalize_dim(call.op, call.attr<int64_t>(0), sizes.rank());
+  const int dim = named_dim(call, sizes.rank());
   sizes[dim] = 0;
   for (const Tensor& t : call.in) {
     if (is_skipped_by_cat(t)) continue;

@@ -43,6 +43,14 @@ class Elements {
       }
     });
   }
+  // Element i becomes element j of `from`; numbers that are whole in both never pass a double.
+  void copy(int64_t i, const Elements& from, int64_t j) const {
+    if (is_floating(tensor_.dtype()) || is_floating(from.tensor_.dtype())) {
+      set(i, from.get(j));
+    } else {
+      set_int(i, from.get_int(j));
+    }
+  }
   // Coordinates: one per dimension.
   double at(std::initializer_list<int64_t> index) const {
     int64_t o = 0;

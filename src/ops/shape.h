@@ -24,6 +24,10 @@ DType floating_result_dtype(std::span<const Tensor> in);
 
 // A dimension in [0, rank); negative ones count from the end. Rank 0 allows -1 and 0.
 int normalize_dim(const OpDef& op, int64_t dim, int rank);
+// The dimension that attribute 0 of a call names, of a tensor of `rank` dimensions.
+inline int named_dim(const Call& call, int rank) {
+  return normalize_dim(call.op, call.attr<int64_t>(0), rank);
+}
 // Sorted, unique; empty means all.
 Dims normalize_dims(const OpDef& op, const Dims& dims, int rank);
 

@@ -6,6 +6,7 @@
 
 #include "epilogue/ops.h"
 #include "ops/ops.h"
+#include "ops/reductions/lines.h"
 #include "ops/reference.h"
 #include "ops/run_op.h"
 
@@ -16,7 +17,7 @@ namespace {
 OutMetas infer_softmax(const Call& call) {
   const Tensor& self = call.in[0];
   require_floating(call.op, self);
-  normalize_dim(call.op, call.attr<int64_t>(0), self.dim());
+  named_dim(call, self.dim());
   const bool widen = call.attr<bool>(1) && is_low_precision(self.dtype());
   return OutMeta{self.sizes(), widen ? DType::f32 : self.dtype()};
 }
@@ -29,21 +30,8 @@ OutMetas infer_softmax_backward(const Call& call) {
   if (!(call.in[0].sizes() == call.in[1].sizes()))
     fail(call.op, "a gradient of the output's shape",
          to_string(call.in[0]) + " and " + to_string(call.in[1]));
-  normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
+  named_dim(call, call.in[0].dim());
   return OutMeta{call.in[1].sizes(), call.has_attr(1) ? call.attr<DType>(1) : call.in[1].dtype()};
-}
-
-// Calls body(index of element 0, distance of neighbours, n) for every line along attribute 0.
-template <class Body>
-void for_each_line(const Call& call, Body&& body) {
-  const Dims& sizes = call.out[0].sizes();
-  const int dim = normalize_dim(call.op, call.attr<int64_t>(0), sizes.rank());
-  const int64_t n = sizes.empty() ? 1 : sizes[dim];
-  if (n == 0) return;
-  int64_t step = 1;
-  for (int d = dim + 1; d < sizes.rank(); ++d) step *= sizes[d];
-  const int64_t lines = call.out[0].numel() / n;
-  for (int64_t line = 0; line < lines; ++line) body(line / step * n * step + line % step, step, n);
 }
 
 // softmax: exp(x - max) / sum(exp(x - max)); log_softmax: x - max - log(sum(exp(x - max))).
@@ -51,19 +39,21 @@ template <bool kLog>
 void softmax_reference(const Call& call) {
   const Elements in(call.in[0]);
   const Elements out(call.out[0]);
-  for_each_line(call, [&](int64_t first, int64_t step, int64_t n) {
+  const Lines lines(call.out[0].sizes(), named_dim(call, call.out[0].dim()));
+  for (int64_t l = 0; l < lines.count; ++l) {
+    const int64_t first = lines.first(l);
     double largest = -std::numeric_limits<double>::infinity();
-    for (int64_t j = 0; j < n; ++j) {
-      const double x = in.get(first + j * step);
+    for (int64_t j = 0; j < lines.n; ++j) {
+      const double x = in.get(first + j * lines.step);
       largest = std::isnan(x) ? x : std::max(largest, x);
     }
     double sum = 0;
-    for (int64_t j = 0; j < n; ++j) sum += std::exp(in.get(first + j * step) - largest);
-    for (int64_t j = 0; j < n; ++j) {
-      const double shifted = in.get(first + j * step) - largest;
-      out.set(first + j * step, kLog ? shifted - std::log(sum) : std::exp(shifted) / sum);
+    for (int64_t j = 0; j < lines.n; ++j) sum += std::exp(in.get(first + j * lines.step) - largest);
+    for (int64_t j = 0; j < lines.n; ++j) {
+      const double shifted = in.get(first + j * lines.step) - largest;
+      out.set(first + j * lines.step, kLog ? shifted - std::log(sum) : std::exp(shifted) / sum);
     }
-  });
+  }
 }
 
 // softmax: y * (g - sum(g * y)); log_softmax: g - exp(y) * sum(g).
@@ -72,19 +62,21 @@ void softmax_backward_reference(const Call& call) {
   const Elements grad(call.in[0]);
   const Elements output(call.in[1]);
   const Elements out(call.out[0]);
-  for_each_line(call, [&](int64_t first, int64_t step, int64_t n) {
+  const Lines lines(call.out[0].sizes(), named_dim(call, call.out[0].dim()));
+  for (int64_t l = 0; l < lines.count; ++l) {
+    const int64_t first = lines.first(l);
     double sum = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      const int64_t i = first + j * step;
+    for (int64_t j = 0; j < lines.n; ++j) {
+      const int64_t i = first + j * lines.step;
       sum += kLog ? grad.get(i) : grad.get(i) * output.get(i);
     }
-    for (int64_t j = 0; j < n; ++j) {
-      const int64_t i = first + j * step;
+    for (int64_t j = 0; j < lines.n; ++j) {
+      const int64_t i = first + j * lines.step;
       const double g = grad.get(i);
       const double y = output.get(i);
       out.set(i, kLog ? g - std::exp(y) * sum : y * (g - sum));
     }
-  });
+  }
 }
 
 Outputs compose_softmax(const Call& call, const OpDef& unit) {

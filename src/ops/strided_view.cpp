@@ -21,13 +21,7 @@ Tensor strided_view(const Tensor& self, const Dims& sizes, const Dims& strides, 
 void copy_in_order(const Tensor& source, const Tensor& result) {
   const Elements from(source);
   const Elements to(result);
-  for (int64_t i = 0; i < result.numel(); ++i) {
-    if (is_floating(source.dtype())) {
-      to.set(i, from.get(i));
-    } else {
-      to.set_int(i, from.get_int(i));
-    }
-  }
+  for (int64_t i = 0; i < result.numel(); ++i) to.copy(i, from, i);
 }
 
 void gather_reference(const Call& call, const Dims& strides, int64_t offset) {

@@ -58,8 +58,7 @@ struct TransposedDims {
 };
 TransposedDims transposed_dims(const Call& call) {
   const int rank = call.in[0].dim();
-  return {normalize_dim(call.op, call.attr<int64_t>(0), rank),
-          normalize_dim(call.op, call.attr<int64_t>(1), rank)};
+  return {named_dim(call, rank), normalize_dim(call.op, call.attr<int64_t>(1), rank)};
 }
 Dims swapped(Dims dims, TransposedDims which) {
   if (dims.rank() > 0) std::swap(dims[which.first], dims[which.second]);

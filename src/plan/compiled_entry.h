@@ -134,7 +134,8 @@ class Entry {
   static constexpr size_t kFitLists = 64;
   mutable std::array<AppendList<Fit>, kFitLists> fits_;
   mutable std::atomic<size_t> fits_known_{0};
-  alignas(kStripeBytes) mutable std::atomic<int64_t> last_used_{0};  // apart from what calls only read
+  alignas(kStripeBytes) mutable std::atomic<int64_t> last_used_{
+      0};             // apart from what calls only read
   Regions autocast_;  // their casts are part of the graph
   std::unique_ptr<Plan> plan_;
   std::shared_ptr<Plan> backward_plan_;

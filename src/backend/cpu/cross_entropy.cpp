@@ -149,9 +149,8 @@ void describe_cross_entropy(KernelInfo& info, const char* what, const Tensor& se
                             const Tensor& target) {
   const Blocks blocks(self, target);
   info.name = kernel_name(what, self.dtype());
-  info.grid = {std::max<int64_t>(1, blocks.count), 1, 1};
-  info.block = {self.size(-1), std::min(blocks.size, std::max<int64_t>(1, blocks.rows)), 1};
-  info.threads = threads_for(blocks.count, blocks.grain);
+  describe_items(info, blocks.count, blocks.grain, self.size(-1),
+                 std::min(blocks.size, blocks.rows));
 }
 
 constexpr Kernel kForwardKernels[] = {

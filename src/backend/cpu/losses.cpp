@@ -291,23 +291,18 @@ void run_nll_backward(const Call& call) {
 
 void describe_mse(const Call& call, KernelInfo& info, const Pieces& pieces, const char* what) {
   info.name = kernel_name(what, call.out[0].dtype());
-  info.grid = {std::max<int64_t>(1, pieces.count()), 1, 1};
-  info.block = {pieces.count() == 0 ? 1 : pieces.size(0), 1, 1};
-  info.threads = threads_for(pieces.count(), pieces.grain());
+  describe_items(info, pieces.count(), pieces.grain(), pieces.count() == 0 ? 1 : pieces.size(0));
 }
 void describe_nll(const Call& call, KernelInfo& info) {
   const Targets targets = forward_targets(call);
   info.name = kernel_name("nll_loss", call.in[0].dtype());
-  info.grid = {std::max<int64_t>(1, targets.pieces()), 1, 1};
-  info.block = {std::clamp<int64_t>(targets.target.numel(), 1, kTargetPiece), 1, 1};
-  info.threads = threads_for(targets.pieces(), kTargetGrain);
+  describe_items(info, targets.pieces(), kTargetGrain,
+                 std::min(targets.target.numel(), kTargetPiece));
 }
 void describe_nll_backward(const Call& call, KernelInfo& info) {
   const Targets targets = backward_targets(call);
   info.name = kernel_name("nll_loss_backward", call.in[1].dtype());
-  info.grid = {targets.target.numel(), 1, 1};
-  info.block = {targets.classes, 1, 1};
-  info.threads = threads_for(targets.target.numel(), backward_grain(targets));
+  describe_items(info, targets.target.numel(), backward_grain(targets), targets.classes);
 }
 
 constexpr Kernel kMseKernels[] = {

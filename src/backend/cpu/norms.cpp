@@ -182,18 +182,14 @@ void run_rms_norm_backward(const Call& call) {
 void describe_row_norm(const Call& call, KernelInfo& info, const char* what) {
   const Rows x = rows_of(call, call.in[0]);
   info.name = kernel_name(what, call.in[0].dtype());
-  info.grid = {std::max<int64_t>(1, x.count()), 1, 1};
-  info.block = {std::max<int64_t>(1, x.size()), 1, 1};
-  info.threads = threads_for(x.count(), row_grain(x));
+  describe_items(info, x.count(), row_grain(x), x.size());
 }
 
 void describe_backward(const Call& call, KernelInfo& info, const char* what) {
   const Rows x = rows_of(call, call.in[1]);
   const Chunks chunks = chunks_of(x);
   info.name = kernel_name(what, call.in[1].dtype());
-  info.grid = {chunks.count, 1, 1};
-  info.block = {std::max<int64_t>(1, x.size()), chunks.rows, 1};
-  info.threads = threads_for(chunks.count, 1);
+  describe_items(info, chunks.count, 1, x.size(), chunks.rows);
 }
 
 constexpr Kernel kLayerNormKernels[] = {

@@ -32,6 +32,14 @@ inline int threads_for(int64_t items, int64_t grain) {
   return std::max(1, parallel_pieces(items, grain));
 }
 
+// Work as the trace shows it: a grid of `items`, each of width x height elements.
+inline void describe_items(KernelInfo& info, int64_t items, int64_t grain, int64_t width,
+                           int64_t height = 1) {
+  info.grid = {std::max<int64_t>(1, items), 1, 1};
+  info.block = {std::max<int64_t>(1, width), std::max<int64_t>(1, height), 1};
+  info.threads = threads_for(items, grain);
+}
+
 // One dimension: how many, and how far apart in elements.
 struct Axis {
   int64_t size;

@@ -30,7 +30,7 @@ const char* decline_norm_backward(const Call& call) {
 
 Lines lines_of(const Call& call) {
   const Dims& sizes = call.out[0].sizes();
-  const int dim = normalize_dim(call.op, call.attr<int64_t>(0), sizes.rank());
+  const int dim = named_dim(call, sizes.rank());
   Lines lines;
   lines.n = sizes.empty() ? 1 : sizes[dim];
   for (int d = dim + 1; d < sizes.rank(); ++d) lines.step *= sizes[d];

@@ -10,10 +10,6 @@
 namespace epilogue {
 namespace {
 
-int dim_of(const Call& call) {
-  return normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
-}
-
 // No dimension but `dim` has more indices than elements.
 void require_index_fits(const Call& call, const Tensor& index, const Tensor& t, int but) {
   bool fits = index.dim() == t.dim();
@@ -25,7 +21,7 @@ void require_index_fits(const Call& call, const Tensor& index, const Tensor& t, 
 
 OutMetas infer_gather(const Call& call) {
   require_index(call.op, call.in[1]);
-  require_index_fits(call, call.in[1], call.in[0], dim_of(call));
+  require_index_fits(call, call.in[1], call.in[0], named_dim(call, call.in[0].dim()));
   return OutMeta{call.in[1].sizes(), call.in[0].dtype()};
 }
 
@@ -33,7 +29,7 @@ OutMetas infer_scatter_add(const Call& call) {
   require_index(call.op, call.in[1]);
   require_same_dtype(call.op, call.in[0], call.in[2]);
   if (call.in[0].dtype() == DType::boolean) fail(call.op, "numbers", to_string(call.in[0]));
-  require_index_fits(call, call.in[1], call.in[0], dim_of(call));
+  require_index_fits(call, call.in[1], call.in[0], named_dim(call, call.in[0].dim()));
   require_index_fits(call, call.in[1], call.in[2], -1);
   return infer_like_first(call);
 }
@@ -42,7 +38,7 @@ void gather_elements(const Call& call) {
   const Tensor& self = call.in[0];
   const Tensor& index = call.in[1];
   const Tensor& out = call.out[0];
-  const IndexedLines lines(index, dim_of(call));
+  const IndexedLines lines(call);
   const auto* at = static_cast<const int64_t*>(index.data());
   dispatch(self.dtype(), [&]<class T>() {
     for (int64_t l = 0; l < lines.count; ++l)
@@ -63,7 +59,7 @@ void scatter_add_reference(const Call& call) {
   const DType wide = is_floating(self.dtype()) ? DType::f64 : DType::i64;
   const Tensor sums = empty(self.sizes(), wide);
   copy_in_order(self, sums);
-  const IndexedLines lines(index, dim_of(call));
+  const IndexedLines lines(call);
   const auto* at = static_cast<const int64_t*>(index.data());
   dispatch(wide, [&]<class Wide>() {
     dispatch(source.dtype(), [&]<class T>() {
@@ -78,15 +74,7 @@ void scatter_add_reference(const Call& call) {
         }
     });
   });
-  const Elements out(call.out[0]);
-  const Elements from(sums);
-  for (int64_t i = 0; i < sums.numel(); ++i) {
-    if (wide == DType::f64) {
-      out.set(i, from.get(i));
-    } else {
-      out.set_int(i, from.get_int(i));
-    }
-  }
+  copy_in_order(sums, call.out[0]);
 }
 
 std::vector<Sample> gather_samples() {

@@ -11,10 +11,6 @@
 namespace epilogue {
 namespace {
 
-int select_dim(const Call& call) {
-  return normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
-}
-
 void require_list(const Call& call, const Tensor& index) {
   require_index(call.op, index);
   if (index.dim() > 1) fail(call.op, "an index of at most 1 dimension", to_string(index));
@@ -22,7 +18,7 @@ void require_list(const Call& call, const Tensor& index) {
 
 OutMetas infer_select(const Call& call) {
   require_list(call, call.in[1]);
-  const int dim = select_dim(call);
+  const int dim = named_dim(call, call.in[0].dim());
   if (call.in[0].dim() == 0 && call.in[1].numel() != 1)
     fail(call.op, "one index into a tensor without dimensions", to_string(call.in[1]));
   return OutMeta{with_size(call.in[0].sizes(), dim, call.in[1].numel()), call.in[0].dtype()};
@@ -34,7 +30,8 @@ OutMetas infer_add(const Call& call) {
   require_list(call, call.in[1]);
   require_same_dtype(call.op, self, source);
   if (self.dtype() == DType::boolean) fail(call.op, "numbers", to_string(self));
-  const Dims expected = with_size(self.sizes(), select_dim(call), call.in[1].numel());
+  const Dims expected =
+      with_size(self.sizes(), named_dim(call, call.in[0].dim()), call.in[1].numel());
   if (!(source.sizes() == expected) || (self.dim() == 0 && call.in[1].numel() != 1))
     fail(call.op, "a source of sizes " + to_string(expected), to_string(source));
   return infer_like_first(call);
@@ -62,17 +59,9 @@ OutMetas infer_embedding_backward(const Call& call) {
   return OutMeta{Dims{rows, grad.size(-1)}, grad.dtype()};
 }
 
-void copy_element(const Elements& to, int64_t i, const Elements& from, int64_t j, bool floating) {
-  if (floating) {
-    to.set(i, from.get(j));
-  } else {
-    to.set_int(i, from.get_int(j));
-  }
-}
-
 void select_reference(const Call& call) {
   const Tensor& self = call.in[0];
-  const int dim = select_dim(call);
+  const int dim = named_dim(call, call.in[0].dim());
   const Lines from(self.sizes(), dim);
   const Lines to(call.out[0].sizes(), dim);
   const Elements in(self);
@@ -81,8 +70,7 @@ void select_reference(const Call& call) {
   for (int64_t j = 0; j < to.n; ++j) {
     const int64_t k = checked_index(call.op, index.get_int(j), from.n);
     for (int64_t l = 0; l < to.count; ++l)
-      copy_element(out, to.first(l) + j * to.step, in, from.first(l) + k * from.step,
-                   is_floating(self.dtype()));
+      out.copy(to.first(l) + j * to.step, in, from.first(l) + k * from.step);
   }
 }
 
@@ -94,15 +82,14 @@ void embedding_reference(const Call& call) {
   const Elements out(call.out[0]);
   for (int64_t j = 0; j < call.in[1].numel(); ++j) {
     const int64_t k = checked_index(call.op, index.get_int(j), weight.sizes()[0]);
-    for (int64_t c = 0; c < columns; ++c)
-      copy_element(out, j * columns + c, in, k * columns + c, is_floating(weight.dtype()));
+    for (int64_t c = 0; c < columns; ++c) out.copy(j * columns + c, in, k * columns + c);
   }
 }
 
 // Sums in double (or i64), rounded once.
 void index_add_reference(const Call& call) {
   const Tensor& self = call.in[0];
-  const int dim = select_dim(call);
+  const int dim = named_dim(call, call.in[0].dim());
   const Lines to(self.sizes(), dim);
   const Lines from(call.in[2].sizes(), dim);
   const Elements in(self);

@@ -38,11 +38,11 @@ struct IndexedLines {
   int dim;
   Dims sizes;  // of the index, 1 in `dim`
 
-  IndexedLines(const Tensor& index, int line_dim)
-      : n(index.dim() == 0 ? 1 : index.sizes()[line_dim]),
-        count(1),
-        dim(line_dim),
-        sizes(with_size(index.sizes(), line_dim, 1)) {
+  // Of a call whose attribute 0 is the dimension and whose input 1 is the index.
+  explicit IndexedLines(const Call& call) : count(1), dim(named_dim(call, call.in[0].dim())) {
+    const Tensor& index = call.in[1];
+    n = index.dim() == 0 ? 1 : index.sizes()[dim];
+    sizes = with_size(index.sizes(), dim, 1);
     for (const int64_t size : sizes) count *= size;
   }
   // Where a line begins in a tensor of such dimensions; and from one of its elements to the next.

@@ -29,11 +29,7 @@ void masked_fill_reference(const Call& call) {
   const Elements to(out);
   for (int64_t i = 0; i < out.numel(); ++i) {
     const bool is_masked = mask.get_int(i) != 0;
-    if (is_floating(out.dtype())) {
-      to.set(i, is_masked ? value.get(0) : self.get(i));
-    } else {
-      to.set_int(i, is_masked ? value.get_int(0) : self.get_int(i));
-    }
+    to.copy(i, is_masked ? value : self, is_masked ? 0 : i);
   }
 }
 
@@ -54,10 +50,10 @@ void triangle_reference(const Call& call) {
   for (int64_t i = 0; i < self.numel(); ++i) {
     const int64_t distance = i % columns - i / columns % rows;
     const bool keeps = kLower ? distance <= diagonal : distance >= diagonal;
-    if (is_floating(self.dtype())) {
-      out.set(i, keeps ? in.get(i) : 0);
+    if (keeps) {
+      out.copy(i, in, i);
     } else {
-      out.set_int(i, keeps ? in.get_int(i) : 0);
+      out.set(i, 0);
     }
   }
 }

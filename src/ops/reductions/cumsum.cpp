@@ -12,13 +12,13 @@ namespace {
 // Attributes: dim, dtype of sum and result (absent: the input's, i64 for integers).
 OutMetas infer_forward(const Call& call) {
   const Tensor& self = call.in[0];
-  normalize_dim(call.op, call.attr<int64_t>(0), self.dim());
+  named_dim(call, self.dim());
   const DType natural = is_floating(self.dtype()) ? self.dtype() : DType::i64;
   return OutMeta{self.sizes(), call.has_attr(1) ? call.attr<DType>(1) : natural};
 }
 
 OutMetas infer_backward(const Call& call) {
-  normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
+  named_dim(call, call.in[0].dim());
   require_floating(call.op, call.in[0]);
   return infer_unary(call);
 }
@@ -26,7 +26,7 @@ OutMetas infer_backward(const Call& call) {
 template <bool kReversed>
 void cumsum_reference(const Call& call) {
   const Tensor& self = call.in[0];
-  const Lines lines(self.sizes(), normalize_dim(call.op, call.attr<int64_t>(0), self.dim()));
+  const Lines lines(self.sizes(), named_dim(call, self.dim()));
   const Elements in(self);
   const Elements out(call.out[0]);
   const bool floating = is_floating(call.out[0].dtype());

@@ -15,9 +15,7 @@ namespace {
 // Attributes of all four: dim (absent: all elements), keepdim.
 bool has_dim(const Call& call) { return call.has_attr(0); }
 
-int extremum_dim(const Call& call) {
-  return normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
-}
+int extremum_dim(const Call& call) { return named_dim(call, call.in[0].dim()); }
 
 Dims sizes_of_result(const Call& call) {
   const Tensor& self = call.in[0];
@@ -82,11 +80,7 @@ void extremum_reference(const Call& call) {
   const Elements in(call.in[0]);
   const Elements values(call.out[0]);
   for_each_extremum<kSign>(call, [&](int64_t line, int64_t at, int64_t index) {
-    if (is_floating(call.in[0].dtype())) {
-      values.set(line, in.get(index));
-    } else {
-      values.set_int(line, in.get_int(index));
-    }
+    values.copy(line, in, index);
     if (has_dim(call)) Elements(call.out[1]).set_int(line, at);
   });
 }

@@ -47,7 +47,7 @@ Layout squeezed(const Call& call) {
 Layout unsqueezed(const Call& call) {
   const Tensor& self = call.in[0];
   const int rank = self.dim() + 1;
-  const int at = normalize_dim(call.op, call.attr<int64_t>(0), rank);
+  const int at = named_dim(call, rank);
   Layout to;
   for (int d = 0; d < rank; ++d) {
     const int from = d < at ? d : d - 1;

@@ -41,7 +41,7 @@ std::vector<Tensor> parts_of(const Tensor& self, int dim, int64_t size) {
 
 Outputs compose_stack(const Call& call) {
   const Tensor& model = call.in[0];
-  const int dim = normalize_dim(call.op, call.attr<int64_t>(0), model.dim() + 1);
+  const int dim = named_dim(call, model.dim() + 1);
   std::vector<Tensor> with_dim;
   for (const Tensor& t : call.in) {
     if (!(t.sizes() == model.sizes()))
@@ -53,7 +53,7 @@ Outputs compose_stack(const Call& call) {
 
 void stack_reference(const Call& call) {
   const Tensor& out = call.out[0];
-  const int dim = normalize_dim(call.op, call.attr<int64_t>(0), out.dim());
+  const int dim = named_dim(call, out.dim());
   int64_t inner = 1;
   for (int d = dim + 1; d < out.dim(); ++d) inner *= out.sizes()[d];
   const auto count = static_cast<int64_t>(call.in.size());
@@ -61,11 +61,7 @@ void stack_reference(const Call& call) {
   for (int64_t i = 0; i < out.numel(); ++i) {
     const Elements from(call.in[static_cast<size_t>(i / inner % count)]);
     const int64_t at = i / (inner * count) * inner + i % inner;
-    if (is_floating(out.dtype())) {
-      to.set(i, from.get(at));
-    } else {
-      to.set_int(i, from.get_int(at));
-    }
+    to.copy(i, from, at);
   }
 }
 

@@ -35,15 +35,14 @@ int64_t copy_grain(int64_t bytes) {
   return std::max<int64_t>(1, kGrainBytes / std::max<int64_t>(1, bytes));
 }
 
-int select_dim(const Call& call) {
-  if (&call.op == &kEmbedding) return 0;
-  return normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
+int slice_dim(const Call& call) {
+  return &call.op == &kEmbedding ? 0 : named_dim(call, call.in[0].dim());
 }
 
 void run_select(const Call& call) {
   const Tensor self = contiguous_of(call.in[0]);
   const Tensor index = contiguous_of(call.in[1]);
-  const Slices slices(self, select_dim(call));
+  const Slices slices(self, slice_dim(call));
   const auto* const at = static_cast<const int64_t*>(index.data());
   const auto* const from = static_cast<const std::byte*>(self.data());
   auto* const to = static_cast<std::byte*>(call.out[0].data());
@@ -76,12 +75,8 @@ void gather_lines(const Call& call, const IndexedLines& lines, int64_t begin, in
   }
 }
 
-IndexedLines lines_of(const Call& call) {
-  return {call.in[1], normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim())};
-}
-
 void run_gather(const Call& call) {
-  const IndexedLines lines = lines_of(call);
+  const IndexedLines lines(call);
   dispatch(call.in[0].dtype(), [&]<class T>() {
     parallel_for(lines.count, grain_for(lines.n),
                  [&](int64_t begin, int64_t end) { gather_lines<T>(call, lines, begin, end); });
@@ -121,28 +116,23 @@ void run_triangle(const Call& call) {
   });
 }
 
-void describe_copies(KernelInfo& info, int64_t items, int64_t elements, int64_t grain) {
-  info.grid = {std::max<int64_t>(1, items), 1, 1};
-  info.block = {std::max<int64_t>(1, elements), 1, 1};
-  info.threads = threads_for(items, grain);
-}
 void describe_select(const Call& call, KernelInfo& info) {
   info.name =
       kernel_name(&call.op == &kEmbedding ? "embedding" : "index_select", call.in[0].dtype());
-  const Slices slices(call.in[0], select_dim(call));
+  const Slices slices(call.in[0], slice_dim(call));
   const auto bytes = static_cast<int64_t>(dtype_bytes(call.in[0].dtype()));
-  describe_copies(info, slices.outer * call.in[1].numel(), slices.inner_bytes / bytes,
-                  copy_grain(slices.inner_bytes));
+  describe_items(info, slices.outer * call.in[1].numel(), copy_grain(slices.inner_bytes),
+                 slices.inner_bytes / bytes);
 }
 void describe_gather(const Call& call, KernelInfo& info) {
   info.name = kernel_name("gather", call.in[0].dtype());
-  const IndexedLines lines = lines_of(call);
-  describe_copies(info, lines.count, lines.n, grain_for(lines.n));
+  const IndexedLines lines(call);
+  describe_items(info, lines.count, grain_for(lines.n), lines.n);
 }
 void describe_triangle(const Call& call, KernelInfo& info) {
   info.name = kernel_name(&call.op == &kTril ? "tril" : "triu", call.in[0].dtype());
   const int64_t columns = std::max<int64_t>(1, call.in[0].size(-1));
-  describe_copies(info, call.in[0].numel() / columns, columns, grain_for(columns));
+  describe_items(info, call.in[0].numel() / columns, grain_for(columns), columns);
 }
 
 constexpr Kernel kSelectKernels[] = {{"copy", take_any_copy, run_select, describe_select}};

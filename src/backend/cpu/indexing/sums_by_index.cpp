@@ -88,8 +88,7 @@ void add_slices(const Call& call, const SliceSums& slices, const Tensor& index,
 }
 
 SliceSums index_add_slices(const Call& call) {
-  const int dim = normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim());
-  return {call.in[0].sizes(), dim, call.in[1].numel()};
+  return {call.in[0].sizes(), named_dim(call, call.in[0].dim()), call.in[1].numel()};
 }
 void run_index_add(const Call& call) {
   const Tensor sums = begin_sums(call.out[0]);
@@ -106,10 +105,6 @@ void run_embedding_backward(const Call& call) {
   fill_tensor(sums, 0);
   add_slices(call, embedding_slices(call), call.in[1], call.in[0], 1, call.attr<int64_t>(1), sums);
   finish(sums, call.out[0]);
-}
-
-IndexedLines summed_lines(const Call& call) {
-  return {call.in[1], normalize_dim(call.op, call.attr<int64_t>(0), call.in[0].dim())};
 }
 
 template <class T>
@@ -134,7 +129,7 @@ void run_scatter_add(const Call& call) {
   const Tensor sums = begin_sums(call.out[0]);
   copy_tensor(sums, call.in[0]);
   const Tensor source = contiguous_as(call.in[2], sums.dtype());
-  const IndexedLines lines = summed_lines(call);
+  const IndexedLines lines(call);
   dispatch(sums.dtype(), [&]<class T>() {
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
       add_lines<T>(call, lines, source, sums);
@@ -145,17 +140,13 @@ void run_scatter_add(const Call& call) {
 void describe_slices(const Call& call, KernelInfo& info, const char* what,
                      const SliceSums& slices) {
   info.name = kernel_name(what, call.out[0].dtype());
-  info.grid = {std::max<int64_t>(1, slices.outer * slices.pieces()), 1, 1};
-  info.block = {std::clamp<int64_t>(slices.inner, 1, kSliceColumns),
-                std::max<int64_t>(1, slices.count), 1};
-  info.threads = threads_for(slices.outer * slices.pieces(), slices.grain());
+  describe_items(info, slices.outer * slices.pieces(), slices.grain(),
+                 std::min(slices.inner, kSliceColumns), slices.count);
 }
 void describe_scatter(const Call& call, KernelInfo& info) {
-  const IndexedLines lines = summed_lines(call);
+  const IndexedLines lines(call);
   info.name = kernel_name("scatter_add", call.out[0].dtype());
-  info.grid = {std::max<int64_t>(1, lines.count), 1, 1};
-  info.block = {std::max<int64_t>(1, lines.n), 1, 1};
-  info.threads = threads_for(lines.count, grain_for(lines.n));
+  describe_items(info, lines.count, grain_for(lines.n), lines.n);
 }
 
 constexpr Kernel kIndexAddKernels[] = {

@@ -30,8 +30,7 @@ Rows rows_of_extrema(const Call& call) {
   const Tensor& self = call.in[0];
   Dims inner;
   for (int d = 0; d < self.dim(); ++d)
-    if (!call.has_attr(0) || d == normalize_dim(call.op, call.attr<int64_t>(0), self.dim()))
-      inner.push_back(d);
+    if (!call.has_attr(0) || d == named_dim(call, self.dim())) inner.push_back(d);
   return {self, inner};
 }
 

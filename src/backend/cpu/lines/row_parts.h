@@ -77,9 +77,7 @@ void reduce_rows(const Rows& x, Make&& make, Join&& join, Finish&& finish) {
 
 inline void describe_rows(const Rows& x, KernelInfo& info) {
   const RowParts parts(x);
-  info.grid = {std::max<int64_t>(1, parts.items()), 1, 1};
-  info.block = {std::max<int64_t>(1, parts.piece), parts.at_once, 1};
-  info.threads = threads_for(parts.items(), parts.grain);
+  describe_items(info, parts.items(), parts.grain, parts.piece, parts.at_once);
 }
 
 }  // namespace epilogue::cpu
