@@ -79,6 +79,7 @@ PUBLIC = {
     "fusion_choices.h": "core",
     "ops.h": "ops",
     "autograd.h": "autograd",
+    "module.h": "nn",
     "nn.h": "nn",
     "compile.h": "plan",
     "compile_step.h": "plan",

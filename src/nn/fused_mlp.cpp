@@ -9,6 +9,7 @@
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
 #include "nn/fused_spec.h"
+#include "ops/overlap.h"
 
 namespace epilogue {
 namespace {
@@ -60,9 +61,7 @@ class FusedMlp::Impl {
         !(out.device() == x.device()) || !out.is_contiguous())
       nn::fail(spec(), "a contiguous out of x's dtype and sizes " + to_string(sizes),
                to_string(out));
-    const auto* const begin = static_cast<const std::byte*>(out.data());
-    const auto* const rows = static_cast<const std::byte*>(x.data());
-    if (x.is_contiguous() && begin < rows + x.bytes() && rows < begin + out.bytes())
+    if (extents_meet(x, out))
       nn::fail(spec(), "an out apart from x", to_string(out) + " that overlaps it");
     if (has_more_kernels()) {
       copy_(out, run(x));

@@ -30,6 +30,13 @@ bool is_dense(const Tensor& t) {
 
 }  // namespace
 
+bool extents_meet(const Tensor& a, const Tensor& b) {
+  if (a.numel() == 0 || b.numel() == 0) return false;
+  const ByteExtent x = extent_of(a);
+  const ByteExtent y = extent_of(b);
+  return x.begin < y.end && y.begin < x.end;
+}
+
 void require_writable(const OpDef& op, const Tensor& self, const Tensor& source) {
   if (self.numel() == 0) return;
   for (int d = 0; d < self.dim(); ++d)
@@ -37,11 +44,8 @@ void require_writable(const OpDef& op, const Tensor& self, const Tensor& source)
       fail(op, "a tensor to write whose elements do not share memory (clone it first)",
            to_string(self) + " with strides " + to_string(self.strides()));
   if (source.numel() == 0 || self.is_same(source) || same_view(self, source)) return;
-  const ByteExtent a = extent_of(self);
-  const ByteExtent b = extent_of(source);
   // Two views with gaps may interleave without touching; only dense ones are sure to meet.
-  const bool meet = a.begin < b.end && b.begin < a.end && is_dense(self) && is_dense(source);
-  if (meet)
+  if (extents_meet(self, source) && is_dense(self) && is_dense(source))
     fail(op, "a source that does not share memory with what is written (clone it first)",
          to_string(source) + " with strides " + to_string(source.strides()));
 }

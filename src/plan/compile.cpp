@@ -5,6 +5,7 @@
 #include "core/observer.h"
 #include "core/watched_state.h"
 #include "epilogue/autograd.h"
+#include "ops/overlap.h"
 #include "plan/compiled_base.h"
 #include "plan/gradient_capture.h"
 #include "plan/run_recorded.h"
@@ -51,7 +52,10 @@ class Compiled::Impl final : public Plans {
       require_results(entry.results(), out.size());
       if (entry.backward_plan() != nullptr)
         throw Error("[compile] expected no_grad with `out`: the result would be part of a graph");
-      for (size_t i = 0; i < out.size(); ++i) require_target(entry, in, i, out[i]);
+      for (size_t i = 0; i < out.size(); ++i) {
+        require_target(entry, in, i, out[i]);
+        for (size_t j = 0; j < i; ++j) require_apart(out[i], "the other results", out[j]);
+      }
       cache().count_call();
       entry.plan().run_into(in, out);
     });
@@ -115,13 +119,13 @@ class Compiled::Impl final : public Plans {
       throw Error("[compile] expected a contiguous out of " +
                   std::string(dtype_name(result.dtype)) + to_string(sizes) + " on " +
                   to_string(graph.device) + ", got " + to_string(out));
-    const auto* const begin = static_cast<const std::byte*>(out.data());
-    for (const Tensor& t : in) {
-      const auto* const other = static_cast<const std::byte*>(t.data());
-      if (t.is_contiguous() && begin < other + t.bytes() && other < begin + out.bytes())
-        throw Error("[compile] expected an out apart from the inputs, got " + to_string(out) +
-                    " that overlaps " + to_string(t));
-    }
+    for (const Tensor& t : in) require_apart(out, "the inputs", t);
+  }
+
+  static void require_apart(const Tensor& out, const char* others, const Tensor& other) {
+    if (extents_meet(out, other))
+      throw Error(std::string("[compile] expected an out apart from ") + others + ", got " +
+                  to_string(out) + " that overlaps " + to_string(other));
   }
 
   Function function_;

@@ -12,12 +12,14 @@
 #include "base/caches.h"
 #include "base/cpu_features.h"
 #include "base/file.h"
+#include "base/machine_figures.h"
 #include "base/thread_pool.h"
 
 namespace epilogue::machine_test {
 namespace {
 
 namespace fs = std::filesystem;
+using samples::figures_of_now;
 
 class TemporaryFolder {
  public:
@@ -82,26 +84,6 @@ TEST(Caches, AreUnknownOrPlausible) {
       EXPECT_GE(bytes, 0);
       EXPECT_LT(bytes, 1L << 32);
     }
-}
-
-MachineFigures figures_of_now() {
-  MachineFigures f;
-  f.cpu = cpu_identity();
-  f.isa = isa_name(active_isa());
-  f.threads = num_threads();
-  f.f32_gflops = 400;
-  f.f32_gflops_one_thread = 200;
-  f.bf16_gflops = 800;
-  f.f32_product_gflops = 170;
-  f.bf16_product_gflops = 340;
-  f.memory_gb_per_s = 30;
-  f.memory_gb_per_s_one_thread = 15;
-  f.stream_gb_per_s_one_thread = 25;
-  f.read_gb_per_s = {{int64_t{16} << 20, 60.5}, {int64_t{256} << 20, 30}};
-  f.chains = {{"f32", {{1, 20}, {64, 150}}, 0.1}};
-  f.chain_overhead_us = 0.5;
-  f.handoff_us = 0.75;
-  return f;
 }
 
 TEST(MachineFigures, AreTheSameAfterTheirJson) {

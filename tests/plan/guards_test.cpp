@@ -157,6 +157,13 @@ TEST_F(Guards, ResultsGoToTheCallersMemory) {
   EXPECT_EQ(
       error_of([&] { same.run_into(x_, x_); }),
       "[compile] expected an out apart from the inputs, got f32[3, 4] that overlaps f32[3, 4]");
+  // Columns of a table, and the memory of its first rows.
+  const Tensor table = zeros({24});
+  EXPECT_EQ(
+      error_of([&] {
+        same.run_into(slice(view(table, {4, 6}), 1, 0, 4), view(slice(table, 0, 0, 16), {4, 4}));
+      }),
+      "[compile] expected an out apart from the inputs, got f32[4, 4] that overlaps f32[4, 4]");
   // Results that are no memory of the plan's: an input, one value twice.
   const Compiled passes = compile([](const Tensor& x) {
     const Tensor y = relu(x);
@@ -167,6 +174,10 @@ TEST_F(Guards, ResultsGoToTheCallersMemory) {
   expect_close(outs[0], x_, 0, "input");
   expect_close(outs[1], relu(x_), 0, "result");
   expect_close(outs[2], relu(x_), 0, "result again");
+  const std::array twice = {outs[0], outs[1], outs[1]};
+  EXPECT_EQ(error_of([&] { passes.run_into(std::span(&x_, 1), twice); }),
+            "[compile] expected an out apart from the other results, got f32[3, 4] that overlaps "
+            "f32[3, 4]");
 }
 
 }  // namespace

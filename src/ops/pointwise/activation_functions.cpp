@@ -22,6 +22,14 @@ Tensor linear_part(PointwiseFn fn, const GradCall& g) {
   return g.needs[0] ? backward_of(fn, g.dout, g.in[1], g.attrs) : Tensor();
 }
 
+// A function of one operand whose gradient is a function of its own, with the same attributes.
+template <PointwiseFn kBackward>
+struct WithBackward : UnaryMeaning {
+  static Gradients gradient(const GradCall& g) {
+    return {backward_of(kBackward, g.dout, g.in[0], g.attrs)};
+  }
+};
+
 // Away from 0, where some are not smooth; the second input of binary ones.
 constexpr SampleRange kSmooth = {0.25, 2};
 constexpr SampleRange kSmoothBelow = {-2, -0.25};
@@ -110,16 +118,13 @@ struct Meaning<PointwiseFn::elu_backward> : BinaryMeaning {
 };
 
 template <>
-struct Meaning<PointwiseFn::softplus> : UnaryMeaning {
+struct Meaning<PointwiseFn::softplus> : WithBackward<PointwiseFn::softplus_backward> {
   static constexpr std::string_view schema = "(Tensor self, Scalar beta=1, Scalar threshold=20)";
   static constexpr std::string_view doc =
       "log(1 + exp(beta * self)) / beta; self where beta * self > threshold";
   static constexpr std::array<AutocastRule, 2> autocast = {AutocastRule::none, AutocastRule::f32};
   static double value(double x, double beta, double threshold) {
     return x * beta > threshold ? x : std::log1p(std::exp(x * beta)) / beta;
-  }
-  static Gradients gradient(const GradCall& g) {
-    return {backward_of(PointwiseFn::softplus_backward, g.dout, g.in[0], g.attrs)};
   }
   static std::vector<Sample> samples() {
     return joined(unary_samples({1.0, 20.0}),
@@ -149,13 +154,10 @@ struct Meaning<PointwiseFn::softplus_backward> : BinaryMeaning {
 };
 
 template <>
-struct Meaning<PointwiseFn::mish> : UnaryMeaning {
+struct Meaning<PointwiseFn::mish> : WithBackward<PointwiseFn::mish_backward> {
   static constexpr std::string_view schema = "(Tensor self)";
   static constexpr std::string_view doc = "self * tanh(log(1 + exp(self)))";
   static double value(double x) { return x * mish_gate(x); }
-  static Gradients gradient(const GradCall& g) {
-    return {backward_of(PointwiseFn::mish_backward, g.dout, g.in[0])};
-  }
 };
 template <>
 struct Meaning<PointwiseFn::mish_backward> : BinaryMeaning {
@@ -179,13 +181,10 @@ struct Meaning<PointwiseFn::mish_backward> : BinaryMeaning {
 };
 
 template <>
-struct Meaning<PointwiseFn::hardswish> : UnaryMeaning {
+struct Meaning<PointwiseFn::hardswish> : WithBackward<PointwiseFn::hardswish_backward> {
   static constexpr std::string_view schema = "(Tensor self)";
   static constexpr std::string_view doc = "self * clamp(self + 3, 0, 6) / 6";
   static double value(double x) { return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
-  static Gradients gradient(const GradCall& g) {
-    return {backward_of(PointwiseFn::hardswish_backward, g.dout, g.in[0])};
-  }
 };
 template <>
 struct Meaning<PointwiseFn::hardswish_backward> : BinaryMeaning {

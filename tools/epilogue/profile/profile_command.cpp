@@ -155,25 +155,18 @@ void add_run_flags(CLI::App& app, Options& o) {
   app.add_flag("--with-flops", r.with_flops, "count the FLOPs of matrix products, add and mul");
   app.add_flag("--with-stack", r.with_stack, "record C++ call stacks and modules");
   app.add_flag("--group-by-input-shape", r.group_by_input_shape, "one row per op and shapes");
-  app.add_option("--wait", r.schedule.wait, "steps to skip per cycle")
-      ->check(whole_number(0))
-      ->option_text("N [1]");
-  app.add_option("--warmup", r.schedule.warmup, "steps to trace and drop")
-      ->check(whole_number(0))
-      ->option_text("N [1]");
-  app.add_option("--active", r.schedule.active, "steps to record")
-      ->check(whole_number(1))
-      ->option_text("N [3]");
-  app.add_option("--repeat", r.schedule.repeat, "cycles; 0: one")
-      ->check(whole_number(0))
-      ->option_text("N [1]");
-  app.add_option("--skip-first", r.schedule.skip_first, "steps before the first cycle")
-      ->check(whole_number(0))
-      ->option_text("N [0]");
+  const auto add_count = [&app](const char* name, auto& count, int least, const char* what) {
+    app.add_option(name, count, what)
+        ->check(whole_number(least))
+        ->option_text(fmt::format("N [{}]", count));
+  };
+  add_count("--wait", r.schedule.wait, 0, "steps to skip per cycle");
+  add_count("--warmup", r.schedule.warmup, 0, "steps to trace and drop");
+  add_count("--active", r.schedule.active, 1, "steps to record");
+  add_count("--repeat", r.schedule.repeat, 0, "cycles; 0: one");
+  add_count("--skip-first", r.schedule.skip_first, 0, "steps before the first cycle");
   app.add_option("--sort-by", r.sort_by, "table order")->option_text("KEY [cpu_time_total]");
-  app.add_option("--row-limit", r.row_limit, "rows of the table; -1: all")
-      ->check(whole_number(-1))
-      ->option_text("N [15]");
+  add_count("--row-limit", r.row_limit, -1, "rows of the table; -1: all");
   app.add_option("--out", r.out_dir, "folder of trace and table; made if missing")
       ->check(path_name())
       ->option_text("DIR [traces]");
