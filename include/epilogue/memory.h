@@ -13,11 +13,12 @@ namespace epilogue {
 
 // The caching allocator behind every tensor. Freed blocks are kept for reuse.
 struct MemoryStats {
-  int64_t allocated_bytes = 0;       // live, as requested
-  int64_t peak_allocated_bytes = 0;  // the most since start or reset_peak_memory()
-  int64_t reserved_bytes = 0;        // held from the system, live or cached
-  int64_t allocations = 0;           // calls since start
-  int64_t system_allocations = 0;    // calls that had to ask the system
+  int64_t allocated_bytes = 0;  // live, as requested
+  // The most since start or reset_peak_memory(); with several threads give or take 64 KiB for each.
+  int64_t peak_allocated_bytes = 0;
+  int64_t reserved_bytes = 0;      // held from the system, live or cached
+  int64_t allocations = 0;         // calls since start
+  int64_t system_allocations = 0;  // calls that had to ask the system
   // Packed copies of weights that compiled functions and fused MLPs hold, beside the above. One
   // copy for each weight and layout in a process, whoever uses it.
   int64_t packed_bytes = 0;

@@ -25,6 +25,9 @@ constexpr int kClasses = 4 * 44;                       // up to 2^50 bytes
 constexpr size_t kThreadCacheBlock = size_t{1} << 20;  // larger blocks go to the shared lists
 constexpr size_t kThreadCacheBytes = size_t{32} << 20;
 constexpr size_t kMappedBlock = 2 * kLargeBytes;
+// A thread counts up to so many bytes by itself before it tells the others: calls of many threads
+// that each allocate a small result would wait for one cache line otherwise.
+constexpr int64_t kThreadPendingBytes = 64 << 10;
 
 struct SizeClass {
   int index;
@@ -42,16 +45,57 @@ SizeClass size_class(size_t bytes) {
   return {4 * (k - 6) + static_cast<int>(quarter), block};
 }
 
+// The living threads' own counts (ThreadCounts) come on top.
 struct Counters {
   std::atomic<int64_t> allocated{0};
   std::atomic<int64_t> peak{0};
   std::atomic<int64_t> reserved{0};
-  std::atomic<int64_t> allocations{0};  // of threads that ended; the living count their own
+  std::atomic<int64_t> allocations{0};
   std::atomic<int64_t> system_allocations{0};
   std::atomic<int64_t> packed{0};
 };
 Counters counters;
 std::atomic<MemoryObserver*> observer{nullptr};
+
+void raise_peak(int64_t bytes) {
+  int64_t peak = counters.peak.load(std::memory_order_relaxed);
+  while (bytes > peak &&
+         !counters.peak.compare_exchange_weak(peak, bytes, std::memory_order_relaxed)) {
+  }
+}
+
+// What a thread has not told the others yet. Written by this thread alone, without locked
+// instructions; read by all. With one thread all counts are exact; with more, the peak is exact but
+// for kThreadPendingBytes of each.
+class ThreadCounts {
+ public:
+  int64_t allocations() const { return allocations_.load(std::memory_order_relaxed); }
+  int64_t pending() const { return pending_.load(std::memory_order_relaxed); }
+  int64_t highest() const { return highest_.load(std::memory_order_relaxed); }
+  void forget_highest() { highest_.store(pending(), std::memory_order_relaxed); }
+
+  void add(int64_t bytes) {
+    if (bytes > 0) allocations_.store(allocations() + 1, std::memory_order_relaxed);
+    const int64_t now = pending() + bytes;
+    pending_.store(now, std::memory_order_relaxed);
+    if (now > highest()) highest_.store(now, std::memory_order_relaxed);
+    if (now > kThreadPendingBytes || now < -kThreadPendingBytes) tell();
+  }
+  // Returns the bytes that are live.
+  int64_t tell() {
+    const int64_t told = pending();
+    const int64_t before = counters.allocated.fetch_add(told, std::memory_order_relaxed);
+    raise_peak(before + highest());
+    pending_.store(0, std::memory_order_relaxed);
+    highest_.store(0, std::memory_order_relaxed);
+    return before + told;
+  }
+
+ private:
+  std::atomic<int64_t> allocations_{0};
+  std::atomic<int64_t> pending_{0};  // bytes
+  std::atomic<int64_t> highest_{0};  // of pending_ since it was last told
+};
 
 struct FreeBlock {
   FreeBlock* next;
@@ -60,7 +104,7 @@ struct FreeBlock {
 // Free blocks of all threads. Never destroyed: tensors may die after static destructors ran.
 struct SharedLists {
   std::mutex mutex;
-  std::vector<const std::atomic<int64_t>*> thread_allocations;
+  std::vector<ThreadCounts*> threads;
   std::array<std::vector<void*>, kClasses> blocks;
 };
 SharedLists& shared_lists() {
@@ -123,40 +167,42 @@ class ThreadCache {
 thread_local bool cache_is_gone = false;
 struct CacheSlot {
   ThreadCache cache;
-  std::atomic<int64_t> allocations{0};  // written by this thread alone: no locked instruction
+  ThreadCounts counts;
 
   CacheSlot() {
     SharedLists& shared = shared_lists();
     const std::lock_guard<std::mutex> lock(shared.mutex);
-    shared.thread_allocations.push_back(&allocations);
+    shared.threads.push_back(&counts);
   }
   ~CacheSlot() {
     cache_is_gone = true;
     SharedLists& shared = shared_lists();
     const std::lock_guard<std::mutex> lock(shared.mutex);
-    std::erase(shared.thread_allocations, &allocations);
-    counters.allocations.fetch_add(allocations.load(std::memory_order_relaxed),
-                                   std::memory_order_relaxed);
+    std::erase(shared.threads, &counts);
+    counts.tell();
+    counters.allocations.fetch_add(counts.allocations(), std::memory_order_relaxed);
   }
 };
 thread_local CacheSlot slot;
 
-void count_allocation() {
-  if (cache_is_gone) {
-    counters.allocations.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  std::atomic<int64_t>& own = slot.allocations;
-  own.store(own.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
-int64_t allocations_of_all_threads() {
+struct Totals {
+  int64_t allocations;
+  int64_t allocated;
+  int64_t peak;
+};
+Totals totals() {
   SharedLists& shared = shared_lists();
   const std::lock_guard<std::mutex> lock(shared.mutex);
-  int64_t n = counters.allocations.load(std::memory_order_relaxed);
-  for (const std::atomic<int64_t>* own : shared.thread_allocations)
-    n += own->load(std::memory_order_relaxed);
-  return n;
+  const int64_t told = counters.allocated.load(std::memory_order_relaxed);
+  Totals t = {counters.allocations.load(std::memory_order_relaxed), told,
+              counters.peak.load(std::memory_order_relaxed)};
+  for (const ThreadCounts* thread : shared.threads) {
+    t.allocations += thread->allocations();
+    t.allocated += thread->pending();
+    t.peak = std::max(t.peak, told + thread->highest());
+  }
+  t.peak = std::max(t.peak, t.allocated);
+  return t;
 }
 
 void* take_shared(SizeClass c) {
@@ -186,13 +232,17 @@ void* from_system(SizeClass c) {
   return block;
 }
 
-void count_allocated(const void* address, int64_t bytes) {
-  const int64_t now = counters.allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  int64_t peak = counters.peak.load(std::memory_order_relaxed);
-  while (now > peak && !counters.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+// An allocation, or a free where bytes < 0.
+void count_bytes(const void* address, int64_t bytes) {
+  if (cache_is_gone) {
+    if (bytes > 0) counters.allocations.fetch_add(1, std::memory_order_relaxed);
+    raise_peak(counters.allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+  } else {
+    slot.counts.add(bytes);
   }
   if (MemoryObserver* o = memory_observer(); o != nullptr) [[unlikely]]
-    o->on_memory({}, address, bytes, now, counters.reserved.load(std::memory_order_relaxed));
+    o->on_memory({}, address, bytes, totals().allocated,
+                 counters.reserved.load(std::memory_order_relaxed));
 }
 
 }  // namespace
@@ -223,14 +273,13 @@ void* allocate_bytes(size_t bytes) {
                 " with " + format_bytes(static_cast<double>(s.allocated_bytes)) + " live and " +
                 format_bytes(static_cast<double>(s.reserved_bytes)) + " reserved");
   }
-  count_allocation();
-  count_allocated(block, static_cast<int64_t>(bytes));
+  count_bytes(block, static_cast<int64_t>(bytes));
   return block;
 }
 
 void free_bytes(void* address, size_t bytes) noexcept {
   if (address == nullptr) return;
-  count_allocated(address, -static_cast<int64_t>(bytes));
+  count_bytes(address, -static_cast<int64_t>(bytes));
   const SizeClass c = size_class(bytes);
   if (c.bytes <= kThreadCacheBlock && !cache_is_gone && slot.cache.put(address, c)) return;
   SharedLists& shared = shared_lists();
@@ -244,18 +293,22 @@ void count_packed_bytes(int64_t bytes) {
 
 MemoryStats memory_stats(Device device) {
   if (device.type != DeviceType::cpu) return device_backend(device).memory()->stats();
-  return {.allocated_bytes = counters.allocated.load(std::memory_order_relaxed),
-          .peak_allocated_bytes = counters.peak.load(std::memory_order_relaxed),
+  const Totals t = totals();
+  return {.allocated_bytes = t.allocated,
+          .peak_allocated_bytes = t.peak,
           .reserved_bytes = counters.reserved.load(std::memory_order_relaxed),
-          .allocations = allocations_of_all_threads(),
+          .allocations = t.allocations,
           .system_allocations = counters.system_allocations.load(std::memory_order_relaxed),
           .packed_bytes = counters.packed.load(std::memory_order_relaxed)};
 }
 
 void reset_peak_memory(Device device) {
   if (device.type != DeviceType::cpu) return device_backend(device).memory()->reset_peak();
-  counters.peak.store(counters.allocated.load(std::memory_order_relaxed),
-                      std::memory_order_relaxed);
+  const int64_t live = totals().allocated;
+  SharedLists& shared = shared_lists();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  for (ThreadCounts* thread : shared.threads) thread->forget_highest();
+  counters.peak.store(live, std::memory_order_relaxed);
 }
 
 void release_cached_memory(Device device) {

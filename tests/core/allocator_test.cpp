@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -227,6 +228,37 @@ TEST_F(Allocator, ManyThreadsAtOnce) {
   EXPECT_EQ(calls(), 4 * 3000);
   release_cached_memory();
   EXPECT_EQ(reserved(), 0);
+}
+
+// Threads that live count for themselves; what is read meanwhile has it all the same.
+TEST_F(Allocator, ThreadsThatLiveAreCounted) {
+  constexpr int kThreads = 4;
+  constexpr int kBlocks = 25;
+  constexpr size_t kBytes = 1000;
+  std::latch allocated(kThreads + 1);
+  std::latch read(1);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      std::vector<void*> blocks;
+      for (int i = 0; i < kBlocks; ++i) blocks.push_back(allocate_bytes(kBytes));
+      allocated.arrive_and_wait();
+      read.wait();
+      for (void* block : blocks) free_bytes(block, kBytes);
+    });
+  allocated.arrive_and_wait();
+  const int64_t all = kThreads * kBlocks * static_cast<int64_t>(kBytes);
+  EXPECT_EQ(live(), all);
+  EXPECT_EQ(peak(), all);
+  EXPECT_EQ(calls(), kThreads * kBlocks);
+  read.count_down();
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(live(), 0);
+  constexpr int64_t kOwn = 64 << 10;  // of a thread, that the peak may miss
+  EXPECT_GE(peak(), all - kThreads * kOwn);
+  EXPECT_LE(peak(), all + kThreads * kOwn);
+  reset_peak_memory();
+  EXPECT_EQ(peak(), 0);
 }
 
 TEST_F(Allocator, RidiculousSizesThrow) {
