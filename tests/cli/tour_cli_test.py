@@ -2,6 +2,7 @@
 """epilogue tour on real images (skipped, visibly, where the data set is not installed)."""
 import json
 import os
+import re
 import unittest
 import xml.dom.minidom
 
@@ -18,6 +19,8 @@ class Tour(CommandTest):
         for stop in tour["stops"]:
             self.assertTrue(os.path.exists(stop["trace"]))
             self.assertTrue(os.path.exists(stop["table_file"]))
+            with open(stop["page"], encoding="utf-8") as page:
+                self.assertIn("<!doctype html>", page.read(100))
         self.check_fusion(tour["fusion"])
         sizes = [row["size"] for row in tour["crossover"]]
         self.assertEqual(sizes, [4, 8, 16, 32, 64, 128, 256, 512])
@@ -55,6 +58,14 @@ class Tour(CommandTest):
                      "became 3; ", "interleaved rounds; noise", "Predicted from the eager trace", "overhead-bound", "crossover.svg",
                      "ui.perfetto.dev"):
             self.assertIn(part, text)
+        self.assertEqual(text.count("Page: "), 6)
+        rows = [line for line in text.splitlines() if len(re.findall(r"\S {2,}\S", line)) > 1]
+        self.assertGreater(len(rows), 40)
+        self.assertLessEqual(max(map(len, rows)), 100)
+        lines = text.rstrip().splitlines()
+        self.assertIn("What one may conclude", lines[-4:])
+        self.assertIn("compile", lines[-2])
+        self.assertIn("n =", lines[-1])
 
     def test_profile_on_images(self):
         result = json.loads(self.ok("profile", "mlp", "--input", "fashion-mnist", "--batch", "1",

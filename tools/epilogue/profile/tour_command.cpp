@@ -21,73 +21,17 @@
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/machine.h"
 #include "tools/epilogue/profile/profile_run.h"
+#include "tools/epilogue/profile/tour_document.h"
 #include "tools/epilogue/profile/tour_fusion.h"
+#include "tools/epilogue/profile/tour_page.h"
+#include "tools/epilogue/profile/tour_stops.h"
 
 namespace epilogue::tool {
 namespace {
 
-struct Options {
-  std::string out_dir = "traces";
-  std::string dtype = "bf16";
-  std::string device = "cpu";
-  int threads = 0;
-  bool quick = false;
+struct Options : TourOptions {
   Format format = Format::text;
 };
-
-struct Stop {
-  std::string title;
-  std::string what_to_see;
-  WorkloadOptions workload;
-  bool is_mlp = false;  // one of the three that are compared in the end
-};
-
-WorkloadOptions on_images(const std::string& kind, const Options& o) {
-  WorkloadOptions w;
-  w.kind = kind;
-  w.dtype = o.dtype;
-  w.device = o.device;
-  w.input = "fashion-mnist";
-  w.threads = o.threads;
-  return w;
-}
-
-std::vector<Stop> stops(const Options& o) {
-  Stop matmul_add{
-      "matmul + add",
-      "Two ops, two kernels: aten::mm and aten::add. What a step takes beyond its kernels is "
-      "dispatch: shape rules, allocation, the choice of a kernel.",
-      on_images("matmul-add", o)};
-  Stop linear{
-      "nn.Linear",
-      "aten::linear dispatches aten::t, which only swaps strides and launches nothing, then "
-      "aten::addmm: one kernel. The bias is added while the product is written (its name "
-      "ends in _bias).",
-      on_images("linear", o)};
-  linear.workload.out_dim = 256;
-  Stop mlp{
-      "the GeGLU MLP, eager",
-      "Three linears, five kernels per step: gate, gelu, up, mul, down. The hidden tensors are "
-      "written and read back between them; fusing them saves this. epiLaunchKernel is "
-      "the call that runs a kernel: on a CPU it lasts until the kernel is done, so that its share "
-      "is that of all kernels together.",
-      on_images("mlp", o)};
-  mlp.workload.batch = o.quick ? 2 : 8;
-  mlp.workload.hidden = 3072;
-  mlp.is_mlp = true;
-  Stop compiled = mlp;
-  compiled.title = "the same MLP through compile()";
-  compiled.what_to_see =
-      "One kernel per step, and its name lists the ops that it stands for. Blocks of rows run "
-      "through all three products, so that the hidden values stay in a cache.";
-  compiled.workload.mode = kFusionModes[1];
-  Stop fused = mlp;
-  fused.title = "the same MLP as an op chosen by hand";
-  fused.what_to_see =
-      "epilogue::fused_gated_mlp runs the kernel that compile() found, without capture and plan.";
-  fused.workload.mode = kFusionModes[2];
-  return {matmul_add, linear, mlp, compiled, fused};
-}
 
 void require_images() {
   FashionMnistOptions probe;
@@ -96,24 +40,16 @@ void require_images() {
   if (auto data = load_fashion_mnist(probe); !data) throw Error("[tour] " + data.failure().message);
 }
 
-nlohmann::json stop_json(const Stop& stop, const Workload& workload, const ProfileRun& run) {
+nlohmann::json stop_json(const TourStop& stop, const Workload& workload, const ProfileRun& run,
+                         const std::string& page) {
   nlohmann::json j = {{"title", stop.title},
                       {"workload", workload.description},
                       {"trace", run.trace_file},
-                      {"table_file", run.table_file}};
+                      {"table_file", run.table_file},
+                      {"page", page}};
   for (const trace::Quantity& q : run.quantities)
     if (q.value) j["quantities"][q.name] = *q.value;
   return j;
-}
-
-std::string stop_text(int number, const Stop& stop, const Workload& workload,
-                      const ProfileRun& run) {
-  return "\n" + bold(fmt::format("{}. {}", number, stop.title)) + "\n" + workload.description +
-         "\n\n" + run.table +
-         fmt::format("Per step: {}, {} in kernels, {} around them.\n", kernels_per_step_text(run),
-                     format_duration_ns(quantity(run, "kernel_us_per_step") * 1e3),
-                     format_duration_ns(quantity(run, "host_us_per_step") * 1e3)) +
-         "See: " + stop.what_to_see + "\nTrace: " + run.trace_file + "\n";
 }
 
 Crossover run_crossover(const Options& o) {
@@ -136,7 +72,7 @@ int run_command(const Options& o) {
   };
   if (o.threads != 0) set_num_threads(o.threads);
   tell(bold("From nn.Linear to a fused MLP") +
-       fmt::format("\nepilogue {} on Fashion-MNIST images, {}\n", version(),
+       fmt::format("\nepilogue {} on Fashion-MNIST images, {}\n\n", version(),
                    device_description(device)));
   ProfileRunOptions run_options;
   run_options.out_dir = o.out_dir;
@@ -146,12 +82,13 @@ int run_command(const Options& o) {
   int number = 0;
   std::vector<ProfileRun> mlp_runs;
   Workload eager_mlp;
-  for (const Stop& stop : stops(o)) {
+  for (const TourStop& stop : tour_stops(o)) {
     const Workload workload = make_workload(stop.workload);
     run_options.record_shapes = run_options.profile_memory = stop.is_mlp;
     ProfileRun run = run_profile(workload, run_options);
-    json["stops"].push_back(stop_json(stop, workload, run));
-    tell(stop_text(++number, stop, workload, run));
+    const std::string page = write_step_page(run, stop.title, o.out_dir);
+    json["stops"].push_back(stop_json(stop, workload, run, page));
+    print(step_document(++number, stop, workload, run, page), o.format);
     if (!stop.is_mlp) continue;
     if (mlp_runs.empty()) eager_mlp = workload;
     mlp_runs.push_back(std::move(run));
@@ -159,7 +96,7 @@ int run_command(const Options& o) {
   const FusionStory fusion =
       tell_fusion({mlp_runs.at(0), mlp_runs.at(1), mlp_runs.at(2)}, eager_mlp, o.out_dir);
   json["fusion"] = fusion.json;
-  tell("\n" + bold(fmt::format("{}. what changed from eager to fused, and why", ++number)) + "\n" +
+  tell(bold(fmt::format("{}. what changed from eager to fused, and why", ++number)) + "\n" +
        fusion.text);
 
   const Crossover crossover = run_crossover(o);
@@ -175,15 +112,18 @@ int run_command(const Options& o) {
   json["crossover_size"] = crossover_size ? nlohmann::json(*crossover_size) : nlohmann::json();
   json["crossings"] = crossover.crossings;
   json["crossover_plot"] = svg_file;
-  trace::Document end = {trace::preformatted(
-      "\n" + bold(fmt::format("{}. from overhead-bound to compute-bound", number + 1)) +
-      "\nmatmul-add in f32 over n: time around the kernels against time in them, per step\n\n" +
-      crossover_table(crossover) + "See: " + crossover_sentence(crossover) + "\nPlot: " + svg_file +
-      "\n" +
-      fmt::format("\nTables and traces are in {0}/. To see a trace, open https://ui.perfetto.dev "
-                  "and drop the file there.\nNext: epilogue profile mlp --help; epilogue info "
-                  "--measure; epilogue ops\n",
-                  o.out_dir))};
+  trace::Document end = {
+      trace::preformatted(
+          "\n" + bold(fmt::format("{}. from overhead-bound to compute-bound", number + 1)) +
+          "\nmatmul-add in f32 over n: time around the kernels against time in them, per step\n\n" +
+          crossover_table(crossover) + "Plot: " + svg_file + "\n" +
+          fmt::format("\nPages, tables and traces are in {}/. A page opens in any browser; a trace "
+                      "opens in https://ui.perfetto.dev.\nNext: epilogue profile mlp --help; "
+                      "epilogue info --measure; epilogue ops\n\n",
+                      o.out_dir) +
+          bold("What one may conclude") + "\n"),
+      trace::Bullets{{{fusion.conclusion, {}}, {crossover_sentence(crossover), {}}}}};
+  json["conclusions"] = {fusion.conclusion, crossover_sentence(crossover)};
   end.json = [&json] { return json.dump(2) + "\n"; };
   print(end, o.format);
   return kExitFine;

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/caches.h"
-#include "base/file.h"
 #include "base/units.h"
 #include "bench/harness.h"
 #include "bench/pairs.h"
@@ -17,19 +16,13 @@
 #include "epilogue/trace/report.h"
 #include "tools/epilogue/bench/bench_contenders.h"
 #include "tools/epilogue/command.h"
-#include "tools/epilogue/trace/trace_input.h"
+#include "tools/epilogue/profile/tour_page.h"
 
 namespace epilogue::tool {
 namespace {
 
 constexpr int kPartsShown = 6;
 constexpr double kNsPerUs = 1000;
-
-struct Loaded {
-  explicit Loaded(const ProfileRun& run) : trace(load_trace(run.trace_file)), links(link(trace)) {}
-  trace::Trace trace;
-  trace::Links links;
-};
 
 constexpr double kSecondsOfPairs = 1.5;
 constexpr int kFewestPairs = 9;
@@ -68,23 +61,6 @@ double predicted_saving_us(const trace::Explanation& eager) {
 std::string change_text(double saved_us) {
   return fmt::format("{} {}", format_duration_ns(std::abs(saved_us) * kNsPerUs),
                      saved_us < 0 ? "more" : "less");
-}
-
-std::string write_page(const ProfileRun& before_run, const Loaded& after,
-                       const ProfileRun& after_run, const trace::TraceDiff& diff,
-                       const std::string& out_dir) {
-  const std::string path = out_dir + "/mlp_eager_to_compile.html";
-  const std::string file = read_file(after_run.trace_file).value();
-  const trace::Explanation explanation = trace::explain(after.trace, after.links);
-  write_file(path, trace::html_report({.trace = after.trace,
-                                       .links = after.links,
-                                       .explanation = explanation,
-                                       .title = "MLP: from eager to compiled",
-                                       .embedded = trace::embed_trace(file, after_run.trace_file),
-                                       .diff = &diff,
-                                       .before_path = before_run.trace_file}))
-      .value();
-  return path;
 }
 
 std::string cost_table(const std::array<ModeCost, 3>& costs) {
@@ -164,9 +140,9 @@ FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& w
   const BenchContenders contenders = make_own_contenders(workload, {});
   const std::array<ModeCost, 3> costs = measure(contenders, runs);
 
-  const Loaded eager(runs[0]);
-  const Loaded compiled(runs[1]);
-  const Loaded fused(runs[2]);
+  const LoadedRun eager(runs[0]);
+  const LoadedRun compiled(runs[1]);
+  const LoadedRun fused(runs[2]);
   const trace::TraceDiff to_compiled =
       trace::diff_traces(eager.trace, eager.links, compiled.trace, compiled.links);
   const trace::TraceDiff to_fused =
@@ -175,11 +151,12 @@ FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& w
   const double predicted_us = predicted_saving_us(explanation);
   const double saved_us = costs[0].step_us() - costs[1].step_us();
   const bool is_cpu = workload.input.device().type == DeviceType::cpu;
-  const std::string page = write_page(runs[0], compiled, runs[1], to_compiled, out_dir);
+  const std::string page = write_comparison_page(runs[0], runs[1], compiled, to_compiled, out_dir);
 
   const trace::ReportOptions options = {.top = kPartsShown, .use_bold = wants_bold()};
   FusionStory story;
-  story.text = cost_table(costs) + conclusion(costs, products_us(explanation)) + "\n" +
+  story.conclusion = conclusion(costs, products_us(explanation));
+  story.text = cost_table(costs) + story.conclusion + "\n" +
                (is_cpu ? scratch_text(contenders.scratch_bytes) : "") +
                fmt::format("Predicted from the eager trace: {} per step; measured: {}.\n\n",
                            change_text(predicted_us), change_text(saved_us)) +

@@ -16,7 +16,8 @@ inline constexpr std::array<const char*, 3> kFusionModes = {"eager", "compile", 
 
 struct FusionStory {
   std::string text;
-  nlohmann::json json;  // modes, predicted_saving_us, saved_us, diffs, page
+  std::string conclusion;  // of compile beside eager: one sentence
+  nlohmann::json json;     // modes, predicted_saving_us, saved_us, diffs, page
 };
 
 // From the traces that the runs (with shapes and memory) left. `workload` is the eager one.
