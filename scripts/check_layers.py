@@ -59,6 +59,7 @@ LAYERS = {
                           "analysis/products", "analysis/time", "analysis/fusion",
                           "analysis/ranks"],
     "report": ["base", "trace", "analysis", *ROOMS],
+    "answer": ["base", "trace", "analysis", *ROOMS, "report"],
     "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
                 "analysis/products", "report"],
 }
@@ -105,6 +106,7 @@ PUBLIC = {
     "trace/diff.h": "analysis/compare",
     "trace/explain.h": "analysis/findings",
     "trace/report.h": "report",
+    "trace/answer.h": "answer",
     "epilogue.h": "everything",
     "trace.h": "everything",
 }
@@ -117,7 +119,8 @@ LIBRARIES = {
     "zlib.h": ["src/trace", "src/io"],
     "isa-l/": ["src/trace/read"],
     "simdjson.h": ["src/trace", "src/io"],
-    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/analysis", "src/report", "src/io", "tools"],
+    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/analysis", "src/report", "src/answer", "src/io",
+                  "tools"],
     "gtest/": [],
     "benchmark/": [],
 }
