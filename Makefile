@@ -19,6 +19,10 @@ ifneq ($(shell command -v ccache),)
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
+# The Python tests run in an environment of their own, where one can be made (docs/python.md).
+PYTHON_PACKAGES := nanobind numpy pandas pytest
+PYTHON_OPTIONS := $$(sh scripts/python_options.sh build $(PYTHON_PACKAGES))
+
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
@@ -34,9 +38,10 @@ demo: build ## the tour, from nn.Linear to the fused MLP on Fashion-MNIST, and a
 	build/epilogue train fashion-mnist --epochs 2 --checkpoint-dir traces/train_eager
 	build/epilogue train fashion-mnist --epochs 2 --mode compile --checkpoint-dir traces/train_compile
 
-test: ## the tests; the last line counts them
+test: ## the tests, Python's too; the last line counts them
 	$(INSTALL) build test demo
-	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA)
+	@sh scripts/install_packages.sh python || true
+	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA) $(PYTHON_OPTIONS)
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -LE slow
 

@@ -59,6 +59,7 @@ LAYERS = {
                           "analysis/products", "analysis/time", "analysis/fusion",
                           "analysis/ranks"],
     "report": ["base", "trace", "analysis", *ROOMS],
+    "answer": ["base", "trace", "analysis", *ROOMS, "report"],
     "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
                 "analysis/products", "report"],
 }
@@ -106,6 +107,7 @@ PUBLIC = {
     "trace/diff.h": "analysis/compare",
     "trace/explain.h": "analysis/findings",
     "trace/report.h": "report",
+    "trace/answer.h": "answer",
     "epilogue.h": "everything",
     "trace.h": "everything",
 }
@@ -118,7 +120,8 @@ LIBRARIES = {
     "zlib.h": ["src/trace", "src/io"],
     "isa-l/": ["src/trace/read"],
     "simdjson.h": ["src/trace", "src/io"],
-    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/analysis", "src/report", "src/io", "tools"],
+    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/analysis", "src/report", "src/answer", "src/io",
+                  "tools"],
     "gtest/": [],
     "benchmark/": [],
 }
@@ -169,6 +172,10 @@ def check_project(root, path, layer, header):
         target = layer_of_public(header.removeprefix("epilogue/"))
         if target is None:
             return f'"{header}" is not in the table of public headers'
+    elif path.startswith("python/"):
+        if not (root / path).with_name(header).exists():
+            return f'a binding includes "{header}": public headers and its own folder are allowed only'
+        return None
     elif path.startswith("include/"):
         return f'a public header includes "{header}", which is not public'
     elif layer is None and header.startswith(("tools/", "bench/")) and (root / header).exists():
@@ -191,7 +198,7 @@ def check_file(root, path):
         layer = layer_of_source(path.removeprefix("src/"))
     elif path.startswith("include/epilogue/"):
         layer = layer_of_public(path.removeprefix("include/epilogue/"))
-    if layer is None and not path.startswith("tools/"):
+    if layer is None and not path.startswith(("tools/", "python/")):
         yield 1, "belongs to no layer; add it to the table in scripts/check_layers.py"
         return
     text = (root / path).read_text(encoding="utf-8")
@@ -227,7 +234,7 @@ def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     files = [
         file
-        for top in ("include", "src", "tools")
+        for top in ("include", "python", "src", "tools")
         for file in sorted((root / top).rglob("*"))
         if file.suffix in SUFFIXES
     ]

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up a test run: test_summary.py FOLDER
 
-FOLDER holds ctest.junit (from ctest --output-junit) and, for each GoogleTest executable that ran to
-its end, NAME.xml (from GTEST_OUTPUT). A GoogleTest executable counts with its single tests, any
-other test as one. The last line reads "N passed, N failed, N skipped"; exit 1 if any failed or if
-there was none.
+FOLDER holds ctest.junit (from ctest --output-junit) and, for each GoogleTest executable and each run
+of pytest that came to its end, NAME.xml (from GTEST_OUTPUT, --junitxml). These count with their
+single tests, any other test as one. The last line reads "N passed, N failed, N skipped"; exit 1 if
+any failed or if there was none.
 """
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -30,13 +30,13 @@ def add_gtest(name, path, totals):
     for case in ElementTree.parse(path).iter("testcase"):
         title = f"{name}: {case.get('classname')}.{case.get('name')}"
         skipped = case.find("skipped")
-        if case.find("failure") is not None:
+        if case.find("failure") is not None or case.find("error") is not None:
             failures += 1
             totals.failed.append(title)
         elif skipped is not None or case.get("result") == "skipped":
             reason = "" if skipped is None else last_line(skipped.get("message"))
             totals.skipped.append(f"{title}: {reason}" if reason else title)
-        elif case.get("status") == "run":
+        elif case.get("status", "run") == "run":
             totals.passed += 1
     return failures
 
@@ -53,7 +53,8 @@ def add_ctest(case, folder, totals):
     elif status == "run":
         totals.passed += 1
     elif status == "disabled" or case.find("skipped") is not None:
-        totals.skipped.append(name)
+        said = last_line(case.findtext("system-out"))  # "skipped: WHY", or anything
+        totals.skipped.append(f"{name}: {said[9:]}" if said.startswith("skipped: ") else name)
     else:
         reason = case.find("failure")
         totals.failed.append(f"{name}: {'' if reason is None else reason.get('message', '')}")

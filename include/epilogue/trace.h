@@ -3,6 +3,7 @@
 // and of our own. Each header of include/epilogue/trace also stands alone.
 #pragma once
 
+#include "epilogue/trace/answer.h"
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/explain.h"

@@ -57,6 +57,11 @@ class TestSummary(unittest.TestCase):
                                  '<testcase name="b" status="run"/>'])
         self.assertEqual((code, lines[-1]), (0, "1 passed, 0 failed, 1 skipped"))
 
+    def test_a_skipped_script_may_say_why(self):
+        _, lines = summarise(['<testcase name="a" status="notrun"><skipped/>'
+                              '<system-out>skipped: no index\n</system-out></testcase>'])
+        self.assertEqual(lines[0], "skipped: a: no index")
+
     def test_nothing_at_all_is_a_failure(self):
         self.assertEqual(summarise([]), (1, ["0 passed, 0 failed, 0 skipped"]))
 

@@ -10,6 +10,7 @@ class App;
 }
 namespace epilogue::trace {
 struct Document;
+class Answer;
 }
 
 namespace epilogue::tool {
@@ -35,6 +36,7 @@ std::string add_engine_commands(CLI::App& app, Body& run);
 // Writes a result to stdout, in the form that --format asked for; headings are bold where stdout
 // takes that. A document without JSON (what is told on the way) is not printed as JSON.
 void print(const trace::Document& result, Format format);
+void print(const trace::Answer& answer, Format format);
 
 // Writes text to stdout whole.
 void print(const std::string& text);

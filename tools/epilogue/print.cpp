@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "epilogue/trace/answer.h"
 #include "report/document.h"
 #include "tools/epilogue/command.h"
 
@@ -17,6 +18,8 @@ void print(const trace::Document& result, Format format) {
     case Format::markdown: print(trace::document_markdown(result)); break;
   }
 }
+
+void print(const trace::Answer& answer, Format format) { print(answer.document(), format); }
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 

@@ -24,8 +24,8 @@ struct ReadOptions {
   // Python frames are up to 91 % of a file: they are skipped unless asked for.
   bool python_functions = false;
   int threads = 0;  // 0: as many as the machine has
-  // Called now and then from one thread with the bytes of the file consumed so far and in all (0:
-  // not known, a pipe).
+  // Called now and then on the caller's thread with the bytes of the file consumed so far and in all (0:
+  // not known, a pipe). What it throws ends the reading.
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
@@ -36,7 +36,7 @@ struct ReadOptions {
 // Trace::import says what was skipped. Uses threads of its own; safe to call from several.
 Result<Trace> read_trace(const std::string& path, const ReadOptions& options = {});
 
-// The same over text in memory (not compressed). `name` stands for the path in messages.
+// The same over what a file holds, in memory: text or gzip. `name` stands for the path in messages.
 Result<Trace> read_trace_text(std::string_view text, std::string_view name,
                               const ReadOptions& options = {});
 

@@ -194,8 +194,10 @@ Result<std::unique_ptr<ByteSource>> open_source(const std::string& path) {
   return std::unique_ptr<ByteSource>(std::make_unique<GzipSource>(std::move(file)));
 }
 
-std::unique_ptr<ByteSource> memory_source(std::string_view text) {
-  return std::make_unique<MemorySource>(text);
+std::unique_ptr<ByteSource> memory_source(std::string_view bytes) {
+  auto memory = std::make_unique<MemorySource>(bytes);
+  if (!bytes.starts_with(kGzipMagic)) return memory;
+  return std::make_unique<GzipSource>(std::move(memory));
 }
 
 }  // namespace epilogue::trace

@@ -36,7 +36,7 @@ class ByteSource {
 
 // "-" is stdin. Compressed files are told by their first bytes, not by their names.
 Result<std::unique_ptr<ByteSource>> open_source(const std::string& path);
-// The text must outlive the source.
-std::unique_ptr<ByteSource> memory_source(std::string_view text);
+// Text, or what a compressed file holds. It must outlive the source.
+std::unique_ptr<ByteSource> memory_source(std::string_view bytes);
 
 }  // namespace epilogue::trace

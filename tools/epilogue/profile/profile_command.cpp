@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "answer/expectations.h"
 #include "base/units.h"
 #include "measure/machine_facts.h"
 #include "report/document.h"
@@ -14,7 +15,6 @@
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
 #include "tools/epilogue/profile/profile_run.h"
-#include "tools/epilogue/trace/expectations.h"
 
 namespace epilogue::tool {
 namespace {
@@ -133,7 +133,7 @@ trace::Document profile_document(const Options& o, const Workload& workload, con
 
 int run_command(Options o) {
   const std::vector<trace::Expectation> expectations =
-      parse_expectations("--expect", o.expectations);
+      trace::parse_expectations("--expect", o.expectations);
   const Workload workload = make_workload(o.workload);
   o.run.metadata = measure::trace_metadata(machine_of(o));
   const ProfileRun run = run_profile(workload, o.run);

@@ -2,9 +2,8 @@
 // epilogue diff A B: what changed, in parts that add up.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
 
-#include "epilogue/trace/diff.h"
-#include "report/documents.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/trace_input.h"
@@ -15,17 +14,21 @@ namespace {
 struct Options {
   std::string before;
   std::string after;
-  TracePart part;
+  trace::TraceInput part;
   int top = 15;
   Format format = Format::text;
 };
 
+trace::TraceInput input_of(const Options& o, const std::string& path) {
+  trace::TraceInput input = o.part;
+  input.path = path;
+  return input;
+}
+
 int run_command(const Options& o) {
-  const trace::Trace before = load_trace(o.before, o.part);
-  const trace::Trace after = load_trace(o.after, o.part);
-  const trace::TraceDiff diff =
-      trace::diff_traces(before, trace::link(before), after, trace::link(after));
-  print(trace::diff_document(diff, o.top), o.format);
+  const Result<trace::Answer> answer =
+      trace::diff_answer(input_of(o, o.before), input_of(o, o.after), o.top, terminal_hooks());
+  print(answer.value(), o.format);
   return kExitFine;
 }
 

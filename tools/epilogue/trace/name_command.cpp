@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "report/documents.h"
+#include "epilogue/trace/answer.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
@@ -35,10 +35,7 @@ int run_command(const Options& o) {
     fmt::print(stderr, "epilogue name: expected kernel names as arguments or lines of stdin\n");
     return kExitMisuse;
   }
-  std::vector<trace::KernelName> decoded;
-  decoded.reserve(names.size());
-  for (const std::string& name : names) decoded.push_back(trace::decode_kernel_name(name));
-  print(trace::kernel_names_document(decoded), o.format);
+  print(trace::names_answer(names), o.format);
   return kExitFine;
 }
 

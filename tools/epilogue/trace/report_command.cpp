@@ -4,14 +4,9 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
-#include "base/file.h"
-#include "base/units.h"
-#include "epilogue/trace/diff.h"
-#include "epilogue/trace/explain.h"
-#include "epilogue/trace/report.h"
-#include "report/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/trace_input.h"
@@ -20,81 +15,34 @@ namespace epilogue::tool {
 namespace {
 
 struct Options {
-  std::string path;
+  trace::TraceInput input;
   std::string against;
   std::string out;
   std::string title;
   bool no_trace = false;
   bool modules = false;
-  TracePart part;
   Format format = Format::text;
 };
 
-trace::EmbeddedTrace embedded_trace(const Options& o) {
-  if (o.no_trace) return {};
-  if (o.path == "-") return {.note = "The trace is not in this page: it was read from a pipe."};
-  const MappedFile file = MappedFile::open(o.path).value();
-  const std::span<const std::byte> bytes = file.bytes();
-  trace::EmbeddedTrace embedded =
-      trace::embed_trace({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, o.path);
-  const bool is_part = o.part.step || o.part.from_ms || o.part.to_ms;
-  if (is_part && !embedded.gzip.empty())
-    embedded.note = "The page shows a part of the trace; the trace in it is the whole file.";
-  return embedded;
-}
-
-// An earlier trace and what changed since.
-struct Comparison {
-  Comparison(const Options& o, const trace::Trace& trace, const trace::Links& links)
-      : before(load_trace(o.against, o.part)),
-        diff(trace::diff_traces(before, trace::link(before), trace, links)) {}
-  trace::Trace before;
-  trace::TraceDiff diff;
-};
-
-trace::Document outcome(const std::string& file, size_t bytes,
-                        const trace::EmbeddedTrace& embedded) {
-  const bool has_trace = !embedded.gzip.empty();
-  std::string lines = fmt::format("{}: {}, {}\n", file, format_bytes(static_cast<double>(bytes)),
-                                  has_trace ? "the trace included" : "without the trace");
-  if (!embedded.note.empty()) lines += embedded.note + "\n";
-  trace::Document document = {trace::preformatted(lines)};
-  document.facts = {{"file", file},
-                    {"bytes", static_cast<int64_t>(bytes)},
-                    {"has_trace", has_trace},
-                    {"note", embedded.note}};
-  return document;
-}
-
-// The page is made to be handed on, so its maker should know what it holds.
-void warn_of_credentials(const trace::Trace& trace) {
-  const std::vector<std::string> keys = trace::credential_keys(trace);
-  if (keys.empty()) return;
-  fmt::print(stderr,
-             "epilogue: warning: the trace in the page holds metadata that may be credentials: {}; "
-             "--no-trace leaves the trace out\n",
-             fmt::join(keys, ", "));
+trace::ReportAnswerOptions answer_options(const Options& o) {
+  trace::ReportAnswerOptions options = {
+      .title = o.title, .embeds_trace = !o.no_trace, .modules = o.modules};
+  if (o.against.empty()) return options;
+  options.against = o.input;
+  options.against->path = o.against;
+  return options;
 }
 
 int run_command(const Options& o) {
-  const trace::Trace trace = load_trace(o.path, o.part, o.modules);
-  const trace::Links links = trace::link(trace);
-  const trace::Explanation explanation = trace::explain(trace, links);
-  std::optional<Comparison> comparison;
-  if (!o.against.empty()) comparison.emplace(o, trace, links);
-  trace::HtmlReportInput input = {.trace = trace,
-                                  .links = links,
-                                  .explanation = explanation,
-                                  .title = o.title,
-                                  .embedded = embedded_trace(o)};
-  if (comparison) {
-    input.diff = &comparison->diff;
-    input.before_path = o.against;
-  }
-  const std::string page = trace::html_report(input);
-  write_file(o.out, page).value();
-  if (!input.embedded.gzip.empty()) warn_of_credentials(trace);
-  print(outcome(o.out, page.size(), input.embedded), o.format);
+  const Result<trace::ReportAnswer> report =
+      trace::report_answer(o.input, o.out, answer_options(o), terminal_hooks());
+  // The page is made to be handed on, so its maker should know what it holds.
+  if (const std::vector<std::string>& keys = report.value().credentials; !keys.empty())
+    warn(
+        fmt::format("the trace in the page holds metadata that may be credentials: {}; "
+                    "--no-trace leaves the trace out",
+                    fmt::join(keys, ", ")));
+  print(report.value().answer, o.format);
   return kExitFine;
 }
 
@@ -104,7 +52,7 @@ void add_report_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<Options>();
   CLI::App* report =
       app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
-  report->add_option("TRACE", o->path, "a PyTorch trace, .json or .json.gz; -: stdin")
+  report->add_option("TRACE", o->input.path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
       ->option_text(" ");
   report->add_option("-o,--out", o->out, "the page; its folder is made if missing")
@@ -117,7 +65,7 @@ void add_report_command(CLI::App& app, Body& run) {
   report->add_flag("--no-trace", o->no_trace, "leave the trace itself out of the page");
   report->add_flag("--modules", o->modules,
                    "Python frames and time per nn.Module, if they were recorded (slower)");
-  add_trace_part(*report, o->part);
+  add_trace_part(*report, o->input);
   add_format(*report, o->format);
   report->footer(
       "The page holds the trace as it is, metadata included; a warning names metadata that looks\n"

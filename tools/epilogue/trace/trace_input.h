@@ -2,12 +2,9 @@
 // What the trace commands share: which trace, and which part of it.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
-#include "epilogue/base/result.h"
-#include "epilogue/trace/event.h"
+#include "epilogue/trace/answer.h"
 
 namespace CLI {
 class App;
@@ -15,22 +12,14 @@ class App;
 
 namespace epilogue::tool {
 
-// The part of a trace to look at.
-struct TracePart {
-  std::optional<int64_t> step;
-  std::optional<double> from_ms;
-  std::optional<double> to_ms;
-};
 // Adds --step, --from and --to.
-void add_trace_part(CLI::App& app, TracePart& part);
+void add_trace_part(CLI::App& app, trace::TraceInput& input);
 
-// Reads a trace ("-": stdin) and cuts it. Shows progress on a terminal and warns of what had to be
-// skipped, both on stderr. Throws Error with one line where the trace cannot be used.
-trace::Trace load_trace(const std::string& path, const TracePart& part = {},
-                        bool python_functions = false);
-// The same; a Failure where the trace cannot be used (FailureCode::not_a_trace: see read_trace).
-Result<trace::Trace> try_load_trace(const std::string& path, const TracePart& part = {},
-                                    bool python_functions = false);
+// Progress on a terminal and warnings, both on stderr.
+trace::AnswerHooks terminal_hooks();
+
+// Reads a trace ("-": stdin). Throws Error with one line where the trace cannot be used.
+trace::Trace load_trace(const std::string& path);
 
 // "epilogue: warning: TEXT" on stderr.
 void warn(const std::string& text);

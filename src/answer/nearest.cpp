@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/epilogue/nearest.h"
+#include "answer/nearest.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace epilogue::tool {
+namespace epilogue {
 namespace {
 
 // One edit for every so many letters still looks like a slip.
@@ -62,4 +62,4 @@ std::string one_of_text(std::span<const std::string> names) {
   return text;
 }
 
-}  // namespace epilogue::tool
+}  // namespace epilogue

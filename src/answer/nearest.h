@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace epilogue::tool {
+namespace epilogue {
 
 // Letters to insert, drop, replace or swap with their neighbour, at least, to make b of a.
 int edit_distance(std::string_view a, std::string_view b);
@@ -23,4 +23,4 @@ std::string did_you_mean(std::span<const std::string> names);
 // "a, b or c".
 std::string one_of_text(std::span<const std::string> names);
 
-}  // namespace epilogue::tool
+}  // namespace epilogue

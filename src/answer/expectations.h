@@ -7,14 +7,14 @@
 
 #include "epilogue/trace/explain.h"
 
-namespace epilogue::tool {
+namespace epilogue::trace {
 
 // The values of `argument`, all before anything is run or read. Throws Error on a bad form, and on
 // a name that no quantity has, with the nearest ones.
-std::vector<trace::Expectation> parse_expectations(const std::string& argument,
-                                                   const std::vector<std::string>& texts);
+std::vector<Expectation> parse_expectations(const std::string& argument,
+                                            const std::vector<std::string>& texts);
 
-// The quantities' names, in the order of trace::quantities().
+// The quantities' names, in the order of quantities().
 std::vector<std::string> quantity_names();
 
-}  // namespace epilogue::tool
+}  // namespace epilogue::trace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/epilogue/nearest.h"
+#include "answer/nearest.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace epilogue::tool::nearest_test {
+namespace epilogue::nearest_test {
 namespace {
 
 using List = std::vector<std::string>;
@@ -57,4 +57,4 @@ TEST(OneOfText, JoinsNames) {
 }
 
 }  // namespace
-}  // namespace epilogue::tool::nearest_test
+}  // namespace epilogue::nearest_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/epilogue/trace/expectations.h"
+#include "answer/expectations.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "errors/message_of.h"
 
-namespace epilogue::tool::expectations_test {
+namespace epilogue::trace::expectations_test {
 namespace {
 
 std::string refused(const std::string& text) {
@@ -69,4 +69,4 @@ TEST(QuantityNames, AreNamesThatExpectationsTake) {
 }
 
 }  // namespace
-}  // namespace epilogue::tool::expectations_test
+}  // namespace epilogue::trace::expectations_test

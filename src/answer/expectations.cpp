@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/epilogue/trace/expectations.h"
+#include "answer/expectations.h"
 
 #include <algorithm>
 
+#include "answer/nearest.h"
 #include "base/printable.h"
-#include "tools/epilogue/nearest.h"
 
-namespace epilogue::tool {
+namespace epilogue::trace {
 namespace {
 
 constexpr size_t kMaxSuggestions = 3;
@@ -18,12 +18,12 @@ std::string unknown(const std::string& name, const std::vector<std::string>& nam
 
 }  // namespace
 
-std::vector<trace::Expectation> parse_expectations(const std::string& argument,
-                                                   const std::vector<std::string>& texts) {
+std::vector<Expectation> parse_expectations(const std::string& argument,
+                                            const std::vector<std::string>& texts) {
   const std::vector<std::string> names = quantity_names();
-  std::vector<trace::Expectation> parsed;
+  std::vector<Expectation> parsed;
   for (const std::string& text : texts) {
-    const auto e = trace::parse_expectation(text);
+    const auto e = parse_expectation(text);
     if (!e) throw Error("[" + argument + "] " + e.failure().message);
     if (std::find(names.begin(), names.end(), e.value().quantity) == names.end())
       throw Error("[" + argument + "] " + unknown(e.value().quantity, names));
@@ -34,8 +34,8 @@ std::vector<trace::Expectation> parse_expectations(const std::string& argument,
 
 std::vector<std::string> quantity_names() {
   std::vector<std::string> names;
-  for (const trace::Quantity& q : trace::quantities(trace::Trace())) names.push_back(q.name);
+  for (const Quantity& q : quantities(Trace())) names.push_back(q.name);
   return names;
 }
 
-}  // namespace epilogue::tool
+}  // namespace epilogue::trace

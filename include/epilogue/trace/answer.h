@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace commands as functions: what `epilogue explain`, table, diff, check, report and name
+// print, of files or of bytes in memory. The command, the Python package and embedders share them.
+//
+//   const Answer answer = explain_answer({.path = "trace.json.gz"}).value();
+//   std::cout << answer.text();
+//
+// All are safe to call from several threads. What a trace's file holds is reported by Result;
+// misuse (an unknown key, a bad expectation) throws Error.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "epilogue/base/result.h"
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/explain.h"
+
+#pragma GCC visibility push(default)
+
+namespace epilogue::trace {
+
+struct Document;  // of the library
+
+// Which trace, and which part of it.
+struct TraceInput {
+  std::string path = {};  // "-": stdin
+  // Instead of a path: what such a file holds, plain or gzip. Must outlive the call.
+  std::optional<std::string_view> bytes = {};
+  // What answers and messages call the trace. Empty: the path.
+  std::string name = {};
+  std::optional<int64_t> step = {};  // ProfilerStep#N alone; as select_step()
+  std::optional<double> from_ms = {};
+  std::optional<double> to_ms = {};
+};
+
+// How a call that takes long speaks with its caller, on the thread of the call.
+struct AnswerHooks {
+  // One line each: what had to be skipped or is doubtful.
+  std::function<void(const std::string&)> warn = {};
+  // Called before a trace is read. What it gives is called as ReadOptions::progress is, and dies
+  // when the trace was read.
+  std::function<std::function<void(int64_t done, int64_t total)>()> watch_reading = {};
+  // Called every few milliseconds while a trace is read, and between the stages after that. What
+  // it throws ends the call.
+  std::function<void()> poll = {};
+};
+
+// Reads a trace and cuts it. Fails where read_trace() and select_step() do, and where not one event
+// can be read.
+Result<Trace> load_trace(const TraceInput& input, bool python_functions = false,
+                         const AnswerHooks& hooks = {});
+
+// What a command prints. Holds no trace. Copies share it; it is made readable on request, by any
+// number of threads.
+class Answer {
+ public:
+  // As on a terminal; headings bold with its escapes where asked for.
+  std::string text(bool use_bold = false) const;
+  std::string markdown() const;
+  // The whole JSON, with its last newline.
+  std::string json() const;
+
+  // Of the library. `data` is what the document is made of.
+  Answer(Document document, std::shared_ptr<const void> data);
+  const Document& document() const { return *document_; }
+
+ private:
+  std::shared_ptr<const void> data_;
+  std::shared_ptr<const Document> document_;
+};
+
+struct ExplainAnswerOptions {
+  int top = 10;          // rows of each list in text and Markdown; -1: all. JSON has all
+  bool modules = false;  // time per nn.Module, if the trace was recorded with_stack (slower)
+};
+// A path may be a folder with one trace for each rank of a run.
+Result<Answer> explain_answer(const TraceInput& input, const ExplainAnswerOptions& options = {},
+                              const AnswerHooks& hooks = {});
+
+struct TableAnswerOptions {
+  // One of sort_keys(); empty: by the device's own time where there is any, else the host's.
+  std::string sort_by = {};
+  std::optional<int> row_limit = {};  // -1: all. Empty: 100; JSON has all
+  bool group_by_input_shape = false;
+};
+Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& options = {},
+                            const AnswerHooks& hooks = {});
+
+// `top`: as of explain.
+Result<Answer> diff_answer(const TraceInput& before, const TraceInput& after, int top = 15,
+                           const AnswerHooks& hooks = {});
+
+struct CheckAnswer {
+  Answer answer;
+  std::vector<Judgement> judgements;  // in the order of the expressions
+  bool all_hold = false;
+};
+// Throws Error on an expression that is none, and on an unknown quantity, before it reads.
+Result<CheckAnswer> check_answer(const TraceInput& input,
+                                 const std::vector<std::string>& expressions,
+                                 const AnswerHooks& hooks = {});
+// All quantities with their values; without an input their names and meanings alone.
+Result<Answer> quantities_answer(const std::optional<TraceInput>& input = {},
+                                 const AnswerHooks& hooks = {});
+
+struct ReportAnswerOptions {
+  std::optional<TraceInput> against = {};  // an earlier trace to compare with
+  std::string title = {};                  // of the page; empty: the file's name
+  bool embeds_trace = true;                // the page holds the trace's file
+  bool modules = false;                    // as of explain
+};
+struct ReportAnswer {
+  Answer answer;
+  // Metadata of the trace in the page that may be credentials: credential_keys().
+  std::vector<std::string> credentials;
+};
+// Writes the page to `out`; a missing folder is made.
+Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
+                                   const ReportAnswerOptions& options = {},
+                                   const AnswerHooks& hooks = {});
+
+// What kernels' names say; a list.
+Answer names_answer(std::span<const std::string> names);
+
+}  // namespace epilogue::trace
+
+#pragma GCC visibility pop

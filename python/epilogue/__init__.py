@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profile it, explain it, fuse it: epilogue from Python.
+
+The trace half reads traces of PyTorch's profiler (or of this library) and says what they mean::
+
+    import epilogue
+    print(epilogue.explain("trace.json.gz"))        # a path, bytes, or a torch.profiler.profile
+    epilogue.check(prof, "kernels_per_step <= 5", "gpu_idle_pct < 20")
+
+The engine half has tensors over NumPy's memory (or DLPack's), and fuses what it is given::
+
+    fast = epilogue.compile(mlp)
+    with epilogue.profile() as prof:
+        fast(epilogue.from_numpy(x))
+    print(epilogue.explain(prof))
+
+Nothing here needs torch. What needs the compiled extension is loaded when it is first used, so
+that the pure Python parts (``epilogue.torch``) can be imported from a source tree too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from ._core import version as __version__
+    from ._results import (
+        CheckFailed,
+        CheckResult,
+        Diff,
+        DiffPart,
+        Expectation,
+        Explanation,
+        Finding,
+        KernelName,
+        Quantities,
+        RanksExplanation,
+        Report,
+        Result,
+        Table,
+        TableRow,
+    )
+    from ._source import TraceLike
+    from ._trace import (
+        Error,
+        TraceError,
+        TraceWarning,
+        check,
+        diff,
+        explain,
+        name,
+        quantities,
+        report,
+        sort_keys,
+        table,
+    )
+
+# The module that defines a public name.
+_HOMES = {
+    "._results": (
+        "CheckFailed CheckResult Diff DiffPart Expectation Explanation Finding KernelName "
+        "Quantities RanksExplanation Report Result Table TableRow"
+    ),
+    "._source": "TraceLike",
+    "._trace": (
+        "Error TraceError TraceWarning check diff explain name quantities report sort_keys table"
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [*_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name == "__version__":
+        return importlib.import_module("._core", __name__).version
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *_HOME, "__version__"})

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trace half: what a trace of PyTorch's profiler means.
+
+All functions release the interpreter's lock while they work, answer Ctrl-C, and may be called from
+several threads. What a trace has that is broken is skipped, with a :class:`TraceWarning`.
+"""
+
+from __future__ import annotations
+
+import os
+import typing
+import warnings as _warnings
+
+from . import _core
+from ._results import (
+    CheckFailed,
+    CheckResult,
+    Diff,
+    Explanation,
+    KernelName,
+    Quantities,
+    RanksExplanation,
+    Report,
+    Table,
+)
+from ._source import Source, TraceLike
+
+Error = _core.Error
+TraceError = _core.TraceError
+
+
+class TraceWarning(UserWarning):
+    """Part of a trace had to be skipped, or is doubtful."""
+
+
+def _warn(texts: "typing.Iterable[str]") -> None:
+    for text in texts:
+        _warnings.warn(text, TraceWarning, stacklevel=3)
+
+
+def explain(
+    trace: TraceLike,
+    *,
+    top: int = 10,
+    modules: bool = False,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> "Explanation | RanksExplanation":
+    """Says what a trace means, with evidence and savings.
+
+    Args:
+        trace: A path of a ``.json`` or ``.json.gz`` file, what such a file holds, a profiler, or
+            the path of a folder with one trace for each rank of a run.
+        top: Rows of each list in text and Markdown; -1: all. :meth:`Result.to_dict` has all.
+        modules: Time per ``nn.Module``, if the trace was recorded ``with_stack`` (slower).
+        step: Only ``ProfilerStep#step``: what it launched, and what ran during it.
+        from_ms, to_ms: Only what happens in this stretch, in milliseconds after the start.
+
+    Returns:
+        An :class:`Explanation`; of a folder with several ranks a :class:`RanksExplanation`.
+
+    Raises:
+        OSError: The file cannot be read (:exc:`FileNotFoundError` and others).
+        TraceError: It holds no trace, or not that step. ``code`` is a stable name.
+        Error: A folder's traces are of different runs.
+
+    >>> print(epilogue.explain("trace.json.gz"))            # doctest: +SKIP
+    >>> epilogue.explain(prof).findings[0].title            # doctest: +SKIP
+    """
+    source = Source(trace, step, from_ms, to_ms)
+    answer, warned = _core.explain(source.native, top, modules)
+    _warn(warned)
+    is_folder = isinstance(trace, (str, os.PathLike)) and os.path.isdir(trace)
+    result = Explanation(answer)
+    return RanksExplanation(answer) if is_folder and "ranks" in result._data else result
+
+
+def table(
+    trace: TraceLike,
+    *,
+    sort_by: "str | None" = None,
+    row_limit: "int | None" = None,
+    group_by_input_shape: bool = False,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> Table:
+    """The key-averages table of any trace, as ``prof.key_averages().table()`` prints it.
+
+    Args:
+        trace: As of :func:`explain`, but no folder.
+        sort_by: ``"cpu_time_total"``, ``"self_device_time_total"``, ``"count"``, ... (descending).
+            Default: the device's own time where there is any, else the host's.
+        row_limit: Rows; -1: all. Default: 100 in text, all in :meth:`Result.to_dict`.
+        group_by_input_shape: One row per op and shapes (recorded with ``record_shapes``).
+        step, from_ms, to_ms: As of :func:`explain`.
+
+    Raises:
+        OSError, TraceError: As of :func:`explain`.
+        Error: An unknown key; the message names those there are.
+    """
+    source = Source(trace, step, from_ms, to_ms)
+    answer, warned = _core.table(source.native, sort_by or "", row_limit, group_by_input_shape)
+    _warn(warned)
+    return Table(answer)
+
+
+def diff(
+    before: TraceLike,
+    after: TraceLike,
+    *,
+    top: int = 15,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> Diff:
+    """Says what changed between two traces, in parts that add up.
+
+    Args:
+        before, after: As of :func:`explain`, but no folders.
+        top: Rows of each list in text and Markdown; -1: all.
+        step, from_ms, to_ms: Of both traces, as of :func:`explain`.
+
+    Raises:
+        OSError, TraceError: As of :func:`explain`.
+    """
+    sources = Source(before, step, from_ms, to_ms), Source(after, step, from_ms, to_ms)
+    answer, warned = _core.diff(sources[0].native, sources[1].native, top)
+    _warn(warned)
+    return Diff(answer)
+
+
+def check(
+    trace: TraceLike,
+    *expressions: str,
+    raises: bool = True,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> CheckResult:
+    """Asserts what a trace should show.
+
+    Args:
+        trace: As of :func:`explain`, but no folder.
+        expressions: ``"NAME OP NUMBER"`` with OP one of ``== != < <= > >=``;
+            :func:`quantities` has the names. A quantity that the trace cannot give fails.
+        raises: ``False``: return the result also where an expectation fails.
+        step, from_ms, to_ms: As of :func:`explain`.
+
+    Raises:
+        CheckFailed: An :exc:`AssertionError` with what was expected and what was found.
+        Error: An expression is none, or names no quantity; the message has the nearest.
+        OSError, TraceError: As of :func:`explain`.
+
+    >>> epilogue.check(prof, "kernels_per_step <= 5", "gpu_idle_pct < 20")  # doctest: +SKIP
+    """
+    if not expressions:
+        raise TypeError("check() expected one or more such as 'kernels_per_step <= 5', got none")
+    source = Source(trace, step, from_ms, to_ms)
+    answer, holds, warned = _core.check(source.native, list(expressions))
+    _warn(warned)
+    result = CheckResult(answer)
+    if raises and not holds:
+        raise CheckFailed(result)
+    return result
+
+
+def quantities(
+    trace: TraceLike,
+    *,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> Quantities:
+    """Named numbers of a trace: what :func:`check` compares. ``None`` where it cannot give one.
+
+    Raises:
+        OSError, TraceError: As of :func:`explain`.
+    """
+    source = Source(trace, step, from_ms, to_ms)
+    answer, warned = _core.quantities(source.native)
+    _warn(warned)
+    return Quantities(answer)
+
+
+def report(
+    trace: TraceLike,
+    out: "str | os.PathLike[str]",
+    *,
+    against: "TraceLike | None" = None,
+    title: str = "",
+    embed_trace: bool = True,
+    modules: bool = False,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> Report:
+    """Writes one HTML page that explains a trace and holds it.
+
+    Args:
+        trace: As of :func:`explain`, but no folder.
+        out: The page; its folder is made if missing.
+        against: An earlier trace to compare with.
+        title: Heading of the page; default: the trace's name.
+        embed_trace: The page holds the trace as it is, metadata included; a
+            :class:`TraceWarning` names metadata that looks like credentials.
+        modules: Python frames and time per ``nn.Module``, if they were recorded (slower).
+        step, from_ms, to_ms: As of :func:`explain`.
+
+    Raises:
+        OSError, TraceError: As of :func:`explain`; TraceError too if the page cannot be written.
+    """
+    source = Source(trace, step, from_ms, to_ms)
+    earlier = None if against is None else Source(against, step, from_ms, to_ms)
+    answer, credentials, warned = _core.report(
+        source.native,
+        os.fspath(out),
+        None if earlier is None else earlier.native,
+        title,
+        embed_trace,
+        modules,
+    )
+    if credentials:
+        warned.append(
+            "the trace in the page holds metadata that may be credentials: "
+            f"{', '.join(credentials)}; embed_trace=False leaves the trace out"
+        )
+    _warn(warned)
+    return Report(answer)
+
+
+def name(kernel_name: str) -> KernelName:
+    """Decodes a kernel's name, field by field. Never fails: what is unknown says so.
+
+    >>> epilogue.name("nvjet_sm103_tst_512x8_64x3_2x1_v_bz_NNT").fields["tile"]
+    '512x8'
+    """
+    return KernelName(_core.names([kernel_name]))
+
+
+def sort_keys() -> "list[str]":
+    """What ``sort_by`` of :func:`table` takes."""
+    return _core.sort_keys()

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace half: epilogue/trace/answer.h. Work is done without the interpreter's lock, which is
+// taken now and then to see whether Ctrl-C was pressed.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+
+#include "epilogue/trace/answer.h"
+#include "epilogue/trace/report.h"
+#include "errors.h"
+#include "module.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace epilogue::python {
+namespace {
+
+using trace::Answer;
+using trace::AnswerHooks;
+using trace::TraceInput;
+
+using Warnings = std::vector<std::string>;
+
+// Which trace, as Python names it. Keeps what it was made of.
+struct Source {
+  std::string path;
+  std::optional<nb::bytes> bytes;
+  TraceInput input;
+};
+
+Source make_source(std::string path, std::optional<nb::bytes> bytes, std::string name,
+                   std::optional<int64_t> step, std::optional<double> from_ms,
+                   std::optional<double> to_ms) {
+  Source source{.path = std::move(path), .bytes = std::move(bytes), .input = {}};
+  source.input = {.path = source.path,
+                  .name = std::move(name),
+                  .step = step,
+                  .from_ms = from_ms,
+                  .to_ms = to_ms};
+  if (source.bytes)
+    source.input.bytes = std::string_view(source.bytes->c_str(), source.bytes->size());
+  return source;
+}
+
+// Runs Python's handlers of signals at most every 50 ms, for taking the lock may wait for others.
+class SignalPoll {
+ public:
+  void operator()() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::milliseconds(50)) return;
+    last_ = now;
+    const nb::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+AnswerHooks hooks_into(Warnings& warnings) {
+  return {.warn = [&](const std::string& text) { warnings.push_back(text); }, .poll = SignalPoll()};
+}
+
+// What body(hooks) gives, and the warnings on the way.
+template <class Body>
+auto unlocked(const Body& body) {
+  Warnings warnings;
+  const nb::gil_scoped_release free;
+  auto answer = value_or_raise(body(hooks_into(warnings)));
+  return std::pair(std::move(answer), std::move(warnings));
+}
+
+auto explain(const Source& source, int top, bool modules) {
+  return unlocked([&](const AnswerHooks& hooks) {
+    return trace::explain_answer(source.input, {.top = top, .modules = modules}, hooks);
+  });
+}
+
+auto table(const Source& source, std::string sort_by, std::optional<int> row_limit,
+           bool group_by_input_shape) {
+  return unlocked([&](const AnswerHooks& hooks) {
+    return trace::table_answer(source.input,
+                               {.sort_by = std::move(sort_by),
+                                .row_limit = row_limit,
+                                .group_by_input_shape = group_by_input_shape},
+                               hooks);
+  });
+}
+
+auto diff(const Source& before, const Source& after, int top) {
+  return unlocked([&](const AnswerHooks& hooks) {
+    return trace::diff_answer(before.input, after.input, top, hooks);
+  });
+}
+
+auto check(const Source& source, const std::vector<std::string>& expressions) {
+  auto [check, warnings] = unlocked([&](const AnswerHooks& hooks) {
+    return trace::check_answer(source.input, expressions, hooks);
+  });
+  return std::tuple(std::move(check.answer), check.all_hold, std::move(warnings));
+}
+
+auto quantities(const Source& source) {
+  return unlocked(
+      [&](const AnswerHooks& hooks) { return trace::quantities_answer(source.input, hooks); });
+}
+
+auto report(const Source& source, const std::string& out, const Source* against, std::string title,
+            bool embeds_trace, bool modules) {
+  trace::ReportAnswerOptions options = {
+      .title = std::move(title), .embeds_trace = embeds_trace, .modules = modules};
+  if (against != nullptr) options.against = against->input;
+  auto [report, warnings] = unlocked([&](const AnswerHooks& hooks) {
+    return trace::report_answer(source.input, out, options, hooks);
+  });
+  return std::tuple(std::move(report.answer), std::move(report.credentials), std::move(warnings));
+}
+
+std::vector<std::string> sort_keys() {
+  const auto keys = trace::sort_keys();
+  return {keys.begin(), keys.end()};
+}
+
+}  // namespace
+
+void bind_trace(nb::module_& m) {
+  // Text of foreign traces may hold anything; the renderers escape or replace it.
+  nb::class_<Answer>(m, "Answer")
+      .def("text", &Answer::text, "use_bold"_a = false, nb::call_guard<nb::gil_scoped_release>())
+      .def("markdown", &Answer::markdown, nb::call_guard<nb::gil_scoped_release>())
+      .def("json", &Answer::json, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<Source>(m, "Source");
+  m.def("source", make_source, "path"_a, "bytes"_a.none(), "name"_a, "step"_a.none(),
+        "from_ms"_a.none(), "to_ms"_a.none());
+  m.def("explain", explain, "source"_a, "top"_a, "modules"_a);
+  m.def("table", table, "source"_a, "sort_by"_a, "row_limit"_a.none(), "group_by_input_shape"_a);
+  m.def("diff", diff, "before"_a, "after"_a, "top"_a);
+  m.def("check", check, "source"_a, "expressions"_a);
+  m.def("quantities", quantities, "source"_a);
+  m.def("report", report, "source"_a, "out"_a, "against"_a.none(), "title"_a, "embeds_trace"_a,
+        "modules"_a);
+  m.def("names", [](const std::vector<std::string>& names) { return trace::names_answer(names); });
+  m.def("sort_keys", sort_keys);
+}
+
+}  // namespace epilogue::python

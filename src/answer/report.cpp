@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The explanation as one page.
+#include "epilogue/trace/report.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "answer/load.h"
+#include "base/file.h"
+#include "base/units.h"
+#include "epilogue/trace/diff.h"
+#include "report/document.h"
+
+namespace epilogue::trace {
+namespace {
+
+Result<EmbeddedTrace> embedded_trace(const TraceInput& input, const ReportAnswerOptions& options) {
+  if (!options.embeds_trace) return EmbeddedTrace{};
+  if (is_stdin(input))
+    return EmbeddedTrace{.note = "The trace is not in this page: it was read from a pipe."};
+  std::optional<MappedFile> file;
+  std::string_view content;
+  if (input.bytes) {
+    content = *input.bytes;
+  } else {
+    Result<MappedFile> opened = MappedFile::open(input.path);
+    if (!opened) return opened.failure();
+    file.emplace(std::move(opened).value());
+    const std::span<const std::byte> bytes = file->bytes();
+    content = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  EmbeddedTrace embedded = embed_trace(content, input.name.empty() ? input.path : input.name);
+  if (is_part(input) && !embedded.gzip.empty())
+    embedded.note = "The page shows a part of the trace; the trace in it is the whole file.";
+  return embedded;
+}
+
+Document outcome(const std::string& file, size_t bytes, const EmbeddedTrace& embedded) {
+  const bool has_trace = !embedded.gzip.empty();
+  std::string lines = fmt::format("{}: {}, {}\n", file, format_bytes(static_cast<double>(bytes)),
+                                  has_trace ? "the trace included" : "without the trace");
+  if (!embedded.note.empty()) lines += embedded.note + "\n";
+  Document document = {preformatted(lines)};
+  document.facts = {{"file", file},
+                    {"bytes", static_cast<int64_t>(bytes)},
+                    {"has_trace", has_trace},
+                    {"note", embedded.note}};
+  return document;
+}
+
+}  // namespace
+
+Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
+                                   const ReportAnswerOptions& options, const AnswerHooks& hooks) {
+  const Result<Trace> loaded = load_trace(input, options.modules, hooks);
+  if (!loaded) return loaded.failure();
+  const Trace& trace = loaded.value();
+  const Links links = link(trace);
+  poll(hooks);
+  const Explanation explanation = explain(trace, links);
+  std::optional<Trace> before;  // the difference is made of it
+  std::optional<TraceDiff> diff;
+  if (options.against) {
+    Result<Trace> read = load_trace(*options.against, false, hooks);
+    if (!read) return read.failure();
+    before = std::move(read).value();
+    diff = diff_traces(*before, link(*before), trace, links);
+  }
+  poll(hooks);
+  Result<EmbeddedTrace> embedded = embedded_trace(input, options);
+  if (!embedded) return embedded.failure();
+  HtmlReportInput page_input = {.trace = trace,
+                                .links = links,
+                                .explanation = explanation,
+                                .title = options.title,
+                                .embedded = std::move(embedded).value()};
+  if (diff) {
+    page_input.diff = &*diff;
+    page_input.before_path = before->import.path;
+  }
+  const std::string page = html_report(page_input);
+  poll(hooks);
+  if (const Status written = write_file(out, page); !written) return written.failure();
+  const bool has_trace = !page_input.embedded.gzip.empty();
+  return ReportAnswer{Answer(outcome(out, page.size(), page_input.embedded), nullptr),
+                      has_trace ? credential_keys(trace) : std::vector<std::string>()};
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python's results are the command's, on every trace at hand."""
+
+import json
+import warnings
+
+import pytest
+from conftest import DATA, REAL, trace_params
+
+import epilogue
+
+
+def from_python(function, *arguments, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", epilogue.TraceWarning)
+        return function(*arguments, **options)
+
+
+def assert_same(run, function, *arguments, **options):
+    """`run`: of the command; it failed if Python's function does, and says the same."""
+    if run.returncode == 2:
+        with pytest.raises(epilogue.TraceError) as raised:
+            from_python(function, *arguments, **options)
+        assert str(raised.value) in run.stderr
+        return None
+    result = from_python(function, *arguments, **options)
+    assert result.to_json() == run.stdout
+    assert result.to_dict() == json.loads(run.stdout)
+    return result
+
+
+@pytest.mark.parametrize("path", trace_params())
+def test_explain(path, command):
+    run = command("explain", path, "--format", "json")
+    result = assert_same(run, epilogue.explain, str(path))
+    if result is not None:
+        assert str(result) + "\n" == command("explain", path).stdout
+        assert result.markdown() == command("explain", path, "--format", "markdown").stdout
+
+
+@pytest.mark.parametrize("path", trace_params())
+def test_table(path, command):
+    run = command("table", path, "--format", "json")
+    result = assert_same(run, epilogue.table, str(path))
+    if result is not None:
+        assert result.text() == command("table", path).stdout
+        assert len(result) == len(json.loads(run.stdout)["rows"])
+
+
+@pytest.mark.parametrize("path", trace_params())
+def test_quantities(path, command):
+    run = command("check", path, "--list", "--format", "json")
+    result = assert_same(run, epilogue.quantities, str(path))
+    if result is not None and result["ops"] is not None:
+        expression = f"ops == {result['ops']:.0f}"
+        check = command("check", path, expression, "ops < 0", "--format", "json")
+        assert check.returncode == 1
+        assert_same(check, epilogue.check, str(path), expression, "ops < 0", raises=False)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (DATA / "mlp_geglu_eager.json.gz", DATA / "mlp_geglu_compile.json.gz"),
+        pytest.param(
+            REAL / "sam" / "a100_eager.json.gz",
+            REAL / "sam" / "a100_optimised.json.gz",
+            marks=pytest.mark.skipif(not REAL.is_dir(), reason=f"no real traces at {REAL}"),
+        ),
+    ],
+)
+def test_diff(before, after, command):
+    run = command("diff", before, after, "--format", "json")
+    result = assert_same(run, epilogue.diff, before, after)
+    assert str(result) + "\n" == command("diff", before, after).stdout
+    assert result.delta_us == pytest.approx(result.wall_us[1] - result.wall_us[0])
+
+
+def test_options_mean_what_they_mean_to_the_command(eager, command):
+    run = command("explain", eager, "--top", 2, "--step", 3)
+    assert epilogue.explain(eager, top=2, step=3).text() == run.stdout
+    run = command("table", eager, "--sort-by", "count", "--row-limit", 3, "--group-by-input-shape")
+    table = epilogue.table(eager, sort_by="count", row_limit=3, group_by_input_shape=True)
+    assert table.text() == run.stdout
+    run = command("explain", eager, "--from", 1, "--to", 4, "--format", "json")
+    assert epilogue.explain(eager, from_ms=1, to_ms=4).to_json() == run.stdout
+
+
+def test_name(command):
+    name = "nvjet_sm103_tst_512x8_64x3_2x1_v_bz_NNT"
+    assert [epilogue.name(name).to_dict()] == json.loads(
+        command("name", name, "--format", "json").stdout
+    )
+    assert epilogue.name(name).text() == command("name", name).stdout
+
+
+def test_report(tmp_path, eager, compiled, command):
+    ours, theirs = tmp_path / "a" / "page.html", tmp_path / "b" / "page.html"
+    report = epilogue.report(compiled, ours, against=eager, title="t")
+    run = command("report", compiled, "--against", eager, "--title", "t", "-o", theirs)
+    assert run.returncode == 0
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert report.bytes == ours.stat().st_size and report.has_trace
+    assert not epilogue.report(compiled, ours, embed_trace=False).has_trace
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no real traces at {REAL}")
+def test_the_ranks_of_a_run(command):
+    folder = REAL / "param" / "dlrm"
+    run = command("explain", folder, "--format", "json")
+    result = assert_same(run, epilogue.explain, folder)
+    assert isinstance(result, epilogue.RanksExplanation) and len(result.ranks) > 1
