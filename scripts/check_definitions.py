@@ -15,7 +15,7 @@ from pathlib import Path
 
 HEADERS = {".h", ".cuh"}
 SOURCES = {".cpp", ".cu"}
-FOLDERS = ("include", "src")
+FOLDERS = ("include", "src", "tools")
 
 # Folders that stand for each other: a build compiles one of each row.
 ALTERNATIVES = [
@@ -136,7 +136,8 @@ def definition(statement, has_body):
         return ("type", name) if name and "::" not in name else None
     places = list(at_depth_zero(statement))
     equals = next((i for i, token in places if token == "="), None)
-    paren = next((i for i, token in places if token == "("), None)
+    paren = next((i for i, token in places if token == "(" and
+                  statement[:i].count("<") <= statement[:i].count(">")), None)  # not of an argument
     if "operator" in statement:
         return None
     if paren is not None and (equals is None or paren < equals):

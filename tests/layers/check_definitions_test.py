@@ -68,6 +68,8 @@ class CheckDefinitions(unittest.TestCase):
             return in_namespace("namespace {\n" + text + "\n}  // namespace")
         pairs = [("struct Job { int a; };", "struct Job { long a; };", "Job"),
                  ("int f(int a) { return a; }", "int f(long a) { return 1; }", "f"),
+                 ("std::function<int()> f(int a) { return {}; }",
+                  "std::function<int(int)> f(long a) { return {}; }", "f"),
                  ("thread_local int count;", "constexpr int count = 1;", "count")]
         for a, b, name in pairs:
             files = {"src/cpu/a.cpp": in_unnamed(a), "src/cpu/x/b.cpp": in_unnamed(b),
@@ -77,6 +79,12 @@ class CheckDefinitions(unittest.TestCase):
             self.assertEqual(run(files | {"src/cpu/x/CMakeLists.txt": ""}), (0, ""))
         alias = in_unnamed("using Node = graph::Node;")
         self.assertEqual(run({"src/a/a.cpp": alias, "src/a/b.cpp": alias,
+                              "src/a/CMakeLists.txt": ""}), (0, ""))
+
+    def test_a_return_type_may_have_parentheses(self):
+        text = "namespace {{\nstd::function<Tensor(int)> {}(int a) {{ return one; }}\n}}\n"
+        self.assertEqual(run({"src/a/a.cpp": in_namespace(text.format("f")),
+                              "src/a/b.cpp": in_namespace(text.format("g")),
                               "src/a/CMakeLists.txt": ""}), (0, ""))
 
     def test_other_namespaces_and_members_are_other_names(self):

@@ -19,7 +19,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct InfoFlags {
   Format format = Format::text;
   bool measure = false;
   int threads = 0;
@@ -36,7 +36,7 @@ nlohmann::json cuda_parts_json() {
   return list;
 }
 
-nlohmann::json as_json(const Options& o) {
+nlohmann::json as_json(const InfoFlags& o) {
   nlohmann::json out = o.measure ? measured_machine(true) : measure::known_machine();
   out["schema_version"] = kSchemaVersion;
   out["version"] = version();
@@ -97,7 +97,7 @@ trace::Document info_document(const nlohmann::json& info) {
   return document;
 }
 
-int run_command(const Options& o) {
+int run_info_command(const InfoFlags& o) {
   if (o.threads != 0) set_num_threads(o.threads);
   print(info_document(as_json(o)), o.format);
   return kExitFine;
@@ -108,7 +108,7 @@ int run_command(const Options& o) {
 void add_info_command(CLI::App& app, Body& run) {
   CLI::App* info =
       app.add_subcommand("info", "Prints version, instruction sets, threads, caches, CUDA");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InfoFlags>();
   info->add_flag("--measure", options->measure,
                  "measure peak FLOP/s and bandwidths anew, and keep them for later runs");
   add_threads(*info, options->threads, "threads to measure with");
@@ -118,7 +118,7 @@ void add_info_command(CLI::App& app, Body& run) {
       "compile() chooses plans by them. EPILOGUE_CACHE_DIR names another folder;\n"
       "EPILOGUE_CACHE_DIR=off keeps nothing.\n"
       "Example: epilogue info --measure");
-  info->callback([options, &run] { run = [options] { return run_command(*options); }; });
+  info->callback([options, &run] { run = [options] { return run_info_command(*options); }; });
 }
 
 }  // namespace epilogue::tool

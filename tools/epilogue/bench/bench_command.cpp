@@ -22,7 +22,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct BenchFlags {
   BenchOptions bench;
   bool sweep = false;
   std::vector<int64_t> sizes;
@@ -64,7 +64,7 @@ int report_disagreements(const std::vector<std::string>& lines) {
   return kExitNo;
 }
 
-void require_plausible(const Options& o) {
+void require_plausible(const BenchFlags& o) {
   require_device(o.bench.workload.device);
   if (!o.sizes.empty() && !o.sweep) throw Error("[--sizes] expected --sweep beside it, got none");
   if (o.sweep && o.bench.workload.input.ends_with(".safetensors"))
@@ -78,7 +78,7 @@ BenchMachine measure_machine(DType dtype, Device device) {
   return {measure::measure_peak_gflops(dtype), bench::noise_probe(), bench::machine_line()};
 }
 
-int run_command(Options o) {
+int run_bench_command(BenchFlags o) {
   require_plausible(o);
   WorkloadOptions& workload = o.bench.workload;
   BenchRun run;
@@ -145,7 +145,7 @@ int run_ladder(LadderCommand o) {
   return kExitFine;
 }
 
-constexpr const char* kExamples[][3] = {
+constexpr const char* kBenchExamples[][3] = {
     {"matmul-add", "torch.add(torch.matmul(x, w), b) on square matrices",
      "epilogue bench matmul-add --size 512 --dtype f32"},
     {"linear", "nn.Linear", "epilogue bench linear --batch 256 --in-dim 768 --out-dim 3072"},
@@ -161,7 +161,7 @@ constexpr const char* kAbout =
     "Example: ";
 
 void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchFlags>();
   CLI::App* app = bench_app.add_subcommand(about[0], about[1]);
   add_workload_flags(*app, about[0], options->bench.workload);
   for (const char* flag : {"--mode", "--backward", "--cold"})
@@ -186,7 +186,7 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
       ->option_text("DIR [traces]");
   add_format(*app, options->format);
   app->footer(std::string(kAbout) + about[2]);
-  app->callback([options, &run] { run = [options] { return run_command(*options); }; });
+  app->callback([options, &run] { run = [options] { return run_bench_command(*options); }; });
 }
 
 void add_ladder(CLI::App& bench_app, Body& run) {
@@ -230,7 +230,7 @@ void add_bench_command(CLI::App& app, Body& run) {
   CLI::App* bench_app = app.add_subcommand("bench", "Times a workload beside named peers");
   bench_app->require_subcommand(1);
   bench_app->footer(std::string(kAbout) + "epilogue bench mlp --dtype f32 --format markdown");
-  for (const auto& about : kExamples) add_workload(*bench_app, about, run);
+  for (const auto& about : kBenchExamples) add_workload(*bench_app, about, run);
   add_ladder(*bench_app, run);
   add_bench_portability(*bench_app, run);
 }

@@ -15,7 +15,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct PortabilityFlags {
   PortabilityOptions run;
   std::vector<std::string> levels;
   std::vector<std::string> dtypes = {"f32", "bf16"};
@@ -40,7 +40,7 @@ std::vector<Isa> levels_of(const std::vector<std::string>& names) {
   return levels;
 }
 
-int run_command(Options o) {
+int run_portability_command(PortabilityFlags o) {
   if (o.threads != 0) set_num_threads(o.threads);
   o.run.levels = levels_of(o.levels);
   for (const std::string& name : o.dtypes) o.run.dtypes.push_back(parse_dtype(name));
@@ -62,7 +62,7 @@ int run_command(Options o) {
 }  // namespace
 
 void add_bench_portability(CLI::App& bench_app, Body& run) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PortabilityFlags>();
   CLI::App* app = bench_app.add_subcommand(
       "portability", "Checks that no plan is slower than eager, on every instruction set");
   app->add_option("--levels", options->levels, "instruction-set levels, e.g. avx2 avx512")
@@ -94,7 +94,7 @@ void add_bench_portability(CLI::App& bench_app, Body& run) {
       "PyTorch run alone only. Exit 1 if results do not agree, or if the interval of a plan lies\n"
       "wholly below 0.97 of eager's speed.\n"
       "Example: epilogue bench portability --quick --levels avx2");
-  app->callback([options, &run] { run = [options] { return run_command(*options); }; });
+  app->callback([options, &run] { run = [options] { return run_portability_command(*options); }; });
 }
 
 }  // namespace epilogue::tool

@@ -18,7 +18,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct CompileFlags {
   WorkloadOptions workload;
   std::string dump;
   Format format = Format::text;
@@ -37,7 +37,7 @@ std::string dump_text(const Compiled& compiled, const std::string& what) {
   throw Error("[--dump] expected graph, plan, dot or passes, got '" + what + "'");
 }
 
-std::string json_output(const Options& o, const Workload& w, const Compiled& compiled) {
+std::string compile_json(const CompileFlags& o, const Workload& w, const Compiled& compiled) {
   const CompileStats stats = compiled.stats();
   nlohmann::json out;
   out["schema_version"] = kSchemaVersion;
@@ -83,7 +83,7 @@ std::string notes_markdown(const Compiled& compiled) {
   return text;
 }
 
-trace::Document plan_document(const Options& o, const Workload& w, const Compiled& compiled) {
+trace::Document plan_document(const CompileFlags& o, const Workload& w, const Compiled& compiled) {
   trace::Document document;
   if (!o.dump.empty()) {
     document.push_back(trace::preformatted(dump_text(compiled, o.dump)));
@@ -94,11 +94,11 @@ trace::Document plan_document(const Options& o, const Workload& w, const Compile
                                          compiled.stats().compile_ms),
         notes_markdown(compiled)});
   }
-  document.json = [&] { return json_output(o, w, compiled); };
+  document.json = [&] { return compile_json(o, w, compiled); };
   return document;
 }
 
-int run_command(Options o) {
+int run_compile_command(CompileFlags o) {
   o.workload.mode = "compile";
   const Workload w = make_workload(o.workload);
   know_machine();
@@ -110,7 +110,7 @@ int run_command(Options o) {
   return kExitFine;
 }
 
-constexpr const char* kExamples[][3] = {
+constexpr const char* kCompileExamples[][3] = {
     {"matmul-add", "torch.add(torch.matmul(x, w), b) on square matrices",
      "epilogue compile matmul-add --size 512 --dump plan"},
     {"linear", "nn.Linear", "epilogue compile linear --batch 64 --dump graph"},
@@ -123,8 +123,8 @@ void add_compile_command(CLI::App& app, Body& run) {
       app.add_subcommand("compile", "Shows what is fused in a workload, and why");
   compile_app->require_subcommand(1);
   compile_app->footer("Example: epilogue compile mlp --batch 8 --dump plan");
-  for (const auto& [kind, doc, example] : kExamples) {
-    auto options = std::make_shared<Options>();
+  for (const auto& [kind, doc, example] : kCompileExamples) {
+    auto options = std::make_shared<CompileFlags>();
     CLI::App* workload = compile_app->add_subcommand(kind, doc);
     add_workload_flags(*workload, kind, options->workload);
     for (const char* flag : {"--mode", "--cold"})
@@ -139,7 +139,8 @@ void add_compile_command(CLI::App& app, Body& run) {
     add_tune_flag(*workload, options->workload);
     add_format(*workload, options->format);
     workload->footer(std::string("Example: ") + example);
-    workload->callback([options, &run] { run = [options] { return run_command(*options); }; });
+    workload->callback(
+        [options, &run] { run = [options] { return run_compile_command(*options); }; });
   }
 }
 

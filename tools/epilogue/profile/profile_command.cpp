@@ -19,7 +19,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct ProfileFlags {
   WorkloadOptions workload;
   ProfileRunOptions run;
   Format format = Format::text;
@@ -29,7 +29,7 @@ struct Options {
 };
 
 // Asked for after make_workload, which sets the number of threads.
-nlohmann::json machine_of(const Options& o) {
+nlohmann::json machine_of(const ProfileFlags& o) {
   if (o.workload.device != "cpu" && (o.measure || !o.machine_file.empty()))
     throw Error("[--device] expected cpu: the peaks of --measure and --machine are a CPU's, got '" +
                 o.workload.device + "'");
@@ -77,8 +77,8 @@ std::string memory_text(const trace::DeviceMemory& m) {
   return text + "\n";
 }
 
-std::string json_output(const Options& o, const Workload& workload, const ProfileRun& run,
-                        const std::vector<trace::Judgement>& judgements) {
+std::string profile_json(const ProfileFlags& o, const Workload& workload, const ProfileRun& run,
+                         const std::vector<trace::Judgement>& judgements) {
   trace::TableOptions table;
   table.sort_by = o.run.sort_by;
   table.row_limit = o.run.row_limit;
@@ -114,7 +114,8 @@ std::string summary(const ProfileRun& run) {
   return text;
 }
 
-trace::Document profile_document(const Options& o, const Workload& workload, const ProfileRun& run,
+trace::Document profile_document(const ProfileFlags& o, const Workload& workload,
+                                 const ProfileRun& run,
                                  const std::vector<trace::Judgement>& judgements) {
   trace::TableOptions table;
   table.sort_by = o.run.sort_by;
@@ -127,11 +128,11 @@ trace::Document profile_document(const Options& o, const Workload& workload, con
       trace::Heading{workload.description, 3},
       trace::Preformatted{run.table, trace::table_markdown(run.averages, table) + "\n"},
       trace::preformatted(lines)};
-  document.json = [&] { return json_output(o, workload, run, judgements); };
+  document.json = [&] { return profile_json(o, workload, run, judgements); };
   return document;
 }
 
-int run_command(Options o) {
+int run_profile_command(ProfileFlags o) {
   const std::vector<trace::Expectation> expectations =
       trace::parse_expectations("--expect", o.expectations);
   const Workload workload = make_workload(o.workload);
@@ -148,7 +149,7 @@ int run_command(Options o) {
   return all_hold ? kExitFine : kExitNo;
 }
 
-void add_run_flags(CLI::App& app, Options& o) {
+void add_run_flags(CLI::App& app, ProfileFlags& o) {
   ProfileRunOptions& r = o.run;
   app.add_flag("--record-shapes", r.record_shapes, "record the ops' argument shapes");
   app.add_flag("--profile-memory", r.profile_memory, "record allocations and frees");
@@ -185,7 +186,7 @@ void add_run_flags(CLI::App& app, Options& o) {
   add_format(app, o.format);
 }
 
-constexpr const char* kExamples[][3] = {
+constexpr const char* kProfileExamples[][3] = {
     {"matmul-add", "torch.add(torch.matmul(x, w), b) on square matrices",
      "epilogue profile matmul-add --size 1024 --dtype f32"},
     {"linear", "nn.Linear", "epilogue profile linear --batch 1024 --in-dim 32 --out-dim 64"},
@@ -202,13 +203,14 @@ void add_profile_command(CLI::App& app, Body& run) {
   profile->footer(
       "Runs 3 warm-up calls, then schedule(wait 1, warmup 1, active 3, repeat 1).\n"
       "Example: epilogue profile mlp --dtype f32 --record-shapes --out traces");
-  for (const auto& [kind, doc, example] : kExamples) {
-    auto options = std::make_shared<Options>();
+  for (const auto& [kind, doc, example] : kProfileExamples) {
+    auto options = std::make_shared<ProfileFlags>();
     CLI::App* workload = profile->add_subcommand(kind, doc);
     add_workload_flags(*workload, kind, options->workload);
     add_run_flags(*workload, *options);
     workload->footer(std::string("Example: ") + example);
-    workload->callback([options, &run] { run = [options] { return run_command(*options); }; });
+    workload->callback(
+        [options, &run] { run = [options] { return run_profile_command(*options); }; });
   }
 }
 

@@ -29,7 +29,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options : TourOptions {
+struct TourFlags : TourOptions {
   Format format = Format::text;
 };
 
@@ -52,7 +52,7 @@ nlohmann::json stop_json(const TourStop& stop, const Workload& workload, const P
   return j;
 }
 
-Crossover run_crossover(const Options& o) {
+Crossover run_crossover(const TourFlags& o) {
   std::vector<int64_t> sizes = {4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   if (o.quick) sizes.resize(8);  // to 512
   WorkloadOptions base;
@@ -62,7 +62,7 @@ Crossover run_crossover(const Options& o) {
   return measure_crossover(base, sizes, o.out_dir, [](int64_t) {});
 }
 
-int run_command(const Options& o) {
+int run_tour_command(const TourFlags& o) {
   const Device device = require_device(o.device);
   require_images();
   nlohmann::json json = {{"schema_version", kSchemaVersion}, {"stops", nlohmann::json::array()}};
@@ -134,7 +134,7 @@ int run_command(const Options& o) {
 void add_tour_command(CLI::App& app, Body& run) {
   CLI::App* tour =
       app.add_subcommand("tour", "Goes from nn.Linear to the fused GeGLU MLP on real input");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TourFlags>();
   tour->add_option("--out", o->out_dir, "folder of traces and tables; made if missing")
       ->check(path_name())
       ->option_text("DIR [traces]");
@@ -146,7 +146,7 @@ void add_tour_command(CLI::App& app, Body& run) {
   tour->add_flag("--quick", o->quick, "smaller sizes: a few seconds");
   add_format(*tour, o->format);
   tour->footer("Example: epilogue tour --out traces\nNeeds the package dataset-fashion-mnist.");
-  tour->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  tour->callback([o, &run] { run = [o] { return run_tour_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -15,7 +15,7 @@ namespace {
 constexpr int kRowsShown = 12;
 constexpr size_t kNameWidth = 44;
 
-std::string time_text(int64_t ns) {
+std::string time_or_dash(int64_t ns) {
   return ns == 0 ? "-" : format_duration_ns(static_cast<double>(ns));
 }
 
@@ -37,8 +37,9 @@ trace::Grid largest_rows(trace::KeyAverages averages) {
   const auto all = static_cast<double>(averages.self_device_time_total_ns());
   for (const trace::Row& row : averages.rows) {
     const auto kernels = static_cast<double>(row.device_time_total_ns);
-    grid.rows.push_back({row.key, std::to_string(row.count), time_text(row.cpu_time_total_ns),
-                         time_text(row.self_cpu_time_total_ns), time_text(row.device_time_total_ns),
+    grid.rows.push_back({row.key, std::to_string(row.count), time_or_dash(row.cpu_time_total_ns),
+                         time_or_dash(row.self_cpu_time_total_ns),
+                         time_or_dash(row.device_time_total_ns),
                          kernels == 0 ? "-" : fmt::format("{:.1f} %", kernels / all * 100)});
   }
   trace::limit_rows(grid, kRowsShown);

@@ -26,7 +26,7 @@ constexpr double kNsPerUs = 1000;
 
 constexpr double kSecondsOfPairs = 1.5;
 constexpr int kFewestPairs = 9;
-constexpr double kBlockMs = 5;
+constexpr double kTourBlockMs = 5;
 
 // What one mode takes per step, beside the others in the same run.
 struct ModeCost {
@@ -42,7 +42,7 @@ std::array<ModeCost, 3> measure(const BenchContenders& contenders,
                                 const std::array<ProfileRun, 3>& runs) {
   std::vector<bench::Contender> timed;
   for (const BenchContender& c : contenders.present) timed.push_back(c.timed);
-  const auto timings = bench::time_pairs(timed, kSecondsOfPairs, kFewestPairs, kBlockMs);
+  const auto timings = bench::time_pairs(timed, kSecondsOfPairs, kFewestPairs, kTourBlockMs);
   std::array<ModeCost, 3> costs;
   for (size_t i = 0; i < costs.size(); ++i)
     costs[i] = {kFusionModes[i], timings.at(i), quantity(runs[i], "kernels_per_step"),

@@ -12,14 +12,14 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct CheckFlags {
   trace::TraceInput input;
   std::vector<std::string> expressions;
   bool list = false;
   Format format = Format::text;
 };
 
-int run_command(const Options& o) {
+int run_check_command(const CheckFlags& o) {
   if (o.input.path.empty() && o.list) {
     print(trace::quantities_answer().value(), o.format);
     return kExitFine;
@@ -41,7 +41,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_check_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CheckFlags>();
   CLI::App* check =
       app.add_subcommand("check", "Asserts what a trace should show; exit 1 if it does not");
   check->add_option("TRACE", o->input.path, "a PyTorch trace, .json or .json.gz; -: stdin")
@@ -54,7 +54,7 @@ void add_check_command(CLI::App& app, Body& run) {
   check->footer(
       "A quantity that the trace cannot give fails.\n"
       "Example: epilogue check trace.json.gz 'kernels_per_step <= 5' 'gpu_idle_pct < 20'");
-  check->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  check->callback([o, &run] { run = [o] { return run_check_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -11,7 +11,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct DiffFlags {
   std::string before;
   std::string after;
   trace::TraceInput part;
@@ -19,13 +19,13 @@ struct Options {
   Format format = Format::text;
 };
 
-trace::TraceInput input_of(const Options& o, const std::string& path) {
+trace::TraceInput input_of(const DiffFlags& o, const std::string& path) {
   trace::TraceInput input = o.part;
   input.path = path;
   return input;
 }
 
-int run_command(const Options& o) {
+int run_diff_command(const DiffFlags& o) {
   const Result<trace::Answer> answer =
       trace::diff_answer(input_of(o, o.before), input_of(o, o.after), o.top, terminal_hooks());
   print(answer.value(), o.format);
@@ -35,7 +35,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_diff_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DiffFlags>();
   CLI::App* diff = app.add_subcommand("diff", "Says what changed between two traces, and why");
   diff->add_option("A", o->before, "the trace before")->required()->option_text(" ");
   diff->add_option("B", o->after, "the trace after")->required()->option_text(" ");
@@ -45,7 +45,7 @@ void add_diff_command(CLI::App& app, Body& run) {
   add_trace_part(*diff, o->part);
   add_format(*diff, o->format);
   diff->footer("Example: epilogue diff eager.json.gz compiled.json.gz");
-  diff->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  diff->callback([o, &run] { run = [o] { return run_diff_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

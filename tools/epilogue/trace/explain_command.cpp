@@ -10,13 +10,13 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct ExplainFlags {
   trace::TraceInput input;
   trace::ExplainAnswerOptions answer;
   Format format = Format::text;
 };
 
-int run_command(const Options& o) {
+int run_explain_command(const ExplainFlags& o) {
   print(trace::explain_answer(o.input, o.answer, terminal_hooks()).value(), o.format);
   return kExitFine;
 }
@@ -24,7 +24,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ExplainFlags>();
   CLI::App* explain =
       app.add_subcommand("explain", "Says what a trace means, with evidence and savings");
   explain
@@ -41,7 +41,7 @@ void add_explain_command(CLI::App& app, Body& run) {
   add_trace_part(*explain, o->input);
   add_format(*explain, o->format);
   explain->footer("Example: epilogue explain trace.json.gz --top 5");
-  explain->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  explain->callback([o, &run] { run = [o] { return run_explain_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -14,7 +14,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct NameFlags {
   std::vector<std::string> names;
   Format format = Format::text;
 };
@@ -29,7 +29,7 @@ std::vector<std::string> read_names(std::istream& in) {
   return names;
 }
 
-int run_command(const Options& o) {
+int run_name_command(const NameFlags& o) {
   const std::vector<std::string> names = o.names.empty() ? read_names(std::cin) : o.names;
   if (names.empty()) {
     fmt::print(stderr, "epilogue name: expected kernel names as arguments or lines of stdin\n");
@@ -43,12 +43,12 @@ int run_command(const Options& o) {
 
 void add_name_command(CLI::App& app, Body& run) {
   CLI::App* name = app.add_subcommand("name", "Decodes kernel names, field by field");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<NameFlags>();
   name->add_option("KERNEL_NAME", options->names, "names; none: one per line of stdin")
       ->option_text("...");
   add_format(*name, options->format);
   name->footer("Example: epilogue name nvjet_sm103_tst_512x8_64x3_2x1_v_bz_NNT");
-  name->callback([options, &run] { run = [options] { return run_command(*options); }; });
+  name->callback([options, &run] { run = [options] { return run_name_command(*options); }; });
 }
 
 }  // namespace epilogue::tool

@@ -14,7 +14,7 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct ReportFlags {
   trace::TraceInput input;
   std::string against;
   std::string out;
@@ -24,7 +24,7 @@ struct Options {
   Format format = Format::text;
 };
 
-trace::ReportAnswerOptions answer_options(const Options& o) {
+trace::ReportAnswerOptions answer_options(const ReportFlags& o) {
   trace::ReportAnswerOptions options = {
       .title = o.title, .embeds_trace = !o.no_trace, .modules = o.modules};
   if (o.against.empty()) return options;
@@ -33,7 +33,7 @@ trace::ReportAnswerOptions answer_options(const Options& o) {
   return options;
 }
 
-int run_command(const Options& o) {
+int run_report_command(const ReportFlags& o) {
   const Result<trace::ReportAnswer> report =
       trace::report_answer(o.input, o.out, answer_options(o), terminal_hooks());
   // The page is made to be handed on, so its maker should know what it holds.
@@ -49,7 +49,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_report_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ReportFlags>();
   CLI::App* report =
       app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
   report->add_option("TRACE", o->input.path, "a PyTorch trace, .json or .json.gz; -: stdin")
@@ -71,7 +71,7 @@ void add_report_command(CLI::App& app, Body& run) {
       "The page holds the trace as it is, metadata included; a warning names metadata that looks\n"
       "like credentials.\n"
       "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html");
-  report->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  report->callback([o, &run] { run = [o] { return run_report_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -34,7 +34,7 @@ constexpr int kNotFound = 404;
 constexpr int kForbidden = 403;
 constexpr int kMethodNotAllowed = 405;
 
-struct Options {
+struct ServeFlags {
   std::string folder;
   int port = kPerfettoPort;
   Format format = Format::text;
@@ -130,7 +130,7 @@ int bind(httplib::Server& server, int wanted) {
   return port;
 }
 
-int run_command(const Options& o) {
+int run_serve_command(const ServeFlags& o) {
   const trace::TraceFolder folder(o.folder);
   // Before any thread starts: the threads inherit it, so that only sigwait() hears Ctrl-C.
   sigset_t stop_signals;
@@ -167,7 +167,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_serve_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ServeFlags>();
   CLI::App* serve = app.add_subcommand(
       "serve", "Serves the traces of a folder on loopback, with a Perfetto URL for each");
   serve->add_option("DIR", o->folder, "a folder with *.json, *.json.gz, *.html")
@@ -180,7 +180,7 @@ void add_serve_command(CLI::App& app, Body& run) {
       ->option_text("N [9001]");
   add_format(*serve, o->format);
   serve->footer("Example: epilogue serve traces");
-  serve->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  serve->callback([o, &run] { run = [o] { return run_serve_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -10,13 +10,13 @@
 namespace epilogue::tool {
 namespace {
 
-struct Options {
+struct TableFlags {
   trace::TraceInput input;
   trace::TableAnswerOptions answer;
   Format format = Format::text;
 };
 
-int run_command(const Options& o) {
+int run_table_command(const TableFlags& o) {
   print(trace::table_answer(o.input, o.answer, terminal_hooks()).value(), o.format);
   return kExitFine;
 }
@@ -24,7 +24,7 @@ int run_command(const Options& o) {
 }  // namespace
 
 void add_table_command(CLI::App& app, Body& run) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TableFlags>();
   CLI::App* table = app.add_subcommand("table", "Prints the key-averages table of any trace");
   table->add_option("TRACE", o->input.path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
@@ -41,7 +41,7 @@ void add_table_command(CLI::App& app, Body& run) {
   add_trace_part(*table, o->input);
   add_format(*table, o->format);
   table->footer("Example: epilogue table trace.json.gz --sort-by cpu_time_total --row-limit 15");
-  table->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  table->callback([o, &run] { run = [o] { return run_table_command(*o); }; });
 }
 
 }  // namespace epilogue::tool

@@ -25,7 +25,7 @@ using train::Task;
 // As shells report a process that a signal ended.
 constexpr int kExitSignalBase = 128;
 
-json number(double value) { return std::isfinite(value) ? json(value) : json(); }
+json json_number(double value) { return std::isfinite(value) ? json(value) : json(); }
 
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
@@ -86,14 +86,14 @@ json epochs_json(const std::vector<EpochScore>& epochs, Task task) {
   for (const EpochScore& e : epochs) {
     json row = {{"epoch", e.epoch},
                 {"step", e.step},
-                {"train_loss", number(e.train_loss)},
-                {"test_loss", number(e.test_loss)}};
+                {"train_loss", json_number(e.train_loss)},
+                {"test_loss", json_number(e.test_loss)}};
     if (task == Task::classification) {
       row["train_accuracy"] = e.train_accuracy ? json(*e.train_accuracy) : json();
-      row["test_accuracy"] = number(e.test_score);
+      row["test_accuracy"] = json_number(e.test_score);
     } else {
-      row["test_r2"] = number(e.test_score);
-      row["test_rmse"] = number(e.test_rmse);
+      row["test_r2"] = json_number(e.test_score);
+      row["test_rmse"] = json_number(e.test_rmse);
     }
     list.push_back(row);
   }
@@ -110,7 +110,7 @@ struct Summary {
   train::TableNotes notes;
 };
 
-std::string json_output(const Summary& s, const SessionResult& r) {
+std::string train_json(const Summary& s, const SessionResult& r) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   const EpochScore last =
       r.epochs.empty()
@@ -122,7 +122,7 @@ std::string json_output(const Summary& s, const SessionResult& r) {
               {"data", s.run.data},
               {"task", s.task == Task::classification ? "classification" : "regression"},
               {"test_accuracy", json()},
-              {"test_loss", number(last.test_loss)},
+              {"test_loss", json_number(last.test_loss)},
               {"epochs", *s.run.epochs},
               {"steps", s.steps},
               {"seconds", s.seconds},
@@ -138,10 +138,10 @@ std::string json_output(const Summary& s, const SessionResult& r) {
               {"model", r.model_file},
               {"trace", r.profile.trace.empty() ? json() : json(r.profile.trace)}};
   if (s.task == Task::classification) {
-    out["test_accuracy"] = number(last.test_score);
+    out["test_accuracy"] = json_number(last.test_score);
   } else {
-    out["test_r2"] = number(last.test_score);
-    out["test_rmse"] = number(last.test_rmse);
+    out["test_r2"] = json_number(last.test_score);
+    out["test_rmse"] = json_number(last.test_rmse);
   }
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -181,7 +181,7 @@ std::string end_markdown(const Summary& s, const SessionResult& r) {
 
 void say(const std::string& line) { fmt::print(stderr, "epilogue: {}\n", line); }
 
-int run_command(const TrainOptions& o) {
+int run_train_command(const TrainOptions& o) {
   Summary summary;
   const auto show = [&](const std::string& text) {
     // Markdown and JSON are for the end alone.
@@ -219,7 +219,7 @@ int run_command(const TrainOptions& o) {
     return kExitSignalBase + r.stop_signal;
   }
   trace::Document result = {trace::Preformatted{end_text(summary, r), end_markdown(summary, r)}};
-  result.json = [&] { return json_output(summary, r); };
+  result.json = [&] { return train_json(summary, r); };
   print(result, o.format);
   return kExitFine;
 }
@@ -236,7 +236,7 @@ void add_train_command(CLI::App& app, Body& run) {
       "         epilogue train --resume runs/first\n"
       "The folder gets checkpoints (the last two), metrics.jsonl, curve.svg and\n"
       "model.safetensors. Ctrl-C saves and says how to go on (exit 130).");
-  train->callback([o, &run] { run = [o] { return run_command(*o); }; });
+  train->callback([o, &run] { run = [o] { return run_train_command(*o); }; });
 }
 
 }  // namespace epilogue::tool
