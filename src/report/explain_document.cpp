@@ -84,6 +84,26 @@ class Builder {
     document_.push_back(std::move(list));
   }
 
+  // The evidence, then what it costs and how sure that is, then what to do.
+  std::vector<std::string> details_of(const Finding& f) const {
+    std::vector<std::string> lines;
+    for (const std::string& line : f.evidence)
+      if (line != f.action) lines.push_back(line);
+    if (f.cost_us && *f.cost_us > 0) {
+      const double span_us = std::max(1e-3, to_us(e_.timeline.span_ns()));
+      std::string line = fmt::format(
+          "It takes {} of {} now ({:.0f} %).", format_duration_ns(*f.cost_us * kNsPerUs),
+          format_duration_ns(span_us * kNsPerUs), *f.cost_us / span_us * 100);
+      if (f.remains_us())
+        line += fmt::format(" At best {} of that remain.",
+                            format_duration_ns(*f.remains_us() * kNsPerUs));
+      if (f.confidence) line += fmt::format(" Confidence: {}.", confidence_name(*f.confidence));
+      lines.push_back(std::move(line));
+    }
+    if (!f.action.empty()) lines.push_back("To do: " + f.action + ".");
+    return lines;
+  }
+
   void add_findings() {
     head("Findings");
     Bullets list;
@@ -93,7 +113,7 @@ class Builder {
         text += fmt::format(" [up to {}]", format_duration_ns(*f.saving_us * 1000));
       else if (f.cost_us)
         text += fmt::format(" [costs {}]", format_duration_ns(*f.cost_us * 1000));
-      list.items.push_back({std::move(text), f.evidence});
+      list.items.push_back({std::move(text), details_of(f)});
     }
     document_.push_back(std::move(list));
     document_.push_back(

@@ -310,7 +310,11 @@ Json finding_json(const Finding& f) {
           {"severity", severity_name(f.severity)},
           {"title", f.title},
           {"evidence", f.evidence},
-          {"saving_us", or_null(f.saving_us)}};
+          {"saving_us", or_null(f.saving_us)},
+          {"cost_us", or_null(f.cost_us)},
+          {"remains_us", or_null(f.remains_us())},
+          {"confidence", f.confidence ? Json(confidence_name(*f.confidence)) : Json()},
+          {"action", f.action}};
 }
 
 std::string explain_json(const Explanation& e) {

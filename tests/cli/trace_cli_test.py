@@ -32,7 +32,8 @@ class Explain(CommandTest):
             self.assertGreater(step["wall_us"], 0)
             self.assertIn(step["verdict"], VERDICTS)
         for finding in e["findings"]:
-            self.assertEqual(set(finding), {"id", "severity", "title", "evidence", "saving_us"})
+            self.assertEqual(set(finding), {"id", "severity", "title", "evidence", "saving_us", "cost_us",
+                                            "remains_us", "confidence", "action"})
         self.assertEqual(e["findings"][0]["id"], "verdict")
 
     def test_the_gated_activation_is_found(self):

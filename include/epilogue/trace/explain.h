@@ -58,8 +58,18 @@ struct Finding {
   // Estimated time that acting on it would save over the whole trace; empty if it is no advice
   // or nothing can be said. Savings of several findings may be the same time.
   std::optional<double> saving_us;
-  // What it costs now, where a saving cannot be told; empty if it is no cost.
+  // What it costs now: never less than the saving, never more than the span. Empty if it is no
+  // cost.
   std::optional<double> cost_us;
+  // How sure the saving (else the cost) is; empty where neither is told.
+  std::optional<Confidence> confidence;
+  std::string action;  // what to do, one sentence, also in the evidence; "" if there is no advice
+
+  // What is left of the cost if acting on it saves all that is said; empty if that is not known.
+  std::optional<double> remains_us() const {
+    if (!saving_us || !cost_us) return std::nullopt;
+    return *cost_us - *saving_us;
+  }
 };
 
 struct Explanation {

@@ -43,8 +43,9 @@ struct Fusion {
   int64_t count = 0;
   int64_t kernels_now = 0;  // launched by all occurrences, copies and fills not counted
   int64_t kernels_after = 0;
-  double time_us = 0;    // on the device (without device work: on the host)
-  double bytes_now = 0;  // read and written; 0: shapes were not recorded
+  double time_us = 0;     // on the device (without device work: on the host)
+  double pattern_us = 0;  // of that, of ops that belong to a Pattern: its remedy goes first
+  double bytes_now = 0;   // read and written; 0: shapes were not recorded
   double bytes_after = 0;
   double device_saving_us = 0;
   double host_saving_us = 0;  // dispatch and launch of the ops that go away
@@ -64,8 +65,12 @@ struct FusionOptions {
 
 // Ops that a kernel of PyTorch's own does in one go, by what to call instead.
 enum class PatternKind : uint8_t {
-  attention,  // bmm, softmax, bmm: scaled_dot_product_attention
-  optimizer,  // an optimizer's step of pointwise or foreach ops: fused=True
+  attention,   // bmm, softmax, bmm: scaled_dot_product_attention
+  optimizer,   // an optimizer's step of pointwise or foreach ops: fused=True
+  rms_norm,    // pow, mean, rsqrt, mul: F.rms_norm
+  layer_norm,  // sub, pow, mean, sqrt, div: F.layer_norm
+  gelu,        // pow, tanh, mul: F.gelu(approximate="tanh")
+  rotary,      // mul, neg, cat, mul, add: rotary position embeddings
 };
 
 struct Pattern {

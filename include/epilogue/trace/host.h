@@ -43,7 +43,13 @@ inline constexpr double kLeastFlopsPerByte = 8;
 // A large product (kLargeProductFlops) in a 16-bit type that is slower than this runs without
 // instructions for the type: one core of 2015 does twice as much in f32.
 inline constexpr double kSlowProductGflops = 30;
-inline constexpr double kLargeProductFlops = 1e8;
+inline constexpr double kLargeProductFlops = 5e6;
+// A simple op of less than kManyBytes that takes longer than this waits for threads, too.
+inline constexpr int64_t kStalledNs = 500'000;
+// glibc gives larger blocks back to the system at once: the next one's pages are new.
+inline constexpr int64_t kFreshBytes = 32 << 20;
+// GB/s that any machine's memory gives a single core.
+inline constexpr double kSureGbPerS = 10;
 
 // All calls of one op on the main thread, the data loader's left out.
 struct HostOp {
@@ -73,6 +79,27 @@ struct HostFunction {
   int64_t self_ns = 0;
 };
 
+// Calls of one name that share a cause of lost time.
+struct HostLoss {
+  std::string name;
+  int64_t count = 0;
+  int64_t ns = 0;
+  int64_t bytes = 0;  // that they read and write; 0: not known
+
+  double gb_per_s() const {
+    return ns > 0 ? static_cast<double>(bytes) / static_cast<double>(ns) : 0;
+  }
+};
+
+// Each list by time.
+struct HostLosses {
+  std::vector<HostLoss> stalled;  // simple ops that are slower than one core is: kContendedGbPerS
+  std::vector<HostLoss> fresh;    // simple ops that write kFreshBytes or more into new memory
+  double warm_gb_per_s = 0;       // what simple ops of this trace do in memory that was used before
+  std::vector<HostLoss> copies;   // cat, and copies by what asked for them (to, contiguous)
+  std::vector<HostLoss> masks;    // indexing by a boolean mask
+};
+
 struct HostTime {
   int64_t wall_ns = 0;  // of the steps, else the span
   std::array<int64_t, kHostParts> part_ns = {};
@@ -81,7 +108,8 @@ struct HostTime {
   std::vector<HostOp> ops;              // by self time
   std::vector<HostProduct> products;    // by time
   std::vector<HostFunction> functions;  // by time; empty if Python frames were not recorded or read
-  int64_t other_threads_ns = 0;         // time in ops of other threads
+  HostLosses losses;
+  int64_t other_threads_ns = 0;  // time in ops of other threads
 
   int64_t of(HostPart part) const { return part_ns[static_cast<size_t>(part)]; }
   double pct(HostPart part) const {

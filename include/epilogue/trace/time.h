@@ -373,6 +373,8 @@ struct CompileSummary {
   std::vector<CompiledRange> regions;  // by CPU time
   std::vector<CompiledRange> graphs;   // by CPU time
   CompiledRange cache_lookups;         // "TorchDynamo Cache Lookup"
+  int64_t compilations = 0;            // of frames, during the recording
+  int64_t compile_ns = 0;              // what these took
   std::vector<TritonKernel> triton;    // by device time
   // Runs of regions over steps; empty without steps or regions. A region that is called several
   // times counts as often.
@@ -386,6 +388,9 @@ struct CompileSummary {
     return !regions.empty() || !graphs.empty() || !triton.empty() || cache_lookups.count > 0;
   }
 };
+
+// True for the range in which torch.compile compiles a frame.
+bool is_compilation(std::string_view name);
 
 CompileSummary compile_summary(const Trace& trace, const Links& links);
 

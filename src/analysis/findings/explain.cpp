@@ -34,6 +34,15 @@ void count_events(const Trace& trace, const Links& links, Explanation& e) {
   e.launches_without_kernel = links.launches_without_kernel;
 }
 
+// A finding costs no more than the whole trace, and saves no more than it costs.
+void clamp_times(std::vector<Finding>& findings, double span_us) {
+  for (Finding& f : findings) {
+    if (f.saving_us) f.cost_us = std::max(f.cost_us.value_or(0), *f.saving_us);
+    if (f.cost_us) f.cost_us = std::clamp(*f.cost_us, 0.0, span_us);
+    if (f.saving_us) f.saving_us = std::clamp(*f.saving_us, 0.0, *f.cost_us);
+  }
+}
+
 // The verdict stays first: it frames the rest.
 void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
@@ -76,6 +85,7 @@ Explanation explain(const Trace& trace, const Links& links) {
   const RankTrace self{trace, links};
   e.collectives = collectives({&self, 1}).ranks.front();
   e.findings = apply_rules(kExplanationRules, e);
+  clamp_times(e.findings, to_us(e.timeline.span_ns()));
   sort_findings(e.findings);
   return e;
 }

@@ -55,44 +55,96 @@ Finding fusion_finding(const Fusion& fusion) {
   f.evidence.push_back(fmt::format("confidence {}; assumes that {}",
                                    confidence_name(fusion.confidence), fusion.assumption));
   f.saving_us = fusion.predicted_saving_us;
+  f.cost_us = fusion.time_us;
+  f.confidence = fusion.confidence;
   return f;
 }
+
+// A chain that is mostly one of the patterns is told by that pattern.
+bool is_told_by_pattern(const Fusion& fusion) { return 2 * fusion.pattern_us >= fusion.time_us; }
 
 void find_fusion_advice(const Explanation& e, std::vector<Finding>& out) {
   size_t shown = 0;
   for (const Fusion& fusion : e.fusions.fusions) {
     if (shown == kFusionsShown || fusion.predicted_saving_us < kMinShare * wall_us(e)) break;
+    if (is_told_by_pattern(fusion)) continue;
     out.push_back(fusion_finding(fusion));
     ++shown;
   }
 }
 
-template <PatternKind kind>
+// What is said of a pattern: "RMSNorm runs as 84 ops: ...", and what to call instead.
+struct PatternText {
+  std::string_view id;
+  std::string_view subject;  // "": the pattern's name
+  std::string_view remedy;   // ends the title
+  std::string_view action;
+};
+
+const PatternText& text_of(PatternKind kind) {
+  static constexpr PatternText kAttention = {
+      "unfused-attention", "attention", "one kernel does it",
+      "torch.nn.functional.scaled_dot_product_attention never writes the scores; what stays is the "
+      "time of the products"};
+  static constexpr PatternText kOptimizer = {
+      "unfused-optimizer", "", "one kernel does a step",
+      "pass fused=True to the optimizer: parameters, gradients and state are then read and written "
+      "once"};
+  static constexpr PatternText kRmsNorm = {
+      "unfused-norm", "RMSNorm", "one kernel does it",
+      "torch.nn.functional.rms_norm (torch.nn.RMSNorm) or torch.compile reads the rows once"};
+  static constexpr PatternText kLayerNorm = {
+      "unfused-norm", "LayerNorm", "one kernel does it",
+      "torch.nn.functional.layer_norm (torch.nn.LayerNorm) reads the rows once"};
+  static constexpr PatternText kGelu = {
+      "unfused-gelu", "GELU", "one kernel does it",
+      "torch.nn.functional.gelu(x, approximate=\"tanh\") computes the same in one pass"};
+  static constexpr PatternText kRotary = {
+      "unfused-rotary", "rotary position embedding", "one kernel does it",
+      "torch.compile the function that applies the rotary embedding, or call a kernel made for it "
+      "(flash-attn, Liger): the halves need not be copied"};
+  switch (kind) {
+    case PatternKind::attention: return kAttention;
+    case PatternKind::optimizer: return kOptimizer;
+    case PatternKind::rms_norm: return kRmsNorm;
+    case PatternKind::layer_norm: return kLayerNorm;
+    case PatternKind::gelu: return kGelu;
+    case PatternKind::rotary: return kRotary;
+  }
+  return kAttention;
+}
+
+Finding pattern_finding(const Explanation& e, const Pattern& pattern, double cost_us,
+                        bool is_host_time) {
+  const PatternText& text = text_of(pattern.kind);
+  const bool is_optimizer = pattern.kind == PatternKind::optimizer;
+  Finding f;
+  f.id = text.id;
+  f.severity = Severity::warning;
+  f.title = is_optimizer
+                ? fmt::format("{} runs as {}: {}", pattern.name, counted(pattern.ops, "op", "ops"),
+                              text.remedy)
+                : fmt::format("{} runs as {}: {}", text.subject, pattern.name, text.remedy);
+  f.evidence.push_back(fmt::format(
+      "{}, {} in all",
+      counted(pattern.count, is_optimizer ? "step" : "time", is_optimizer ? "steps" : "times"),
+      duration_us(cost_us) + (is_host_time ? " on the host" : "")));
+  advise(f, text.action);
+  // Where the device waits for the host, its time is not what is saved.
+  if (!waits_for_host(e)) f.saving_us = pattern.saving_us;
+  f.cost_us = cost_us;
+  return f;
+}
+
+template <PatternKind... kinds>
 void find_patterns(const Explanation& e, std::vector<Finding>& out) {
-  constexpr bool is_attention = kind == PatternKind::attention;
   for (const Pattern& pattern : e.fusions.patterns) {
+    if (((pattern.kind != kinds) && ...)) continue;
     // Where the device waits for the host, the host's time is what counts.
-    const bool is_host_time = waits_for_host(e) && !is_attention;
+    const bool is_host_time = waits_for_host(e) && pattern.kind == PatternKind::optimizer;
     const double cost_us = is_host_time ? pattern.host_us : pattern.time_us;
-    if (pattern.kind != kind || cost_us < kMinPatternShare * wall_us(e)) continue;
-    Finding f;
-    f.severity = Severity::warning;
-    f.title = is_attention ? fmt::format("attention runs as {}: one kernel does it", pattern.name)
-                           : fmt::format("{} runs as {}: one kernel does a step", pattern.name,
-                                         counted(pattern.ops, "op", "ops"));
-    f.evidence.push_back(fmt::format(
-        "{}, {} in all",
-        counted(pattern.count, is_attention ? "time" : "step", is_attention ? "times" : "steps"),
-        duration_us(cost_us) + (is_host_time ? " on the host" : "")));
-    f.evidence.emplace_back(
-        is_attention ? "torch.nn.functional.scaled_dot_product_attention never writes the scores; "
-                       "what stays is the time of the products"
-                     : "pass fused=True to the optimizer: parameters, gradients and state are then "
-                       "read and written once");
-    // Where the device waits for the host, its time is not what is saved.
-    if (!waits_for_host(e)) f.saving_us = pattern.saving_us;
-    f.cost_us = cost_us;
-    out.push_back(std::move(f));
+    if (cost_us < kMinPatternShare * wall_us(e)) continue;
+    out.push_back(pattern_finding(e, pattern, cost_us, is_host_time));
   }
 }
 
@@ -102,6 +154,12 @@ constinit const ExplanationRule kUnfusedAttentionRule = {"unfused-attention",
                                                          find_patterns<PatternKind::attention>};
 constinit const ExplanationRule kUnfusedOptimizerRule = {"unfused-optimizer",
                                                          find_patterns<PatternKind::optimizer>};
+constinit const ExplanationRule kUnfusedNormRule = {
+    "unfused-norm", find_patterns<PatternKind::rms_norm, PatternKind::layer_norm>};
+constinit const ExplanationRule kUnfusedGeluRule = {"unfused-gelu",
+                                                    find_patterns<PatternKind::gelu>};
+constinit const ExplanationRule kUnfusedRotaryRule = {"unfused-rotary",
+                                                      find_patterns<PatternKind::rotary>};
 constinit const ExplanationRule kFusionRule = {"fusion", find_fusion_advice};
 
 }  // namespace epilogue::trace

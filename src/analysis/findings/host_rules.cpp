@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kNotableShare = 0.1;  // of the wall time
 constexpr size_t kHostFindings = 3;
+constexpr size_t kMostCalled = 8;
 
 bool is_notable(const HostTime& host, int64_t ns) {
   return static_cast<double>(ns) >= kNotableShare * static_cast<double>(host.wall_ns);
@@ -67,36 +68,43 @@ double fastest_f32(const HostTime& host) {
   return best;
 }
 
-// Simple ops that move far fewer bytes than one core does, by time.
-std::vector<const HostOp*> contended_ops(const HostTime& host) {
-  std::vector<const HostOp*> list;
-  for (const HostOp& op : host.ops)
-    if (op.gb_per_s && *op.gb_per_s < kContendedGbPerS && op.bytes_per_call >= kManyBytes &&
-        !is_transcendental(op.name))
-      list.push_back(&op);
-  return list;
+int64_t total_of(const std::vector<HostLoss>& losses) {
+  int64_t ns = 0;
+  for (const HostLoss& loss : losses) ns += loss.ns;
+  return ns;
+}
+
+std::string bytes_each(const HostLoss& loss) {
+  return format_bytes(static_cast<double>(loss.bytes / std::max<int64_t>(1, loss.count))) + " each";
 }
 
 void find_contention(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
-  const std::vector<const HostOp*> ops = contended_ops(*e.host);
-  int64_t ns = 0;
-  for (const HostOp* op : ops) ns += op->self_ns;
-  if (ops.empty() || !is_notable(*e.host, ns)) return;
+  const std::vector<HostLoss>& ops = e.host->losses.stalled;
+  const int64_t ns = total_of(ops);
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  for (const HostLoss& op : ops) {
+    calls += op.count;
+    bytes += op.bytes;
+  }
+  // A small op or two that another process interrupted are no habit of this one.
+  constexpr int64_t kSomeCalls = 5;
+  const bool is_one_long = calls < kSomeCalls && bytes < calls * kManyBytes;
+  if (ops.empty() || is_one_long || !is_notable(*e.host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
   f.title = fmt::format(
       "simple ops move {:.2f} GB/s, less than one core does: threads wait for each other or for "
       "busy cores",
-      *ops.front()->gb_per_s);
+      ops.front().gb_per_s());
   for (size_t i = 0; i < std::min(kHostFindings, ops.size()); ++i)
-    f.evidence.push_back(
-        fmt::format("{}: {} in {}, {} each, {:.2f} GB/s", ops[i]->name, duration(ops[i]->self_ns),
-                    counted(ops[i]->count, "call", "calls"),
-                    format_bytes(static_cast<double>(ops[i]->bytes_per_call)), *ops[i]->gb_per_s));
-  f.evidence.emplace_back(
-      "all other ops suffer as well: use no more threads than free cores (OMP_NUM_THREADS, "
-      "torch.set_num_threads), one process per core, or an idle machine");
+    f.evidence.push_back(fmt::format("{}: {} in {}, {}, {:.2f} GB/s", ops[i].name,
+                                     duration(ops[i].ns), counted(ops[i].count, "call", "calls"),
+                                     bytes_each(ops[i]), ops[i].gb_per_s()));
+  advise(f,
+         "all other ops suffer as well: use no more threads than free cores (OMP_NUM_THREADS, "
+         "torch.set_num_threads), one process per core, or an idle machine");
   f.cost_us = to_us(ns);
   out.push_back(std::move(f));
 }
@@ -108,7 +116,9 @@ void find_slow_dtype(const Explanation& e, std::vector<Finding>& out) {
   const HostTime& host = *e.host;
   const double f32 = fastest_f32(host);
   // Where everything is slow, the type need not be the cause.
-  if (f32 == 0 && !contended_ops(host).empty()) return;
+  constexpr double kSomeShare = 0.02;
+  const auto stalled = static_cast<double>(total_of(host.losses.stalled));
+  if (f32 == 0 && stalled > kSomeShare * static_cast<double>(host.wall_ns)) return;
   const double limit = f32 > 0 ? f32 / 3 : kSlowProductGflops;
   const auto slow = products_that(host, [&](const HostProduct& p) {
     return is_16_bit(p) && !p.waits_for_memory && flops_of(p) >= kLargeProductFlops &&
@@ -133,8 +143,7 @@ void find_slow_dtype(const Explanation& e, std::vector<Finding>& out) {
         kSlowProductGflops));
   }
   f.cost_us = to_us(ns);
-  f.evidence.emplace_back(
-      "run in float32 (without torch.autocast), or on a CPU with AVX512-BF16 or AMX");
+  advise(f, "run in float32 (without torch.autocast), or on a CPU with AVX512-BF16 or AMX");
   out.push_back(std::move(f));
 }
 
@@ -153,9 +162,9 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
     f.evidence.push_back(fmt::format("{}, mean {}", counted(op.count, "call", "calls"),
                                      duration(op.self_ns / op.count)));
     f.cost_us = to_us(op.self_ns);
-    f.evidence.emplace_back(
-        "oneDNN takes float32, and bf16 or f16 only on CPUs with instructions for it: run it in "
-        "float32, and see that torch.backends.mkldnn.enabled is True");
+    advise(f,
+           "oneDNN takes float32, and bf16 or f16 only on CPUs with instructions for it: run it in "
+           "float32, and see that torch.backends.mkldnn.enabled is True");
     out.push_back(std::move(f));
   }
 }
@@ -175,8 +184,8 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(
         times_line(spot.name, counted(spot.time.count, "time", "times"), spot.time));
   }
-  f.evidence.emplace_back(
-      is_single ? "it loads in the training process: num_workers > 0 loads beside the model, "
+  advise(f, is_single
+                ? "it loads in the training process: num_workers > 0 loads beside the model, "
                   "persistent_workers keeps the workers; cheaper decoding helps in any case"
                 : "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper "
                   "decoding help");
@@ -187,7 +196,8 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
 void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
-  const int64_t ns = host.of(HostPart::between_ops);
+  // What torch.compile takes is a finding of its own.
+  const int64_t ns = std::max<int64_t>(0, host.of(HostPart::between_ops) - e.compile.compile_ns);
   if (!is_notable(host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
@@ -196,7 +206,12 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(fmt::format("{}: {}, {}", host.functions[i].name,
                                      counted(host.functions[i].count, "call", "calls"),
                                      duration(host.functions[i].self_ns)));
-  if (host.functions.empty()) f.evidence.emplace_back("with_stack=True names the functions");
+  if (host.functions.empty()) {
+    advise(f, "with_stack=True names the functions");
+  } else {
+    f.action =
+        fmt::format("take {} out of the step, or make it cheaper", host.functions.front().name);
+  }
   f.saving_us = to_us(ns);
   out.push_back(std::move(f));
 }
@@ -218,9 +233,15 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(fmt::format("{}: {}, mean {}", most[i]->name,
                                      counted(most[i]->count, "call", "calls"),
                                      duration(most[i]->self_ns / most[i]->count)));
-  f.evidence.emplace_back(
-      "fewer, larger ops help: batches instead of loops over elements, torch.compile; recording "
-      "is left out");
+  const bool reads_numbers = std::any_of(
+      most.begin(), most.begin() + static_cast<ptrdiff_t>(std::min(kMostCalled, most.size())),
+      [](const HostOp* op) { return op->name == "aten::item"; });
+  advise(f,
+         reads_numbers
+             ? "aten::item reads one number at a time: .tolist() reads all of a tensor, and sums "
+               "and comparisons of whole tensors need no loop"
+             : "fewer, larger ops help: batches instead of loops over elements, torch.compile; "
+               "recording is left out");
   f.saving_us = to_us(ns);
   out.push_back(std::move(f));
 }
@@ -241,8 +262,113 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(
         fmt::format("{:.1f} FLOPs for each byte: the first reads and writes {:.1f} GB/s",
                     first.flops_per_byte, first.gflops / first.flops_per_byte));
-  f.evidence.emplace_back(
-      "more rows at once (batches), or weights of fewer bytes (bf16, int8), help");
+  advise(f, "more rows at once (batches), or weights of fewer bytes (bf16, int8), help");
+  out.push_back(std::move(f));
+}
+
+// Twice the bytes, half the lanes of each instruction.
+void find_double_precision(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  const auto wide = products_that(*e.host, [](const HostProduct& p) { return p.type == "f64"; });
+  const int64_t ns = total_of(wide);
+  if (wide.empty() || !is_notable(*e.host, ns)) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("products in float64 take {}: float32 takes half", share(*e.host, ns));
+  add_product_lines(wide, f);
+  advise(
+      f,
+      "where float32 is precise enough, call .float() on model and data (what comes from numpy is "
+      "float64)");
+  f.cost_us = to_us(ns);
+  f.saving_us = to_us(ns) / 2;
+  out.push_back(std::move(f));
+}
+
+// Memory that goes back to the system after each use comes back page by page.
+void find_page_faults(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  const HostLosses& losses = e.host->losses;
+  constexpr double kMuchFaster = 2;
+  double saved_ns = 0;
+  int64_t ns = 0;
+  std::vector<std::string> lines;
+  for (const HostLoss& op : losses.fresh) {
+    const double rate = op.gb_per_s();
+    if (rate * kMuchFaster >= losses.warm_gb_per_s) continue;
+    ns += op.ns;
+    saved_ns += static_cast<double>(op.ns) * (1 - rate / losses.warm_gb_per_s);
+    if (lines.size() < kHostFindings)
+      lines.push_back(fmt::format("{}: {} in {}, {}, {:.1f} GB/s", op.name, duration(op.ns),
+                                  counted(op.count, "call", "calls"), bytes_each(op), rate));
+  }
+  if (ns == 0 || !is_notable(*e.host, ns)) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("results of {} or more are written to new memory each time, which takes {}",
+                        format_bytes(static_cast<double>(kFreshBytes)), share(*e.host, ns));
+  f.evidence = std::move(lines);
+  f.evidence.push_back(fmt::format("ops on memory in use reach {:.1f} GB/s", losses.warm_gb_per_s));
+  advise(f,
+         "write in place or with out=, work in smaller blocks, or keep freed memory in the process "
+         "(jemalloc or tcmalloc by LD_PRELOAD)");
+  f.saving_us = saved_ns / kNsPerUs;
+  f.cost_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
+std::string_view copy_advice(std::string_view name) {
+  if (name == "aten::cat" || name == "aten::stack")
+    return "cat copies all that it joins: write into a tensor made beforehand (slices, "
+           "index_copy_), "
+           "and let a cache grow in blocks";
+  if (name == "aten::to" || name == "aten::_to_copy" || name == "aten::float")
+    return "casts: keep tensors in the type that the next op takes; autocast casts weights again "
+           "in "
+           "each step, model.bfloat16() once";
+  return "keep tensors in the layout that the next op takes; a view (expand, as_strided) needs no "
+         "copy";
+}
+
+void find_copies(const Explanation& e, std::vector<Finding>& out) {
+  constexpr double kCopyShare = 0.2;
+  if (!e.host) return;
+  const std::vector<HostLoss>& copies = e.host->losses.copies;
+  const int64_t ns = total_of(copies);
+  if (static_cast<double>(ns) < kCopyShare * static_cast<double>(e.host->wall_ns) || ns == 0)
+    return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title =
+      fmt::format("copies take {}, most of it in {}", share(*e.host, ns), copies.front().name);
+  for (size_t i = 0; i < std::min(kHostFindings, copies.size()); ++i)
+    f.evidence.push_back(fmt::format("{}: {}, {}", copies[i].name,
+                                     counted(copies[i].count, "copy", "copies"),
+                                     duration(copies[i].ns)));
+  advise(f, copy_advice(copies.front().name));
+  f.cost_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
+void find_boolean_masks(const Explanation& e, std::vector<Finding>& out) {
+  constexpr double kMaskShare = 0.05;
+  if (!e.host) return;
+  const std::vector<HostLoss>& masks = e.host->losses.masks;
+  const int64_t ns = total_of(masks);
+  if (ns == 0 || static_cast<double>(ns) < kMaskShare * static_cast<double>(e.host->wall_ns))
+    return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("indexing by a boolean mask takes {}", share(*e.host, ns));
+  for (size_t i = 0; i < std::min(kHostFindings, masks.size()); ++i)
+    f.evidence.push_back(fmt::format("{}: {}, {}, with aten::nonzero", masks[i].name,
+                                     counted(masks[i].count, "call", "calls"),
+                                     duration(masks[i].ns)));
+  advise(
+      f,
+      "masked_fill and torch.where keep the size and need no search; (x * mask).sum() sums what is "
+      "chosen");
+  f.cost_us = to_us(ns);
   out.push_back(std::move(f));
 }
 
@@ -252,8 +378,13 @@ constinit const ExplanationRule kContentionRule = {"thread-contention", find_con
 constinit const ExplanationRule kSlowDtypeRule = {"slow-dtype", find_slow_dtype};
 constinit const ExplanationRule kFallbackConvolutionRule = {"fallback-convolution",
                                                             find_fallback_convolution};
-constinit const ExplanationRule kHostDataRule = {"", find_host_data};
-constinit const ExplanationRule kBetweenOpsRule = {"between-ops", find_between_ops};
+constinit const ExplanationRule kDoublePrecisionRule = {"double-precision", find_double_precision};
+constinit const ExplanationRule kPageFaultsRule = {"page-faults", find_page_faults};
+constinit const ExplanationRule kCopiesRule = {"copies", find_copies, Confidence::high};
+constinit const ExplanationRule kBooleanMaskRule = {"boolean-mask", find_boolean_masks};
+constinit const ExplanationRule kHostDataRule = {"", find_host_data, Confidence::high};
+constinit const ExplanationRule kBetweenOpsRule = {"between-ops", find_between_ops,
+                                                   Confidence::high};
 constinit const ExplanationRule kDispatchRule = {"dispatch", find_dispatch};
 constinit const ExplanationRule kBandwidthProductsRule = {"bandwidth-products",
                                                           find_bandwidth_products};

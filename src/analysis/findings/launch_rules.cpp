@@ -39,9 +39,9 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   // Beside an outlier, launches that take less of the wall time are not what to work on.
   constexpr double kMinRestShare = 0.05;
   if (!slow || to_us(idle - slow->dur_ns) >= kMinRestShare * wall_us(e))
-    f.evidence.emplace_back(
-        "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
-        "fusion, larger batches");
+    advise(f,
+           "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
+           "fusion, larger batches");
   f.saving_us = to_us(idle);
   out.push_back(std::move(f));
 }
@@ -71,7 +71,8 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(fmt::format("{}: {}, {}", op.name, counted(op.count, "time", "times"),
                                      duration(op.self_ns)));
   }
-  f.evidence.emplace_back(
+  advise(
+      f,
       is_one ? "a first call may pay for initialisation: schedule(wait, warmup) leaves it out of "
                "the trace; if it occurs again, its stack (with_stack) says "
                "where it comes from"
@@ -100,7 +101,48 @@ void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
                                      counted(r.count, "time", "times"), duration(r.cpu_ns),
                                      counted(r.kernels, "kernel", "kernels")));
   }
-  f.evidence.emplace_back("torch._dynamo.explain(model)(input) names the causes");
+  advise(f, "torch._dynamo.explain(model)(input) names the causes");
+  out.push_back(std::move(f));
+}
+
+void find_recompilation(const Explanation& e, std::vector<Finding>& out) {
+  const CompileSummary& c = e.compile;
+  if (!is_worth_it(e, to_us(c.compile_ns))) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("torch.compile compiles {} in the recording, which takes {}",
+                        counted(c.compilations, "time", "times"), duration(c.compile_ns));
+  advise(f,
+         c.compilations > 1
+             ? "TORCH_LOGS=recompiles names what changed each time; mark_dynamic or "
+               "torch.compile(dynamic=True) makes one graph for all sizes"
+             : "call the function before the recording; if it occurs again, TORCH_LOGS=recompiles "
+               "names what changed");
+  f.saving_us = to_us(c.compile_ns);
+  out.push_back(std::move(f));
+}
+
+// The host's own time in ops and between them, while the device waits for what it will start.
+void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
+  constexpr double kOverheadShare = 0.1;
+  const auto idle_us = e.idle.empty() ? 0 : to_us(e.idle.front().host_ns());
+  const double profiler_us = e.verdicts.whole.pct(TimePart::profiler) / 100 * wall_us(e);
+  const double cost_us = std::max(0.0, idle_us - profiler_us);
+  if (e.launches.launches == 0 || cost_us < kOverheadShare * wall_us(e)) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("the device idles {} while the host is in ops or between them",
+                        format_duration_ns(cost_us * kNsPerUs));
+  f.evidence.push_back(fmt::format("in ops and runtime calls {}, between them {}",
+                                   duration(idle_ns(e, IdleCause::host_in_ops)),
+                                   duration(idle_ns(e, IdleCause::host_between_ops))));
+  if (e.launches.kernels_with_launch > 0)
+    f.evidence.push_back(fmt::format("{} ops start {}", format_count(e.ops),
+                                     counted(e.kernels, "kernel", "kernels")));
+  advise(f,
+         "let the host do less per kernel: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
+         "larger batches, torch.compile; a wait for the device (.item(), prints) lets it run dry");
+  f.saving_us = cost_us;
   out.push_back(std::move(f));
 }
 
@@ -108,6 +150,9 @@ void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
 
 constinit const ExplanationRule kLaunchCostRule = {"launch-cost", find_launch_cost};
 constinit const ExplanationRule kNoLaunchOpsRule = {"no-launch-ops", find_no_launch_ops};
+constinit const ExplanationRule kRecompilationRule = {"recompilation", find_recompilation,
+                                                      Confidence::high};
+constinit const ExplanationRule kHostOverheadRule = {"host-overhead", find_host_overhead};
 constinit const ExplanationRule kGraphBreaksRule = {"graph-breaks", find_graph_breaks};
 
 }  // namespace epilogue::trace

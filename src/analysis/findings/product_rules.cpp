@@ -54,7 +54,7 @@ Finding tensor_core_finding(const TensorCoreMisses& misses) {
   for (size_t i = 0; i < shown; ++i) f.evidence.push_back(gemm_line(*misses.gemms[i]));
   if (shown < misses.gemms.size())
     f.evidence.push_back(fmt::format("and {} more", misses.gemms.size() - shown));
-  f.evidence.push_back(first.tensor_core_advice);
+  advise(f, first.tensor_core_advice);
   f.cost_us = to_us(misses.total_ns);
   return f;
 }
@@ -110,8 +110,8 @@ void find_misaligned_products(const Explanation& e, std::vector<Finding>& out) {
     f.title = fmt::format("{} runs at {:.0f} % of the peak: {} of {} is no multiple of {}",
                           product_text(g), *g.peak_pct, is_n ? "N" : "K", size, kAlignment);
     f.evidence.push_back(gemm_line(g));
-    f.evidence.push_back(fmt::format("pad {} to {}: tensor cores read {} elements at once",
-                                     is_n ? "N" : "K", padded(size), kAlignment));
+    advise(f, fmt::format("pad {} to {}: tensor cores read {} elements at once", is_n ? "N" : "K",
+                          padded(size), kAlignment));
     f.cost_us = to_us(g.time.total_ns);
     out.push_back(std::move(f));
     ++shown;

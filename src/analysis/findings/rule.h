@@ -16,6 +16,7 @@ template <class Input>
 struct FindingRule {
   std::string_view id;
   void (*find)(const Input&, std::vector<Finding>&);
+  Confidence confidence = Confidence::medium;  // of findings that do not say theirs
 };
 using ExplanationRule = FindingRule<Explanation>;
 using RanksRule = FindingRule<RanksExplanation>;
@@ -26,8 +27,11 @@ std::vector<Finding> apply_rules(const FindingRule<Input>* const (&rules)[n], co
   for (const FindingRule<Input>* rule : rules) {
     size_t next = findings.size();
     rule->find(input, findings);
-    for (; next < findings.size(); ++next)
-      if (findings[next].id.empty()) findings[next].id = rule->id;
+    for (; next < findings.size(); ++next) {
+      Finding& f = findings[next];
+      if (f.id.empty()) f.id = rule->id;
+      if (!f.confidence && (f.saving_us || f.cost_us)) f.confidence = rule->confidence;
+    }
   }
   return findings;
 }
@@ -39,6 +43,12 @@ inline double wall_us(const Explanation& e) { return to_us(e.timeline.span_ns())
 
 inline bool is_worth_it(const Explanation& e, double saving_us) {
   return saving_us > kMinShare * wall_us(e);
+}
+
+// What to do, as evidence and as the finding's action.
+inline void advise(Finding& f, std::string_view action) {
+  f.action = action;
+  f.evidence.emplace_back(action);
 }
 
 // Device time that some idle cause takes, on the busiest device.

@@ -30,11 +30,20 @@ extern const ExplanationRule kSlowDtypeRule;
 extern const ExplanationRule kMisalignedProductRule;
 extern const ExplanationRule kUnfusedAttentionRule;
 extern const ExplanationRule kUnfusedOptimizerRule;
+extern const ExplanationRule kUnfusedNormRule;
+extern const ExplanationRule kUnfusedGeluRule;
+extern const ExplanationRule kUnfusedRotaryRule;
 extern const ExplanationRule kFallbackConvolutionRule;
 extern const ExplanationRule kHostDataRule;
 extern const ExplanationRule kBetweenOpsRule;
 extern const ExplanationRule kDispatchRule;
 extern const ExplanationRule kBandwidthProductsRule;
+extern const ExplanationRule kDoublePrecisionRule;
+extern const ExplanationRule kPageFaultsRule;
+extern const ExplanationRule kCopiesRule;
+extern const ExplanationRule kBooleanMaskRule;
+extern const ExplanationRule kRecompilationRule;
+extern const ExplanationRule kHostOverheadRule;
 
 // Findings of equal severity and saving keep this order.
 inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
@@ -60,11 +69,20 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kMisalignedProductRule,
                                                                &kUnfusedAttentionRule,
                                                                &kUnfusedOptimizerRule,
+                                                               &kUnfusedNormRule,
+                                                               &kUnfusedGeluRule,
+                                                               &kUnfusedRotaryRule,
                                                                &kFallbackConvolutionRule,
                                                                &kHostDataRule,
                                                                &kBetweenOpsRule,
                                                                &kDispatchRule,
-                                                               &kBandwidthProductsRule};
+                                                               &kBandwidthProductsRule,
+                                                               &kDoublePrecisionRule,
+                                                               &kPageFaultsRule,
+                                                               &kCopiesRule,
+                                                               &kBooleanMaskRule,
+                                                               &kRecompilationRule,
+                                                               &kHostOverheadRule};
 
 extern const RanksRule kWorldSizeUnknownRule;
 extern const RanksRule kMissingRanksRule;

@@ -57,7 +57,7 @@ void find_syncs(const Explanation& e, std::vector<Finding>& out) {
   if (!e.hot_spots.syncs.empty() && e.hot_spots.syncs.front().is_implied)
     if (const std::string_view advice = sync_advice(e.hot_spots.syncs.front().where);
         !advice.empty())
-      f.evidence.emplace_back(advice);
+      advise(f, advice);
   f.saving_us = to_us(idle);
   out.push_back(std::move(f));
 }
@@ -152,7 +152,7 @@ void find_slow_calls(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(fmt::format("{}, the longest {}",
                                      counted(call.time.count, "call", "calls"),
                                      duration(call.time.max_ns)));
-    f.evidence.emplace_back(call_advice(call.name));
+    advise(f, call_advice(call.name));
     if (e.verdicts.whole.judged_pct.value_or(100) < kDeviceBoundPct)
       f.cost_us = to_us(call.time.total_ns);
     out.push_back(std::move(f));
@@ -171,9 +171,9 @@ void find_data_loader(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(
         times_line(spot.name, counted(spot.time.count, "time", "times"), spot.time));
   }
-  f.evidence.emplace_back(
-      "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper decoding "
-      "help");
+  advise(f,
+         "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper decoding "
+         "help");
   f.saving_us = to_us(idle);
   out.push_back(std::move(f));
 }
@@ -191,11 +191,12 @@ void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
     evidence.push_back(std::move(line));
   }
   if (!is_worth_it(e, to_us(total_ns))) return;
-  evidence.emplace_back("pin the host's memory (pin_memory=True) and copy with non_blocking=True");
   Finding f;
   f.severity = Severity::warning;
   f.title = fmt::format("copies of pageable memory take {}", duration(total_ns));
   f.evidence = std::move(evidence);
+  advise(f, "pin the host's memory (pin_memory=True) and copy with non_blocking=True");
+  f.cost_us = to_us(total_ns);
   out.push_back(std::move(f));
 }
 
@@ -209,18 +210,19 @@ void find_collectives(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(fmt::format("{}: {}, {}, of that {} exposed", c.name,
                                      counted(c.time.count, "time", "times"),
                                      duration(c.time.total_ns), duration(c.exposed_ns)));
-  f.evidence.emplace_back(
-      "a rank that arrives early waits here: explain the folder with all ranks to see for whom");
+  advise(f,
+         "a rank that arrives early waits here: explain the folder with all ranks to see for whom");
   f.saving_us = to_us(exposed);
   out.push_back(std::move(f));
 }
 
 }  // namespace
 
-constinit const ExplanationRule kSyncRule = {"sync", find_syncs};
-constinit const ExplanationRule kIdleGapRule = {"idle-gap", find_idle_gap};
+constinit const ExplanationRule kSyncRule = {"sync", find_syncs, Confidence::high};
+constinit const ExplanationRule kIdleGapRule = {"idle-gap", find_idle_gap, Confidence::high};
 constinit const ExplanationRule kSlowCallRule = {"slow-call", find_slow_calls};
-constinit const ExplanationRule kDataLoaderRule = {"data-loader", find_data_loader};
+constinit const ExplanationRule kDataLoaderRule = {"data-loader", find_data_loader,
+                                                   Confidence::high};
 constinit const ExplanationRule kPageableCopiesRule = {"pageable-copies", find_pageable_copies};
 constinit const ExplanationRule kExposedCollectivesRule = {"exposed-collectives", find_collectives};
 

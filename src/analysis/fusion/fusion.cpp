@@ -56,7 +56,7 @@ class Finder {
         model_(work_, options) {}
 
   FusionFindings run() {
-    for (const FusionGroup& group : chain_groups(work_, flow_)) add_group(group);
+    for (const FusionGroup& group : chain_groups(trace_, work_, flow_)) add_group(group);
     for (const std::vector<uint32_t>& gemms : mergeable_gemms(trace_, work_, flow_))
       add_merged(gemms);
     if (work_.is_synchronous && work_.has_shapes) add_row_chains();
@@ -145,7 +145,11 @@ class Finder {
       fusion.assumption = found.assumption;
     }
     ++fusion.count;
-    for (const uint32_t i : found.ops) add_kernel(fusion, work_.ops[i]);
+    for (const uint32_t i : found.ops) {
+      add_kernel(fusion, work_.ops[i]);
+      if (work_.ops[i].is_in_pattern)
+        fusion.pattern_us += static_cast<double>(work_.ops[i].device_ns) / kNsPerUs;
+    }
     const Prediction& p = found.prediction;
     fusion.kernels_now += p.kernels_now;
     fusion.kernels_after += p.kernels_after;

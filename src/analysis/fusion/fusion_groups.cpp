@@ -19,7 +19,8 @@ bool can_chain(const WorkOp& op, const WorkOps& work) {
 
 class Grouping {
  public:
-  Grouping(const WorkOps& work, const Dataflow& flow) : work_(work), flow_(flow) {
+  Grouping(const Trace& trace, const WorkOps& work, const Dataflow& flow)
+      : trace_(trace), work_(work), flow_(flow) {
     group_of_.resize(work.ops.size());
     std::iota(group_of_.begin(), group_of_.end(), 0U);
   }
@@ -86,6 +87,7 @@ class Grouping {
   std::vector<FusionGroup> split_loops(std::vector<FusionGroup> groups) const {
     std::vector<FusionGroup> list;
     for (FusionGroup& group : groups) {
+      if (is_over_many_tensors(group.members)) continue;
       const size_t turn = period(group.members);
       for (size_t i = 0; turn > 0 && i < group.members.size(); i += turn) {
         const auto begin = group.members.begin() + static_cast<ptrdiff_t>(i);
@@ -96,6 +98,17 @@ class Grouping {
       if (turn == 0) list.push_back(std::move(group));
     }
     return list;
+  }
+
+  // One op in place, again and again, without shapes: a loop over tensors (gradients, statistics),
+  // in which nothing reads what the one before wrote.
+  bool is_over_many_tensors(const std::vector<uint32_t>& members) const {
+    constexpr size_t kMany = 3;
+    if (work_.has_shapes || members.size() < kMany) return false;
+    const StringId name = work_.ops[members.front()].name;
+    return trace_.strings[name].ends_with('_') &&
+           std::all_of(members.begin(), members.end(),
+                       [&](uint32_t i) { return work_.ops[i].name == name; });
   }
 
   // Members of one turn; 0: the ops do not repeat, or are all the same.
@@ -122,6 +135,7 @@ class Grouping {
       }
   }
 
+  const Trace& trace_;
   const WorkOps& work_;
   const Dataflow& flow_;
   std::vector<uint32_t> group_of_;
@@ -129,8 +143,9 @@ class Grouping {
 
 }  // namespace
 
-std::vector<FusionGroup> chain_groups(const WorkOps& work, const Dataflow& flow) {
-  return Grouping(work, flow).run();
+std::vector<FusionGroup> chain_groups(const Trace& trace, const WorkOps& work,
+                                      const Dataflow& flow) {
+  return Grouping(trace, work, flow).run();
 }
 
 size_t left_operand(const Trace& trace, const WorkOp& gemm) {

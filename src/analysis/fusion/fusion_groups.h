@@ -18,7 +18,8 @@ struct FusionGroup {
 // Maximal chains of elementwise and row-wise ops of one step in which each reads what another
 // wrote; without shapes, runs of elementwise ops. Groups of one are kept where a GEMM feeds them
 // alone.
-std::vector<FusionGroup> chain_groups(const WorkOps& work, const Dataflow& flow);
+std::vector<FusionGroup> chain_groups(const Trace& trace, const WorkOps& work,
+                                      const Dataflow& flow);
 
 // GEMMs that follow each other and read the same left operand: the gate and up projections of an
 // MLP, the queries, keys and values of attention.

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analysis/enclosing.h"
+#include "analysis/fusion/chain_patterns.h"
 #include "base/units.h"
 
 namespace epilogue::trace {
@@ -18,6 +19,8 @@ constexpr double kFusedAdamShare = 7.0 / 21;
 // SGD with momentum: mul_ 2, add_ 3, add_ 3; one kernel 5.
 constexpr double kFusedSgdShare = 5.0 / 8;
 
+constexpr std::string_view kForeachMark = "aten::_foreach_";
+constexpr uint32_t kLeastForeachOps = 4;  // Adam's step has more, whatever its options are
 constexpr std::string_view kStepMark = "Optimizer.step#";
 
 class Patterns {
@@ -26,8 +29,11 @@ class Patterns {
 
   std::vector<Pattern> run() {
     find_optimizers();
-    for (uint32_t i = 0; i < work_.ops.size(); ++i)
+    find_foreach_optimizers();
+    for (uint32_t i = 0; i < work_.ops.size(); ++i) {
       if (is_softmax(i)) find_attention(i);
+      if (const std::optional<ChainMatch> match = match_chain(trace_, work_, i)) add_chain(*match);
+    }
     std::vector<Pattern> list;
     for (auto& [name, pattern] : found_) list.push_back(std::move(pattern));
     std::stable_sort(list.begin(), list.end(),
@@ -76,6 +82,7 @@ class Patterns {
       text += (text.empty() ? "" : " + ") + std::string(name(i));
       time += time_us(i);
       if (!is_batched_product(i)) between += time_us(i);
+      if (!is_batched_product(i)) work_.ops[i].is_in_pattern = true;
     }
     Pattern& pattern = found_[text];
     pattern.kind = PatternKind::attention;
@@ -84,6 +91,22 @@ class Patterns {
     pattern.ops += last - first + 1;
     pattern.time_us += time;
     pattern.saving_us += between;  // the scores never reach memory; the products stay
+  }
+
+  void add_chain(const ChainMatch& match) {
+    Pattern& pattern = found_[std::to_string(static_cast<int>(match.kind))];
+    pattern.kind = match.kind;
+    std::string text;
+    for (uint32_t i = match.first; i <= match.last; ++i) {
+      text += (text.empty() ? "" : " + ") + std::string(name(i));
+      pattern.time_us += time_us(i);
+      work_.ops[i].is_in_pattern = true;
+    }
+    if (pattern.count == 0) pattern.name = text;
+    ++pattern.count;
+    pattern.ops += match.last - match.first + 1;
+    for (uint32_t i = match.first; i <= match.last; ++i)
+      if (i != match.stays) pattern.saving_us += time_us(i);
   }
 
   void find_optimizers() {
@@ -108,6 +131,42 @@ class Patterns {
     for (const auto& [step, ops] : ops_of) add_optimizer(step, ops);
   }
 
+  // The name of the list op around a work op; "" if there is none.
+  std::string_view foreach_name(uint32_t i) const {
+    const std::string_view own = name(i);
+    return own.starts_with(kForeachMark) ? own : std::string_view();
+  }
+
+  // Steps outside of an annotation: runs of list ops of which one is Adam's division.
+  void find_foreach_optimizers() {
+    for (uint32_t i = 0; i < work_.ops.size();) {
+      uint32_t end = i;
+      bool is_adam = false;
+      while (end < work_.ops.size() && is_one_track(i, end) && !foreach_name(end).empty() &&
+             !work_.ops[end].is_in_pattern)
+        is_adam |= foreach_name(end++).find("addcdiv") != std::string_view::npos;
+      if (is_adam && end - i >= kLeastForeachOps) add_foreach_step(i, end);
+      i = std::max(end, i + 1);
+    }
+  }
+
+  void add_foreach_step(uint32_t begin, uint32_t end) {
+    Pattern& pattern = found_["Optimizer foreach"];
+    pattern.kind = PatternKind::optimizer;
+    pattern.name = "an optimizer like Adam";
+    ++pattern.count;
+    const Event& first = trace_.events[work_.ops[begin].event];
+    const Event& last = trace_.events[work_.ops[end - 1].event];
+    pattern.host_us += static_cast<double>(last.end_ns() - first.ts_ns) / kNsPerUs;
+    for (uint32_t i = begin; i < end; ++i) {
+      ++pattern.ops;
+      pattern.time_us += time_us(i);
+      pattern.saving_us += time_us(i) * (1 - kFusedAdamShare);
+      work_.ops[i].op_class = OpClass::unknown;
+      work_.ops[i].is_in_pattern = true;
+    }
+  }
+
   void add_optimizer(uint32_t step, const std::vector<uint32_t>& ops) {
     const bool is_fused = std::any_of(ops.begin(), ops.end(), [&](uint32_t i) {
       return name(i).find("_fused_") != std::string_view::npos;
@@ -127,6 +186,7 @@ class Patterns {
       pattern.time_us += time_us(i);
       pattern.saving_us += time_us(i) * (1 - (is_adam ? kFusedAdamShare : kFusedSgdShare));
       work_.ops[i].op_class = OpClass::unknown;
+      work_.ops[i].is_in_pattern = true;
     }
   }
 

@@ -20,8 +20,9 @@ struct WorkOp {
   uint32_t region = kNone;  // its step, else its outermost annotation (steps.h)
   OpClass op_class = OpClass::unknown;
   bool is_transcendental = false;
-  bool is_transfer = false;  // copies between host and device, or may do so
-  int64_t device_ns = 0;     // of its kernels; without device work: the op's own time
+  bool is_transfer = false;    // copies between host and device, or may do so
+  bool is_in_pattern = false;  // set by find_patterns()
+  int64_t device_ns = 0;       // of its kernels; without device work: the op's own time
   int64_t host_ns =
       0;  // the op's duration on the host, or the outermost ATen op's that only led here
   uint32_t host_ops = 1;            // ops within that, itself included: the profiler's cost per op

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/enclosing.h"
+#include "analysis/intervals.h"
 #include "epilogue/trace/kernel_name.h"
 
 namespace epilogue::trace {
@@ -113,9 +114,14 @@ std::optional<double> frames_per_step(const Trace& trace, const Links& links,
 
 }  // namespace
 
+bool is_compilation(std::string_view name) {
+  return name.find("_compile.compile_inner") != std::string_view::npos;
+}
+
 CompileSummary compile_summary(const Trace& trace, const Links& links) {
   std::vector<uint32_t> regions;
   std::vector<uint32_t> graphs;
+  std::vector<Interval> compiling;
   CompileSummary summary;
   summary.cache_lookups.name = std::string(kLookupMark);
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
@@ -126,6 +132,9 @@ CompileSummary compile_summary(const Trace& trace, const Links& links) {
       regions.push_back(i);
     } else if (name.find(kGraphMark) != std::string_view::npos) {
       graphs.push_back(i);
+    } else if (is_compilation(name)) {
+      ++summary.compilations;
+      compiling.push_back({e.ts_ns, e.end_ns()});
     } else if (name.find(kLookupMark) != std::string_view::npos) {
       ++summary.cache_lookups.count;
       summary.cache_lookups.cpu_ns += e.dur_ns;
@@ -135,6 +144,7 @@ CompileSummary compile_summary(const Trace& trace, const Links& links) {
     summary.regions_per_step =
         static_cast<double>(regions.size()) / static_cast<double>(links.steps.size());
   summary.frames_per_step = frames_per_step(trace, links, regions);
+  summary.compile_ns = total_ns(united(std::move(compiling)));
   summary.regions = ranges(trace, links, regions);
   summary.graphs = ranges(trace, links, graphs);
   summary.triton = triton_kernels(trace, links);

@@ -9,7 +9,10 @@
 namespace epilogue::trace {
 namespace {
 
-bool is_builtin(std::string_view name) { return name.starts_with("<built-in"); }
+// Built-in functions, and comprehensions, which are part of the function that they stand in.
+bool is_builtin(std::string_view name) {
+  return name.starts_with("<built-in") || name.ends_with("comp>") || name.ends_with("<genexpr>");
+}
 
 // The profiler's own frames are none of the program's.
 bool is_profiler(std::string_view name) {

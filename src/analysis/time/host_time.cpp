@@ -9,6 +9,7 @@
 #include "analysis/products/gemm_shape.h"
 #include "analysis/self_time.h"
 #include "analysis/time/host_functions.h"
+#include "analysis/time/host_losses.h"
 #include "analysis/time/time_account.h"
 #include "analysis/time/work_kind.h"
 
@@ -33,7 +34,8 @@ ThreadKey main_host_thread(const Trace& trace, const Links& links) {
   return longest == time.end() ? ThreadKey{} : longest->first;
 }
 
-// Bytes that an elementwise op reads and writes; empty if its shapes do not tell.
+}  // namespace
+
 std::optional<int64_t> bytes_of_op(const Trace& trace, const Event& op) {
   const OpArgs* args = trace.op_args(op);
   if (args == nullptr || args->inputs >= trace.inputs.size()) return std::nullopt;
@@ -50,6 +52,8 @@ std::optional<int64_t> bytes_of_op(const Trace& trace, const Event& op) {
   }
   return sum;
 }
+
+namespace {
 
 struct OpSums {
   HostOp op;
@@ -78,6 +82,7 @@ class HostAccount {
     const Coverage wall(windows_);
     const Coverage data(data_);
     part(HostPart::data) = total_ns(intersected(data_, windows_));
+    const Coverage compiling(compiling_);
     std::vector<Interval> in_ops;
     for (uint32_t i = 0; i < trace_.events.size(); ++i) {
       const Event& e = trace_.events[i];
@@ -87,17 +92,20 @@ class HostAccount {
           time_.other_threads_ns += wall.within_ns({e.ts_ns, e.end_ns()});
         continue;
       }
-      if (!wall.contains(e.ts_ns) || data.contains(e.ts_ns)) continue;
+      if (!wall.contains(e.ts_ns) || data.contains(e.ts_ns) || compiling.contains(e.ts_ns))
+        continue;
       in_ops.push_back({e.ts_ns, e.end_ns()});
+      counted_.push_back(i);
       add_op(i);
     }
-    const IntervalSet ops = united(std::move(in_ops));
+    const IntervalSet ops = subtracted(united(std::move(in_ops)), compiling_);
     IntervalSet between = subtracted(subtracted(windows_, ops), data_);
     for (const Interval& gap : between)
       part(gap.length_ns() <= kCallGapNs ? HostPart::dispatch : HostPart::between_ops) +=
           gap.length_ns();
     std::erase_if(between, [](const Interval& gap) { return gap.length_ns() <= kCallGapNs; });
     time_.functions = functions_within(trace_, thread_.first, thread_.second, between);
+    time_.losses = host_losses(trace_, links_, counted_, self_ns_);
     finish();
     return std::move(time_);
   }
@@ -109,10 +117,14 @@ class HostAccount {
 
   void find_data() {
     std::vector<Interval> list;
-    for (const Event& e : trace_.events)
-      if (ThreadKey(e.pid, e.tid) == thread_ && is_data_loading(trace_, e))
-        list.push_back({e.ts_ns, e.end_ns()});
+    std::vector<Interval> compiling;
+    for (const Event& e : trace_.events) {
+      if (ThreadKey(e.pid, e.tid) != thread_) continue;
+      if (is_data_loading(trace_, e)) list.push_back({e.ts_ns, e.end_ns()});
+      if (is_compilation(trace_.name(e))) compiling.push_back({e.ts_ns, e.end_ns()});
+    }
     data_ = united(std::move(list));
+    compiling_ = united(std::move(compiling));
   }
 
   // What an op's own time is spent on. An op of which nothing is known works for the product or
@@ -229,7 +241,9 @@ class HostAccount {
   const Links& links_;
   ThreadKey thread_;
   IntervalSet windows_;
-  IntervalSet data_;  // in the data loader
+  IntervalSet data_;       // in the data loader
+  IntervalSet compiling_;  // in torch.compile itself: Python, whatever ops it calls
+  std::vector<uint32_t> counted_;
   std::vector<int64_t> self_ns_;
   int64_t profiler_ns_;
   std::map<StringId, OpSums> ops_;

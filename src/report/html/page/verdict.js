@@ -92,13 +92,26 @@ function showHealth(e) {
     el("li", {}, severityBadge(item.severity), el("span", {}, item.detail)))));
 }
 
+// The evidence, then what it costs and how sure that is, then what to do.
+function findingLines(finding, spanUs) {
+  const lines = finding.evidence.filter((line) => line !== finding.action);
+  if (finding.cost_us > 0) {
+    const share = format.percent((finding.cost_us / Math.max(spanUs, 1e-3)) * 100);
+    const remains = isKnown(finding.remains_us) ? ` At best ${format.us(finding.remains_us)} of that remain.` : "";
+    const sure = finding.confidence ? ` Confidence: ${finding.confidence}.` : "";
+    lines.push(`It takes ${format.us(finding.cost_us)} of ${format.us(spanUs)} now (${share}).${remains}${sure}`);
+  }
+  if (finding.action) lines.push(`To do: ${finding.action}.`);
+  return lines;
+}
+
 function showFindings(e) {
   // The verdict stands at the top of the page already.
   const items = e.findings.filter((finding) => finding.id !== "verdict").map((finding, i) =>
     el("details", { class: "finding", open: i < 2 },
       el("summary", {}, severityBadge(finding.severity), el("span", { class: "finding-title" }, finding.title),
         isKnown(finding.saving_us) ? el("span", { class: "saving" }, "saves up to " + format.us(finding.saving_us)) : null),
-      el("ul", {}, finding.evidence.map((line) => el("li", {}, line)))));
+      el("ul", {}, findingLines(finding, e.span_us).map((line) => el("li", {}, line)))));
   if (items.length > 0) addSection("findings", "Findings", ...items);
 }
 

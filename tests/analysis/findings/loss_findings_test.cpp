@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about time that is lost for one reason: traces that have it, and traces that just do
+// not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/gpu_trace.h"
+#include "epilogue/trace/explain.h"
+#include "epilogue/trace/file.h"
+#include "trace/real_traces.h"
+
+namespace epilogue::trace::loss_findings_test {
+namespace {
+
+using testing::GpuTrace;
+using testing::kUs;
+using testing::tensor;
+
+Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
+
+const Finding* find(const Explanation& e, std::string_view id) {
+  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
+                               [&](const Finding& f) { return f.id == id; });
+  return at == e.findings.end() ? nullptr : &*at;
+}
+
+// Ops one after the other.
+struct Line : GpuTrace {
+  int64_t at_us = 0;
+  void add(const char* name, int64_t us, std::vector<OpInput> of = {}) {
+    op(name, at_us * kUs, (at_us + us) * kUs);
+    if (!of.empty()) inputs(std::move(of));
+    at_us += us;
+  }
+};
+
+TEST(LossFindings, ProductsInDoubleTakeTwiceAsLong) {
+  Line b;
+  b.add("aten::mm", 900, {tensor({256, 256}, "double"), tensor({256, 256}, "double")});
+  b.add("aten::relu", 100);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "double-precision");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 450);
+  EXPECT_DOUBLE_EQ(*f->remains_us(), 450);
+  Line single;
+  single.add("aten::mm", 900, {tensor({256, 256}), tensor({256, 256})});
+  EXPECT_EQ(find(explain(single), "double-precision"), nullptr);
+}
+
+// 64 MiB in 16 ms is 8.4 GB/s with what is read; in place 3.2 ms is 42.
+TEST(LossFindings, LargeResultsInNewMemoryAreComparedWithOpsInPlace) {
+  const OpInput large = tensor({16 << 20});
+  Line b;
+  b.add("aten::neg", 16'000, {large});
+  b.add("aten::neg_", 3'200, {large});
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "page-faults");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->saving_us, 12'800, 1);
+  EXPECT_NEAR(*f->cost_us, 16'000, 1e-9);
+  Line fast;
+  fast.add("aten::neg", 6'000, {large});
+  fast.add("aten::neg_", 3'200, {large});
+  EXPECT_EQ(find(explain(fast), "page-faults"), nullptr);
+  Line unknown;  // nothing to compare with
+  unknown.add("aten::neg", 16'000, {large});
+  EXPECT_EQ(find(explain(unknown), "page-faults"), nullptr);
+}
+
+TEST(LossFindings, CopiesAreNamedByWhatAskedForThem) {
+  GpuTrace b;
+  b.op("aten::contiguous", 0, 500 * kUs);
+  b.op("aten::clone", 1 * kUs, 499 * kUs);
+  b.op("aten::copy_", 2 * kUs, 498 * kUs);
+  b.op("aten::relu", 500 * kUs, 1000 * kUs);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "copies");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "copies take 496 us of 1.00 ms (50 %), most of it in aten::contiguous");
+  GpuTrace bias;  // the copy of a bias is part of the product
+  bias.op("aten::addmm", 0, 500 * kUs);
+  bias.op("aten::copy_", 2 * kUs, 498 * kUs);
+  EXPECT_EQ(find(explain(bias), "copies"), nullptr);
+}
+
+TEST(LossFindings, IndexingByAMaskIsTheCallThatSearches) {
+  GpuTrace b;
+  b.op("aten::index", 0, 300 * kUs);
+  b.op("aten::nonzero", 10 * kUs, 200 * kUs);
+  b.op("aten::relu", 300 * kUs, 1000 * kUs);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "boolean-mask");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->cost_us, 300);
+  GpuTrace plain;  // by numbers
+  plain.op("aten::index", 0, 300 * kUs);
+  EXPECT_EQ(find(explain(plain), "boolean-mask"), nullptr);
+}
+
+TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
+  GpuTrace b;
+  b.op("_compile.compile_inner (dynamo_timed)", 0, 900 * kUs);
+  b.op("aten::mm", 100 * kUs, 800 * kUs);  // of the tracer
+  b.inputs({tensor({1, 256}), tensor({256, 256})});
+  b.op("aten::relu", 900 * kUs, 1000 * kUs);
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "recompilation");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 900);
+  EXPECT_EQ(find(e, "bandwidth-products"), nullptr);
+  EXPECT_EQ(find(e, "between-ops"), nullptr) << "it is told once";
+  EXPECT_EQ(e.host->of(HostPart::between_ops), 900 * kUs);
+}
+
+TEST(LossFindings, AnInterruptedSmallOpIsNoContention) {
+  Line b;
+  for (int i = 0; i < 2; ++i) b.add("aten::neg", 2'000, {tensor({64})});
+  EXPECT_EQ(find(explain(b), "thread-contention"), nullptr);
+  Line many;
+  for (int i = 0; i < 5; ++i) many.add("aten::neg", 2'000, {tensor({64})});
+  EXPECT_NE(find(explain(many), "thread-contention"), nullptr);
+}
+
+TEST(LossFindings, ADeviceThatWaitsForTheHostIsToldWithoutTheProfilersPart) {
+  GpuTrace b;
+  for (int i = 0; i < 10; ++i) {
+    const int64_t at = i * 100 * kUs;
+    b.op("aten::relu", at, at + 50 * kUs);
+    b.call("cudaLaunchKernel", at + 40 * kUs, at + 45 * kUs, i + 1);
+    b.gpu_kernel("relu", at + 45 * kUs, at + 50 * kUs, i + 1);
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find(e, "host-overhead");
+  ASSERT_NE(f, nullptr);
+  const double idle_us = static_cast<double>(e.idle.front().host_ns()) / 1e3;
+  EXPECT_GT(*f->saving_us, 0.9 * idle_us);
+  EXPECT_LT(*f->saving_us, idle_us);
+  GpuTrace busy;
+  busy.op("aten::relu", 0, 50 * kUs);
+  busy.call("cudaLaunchKernel", 40 * kUs, 45 * kUs, 1);
+  busy.gpu_kernel("relu", 45 * kUs, 1000 * kUs, 1);
+  EXPECT_EQ(find(explain(busy), "host-overhead"), nullptr);
+}
+
+void expect_sane_times(const std::filesystem::path& path) {
+  const Result<Trace> trace = read_trace(path.string());
+  if (!trace.ok()) return;  // broken on purpose
+  const Explanation e = explain(trace.value(), link(trace.value()));
+  const double span_us = static_cast<double>(e.timeline.span_ns()) / 1e3;
+  for (const Finding& f : e.findings) {
+    if (f.cost_us) {
+      EXPECT_LE(*f.cost_us, span_us) << path << ": " << f.title;
+    }
+    if (!f.saving_us) continue;
+    ASSERT_TRUE(f.cost_us) << path << ": " << f.title;
+    EXPECT_LE(*f.saving_us, *f.cost_us) << path << ": " << f.title;
+    EXPECT_GE(*f.saving_us, 0) << path << ": " << f.title;
+    EXPECT_TRUE(f.confidence) << path << ": " << f.title;
+  }
+}
+
+TEST(LossFindings, NoSavingIsAboveTheTimeThatItIsTakenFrom) {
+  const std::filesystem::path here = __FILE__;
+  int seen = 0;
+  for (const auto& folder :
+       {(here / "../../../data/torch").lexically_normal(), testing::real_traces_folder()}) {
+    if (!std::filesystem::exists(folder)) continue;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.ends_with(".json.gz") || entry.file_size() > (2 << 20)) continue;
+      expect_sane_times(entry.path());
+      ++seen;
+    }
+  }
+  EXPECT_GT(seen, 10);
+}
+
+}  // namespace
+}  // namespace epilogue::trace::loss_findings_test
