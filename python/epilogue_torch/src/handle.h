@@ -37,6 +37,7 @@ class Handle {
   // `version`: a number that differs from the last call's where the caller knows of a write. A
   // sample of the weights' contents is compared besides.
   Torch run(const Torch& x, int64_t version);
+  int64_t columns() const { return n_; }
   // Weights are packed anew at the next call.
   void refresh();
 

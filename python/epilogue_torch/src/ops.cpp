@@ -26,6 +26,7 @@ int64_t prepare(std::vector<Torch> weights, std::vector<std::optional<Torch>> bi
 
 Torch run(Torch x, int64_t handle, int64_t version) { return find(handle)->run(x, version); }
 
+int64_t columns_of(int64_t handle) { return find(handle)->columns(); }
 void refresh_handle(int64_t handle) { find(handle)->refresh(); }
 void release_handle(int64_t handle) { release(handle); }
 
@@ -38,6 +39,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "prepare(Tensor[] weights, Tensor?[] biases, str activation, ScalarType? dtype, "
       "bool int8_weights, Tensor?[] norms, str[] forms, float[] eps, bool residual) -> int");
   m.def("fused_mlp(Tensor x, int handle, int version) -> Tensor");
+  m.def("columns(int handle) -> int");
   m.def("refresh(int handle) -> ()");
   m.def("release(int handle) -> ()");
   m.def("handles() -> int");
@@ -50,6 +52,7 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
+  m.impl("columns", TORCH_BOX(&columns_of));
   m.impl("refresh", TORCH_BOX(&refresh_handle));
   m.impl("release", TORCH_BOX(&release_handle));
   m.impl("handles", TORCH_BOX(&count_handles));
