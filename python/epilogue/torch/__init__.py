@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A PyTorch model's MLPs as fused kernels of epilogue, on the CPU.
+
+    import epilogue.torch
+    epilogue.torch.fuse(model)          # MLPs run fused from here on
+    print(epilogue.torch.why(model))    # which, and why others do not
+    epilogue.torch.unfuse(model)        # as before
+
+Needs torch (2.11 or later) and the package ``epilogue-torch``, the compiled ops. Importing this
+module without them says what to install.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "epilogue.torch needs PyTorch 2.11 or later: pip install torch"
+    ) from error
+
+try:
+    import epilogue_torch as _ops  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "epilogue.torch needs its compiled ops. They are built against the torch that is installed:\n"
+        "  pip install --no-build-isolation epilogue-torch\n"
+        f"({error})"
+    ) from error
+
+from . import functional
+from .fuse import Report, fuse, refresh, unfuse, why
+
+__all__ = ["Report", "functional", "fuse", "refresh", "unfuse", "why"]

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tune="measure": whether a shape runs fused or as PyTorch's own ops, kept on disk.
+
+The file is torch-choices.json in EPILOGUE_CACHE_DIR, or in epilogue/ of the user's cache folder;
+EPILOGUE_CACHE_DIR=off keeps nothing.
+"""
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+import tempfile
+import threading
+import time
+import typing
+
+import torch
+
+_lock = threading.Lock()
+_known: "dict[str, bool] | None" = None
+_ROUNDS = 7
+
+
+def _file() -> "pathlib.Path | None":
+    folder = os.environ.get("EPILOGUE_CACHE_DIR")
+    if folder == "off":
+        return None
+    if folder:
+        return pathlib.Path(folder) / "torch-choices.json"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(home) / "epilogue" / "torch-choices.json"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def key(plan: str, shape: str, rows: int, dtype: torch.dtype, int8_weights: bool) -> str:
+    """Rows count by powers of two: prompts of many lengths share a choice."""
+    bucket = 1 << max(rows - 1, 0).bit_length()
+    parts = [_processor(), f"torch {torch.__version__}", f"{torch.get_num_threads()} threads"]
+    return " | ".join([*parts, plan, shape, f"rows {bucket}", str(dtype), "int8" if int8_weights else "exact"])
+
+
+def _load() -> "dict[str, bool]":
+    global _known
+    if _known is None:
+        _known = {}
+        path = _file()
+        try:
+            stored = json.loads(path.read_text()) if path else {}
+        except (OSError, ValueError):
+            stored = {}  # absent, or cut short: measured again
+        if isinstance(stored, dict):
+            _known = {k: v for k, v in stored.items() if isinstance(k, str) and isinstance(v, bool)}
+    return _known
+
+
+def known(name: str) -> "bool | None":
+    with _lock:
+        return _load().get(name)
+
+
+def _store(name: str, faster: bool) -> None:
+    with _lock:
+        _load()[name] = faster
+        path = _file()
+        if path is None:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+                json.dump(_load(), file, indent=1, sort_keys=True)
+            os.replace(file.name, path)
+        except OSError:
+            pass  # a cache folder that cannot be written keeps nothing
+
+
+def forget() -> None:
+    """Reads the file again at the next use."""
+    global _known
+    with _lock:
+        _known = None
+
+
+def measure(name: str, own: "typing.Callable[[], typing.Any]", fused: "typing.Callable[[], typing.Any]") -> bool:
+    """Times both, interleaved, and keeps whether the fused one's median is lower."""
+    own(), fused()  # the first calls pack and allocate
+    times: "dict[bool, list[float]]" = {True: [], False: []}
+    for _ in range(_ROUNDS):
+        for is_fused, call in ((False, own), (True, fused)):
+            start = time.perf_counter()
+            call()
+            times[is_fused].append(time.perf_counter() - start)
+    faster = statistics.median(times[True]) <= statistics.median(times[False])
+    _store(name, faster)
+    return faster

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fused MLPs as functions of tensors, as ops that torch.compile and torch.export keep.
+
+    y = epilogue.torch.functional.gated_mlp(x, gate, up, down, activation="silu")
+
+Weights are [out, in], as nn.Linear holds them. The backward pass is PyTorch's own ops.
+"""
+
+import threading
+import typing
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from . import activations, signals
+from .handle import Handle
+from .match import Plan
+from .training import result_of
+
+OptionalTensor = typing.Optional[torch.Tensor]
+_GATED = Plan("forward", "x", ("gate", "up", "down"), "silu", None, True)
+_PLAIN = Plan("forward", "x", ("fc1", "fc2"), "gelu", None, False)
+
+_lock = threading.Lock()
+# By storages and views: the storages, what tells of writes, version, handle.
+_packs: "dict[typing.Any, tuple[list[StorageWeakRef], typing.Any, int, Handle]]" = {}
+_MOST_PACKS = 1024
+
+
+def _plan(gated: bool, activation: str) -> Plan:
+    names = activations.GATED if gated else activations.KNOWN
+    if activation not in names:
+        raise ValueError(f"activation is one of {', '.join(sorted(names))}, not {activation!r}")
+    base = _GATED if gated else _PLAIN
+    return Plan(base.method, base.input, base.linears, activation, None, gated)
+
+
+def _require(x: torch.Tensor, weights: "typing.Sequence[torch.Tensor]", biases: "typing.Sequence[OptionalTensor]") -> None:
+    """Shapes and dtypes, in the words of torch's own linear."""
+    hidden = weights[0].shape[0] if weights[0].dim() == 2 else 0
+    for i, w in enumerate(weights):
+        if w.dim() != 2:
+            raise RuntimeError(f"expected weights of 2 dimensions, but weight {i} is {list(w.shape)}")
+        if w.dtype != x.dtype:
+            raise RuntimeError(f"expected x and weights to have the same dtype, but got {x.dtype} and {w.dtype}")
+        if w.device != x.device:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but got {x.device} and {w.device}")
+        k = x.shape[-1] if x.dim() and i + 1 < len(weights) else hidden
+        if x.dim() == 0 or w.shape[1] != k or (i + 1 < len(weights) and w.shape[0] != hidden):
+            shapes = ", ".join(str(list(t.shape)) for t in weights)
+            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied: x is {list(x.shape)}, the weights are {shapes}")
+        b = biases[i]
+        if b is not None and (b.shape != w.shape[:1] or b.dtype != x.dtype):
+            raise RuntimeError(f"expected a bias of {w.shape[0]} and {x.dtype}, but got {list(b.shape)} and {b.dtype}")
+
+
+def _find(plan: Plan, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> "tuple[int, Handle]":
+    """Packed weights of an earlier call with the same memory, or new ones."""
+    given = [t for t in (*weights, *biases) if t is not None]
+    views = tuple((t.data_ptr(), t.dtype, t.stride(), t.shape) for t in given)
+    storages = [StorageWeakRef(t.untyped_storage()) for t in given]
+    key = (plan.activation, plan.gated, views, tuple(s.cdata for s in storages))
+    contents = ([t._version for t in given], signals.steps())
+    with _lock:
+        found = _packs.get(key)
+        if found is None or any(s.expired() for s in found[0]):
+            for old in [k for k, v in _packs.items() if any(s.expired() for s in v[0])]:
+                del _packs[old]
+            while len(_packs) >= _MOST_PACKS:
+                del _packs[next(iter(_packs))]
+            found = (storages, contents, 0, Handle(weights, biases, plan.engine_activation()))
+        elif found[1] != contents:
+            found = (found[0], contents, found[2] + 1, found[3])
+        _packs[key] = found
+        return found[2], found[3]
+
+
+def clear() -> None:
+    """Drops the weights that were packed for calls with cache=True."""
+    with _lock:
+        _packs.clear()
+
+
+def _forward(plan: Plan, x: torch.Tensor, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]", cache: bool) -> torch.Tensor:
+    _require(x, weights, biases)
+    if any(t is not None and t.is_inference() for t in (*weights, *biases)):
+        cache = False  # they have no version
+    if cache:
+        version, handle = _find(plan, weights, biases)
+    else:
+        version, handle = 0, Handle(weights, biases, plan.engine_activation())
+    return torch.ops.epilogue.fused_mlp.default(x.detach(), handle.number, version)
+
+
+def _activation_gradient(activation: str, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    aten = torch.ops.aten
+    if activation == "silu":
+        return aten.silu_backward(dy, x)
+    if activation == "relu":
+        return aten.threshold_backward(dy, x, 0)
+    return aten.gelu_backward(dy, x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+def _backward(plan: Plan, dy: torch.Tensor, inputs: "list[OptionalTensor]") -> "list[torch.Tensor]":
+    """Gradients of all inputs that are there, in their order. Spelled out: autograd does not see
+    what an op does within."""
+    half = len(inputs) // 2
+    x, weights, biases = inputs[0], inputs[1 : 1 + half], inputs[1 + half :]
+    rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+    act = activations.KNOWN[plan.activation]
+    first = torch.nn.functional.linear(rows, weights[0], biases[0])
+    active = act(first)
+    hidden = active
+    if plan.gated:
+        up = torch.nn.functional.linear(rows, weights[1], biases[1])
+        hidden = active * up
+    d_hidden = dy_rows @ weights[-1]
+    if plan.gated:
+        branches = [_activation_gradient(plan.activation, d_hidden * up, first), d_hidden * active]
+    else:
+        branches = [_activation_gradient(plan.activation, d_hidden, first)]
+    dx = sum(d @ w for d, w in zip(branches, weights))
+    outs = [*branches, dy_rows]
+    reads = [*(rows for _ in branches), hidden]
+    found = [dx.reshape(x.shape), *(d.t() @ r for d, r in zip(outs, reads))]
+    found += [d.sum(0) for d, b in zip(outs, biases) if b is not None]
+    return [g.contiguous() for g in found]
+
+
+def _fake(x: torch.Tensor, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> torch.Tensor:
+    _require(x, weights, biases)
+    return x.new_empty((*x.shape[:-1], weights[-1].shape[0]))
+
+
+@torch.library.custom_op("epilogue::gated_mlp", mutates_args=(), device_types="cpu")
+def _gated(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, gate_bias: OptionalTensor,
+           up_bias: OptionalTensor, down_bias: OptionalTensor, activation: str, cache: bool) -> torch.Tensor:  # fmt: skip
+    return _forward(_plan(True, activation), x, [gate, up, down], [gate_bias, up_bias, down_bias], cache)
+
+
+@torch.library.custom_op("epilogue::mlp", mutates_args=(), device_types="cpu")
+def _mlp(x: torch.Tensor, fc1: torch.Tensor, fc2: torch.Tensor, bias1: OptionalTensor, bias2: OptionalTensor,
+         activation: str, cache: bool) -> torch.Tensor:  # fmt: skip
+    return _forward(_plan(False, activation), x, [fc1, fc2], [bias1, bias2], cache)
+
+
+@torch.library.custom_op("epilogue::gated_mlp_backward", mutates_args=(), device_types="cpu")
+def _gated_backward(dy: torch.Tensor, x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor,
+                    gate_bias: OptionalTensor, up_bias: OptionalTensor, down_bias: OptionalTensor,
+                    activation: str) -> typing.List[torch.Tensor]:  # fmt: skip
+    return _backward(_plan(True, activation), dy, [x, gate, up, down, gate_bias, up_bias, down_bias])
+
+
+@torch.library.custom_op("epilogue::mlp_backward", mutates_args=(), device_types="cpu")
+def _mlp_backward(dy: torch.Tensor, x: torch.Tensor, fc1: torch.Tensor, fc2: torch.Tensor, bias1: OptionalTensor,
+                  bias2: OptionalTensor, activation: str) -> typing.List[torch.Tensor]:  # fmt: skip
+    return _backward(_plan(False, activation), dy, [x, fc1, fc2, bias1, bias2])
+
+
+@_gated.register_fake
+def _(x, gate, up, down, gate_bias, up_bias, down_bias, activation, cache):  # type: ignore[no-untyped-def]
+    return _fake(x, [gate, up, down], [gate_bias, up_bias, down_bias])
+
+
+@_mlp.register_fake
+def _(x, fc1, fc2, bias1, bias2, activation, cache):  # type: ignore[no-untyped-def]
+    return _fake(x, [fc1, fc2], [bias1, bias2])
+
+
+@torch.library.register_fake("epilogue::fused_mlp")
+def _(x, handle, version):  # type: ignore[no-untyped-def]
+    return x.new_empty((*x.shape[:-1], torch.ops.epilogue.columns.default(handle)))
+
+
+def _fake_gradients(dy: torch.Tensor, *inputs: typing.Any) -> "list[torch.Tensor]":
+    return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs if isinstance(t, torch.Tensor)]
+
+
+_gated_backward.register_fake(_fake_gradients)
+_mlp_backward.register_fake(_fake_gradients)
+
+
+def _register_autograd(forward: typing.Any, backward: typing.Any, tensors: int) -> None:
+    def setup(ctx: typing.Any, inputs: typing.Any, output: typing.Any) -> None:
+        ctx.save_for_backward(*inputs[:tensors])
+        ctx.activation = inputs[tensors]
+
+    def gradients(ctx: typing.Any, dy: torch.Tensor) -> typing.Any:
+        found = iter(backward(dy, *ctx.saved_tensors, ctx.activation))
+        return (*(None if t is None else next(found) for t in ctx.saved_tensors), None, None)
+
+    forward.register_autograd(gradients, setup_context=setup)
+
+
+_register_autograd(_gated, _gated_backward, 7)
+_register_autograd(_mlp, _mlp_backward, 5)
+
+
+def gated_mlp(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, *,
+              gate_bias: OptionalTensor = None, up_bias: OptionalTensor = None, down_bias: OptionalTensor = None,
+              activation: str = "silu", cache: bool = False) -> torch.Tensor:  # fmt: skip
+    """down(act(gate x) * (up x)). `activation`: silu, gelu_tanh or relu.
+
+    cache: keeps the packed weights for later calls with the same memory (inference). Writes are
+    noticed as docs/pytorch.md says.
+    """
+    return _gated(x, gate, up, down, gate_bias, up_bias, down_bias, activation, cache)
+
+
+def mlp(x: torch.Tensor, fc1: torch.Tensor, fc2: torch.Tensor, *, bias1: OptionalTensor = None,
+        bias2: OptionalTensor = None, activation: str = "gelu", cache: bool = False) -> torch.Tensor:  # fmt: skip
+    """fc2(act(fc1 x)). `activation`: gelu, gelu_tanh, silu or relu."""
+    return _mlp(x, fc1, fc2, bias1, bias2, activation, cache)

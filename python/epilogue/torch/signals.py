@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What says that packed weights may be stale, or that a module must run as itself."""
+
+import sys
+import typing
+
+import torch
+from torch.nn.modules import module as _module
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+_GLOBAL_HOOKS = (
+    _module._global_forward_hooks,
+    _module._global_forward_pre_hooks,
+    _module._global_backward_hooks,
+    _module._global_backward_pre_hooks,
+)
+
+# Optimizer steps of this process. AdamW(fused=True) writes parameters without a new _version.
+_steps = 0
+
+
+def _count_step(*_: typing.Any) -> None:
+    global _steps
+    _steps += 1
+
+
+register_optimizer_step_post_hook(_count_step)
+
+
+def steps() -> int:
+    return _steps
+
+
+def _is_sharded() -> bool:
+    """Whether a module of this process has state of FSDP2 or replicate(): the weights that it
+    gathers have version 0 for ever."""
+    states = sys.modules.get("torch.distributed._composable_state")
+    return states is not None and len(states._module_state_mapping) > 0
+
+
+def foreign() -> "str | None":
+    """Why no module may run fused now, or None."""
+    for hooks in _GLOBAL_HOOKS:
+        if hooks:
+            return "a hook on all modules"
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return "a dispatch mode (fake tensors, counting of FLOPs, ...)"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a transform of torch.func"
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit.trace"
+    if _is_sharded():
+        return "FSDP2 or replicate() in this process"
+    return None

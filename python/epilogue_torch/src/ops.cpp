@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops that torch sees. The package epilogue.torch calls them; docs/pytorch.md speaks of users.
+#include <torch/csrc/stable/library.h>
+
+#include "handle.h"
+
+namespace epilogue_torch {
+namespace {
+
+using torch::headeronly::ScalarType;
+
+int64_t prepare(std::vector<Torch> weights, std::vector<std::optional<Torch>> biases,
+                std::string activation, std::optional<ScalarType> dtype, bool int8_weights,
+                std::vector<std::optional<Torch>> norms, std::vector<std::string> forms,
+                std::vector<double> eps, bool residual) {
+  return keep(std::make_shared<Handle>(Request{.weights = std::move(weights),
+                                               .biases = std::move(biases),
+                                               .activation = std::move(activation),
+                                               .dtype = dtype,
+                                               .int8_weights = int8_weights,
+                                               .norms = std::move(norms),
+                                               .forms = std::move(forms),
+                                               .eps = std::move(eps),
+                                               .residual = residual}));
+}
+
+Torch run(Torch x, int64_t handle, int64_t version) { return find(handle)->run(x, version); }
+
+int64_t columns_of(int64_t handle) { return find(handle)->columns(); }
+void refresh_handle(int64_t handle) { find(handle)->refresh(); }
+void release_handle(int64_t handle) { release(handle); }
+
+int64_t packed_bytes() { return epilogue::memory_stats().packed_bytes; }
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
+  m.def(
+      "prepare(Tensor[] weights, Tensor?[] biases, str activation, ScalarType? dtype, "
+      "bool int8_weights, Tensor?[] norms, str[] forms, float[] eps, bool residual) -> int");
+  m.def("fused_mlp(Tensor x, int handle, int version) -> Tensor");
+  m.def("columns(int handle) -> int");
+  m.def("refresh(int handle) -> ()");
+  m.def("release(int handle) -> ()");
+  m.def("handles() -> int");
+  m.def("packed_bytes() -> int");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
+  m.impl("prepare", TORCH_BOX(&prepare));
+  m.impl("fused_mlp", TORCH_BOX(&run));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
+  m.impl("columns", TORCH_BOX(&columns_of));
+  m.impl("refresh", TORCH_BOX(&refresh_handle));
+  m.impl("release", TORCH_BOX(&release_handle));
+  m.impl("handles", TORCH_BOX(&count_handles));
+  m.impl("packed_bytes", TORCH_BOX(&packed_bytes));
+}
+
+}  // namespace epilogue_torch

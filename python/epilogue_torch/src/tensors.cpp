@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensors.h"
+
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+namespace epilogue_torch {
+namespace {
+
+using epilogue::DType;
+using torch::headeronly::ScalarType;
+
+std::optional<DType> dtype_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::Float: return DType::f32;
+    case ScalarType::BFloat16: return DType::bf16;
+    case ScalarType::Half: return DType::f16;
+    default: return std::nullopt;
+  }
+}
+
+epilogue::Dims sizes_of(const Torch& t) {
+  epilogue::Dims sizes;
+  for (int64_t d = 0; d < t.dim(); ++d) sizes.push_back(t.size(d));
+  return sizes;
+}
+
+}  // namespace
+
+std::string describe(const Torch& tensor) {
+  std::string text = torch::headeronly::toString(tensor.scalar_type());
+  text += "[";
+  for (int64_t d = 0; d < tensor.dim(); ++d)
+    text += (d == 0 ? "" : ", ") + std::to_string(tensor.size(d));
+  return text + "]";
+}
+
+epilogue::Tensor view_of(const Torch& tensor, const char* what) {
+  if (!tensor.is_cpu())
+    throw std::runtime_error(std::string("Expected all tensors to be on the CPU, but ") + what +
+                             " " + describe(tensor) + " is on another device");
+  const std::optional<DType> dtype = dtype_of(tensor.scalar_type());
+  if (!dtype)
+    throw std::runtime_error(std::string("expected ") + what +
+                             " of dtype Float, BFloat16 or Half, but got " + describe(tensor));
+  if (tensor.dim() > epilogue::kMaxRank)
+    throw std::runtime_error(std::string("expected ") + what + " of at most " +
+                             std::to_string(epilogue::kMaxRank) + " dimensions, but got " +
+                             describe(tensor));
+  epilogue::Dims strides;
+  for (int64_t d = 0; d < tensor.dim(); ++d) strides.push_back(tensor.stride(d));
+  // The engine reads inputs and weights only.
+  void* const data = const_cast<void*>(tensor.const_data_ptr());
+  return epilogue::Tensor::from_blob(data, sizes_of(tensor), *dtype, {}, strides);
+}
+
+Torch empty_like_rows(const Torch& like, epilogue::Dims sizes) {
+  std::vector<int64_t> strides(static_cast<size_t>(sizes.rank()), 1);
+  for (int d = sizes.rank() - 2; d >= 0; --d)
+    strides[static_cast<size_t>(d)] =
+        strides[static_cast<size_t>(d) + 1] * std::max<int64_t>(sizes[d + 1], 1);
+  std::vector<int64_t> shape;
+  for (int d = 0; d < sizes.rank(); ++d) shape.push_back(sizes[d]);
+  int32_t dtype = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
+  AtenTensorHandle out = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(),
+                                                  strides.data(), dtype,
+                                                  aoti_torch_device_type_cpu(), 0, &out));
+  return Torch(out);
+}
+
+}  // namespace epilogue_torch

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of torch as tensors of the engine: the same memory, no copy.
+#pragma once
+
+#include <epilogue/epilogue.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <string>
+
+namespace epilogue_torch {
+
+using Torch = torch::stable::Tensor;
+
+// "Float[4, 8]": what messages say of a tensor.
+std::string describe(const Torch& tensor);
+
+// A view of the tensor's memory, which the caller keeps alive. Throws std::runtime_error, naming
+// `what`, where the tensor is not on the CPU or of a dtype that the engine does not multiply.
+epilogue::Tensor view_of(const Torch& tensor, const char* what);
+
+// Fresh memory of torch's: [sizes], contiguous, of `like`'s dtype.
+Torch empty_like_rows(const Torch& like, epilogue::Dims sizes);
+
+}  // namespace epilogue_torch

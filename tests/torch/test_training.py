@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients through fused modules, and training beside an unfused model."""
+
+import copy
+
+import models
+import pytest
+import torch
+
+import epilogue.torch
+
+
+def error(got, want):
+    return ((got.double() - want).norm() / want.norm()).item()
+
+
+def gradients(module, method, x, dy):
+    x = x.detach().requires_grad_()
+    module.zero_grad()
+    getattr(module, method)(x).backward(dy)
+    return {"input": x.grad, **{k: p.grad for k, p in module.named_parameters() if p.grad is not None}}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_gradients_are_as_exact_as_eager(name, dtype):
+    module, method = models.mlp_of(models.build(name, **models.WIDE).to(dtype), name)
+    fused = epilogue.torch.fuse(copy.deepcopy(module), training=True)
+    exact = copy.deepcopy(module).double()
+    x, dy = torch.randn(2, 1, 8, 768).to(dtype)
+    want = gradients(exact, method, x.double(), dy.double())
+    own = gradients(module, method, x, dy)
+    got = gradients(fused, method, x, dy)
+    assert got.keys() == own.keys() and len(got) > 2
+    for key in own:
+        assert got[key].dtype == dtype
+        assert error(got[key], want[key]) <= 1.05 * error(own[key], want[key]), key
+    # A residual and a norm around the MLP: no backward pass, so the module's own.
+    assert epilogue.torch.why(fused).fused_calls == (0 if name == "bert" else 1)
+
+
+def test_without_training_gradients_are_the_modules_own():
+    mlp = models.mlp_of(models.build("llama"), "llama")[0]
+    epilogue.torch.fuse(mlp)
+    mlp(torch.randn(2, 48)).sum().backward()
+    report = epilogue.torch.why(mlp)
+    assert report.fused_calls == 0 and "training=True" in str(report)
+
+
+@pytest.mark.parametrize("name", ["llama_bias", "gpt2", "phi3"])
+def test_some_frozen_parameters_and_second_derivatives(name):
+    mlp = models.mlp_of(models.build(name).double().float(), name)[0]
+    fused = epilogue.torch.fuse(copy.deepcopy(mlp), training=True)
+    for module in (mlp, fused):
+        next(module.parameters()).requires_grad_(False)
+    x, dy = torch.randn(2, 3, 48)
+    own, got = gradients(mlp, "forward", x, dy), gradients(fused, "forward", x, dy)
+    assert own.keys() == got.keys()
+    for key in own:
+        torch.testing.assert_close(got[key], own[key], rtol=1e-4, atol=1e-5)
+
+    def penalty(module):
+        leaf = x.detach().requires_grad_()
+        (first,) = torch.autograd.grad(module(leaf).square().sum(), leaf, create_graph=True)
+        first.square().sum().backward()
+        return leaf.grad
+
+    torch.testing.assert_close(penalty(fused), penalty(mlp), rtol=1e-3, atol=1e-4)
+
+
+def test_checkpointing_and_saved_tensor_hooks():
+    from torch.utils.checkpoint import checkpoint
+
+    mlp = epilogue.torch.fuse(models.mlp_of(models.build("llama"), "llama")[0], training=True)
+    x, dy = torch.randn(2, 3, 48)
+    want = gradients(mlp, "forward", x, dy)
+    for again in (True, False):
+        leaf = x.detach().requires_grad_()
+        checkpoint(mlp, leaf, use_reentrant=again).backward(dy)
+        torch.testing.assert_close(leaf.grad, want["input"])
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t.shape) or t, lambda t: t):
+        mlp(x.detach().requires_grad_()).backward(dy)
+    assert len(packed) >= 4
+
+
+@pytest.mark.parametrize("fused_optimizer", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_twenty_steps_then_eval(fused_optimizer, training):
+    model = models.build("llama")
+    plain = copy.deepcopy(model)
+    epilogue.torch.fuse(model, training=training)
+    data = torch.randint(2, 96, (20, 2, 9))
+    probe = models.ids(7)
+    for m in (model, plain):
+        optimizer = torch.optim.AdamW(m.parameters(), 1e-3, fused=fused_optimizer)
+        for batch in data:
+            m.train()
+            m(batch, labels=batch).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            m.eval()
+            with torch.no_grad():
+                m(probe)
+    fresh = models.build("llama")
+    fresh.load_state_dict(model.state_dict())
+    before = epilogue.torch.why(model).fused_calls
+    with torch.no_grad():
+        got = model(probe).logits
+        torch.testing.assert_close(got, fresh(probe).logits, rtol=1e-4, atol=1e-5)  # not stale
+        torch.testing.assert_close(got, plain(probe).logits, rtol=1e-2, atol=1e-2)  # the same training
+    assert epilogue.torch.why(model).fused_calls == before + models.LAYERS
+    assert before == models.LAYERS * 20 * (2 if training else 1)
