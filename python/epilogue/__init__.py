@@ -25,6 +25,40 @@ import typing
 
 if typing.TYPE_CHECKING:
     from ._core import version as __version__
+    from ._engine import (
+        MLP,
+        Compiled,
+        GatedMLP,
+        Linear,
+        Module,
+        Tensor,
+        compile,
+        empty,
+        exp,
+        from_dlpack,
+        from_numpy,
+        fused_gated_mlp,
+        gelu,
+        linear,
+        manual_seed,
+        matmul,
+        mean,
+        no_grad,
+        num_threads,
+        ones,
+        randn,
+        record_function,
+        relu,
+        set_num_threads,
+        sigmoid,
+        silu,
+        softmax,
+        sum,
+        tanh,
+        tensor,
+        zeros,
+    )
+    from ._profile import profile, schedule
     from ._results import (
         CheckFailed,
         CheckResult,
@@ -58,6 +92,12 @@ if typing.TYPE_CHECKING:
 
 # The module that defines a public name.
 _HOMES = {
+    "._engine": (
+        "Compiled GatedMLP Linear MLP Module Tensor compile empty exp from_dlpack from_numpy "
+        "fused_gated_mlp gelu linear manual_seed matmul mean no_grad num_threads ones randn "
+        "record_function relu set_num_threads sigmoid silu softmax sum tanh tensor zeros"
+    ),
+    "._profile": "profile schedule",
     "._results": (
         "CheckFailed CheckResult Diff DiffPart Expectation Explanation Finding KernelName "
         "Quantities RanksExplanation Report Result Table TableRow"

@@ -106,4 +106,5 @@ class Source:
                 "expected a path, bytes, or a profiler with export_chrome_trace(), "
                 f"got {type(trace).__name__}"
             )
+        self.path = path
         self.native = _core.source(path, content, name, step, from_ms, to_ms)

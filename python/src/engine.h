@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the engine half, each in the file of its name, and what they share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+
+#include "epilogue/dims.h"
+#include "epilogue/tensor.h"
+
+namespace epilogue::python {
+
+void bind_tensors(nanobind::module_& m);
+void bind_ops(nanobind::module_& m);
+void bind_modules(nanobind::module_& m);
+void bind_profiler(nanobind::module_& m);
+
+using Unlocked = nanobind::call_guard<nanobind::gil_scoped_release>;
+
+// A Python object that the library holds: let go under the interpreter's lock, from any thread. At
+// the interpreter's end, when nobody may take the lock, it is left alone.
+inline std::shared_ptr<nanobind::object> held(nanobind::object object) {
+  return {new nanobind::object(std::move(object)), [](nanobind::object* o) {
+            if (nanobind::is_alive() && Py_IsInitialized() != 0) {
+              const nanobind::gil_scoped_acquire locked;
+              delete o;
+            }
+          }};
+}
+
+// A sequence of numbers, or one number.
+Dims to_dims(nanobind::handle sizes);
+
+}  // namespace epilogue::python
