@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,11 +50,37 @@ class CsvTable {
   Result<std::optional<double>> number(int64_t row, size_t column) const;
 
  private:
+  friend class CsvChunks;
+
   std::string name_;
   std::vector<std::string> columns_;
   std::string text_;            // all cells, one after another
   std::vector<uint64_t> ends_;  // of each cell in text_, row by row
   std::vector<int64_t> lines_;
+};
+
+// The rows of a file, some at a time: for tables that memory does not hold. The file must not
+// change meanwhile. One thread at a time.
+class CsvChunks {
+ public:
+  // Codes: FileError, and those of the header: CsvEmpty, CsvBinary, CsvQuote, CsvHeader.
+  static Result<CsvChunks> open(const std::string& path, const CsvOptions& options = {});
+  CsvChunks(CsvChunks&&) noexcept;
+  CsvChunks& operator=(CsvChunks&&) noexcept;
+  ~CsvChunks();
+
+  const std::vector<std::string>& columns() const;
+  // The next rows, at most so many; empty after the last. Failures as of CsvTable::read(), but a
+  // file without rows is none. Throws Error on max_rows < 1.
+  Result<std::optional<CsvTable>> next(int64_t max_rows);
+  int64_t bytes() const;       // of the file
+  int64_t bytes_read() const;  // of them
+
+ private:
+  friend class CsvTable;
+  struct State;
+  explicit CsvChunks(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace epilogue

@@ -78,6 +78,11 @@ struct TableMeaning {
   double target_std = 1;
 };
 
+// What a feature's value is to a network: (value - mean) / std of that feature; 0 where it is
+// missing.
+float standardised_feature(const TableMeaning& meaning, size_t feature,
+                           std::optional<double> value);
+
 struct TableNotes {
   std::vector<std::pair<std::string, int64_t>> missing;  // values per feature that has some
   std::vector<std::string> constant;                     // features with one value: always 0

@@ -20,6 +20,7 @@
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
+#include "epilogue/predictor.h"
 #include "epilogue/profiler.h"
 #include "epilogue/runtime.h"
 #include "epilogue/tensor.h"

@@ -71,6 +71,8 @@ constexpr Row kRows[] = {
     {FailureCode::not_a_checkpoint, "NotACheckpoint"},
     {FailureCode::checkpoint_version, "CheckpointVersion"},
     {FailureCode::checkpoint_corrupt, "CheckpointCorrupt"},
+    {FailureCode::not_a_model, "NotAModel"},
+    {FailureCode::model_input, "ModelInput"},
     {FailureCode::unknown_isa, "UnknownIsa"},
     {FailureCode::no_machine, "NoMachine"},
     {FailureCode::peer_start, "PeerStart"},

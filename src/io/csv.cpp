@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "base/file.h"
 #include "io/csv_records.h"
@@ -39,47 +40,124 @@ Result<std::vector<std::string>> header_names(const io::CsvRecords& record, std:
   return names;
 }
 
+std::vector<std::string> numbered_names(size_t columns) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < columns; ++i) names.push_back(column_name(i));
+  return names;
+}
+
+std::string_view text_of_file(const MappedFile& file) {
+  const auto bytes = file.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void require_delimiter(char delimiter) {
+  if (std::string_view("\"\n\r ").find(delimiter) != std::string_view::npos)
+    throw Error("[CsvTable] expected a delimiter other than quotes, blanks and line ends, got " +
+                in_quotes({&delimiter, 1}));
+}
+
 }  // namespace
+
+// Walks over a text whose first record has been seen already.
+struct CsvChunks::State {
+  std::optional<MappedFile> file;  // of open()
+  std::string name;
+  io::CsvRecords record;
+  std::vector<std::string> columns;
+  bool has_row = false;  // `record` is at a row that no table has yet
+
+  State(std::string_view text, std::string_view file_name, char delimiter)
+      : name(file_name), record(text, name, delimiter) {}
+
+  // The names of the columns. A text without records has none.
+  Status begin(bool has_header) {
+    auto more = record.next();
+    if (!more) return more.failure();
+    if (!more.value()) return ok_status();
+    if (!has_header) {
+      columns = numbered_names(record.size());
+      has_row = true;
+      return ok_status();
+    }
+    auto names = header_names(record, name);
+    if (!names) return names.failure();
+    columns = std::move(names).value();
+    return step();
+  }
+
+  Status step() {
+    auto more = record.next();
+    if (!more) return more.failure();
+    has_row = more.value();
+    return ok_status();
+  }
+
+  Result<CsvTable> take(int64_t max_rows) {
+    CsvTable table;
+    table.name_ = name;
+    table.columns_ = columns;
+    while (has_row && table.rows() < max_rows) {
+      if (record.size() != columns.size())
+        return io_failure(name, FailureCode::csv_width,
+                          fmt::format("line {}: expected {} cells, got {}", record.line(),
+                                      columns.size(), record.size()));
+      for (size_t i = 0; i < record.size(); ++i) {
+        table.text_ += record.cell(i);
+        table.ends_.push_back(table.text_.size());
+      }
+      table.lines_.push_back(record.line());
+      if (auto s = step(); !s) return s.failure();
+    }
+    return table;
+  }
+};
+
+CsvChunks::CsvChunks(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CsvChunks::CsvChunks(CsvChunks&&) noexcept = default;
+CsvChunks& CsvChunks::operator=(CsvChunks&&) noexcept = default;
+CsvChunks::~CsvChunks() = default;
+
+Result<CsvChunks> CsvChunks::open(const std::string& path, const CsvOptions& options) {
+  require_delimiter(options.delimiter);
+  auto file = MappedFile::open(path);
+  if (!file) return file.failure();
+  auto state = std::make_unique<State>(text_of_file(file.value()), path, options.delimiter);
+  state->file.emplace(std::move(file).value());
+  if (auto s = state->begin(options.header); !s) return s.failure();
+  if (state->columns.empty())
+    return io_failure(path, FailureCode::csv_empty, "expected a table, got an empty file");
+  return CsvChunks(std::move(state));
+}
+
+const std::vector<std::string>& CsvChunks::columns() const { return state_->columns; }
+int64_t CsvChunks::bytes() const {
+  return static_cast<int64_t>(text_of_file(*state_->file).size());
+}
+int64_t CsvChunks::bytes_read() const { return static_cast<int64_t>(state_->record.bytes_read()); }
+
+Result<std::optional<CsvTable>> CsvChunks::next(int64_t max_rows) {
+  if (max_rows < 1)
+    throw Error(fmt::format("[CsvChunks] expected one row or more, got {}", max_rows));
+  if (!state_->has_row) return std::optional<CsvTable>();
+  auto table = state_->take(max_rows);
+  if (!table) return table.failure();
+  return std::optional<CsvTable>(std::move(table).value());
+}
 
 Result<CsvTable> CsvTable::read(const std::string& path, const CsvOptions& options) {
   auto file = MappedFile::open(path);
   if (!file) return file.failure();
-  const auto bytes = file.value().bytes();
-  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, options);
+  return parse(text_of_file(file.value()), path, options);
 }
 
 Result<CsvTable> CsvTable::parse(std::string_view text, std::string_view name,
                                  const CsvOptions& options) {
-  if (std::string_view("\"\n\r ").find(options.delimiter) != std::string_view::npos)
-    throw Error("[CsvTable] expected a delimiter other than quotes, blanks and line ends, got " +
-                in_quotes({&options.delimiter, 1}));
-  CsvTable table;
-  table.name_ = name;
-  io::CsvRecords record(text, name, options.delimiter);
-  while (true) {
-    auto more = record.next();
-    if (!more) return more.failure();
-    if (!more.value()) break;
-    if (table.columns_.empty()) {
-      if (options.header) {
-        auto names = header_names(record, name);
-        if (!names) return names.failure();
-        table.columns_ = std::move(names).value();
-        continue;
-      }
-      for (size_t i = 0; i < record.size(); ++i) table.columns_.push_back(column_name(i));
-    }
-    if (record.size() != table.columns_.size())
-      return io_failure(name, FailureCode::csv_width,
-                        fmt::format("line {}: expected {} cells, got {}", record.line(),
-                                    table.columns_.size(), record.size()));
-    for (size_t i = 0; i < record.size(); ++i) {
-      table.text_ += record.cell(i);
-      table.ends_.push_back(table.text_.size());
-    }
-    table.lines_.push_back(record.line());
-  }
-  if (table.lines_.empty())
+  require_delimiter(options.delimiter);
+  CsvChunks::State state(text, name, options.delimiter);
+  if (auto s = state.begin(options.header); !s) return s.failure();
+  auto table = state.take(std::numeric_limits<int64_t>::max());
+  if (table && table.value().rows() == 0)
     return io_failure(name, FailureCode::csv_empty,
                       options.header ? "expected a header and at least one row, got no row"
                                      : "expected at least one row, got none");

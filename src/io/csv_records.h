@@ -22,6 +22,7 @@ class CsvRecords {
   size_t size() const { return ends_.size(); }
   std::string_view cell(size_t i) const;
   int64_t line() const { return first_line_; }  // where the record begins, from 1
+  size_t bytes_read() const { return at_; }
 
  private:
   void read_plain_cell();

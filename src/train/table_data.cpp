@@ -198,10 +198,9 @@ Status fill_features(const CsvTable& table, const Layout& layout, std::span<cons
     data->meaning.features.push_back(name);
     data->meaning.mean.push_back(m.mean);
     data->meaning.std.push_back(m.is_constant ? std::numeric_limits<double>::infinity() : m.std);
-    const double std = data->meaning.std.back();
     for (size_t i = 0; i < n; ++i)
-      to[i * width + f] =
-          std::isnan(values[i]) ? 0.0F : static_cast<float>(standardised(values[i], m.mean, std));
+      to[i * width + f] = standardised_feature(
+          data->meaning, f, std::isnan(values[i]) ? std::nullopt : std::optional(values[i]));
   }
   return ok_status();
 }
@@ -217,6 +216,13 @@ Tensor target_tensor(const TableMeaning& meaning, const std::vector<double>& tar
 }
 
 }  // namespace
+
+float standardised_feature(const TableMeaning& meaning, size_t feature,
+                           std::optional<double> value) {
+  if (!value) return 0;
+  return static_cast<float>(
+      standardised(*value, meaning.mean.at(feature), meaning.std.at(feature)));
+}
 
 Result<TableData> table_data(const CsvTable& table, const TableOptions& options) {
   if (!(options.held_out > 0 && options.held_out < 1))

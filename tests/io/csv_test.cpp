@@ -185,5 +185,48 @@ TEST(Csv, RowsAndColumnsThatAreNotThere) {
   EXPECT_EQ(test::message_of([&] { t.line(9); }), "[CsvTable] expected a row below 2, got 9");
 }
 
+TEST(Csv, ChunksAreTheWholeTable) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/t.csv";
+  const std::string text = "a,b\n1,x\n\n2,\"y\nz\"\r\n3,w\n4,v\n5,u";
+  write_bytes(path, text);
+  for (const bool header : {true, false}) {
+    const CsvTable whole = CsvTable::read(path, {.header = header}).value();
+    for (const int64_t rows : {1, 2, 3, 100}) {
+      CsvChunks chunks = CsvChunks::open(path, {.header = header}).value();
+      EXPECT_EQ(chunks.columns(), whole.columns());
+      int64_t row = 0;
+      while (const auto chunk = chunks.next(rows).value()) {
+        EXPECT_LE(chunk->rows(), rows);
+        for (int64_t r = 0; r < chunk->rows(); ++r, ++row) {
+          EXPECT_EQ(row_of(*chunk, r), row_of(whole, row));
+          EXPECT_EQ(chunk->line(r), whole.line(row));
+        }
+      }
+      EXPECT_EQ(row, whole.rows());
+      EXPECT_EQ(chunks.bytes_read(), chunks.bytes());
+      EXPECT_FALSE(chunks.next(rows).value());
+    }
+  }
+}
+
+TEST(Csv, ChunksRefuseWhatATableRefuses) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/t.csv";
+  write_bytes(path, "a,b\n1,2\n3\n");
+  CsvChunks chunks = CsvChunks::open(path).value();
+  EXPECT_EQ(chunks.next(10).failure().message,
+            path + ": CsvWidth: line 3: expected 2 cells, got 1");
+  EXPECT_EQ(test::message_of([&] { (void)chunks.next(0); }),
+            "[CsvChunks] expected one row or more, got 0");
+  write_bytes(path, "");
+  EXPECT_EQ(CsvChunks::open(path).failure().code, FailureCode::csv_empty);
+  write_bytes(path, "a,b\n");
+  EXPECT_FALSE(CsvChunks::open(path).value().next(1).value());
+  write_bytes(path, "a,a\n");
+  EXPECT_EQ(CsvChunks::open(path).failure().code, FailureCode::csv_header);
+  EXPECT_EQ(CsvChunks::open(folder.path() + "/none.csv").failure().code, FailureCode::file_error);
+}
+
 }  // namespace
 }  // namespace epilogue::csv_test

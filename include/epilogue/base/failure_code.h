@@ -76,6 +76,9 @@ enum class FailureCode : uint8_t {
   not_a_checkpoint,
   checkpoint_version,
   checkpoint_corrupt,
+  // Trained models.
+  not_a_model,
+  model_input,
   // The machine, and processes that a benchmark runs beside this one.
   unknown_isa,
   no_machine,

@@ -45,9 +45,7 @@ train::TableOptions table_options(const TrainRun& run) {
 }
 
 TrainData csv(const TrainRun& run) {
-  auto table = CsvTable::read(
-      run.data,
-      {.delimiter = run.delimiter == "tab" ? '\t' : run.delimiter[0], .header = !run.no_header});
+  auto table = CsvTable::read(run.data, {.delimiter = delimiter_of(run), .header = !run.no_header});
   if (!table) throw Error("[train] " + table.failure().message);
   auto made = train::table_data(table.value(), table_options(run));
   if (!made) throw Error("[train] " + made.failure().message);

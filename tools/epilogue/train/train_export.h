@@ -8,10 +8,8 @@
 
 namespace epilogue::tool {
 
-// The weights under the network's own names (0.weight, ...). Metadata: "run", the flags as a JSON
-// object; and of tables "table", a JSON object with what inputs and outputs mean: task, target,
-// classes, target_mean, target_std, features ({name, mean, std}; an std of null: always 0). The
-// same run gives the same bytes. Throws Error where the file cannot be written.
+// train::save_model() of the run, with the flags as a JSON object under "run". The same run gives
+// the same bytes. Throws Error where the file cannot be written.
 void export_model(const LiveRun& run, const std::string& path);
 
 }  // namespace epilogue::tool

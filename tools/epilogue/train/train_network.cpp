@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/epilogue/train/train_network.h"
 
-#include <algorithm>
-
 #include "tools/epilogue/memory_limit.h"
 
 namespace epilogue::tool {
@@ -16,35 +14,20 @@ void require_network_memory(const TrainRun& run, int64_t inputs) {
   require_memory("--hidden, --layers", 2 * (first + others), DType::f32);
 }
 
-void add_dropout(nn::Sequential& network, double p) {
-  if (p > 0) network.emplace<nn::Dropout>(p);
-}
-
 }  // namespace
+
+train::NetworkOptions network_options(const TrainRun& run, int64_t inputs, int64_t outputs) {
+  return {.architecture = run.arch == "mlp" ? train::Architecture::mlp : train::Architecture::geglu,
+          .inputs = inputs,
+          .hidden = *run.hidden,
+          .layers = *run.layers,
+          .outputs = outputs,
+          .dropout = run.dropout};
+}
 
 std::shared_ptr<nn::Module> make_network(const TrainRun& run, int64_t inputs, int64_t outputs) {
   require_network_memory(run, inputs);
-  const int64_t hidden = *run.hidden;
-  auto network = std::make_shared<nn::Sequential>();
-  int64_t width = inputs;
-  if (run.arch == "mlp") {
-    for (int64_t i = 0; i < *run.layers; ++i) {
-      network->emplace<nn::Linear>(width, hidden);
-      network->emplace<nn::GELU>(Gelu::tanh);
-      add_dropout(*network, run.dropout);
-      width = hidden;
-    }
-  } else {
-    width = std::max<int64_t>(1, hidden / 2);
-    network->emplace<nn::Linear>(inputs, width);
-    for (int64_t i = 0; i < *run.layers; ++i)
-      network->emplace<nn::Block>(width, nn::Norm::rms,
-                                  std::make_shared<nn::GatedMLP>(width, hidden));
-    network->emplace<nn::RMSNorm>(Dims{width});
-    add_dropout(*network, run.dropout);
-  }
-  network->emplace<nn::Linear>(width, outputs);
-  return network;
+  return train::make_network(network_options(run, inputs, outputs));
 }
 
 }  // namespace epilogue::tool

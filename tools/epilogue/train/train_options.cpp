@@ -160,6 +160,7 @@ void check_choices(const TrainRun& r) {
 }
 
 bool is_csv(const TrainRun& run) { return run.data != "fashion-mnist"; }
+char delimiter_of(const TrainRun& run) { return run.delimiter == "tab" ? '\t' : run.delimiter[0]; }
 
 void add_train_flags(CLI::App& app, TrainOptions& o) {
   app.add_option("DATA", o.run.data, "fashion-mnist, or a CSV file")->option_text(" ");

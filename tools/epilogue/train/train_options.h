@@ -85,5 +85,6 @@ void resolve_run(TrainRun* run, int64_t examples);
 train::TrainerOptions trainer_options(const TrainRun& run, train::Task task, int64_t examples);
 
 bool is_csv(const TrainRun& run);
+char delimiter_of(const TrainRun& run);
 
 }  // namespace epilogue::tool
