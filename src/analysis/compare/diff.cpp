@@ -28,10 +28,24 @@ struct Side {
   double ops = 0;
 };
 
+// The steps, each with the device work that it launched, which may outlast it.
+IntervalSet step_windows(const Trace& trace, const Links& links) {
+  std::vector<Interval> windows;
+  for (const uint32_t step : links.steps)
+    windows.push_back({trace.events[step].ts_ns, trace.events[step].end_ns()});
+  for (const uint32_t i : links.device_work) {
+    const uint32_t step = links.step[i];
+    if (step == kNone) continue;
+    windows[step].end_ns = std::max(windows[step].end_ns, trace.events[i].end_ns());
+  }
+  return united(std::move(windows));
+}
+
 // What counts as wall time of one trace, and what ran in it.
 Side account_of(const Trace& trace, const Links& links, bool by_steps) {
   Side side;
-  const IntervalSet windows = wall_windows(trace, links, by_steps);
+  const IntervalSet windows =
+      by_steps ? step_windows(trace, links) : wall_windows(trace, links, false);
   side.account = account_time(trace, links, windows);
   side.steps = static_cast<double>(links.steps.size());
   const Coverage wall(windows);

@@ -203,7 +203,8 @@ class Builder {
   void credit_kernels() {
     if (!has_device_) return;
     for (const FunctionEvent& e : events_) {
-      if (!e.is_device || e.event->category == Category::gpu_user_annotation) continue;
+      // A wait is no work, and lasts as long as the work that it waits for.
+      if (!e.is_device || !is_device_work(e.event->category)) continue;
       const uint32_t op = op_of_device_event(*e.event);
       if (op != kNone && !events_[op].is_async) events_[op].self_device_time_ns += e.device_time_ns;
     }

@@ -29,7 +29,11 @@ ProfilerCost profiler_cost(const Trace& trace, const Links& links) {
   const Recorded& recorded = trace.recorded;
   cost.is_inflated = recorded.record_shapes || recorded.profile_memory || recorded.with_stack ||
                      recorded.with_modules;
-  if (cost.is_inflated) cost.ns_per_op = kProfilerNsPerOp;
+  const bool is_recent = trace.base_time_ns != 0;
+  if (is_recent)
+    cost.ns_per_op = cost.is_inflated ? kRecentProfilerNsPerOp : kRecentPlainProfilerNsPerOp;
+  else if (cost.is_inflated)
+    cost.ns_per_op = kProfilerNsPerOp;
   if (const std::optional<double> measured = measured_ns_per_op(trace)) {
     cost.ns_per_op = *measured;
     cost.is_measured = true;

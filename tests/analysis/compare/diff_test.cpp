@@ -61,6 +61,22 @@ TEST(Diff, ASlowerKernelIsNamed) {
   EXPECT_EQ(d.kernels_changed[0].name, "gemm");
 }
 
+// The host is ahead: the kernel begins in the step that launched it and ends behind it.
+TEST(Diff, AKernelThatOutlastsItsStepCountsInFull) {
+  TraceBuilder a, b;
+  for (const auto& [t, us] : {std::pair{&a, 300}, {&b, 200}}) {
+    t->annotation("ProfilerStep#1", 0, 100 * kUs);
+    t->op("aten::mm", 0, 60 * kUs);
+    t->kernel("gemm", 50 * kUs, 51 * kUs, t->last_id());
+    t->trace.events.back().dur_ns = us * kUs;
+  }
+  const TraceDiff d = diff(a, b);
+  EXPECT_EQ(d.wall_ns[0], 350 * kUs);
+  const DiffPart* part = find(d, "aten::mm: same kernel, gemm");
+  ASSERT_NE(part, nullptr);
+  EXPECT_EQ(part->delta_ns(), -100 * kUs);
+}
+
 TEST(Diff, AnotherKernelOfTheSameOpIsExplainedByItsFields) {
   TraceBuilder a, b;
   run(a, "aten::mm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 0, 100);

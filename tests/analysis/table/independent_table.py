@@ -119,7 +119,7 @@ def link(nodes):
     by_id = {n.args["External id"]: n for n in nodes if n.category in OPS and "External id" in n.args}
     for node in nodes:
         op = by_id.get(node.args.get("External id"))
-        if node.category in OPS or node.category == "gpu_user_annotation" or op is None or op.is_async:
+        if node.category in OPS or node.category in ("gpu_user_annotation", "cuda_sync") or op is None or op.is_async:
             continue
         if node.is_device:
             op.kernels.append(node.end - node.start)

@@ -162,6 +162,17 @@ TEST(KeyAverages, StepsMergeAndSidesStayApart) {
   EXPECT_NE(a.rows[2].is_user_annotation, a.rows[3].is_user_annotation);
 }
 
+TEST(KeyAverages, AWaitOfAStreamIsNoDeviceTimeOfTheOp) {
+  TraceBuilder b;
+  b.op("aten::mm", 0, 100);
+  const int64_t id = b.last_id();
+  b.kernel("gemm", 10, 50, id);
+  b.event(Category::cuda_sync, "Stream Sync", 10, 60, 7).external_id = id;
+  const KeyAverages a = key_averages(b.trace);
+  EXPECT_EQ(row(a, "aten::mm").device_time_total_ns, 40);
+  EXPECT_EQ(row(a, "Stream Sync", RowDevice::device).device_time_total_ns, 50) << "its own row";
+}
+
 TEST(KeyAverages, AnOnlyChildOfTheSameNameIsItsParent) {
   TraceBuilder b;
   b.op("aten::mm", 0, 100);

@@ -60,6 +60,17 @@ TEST(Verdict, TheProfilersPartIsTakenOutBeforeJudging) {
   EXPECT_EQ(measured.whole.bound, Bound::overhead) << "45 of 99 us";
 }
 
+TEST(Verdict, RecentProfilersTakeLess) {
+  GpuTrace b;
+  for (int i = 0; i < 10; ++i) b.op("aten::relu", i * 10 * kUs, (i * 10 + 6) * kUs);
+  b.trace.base_time_ns = 1'790'000'000'000'000'000;
+  EXPECT_EQ(profiler_cost(b.trace, link(b.trace)).total_ns, 3'500);
+  b.trace.recorded.record_shapes = true;
+  EXPECT_EQ(profiler_cost(b.trace, link(b.trace)).total_ns, 6'000);
+  b.trace.base_time_ns = 0;  // before 2024-05
+  EXPECT_EQ(profiler_cost(b.trace, link(b.trace)).total_ns, 40'000);
+}
+
 TEST(Verdict, TheProfilersPartNeverExceedsAnOpsOwnTime) {
   GpuTrace b;
   b.op("aten::linear", 0, 10 * kUs);
