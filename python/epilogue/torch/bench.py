@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import copy
 import json
-import random
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from .fuse import fuse, why
+from .timing import interleaved, ratio, relative
 
 # hidden size, size between the products, form, activation, layers of the whole model
 SHAPES: "dict[str, tuple[int, int, str, str, int]]" = {
@@ -82,43 +82,6 @@ def prepare(module: nn.Module, setting: str) -> nn.Module:
         return torch.compile(module, backend="epilogue", dynamic=False)
     torch._dynamo.reset()
     return torch.compile(module, dynamic=False)
-
-
-def interleaved(calls: "dict[str, typing.Callable[[], typing.Any]]", seconds: float, rounds: int) -> "dict[str, list[float]]":
-    """Milliseconds per call by setting. Each round runs all, in a new order, often enough for the
-    clock; a round's time is its mean."""
-    repeats = {}
-    for name, call in calls.items():
-        call()
-        start = time.perf_counter()
-        call()
-        repeats[name] = max(1, min(1000, int(seconds / max(time.perf_counter() - start, 1e-7))))
-    times: "dict[str, list[float]]" = {name: [] for name in calls}
-    order = list(calls)
-    for _ in range(rounds):
-        random.shuffle(order)
-        for name in order:
-            start = time.perf_counter()
-            for _ in range(repeats[name]):
-                calls[name]()
-            times[name].append((time.perf_counter() - start) / repeats[name] * 1e3)
-    return times
-
-
-def ratio(best: "list[float]", fused: "list[float]") -> "tuple[float, float, float]":
-    """Of medians, with the 95 % interval of resampled rounds."""
-    draw = random.Random(0)
-    pairs = list(zip(best, fused))
-    seen = []
-    for _ in range(500):
-        sample = [draw.choice(pairs) for _ in pairs]
-        seen.append(statistics.median(a for a, _ in sample) / statistics.median(b for _, b in sample))
-    seen.sort()
-    return statistics.median(best) / statistics.median(fused), seen[12], seen[487]
-
-
-def relative(got: torch.Tensor, want: torch.Tensor) -> float:
-    return ((got.double() - want.double()).norm() / want.double().norm()).item()
 
 
 def compare(name: str, calls: "dict[str, typing.Callable[[], torch.Tensor]]", tolerance: float, options: argparse.Namespace) -> "dict[str, typing.Any]":
