@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
+.PHONY: help build demo test torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
         clean
 
 JOBS ?= $(shell nproc)
@@ -44,6 +44,12 @@ test: ## the tests, Python's too; the last line counts them
 	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA) $(PYTHON_OPTIONS)
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -LE slow
+
+torchtest: ## the tests of epilogue.torch, in an environment with torch and transformers (6 GB) under build/torch
+	$(INSTALL) build test
+	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
+	cmake --build build -j $(JOBS) --target epilogue_shared
+	sh scripts/torch_tests.sh
 
 slowtest: ## what `make test` leaves out: the trace half built and installed by itself
 	$(INSTALL) build test

@@ -157,7 +157,7 @@ def test_weights_made_in_inference_mode_run_as_the_module():
     assert "inference mode" in str(epilogue.torch.why(mlp))
 
 
-def test_tied_weights_are_packed_once_and_released():
+def test_tied_weights_follow_writes_and_packs_are_released():
     def build():
         mlp = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).eval()
         return epilogue.torch.fuse(mlp)

@@ -27,6 +27,7 @@ except ImportError as error:
     ) from error
 
 from . import functional
+from .advice import Advice, advise
 from .fuse import Report, fuse, refresh, unfuse, why
 
-__all__ = ["Report", "functional", "fuse", "refresh", "unfuse", "why"]
+__all__ = ["Advice", "Report", "advise", "functional", "fuse", "refresh", "unfuse", "why"]

@@ -73,11 +73,13 @@ class _Bound:
                 return False
         return True
 
+    def columns(self, first: torch.Tensor) -> int:
+        return first.shape[0 if self.transposed[0] else 1]
+
     def obstacle(self) -> "str | None":
         """Why the modules must run as themselves now."""
-        for hooks in self.hooks:
-            if hooks:
-                return "a hook on a layer of the MLP"
+        if any(self.hooks):
+            return "a hook on a layer of the MLP"
         for child, kind in self.children:
             if type(child) is not kind:
                 return f"a layer of the MLP became {type(child).__name__}"
@@ -87,6 +89,13 @@ class _Bound:
             if dropout.training and dropout.p > 0:
                 return "dropout is active"
         return None
+
+
+class _Pack(typing.NamedTuple):
+    memory: typing.Any  # where the weights are, and as what
+    contents: typing.Any  # what tells of writes
+    version: int
+    handle: Handle
 
 
 class State:
@@ -99,8 +108,7 @@ class State:
         self.own_calls = 0
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
         self._bound: "_Bound | None" = None
-        # By dtype of the computation: key of memory, key of contents, version, handle.
-        self._packs: "dict[torch.dtype, tuple[typing.Any, typing.Any, int, Handle]]" = {}
+        self._packs: "dict[torch.dtype, _Pack]" = {}  # by dtype of the computation
 
     def __deepcopy__(self, memo: typing.Any) -> "State":
         return State(self.plan, self.options)
@@ -134,6 +142,8 @@ class State:
             return f"the input is a {type(x).__name__}"
         if not x.is_cpu or x.layout is not torch.strided:
             return f"the input is on {x.device} ({x.layout})"
+        if x.dtype not in DTYPES:
+            return f"the input is {x.dtype}"
         if x.dim() == 0 or x.dim() > 8:
             return f"the input has {x.dim()} dimensions"
         reason = signals.foreign()
@@ -156,11 +166,17 @@ class State:
             weight = own.get("weight")
             bias = own.get("bias")
             if type(weight) is not nn.Parameter or not (bias is None or type(bias) is nn.Parameter):
-                self.reason = f"a parameter is a {type(weight if type(weight) is not nn.Parameter else bias).__name__}"
+                other = weight if type(weight) is not nn.Parameter else bias
+                self.reason = f"a parameter is a {type(other).__name__}"
                 return None
             weights.append(weight)
             biases.append(bias)
         return weights, biases
+
+    def _given(self, weights: "list[torch.Tensor]", biases: "list[torch.Tensor | None]") -> "list[torch.Tensor]":
+        norm = self._bound.norm
+        given = [*weights, *(b for b in biases if b is not None)]
+        return given if norm is None else [*given, norm.weight, norm.bias]
 
     def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
         global _run
@@ -169,89 +185,86 @@ class State:
         found = self._parameters()
         if found is None:
             return None
-        weights, biases = found
-        norm = self._bound.norm
-        given = [*weights, *(b for b in biases if b is not None)]
-        if norm is not None:
-            given += [norm.weight, norm.bias]
-        dtype = weights[0].dtype
-        for p in given:
-            if p.dtype is not dtype or not p.is_cpu or p.is_inference() or p.layout is not torch.strided:
-                self.reason = f"parameters of several dtypes, off the CPU, or made in inference mode: {p.dtype}"
-                return None
-        if torch.is_autocast_enabled("cpu"):
-            if norm is not None:
-                self.reason = "autocast around a residual and a norm"
-                return None
-            dtype = torch.get_autocast_dtype("cpu")
-        elif x.dtype is not dtype:
-            self.reason = f"x is {x.dtype}, the weights are {dtype}"
+        given = self._given(*found)
+        try:
+            memory = [(p.data_ptr(), p.dtype, p.stride(), p.requires_grad) for p in given]
+            contents = [p._version for p in given]
+        except RuntimeError:  # of inference mode (no version), or without memory of its own
+            self.reason = "a parameter was made in inference mode, or has no memory"
             return None
-        if dtype not in DTYPES or weights[0].dtype not in DTYPES or x.dtype not in DTYPES:
-            self.reason = f"dtype {dtype}"
-            return None
-        if not self._fits(x, weights):
-            self.reason = f"x {list(x.shape)} does not fit the weights: the module says how"
-            return None
-        if torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in given)):
-            return self._train(x, dtype, weights, biases)
-        if self.options.tune == "measure" and not self._is_faster(module, x, dtype, weights):
-            return None
-        return self._infer(x, dtype, weights, biases)
-
-    def _fits(self, x: torch.Tensor, weights: "list[torch.Tensor]") -> bool:
-        assert self._bound is not None
-        return x.shape[-1] == weights[0].shape[0 if self._bound.transposed[0] else 1]
-
-    def _infer(
-        self, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]", biases: "list[torch.Tensor | None]"
-    ) -> "torch.Tensor | None":
-        pack = self._pack(dtype, weights, biases, always=False)
-        if pack is None:
-            return None
-        return _run(x if x.dtype is dtype else x.to(dtype), pack[3].number, pack[2])
-
-    def _train(
-        self, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]", biases: "list[torch.Tensor | None]"
-    ) -> "torch.Tensor | None":
-        if not self.options.training:
-            self.reason = "gradients are wanted: fuse(model, training=True)"
-        elif torch.is_autocast_enabled("cpu"):
-            self.reason = "gradients under autocast"
-        elif self._bound.norm is not None or self.options.int8_weights:
-            self.reason = "gradients of a residual and a norm, or of int8 weights"
-        else:
-            # Each step writes the weights: they are packed at every call.
-            pack = self._pack(dtype, weights, biases, always=True)
-            if pack is not None:
-                return FusedFunction.apply(self.plan, tuple(self._bound.transposed), pack[3], pack[2], x, *weights, *biases)
-        return None
-
-    def _pack(
-        self,
-        dtype: torch.dtype,
-        weights: "list[torch.Tensor]",
-        biases: "list[torch.Tensor | None]",
-        always: bool,
-    ) -> "tuple[typing.Any, typing.Any, int, Handle] | None":
-        norm = self._bound.norm
-        rest = [b for b in biases if b is not None]
-        if norm is not None:
-            rest += [norm.weight, norm.bias]
-        memory = [(p.data_ptr(), p.dtype, p.stride()) for p in (*weights, *rest)]
-        contents = [p._version for p in (*weights, *rest)]
         contents.append(signals.steps())
+        autocast = torch.is_autocast_enabled("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
+        if autocast and self._bound.norm is not None:
+            self.reason = "autocast around a residual and a norm"
+            return None
         pack = self._packs.get(dtype)
-        if pack is not None and pack[0] == memory:
-            if pack[1] == contents and not always:
-                return pack
-            pack = (memory, contents, pack[2] + 1, pack[3])
-        else:
-            if not all(address for address, _, _ in memory):
-                self.reason = "a parameter has no memory"
+        if pack is None or pack.memory != memory:
+            reason = self._misfit(x, given, dtype, autocast)
+            if reason is not None:
+                self.reason = reason
                 return None
             self._packs.pop(dtype, None)
-            pack = (memory, contents, 0, self._make(dtype, weights, biases))
+            pack = None
+        if x.shape[-1] != self._bound.columns(found[0][0]):
+            self.reason = f"x {list(x.shape)} does not fit the weights: the module says how"
+            return None
+        if torch.is_grad_enabled() and (x.requires_grad or any(m[3] for m in memory)):
+            reason = self._untrainable(autocast)
+            if reason is not None:
+                self.reason = reason
+                return None
+            # Each step writes the weights: they are packed at every call.
+            pack = self._packed(pack, dtype, memory, contents, found, always=True)
+            return FusedFunction.apply(
+                self.plan, tuple(self._bound.transposed), pack.handle, pack.version, x, *found[0], *found[1]
+            )
+
+        def call() -> torch.Tensor:
+            now = self._packed(pack, dtype, memory, contents, found, always=False)
+            return _run(x if x.dtype is dtype else x.to(dtype), now.handle.number, now.version)
+
+        if self.options.tune == "measure" and not self._is_faster(module, x, dtype, found[0], call):
+            return None
+        return call()
+
+    def _misfit(
+        self, x: torch.Tensor, given: "list[torch.Tensor]", dtype: torch.dtype, autocast: bool
+    ) -> "str | None":
+        """What no handle can be made of."""
+        first = given[0].dtype
+        for p in given:
+            if p.dtype is not first or not p.is_cpu or p.is_inference() or p.layout is not torch.strided:
+                return "parameters of several dtypes, off the CPU, or made in inference mode"
+            if p.data_ptr() == 0:
+                return "a parameter has no memory"
+        if not autocast and first is not dtype:
+            return f"x is {x.dtype}, the weights are {first}"
+        if dtype not in DTYPES or first not in DTYPES:
+            return f"the engine has no {dtype} of weights of {first}"
+        return None
+
+    def _untrainable(self, autocast: bool) -> "str | None":
+        if not self.options.training:
+            return "gradients are wanted: fuse(model, training=True)"
+        if autocast:
+            return "gradients under autocast"
+        if self._bound.norm is not None or self.options.int8_weights:
+            return "gradients of a residual and a norm, or of int8 weights"
+        return None
+
+    def _packed(
+        self, pack: "_Pack | None", dtype: torch.dtype, memory: typing.Any, contents: typing.Any, found: typing.Any, always: bool
+    ) -> "_Pack":
+        """The pack as the weights are now."""
+        if pack is not None and pack.contents == contents and not always:
+            return pack
+        if pack is None:
+            pack = self._packs.get(dtype)  # made by the first of two calls of tune="measure"
+        if pack is None or pack.memory != memory:
+            pack = _Pack(memory, contents, 0, self._make(dtype, *found))
+        elif pack.contents != contents or always:
+            pack = _Pack(memory, contents, pack.version + 1, pack.handle)
         self._packs[dtype] = pack
         return pack
 
@@ -269,16 +282,16 @@ class State:
         return Handle(rows, offsets, self.plan.engine_activation(), dtype, self.options.int8_weights, norm)
 
     def _is_faster(
-        self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]"
-    ) -> bool:
+        self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]",
+        fused: "typing.Callable[[], torch.Tensor]",
+    ) -> bool:  # fmt: skip
         own = getattr(type(module), "_epilogue_own")
-        shape = "x".join(str(n) for w in weights for n in w.shape)
+        shape = " ".join("x".join(str(n) for n in w.shape) for w in weights)
         rows = x.numel() // max(x.shape[-1], 1)
         key = choose.key(str(self.plan), shape, rows, dtype, self.options.int8_weights)
         faster = choose.known(key)
         if faster is None:
-            found = self._parameters()
-            faster = choose.measure(key, lambda: own(module, x), lambda: self._infer(x, dtype, *found))
+            faster = choose.measure(key, lambda: own(module, x), fused)
         if not faster:
             self.reason = f"PyTorch is faster at {rows} rows (measured)"
         return faster

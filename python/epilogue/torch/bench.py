@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fused MLPs beside PyTorch's best, on this machine.
+
+    python -m epilogue.torch.bench blocks --rows 1 64 --dtype float32 bfloat16
+    python -m epilogue.torch.bench models --models llama gpt2 --layers 2
+    python -m epilogue.torch.bench models --tiny            # seconds: only whether it works
+
+Every row checks first that results agree, then runs all settings in turn, round after round, and
+prints medians with the 95 % interval of the ratio over rounds. `share` is the part of eager's time
+that MLPs have: no speed-up of MLPs alone exceeds 1 / (1 - share).
+"""
+
+import argparse
+import contextlib
+import copy
+import json
+import statistics
+import sys
+import time
+import typing
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .fuse import fuse, why
+from .timing import interleaved, ratio, relative
+
+# hidden size, size between the products, form, activation, layers of the whole model
+SHAPES: "dict[str, tuple[int, int, str, str, int]]" = {
+    "llama": (2048, 8192, "gated", "silu", 16),  # Llama-3.2-1B
+    "qwen2": (896, 4864, "gated", "silu", 24),  # Qwen2.5-0.5B
+    "gemma": (2048, 16384, "gated", "gelu_pytorch_tanh", 18),  # Gemma-2B
+    "gpt2": (768, 3072, "plain", "gelu_new", 12),
+    "vit": (768, 3072, "plain", "gelu", 12),  # ViT-B
+}
+TINY = (32, 64)
+_ACT = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+}
+PEERS = ("eager", "compile", "autotune")
+
+
+class Block(nn.Module):
+    """An MLP of such a shape."""
+
+    def __init__(self, hidden: int, wide: int, form: str, act: str) -> None:
+        super().__init__()
+        self.gated, self.act = form == "gated", _ACT[act]
+        self.fc1 = nn.Linear(hidden, wide, bias=not self.gated)
+        self.up = nn.Linear(hidden, wide, bias=False) if self.gated else None
+        self.fc2 = nn.Linear(wide, hidden, bias=not self.gated)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.up is None:
+            return self.fc2(self.act(self.fc1(x)))
+        return self.fc2(self.act(self.fc1(x)) * self.up(x))
+
+
+@contextlib.contextmanager
+def _inductor(setting: str) -> "typing.Iterator[None]":
+    if setting != "autotune":
+        yield
+        return
+    from torch._inductor import config
+
+    with config.patch({"freezing": True, "max_autotune": True, "cpp.enable_grouped_gemm_template": True}):
+        yield
+
+
+def prepare(module: nn.Module, setting: str) -> nn.Module:
+    """A copy of the module that runs by this setting."""
+    module = copy.deepcopy(module)
+    if setting == "fused":
+        return fuse(module)
+    if setting == "eager":
+        return module
+    if setting == "epilogue":
+        return torch.compile(module, backend="epilogue", dynamic=False)
+    torch._dynamo.reset()
+    return torch.compile(module, dynamic=False)
+
+
+def compare(name: str, calls: "dict[str, typing.Callable[[], torch.Tensor]]", tolerance: float, options: argparse.Namespace) -> "dict[str, typing.Any]":
+    """One row: agreement first, then times."""
+    want = calls["eager"]()
+    differences = {k: relative(call(), want) for k, call in calls.items() if k != "eager"}
+    wrong = {k: d for k, d in differences.items() if not d <= tolerance}
+    if wrong:
+        raise SystemExit(f"{name}: results differ: {wrong} (tolerance {tolerance})")
+    times = interleaved(calls, options.seconds, options.rounds)
+    medians = {k: statistics.median(v) for k, v in times.items()}
+    best = min((k for k in medians if k not in ("fused", "epilogue")), key=medians.__getitem__)
+    center, low, high = ratio(times[best], times["fused"])
+    return {"name": name, "ms": medians, "best": best, "ratio": center, "low": low, "high": high, "differences": differences}
+
+
+def show(row: "dict[str, typing.Any]") -> None:
+    ms = "  ".join(f"{k} {v:.3f}" for k, v in row["ms"].items())
+    line = f"{row['name']:40} {row['ratio']:.2f}x of {row['best']} [{row['low']:.2f}, {row['high']:.2f}]   ms: {ms}"
+    if "share" in row:
+        line += f"   share {row['share']:.0%}, limit {1 / max(1 - row['share'], 1e-9):.2f}x"
+    if "tokens_per_s" in row:
+        line += "   tokens/s: " + "  ".join(f"{k} {v:.1f}" for k, v in row["tokens_per_s"].items())
+    print(line, flush=True)
+
+
+def blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    rows = []
+    for model in options.models:
+        hidden, wide, form, act, _ = SHAPES[model]
+        if options.tiny:
+            hidden, wide = TINY
+        for dtype in options.dtype:
+            module = Block(hidden, wide, form, act).to(dtype).eval()
+            for count in options.rows:
+                x = torch.randn(count, hidden).to(dtype)
+                with contextlib.ExitStack() as stack:
+                    stack.enter_context(torch.no_grad())
+                    calls = {}
+                    for setting in ("fused", *options.peers):
+                        with _inductor(setting):
+                            run = prepare(module, setting)
+                            run(x)  # compiles
+                        calls[setting] = lambda run=run: run(x)
+                    name = f"{model} {hidden}x{wide} {str(dtype)[6:]} M={count}"
+                    row = compare(name, calls, 1e-4 if dtype is torch.float32 else 3e-2, options)
+                show(row)
+                rows.append(row)
+    ratios = [row["ratio"] for row in rows]
+    print(f"geometric mean of {len(ratios)} blocks: {statistics.geometric_mean(ratios):.2f}x of PyTorch's best")
+    return rows
+
+
+def whole(model: str, options: argparse.Namespace) -> nn.Module:
+    """A model of transformers from its config, with random weights."""
+    import transformers as t
+
+    hidden, wide, _, act, layers = SHAPES[model]
+    if options.tiny:
+        hidden, wide = TINY
+    heads = max(hidden // 64, 2)
+    layers = min(layers, options.layers)
+    sizes = dict(hidden_size=hidden, intermediate_size=wide, num_hidden_layers=layers, num_attention_heads=heads,
+                 vocab_size=1024, max_position_embeddings=2048, bos_token_id=1, eos_token_id=None, pad_token_id=0)  # fmt: skip
+    if model == "llama":
+        return t.LlamaForCausalLM(t.LlamaConfig(**sizes, num_key_value_heads=max(heads // 4, 1)))
+    if model == "qwen2":
+        return t.Qwen2ForCausalLM(t.Qwen2Config(**sizes, num_key_value_heads=2))
+    if model == "gemma":
+        return t.GemmaForCausalLM(t.GemmaConfig(**sizes, num_key_value_heads=1, head_dim=hidden // heads))
+    if model == "gpt2":
+        config = t.GPT2Config(n_embd=hidden, n_inner=wide, n_layer=layers, n_head=heads, vocab_size=1024,
+                              activation_function=act, bos_token_id=1, eos_token_id=None)  # fmt: skip
+        return t.GPT2LMHeadModel(config)
+    sizes = {k: v for k, v in sizes.items() if k.startswith(("hidden", "inter", "num"))}
+    return t.ViTModel(t.ViTConfig(**sizes, image_size=32 if options.tiny else 224))
+
+
+def mlp_share(model: nn.Module, call: "typing.Callable[[], typing.Any]") -> float:
+    """The part of a call's time that its MLPs have."""
+    inside: "list[float]" = []
+    starts: "list[float]" = []
+    names = {row.name for row in why(fuse(copy.deepcopy(model))).fused}
+    hooks = []
+    for name, module in model.named_modules():
+        if name in names:
+            hooks.append(module.register_forward_pre_hook(lambda *_: starts.append(time.perf_counter())))
+            hooks.append(module.register_forward_hook(lambda *_: inside.append(time.perf_counter() - starts.pop())))
+    shares = []
+    for _ in range(4):
+        inside.clear()
+        start = time.perf_counter()
+        call()
+        shares.append(sum(inside) / (time.perf_counter() - start))
+    for hook in hooks:
+        hook.remove()
+    return statistics.median(shares[1:])
+
+
+def _phase(model: str, phase: str, count: int, plain: nn.Module) -> "tuple[typing.Callable[[nn.Module], torch.Tensor], int]":
+    """What a phase calls, and how many tokens that is."""
+    if model == "vit":
+        size = plain.config.image_size
+        images = torch.randn(1, 3, size, size, dtype=next(plain.parameters()).dtype)
+        return lambda m: m(pixel_values=images)[0], 1
+    ids = torch.randint(2, 1024, (1, count))
+    if phase == "decode":
+        step = ids[:, -1:]
+
+        def decode(m: nn.Module) -> torch.Tensor:
+            from transformers import DynamicCache
+
+            cache = DynamicCache()
+            m(ids[:, :8], past_key_values=cache, use_cache=True)
+            for _ in range(8):
+                out = m(step, past_key_values=cache, use_cache=True)
+            return out.logits
+
+        return decode, 8
+    return lambda m: m(ids, use_cache=False).logits, count
+
+
+def models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    rows = []
+    for model in options.models:
+        for dtype in options.dtype:
+            plain = whole(model, options).to(dtype).eval()
+            phases = ["forward"] if model == "vit" else ["prefill", "decode"]
+            for phase in phases:
+                call, tokens = _phase(model, phase, max(options.rows), plain)
+                with torch.no_grad():
+                    calls = {}
+                    peers = [p for p in options.peers if p == "eager" or phase != "decode"]
+                    for setting in ("fused", *peers):
+                        with _inductor(setting):
+                            run = prepare(plain, setting)
+                            call(run)
+                        calls[setting] = lambda run=run, call=call: call(run)
+                    row = compare(f"{model} {phase} {str(dtype)[6:]}", calls, 1e-3 if dtype is torch.float32 else 6e-2, options)
+                    row["share"] = mlp_share(plain, lambda call=call, plain=plain: call(plain))
+                row["tokens_per_s"] = {k: tokens / v * 1e3 for k, v in row["ms"].items()}
+                show(row)
+                rows.append(row)
+            if options.training and model != "vit":
+                rows.append(_training_row(model, dtype, plain, options))
+    return rows
+
+
+def _training_row(model: str, dtype: torch.dtype, plain: nn.Module, options: argparse.Namespace) -> "dict[str, typing.Any]":
+    ids = torch.randint(2, 1024, (1, max(options.rows)))
+    settings = {"eager": copy.deepcopy(plain), "fused": fuse(copy.deepcopy(plain), training=True)}
+    calls = {}
+    for name, m in settings.items():
+        optimizer = torch.optim.SGD(m.parameters(), 1e-6)
+
+        def step(m: nn.Module = m, optimizer: typing.Any = optimizer) -> torch.Tensor:
+            loss = m(ids, labels=ids, use_cache=False).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss.detach()
+
+        calls[name] = step
+    row = compare(f"{model} training step {str(dtype)[6:]}", calls, 1e-2, options)
+    show(row)
+    return row
+
+
+def main(arguments: "list[str] | None" = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m epilogue.torch.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("blocks", "models"))
+    parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
+    parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 64, 512])
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--layers", type=int, default=4, help="of whole models, at most")
+    parser.add_argument("--training", action="store_true", help="of whole models: a training step too")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=0.05, help="of each setting in a round, about")
+    parser.add_argument("--tiny", action="store_true", help="sizes that say nothing of speed")
+    parser.add_argument("--json", metavar="FILE", help="writes the rows")
+    options = parser.parse_args(arguments)
+    if "eager" not in options.peers:
+        options.peers.insert(0, "eager")
+    options.dtype = [getattr(torch, name) for name in options.dtype]
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
+    rows = blocks(options) if options.what == "blocks" else models(options)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
