@@ -96,6 +96,9 @@ class Finding:
             microseconds; ``None`` if it is no advice. Savings of several findings may be the same
             time.
         cost_us: What it costs now, where a saving cannot be told.
+        remains_us: What is left of it after acting, where that can be told.
+        confidence: Of the saving: ``"low"``, ``"medium"`` or ``"high"``; ``None`` without one.
+        action: What to do, one sentence; ``""`` if there is no advice.
     """
 
     id: str
@@ -104,18 +107,17 @@ class Finding:
     evidence: "tuple[str, ...]"
     saving_us: "float | None" = None
     cost_us: "float | None" = None
+    remains_us: "float | None" = None
+    confidence: "str | None" = None
+    action: str = ""
+
+
+_FINDING_FIELDS = {f.name for f in dataclasses.fields(Finding)}
 
 
 def _findings(data: "dict[str, typing.Any]") -> "tuple[Finding, ...]":
     return tuple(
-        Finding(
-            f["id"],
-            f["severity"],
-            f["title"],
-            tuple(f["evidence"]),
-            f.get("saving_us"),
-            f.get("cost_us"),
-        )
+        Finding(**{k: v for k, v in f.items() if k in _FINDING_FIELDS} | {"evidence": tuple(f["evidence"])})
         for f in data["findings"]
     )
 

@@ -2,12 +2,15 @@
 """The examples run, and say what they found; the notebook's outputs are those of runs."""
 
 import json
+import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 from conftest import ROOT
 
+import epilogue
 from epilogue import _core
 
 pytest.importorskip("numpy")
@@ -18,7 +21,11 @@ SCRIPTS = sorted(EXAMPLES.glob("0*.py"))
 @pytest.mark.skipif(not _core.has_engine, reason="this build holds the trace half only")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_an_example_finds_what_it_expects(script, tmp_path):
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+    package = pathlib.Path(epilogue.__file__).absolute().parents[1]
+    environment = os.environ | {"PYTHONPATH": str(package)}
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
     assert done.returncode == 0, done.stderr
     expected, _, found = done.stdout.partition("Expected before it runs:")
     assert expected and "What to know about this trace first" in found

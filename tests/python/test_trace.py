@@ -110,6 +110,7 @@ def test_results_are_typed(eager, compiled):
     explanation = epilogue.explain(eager)
     assert explanation.finding("verdict") is explanation.findings[0]
     assert explanation.finding("no-such") is None
+    assert explanation.findings[0].action == "" and explanation.findings[0].confidence is None
     row = epilogue.table(eager)[0]
     assert (row.name, row.count) == ("aten::mm", 9)
     parts = epilogue.diff(eager, compiled).parts

@@ -1,0 +1,19 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# wheel_test.sh PYTHON SOURCE WORK: installs the package (the trace half, which compiles in a minute or
+# two) into a fresh environment as users do, and runs its tests there against its own command.
+set -eu
+
+python="$1"
+source="$2"
+work="$3"
+rm -rf "$work/environment"
+mkdir -p "$work"
+"$python" -m venv "$work/environment"
+bin="$work/environment/bin"
+"$bin/pip" install --quiet --disable-pip-version-check --no-input "$source" pytest \
+  -C cmake.define.EPILOGUE_ENGINE=OFF -C build-dir="$work/build"
+# Not in the source tree: what is imported is what was installed.
+cd "$work"
+"$bin/epilogue" name ampere_sgemm_128x64_tn >/dev/null
+EPILOGUE_COMMAND="$bin/epilogue" "$bin/python" -m pytest -q -p no:cacheprovider "$source/tests/python"
