@@ -59,12 +59,37 @@ class FusedFunction(torch.autograd.Function):
         x, *parameters = ctx.saved_tensors
         wanted = ctx.needs_input_grad[4:]
         inputs = [x, *parameters]
-        if not torch.is_grad_enabled():  # no second derivative is wanted
-            inputs = [None if t is None else t.detach().requires_grad_(w) for t, w in zip(inputs, wanted)]
-        half = len(parameters) // 2
-        with torch.enable_grad():
-            y = result_of(ctx.plan, ctx.transposed, inputs[0], inputs[1 : 1 + half], inputs[1 + half :])
-        asked = [t for t, w in zip(inputs, wanted) if w]
-        with torch.set_grad_enabled(torch.is_grad_enabled()):
-            found = iter(torch.autograd.grad(y, asked, dy, create_graph=torch.is_grad_enabled()))
-        return (None, None, None, None, *(next(found) if w else None for w in wanted))
+        if torch.is_grad_enabled():  # a second derivative is wanted: recorded from x on
+            found = _recorded(ctx, inputs, wanted, dy)
+        else:
+            found = _gradients(ctx, inputs, wanted, dy)
+        return (None, None, None, None, *found)
+
+
+def _recorded(ctx: typing.Any, inputs: "list[typing.Any]", wanted: "tuple[bool, ...]", dy: torch.Tensor) -> "list[typing.Any]":
+    half = len(inputs) // 2
+    y = result_of(ctx.plan, ctx.transposed, inputs[0], inputs[1 : 1 + half], inputs[1 + half :])
+    asked = [t for t, w in zip(inputs, wanted) if w]
+    found = iter(torch.autograd.grad(y, asked, dy, create_graph=True))
+    return [next(found) if w else None for w in wanted]
+
+
+def _gradients(ctx: typing.Any, inputs: "list[typing.Any]", wanted: "tuple[bool, ...]", dy: torch.Tensor) -> "list[typing.Any]":
+    """The hidden activations once more; the last layer's result is not needed again."""
+    half = len(inputs) // 2
+    leaves = [None if t is None else t.detach().requires_grad_(w) for t, w in zip(inputs, wanted)]
+    last, last_bias = half, len(inputs) - 1
+    with torch.enable_grad():
+        hidden = hidden_of(ctx.plan, ctx.transposed, leaves[0], leaves[1 : 1 + half], leaves[1 + half :])
+    weight = inputs[last].t() if ctx.transposed[-1] else inputs[last]
+    dy_rows, hidden_rows = dy.reshape(-1, dy.shape[-1]), hidden.detach().reshape(-1, hidden.shape[-1])
+    out: "list[typing.Any]" = [None] * len(inputs)
+    if wanted[last]:
+        out[last] = hidden_rows.t() @ dy_rows if ctx.transposed[-1] else dy_rows.t() @ hidden_rows
+    if wanted[last_bias]:
+        out[last_bias] = dy_rows.sum(0)
+    asked = [i for i, w in enumerate(wanted) if w and i not in (last, last_bias)]
+    if asked:
+        for i, g in zip(asked, torch.autograd.grad(hidden, [leaves[i] for i in asked], dy @ weight)):
+            out[i] = g
+    return out
