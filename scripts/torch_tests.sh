@@ -23,7 +23,7 @@ if [ "${1:-}" = --if-there ]; then
     echo "skipped: epilogue.torch needs torch and transformers; 'make torchtest' installs them and runs tests/torch"
     exit 77
   fi
-  run tests/torch/test_ops.py
+  run --junitxml="$root/build/test-results/torch.xml" tests/torch/test_ops.py
   exit
 fi
 
