@@ -49,7 +49,7 @@ bool needs_frames(const TraceInput& input, bool has_frames, const Trace& trace,
 Explanation explain_linked(const Trace& trace, const AnswerHooks& hooks) {
   const Links links = link(trace);
   poll(hooks);
-  return explain(trace, links);
+  return explain(trace, links, hooks.poll);
 }
 
 Explanation explain_with_frames(const TraceInput& input, bool has_frames, const Trace& trace,

@@ -59,7 +59,7 @@ Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& o
   const Trace& trace = loaded.value();
   const Links links = link(trace);
   poll(hooks);
-  const Explanation explanation = explain(trace, links);
+  const Explanation explanation = explain(trace, links, hooks.poll);
   std::optional<Trace> before;  // the difference is made of it
   std::optional<TraceDiff> diff;
   if (options.against) {

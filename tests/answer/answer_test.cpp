@@ -87,5 +87,12 @@ TEST(AnswerHooks, WhatPollThrowsEndsTheCall) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(AnswerHooks, PollIsCalledBetweenTheAnalyses) {
+  int calls = 0;
+  const Trace trace = load_trace({.path = kEager}).value();
+  explain(trace, link(trace), [&] { ++calls; });
+  EXPECT_GT(calls, 3);
+}
+
 }  // namespace
 }  // namespace epilogue::trace::answer_test

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -105,7 +106,9 @@ struct Explanation {
   std::vector<Finding> findings;
 };
 
-Explanation explain(const Trace& trace, const Links& links);
+// `between` is called between the analyses; what it throws ends the call.
+Explanation explain(const Trace& trace, const Links& links,
+                    const std::function<void()>& between = {});
 
 // --- Explanation of several ranks ---------------------------------------------------------------
 // Several ranks of one run, side by side: who waits for whom, and what communication hides.

@@ -57,7 +57,10 @@ void sort_findings(std::vector<Finding>& findings) {
 
 }  // namespace
 
-Explanation explain(const Trace& trace, const Links& links) {
+Explanation explain(const Trace& trace, const Links& links, const std::function<void()>& between) {
+  const auto pause = [&] {
+    if (between) between();
+  };
   Explanation e;
   e.path = trace.import.path;
   count_events(trace, links, e);
@@ -65,20 +68,26 @@ Explanation explain(const Trace& trace, const Links& links) {
   e.device = name_of_device(trace, e.timeline);
   e.has_stacks = trace.recorded.with_stack;
   e.verdicts = judge_time(trace, links);
+  pause();
   e.steps = steps(trace, links);
   e.idle = idle_times(trace, links);
   e.gaps = idle_gaps(trace, links);
+  pause();
   e.host = host_time(trace, links);
   e.launches = launch_stats(trace, links);
+  pause();
   e.health = health(trace, links);
   e.gemms = gemm_report(trace, links);
+  pause();
   e.fusions = find_fusions(trace, links,
                            {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
                             .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});
   e.fused = fused_kernels(trace);
   e.chains = dispatch_chains(trace, links);
+  pause();
   e.hot_spots = hot_spots(trace, links);
   e.memory = memory_profile(trace, links);
+  pause();
   e.compile = compile_summary(trace, links);
   e.occupancies = kernel_occupancies(trace);
   e.modules = module_times(trace, links);
