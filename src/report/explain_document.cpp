@@ -95,8 +95,10 @@ class Builder {
           "It takes {} of {} now ({:.0f} %).", format_duration_ns(*f.cost_us * kNsPerUs),
           format_duration_ns(span_us * kNsPerUs), *f.cost_us / span_us * 100);
       if (f.remains_us())
-        line += fmt::format(" At best {} of that remain.",
-                            format_duration_ns(*f.remains_us() * kNsPerUs));
+        line += *f.remains_us() < 0.01 * *f.cost_us
+                    ? " At best nothing of that remains."
+                    : fmt::format(" At best {} of that remain.",
+                                  format_duration_ns(*f.remains_us() * kNsPerUs));
       if (f.confidence) line += fmt::format(" Confidence: {}.", confidence_name(*f.confidence));
       lines.push_back(std::move(line));
     }

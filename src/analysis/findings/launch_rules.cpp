@@ -71,16 +71,20 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(fmt::format("{}: {}, {}", op.name, counted(op.count, "time", "times"),
                                      duration(op.self_ns)));
   }
-  advise(
-      f,
-      is_one ? "a first call may pay for initialisation: schedule(wait, warmup) leaves it out of "
-               "the trace; if it occurs again, its stack (with_stack) says "
-               "where it comes from"
-      : 2 * view_ns >= self_ns
-          ? "mostly views and allocations before kernels: torch.compile leaves out most of them, "
-            "CUDA graphs leave out all"
-          : "mostly no views and no allocations: this is work on the host, or ops that call "
-            "others");
+  const bool is_views = 2 * view_ns >= self_ns;
+  if (is_one) {
+    f.evidence.emplace_back(
+        "a first call may pay for initialisation; if it occurs again, its stack says where it "
+        "comes from");
+    advise(f, "leave first calls out of the trace: schedule(wait, warmup), or record with_stack");
+  } else {
+    f.evidence.emplace_back(is_views
+                                ? "mostly views and allocations before kernels"
+                                : "mostly no views and no allocations: this is work on the host, "
+                                  "or ops that call others");
+    if (is_views)
+      advise(f, "torch.compile leaves out most views and allocations, CUDA graphs leave out all");
+  }
   // What the device did not wait for is not saved.
   if (!is_one && 2 * view_ns >= self_ns && e.verdicts.whole.bound == Bound::overhead)
     f.saving_us = to_us(std::min(self_ns, idle_ns(e, IdleCause::host_in_ops)));

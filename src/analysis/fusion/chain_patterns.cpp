@@ -25,6 +25,16 @@ class Walk {
     return true;
   }
 
+  // The op in the middle has one number per row of what the op after it gives. True if shapes were
+  // not recorded.
+  bool is_by_rows() const {
+    const WorkOp& numbers = work_.ops[from_];
+    const WorkOp& rows = work_.ops[last_];
+    if (numbers.inputs.empty() || !rows.output || rows.output->dims.empty())
+      return !work_.has_shapes;
+    return numbers.inputs[0].numel() * rows.output->dims.back() == rows.output->numel();
+  }
+
   ChainMatch match(PatternKind kind) const { return {kind, first_, last_, longest()}; }
   uint32_t last() const { return last_; }
 
@@ -65,7 +75,8 @@ std::optional<ChainMatch> match_norm(Walk walk, bool is_rsqrt) {
   const bool has_difference = walk.back({"sub"});
   if (!has_difference) walk.back({"copy"});  // the cast to f32
   if (is_rsqrt ? !walk.on({"mul"}) : !walk.on({"div"})) return std::nullopt;
-  walk.on({"copy"});  // and back
+  if (!walk.is_by_rows()) return std::nullopt;  // over channels, or a batch
+  walk.on({"copy"});                            // and back
   if (walk.on({"mul"}) && has_difference) walk.on({"add"});
   return walk.match(has_difference ? PatternKind::layer_norm : PatternKind::rms_norm);
 }

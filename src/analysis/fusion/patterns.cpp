@@ -19,6 +19,7 @@ constexpr double kFusedAdamShare = 7.0 / 21;
 // SGD with momentum: mul_ 2, add_ 3, add_ 3; one kernel 5.
 constexpr double kFusedSgdShare = 5.0 / 8;
 
+constexpr int64_t kLeastOpsOfStep = 3;  // SGD with momentum: mul_, add_, add_
 constexpr std::string_view kForeachMark = "aten::_foreach_";
 constexpr uint32_t kLeastForeachOps = 4;  // Adam's step has more, whatever its options are
 constexpr std::string_view kStepMark = "Optimizer.step#";
@@ -35,7 +36,11 @@ class Patterns {
       if (const std::optional<ChainMatch> match = match_chain(trace_, work_, i)) add_chain(*match);
     }
     std::vector<Pattern> list;
-    for (auto& [name, pattern] : found_) list.push_back(std::move(pattern));
+    for (auto& [name, pattern] : found_) {
+      // A step of fewer is one kernel already, or nearly so.
+      const bool is_short = pattern.ops < kLeastOpsOfStep * pattern.count;
+      if (pattern.kind != PatternKind::optimizer || !is_short) list.push_back(std::move(pattern));
+    }
     std::stable_sort(list.begin(), list.end(),
                      [](const Pattern& a, const Pattern& b) { return a.saving_us > b.saving_us; });
     return list;

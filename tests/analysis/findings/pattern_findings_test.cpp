@@ -25,16 +25,27 @@ struct Timed {
   int64_t us;
 };
 
-// On a CPU, one after the other, on 1 MiB.
-Explanation explain_ops(std::initializer_list<Timed> ops) {
+// On a CPU, one after the other, on 1 MiB; roots on one number per row.
+Explanation explain_ops(std::initializer_list<Timed> ops, int64_t columns_of_roots = 1) {
   GpuTrace b;
   int64_t at = 0;
   for (const Timed& op : ops) {
     b.op(op.name, at * kUs, (at + op.us) * kUs);
-    b.inputs({tensor({256, 1024}), tensor({256, 1024})});
+    const std::string_view name = op.name;
+    if (name == "aten::rsqrt" || name == "aten::sqrt")
+      b.inputs({tensor({256, columns_of_roots})});
+    else
+      b.inputs({tensor({256, 1024}), tensor({256, 1024})});
     at += op.us;
   }
   return explain(b.trace, link(b.trace));
+}
+
+// A list op with its launch and its kernel.
+void list_op(GpuTrace& b, const char* name, int64_t at_us, int64_t us) {
+  b.op(name, at_us * kUs, (at_us + 10) * kUs);
+  b.call("cudaLaunchKernel", (at_us + 1) * kUs, (at_us + 4) * kUs, at_us + 1);
+  b.gpu_kernel("multi_tensor_apply_kernel", (at_us + 10) * kUs, (at_us + 10 + us) * kUs, at_us + 1);
 }
 
 TEST(PatternFindings, RmsNormTakesAsLongAsItsLongestOp) {
@@ -59,6 +70,21 @@ TEST(PatternFindings, AnInverseRootOfSomethingElseIsNoNorm) {
   const Explanation adam = explain_ops(
       {{"aten::addcmul_", 80}, {"aten::sqrt", 90}, {"aten::div", 100}, {"aten::add_", 90}});
   EXPECT_EQ(find(adam, "unfused-norm"), nullptr);
+}
+
+TEST(PatternFindings, AMeanOverSomethingElseThanRowsIsNoNorm) {
+  const std::initializer_list<Timed> ops = {{"aten::pow", 90},  {"aten::mean", 80},
+                                            {"aten::add", 1},   {"aten::rsqrt", 1},
+                                            {"aten::mul", 100}, {"aten::mul", 95}};
+  EXPECT_NE(find(explain_ops(ops), "unfused-norm"), nullptr);
+  EXPECT_EQ(find(explain_ops(ops, 4), "unfused-norm"), nullptr);
+}
+
+TEST(PatternFindings, AStepOfOneListOpIsFusedEnough) {
+  GpuTrace b;
+  b.annotation("Optimizer.step#SGD.step", 0, 100 * kUs);
+  list_op(b, "aten::_foreach_add_", 0, 90);
+  EXPECT_EQ(find(explain(b.trace, link(b.trace)), "unfused-optimizer"), nullptr);
 }
 
 TEST(PatternFindings, WithADifferenceBeforeTheSquareItIsALayerNorm) {
@@ -105,13 +131,6 @@ TEST(PatternFindings, RotaryEmbeddingsCopyTheirHalves) {
   EXPECT_DOUBLE_EQ(*f->saving_us, 420);
   const Explanation plain = explain_ops({{"aten::mul", 85}, {"aten::cat", 180}, {"aten::mul", 85}});
   EXPECT_EQ(find(plain, "unfused-rotary"), nullptr);
-}
-
-// A list op with its launch and its kernel.
-void list_op(GpuTrace& b, const char* name, int64_t at_us, int64_t us) {
-  b.op(name, at_us * kUs, (at_us + 10) * kUs);
-  b.call("cudaLaunchKernel", (at_us + 1) * kUs, (at_us + 4) * kUs, at_us + 1);
-  b.gpu_kernel("multi_tensor_apply_kernel", (at_us + 10) * kUs, (at_us + 10 + us) * kUs, at_us + 1);
 }
 
 TEST(PatternFindings, AStepOfListOpsOutsideOfAnAnnotationIsAnOptimizer) {
