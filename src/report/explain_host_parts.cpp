@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of an explanation that a run without a device has.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "epilogue/trace/explain.h"
+#include "report/explain_parts.h"
+
+namespace epilogue::trace {
+namespace {
+
+void add_host_products(ExplainParts& p) {
+  if (p.e.host->products.empty()) return;
+  p.head("Matrix products");
+  Grid grid{{{"op", true, 20},
+             {"M x N x K", true, 28},
+             {"type", true},
+             {"count"},
+             {"median"},
+             {"total"},
+             {"GFLOP/s"},
+             {"FLOP/byte"}},
+            {},
+            ""};
+  for (const HostProduct& product : p.e.host->products) {
+    const std::string batch =
+        product.shape.batch > 1 ? fmt::format("{} x ", product.shape.batch) : "";
+    grid.rows.push_back(
+        {product.op,
+         fmt::format("{}{} x {} x {}", batch, product.shape.m, product.shape.n, product.shape.k),
+         product.type, format_count(product.time.count), format_duration_ns(product.time.median_ns),
+         format_duration_ns(product.time.total_ns), fmt::format("{:.1f}", product.gflops),
+         fmt::format("{:.1f}", product.flops_per_byte)});
+  }
+  p.add(std::move(grid));
+}
+
+void add_host_functions(ExplainParts& p) {
+  if (p.e.host->functions.empty()) return;
+  p.head("Python between ops");
+  Grid grid{{{"function", true, 80}, {"calls"}, {"time"}}, {}, ""};
+  for (const HostFunction& f : p.e.host->functions)
+    grid.rows.push_back({f.name, format_count(f.count), format_duration_ns(f.self_ns)});
+  p.add(std::move(grid));
+}
+
+}  // namespace
+
+void add_host(ExplainParts& p) {
+  if (!p.e.host) return;
+  p.head("Where the host's time goes");
+  Grid ops{{{"op", true, 60}, {"time"}, {"share"}, {"calls"}, {"mean"}, {"GB/s"}}, {}, ""};
+  const auto wall = static_cast<double>(std::max<int64_t>(1, p.e.host->wall_ns));
+  for (const HostOp& op : p.e.host->ops)
+    ops.rows.push_back({op.name, format_duration_ns(op.self_ns),
+                        percent(static_cast<double>(op.self_ns) * 100 / wall),
+                        format_count(op.count), format_duration_ns(op.self_ns / op.count),
+                        known(op.gb_per_s, "{:.1f}")});
+  p.add(std::move(ops));
+  p.document.push_back(Paragraph{
+      "Of the main thread, without the data loader. Times are of the ops themselves, without "
+      "the ops that they call."});
+  add_host_products(p);
+  add_host_functions(p);
+}
+
+void add_host_steps(ExplainParts& p) {
+  p.head(p.e.steps.empty() ? "Regions" : "Steps");
+  Grid grid{{{"name", true, 40}, {"wall"}, {"in ops"}, {"ops"}}, {}, ""};
+  for (const RegionVerdict& r : p.e.verdicts.regions)
+    grid.rows.push_back({r.region.name, format_duration_ns(r.region.wall_ns()),
+                         format_duration_ns(r.region.cpu_op_ns), format_count(r.region.ops)});
+  p.add(std::move(grid));
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls, copies, collectives, compiled regions, memory and modules.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "epilogue/trace/explain.h"
+#include "report/explain_parts.h"
+
+namespace epilogue::trace {
+namespace {
+
+void add_memory_categories(ExplainParts& p, const DeviceMemory& m) {
+  if (m.category_totals.empty()) return;
+  Grid grid{{{"category", true}, {"at the peak"}, {"its own peak"}}, {}, ""};
+  for (size_t c = 0; c < kMemoryCategories; ++c)
+    if (m.category_peak[c] > 0)
+      grid.rows.push_back({std::string(memory_category_name(static_cast<MemoryCategory>(c))),
+                           format_bytes(static_cast<double>(m.category_at_peak[c])),
+                           format_bytes(static_cast<double>(m.category_peak[c]))});
+  p.add(std::move(grid));
+}
+
+}  // namespace
+
+void add_calls(ExplainParts& p) {
+  if (!p.e.launches.calls.empty()) {
+    p.head("Runtime calls");
+    Grid grid{{{"call", true}, {"count"}, {"median"}, {"p95"}, {"total"}}, {}, ""};
+    for (const CallStats& c : p.e.launches.calls)
+      grid.rows.push_back({c.name, format_count(c.time.count), format_duration_ns(c.time.median_ns),
+                           format_duration_ns(c.time.p95_ns), format_duration_ns(c.time.total_ns)});
+    p.add(std::move(grid));
+  }
+  if (p.e.launches.queue_delay)
+    p.document.push_back(Paragraph{fmt::format(
+        "From the end of a launch call to its kernel's start: median {}, 95 % within {}.",
+        format_duration_ns(p.e.launches.queue_delay->median_ns),
+        format_duration_ns(p.e.launches.queue_delay->p95_ns))});
+  if (!p.e.hot_spots.copies.empty()) {
+    p.head("Copies");
+    Grid grid{
+        {{"name", true}, {"in", true, 40}, {"count"}, {"bytes"}, {"total"}, {"GB/s"}}, {}, ""};
+    for (const CopySpot& c : p.e.hot_spots.copies)
+      grid.rows.push_back({c.name, c.where.empty() ? "-" : c.where, format_count(c.time.count),
+                           c.bytes ? format_bytes(static_cast<double>(*c.bytes)) : "-",
+                           format_duration_ns(c.time.total_ns), known(c.bandwidth_gb_s, "{:.1f}")});
+    p.add(std::move(grid));
+  }
+}
+
+void add_collectives(ExplainParts& p) {
+  if (p.e.collectives.kinds.empty()) return;
+  p.head("Collectives");
+  Grid grid{{{"name", true}, {"count"}, {"bytes"}, {"time"}, {"hidden"}, {"exposed"}}, {}, ""};
+  for (const CollectiveStats& c : p.e.collectives.kinds)
+    grid.rows.push_back({c.name, format_count(c.time.count),
+                         c.bytes ? format_bytes(static_cast<double>(*c.bytes)) : "-",
+                         format_duration_ns(c.time.total_ns), format_duration_ns(c.overlap_ns),
+                         format_duration_ns(c.exposed_ns)});
+  p.add(std::move(grid));
+}
+
+void add_compile(ExplainParts& p) {
+  if (!p.e.compile.is_compiled()) return;
+  p.head("Compiled regions");
+  Grid grid{{{"name", true, 70}, {"count"}, {"host"}, {"kernels"}, {"device"}}, {}, ""};
+  for (const auto* list : {&p.e.compile.regions, &p.e.compile.graphs})
+    for (const CompiledRange& r : *list)
+      grid.rows.push_back({r.name, format_count(r.count), format_duration_ns(r.cpu_ns),
+                           format_count(r.kernels), format_duration_ns(r.device_ns)});
+  for (const TritonKernel& k : p.e.compile.triton)
+    grid.rows.push_back({k.name, format_count(k.count), "-", format_count(k.count),
+                         format_duration_ns(k.device_ns)});
+  p.add(std::move(grid));
+}
+
+void add_memory(ExplainParts& p) {
+  for (const DeviceMemory& m : p.e.memory) {
+    p.head(fmt::format("Memory at the peak of {}: {}",
+                       m.type == DeviceType::cpu ? "the CPU" : fmt::format("device {}", m.device),
+                       format_bytes(static_cast<double>(m.peak_bytes))));
+    Grid grid{{{"allocated by", true}, {"allocations"}, {"bytes"}}, {}, ""};
+    if (m.before_window_bytes.value_or(0) > 0)
+      grid.rows.push_back(
+          {"(before the window)", "-", format_bytes(static_cast<double>(*m.before_window_bytes))});
+    for (const MemoryHolder& h : m.at_peak)
+      grid.rows.push_back({h.op.empty() ? "-" : h.op, format_count(h.allocations),
+                           format_bytes(static_cast<double>(h.bytes))});
+    p.add(std::move(grid));
+    add_memory_categories(p, m);
+  }
+}
+
+void add_modules(ExplainParts& p) {
+  if (p.e.modules.empty()) return;
+  p.head("Modules");
+  Grid grid{{{"module", true, 70}, {"count"}, {"host"}, {"device"}, {"kernels"}}, {}, ""};
+  for (const ModuleTime& m : p.e.modules)
+    grid.rows.push_back({std::string(static_cast<size_t>(m.depth) * 2, ' ') + m.name,
+                         format_count(m.count), format_duration_ns(m.cpu_ns),
+                         format_duration_ns(m.device_ns), format_count(m.kernels)});
+  p.add(std::move(grid));
+}
+
+}  // namespace epilogue::trace
