@@ -11,7 +11,7 @@ class App;
 namespace epilogue::trace {
 struct Document;
 class Answer;
-}
+}  // namespace epilogue::trace
 
 namespace epilogue::tool {
 

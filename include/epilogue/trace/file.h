@@ -24,8 +24,8 @@ struct ReadOptions {
   // Python frames are up to 91 % of a file: they are skipped unless asked for.
   bool python_functions = false;
   int threads = 0;  // 0: as many as the machine has
-  // Called now and then on the caller's thread with the bytes of the file consumed so far and in all (0:
-  // not known, a pipe). What it throws ends the reading.
+  // Called now and then on the caller's thread with the bytes of the file consumed so far and in
+  // all (0: not known, a pipe). What it throws ends the reading.
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
