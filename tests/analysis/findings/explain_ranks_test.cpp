@@ -4,16 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
 #include <utility>
 #include <vector>
 
+#include "analysis/findings/find_finding.h"
 #include "analysis/gpu_trace.h"
 
 namespace epilogue::trace::explain_ranks_test {
 namespace {
 
+using testing::find_finding;
 using testing::GpuTrace;
 using testing::kUs;
 
@@ -46,12 +47,6 @@ RanksExplanation explained(const std::vector<GpuTrace>& traces) {
   return explain_ranks(ranks);
 }
 
-const Finding* finding(const RanksExplanation& e, std::string_view id) {
-  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
-                               [&](const Finding& f) { return f.id == id; });
-  return at == e.findings.end() ? nullptr : &*at;
-}
-
 TEST(ExplainRanks, AWholeWorldHasExactWaits) {
   const RanksExplanation e = explained(list_of(rank_of(0, 100, 2), rank_of(1, 700, 2)));
   EXPECT_EQ(e.world_size, 2);
@@ -59,8 +54,8 @@ TEST(ExplainRanks, AWholeWorldHasExactWaits) {
   EXPECT_TRUE(e.has_all_ranks());
   EXPECT_EQ(e.ranks[1].wait_ns, 600 * kUs);
   EXPECT_EQ(e.ranks[1].communication_ns, 700 * kUs);
-  EXPECT_EQ(finding(e, "missing-ranks"), nullptr);
-  const Finding* last = finding(e, "straggler");
+  EXPECT_EQ(find_finding(e, "missing-ranks"), nullptr);
+  const Finding* last = find_finding(e, "straggler");
   ASSERT_NE(last, nullptr);
   EXPECT_EQ(last->title, "rank 0 arrives last: rank 1 waits 600 us in collectives");
   EXPECT_EQ(last->saving_us, 600);
@@ -70,11 +65,11 @@ TEST(ExplainRanks, MissingRanksAreNamedAndWaitsAreBounds) {
   const RanksExplanation e =
       explained(list_of(rank_of(1, 100, 8), rank_of(2, 700, 8), rank_of(5, 400, 8)));
   EXPECT_EQ(e.missing, (std::vector<RankRange>{{0, 0}, {3, 4}, {6, 7}}));
-  const Finding* missing = finding(e, "missing-ranks");
+  const Finding* missing = find_finding(e, "missing-ranks");
   ASSERT_NE(missing, nullptr);
   EXPECT_EQ(missing->title, "3 of 8 ranks are here, missing: 0, 3 to 4, 6 to 7");
   EXPECT_EQ(missing, &e.findings.front());
-  const Finding* last = finding(e, "straggler");
+  const Finding* last = find_finding(e, "straggler");
   ASSERT_NE(last, nullptr);
   EXPECT_EQ(last->title,
             "rank 1 arrives last of those compared: rank 2 waits at least 600 us in collectives");
@@ -89,20 +84,21 @@ TEST(ExplainRanks, AWorldOfAnySizeIsCountedInRanges) {
   const RanksExplanation e = explained(list_of(rank_of(0, 1, 1LL << 62), rank_of(1, 1, 1LL << 62)));
   EXPECT_EQ(e.missing, (std::vector<RankRange>{{2, (1LL << 62) - 1}}));
   const RanksExplanation one = explained(list_of(rank_of(0, 1, 2)));
-  EXPECT_EQ(finding(one, "missing-ranks")->title, "1 of 2 ranks is here, missing: 1");
+  EXPECT_EQ(find_finding(one, "missing-ranks")->title, "1 of 2 ranks is here, missing: 1");
 }
 
 TEST(ExplainRanks, AnUnknownWorldIsSaidToBeUnknown) {
   const RanksExplanation whole = explained(list_of(rank_of(3, 100, 0), rank_of(4, 700, 0)));
   EXPECT_FALSE(whole.world_size);
   EXPECT_TRUE(whole.missing.empty());
-  ASSERT_NE(finding(whole, "world-size-unknown"), nullptr);
-  EXPECT_EQ(finding(whole, "world-size-unknown")->title,
+  ASSERT_NE(find_finding(whole, "world-size-unknown"), nullptr);
+  EXPECT_EQ(find_finding(whole, "world-size-unknown")->title,
             "no trace says how many ranks the run had; 2 ranks are here");
   const RanksExplanation gap = explained(list_of(rank_of(3, 100, 0), rank_of(7, 700, 0)));
   EXPECT_EQ(gap.missing, (std::vector<RankRange>{{4, 6}}));
-  ASSERT_NE(finding(gap, "missing-ranks"), nullptr);
-  EXPECT_EQ(finding(gap, "missing-ranks")->title, "2 ranks are here, missing between them: 4 to 6");
+  ASSERT_NE(find_finding(gap, "missing-ranks"), nullptr);
+  EXPECT_EQ(find_finding(gap, "missing-ranks")->title,
+            "2 ranks are here, missing between them: 4 to 6");
 }
 
 TEST(ExplainRanks, WhatACutOffRankLostIsUnknown) {
@@ -118,7 +114,7 @@ TEST(ExplainRanks, WhatACutOffRankLostIsUnknown) {
   EXPECT_FALSE(e.ranks[2].wait_ns);
   EXPECT_FALSE(e.ranks[2].communication_ns);
   EXPECT_FALSE(e.ranks[2].bound);
-  const Finding* f = finding(e, "truncated-rank");
+  const Finding* f = find_finding(e, "truncated-rank");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "the trace of rank 2 ends early: its collectives are not matched");
 }
@@ -129,7 +125,7 @@ TEST(ExplainRanks, WaitsOfUnmatchedCollectivesAreUnknown) {
   const RanksExplanation e = explained(traces);
   EXPECT_FALSE(e.ranks[0].wait_ns);
   EXPECT_EQ(e.ranks[1].communication_ns, 800 * kUs);
-  const Finding* f = finding(e, "unmatched-collectives");
+  const Finding* f = find_finding(e, "unmatched-collectives");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title,
             "how long ranks wait in all_reduce is unknown: not all ranks ran it equally often");

@@ -4,23 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
+#include "analysis/findings/find_finding.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::explain_test {
 namespace {
 
+using testing::find_finding;
 using testing::kUs;
 using testing::TraceBuilder;
 
 Explanation explain(const TraceBuilder& b) { return explain(b.trace, link(b.trace)); }
-
-const Finding* find(const Explanation& e, std::string_view id) {
-  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
-                               [&](const Finding& f) { return f.id == id; });
-  return at == e.findings.end() ? nullptr : &*at;
-}
 
 // A launch call of `call_us` and its kernel `delay_us` after it.
 void launch(TraceBuilder& b, int64_t at_us, int64_t call_us, int64_t delay_us, int64_t kernel_us,
@@ -60,7 +54,7 @@ TEST(Explain, LaunchesThatTheDeviceWaitsForAreAFindingWithTheIdleTimeAsItsSaving
   b.op("aten::mul", 40 * kUs, 70 * kUs);
   launch(b, 40, 30, 0, 2);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "launch-cost");
+  const Finding* f = find_finding(e, "launch-cost");
   ASSERT_NE(f, nullptr);
   ASSERT_FALSE(e.idle.empty());
   EXPECT_DOUBLE_EQ(*f->saving_us, static_cast<double>(e.idle[0].of(IdleCause::launch)) / 1000.0);
@@ -72,7 +66,7 @@ TEST(Explain, OneKernelIsSpokenOfInTheSingular) {
   b.op("aten::mul", 0, 30 * kUs);
   launch(b, 0, 30, 0, 2);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "launch-cost");
+  const Finding* f = find_finding(e, "launch-cost");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->evidence[0], "1 of 1 kernel takes less time than the call that launches it");
 }
@@ -84,7 +78,7 @@ TEST(Explain, OneSlowLaunchIsNamedAndNotTheirNumber) {
   launch(b, 1010, 4, 0, 2);
   launch(b, 1020, 4, 0, 2);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "launch-cost");
+  const Finding* f = find_finding(e, "launch-cost");
   ASSERT_NE(f, nullptr);
   ASSERT_EQ(f->evidence.size(), 3U);
   EXPECT_EQ(f->evidence[1], "cudaLaunchKernel: 3 calls, median 4.00 us, in all 1.01 ms");
@@ -103,14 +97,14 @@ TEST(Explain, ADeviceThatWaitsForDataIsAFindingThatNamesTheLoader) {
   b.annotation(name, 100 * kUs, 140 * kUs);
   const Explanation e = explain(b);
   EXPECT_EQ(e.verdicts.whole.bound, Bound::data);
-  const Finding* f = find(e, "data-loader");
+  const Finding* f = find_finding(e, "data-loader");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 80);
   EXPECT_EQ(f->evidence[0], name + ": 2 times, median 40.0 us, in all 80.0 us");
   TraceBuilder none;
   none.op("aten::mul", 60 * kUs, 70 * kUs);
   launch(none, 60, 5, 0, 30);
-  EXPECT_EQ(find(explain(none), "data-loader"), nullptr);
+  EXPECT_EQ(find_finding(explain(none), "data-loader"), nullptr);
 }
 
 TEST(Explain, TheTitleSaysWhereTheShareThatIsJudgedIsAnother) {
@@ -130,7 +124,7 @@ TEST(Explain, OneSlowStepIsNamed) {
     at += us;
   }
   const Explanation e = explain(b);
-  const Finding* f = find(e, "slow-steps");
+  const Finding* f = find_finding(e, "slow-steps");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "1 of 4 steps takes over 1.5 times the median: read the steps, not the mean");
   EXPECT_DOUBLE_EQ(*f->saving_us, 300);
@@ -145,7 +139,7 @@ TEST(Explain, SlowStepsAreMeasuredAgainstTheMeanOfTheTwoInTheMiddle) {
     at += us;
   }
   const Explanation e = explain(b);
-  const Finding* f = find(e, "slow-steps");
+  const Finding* f = find_finding(e, "slow-steps");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 70);
 }
@@ -154,7 +148,7 @@ TEST(Explain, EvenStepsAreNoFinding) {
   TraceBuilder b;
   for (int64_t i = 0; i < 4; ++i)
     b.annotation("ProfilerStep#" + std::to_string(i), i * 100 * kUs, (i + 1) * 100 * kUs);
-  EXPECT_EQ(find(explain(b), "slow-steps"), nullptr);
+  EXPECT_EQ(find_finding(explain(b), "slow-steps"), nullptr);
 }
 
 TEST(Explain, DurationsAreSaidInAUnitThatFitsThem) {
@@ -164,7 +158,7 @@ TEST(Explain, DurationsAreSaidInAUnitThatFitsThem) {
   b.event(Category::cuda_runtime, "cudaDeviceSynchronize", 60 * kUs, 110 * kUs);
   launch(b, 200, 20, 0, 20);
   const Explanation e = explain(b);
-  const Finding* sync = find(e, "sync");
+  const Finding* sync = find_finding(e, "sync");
   ASSERT_NE(sync, nullptr);
   EXPECT_EQ(sync->title, "the device idles 50.0 us while the host waits for it or for copies");
   EXPECT_EQ(sync->evidence[0], "cudaDeviceSynchronize in ProfilerStep#1: 1 time, 50.0 us");
@@ -177,7 +171,7 @@ TEST(Explain, OneLongOpThatLaunchesNothingIsNamedAndPromisesNothing) {
   b.op("aten::mm", 2100 * kUs, 2200 * kUs);
   launch(b, 2110, 10, 0, 50);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "no-launch-ops");
+  const Finding* f = find_finding(e, "no-launch-ops");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "one aten::empty starts no device work and takes 2.00 ms of the host's time");
   EXPECT_EQ(f->evidence[0], "aten::empty: 1 time, 2.00 ms");
@@ -191,7 +185,7 @@ TEST(Explain, ManyOpsThatLaunchNothingAreASaving) {
   b.op("aten::mm", 500 * kUs, 600 * kUs);
   launch(b, 510, 10, 0, 5);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "no-launch-ops");
+  const Finding* f = find_finding(e, "no-launch-ops");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "4 ops start no device work and take 200 us of the host's time");
   ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
@@ -203,10 +197,10 @@ TEST(Explain, AGraphBreakIsAFindingAndARegionThatRunsOftenIsNone) {
   b.annotation("ProfilerStep#1", 0, 1000 * kUs);
   for (int64_t i = 0; i < 4; ++i)
     b.op("Torch-Compiled Region: 0/0", i * 100 * kUs, (i * 100 + 50) * kUs);
-  EXPECT_EQ(find(explain(b), "graph-breaks"), nullptr);
+  EXPECT_EQ(find_finding(explain(b), "graph-breaks"), nullptr);
   b.op("Torch-Compiled Region: 1/0", 500 * kUs, 550 * kUs);
   const Explanation broken = explain(b);
-  const Finding* f = find(broken, "graph-breaks");
+  const Finding* f = find_finding(broken, "graph-breaks");
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->title.starts_with("2.0 different compiled regions run per step")) << f->title;
 }
@@ -215,7 +209,7 @@ TEST(Explain, ThePeakSaysWhatWasThereBeforeTheWindow) {
   TraceBuilder b;
   b.memory(10, 1 << 20).total_allocated = 10 << 20;
   const Explanation e = explain(b);
-  const Finding* f = find(e, "memory-peak");
+  const Finding* f = find_finding(e, "memory-peak");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "memory peaks at 10.0 MiB");
   EXPECT_EQ(f->evidence[0], "9.00 MiB of it was allocated before the window");

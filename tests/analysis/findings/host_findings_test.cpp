@@ -2,26 +2,20 @@
 // Findings of runs without a device: traces that have one, and traces that just do not.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
+#include "analysis/findings/find_finding.h"
 #include "analysis/gpu_trace.h"
 #include "epilogue/trace/explain.h"
 
 namespace epilogue::trace::host_findings_test {
 namespace {
 
+using testing::find_finding;
 using testing::GpuTrace;
 using testing::kUs;
 using testing::scalar;
 using testing::tensor;
 
 Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
-
-const Finding* find(const Explanation& e, std::string_view id) {
-  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
-                               [&](const Finding& f) { return f.id == id; });
-  return at == e.findings.end() ? nullptr : &*at;
-}
 
 // 537 MFLOP.
 void product(GpuTrace& b, int64_t start_us, int64_t end_us, const char* type) {
@@ -35,7 +29,7 @@ TEST(HostFindings, ATypeWithoutInstructionsIsNamedWithWhatF32WouldSave) {
   product(b, 0, 33'500, "c10::BFloat16");  // 16 GFLOP/s
   product(b, 33'500, 37'080, "float");     // 150 GFLOP/s
   const Explanation e = explain(b);
-  const Finding* f = find(e, "slow-dtype");
+  const Finding* f = find_finding(e, "slow-dtype");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->title.find("products in bf16"), std::string::npos);
   EXPECT_NEAR(*f->saving_us, 33'500 - 3'580, 20);
@@ -44,18 +38,18 @@ TEST(HostFindings, ATypeWithoutInstructionsIsNamedWithWhatF32WouldSave) {
   GpuTrace fast;
   product(fast, 0, 1'200, "c10::BFloat16");
   product(fast, 1'200, 4'780, "float");
-  EXPECT_EQ(find(explain(fast), "slow-dtype"), nullptr);
+  EXPECT_EQ(find_finding(explain(fast), "slow-dtype"), nullptr);
 }
 
 TEST(HostFindings, WithoutF32BesideItASlowTypeIsJudgedByWhatAnyCpuDoes) {
   GpuTrace slow;
   product(slow, 0, 33'500, "c10::BFloat16");
   const Explanation e = explain(slow);
-  ASSERT_NE(find(e, "slow-dtype"), nullptr);
-  EXPECT_FALSE(find(e, "slow-dtype")->saving_us);
+  ASSERT_NE(find_finding(e, "slow-dtype"), nullptr);
+  EXPECT_FALSE(find_finding(e, "slow-dtype")->saving_us);
   GpuTrace fast;
   product(fast, 0, 17'000, "c10::BFloat16");  // 32 GFLOP/s
-  EXPECT_EQ(find(explain(fast), "slow-dtype"), nullptr);
+  EXPECT_EQ(find_finding(explain(fast), "slow-dtype"), nullptr);
 }
 
 TEST(HostFindings, WhereAllIsSlowThreadsContend) {
@@ -64,16 +58,16 @@ TEST(HostFindings, WhereAllIsSlowThreadsContend) {
   b.op("aten::copy_", 33'500 * kUs, 48'500 * kUs);  // 1 MiB in 15 ms
   b.inputs({tensor({256, 512}), tensor({256, 512})});
   const Explanation e = explain(b);
-  const Finding* f = find(e, "thread-contention");
+  const Finding* f = find_finding(e, "thread-contention");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->evidence.at(0).find("aten::copy_: 15.0 ms in 1 call, 1.00 MiB each"),
             std::string::npos)
       << f->evidence.at(0);
-  EXPECT_EQ(find(e, "slow-dtype"), nullptr) << "the type need not be the cause";
+  EXPECT_EQ(find_finding(e, "slow-dtype"), nullptr) << "the type need not be the cause";
   GpuTrace fast;
   fast.op("aten::copy_", 0, 1'000 * kUs);
   fast.inputs({tensor({256, 512}), tensor({256, 512})});
-  EXPECT_EQ(find(explain(fast), "thread-contention"), nullptr);
+  EXPECT_EQ(find_finding(explain(fast), "thread-contention"), nullptr);
 }
 
 TEST(HostFindings, AttentionOfProductsAndASoftmaxIsOnePattern) {
@@ -89,7 +83,7 @@ TEST(HostFindings, AttentionOfProductsAndASoftmaxIsOnePattern) {
   op("aten::_softmax", 60, {tensor({32, 256, 256})});
   op("aten::bmm", 100, {tensor({32, 256, 256}), tensor({32, 256, 64})});
   const Explanation e = explain(b);
-  const Finding* f = find(e, "unfused-attention");
+  const Finding* f = find_finding(e, "unfused-attention");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 110);
   EXPECT_EQ(f->title,
@@ -100,7 +94,7 @@ TEST(HostFindings, AttentionOfProductsAndASoftmaxIsOnePattern) {
   head.inputs({tensor({10}), tensor({256, 64}), tensor({64, 10})});
   head.op("aten::_softmax", 100 * kUs, 160 * kUs);
   head.inputs({tensor({256, 10})});
-  EXPECT_EQ(find(explain(head), "unfused-attention"), nullptr);
+  EXPECT_EQ(find_finding(explain(head), "unfused-attention"), nullptr);
 }
 
 TEST(HostFindings, AnOptimizersStepAsksForFused) {
@@ -114,25 +108,25 @@ TEST(HostFindings, AnOptimizersStepAsksForFused) {
     at += 10;
   }
   const Explanation e = explain(b);
-  const Finding* f = find(e, "unfused-optimizer");
+  const Finding* f = find_finding(e, "unfused-optimizer");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "AdamW runs as 8 ops: one kernel does a step");
   EXPECT_NEAR(*f->saving_us, 80 * 2.0 / 3, 1e-9);
-  EXPECT_EQ(find(e, "fusion"), nullptr) << "its remedy is another one";
+  EXPECT_EQ(find_finding(e, "fusion"), nullptr) << "its remedy is another one";
   GpuTrace fused;
   fused.annotation("Optimizer.step#AdamW.step", 0, 80 * kUs);
   fused.op("aten::_fused_adamw_", 0, 80 * kUs);
-  EXPECT_EQ(find(explain(fused), "unfused-optimizer"), nullptr);
+  EXPECT_EQ(find_finding(explain(fused), "unfused-optimizer"), nullptr);
 }
 
 TEST(HostFindings, PyTorchsOwnConvolutionIsAFallback) {
   GpuTrace b;
   b.op("aten::_slow_conv2d_forward", 0, 900 * kUs);
   b.op("aten::relu", 900 * kUs, 1000 * kUs);
-  EXPECT_NE(find(explain(b), "fallback-convolution"), nullptr);
+  EXPECT_NE(find_finding(explain(b), "fallback-convolution"), nullptr);
   GpuTrace taken;
   taken.op("aten::mkldnn_convolution", 0, 900 * kUs);
-  EXPECT_EQ(find(explain(taken), "fallback-convolution"), nullptr);
+  EXPECT_EQ(find_finding(explain(taken), "fallback-convolution"), nullptr);
 }
 
 TEST(HostFindings, TheDataLoaderIsNamedWithItsShare) {
@@ -140,7 +134,7 @@ TEST(HostFindings, TheDataLoaderIsNamedWithItsShare) {
   b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 670 * kUs);
   b.op("aten::gelu", 670 * kUs, 1000 * kUs);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "data-loader");
+  const Finding* f = find_finding(e, "data-loader");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "the data loader takes 670 us of 1.00 ms (67 %)");
   EXPECT_DOUBLE_EQ(*f->saving_us, 670);
@@ -153,18 +147,19 @@ TEST(HostFindings, SmallOpsAndPythonAreFindingsFromATenthOfTheTimeOn) {
   GpuTrace b;
   for (int64_t i = 0; i < 100; ++i) b.op("aten::add", i * 10 * kUs, (i * 10 + 5) * kUs);
   const Explanation e = explain(b);
-  ASSERT_NE(find(e, "dispatch"), nullptr);
-  EXPECT_EQ(find(e, "dispatch")->title, "calling 100 ops takes 895 us of 995 us (90 %)");
-  EXPECT_EQ(find(e, "between-ops"), nullptr) << "gaps as short as these are the calls";
+  ASSERT_NE(find_finding(e, "dispatch"), nullptr);
+  EXPECT_EQ(find_finding(e, "dispatch")->title, "calling 100 ops takes 895 us of 995 us (90 %)");
+  EXPECT_EQ(find_finding(e, "between-ops"), nullptr) << "gaps as short as these are the calls";
   GpuTrace python;
   for (int64_t i = 0; i < 10; ++i) python.op("aten::gelu", i * 100 * kUs, (i * 100 + 60) * kUs);
   const Explanation slow = explain(python);
-  ASSERT_NE(find(slow, "between-ops"), nullptr);
-  EXPECT_EQ(find(slow, "between-ops")->evidence.at(0), "with_stack=True names the functions");
+  ASSERT_NE(find_finding(slow, "between-ops"), nullptr);
+  EXPECT_EQ(find_finding(slow, "between-ops")->evidence.at(0),
+            "with_stack=True names the functions");
   GpuTrace clean;
   clean.op("aten::gelu", 0, 1000 * kUs);
-  EXPECT_EQ(find(explain(clean), "dispatch"), nullptr);
-  EXPECT_EQ(find(explain(clean), "between-ops"), nullptr);
+  EXPECT_EQ(find_finding(explain(clean), "dispatch"), nullptr);
+  EXPECT_EQ(find_finding(explain(clean), "between-ops"), nullptr);
 }
 
 TEST(HostFindings, StepsThatOldTracesRecordAsOpsAreNoOps) {
@@ -183,16 +178,16 @@ TEST(HostFindings, ALongGapIsAFindingAndManyShortOnesAreNone) {
   b.call("cudaLaunchKernel", 100 * kUs, 101 * kUs, 2);
   b.gpu_kernel("second", 102 * kUs, 110 * kUs, 2);
   const Explanation e = explain(b);
-  const Finding* gap = find(e, "idle-gap");
+  const Finding* gap = find_finding(e, "idle-gap");
   ASSERT_NE(gap, nullptr);
   EXPECT_EQ(gap->evidence.at(0), "meanwhile the host was in cudaFree");
   EXPECT_EQ(gap->evidence.at(1), "between first and second");
-  const Finding* call = find(e, "slow-call");
+  const Finding* call = find_finding(e, "slow-call");
   ASSERT_NE(call, nullptr);
   EXPECT_EQ(call->title, "cudaFree takes 87.0 us of the host's time");
   GpuTrace even;
   for (int64_t i = 0; i < 40; ++i) even.gpu_kernel("k", i * 100, i * 100 + 50);
-  EXPECT_EQ(find(explain(even), "idle-gap"), nullptr);
+  EXPECT_EQ(find_finding(explain(even), "idle-gap"), nullptr);
 }
 
 TEST(HostFindings, OpsThatAreNoViewsAreNotCalledViews) {
@@ -204,7 +199,7 @@ TEST(HostFindings, OpsThatAreNoViewsAreNotCalledViews) {
   b.call("cudaLaunchKernel", 510 * kUs, 520 * kUs, 1);
   b.gpu_kernel("gemm", 520 * kUs, 525 * kUs, 1);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "no-launch-ops");
+  const Finding* f = find_finding(e, "no-launch-ops");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "2 ops start no device work and take 80.0 us of the host's time");
   EXPECT_EQ(f->evidence.back().find("mostly views"), std::string::npos);

@@ -3,9 +3,9 @@
 // not.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 
+#include "analysis/findings/find_finding.h"
 #include "analysis/gpu_trace.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/file.h"
@@ -14,17 +14,12 @@
 namespace epilogue::trace::loss_findings_test {
 namespace {
 
+using testing::find_finding;
 using testing::GpuTrace;
 using testing::kUs;
 using testing::tensor;
 
 Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
-
-const Finding* find(const Explanation& e, std::string_view id) {
-  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
-                               [&](const Finding& f) { return f.id == id; });
-  return at == e.findings.end() ? nullptr : &*at;
-}
 
 // Ops one after the other.
 struct Line : GpuTrace {
@@ -41,13 +36,13 @@ TEST(LossFindings, ProductsInDoubleTakeTwiceAsLong) {
   b.add("aten::mm", 900, {tensor({256, 256}, "double"), tensor({256, 256}, "double")});
   b.add("aten::relu", 100);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "double-precision");
+  const Finding* f = find_finding(e, "double-precision");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 450);
   EXPECT_DOUBLE_EQ(*f->remains_us(), 450);
   Line single;
   single.add("aten::mm", 900, {tensor({256, 256}), tensor({256, 256})});
-  EXPECT_EQ(find(explain(single), "double-precision"), nullptr);
+  EXPECT_EQ(find_finding(explain(single), "double-precision"), nullptr);
 }
 
 // 64 MiB in 16 ms is 8.4 GB/s with what is read; in place 3.2 ms is 42.
@@ -57,17 +52,17 @@ TEST(LossFindings, LargeResultsInNewMemoryAreComparedWithOpsInPlace) {
   b.add("aten::neg", 16'000, {large});
   b.add("aten::neg_", 3'200, {large});
   const Explanation e = explain(b);
-  const Finding* f = find(e, "page-faults");
+  const Finding* f = find_finding(e, "page-faults");
   ASSERT_NE(f, nullptr);
   EXPECT_NEAR(*f->saving_us, 12'800, 1);
   EXPECT_NEAR(*f->cost_us, 16'000, 1e-9);
   Line fast;
   fast.add("aten::neg", 6'000, {large});
   fast.add("aten::neg_", 3'200, {large});
-  EXPECT_EQ(find(explain(fast), "page-faults"), nullptr);
+  EXPECT_EQ(find_finding(explain(fast), "page-faults"), nullptr);
   Line unknown;  // nothing to compare with
   unknown.add("aten::neg", 16'000, {large});
-  EXPECT_EQ(find(explain(unknown), "page-faults"), nullptr);
+  EXPECT_EQ(find_finding(explain(unknown), "page-faults"), nullptr);
 }
 
 TEST(LossFindings, CopiesAreNamedByWhatAskedForThem) {
@@ -77,13 +72,13 @@ TEST(LossFindings, CopiesAreNamedByWhatAskedForThem) {
   b.op("aten::copy_", 2 * kUs, 498 * kUs);
   b.op("aten::relu", 500 * kUs, 1000 * kUs);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "copies");
+  const Finding* f = find_finding(e, "copies");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "copies take 496 us of 1.00 ms (50 %), most of it in aten::contiguous");
   GpuTrace bias;  // the copy of a bias is part of the product
   bias.op("aten::addmm", 0, 500 * kUs);
   bias.op("aten::copy_", 2 * kUs, 498 * kUs);
-  EXPECT_EQ(find(explain(bias), "copies"), nullptr);
+  EXPECT_EQ(find_finding(explain(bias), "copies"), nullptr);
 }
 
 TEST(LossFindings, IndexingByAMaskIsTheCallThatSearches) {
@@ -92,12 +87,12 @@ TEST(LossFindings, IndexingByAMaskIsTheCallThatSearches) {
   b.op("aten::nonzero", 10 * kUs, 200 * kUs);
   b.op("aten::relu", 300 * kUs, 1000 * kUs);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "boolean-mask");
+  const Finding* f = find_finding(e, "boolean-mask");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->cost_us, 300);
   GpuTrace plain;  // by numbers
   plain.op("aten::index", 0, 300 * kUs);
-  EXPECT_EQ(find(explain(plain), "boolean-mask"), nullptr);
+  EXPECT_EQ(find_finding(explain(plain), "boolean-mask"), nullptr);
 }
 
 TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
@@ -107,21 +102,21 @@ TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
   b.inputs({tensor({1, 256}), tensor({256, 256})});
   b.op("aten::relu", 900 * kUs, 1000 * kUs);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "recompilation");
+  const Finding* f = find_finding(e, "recompilation");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 900);
-  EXPECT_EQ(find(e, "bandwidth-products"), nullptr);
-  EXPECT_EQ(find(e, "between-ops"), nullptr) << "it is told once";
+  EXPECT_EQ(find_finding(e, "bandwidth-products"), nullptr);
+  EXPECT_EQ(find_finding(e, "between-ops"), nullptr) << "it is told once";
   EXPECT_EQ(e.host->of(HostPart::between_ops), 900 * kUs);
 }
 
 TEST(LossFindings, AnInterruptedSmallOpIsNoContention) {
   Line b;
   for (int i = 0; i < 2; ++i) b.add("aten::neg", 2'000, {tensor({64})});
-  EXPECT_EQ(find(explain(b), "thread-contention"), nullptr);
+  EXPECT_EQ(find_finding(explain(b), "thread-contention"), nullptr);
   Line many;
   for (int i = 0; i < 5; ++i) many.add("aten::neg", 2'000, {tensor({64})});
-  EXPECT_NE(find(explain(many), "thread-contention"), nullptr);
+  EXPECT_NE(find_finding(explain(many), "thread-contention"), nullptr);
 }
 
 TEST(LossFindings, ADeviceThatWaitsForTheHostIsToldWithoutTheProfilersPart) {
@@ -133,7 +128,7 @@ TEST(LossFindings, ADeviceThatWaitsForTheHostIsToldWithoutTheProfilersPart) {
     b.gpu_kernel("relu", at + 45 * kUs, at + 50 * kUs, i + 1);
   }
   const Explanation e = explain(b);
-  const Finding* f = find(e, "host-overhead");
+  const Finding* f = find_finding(e, "host-overhead");
   ASSERT_NE(f, nullptr);
   const double idle_us = static_cast<double>(e.idle.front().host_ns()) / 1e3;
   EXPECT_GT(*f->saving_us, 0.9 * idle_us);
@@ -142,7 +137,7 @@ TEST(LossFindings, ADeviceThatWaitsForTheHostIsToldWithoutTheProfilersPart) {
   busy.op("aten::relu", 0, 50 * kUs);
   busy.call("cudaLaunchKernel", 40 * kUs, 45 * kUs, 1);
   busy.gpu_kernel("relu", 45 * kUs, 1000 * kUs, 1);
-  EXPECT_EQ(find(explain(busy), "host-overhead"), nullptr);
+  EXPECT_EQ(find_finding(explain(busy), "host-overhead"), nullptr);
 }
 
 void expect_sane_times(const std::filesystem::path& path) {

@@ -2,23 +2,17 @@
 // Chains that stand for one op of PyTorch: norms, GELU, rotary embeddings, optimizers of lists.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
+#include "analysis/findings/find_finding.h"
 #include "analysis/gpu_trace.h"
 #include "epilogue/trace/explain.h"
 
 namespace epilogue::trace::pattern_findings_test {
 namespace {
 
+using testing::find_finding;
 using testing::GpuTrace;
 using testing::kUs;
 using testing::tensor;
-
-const Finding* find(const Explanation& e, std::string_view id) {
-  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
-                               [&](const Finding& f) { return f.id == id; });
-  return at == e.findings.end() ? nullptr : &*at;
-}
 
 struct Timed {
   const char* name;
@@ -55,36 +49,36 @@ TEST(PatternFindings, RmsNormTakesAsLongAsItsLongestOp) {
                                      {"aten::rsqrt", 1},
                                      {"aten::mul", 100},
                                      {"aten::mul", 95}});
-  const Finding* f = find(e, "unfused-norm");
+  const Finding* f = find_finding(e, "unfused-norm");
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->title.starts_with("RMSNorm runs as aten::pow + aten::mean")) << f->title;
   EXPECT_DOUBLE_EQ(*f->cost_us, 367);
   EXPECT_DOUBLE_EQ(*f->saving_us, 267);
-  EXPECT_EQ(find(e, "fusion"), nullptr) << "told once";
+  EXPECT_EQ(find_finding(e, "fusion"), nullptr) << "told once";
   EXPECT_FALSE(e.fusions.fusions.empty()) << "the table has it all the same";
 }
 
 TEST(PatternFindings, AnInverseRootOfSomethingElseIsNoNorm) {
   const Explanation e = explain_ops({{"aten::add", 80}, {"aten::rsqrt", 90}, {"aten::mul", 100}});
-  EXPECT_EQ(find(e, "unfused-norm"), nullptr);
+  EXPECT_EQ(find_finding(e, "unfused-norm"), nullptr);
   const Explanation adam = explain_ops(
       {{"aten::addcmul_", 80}, {"aten::sqrt", 90}, {"aten::div", 100}, {"aten::add_", 90}});
-  EXPECT_EQ(find(adam, "unfused-norm"), nullptr);
+  EXPECT_EQ(find_finding(adam, "unfused-norm"), nullptr);
 }
 
 TEST(PatternFindings, AMeanOverSomethingElseThanRowsIsNoNorm) {
   const std::initializer_list<Timed> ops = {{"aten::pow", 90},  {"aten::mean", 80},
                                             {"aten::add", 1},   {"aten::rsqrt", 1},
                                             {"aten::mul", 100}, {"aten::mul", 95}};
-  EXPECT_NE(find(explain_ops(ops), "unfused-norm"), nullptr);
-  EXPECT_EQ(find(explain_ops(ops, 4), "unfused-norm"), nullptr);
+  EXPECT_NE(find_finding(explain_ops(ops), "unfused-norm"), nullptr);
+  EXPECT_EQ(find_finding(explain_ops(ops, 4), "unfused-norm"), nullptr);
 }
 
 TEST(PatternFindings, AStepOfOneListOpIsFusedEnough) {
   GpuTrace b;
   b.annotation("Optimizer.step#SGD.step", 0, 100 * kUs);
   list_op(b, "aten::_foreach_add_", 0, 90);
-  EXPECT_EQ(find(explain(b.trace, link(b.trace)), "unfused-optimizer"), nullptr);
+  EXPECT_EQ(find_finding(explain(b.trace, link(b.trace)), "unfused-optimizer"), nullptr);
 }
 
 TEST(PatternFindings, WithADifferenceBeforeTheSquareItIsALayerNorm) {
@@ -97,7 +91,7 @@ TEST(PatternFindings, WithADifferenceBeforeTheSquareItIsALayerNorm) {
                                      {"aten::div", 100},
                                      {"aten::mul", 95},
                                      {"aten::add", 95}});
-  const Finding* f = find(e, "unfused-norm");
+  const Finding* f = find_finding(e, "unfused-norm");
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->title.starts_with("LayerNorm runs as aten::sub")) << f->title;
   EXPECT_NE(f->action.find("layer_norm"), std::string::npos);
@@ -112,12 +106,12 @@ TEST(PatternFindings, GeluByHandAsksForGelu) {
                                      {"aten::tanh", 120},
                                      {"aten::add", 50},
                                      {"aten::mul", 50}});
-  const Finding* f = find(e, "unfused-gelu");
+  const Finding* f = find_finding(e, "unfused-gelu");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 360);
   const Explanation plain =
       explain_ops({{"aten::mul", 50}, {"aten::tanh", 120}, {"aten::mul", 50}});
-  EXPECT_EQ(find(plain, "unfused-gelu"), nullptr);
+  EXPECT_EQ(find_finding(plain, "unfused-gelu"), nullptr);
 }
 
 TEST(PatternFindings, RotaryEmbeddingsCopyTheirHalves) {
@@ -126,11 +120,11 @@ TEST(PatternFindings, RotaryEmbeddingsCopyTheirHalves) {
                                      {"aten::cat", 180},
                                      {"aten::mul", 85},
                                      {"aten::add", 80}});
-  const Finding* f = find(e, "unfused-rotary");
+  const Finding* f = find_finding(e, "unfused-rotary");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 420);
   const Explanation plain = explain_ops({{"aten::mul", 85}, {"aten::cat", 180}, {"aten::mul", 85}});
-  EXPECT_EQ(find(plain, "unfused-rotary"), nullptr);
+  EXPECT_EQ(find_finding(plain, "unfused-rotary"), nullptr);
 }
 
 TEST(PatternFindings, AStepOfListOpsOutsideOfAnAnnotationIsAnOptimizer) {
@@ -142,14 +136,14 @@ TEST(PatternFindings, AStepOfListOpsOutsideOfAnAnnotationIsAnOptimizer) {
     at += 100;
   }
   const Explanation e = explain(b.trace, link(b.trace));
-  const Finding* f = find(e, "unfused-optimizer");
+  const Finding* f = find_finding(e, "unfused-optimizer");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "an optimizer like Adam runs as 5 ops: one kernel does a step");
   EXPECT_NEAR(*f->saving_us, 450 * 2.0 / 3, 1e-9);
   GpuTrace clip;  // gradients are scaled: no optimizer
   at = 0;
   for (int i = 0; i < 5; ++i, at += 100) list_op(clip, "aten::_foreach_mul_", at, 90);
-  EXPECT_EQ(find(explain(clip.trace, link(clip.trace)), "unfused-optimizer"), nullptr);
+  EXPECT_EQ(find_finding(explain(clip.trace, link(clip.trace)), "unfused-optimizer"), nullptr);
 }
 
 TEST(PatternFindings, ALoopInPlaceOverManyTensorsIsNoChain) {

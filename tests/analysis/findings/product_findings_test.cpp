@@ -2,8 +2,7 @@
 // Findings about products and about waits on a device: traces that have one, and those that do not.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
+#include "analysis/findings/find_finding.h"
 #include "analysis/products/device_samples.h"
 #include "analysis/products/gemm_trace.h"
 #include "epilogue/trace/explain.h"
@@ -12,6 +11,7 @@ namespace epilogue::trace::product_findings_test {
 namespace {
 
 using testing::a100;
+using testing::find_finding;
 using testing::GemmTrace;
 using testing::GpuTrace;
 using testing::kBf16;
@@ -21,30 +21,24 @@ using testing::mm;
 
 Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
 
-const Finding* find(const Explanation& e, std::string_view id) {
-  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
-                               [&](const Finding& f) { return f.id == id; });
-  return at == e.findings.end() ? nullptr : &*at;
-}
-
 TEST(ProductFindings, AnNThatTensorCoresCannotReadIsToBePadded) {
   GemmTrace b(a100());
   b.product("aten::mm", mm(1024, 3137, 1024, kBf16), kGate, 400 * kUs);  // 16 TFLOP/s of 312
   const Explanation e = explain(b);
-  const Finding* f = find(e, "misaligned-product");
+  const Finding* f = find_finding(e, "misaligned-product");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->title.find("N of 3137 is no multiple of 8"), std::string::npos) << f->title;
   EXPECT_NE(f->evidence.at(1).find("pad N to 3144"), std::string::npos);
 
   GemmTrace aligned(a100());
   aligned.product("aten::mm", mm(1024, 3144, 1024, kBf16), kGate, 400 * kUs);
-  EXPECT_EQ(find(explain(aligned), "misaligned-product"), nullptr);
+  EXPECT_EQ(find_finding(explain(aligned), "misaligned-product"), nullptr);
   GemmTrace fast(a100());
   fast.product("aten::mm", mm(1024, 3137, 1024, kBf16), kGate, 40 * kUs);  // 53 %
-  EXPECT_EQ(find(explain(fast), "misaligned-product"), nullptr);
+  EXPECT_EQ(find_finding(explain(fast), "misaligned-product"), nullptr);
   GemmTrace head(a100());  // ten classes are slow for being ten
   head.product("aten::mm", mm(1024, 10, 1024, kBf16), kGate, 40 * kUs);
-  EXPECT_EQ(find(explain(head), "misaligned-product"), nullptr);
+  EXPECT_EQ(find_finding(explain(head), "misaligned-product"), nullptr);
 }
 
 TEST(ProductFindings, AnOptimizerThatTheDeviceWaitsForCostsTheHostsTime) {
@@ -57,7 +51,7 @@ TEST(ProductFindings, AnOptimizerThatTheDeviceWaitsForCostsTheHostsTime) {
   }
   const Explanation e = explain(b);
   ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
-  const Finding* f = find(e, "unfused-optimizer");
+  const Finding* f = find_finding(e, "unfused-optimizer");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->evidence.at(0), "1 step, 800 us on the host in all");
   EXPECT_FALSE(f->saving_us) << "the device's time is not what is saved";
@@ -72,7 +66,7 @@ TEST(ProductFindings, AnItemThatMakesTheHostWaitHasItsRemedy) {
   b.call("cudaLaunchKernel", 92 * kUs, 95 * kUs, 2);
   b.gpu_kernel("k", 96 * kUs, 100 * kUs, 2);
   const Explanation e = explain(b);
-  const Finding* f = find(e, "sync");
+  const Finding* f = find_finding(e, "sync");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->evidence.back().find("keep it on the device"), std::string::npos);
 }

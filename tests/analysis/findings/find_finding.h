@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A finding by its id.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+
+#include "epilogue/trace/explain.h"
+
+namespace epilogue::trace::testing {
+
+// Of an Explanation or a RanksExplanation; null where there is none.
+template <class Explained>
+const Finding* find_finding(const Explained& e, std::string_view id) {
+  const auto at = std::find_if(e.findings.begin(), e.findings.end(),
+                               [&](const Finding& f) { return f.id == id; });
+  return at == e.findings.end() ? nullptr : &*at;
+}
+
+}  // namespace epilogue::trace::testing
