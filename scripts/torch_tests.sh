@@ -41,6 +41,6 @@ for component in trace engine; do
   cmake --install build --component $component --prefix "$folder/prefix" >/dev/null
 done
 "$python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --upgrade \
-  --target "$folder/ops" -C "cmake.define.CMAKE_PREFIX_PATH=$folder/prefix" -C "build-dir=$folder/wheel" \
+  --target "$folder/ops" --config-settings="cmake.define.CMAKE_PREFIX_PATH=$folder/prefix" --config-settings="build-dir=$folder/wheel" \
   ./python/epilogue_torch
 run "${@:-tests/torch}"

@@ -10,7 +10,7 @@ from . import _core
 if not _core.has_engine:
     raise ImportError(
         "this build of epilogue holds the trace half only; install it without "
-        "-C cmake.define.EPILOGUE_ENGINE=OFF"
+        "--config-settings=cmake.define.EPILOGUE_ENGINE=OFF"
     )
 
 from ._core import (  # noqa: E402

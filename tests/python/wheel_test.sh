@@ -12,7 +12,7 @@ mkdir -p "$work"
 "$python" -m venv "$work/environment"
 bin="$work/environment/bin"
 "$bin/pip" install --quiet --disable-pip-version-check --no-input "$source" pytest \
-  -C cmake.define.EPILOGUE_ENGINE=OFF -C build-dir="$work/build"
+  --config-settings=cmake.define.EPILOGUE_ENGINE=OFF --config-settings=build-dir="$work/build"
 # Not in the source tree: what is imported is what was installed.
 cd "$work"
 "$bin/epilogue" name ampere_sgemm_128x64_tn >/dev/null
