@@ -7,6 +7,7 @@
 #include "answer/load.h"
 #include "epilogue/trace/report.h"
 #include "report/document.h"
+#include "report/json_numbers.h"
 
 namespace epilogue::trace {
 namespace {
@@ -30,7 +31,7 @@ std::string table_answer_json(const TableData& data) {
   auto json = nlohmann::ordered_json::parse(table_json(data.averages, data.all));
   json["events"] = data.events;
   json["skipped_events"] = data.skipped_events;
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return dump_json(json);
 }
 
 }  // namespace

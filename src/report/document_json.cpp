@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/document.h"
+#include "report/json_numbers.h"
 
 namespace epilogue::trace {
 namespace {
@@ -33,11 +34,6 @@ Json rows_of(const Table& table) {
   return rows;
 }
 
-template <class AnyJson>
-std::string dumped(const AnyJson& json) {
-  return json.dump(2, ' ', false, AnyJson::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
 
 std::string document_json(const Document& document) {
@@ -48,7 +44,7 @@ std::string document_json(const Document& document) {
     if (const auto* table = std::get_if<Table>(&block); table != nullptr && !table->key.empty())
       json[table->key] = rows_of(*table);
   if (json.size() == 1) return "";
-  return document.sorts_keys ? dumped(nlohmann::json(json)) : dumped(json);
+  return document.sorts_keys ? dump_json(nlohmann::json(json)) : dump_json(json);
 }
 
 }  // namespace epilogue::trace

@@ -21,8 +21,9 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
 }
 
 // Names come from files: bytes that are not UTF-8 must not make this throw.
-inline std::string dump_json(const nlohmann::ordered_json& json) {
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+template <class Json = nlohmann::ordered_json>
+std::string dump_json(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 nlohmann::ordered_json finding_json(const Finding& finding);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/documents.h"
+#include "report/json_numbers.h"
 
 namespace epilogue::trace {
 namespace {
@@ -77,7 +78,7 @@ std::string names_json(std::span<const KernelName> names) {
                     {"ops", name.ops},
                     {"summary", name.summary}});
   }
-  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return dump_json(list);
 }
 
 std::string names_markdown(std::span<const KernelName> names) {

@@ -18,6 +18,7 @@
 #include "base/printable.h"
 #include "epilogue/base/error.h"
 #include "report/document.h"
+#include "report/json_numbers.h"
 #include "report/trace_folder.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
@@ -64,7 +65,7 @@ trace::Document listing(const std::string& folder, int port,
   document.json = [=] {
     const nlohmann::ordered_json json = {
         {"schema_version", kSchemaVersion}, {"folder", folder}, {"port", port}, {"files", array}};
-    return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    return trace::dump_json(json);
   };
   return document;
 }

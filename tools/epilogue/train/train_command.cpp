@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "report/document.h"
+#include "report/json_numbers.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/workload.h"
@@ -143,7 +144,7 @@ std::string train_json(const Summary& s, const SessionResult& r) {
     out["test_r2"] = json_number(last.test_score);
     out["test_rmse"] = json_number(last.test_rmse);
   }
-  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return trace::dump_json(out);
 }
 
 std::string final_score(const Summary& s, const SessionResult& r) {
