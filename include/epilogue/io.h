@@ -154,10 +154,15 @@ struct FashionMnistOptions {
   bool train = true;  // a split that is not read has undefined tensors
   bool test = true;
   int64_t max_images = -1;  // per split; negative is all
-  // Pixels become (value / 255 - mean) / std; mean 0 and std 1 leave them in [0, 1].
+  // Of scaled_pixel(); mean 0 and std 1 leave pixels in [0, 1].
   float mean = 0.2860F;
   float std = 0.3530F;
 };
+
+// What a pixel, 0 to 255, is to a network.
+inline float scaled_pixel(float value, float mean, float std) {
+  return (value / 255.0F - mean) / std;
+}
 
 // Fashion-MNIST as Debian packages it. Codes: those of read_idx, DatasetMissing (the message names
 // the package), DatasetMismatch (the files do not fit each other or the data set).

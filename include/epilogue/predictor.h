@@ -42,7 +42,7 @@ struct NetworkOptions {
 // Throws Error on sizes below 1 and on dropout outside [0, 1).
 std::shared_ptr<nn::Module> make_network(const NetworkOptions& options);
 
-// Pixels become (value / 255 - mean) / std.
+// Of scaled_pixel().
 struct PixelMeaning {
   double mean = 0;
   double std = 1;

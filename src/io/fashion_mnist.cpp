@@ -37,7 +37,7 @@ Result<IdxFile> read_part(const FashionMnistOptions& options, const std::string&
 Tensor to_images(const IdxFile& file, const FashionMnistOptions& options) {
   std::array<float, 256> pixel_values{};
   for (size_t i = 0; i < pixel_values.size(); ++i)
-    pixel_values[i] = (static_cast<float>(i) / 255.0F - options.mean) / options.std;
+    pixel_values[i] = scaled_pixel(static_cast<float>(i), options.mean, options.std);
   Tensor images = empty({file.dims[0], kSide * kSide}, DType::f32);
   auto* to = images.data_as<float>();
   for (size_t i = 0; i < file.data.size(); ++i) to[i] = pixel_values[file.data[i]];

@@ -107,7 +107,7 @@ Tensor Predictor::inputs_of(const Tensor& values) const {
     to[i] =
         description_.table
             ? standardised_feature(*description_.table, i % width, static_cast<double>(in[i]))
-            : (in[i] / 255.0F - static_cast<float>(pixels.mean)) / static_cast<float>(pixels.std);
+            : scaled_pixel(in[i], static_cast<float>(pixels.mean), static_cast<float>(pixels.std));
   return inputs;
 }
 

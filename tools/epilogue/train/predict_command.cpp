@@ -15,6 +15,7 @@
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/train/prediction_input.h"
+#include "tools/epilogue/train/train_options.h"
 
 namespace epilogue::tool {
 namespace {
@@ -66,9 +67,9 @@ std::string lines_of(const train::Predictions& p, const std::vector<std::string>
 PredictionInputOptions input_options(const PredictFlags& o) {
   PredictionInputOptions options;
   if (!o.delimiter.empty()) {
-    if (o.delimiter.size() != 1 && o.delimiter != "tab")
+    options.delimiter = parse_delimiter(o.delimiter);
+    if (!options.delimiter)
       throw Error("[--delimiter] expected one character or tab, got '" + o.delimiter + "'");
-    options.delimiter = o.delimiter == "tab" ? '\t' : o.delimiter[0];
   }
   if (o.no_header) options.has_header = false;
   return options;

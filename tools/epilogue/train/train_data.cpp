@@ -45,7 +45,8 @@ train::TableOptions table_options(const TrainRun& run) {
 }
 
 TrainData csv(const TrainRun& run) {
-  auto table = CsvTable::read(run.data, {.delimiter = delimiter_of(run), .header = !run.no_header});
+  auto table = CsvTable::read(
+      run.data, {.delimiter = parse_delimiter(run.delimiter).value(), .header = !run.no_header});
   if (!table) throw Error("[train] " + table.failure().message);
   auto made = train::table_data(table.value(), table_options(run));
   if (!made) throw Error("[train] " + made.failure().message);

@@ -17,7 +17,7 @@ train::ModelDescription description_of(const LiveRun& run) {
                             .task = data.task,
                             .table = data.meaning,
                             .pixels = {},
-                            .delimiter = delimiter_of(r),
+                            .delimiter = parse_delimiter(r.delimiter).value(),
                             .has_header = !r.no_header};
   if (!data.meaning) {
     const FashionMnistOptions images;

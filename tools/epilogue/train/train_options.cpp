@@ -142,7 +142,7 @@ void check_choices(const TrainRun& r) {
   require(r.held_out > 0 && r.held_out < 1, "held-out", "a share between 0 and 1", r.held_out);
   require(is_one_of(r.task, {"auto", "classification", "regression"}), "task",
           "classification or regression", quoted(r.task));
-  require(r.delimiter.size() == 1 || r.delimiter == "tab", "delimiter", "one character or tab",
+  require(parse_delimiter(r.delimiter).has_value(), "delimiter", "one character or tab",
           quoted(r.delimiter));
   require(is_one_of(r.arch, {"mlp", "geglu"}), "arch", "mlp or geglu", quoted(r.arch));
   require(kPrecisions.contains(r.amp), "amp", "none, bf16 or f16", quoted(r.amp));
@@ -160,7 +160,11 @@ void check_choices(const TrainRun& r) {
 }
 
 bool is_csv(const TrainRun& run) { return run.data != "fashion-mnist"; }
-char delimiter_of(const TrainRun& run) { return run.delimiter == "tab" ? '\t' : run.delimiter[0]; }
+std::optional<char> parse_delimiter(const std::string& text) {
+  if (text == "tab") return '\t';
+  if (text.size() == 1) return text[0];
+  return {};
+}
 
 void add_train_flags(CLI::App& app, TrainOptions& o) {
   app.add_option("DATA", o.run.data, "fashion-mnist, or a CSV file")->option_text(" ");

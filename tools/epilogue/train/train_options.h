@@ -85,6 +85,7 @@ void resolve_run(TrainRun* run, int64_t examples);
 train::TrainerOptions trainer_options(const TrainRun& run, train::Task task, int64_t examples);
 
 bool is_csv(const TrainRun& run);
-char delimiter_of(const TrainRun& run);
+// What --delimiter means; empty where it is neither one character nor "tab".
+std::optional<char> parse_delimiter(const std::string& text);
 
 }  // namespace epilogue::tool
