@@ -53,13 +53,16 @@ class Result:
     def __init__(self, answer: "_core.Answer"):
         self._answer = answer
 
+    def _parse(self) -> typing.Any:
+        return json.loads(self._answer.json())
+
     @functools.cached_property
     def _data(self) -> typing.Any:
-        return json.loads(self._answer.json())
+        return self._parse()
 
     def to_dict(self) -> "dict[str, typing.Any]":
         """The command's JSON. Times end in ``_us``: microseconds. The caller may change it."""
-        return json.loads(self._answer.json())
+        return self._parse()
 
     def to_json(self) -> str:
         """The text of the command's JSON, with its last newline."""
@@ -421,15 +424,11 @@ class Report(Result):
 
 
 class KernelName(Result):
-    """What a kernel's name says: ``epilogue name NAME``."""
+    """What a kernel's name says: ``epilogue name NAME``. Of the command's JSON, which is a list,
+    :meth:`to_dict` gives the entry of this name."""
 
-    @functools.cached_property
-    def _data(self) -> typing.Any:
-        return json.loads(self._answer.json())[0]
-
-    def to_dict(self) -> "dict[str, typing.Any]":
-        """The entry of this name in the command's JSON, which is a list."""
-        return json.loads(self._answer.json())[0]
+    def _parse(self) -> typing.Any:
+        return super()._parse()[0]
 
     @property
     def name(self) -> str:

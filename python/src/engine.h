@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "epilogue/dims.h"
@@ -28,6 +29,11 @@ inline std::shared_ptr<nanobind::object> held(nanobind::object object) {
               delete o;
             }
           }};
+}
+
+// None where there is no tensor.
+inline std::optional<Tensor> if_defined(const Tensor& t) {
+  return t.defined() ? std::optional(t) : std::nullopt;
 }
 
 // A sequence of numbers, or one number.

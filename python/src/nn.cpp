@@ -18,10 +18,6 @@ using namespace nb::literals;
 namespace epilogue::python {
 namespace {
 
-std::optional<Tensor> if_defined(const Tensor& t) {
-  return t.defined() ? std::optional(t) : std::nullopt;
-}
-
 void bind_layers(nb::module_& m) {
   nb::class_<nn::Module>(m, "Module", "A layer, or a model of layers. Calls are thread-safe.")
       .def("__call__", &nn::Module::operator(), "x"_a, Unlocked(), "[..., in] -> [..., out].")
@@ -62,13 +58,13 @@ void bind_layers(nb::module_& m) {
           [](nn::Linear& l, const Tensor& w) { l.weight = w; }, "[out, in].")
       .def_prop_ro(
           "bias", [](const nn::Linear& l) { return if_defined(l.bias); }, "[out], or None.");
-  const auto activation = [](const std::string& name) { return nn::parse_activation(name); };
   nb::class_<nn::GatedMLP, nn::Module>(
       m, "GatedMLP", "down_proj(act(gate_proj(x)) * up_proj(x)): geglu, swiglu or reglu.")
       .def(
           "__init__",
-          [activation](nn::GatedMLP* self, int64_t dim, int64_t hidden, const std::string& act,
-                       bool bias) { new (self) nn::GatedMLP(dim, hidden, activation(act), bias); },
+          [](nn::GatedMLP* self, int64_t dim, int64_t hidden, const std::string& act, bool bias) {
+            new (self) nn::GatedMLP(dim, hidden, nn::parse_activation(act), bias);
+          },
           "dim"_a, "hidden"_a, "activation"_a = "geglu", "bias"_a = false)
       .def_ro("gate_proj", &nn::GatedMLP::gate_proj, "Linear, weight [hidden, dim].")
       .def_ro("up_proj", &nn::GatedMLP::up_proj, "Linear, weight [hidden, dim].")
@@ -77,9 +73,9 @@ void bind_layers(nb::module_& m) {
                                   "fc1, act, ..., projection: gelu, relu, silu, gelu_tanh.")
       .def(
           "__init__",
-          [activation](nn::MLP* self, int64_t dim, int64_t hidden, int64_t layers,
-                       const std::string& act, bool bias) {
-            new (self) nn::MLP(dim, hidden, layers, activation(act), bias);
+          [](nn::MLP* self, int64_t dim, int64_t hidden, int64_t layers, const std::string& act,
+             bool bias) {
+            new (self) nn::MLP(dim, hidden, layers, nn::parse_activation(act), bias);
           },
           "dim"_a, "hidden"_a, "layers"_a = 1, "activation"_a = "gelu", "bias"_a = true);
 }
@@ -162,8 +158,8 @@ void bind_compile(nb::module_& m) {
         "int8_weights"_a = false, "tune"_a = "model", nb::keep_alive<0, 1>(),
         "A module or a function of tensors as a few fused kernels. The first call captures, fuses "
         "and plans.\n\nThe function must be pure: its results depend on its inputs and on tensors "
-        "that "
-        "it holds, by way of ops alone. ``tune='measure'`` times the plans on the first call's "
+        "that it "
+        "holds, by way of ops alone. ``tune='measure'`` times the plans on the first call's "
         "inputs. Raises Error where it writes elsewhere in place or reads elements.");
 }
 
@@ -187,8 +183,8 @@ void bind_modules(nb::module_& m) {
         "residual"_a = false, "int8_weights"_a = false, Unlocked(),
         "down (act(gate norm(x)) * (up norm(x))) (+ x) as one kernel: x [..., k]; gate and up "
         "[h, k], down [n, h]; f32, bf16 or f16, all of one dtype.\n\nInference only. Weights are "
-        "packed "
-        "at the first call and kept: pass the same tensors call after call. Thread-safe.");
+        "packed at "
+        "the first call and kept: pass the same tensors call after call. Thread-safe.");
 }
 
 }  // namespace epilogue::python

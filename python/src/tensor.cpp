@@ -173,11 +173,7 @@ void bind_tensors(nb::module_& m) {
       .def_prop_rw("requires_grad", &Tensor::requires_grad, &Tensor::set_requires_grad,
                    "Ops on it are recorded for gradients.")
       .def_prop_ro(
-          "grad",
-          [](const Tensor& t) {
-            const Tensor g = t.grad();
-            return g.defined() ? std::optional(g) : std::nullopt;
-          },
+          "grad", [](const Tensor& t) { return if_defined(t.grad()); },
           "The gradient that backward() accumulated, or None.")
       .def(
           "backward", [](const Tensor& t) { t.backward(); }, Unlocked(),
@@ -187,8 +183,8 @@ void bind_tensors(nb::module_& m) {
       .def("tolist", &Tensor::to_vector, Unlocked(), "All elements in row-major order, as floats.")
       .def("numpy", numpy,
            "A NumPy array over the same memory, no copy. Raises Error for bf16, which NumPy does "
-           "not "
-           "have. After writing through it to a tensor that a compiled function or a fused op "
+           "not have. "
+           "After writing through it to a tensor that a compiled function or a fused op "
            "holds, call increment_version().")
       .def("increment_version", &Tensor::increment_version,
            "Says that the memory was written without an op.")

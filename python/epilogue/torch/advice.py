@@ -4,9 +4,7 @@
 import copy
 import dataclasses
 import html
-import pathlib
 import statistics
-import tempfile
 import typing
 
 import torch
@@ -157,13 +155,10 @@ def _explain(run: "typing.Callable[[], typing.Any]") -> "tuple[list[str], list[s
 
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
         run()
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "trace.json"
-        recorded.export_chrome_trace(str(path))
-        try:
-            explanation = epilogue.explain(str(path))
-        except (ImportError, AttributeError) as error:
-            return [], [f"the trace was not explained: {error}"]
+    try:
+        explanation = epilogue.explain(recorded)
+    except (ImportError, AttributeError) as error:
+        return [], [f"the trace was not explained: {error}"]
     return [finding.title for finding in explanation.findings], []
 
 

@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from . import activations, functional  # noqa: F401
+from . import activations
+from . import functional  # noqa: F401  (registers the ops)
+from .match import arguments_of, half_of
 
 _LINEAR = (F.linear, torch._C._nn.linear)
 _MUL = (operator.mul, torch.mul, "mul")
@@ -33,16 +35,12 @@ def _value(node: typing.Any) -> "torch.Tensor | None":
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _arguments(node: fx.Node, names: "tuple[str, ...]") -> "dict[str, typing.Any]":
-    return dict(zip(names, node.args), **node.kwargs)
-
-
 def _linear(node: typing.Any) -> "_Linear | None":
     """`node` as a linear layer: linear, or GPT-2's addmm between two views."""
     if not isinstance(node, fx.Node):
         return None
     if node.target in _LINEAR:
-        a = _arguments(node, ("input", "weight", "bias"))
+        a = arguments_of(node, ("input", "weight", "bias"))
         return _Linear(a["input"], a["weight"], a.get("bias"), False, (node,))
     if node.target not in _VIEW or not isinstance(node.args[0], fx.Node):
         return None
@@ -63,25 +61,15 @@ def _linear(node: typing.Any) -> "_Linear | None":
 
 def _strip_dropout(node: typing.Any) -> typing.Any:
     while isinstance(node, fx.Node) and node.target is F.dropout:
-        a = _arguments(node, ("input", "p", "training", "inplace"))
+        a = arguments_of(node, ("input", "p", "training", "inplace"))
         if a.get("training", True) and a.get("p", 0.5) != 0:
             return node
         node = a["input"]
     return node
 
 
-def _half(node: typing.Any) -> "tuple[fx.Node, int] | None":
-    if not isinstance(node, fx.Node) or node.target is not operator.getitem:
-        return None
-    chunk, index = node.args
-    if not isinstance(chunk, fx.Node) or chunk.target not in ("chunk", torch.chunk):
-        return None
-    a = _arguments(chunk, ("input", "chunks", "dim"))
-    return (a["input"], index) if a.get("chunks") == 2 and a.get("dim") == -1 and index in (0, 1) else None
-
-
 def _is_source(node: typing.Any) -> bool:
-    return _linear(node) is not None or _half(node) is not None
+    return _linear(node) is not None or half_of(node) is not None
 
 
 def _activation(node: typing.Any) -> "tuple[str, fx.Node] | None":
@@ -155,7 +143,7 @@ def _replace_gated(graph: fx.Graph, node: fx.Node, down: _Linear, hidden: fx.Nod
             break
     else:
         return False
-    halves = _half(act[1]), _half(other)
+    halves = half_of(act[1]), half_of(other)
     if halves[0] is not None and halves[1] is not None:
         packed = _linear(halves[0][0])
         if packed is None or halves[0][0] is not halves[1][0] or (halves[0][1], halves[1][1]) != (0, 1):

@@ -20,9 +20,9 @@ import time
 import typing
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
+from . import activations
 from .fuse import fuse, why
 from .timing import interleaved, ratio, relative
 
@@ -35,12 +35,7 @@ SHAPES: "dict[str, tuple[int, int, str, str, int]]" = {
     "vit": (768, 3072, "plain", "gelu", 12),  # ViT-B
 }
 TINY = (32, 64)
-_ACT = {
-    "silu": F.silu,
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-}
+_ACT = {"silu": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 PEERS = ("eager", "compile", "autotune")
 
 
@@ -49,7 +44,7 @@ class Block(nn.Module):
 
     def __init__(self, hidden: int, wide: int, form: str, act: str) -> None:
         super().__init__()
-        self.gated, self.act = form == "gated", _ACT[act]
+        self.gated, self.act = form == "gated", activations.KNOWN[_ACT[act]]
         self.fc1 = nn.Linear(hidden, wide, bias=not self.gated)
         self.up = nn.Linear(hidden, wide, bias=False) if self.gated else None
         self.fc2 = nn.Linear(wide, hidden, bias=not self.gated)

@@ -12,10 +12,11 @@ import platform
 import statistics
 import tempfile
 import threading
-import time
 import typing
 
 import torch
+
+from .timing import interleaved
 
 _lock = threading.Lock()
 _known: "dict[str, bool] | None" = None
@@ -90,13 +91,7 @@ def forget() -> None:
 
 def measure(name: str, own: "typing.Callable[[], typing.Any]", fused: "typing.Callable[[], typing.Any]") -> bool:
     """Times both, interleaved, and keeps whether the fused one's median is lower."""
-    own(), fused()  # the first calls pack and allocate
-    times: "dict[bool, list[float]]" = {True: [], False: []}
-    for _ in range(_ROUNDS):
-        for is_fused, call in ((False, own), (True, fused)):
-            start = time.perf_counter()
-            call()
-            times[is_fused].append(time.perf_counter() - start)
-    faster = statistics.median(times[True]) <= statistics.median(times[False])
+    times = interleaved({"own": own, "fused": fused}, seconds=0, rounds=_ROUNDS)  # one call a round
+    faster = statistics.median(times["fused"]) <= statistics.median(times["own"])
     _store(name, faster)
     return faster

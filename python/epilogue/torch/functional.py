@@ -15,7 +15,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from . import activations, signals
 from .handle import Handle
 from .match import Plan
-from .training import result_of
 
 OptionalTensor = typing.Optional[torch.Tensor]
 _GATED = Plan("forward", "x", ("gate", "up", "down"), "silu", None, True)

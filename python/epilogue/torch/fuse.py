@@ -54,16 +54,9 @@ class Report:
         return "\n".join(lines)
 
 
-def _rebuild(original: type) -> nn.Module:
-    """An instance without attributes, as copy and pickle make it."""
-    method = original.__dict__.get("_epilogue_method")
-    assert method is None
-    module = original.__new__(original)
-    return module
-
-
 def _rebuild_fused(original: type, method: str) -> nn.Module:
-    module = _rebuild(original)
+    """An instance without attributes, as copy and pickle make it."""
+    module = original.__new__(original)
     module.__class__ = _fused_class(original, method)
     return module
 

@@ -11,7 +11,6 @@ import operator
 import typing
 
 import torch
-import torch.nn.functional as F
 from torch import fx, nn
 
 from . import activations
@@ -65,6 +64,24 @@ class Plan:
 
 class NoMatch(Exception):
     """Why a module is no MLP that the engine runs."""
+
+
+def arguments_of(node: fx.Node, names: "tuple[str, ...]") -> "dict[str, typing.Any]":
+    """By name, whether they were given by place or by name."""
+    return dict(zip(names, node.args), **node.kwargs)
+
+
+def half_of(node: typing.Any) -> "tuple[fx.Node, int] | None":
+    """(source, index) where `node` is source.chunk(2, -1)[index]."""
+    if not isinstance(node, fx.Node) or node.target is not operator.getitem:
+        return None
+    chunk, index = node.args
+    if not isinstance(chunk, fx.Node) or chunk.target not in ("chunk", torch.chunk):
+        return None
+    given = arguments_of(chunk, ("input", "chunks", "dim"))
+    if given.get("chunks") != 2 or given.get("dim") != -1 or index not in (0, 1):
+        return None
+    return given["input"], index
 
 
 class _Tracer(fx.Tracer):
@@ -129,18 +146,6 @@ class _Matcher:
             name = activations.identify(lambda t: node.target(t, *rest, **kwargs))
         return (name, None, source) if name else None
 
-    def halves(self, node: typing.Any) -> "tuple[fx.Node, int] | None":
-        """(source, index) where `node` is source.chunk(2, -1)[index]."""
-        if not isinstance(node, fx.Node) or node.target is not operator.getitem:
-            return None
-        chunk, index = node.args
-        if not isinstance(chunk, fx.Node) or chunk.target not in ("chunk", torch.chunk):
-            return None
-        arguments = dict(zip(("input", "chunks", "dim"), chunk.args), **chunk.kwargs)
-        if arguments.get("chunks") != 2 or arguments.get("dim") != -1 or index not in (0, 1):
-            return None
-        return arguments["input"], index
-
     def match(self) -> Plan:
         out = self.strip_dropout(next(n for n in self.graph.nodes if n.op == "output").args[0])
         out, post_norm = self.match_post_norm(out)
@@ -168,7 +173,7 @@ class _Matcher:
             raise NoMatch("neither side of the product is an activation that the engine has")
         if act[0] not in activations.GATED:
             raise NoMatch(f"the engine has no gated MLP with the activation {act[0]} (the exact form)")
-        gate_half, up_half = self.halves(act[2]), self.halves(other)
+        gate_half, up_half = half_of(act[2]), half_of(other)
         if gate_half is not None and up_half is not None:
             if gate_half[0] is not up_half[0] or (gate_half[1], up_half[1]) != (0, 1):
                 raise NoMatch("the halves of the packed layer are not gate, then up")
