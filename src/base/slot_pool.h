@@ -28,8 +28,9 @@ class SlotPool {
   // An object for the length of a call.
   class Loan {
    public:
-    Loan(SlotPool& pool, T* object) : pool_(pool), object_(object) {}
-    ~Loan() { pool_.give(object_); }
+    Loan(SlotPool& pool, T* object, size_t stripe)
+        : pool_(pool), object_(object), stripe_(stripe) {}
+    ~Loan() { pool_.give(object_, stripe_); }
     Loan(const Loan&) = delete;
     Loan& operator=(const Loan&) = delete;
     T& operator*() const { return *object_; }
@@ -38,6 +39,7 @@ class SlotPool {
    private:
     SlotPool& pool_;
     T* object_;
+    size_t stripe_;
   };
 
   // `make()` gives a std::unique_ptr<T>, where all objects are lent.
@@ -48,17 +50,17 @@ class SlotPool {
       std::atomic<T*>& slot = slots_[(mine + i) % kStripes].object;
       if (slot.load(std::memory_order_relaxed) == nullptr) continue;
       if (T* const object = slot.exchange(nullptr, std::memory_order_acquire))
-        return {*this, object};
+        return {*this, object, mine};
     }
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (!more_.empty()) {
         T* const object = more_.back().release();
         more_.pop_back();
-        return {*this, object};
+        return {*this, object, mine};
       }
     }
-    return {*this, make().release()};
+    return {*this, make().release(), mine};
   }
 
   // Whether one of the objects that are not lent fits. Not beside borrow().
@@ -77,12 +79,17 @@ class SlotPool {
     std::atomic<T*> object{nullptr};
   };
 
-  void give(T* object) noexcept {
+  void give(T* object, size_t stripe) noexcept {
+    std::atomic<T*>& slot = slots_[stripe].object;
     T* none = nullptr;
-    std::atomic<T*>& slot = slots_[thread_stripe()].object;
-    if (slot.compare_exchange_strong(none, object, std::memory_order_release,
-                                     std::memory_order_relaxed))
+    if (is_own_stripe(stripe)) {
+      // Other threads empty this slot, but only this one fills it.
+      if (slot.load(std::memory_order_relaxed) == nullptr)
+        return slot.store(object, std::memory_order_release);
+    } else if (slot.compare_exchange_strong(none, object, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
       return;
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     more_.emplace_back(object);
   }

@@ -29,11 +29,13 @@ class Snapshot {
   // The value as it is now, for as long as this lives. It may be null.
   class Reader {
    public:
-    explicit Reader(const Snapshot& of) : count_(of.stripes_[thread_stripe()].readers) {
+    explicit Reader(const Snapshot& of)
+        : stripe_(thread_stripe()), count_(of.stripes_[stripe_].readers) {
+      // Locked on any stripe: the value must not be loaded before the others see the count.
       count_.fetch_add(1, std::memory_order_seq_cst);
       value_ = of.current_.load(std::memory_order_seq_cst);
     }
-    ~Reader() { count_.fetch_sub(1, std::memory_order_release); }
+    ~Reader() { add_striped(count_, -1, stripe_); }
     Reader(const Reader&) = delete;
     Reader& operator=(const Reader&) = delete;
     const T* get() const { return value_; }
@@ -41,6 +43,7 @@ class Snapshot {
     const T& operator*() const { return *value_; }
 
    private:
+    size_t stripe_;
     std::atomic<int64_t>& count_;
     const T* value_;
   };

@@ -164,7 +164,10 @@ class ThreadCache {
 
 // True once the thread's cache is gone: a tensor freed by a later thread-local destructor then goes
 // to the shared lists. A variable of its own, as nothing in a destroyed object may be read.
-thread_local bool cache_is_gone = false;
+constinit thread_local bool cache_is_gone = false;
+struct CacheSlot;
+// The thread's, once it has one: looking there needs no guard.
+constinit thread_local CacheSlot* known_slot = nullptr;
 struct CacheSlot {
   ThreadCache cache;
   ThreadCounts counts;
@@ -176,6 +179,7 @@ struct CacheSlot {
   }
   ~CacheSlot() {
     cache_is_gone = true;
+    known_slot = nullptr;
     SharedLists& shared = shared_lists();
     const std::lock_guard<std::mutex> lock(shared.mutex);
     std::erase(shared.threads, &counts);
@@ -184,6 +188,13 @@ struct CacheSlot {
   }
 };
 thread_local CacheSlot slot;
+
+// Null once the thread's cache is gone.
+CacheSlot* find_slot() {
+  if (known_slot == nullptr && !cache_is_gone) [[unlikely]]
+    known_slot = &slot;
+  return known_slot;
+}
 
 struct Totals {
   int64_t allocations;
@@ -233,12 +244,12 @@ void* from_system(SizeClass c) {
 }
 
 // An allocation, or a free where bytes < 0.
-void count_bytes(const void* address, int64_t bytes) {
-  if (cache_is_gone) {
+void count_bytes(CacheSlot* own, const void* address, int64_t bytes) {
+  if (own != nullptr) {
+    own->counts.add(bytes);
+  } else {
     if (bytes > 0) counters.allocations.fetch_add(1, std::memory_order_relaxed);
     raise_peak(counters.allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes);
-  } else {
-    slot.counts.add(bytes);
   }
   if (MemoryObserver* o = memory_observer(); o != nullptr) [[unlikely]]
     o->on_memory({}, address, bytes, totals().allocated,
@@ -263,8 +274,9 @@ void* allocate_bytes(size_t bytes) {
     throw Error("[allocate] expected a size below 512 TiB, got " + std::to_string(bytes) +
                 " bytes");
   const SizeClass c = size_class(bytes);
+  CacheSlot* const own = find_slot();
   void* block = nullptr;
-  if (c.bytes <= kThreadCacheBlock && !cache_is_gone) block = slot.cache.take(c);
+  if (c.bytes <= kThreadCacheBlock && own != nullptr) block = own->cache.take(c);
   if (block == nullptr) block = take_shared(c);
   if (block == nullptr) block = from_system(c);
   if (block == nullptr) {
@@ -273,15 +285,16 @@ void* allocate_bytes(size_t bytes) {
                 " with " + format_bytes(static_cast<double>(s.allocated_bytes)) + " live and " +
                 format_bytes(static_cast<double>(s.reserved_bytes)) + " reserved");
   }
-  count_bytes(block, static_cast<int64_t>(bytes));
+  count_bytes(own, block, static_cast<int64_t>(bytes));
   return block;
 }
 
 void free_bytes(void* address, size_t bytes) noexcept {
   if (address == nullptr) return;
-  count_bytes(address, -static_cast<int64_t>(bytes));
+  CacheSlot* const own = find_slot();
+  count_bytes(own, address, -static_cast<int64_t>(bytes));
   const SizeClass c = size_class(bytes);
-  if (c.bytes <= kThreadCacheBlock && !cache_is_gone && slot.cache.put(address, c)) return;
+  if (c.bytes <= kThreadCacheBlock && own != nullptr && own->cache.put(address, c)) return;
   SharedLists& shared = shared_lists();
   const std::lock_guard<std::mutex> lock(shared.mutex);
   shared.blocks[static_cast<size_t>(c.index)].push_back(address);
@@ -313,7 +326,7 @@ void reset_peak_memory(Device device) {
 
 void release_cached_memory(Device device) {
   if (device.type != DeviceType::cpu) return device_backend(device).memory()->release_cached();
-  if (!cache_is_gone) slot.cache.flush();
+  if (CacheSlot* const own = find_slot(); own != nullptr) own->cache.flush();
   SharedLists& shared = shared_lists();
   const std::lock_guard<std::mutex> lock(shared.mutex);
   for (size_t i = 0; i < shared.blocks.size(); ++i) {

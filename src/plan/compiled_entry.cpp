@@ -186,7 +186,7 @@ Choice Entry::measure(std::span<const Tensor> in) const {
 }
 
 void Entry::note_guards(std::span<const Tensor> in) {
-  autocast_ = autocast_state().regions;
+  if (const AutocastState* const autocast = thread_state().autocast) autocast_ = autocast->regions;
   for (size_t i = 0; i < in.size(); ++i)
     inputs_.push_back({in[i].dtype(), in[i].device(), in[i].sizes(), in[i].strides(),
                        first_same(in, i), in[i].requires_grad()});
@@ -235,8 +235,10 @@ void Entry::mark_used() const {
 }
 
 bool Entry::accepts(std::span<const Tensor> in) const {
-  if (in.size() != inputs_.size() || !(autocast_state().regions == autocast_) ||
-      captured_.grad_mode.value_or(thread_state().grad_enabled) != thread_state().grad_enabled)
+  const ThreadState& thread = thread_state();
+  if (in.size() != inputs_.size() || (thread.autocast != nullptr) != autocast_.has_value() ||
+      (autocast_ && !(thread.autocast->regions == *autocast_)) ||
+      captured_.grad_mode.value_or(thread.grad_enabled) != thread.grad_enabled)
     return false;
   for (size_t i = 0; i < in.size(); ++i)
     if (!accepts_input(in, i)) return false;

@@ -135,8 +135,8 @@ class Entry {
   mutable std::array<AppendList<Fit>, kFitLists> fits_;
   mutable std::atomic<size_t> fits_known_{0};
   alignas(kStripeBytes) mutable std::atomic<int64_t> last_used_{
-      0};             // apart from what calls only read
-  Regions autocast_;  // their casts are part of the graph
+      0};                            // apart from what calls only read
+  std::optional<Regions> autocast_;  // their casts are part of the graph
   std::unique_ptr<Plan> plan_;
   std::shared_ptr<Plan> backward_plan_;
   std::vector<int> backward_inputs_;

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/units.h"
 #include "core/backend.h"
@@ -68,12 +69,22 @@ Plan::Plan(Graph graph, const Options& options)
       free_rows_(options.free_rows),
       int8_weights_(options.int8_weights),
       handed_out_(std::min(options.handed_out, graph_.outputs.size())),
-      is_result_(graph_.values.size(), false) {
+      input_of_(graph_.values.size(), -1) {
   if (free_rows_) captured_rows_ = graph::row_count(graph_.value(graph_.inputs[0]).sizes);
+  for (size_t i = 0; i < graph_.inputs.size(); ++i)
+    input_of_[static_cast<size_t>(graph_.inputs[i])] = static_cast<int>(i);
   const Uses uses(graph_);
-  for (const int v : std::span(graph_.outputs).first(handed_out_)) {
-    const auto root = static_cast<size_t>(memory_root(graph_, uses, v));
-    is_result_[root] = graph_.values[root].kind == ValueKind::intermediate;
+  std::set<int> results;
+  for (const int v : std::span(graph_.outputs).first(handed_out_))
+    if (const int root = memory_root(graph_, uses, v);
+        graph_.value(root).kind == ValueKind::intermediate)
+      results.insert(root);
+  results_.assign(results.begin(), results.end());
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const auto later = graph_.outputs.begin() + static_cast<ptrdiff_t>(i) + 1;
+    const int v = graph_.outputs[i];
+    gives_away_.push_back(results.contains(v) &&
+                          std::find(later, graph_.outputs.end(), v) == graph_.outputs.end());
   }
   for (const Node& node : graph_.nodes) {
     Step& step = steps_.emplace_back();

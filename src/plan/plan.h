@@ -60,8 +60,13 @@ class Plan {
   const std::vector<Step>& steps() const { return steps_; }
   bool has_free_rows() const { return free_rows_; }
   bool has_op_steps() const { return has_op_steps_; }
-  // Whether a value's memory is handed out.
-  const std::vector<bool>& is_result() const { return is_result_; }
+  // The values whose memory is handed out, in ascending order.
+  const std::vector<int>& results() const { return results_; }
+  // Whether run() may give up its handle of output `i`: its memory is handed out, and no later
+  // output is the same value.
+  bool gives_away(size_t i) const { return gives_away_[i]; }
+  // Which input of a call a value is; -1: none.
+  int input_of(int value) const { return input_of_[static_cast<size_t>(value)]; }
   size_t handed_out() const { return handed_out_; }
   int64_t captured_rows() const { return captured_rows_; }
   // At the captured number of rows.
@@ -85,7 +90,9 @@ class Plan {
   size_t handed_out_;
   bool has_op_steps_ = false;
   std::vector<Step> steps_;
-  std::vector<bool> is_result_;
+  std::vector<int> results_;
+  std::vector<int> input_of_;     // by value
+  std::vector<char> gives_away_;  // by output
   int64_t captured_rows_ = 0;
   MemoryPlan memory_;
   friend class Frame;

@@ -110,25 +110,28 @@ void Frame::bind(std::span<const Tensor> in, std::span<const Tensor> into) {
   if (plan_.has_free_rows()) leading_ = in[0].sizes();
   const int64_t rows = plan_.has_free_rows() ? graph::row_count(leading_) : plan_.captured_rows();
   if (rows != rows_) place(rows);
-  for (size_t i = 0; i < in.size(); ++i) {
-    const auto v = static_cast<size_t>(graph_.inputs[i]);
-    tensors_[v] = in[i];
-    pointers_[v] = in[i].data();
-  }
+  in_ = in;
+  for (size_t i = 0; i < in.size(); ++i)
+    pointers_[static_cast<size_t>(graph_.inputs[i])] = in[i].data();
   for (size_t i = 0; i < into.size(); ++i)
-    if (plan_.is_result()[static_cast<size_t>(graph_.outputs[i])])
+    if (std::ranges::binary_search(plan_.results(), graph_.outputs[i]))
       bind_result(graph_.outputs[i], into[i]);
-  for (size_t v = 0; v < plan_.is_result().size(); ++v)
-    if (plan_.is_result()[v] && !tensors_[v].defined())
-      bind_result(static_cast<int>(v),
-                  empty(sizes_of(static_cast<int>(v)), graph_.values[v].dtype, graph_.device));
+  for (const int v : plan_.results())
+    if (!tensor_of(v).defined())
+      bind_result(v, empty(sizes_of(v), graph_.value(v).dtype, graph_.device));
 }
 
-void Frame::bind_result(int value, const Tensor& to) {
+void Frame::bind_result(int value, Tensor to) {
   const auto v = static_cast<size_t>(value);
   if (tensors_[v].defined()) return;  // two results are one value: the second is copied
-  tensors_[v] = to;
   pointers_[v] = to.data();
+  tensors_[v] = std::move(to);
+}
+
+// A call's inputs are looked up where the caller has them: a handle would count twice per call.
+const Tensor& Frame::tensor_of(int value) const {
+  const int input = plan_.input_of(value);
+  return input >= 0 ? in_[static_cast<size_t>(input)] : tensors_[static_cast<size_t>(value)];
 }
 
 // The chains that read a cast see by its version that it was written.
@@ -136,7 +139,7 @@ void Frame::refresh_casts() {
   for (const std::shared_ptr<graph::Cast>& cast : graph_.casts) cast->refresh();
 }
 
-// Inputs, results and views of them belong to the caller.
+// Results and views of inputs or results belong to the caller.
 struct Frame::Release {
   Frame& frame;
   ~Release() { frame.release_handles(); }
@@ -146,7 +149,14 @@ void Frame::run(std::span<const Tensor> in, std::span<Tensor> out) {
   const Release release{*this};
   bind(in, {});
   compute();
-  for (size_t i = 0; i < out.size(); ++i) out[i] = tensors_[static_cast<size_t>(graph_.outputs[i])];
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int v = graph_.outputs[i];
+    if (plan_.gives_away(i)) {
+      out[i] = std::move(tensors_[static_cast<size_t>(v)]);
+    } else {
+      out[i] = tensor_of(v);
+    }
+  }
 }
 
 void Frame::run_into(std::span<const Tensor> in, std::span<const Tensor> out) {
@@ -154,7 +164,7 @@ void Frame::run_into(std::span<const Tensor> in, std::span<const Tensor> out) {
   bind(in, out);
   compute();
   for (size_t i = 0; i < out.size(); ++i) {
-    const Tensor& result = tensors_[static_cast<size_t>(graph_.outputs[i])];
+    const Tensor& result = tensor_of(graph_.outputs[i]);
     if (out[i].is_same(result)) {
       out[i].increment_version();
     } else {
@@ -189,9 +199,8 @@ bool Frame::may_replay() const {
 }
 
 void Frame::release_handles() {
-  for (const int v : graph_.inputs) tensors_[static_cast<size_t>(v)] = {};
-  for (size_t v = 0; v < plan_.is_result().size(); ++v)
-    if (plan_.is_result()[v]) tensors_[v] = {};
+  in_ = {};
+  for (const int v : plan_.results()) tensors_[static_cast<size_t>(v)] = {};
   if (!plan_.has_op_steps()) return;
   for (const Node& node : graph_.nodes)
     for (const int v : node.outputs)
@@ -235,7 +244,7 @@ void Frame::run_fused_step(size_t index) {
   const std::span<const MatrixView> inputs = views.first(views.size() - results.size());
   const auto tensors = [&] {
     std::vector<Tensor> list;
-    for (const int v : graph::reads(node)) list.push_back(tensors_[static_cast<size_t>(v)]);
+    for (const int v : graph::reads(node)) list.push_back(tensor_of(v));
     return list;
   };
   const auto notes = [&] { return notes_of(step, rows, cols); };
@@ -254,8 +263,7 @@ void Frame::run_fused_step(size_t index) {
 void Frame::run_op_step(const Node& node) {
   const graph::OpCall& call = *node.call();
   op_in_.clear();
-  for (const int v : call.inputs)
-    op_in_.push_back(v == graph::kNoValue ? Tensor() : tensors_[static_cast<size_t>(v)]);
+  for (const int v : call.inputs) op_in_.push_back(v == graph::kNoValue ? Tensor() : tensor_of(v));
   Outputs out;
   const bool writes = call.op->kind == OpKind::inplace;
   if (writes || call.op->kind == OpKind::compute) {

@@ -2,6 +2,7 @@
 // What one call of a plan works in: addresses, memory between kernels, recordings of launches.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "plan/plan.h"
@@ -27,7 +28,8 @@ class Frame {
   void place(int64_t rows);
   void refresh_casts();
   void bind(std::span<const Tensor> in, std::span<const Tensor> into);
-  void bind_result(int value, const Tensor& wanted);
+  void bind_result(int value, Tensor to);
+  const Tensor& tensor_of(int value) const;
   void run_steps();
   bool may_replay() const;
   void run_fused_step(size_t index);
@@ -49,7 +51,8 @@ class Frame {
   int64_t rows_ = -1;  // that memory_ is for
   Dims leading_;       // sizes of this call's input 0
   std::vector<void*> pointers_;
-  std::vector<Tensor> tensors_;  // inputs, results; where ops run, all values
+  std::span<const Tensor> in_;   // of the call
+  std::vector<Tensor> tensors_;  // results; where ops run, all values but inputs
   std::vector<Tensor> op_in_;
   Replays replays_;
 };
