@@ -47,6 +47,9 @@ endif()
 # For what runs once and only calls the library: compile time counts, not its own speed.
 add_library(epi_quick_flags INTERFACE)
 target_compile_options(epi_quick_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+# For tests: no loop of theirs is worth more than what its optimisation costs.
+add_library(epi_test_flags INTERFACE)
+target_compile_options(epi_test_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
 
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 
@@ -83,7 +86,7 @@ function(epi_test name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   list(TRANSFORM arg_DEPENDS PREPEND epilogue_)
-  target_link_libraries(${name} PRIVATE epi_flags epi_quick_flags ${arg_DEPENDS} ${arg_LINKS}
+  target_link_libraries(${name} PRIVATE epi_flags epi_test_flags ${arg_DEPENDS} ${arg_LINKS}
                                         GTest::gtest_main)
   epi_unity(${name})
   add_test(NAME ${name} COMMAND ${name})
