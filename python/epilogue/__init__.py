@@ -25,6 +25,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from ._core import version as __version__
+    from ._checks import CheckFailed, CheckResult, Expectation, Quantities
     from ._engine import (
         MLP,
         Compiled,
@@ -58,24 +59,11 @@ if typing.TYPE_CHECKING:
         tensor,
         zeros,
     )
+    from ._explanation import Explanation, Finding, RanksExplanation
     from ._profile import profile, schedule
-    from ._results import (
-        CheckFailed,
-        CheckResult,
-        Diff,
-        DiffPart,
-        Expectation,
-        Explanation,
-        Finding,
-        KernelName,
-        Quantities,
-        RanksExplanation,
-        Report,
-        Result,
-        Table,
-        TableRow,
-    )
+    from ._result import KernelName, Report, Result
     from ._source import TraceLike
+    from ._tables import Diff, DiffPart, Table, TableRow
     from ._trace import (
         Error,
         TraceError,
@@ -92,17 +80,17 @@ if typing.TYPE_CHECKING:
 
 # The module that defines a public name.
 _HOMES = {
+    "._checks": "CheckFailed CheckResult Expectation Quantities",
     "._engine": (
         "Compiled GatedMLP Linear MLP Module Tensor compile empty exp from_dlpack from_numpy "
         "fused_gated_mlp gelu linear manual_seed matmul mean no_grad num_threads ones randn "
         "record_function relu set_num_threads sigmoid silu softmax sum tanh tensor zeros"
     ),
+    "._explanation": "Explanation Finding RanksExplanation",
     "._profile": "profile schedule",
-    "._results": (
-        "CheckFailed CheckResult Diff DiffPart Expectation Explanation Finding KernelName "
-        "Quantities RanksExplanation Report Result Table TableRow"
-    ),
+    "._result": "KernelName Report Result",
     "._source": "TraceLike",
+    "._tables": "Diff DiffPart Table TableRow",
     "._trace": (
         "Error TraceError TraceWarning check diff explain name quantities report sort_keys table"
     ),

@@ -11,7 +11,7 @@ from . import _core, _engine  # noqa: F401  (says so where the engine is not the
 if typing.TYPE_CHECKING:
     import os
 
-    from ._results import Table
+    from ._tables import Table
 
 
 class Schedule(typing.NamedTuple):

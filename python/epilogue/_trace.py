@@ -12,18 +12,11 @@ import typing
 import warnings as _warnings
 
 from . import _core
-from ._results import (
-    CheckFailed,
-    CheckResult,
-    Diff,
-    Explanation,
-    KernelName,
-    Quantities,
-    RanksExplanation,
-    Report,
-    Table,
-)
+from ._checks import CheckFailed, CheckResult, Quantities
+from ._explanation import Explanation, RanksExplanation
+from ._result import KernelName, Report
 from ._source import Source, TraceLike
+from ._tables import Diff, Table
 
 Error = _core.Error
 TraceError = _core.TraceError

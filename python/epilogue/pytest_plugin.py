@@ -19,7 +19,7 @@ import typing
 import pytest
 
 if typing.TYPE_CHECKING:
-    from ._results import Explanation
+    from ._explanation import Explanation
     from ._source import TraceLike
 
 
