@@ -27,6 +27,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC bug 105651: std::string's operator+ is accused of overlapping copies.
   target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # GCC's own stable_sort calls what its library says is deprecated.
+  target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
+endif()
 if(EPILOGUE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # It takes a source that another one includes for a header.
   target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

@@ -55,7 +55,7 @@ struct Counters {
   std::atomic<int64_t> packed{0};
 };
 Counters counters;
-std::atomic<MemoryObserver*> observer{nullptr};
+std::atomic<MemoryObserver*> listener{nullptr};
 
 void raise_peak(int64_t bytes) {
   int64_t peak = counters.peak.load(std::memory_order_relaxed);
@@ -258,8 +258,8 @@ void count_bytes(CacheSlot* own, const void* address, int64_t bytes) {
 
 }  // namespace
 
-void set_memory_observer(MemoryObserver* o) { observer.store(o, std::memory_order_release); }
-MemoryObserver* memory_observer() { return observer.load(std::memory_order_acquire); }
+void set_memory_observer(MemoryObserver* o) { listener.store(o, std::memory_order_release); }
+MemoryObserver* memory_observer() { return listener.load(std::memory_order_acquire); }
 
 void announce_category(Device device, const void* address, int64_t bytes, MemoryCategory category) {
   if (MemoryObserver* o = memory_observer(); o != nullptr) [[unlikely]]

@@ -31,7 +31,7 @@ template <PointwiseFn kFn>
 void run(const Call& call) {
   const simd::FunctionTile tile = simd::pointwise_kernels()[kFn];
   const PointwiseParameters parameters = parameters_of(pointwise_row(kFn), call.attrs);
-  constexpr size_t kOperands = operand_count(kFn);
+  static constexpr size_t kOperands = operand_count(kFn);
   auto run_tile = [tile, &parameters](const TileInput<float>* in, float* out, size_t n) {
     simd::TileOperand operands[kOperands];
     for (size_t k = 0; k < kOperands; ++k) {

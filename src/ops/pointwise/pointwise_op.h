@@ -65,7 +65,7 @@ void function_reference(const Call& call, std::index_sequence<kParameter...>) {
       (kParameter < call.attrs.size() ? number_of(call.attrs[kParameter]) : std::nullopt)
           .value_or(static_cast<double>(kRow.parameters[kParameter].value))...};
   pointwise_reference<kRow.operands>(
-      call, [&p](auto... x) { return Meaning<kFn>::value(x..., p[kParameter]...); });
+      call, [&](auto... x) { return Meaning<kFn>::value(x..., p[kParameter]...); });
 }
 
 }  // namespace detail
