@@ -155,11 +155,13 @@ Json fusion_json(const Fusion& f) {
           {"kernels_now", f.kernels_now},
           {"kernels_after", f.kernels_after},
           {"time_us", f.time_us},
+          {"host_us", f.host_us},
           {"bytes_now", f.bytes_now},
           {"bytes_after", f.bytes_after},
           {"device_saving_us", f.device_saving_us},
           {"host_saving_us", f.host_saving_us},
           {"predicted_saving_us", f.predicted_saving_us},
+          {"predicted_cost_us", f.predicted_cost_us},
           {"confidence", confidence_name(f.confidence)},
           {"assumption", f.assumption}};
 }

@@ -44,6 +44,7 @@ struct Fusion {
   int64_t kernels_now = 0;  // launched by all occurrences, copies and fills not counted
   int64_t kernels_after = 0;
   double time_us = 0;     // on the device (without device work: on the host)
+  double host_us = 0;     // dispatch and launch of the ops, where there is device work
   double pattern_us = 0;  // of that, of ops that belong to a Pattern: its remedy goes first
   double bytes_now = 0;   // read and written; 0: shapes were not recorded
   double bytes_after = 0;
@@ -52,6 +53,7 @@ struct Fusion {
   // The part that shortens the run: the host's saving if the device waits for the host, the
   // device's saving if the host waits; both if the launch call runs the kernel.
   double predicted_saving_us = 0;
+  double predicted_cost_us = 0;  // what that is taken from: device's time, host's, or both
   Confidence confidence = Confidence::low;
   std::string assumption;  // one line
 };

@@ -2,6 +2,8 @@
 // Findings about kernels that could be one.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
@@ -20,9 +22,15 @@ std::string duration_us(double us) { return format_duration_ns(us * kNsPerUs); }
 
 std::string ops_text(const Fusion& fusion) {
   std::string text;
-  for (size_t i = 0; i < fusion.ops.size(); ++i) {
-    if (i >= kMaxOpsShown) return text + fmt::format(" and {} more", fusion.ops.size() - i);
-    text += (i > 0 ? " + " : "") + fusion.ops[i];
+  size_t shown = 0;
+  for (size_t i = 0; i < fusion.ops.size(); ++shown) {
+    if (shown >= kMaxOpsShown) return text + fmt::format(" and {} more", fusion.ops.size() - i);
+    const auto first = fusion.ops.begin() + static_cast<ptrdiff_t>(i);
+    const auto other =
+        std::find_if(first, fusion.ops.end(), [&](const std::string& op) { return op != *first; });
+    const auto same = static_cast<size_t>(other - first);
+    text += (i > 0 ? " + " : "") + (same > 1 ? fmt::format("{} x {}", same, *first) : *first);
+    i += same;
   }
   return text;
 }
@@ -37,12 +45,24 @@ std::string_view advice(FusionKind kind) {
   return "";
 }
 
-Finding fusion_finding(const Fusion& fusion) {
+// Many fills in a row are gradients that are set to zero.
+bool are_fills(const Fusion& fusion) {
+  constexpr size_t kManyFills = 8;
+  const auto fills =
+      static_cast<size_t>(std::ranges::count_if(fusion.ops, [](const std::string& op) {
+        return op == "aten::fill_" || op == "aten::zero_";
+      }));
+  return fills >= kManyFills && 10 * fills >= 9 * fusion.ops.size();
+}
+
+Finding fusion_finding(const Explanation& e, const Fusion& fusion) {
   Finding f;
   f.severity = Severity::info;
   f.title = fmt::format("{} {}", advice(fusion.kind), ops_text(fusion));
   std::string line = fmt::format("{}, {} in all", counted(fusion.count, "time", "times"),
                                  duration_us(fusion.time_us));
+  if (waits_for_host(e) && fusion.host_us > 0)
+    line += fmt::format(" on the device and {} on the host", duration_us(fusion.host_us));
   if (fusion.kernels_now > 0)
     line += fmt::format(", {} -> {}", fusion.kernels_now,
                         counted(fusion.kernels_after, "kernel", "kernels"));
@@ -54,8 +74,10 @@ Finding fusion_finding(const Fusion& fusion) {
                                      format_bytes(fusion.bytes_now)));
   f.evidence.push_back(fmt::format("confidence {}; assumes that {}",
                                    confidence_name(fusion.confidence), fusion.assumption));
+  if (are_fills(fusion))
+    advise(f, "if optimizer.zero_grad() does this: zero_grad(set_to_none=True) leaves it out");
   f.saving_us = fusion.predicted_saving_us;
-  f.cost_us = fusion.time_us;
+  f.cost_us = fusion.predicted_cost_us;
   f.confidence = fusion.confidence;
   return f;
 }
@@ -68,7 +90,7 @@ void find_fusion_advice(const Explanation& e, std::vector<Finding>& out) {
   for (const Fusion& fusion : e.fusions.fusions) {
     if (shown == kFusionsShown || fusion.predicted_saving_us < kMinShare * wall_us(e)) break;
     if (is_told_by_pattern(fusion)) continue;
-    out.push_back(fusion_finding(fusion));
+    out.push_back(fusion_finding(e, fusion));
     ++shown;
   }
 }

@@ -158,11 +158,14 @@ class Finder {
     fusion.bytes_after += p.bytes_after;
     fusion.device_saving_us += p.device_saving_ns / kNsPerUs;
     fusion.host_saving_us += p.host_saving_ns / kNsPerUs;
+    fusion.host_us += p.host_ns / kNsPerUs;
     // Where the launch is the kernel, host and device take turns: both count.
-    fusion.predicted_saving_us = work_.is_synchronous
-                                     ? fusion.host_saving_us + fusion.device_saving_us
-                                 : options_.is_host_bound ? fusion.host_saving_us
-                                                          : fusion.device_saving_us;
+    const bool counts_host = work_.is_synchronous || options_.is_host_bound;
+    const bool counts_device = work_.is_synchronous || !options_.is_host_bound;
+    fusion.predicted_saving_us =
+        (counts_host ? fusion.host_saving_us : 0) + (counts_device ? fusion.device_saving_us : 0);
+    fusion.predicted_cost_us =
+        (counts_host ? fusion.host_us : 0) + (counts_device ? fusion.time_us : 0);
   }
 
   void add_kernel(Fusion& fusion, const WorkOp& op) const {

@@ -74,6 +74,7 @@ Prediction FusionModel::sums(const std::vector<uint32_t>& ops) const {
   for (const uint32_t i : ops) {
     p.kernels_now += work_.ops[i].kernels;
     p.time_ns += static_cast<double>(work_.ops[i].device_ns);
+    if (work_.has_device_work) p.host_ns += own_host_ns(work_.ops[i]);
   }
   return p;
 }
@@ -135,6 +136,7 @@ Prediction FusionModel::epilogue(const FusionGroup& group, const GroupBytes& byt
   double longest = 0;
   for (const uint32_t i : group.members) longest = std::max(longest, own_host_ns(work_.ops[i]));
   p.host_saving_ns = work_.has_device_work ? longest : 0;
+  p.host_ns += p.host_saving_ns;
   return p;
 }
 

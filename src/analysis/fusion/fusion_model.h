@@ -24,6 +24,7 @@ struct Prediction {
   int64_t kernels_now = 0;
   int64_t kernels_after = 0;
   double time_ns = 0;
+  double host_ns = 0;  // dispatch and launch of the ops as they are
   double bytes_now = 0;
   double bytes_after = 0;
   double device_saving_ns = 0;
