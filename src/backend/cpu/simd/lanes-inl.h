@@ -24,7 +24,7 @@ using Vf = hn::Vec<Df>;
 inline constexpr size_t kLanes = hn::MaxLanes(Df());
 
 // The namespace, N_AVX3 and so on, is Highway's name of the target.
-inline constexpr const char* kTargetName = HWY_STR(HWY_NAMESPACE) + 2;
+inline constexpr const char* kTargetName = &HWY_STR(HWY_NAMESPACE)[2];
 
 // From AVX2 on, masked float loads and stores exist and do not touch the lanes left out.
 inline constexpr bool kNativeMasks = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;

@@ -5,13 +5,13 @@
 #include "base/cpu_features.h"
 
 #if defined(__x86_64__)
+#include <hwy/base.h>
 #include <immintrin.h>
 
 #include <cstdint>
 
 // Inlined standard headers end above this line: nothing of them is compiled for the target.
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bf16")
 
 namespace epilogue::simd {
 namespace {
@@ -31,7 +31,7 @@ float vector_dots(int64_t rounds) {
 #pragma GCC unroll 12
     for (__m512& chain : chains) chain = _mm512_dpbf16_ps(chain, factor, factor);
     // Without this the loop would be moved out of itself.
-    __asm__ volatile("" : "+v"(factor));  // NOLINT(clang-diagnostic-error): clang skips the pragma
+    __asm__ volatile("" : "+v"(factor));
   }
   __m512 sum = chains[0];
 #pragma GCC unroll 12
@@ -41,7 +41,7 @@ float vector_dots(int64_t rounds) {
 
 }  // namespace
 }  // namespace epilogue::simd
-#pragma GCC pop_options
+HWY_POP_ATTRIBUTES
 
 namespace epilogue::simd {
 namespace {

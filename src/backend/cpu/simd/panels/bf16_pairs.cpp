@@ -12,13 +12,13 @@
 #include "base/cpu_features.h"
 
 #if defined(__x86_64__)
+#include <hwy/base.h>
 #include <immintrin.h>
 
 #include <cstring>
 
 // Inlined standard headers end above this line: nothing of them is compiled for the target.
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 
 namespace epilogue::simd {
 namespace {
@@ -169,7 +169,7 @@ void bf16_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
 
 }  // namespace epilogue::simd
 
-#pragma GCC pop_options
+HWY_POP_ATTRIBUTES
 
 #else
 

@@ -12,13 +12,13 @@
 #include "base/cpu_features.h"
 
 #if defined(__x86_64__)
+#include <hwy/base.h>
 #include <immintrin.h>
 
 #include <cstring>
 
 // Inlined standard headers end above this line: nothing of them is compiled for the target.
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 
 namespace epilogue::simd {
 namespace {
@@ -90,7 +90,7 @@ void i8_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
 }  // namespace
 }  // namespace epilogue::simd
 
-#pragma GCC pop_options
+HWY_POP_ATTRIBUTES
 
 #else
 
