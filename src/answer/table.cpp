@@ -3,6 +3,7 @@
 #include "epilogue/trace/table.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "answer/load.h"
 #include "epilogue/trace/report.h"
@@ -55,8 +56,11 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
   data->all = data->table;
   data->all.row_limit = options.row_limit.value_or(-1);
   data->table.row_limit = options.row_limit.value_or(data->table.row_limit);
-  Document document = {Preformatted{format_table(data->averages, data->table),
-                                    table_markdown(data->averages, data->table)}};
+  Preformatted lines = {format_table(data->averages, data->table),
+                        table_markdown(data->averages, data->table)};
+  if (lines.text.empty())
+    lines = preformatted("no op, no annotation and no device work was recorded\n");
+  Document document = {std::move(lines)};
   document.json = [d = data.get()] { return table_answer_json(*d); };
   return Answer(std::move(document), data);
 }

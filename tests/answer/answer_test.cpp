@@ -46,6 +46,14 @@ TEST(Answer, OutlivesTheTracesThatItIsOf) {
   EXPECT_NE(copy.markdown(), "");
 }
 
+TEST(Answer, OfATraceWithoutOpsSaysSo) {
+  constexpr std::string_view kFlow =
+      R"({"traceEvents": [{"ph": "s", "id": 1, "pid": 1, "tid": 2, "ts": 1, "cat": "ac2g", "name": "ac2g"}]})";
+  const Answer table = table_answer({.bytes = kFlow, .name = "flow"}).value();
+  EXPECT_EQ(table.text(), "no op, no annotation and no device work was recorded\n");
+  EXPECT_EQ(table.markdown(), table.text());
+}
+
 TEST(Answer, SaysWhyThereIsNone) {
   const Result<Answer> none = explain_answer({.path = "/no/such.json"});
   ASSERT_FALSE(none);
