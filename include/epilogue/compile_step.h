@@ -57,9 +57,14 @@ class CompiledStep : public CompiledBase {
   using Receiver =
       std::function<void(std::span<const Tensor> leaves, std::span<const Tensor> gradients)>;
 
+  // The loss of a batch, and what else the forward pass is to give: no gradient flows from that.
+  using Function = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
+  using Update = std::function<void(std::span<const Tensor> results)>;
+
   // Throws Error on an empty loss, a name in `skip` that is no pass, max_plans of 0, and where
   // linears are to be collapsed: their weights change.
   explicit CompiledStep(Loss loss, CompileOptions options = {});
+  explicit CompiledStep(Function function, CompileOptions options = {});
 
   // Runs the step and gives the loss, outside the autograd graph. Gradients are added to the
   // leaves' .grad, as Tensor::backward() does: calls accumulate until it is dropped. Throws Error
@@ -84,6 +89,11 @@ class CompiledStep : public CompiledBase {
                double loss_weight = 1);
   Tensor train(const Tensor& x, const Tensor& target, const std::function<void()>& update,
                double loss_weight = 1);
+
+  // As train() where there is an update, which gets what the function gave; else as operator().
+  // All that the function gave; the loss is the first.
+  std::vector<Tensor> results(std::span<const Tensor> inputs, const Update& update = {},
+                              double loss_weight = 1);
 
   // Makes the plan for such inputs (and for weights other than 1, if this is one) without running
   // it.

@@ -42,7 +42,8 @@ enum class Schedule : uint8_t { constant, cosine, step };
 // The dtype of matrix products; the loss and the weights stay f32. bf16 and f16 run under autocast,
 // f16 with a GradScaler. f32 leaves every op its own dtype.
 enum class Precision : uint8_t { f32, bf16, f16 };
-// compile: forward, loss and backward are one plan of compile_step().
+// compile: forward, loss and backward are one plan of compile_step(); the optimizer takes the
+// gradients from the plan's memory.
 enum class Mode : uint8_t { eager, compile };
 
 struct TrainerOptions {
@@ -62,8 +63,7 @@ struct TrainerOptions {
   Tune tune = Tune::model;  // of Mode::compile; measure: at the first step
   std::string plan = {};    // of Mode::compile: by its name, as Trainer::plan() gives it
   // Whether each step waits for its loss before the update. If not, StepReport has the loss as a
-  // tensor, a loss that is not finite stops nothing, and compiled steps lend the optimizer the
-  // gradients in the plan's memory, which saves their copies.
+  // tensor, and a loss that is not finite stops nothing.
   bool reads_loss = true;
 };
 
@@ -75,7 +75,7 @@ struct StepReport {
   double loss = 0;                  // the mean over the examples; NaN where it is not read
   Tensor unread_loss = {};          // where it is not read: the last micro-batch's mean loss, 0-dim
   std::optional<int64_t> correct;   // examples whose greatest output is their class's; of cross
-                                    // entropy in Mode::eager, where the loss is read
+                                    // entropy, where the loss is read
   double lr = 0;                    // of this step
   std::optional<double> grad_norm;  // with clip_norm: before clipping
   std::optional<double> scale;      // of f16: the loss's scale after this step

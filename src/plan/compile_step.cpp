@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "autograd/node.h"
@@ -42,11 +43,20 @@ class WeightedInputs {
   std::vector<Tensor> with_weight_;
 };
 
-// The loss of inputs that a weight follows, times that weight.
-plan::LossFunction weighted(const CompiledStep::Loss& loss) {
-  return [&loss](std::span<const Tensor> in) {
-    const Tensor of_batch = loss(in.first(in.size() - 2));
-    return mul(of_batch, to(in.back(), of_batch.dtype()));
+// The results of inputs that a weight follows; the loss, which is the first, times that weight.
+plan::StepFunction weighted(const CompiledStep::Function& function) {
+  return [&function](std::span<const Tensor> in) {
+    std::vector<Tensor> results = function(in.first(in.size() - 2));
+    if (!results.empty() && results[0].defined())
+      results[0] = mul(results[0], to(in.back(), results[0].dtype()));
+    return results;
+  };
+}
+
+CompiledStep::Function function_of(CompiledStep::Loss loss) {
+  if (!loss) return {};
+  return [loss = std::move(loss)](std::span<const Tensor> in) {
+    return std::vector<Tensor>{loss(in)};
   };
 }
 
@@ -71,45 +81,44 @@ class OneCall {
 
 class CompiledStep::Impl final : public Plans {
  public:
-  Impl(Loss loss, CompileOptions options) : Plans(std::move(options)), loss_(std::move(loss)) {
-    if (!loss_) throw Error("[compile_step] expected a loss, got an empty function");
+  Impl(Function function, CompileOptions options)
+      : Plans(std::move(options)), function_(std::move(function)) {
+    if (!function_) throw Error("[compile_step] expected a loss, got an empty function");
     if (cache().options().collapse_linears)
       throw Error("[compile_step] expected collapse_linears off: training changes the weights");
   }
 
-  // Without a receiver gradients are added to .grad.
-  Tensor run(std::span<const Tensor> inputs, const Receiver& receiver, double loss_weight) {
+  // Without a receiver gradients are added to .grad. Gives the results of the forward pass.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const Receiver& receiver,
+                          double loss_weight) {
     const WeightedInputs in(inputs, loss_weight);
-    Tensor loss;
+    Results results;
     with_entry(in, false, [&](const plan::Entry& entry) {
-      std::vector<Tensor> results = run_plan(entry, in.all());
+      results = run_plan(entry, in.all());
       const std::vector<Tensor> leaves = leaves_of(entry, in.all());
       if (receiver) {
         const NoGrad no_grad;
         if (entry.keeps_gradients())
-          for (size_t i = 1; i < results.size(); ++i) results[i] = clone(results[i]);
-        receiver(leaves, std::span<const Tensor>(results).subspan(1));
+          for (Tensor& gradient : results.gradients) gradient = clone(gradient);
+        receiver(leaves, results.gradients);
       } else {
-        accumulate(leaves, results);
+        accumulate(leaves, results.gradients);
       }
-      loss = std::move(results[0]);
     });
-    return loss;
+    return std::move(results.forward);
   }
 
-  Tensor train(std::span<const Tensor> inputs, const std::function<void()>& update,
-               double loss_weight) {
-    if (!update) throw Error("[compile_step] expected an update, got an empty function");
+  std::vector<Tensor> train(std::span<const Tensor> inputs, const Update& update,
+                            double loss_weight) {
     const WeightedInputs in(inputs, loss_weight);
-    Tensor loss;
+    Results results;
     with_entry(in, true, [&](const plan::Entry& entry) {
-      std::vector<Tensor> results = run_plan(entry, in.all());
+      results = run_plan(entry, in.all());
       const GradientsOf leaves{leaves_of(entry, in.all())};
-      lend(entry.plan(), leaves.list, results);
-      update();
-      loss = std::move(results[0]);
+      lend(entry.plan(), leaves.list, results.gradients);
+      update(results.forward);
     });
-    return loss;
+    return std::move(results.forward);
   }
 
   void prepare(std::span<const Tensor> inputs, double loss_weight) {
@@ -117,6 +126,11 @@ class CompiledStep::Impl final : public Plans {
   }
 
  private:
+  struct Results {
+    std::vector<Tensor> forward;    // the loss first
+    std::vector<Tensor> gradients;  // by leaf
+  };
+
   // Drops them, also where an update throws.
   struct GradientsOf {
     ~GradientsOf() {
@@ -134,7 +148,7 @@ class CompiledStep::Impl final : public Plans {
           "[compile_step] expected a call of its own, got one inside a function that is "
           "being compiled");
     const auto capture = [this, is_weighted = in.is_weighted()](std::span<const Tensor> inputs) {
-      return plan::capture_step(is_weighted ? weighted(loss_) : loss_, inputs);
+      return plan::capture_step(is_weighted ? weighted(function_) : function_, inputs);
     };
     const auto make = [&] {
       return std::make_shared<const plan::Entry>(capture, in.all(), cache().options(),
@@ -143,12 +157,16 @@ class CompiledStep::Impl final : public Plans {
     cache().with_entry(in.all(), make, std::forward<Use>(use));
   }
 
-  // The loss, and the leaves' gradients.
-  std::vector<Tensor> run_plan(const plan::Entry& entry, std::span<const Tensor> in) {
+  Results run_plan(const plan::Entry& entry, std::span<const Tensor> in) {
     cache().count_call();
     const NoGrad no_grad;
-    std::vector<Tensor> results(1 + entry.leaves().size());
-    entry.plan().run(in, results);
+    std::vector<Tensor> all(entry.results() + entry.leaves().size());
+    entry.plan().run(in, all);
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(entry.results());
+    Results results;
+    results.gradients.assign(std::make_move_iterator(first), std::make_move_iterator(all.end()));
+    all.erase(first, all.end());
+    results.forward = std::move(all);
     return results;
   }
 
@@ -160,11 +178,11 @@ class CompiledStep::Impl final : public Plans {
 
   // As accumulate(), but gradients that are the plan's and nobody else's are not copied.
   static void lend(const plan::Plan& plan, const std::vector<Tensor>& leaves,
-                   std::vector<Tensor>& results) {
+                   const std::vector<Tensor>& gradients) {
     const NoGrad no_grad;
     std::set<const void*> lent;
     for (size_t i = 0; i < leaves.size(); ++i) {
-      const Tensor& gradient = results[i + 1];
+      const Tensor& gradient = gradients[i];
       const bool is_free = !leaves[i].grad().defined() && plan.owns(gradient) &&
                            gradient.is_contiguous() && lent.insert(gradient.data()).second;
       if (is_free) {
@@ -175,42 +193,50 @@ class CompiledStep::Impl final : public Plans {
     }
   }
 
-  static void accumulate(const std::vector<Tensor>& leaves, std::vector<Tensor>& results) {
+  static void accumulate(const std::vector<Tensor>& leaves, std::vector<Tensor>& gradients) {
     const NoGrad no_grad;
     for (size_t i = 0; i < leaves.size(); ++i)
-      accumulate_gradient(leaves[i], std::move(results[i + 1]));
+      accumulate_gradient(leaves[i], std::move(gradients[i]));
   }
 
-  Loss loss_;
+  Function function_;
   std::atomic<bool> busy_{false};
 };
 
 CompiledStep::CompiledStep(Loss loss, CompileOptions options)
-    : CompiledBase(std::make_shared<Impl>(std::move(loss), std::move(options)), "compile_step",
+    : CompiledStep(function_of(std::move(loss)), std::move(options)) {}
+CompiledStep::CompiledStep(Function function, CompileOptions options)
+    : CompiledBase(std::make_shared<Impl>(std::move(function), std::move(options)), "compile_step",
                    "compiled step") {}
 
 CompiledStep::Impl& CompiledStep::impl() const { return static_cast<Impl&>(plans()); }
 
 Tensor CompiledStep::operator()(std::span<const Tensor> inputs, double loss_weight) {
-  return impl().run(inputs, {}, loss_weight);
+  return impl().run(inputs, {}, loss_weight)[0];
 }
 Tensor CompiledStep::operator()(const Tensor& x, const Tensor& target, double loss_weight) {
   const Tensor inputs[] = {x, target};
-  return impl().run(inputs, {}, loss_weight);
+  return impl().run(inputs, {}, loss_weight)[0];
 }
 Tensor CompiledStep::run(std::span<const Tensor> inputs, const Receiver& receiver,
                          double loss_weight) {
   if (!receiver) throw Error("[compile_step] expected a receiver, got an empty function");
-  return impl().run(inputs, receiver, loss_weight);
+  return impl().run(inputs, receiver, loss_weight)[0];
 }
 Tensor CompiledStep::train(std::span<const Tensor> inputs, const std::function<void()>& update,
                            double loss_weight) {
-  return impl().train(inputs, update, loss_weight);
+  if (!update) throw Error("[compile_step] expected an update, got an empty function");
+  return impl().train(
+      inputs, [&](std::span<const Tensor>) { update(); }, loss_weight)[0];
 }
 Tensor CompiledStep::train(const Tensor& x, const Tensor& target,
                            const std::function<void()>& update, double loss_weight) {
   const Tensor inputs[] = {x, target};
-  return impl().train(inputs, update, loss_weight);
+  return train(inputs, update, loss_weight);
+}
+std::vector<Tensor> CompiledStep::results(std::span<const Tensor> inputs, const Update& update,
+                                          double loss_weight) {
+  return update ? impl().train(inputs, update, loss_weight) : impl().run(inputs, {}, loss_weight);
 }
 void CompiledStep::prepare(std::span<const Tensor> inputs, double loss_weight) {
   impl().prepare(inputs, loss_weight);

@@ -71,18 +71,18 @@ void make_last_input(graph::Graph& graph, const Tensor& seed) {
 
 }  // namespace
 
-Captured capture_step(const LossFunction& loss, std::span<const Tensor> inputs) {
+Captured capture_step(const StepFunction& function, std::span<const Tensor> inputs) {
   for (const Tensor& t : inputs)
     if (t.defined() && t.requires_grad() && !t.is_leaf())
       throw Error("[compile_step] expected leaves as inputs, got the result of an op, " +
                   to_string(t) + ": its gradient would have to go on");
   Captured captured;
-  captured.forward_results = 1;  // the loss
   const auto step = [&](std::span<const Tensor> in) {
     const GradMode gradients_on(true);
-    std::vector<Tensor> results = {loss(in)};
-    if (!results[0].defined())
+    std::vector<Tensor> results = function(in);
+    if (results.empty() || !results[0].defined())
       throw Error("[compile_step] expected a loss, got an undefined tensor");
+    captured.forward_results = results.size();
     captured.leaves = append_gradients(results, {}, in);
     return results;
   };

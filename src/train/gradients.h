@@ -23,17 +23,20 @@ class Gradients {
   // The network must outlive it.
   Gradients(nn::Module& network, const TrainerOptions& options);
 
+  using Update = std::function<void(const MicroResult& result)>;
+
   // Adds the gradients of `weight` times the mean loss of these examples to the parameters' .grad.
-  // Then runs `update`, if there is one. Precondition of that: losses are not read. A compiled
-  // step's gradients then lie in its plan's memory, and are gone afterwards.
-  MicroResult add(const Examples& part, double weight, const std::function<void()>& update);
+  // Then runs `update`, if there is one. A compiled step's gradients then lie in its plan's memory,
+  // and are gone afterwards.
+  MicroResult add(const Examples& part, double weight, const Update& update);
 
   const std::string& plan() const { return plan_; }
 
  private:
   MicroResult add_eager(const Examples& part, double weight) const;
-  MicroResult add_compiled(const Examples& part, double weight,
-                           const std::function<void()>& update);
+  MicroResult add_compiled(const Examples& part, double weight, const Update& update);
+  // Whether steps count right answers.
+  bool counts() const { return options_.reads_loss && options_.loss == Loss::cross_entropy; }
   CompiledStep& compiled(std::span<const Tensor> inputs);
 
   nn::Module& network_;

@@ -44,6 +44,7 @@ struct Trainer::Impl {
   StepReport step(const Examples& batch);
   void add_gradients(const Examples& batch, const std::function<void()>& update,
                      StepReport* report);
+  void add_result(const MicroResult& r, double share, StepReport* report) const;
   void update_weights(StepReport* report);
   Run run() { return {network, *optimizer, &schedule, &scaler}; }
 
@@ -56,7 +57,17 @@ struct Trainer::Impl {
   int64_t skipped_steps = 0;
 };
 
-// Those of all micro-batches; `update` runs behind the last one.
+void Trainer::Impl::add_result(const MicroResult& r, double share, StepReport* report) const {
+  report->loss += share * r.loss;
+  report->unread_loss = r.unread_loss;
+  if (r.correct && report->correct) {
+    *report->correct += *r.correct;
+  } else {
+    report->correct.reset();
+  }
+}
+
+// Those of all micro-batches; `update` runs behind the last one, when the report has all losses.
 void Trainer::Impl::add_gradients(const Examples& batch, const std::function<void()>& update,
                                   StepReport* report) {
   report->loss = 0;
@@ -64,16 +75,16 @@ void Trainer::Impl::add_gradients(const Examples& batch, const std::function<voi
   for (const optim::MicroBatch& part : optim::micro_batches(batch.size(), options.accumulate)) {
     const bool is_last = part.end == batch.size();
     const bool is_whole = part.begin == 0 && is_last;
-    const MicroResult r =
-        gradients.add(is_whole ? batch : batch.rows(part.begin, part.end),
-                      part.share * scaler.get_scale(), is_last ? update : nullptr);
-    report->loss += part.share * r.loss;
-    report->unread_loss = r.unread_loss;
-    if (r.correct && report->correct) {
-      *report->correct += *r.correct;
-    } else {
-      report->correct.reset();
+    const Examples examples = is_whole ? batch : batch.rows(part.begin, part.end);
+    const double weight = part.share * scaler.get_scale();
+    if (!is_last) {
+      add_result(gradients.add(examples, weight, nullptr), part.share, report);
+      continue;
     }
+    gradients.add(examples, weight, [&](const MicroResult& last) {
+      add_result(last, part.share, report);
+      update();
+    });
   }
 }
 
@@ -105,18 +116,12 @@ StepReport Trainer::Impl::step(const Examples& batch) {
   if (batch.size() == 0) throw Error("[Trainer] expected a batch of 1 or more examples, got 0");
   optimizer->zero_grad();
   StepReport report{.examples = batch.size(), .lr = optimizer->lr()};
-  if (!options.reads_loss) {
-    add_gradients(
-        batch, [&] { update_weights(&report); }, &report);
-    report.loss = kUnknown;
-    return report;
-  }
-  add_gradients(batch, nullptr, &report);
-  if (!std::isfinite(report.loss) && !scaler.is_enabled()) {
-    report.diverged = true;
-    return report;
-  }
-  update_weights(&report);
+  const auto update = [&] {
+    report.diverged = options.reads_loss && !std::isfinite(report.loss) && !scaler.is_enabled();
+    if (!report.diverged) update_weights(&report);
+  };
+  add_gradients(batch, update, &report);
+  if (!options.reads_loss) report.loss = kUnknown;
   return report;
 }
 

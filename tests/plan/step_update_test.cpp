@@ -37,6 +37,36 @@ TEST_F(StepUpdates, UpdatesOnThePlansOwnGradientsFollowEager) {
   for (size_t i = 0; i < eager.size(); ++i) expect_close(compiled[i], eager[i], 1e-5, "weight");
 }
 
+// What a function gives beside its loss comes out too, and no gradient flows from it.
+TEST_F(StepUpdates, FurtherResultsReachTheUpdateAndTheCaller) {
+  CompiledStep plain = compile_step(mlp_, mse);
+  CompiledStep step([&](std::span<const Tensor> in) {
+    const Tensor y = mlp_(in[0]);
+    return std::vector<Tensor>{mse(y, in[1]), y};
+  });
+  const Tensor in[] = {x_, target_};
+  std::vector<Tensor> gradients;
+  plain.train(x_, target_, [&] {
+    for (const Tensor& p : mlp_.parameters()) gradients.push_back(clone(p.grad()));
+  });
+  const Tensor expected = mlp_(x_).detach();
+  for (const bool updates : {false, true}) {
+    std::vector<Tensor> seen;
+    const auto update = [&](std::span<const Tensor> results) {
+      seen.assign(results.begin(), results.end());
+      const std::vector<Tensor> parameters = mlp_.parameters();
+      for (size_t i = 0; i < parameters.size(); ++i)
+        EXPECT_LT(relative_l2(parameters[i].grad(), gradients[i].to_vector()), 1e-5);
+    };
+    const std::vector<Tensor> results =
+        updates ? step.results(in, update, 1.0) : step.results(in, {}, 0.5);
+    ASSERT_EQ(results.size(), 2U);
+    EXPECT_LT(relative_l2(results[1], expected.to_vector()), 1e-5);
+    EXPECT_EQ(seen.size(), updates ? 2U : 0U);
+    mlp_.zero_grad();
+  }
+}
+
 TEST_F(StepUpdates, TheLastMicroBatchOfAnUpdateAddsToTheOthers) {
   CompiledStep step = compile_step(mlp_, mse);
   mse(mlp_(x_), target_).backward();

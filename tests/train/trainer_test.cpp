@@ -267,6 +267,17 @@ TEST(Trainer, CompiledStepsLearnWhatEagerOnesLearn) {
   }
 }
 
+// What is lent is gone after the step: no copy was made.
+TEST(Trainer, ACompiledStepLendsItsGradientsToTheOptimizer) {
+  const Examples batch = some_examples();
+  for (const bool reads : {true, false}) {
+    const auto network = some_network();
+    Trainer trainer(*network, {.mode = Mode::compile, .reads_loss = reads});
+    trainer.step(batch);
+    for (const Tensor& p : network->parameters()) EXPECT_FALSE(p.grad().defined());
+  }
+}
+
 TEST(Trainer, AReportCountsRightAnswersAndSaysTheRate) {
   const Examples batch = some_examples();
   const auto network = some_network();
@@ -281,6 +292,10 @@ TEST(Trainer, AReportCountsRightAnswersAndSaysTheRate) {
                  ? 1
                  : 0;
   }
+  const auto same = some_network();
+  same->eval();
+  Trainer compiled(*same, {.accumulate = 2, .mode = Mode::compile});
+  EXPECT_EQ(compiled.step(batch).correct, right);
   Trainer trainer(*network, {.schedule = Schedule::step, .total_steps = 12, .warmup_steps = 0});
   std::vector<double> rates;
   for (int i = 0; i < 12; ++i) {

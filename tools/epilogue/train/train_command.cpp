@@ -111,12 +111,19 @@ struct Summary {
   train::TableNotes notes;
 };
 
+// The epoch whose model is exported.
+const EpochScore& model_score(const SessionResult& r) {
+  for (const EpochScore& e : r.epochs)
+    if (e.epoch == r.best_epoch) return e;
+  return r.epochs.back();
+}
+
 std::string train_json(const Summary& s, const SessionResult& r) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   const EpochScore last =
       r.epochs.empty()
           ? EpochScore{.test_loss = kUnknown, .test_score = kUnknown, .test_rmse = kUnknown}
-          : r.epochs.back();
+          : model_score(r);
   json missing = json::object();
   for (const auto& [name, count] : s.notes.missing) missing[name] = count;
   json out = {{"schema_version", kSchemaVersion},
@@ -125,7 +132,7 @@ std::string train_json(const Summary& s, const SessionResult& r) {
               {"test_accuracy", json()},
               {"test_loss", json_number(last.test_loss)},
               {"epochs", *s.run.epochs},
-              {"steps", s.steps},
+              {"steps", r.epochs.empty() ? s.steps : r.epochs.back().step},
               {"seconds", s.seconds},
               {"images_per_s", r.images_per_s ? json(*r.images_per_s) : json()},
               {"parameters", s.parameters},
@@ -137,6 +144,10 @@ std::string train_json(const Summary& s, const SessionResult& r) {
               {"metrics", r.metrics_file},
               {"curve", r.curve_file},
               {"model", r.model_file},
+              {"early_stop", r.patience == 0 ? json()
+                                             : json{{"patience", r.patience},
+                                                    {"stopped", r.stopped_early},
+                                                    {"best_epoch", r.best_epoch}}},
               {"trace", r.profile.trace.empty() ? json() : json(r.profile.trace)}};
   if (s.task == Task::classification) {
     out["test_accuracy"] = json_number(last.test_score);
@@ -150,7 +161,7 @@ std::string train_json(const Summary& s, const SessionResult& r) {
 std::string final_score(const Summary& s, const SessionResult& r) {
   // Somebody may have removed the metrics of a run that was done already.
   if (r.epochs.empty()) return "no score: " + r.metrics_file + " has no epochs";
-  return score_text(r.epochs.back(), s.task);
+  return score_text(model_score(r), s.task);
 }
 
 std::string end_text(const Summary& s, const SessionResult& r) {
@@ -158,8 +169,14 @@ std::string end_text(const Summary& s, const SessionResult& r) {
   if (!r.profile.table.empty())
     text += fmt::format("\n{}trace: {}  (open it in https://ui.perfetto.dev)\ntable: {}\n\n",
                         r.profile.table, r.profile.trace, r.profile.table_file);
-  text += bold(final_score(s, r)) +
-          fmt::format(" after {} epochs in {:.1f} s", *s.run.epochs, s.seconds);
+  if (r.stopped_early)
+    text += fmt::format("stopped after epoch {} of {}: no lower test loss in {} epoch{}\n",
+                        r.epochs.empty() ? 0 : r.epochs.back().epoch, *s.run.epochs, r.patience,
+                        r.patience == 1 ? "" : "s");
+  text += bold(final_score(s, r));
+  if (r.best_epoch > 0) text += fmt::format(" at epoch {}, whose model is kept,", r.best_epoch);
+  text += fmt::format(" after {} epochs in {:.1f} s",
+                      r.epochs.empty() ? *s.run.epochs : r.epochs.back().epoch, s.seconds);
   if (r.images_per_s)
     text += fmt::format(" ({} {}/s)", format_count(std::llround(*r.images_per_s)),
                         is_csv(s.run) ? "rows" : "images");
@@ -234,7 +251,9 @@ void add_train_command(CLI::App& app, Body& run) {
   train->footer(
       "Example: epilogue train fashion-mnist --amp bf16 --checkpoint-dir runs/first\n"
       "         epilogue train iris.csv --target species\n"
+      "         epilogue train sales.csv --epochs 200 --early-stop 10\n"
       "         epilogue train --resume runs/first\n"
+      "         epilogue train --resume runs/first --epochs 20   (more than it had)\n"
       "The folder gets checkpoints (the last two), metrics.jsonl, curve.svg and\n"
       "model.safetensors. Ctrl-C saves and says how to go on (exit 130).");
   train->callback([o, &run] { run = [o] { return run_train_command(*o); }; });

@@ -55,6 +55,8 @@ void visit_run(Run& r, Visit&& visit) {
   visit("tune", r.tune, "HOW [model]",
         "choice of compile's plan: model, or measure (times the plans at the first step)");
   visit("plan", r.plan, "NAME [by --tune]", "compile: the plan of an earlier run, by its name");
+  visit("early-stop", r.early_stop, "N [off]",
+        "stop after N epochs without a lower test loss; keep the best epoch's model");
   visit("seed", r.seed, "N [0]", "seed of weights, order, held-out rows and dropout");
 }
 
@@ -114,7 +116,7 @@ template <class Value>
 void check_value(CLI::Option& option, std::string_view flag, const Value&) {
   using Number = typename NumberOf<Value>::type;
   if constexpr (std::is_integral_v<Number>) {
-    option.check(whole_number(flag == "seed" || flag == "warmup" ? 0 : 1));
+    option.check(whole_number(flag == "seed" || flag == "warmup" || flag == "early-stop" ? 0 : 1));
   } else if constexpr (std::is_floating_point_v<Number>) {
     option.check(flag == "lr" ? number_above(0) : number_from(0));
   } else if (flag == "amp") {
@@ -213,7 +215,8 @@ void from_text(const std::map<std::string, std::string>& text, TrainRun* run) {
   run->data = value("data");
   visit_run(*run, [&](const char* flag, auto& member, const char*, const char*) {
     // Checkpoints of earlier versions do not have these: their runs had the default.
-    const bool is_new = flag == std::string_view("tune") || flag == std::string_view("plan");
+    const bool is_new = flag == std::string_view("tune") || flag == std::string_view("plan") ||
+                        flag == std::string_view("early-stop");
     if (is_new && !text.contains(flag)) return;
     read(value(flag), &member, flag);
   });
@@ -223,6 +226,7 @@ void require_same_run(const TrainOptions& o, const std::map<std::string, std::st
   const auto given = to_text(o.run);
   for (const auto& [flag, option] : o.flags) {
     const auto before = kept.find(flag);
+    if (flag == "epochs" || flag == "early-stop") continue;
     if (option->count() == 0 || before == kept.end() || before->second == given.at(flag)) continue;
     throw Error(fmt::format("[--{}] expected '{}', as in the run that is resumed, got '{}'", flag,
                             before->second, given.at(flag)));
@@ -230,6 +234,17 @@ void require_same_run(const TrainOptions& o, const std::map<std::string, std::st
   if (!o.run.data.empty() && kept.at("data") != o.run.data)
     throw Error(fmt::format("[--resume] expected the data '{}' of the run, got '{}'",
                             kept.at("data"), o.run.data));
+}
+
+void extend_run(const TrainOptions& o, TrainRun* run) {
+  const auto is_given = [&](const char* flag) { return o.flags.at(flag)->count() > 0; };
+  if (is_given("epochs")) {
+    require(*o.run.epochs >= *run->epochs, "epochs",
+            fmt::format("{} or more, as the run that is resumed has", *run->epochs).c_str(),
+            *o.run.epochs);
+    run->epochs = o.run.epochs;
+  }
+  if (is_given("early-stop")) run->early_stop = o.run.early_stop;
 }
 
 void resolve_run(TrainRun* run, int64_t examples) {

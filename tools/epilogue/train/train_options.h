@@ -48,7 +48,8 @@ struct TrainRun {
   double clip = 0;  // as the flag takes it: 0 is off
   std::string mode = "eager";
   std::string tune = "model";
-  std::string plan;  // of compile, by name; empty until the first step where it is measured
+  std::string plan;        // of compile, by name; empty until the first step where it is measured
+  int64_t early_stop = 0;  // evaluations without a lower test loss; 0: off
   uint64_t seed = 0;
 };
 
@@ -71,8 +72,13 @@ void add_train_flags(CLI::App& app, TrainOptions& options);
 std::map<std::string, std::string> to_text(const TrainRun& run);
 void from_text(const std::map<std::string, std::string>& text, TrainRun* run);
 
-// Throws Error where a flag that was given says another thing than `kept`, a checkpoint's run.
+// Throws Error where a flag that was given says another thing than `kept`, a checkpoint's run, and
+// is none that extend_run() takes.
 void require_same_run(const TrainOptions& options, const std::map<std::string, std::string>& kept);
+
+// What a run may be told anew when it goes on: more epochs, another patience. Throws Error on fewer
+// epochs than it has.
+void extend_run(const TrainOptions& options, TrainRun* run);
 
 // Throws Error where a flag names a choice that does not exist.
 void check_choices(const TrainRun& run);

@@ -16,6 +16,8 @@
 #include "epilogue/runtime.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/workload.h"
+#include "tools/epilogue/train/early_stop.h"
+#include "tools/epilogue/train/run_folder.h"
 #include "tools/epilogue/train/train_export.h"
 
 namespace epilogue::tool {
@@ -24,6 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 using train::CheckpointFolder;
 using train::StateDict;
+
+constexpr const char* kEarlyStopPart = "early_stop";
 
 // Step lines in metrics.jsonl, about.
 constexpr int64_t kLoggedSteps = 500;
@@ -55,42 +59,60 @@ class StopSignals {
 
 bool has_checkpoints(const std::string& dir) { return !CheckpointFolder(dir).files().empty(); }
 
+void require_no_checkpoints(const std::string& dir) {
+  if (has_checkpoints(dir))
+    throw Error(
+        fmt::format("[--checkpoint-dir] expected a folder without checkpoints, got {0}: "
+                    "go on with --resume {0}, or name another folder",
+                    dir));
+}
+
 // The folder of a run that starts: the one asked for, or one that no other run has used.
-std::string new_folder(const TrainOptions& o) {
+RunFolder new_folder(const TrainOptions& o) {
   if (!o.checkpoint_dir.empty()) {
-    if (has_checkpoints(o.checkpoint_dir))
-      throw Error(
-          fmt::format("[--checkpoint-dir] expected a folder without checkpoints, got {0}: "
-                      "go on with --resume {0}, or name another folder",
-                      o.checkpoint_dir));
-    return o.checkpoint_dir;
+    RunFolder folder = RunFolder::open(o.checkpoint_dir, "--checkpoint-dir");
+    require_no_checkpoints(o.checkpoint_dir);
+    return folder;
   }
   const std::string base = "runs/" + fs::path(o.run.data).stem().string();
   std::string dir = base;
-  for (int i = 2; has_checkpoints(dir); ++i) dir = fmt::format("{}-{}", base, i);
-  return dir;
+  for (int i = 2;; ++i) {
+    if (!has_checkpoints(dir))
+      if (auto folder = RunFolder::try_open(dir, "train"); folder && !has_checkpoints(dir))
+        return std::move(*folder);
+    dir = fmt::format("{}-{}", base, i);
+  }
 }
 
 std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal(); }
 
 struct Start {
   TrainRun run;
-  std::string dir;
-  StateDict state;  // empty: from the beginning
+  std::optional<RunFolder> folder;  // of a run that goes on
+  StateDict state;                  // empty: from the beginning
 };
+
+// Only a folder that exists is locked: a wrong name must not become one.
+std::optional<RunFolder> folder_of_run(const std::string& dir) {
+  if (!has_checkpoints(dir)) return {};
+  return RunFolder::open(dir, "--resume");
+}
 
 Start resumed(const TrainOptions& o, const SessionEvents& events) {
   if (!o.checkpoint_dir.empty() && absolute(o.checkpoint_dir) != absolute(o.resume_dir))
     throw Error(fmt::format("[--checkpoint-dir] expected the folder of --resume ({}), got {}",
                             o.resume_dir, o.checkpoint_dir));
+  Start start;
+  if (auto folder = folder_of_run(o.resume_dir)) start.folder.emplace(std::move(*folder));
   auto loaded = CheckpointFolder(o.resume_dir).load();
   if (!loaded) throw Error("[--resume] " + loaded.failure().message);
   for (const Failure& f : loaded.value().refused)
     events.note(fmt::format("{}; going on from {}", f.message, loaded.value().file));
-  Start start{{}, o.resume_dir, std::move(loaded.value().state)};
+  start.state = std::move(loaded.value().state);
   const auto config = train::part_of(start.state, "config").metadata;
   from_text(config, &start.run);
   require_same_run(o, config);
+  extend_run(o, &start.run);
   return start;
 }
 
@@ -103,7 +125,8 @@ Start prepared(TrainOptions o, const SessionEvents& events) {
   if (!o.resume_dir.empty()) return resumed(o, events);
   if (o.run.data.empty())
     throw Error("[train] expected fashion-mnist or a CSV file (or --resume DIR), got neither");
-  return {o.run, new_folder(o), {}};
+  if (!o.checkpoint_dir.empty()) require_no_checkpoints(o.checkpoint_dir);
+  return {o.run, {}, {}};
 }
 
 LiveRun live_run_of(TrainRun run, Device device) {
@@ -115,17 +138,20 @@ LiveRun live_run_of(TrainRun run, Device device) {
 // Takes a run to its end and keeps its folder up to date.
 class Session {
  public:
-  Session(const TrainOptions& o, const SessionEvents& events, const Start& start)
+  Session(const TrainOptions& o, const SessionEvents& events, Start start)
       : o_(o),
         events_(events),
-        folder_(start.dir),
-        run_(live_run_of(start.run, parse_device(o.device))) {
+        run_(live_run_of(start.run, parse_device(o.device))),
+        home_(start.folder ? std::move(*start.folder) : new_folder(o)),
+        folder_(home_.path()),
+        early_(run_.run().early_stop) {
     is_new_ = start.state.metadata.empty();
     if (!is_new_) resume(start.state);
     first_step_ = at().step;
     saved_step_ = is_new_ ? -1 : first_step_;
-    result_.folder = start.dir;
-    result_.metrics_file = start.dir + "/metrics.jsonl";
+    result_.folder = home_.path();
+    result_.metrics_file = home_.path() + "/metrics.jsonl";
+    result_.model_file = home_.path() + "/model.safetensors";
     log_.emplace(result_.metrics_file, first_step_);
     logged_.step_s = at().in_steps.count();
   }
@@ -135,13 +161,18 @@ class Session {
     const double step_s_before = at().in_steps.count();
     if (is_new_) save();
     events_.begin(run_);
+    if (is_over()) events_.note(how_to_extend());
     {
       const StopSignals signals;
       train();
-      if (!run_.epochs().is_done()) result_.stop_signal = stop_signal;
+      if (!is_over()) result_.stop_signal = stop_signal;
     }
     if (saved_step_ != at().step && !result_.diverged) save();
-    if (run_.epochs().is_done()) finish();
+    if (is_over()) finish();
+    home_.require_there();
+    result_.patience = early_.patience();
+    result_.best_epoch = early_.best_epoch();
+    result_.stopped_early = early_.is_over() && !run_.epochs().is_done();
     result_.last_checkpoint = folder_.file(saved_step_);
     result_.epochs = log_->epochs();
     result_.session_s = static_cast<double>(monotonic_ns() - start_ns) * 1e-9;
@@ -153,12 +184,28 @@ class Session {
  private:
   const train::Position& at() const { return run_.epochs().position(); }
 
+  bool is_over() const { return run_.epochs().is_done() || early_.is_over(); }
+
+  std::string how_to_extend() const {
+    const int64_t epochs = at().epoch;
+    if (run_.epochs().is_done())
+      return fmt::format(
+          "the run is done after {1} epochs; go on with: epilogue train --resume {0} --epochs N, "
+          "where N is above {1}",
+          home_.path(), epochs);
+    return fmt::format(
+        "--early-stop {2} ended the run after {1} epochs; go on with: epilogue train --resume {0} "
+        "--early-stop N, where N is above {2} (0: off)",
+        home_.path(), epochs, early_.patience());
+  }
+
   static double rate(int64_t examples, double seconds) {
     return seconds > 0 ? static_cast<double>(examples) / seconds : 0;
   }
 
   void resume(const StateDict& state) {
     run_.load(state);
+    if (early_.patience() > 0) early_.load(train::part_of(state, kEarlyStopPart));
     const auto before = state.metadata.find(kMachineKey);
     const std::string now = device_description(run_.device());
     if (before != state.metadata.end() && before->second != now)
@@ -169,15 +216,18 @@ class Session {
 
   void save() {
     const int64_t step = at().step;
-    if (auto s = folder_.save(step, run_.state()); !s)
-      throw Error("[train] " + s.failure().message);
+    StateDict state = run_.state();
+    train::add_part(state, kEarlyStopPart, early_.state());
+    home_.require_there();
+    if (auto s = folder_.save(step, state); !s) throw Error("[train] " + s.failure().message);
+    home_.require_there();
     saved_step_ = step;
   }
 
   void train() {
     TrainProfile profile(o_.profile, folder_.path());
     ProgressBar bar("training", run_.epochs().total_steps() - first_step_);
-    while (!run_.epochs().is_done() && stop_signal == 0) {
+    while (!is_over() && stop_signal == 0) {
       const train::StepReport report = profile.step([&] { return run_.epochs().step(); });
       if (report.diverged) {
         result_.diverged = true;
@@ -201,6 +251,7 @@ class Session {
       images_per_s_ = rate(logged_.examples, done.in_steps.count() - logged_.step_s);
       log_->add(run_, report, images_per_s_);
       logged_ = {done.in_steps.count(), 0};
+      home_.require_there();
     }
     const bool ends_epoch = run_.epochs().ends_epoch();
     bar->update(done.step - first_step_, note(done));
@@ -209,6 +260,7 @@ class Session {
       log_->add(run_, epoch);
       bar->finish();
       events_.epoch(run_, epoch);
+      if (early_.add(epoch.epoch, epoch.test_loss)) export_best();
     }
     const bool is_due = o_.checkpoint_every > 0 ? done.step % o_.checkpoint_every == 0 : ends_epoch;
     if (is_due) save();
@@ -226,21 +278,34 @@ class Session {
     return text;
   }
 
+  // The model's file is that of the best epoch from now on.
+  void export_best() {
+    home_.require_there();
+    export_model(run_, result_.model_file);
+  }
+
   void finish() {
+    home_.require_there();
     result_.curve_file = folder_.path() + "/curve.svg";
     const std::string svg = learning_curve_svg(
         log_->epochs(), fmt::format("{} on {}", run_.run().arch, data_name(run_.run())),
         run_.data().task);
     if (auto s = write_file(result_.curve_file, svg); !s)
       throw Error("[train] " + s.failure().message);
-    result_.model_file = folder_.path() + "/model.safetensors";
-    export_model(run_, result_.model_file);
+    if (early_.best_epoch() == 0) {
+      export_model(run_, result_.model_file);
+    } else if (!fs::exists(result_.model_file)) {
+      throw Error(fmt::format("[--early-stop] expected {}, the model of epoch {}, got none there",
+                              result_.model_file, early_.best_epoch()));
+    }
   }
 
   const TrainOptions& o_;
   const SessionEvents& events_;
-  CheckpointFolder folder_;
   LiveRun run_;
+  RunFolder home_;
+  CheckpointFolder folder_;
+  EarlyStop early_;
   std::optional<MetricsLog> log_;
   bool is_new_ = true;
   int64_t first_step_ = 0;

@@ -22,10 +22,13 @@ struct SessionResult {
   std::string folder;
   std::string last_checkpoint;
   std::string metrics_file;
-  std::string curve_file;  // of a run that is done, as is the model
-  std::string model_file;
+  std::string curve_file;       // of a run that is over
+  std::string model_file;       // likewise; with --early-stop it is there from the first epoch on
   TrainProfile::Files profile;  // with --profile
   double session_s = 0;
+  int64_t patience = 0;    // of --early-stop
+  int64_t best_epoch = 0;  // the model's epoch with --early-stop; 0: the last
+  bool stopped_early = false;
   std::optional<double> images_per_s;  // of this session's steps, where it had some
   std::vector<EpochScore> epochs;
 };
