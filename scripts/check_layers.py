@@ -22,6 +22,7 @@ ROOMS = [
 # folder that holds it.
 LAYERS = {
     "base": [],
+    "base/text": [],
     "pointwise": ["base"],
     "core": ["base", "pointwise"],
     "ops": ["base", "pointwise", "core"],
@@ -42,7 +43,7 @@ LAYERS = {
     "measure": ["base", "core", "ops", "autograd", "nn", "plan", "backend/cpu", "backend/cpu/simd",
                 "backend/cpu/simd/panels"],
     "io": ["base", "core"],
-    "train": ["base", "core", "ops", "autograd", "nn", "nn/optim", "nn/amp", "plan", "io"],
+    "train": ["base", "base/text", "core", "ops", "autograd", "nn", "nn/optim", "nn/amp", "plan", "io"],
     "trace": ["base"],
     # src/analysis itself holds what its rooms share; the rooms are a library together.
     "analysis": ["base", "pointwise", "trace"],
@@ -59,7 +60,7 @@ LAYERS = {
                           "analysis/products", "analysis/time", "analysis/fusion",
                           "analysis/ranks"],
     "report": ["base", "trace", "analysis", *ROOMS],
-    "answer": ["base", "trace", "analysis", *ROOMS, "report"],
+    "answer": ["base", "base/text", "trace", "analysis", *ROOMS, "report"],
     "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
                 "analysis/products", "report"],
 }

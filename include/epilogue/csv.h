@@ -14,6 +14,9 @@
 #pragma GCC visibility push(default)
 
 namespace epilogue {
+namespace io {
+class CsvParts;
+}
 
 struct CsvOptions {
   char delimiter = ',';
@@ -24,8 +27,8 @@ struct CsvOptions {
 // that take a row or a column throw Error where there is none such.
 //
 // Records end with LF or CRLF, cells may be quoted (a quote inside doubled, line breaks allowed),
-// blank lines and a byte-order mark are skipped. Blanks around a cell that is not quoted do not
-// count. An unnamed column is called columnN.
+// blank lines and a byte-order mark are skipped. A cell that is not UTF-8 is read as Latin-1.
+// Blanks around a cell that is not quoted do not count. An unnamed column is called columnN.
 class CsvTable {
  public:
   // Failures read "FILE: CODE: line N: what was expected, what came"; lines count from 1. Codes:
@@ -78,6 +81,7 @@ class CsvChunks {
 
  private:
   friend class CsvTable;
+  friend class io::CsvParts;
   struct State;
   explicit CsvChunks(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,12 +20,38 @@
 
 namespace epilogue::train {
 
+// A value that is stored, and the inputs that a network gets of it.
+struct StoredColumn {
+  bool is_category = false;    // a category's number; -1 is none of them: all its inputs are 0
+  int64_t width = 1;           // inputs: of categories one each, of which one is 1
+  bool marks_missing = false;  // NaN, a missing value, is 0 in these, and 1 in one more behind them
+};
+
+// Rows as they are stored, f32 [n, columns], made into what a network gets, f32 [n, width]. A
+// table's categories take one value each until a batch needs them.
+class InputLayout {
+ public:
+  // Throws Error on a negative width.
+  explicit InputLayout(std::vector<StoredColumn> columns);
+  int64_t width() const { return width_; }
+  // Throws Error unless it is f32 [n, columns] of the host.
+  Tensor inputs_of(const Tensor& stored) const;
+
+ private:
+  std::vector<StoredColumn> columns_;
+  int64_t width_ = 0;
+};
+
 // Rows of inputs and what is to be learned of each.
 struct Examples {
-  Tensor inputs;   // f32 [n, features]
+  Tensor inputs;   // f32 [n, features], or what a layout makes them of
   Tensor targets;  // i64 [n]: classes; or f32 [n, 1]: numbers
+  std::shared_ptr<const InputLayout> layout = {};
 
   int64_t size() const { return inputs.size(0); }
+  int64_t width() const { return layout ? layout->width() : inputs.size(1); }
+  // The same without a layout.
+  Examples laid_out() const;
   // Rows [begin, end), sharing memory. Throws Error unless 0 <= begin <= end <= size().
   Examples rows(int64_t begin, int64_t end) const;
 };
@@ -41,7 +69,7 @@ uint32_t fingerprint(const Examples& examples);
 
 // The batches of one epoch, every example once, the last batch perhaps short. The order is
 // permutation(n, seed, epoch), so that a run which stopped can go on in the middle of an epoch.
-// `examples` are shared, not copied; a batch is a copy of its rows.
+// `examples` are shared, not copied; a batch is a copy of its rows, laid out.
 class EpochBatches {
  public:
   // Throws Error on batch_size < 1 and where there is not one target per input.
@@ -59,11 +87,38 @@ class EpochBatches {
 enum class Task : uint8_t { classification, regression };
 
 struct TableOptions {
-  std::string target = {};               // empty: the last column
-  std::optional<Task> task = {};         // empty: as the target's values suggest
-  std::vector<std::string> ignore = {};  // columns to leave out
-  double held_out = 0.2;                 // share of the rows that is for testing; at least one row
-  uint64_t seed = 0;                     // which rows these are
+  std::string target = {};        // empty: the last column
+  std::optional<Task> task = {};  // empty: as the target's values suggest
+  // Columns to leave out. Each is a column's whole name, or several as a CSV record: a,"b, c".
+  std::vector<std::string> ignore = {};
+  std::vector<std::string> categorical = {};  // columns whose numbers are names; as `ignore`
+  // A column of text with more different values is hashed to so many inputs; else each value has
+  // one.
+  int64_t max_categories = 64;
+  double held_out = 0.2;  // share of the rows that is for testing; at least one row
+  uint64_t seed = 0;      // which rows these are
+};
+
+enum class FeatureKind : uint8_t {
+  number,
+  date,      // days since 1970-01-01, then as a number
+  category,  // text: an input per value; one that is not known has 0 in all
+  hashed     // text: the input number FNV-1a(text) mod `buckets` is 1
+};
+
+// A column that a model reads.
+struct Feature {
+  std::string name;
+  FeatureKind kind = FeatureKind::number;
+  // An input is (value - mean) / std; a missing value is 0. Infinite: always 0, as all training
+  // rows agree.
+  double mean = 0;
+  double std = 1;
+  bool marks_missing = false;  // one more input is 1 where the value is missing, else 0
+  std::vector<std::string> categories = {};
+  int64_t buckets = 0;
+
+  int64_t width() const;  // inputs
 };
 
 // What inputs and targets mean: with it a model can be used on other tables.
@@ -71,17 +126,18 @@ struct TableMeaning {
   Task task = Task::classification;
   std::string target;
   std::vector<std::string> classes;  // names by class number: sorted, as numbers where all are
-  std::vector<std::string> features;
-  std::vector<double> mean;  // by feature: an input is (value - mean) / std,
-  std::vector<double> std;   // a missing value is 0; infinite where all training rows agree
-  double target_mean = 0;    // of regression: a target is (value - mean) / std
+  std::vector<Feature> features;
+  double target_mean = 0;  // of regression: a target is (value - mean) / std
   double target_std = 1;
+
+  int64_t inputs() const;  // of all features
+  // How rows are stored; null where that is what a network gets.
+  std::shared_ptr<const InputLayout> layout() const;
 };
 
-// What a feature's value is to a network: (value - mean) / std of that feature; 0 where it is
-// missing.
-float standardised_feature(const TableMeaning& meaning, size_t feature,
-                           std::optional<double> value);
+// Days since 1970-01-01 of "2024-12-31", with or without "T23:59", "T23:59:59.5" (or a blank for
+// the T) and then "Z", "+01" or "+01:00". Empty: no such text, or no such day.
+std::optional<double> days_of_date(std::string_view text);
 
 struct TableNotes {
   std::vector<std::pair<std::string, int64_t>> missing;  // values per feature that has some
@@ -96,14 +152,25 @@ struct TableData {
   TableNotes notes;
 };
 
-// A table as examples. Mean and standard deviation (of the whole population) are those of the
-// training rows alone. Without a task, a target of text or of at most 20 different whole numbers is
-// a class. Failures read "FILE: CODE: what was expected, what came"; codes: TableColumn (no such
-// column, or no feature left), TableRows (fewer than two rows with a target), TableTarget (one
-// class only, or mostly classes of one row), and CsvNumber (a feature, or a target of regression,
-// that is text).
-// Throws Error unless 0 < held_out < 1.
+// A table as examples. Mean, standard deviation (of the whole population), categories and whether
+// values are missing are those of the training rows alone. Without a task, a target of text or of
+// at most 20 different whole numbers is a class. A feature is a number or a date where at least
+// half of its values are, and text where not. Failures read "FILE: CODE: what was expected, what
+// came"; codes: TableColumn (no such column, or no feature left), TableRows (fewer than two rows
+// with a target), TableTarget (one class only, or mostly classes of one row), CsvNumber (a number
+// that is not finite, or text among numbers), and CsvDate (other text among dates, or dates and
+// numbers written in a way that could mean another). Throws Error unless 0 < held_out < 1 and
+// max_categories >= 1.
 Result<TableData> table_data(const CsvTable& table, const TableOptions& options);
+
+// Called now and then, from any thread, one at a time: parts that were read, of how many at most.
+using ReadProgress = std::function<void(int64_t done, int64_t total)>;
+
+// The same of a file that is read in parts, on all threads, several times. Beside the examples,
+// which have 4 bytes for each value that is stored, memory holds about 30 bytes per row and 4 MiB
+// per thread. Failures also as of CsvTable::read().
+Result<TableData> read_table_data(const std::string& path, const CsvOptions& csv,
+                                  const TableOptions& options, const ReadProgress& progress = {});
 
 }  // namespace epilogue::train
 

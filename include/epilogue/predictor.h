@@ -4,11 +4,12 @@
 //
 //   const auto model = train::Predictor::open("runs/iris/model.safetensors").value();
 //   const CsvTable rows = CsvTable::read("new.csv").value();
-//   const train::Predictions p = model.predict(model.inputs_of(rows).value());
+//   const train::Predictions p = model.predict(rows).value();
 //   std::cout << model.description().table->classes[p.classes[0]] << "\n";
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@
 #pragma GCC visibility push(default)
 
 namespace epilogue::train {
+
+class FeatureEncoder;
 
 enum class Architecture : uint8_t {
   mlp,   // `layers` times (linear to `hidden`, tanh-GELU, dropout), and a linear to the outputs
@@ -83,24 +86,35 @@ class Predictor {
   const ModelDescription& description() const { return description_; }
 
   // What the network is to be given for rows of a table, found by the names of the features; other
-  // columns do not matter. A missing value is as in training. f32 [rows, features]. Codes:
-  // ModelInput (the model is not of tables), TableColumn, CsvNumber.
-  Result<Tensor> inputs_of(const CsvTable& rows) const;
-  // The same for values: f32 [n, features in their order], or pixels 0 to 255 of images,
-  // [n, pixels]. Throws Error on another shape or dtype.
+  // columns do not matter. A missing value is as in training; a category that no training row had
+  // has 0 in all its inputs, and is added to `unseen`, which has a count per feature. f32 [rows,
+  // inputs]. Codes: ModelInput (the model is not of tables), TableColumn, CsvNumber, CsvDate.
+  Result<Tensor> inputs_of(const CsvTable& rows, std::vector<int64_t>* unseen = nullptr) const;
+  // The same in two steps: one value per feature, f32 [rows, features], and what becomes of them.
+  Result<Tensor> stored_of(const CsvTable& rows, std::vector<int64_t>* unseen = nullptr) const;
+  Tensor laid_out(const Tensor& stored) const;
+  // The same for values: f32 [n, features in their order], where NaN is a missing value and a date
+  // is its days since 1970-01-01; or pixels 0 to 255 of images, [n, pixels]. Throws Error on
+  // another shape or dtype, and where a feature is text.
   Tensor inputs_of(const Tensor& values) const;
 
   // `inputs`: f32 [n, inputs]. Throws Error on another shape or dtype.
   Predictions predict(const Tensor& inputs) const;
+  // Of a table, whose inputs are made some rows at a time. As inputs_of().
+  Result<Predictions> predict(const CsvTable& rows, std::vector<int64_t>* unseen = nullptr) const;
 
  private:
   Predictor(ModelDescription description, std::shared_ptr<const nn::Module> network,
-            std::string path)
-      : description_(std::move(description)),
-        network_(std::move(network)),
-        path_(std::move(path)) {}
+            std::string path);
+  Tensor stored_of(const Tensor& values) const;
+
+  // Inputs of rows [begin, end).
+  using InputsAt = std::function<Tensor(int64_t begin, int64_t end)>;
+  Predictions predict(int64_t n, const InputsAt& inputs_at) const;
 
   ModelDescription description_;
+  std::shared_ptr<const FeatureEncoder> encoder_;  // of a model of tables
+  std::shared_ptr<const InputLayout> layout_;      // null: inputs are what is stored
   std::shared_ptr<const nn::Module> network_;
   std::string path_;
 };

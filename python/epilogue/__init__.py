@@ -32,6 +32,8 @@ if typing.TYPE_CHECKING:
         GatedMLP,
         Linear,
         Module,
+        Predicted,
+        Predictor,
         Tensor,
         compile,
         empty,
@@ -82,8 +84,8 @@ if typing.TYPE_CHECKING:
 _HOMES = {
     "._checks": "CheckFailed CheckResult Expectation Quantities",
     "._engine": (
-        "Compiled GatedMLP Linear MLP Module Tensor compile empty exp from_dlpack from_numpy "
-        "fused_gated_mlp gelu linear manual_seed matmul mean no_grad num_threads ones randn "
+        "Compiled GatedMLP Linear MLP Module Predicted Predictor Tensor compile empty exp "
+        "from_dlpack from_numpy fused_gated_mlp gelu linear manual_seed matmul mean no_grad num_threads ones randn "
         "record_function relu set_num_threads sigmoid silu softmax sum tanh tensor zeros"
     ),
     "._explanation": "Explanation Finding RanksExplanation",

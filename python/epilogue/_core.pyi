@@ -389,6 +389,35 @@ class no_grad:
 
     def __exit__(self, *args) -> None: ...
 
+class Predicted:
+    """What a model says of the rows of a table."""
+
+    @property
+    def classes(self) -> list[str]:
+        """The most likely class of each row; of regression []."""
+
+    @property
+    def probabilities(self) -> Tensor | None:
+        """Of each row and class, [n, classes]; of regression None."""
+
+    @property
+    def values(self) -> list[float]:
+        """Numbers in the target's unit; of classification []."""
+
+class Predictor:
+    """A model.safetensors of ``epilogue train``."""
+
+    def __init__(self, path: str) -> None: ...
+
+    def predict(self, path: str) -> Predicted:
+        """
+        Predictions for a CSV file, to the last digit those of ``epilogue predict``. Raises Error on a file that the model cannot use.
+        """
+
+    @property
+    def class_names(self) -> list[str]:
+        """The classes, in the order of the probabilities; of regression []."""
+
 def num_threads() -> int:
     """Threads that kernels may use, the caller included."""
 

@@ -19,6 +19,8 @@ from ._core import (  # noqa: E402
     GatedMLP,
     Linear,
     Module,
+    Predicted,
+    Predictor,
     Tensor,
     compile,
     empty,
@@ -44,7 +46,7 @@ from ._core import (  # noqa: E402
     zeros,
 )
 
-for _class in (MLP, Compiled, GatedMLP, Linear, Module, Tensor, no_grad, record_function):
+for _class in (MLP, Compiled, GatedMLP, Linear, Module, Predicted, Predictor, Tensor, no_grad, record_function):
     _class.__module__ = "epilogue"
 
 

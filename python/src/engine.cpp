@@ -29,6 +29,7 @@ void bind_engine(nb::module_& m) {
   bind_tensors(m);
   bind_ops(m);
   bind_modules(m);
+  bind_predictor(m);
   bind_profiler(m);
   nb::class_<NoGradScope>(m, "no_grad",
                           "Ops of this thread are not recorded for gradients in this ``with``.")

@@ -16,6 +16,7 @@ namespace epilogue::python {
 void bind_tensors(nanobind::module_& m);
 void bind_ops(nanobind::module_& m);
 void bind_modules(nanobind::module_& m);
+void bind_predictor(nanobind::module_& m);
 void bind_profiler(nanobind::module_& m);
 
 using Unlocked = nanobind::call_guard<nanobind::gil_scoped_release>;

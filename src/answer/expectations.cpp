@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "answer/nearest.h"
 #include "base/printable.h"
+#include "base/text/nearest.h"
 
 namespace epilogue::trace {
 namespace {

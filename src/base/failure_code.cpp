@@ -62,6 +62,7 @@ constexpr Row kRows[] = {
     {FailureCode::csv_header, "CsvHeader"},
     {FailureCode::csv_width, "CsvWidth"},
     {FailureCode::csv_number, "CsvNumber"},
+    {FailureCode::csv_date, "CsvDate"},
     {FailureCode::csv_quote, "CsvQuote"},
     {FailureCode::csv_binary, "CsvBinary"},
     {FailureCode::table_column, "TableColumn"},

@@ -34,6 +34,26 @@ Status sync_folder_of(const std::string& path) {
   return ok_status();
 }
 
+struct OpenFile {
+  int fd = -1;
+  int64_t size = 0;
+};
+
+Result<OpenFile> open_regular(const std::string& path) {
+  // Not blocking: opening a pipe without a writer would wait for ever.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return file_failure("read", path);
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return OpenFile{fd, info.st_size};
+  if (S_ISDIR(info.st_mode)) errno = EISDIR;
+  const Failure failure =
+      S_ISDIR(info.st_mode)
+          ? file_failure("read", path)
+          : Failure{FailureCode::file_error, path + ": cannot read: not a regular file"};
+  ::close(fd);
+  return failure;
+}
+
 }  // namespace
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
@@ -100,21 +120,40 @@ Result<std::string> read_file(const std::string& path) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-Result<MappedFile> MappedFile::open(const std::string& path) {
-  // Not blocking: opening a pipe without a writer would wait for ever.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return file_failure("read", path);
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    if (S_ISDIR(info.st_mode)) errno = EISDIR;
-    const Failure failure =
-        S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)
-            ? file_failure("read", path)
-            : Failure{FailureCode::file_error, path + ": cannot read: not a regular file"};
-    ::close(fd);
-    return failure;
+Result<ReadFile> ReadFile::open(const std::string& path) {
+  auto opened = open_regular(path);
+  if (!opened) return opened.failure();
+  return ReadFile(path, opened.value().fd, opened.value().size);
+}
+
+ReadFile::ReadFile(ReadFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+ReadFile::~ReadFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<std::string> ReadFile::read(int64_t begin, int64_t end) const {
+  std::string bytes(static_cast<size_t>(end - begin), '\0');
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n =
+        ::pread(fd_, bytes.data() + done, bytes.size() - done, begin + static_cast<int64_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_failure("read", path_);
+    if (n == 0)
+      return Failure{FailureCode::file_error, path_ + ": cannot read: it became shorter than " +
+                                                  std::to_string(end) + " bytes while it was read"};
+    done += static_cast<size_t>(n);
   }
-  const auto size = static_cast<size_t>(info.st_size);
+  return bytes;
+}
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  auto opened = open_regular(path);
+  if (!opened) return opened.failure();
+  const int fd = opened.value().fd;
+  const auto size = static_cast<size_t>(opened.value().size);
   if (size == 0) {
     ::close(fd);
     return MappedFile(nullptr, 0);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "epilogue/base/result.h"
 
@@ -37,6 +39,25 @@ class AtomicFile {
 
 Status write_file(const std::string& path, std::string_view bytes);
 Result<std::string> read_file(const std::string& path);
+
+// A file of which parts are read, also by several threads at a time.
+class ReadFile {
+ public:
+  static Result<ReadFile> open(const std::string& path);
+  ReadFile(ReadFile&& other) noexcept;
+  ReadFile& operator=(ReadFile&&) = delete;
+  ~ReadFile();
+
+  int64_t size() const { return size_; }  // when it was opened
+  // Bytes [begin, end). A file that became shorter is a failure.
+  Result<std::string> read(int64_t begin, int64_t end) const;
+
+ private:
+  ReadFile(std::string path, int fd, int64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  std::string path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
 
 // A read-only mapping of a whole file; unmapped by the destructor.
 class MappedFile {

@@ -10,8 +10,10 @@
 #include <limits>
 
 #include "base/file.h"
-#include "io/csv_records.h"
+#include "io/csv_cell.h"
+#include "io/csv_state.h"
 #include "io/message.h"
+#include "io/utf8.h"
 
 namespace epilogue {
 namespace {
@@ -23,6 +25,7 @@ constexpr std::array<std::string_view, 9> kMissing = {"",     "NA",   "N/A",  "N
                                                       "null", "NULL", "None", "?"};
 
 bool is_missing_text(std::string_view cell) {
+  if (cell.size() > 4) return false;  // the longest has as many letters
   return std::find(kMissing.begin(), kMissing.end(), cell) != kMissing.end();
 }
 
@@ -31,7 +34,9 @@ std::string column_name(size_t i) { return "column" + std::to_string(i + 1); }
 Result<std::vector<std::string>> header_names(const io::CsvRecords& record, std::string_view file) {
   std::vector<std::string> names;
   for (size_t i = 0; i < record.size(); ++i) {
-    names.emplace_back(record.cell(i).empty() ? column_name(i) : record.cell(i));
+    std::string& name = names.emplace_back();
+    io::append_as_utf8(name, record.cell(i));
+    if (name.empty()) name = column_name(i);
     if (std::find(names.begin(), names.end() - 1, names.back()) != names.end() - 1)
       return io_failure(file, FailureCode::csv_header,
                         fmt::format("line {}: expected a name per column, got {} twice",
@@ -51,67 +56,77 @@ std::string_view text_of_file(const MappedFile& file) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void require_delimiter(char delimiter) {
+}  // namespace
+
+void io::require_delimiter(char delimiter) {
   if (std::string_view("\"\n\r ").find(delimiter) != std::string_view::npos)
     throw Error("[CsvTable] expected a delimiter other than quotes, blanks and line ends, got " +
                 in_quotes({&delimiter, 1}));
 }
 
-}  // namespace
+io::CellKind io::cell_kind(std::string_view text, double* value) {
+  if (is_missing_text(text)) return CellKind::missing;
+  // from_chars knows no plus sign.
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument)
+    return CellKind::text;
+  if (error != std::errc() || !std::isfinite(number)) return CellKind::not_finite;
+  *value = number;
+  return CellKind::number;
+}
 
-// Walks over a text whose first record has been seen already.
-struct CsvChunks::State {
-  std::optional<MappedFile> file;  // of open()
-  std::string name;
-  io::CsvRecords record;
-  std::vector<std::string> columns;
-  bool has_row = false;  // `record` is at a row that no table has yet
+std::string io::delimiter_hint(const std::vector<std::string>& columns, char delimiter) {
+  if (columns.size() != 1) return "";
+  for (const char c : {';', '\t', '|', ','})
+    if (c != delimiter && columns[0].find(c) != std::string::npos)
+      return fmt::format("; {} looks like --delimiter {}", in_quotes(columns[0]),
+                         c == '\t' ? "tab" : in_quotes({&c, 1}));
+  return "";
+}
 
-  State(std::string_view text, std::string_view file_name, char delimiter)
-      : name(file_name), record(text, name, delimiter) {}
-
-  // The names of the columns. A text without records has none.
-  Status begin(bool has_header) {
-    auto more = record.next();
-    if (!more) return more.failure();
-    if (!more.value()) return ok_status();
-    if (!has_header) {
-      columns = numbered_names(record.size());
-      has_row = true;
-      return ok_status();
-    }
-    auto names = header_names(record, name);
-    if (!names) return names.failure();
-    columns = std::move(names).value();
-    return step();
-  }
-
-  Status step() {
-    auto more = record.next();
-    if (!more) return more.failure();
-    has_row = more.value();
+Status CsvChunks::State::begin(bool has_header) {
+  auto more = record.next();
+  if (!more) return more.failure();
+  if (!more.value()) return ok_status();
+  if (!has_header) {
+    columns = numbered_names(record.size());
+    has_row = true;
     return ok_status();
   }
+  auto names = header_names(record, name);
+  if (!names) return names.failure();
+  columns = std::move(names).value();
+  return step();
+}
 
-  Result<CsvTable> take(int64_t max_rows) {
-    CsvTable table;
-    table.name_ = name;
-    table.columns_ = columns;
-    while (has_row && table.rows() < max_rows) {
-      if (record.size() != columns.size())
-        return io_failure(name, FailureCode::csv_width,
-                          fmt::format("line {}: expected {} cells, got {}", record.line(),
-                                      columns.size(), record.size()));
-      for (size_t i = 0; i < record.size(); ++i) {
-        table.text_ += record.cell(i);
-        table.ends_.push_back(table.text_.size());
-      }
-      table.lines_.push_back(record.line());
-      if (auto s = step(); !s) return s.failure();
+Status CsvChunks::State::step() {
+  auto more = record.next();
+  if (!more) return more.failure();
+  has_row = more.value();
+  return ok_status();
+}
+
+Result<CsvTable> CsvChunks::State::take(int64_t max_rows) {
+  CsvTable table;
+  table.name_ = name;
+  table.columns_ = columns;
+  while (has_row && table.rows() < max_rows) {
+    if (record.size() != columns.size())
+      return io_failure(
+          name, FailureCode::csv_width,
+          fmt::format("line {}: expected {} cells, got {}{}", record.line(), columns.size(),
+                      record.size(), io::delimiter_hint(columns, delimiter)));
+    for (size_t i = 0; i < record.size(); ++i) {
+      io::append_as_utf8(table.text_, record.cell(i));
+      table.ends_.push_back(table.text_.size());
     }
-    return table;
+    table.lines_.push_back(record.line());
+    if (auto s = step(); !s) return s.failure();
   }
-};
+  return table;
+}
 
 CsvChunks::CsvChunks(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CsvChunks::CsvChunks(CsvChunks&&) noexcept = default;
@@ -119,7 +134,7 @@ CsvChunks& CsvChunks::operator=(CsvChunks&&) noexcept = default;
 CsvChunks::~CsvChunks() = default;
 
 Result<CsvChunks> CsvChunks::open(const std::string& path, const CsvOptions& options) {
-  require_delimiter(options.delimiter);
+  io::require_delimiter(options.delimiter);
   auto file = MappedFile::open(path);
   if (!file) return file.failure();
   auto state = std::make_unique<State>(text_of_file(file.value()), path, options.delimiter);
@@ -153,7 +168,7 @@ Result<CsvTable> CsvTable::read(const std::string& path, const CsvOptions& optio
 
 Result<CsvTable> CsvTable::parse(std::string_view text, std::string_view name,
                                  const CsvOptions& options) {
-  require_delimiter(options.delimiter);
+  io::require_delimiter(options.delimiter);
   CsvChunks::State state(text, name, options.delimiter);
   if (auto s = state.begin(options.header); !s) return s.failure();
   auto table = state.take(std::numeric_limits<int64_t>::max());
@@ -191,15 +206,11 @@ bool CsvTable::is_missing(int64_t row, size_t column) const {
 }
 
 Result<std::optional<double>> CsvTable::number(int64_t row, size_t column) const {
-  std::string_view text = cell(row, column);
-  if (is_missing_text(text)) return std::optional<double>();
-  const std::string_view whole = text;
-  // from_chars knows no plus sign.
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const std::string_view whole = cell(row, column);
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
-    return std::optional<double>(value);
+  const io::CellKind kind = io::cell_kind(whole, &value);
+  if (kind == io::CellKind::missing) return std::optional<double>();
+  if (kind == io::CellKind::number) return std::optional<double>(value);
   return io_failure(name_, FailureCode::csv_number,
                     fmt::format("line {}, column {}: expected a finite number, got {}", line(row),
                                 in_quotes(columns_[column]), in_quotes(whole)));

@@ -18,9 +18,40 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-CsvRecords::CsvRecords(std::string_view text, std::string_view file_name, char delimiter)
-    : text_(text), file_name_(file_name), delimiter_(delimiter) {
-  if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of("\",\r\n ") == std::string_view::npos && !text.empty())
+    return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (const std::string& cell : cells) line += (line.empty() ? "" : ",") + csv_cell(cell);
+  return line;
+}
+
+std::vector<std::string> csv_cells(std::string_view line) {
+  CsvRecords record(line, "", ',');
+  const auto more = record.next();
+  if (!more) return {std::string(line)};
+  std::vector<std::string> cells;
+  for (size_t i = 0; more.value() && i < record.size(); ++i) cells.emplace_back(record.cell(i));
+  return cells;
+}
+
+CsvRecords::CsvRecords(std::string_view text, std::string_view file_name, char delimiter,
+                       int64_t first_line)
+    : text_(text),
+      file_name_(file_name),
+      delimiter_(delimiter),
+      line_(first_line),
+      first_line_(first_line) {
+  if (first_line == 1 && text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
 }
 
 Failure CsvRecords::failure(FailureCode code, int64_t line, std::string_view detail) const {
@@ -43,7 +74,11 @@ std::optional<Failure> CsvRecords::check_plain(std::string_view cell) const {
 
 void CsvRecords::read_plain_cell() {
   const size_t begin = at_;
-  while (!at_line_end() && text_[at_] != delimiter_) ++at_;
+  // A carriage return alone is content.
+  for (; at_ < text_.size(); ++at_) {
+    const char c = text_[at_];
+    if (c == delimiter_ || c == '\n' || (c == '\r' && is_crlf())) break;
+  }
   cells_.append(trimmed(text_.substr(begin, at_ - begin)));
 }
 

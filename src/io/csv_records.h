@@ -15,7 +15,9 @@ namespace epilogue::io {
 // Walks over a text. Cells come in a buffer that the next record overwrites.
 class CsvRecords {
  public:
-  CsvRecords(std::string_view text, std::string_view file_name, char delimiter);
+  // `first_line`: of the text in its file.
+  CsvRecords(std::string_view text, std::string_view file_name, char delimiter,
+             int64_t first_line = 1);
 
   // Reads the next record that is not a blank line; false at the end.
   Result<bool> next();
@@ -43,6 +45,12 @@ class CsvRecords {
   std::string cells_;
   std::vector<size_t> ends_;
 };
+
+// A cell as a record holds it: quoted where it must be.
+std::string csv_cell(std::string_view text);
+// A record of such cells, without a line end, and back. A text that is no record is one cell.
+std::string csv_line(const std::vector<std::string>& cells);
+std::vector<std::string> csv_cells(std::string_view line);
 
 // Without blanks at both ends.
 std::string_view trimmed(std::string_view text);

@@ -41,7 +41,7 @@ Examples Examples::rows(int64_t begin, int64_t end) const {
   if (begin < 0 || begin > end || end > size())
     throw Error("[Examples::rows] expected 0 <= begin <= end <= " + std::to_string(size()) +
                 ", got " + std::to_string(begin) + " and " + std::to_string(end));
-  return {slice(inputs, 0, begin, end), slice(targets, 0, begin, end)};
+  return {slice(inputs, 0, begin, end), slice(targets, 0, begin, end), layout};
 }
 
 std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint64_t stream) {
@@ -112,7 +112,9 @@ Examples EpochBatches::batch(int64_t i) const {
   const auto begin = static_cast<size_t>(i * batch_size_);
   const auto rows = std::span(order_).subspan(begin).first(
       std::min(static_cast<size_t>(batch_size_), order_.size() - begin));
-  return {take_rows(examples_.inputs, rows), take_rows(examples_.targets, rows)};
+  return Examples{take_rows(examples_.inputs, rows), take_rows(examples_.targets, rows),
+                  examples_.layout}
+      .laid_out();
 }
 
 }  // namespace epilogue::train

@@ -63,7 +63,7 @@ Evaluation Trainer::evaluate(const Examples& examples, Device device, int64_t ro
   const Loss loss = options().loss;
   Sums sums;
   for (int64_t begin = 0; begin < examples.size(); begin += rows) {
-    const Examples host = examples.rows(begin, std::min(begin + rows, examples.size()));
+    const Examples host = examples.rows(begin, std::min(begin + rows, examples.size())).laid_out();
     const Examples part{host.inputs.to(device), host.targets.to(device)};
     add_outputs(loss, predict(part.inputs), part, &sums);
   }

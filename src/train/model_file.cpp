@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +15,53 @@ namespace {
 using nlohmann::json;
 
 constexpr int kModelVersion = 1;
+
+constexpr std::pair<FeatureKind, const char*> kKinds[] = {{FeatureKind::number, "number"},
+                                                          {FeatureKind::date, "date"},
+                                                          {FeatureKind::category, "category"},
+                                                          {FeatureKind::hashed, "hashed"}};
+// A hostile file must not make tables of inputs that no memory holds.
+constexpr int64_t kMostBuckets = 1 << 24;
+
+json feature_json(const Feature& f) {
+  json out = {{"name", f.name},
+              {"kind", kKinds[static_cast<size_t>(f.kind)].second},
+              {"missing_input", f.marks_missing}};
+  if (f.kind == FeatureKind::category) {
+    out["categories"] = f.categories;
+  } else if (f.kind == FeatureKind::hashed) {
+    out["buckets"] = f.buckets;
+  } else {
+    out["mean"] = f.mean;
+    out["std"] = std::isfinite(f.std) ? json(f.std) : json();
+  }
+  return out;
+}
+
+Feature feature_of(const json& j) {
+  Feature f{.name = j.at("name")};
+  const std::string kind = j.value("kind", "number");
+  const auto known = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                  [&](const auto& k) { return kind == k.second; });
+  if (known == std::end(kKinds)) throw Error("the kind '" + kind + "' of a feature is not known");
+  f.kind = known->first;
+  f.marks_missing = j.value("missing_input", false);
+  if (f.kind == FeatureKind::category) {
+    j.at("categories").get_to(f.categories);
+    return f;
+  }
+  if (f.kind == FeatureKind::hashed) {
+    f.buckets = j.at("buckets");
+    if (f.buckets < 1 || f.buckets > kMostBuckets)
+      throw Error(fmt::format("'{}' is hashed to {} inputs", f.name, f.buckets));
+    return f;
+  }
+  f.mean = j.at("mean");
+  f.std =
+      j.at("std").is_null() ? std::numeric_limits<double>::infinity() : j.at("std").get<double>();
+  if (!(f.std > 0)) throw Error(fmt::format("the std of '{}' is {}", f.name, f.std));
+  return f;
+}
 
 json table_json(const TableMeaning& meaning) {
   const bool classifies = meaning.task == Task::classification;
@@ -25,11 +74,7 @@ json table_json(const TableMeaning& meaning) {
     out["target_mean"] = meaning.target_mean;
     out["target_std"] = meaning.target_std;
   }
-  for (size_t i = 0; i < meaning.features.size(); ++i)
-    out["features"].push_back(
-        {{"name", meaning.features[i]},
-         {"mean", meaning.mean[i]},
-         {"std", std::isfinite(meaning.std[i]) ? json(meaning.std[i]) : json()}});
+  for (const Feature& f : meaning.features) out["features"].push_back(feature_json(f));
   return out;
 }
 
@@ -75,12 +120,7 @@ TableMeaning table_of(const json& j) {
     t.target_mean = j.at("target_mean");
     t.target_std = j.at("target_std");
   }
-  for (const json& f : j.at("features")) {
-    t.features.push_back(f.at("name"));
-    t.mean.push_back(f.at("mean"));
-    t.std.push_back(f.at("std").is_null() ? std::numeric_limits<double>::infinity()
-                                          : f.at("std").get<double>());
-  }
+  for (const json& f : j.at("features")) t.features.push_back(feature_of(f));
   return t;
 }
 
@@ -110,8 +150,7 @@ ModelDescription model_of(const json& j) {
 
 // What the parts say of each other.
 void require_whole(const ModelDescription& d) {
-  if (d.table && (d.table->task != d.task ||
-                  static_cast<int64_t>(d.table->features.size()) != d.network.inputs))
+  if (d.table && (d.table->task != d.task || d.table->inputs() != d.network.inputs))
     throw Error("its table is not that of its network");
   if (d.task == Task::regression && !d.table) throw Error("a regression needs its table");
   const auto outputs = d.table && d.task == Task::classification

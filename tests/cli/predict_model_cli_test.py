@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """epilogue predict: what was trained is used; as many rows out as in, in the target's own words and units."""
 import csv
+import datetime
 import json
 import os
+import random
 import struct
 import unittest
 
@@ -21,6 +23,21 @@ def write_tensor(path, shape, values):
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as out:
         out.write(struct.pack("<Q", len(header)) + header + data)
+
+
+def write_sales(path, rows=600):
+    """price = 3 size + 20 (number of the city) + 0.1 (day) + noise; some gaps."""
+    draw = random.Random(4)
+    cities = ["Bern", "Oslo", "Rome", "New York"]
+    first = datetime.date(2024, 1, 1)
+    with open(path, "w", encoding="utf-8") as out:
+        out.write('id,city,when,size,shop,"note, long",price\n')
+        for i in range(rows):
+            city, day, size = draw.randrange(4), draw.randrange(300), draw.gauss(50, 20)
+            gap = draw.random()
+            out.write(f"{i},{'' if gap < 0.03 else cities[city]},{first + datetime.timedelta(day)},"
+                      f"{'NA' if gap > 0.97 else round(size, 2)},shop-{draw.randrange(200)},"
+                      f'"so, ""so""",{3 * size + 20 * city + 0.1 * day + draw.gauss(0, 2):.2f}\n')
 
 
 class PredictModel(CommandTest):
@@ -76,6 +93,41 @@ class PredictModel(CommandTest):
         rows = self.predict(model, large)
         self.assertEqual(len(rows), 20000)
         self.assertEqual(rows[0], rows[3700])  # of the same values, in another piece
+
+    def test_text_dates_and_gaps(self):
+        table = f"{self.out}/sales.csv"
+        write_sales(table)
+        model = self.train(table, "--ignore", "id", "--ignore", '"note, long"', epochs=30)
+        known = rows_of(table)
+        rows = self.predict(model, table)
+        self.assertEqual(len(rows), len(known))
+        mean = sum(float(k["price"]) for k in known) / len(known)
+        spread = sum((float(k["price"]) - mean) ** 2 for k in known)
+        error = sum((float(r["prediction"]) - float(k["price"])) ** 2 for r, k in zip(rows, known))
+        self.assertLess(error, 0.1 * spread)
+        new = f"{self.out}/new.csv"
+        with open(new, "w", encoding="utf-8") as out:
+            out.write("city,when,size,shop\nAtlantis,2024-03-01,7,shop-1\n,,,\nBern,2024-03-01T12:00,5,never seen\n")
+        text = self.ok("predict", model, new, "-o", f"{self.out}/p.csv")
+        self.assertIn("1 value of 'city' that no training row had: as none of its categories", text)
+        self.assertEqual(len(rows_of(f"{self.out}/p.csv")), 3)
+        for bad, message in (("city,when,size\nBern,2024-03-01,5\n", "expected the column 'shop'"),
+                             ("city,when,size,shop\nBern,tomorrow,5,x\n", "line 2, column 'when': expected a date"),
+                             ("city,when,size,shop\nBern,2024-03-01,-inf,x\n", "line 2, column 'size': expected a finite"),
+                             ("city,when,size,shop\nBern,2024-03-01,5,x\nBern,2024", "line 3: expected 4 cells, got 2"),
+                             ("city;when;size;shop\nBern;2024-03-01;5;x\n", "looks like --delimiter ';'")):
+            with open(new, "w", encoding="utf-8") as out:
+                out.write(bad)
+            self.assertIn(message, self.misuse("predict", model, new, "-o", f"{self.out}/q.csv"))
+        self.assertFalse(os.path.exists(f"{self.out}/q.csv"))
+
+    # Pieces and threads are the command's own: the same numbers, whatever they are.
+    def test_predictions_do_not_depend_on_threads(self):
+        table = f"{self.out}/sales.csv"
+        write_sales(table, rows=30000)
+        model = self.train(table, "--ignore", "id", "--ignore", '"note, long"', epochs=1)
+        rows = self.predict(model, table, "--threads", "1")
+        self.assertEqual(rows, self.predict(model, table, "--threads", "3"))
 
     def test_a_tensor(self):
         table = f"{self.out}/plane.csv"

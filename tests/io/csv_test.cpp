@@ -52,6 +52,19 @@ TEST(Csv, QuotesHoldDelimitersQuotesAndLineBreaks) {
   EXPECT_EQ(t.line(2), 5);  // the break inside the quotes counts
 }
 
+TEST(Csv, CellsThatAreNotUtf8AreLatin1) {
+  const CsvTable t = parsed(
+      "gr\xf6\xdf"
+      "e,b\nZ\xfcrich,Z\xc3\xbcrich\n\xed\xa0\x80,\xf0\x9f\x98\x80\n");
+  EXPECT_EQ(t.columns(), (Cells{"gr\xc3\xb6\xc3\x9f"
+                                "e",
+                                "b"}));
+  EXPECT_EQ(t.cell(0, 0), "Z\xc3\xbcrich");
+  EXPECT_EQ(t.cell(0, 1), "Z\xc3\xbcrich");
+  EXPECT_EQ(t.cell(1, 0), "\xc3\xad\xc2\xa0\xc2\x80");  // half of a surrogate
+  EXPECT_EQ(t.cell(1, 1), "\xf0\x9f\x98\x80");
+}
+
 TEST(Csv, BlanksCountInsideQuotesOnly) {
   const CsvTable t = parsed("a , b\n 1\t,\" 2 \"\n  \" x\"  ,y\n");
   EXPECT_EQ(t.columns(), (Cells{"a", "b"}));

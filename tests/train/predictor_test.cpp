@@ -33,9 +33,9 @@ ModelDescription table_model(Task task) {
   d.table = TableMeaning{.task = task,
                          .target = "kind",
                          .classes = {},
-                         .features = {"a", "b", "c"},
-                         .mean = {1, 2, 3},
-                         .std = {2, 0.5, kNever},
+                         .features = {{.name = "a", .mean = 1, .std = 2},
+                                      {.name = "b", .mean = 2, .std = 0.5},
+                                      {.name = "c", .mean = 3, .std = kNever}},
                          .target_mean = 100,
                          .target_std = 10};
   if (task == Task::classification) d.table->classes = {"fig", "pear", "plum, ripe"};
@@ -157,6 +157,83 @@ TEST_F(PredictorTest, InputsThatDoNotFit) {
             "name");
   EXPECT_EQ(failure_of("a,b,c\n1,x,2\n"),
             "t.csv: CsvNumber: line 2, column 'b': expected a finite number, got 'x'");
+}
+
+ModelDescription text_model() {
+  ModelDescription d = table_model(Task::regression);
+  d.table->features = {{.name = "city",
+                        .kind = FeatureKind::category,
+                        .marks_missing = true,
+                        .categories = {"Bern", "Rome"}},
+                       {.name = "shop", .kind = FeatureKind::hashed, .buckets = 4},
+                       {.name = "when", .kind = FeatureKind::date, .mean = 1, .std = 2},
+                       {.name = "size", .marks_missing = true}};
+  d.network.inputs = d.table->inputs();
+  return d;
+}
+
+TEST_F(PredictorTest, TextDatesAndGapsOfATable) {
+  const auto network = save(text_model());
+  const Predictor model = Predictor::open(path_).value();
+  const CsvTable rows = CsvTable::parse(
+                            "size,city,when,shop\n,Rome,1970-01-04,a\n2,Oslo,1970-01-02,a\n"
+                            "3,,,\n",
+                            "t.csv")
+                            .value();
+  std::vector<int64_t> unseen;
+  const Tensor inputs = model.inputs_of(rows, &unseen).value();
+  EXPECT_EQ(unseen, (std::vector<int64_t>{1, 0, 0, 0}));  // Oslo
+  // FNV-1a of "a" ends in 0x8c: bucket 0.
+  EXPECT_EQ(inputs.to_vector(), (std::vector<double>{0, 1, 0, 1, 0, 0, 0, 1, 0, 1,  //
+                                                     0, 0, 0, 1, 0, 0, 0, 0, 2, 0,  //
+                                                     0, 0, 1, 0, 0, 0, 0, 0, 3, 0}));
+  const NoGrad no_grad;
+  EXPECT_EQ(model.predict(rows).value().values, model.predict(inputs).values);
+  EXPECT_EQ(model.predict(inputs).values[0], 100 + 10 * network->forward(inputs).to_vector()[0]);
+  EXPECT_EQ(model.inputs_of(CsvTable::parse("size,city,when,shop\n1,a,soon,b\n", "t.csv").value())
+                .failure()
+                .message,
+            "t.csv: CsvDate: line 2, column 'when': expected a date like 2024-12-31 or "
+            "2024-12-31T23:59:59, got 'soon'");
+  EXPECT_EQ(model.inputs_of(CsvTable::parse("size,cit,when,shop\n1,a,,b\n", "t.csv").value())
+                .failure()
+                .message,
+            "t.csv: TableColumn: expected the column 'city', which the model reads, got none of "
+            "that name; did you mean cit?");
+  EXPECT_EQ(message_of([&] {
+              model.inputs_of(zeros({1, 4}));
+            }),
+            "[Predictor] expected a table, as 'city', which the model reads, is text; got numbers");
+}
+
+TEST_F(PredictorTest, ValuesThatAreNotThereAreGaps) {
+  ModelDescription d = table_model(Task::regression);
+  d.table->features[0].marks_missing = true;
+  d.network.inputs = 4;
+  save(d);
+  const Predictor model = Predictor::open(path_).value();
+  EXPECT_EQ(model.inputs_of(from_values({std::nan(""), 2.5, std::nan("")}, {1, 3})).to_vector(),
+            (std::vector<double>{0, 1, 1, 0}));
+}
+
+// Each of these says something that cannot be.
+TEST_F(PredictorTest, HostileFeatures) {
+  const auto failure_with = [&](const std::function<void(Feature&)>& change, size_t feature) {
+    ModelDescription d = text_model();
+    const auto network = make_network(d.network);
+    change(d.table->features[feature]);
+    EXPECT_TRUE(save_model(path_, *network, d).ok());
+    return failure();
+  };
+  const auto is_refused = [](const std::string& failure) {
+    return failure.find("NotAModel") != std::string::npos;
+  };
+  EXPECT_TRUE(is_refused(failure_with([](Feature& f) { f.buckets = int64_t{1} << 60; }, 1)));
+  EXPECT_TRUE(is_refused(failure_with([](Feature& f) { f.buckets = -4; }, 1)));
+  EXPECT_TRUE(is_refused(failure_with([](Feature& f) { f.buckets = 5; }, 1)));
+  EXPECT_TRUE(is_refused(failure_with([](Feature& f) { f.categories.pop_back(); }, 0)));
+  EXPECT_TRUE(is_refused(failure_with([](Feature& f) { f.std = 0; }, 2)));
+  EXPECT_TRUE(is_refused(failure_with([](Feature& f) { f.std = -1; }, 3)));
 }
 
 TEST_F(PredictorTest, FilesThatAreNoModels) {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "answer/nearest.h"
 #include "base/printable.h"
+#include "base/text/nearest.h"
 
 namespace epilogue::tool {
 namespace {

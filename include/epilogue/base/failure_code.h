@@ -66,6 +66,7 @@ enum class FailureCode : uint8_t {
   csv_header,
   csv_width,
   csv_number,
+  csv_date,
   csv_quote,
   csv_binary,
   table_column,

@@ -12,7 +12,7 @@ namespace {
 std::shared_ptr<nn::Module> seeded_network(const TrainRun& run, const TrainData& data,
                                            Device device) {
   manual_seed(run.seed);
-  auto network = make_network(run, data.train.inputs.size(1), data.outputs);
+  auto network = make_network(run, data.train.width(), data.outputs);
   network->to(device);
   return network;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/progress.h"
 #include "base/units.h"
 #include "epilogue/runtime.h"
+#include "io/csv_records.h"
 #include "report/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
@@ -20,8 +22,10 @@
 namespace epilogue::tool {
 namespace {
 
-// Rows in memory at a time.
-constexpr int64_t kPredictedRows = 8192;
+// Inputs in memory at a time, about. Rows that the network takes at once divide their number.
+constexpr int64_t kPredictedInputs = 1 << 24;
+constexpr int64_t kMostPredictedRows = 8192;
+constexpr int64_t kRowsStep = 1024;
 
 struct PredictFlags {
   std::string model;
@@ -33,20 +37,9 @@ struct PredictFlags {
   Format format = Format::text;
 };
 
-// A cell as RFC 4180 wants it.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of("\",\r\n ") == std::string::npos && !text.empty()) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
-
 std::string header_line(const train::ModelDescription& d) {
   std::string line = "prediction";
-  for (const std::string& name : d.class_names()) line += "," + csv_cell("p(" + name + ")");
+  for (const std::string& name : d.class_names()) line += "," + io::csv_cell("p(" + name + ")");
   return line + "\n";
 }
 
@@ -57,7 +50,7 @@ std::string lines_of(const train::Predictions& p, const std::vector<std::string>
   for (const double v : p.values) fmt::format_to(to, "{}\n", v);
   const float* probability = p.classes.empty() ? nullptr : p.probabilities.data_as<float>();
   for (const int64_t c : p.classes) {
-    text += csv_cell(classes[static_cast<size_t>(c)]);
+    text += io::csv_cell(classes[static_cast<size_t>(c)]);
     for (size_t i = 0; i < classes.size(); ++i) fmt::format_to(to, ",{}", *probability++);
     text += '\n';
   }
@@ -83,7 +76,10 @@ int64_t write_predictions(const train::Predictor& model, PredictionInput& input,
   file.write(header_line(model.description())).value();
   ProgressBar bar("predict", input.total());
   int64_t rows = 0;
-  while (const auto inputs = input.next(kPredictedRows)) {
+  const int64_t fitting = kPredictedInputs / model.description().network.inputs;
+  const int64_t at_once =
+      std::clamp(fitting / kRowsStep * kRowsStep, kRowsStep, kMostPredictedRows);
+  while (const auto inputs = input.next(at_once)) {
     file.write(lines_of(model.predict(*inputs), classes)).value();
     rows += inputs->size(0);
     bar.update(input.done(), format_count(rows) + " rows");
@@ -91,6 +87,16 @@ int64_t write_predictions(const train::Predictor& model, PredictionInput& input,
   bar.finish();
   file.commit().value();
   return rows;
+}
+
+// Features with values that no training row had, and how many.
+std::vector<std::pair<std::string, int64_t>> unseen_of(const train::Predictor& model,
+                                                       const PredictionInput& input) {
+  std::vector<std::pair<std::string, int64_t>> list;
+  const std::vector<int64_t> counts = input.unseen();
+  for (size_t f = 0; f < counts.size(); ++f)
+    if (counts[f] > 0) list.emplace_back(model.description().table->features[f].name, counts[f]);
+  return list;
 }
 
 int run_predict_command(const PredictFlags& o) {
@@ -107,9 +113,17 @@ int run_predict_command(const PredictFlags& o) {
                   classifies ? fmt::format("{} classes", model.description().network.outputs)
                              : "of '" + model.description().table->target + "'",
                   seconds)}};
+  int64_t unseen = 0;
+  for (const auto& [name, count] : unseen_of(model, *input)) {
+    unseen += count;
+    document.push_back(trace::Paragraph{
+        fmt::format("{} value{} of '{}' that no training row had: as none of its categories",
+                    format_count(count), count == 1 ? "" : "s", name)});
+  }
   document.facts = {{"task", classifies ? "classification" : "regression"},
                     {"rows", rows},
                     {"output", o.out},
+                    {"unseen_values", unseen},
                     {"seconds", seconds}};
   print(document, o.format);
   return kExitFine;
@@ -138,7 +152,8 @@ void add_predict_command(CLI::App& app, Body& run) {
   predict->footer(
       "Example: epilogue predict runs/iris/model.safetensors new.csv -o predicted.csv\n"
       "Columns: prediction (a class, or a number in the target's unit), and of classes p(NAME).\n"
-      "Columns of a table are found by name; those that the model does not read do not matter.");
+      "Columns of a table are found by name; those that the model does not read do not matter.\n"
+      "Text that no training row had is none of its column's categories; it is counted.");
   predict->callback([o, &run] { run = [o] { return run_predict_command(*o); }; });
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "epilogue/predictor.h"
 
@@ -23,6 +24,8 @@ class PredictionInput {
   virtual std::optional<Tensor> next(int64_t max_rows) = 0;
   virtual int64_t total() const = 0;  // bytes or rows, for the progress bar
   virtual int64_t done() const = 0;
+  // Values so far that no training row had, by feature; empty where no feature is text.
+  virtual std::vector<int64_t> unseen() const { return {}; }
 };
 
 // By what the file holds: IDX by its magic number (plain or gzip), safetensors by its ending, else

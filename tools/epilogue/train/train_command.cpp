@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -36,11 +37,38 @@ std::string score_text(const EpochScore& e, Task task) {
   return fmt::format("test RMSE {:.4g}, R2 {:.4f}", e.test_rmse, e.test_score);
 }
 
-std::string notes_text(const train::TableNotes& notes) {
+// How a feature is read that is no number; else "".
+std::string feature_text(const train::Feature& f) {
+  switch (f.kind) {
+    case train::FeatureKind::number: return "";
+    case train::FeatureKind::date:
+      return fmt::format("  '{}' is a date: counted in days\n", f.name);
+    case train::FeatureKind::category:
+      return fmt::format("  '{}' is text of {} different value{}: an input each\n", f.name,
+                         f.categories.size(), f.categories.size() == 1 ? "" : "s");
+    case train::FeatureKind::hashed:
+      return fmt::format(
+          "  '{0}' is text of more than {1} different values: hashed to {1} inputs\n", f.name,
+          f.buckets);
+  }
+  return "";
+}
+
+std::string notes_text(const TrainData& data) {
+  const train::TableNotes& notes = data.notes;
   std::string text;
-  for (const auto& [name, count] : notes.missing)
-    text += fmt::format("  {} missing value{} of '{}': taken as the mean\n", format_count(count),
-                        count == 1 ? "" : "s", name);
+  if (data.meaning)
+    for (const train::Feature& f : data.meaning->features) text += feature_text(f);
+  for (const auto& [name, count] : notes.missing) {
+    const auto& features = data.meaning->features;
+    const auto f = std::find_if(features.begin(), features.end(),
+                                [&, &wanted = name](const auto& g) { return g.name == wanted; });
+    const bool is_text =
+        f->kind == train::FeatureKind::category || f->kind == train::FeatureKind::hashed;
+    text += fmt::format("  {} missing value{} of '{}': taken as {}{}\n", format_count(count),
+                        count == 1 ? "" : "s", name, is_text ? "no category" : "the mean",
+                        f->marks_missing ? ", and marked by an input" : "");
+  }
   for (const std::string& name : notes.constant)
     text += fmt::format("  '{}' has one value in all training rows: taken as 0\n", name);
   if (notes.rows_without_target > 0)
@@ -62,7 +90,7 @@ std::string begin_text(const LiveRun& run) {
   const int64_t total_steps = run.epochs().total_steps();
   const int64_t step = run.epochs().position().step;
   std::string text = bold("train " + data_name(r)) + "\n";
-  text += "data: " + run.data().description() + "\n" + notes_text(run.data().notes);
+  text += "data: " + run.data().description() + "\n" + notes_text(run.data());
   text += "network: " + network_text(r, run.network()) + "\n";
   text += fmt::format("training: {} epochs of {} steps, batch {}{}, {} at {:g}, {}, amp {}, {}\n",
                       *r.epochs, total_steps / *r.epochs, *r.batch,
@@ -251,9 +279,11 @@ void add_train_command(CLI::App& app, Body& run) {
   train->footer(
       "Example: epilogue train fashion-mnist --amp bf16 --checkpoint-dir runs/first\n"
       "         epilogue train iris.csv --target species\n"
+      "         epilogue train sales.csv --ignore id --ignore '\"note, long\"' --categorical zip\n"
       "         epilogue train sales.csv --epochs 200 --early-stop 10\n"
       "         epilogue train --resume runs/first\n"
       "         epilogue train --resume runs/first --epochs 20   (more than it had)\n"
+      "Columns of text and dates (2024-12-31) are taken as they are, gaps too: docs/training.md.\n"
       "The folder gets checkpoints (the last two), metrics.jsonl, curve.svg and\n"
       "model.safetensors. Ctrl-C saves and says how to go on (exit 130).");
   train->callback([o, &run] { run = [o] { return run_train_command(*o); }; });

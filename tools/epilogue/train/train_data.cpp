@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
+#include <filesystem>
 
+#include "base/progress.h"
+#include "base/text/nearest.h"
 #include "base/units.h"
 #include "epilogue/io.h"
 
@@ -38,17 +40,26 @@ train::TableOptions table_options(const TrainRun& run) {
   options.seed = run.seed;
   if (run.task != "auto")
     options.task = run.task == "regression" ? Task::regression : Task::classification;
-  std::istringstream names(run.ignore);
-  for (std::string name; std::getline(names, name, ',');)
-    if (!name.empty()) options.ignore.push_back(name);
+  options.ignore = run.ignore;
+  options.categorical = run.categorical;
+  options.max_categories = run.max_categories;
   return options;
 }
 
 TrainData csv(const TrainRun& run) {
-  auto table = CsvTable::read(
-      run.data, {.delimiter = parse_delimiter(run.delimiter).value(), .header = !run.no_header});
-  if (!table) throw Error("[train] " + table.failure().message);
-  auto made = train::table_data(table.value(), table_options(run));
+  std::optional<ProgressBar> bar;
+  const auto progress = [&](int64_t done, int64_t total) {
+    if (!bar) bar.emplace("reading", total);
+    bar->update(done);
+  };
+  auto made = train::read_table_data(
+      run.data, {.delimiter = parse_delimiter(run.delimiter).value(), .header = !run.no_header},
+      table_options(run), progress);
+  bar.reset();
+  if (!made && !std::filesystem::exists(run.data))
+    throw Error("[train] " + made.failure().message +
+                did_you_mean(nearest(std::filesystem::path(run.data).filename().string(),
+                                     std::vector<std::string>{"fashion-mnist"})));
   if (!made) throw Error("[train] " + made.failure().message);
   train::TableData& t = made.value();
   TrainData data{t.train, t.test, t.meaning.task};
@@ -63,7 +74,7 @@ TrainData csv(const TrainRun& run) {
 std::string TrainData::description() const {
   std::string text =
       fmt::format("{} training and {} test examples of {} values, ", format_count(train.size()),
-                  format_count(test.size()), train.inputs.size(1));
+                  format_count(test.size()), train.width());
   if (task == Task::regression) return text + fmt::format("regression of '{}'", meaning->target);
   return text + fmt::format("{} classes{}", outputs,
                             meaning ? " of '" + meaning->target + "'" : std::string());

@@ -13,7 +13,7 @@ namespace {
 train::ModelDescription description_of(const LiveRun& run) {
   const TrainRun& r = run.run();
   const TrainData& data = run.data();
-  train::ModelDescription d{.network = network_options(r, data.train.inputs.size(1), data.outputs),
+  train::ModelDescription d{.network = network_options(r, data.train.width(), data.outputs),
                             .task = data.task,
                             .table = data.meaning,
                             .pixels = {},

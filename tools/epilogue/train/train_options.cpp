@@ -9,8 +9,10 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/text/nearest.h"
 #include "epilogue/base/error.h"
 #include "epilogue/compile_step.h"
+#include "io/csv_records.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/train/train_words.h"
@@ -31,7 +33,11 @@ void visit_run(Run& r, Visit&& visit) {
   visit("max-images", r.max_images, "N [all]", "images per split: a shorter run");
   visit("target", r.target, "COLUMN [last]", "CSV: the column to be learned");
   visit("task", r.task, "TASK [auto]", "CSV: classification or regression");
-  visit("ignore", r.ignore, "A,B", "CSV: columns to leave out");
+  visit("ignore", r.ignore, "NAME",
+        "CSV: leave a column out; repeat, or A,\"B, C\" as in a CSV line");
+  visit("categorical", r.categorical, "NAME", "CSV: a column whose numbers are names; repeat");
+  visit("max-categories", r.max_categories, "N [64]",
+        "CSV: text of more different values is hashed to N inputs; else each value has one");
   visit("delimiter", r.delimiter, "CHAR [,]", "CSV: between cells; tab for a tab");
   visit("no-header", r.no_header, "", "CSV: the first line holds values");
   visit("held-out", r.held_out, "SHARE [0.2]", "CSV: rows for the test");
@@ -61,6 +67,7 @@ void visit_run(Run& r, Visit&& visit) {
 }
 
 std::string text_of(const std::string& value) { return value; }
+std::string text_of(const std::vector<std::string>& value) { return io::csv_line(value); }
 std::string text_of(bool value) { return value ? "true" : "false"; }
 template <class Number>
 std::string text_of(Number value) {
@@ -74,6 +81,9 @@ std::string text_of(const std::optional<Number>& value) {
 }
 
 void read(const std::string& text, std::string* value, const char*) { *value = text; }
+void read(const std::string& text, std::vector<std::string>* value, const char*) {
+  *value = io::csv_cells(text);
+}
 void read(const std::string& text, bool* value, const char*) { *value = text == "true"; }
 template <class Number>
 void read(const std::string& text, Number* value, const char* flag) {
@@ -111,6 +121,13 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> allow
   return std::find(allowed.begin(), allowed.end(), text) != allowed.end();
 }
 
+void require_word(const std::string& word, const std::vector<std::string>& allowed,
+                  const char* flag, const char* expected) {
+  if (std::find(allowed.begin(), allowed.end(), word) == allowed.end())
+    throw Error(fmt::format("[--{}] expected {}, got '{}'{}", flag, expected, word,
+                            did_you_mean(nearest(word, allowed))));
+}
+
 // What a flag takes.
 template <class Value>
 void check_value(CLI::Option& option, std::string_view flag, const Value&) {
@@ -119,6 +136,8 @@ void check_value(CLI::Option& option, std::string_view flag, const Value&) {
     option.check(whole_number(flag == "seed" || flag == "warmup" || flag == "early-stop" ? 0 : 1));
   } else if constexpr (std::is_floating_point_v<Number>) {
     option.check(flag == "lr" ? number_above(0) : number_from(0));
+  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+    option.allow_extra_args(false);  // what follows is no further name
   } else if (flag == "amp") {
     option.transform(amp_value());
   }
@@ -142,18 +161,16 @@ void check_numbers(const TrainRun& r) {
 void check_choices(const TrainRun& r) {
   const auto quoted = [](const std::string& s) { return "'" + s + "'"; };
   require(r.held_out > 0 && r.held_out < 1, "held-out", "a share between 0 and 1", r.held_out);
-  require(is_one_of(r.task, {"auto", "classification", "regression"}), "task",
-          "classification or regression", quoted(r.task));
+  require_word(r.task, {"auto", "classification", "regression"}, "task",
+               "classification or regression");
   require(parse_delimiter(r.delimiter).has_value(), "delimiter", "one character or tab",
           quoted(r.delimiter));
-  require(is_one_of(r.arch, {"mlp", "geglu"}), "arch", "mlp or geglu", quoted(r.arch));
+  require_word(r.arch, {"mlp", "geglu"}, "arch", "mlp or geglu");
   require(kPrecisions.contains(r.amp), "amp", "none, bf16 or f16", quoted(r.amp));
-  require(kOptimizers.contains(r.optimizer), "optimizer", "adamw, adam or sgd",
-          quoted(r.optimizer));
-  require(kSchedules.contains(r.schedule), "schedule", "constant, cosine or step",
-          quoted(r.schedule));
-  require(kModes.contains(r.mode), "mode", "eager or compile", quoted(r.mode));
-  require(kTunes.contains(r.tune), "tune", "model or measure", quoted(r.tune));
+  require_word(r.optimizer, {"adamw", "adam", "sgd"}, "optimizer", "adamw, adam or sgd");
+  require_word(r.schedule, {"constant", "cosine", "step"}, "schedule", "constant, cosine or step");
+  require_word(r.mode, {"eager", "compile"}, "mode", "eager or compile");
+  require_word(r.tune, {"model", "measure"}, "tune", "model or measure");
   const std::vector<std::string> plans = compiled_step_plan_names();
   require(r.plan.empty() || std::find(plans.begin(), plans.end(), r.plan) != plans.end(), "plan",
           fmt::format("{}", fmt::join(plans, ", ")).c_str(), quoted(r.plan));
@@ -215,9 +232,9 @@ void from_text(const std::map<std::string, std::string>& text, TrainRun* run) {
   run->data = value("data");
   visit_run(*run, [&](const char* flag, auto& member, const char*, const char*) {
     // Checkpoints of earlier versions do not have these: their runs had the default.
-    const bool is_new = flag == std::string_view("tune") || flag == std::string_view("plan") ||
-                        flag == std::string_view("early-stop");
-    if (is_new && !text.contains(flag)) return;
+    if (is_one_of(flag, {"tune", "plan", "early-stop", "categorical", "max-categories"}) &&
+        !text.contains(flag))
+      return;
     read(value(flag), &member, flag);
   });
 }

@@ -26,7 +26,9 @@ struct TrainRun {
   std::optional<int64_t> max_images;  // per split; empty: all
   std::string target;
   std::string task = "auto";
-  std::string ignore;  // names, separated by commas
+  std::vector<std::string> ignore;  // each a name, or several as a CSV record
+  std::vector<std::string> categorical;
+  int64_t max_categories = 64;
   std::string delimiter = ",";
   bool no_header = false;
   double held_out = 0.2;

@@ -219,8 +219,9 @@ class Session {
     StateDict state = run_.state();
     train::add_part(state, kEarlyStopPart, early_.state());
     home_.require_there();
-    if (auto s = folder_.save(step, state); !s) throw Error("[train] " + s.failure().message);
-    home_.require_there();
+    const Status saved = folder_.save(step, state);
+    home_.require_there();  // more to the point than what a write into nowhere says
+    if (!saved) throw Error("[train] " + saved.failure().message);
     saved_step_ = step;
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "answer/nearest.h"
+#include "base/text/nearest.h"
 
 #include <gtest/gtest.h>
 
