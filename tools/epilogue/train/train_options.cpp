@@ -109,6 +109,22 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> allow
   return std::find(allowed.begin(), allowed.end(), text) != allowed.end();
 }
 
+// The words of a flag that takes one of few; check_choices() refuses others.
+std::vector<std::string> words_of(const std::string& flag) {
+  const std::map<std::string, std::vector<std::string>> words = {
+      {"task", {"classification", "regression"}},
+      {"delimiter", {"tab"}},
+      {"arch", {"mlp", "geglu"}},
+      {"amp", {"none", "bf16", "f16"}},
+      {"optimizer", {"adamw", "adam", "sgd"}},
+      {"schedule", {"constant", "cosine", "step"}},
+      {"mode", {"eager", "compile"}},
+      {"tune", {"model", "measure"}},
+      {"plan", compiled_step_plan_names()}};
+  const auto found = words.find(flag);
+  return found == words.end() ? std::vector<std::string>() : found->second;
+}
+
 // What a flag takes.
 template <class Value>
 void check_value(CLI::Option& option, std::string_view flag, const Value&) {
@@ -167,7 +183,9 @@ std::optional<char> parse_delimiter(const std::string& text) {
 }
 
 void add_train_flags(CLI::App& app, TrainOptions& o) {
-  app.add_option("DATA", o.run.data, "fashion-mnist, or a CSV file")->option_text(" ");
+  app.add_option("DATA", o.run.data, "fashion-mnist, or a CSV file")
+      ->check(choices({"fashion-mnist"}))
+      ->option_text(" ");
   visit_run(o.run, [&](const char* flag, auto& member, const char* meta, const char* doc) {
     const std::string name = std::string("--") + flag;
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(member)>, bool>) {
@@ -175,14 +193,18 @@ void add_train_flags(CLI::App& app, TrainOptions& o) {
     } else {
       o.flags[flag] = app.add_option(name, member, doc)->option_text(meta);
       check_value(*o.flags[flag], flag, member);
+      o.flags[flag]->check(choices(words_of(flag)));
     }
   });
   app.add_option("--resume", o.resume_dir, "go on from the newest checkpoint in DIR")
       ->option_text("DIR");
-  app.add_option("--checkpoint-dir", o.checkpoint_dir,
+  app.add_option("-o,--out,--checkpoint-dir", o.checkpoint_dir,
                  "folder of checkpoints, metrics, curve and model; made if missing")
       ->check(path_name())
-      ->option_text("DIR [runs/NAME]");
+      ->option_text("DIR [runs/DATA]");
+  app.add_option("--tag", o.tag, "name of the run's folder: in --out, else in runs")
+      ->check(file_name())
+      ->option_text("NAME [by the data]");
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "steps between checkpoints; 0: each epoch")
       ->check(whole_number(0))
