@@ -1,7 +1,8 @@
 # The component `command`: the executable with its man page, shell completions and documents. The page
 # and the completions come from the executable itself, so they say what --help says.
 
-set(files ${PROJECT_BINARY_DIR}/help_files)
+set(EPILOGUE_HELP_FILES ${PROJECT_BINARY_DIR}/help_files)
+set(files ${EPILOGUE_HELP_FILES})
 find_program(GZIP_PROGRAM gzip REQUIRED)
 mark_as_advanced(GZIP_PROGRAM)
 
