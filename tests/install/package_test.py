@@ -27,7 +27,7 @@ FILES = {
 
 
 def said(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, check=True).stdout
 
 
 class Package(unittest.TestCase):
@@ -82,7 +82,7 @@ class Package(unittest.TestCase):
         if shutil.which("lintian") is None:
             self.skipTest("lintian is not installed")
         result = subprocess.run(["lintian", "--allow-root", "--fail-on", "error", self.package],
-                                capture_output=True, text=True, timeout=120, check=False)
+                                capture_output=True, text=True, timeout=500, check=False)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
 
