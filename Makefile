@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
+.PHONY: help build package demo test torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
         clean
 
 JOBS ?= $(shell nproc)
@@ -20,7 +20,7 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
 # The Python tests run in an environment of their own, where one can be made (docs/python.md).
-PYTHON_PACKAGES := nanobind numpy pandas pytest
+PYTHON_PACKAGES := mypy nanobind numpy pandas pytest
 PYTHON_OPTIONS := $$(sh scripts/python_options.sh build $(PYTHON_PACKAGES))
 
 help: ## list the targets
@@ -30,6 +30,12 @@ build: ## build/epilogue, a release build
 	$(INSTALL) build
 	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
 	cmake --build build -j $(JOBS) --target epilogue
+
+package: ## build/packages/epilogue_VERSION_ARCH.deb, a Debian package of the command
+	$(INSTALL) build package
+	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
+	cmake --build build -j $(JOBS) --target epilogue_help_files
+	cd build && cpack -G DEB -B packages
 
 demo: build ## the tour, from nn.Linear to the fused MLP on Fashion-MNIST, and a short training; leaves traces/
 	$(INSTALL) demo

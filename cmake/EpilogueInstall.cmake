@@ -62,9 +62,7 @@ endif()
 
 include(EpilogueShared)
 
-if(TARGET epilogue)
-  install(TARGETS epilogue RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
-endif()
+include(EpilogueCommandFiles)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/epilogueConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/cmake/epilogueConfig.cmake

@@ -191,11 +191,8 @@ class Tensor:
     def T(self) -> Tensor:
         """The matrix transposed; a view."""
 
-@overload
+# Two overloads at run time, for arrays that may be written and those that may not: one type.
 def from_dlpack(array: Annotated[NDArray, dict(device='cpu')]) -> Tensor: ...
-
-@overload
-def from_dlpack(array: Annotated[NDArray, dict(device='cpu', writable=False)]) -> Tensor: ...
 
 def from_list(arg0: Sequence[float], arg1: object, arg2: str, /) -> Tensor: ...
 

@@ -15,5 +15,14 @@ bin="$work/environment/bin"
   --config-settings=cmake.define.EPILOGUE_ENGINE=OFF --config-settings=build-dir="$work/build"
 # Not in the source tree: what is imported is what was installed.
 cd "$work"
+# What Python does not need is not there: headers, static libraries, CMake's files, man pages of it.
+package="$("$bin/python" -c 'import epilogue; print(epilogue.__path__[0])')"
+surplus="$(find "$package" -name '*.h' -o -name '*.a' -o -name '*.cmake' -o -name '*.1*gz')"
+if [ -n "$surplus" ]; then
+  echo "expected no such files in the package, got $surplus" >&2
+  exit 1
+fi
+gzip -t "$work/environment/share/man/man1/epilogue.1.gz"
+test -s "$work/environment/share/bash-completion/completions/epilogue"
 "$bin/epilogue" name ampere_sgemm_128x64_tn >/dev/null
 EPILOGUE_COMMAND="$bin/epilogue" "$bin/python" -m pytest -q -p no:cacheprovider "$source/tests/python"

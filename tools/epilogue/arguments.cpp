@@ -2,6 +2,7 @@
 #include "tools/epilogue/arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <charconv>
@@ -103,6 +104,29 @@ CLI::Validator file_name() {
   });
 }
 
+CLI::Validator choices(const std::vector<std::string>& words) {
+  return {[](std::string&) { return std::string(); }, fmt::format("{}", fmt::join(words, " ")),
+          kChoices};
+}
+
+void add_out_and_tag(CLI::App& app, std::string& folder, std::string& tag, const std::string& files,
+                     const std::string& default_tag) {
+  app.add_option("-o,--out", folder, "folder of " + files + "; made if missing")
+      ->check(path_name())
+      ->option_text("DIR [traces]");
+  app.add_option("--tag", tag, "name of " + files)
+      ->check(file_name())
+      ->option_text("NAME [" + default_tag + "]");
+}
+
+void add_out_file(CLI::App& app, std::string& file, const std::string& doc,
+                  const std::string& meta) {
+  app.add_option("-o,--out", file, doc + "; its folder is made if missing")
+      ->check(path_name())
+      ->required()
+      ->option_text(meta);
+}
+
 void add_threads(CLI::App& app, int& threads, const std::string& doc) {
   app.add_option("--threads", threads, doc)
       ->check(whole_number(0, kMaxThreads))
@@ -115,6 +139,7 @@ void add_format(CLI::App& app, Format& format) {
       ->transform(one_of("text, json or markdown", {{"text", number(Format::text)},
                                                     {"json", number(Format::json)},
                                                     {"markdown", number(Format::markdown)}}))
+      ->check(choices({"text", "json", "markdown"}))
       ->option_text("FORMAT [text]");
 }
 

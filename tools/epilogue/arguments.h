@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace epilogue::tool {
 
@@ -26,6 +27,20 @@ CLI::Validator amp_value();
 CLI::Validator path_name();
 // Not empty, and in no other folder.
 CLI::Validator file_name();
+
+// What a shell offers as the value (man page and completion read it from the option's description);
+// refuses nothing. Words are separated by spaces in the validator named kChoices.
+inline constexpr const char* kChoices = "choices";
+CLI::Validator choices(const std::vector<std::string>& words);
+
+// Adds -o,--out: the folder of what a command writes, made if missing; `files` says of what. And
+// --tag: the name of it there. Alike in all commands that write more than one file.
+void add_out_and_tag(CLI::App& app, std::string& folder, std::string& tag, const std::string& files,
+                     const std::string& default_tag);
+
+// Adds -o,--out of a command that writes one file.
+void add_out_file(CLI::App& app, std::string& file, const std::string& doc,
+                  const std::string& meta);
 
 // Adds --threads; 0, the default, stands for all processors.
 void add_threads(CLI::App& app, int& threads,

@@ -33,6 +33,10 @@ using Body = std::function<int()>;
 std::string add_trace_commands(CLI::App& app, Body& run);
 std::string add_engine_commands(CLI::App& app, Body& run);
 
+// Adds help-files, which --help does not list: it prints the man page and the completions, made
+// from all that `app` holds when it runs.
+void add_help_files_command(CLI::App& app, const std::string& version, Body& run);
+
 // Writes a result to stdout, in the form that --format asked for; headings are bold where stdout
 // takes that. A document without JSON (what is told on the way) is not printed as JSON.
 void print(const trace::Document& result, Format format);

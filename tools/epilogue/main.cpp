@@ -45,10 +45,12 @@ int run_body(const CLI::App& app, const Body& body) {
 int run(int argc, char** argv) {
   CLI::App app{"From nn.Linear to a fused MLP: profile it, explain it, fuse it."};
   app.name("epilogue");
-  app.set_version_flag("--version", "epilogue " EPILOGUE_VERSION);
+  const std::string version = "epilogue " EPILOGUE_VERSION;
+  app.set_version_flag("--version", version);
   app.require_subcommand(1);
   Body body;
   const std::string examples = add_engine_commands(app, body) + add_trace_commands(app, body);
+  add_help_files_command(app, version, body);
   app.footer(
       "Examples:\n" + examples +
       "Every subcommand has --help. Exit: 0 fine, 1 the answer is no, 2 misuse or bad input.");

@@ -18,8 +18,9 @@ const CLI::App& chosen(const CLI::App& app) {
   return named.empty() ? app : chosen(*named.back());
 }
 
+// Those that --help lists.
 std::vector<const CLI::App*> all_subcommands(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
+  return app.get_subcommands([](const CLI::App* s) { return !s->get_group().empty(); });
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {

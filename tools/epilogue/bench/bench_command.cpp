@@ -28,6 +28,7 @@ struct BenchFlags {
   std::vector<int64_t> sizes;
   std::string torch;
   std::string out_dir = "traces";
+  std::string tag;
   Format format = Format::text;
 };
 
@@ -111,8 +112,8 @@ int run_bench_command(BenchFlags o) {
   }
   bar.finish();
   if (o.sweep) {
-    const std::string base =
-        fmt::format("{}/bench_{}_{}", o.out_dir, workload.kind, workload.dtype);
+    run.tag = o.tag.empty() ? fmt::format("bench_{}_{}", workload.kind, workload.dtype) : o.tag;
+    const std::string base = o.out_dir + "/" + run.tag;
     run.plot_file = base + ".svg";
     run.table_file = base + ".md";
     write_file(run.plot_file, bench_svg(run)).value();
@@ -156,7 +157,7 @@ constexpr const char* kAbout =
     "PyTorch (with --torch: eager, and torch.compile with frozen weights and max-autotune), in\n"
     "blocks of calls; the first calls of a block are not counted. Before anything is timed, each\n"
     "result must agree with the same computation in double; if one does not, exit 1.\n"
-    "--sweep also writes OUT/bench_WORKLOAD_DTYPE.svg and .md. EPILOGUE_ISA lowers the\n"
+    "--sweep also writes DIR/NAME.svg and DIR/NAME.md. EPILOGUE_ISA lowers the\n"
     "instruction set of epilogue, ONEDNN_MAX_CPU_ISA and ATEN_CPU_CAPABILITY those of its peers.\n"
     "Example: ";
 
@@ -181,9 +182,8 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
                   "relative L2 error allowed against double")
       ->check(number_from(0))
       ->option_text("X [by dtype]");
-  app->add_option("--out", options->out_dir, "folder of the sweep's files; made if missing")
-      ->check(path_name())
-      ->option_text("DIR [traces]");
+  add_out_and_tag(*app, options->out_dir, options->tag, "the sweep's plot and table",
+                  "bench_WORKLOAD_DTYPE");
   add_format(*app, options->format);
   app->footer(std::string(kAbout) + about[2]);
   app->callback([options, &run] { run = [options] { return run_bench_command(*options); }; });
@@ -203,6 +203,7 @@ void add_ladder(CLI::App& bench_app, Body& run) {
       ->option_text("N [3072]");
   app->add_option("--dtype", options->dtype, "f32 or bf16")
       ->transform(dtype_value())
+      ->check(choices({"f32", "bf16", "f16"}))
       ->option_text("DTYPE [f32]");
   add_threads(*app, options->threads);
   app->add_option("--seed", ladder.seed, "seed of weights and input")

@@ -69,6 +69,7 @@ void add_bench_portability(CLI::App& bench_app, Body& run) {
       ->option_text("LEVEL ... [all above baseline]");
   app->add_option("--dtypes", options->dtypes, "f32, bf16, f16")
       ->transform(dtype_value())
+      ->check(choices({"f32", "bf16", "f16"}))
       ->option_text("DTYPE ... [f32 bf16]");
   app->add_flag("--quiet-only", options->is_quiet_only,
                 "leave out the runs beside other processes");

@@ -171,6 +171,7 @@ std::string bench_json(const BenchRun& run) {
   } else {
     out["shape"] = shapes;
     out["swept"] = run.swept;
+    out["tag"] = run.tag;
     out["plot"] = run.plot_file;
     out["table"] = run.table_file;
   }

@@ -26,6 +26,7 @@ struct BenchRun {
   BenchMachine machine;
   std::string swept;  // the size that differs from case to case; empty: there is one case
   std::vector<BenchCase> cases;  // not empty
+  std::string tag;               // names the files of a sweep
   std::string plot_file;         // of a sweep
   std::string table_file;
 };

@@ -11,6 +11,7 @@
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
 #include "report/document.h"
+#include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
 #include "tools/epilogue/profile/workload.h"
@@ -131,6 +132,7 @@ void add_compile_command(CLI::App& app, Body& run) {
       if (CLI::Option* option = workload->get_option_no_throw(flag))
         workload->remove_option(option);
     workload->add_option("--dump", options->dump, "print the graph, plan, dot or passes instead")
+        ->check(choices({"graph", "plan", "dot", "passes"}))
         ->option_text("WHAT");
     workload->add_option("--skip", options->workload.skip_passes, "leave a pass out")
         ->option_text("PASS ...");

@@ -2,12 +2,15 @@
 #include "tools/epilogue/profile/device_option.h"
 
 #include "core/backend.h"
+#include "tools/epilogue/arguments.h"
 #include "tools/epilogue/profile/workload.h"
 
 namespace epilogue::tool {
 
 void add_device_flag(CLI::App& app, std::string& device) {
-  app.add_option("--device", device, "cpu or cuda")->option_text("DEVICE [cpu]");
+  app.add_option("--device", device, "cpu or cuda")
+      ->check(choices({"cpu", "cuda"}))
+      ->option_text("DEVICE [cpu]");
 }
 
 Device require_device(const std::string& name) {

@@ -168,12 +168,7 @@ void add_run_flags(CLI::App& app, ProfileFlags& o) {
   add_count("--skip-first", r.schedule.skip_first, 0, "steps before the first cycle");
   app.add_option("--sort-by", r.sort_by, "table order")->option_text("KEY [cpu_time_total]");
   add_count("--row-limit", r.row_limit, -1, "rows of the table; -1: all");
-  app.add_option("--out", r.out_dir, "folder of trace and table; made if missing")
-      ->check(path_name())
-      ->option_text("DIR [traces]");
-  app.add_option("--tag", r.tag, "name of the files of trace and table")
-      ->check(file_name())
-      ->option_text("NAME [by workload, sizes and mode]");
+  add_out_and_tag(app, r.out_dir, r.tag, "trace and table", "by workload, sizes and mode");
   CLI::Option* const measure = app.add_flag(
       "--measure", o.measure, "measure the machine's peaks for the trace, for rooflines (seconds)");
   app.add_option("--machine", o.machine_file,

@@ -65,7 +65,9 @@ Crossover run_crossover(const TourFlags& o) {
 int run_tour_command(const TourFlags& o) {
   const Device device = require_device(o.device);
   require_images();
-  nlohmann::json json = {{"schema_version", kSchemaVersion}, {"stops", nlohmann::json::array()}};
+  nlohmann::json json = {{"schema_version", kSchemaVersion},
+                         {"tag", o.tag.empty() ? nlohmann::json() : nlohmann::json(o.tag)},
+                         {"stops", nlohmann::json::array()}};
   // The tour tells as it goes; scripts get one object at its end.
   const auto tell = [&o](const std::string& text) {
     print(trace::Document{trace::preformatted(text)}, o.format);
@@ -135,18 +137,20 @@ void add_tour_command(CLI::App& app, Body& run) {
   CLI::App* tour =
       app.add_subcommand("tour", "Goes from nn.Linear to the fused GeGLU MLP on real input");
   auto o = std::make_shared<TourFlags>();
-  tour->add_option("--out", o->out_dir, "folder of traces and tables; made if missing")
-      ->check(path_name())
-      ->option_text("DIR [traces]");
+  add_out_and_tag(*tour, o->out_dir, o->tag, "traces, tables and pages", "none: DIR itself");
   tour->add_option("--dtype", o->dtype, "f32, bf16 or f16")
       ->transform(dtype_value())
+      ->check(choices({"f32", "bf16", "f16"}))
       ->option_text("DTYPE [bf16]");
   add_device_flag(*tour, o->device);
   add_threads(*tour, o->threads);
   tour->add_flag("--quick", o->quick, "smaller sizes: a few seconds");
   add_format(*tour, o->format);
   tour->footer("Example: epilogue tour --out traces\nNeeds the package dataset-fashion-mnist.");
-  tour->callback([o, &run] { run = [o] { return run_tour_command(*o); }; });
+  tour->callback([o, &run] {
+    if (!o->tag.empty()) o->out_dir += "/" + o->tag;
+    run = [o] { return run_tour_command(*o); };
+  });
 }
 
 }  // namespace epilogue::tool

@@ -11,6 +11,7 @@ namespace epilogue::tool {
 
 struct TourOptions {
   std::string out_dir = "traces";
+  std::string tag;  // of a folder in out_dir; empty: out_dir itself
   std::string dtype = "bf16";
   std::string device = "cpu";
   int threads = 0;  // 0: as many as the process has

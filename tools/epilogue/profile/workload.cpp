@@ -2,6 +2,7 @@
 #include "tools/epilogue/profile/workload.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <memory>
@@ -231,19 +232,22 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
   return w;
 }
 
-// "geglu, swiglu, ..."
-std::string activation_choices() {
-  std::string names;
+// geglu, swiglu, ...
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names;
   for (int i = 0; i <= static_cast<int>(nn::Activation::gelu_tanh); ++i)
-    names += (i == 0 ? "" : ", ") + std::string(nn::activation_name(nn::Activation(i)));
+    names.emplace_back(nn::activation_name(nn::Activation(i)));
   return names;
 }
 
 void add_common_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--mode", o.mode, o.kind == "mlp" ? "eager, compile or fused" : "eager or compile")
+      ->check(o.kind == "mlp" ? choices({"eager", "compile", "fused"})
+                              : choices({"eager", "compile"}))
       ->option_text("MODE [eager]");
   app.add_option("--dtype", o.dtype, "f32, bf16 or f16")
       ->transform(dtype_value())
+      ->check(choices({"f32", "bf16", "f16"}))
       ->option_text("DTYPE [" + o.dtype + "]");
   add_device_flag(app, o.device);
   add_threads(app, o.threads);
@@ -252,6 +256,7 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
       ->option_text("N [0]");
   if (o.kind != "train-step") app.add_flag("--backward", o.backward, "forward and backward");
   app.add_option("--input", o.input, "random, fashion-mnist or FILE.safetensors")
+      ->check(choices({"random", "fashion-mnist"}))
       ->option_text("SOURCE [random]");
   app.add_option("--weights", o.weights, "load weights (Hugging Face tensor names)")
       ->option_text("FILE.safetensors");
@@ -317,6 +322,7 @@ std::string machine_description() {
 void add_tune_flag(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--tune", o.tune, "choice of compile's plan: model, or measure (times the plans)")
       ->check(CLI::IsMember({"model", "measure"}))
+      ->check(choices({"model", "measure"}))
       ->option_text("HOW [model]");
 }
 
@@ -348,10 +354,13 @@ void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions&
     app.add_option("--layers", o.layers, "hidden layers (plain activations only)")
         ->check(whole_number(1))
         ->option_text("N [1]");
-    app.add_option("--activation", o.activation, activation_choices())
+    app.add_option("--activation", o.activation,
+                   fmt::format("{}", fmt::join(activation_names(), ", ")))
+        ->check(choices(activation_names()))
         ->option_text("NAME [geglu; with --weights the checkpoint's]");
     app.add_flag("--bias", o.bias, "linears with biases");
     app.add_option("--norm", o.norm, "none, rms or layer, before the MLP")
+        ->check(choices({"none", "rms", "layer"}))
         ->option_text("NAME [none]");
     app.add_flag("--residual", o.residual, "add the input to the output");
   }

@@ -55,10 +55,7 @@ void add_report_command(CLI::App& app, Body& run) {
   report->add_option("TRACE", o->input.path, "a PyTorch trace, .json or .json.gz; -: stdin")
       ->required()
       ->option_text(" ");
-  report->add_option("-o,--out", o->out, "the page; its folder is made if missing")
-      ->check(path_name())
-      ->required()
-      ->option_text("FILE.html");
+  add_out_file(*report, o->out, "the page", "FILE.html");
   report->add_option("--against", o->against, "an earlier trace to compare with")->option_text("B");
   report->add_option("--title", o->title, "heading of the page; else the file's name")
       ->option_text("T");

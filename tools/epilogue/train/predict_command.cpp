@@ -141,9 +141,7 @@ void add_predict_command(CLI::App& app, Body& run) {
   predict->add_option("INPUT", o->input, "CSV file; IDX images; .safetensors with one tensor")
       ->required()
       ->option_text(" ");
-  predict->add_option("-o,--out", o->out, "CSV of one line per row of INPUT")
-      ->required()
-      ->option_text("FILE");
+  add_out_file(*predict, o->out, "CSV of one line per row of INPUT", "FILE.csv");
   predict->add_option("--delimiter", o->delimiter, "between cells; tab for a tab")
       ->option_text("CHAR [as in training]");
   predict->add_flag("--no-header", o->no_header, "the first line holds values");

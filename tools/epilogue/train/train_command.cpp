@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -155,6 +156,7 @@ std::string train_json(const Summary& s, const SessionResult& r) {
   json missing = json::object();
   for (const auto& [name, count] : s.notes.missing) missing[name] = count;
   json out = {{"schema_version", kSchemaVersion},
+              {"tag", std::filesystem::path(r.folder).filename().string()},
               {"data", s.run.data},
               {"task", s.task == Task::classification ? "classification" : "regression"},
               {"test_accuracy", json()},
@@ -277,7 +279,7 @@ void add_train_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<TrainOptions>();
   add_train_flags(*train, *o);
   train->footer(
-      "Example: epilogue train fashion-mnist --amp bf16 --checkpoint-dir runs/first\n"
+      "Example: epilogue train fashion-mnist --amp bf16 --tag first\n"
       "         epilogue train iris.csv --target species\n"
       "         epilogue train sales.csv --ignore id --ignore '\"note, long\"' --categorical zip\n"
       "         epilogue train sales.csv --epochs 200 --early-stop 10\n"
@@ -286,7 +288,11 @@ void add_train_command(CLI::App& app, Body& run) {
       "Columns of text and dates (2024-12-31) are taken as they are, gaps too: docs/training.md.\n"
       "The folder gets checkpoints (the last two), metrics.jsonl, curve.svg and\n"
       "model.safetensors. Ctrl-C saves and says how to go on (exit 130).");
-  train->callback([o, &run] { run = [o] { return run_train_command(*o); }; });
+  train->callback([o, &run] {
+    if (!o->tag.empty())
+      o->checkpoint_dir = (o->checkpoint_dir.empty() ? "runs" : o->checkpoint_dir) + "/" + o->tag;
+    run = [o] { return run_train_command(*o); };
+  });
 }
 
 }  // namespace epilogue::tool

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -121,11 +123,29 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> allow
   return std::find(allowed.begin(), allowed.end(), text) != allowed.end();
 }
 
-void require_word(const std::string& word, const std::vector<std::string>& allowed,
-                  const char* flag, const char* expected) {
-  if (std::find(allowed.begin(), allowed.end(), word) == allowed.end())
-    throw Error(fmt::format("[--{}] expected {}, got '{}'{}", flag, expected, word,
-                            did_you_mean(nearest(word, allowed))));
+// The words of a flag that takes one of few; check_choices() refuses others.
+std::vector<std::string> words_of(const std::string& flag) {
+  const std::map<std::string, std::vector<std::string>> words = {
+      {"task", {"classification", "regression"}},
+      {"delimiter", {"tab"}},
+      {"arch", {"mlp", "geglu"}},
+      {"amp", {"none", "bf16", "f16"}},
+      {"optimizer", {"adamw", "adam", "sgd"}},
+      {"schedule", {"constant", "cosine", "step"}},
+      {"mode", {"eager", "compile"}},
+      {"tune", {"model", "measure"}},
+      {"plan", compiled_step_plan_names()}};
+  const auto found = words.find(flag);
+  return found == words.end() ? std::vector<std::string>() : found->second;
+}
+
+void require_word(const std::string& word, const char* flag) {
+  const std::vector<std::string> allowed = words_of(flag);
+  if (std::ranges::find(allowed, word) != allowed.end()) return;
+  const auto before_last = std::span(allowed).first(allowed.size() - 1);
+  throw Error(fmt::format("[--{}] expected {} or {}, got '{}'{}", flag,
+                          fmt::join(before_last, ", "), allowed.back(), word,
+                          did_you_mean(nearest(word, allowed))));
 }
 
 // What a flag takes.
@@ -161,16 +181,15 @@ void check_numbers(const TrainRun& r) {
 void check_choices(const TrainRun& r) {
   const auto quoted = [](const std::string& s) { return "'" + s + "'"; };
   require(r.held_out > 0 && r.held_out < 1, "held-out", "a share between 0 and 1", r.held_out);
-  require_word(r.task, {"auto", "classification", "regression"}, "task",
-               "classification or regression");
+  if (r.task != "auto") require_word(r.task, "task");
   require(parse_delimiter(r.delimiter).has_value(), "delimiter", "one character or tab",
           quoted(r.delimiter));
-  require_word(r.arch, {"mlp", "geglu"}, "arch", "mlp or geglu");
-  require(kPrecisions.contains(r.amp), "amp", "none, bf16 or f16", quoted(r.amp));
-  require_word(r.optimizer, {"adamw", "adam", "sgd"}, "optimizer", "adamw, adam or sgd");
-  require_word(r.schedule, {"constant", "cosine", "step"}, "schedule", "constant, cosine or step");
-  require_word(r.mode, {"eager", "compile"}, "mode", "eager or compile");
-  require_word(r.tune, {"model", "measure"}, "tune", "model or measure");
+  require_word(r.arch, "arch");
+  require_word(r.amp, "amp");
+  require_word(r.optimizer, "optimizer");
+  require_word(r.schedule, "schedule");
+  require_word(r.mode, "mode");
+  require_word(r.tune, "tune");
   const std::vector<std::string> plans = compiled_step_plan_names();
   require(r.plan.empty() || std::find(plans.begin(), plans.end(), r.plan) != plans.end(), "plan",
           fmt::format("{}", fmt::join(plans, ", ")).c_str(), quoted(r.plan));
@@ -186,7 +205,9 @@ std::optional<char> parse_delimiter(const std::string& text) {
 }
 
 void add_train_flags(CLI::App& app, TrainOptions& o) {
-  app.add_option("DATA", o.run.data, "fashion-mnist, or a CSV file")->option_text(" ");
+  app.add_option("DATA", o.run.data, "fashion-mnist, or a CSV file")
+      ->check(choices({"fashion-mnist"}))
+      ->option_text(" ");
   visit_run(o.run, [&](const char* flag, auto& member, const char* meta, const char* doc) {
     const std::string name = std::string("--") + flag;
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(member)>, bool>) {
@@ -194,14 +215,18 @@ void add_train_flags(CLI::App& app, TrainOptions& o) {
     } else {
       o.flags[flag] = app.add_option(name, member, doc)->option_text(meta);
       check_value(*o.flags[flag], flag, member);
+      o.flags[flag]->check(choices(words_of(flag)));
     }
   });
   app.add_option("--resume", o.resume_dir, "go on from the newest checkpoint in DIR")
       ->option_text("DIR");
-  app.add_option("--checkpoint-dir", o.checkpoint_dir,
+  app.add_option("-o,--out,--checkpoint-dir", o.checkpoint_dir,
                  "folder of checkpoints, metrics, curve and model; made if missing")
       ->check(path_name())
-      ->option_text("DIR [runs/NAME]");
+      ->option_text("DIR [runs/DATA]");
+  app.add_option("--tag", o.tag, "name of the run's folder: in --out, else in runs")
+      ->check(file_name())
+      ->option_text("NAME [by the data]");
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "steps between checkpoints; 0: each epoch")
       ->check(whole_number(0))

@@ -59,6 +59,7 @@ struct TrainOptions {
   TrainRun run;
   std::string resume_dir;
   std::string checkpoint_dir;
+  std::string tag;  // of a folder in checkpoint_dir, or in runs; empty: checkpoint_dir itself
   int64_t checkpoint_every = 0;  // steps; 0: after each epoch
   bool profile = false;
   std::string device = "cpu";  // a run may go on where it did not begin
