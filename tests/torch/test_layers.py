@@ -335,7 +335,16 @@ class ReadsOthers(Block):
         return x + self.mlp(self.norm(x)) * kwargs.get("factor", 1)
 
 
-@pytest.mark.parametrize("kind", [NotResidual, OtherResidual, NormTwice, WritesX, Several, ReadsOthers])
+class KeepsHidden(Block):
+    def forward(self, x):
+        self.hidden = self.norm(x)
+        return x + self.mlp(self.hidden)
+
+
+NEAR_MISSES = [NotResidual, OtherResidual, NormTwice, WritesX, Several, ReadsOthers, KeepsHidden]
+
+
+@pytest.mark.parametrize("kind", NEAR_MISSES)
 def test_near_misses_are_not_fused(kind):
     block = kind().eval()
     plain = copy.deepcopy(block)

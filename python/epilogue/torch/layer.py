@@ -89,7 +89,8 @@ class _LayerMatcher(Matcher):
         self.method = "forward"
         self.dropouts: "list[str]" = []
         self.norm: "fx.Node | None" = None
-        self.graph = trace(_LayerTracer(inner), _traced_view(layer, first, others), "forward")
+        self.view = _traced_view(layer, first, others)
+        self.graph = trace(_LayerTracer(inner), self.view, "forward")
 
     def match(self) -> Plan:
         out = next(n for n in self.graph.nodes if n.op == "output").args[0]
@@ -159,9 +160,17 @@ class _LayerMatcher(Matcher):
             if node not in tail:
                 tail.add(node)
                 todo += node.all_input_nodes
+        kept = {}
+        for key, value in self.view.__dict__.items():
+            while isinstance(value, fx.proxy.Attribute):  # x.shape makes its node when it is used
+                value = value.root
+            if isinstance(value, fx.Proxy):
+                kept[value.node] = key
         is_after = False
         for node in self.graph.nodes:
             is_after = is_after or node is self.norm
+            if is_after and node in kept:
+                raise NoMatch(f"after {name} it sets self.{kept[node]}")
             if is_after and node.op not in ("output", "get_attr") and node not in tail:
                 raise NoMatch(f"after {name} it does more than the MLP: {self.name_of(node)}")
 
