@@ -162,6 +162,7 @@ def test_tied_weights_follow_writes_and_packs_are_released():
         mlp = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).eval()
         return epilogue.torch.fuse(mlp)
 
+    gc.collect()  # models of other tests
     handles = torch.ops.epilogue.handles()
     packed = torch.ops.epilogue.packed_bytes()
     one, two = build(), build()

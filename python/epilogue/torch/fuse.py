@@ -7,8 +7,10 @@ import inspect
 import typing
 
 import torch
-from torch import nn
+from torch import fx, nn
 
+from . import tap
+from .layer import is_layer, match_layer
 from .match import NoMatch, Plan, candidate_method, match
 from .state import Options, State
 
@@ -26,6 +28,9 @@ class Row:
     fused_calls: int = 0
     own_calls: int = 0
     reason: "str | None" = None  # of the last call that ran the module's own forward
+    layer: "str | None" = None  # whose norm and residual are fused with the MLP
+    layer_calls: int = 0  # of the fused calls: those with the norm and the residual
+    apart: "str | None" = None  # why norm and residual run by themselves, or did in the last such call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,34 +54,33 @@ class Report:
             mark = "fused" if row.is_fused else "not fused"
             lines.append(f"  {row.name or '(the model)'}: {mark}: {row.what}")
             if row.is_fused and (row.fused_calls or row.own_calls):
-                calls = f"    {row.fused_calls} fused calls, {row.own_calls} as the module's own"
+                with_norm = f" ({row.layer_calls} with norm and residual)" if row.layer else ""
+                calls = f"    {row.fused_calls} fused calls{with_norm}, {row.own_calls} as the module's own"
                 lines.append(calls + (f" ({row.reason})" if row.own_calls and row.reason else ""))
+            if row.is_fused and row.apart:
+                lines.append(f"    norm and residual by themselves: {row.apart}")
         return "\n".join(lines)
 
 
-def _rebuild_fused(original: type, method: str) -> nn.Module:
+def _rebuild_fused(original: type, method: str, norm: "str | None" = None) -> nn.Module:
     """An instance without attributes, as copy and pickle make it."""
     module = original.__new__(original)
-    module.__class__ = _fused_class(original, method)
+    module.__class__ = _fused_class(original, method, norm)
     return module
 
 
 def _reduce(self: nn.Module, protocol: typing.Any) -> typing.Any:
     kind = type(self)
-    arguments = (kind._epilogue_original, kind._epilogue_method)
+    arguments = (kind._epilogue_original, kind._epilogue_method, kind._epilogue_norm)
     # torch.nn.Module has a __setstate__; its state is its __dict__, or what __getstate__ gives.
     state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
     return _rebuild_fused, arguments, state
 
 
-@functools.lru_cache(maxsize=None)
-def _fused_class(original: type, method: str) -> type:
-    """`original` with one method that runs fused where it may."""
-    own = getattr(original, method)
-
+def _mlp_call(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typing.Any]:
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        # torch.compile and torch.export see the module's own ops.
-        if torch.compiler.is_compiling():
+        # torch.compile, torch.export and the matcher see the module's own ops.
+        if torch.compiler.is_compiling() or (args and isinstance(args[0], fx.Proxy)):
             return own(self, *args, **kwargs)
         state: State = self.__dict__[_STATE]
         if len(args) == 1 and not kwargs:
@@ -89,6 +93,24 @@ def _fused_class(original: type, method: str) -> type:
             state.reason = "called with more than one argument"
         return own(self, *args, **kwargs) if out is None else out
 
+    return call
+
+
+def _layer_call(own: typing.Callable[..., typing.Any], norm: str) -> typing.Callable[..., typing.Any]:
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if torch.compiler.is_compiling() or self.__dict__[_STATE].declines(self, args, kwargs):
+            return own(self, *args, **kwargs)
+        return tap.run(self, norm, _STATE, args, kwargs)
+
+    return call
+
+
+@functools.lru_cache(maxsize=None)
+def _fused_class(original: type, method: str, norm: "str | None" = None) -> type:
+    """`original` with one method that runs fused where it may: an MLP's, or (with the name of its
+    norm) a layer's forward."""
+    own = getattr(original, method)
+    call = _mlp_call(own) if norm is None else _layer_call(own, norm)
     functools.update_wrapper(call, own)
     body = {
         method: call,
@@ -97,6 +119,7 @@ def _fused_class(original: type, method: str) -> type:
         "__module__": original.__module__,
         "_epilogue_original": original,
         "_epilogue_method": method,
+        "_epilogue_norm": norm,
         "_epilogue_own": own,
     }
     return type("Fused" + original.__name__, (original,), body)
@@ -123,6 +146,19 @@ def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
     return method, plan
 
 
+def _fuse_layer(module: nn.Module, options: Options) -> "str | None":
+    """Makes a layer's MLP run with its norm and residual, or says why not."""
+    if "forward" in module.__dict__:
+        return "forward is set on the instance of the layer (hooks of another library)"
+    try:
+        plan, call = match_layer(module)
+    except NoMatch as reason:
+        return str(reason)
+    module.__dict__[_STATE] = State(plan, options, call)
+    module.__class__ = _fused_class(type(module), "forward", plan.pre_norm)
+    return None
+
+
 def fuse(
     model: nn.Module, *, int8_weights: bool = False, training: bool = False, tune: str = "model"
 ) -> nn.Module:
@@ -141,17 +177,23 @@ def fuse(
     if tune not in ("model", "measure"):
         raise ValueError(f"tune is 'model' or 'measure', not {tune!r}")
     options = Options(int8_weights=int8_weights, training=training, tune=tune)
-    for module in list(model.modules()):
+    apart: "dict[nn.Module, str]" = {}  # by MLP
+    for module in list(model.modules()):  # a layer comes before its MLP
         if _is_fused(module):
             state: State = module.__dict__[_STATE]
             state.options = options
             state.refresh()
+            state.apart = apart.get(module, state.apart)
             continue
         found = _plan_of(module)
         if isinstance(found, tuple):
             method, plan = found
-            module.__dict__[_STATE] = State(plan, options)
+            module.__dict__[_STATE] = State(plan, options, None, apart.get(module))
             module.__class__ = _fused_class(type(module), method)
+        elif is_layer(module):
+            reason = _fuse_layer(module, options)
+            if reason is not None:
+                apart.update((child, reason) for child in module.children())
     return model
 
 
@@ -172,14 +214,42 @@ def refresh(model: nn.Module) -> None:
             module.__dict__[_STATE].refresh()
 
 
+def _layer_states(model: nn.Module) -> "dict[str, tuple[str, State]]":
+    """By the name of the module that is the MLP: the fused layer around it."""
+    found = {}
+    for name, module in model.named_modules():
+        if _is_fused(module) and type(module)._epilogue_norm is not None:
+            state: State = module.__dict__[_STATE]
+            parents = {path.rpartition(".")[0] for path in state.plan.linears}
+            inner = parents.pop() if len(parents) == 1 else ""
+            found[".".join(p for p in (name, inner) if p)] = (name, state)
+    return found
+
+
+def _row(name: str, module: nn.Module, layer: "tuple[str, State] | None") -> Row:
+    state: State = module.__dict__[_STATE]
+    kind = type(module)._epilogue_original.__name__
+    what = str(state.plan)
+    if layer is None:
+        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, None, 0, state.apart)
+    outer, around = layer
+    if around is state:  # a layer whose linear layers are its own children
+        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, outer, state.fused_calls)
+    what += f"; with {around.plan.around()} of {outer or '(the model)'}"
+    calls = around.fused_calls
+    apart = around.reason if around.own_calls else None
+    return Row(name, kind, True, what, state.fused_calls + calls, state.own_calls, state.reason, outer, calls, apart)
+
+
 def why(model: nn.Module) -> Report:
     """Which MLPs of `model` are fused, how often they ran, and why others are not."""
     rows = []
+    layers = _layer_states(model)
     for name, module in model.named_modules():
         if _is_fused(module):
-            state: State = module.__dict__[_STATE]
-            original = type(module)._epilogue_original.__name__
-            rows.append(Row(name, original, True, str(state.plan), state.fused_calls, state.own_calls, state.reason))
+            of_mlp = type(module)._epilogue_norm is None
+            if of_mlp or name in layers:
+                rows.append(_row(name, module, layers.get(name)))
             continue
         found = _plan_of(module)
         if found is not None:

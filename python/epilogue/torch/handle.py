@@ -6,8 +6,32 @@ import weakref
 
 import torch
 
-_NO_NORMS = (None, None, None, None)
-_NO_FORMS = ("none", "product", "none", "none")
+from .norms import Norm
+
+
+class NormWeights(typing.NamedTuple):
+    """A norm, with the tensors of a module."""
+
+    norm: Norm
+    weight: torch.Tensor
+    bias: "torch.Tensor | None"
+
+    def tensors(self) -> "tuple[torch.Tensor | None, torch.Tensor | None]":
+        return self.weight.detach(), None if self.bias is None else self.bias.detach()
+
+
+class Around(typing.NamedTuple):
+    """What stands around an MLP."""
+
+    norm: "NormWeights | None" = None  # before
+    residual: bool = False
+    post: str = "none"  # the engine's PostNorm
+    post_norm: "NormWeights | None" = None
+
+    def forms(self) -> "tuple[str, str, str, str]":
+        rms = [n.norm.form for n in (self.norm, self.post_norm) if n is not None and n.norm.kind == "rms"]
+        kinds = ["none" if n is None else n.norm.kind for n in (self.norm, self.post_norm)]
+        return kinds[0], rms[0] if rms else "product", self.post, kinds[1]
 
 
 class Handle:
@@ -21,15 +45,10 @@ class Handle:
         activation: str,
         dtype: "torch.dtype | None" = None,
         int8_weights: bool = False,
-        post_norm: "tuple[torch.Tensor, torch.Tensor, float] | None" = None,
+        around: Around = Around(),
     ) -> None:
-        norms: "typing.Sequence[torch.Tensor | None]" = _NO_NORMS
-        forms: "typing.Sequence[str]" = _NO_FORMS
-        eps = 0.0
-        if post_norm is not None:
-            norms = (None, None, post_norm[0].detach(), post_norm[1].detach())
-            forms = ("none", "product", "of_residual", "layer")
-            eps = post_norm[2]
+        both = (around.norm, around.post_norm)
+        norms = [t for n in both for t in ((None, None) if n is None else n.tensors())]
         with torch.no_grad():
             self.number: int = torch.ops.epilogue.prepare.default(
                 [w.detach() for w in weights],
@@ -38,9 +57,9 @@ class Handle:
                 dtype,
                 int8_weights,
                 norms,
-                forms,
-                [1e-5, eps],
-                post_norm is not None,
+                around.forms(),
+                [1e-5 if n is None else n.norm.eps for n in both],
+                around.residual,
             )
         self._finalizer = weakref.finalize(self, torch.ops.epilogue.release.default, self.number)
 

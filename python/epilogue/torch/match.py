@@ -13,7 +13,8 @@ import typing
 import torch
 from torch import fx, nn
 
-from . import activations
+from . import activations, norms
+from .norms import Norm
 
 # Methods that may hold an MLP by themselves: torch.nn.TransformerEncoderLayer has the second,
 # BERT's layer of transformers the third.
@@ -42,14 +43,19 @@ class Plan:
     gated: bool
     packed: bool = False  # one linear makes gate and up, gate first
     dropouts: "tuple[str, ...]" = ()
-    post_norm: "str | None" = None  # layer norm of x + result
+    post_norm: "str | None" = None  # the path of `post`
+    post: "Norm | None" = None  # after the last layer
+    post_form: str = "none"  # of_residual: norm(x + result); of_result: x + norm(result)
+    pre_norm: "str | None" = None  # the path of `pre`
+    pre: "Norm | None" = None  # of x, before the first layer
+    residual: bool = False  # adds x
 
     def engine_activation(self) -> str:
         return activations.GATED[self.activation] if self.gated else self.activation
 
     def paths(self) -> "tuple[str, ...]":
         """Of all modules that the method calls."""
-        extra = [p for p in (self.activation_path, self.post_norm) if p is not None]
+        extra = [p for p in (self.activation_path, self.pre_norm, self.post_norm) if p is not None]
         return (*self.linears, *extra, *self.dropouts)
 
     def __str__(self) -> str:
@@ -57,9 +63,13 @@ class Plan:
         parts = [f"{form} MLP, {self.activation}: {', '.join(self.linears)}"]
         if self.packed:
             parts.append("packed gate and up")
-        if self.post_norm:
-            parts.append(f"residual and {self.post_norm}")
+        if self.pre_norm or self.post_norm:
+            parts.append(self.around())
         return "; ".join(parts)
+
+    def around(self) -> str:
+        """The norms and the residual."""
+        return " and ".join([p for p in (self.pre_norm, self.post_norm) if p] + ["residual"] * self.residual)
 
 
 class NoMatch(Exception):
@@ -93,16 +103,23 @@ class _Tracer(fx.Tracer):
         return is_linear(m) or isinstance(m, nn.LayerNorm) or not any(True for _ in m.children())
 
 
-class _Matcher:
+def trace(tracer: fx.Tracer, root: nn.Module, method: str) -> fx.Graph:
+    try:
+        return tracer.trace(root)
+    except Exception as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise NoMatch(f"torch.fx cannot trace {method}(): {text}") from None
+
+
+ADD = (operator.add, torch.add)
+
+
+class Matcher:
     def __init__(self, root: nn.Module, method: str, traced_name: str) -> None:
         self.root = root
         self.method = method
         self.dropouts: "list[str]" = []
-        try:
-            self.graph = _Tracer(traced_name).trace(root)
-        except Exception as error:
-            text = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise NoMatch(f"torch.fx cannot trace {method}(): {text}") from None
+        self.graph = trace(_Tracer(traced_name), root, method)
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
         used = [n for n in inputs if n.users]
         if len(used) != 1 or used[0] is not inputs[0]:
@@ -148,10 +165,12 @@ class _Matcher:
 
     def match(self) -> Plan:
         out = self.strip_dropout(next(n for n in self.graph.nodes if n.op == "output").args[0])
-        out, post_norm = self.match_post_norm(out)
+        out, around = self.match_post_norm(out)
+        return self.match_mlp(out, dict(around, method=self.method, input=str(self.x.target)))
+
+    def match_mlp(self, out: typing.Any, common: "dict[str, typing.Any]") -> Plan:
         down, hidden = self.linear(out, "the last layer")
         hidden = self.strip_dropout(hidden)
-        common: "dict[str, typing.Any]" = {"method": self.method, "input": str(self.x.target), "post_norm": post_norm}
         plain = self.activation(hidden)
         if plain is not None:
             first, x = self.linear(plain[2], "the first layer")
@@ -189,21 +208,23 @@ class _Matcher:
         return Plan(linears=linears, activation=act[0], activation_path=act[1], gated=True,
                     packed=len(linears) == 2, dropouts=tuple(self.dropouts), **common)
 
-    def match_post_norm(self, out: typing.Any) -> "tuple[typing.Any, str | None]":
+    def match_post_norm(self, out: typing.Any) -> "tuple[typing.Any, dict[str, typing.Any]]":
         norm = self.module(out)
         if type(norm) is not nn.LayerNorm:
-            return out, None
+            return out, {}
         added = out.args[0]
-        if not isinstance(added, fx.Node) or added.target not in (operator.add, torch.add) or len(added.args) != 2:
+        if not isinstance(added, fx.Node) or added.target not in ADD or len(added.args) != 2 or added.kwargs:
             raise NoMatch("the layer norm at the end is not of x + result")
         a, b = added.args
         if b is not self.x:
             a, b = b, a
         if b is not self.x or a is self.x:
             raise NoMatch("what is added before the layer norm is not x")
-        if norm.weight is None or norm.bias is None or len(norm.normalized_shape) != 1:
+        post = norms.identify(norm)
+        if post is None:
             raise NoMatch("the layer norm at the end has no weight or no bias, or several dimensions")
-        return self.strip_dropout(a), str(out.target)
+        around = {"post_norm": str(out.target), "post": post, "post_form": "of_residual", "residual": True}
+        return self.strip_dropout(a), around
 
     def require_input(self, node: typing.Any) -> None:
         if self.strip_dropout(node) is not self.x:
@@ -212,7 +233,7 @@ class _Matcher:
 
 def match(module: nn.Module, method: str, traced_name: "str | None" = None) -> Plan:
     """The plan of one method. Raises NoMatch with the reason."""
-    return _Matcher(module, method, traced_name or method).match()
+    return Matcher(module, method, traced_name or method).match()
 
 
 def candidate_method(module: nn.Module) -> "str | None":

@@ -3,15 +3,17 @@
 each call makes."""
 
 import dataclasses
+import functools
 import typing
 
 import torch
 from torch import nn
 
-from . import activations, choose, signals
-from .handle import Handle
+from . import activations, choose, norms, signals
+from .handle import Around, Handle, NormWeights
+from .layer import Call, hooks_of
 from .match import Plan, is_conv1d, is_linear
-from .training import FusedFunction
+from .training import FusedFunction, result_of
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _run = None  # torch.ops.epilogue.fused_mlp.default, once the ops are loaded
@@ -22,10 +24,6 @@ class Options:
     int8_weights: bool = False
     training: bool = False
     tune: str = "model"
-
-
-def _hooks(module: nn.Module) -> "list[typing.Any]":
-    return [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks]
 
 
 class _Bound:
@@ -39,7 +37,7 @@ class _Bound:
         found = {path: self._resolve(root, path) for path in plan.paths()}
         self.linears = [found[path] for path in plan.linears]
         self.dropouts = [found[path] for path in plan.dropouts]
-        self.norm = found[plan.post_norm] if plan.post_norm else None
+        self.norms = [None if p is None else found[p] for p in (plan.pre_norm, plan.post_norm)]
         for module in self.linears:
             if not is_linear(module):
                 raise TypeError(f"{type(module).__name__} in place of a linear layer")
@@ -47,8 +45,11 @@ class _Bound:
         for module in self.dropouts:
             if type(module) is not nn.Dropout:
                 raise TypeError(f"{type(module).__name__} in place of nn.Dropout")
-        if self.norm is not None and type(self.norm) is not nn.LayerNorm:
-            raise TypeError(f"{type(self.norm).__name__} in place of nn.LayerNorm")
+        # Their eps may be written at any time.
+        self.sizes = [(m, n) for m, n in zip(self.norms, (plan.pre, plan.post)) if m is not None]
+        for module, norm in self.sizes:
+            if norms.identify(module) != norm:
+                raise TypeError(f"{type(module).__name__} is not the {norm.kind} norm that it was")
         if plan.activation_path is not None:
             activation = found[plan.activation_path]
             if activations.identify(activation) != plan.activation:
@@ -62,7 +63,7 @@ class _Bound:
             self.steps.append((module._modules, name, module._modules[name]))
             module = module._modules[name]
             self.children.append((module, type(module)))
-            self.hooks += _hooks(module)
+            self.hooks += hooks_of(module)
         return module
 
     def holds(self, root: nn.Module) -> bool:
@@ -88,6 +89,9 @@ class _Bound:
         for dropout in self.dropouts:
             if dropout.training and dropout.p > 0:
                 return "dropout is active"
+        for module, norm in self.sizes:
+            if not norm.is_same(module):
+                return f"{type(module).__name__} has another eps"
         return None
 
 
@@ -101,9 +105,11 @@ class _Pack(typing.NamedTuple):
 class State:
     """Of one fused module. Copies and pickles keep the plan and the options, not the weights."""
 
-    def __init__(self, plan: Plan, options: Options) -> None:
+    def __init__(self, plan: Plan, options: Options, call: "Call | None" = None, apart: "str | None" = None) -> None:
         self.plan = plan
         self.options = options
+        self.call = call  # of a layer: the calls that the plan speaks of
+        self.apart = apart  # of an MLP: why the norm and the residual around it run by themselves
         self.fused_calls = 0
         self.own_calls = 0
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
@@ -111,18 +117,27 @@ class State:
         self._packs: "dict[torch.dtype, _Pack]" = {}  # by dtype of the computation
 
     def __deepcopy__(self, memo: typing.Any) -> "State":
-        return State(self.plan, self.options)
+        return self.__copy__()
 
     def __copy__(self) -> "State":
-        return State(self.plan, self.options)
+        return State(self.plan, self.options, self.call, self.apart)
 
     def __reduce__(self) -> typing.Any:
-        return State, (self.plan, self.options)
+        return State, (self.plan, self.options, self.call, self.apart)
 
     def refresh(self) -> None:
         """Forgets packed weights: the next call packs what the weights are then."""
         self._packs.clear()
         self._bound = None
+
+    def declines(self, layer: nn.Module, args: typing.Any, kwargs: typing.Any) -> bool:
+        """Whether a layer's forward has to run to its end, as its own."""
+        reason = "the layer is in training mode" if layer.training else self.call.obstacle(args, kwargs)
+        if reason is None:
+            return False
+        self.reason = reason
+        self.own_calls += 1
+        return True
 
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The fused result; None where the module's own forward has to run."""
@@ -174,9 +189,11 @@ class State:
         return weights, biases
 
     def _given(self, weights: "list[torch.Tensor]", biases: "list[torch.Tensor | None]") -> "list[torch.Tensor]":
-        norm = self._bound.norm
         given = [*weights, *(b for b in biases if b is not None)]
-        return given if norm is None else [*given, norm.weight, norm.bias]
+        for module in self._bound.norms:
+            if module is not None:
+                given += [p for p in module._parameters.values() if p is not None]
+        return given
 
     def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
         global _run
@@ -195,12 +212,12 @@ class State:
         contents.append(signals.steps())
         autocast = torch.is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
-        if autocast and self._bound.norm is not None:
+        if autocast and self._bound.sizes:
             self.reason = "autocast around a residual and a norm"
             return None
         pack = self._packs.get(dtype)
         if pack is None or pack.memory != memory:
-            reason = self._misfit(x, given, dtype, autocast)
+            reason = self._misfit(x, given, dtype, autocast) or self._misfit_around(found[0])
             if reason is not None:
                 self.reason = reason
                 return None
@@ -244,12 +261,23 @@ class State:
             return f"the engine has no {dtype} of weights of {first}"
         return None
 
+    def _misfit_around(self, weights: "list[torch.Tensor]") -> "str | None":
+        """Norms and a residual take as many columns as x has."""
+        bound = self._bound
+        columns = bound.columns(weights[0])
+        of_result = weights[-1].shape[1 if bound.transposed[-1] else 0]
+        if (self.plan.residual and of_result != columns) or any(m.weight.shape != (columns,) for m, _ in bound.sizes):
+            return "the sizes of the norms and of the result are not that of x"
+        return None
+
     def _untrainable(self, autocast: bool) -> "str | None":
+        if self.call is not None:
+            return "gradients are wanted: the norm and the residual run by themselves"
         if not self.options.training:
             return "gradients are wanted: fuse(model, training=True)"
         if autocast:
             return "gradients under autocast"
-        if self._bound.norm is not None or self.options.int8_weights:
+        if self._bound.sizes or self.options.int8_weights:
             return "gradients of a residual and a norm, or of int8 weights"
         return None
 
@@ -278,20 +306,37 @@ class State:
             half = rows[0].shape[0] // 2
             rows[:1] = [rows[0][:half], rows[0][half:]]
             offsets[:1] = [None, None] if offsets[0] is None else [offsets[0][:half], offsets[0][half:]]
-        norm = None if bound.norm is None else (bound.norm.weight, bound.norm.bias, bound.norm.eps)
-        return Handle(rows, offsets, self.plan.engine_activation(), dtype, self.options.int8_weights, norm)
+        return Handle(rows, offsets, self.plan.engine_activation(), dtype, self.options.int8_weights, self._around())
+
+    def _around(self) -> Around:
+        plan = self.plan
+        pre, post = (
+            None if module is None else NormWeights(norm, module.weight, getattr(module, "bias", None))
+            for module, norm in zip(self._bound.norms, (plan.pre, plan.post))
+        )
+        return Around(pre, plan.residual, plan.post_form, post)
 
     def _is_faster(
         self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]",
         fused: "typing.Callable[[], torch.Tensor]",
     ) -> bool:  # fmt: skip
-        own = getattr(type(module), "_epilogue_own")
+        if self.call is None:
+            own = functools.partial(getattr(type(module), "_epilogue_own"), module)
+        else:
+            own = self._own_tail
         shape = " ".join("x".join(str(n) for n in w.shape) for w in weights)
         rows = x.numel() // max(x.shape[-1], 1)
         key = choose.key(str(self.plan), shape, rows, dtype, self.options.int8_weights)
         faster = choose.known(key)
         if faster is None:
-            faster = choose.measure(key, lambda: own(module, x), fused)
+            faster = choose.measure(key, lambda: own(x), fused)
         if not faster:
             self.reason = f"PyTorch is faster at {rows} rows (measured)"
         return faster
+
+    def _own_tail(self, x: torch.Tensor) -> torch.Tensor:
+        """The MLP with its norms and residual, by the ops that the layer runs."""
+        bound = self._bound
+        pre, post = bound.norms
+        out = result_of(self.plan, tuple(bound.transposed), pre(x), *self._parameters())
+        return x + (out if post is None else post(out))
