@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise() on small models: what it keeps agrees, what it says is what it measured."""
 
+import copy
+import json
 import types
 
 import models
@@ -8,7 +10,7 @@ import pytest
 import torch
 
 import epilogue.torch
-from epilogue.torch import advice as room
+from epilogue.torch import advise_script, advisor, changes
 
 QUICK = dict(rounds=2, seconds=0.0)
 
@@ -18,9 +20,19 @@ def explained(monkeypatch):
     """The trace half is not built here: what it would find is given."""
     import epilogue
 
-    finding = types.SimpleNamespace(title="attention is not fused")
-    explain = lambda path: types.SimpleNamespace(findings=[finding])  # noqa: E731
+    findings = [
+        types.SimpleNamespace(id="verdict", title="compute-bound", action="", saving_us=None),
+        types.SimpleNamespace(id="copies", title="copies take 3 ms", action="write once", saving_us=None),
+        types.SimpleNamespace(id="unfused-attention", title="attention is not fused", action="", saving_us=1500.0),
+        types.SimpleNamespace(id="unfused-optimizer", title="many ops", action="", saving_us=2000.0),
+    ]
+    explain = lambda path: types.SimpleNamespace(findings=findings)  # noqa: E731
     monkeypatch.setitem(epilogue.__dict__, "explain", explain)
+
+
+def names_of(advice):
+    """Of the steps, but for those of threads: how many there are is the machine's."""
+    return [step.name for step in advice.steps if not step.name.endswith("threads")]
 
 
 def test_steps_agree_and_the_model_stays(name):
@@ -31,29 +43,176 @@ def test_steps_agree_and_the_model_stays(name):
     before = [type(m) for m in model.modules()]
     advice = epilogue.torch.advise(model, **given, **QUICK)
     assert [type(m) for m in model.modules()] == before
-    names = [step.name for step in advice.steps]
     others = [] if name == "gemma2" else ["sdpa"]  # Gemma 2 caps its scores: it has no SDPA
-    assert names == ["fuse", *others, *(["channels_last"] if name == "vit" else [])]
+    assert names_of(advice) == ["fuse", *others, *(["channels_last"] if name == "vit" else [])]
     for step in advice.steps:
         assert step.difference < 1e-3
-        assert step.is_kept == (step.speedup[0] > 1)
+        assert step.is_kept == (step.speedup[1] > 1)
     assert advice.steps[0].predicted_ms is not None or name == "bert"
     with torch.no_grad():
         torch.testing.assert_close(advice.model(**given)[0], model(**given)[0], rtol=1e-3, atol=1e-4)
     for text in (str(advice), advice.to_html()):
-        assert "attention is not fused" in text and "fuse" in text
+        assert "copies take 3 ms: write once" in text and "fuse" in text
+        assert "compute-bound" not in text
     assert advice.to_dict()["steps"][0]["saved_ms"] == advice.steps[0].saved_ms
 
 
-def test_a_change_that_alters_results_is_left_out(monkeypatch, llama):
-    def wrong(model):
-        model.model.layers[0].mlp.down_proj.weight.mul_(1.5)
-        return "wrong"
+def test_what_was_done_is_not_left_to_do(monkeypatch, llama):
+    llama.set_attn_implementation("eager")
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: (2.0, 1.9, 2.1))
+    kept = epilogue.torch.advise(llama, models.ids(5), **QUICK)
+    assert not any("attention" in line for line in kept.by_hand)
+    step = next(s for s in kept.steps if s.name == "sdpa")
+    assert step.predicted_ms == 1.5
+    assert kept.predicted_ms == pytest.approx(sum(s.predicted_ms for s in kept.steps if s.predicted_ms is not None))
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: (0.5, 0.4, 0.6))
+    left = epilogue.torch.advise(llama, models.ids(5), **QUICK)
+    assert any("attention" in line for line in left.by_hand)
+    assert left.settings == {} and not any(s.is_kept for s in left.steps)
 
-    monkeypatch.setattr(room, "_CHANGES", (("wrong", wrong),))
-    advice = epilogue.torch.advise(llama, models.ids(5), **QUICK)
+
+def wrong_change(candidate, tolerance):
+    made = candidate.copy()
+    with torch.no_grad():
+        made.model.model.layers[0].mlp.down_proj.weight.mul_(1.5)
+    return made, "wrong"
+
+
+@pytest.mark.parametrize("trains", (False, True))
+def test_a_change_that_alters_results_is_left_out(monkeypatch, llama, trains):
+    monkeypatch.setattr(changes, "all_changes", lambda: (changes.Change("wrong", wrong_change),))
+    ids = models.ids(5)
+    given = dict(labels=ids, optimizer=torch.optim.SGD(llama.parameters(), lr=0.1)) if trains else {}
+    advice = epilogue.torch.advise(llama, ids, **given, **QUICK)
     (step,) = advice.steps
     assert not step.is_kept and "results differ" in step.reason
     with torch.no_grad():
-        ids = models.ids(5)
         torch.testing.assert_close(advice.model(ids).logits, llama(ids).logits)
+
+
+@pytest.mark.parametrize("kind", (torch.optim.AdamW, torch.optim.SGD))
+def test_a_training_step(monkeypatch, kind):
+    model = models.build("llama").train()
+    ids = models.ids(9)
+    optimizer = kind(model.parameters(), lr=1e-2, weight_decay=0.1)
+    for _ in range(2):  # it has a state that goes with the copies
+        model(ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    weights = {k: v.clone() for k, v in model.state_dict().items()}
+    state = copy.deepcopy(optimizer.state_dict()["state"])
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: (2.0, 1.9, 2.1))
+    advice = epilogue.torch.advise(model, ids, labels=ids, optimizer=optimizer, **QUICK)
+    assert names_of(advice) == ["fuse", "fused optimizer"]
+    assert all(step.difference < 1e-3 for step in advice.steps), str(advice)
+    assert all(torch.equal(v, weights[k]) for k, v in model.state_dict().items())
+    assert not optimizer.param_groups[0].get("fused") and advice.optimizer.param_groups[0]["fused"]
+    assert advice.optimizer.param_groups[0]["weight_decay"] == 0.1
+    for key, value in advice.optimizer.state_dict()["state"].items():
+        for name, moment in value.items():
+            torch.testing.assert_close(moment, state[key][name], check_dtype=False)
+    # Three steps of the copy are three of the model's.
+    for _ in range(3):
+        for m, o in ((model, optimizer), (advice.model, advice.optimizer)):
+            o.zero_grad()
+            m(ids, labels=ids).loss.backward()
+            o.step()
+    for a, b in zip(model.parameters(), advice.model.parameters()):
+        torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-4)
+
+
+def test_a_loss_of_the_callers(llama):
+    ids = models.ids(5)
+    optimizer = torch.optim.SGD(llama.parameters(), lr=0.1)
+    advice = epilogue.torch.advise(llama, ids, loss=lambda out: out.logits.square().mean(), optimizer=optimizer, **QUICK)
+    assert names_of(advice) == ["fuse", "fused optimizer"]
+    with pytest.raises(TypeError, match="needs loss="):
+        epilogue.torch.advise(llama, ids, optimizer=optimizer, **QUICK)
+    with pytest.raises(ValueError, match="model's own parameters"):
+        other = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        epilogue.torch.advise(llama, ids, labels=ids, optimizer=other, **QUICK)
+    with pytest.raises(ValueError, match="without an optimizer"):
+        epilogue.torch.advise(llama, ids, loss=lambda out: out.logits.mean(), **QUICK)
+    with pytest.raises(TypeError, match="nn.Module"):
+        epilogue.torch.advise(lambda x: x, ids, **QUICK)
+
+
+def test_dtypes(monkeypatch, llama):
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: (2.0, 1.9, 2.1))
+    ids = models.ids(9)
+    assert "bf16" not in names_of(epilogue.torch.advise(llama, ids, **QUICK))
+    low = epilogue.torch.advise(llama, ids, tolerance=5e-2, **QUICK)
+    assert names_of(low)[0] == "bf16" and low.settings["autocast"] == "bfloat16"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        off = epilogue.torch.advise(llama, ids, **QUICK)
+        assert torch.is_autocast_enabled("cpu")
+    assert names_of(off)[0] == "f32" and off.settings["autocast"] is None
+    assert "run it with autocast = None" in str(off)
+    weights = epilogue.torch.advise(models.build("llama").bfloat16(), ids, **QUICK)
+    assert names_of(weights)[0] == "f32"
+    assert weights.steps[0].difference < 5e-2 and weights.model.dtype == torch.float32
+
+
+def test_threads_are_the_callers_afterwards(monkeypatch, llama):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        monkeypatch.setattr(advisor, "ratio", lambda before, after: (2.0, 1.9, 2.1))
+        advice = epilogue.torch.advise(llama, models.ids(5), **QUICK)
+        assert advice.settings["num_threads"] != 2
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_change_that_does_not_run_is_left_out(monkeypatch, llama):
+    def broken(candidate, tolerance):
+        made = candidate.copy()
+        made.model.lm_head = torch.nn.Linear(1, 1)
+        return made, "broken"
+
+    monkeypatch.setattr(changes, "all_changes", lambda: (changes.Change("broken", broken),))
+    (step,) = epilogue.torch.advise(llama, models.ids(5), **QUICK).steps
+    assert not step.is_kept and "does not run" in step.reason
+
+
+SCRIPT = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Linear(32, 8)).eval()
+{inputs}
+if __name__ == "__main__":
+    raise SystemExit("the script's own work ran")
+"""
+
+
+@pytest.mark.parametrize("inputs", ("inputs = torch.ones(4, 8)", "inputs = (torch.ones(4, 8),)", "inputs = dict(input=torch.ones(4, 8))"))
+def test_a_script(tmp_path, capsys, inputs):
+    script = tmp_path / "mlp.py"
+    script.write_text(SCRIPT.format(inputs=inputs))
+    page = tmp_path / "a.html"
+    words = [str(script), "--html", str(page), "--rounds", "2", "--seconds", "0"]
+    assert advise_script.main(words) == 0
+    out = capsys.readouterr().out
+    assert "ms as it is" in out and "left to do by hand" in out
+    assert page.read_text().startswith("<!doctype html>")
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["a.html", "mlp.py"]
+    assert advise_script.main([*words, "--format", "json"]) == 0
+    capsys_json = capsys.readouterr().out
+    assert {"schema_version", "eager_ms", "steps", "by_hand"} <= set(json.loads(capsys_json))
+    assert advise_script.main([*words, "--format", "markdown"]) == 0
+    assert "| step |" in capsys.readouterr().out
+
+
+def test_scripts_that_are_none(tmp_path, capsys):
+    def failure(*words):
+        with pytest.raises(SystemExit) as stop:
+            advise_script.main(list(words))
+        assert stop.value.code == 2
+        return capsys.readouterr().err
+
+    assert "no such file" in failure(str(tmp_path / "none.py"))
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1\n")
+    assert "defines no model and no inputs" in failure(str(empty))
+    empty.write_text("model = 3\ninputs = ()\n")
+    assert "expects an nn.Module, got int" in failure(str(empty))

@@ -27,7 +27,8 @@ except ImportError as error:
     ) from error
 
 from . import functional
-from .advice import Advice, advise
+from .advice import Advice
+from .advisor import advise
 from .fuse import Report, fuse, refresh, unfuse, why
 
 __all__ = ["Advice", "Report", "advise", "functional", "fuse", "refresh", "unfuse", "why"]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""advise(): what can be done for a model, tried on copies, checked and measured."""
+
+import copy
+import dataclasses
+import statistics
+import typing
+
+import torch
+from torch import nn
+
+from . import changes
+from .advice import Advice, Step
+from .candidate import Candidate, Work
+from .fuse import fuse, why
+from .timing import interleaved, ratio, relative
+
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+# Findings that frame the others, or that no change of a model's code answers.
+_NOT_FOR_HANDS = frozenset(("verdict", "profiler-cost", "memory-peak"))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measure:
+    rounds: int
+    seconds: float
+    limit: float
+
+
+def _mlp_savings(plain: Candidate, work: Work, rounds: int) -> "float | None":
+    """Milliseconds that fused MLPs save, each timed alone on the input that it had."""
+    if plain.optimizer is not None:
+        return None
+    names = [row.name for row in why(fuse(copy.deepcopy(plain.model))).fused]
+    inputs: "dict[str, typing.Any]" = {}
+    hooks = []
+    for name in names:
+        # Modules whose own forward is the MLP: those of a method (BERT) take other inputs.
+        hook = lambda m, args, name=name: inputs.setdefault(name, args) and None  # noqa: E731
+        hooks.append(plain.model.get_submodule(name).register_forward_pre_hook(hook))
+    plain.run(work)
+    for hook in hooks:
+        hook.remove()
+    saved, seen = 0.0, {}
+    for name, args in inputs.items():
+        own = plain.model.get_submodule(name)
+        fused = fuse(copy.deepcopy(own))
+        if len(args) != 1 or type(fused)._epilogue_method != "forward":
+            return None
+        shape = (tuple(args[0].shape), tuple(tuple(p.shape) for p in own.parameters()))
+        if shape not in seen:
+            with torch.no_grad():
+                times = interleaved({"own": lambda: own(*args), "fused": lambda: fused(*args)}, 0.01, rounds)
+            seen[shape] = statistics.median(times["own"]) - statistics.median(times["fused"])
+        saved += seen[shape]
+    return saved if inputs else None
+
+
+def _explain(run: "typing.Callable[[], typing.Any]") -> "tuple[tuple[typing.Any, ...], tuple[str, ...]]":
+    """What a trace of one run shows; notes."""
+    from torch.profiler import ProfilerActivity, profile
+
+    import epilogue
+
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        run()
+    try:
+        return tuple(epilogue.explain(recorded).findings), ()
+    except (ImportError, AttributeError) as error:
+        return (), (f"the trace was not explained: {error}",)
+
+
+def _predicted_ms(findings: "typing.Iterable[typing.Any]", ids: "tuple[str, ...]") -> "float | None":
+    saved = [f.saving_us for f in findings if f.id in ids and f.saving_us is not None]
+    return sum(saved) / 1e3 if saved else None
+
+
+def _line(finding: typing.Any) -> str:
+    return f"{finding.title}: {finding.action}" if finding.action else finding.title
+
+
+def _limit_of(model: nn.Module) -> float:
+    if torch.is_autocast_enabled("cpu"):
+        return _TOLERANCE[torch.get_autocast_dtype("cpu")]
+    return max((_TOLERANCE.get(p.dtype, 1e-3) for p in model.parameters()), default=1e-3)
+
+
+def advise(
+    model: nn.Module,
+    *inputs: typing.Any,
+    loss: "typing.Callable[[typing.Any], torch.Tensor] | None" = None,
+    optimizer: "torch.optim.Optimizer | None" = None,
+    rounds: int = 9,
+    seconds: float = 0.1,
+    tolerance: "float | None" = None,
+    **kwargs: typing.Any,
+) -> Advice:
+    """Explains a run of ``model(*inputs, **kwargs)``, tries changes on copies, and keeps those that
+    give the same results faster. The model and the optimizer stay as they are.
+
+    With an optimizer of the model's parameters a run is a training step: forward, backward,
+    ``optimizer.step()``. Without one it is inference, without gradients. The mode of the model and an
+    autocast region around the call count.
+
+    loss: of a training step, a function of the model's result; without it, the result's ``.loss``.
+    rounds, seconds: of the interleaved measurement, and of each setting in a round.
+    tolerance: relative L2 of results (of a training step: of loss, gradients and updates); by dtype
+        unless given: 1e-3 for f32, 5e-2 for bf16. 1e-2 or more lets an f32 model try bf16.
+
+    Raises TypeError for a model that is no module or whose result holds no tensor, ValueError for an
+    optimizer of other parameters.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"advise() expects an nn.Module, got {type(model).__name__}")
+    if loss is not None and optimizer is None:
+        raise ValueError("advise() got a loss without an optimizer: a training step needs both")
+    measure = _Measure(rounds, seconds, _limit_of(model) if tolerance is None else tolerance)
+    work = Work(inputs, kwargs, loss)
+    plain = Candidate(model, optimizer).copy()
+    want = plain.outcome(work)
+    explained = plain.copy()
+    findings, notes = _explain(lambda: explained.run(work))
+    steps: "list[Step]" = []
+    best, acted = plain, set()
+    for change in changes.all_changes():
+        made = change.make(best, measure.limit)
+        if made is None:
+            continue
+        changed, what = made
+        predicted = _predicted_ms(findings, change.findings)
+        if change.name == "fuse":
+            predicted = _mlp_savings(plain, work, rounds)
+        step = _try(change.name, what, best, changed, work, want, predicted, measure)
+        steps.append(step)
+        if step.is_kept:
+            best = changed
+            acted.update(change.findings)
+    first = plain.copy()
+    last = best.copy()
+    times = interleaved({"plain": lambda: first.run(work), "best": lambda: last.run(work)}, seconds, rounds)
+    medians = {k: statistics.median(v) for k, v in times.items()}
+    by_hand = tuple(_line(f) for f in findings if f.id not in _NOT_FOR_HANDS and f.id not in acted)
+    result = best.copy()
+    return Advice(medians["plain"], medians["best"], tuple(steps), by_hand, notes, best.settings, result.model, result.optimizer)
+
+
+def _try(
+    name: str, what: str, best: Candidate, changed: Candidate, work: Work, want: "tuple[torch.Tensor, ...]",
+    predicted: "float | None", measure: _Measure,
+) -> Step:  # fmt: skip
+    try:
+        difference = max(relative(got, wanted) for got, wanted in zip(changed.outcome(work), want))
+    except (RuntimeError, NotImplementedError) as error:
+        return Step(name, what, False, f"{what}: it does not run: {str(error).splitlines()[0]}")
+    if not difference <= measure.limit:
+        return Step(name, what, False, f"results differ by {difference:.1e}, more than {measure.limit:.0e}", difference=difference)
+    # A training step changes what it runs on: both begin alike.
+    before, after = best.copy(), changed.copy()
+    times = interleaved({"before": lambda: before.run(work), "after": lambda: after.run(work)}, measure.seconds, measure.rounds)
+    before_ms, after_ms = (statistics.median(times[k]) for k in ("before", "after"))
+    speedup = ratio(times["before"], times["after"])
+    is_kept = speedup[1] > 1  # beyond noise
+    reason = what if is_kept else f"{what}: not faster beyond noise"
+    return Step(name, what, is_kept, reason, before_ms, after_ms, predicted, speedup, difference)
