@@ -47,7 +47,7 @@ def kept(function):
     found = []
     for signature, *_ in function.__nb_signature__:
         # Defaults are numbered, and classes of this module are named in full.
-        text = re.sub(r"\\(\d+)", "...", signature).replace("epilogue._core.", "")
+        text = re.sub(r"\\(\d+)", "...", signature).replace("epilogue._core.", "").replace("epilogue.", "")
         text = re.sub(r"ndarray\[[^\]]*\]", "NDArray", text)
         text = re.sub(r"collections\.abc\.|typing\.|numpy\.typing\.", "", text)
         found.append(parameters(ast.parse(f"{text}: ...").body[0]))

@@ -190,7 +190,7 @@ def test_a_script(tmp_path, capsys, inputs):
     script = tmp_path / "mlp.py"
     script.write_text(SCRIPT.format(inputs=inputs))
     page = tmp_path / "a.html"
-    words = [str(script), "--html", str(page), "--rounds", "2", "--seconds", "0"]
+    words = [str(script), "--out", str(page), "--rounds", "2", "--seconds", "0"]
     assert advise_script.main(words) == 0
     out = capsys.readouterr().out
     assert "ms as it is" in out and "left to do by hand" in out

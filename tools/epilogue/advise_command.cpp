@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool {
@@ -22,7 +23,7 @@ namespace {
 struct AdviseFlags {
   std::string script;
   std::string python;
-  std::string html;
+  std::string out;
   Format format = Format::text;
   int rounds = 9;
   double seconds = 0.1;
@@ -62,7 +63,7 @@ int run_advise_command(const AdviseFlags& o) {
   add("--rounds", std::to_string(o.rounds));
   add("--seconds", fmt::format("{}", o.seconds));
   if (o.tolerance > 0) add("--tolerance", fmt::format("{}", o.tolerance));
-  if (!o.html.empty()) add("--html", o.html);
+  if (!o.out.empty()) add("--out", o.out);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -85,7 +86,11 @@ void add_advise_command(CLI::App& app, Body& run) {
       ->required()
       ->check(CLI::ExistingFile);
   add_format(*advise, options->format);
-  advise->add_option("--html", options->html, "also write the advice as a page")->type_name("FILE");
+  advise
+      ->add_option("-o,--out", options->out,
+                   "also write the advice as an HTML page; its folder is made if missing")
+      ->check(path_name())
+      ->option_text("FILE");
   advise
       ->add_option("--python", options->python,
                    "the Python that has torch, epilogue and epilogue-torch (default: python3)")
@@ -100,7 +105,7 @@ void add_advise_command(CLI::App& app, Body& run) {
       ->add_option("--tolerance", options->tolerance,
                    "relative L2 difference of results that is accepted (default by dtype)")
       ->check(CLI::PositiveNumber);
-  advise->footer("Example: epilogue advise bert.py --html advice.html");
+  advise->footer("Example: epilogue advise bert.py -o advice.html");
   advise->callback([options, &run] { run = [options] { return run_advise_command(*options); }; });
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """epilogue advise SCRIPT.py: advise() of the model that a script defines.
 
-    python -m epilogue.torch.advise_script SCRIPT.py [--format json] [--html FILE]
+    python -m epilogue.torch.advise_script SCRIPT.py [--format json] [-o FILE]
 
 The script defines ``model`` (an nn.Module) and ``inputs`` (a tensor, a tuple, or a dict of keyword
 arguments), and for a training step ``optimizer``, and ``loss`` (a function of the model's result)
@@ -16,7 +16,7 @@ import runpy
 import sys
 import typing
 
-EXAMPLE = "example: epilogue advise bert.py --html advice.html"
+EXAMPLE = "example: epilogue advise bert.py -o advice.html"
 
 
 def _arguments(words: "list[str]") -> argparse.Namespace:
@@ -29,7 +29,7 @@ def _arguments(words: "list[str]") -> argparse.Namespace:
     )
     parser.add_argument("script", metavar="SCRIPT.py")
     parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="what is printed (default text)")
-    parser.add_argument("--html", metavar="FILE", help="write the advice as an HTML page")
+    parser.add_argument("-o", "--out", metavar="FILE", help="also write the advice as an HTML page")
     parser.add_argument("--rounds", type=int, default=9, help="of each measurement (default 9)")
     parser.add_argument("--seconds", type=float, default=0.1, help="of each setting in a round (default 0.1)")
     parser.add_argument("--tolerance", type=float, help="relative L2 difference of results that is accepted (default by dtype)")
@@ -53,6 +53,7 @@ def _defined(path: str) -> "dict[str, typing.Any]":
 
 
 def _write(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(f"{path}.part", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(f"{path}.part", path)
@@ -77,8 +78,8 @@ def main(words: "list[str] | None" = None) -> int:
         print(json.dumps({"schema_version": 1, **advice.to_dict()}, indent=2))
     else:
         print(advice.to_markdown() if options.format == "markdown" else advice)
-    if options.html:
-        _write(options.html, advice.to_html())
+    if options.out:
+        _write(options.out, advice.to_html())
     return 0
 
 
