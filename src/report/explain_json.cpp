@@ -146,6 +146,29 @@ Json gemm_json(const Gemm& g) {
           {"tiling", tiling_json(g.tiling)}};
 }
 
+Json roofline_json(const OpRoofline& r) {
+  Json side = nullptr;
+  if (r.side) side = *r.side == RooflineSide::memory ? "memory" : "compute";
+  return {{"kind", roofline_kind_name(r.kind)},
+          {"op", r.op},
+          {"shapes", r.shapes},
+          {"type", r.type},
+          {"kernel", r.kernel},
+          {"device", r.device},
+          {"kernels", r.kernels},
+          {"time", distribution_json(r.time)},
+          {"flops", or_null(r.flops)},
+          {"bytes", r.bytes},
+          {"intensity_flops_per_byte", or_null(r.intensity)},
+          {"tflops", or_null(r.tflops)},
+          {"gb_per_s", or_null(r.gb_per_s)},
+          {"peak_of", r.peak_of},
+          {"peak_tflops", or_null(r.peak_tflops)},
+          {"peak_gb_per_s", or_null(r.peak_gb_per_s)},
+          {"attainable_pct", or_null(r.attainable_pct)},
+          {"roofline_side", std::move(side)}};
+}
+
 Json fusion_json(const Fusion& f) {
   return {{"kind", fusion_kind_name(f.kind)},
           {"ops", f.ops},
@@ -355,6 +378,7 @@ std::string explain_json(const Explanation& e) {
        {"gemms", array_of(e.gemms.gemms, gemm_json)},
        {"gemm_comparisons",
         array_of(e.gemms.comparisons, [](const GemmComparison& c) { return Json(c.sentence); })},
+       {"rooflines", array_of(e.rooflines, roofline_json)},
        {"fusions", array_of(e.fusions.fusions, fusion_json)},
        {"fused_kernels", array_of(e.fused, fused_json)},
        {"fusion_bandwidth_gb_per_s", e.fusions.bandwidth_gb_per_s},

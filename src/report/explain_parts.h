@@ -45,6 +45,7 @@ void add_host(ExplainParts& p);
 void add_host_steps(ExplainParts& p);
 
 void add_gemms(ExplainParts& p);
+void add_rooflines(ExplainParts& p);
 void add_fused(ExplainParts& p);
 void add_fusions(ExplainParts& p);
 void add_chains(ExplainParts& p);

@@ -59,6 +59,27 @@ void add_gemms(ExplainParts& p) {
   if (!list.items.empty()) p.document.push_back(std::move(list));
 }
 
+void add_rooflines(ExplainParts& p) {
+  if (p.e.rooflines.empty()) return;
+  p.head("Other ops against the roofline");
+  Grid grid{{{"kind", true},
+             {"op", true, 44},
+             {"inputs", true, 44},
+             {"count"},
+             {"median"},
+             {"TFLOP/s"},
+             {"GB/s"},
+             {"attainable"}},
+            {},
+            ""};
+  for (const OpRoofline& r : p.e.rooflines)
+    grid.rows.push_back({std::string(roofline_kind_name(r.kind)), r.op, r.shapes,
+                         format_count(r.time.count), format_duration_ns(r.time.median_ns),
+                         known(r.tflops, "{:.2f}"), known(r.gb_per_s, "{:.0f}"),
+                         known(r.attainable_pct, "{:.0f} %")});
+  p.add(std::move(grid));
+}
+
 void add_fused(ExplainParts& p) {
   if (p.e.fused.empty()) return;
   p.head("Fused kernels");

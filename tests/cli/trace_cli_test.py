@@ -254,6 +254,43 @@ class Check(CommandTest):
                                "kernel_us_per_step or gemm_kernels_per_step?")
         self.assertNotIn("did you mean", self.misuse("check", EAGER, "unicorns == 1"))
 
+    def write_steps(self, name, lengths_us):
+        """A trace whose steps take so long."""
+        path = os.path.join(self.out, name)
+        events, now = [], 0
+        for i, length in enumerate(lengths_us):
+            events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{i}", "pid": 1, "tid": 1,
+                           "ts": now, "dur": length, "args": {}})
+            events.append({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": now + 1,
+                           "dur": length - 2, "args": {"External id": i + 1}})
+            now += length + 10
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({"schemaVersion": 1, "traceEvents": events}, f)
+        return path
+
+    def test_a_baseline_says_whether_steps_take_longer(self):
+        old = [self.write_steps("old1.json", [100, 103, 101]), self.write_steps("old2.json", [102, 99, 104])]
+        new = [self.write_steps("new1.json", [120, 118, 125]), self.write_steps("new2.json", [119, 122, 121])]
+        result = run("check", *new, "--baseline", *old)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stdout, r"(?m)^wall time .*SLOWER$")
+        self.ok("check", *old, "--baseline", *new)
+        out = json.loads(run("check", *new, "--baseline", *old, "--format", "json").stdout)
+        self.assertFalse(out["holds"])
+        self.assertEqual([out["before_steps"], out["after_traces"]], [6, 2])
+        self.assertAlmostEqual(out["comparisons"][0]["p"], 1 / 924)
+        self.ok("check", *new, "--baseline", *old, "--tolerance", "50")
+
+    def test_a_baseline_of_too_few_steps_is_refused(self):
+        old = self.write_steps("old.json", [100, 103, 101])
+        new = self.write_steps("new.json", [300, 303, 301])
+        self.assertEqual(self.misuse("check", new, "--baseline", old),
+                         "epilogue check: too few steps to decide: 3 before and 3 after can give p = 0.05 at best, "
+                         "and 0.005 is needed; 5 steps of each would do")
+        none = self.write_steps("none.json", [])
+        self.assertIn("expected", self.misuse("check", new, "--baseline", none))
+        self.misuse("check", new, "steps == 3", "--tolerance", "5")
+
     def test_json(self):
         out = json.loads(self.ok("check", EAGER, "steps==3", "--format", "json"))
         self.assertEqual(out["expectations"],

@@ -110,6 +110,21 @@ Result<CheckAnswer> check_answer(const TraceInput& input,
 Result<Answer> quantities_answer(const std::optional<TraceInput>& input = {},
                                  const AnswerHooks& hooks = {});
 
+struct BaselineAnswerOptions {
+  double tolerance_pct = 2;  // smaller changes do not count
+};
+struct BaselineAnswer {
+  Answer answer;
+  bool has_regression = false;
+};
+// Whether the steps of `after`, some traces of one version, take longer than those of `before`,
+// beyond noise: StepComparison. Throws Error if either has no steps, and if they are too few to
+// decide.
+Result<BaselineAnswer> baseline_answer(const std::vector<TraceInput>& before,
+                                       const std::vector<TraceInput>& after,
+                                       const BaselineAnswerOptions& options = {},
+                                       const AnswerHooks& hooks = {});
+
 struct ReportAnswerOptions {
   std::optional<TraceInput> against = {};  // an earlier trace to compare with
   std::string title = {};                  // of the page; empty: the file's name

@@ -70,6 +70,55 @@ struct DiffOptions {
 TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trace& after,
                       const Links& after_links, const DiffOptions& options = {});
 
+// --- Regressions --------------------------------------------------------------------------------
+// Whether the steps of one version take longer than those of another, beyond noise.
+
+// Times of all steps of some traces of one version.
+struct StepTimes {
+  int64_t traces = 0;
+  std::vector<int64_t> wall_ns;
+  std::vector<int64_t> in_ops_ns;  // at least one thread was in an op
+  std::vector<int64_t> device_ns;  // union of the device work that the step launched
+
+  void add(const Trace& trace, const Links& links);
+};
+
+// One quantity of the steps, by the test of Mann and Whitney.
+struct StepChange {
+  std::string name;       // "wall_us_per_step"
+  std::string doc;        // "wall time"
+  int64_t before_ns = 0;  // medians
+  int64_t after_ns = 0;
+  double shift_ns = 0;       // the median of all differences of a later and an earlier step
+  double shift_pct = 0;      // of before_ns
+  double superiority = 0.5;  // how often a later step takes longer than an earlier one
+  double p = 1;              // of a shift in this direction by chance, one-sided
+  bool is_exact = false;     // p: of the ranks' own distribution, else of the normal one
+  bool is_slower = false;
+  bool is_faster = false;
+  bool is_within_tolerance = false;  // there is a shift, and it is too small to matter
+};
+
+struct StepComparisonOptions {
+  double alpha = 0.01;       // how often no change may look like one, over all quantities
+  double tolerance_pct = 2;  // smaller shifts do not count
+};
+
+struct StepComparison {
+  int64_t before_traces = 0;
+  int64_t after_traces = 0;
+  int64_t before_steps = 0;
+  int64_t after_steps = 0;
+  std::vector<StepChange> quantities;  // that both measured
+  double p_needed = 0;                 // of one quantity: alpha over their number (Bonferroni)
+  double smallest_p = 1;               // that so many steps can give
+  bool can_decide = false;             // false: too few steps, whatever their times are
+  bool has_regression = false;
+};
+
+StepComparison compare_steps(const StepTimes& before, const StepTimes& after,
+                             const StepComparisonOptions& options = {});
+
 }  // namespace epilogue::trace
 
 #pragma GCC visibility pop

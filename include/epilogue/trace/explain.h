@@ -93,6 +93,7 @@ struct Explanation {
   LaunchStats launches;
   std::vector<HealthItem> health;
   GemmReport gemms;
+  std::vector<OpRoofline> rooflines;  // of ops that are no matrix products
   FusionFindings fusions;
   std::vector<FusedKernel> fused;  // what was fused already
   DispatchChains chains;

@@ -116,6 +116,43 @@ struct GemmReport {
 // Kernels below a convolution are left out: they are part of it.
 GemmReport gemm_report(const Trace& trace, const Links& links);
 
+// --- Rooflines of other ops ---------------------------------------------------------------------
+// What convolutions, attention, norms, softmax, elementwise ops and reductions compute and move,
+// and how near that comes to what the device can do.
+
+enum class RooflineKind : uint8_t { convolution, attention, norm, softmax, elementwise, reduction };
+std::string_view roofline_kind_name(RooflineKind kind);  // "convolution"
+
+// All runs on a device of one op with the same inputs.
+struct OpRoofline {
+  RooflineKind kind = RooflineKind::elementwise;
+  std::string op;      // "aten::native_layer_norm"
+  std::string shapes;  // "[4, 197, 768] bf16, [768] bf16"
+  std::string type;    // of the first tensor
+  std::string kernel;  // the longest of the first run
+  int32_t device = 0;
+  int64_t kernels = 0;  // of all runs; fills count, copies do not
+  Distribution time;    // of its kernels, for each run of the op
+
+  // Of one run. Convolution: 2 for each weight and output element that meet. Attention: two
+  // products (five in the backward pass), half of them if it is causal. Norms and softmax 5 for
+  // each element (RMSNorm 4). Elementwise ops and reductions 1.
+  std::optional<double> flops;  // empty: no count is agreed on
+  double bytes = 0;             // what it must read and write, each tensor once
+  std::optional<double> intensity;
+  std::optional<double> tflops;  // over the median
+  std::optional<double> gb_per_s;
+  std::string peak_of;  // as Gemm::peak_of
+  std::optional<double> peak_tflops;
+  std::optional<double> peak_gb_per_s;
+  // What the device would need at its peaks over the median. Above 100: caches held the data.
+  std::optional<double> attainable_pct;
+  std::optional<RooflineSide> side;
+};
+
+// By total time, longest first. Without shapes in the trace, and without a device: empty.
+std::vector<OpRoofline> op_rooflines(const Trace& trace, const Links& links);
+
 // --- Occupancy ----------------------------------------------------------------------------------
 // How many warps of a kernel an SM can hold: what the trace recorded, and what its registers,
 // shared memory and block size give.

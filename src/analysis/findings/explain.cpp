@@ -78,6 +78,7 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
   pause();
   e.health = health(trace, links);
   e.gemms = gemm_report(trace, links);
+  e.rooflines = op_rooflines(trace, links);
   pause();
   e.fusions = find_fusions(trace, links,
                            {.is_host_bound = is_host_bound(e.verdicts.whole.bound),

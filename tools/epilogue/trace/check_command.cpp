@@ -15,9 +15,29 @@ namespace {
 struct CheckFlags {
   trace::TraceInput input;
   std::vector<std::string> expressions;
+  std::vector<std::string> baseline;
+  trace::BaselineAnswerOptions answer;
   bool list = false;
   Format format = Format::text;
 };
+
+trace::TraceInput trace_at(const CheckFlags& o, const std::string& path) {
+  trace::TraceInput input = o.input;
+  input.path = path;
+  return input;
+}
+
+// What is an expression elsewhere is one more trace here.
+int run_baseline(const CheckFlags& o) {
+  std::vector<trace::TraceInput> before;
+  for (const std::string& path : o.baseline) before.push_back(trace_at(o, path));
+  std::vector<trace::TraceInput> after = {o.input};
+  for (const std::string& path : o.expressions) after.push_back(trace_at(o, path));
+  const Result<trace::BaselineAnswer> compared =
+      trace::baseline_answer(before, after, o.answer, terminal_hooks());
+  print(compared.value().answer, o.format);
+  return compared.value().has_regression ? kExitNo : kExitFine;
+}
 
 int run_check_command(const CheckFlags& o) {
   if (o.input.path.empty() && o.list) {
@@ -25,6 +45,7 @@ int run_check_command(const CheckFlags& o) {
     return kExitFine;
   }
   if (o.input.path.empty()) throw Error("[TRACE] expected a trace, or --list, got none");
+  if (!o.baseline.empty()) return run_baseline(o);
   if (o.expressions.empty() && !o.list)
     throw Error("[EXPR] expected one or more such as 'kernels_per_step <= 5', or --list, got none");
   if (o.list) {
@@ -49,11 +70,23 @@ void add_check_command(CLI::App& app, Body& run) {
   check->add_option("EXPR", o->expressions, "NAME OP NUMBER, OP one of == != < <= > >=")
       ->option_text("...");
   check->add_flag("--list", o->list, "list the quantities; with a TRACE, their values too");
+  CLI::Option* baseline =
+      check->add_option("--baseline", o->baseline,
+                        "traces of an earlier version; all other arguments are traces\n"
+                        "of the new one. Exit 1 if its steps take longer, beyond noise");
+  baseline->option_text("OLD...");
+  check
+      ->add_option("--tolerance", o->answer.tolerance_pct,
+                   "smaller changes do not count, in percent")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->needs(baseline)
+      ->option_text("PCT [2]");
   add_trace_part(*check, o->input);
   add_format(*check, o->format);
   check->footer(
       "A quantity that the trace cannot give fails.\n"
-      "Example: epilogue check trace.json.gz 'kernels_per_step <= 5' 'gpu_idle_pct < 20'");
+      "Example: epilogue check trace.json.gz 'kernels_per_step <= 5' 'gpu_idle_pct < 20'\n"
+      "         epilogue check new1.json new2.json --baseline old1.json old2.json");
   check->callback([o, &run] { run = [o] { return run_check_command(*o); }; });
 }
 
