@@ -15,6 +15,7 @@ Answer::Answer(Document document, std::shared_ptr<const void> data)
 std::string Answer::text(bool use_bold) const { return document_text(*document_, use_bold); }
 std::string Answer::markdown() const { return document_markdown(*document_); }
 std::string Answer::json() const { return document_json(*document_); }
+std::string Answer::csv() const { return document_csv(*document_); }
 
 Answer names_answer(std::span<const std::string> names) {
   auto decoded = std::make_shared<std::vector<KernelName>>();

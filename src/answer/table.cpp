@@ -9,6 +9,7 @@
 #include "epilogue/trace/report.h"
 #include "report/document.h"
 #include "report/json_numbers.h"
+#include "report/table_rows.h"
 
 namespace epilogue::trace {
 namespace {
@@ -62,6 +63,7 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
     lines = preformatted("no op, no annotation and no device work was recorded\n");
   Document document = {std::move(lines)};
   document.json = [d = data.get()] { return table_answer_json(*d); };
+  document.csv = [d = data.get()] { return key_averages_csv(d->averages, d->all); };
   return Answer(std::move(document), data);
 }
 

@@ -87,6 +87,8 @@ struct Document {
   // Gives the whole JSON, with its last newline, where it is more than facts and tables. Called if
   // JSON is asked for.
   std::function<std::string()> json;
+  // Gives the CSV where the rows are not those of a Table with a key.
+  std::function<std::string()> csv;
 };
 
 // Plain text of at most 120 columns where cells allow it; headings bold with terminal escapes where
@@ -96,6 +98,11 @@ std::string document_markdown(const Document& document);
 // One object, or what `json` gives; "" where the document has neither facts, tables with a key, nor
 // `json`. Bytes that are not UTF-8 are replaced.
 std::string document_json(const Document& document);
+
+// The first table with a key as RFC 4180 has it: a line of keys, then the rows' values; lines end
+// with CR LF, what is not known is empty. "" where the document has no such table.
+std::string document_csv(const Document& document);
+std::string table_csv(const Table& table);
 
 // The first `top` rows (-1: all) of a grid; what is left out is counted in `more`.
 void limit_rows(Grid& grid, int top);

@@ -22,6 +22,16 @@ void add_memory_categories(ExplainParts& p, const DeviceMemory& m) {
   p.add(std::move(grid));
 }
 
+// A kernel may start before its launch call returns.
+std::string queue_delay_text(const Distribution& delay) {
+  const auto when = [](int64_t ns) {
+    return ns < 0 ? format_duration_ns(-static_cast<double>(ns)) + " before"
+                  : format_duration_ns(static_cast<double>(ns)) + " after";
+  };
+  return fmt::format("A kernel starts {} its launch call ends (median); 95 % start {} or earlier.",
+                     when(delay.median_ns), when(delay.p95_ns));
+}
+
 }  // namespace
 
 void add_calls(ExplainParts& p) {
@@ -34,10 +44,7 @@ void add_calls(ExplainParts& p) {
     p.add(std::move(grid));
   }
   if (p.e.launches.queue_delay)
-    p.document.push_back(Paragraph{fmt::format(
-        "From the end of a launch call to its kernel's start: median {}, 95 % within {}.",
-        format_duration_ns(p.e.launches.queue_delay->median_ns),
-        format_duration_ns(p.e.launches.queue_delay->p95_ns))});
+    p.document.push_back(Paragraph{queue_delay_text(*p.e.launches.queue_delay)});
   if (!p.e.hot_spots.copies.empty()) {
     p.head("Copies");
     Grid grid{

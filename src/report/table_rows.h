@@ -2,6 +2,7 @@
 // Which rows a table shows, in which order.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "epilogue/trace/report.h"
@@ -11,5 +12,9 @@ namespace epilogue::trace {
 
 // Sorted, then limited. Throws Error for an unknown sort key.
 std::vector<Row> shown_rows(const KeyAverages& averages, const TableOptions& options);
+
+// One line for each row and the keys of table_json() as columns; frames of a stack are joined by
+// line ends.
+std::string key_averages_csv(const KeyAverages& averages, const TableOptions& options);
 
 }  // namespace epilogue::trace

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain, diff, check, table on PyTorch's own traces: contract of the JSON, exit codes, messages."""
+import csv
 import gzip
+import io
 import json
 import os
 import subprocess
@@ -233,6 +235,62 @@ class Diff(CommandTest):
     def test_text(self):
         self.assertIn("Where the difference comes from", self.ok("diff", EAGER, COMPILED))
         self.assertIn("## Where", self.ok("diff", EAGER, COMPILED, "--format", "markdown"))
+
+
+class Csv(CommandTest):
+    def rows(self, *arguments):
+        result = subprocess.run([BINARY, *arguments, "--format", "csv"], capture_output=True, timeout=60, check=True)
+        text = result.stdout.decode()
+        self.assertEqual(text.count("\r\n"), len(text.splitlines()))
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+
+    def test_a_table_has_the_rows_of_its_json(self):
+        rows = self.rows("table", EAGER)
+        expected = json.loads(self.ok("table", EAGER, "--format", "json"))["rows"]
+        self.assertEqual([r["name"] for r in rows], [r["name"] for r in expected])
+        for row, other in zip(rows, expected):
+            for key in ("count", "self_cpu_us", "cpu_total_us", "self_cpu_memory_bytes"):
+                self.assertEqual(float(row[key]), other[key])
+            self.assertEqual(row["is_async"], str(other["is_async"]).lower())
+        self.assertEqual(len(self.rows("table", EAGER, "--row-limit", "3")), 3)
+        shapes = self.rows("table", EAGER, "--group-by-input-shape")
+        self.assertIn("[[512, 256], [256, 1024]]", [r["input_shapes"] for r in shapes])
+
+    def test_quantities_and_judgements_are_tables(self):
+        quantities = {r["name"]: r["value"] for r in self.rows("check", EAGER, "--list")}
+        self.assertEqual(quantities["steps"], "3")
+        self.assertEqual(quantities["gpu_busy_pct"], "")
+        self.assertEqual(self.rows("check", EAGER, "steps == 3"),
+                         [{"expr": "steps == 3", "expected": "3", "found": "3", "holds": "true"}])
+
+    def test_what_is_no_table_has_no_csv(self):
+        self.assertIn("expected text, json or markdown", self.misuse("explain", EAGER, "--format", "csv"))
+
+
+class English(CommandTest):
+    def explained(self, events):
+        path = os.path.join(self.out, "t.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({"schemaVersion": 1, "traceEvents": events}, f)
+        return self.ok("explain", path)
+
+    def test_one_of_a_thing_is_no_plural(self):
+        text = self.explained([
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 50,
+             "args": {"External id": 1}},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 10, "dur": 20,
+             "args": {"External id": 1, "correlation": 7}},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 28, "dur": 4,
+             "args": {"External id": 1, "correlation": 7, "device": 0, "stream": 7}}])
+        self.assertNotRegex(text, r"(?m)(^|[^0-9.,])1 (ops|kernels|events|launches|calls|times|executions)\b")
+        self.assertRegex(text, "1 op, estimated at")
+        # The kernel began while its launch call ran.
+        self.assertIn("A kernel starts 2.00 us before its launch call ends (median)", text)
+        self.assertNotRegex(text, r"-\d[\d.]* [mun]?s\b")
+
+    def test_a_run_of_the_cpu_alone_has_no_columns_of_a_device(self):
+        for text in (self.ok("explain", EAGER), self.ok("diff", EAGER, COMPILED)):
+            self.assertNotRegex(text, r"(?m)^  .*  (idle|busy|kernels)\b")
 
 
 class Check(CommandTest):

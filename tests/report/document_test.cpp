@@ -27,6 +27,20 @@ TEST(Document, AsText) {
             "  and 3 more\n");
 }
 
+TEST(Document, AsCsv) {
+  Table table{.key = "rows"};
+  table.columns = {{.key = "name"}, {.header = "for people"}, {.key = "n"}, {.key = "x, y"}};
+  table.rows = {{{"", "plain"}, {"shown"}, {"", int64_t{3}}, {"", 0.5}},
+                {{"", "a \"b\", c"}, {""}, {"", {}}, {"", true}},
+                {{"", "two\nlines"}, {""}, {"", int64_t{-1}}, {"", 1e-9}}};
+  EXPECT_EQ(document_csv({Paragraph{"text"}, table}),
+            "name,n,\"x, y\"\r\n"
+            "plain,3,0.5\r\n"
+            "\"a \"\"b\"\", c\",,true\r\n"
+            "\"two\nlines\",-1,1e-09\r\n");
+  EXPECT_EQ(document_csv(kDocument), "");
+}
+
 TEST(Document, HeadingsAreBoldWhereAskedFor) {
   EXPECT_EQ(document_text({Heading{"Title"}}, true), "\033[1mTitle\033[0m\n");
 }

@@ -133,14 +133,36 @@ void add_threads(CLI::App& app, int& threads, const std::string& doc) {
       ->option_text("N [all processors]");
 }
 
-void add_format(CLI::App& app, Format& format) {
-  const auto number = [](Format f) { return std::to_string(static_cast<int>(f)); };
-  app.add_option("--format", format, "text, json (one object on stdout) or markdown")
-      ->transform(one_of("text, json or markdown", {{"text", number(Format::text)},
-                                                    {"json", number(Format::json)},
-                                                    {"markdown", number(Format::markdown)}}))
-      ->check(choices({"text", "json", "markdown"}))
+namespace {
+
+void add_format_option(CLI::App& app, Format& format, const std::string& doc,
+                       const std::string& expected, const std::vector<std::string>& words,
+                       const Names& values) {
+  app.add_option("--format", format, doc)
+      ->transform(one_of(expected, values))
+      ->check(choices(words))
       ->option_text("FORMAT [text]");
+}
+
+Names format_names() {
+  const auto number = [](Format f) { return std::to_string(static_cast<int>(f)); };
+  return {{"text", number(Format::text)},
+          {"json", number(Format::json)},
+          {"markdown", number(Format::markdown)}};
+}
+
+}  // namespace
+
+void add_format(CLI::App& app, Format& format) {
+  add_format_option(app, format, "text, json (one object on stdout) or markdown",
+                    "text, json or markdown", {"text", "json", "markdown"}, format_names());
+}
+
+void add_table_format(CLI::App& app, Format& format) {
+  Names names = format_names();
+  names["csv"] = std::to_string(static_cast<int>(Format::csv));
+  add_format_option(app, format, "text, json (one object on stdout), markdown or csv",
+                    "text, json, markdown or csv", {"text", "json", "markdown", "csv"}, names);
 }
 
 }  // namespace epilogue::tool

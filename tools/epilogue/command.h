@@ -21,9 +21,11 @@ inline constexpr int kExitMisuse = 2;  // misuse, or input that cannot be used
 
 inline constexpr int kSchemaVersion = 1;
 
-enum class Format { text, json, markdown };
+enum class Format { text, json, markdown, csv };
 // Adds --format to a subcommand.
 void add_format(CLI::App& app, Format& format);
+// The same with csv: for subcommands whose result is one table.
+void add_table_format(CLI::App& app, Format& format);
 
 // Set to the chosen subcommand's body.
 using Body = std::function<int()>;

@@ -75,7 +75,7 @@ trace::Document ops_document() {
 void add_ops_command(CLI::App& app, Body& run) {
   CLI::App* ops = app.add_subcommand("ops", "Prints the table of ops");
   auto format = std::make_shared<Format>(Format::text);
-  add_format(*ops, *format);
+  add_table_format(*ops, *format);
   ops->footer("Example: epilogue ops --format markdown > ops.md");
   ops->callback([format, &run] {
     run = [format] {

@@ -16,6 +16,7 @@ void print(const trace::Document& result, Format format) {
     case Format::text: print(trace::document_text(result, wants_bold())); break;
     case Format::json: print(trace::document_json(result)); break;
     case Format::markdown: print(trace::document_markdown(result)); break;
+    case Format::csv: print(trace::document_csv(result)); break;
   }
 }
 

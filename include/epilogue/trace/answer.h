@@ -66,6 +66,8 @@ class Answer {
   std::string markdown() const;
   // The whole JSON, with its last newline.
   std::string json() const;
+  // As RFC 4180 has it; "" where the result is no table (table, check and quantities are).
+  std::string csv() const;
 
   // Of the library. `data` is what the document is made of.
   Answer(Document document, std::shared_ptr<const void> data);

@@ -141,7 +141,7 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
                                    duration(idle_ns(e, IdleCause::host_in_ops)),
                                    duration(idle_ns(e, IdleCause::host_between_ops))));
   if (e.launches.kernels_with_launch > 0)
-    f.evidence.push_back(fmt::format("{} ops start {}", format_count(e.ops),
+    f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
                                      counted(e.kernels, "kernel", "kernels")));
   advise(f,
          "let the host do less per kernel: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "

@@ -21,8 +21,8 @@ void find_profiler_cost(const Explanation& e, std::vector<Finding>& out) {
   f.title = fmt::format("recording cost the host about {} of {}", duration(cost.total_ns),
                         duration(e.timeline.span_ns()));
   f.evidence.push_back(fmt::format(
-      "{} ops, {} {:.2f} us each{}", e.ops, cost.is_measured ? "measured at" : "estimated at",
-      cost.ns_per_op / kNsPerUs,
+      "{}, {} {:.2f} us each{}", counted(e.ops, "op", "ops"),
+      cost.is_measured ? "measured at" : "estimated at", cost.ns_per_op / kNsPerUs,
       cost.is_inflated ? " (shapes, stacks or memory were recorded: they cost most)" : ""));
   out.push_back(std::move(f));
 }

@@ -82,7 +82,7 @@ void add_check_command(CLI::App& app, Body& run) {
       ->needs(baseline)
       ->option_text("PCT [2]");
   add_trace_part(*check, o->input);
-  add_format(*check, o->format);
+  add_table_format(*check, o->format);
   check->footer(
       "A quantity that the trace cannot give fails.\n"
       "Example: epilogue check trace.json.gz 'kernels_per_step <= 5' 'gpu_idle_pct < 20'\n"

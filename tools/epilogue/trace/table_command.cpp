@@ -39,7 +39,7 @@ void add_table_command(CLI::App& app, Body& run) {
   table->add_flag("--group-by-input-shape", o->answer.group_by_input_shape,
                   "one row per op and shapes");
   add_trace_part(*table, o->input);
-  add_format(*table, o->format);
+  add_table_format(*table, o->format);
   table->footer("Example: epilogue table trace.json.gz --sort-by cpu_time_total --row-limit 15");
   table->callback([o, &run] { run = [o] { return run_table_command(*o); }; });
 }
