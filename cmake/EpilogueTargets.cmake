@@ -9,7 +9,7 @@
 # (scripts/check_definitions.py), and each file of tests has a namespace of its name.
 
 option(EPILOGUE_UNITY "Compile several sources at a time; OFF compiles less after a small change" ON)
-set(epi_unity_sources 16)
+set(epi_unity_sources 32)
 
 # The properties of a target whose sources may be compiled together.
 function(epi_unity target)
