@@ -42,7 +42,7 @@ LAYERS = {
     "backend/no_cuda": ["base", "core", "ops", "backend/cuda"],
     "measure": ["base", "core", "ops", "autograd", "nn", "plan", "backend/cpu", "backend/cpu/simd",
                 "backend/cpu/simd/panels"],
-    "io": ["base", "core"],
+    "io": ["base", "base/text", "core"],
     "train": ["base", "base/text", "core", "ops", "autograd", "nn", "nn/optim", "nn/amp", "plan", "io"],
     "trace": ["base"],
     # src/analysis itself holds what its rooms share; the rooms are a library together.
@@ -59,7 +59,7 @@ LAYERS = {
     "analysis/findings": ["base", "trace", "analysis", "analysis/memory", "analysis/table",
                           "analysis/products", "analysis/time", "analysis/fusion",
                           "analysis/ranks"],
-    "report": ["base", "trace", "analysis", *ROOMS],
+    "report": ["base", "base/text", "trace", "analysis", *ROOMS],
     "answer": ["base", "base/text", "trace", "analysis", *ROOMS, "report"],
     "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
                 "analysis/products", "report"],

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text/csv_quotes.h"
 #include "io/message.h"
 
 namespace epilogue::io {
@@ -21,12 +22,7 @@ std::string_view trimmed(std::string_view text) {
 std::string csv_cell(std::string_view text) {
   if (text.find_first_of("\",\r\n ") == std::string_view::npos && !text.empty())
     return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
+  return in_csv_quotes(text);
 }
 
 std::string csv_line(const std::vector<std::string>& cells) {

@@ -2,6 +2,7 @@
 // Tables as RFC 4180 has them.
 #include <fmt/format.h>
 
+#include "base/text/csv_quotes.h"
 #include "report/document.h"
 
 namespace epilogue::trace {
@@ -10,13 +11,7 @@ namespace {
 constexpr std::string_view kLineEnd = "\r\n";
 
 std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + "\"";
+  return text.find_first_of(",\"\r\n") == std::string::npos ? text : in_csv_quotes(text);
 }
 
 struct CsvCell {
