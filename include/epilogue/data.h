@@ -118,6 +118,7 @@ struct Feature {
   std::vector<std::string> categories = {};
   int64_t buckets = 0;
 
+  bool is_text() const { return kind == FeatureKind::category || kind == FeatureKind::hashed; }
   int64_t width() const;  // inputs
 };
 

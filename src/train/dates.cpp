@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dates as ISO 8601 writes them.
-#include <array>
-#include <charconv>
 #include <chrono>
 
 #include "epilogue/data.h"

@@ -44,7 +44,7 @@ FeatureEncoder::FeatureEncoder(const std::vector<Feature>& features)
 float FeatureEncoder::missing(size_t feature) const {
   const Feature& f = features_[feature];
   if (f.marks_missing) return std::numeric_limits<float>::quiet_NaN();
-  return f.kind == FeatureKind::number || f.kind == FeatureKind::date ? 0 : kNoCategory;
+  return f.is_text() ? kNoCategory : 0;
 }
 
 float FeatureEncoder::stored(size_t feature, double value) const {

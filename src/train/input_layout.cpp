@@ -80,9 +80,8 @@ std::shared_ptr<const InputLayout> TableMeaning::layout() const {
   std::vector<StoredColumn> columns;
   bool is_plain = true;
   for (const Feature& f : features) {
-    const bool is_text = f.kind == FeatureKind::category || f.kind == FeatureKind::hashed;
-    is_plain = is_plain && !is_text && !f.marks_missing;
-    columns.push_back({.is_category = is_text,
+    is_plain = is_plain && !f.is_text() && !f.marks_missing;
+    columns.push_back({.is_category = f.is_text(),
                        .width = f.width() - (f.marks_missing ? 1 : 0),
                        .marks_missing = f.marks_missing});
   }

@@ -44,10 +44,6 @@ Result<NamedTensors> weights_of(const SafetensorsFile& file, const ModelDescript
   return weights;
 }
 
-std::string did_you_mean_column(const std::vector<std::string>& columns, const std::string& name) {
-  return did_you_mean(nearest(name, columns));
-}
-
 Result<std::vector<size_t>> feature_columns(const CsvTable& rows, const TableMeaning& meaning) {
   std::vector<size_t> columns;
   for (const Feature& feature : meaning.features) {
@@ -56,7 +52,7 @@ Result<std::vector<size_t>> feature_columns(const CsvTable& rows, const TableMea
       return io::io_failure(
           rows.name(), FailureCode::table_column,
           fmt::format("expected the column '{}', which the model reads, got none of that name{}{}",
-                      feature.name, did_you_mean_column(rows.columns(), feature.name),
+                      feature.name, did_you_mean(nearest(feature.name, rows.columns())),
                       io::delimiter_hint(rows.columns(), '\0')));
     columns.push_back(*found);
   }
@@ -124,7 +120,7 @@ Result<Tensor> Predictor::stored_of(const CsvTable& rows, std::vector<int64_t>* 
 Tensor Predictor::stored_of(const Tensor& values) const {
   const std::vector<Feature>& features = description_.table->features;
   for (const Feature& f : features)
-    if (f.kind == FeatureKind::category || f.kind == FeatureKind::hashed)
+    if (f.is_text())
       throw Error(
           fmt::format("[Predictor] expected a table, as '{}', which the model reads, is "
                       "text; got numbers",

@@ -100,20 +100,16 @@ Status fill(const TableSource& source, std::span<const size_t> columns, const Ta
   auto* const train = data->train.inputs.data_as<float>();
   auto* const test = data->test.inputs.data_as<float>();
   return for_each_part(source, [&](size_t part, const CsvTable& rows) -> Status {
-    int64_t k = targets.kept_begins[part];
-    for (int64_t row = 0; row < rows.rows(); ++row) {
-      const double target = targets.values[static_cast<size_t>(targets.part_begins[part] + row)];
-      if (std::isnan(target)) continue;
+    return targets.for_each_kept(part, rows.rows(), [&](int64_t row, int64_t k, double target) {
       const bool is_test = split.is_test(k);
       const int64_t to = split.place[static_cast<size_t>(k)] - (is_test ? 0 : split.held_out);
-      ++k;
       if (auto s =
               encoder.encode(rows, row, columns, (is_test ? test : train) + to * width, nullptr);
           !s)
         return s;
       store_target(data->meaning, target, is_test ? data->test : data->train, to);
-    }
-    return ok_status();
+      return ok_status();
+    });
   });
 }
 

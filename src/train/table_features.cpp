@@ -234,18 +234,16 @@ Result<std::vector<Feature>> read_features(const TableSource& source, const Tabl
   const auto read = [&](size_t part, const CsvTable& rows) {
     std::vector<ColumnStats> here(columns.size());
     moments[part].resize(columns.size());
-    int64_t k = targets.kept_begins[part];
-    for (int64_t row = 0; row < rows.rows(); ++row) {
-      if (std::isnan(targets.values[static_cast<size_t>(targets.part_begins[part] + row)]))
-        continue;
-      const bool is_training = !split.is_test(k++);
-      for (size_t c = 0; c < columns.size(); ++c)
-        note_cell(rows.cell(row, columns[c]), rows.line(row), is_training, most_values, &here[c],
-                  &moments[part][c]);
-    }
+    const Status noted =
+        targets.for_each_kept(part, rows.rows(), [&](int64_t row, int64_t k, double) {
+          for (size_t c = 0; c < columns.size(); ++c)
+            note_cell(rows.cell(row, columns[c]), rows.line(row), !split.is_test(k), most_values,
+                      &here[c], &moments[part][c]);
+          return ok_status();
+        });
     const std::scoped_lock lock(mutex);
     for (size_t c = 0; c < columns.size(); ++c) stats[c].add(here[c], most_values);
-    return ok_status();
+    return noted;
   };
   if (auto s = for_each_part(source, read); !s) return s.failure();
   const Decision decision(source, options, notes);

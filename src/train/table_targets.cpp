@@ -23,17 +23,22 @@ constexpr size_t kMaxNumericClasses = 20;
 constexpr int64_t kManyRows = 20;
 constexpr double kMissingTarget = std::numeric_limits<double>::quiet_NaN();
 
-// What a part's targets are, before anybody knows what the column is.
-struct PartTargets {
+// What the targets of a part are, or those of all parts together, before anybody knows what the
+// column is.
+struct TargetColumn {
   std::vector<double> numbers;  // by row; NaN: missing, or text
   int64_t present = 0;
   int64_t text = 0;
   std::optional<Failure> not_finite;  // the first of each
   std::optional<Failure> not_a_number;
+
+  bool is_numeric() const { return text == 0; }
+  // Text is rarer than numbers are: what is not finite is no class's name.
+  bool has_mostly_numbers() const { return 2 * text < present; }
 };
 
-PartTargets part_targets(const CsvTable& rows, size_t column) {
-  PartTargets part;
+TargetColumn part_targets(const CsvTable& rows, size_t column) {
+  TargetColumn part;
   part.numbers.resize(static_cast<size_t>(rows.rows()), kMissingTarget);
   for (int64_t row = 0; row < rows.rows(); ++row) {
     const CellKind kind =
@@ -46,19 +51,6 @@ PartTargets part_targets(const CsvTable& rows, size_t column) {
   }
   return part;
 }
-
-// All parts together.
-struct TargetColumn {
-  std::vector<double> numbers;
-  int64_t present = 0;
-  int64_t text = 0;
-  std::optional<Failure> not_finite;
-  std::optional<Failure> not_a_number;
-
-  bool is_numeric() const { return text == 0; }
-  // Text is rarer than numbers are: what is not finite is no class's name.
-  bool has_mostly_numbers() const { return 2 * text < present; }
-};
 
 std::set<double> few_values(const std::vector<double>& numbers) {
   std::set<double> distinct;
@@ -143,7 +135,7 @@ Status check_classes(const TableSource& source, const std::string& name,
 }
 
 Result<TargetColumn> read_column(const TableSource& source, size_t column, TableTargets* targets) {
-  std::vector<PartTargets> parts(source.parts);
+  std::vector<TargetColumn> parts(source.parts);
   if (auto s = for_each_part(source,
                              [&](size_t part, const CsvTable& rows) {
                                parts[part] = part_targets(rows, column);
@@ -152,7 +144,7 @@ Result<TargetColumn> read_column(const TableSource& source, size_t column, Table
       !s)
     return s.failure();
   TargetColumn all;
-  for (PartTargets& p : parts) {
+  for (TargetColumn& p : parts) {
     targets->part_begins.push_back(static_cast<int64_t>(all.numbers.size()));
     targets->kept_begins.push_back(all.present);
     all.numbers.insert(all.numbers.end(), p.numbers.begin(), p.numbers.end());

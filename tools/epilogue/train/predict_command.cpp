@@ -117,8 +117,8 @@ int run_predict_command(const PredictFlags& o) {
   for (const auto& [name, count] : unseen_of(model, *input)) {
     unseen += count;
     document.push_back(trace::Paragraph{
-        fmt::format("{} value{} of '{}' that no training row had: as none of its categories",
-                    format_count(count), count == 1 ? "" : "s", name)});
+        fmt::format("{} of '{}' that no training row had: as none of its categories",
+                    counted(count, "value", "values"), name)});
   }
   document.facts = {{"task", classifies ? "classification" : "regression"},
                     {"rows", rows},

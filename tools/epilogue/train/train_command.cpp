@@ -64,10 +64,9 @@ std::string notes_text(const TrainData& data) {
     const auto& features = data.meaning->features;
     const auto f = std::find_if(features.begin(), features.end(),
                                 [&, &wanted = name](const auto& g) { return g.name == wanted; });
-    const bool is_text =
-        f->kind == train::FeatureKind::category || f->kind == train::FeatureKind::hashed;
-    text += fmt::format("  {} missing value{} of '{}': taken as {}{}\n", format_count(count),
-                        count == 1 ? "" : "s", name, is_text ? "no category" : "the mean",
+    text += fmt::format("  {} of '{}': taken as {}{}\n",
+                        counted(count, "missing value", "missing values"), name,
+                        f->is_text() ? "no category" : "the mean",
                         f->marks_missing ? ", and marked by an input" : "");
   }
   for (const std::string& name : notes.constant)
