@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "analysis/compare/mann_whitney.h"
 #include "answer/load.h"
 #include "base/units.h"
 #include "epilogue/base/error.h"
@@ -31,13 +32,9 @@ Status add_steps(StepTimes& times, const std::vector<TraceInput>& inputs,
 
 // As many steps of each version as would do.
 int64_t steps_needed(const StepComparison& c) {
-  double p = 1;
-  int64_t n = 0;
-  while (p > c.p_needed) {  // 1 / C(2n, n)
-    ++n;
-    p *= static_cast<double>(n) / (2.0 * (2.0 * static_cast<double>(n) - 1));
-  }
-  return n;
+  size_t n = 1;
+  while (smallest_p(n, n) > c.p_needed) ++n;
+  return static_cast<int64_t>(n);
 }
 
 std::string verdict_of(const StepChange& c) {

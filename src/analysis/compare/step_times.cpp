@@ -48,17 +48,18 @@ StepComparison compare_steps(const StepTimes& before, const StepTimes& after,
   result.before_steps = static_cast<int64_t>(before.wall_ns.size());
   result.after_steps = static_cast<int64_t>(after.wall_ns.size());
   if (before.wall_ns.empty() || after.wall_ns.empty()) return result;
+  std::vector<const StepQuantity*> measured;
   for (const StepQuantity& q : kStepQuantities)
-    if (is_measured(before.*q.times) && is_measured(after.*q.times))
-      result.quantities.push_back({.name = q.name, .doc = q.doc});
-  if (result.quantities.empty()) return result;
+    if (is_measured(before.*q.times) && is_measured(after.*q.times)) measured.push_back(&q);
+  if (measured.empty()) return result;
   // Each quantity is one more chance to be wrong.
-  result.p_needed = options.alpha / static_cast<double>(result.quantities.size());
+  result.p_needed = options.alpha / static_cast<double>(measured.size());
   result.smallest_p = smallest_p(before.wall_ns.size(), after.wall_ns.size());
   result.can_decide = result.smallest_p <= result.p_needed;
-  for (StepChange& c : result.quantities) {
-    const auto* q = std::find_if(std::begin(kStepQuantities), std::end(kStepQuantities),
-                                 [&](const StepQuantity& x) { return c.name == x.name; });
+  for (const StepQuantity* q : measured) {
+    StepChange& c = result.quantities.emplace_back();
+    c.name = q->name;
+    c.doc = q->doc;
     const std::vector<int64_t>& old_times = before.*q->times;
     const std::vector<int64_t>& new_times = after.*q->times;
     const MannWhitney test = mann_whitney(old_times, new_times);

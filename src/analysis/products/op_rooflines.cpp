@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "analysis/kernel_name/text.h"
 #include "analysis/products/device_peaks.h"
@@ -36,8 +37,9 @@ std::string tensors_text(std::span<const OpInput> inputs, bool with_strides) {
   return text;
 }
 
-// One run of an op: its kernels.
+// One run of an op: what it computes, and its kernels.
 struct OpRun {
+  OpProblem problem;
   int64_t ns = 0;
   int64_t kernels = 0;
   int32_t device = 0;
@@ -76,25 +78,30 @@ class RooflineCollector {
 
   // The innermost op that is of one of the kinds. One that only calls another does not own what
   // that launches, but for kinds that are made of inner ops.
-  uint32_t find_owner(uint32_t work) {
+  std::optional<std::pair<uint32_t, OpProblem>> find_owner(uint32_t work) const {
     uint32_t op = links_.op[work];
     for (int depth = 0; op != kNone && depth < kMostParentsOfKernel; ++depth) {
-      if (const auto problem = problem_of(op))
-        return depth == 0 || owns_inner_kernels(problem->kind) ? op : kNone;
+      if (const auto problem = problem_of(op)) {
+        if (depth > 0 && !owns_inner_kernels(problem->kind)) return {};
+        return std::pair(op, *problem);
+      }
       op = links_.parent[op];
     }
-    return kNone;
+    return {};
   }
 
   void add_work(uint32_t i) {
     const Event& e = trace_.events[i];
     // Copies may cross a bus: memory's bandwidth is not their limit.
     if (e.category == Category::gpu_memcpy) return;
-    const uint32_t op = find_owner(i);
-    if (op == kNone) return;
-    const auto [it, is_new] = runs_.try_emplace(op);
-    if (is_new) order_.push_back(op);
+    const auto owner = find_owner(i);
+    if (!owner) return;
+    const auto [it, is_new] = runs_.try_emplace(owner->first);
     OpRun& run = it->second;
+    if (is_new) {
+      order_.push_back(owner->first);
+      run.problem = owner->second;
+    }
     const KernelArgs* args = trace_.kernel_args(e);
     run.device = args == nullptr ? e.pid : args->device;
     run.ns += e.dur_ns;
@@ -105,7 +112,7 @@ class RooflineCollector {
   void add_run(uint32_t op, const OpRun& run) {
     const Event& e = trace_.events[op];
     const auto inputs = trace_.inputs[trace_.op_args(e)->inputs];
-    const OpProblem problem = *problem_of(op);
+    const OpProblem& problem = run.problem;
     const Key key{e.name, run.device, problem.flops.value_or(-1), tensors_text(inputs, true)};
     RooflineGroup& group = groups_[key];
     if (group.kernel == kNone) {
