@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests run: the architectures of epilogue.torch's promise, small."""
 
+import copy
+import io
+import pickle
+
 import torch
 import transformers as t
 
@@ -71,3 +75,14 @@ def mlp_of(model, name):
     if name == "bert":
         return layer, "feed_forward_chunk"
     return layer.mlp, "forward"
+
+
+def copied(module, how):
+    """Another module of the same state: by "deepcopy", "pickle" or "torch.save"."""
+    if how == "deepcopy":
+        return copy.deepcopy(module)
+    if how == "pickle":
+        return pickle.loads(pickle.dumps(module))
+    file = io.BytesIO()
+    torch.save(module, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=False)

@@ -2,8 +2,6 @@
 """The norm and the residual of a layer, fused with its MLP."""
 
 import copy
-import io
-import pickle
 
 import models
 import pytest
@@ -178,14 +176,7 @@ def test_hooks_on_the_layer_run(layer):
 def test_copies_have_weights_of_their_own(layer, save):
     epilogue.torch.fuse(layer)
     want = runs(layer, X, True)
-    if save == "deepcopy":
-        other = copy.deepcopy(layer)
-    elif save == "pickle":
-        other = pickle.loads(pickle.dumps(layer))
-    else:
-        file = io.BytesIO()
-        torch.save(layer, file)
-        other = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+    other = models.copied(layer, save)
     torch.testing.assert_close(runs(other, X, True), want)
     with torch.no_grad():
         other.post_attention_layernorm.weight.zero_()
