@@ -11,10 +11,11 @@ set(EPILOGUE_MAINTAINER "epilogue contributors <epilogue@users.noreply.github.co
 mark_as_advanced(EPILOGUE_MAINTAINER)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/changelog.Debian.in ${files}/changelog.Debian @ONLY)
 
+set(made ${files}/epilogue.1.gz ${files}/bash/epilogue ${files}/zsh/_epilogue
+         ${files}/fish/epilogue.fish ${files}/changelog.gz ${files}/changelog.Debian.gz)
 # -n: no name and no time in the file, so that one source gives one file.
 add_custom_command(
-  OUTPUT ${files}/epilogue.1.gz ${files}/bash/epilogue ${files}/zsh/_epilogue
-         ${files}/fish/epilogue.fish ${files}/changelog.gz ${files}/changelog.Debian.gz
+  OUTPUT ${made}
   COMMAND ${CMAKE_COMMAND} -E make_directory ${files}/bash ${files}/zsh ${files}/fish
   COMMAND epilogue help-files man > ${files}/epilogue.1
   COMMAND epilogue help-files bash > ${files}/bash/epilogue
@@ -26,10 +27,7 @@ add_custom_command(
   DEPENDS epilogue ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${files}/changelog.Debian
   COMMENT "Making the man page and the shell completions"
   VERBATIM)
-add_custom_target(
-  epilogue_help_files ALL
-  DEPENDS ${files}/epilogue.1.gz ${files}/bash/epilogue ${files}/zsh/_epilogue
-          ${files}/fish/epilogue.fish ${files}/changelog.gz ${files}/changelog.Debian.gz)
+add_custom_target(epilogue_help_files ALL DEPENDS ${made})
 
 function(install_command_file file folder)
   install(FILES ${file} DESTINATION ${folder} COMPONENT command ${ARGN})

@@ -158,9 +158,8 @@ void bind_compile(nb::module_& m) {
         "int8_weights"_a = false, "tune"_a = "model", nb::keep_alive<0, 1>(),
         "A module or a function of tensors as a few fused kernels. The first call captures, fuses "
         "and plans.\n\nThe function must be pure: its results depend on its inputs and on tensors "
-        "that it "
-        "holds, by way of ops alone. ``tune='measure'`` times the plans on the first call's "
-        "inputs. Raises Error where it writes elsewhere in place or reads elements.");
+        "that it holds, by way of ops alone. ``tune='measure'`` times the plans on the first "
+        "call's inputs. Raises Error where it writes elsewhere in place or reads elements.");
 }
 
 Tensor fused(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down,
@@ -183,8 +182,7 @@ void bind_modules(nb::module_& m) {
         "residual"_a = false, "int8_weights"_a = false, Unlocked(),
         "down (act(gate norm(x)) * (up norm(x))) (+ x) as one kernel: x [..., k]; gate and up "
         "[h, k], down [n, h]; f32, bf16 or f16, all of one dtype.\n\nInference only. Weights are "
-        "packed at "
-        "the first call and kept: pass the same tensors call after call. Thread-safe.");
+        "packed at the first call and kept: pass the same tensors call after call. Thread-safe.");
 }
 
 }  // namespace epilogue::python

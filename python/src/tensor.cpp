@@ -183,8 +183,7 @@ void bind_tensors(nb::module_& m) {
       .def("tolist", &Tensor::to_vector, Unlocked(), "All elements in row-major order, as floats.")
       .def("numpy", numpy,
            "A NumPy array over the same memory, no copy. Raises Error for bf16, which NumPy does "
-           "not have. "
-           "After writing through it to a tensor that a compiled function or a fused op "
+           "not have. After writing through it to a tensor that a compiled function or a fused op "
            "holds, call increment_version().")
       .def("increment_version", &Tensor::increment_version,
            "Says that the memory was written without an op.")

@@ -7,7 +7,7 @@ import typing
 import torch
 from torch import nn
 
-from .candidate import AS_IS, Candidate
+from .candidate import Candidate
 from .fuse import fuse, why
 
 # Optimizers that have fused=True on the CPU.
@@ -103,6 +103,3 @@ def all_changes() -> "tuple[Change, ...]":
         Change("fused optimizer", _fused_optimizer, ("unfused-optimizer",)),
         *(Change(f"{n} threads", _threads(n), ("thread-contention",)) for n in counts),
     )
-
-
-__all__ = ["AS_IS", "BF16_TOLERANCE", "Change", "all_changes"]
