@@ -99,11 +99,10 @@ void tile(const PanelArgs& args, int64_t row) {
     const int64_t end = std::min(steps, (group + 1) * next.group());
     for (; step < end; ++step, b += 2 * kPairsWidth) {
       if constexpr (kStream == Stream::first) {
-        // Few rows read weights that come from L3 or memory: see panel_product-inl.h.
-        constexpr int64_t kAhead = 6 << 10;
-        const char* const from = reinterpret_cast<const char*>(b) + kAhead;
+        constexpr Ahead ahead = ahead_of_stream(2);
+        const char* const from = reinterpret_cast<const char*>(b) + ahead.bytes;
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < kNv; ++j) __builtin_prefetch(from + j * 64, 0, 3);
+        for (int64_t j = 0; j < kNv; ++j) fetch_line<ahead.into>(from + j * 64);
       }
       __m512bh columns[kNv];
 #pragma GCC unroll 4

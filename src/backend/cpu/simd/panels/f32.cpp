@@ -67,7 +67,7 @@ void block_tile(const BlockPanel& p, int64_t row) {
           : nullptr;
   const Vf alpha = set(is_direct ? to.alpha : 1.0F);
   const Vf scale = set(to.scale);
-  micro_kernel<kVectors, 1, 1, 0>(
+  micro_kernel<kVectors, 1, 1, Ahead{}>(
       rows, b, p.args.k, none, [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
         Vf v = hn::Mul(sum, alpha);
         if (addend != nullptr)

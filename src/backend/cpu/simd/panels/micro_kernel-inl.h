@@ -34,17 +34,17 @@ constexpr int64_t unroll_of(int64_t rows) { return HWY_TARGET == HWY_AVX3 ? chai
 // Steps between fetches of the next panel, at least: short loops would cost more than they hide.
 inline constexpr int64_t kFetchSteps = 32;
 
-// Step k's share of what is fetched kAhead bytes ahead into L1.
-template <int64_t kAhead, class B>
+// Step k's share of what is fetched ahead.
+template <Ahead kAhead, class B>
 HWY_INLINE void fetch_ahead(const B& b, int64_t k) {
-  if constexpr (kAhead > 0) {
+  if constexpr (kAhead.bytes > 0) {
     constexpr int64_t line = 64;
     constexpr int64_t bytes = B::kStepBytes;
-    const char* const from = reinterpret_cast<const char*>(b.data()) + k * bytes + kAhead;
+    const char* const from = reinterpret_cast<const char*>(b.data()) + k * bytes + kAhead.bytes;
     // Steps of less than a line: once per line.
     if (bytes < line && k % (line / std::min(bytes, line)) != 0) return;
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < bytes; i += line) __builtin_prefetch(from + i, 0, 3);
+    for (int64_t i = 0; i < bytes; i += line) fetch_line<kAhead.into>(from + i);
   }
 }
 
@@ -82,8 +82,8 @@ HWY_INLINE Vf merged(const Vf (&sums)[kChains][kRows][kVectors], int64_t i, int6
 
 // put(i, j, sum over k of rows[i][k] * b[k][vector j]) for each row and vector. `next` is fetched
 // meanwhile.
-template <int64_t kVectors, int64_t kChains, int64_t kUnroll, int64_t kAhead, int64_t kRows,
-          class B, class Put>
+template <int64_t kVectors, int64_t kChains, int64_t kUnroll, Ahead kAhead, int64_t kRows, class B,
+          class Put>
 HWY_INLINE void micro_kernel(const float* const (&rows)[kRows], const B& b, int64_t depth,
                              const NextPanel& next, const Put& put) {
   static_assert(kUnroll % kChains == 0);

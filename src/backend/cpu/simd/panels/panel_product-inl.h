@@ -18,14 +18,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace epilogue::simd::HWY_NAMESPACE {
 
-// How many bytes ahead a tile fetches its panel into L1. Few rows read weights that come from L3 or
-// memory, faster than the processor's own prefetching brings them across the ends of pages. Of many
-// rows AVX-512's use up a panel faster than that brings it from L2. 0: not.
-constexpr int64_t ahead_of(int64_t rows, Stream stream) {
-  constexpr int64_t kStreamBytes = 6 << 10;
-  constexpr int64_t kPanelBytes = 2 << 10;
-  if (stream == Stream::first) return kStreamBytes;
-  return HWY_TARGET == HWY_AVX3 && rows == kMr ? kPanelBytes : 0;
+// What a tile fetches of its panel ahead. Few rows read weights that come from L3 or memory: those
+// are fetched into L2 (ahead_of_stream). Of many rows AVX-512's use up a panel faster than the
+// processor's own prefetching brings it from L2.
+template <class B>
+constexpr Ahead ahead_of(int64_t rows, Stream stream) {
+  if (stream == Stream::first) return ahead_of_stream(B::kStepBytes / kWidth);
+  if (HWY_TARGET == HWY_AVX3 && rows == kMr) return {.bytes = 2 << 10, .into = kIntoL1};
+  return {};
 }
 
 // As many of a vector's columns as there are, from column j on.
@@ -76,7 +76,7 @@ void row_product(const PanelArgs& args) {
     for (; k + chains <= end; k += chains) {
 #pragma GCC unroll 4
       for (int64_t c = 0; c < chains; ++c) {
-        fetch_ahead<ahead_of(1, Stream::first)>(b, k + c);
+        fetch_ahead<ahead_of<B>(1, Stream::first)>(b, k + c);
         add_products(rows, b, k + c, sums[c]);
       }
     }
@@ -107,7 +107,7 @@ void panel_tile(const PanelArgs& args, int64_t row) {
   const int64_t pieces = args.m / kMr;
   const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k, B::kStepBytes,
                        kFetchSteps);
-  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), ahead_of(kRows, kStream)>(
+  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), ahead_of<B>(kRows, kStream)>(
       rows, B(args.panel), args.k, next,
       [&](int64_t i, int64_t j, Vf sum) HWY_ATTR { put_sum<B, kParts>(args, row + i, j, sum); });
 }

@@ -18,6 +18,30 @@ namespace epilogue::simd {
 // follows).
 enum class Stream : bool { no, first };
 
+// Levels of the caches, as __builtin_prefetch counts them.
+inline constexpr int kIntoL1 = 3;
+inline constexpr int kIntoL2 = 2;
+
+// Always inlined: GCC takes a function that does nothing but prefetch for one without effects, and
+// drops calls of it.
+template <int kInto>
+[[gnu::always_inline]] inline void fetch_line(const void* at) {
+  __builtin_prefetch(at, 0, kInto);
+}
+
+// How many bytes ahead of what is read is fetched, and into which level. 0: nothing.
+struct Ahead {
+  int64_t bytes = 0;
+  int into = kIntoL1;
+};
+
+// Of weights that come from L3 or memory. The processor's own prefetching ends at each page. Into
+// L2, because L1 can wait for a dozen lines only: into L1 it read 13 % less per second. Wider
+// types take fewer steps per byte.
+constexpr Ahead ahead_of_stream(int64_t weight_bytes) {
+  return {.bytes = weight_bytes == 4 ? 3 << 10 : 4 << 10, .into = kIntoL2};
+}
+
 // Tiles of rows from which on a fetch of the next panel hides behind them. With fewer the first of
 // them fetches what it reads soon.
 inline constexpr int64_t kLeastPieces = 4;
@@ -44,17 +68,15 @@ class NextPanel {
   }
   // Steps from one fetch to the next, a multiple of `unroll`, or all of them.
   int64_t group() const { return group_; }
-  // Of group `index`. Always inlined: GCC takes a function that does nothing but prefetch for one
-  // without effects, and drops calls of it.
+  // Of group `index`. Always inlined, as fetch_line() is.
   [[gnu::always_inline]] void fetch(int64_t index) const {
     if (at_ == nullptr) return;
     const char* const from = at_ + index * group_bytes_;
-    for (int64_t i = 0; i < group_bytes_; i += kLine) __builtin_prefetch(from + i, 0, kIntoL2);
+    for (int64_t i = 0; i < group_bytes_; i += kLine) fetch_line<kIntoL2>(from + i);
   }
 
  private:
   static constexpr int64_t kLine = 64;
-  static constexpr int kIntoL2 = 2;
   const char* at_ = nullptr;
   int64_t group_;
   int64_t group_bytes_ = 0;
