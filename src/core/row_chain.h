@@ -101,7 +101,8 @@ struct RowChainTuning {
 
 // How one call was cut, for explanations and traces.
 struct RowChainPlan {
-  int64_t block_rows = 0;  // at most: blocks end where a kernel's tile of rows does
+  int64_t block_rows = 0;  // at most
+  int64_t row_unit = 1;    // blocks of rows, but for the last, end at a multiple of it
   int64_t blocks = 0;
   int threads = 1;
   bool splits_rows = true;  // else columns: too few rows for all threads

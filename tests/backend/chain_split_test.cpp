@@ -118,7 +118,8 @@ cpu::ChainShape mlp_shape() {
   shape.stages.assign(std::begin(kMlp), std::end(kMlp));
   shape.may_slice = true;
   shape.block_rows = 96;
-  shape.row_unit = 6;
+  shape.row_unit = 32;
+  shape.tile_rows = 6;
   shape.widest_row_bytes = 3072 * 2;
   shape.result_columns = 768;
   return shape;
@@ -132,6 +133,24 @@ TEST(ChainPlan, SharesAreEqualAndBlocksNoLargerThanWanted) {
   EXPECT_EQ(p.block_rows % 6, 0);
   EXPECT_EQ(p.threads, 2);
   EXPECT_EQ(p.scratch_bytes, 2 * p.block_rows * 3072 * 2);
+}
+
+// 480 rows are 15 units of 32, which two threads cannot share equally, and 80 tiles of 6.
+TEST(ChainPlan, SharesOfManyTilesEndAtOne) {
+  const RowChainPlan many =
+      plan_chain(480, mlp_shape(), {.split = RowChainTuning::Split::rows}, 2, kFallbackRates);
+  EXPECT_EQ(many.row_unit, 6);
+  ASSERT_EQ(many.blocks, 6);
+  int64_t longest = 0;
+  for (int64_t first = 0; first < 6; first += 3) {
+    const int64_t begin = cpu::rows_of_block(480, many.row_unit, 6, first).first;
+    longest = std::max(longest, cpu::rows_of_block(480, many.row_unit, 6, first + 2).last - begin);
+  }
+  EXPECT_EQ(longest, 240);
+  const RowChainPlan few =
+      plan_chain(64, mlp_shape(), {.split = RowChainTuning::Split::rows}, 2, kFallbackRates);
+  EXPECT_EQ(few.row_unit, 32);
+  EXPECT_EQ(few.block_rows, 32);
 }
 
 // The rates decide how many threads run what is cut the same way: bits do not depend on them.
@@ -152,8 +171,10 @@ TEST(ChainPlan, RatesChangeThreadsAndNothingElse) {
 
 TEST(ChainPlan, IsTuned) {
   using Split = RowChainTuning::Split;
-  const auto plan = [](const RowChainTuning& tuning) {
-    return plan_chain(100, mlp_shape(), tuning, 2, kFallbackRates);
+  cpu::ChainShape shape = mlp_shape();
+  shape.row_unit = shape.tile_rows;
+  const auto plan = [&shape](const RowChainTuning& tuning) {
+    return plan_chain(100, shape, tuning, 2, kFallbackRates);
   };
   EXPECT_EQ(plan({.threads = 1}).threads, 1);
   EXPECT_FALSE(plan({.split = Split::columns}).splits_rows);

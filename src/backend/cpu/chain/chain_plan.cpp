@@ -28,6 +28,13 @@ ChainSplit split_of(int64_t rows, const ChainShape& shape, RowChainTuning::Split
                       shape.may_slice, shape.may_group);
 }
 
+// One thread's last tile more or less than another's is nothing in a share of so many.
+constexpr int64_t kManyTiles = 16;
+
+int64_t unit_of(int64_t rows, const ChainShape& shape, int64_t threads) {
+  return rows >= threads * kManyTiles * shape.tile_rows ? shape.tile_rows : shape.row_unit;
+}
+
 // Equal shares: 64 rows for 2 threads are 2 x 32, not 48 and 16.
 int64_t blocks_of(int64_t rows, int64_t unit, int64_t most, int64_t threads) {
   const int64_t blocks = std::max<int64_t>(1, ceil_div(ceil_div(rows, threads), most) * threads);
@@ -81,9 +88,10 @@ RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTun
   p.hidden_slices = split.slices;
   if (p.splits_rows) {
     const int64_t most = tuning.block_rows > 0 ? tuning.block_rows : shape.block_rows;
-    p.blocks = blocks_of(rows, shape.row_unit, most, threads);
-    const int64_t units = ceil_div(ceil_div(rows, shape.row_unit), p.blocks);
-    p.block_rows = std::max<int64_t>(1, std::min(rows, units * shape.row_unit));
+    p.row_unit = unit_of(rows, shape, threads);
+    p.blocks = blocks_of(rows, p.row_unit, most, threads);
+    const int64_t units = ceil_div(ceil_div(rows, p.row_unit), p.blocks);
+    p.block_rows = std::max<int64_t>(1, std::min(rows, units * p.row_unit));
   } else {
     p.block_rows = std::max<int64_t>(1, ceil_div(rows, split.row_groups));
     p.blocks = ceil_div(rows, p.block_rows);

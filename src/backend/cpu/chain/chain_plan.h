@@ -18,7 +18,8 @@ struct ChainShape {
   bool may_slice = false;        // its kernels can take slices of the hidden columns
   bool may_group = true;         // its rows may be cut anywhere
   int64_t block_rows = 0;        // that the level in use likes
-  int64_t row_unit = 1;          // that its kernels compute at once
+  int64_t row_unit = 1;          // that a share of few rows ends at a multiple of
+  int64_t tile_rows = 1;         // the same of a share of many: what its kernels compute at once
   int64_t widest_row_bytes = 0;  // of what lies between stages
   int64_t result_columns = 0;
 };
@@ -32,7 +33,7 @@ int64_t likely_block_rows(bool has_tiles, int64_t weight_bytes);
 RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTuning& tuning,
                         int threads, const MachineRates& rates);
 
-// Rows [first, last) of block `index` of plan.blocks. All but the last end at a multiple of `unit`:
+// Rows [first, last) of block `index` of `blocks`. All but the last end at a multiple of `unit`:
 // rows left over in a tile cost as much as a whole one.
 struct RowRange {
   int64_t first;

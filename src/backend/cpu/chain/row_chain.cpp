@@ -95,7 +95,7 @@ class CpuRowChain final : public RowChain {
       const Call call = {x, operands, outputs, sums, prepare(rows)};
       if (p.splits_rows) {
         for_blocks(p, [&](int64_t b) {
-          const RowRange block = rows_of_block(rows, row_unit(), p.blocks, b);
+          const RowRange block = rows_of_block(rows, p.row_unit, p.blocks, b);
           run_stages(call, block.first, block.last - block.first, 1);
         });
       } else if (p.hidden_slices > 1) {
@@ -165,9 +165,6 @@ class CpuRowChain final : public RowChain {
     return call_sums;
   }
 
-  // Column sums are of kColumnSumRows rows each.
-  int64_t row_unit() const { return has_sums_ ? kColumnSumRows : ChainKernels::row_unit(); }
-
   ChainShape shape(int64_t rows) const {
     const PanelKernel& many = kernels().of_many_rows();
     const int64_t width = many.layout.width;
@@ -192,7 +189,9 @@ class CpuRowChain final : public RowChain {
                       stages_[1].products() == 1 && precision_ == simd::Precision::same;
     shape.may_group = !has_sums_;
     shape.block_rows = likely_block_rows(many.has_tiles, weight_bytes);
-    shape.row_unit = row_unit();
+    // Column sums are of kColumnSumRows rows each.
+    shape.row_unit = has_sums_ ? kColumnSumRows : ChainKernels::row_unit();
+    shape.tile_rows = has_sums_ ? kColumnSumRows : many.mr;
     shape.result_columns = stages_.back().n();
     return shape;
   }
