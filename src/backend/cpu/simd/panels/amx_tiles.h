@@ -106,6 +106,8 @@ class TileProduct {
     const int64_t blocks = args_.m / (2 * kTileRows);
     const NextPanel next(next_of(args_, 2 * blocks), 2 * blocks, row / (2 * kTileRows) * 2 + half,
                          args_.k / kTileK, kTileK * kTilesWidth * 2, 1);
+    // Few rows: the panel comes from L3 or memory, and the first to read it fetch both halves.
+    const bool streams = 2 * blocks < kLeastPieces && row == 0 && half == 0;
     begin<kTwo>(row, half);
     int64_t until_fetch = 0;
     int64_t group = 0;
@@ -114,6 +116,7 @@ class TileProduct {
         next.fetch(group++);
         until_fetch = next.group() - 1;
       }
+      if (streams) fetch_step(b + k * kTilesWidth);
       work.step();
       Unit::template load<4>(a + k, a_bytes);
       Unit::template load<6>(b + k * kTilesWidth, b_bytes);
@@ -127,6 +130,15 @@ class TileProduct {
       }
     }
     end<kTwo>(to[static_cast<size_t>(half / halves_per_part_)] + first_column(half));
+  }
+
+  // A step's share of what is fetched ahead.
+  [[gnu::always_inline]] static void fetch_step(const uint16_t* at) {
+    constexpr Ahead ahead = ahead_of_stream(sizeof(uint16_t));
+    constexpr int64_t line = 64;
+    const char* const from = reinterpret_cast<const char*>(at) + ahead.bytes;
+    for (int64_t i = 0; i < kTileK * kTilesWidth * int64_t{sizeof(uint16_t)}; i += line)
+      fetch_line<ahead.into>(from + i);
   }
 
   // Of a half of the panel, in its part's sums.
