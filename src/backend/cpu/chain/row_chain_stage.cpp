@@ -69,6 +69,8 @@ int64_t sum_depth(const PackedWeights& weights, int64_t lanes, int64_t rows, int
   if (layout.most_k > 0) return layout.most_k;
   if (layout.rows != FloatType::f32) return length;
   if (rows > kFewRows) return even_piece(length, kSumDepth, kLeastSumDepth);
+  // Widened 16-bit weights: the same.
+  if (layout.weight_bytes == 2) return length;
   const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
   return stream_depth(weights.k(), sums, lanes);
 }

@@ -58,9 +58,10 @@ HWY_INLINE void put_sum(const PanelArgs& args, int64_t row, int64_t j, Vf sum) {
 
 // One row: sums of args.depth steps each, which two others take in turn, all in registers. A call
 // for each sum would cost a small product most of its time.
-template <class B, int kParts>
+template <class B, int kParts, Stream kStream>
 void row_product(const PanelArgs& args) {
   constexpr int64_t chains = chains_of(1);
+  constexpr Ahead ahead = kStream == Stream::first ? ahead_of<B>(1, kStream) : Ahead{};
   const float* const rows[1] = {static_cast<const float*>(args.a)};
   const B b(args.panel);
   const int64_t depth = args.depth > 0 ? args.depth : args.k;
@@ -76,7 +77,7 @@ void row_product(const PanelArgs& args) {
     for (; k + chains <= end; k += chains) {
 #pragma GCC unroll 4
       for (int64_t c = 0; c < chains; ++c) {
-        fetch_ahead<ahead_of<B>(1, Stream::first)>(b, k + c);
+        fetch_ahead<ahead>(b, k + c);
         add_products(rows, b, k + c, sums[c]);
       }
     }
@@ -114,7 +115,12 @@ void panel_tile(const PanelArgs& args, int64_t row) {
 
 template <class B, int kParts>
 void panel_product(const PanelArgs& args) {
-  if (args.m == 1) return row_product<B, kParts>(args);
+  if (args.m == 1) {
+    // What lies ahead of a short panel is not this one, and weights of few columns lie in a cache.
+    const bool is_short = args.k * B::kStepBytes <= ahead_of<B>(1, Stream::first).bytes;
+    return is_short ? row_product<B, kParts, Stream::no>(args)
+                    : row_product<B, kParts, Stream::first>(args);
+  }
   all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
     panel_tile<B, rows(), kParts, stream()>(args, row);
   });
