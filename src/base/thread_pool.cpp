@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -296,11 +297,23 @@ void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> 
 }
 
 void parallel_blocks(int64_t blocks, FunctionRef<void(int64_t)> body) {
-  std::atomic<int64_t> next{0};
-  parallel_for(std::min<int64_t>(blocks, num_threads()), 1, [&](int64_t, int64_t) {
-    for (int64_t b = next.fetch_add(1, std::memory_order_relaxed); b < blocks;
-         b = next.fetch_add(1, std::memory_order_relaxed))
-      body(b);
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  std::array<Share, 64> shares;
+  const auto pieces = static_cast<int64_t>(parallel_pieces(blocks, 1));
+  const int64_t n = std::min<int64_t>(pieces, shares.size());
+  for (int64_t s = 0; s < n; ++s) {
+    shares[static_cast<size_t>(s)].next.store(blocks * s / n, std::memory_order_relaxed);
+    shares[static_cast<size_t>(s)].end = blocks * (s + 1) / n;
+  }
+  parallel_for(pieces, 1, [&](int64_t piece, int64_t) {
+    for (int64_t s = 0; s < n; ++s) {
+      Share& share = shares[static_cast<size_t>((piece * n / pieces + s) % n)];
+      for (int64_t b = 0; (b = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
+        body(b);
+    }
   });
 }
 

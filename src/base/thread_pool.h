@@ -42,9 +42,10 @@ void set_num_threads(int n);
 // An exception thrown by a piece is rethrown to the caller after all pieces end.
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body);
 
-// Runs body(i) once for every i in [0, blocks), each thread taking the next one as it is done with
-// its last: where a core is shared with strangers, its thread takes fewer. Which thread runs which
-// is not determined. Else as parallel_for.
+// Runs body(i) once for every i in [0, blocks). Each thread takes blocks of its own share, which is
+// parallel_for's: its caches may hold what they read. A thread that is done with its share takes
+// blocks of the others': where a core is shared with strangers, its thread runs fewer. Which thread
+// runs which is not determined. Else as parallel_for.
 void parallel_blocks(int64_t blocks, FunctionRef<void(int64_t)> body);
 
 // How many pieces parallel_for would make of this call when the pool is free.

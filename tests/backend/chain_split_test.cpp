@@ -135,6 +135,17 @@ TEST(ChainPlan, SharesAreEqualAndBlocksNoLargerThanWanted) {
   EXPECT_EQ(p.scratch_bytes, 2 * p.block_rows * 3072 * 2);
 }
 
+TEST(ChainPlan, BlocksHaveMoreRowsWhereTheirWeightsAreFewOrComeFromMemory) {
+  const auto rows = [](bool has_tiles, int64_t weights) {
+    return cpu::likely_block_rows(has_tiles, weights, 4 * weights);
+  };
+  EXPECT_EQ(rows(false, 768 * 3072), kRowChainBlockRows);
+  EXPECT_EQ(rows(true, 768 * 3072), 2 * kRowChainBlockRows);
+  EXPECT_EQ(rows(false, 64 * 64), 4 * kRowChainBlockRows);
+  EXPECT_EQ(rows(true, 64 * 64), 8 * kRowChainBlockRows);
+  EXPECT_GT(rows(false, 4096 * 14336), kRowChainBlockRows);
+}
+
 // 480 rows are 15 units of 32, which two threads cannot share equally, and 80 tiles of 6.
 TEST(ChainPlan, SharesOfManyTilesEndAtOne) {
   const RowChainPlan many =

@@ -126,33 +126,64 @@ TEST(Program, MisuseIsNamed) {
             "[program] expected f32, bf16 or f16, got f64");
 }
 
-// One stage y = relu(x w^T + r) of odd sizes.
-void expect_chain(int64_t rows, int64_t k, int64_t n, DType dtype) {
-  const Tensor w = make_tensor({n, k}, dtype, Layout::transposed, -0.3, 0.3);
-  // A view that begins inside its storage needs elements.
-  const Tensor x = make_tensor({rows, k}, dtype, rows > 0 ? Layout::offset : Layout::contiguous);
-  const Tensor r = make_tensor({rows, n}, dtype, rows > 0 ? Layout::stepped : Layout::contiguous);
-  RowChainSpec spec;
-  spec.dtype = dtype;
-  spec.stages = {{{w}, {2, {{PointwiseFn::add, 0, 1}, {PointwiseFn::relu, 2}}, {3}}, {0}}};
-  const Tensor out = full({rows, n}, -1, dtype);
-  const MatrixView operands[] = {matrix(r)};
-  const MatrixView outputs[] = {matrix(out)};
-  cpu_backend().make_row_chain(spec)->run(rows, matrix(x), operands, outputs);
-  const std::vector<double> vx = x.to_vector();
-  const std::vector<double> vw = w.to_vector();
-  std::vector<double> want = r.to_vector();
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < n; ++j) {
-      double& sum = want[static_cast<size_t>(i * n + j)];
-      for (int64_t p = 0; p < k; ++p)
-        sum += vx[static_cast<size_t>(i * k + p)] * vw[static_cast<size_t>(j * k + p)];
-      sum = std::max(sum, 0.0);
+enum class Operand { none, bias, matrix };
+
+// One stage y = x w^T (+ r), relu(y) or not.
+struct OneStage {
+  int64_t rows, k, n;
+  DType dtype;
+  Operand operand = Operand::matrix;
+  bool relu = true;
+
+  PointwiseProgram epilogue() const {
+    PointwiseProgram program{operand == Operand::none ? 1 : 2, {}, {}};
+    int value = 0;
+    const auto then = [&](PointwiseFn fn, auto... operands) {
+      program.steps.push_back({fn, operands...});
+      value = program.values() - 1;
+    };
+    if (operand != Operand::none) then(PointwiseFn::add, 0, 1);
+    if (relu) then(PointwiseFn::relu, value);
+    program.outputs = {value};
+    return program;
+  }
+
+  // One value of row `nan_row` of x is NaN, if there is such a row.
+  void check(int64_t nan_row = -1) const {
+    const Tensor w = make_tensor({n, k}, dtype, Layout::transposed, -0.3, 0.3);
+    // A view that begins inside its storage needs elements.
+    Tensor x = make_tensor({rows, k}, dtype, rows > 0 ? Layout::offset : Layout::contiguous);
+    if (nan_row >= 0) {
+      std::vector<double> values = x.to_vector();
+      values[static_cast<size_t>(nan_row * k)] = std::nan("");
+      x = from_values(values, {rows, k}, dtype);
     }
-  expect_close(out, from_values(want, {rows, n}, dtype), 1e-5 * static_cast<double>(k),
-               std::to_string(rows) + " x " + std::to_string(k) + " x " + std::to_string(n) + " " +
-                   std::string(dtype_name(dtype)));
-}
+    const Layout layout = rows > 0 ? Layout::stepped : Layout::contiguous;
+    const Tensor r = operand == Operand::bias ? make_tensor({n}, dtype, Layout::contiguous)
+                                              : make_tensor({rows, n}, dtype, layout);
+    RowChainSpec spec;
+    spec.dtype = dtype;
+    spec.stages = {{{w}, epilogue(), {}}};
+    if (operand != Operand::none) spec.stages[0].operands = {0};
+    const Tensor out = full({rows, n}, -1, dtype);
+    const MatrixView operands[] = {matrix(r)};
+    const MatrixView outputs[] = {matrix(out)};
+    cpu_backend().make_row_chain(spec)->run(
+        rows, matrix(x), std::span(operands).first(spec.stages[0].operands.size()), outputs);
+    Tensor want = mm(to(x, DType::f64), t(to(w, DType::f64)));
+    if (operand != Operand::none) want = add(want, to(r, DType::f64));
+    if (relu) want = epilogue::relu(want);
+    const std::string what = std::to_string(rows) + " x " + std::to_string(k) + " x " +
+                             std::to_string(n) + " " + std::string(dtype_name(dtype));
+    if (nan_row >= 0) {
+      const std::vector<double> got = out.to_vector();
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(std::isnan(got[i]), static_cast<int64_t>(i) / n == nan_row) << what << ", " << i;
+    } else {
+      expect_close(out, to(want, dtype), 1e-5 * static_cast<double>(k), what);
+    }
+  }
+};
 
 TEST(RowChain, OddSizesOfEveryDtypeAndLevel) {
   const test::IsaScope scope;
@@ -161,7 +192,23 @@ TEST(RowChain, OddSizesOfEveryDtypeAndLevel) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int64_t rows : {0, 1, 2, 13, 97})
         for (const int64_t k : {1, 7, 64, 129})
-          for (const int64_t n : {1, 31, 32, 65}) expect_chain(rows, k, n, dtype);
+          for (const int64_t n : {1, 31, 32, 65}) OneStage{rows, k, n, dtype}.check();
+  }
+}
+
+// Kernels store what needs nothing but a bias and relu themselves, of whole and of other panels.
+TEST(RowChain, EveryEndOfOneProduct) {
+  const test::IsaScope scope;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const Operand operand : {Operand::none, Operand::bias, Operand::matrix})
+        for (const bool relu : {false, true})
+          for (const int64_t n : {65, 128}) {
+            OneStage{97, 64, n, dtype, operand, relu}.check();
+            OneStage{97, 300, n, dtype, operand, relu}.check();
+            OneStage{97, 64, n, dtype, operand, relu}.check(40);
+          }
   }
 }
 

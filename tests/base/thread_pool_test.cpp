@@ -132,6 +132,25 @@ TEST_F(ThreadPool, ASlowThreadTakesFewerBlocks) {
   EXPECT_EQ(least, 1);
 }
 
+// Each thread's caches may hold what its share reads.
+TEST_F(ThreadPool, EveryThreadBeginsWithAShareOfItsOwn) {
+  set_num_threads(2);
+  std::mutex mutex;
+  std::map<std::thread::id, int64_t> first;
+  parallel_blocks(100, [&](int64_t b) {
+    const auto begun = [&] {
+      const std::lock_guard<std::mutex> lock(mutex);
+      first.emplace(std::this_thread::get_id(), b);
+      return first.size();
+    };
+    while (begun() < 2) std::this_thread::yield();
+  });
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_EQ(first[std::this_thread::get_id()], 0);
+  first.erase(std::this_thread::get_id());
+  EXPECT_EQ(first.begin()->second, 50);
+}
+
 TEST_F(ThreadPool, AnExceptionOfABlockReachesTheCaller) {
   set_num_threads(2);
   EXPECT_THROW(parallel_blocks(10,

@@ -26,8 +26,9 @@ struct ChainShape {
 
 // The rows that a chain's kernels like at a time. `has_tiles`: they are tile instructions, which
 // use up a panel sooner and get more rows to do with it. All kernels get more where weights exceed
-// an L3 and come from memory once per block.
-int64_t likely_block_rows(bool has_tiles, int64_t weight_bytes);
+// an L3 and come from memory once per block, and where `weights` are so few that a block's own cost
+// would show.
+int64_t likely_block_rows(bool has_tiles, int64_t weights, int64_t weight_bytes);
 
 // By constants where sums are concerned, by the machine's rates where only time is.
 RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTuning& tuning,

@@ -170,10 +170,10 @@ class CpuRowChain final : public RowChain {
     const int64_t width = many.layout.width;
     const auto bytes = static_cast<int64_t>(dtype_bytes(dtype_));
     ChainShape shape;
-    int64_t weight_bytes = 0;
+    int64_t weights = 0;
     for (size_t i = 0; i < stages_.size(); ++i) {
       const ChainStage& s = stages_[i];
-      weight_bytes += s.k() * s.n() * s.products() * bytes;
+      weights += s.k() * s.n() * s.products();
       const int64_t each = width / s.products();
       shape.stages.push_back(
           {(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16});
@@ -188,7 +188,7 @@ class CpuRowChain final : public RowChain {
     shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
                       stages_[1].products() == 1 && precision_ == simd::Precision::same;
     shape.may_group = !has_sums_;
-    shape.block_rows = likely_block_rows(many.has_tiles, weight_bytes);
+    shape.block_rows = likely_block_rows(many.has_tiles, weights, weights * bytes);
     // Column sums are of kColumnSumRows rows each.
     shape.row_unit = has_sums_ ? kColumnSumRows : ChainKernels::row_unit();
     shape.tile_rows = has_sums_ ? kColumnSumRows : many.mr;

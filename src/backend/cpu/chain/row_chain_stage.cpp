@@ -8,6 +8,7 @@
 #include "backend/cpu/chain/stage_overlap.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
+#include "backend/cpu/simd/panels/write_back.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/tile_io.h"
@@ -252,11 +253,39 @@ class StageRun {
           memory);
   }
 
+  // How a block of sums becomes the chain's result in one pass, if all that is left to do is to add
+  // one operand.
+  std::optional<simd::WriteBack> write_back(const TileBounds& block) const {
+    const ChainStage::Finish& finish = call_.stage->finish();
+    if (weights_.products() != 1 || !finish.is_possible || finish.relu ||
+        targets_.flow.data != nullptr)
+      return std::nullopt;
+    const MatrixView& to = targets_.outputs[0];
+    if (!has_float_type(to.dtype) || to.col_stride != 1) return std::nullopt;
+    simd::WriteBack out;
+    out.out_type = float_type(to.dtype);
+    out.out = to.data;
+    out.out_row_stride = to.row_stride;
+    if (finish.has_bias) {
+      const MatrixView& operand =
+          targets_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
+      if (!has_float_type(operand.dtype) || has_levels(operand)) return std::nullopt;
+      out.scale = 1;
+      out.addend = operand.data;
+      out.addend_type = float_type(operand.dtype);
+      out.addend_row_stride = operand.row_stride;
+      out.addend_col_stride = operand.col_stride;
+    }
+    return moved(out, block.row, block.column);
+  }
+
   // The same for some of them, tile_rows_ at most.
   void finish_rows(const ReadyRows& ready, float* memory) const {
     const int64_t column = ready.panel * each_;
     const TileBounds block = {row_ + ready.row, ready.rows, column,
                               std::min(each_, weights_.n() - column)};
+    if (const auto to = write_back(block))
+      return simd::write_back_kernels().rows(ready.sums[0], each_, block.rows, block.columns, *to);
     const auto& operands = call_.stage->spec().operands;
     const TileBuffers tiles = {memory, tile_rows_ * each_, weights_.products(), ready.sums};
     for (size_t o = 0; o < operands.size(); ++o)

@@ -10,6 +10,8 @@
 #define EPILOGUE_SIMD_PANELS_PANEL_PRODUCT_INL_H_
 #endif
 
+#include <array>
+
 #include "backend/cpu/simd/math-inl.h"
 #include "backend/cpu/simd/panels/kernel.h"
 #include "backend/cpu/simd/panels/micro_kernel-inl.h"
@@ -27,6 +29,10 @@ constexpr Ahead ahead_of(int64_t rows, Stream stream) {
   if (HWY_TARGET == HWY_AVX3 && rows == kMr) return {.bytes = 2 << 10, .into = kIntoL1};
   return {};
 }
+
+// A panel of so few bytes stays in L1 between the tiles that read it: what would be fetched is
+// there.
+constexpr int64_t kPanelInL1 = 16 << 10;
 
 // As many of a vector's columns as there are, from column j on.
 template <FloatType kType>
@@ -98,9 +104,38 @@ void row_product(const PanelArgs& args) {
     put_sum<B, kParts>(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
 }
 
-// kRows rows times one panel.
-template <class B, int64_t kRows, int kParts, Stream kStream>
-void panel_tile(const PanelArgs& args, int64_t row) {
+// finish() of whole columns in f32, without a question per vector: where a panel is so short that
+// it stays in L1, these would take a fifth of the time. A copy of what the store says: its results
+// could change the original, for all that the compiler knows.
+template <bool kRelu>
+class WholeStore {
+ public:
+  explicit WholeStore(const PanelStore& s)
+      : out_(static_cast<float*>(s.out)),
+        stride_(s.stride),
+        bias_(s.bias != nullptr ? s.bias : kNothing.data()) {}
+
+  HWY_INLINE void put(int64_t row, int64_t j, Vf sum) const {
+    sum = hn::Add(sum, load(bias_ + j));
+    if constexpr (kRelu) sum = at_least(sum, 0.0F);
+    store(sum, out_ + row * stride_ + j);
+  }
+
+ private:
+  // -0 changes no sum.
+  static constexpr auto kNothing = [] {
+    std::array<float, kWidth> zeros{};
+    zeros.fill(-0.0F);
+    return zeros;
+  }();
+  float* out_;
+  int64_t stride_;
+  const float* bias_;
+};
+
+// put(row, vector, sum) of kRows rows times one panel.
+template <class B, int64_t kRows, Ahead kAhead, class Put>
+HWY_INLINE void panel_sums(const PanelArgs& args, int64_t row, const Put& put) {
   const float* rows[kRows];
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i)
@@ -108,9 +143,29 @@ void panel_tile(const PanelArgs& args, int64_t row) {
   const int64_t pieces = args.m / kMr;
   const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k, B::kStepBytes,
                        kFetchSteps);
-  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), ahead_of<B>(kRows, kStream)>(
-      rows, B(args.panel), args.k, next,
-      [&](int64_t i, int64_t j, Vf sum) HWY_ATTR { put_sum<B, kParts>(args, row + i, j, sum); });
+  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), kAhead>(rows, B(args.panel), args.k, next,
+                                                                put);
+}
+
+template <class B, int64_t kRows, int kParts, Ahead kAhead>
+void panel_tile(const PanelArgs& args, int64_t row) {
+  panel_sums<B, kRows, kAhead>(args, row, [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+    put_sum<B, kParts>(args, row + i, j, sum);
+  });
+}
+
+template <class B, Ahead kAhead, bool kRelu>
+void whole_tile(const PanelArgs& args, int64_t row) {
+  const WholeStore<kRelu> to(*args.store);
+  panel_sums<B, kMr, kAhead>(args, row, [to, row](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+    to.put(row + i, j * static_cast<int64_t>(kLanes), sum);
+  });
+}
+
+// Whether WholeStore can store a panel's results.
+inline bool stores_whole(const PanelArgs& args) {
+  const PanelStore* const s = args.store;
+  return s != nullptr && s->type == FloatType::f32 && s->columns == kWidth && !args.accumulate;
 }
 
 template <class B, int kParts>
@@ -121,8 +176,16 @@ void panel_product(const PanelArgs& args) {
     return is_short ? row_product<B, kParts, Stream::no>(args)
                     : row_product<B, kParts, Stream::first>(args);
   }
-  all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
-    panel_tile<B, rows(), kParts, stream()>(args, row);
+  const bool is_in_l1 = args.k * B::kStepBytes <= kPanelInL1;
+  const bool is_whole = stores_whole(args);
+  all_rows<kMr>(args.m, [&](auto rows, auto stream, int64_t row) {
+    if constexpr (kParts == 1 && rows() == kMr && !B::kHasScales) {
+      if (is_in_l1 && is_whole)
+        return args.store->relu ? whole_tile<B, Ahead{}, true>(args, row)
+                                : whole_tile<B, Ahead{}, false>(args, row);
+    }
+    if (is_in_l1) return panel_tile<B, rows(), kParts, Ahead{}>(args, row);
+    panel_tile<B, rows(), kParts, ahead_of<B>(rows(), stream())>(args, row);
   });
 }
 
