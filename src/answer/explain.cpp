@@ -2,37 +2,15 @@
 // The findings of one trace, or of the ranks of one run.
 #include "epilogue/trace/explain.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <deque>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
+#include "analysis/findings/explain_ranks.h"
 #include "answer/load.h"
-#include "epilogue/base/error.h"
+#include "answer/rank_folder.h"
 #include "report/documents.h"
 
 namespace epilogue::trace {
 namespace {
-
-// The traces of a folder, by name.
-std::vector<std::string> traces_of(const std::string& folder) {
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string path = entry.path().string();
-    if (path.ends_with(".json") || path.ends_with(".json.gz")) paths.push_back(path);
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-// Read, and found to be something else.
-bool is_no_trace(const Failure& failure) {
-  return failure.code == FailureCode::not_a_trace || failure.code == FailureCode::not_json ||
-         failure.code == FailureCode::empty;
-}
 
 // Python frames name what the host did between ops. They are read where that is a question: in a
 // run without a device, and where one stretch of idleness is long.
@@ -73,63 +51,35 @@ Answer explain_trace(const TraceInput& input, const ExplainAnswerOptions& option
   return {explain_document(*explanation, options.top), explanation};
 }
 
-TraceInput rank_input(const TraceInput& folder, const std::string& path) {
-  TraceInput input = folder;
-  input.path = path;
-  return input;
-}
-
-Answer ranks_answer(const std::string& folder, const std::deque<Trace>& traces,
-                    const AnswerHooks& hooks) {
-  std::deque<Links> links;
-  std::vector<RankTrace> ranks;
-  for (const Trace& trace : traces) {
-    poll(hooks);
-    ranks.push_back({trace, links.emplace_back(link(trace))});
-  }
-  if (const std::string reason = why_not_ranks(ranks); !reason.empty())
-    throw Error(fmt::format(
-        "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
-        "or compare two with epilogue diff A B",
-        folder, traces.size(), reason));
-  auto explanation = std::make_shared<const RanksExplanation>(explain_ranks(ranks));
-  return {ranks_document(*explanation), explanation};
+Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions& options,
+                            const AnswerHooks& hooks) {
+  const Result<Trace> trace = load_trace(input, options.modules, hooks);
+  if (!trace) return trace.failure();
+  return explain_trace(input, options, trace.value(), hooks);
 }
 
 Result<Answer> explain_folder(const TraceInput& folder, const ExplainAnswerOptions& options,
                               const AnswerHooks& hooks) {
-  const std::vector<std::string> paths = traces_of(folder.path);
-  if (paths.empty())
-    throw Error(folder.path + ": expected traces (*.json, *.json.gz), one per rank, got none");
-  std::deque<Trace> traces;
-  std::vector<Failure> failures;
-  for (const std::string& path : paths) {
-    Result<Trace> trace = load_trace(rank_input(folder, path), options.modules, hooks);
-    // Without a rank that cannot be read the others would mislead.
-    if (!trace && !is_no_trace(trace.failure())) return trace.failure();
-    if (!trace) {
-      failures.push_back(trace.failure());
-      continue;
-    }
-    traces.push_back(std::move(trace).value());
+  const std::vector<std::string> paths = traces_of_folder(folder.path);
+  if (paths.size() == 1) return explain_file(rank_input(folder, paths.front()), options, hooks);
+  const Result<RankFolder> ranks = read_ranks(folder, paths, options.modules, hooks);
+  if (!ranks) return ranks.failure();
+  if (ranks.value().paths.size() == 1) {
+    // It is read again, and has been warned of.
+    AnswerHooks again = hooks;
+    again.warn = nullptr;
+    return explain_file(rank_input(folder, ranks.value().paths.front()), options, again);
   }
-  if (traces.empty()) return failures.front();
-  for (const Failure& failure : failures) warn(hooks, failure.message + "; left out");
-  if (traces.size() > 1) return ranks_answer(folder.path, traces, hooks);
-  const TraceInput only = rank_input(folder, traces.front().import.path);
-  return explain_trace(only, options, traces.front(), hooks);
+  auto explanation = std::make_shared<const RanksExplanation>(explain_ranks(ranks.value().digests));
+  return Answer(ranks_document(*explanation), explanation);
 }
 
 }  // namespace
 
 Result<Answer> explain_answer(const TraceInput& input, const ExplainAnswerOptions& options,
                               const AnswerHooks& hooks) {
-  std::error_code ignored;
-  if (!input.bytes && std::filesystem::is_directory(input.path, ignored))
-    return explain_folder(input, options, hooks);
-  const Result<Trace> trace = load_trace(input, options.modules, hooks);
-  if (!trace) return trace.failure();
-  return explain_trace(input, options, trace.value(), hooks);
+  return is_folder(input) ? explain_folder(input, options, hooks)
+                          : explain_file(input, options, hooks);
 }
 
 }  // namespace epilogue::trace

@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 
+#include "epilogue/trace/report.h"
 #include "errors/message_of.h"
 
 namespace epilogue::trace::answer_test {
@@ -100,6 +104,63 @@ TEST(AnswerHooks, PollIsCalledBetweenTheAnalyses) {
   const Trace trace = load_trace({.path = kEager}).value();
   explain(trace, link(trace), [&] { ++calls; });
   EXPECT_GT(calls, 3);
+}
+
+// A folder with the same trace for each of so many ranks.
+class RankFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void write(int rank) const {
+    std::ofstream(folder_ / ("rank" + std::to_string(rank) + ".json.gz"), std::ios::binary)
+        << content(kEager);
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(::testing::TempDir()) / ("ranks" + std::to_string(::getpid()));
+};
+
+TEST_F(RankFolderTest, OneWatchSeesTheReadingOfAllFiles) {
+  for (int rank = 0; rank < 3; ++rank) write(rank);
+  const auto bytes = static_cast<int64_t>(3 * content(kEager).size());
+  int watches = 0;
+  std::vector<int64_t> seen;
+  AnswerHooks hooks;
+  hooks.watch_reading = [&] {
+    ++watches;
+    return [&](int64_t done, int64_t total) {
+      EXPECT_EQ(total, bytes);
+      seen.push_back(done);
+    };
+  };
+  ASSERT_TRUE(explain_answer({.path = folder_.string()}, {}, hooks));
+  EXPECT_EQ(watches, 1);
+  ASSERT_GE(seen.size(), 3u);
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_GT(seen.back(), bytes * 2 / 3);
+  EXPECT_LE(seen.back(), bytes);
+}
+
+TEST_F(RankFolderTest, IsTheSameWhetherRanksAreReadOneByOneOrHeldTogether) {
+  for (int rank = 0; rank < 2; ++rank) write(rank);
+  const Trace first = load_trace({.path = (folder_ / "rank0.json.gz").string()}).value();
+  const Trace second = load_trace({.path = (folder_ / "rank1.json.gz").string()}).value();
+  const Links of_first = link(first);
+  const Links of_second = link(second);
+  const RankTrace ranks[] = {{first, of_first}, {second, of_second}};
+  EXPECT_EQ(explain_answer({.path = folder_.string()}).value().json(),
+            ranks_json(explain_ranks(ranks)));
+}
+
+TEST_F(RankFolderTest, OneTraceBesideAFileThatIsNoneIsExplainedItself) {
+  write(0);
+  std::ofstream(folder_ / "about.json") << "{}";
+  std::vector<std::string> warnings;
+  AnswerHooks hooks;
+  hooks.warn = [&](const std::string& text) { warnings.push_back(text); };
+  const Answer answer = explain_answer({.path = folder_.string()}, {}, hooks).value();
+  EXPECT_EQ(nlohmann::json::parse(answer.json())["verdict"], "cpu-only");
+  EXPECT_EQ(warnings.size(), 1u);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ struct AnswerHooks {
   // One line each: what had to be skipped or is doubtful.
   std::function<void(const std::string&)> warn = {};
   // Called before a trace is read. What it gives is called as ReadOptions::progress is, and dies
-  // when the trace was read.
+  // when the trace was read. The traces of a folder have one, with the bytes of all of them.
   std::function<std::function<void(int64_t done, int64_t total)>()> watch_reading = {};
   // Called every few milliseconds while a trace is read, and between the stages after that. What
   // it throws ends the call.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/explain.h"
+#include "analysis/findings/explain_ranks.h"
 
 #include <algorithm>
 #include <set>
 
 #include "analysis/findings/rules.h"
-#include "analysis/ranks/rank_info.h"
 
 namespace epilogue::trace {
 namespace {
@@ -17,9 +16,9 @@ std::optional<int64_t> wait_of(const Collectives& c, size_t rank) {
   return sum;
 }
 
-std::optional<int64_t> world_size_of(std::span<const RankTrace> ranks) {
-  for (const RankTrace& r : ranks)
-    if (const RankInfo info = rank_info(r.trace); info.world_size) return info.world_size;
+std::optional<int64_t> world_size_of(const std::vector<RankDigest>& ranks) {
+  for (const RankDigest& r : ranks)
+    if (r.identity.world_size) return r.identity.world_size;
   return std::nullopt;
 }
 
@@ -39,18 +38,16 @@ std::vector<RankRange> missing_ranks(const std::vector<RankSummary>& ranks,
   return missing;
 }
 
-RankSummary summary_of(const RankTrace& rank, const Collectives& all, size_t position) {
+RankSummary summary_of(const RankDigest& digest, const Collectives& all, size_t position) {
   const RankCollectives& c = all.ranks[position];
-  const Timeline time = timeline(rank.trace, rank.links);
   RankSummary s;
-  s.path = rank.trace.import.path;
+  s.path = digest.identity.path;
   s.rank = c.rank;
-  s.is_truncated = rank.trace.import.is_truncated;
-  s.bound = judge_time(rank.trace, rank.links).whole.bound;
-  if (s.is_truncated && rank.links.device_work.empty()) s.bound.reset();
-  s.span_ns = time.span_ns();
-  s.busy_pct = time.busy_pct();
-  if (!s.is_truncated && rank.links.kernels > 0) {
+  s.is_truncated = digest.is_truncated;
+  s.bound = digest.bound;
+  s.span_ns = c.span_ns;
+  s.busy_pct = digest.busy_pct;
+  if (!s.is_truncated && digest.has_kernels) {
     s.communication_ns = c.communication_ns;
     s.overlap_ns = c.overlap_ns;
   }
@@ -65,15 +62,21 @@ bool RanksExplanation::has_all_ranks() const {
                                          [](const RankSummary& r) { return r.is_truncated; });
 }
 
-RanksExplanation explain_ranks(std::span<const RankTrace> ranks) {
+RanksExplanation explain_ranks(const RankDigests& digests) {
   RanksExplanation e;
-  e.collectives = collectives(ranks);
-  for (size_t i = 0; i < ranks.size(); ++i)
-    e.ranks.push_back(summary_of(ranks[i], e.collectives, i));
-  e.world_size = world_size_of(ranks);
+  e.collectives = collectives(digests);
+  for (size_t i = 0; i < digests.ranks.size(); ++i)
+    e.ranks.push_back(summary_of(digests.ranks[i], e.collectives, i));
+  e.world_size = world_size_of(digests.ranks);
   e.missing = missing_ranks(e.ranks, e.world_size);
   e.findings = apply_rules(kRanksRules, e);
   return e;
+}
+
+RanksExplanation explain_ranks(std::span<const RankTrace> ranks) {
+  RankDigests digests;
+  for (const RankTrace& rank : ranks) digests.add(rank);
+  return explain_ranks(digests);
 }
 
 }  // namespace epilogue::trace

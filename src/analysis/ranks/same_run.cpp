@@ -5,48 +5,44 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 
+#include "analysis/ranks/rank_digest.h"
 #include "analysis/ranks/rank_info.h"
-#include "epilogue/trace/ranks.h"
 
 namespace epilogue::trace {
 namespace {
 
-std::set<std::string_view> op_names(const Trace& trace) {
-  std::set<std::string_view> names;
-  for (const Event& e : trace.events)
-    if (e.category == Category::cpu_op) names.insert(trace.name(e));
-  return names;
+std::vector<StringId> op_names(const Trace& trace, StringPool& names) {
+  std::vector<bool> is_known(trace.strings.size());
+  std::vector<StringId> ids;
+  for (const Event& e : trace.events) {
+    if (e.category != Category::cpu_op || is_known[e.name]) continue;
+    is_known[e.name] = true;
+    ids.push_back(names.intern(trace.name(e)));
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
 }
 
-struct Window {
-  int64_t first_ns = std::numeric_limits<int64_t>::max();
-  int64_t last_ns = std::numeric_limits<int64_t>::min();
-};
-
 // When the trace's events ran, on the clock that all traces share.
-Window window_of(const Trace& trace) {
-  Window w;
+Interval window_of(const Trace& trace) {
+  Interval w = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   for (const Event& e : trace.events) {
-    w.first_ns = std::min(w.first_ns, trace.base_time_ns + e.ts_ns);
-    w.last_ns = std::max(w.last_ns, trace.base_time_ns + e.end_ns());
+    w.begin_ns = std::min(w.begin_ns, trace.base_time_ns + e.ts_ns);
+    w.end_ns = std::max(w.end_ns, trace.base_time_ns + e.end_ns());
   }
   return w;
 }
 
 // Of traces that do not say which rank they are.
-std::string why_different_programs(std::span<const RankTrace> traces) {
-  const Trace& first = traces.front().trace;
-  const std::set<std::string_view> ops = op_names(first);
-  const Window at_first = window_of(first);
-  for (const RankTrace& other : traces.subspan(1)) {
+std::string why_different_programs(std::span<const RankIdentity> ranks) {
+  const RankIdentity& first = ranks.front();
+  for (const RankIdentity& other : ranks.subspan(1)) {
     const auto both = [&](const char* what) {
-      return fmt::format("{} and {} {}", first.import.path, other.trace.import.path, what);
+      return fmt::format("{} and {} {}", first.path, other.path, what);
     };
-    if (op_names(other.trace) != ops) return both("have different ops");
-    const Window at = window_of(other.trace);
-    if (at.first_ns > at_first.last_ns || at_first.first_ns > at.last_ns)
+    if (other.ops != first.ops) return both("have different ops");
+    if (other.window.begin_ns > first.window.end_ns || first.window.begin_ns > other.window.end_ns)
       return both("ran at different times");
   }
   return "";
@@ -54,29 +50,48 @@ std::string why_different_programs(std::span<const RankTrace> traces) {
 
 }  // namespace
 
-std::string why_not_ranks(std::span<const RankTrace> traces) {
-  std::map<int64_t, const Trace*> by_rank;
+RankIdentity rank_identity(const Trace& trace, StringPool& names) {
+  const RankInfo info = rank_info(trace);
+  RankIdentity identity = {trace.import.path, info.rank, info.world_size, {}, {}};
+  if (info.rank) return identity;
+  identity.ops = op_names(trace, names);
+  identity.window = window_of(trace);
+  return identity;
+}
+
+std::string why_not_ranks(std::span<const RankIdentity> ranks) {
+  std::map<int64_t, const RankIdentity*> by_rank;
   std::optional<int64_t> world_size;
-  for (const RankTrace& t : traces) {
-    const RankInfo info = rank_info(t.trace);
-    if (!info.rank) continue;
-    const auto [same, is_new] = by_rank.emplace(*info.rank, &t.trace);
+  for (const RankIdentity& r : ranks) {
+    if (!r.rank) continue;
+    const auto [same, is_new] = by_rank.emplace(*r.rank, &r);
     if (!is_new)
-      return fmt::format("{} and {} are both of rank {}", same->second->import.path,
-                         t.trace.import.path, *info.rank);
-    if (info.world_size && *info.rank >= *info.world_size)
-      return fmt::format("{} says rank {} of {} ranks", t.trace.import.path, *info.rank,
-                         *info.world_size);
-    if (world_size && info.world_size && *world_size != *info.world_size)
-      return fmt::format("{} says that the run has {} ranks, another trace says {}",
-                         t.trace.import.path, *info.world_size, *world_size);
-    if (info.world_size) world_size = info.world_size;
+      return fmt::format("{} and {} are both of rank {}", same->second->path, r.path, *r.rank);
+    if (r.world_size && *r.rank >= *r.world_size)
+      return fmt::format("{} says rank {} of {} ranks", r.path, *r.rank, *r.world_size);
+    if (world_size && r.world_size && *world_size != *r.world_size)
+      return fmt::format("{} says that the run has {} ranks, another trace says {}", r.path,
+                         *r.world_size, *world_size);
+    if (r.world_size) world_size = r.world_size;
   }
-  if (traces.size() < 2 || by_rank.size() == traces.size()) return "";
-  if (by_rank.empty()) return why_different_programs(traces);
-  const auto unnamed = std::find_if(traces.begin(), traces.end(),
-                                    [](const RankTrace& t) { return !rank_info(t.trace).rank; });
-  return unnamed->trace.import.path + " does not say which rank it is of, but others do";
+  if (ranks.size() < 2 || by_rank.size() == ranks.size()) return "";
+  if (by_rank.empty()) return why_different_programs(ranks);
+  const auto unnamed =
+      std::find_if(ranks.begin(), ranks.end(), [](const RankIdentity& r) { return !r.rank; });
+  return unnamed->path + " does not say which rank it is of, but others do";
+}
+
+std::string why_not_ranks(const RankDigests& digests) {
+  std::vector<RankIdentity> identities;
+  for (const RankDigest& digest : digests.ranks) identities.push_back(digest.identity);
+  return why_not_ranks(identities);
+}
+
+std::string why_not_ranks(std::span<const RankTrace> traces) {
+  StringPool names;
+  std::vector<RankIdentity> identities;
+  for (const RankTrace& t : traces) identities.push_back(rank_identity(t.trace, names));
+  return why_not_ranks(identities);
 }
 
 }  // namespace epilogue::trace

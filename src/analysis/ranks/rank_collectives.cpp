@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/ranks/rank_collectives.h"
+
+#include <algorithm>
+
+#include "analysis/device_busy.h"
+#include "analysis/ranks/collective_calls.h"
+#include "analysis/ranks/rank_info.h"
+#include "analysis/time/work_kind.h"
+#include "epilogue/trace/time.h"
+
+namespace epilogue::trace {
+namespace {
+
+// When the kernels that are no collectives ran.
+IntervalSet other_kernels(const Trace& trace) {
+  WorkKinds kinds(trace);
+  std::vector<Interval> list;
+  // Of a selection also those beside what it launched and what ran into it.
+  for_each_event_around(trace, [&](const Event& e) {
+    if (e.category == Category::kernel && kinds.of(e) != WorkKind::communication)
+      list.push_back({e.ts_ns, e.end_ns()});
+  });
+  return united(std::move(list));
+}
+
+IntervalSet union_of(const Trace& trace, const std::vector<CollectiveCall>& calls) {
+  std::vector<Interval> list;
+  for (const CollectiveCall& call : calls) {
+    const Event& e = trace.events[call.event];
+    list.push_back({e.ts_ns, e.end_ns()});
+  }
+  return united(std::move(list));
+}
+
+CollectiveStats stats_of(const Trace& trace, const std::string& name,
+                         const std::vector<CollectiveCall>& calls, const IntervalSet& others) {
+  CollectiveStats stats;
+  stats.name = name;
+  stats.bytes = 0;
+  std::vector<int64_t> times_ns;
+  for (const CollectiveCall& call : calls) {
+    times_ns.push_back(trace.events[call.event].dur_ns);
+    stats.bytes =
+        stats.bytes && call.bytes ? std::optional(*stats.bytes + *call.bytes) : std::nullopt;
+  }
+  stats.time = *distribution(std::move(times_ns));
+  const IntervalSet all = union_of(trace, calls);
+  stats.overlap_ns = total_ns(intersected(all, others));
+  stats.exposed_ns = total_ns(all) - stats.overlap_ns;
+  return stats;
+}
+
+}  // namespace
+
+void add_collectives(const RankTrace& rank, RankDigest& digest) {
+  const std::vector<CollectiveCall> calls = collective_calls(rank.trace, rank.links);
+  std::map<std::string, std::vector<CollectiveCall>> by_name;
+  for (const CollectiveCall& call : calls) {
+    by_name[call.name].push_back(call);
+    digest.collective_ns[call.name].push_back(rank.trace.events[call.event].dur_ns);
+  }
+  RankCollectives& result = digest.collectives;
+  result.rank = rank_info(rank.trace).rank.value_or(0);
+  result.span_ns = timeline(rank.trace, rank.links).span_ns();
+  const IntervalSet others = other_kernels(rank.trace);
+  const IntervalSet all = union_of(rank.trace, calls);
+  result.communication_ns = total_ns(all);
+  result.overlap_ns = total_ns(intersected(all, others));
+  for (const auto& [name, list] : by_name)
+    result.kinds.push_back(stats_of(rank.trace, name, list, others));
+  std::stable_sort(result.kinds.begin(), result.kinds.end(),
+                   [](const CollectiveStats& a, const CollectiveStats& b) {
+                     return a.time.total_ns > b.time.total_ns;
+                   });
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the comparison of ranks needs of each of them. It holds no trace, so that ranks can be read
+// one after the other.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/intervals.h"
+#include "epilogue/trace/ranks.h"
+#include "epilogue/trace/time.h"
+
+namespace epilogue::trace {
+
+// Which rank of which run a trace is of.
+struct RankIdentity {
+  std::string path;
+  std::optional<int64_t> rank;
+  std::optional<int64_t> world_size;
+  // Of a trace that does not say its rank: the names of its ops, sorted, each once, and when its
+  // events ran on the clock that all traces share.
+  std::vector<StringId> ops;
+  Interval window;
+};
+
+struct RankDigest {
+  RankIdentity identity;
+  bool is_truncated = false;
+  bool has_kernels = false;
+  std::optional<Bound> bound;  // empty: the trace ends before any device work
+  std::optional<double> busy_pct;
+  RankCollectives collectives;  // its rank is 0 unless the trace says it
+  // Durations of the collectives of each kind, in their order.
+  std::map<std::string, std::vector<int64_t>> collective_ns;
+};
+
+// The ranks in the order in which they were added.
+struct RankDigests {
+  StringPool names;  // of all ranks
+  std::vector<RankDigest> ranks;
+
+  void add(const RankTrace& rank);
+};
+
+RankIdentity rank_identity(const Trace& trace, StringPool& names);
+std::string why_not_ranks(std::span<const RankIdentity> ranks);
+std::string why_not_ranks(const RankDigests& digests);
+Collectives collectives(const RankDigests& digests);
+
+}  // namespace epilogue::trace
