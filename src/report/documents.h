@@ -3,9 +3,13 @@
 // a document is made of must outlive it.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "epilogue/trace/kernel_name.h"
+#include "epilogue/trace/ranks.h"
 #include "report/document.h"
 
 namespace epilogue::trace {
@@ -18,6 +22,10 @@ struct TraceDiff;
 Document explain_document(const Explanation& explanation, int top);
 Document diff_document(const TraceDiff& diff, int top);
 Document ranks_document(const RanksExplanation& ranks);
+// Bandwidths of collectives: "18.3 GB/s", "-" if they are not known, and what they mean.
+std::string algbw_text(const std::optional<CollectiveRates>& rates);
+std::string busbw_text(const std::optional<CollectiveRates>& rates);
+std::string bandwidth_note(bool has_sizes, std::string_view time);
 // A block per name; inferred fields are marked with '~'. JSON is a list of {"schema_version",
 // "name", "family", "kind", "fields", "inferred", "notes", "ops", "summary"}.
 Document kernel_names_document(std::span<const KernelName> names);

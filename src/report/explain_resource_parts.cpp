@@ -60,13 +60,28 @@ void add_calls(ExplainParts& p) {
 void add_collectives(ExplainParts& p) {
   if (p.e.collectives.kinds.empty()) return;
   p.head("Collectives");
-  Grid grid{{{"name", true}, {"count"}, {"bytes"}, {"time"}, {"hidden"}, {"exposed"}}, {}, ""};
+  Grid grid{{{"name", true},
+             {"count"},
+             {"bytes"},
+             {"time"},
+             {"hidden"},
+             {"exposed"},
+             {"algbw"},
+             {"busbw"}},
+            {},
+            ""};
   for (const CollectiveStats& c : p.e.collectives.kinds)
     grid.rows.push_back({c.name, format_count(c.time.count),
                          c.bytes ? format_bytes(static_cast<double>(*c.bytes)) : "-",
                          format_duration_ns(c.time.total_ns), format_duration_ns(c.overlap_ns),
-                         format_duration_ns(c.exposed_ns)});
+                         format_duration_ns(c.exposed_ns), algbw_text(c.rates),
+                         busbw_text(c.rates)});
   p.add(std::move(grid));
+  const auto& kinds = p.e.collectives.kinds;
+  p.document.push_back(Paragraph{
+      bandwidth_note(std::any_of(kinds.begin(), kinds.end(),
+                                 [](const CollectiveStats& c) { return c.rates.has_value(); }),
+                     "by the kernels' time, in which this rank may wait for others")});
 }
 
 void add_compile(ExplainParts& p) {

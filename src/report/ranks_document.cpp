@@ -2,6 +2,8 @@
 // Several ranks as a document, and as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
@@ -15,6 +17,18 @@ using Json = nlohmann::ordered_json;
 
 std::string duration_or_dash(std::optional<int64_t> ns) {
   return ns ? format_duration_ns(static_cast<double>(*ns)) : "-";
+}
+
+// Three digits.
+std::string bandwidth(double gb_s) {
+  return gb_s < 999.5 ? fmt::format("{:#.3g} GB/s", gb_s) : fmt::format("{:.0f} GB/s", gb_s);
+}
+
+Json algbw_json(const std::optional<CollectiveRates>& rates) {
+  return rates ? Json(rates->algbw_gb_s) : Json();
+}
+Json busbw_json(const std::optional<CollectiveRates>& rates) {
+  return rates ? or_null(rates->busbw_gb_s) : Json();
 }
 
 Json us_or_null(std::optional<int64_t> ns) { return ns ? Json(to_us(*ns)) : Json(); }
@@ -48,6 +62,8 @@ void add_waits(const RanksExplanation& e, Document& document) {
   Grid grid{{{"collective", true},
              {"count"},
              {has_all ? "transfer" : "transfer at most"},
+             {"algbw"},
+             {"busbw"},
              {has_all ? "waiting per rank" : "waiting per rank, at least", true, 120}},
             {},
             ""};
@@ -55,10 +71,15 @@ void add_waits(const RanksExplanation& e, Document& document) {
     std::string waits;
     for (const std::optional<int64_t>& ns : w.wait_ns)
       waits += (waits.empty() ? "" : ", ") + duration_or_dash(ns);
-    grid.rows.push_back(
-        {w.name, format_count(w.count), format_duration_ns(w.transfer_ns), std::move(waits)});
+    grid.rows.push_back({w.group.empty() ? w.name : w.name + " " + w.group, format_count(w.count),
+                         format_duration_ns(w.transfer_ns), algbw_text(w.rates),
+                         busbw_text(w.rates), std::move(waits)});
   }
   document.push_back(std::move(grid));
+  document.push_back(Paragraph{
+      bandwidth_note(std::any_of(e.collectives.waits.begin(), e.collectives.waits.end(),
+                                 [](const CollectiveWaits& w) { return w.rates.has_value(); }),
+                     "by the time of the transfer alone")});
 }
 
 Document build_ranks(const RanksExplanation& e) {
@@ -79,6 +100,21 @@ Document build_ranks(const RanksExplanation& e) {
 
 }  // namespace
 
+std::string algbw_text(const std::optional<CollectiveRates>& rates) {
+  return rates ? bandwidth(rates->algbw_gb_s) : "-";
+}
+std::string busbw_text(const std::optional<CollectiveRates>& rates) {
+  return rates && rates->busbw_gb_s ? bandwidth(*rates->busbw_gb_s) : "-";
+}
+std::string bandwidth_note(bool has_sizes, std::string_view time) {
+  if (!has_sizes)
+    return "The sizes of these collectives are not recorded: no bandwidth can be told.";
+  return fmt::format(
+      "algbw is the size by the time and busbw what each link carried, as nccl-tests defines them, "
+      "{}. \"-\": the size, or for busbw the number of ranks, is not recorded.",
+      time);
+}
+
 Json collectives_json(const RankCollectives& rank) {
   Json kinds = Json::array();
   for (const CollectiveStats& c : rank.kinds)
@@ -87,7 +123,10 @@ Json collectives_json(const RankCollectives& rank) {
                      {"bytes", or_null(c.bytes)},
                      {"total_us", to_us(c.time.total_ns)},
                      {"overlap_us", to_us(c.overlap_ns)},
-                     {"exposed_us", to_us(c.exposed_ns)}});
+                     {"exposed_us", to_us(c.exposed_ns)},
+                     {"sized_count", c.rates ? c.rates->count : 0},
+                     {"algbw_gb_per_s", algbw_json(c.rates)},
+                     {"busbw_gb_per_s", busbw_json(c.rates)}});
   return {{"rank", rank.rank},
           {"communication_us", to_us(rank.communication_ns)},
           {"overlap_us", to_us(rank.overlap_ns)},
@@ -128,7 +167,11 @@ std::string ranks_json(const RanksExplanation& e) {
     for (const std::optional<int64_t>& ns : w.wait_ns) each.push_back(us_or_null(ns));
     waits.push_back({{"name", w.name},
                      {"count", w.count},
+                     {"group", w.group.empty() ? Json() : Json(w.group)},
                      {"transfer_us", to_us(w.transfer_ns)},
+                     {"sized_count", w.rates ? w.rates->count : 0},
+                     {"algbw_gb_per_s", algbw_json(w.rates)},
+                     {"busbw_gb_per_s", busbw_json(w.rates)},
                      {"wait_us", std::move(each)}});
   }
   Json missing = Json::array();

@@ -75,6 +75,23 @@ TEST(RanksDocument, WhatIsUnknownIsNotZero) {
   EXPECT_TRUE(parsed["waits"][0]["wait_us"][2].is_null());
 }
 
+TEST(RanksDocument, BandwidthsAreShownWhereSizesAreRecorded) {
+  RanksExplanation e = two_ranks(2);
+  EXPECT_TRUE(has_text(ranks_text(e), "The sizes of these collectives are not recorded"));
+  EXPECT_TRUE(nlohmann::json::parse(ranks_json(e))["waits"][0]["algbw_gb_per_s"].is_null());
+  e.collectives.waits[0].rates = CollectiveRates{1, 16, 24};
+  e.collectives.waits[0].group = "[0, 1]";
+  const std::string text = ranks_text(e);
+  EXPECT_TRUE(has_text(text, "all_reduce [0, 1]      1    100 us  16.0 GB/s  24.0 GB/s  0 ns"))
+      << text;
+  EXPECT_TRUE(has_text(text, "as nccl-tests defines them, by the time of the transfer alone"));
+  const auto waits = nlohmann::json::parse(ranks_json(e))["waits"][0];
+  EXPECT_EQ(waits["busbw_gb_per_s"], 24.0);
+  EXPECT_EQ(waits["group"], "[0, 1]");
+  e.collectives.waits[0].rates->busbw_gb_s.reset();
+  EXPECT_TRUE(has_text(ranks_text(e), "16.0 GB/s      -  0 ns")) << ranks_text(e);
+}
+
 TEST(RanksDocument, NothingMatchedIsSaid) {
   RanksExplanation e = two_ranks(2);
   e.collectives.waits.clear();

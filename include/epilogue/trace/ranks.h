@@ -17,6 +17,16 @@
 
 namespace epilogue::trace {
 
+// Bandwidths in GB/s (10^9 bytes) as nccl-tests defines them, over the calls whose size is
+// recorded. algbw is the collective's size by its time. busbw is what a link between ranks carried
+// in that time: algbw times 2(n-1)/n for all_reduce of n ranks, (n-1)/n for all_gather,
+// reduce_scatter, all_to_all and gather, 1 for broadcast, reduce and send_recv.
+struct CollectiveRates {
+  int64_t count = 0;  // calls with a size
+  double algbw_gb_s = 0;
+  std::optional<double> busbw_gb_s;  // empty if the number of ranks is not recorded
+};
+
 // All collectives of one kind on one rank.
 struct CollectiveStats {
   std::string name;              // "all_reduce", "all_gather", "reduce_scatter", "all_to_all", ...
@@ -24,6 +34,8 @@ struct CollectiveStats {
   Distribution time;             // of the kernels
   int64_t overlap_ns = 0;        // time beside other kernels of the device
   int64_t exposed_ns = 0;        // time in which nothing else ran
+  // By the kernels' time, waiting for late ranks included. Empty if no size is recorded.
+  std::optional<CollectiveRates> rates = {};
 };
 
 struct RankCollectives {
@@ -34,8 +46,8 @@ struct RankCollectives {
   int64_t span_ns = 0;
 };
 
-// The n-th collective of a kind is the same one on all ranks. The rank that arrives last needs the
-// transfer alone; the other ranks wait for the rest of their time. A rank of the run that is not
+// The n-th collective of a kind and group is the same one on all ranks of the group. The rank that
+// arrives last needs the transfer alone; the other ranks wait for the rest of their time. A rank of the run that is not
 // among those matched may have arrived later: then transfers are at most and waits at least this.
 struct CollectiveWaits {
   std::string name;
@@ -44,13 +56,16 @@ struct CollectiveWaits {
   // By position of the rank; empty if its trace ends early: nobody knows which collectives it
   // lost.
   std::vector<std::optional<int64_t>> wait_ns;
+  // The ranks that take part, "[0, 1]", if they are recorded and not all that are here.
+  std::string group = {};
+  std::optional<CollectiveRates> rates = {};  // by the transfers alone
 };
 
 struct Collectives {
   std::vector<RankCollectives> ranks;
   // Of the ranks whose traces are whole; both are empty if these are fewer than two.
   std::vector<CollectiveWaits> waits;  // kinds that all of them ran equally often
-  std::vector<std::string> unmatched;  // the other kinds
+  std::vector<std::string> unmatched;  // the others, "all_reduce", "all_reduce [0, 1]"
 };
 
 struct RankTrace {

@@ -12,9 +12,13 @@
 namespace epilogue::trace {
 
 struct CollectiveCall {
-  uint32_t event = kNone;  // the kernel
-  std::string name;        // "all_reduce"
-  std::optional<int64_t> bytes;
+  uint32_t event = kNone;                // the kernel
+  std::string name;                      // "all_reduce"
+  std::optional<int64_t> bytes;          // of the rank's input
+  std::optional<int64_t> message_bytes;  // the size of which bandwidths are told
+  std::optional<int64_t> group_ranks;    // ranks of its process group
+  std::string group_name;                // "3"
+  std::string group;                     // "[0, 1, 2, 3]"; of many ranks cut, with "..."
 };
 
 // By start.

@@ -5,6 +5,7 @@
 
 #include "analysis/device_busy.h"
 #include "analysis/ranks/collective_calls.h"
+#include "analysis/ranks/collective_rates.h"
 #include "analysis/ranks/rank_info.h"
 #include "analysis/time/work_kind.h"
 #include "epilogue/trace/time.h"
@@ -39,11 +40,16 @@ CollectiveStats stats_of(const Trace& trace, const std::string& name,
   stats.name = name;
   stats.bytes = 0;
   std::vector<int64_t> times_ns;
+  CollectiveRateSum rates;
   for (const CollectiveCall& call : calls) {
     times_ns.push_back(trace.events[call.event].dur_ns);
+    rates.add(call.message_bytes,
+              call.group_ranks ? bus_factor(name, *call.group_ranks) : std::nullopt,
+              times_ns.back());
     stats.bytes =
         stats.bytes && call.bytes ? std::optional(*stats.bytes + *call.bytes) : std::nullopt;
   }
+  stats.rates = rates.rates();
   stats.time = *distribution(std::move(times_ns));
   const IntervalSet all = union_of(trace, calls);
   stats.overlap_ns = total_ns(intersected(all, others));
@@ -58,7 +64,9 @@ void add_collectives(const RankTrace& rank, RankDigest& digest) {
   std::map<std::string, std::vector<CollectiveCall>> by_name;
   for (const CollectiveCall& call : calls) {
     by_name[call.name].push_back(call);
-    digest.collective_ns[call.name].push_back(rank.trace.events[call.event].dur_ns);
+    CollectiveRuns& runs = digest.runs[{call.name, call.group_name, call.group}];
+    runs.group_ranks = call.group_ranks;
+    runs.runs.push_back({rank.trace.events[call.event].dur_ns, call.message_bytes.value_or(-1)});
   }
   RankCollectives& result = digest.collectives;
   result.rank = rank_info(rank.trace).rank.value_or(0);

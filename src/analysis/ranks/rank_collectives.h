@@ -6,7 +6,7 @@
 
 namespace epilogue::trace {
 
-// Fills in RankDigest::collectives and collective_ns.
+// Fills in RankDigest::collectives and runs.
 void add_collectives(const RankTrace& rank, RankDigest& digest);
 
 }  // namespace epilogue::trace

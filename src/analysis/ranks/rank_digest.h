@@ -27,6 +27,22 @@ struct RankIdentity {
   Interval window;
 };
 
+// Collectives that are matched with each other: of one kind, in one process group.
+struct CollectiveKey {
+  std::string name;
+  std::string group_name;  // as recorded, or ""
+  std::string group;       // its ranks as recorded, "[0, 1]", or ""
+  auto operator<=>(const CollectiveKey&) const = default;
+};
+struct CollectiveRun {
+  int64_t dur_ns = 0;
+  int64_t message_bytes = -1;  // -1: not known
+};
+struct CollectiveRuns {
+  std::optional<int64_t> group_ranks;
+  std::vector<CollectiveRun> runs;  // in their order
+};
+
 struct RankDigest {
   RankIdentity identity;
   bool is_truncated = false;
@@ -34,8 +50,7 @@ struct RankDigest {
   std::optional<Bound> bound;  // empty: the trace ends before any device work
   std::optional<double> busy_pct;
   RankCollectives collectives;  // its rank is 0 unless the trace says it
-  // Durations of the collectives of each kind, in their order.
-  std::map<std::string, std::vector<int64_t>> collective_ns;
+  std::map<CollectiveKey, CollectiveRuns> runs;
 };
 
 // The ranks in the order in which they were added.

@@ -119,6 +119,26 @@ TEST(ExplainRanks, WhatACutOffRankLostIsUnknown) {
   EXPECT_EQ(f->title, "the trace of rank 2 ends early: its collectives are not matched");
 }
 
+// Rank 2 waits least of all, but nobody waits for it.
+TEST(ExplainRanks, TheLastRankIsLookedForWithinAGroup) {
+  std::vector<GpuTrace> traces =
+      list_of(rank_of(0, 900, 4), rank_of(1, 100, 4), rank_of(2, 50, 4), rank_of(3, 60, 4));
+  for (size_t r = 0; r < 4; ++r) {
+    Trace& trace = traces[r].trace;
+    trace.kernels.back().other_args = trace.strings.intern(
+        std::string(R"({"Collective name": "allreduce", "Process Group Ranks": ")") +
+        (r < 2 ? "[0, 1]" : "[2, 3]") + R"("})");
+  }
+  const RanksExplanation e = explained(traces);
+  const Finding* last = find_finding(e, "straggler");
+  ASSERT_NE(last, nullptr);
+  EXPECT_EQ(last->title, "rank 1 arrives last of [0, 1]: rank 0 waits 800 us in collectives");
+  EXPECT_EQ(
+      last->evidence,
+      std::vector<std::string>{
+          "all_reduce: 1 matched on ranks [0, 1], 100 us of transfer, up to 800 us of waiting"});
+}
+
 TEST(ExplainRanks, WaitsOfUnmatchedCollectivesAreUnknown) {
   std::vector<GpuTrace> traces = list_of(rank_of(0, 100, 2), rank_of(1, 700, 2));
   traces[1].gpu_kernel(kReduceKernel, 1100 * kUs, 1200 * kUs);

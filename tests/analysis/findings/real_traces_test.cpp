@@ -262,6 +262,22 @@ TEST(RealTraces, HalfOfTheRanksGiveBounds) {
   EXPECT_FALSE(e.has_all_ranks());
 }
 
+// Worked out from the JSON alone: 201,088 elements of bf16 reach 8 ranks in 21.953 us.
+TEST(RealTraces, BandwidthOfAnAllGather) {
+  if (!has_real_trace("tracelens/b200_vllm_gpt_oss.json.gz")) GTEST_SKIP() << "no real traces";
+  const Loaded b200 = load("tracelens/b200_vllm_gpt_oss.json.gz");
+  const RankTrace rank{b200.trace, b200.links};
+  const RankCollectives found = collectives({&rank, 1}).ranks.front();
+  const auto kind = [&](std::string_view name) {
+    return *std::find_if(found.kinds.begin(), found.kinds.end(),
+                         [&](const CollectiveStats& c) { return c.name == name; });
+  };
+  ASSERT_TRUE(kind("all_gather").rates);
+  EXPECT_NEAR(kind("all_gather").rates->algbw_gb_s, 18.3199, 1e-4);
+  EXPECT_NEAR(*kind("all_gather").rates->busbw_gb_s, 16.0299, 1e-4);
+  EXPECT_FALSE(kind("all_reduce").rates) << "its kernels say no size";
+}
+
 TEST(RealTraces, RanksOfOneStepWaitForTheLast) {
   const std::filesystem::path folder = real_traces_folder() / "param/dlrm";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no real traces";

@@ -93,6 +93,73 @@ TEST(Collectives, RanksThatDoNotAgreeAreNotMatched) {
   EXPECT_TRUE(collectives({}).ranks.empty());
 }
 
+// All-reduces of 4000 bytes as NCCL's kernels say it: of the group first, then of all four ranks.
+GpuTrace rank_of_groups(int64_t number, const std::string& group, int64_t of_group_ns,
+                        int64_t of_all_ns) {
+  GpuTrace b;
+  const auto add = [&](const std::string& ranks, const std::string& size, int64_t end, int64_t ns) {
+    b.gpu_kernel(kAllReduce, end - ns, end);
+    b.trace.kernels.back().other_args = b.trace.strings.intern(
+        R"({"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, )"
+        R"("dtype": "Float", "Group size": )" +
+        size + R"(, "Process Group Name": "1", "Process Group Ranks": ")" + ranks + R"("})");
+  };
+  add(group, "2", 10'000, of_group_ns);
+  add("[0, 1, 2, 3]", "4", 20'000, of_all_ns);
+  b.trace.metadata.emplace_back("distributedInfo", R"({"rank": )" + std::to_string(number) + "}");
+  return b;
+}
+
+TEST(Collectives, AreMatchedWithinTheirGroup) {
+  const GpuTrace traces[] = {
+      rank_of_groups(0, "[0, 1]", 1'000, 5'000), rank_of_groups(1, "[0, 1]", 3'000, 2'000),
+      rank_of_groups(2, "[2, 3]", 500, 4'000), rank_of_groups(3, "[2, 3]", 400, 4'000)};
+  const Links links[] = {link(traces[0].trace), link(traces[1].trace), link(traces[2].trace),
+                         link(traces[3].trace)};
+  const RankTrace ranks[] = {{traces[0].trace, links[0]},
+                             {traces[1].trace, links[1]},
+                             {traces[2].trace, links[2]},
+                             {traces[3].trace, links[3]}};
+  const Collectives c = collectives(ranks);
+  EXPECT_TRUE(c.unmatched.empty());
+  ASSERT_EQ(c.waits.size(), 3u);
+  EXPECT_EQ(c.waits[1].group, "[0, 1]");
+  EXPECT_EQ(c.waits[1].wait_ns,
+            (std::vector<std::optional<int64_t>>{0, 2'000, std::nullopt, std::nullopt}));
+  EXPECT_EQ(c.waits[0].group, "") << "all ranks";
+  EXPECT_EQ(c.waits[0].wait_ns, (std::vector<std::optional<int64_t>>{3'000, 0, 2'000, 2'000}));
+  EXPECT_EQ(c.waits[2].group, "[2, 3]");
+  EXPECT_EQ(c.waits[2].transfer_ns, 400);
+  // 4000 bytes in 1 us of two ranks; in 2 us of four.
+  ASSERT_TRUE(c.waits[1].rates && c.waits[0].rates);
+  EXPECT_DOUBLE_EQ(c.waits[1].rates->algbw_gb_s, 4);
+  EXPECT_DOUBLE_EQ(*c.waits[1].rates->busbw_gb_s, 4);
+  EXPECT_DOUBLE_EQ(c.waits[0].rates->algbw_gb_s, 2);
+  EXPECT_DOUBLE_EQ(*c.waits[0].rates->busbw_gb_s, 3);
+  // Of one rank: 8000 bytes in 6 us.
+  EXPECT_DOUBLE_EQ(c.ranks[0].kinds[0].rates->algbw_gb_s, 8.0 / 6);
+  // Of two ranks that share no group of two, the all-reduce of all is compared alone.
+  const RankTrace half[] = {ranks[0], ranks[2]};
+  ASSERT_EQ(collectives(half).waits.size(), 1u);
+  EXPECT_EQ(collectives(half).waits[0].transfer_ns, 4'000);
+}
+
+TEST(Collectives, AreNotMatchedIfGroupsAreSmallAndNotNamed) {
+  std::vector<GpuTrace> traces;
+  for (int64_t r = 0; r < 3; ++r) {
+    GpuTrace& b = traces.emplace_back();
+    b.gpu_kernel(kAllReduce, 0, 1'000 + r);
+    b.trace.kernels.back().other_args = b.trace.strings.intern(
+        R"({"Collective name": "allreduce", "In msg nelems": 10, "dtype": "Float", "Group size": 2})");
+  }
+  const Links links[] = {link(traces[0].trace), link(traces[1].trace), link(traces[2].trace)};
+  const RankTrace ranks[] = {
+      {traces[0].trace, links[0]}, {traces[1].trace, links[1]}, {traces[2].trace, links[2]}};
+  EXPECT_TRUE(collectives(ranks).waits.empty());
+  EXPECT_EQ(collectives(ranks).unmatched, std::vector<std::string>{"all_reduce"});
+  EXPECT_EQ(collectives(std::span(ranks).first(2)).waits.size(), 1u) << "a run of two ranks";
+}
+
 TEST(Collectives, ArgsOfTheKernelComeFirst) {
   GpuTrace b;
   b.gpu_kernel("ncclDevKernel_Generic", 0, 10);

@@ -165,7 +165,8 @@ function showCalls(e) {
 function showCollectives(e) {
   addSection("collectives", "Collectives", tableNode("Collectives of this rank", [
     textColumn("Name", "name"), countColumn("Count", "count"), numberColumn("Bytes", "bytes", format.bytes),
-    usColumn("Total", "total_us"), usColumn("Hidden", "overlap_us"), usColumn("Exposed", "exposed_us")],
+    usColumn("Total", "total_us"), usColumn("Hidden", "overlap_us"), usColumn("Exposed", "exposed_us"),
+    numberColumn("algbw", "algbw_gb_per_s", format.bandwidth), numberColumn("busbw", "busbw_gb_per_s", format.bandwidth)],
   e.collectives.kinds, { sortBy: 3 }));
 }
 
