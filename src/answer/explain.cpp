@@ -71,7 +71,7 @@ Result<Answer> explain_folder(const TraceInput& folder, const ExplainAnswerOptio
     return explain_file(rank_input(folder, ranks.value().paths.front()), options, again);
   }
   auto explanation = std::make_shared<const RanksExplanation>(explain_ranks(ranks.value().digests));
-  return Answer(ranks_document(*explanation), explanation);
+  return Answer(ranks_document(*explanation, options.top), explanation);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct TraceDiff;
 // `top`: rows of each list; -1: all. JSON has all.
 Document explain_document(const Explanation& explanation, int top);
 Document diff_document(const TraceDiff& diff, int top);
-Document ranks_document(const RanksExplanation& ranks);
+Document ranks_document(const RanksExplanation& ranks, int top);
 // Bandwidths of collectives: "18.3 GB/s", "-" if they are not known, and what they mean.
 std::string algbw_text(const std::optional<CollectiveRates>& rates);
 std::string busbw_text(const std::optional<CollectiveRates>& rates);

@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
+#include "analysis/kernel_name/kernel_labels.h"
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
 #include "report/documents.h"
-#include "report/json_numbers.h"
 
 namespace epilogue::trace {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string duration_or_dash(std::optional<int64_t> ns) {
   return ns ? format_duration_ns(static_cast<double>(*ns)) : "-";
@@ -23,15 +22,6 @@ std::string duration_or_dash(std::optional<int64_t> ns) {
 std::string bandwidth(double gb_s) {
   return gb_s < 999.5 ? fmt::format("{:#.3g} GB/s", gb_s) : fmt::format("{:.0f} GB/s", gb_s);
 }
-
-Json algbw_json(const std::optional<CollectiveRates>& rates) {
-  return rates ? Json(rates->algbw_gb_s) : Json();
-}
-Json busbw_json(const std::optional<CollectiveRates>& rates) {
-  return rates ? or_null(rates->busbw_gb_s) : Json();
-}
-
-Json us_or_null(std::optional<int64_t> ns) { return ns ? Json(to_us(*ns)) : Json(); }
 
 void add_ranks(const RanksExplanation& e, Document& document) {
   document.push_back(Heading{"Ranks"});
@@ -82,7 +72,63 @@ void add_waits(const RanksExplanation& e, Document& document) {
                      "by the time of the transfer alone")});
 }
 
-Document build_ranks(const RanksExplanation& e) {
+void add_times(const RanksExplanation& e, Document& document) {
+  if (std::none_of(e.ranks.begin(), e.ranks.end(),
+                   [](const RankSummary& r) { return r.time.has_value(); }))
+    return;
+  document.push_back(Heading{"Time of the device"});
+  Grid grid{{{"rank"}, {"compute"}, {"memory"}, {"communication"}, {"idle"}}, {}, ""};
+  for (const RankSummary& r : e.ranks) {
+    const auto cell = [&](int64_t DeviceTime::*part) {
+      if (!r.time) return std::string("-");
+      const double share = r.span_ns > 0 ? 100.0 * static_cast<double>((*r.time).*part) /
+                                               static_cast<double>(r.span_ns)
+                                         : 0;
+      return fmt::format("{} {:4.1f} %", format_duration_ns((*r.time).*part), share);
+    };
+    grid.rows.push_back({std::to_string(r.rank), cell(&DeviceTime::compute_ns),
+                         cell(&DeviceTime::memory_ns), cell(&DeviceTime::communication_ns),
+                         cell(&DeviceTime::idle_ns)});
+  }
+  document.push_back(std::move(grid));
+  document.push_back(Paragraph{
+      "Of each rank's span. Compute is products, convolutions and attention; memory is the "
+      "other kernels, copies and fills beside which no compute runs; communication is "
+      "collectives that nothing hides."});
+}
+
+void add_kernel_table(const RanksExplanation& e, int top, Document& document) {
+  if (e.kernels.empty()) return;
+  document.push_back(Heading{"Kernels over ranks"});
+  std::vector<std::string_view> names;
+  for (const KernelOverRanks& k : e.kernels) names.push_back(k.name);
+  const KernelLabels labels(names);
+  Grid grid{{{"kernel", true, 70},
+             {"kind", true},
+             {"count"},
+             {"ranks"},
+             {"mean per rank"},
+             {"least"},
+             {"on rank"},
+             {"most"},
+             {"on rank"}},
+            {},
+            ""};
+  for (const KernelOverRanks& k : e.kernels) {
+    if (top >= 0 && std::ssize(grid.rows) > top) break;
+    grid.rows.push_back({labels.of(k.name), std::string(rank_work_name(k.work)),
+                         format_count(k.count), format_count(k.ranks),
+                         format_duration_ns(k.mean_ns), format_duration_ns(k.min_ns),
+                         k.min_rank ? std::to_string(*k.min_rank) : "-",
+                         format_duration_ns(k.max_ns), std::to_string(k.max_rank)});
+  }
+  limit_rows(grid, top);
+  if (top >= 0 && std::ssize(e.kernels) > top)
+    grid.more = fmt::format("and {} more", std::ssize(e.kernels) - top);
+  document.push_back(std::move(grid));
+}
+
+Document build_ranks(const RanksExplanation& e, int top) {
   Document document;
   const bool is_part = e.world_size && !e.missing.empty();
   document.push_back(Heading{is_part
@@ -95,6 +141,8 @@ Document build_ranks(const RanksExplanation& e) {
     document.push_back(Paragraph{"No collective is matched between ranks: nothing to compare."});
   add_ranks(e, document);
   add_waits(e, document);
+  add_times(e, document);
+  add_kernel_table(e, top, document);
   return document;
 }
 
@@ -115,78 +163,17 @@ std::string bandwidth_note(bool has_sizes, std::string_view time) {
       time);
 }
 
-Json collectives_json(const RankCollectives& rank) {
-  Json kinds = Json::array();
-  for (const CollectiveStats& c : rank.kinds)
-    kinds.push_back({{"name", c.name},
-                     {"count", c.time.count},
-                     {"bytes", or_null(c.bytes)},
-                     {"total_us", to_us(c.time.total_ns)},
-                     {"overlap_us", to_us(c.overlap_ns)},
-                     {"exposed_us", to_us(c.exposed_ns)},
-                     {"sized_count", c.rates ? c.rates->count : 0},
-                     {"algbw_gb_per_s", algbw_json(c.rates)},
-                     {"busbw_gb_per_s", busbw_json(c.rates)}});
-  return {{"rank", rank.rank},
-          {"communication_us", to_us(rank.communication_ns)},
-          {"overlap_us", to_us(rank.overlap_ns)},
-          {"kinds", std::move(kinds)}};
-}
-
-Document ranks_document(const RanksExplanation& ranks) {
-  Document document = build_ranks(ranks);
+Document ranks_document(const RanksExplanation& ranks, int top) {
+  Document document = build_ranks(ranks, top);
   document.json = [&ranks] { return ranks_json(ranks); };
   return document;
 }
 
 std::string ranks_text(const RanksExplanation& e, const ReportOptions& options) {
-  return document_text(ranks_document(e), options.use_bold);
+  return document_text(ranks_document(e, options.top), options.use_bold);
 }
 std::string ranks_markdown(const RanksExplanation& e) {
-  return document_markdown(ranks_document(e));
-}
-
-std::string ranks_json(const RanksExplanation& e) {
-  Json ranks = Json::array();
-  for (size_t i = 0; i < e.ranks.size(); ++i) {
-    const RankSummary& r = e.ranks[i];
-    Json json = collectives_json(e.collectives.ranks[i]);
-    json["communication_us"] = us_or_null(r.communication_ns);
-    json["overlap_us"] = us_or_null(r.overlap_ns);
-    json["path"] = r.path;
-    json["is_truncated"] = r.is_truncated;
-    json["verdict"] = r.bound ? Json(bound_name(*r.bound)) : Json();
-    json["span_us"] = to_us(r.span_ns);
-    json["gpu_busy_pct"] = or_null(r.busy_pct);
-    json["wait_us"] = us_or_null(r.wait_ns);
-    ranks.push_back(std::move(json));
-  }
-  Json waits = Json::array();
-  for (const CollectiveWaits& w : e.collectives.waits) {
-    Json each = Json::array();
-    for (const std::optional<int64_t>& ns : w.wait_ns) each.push_back(us_or_null(ns));
-    waits.push_back({{"name", w.name},
-                     {"count", w.count},
-                     {"group", w.group.empty() ? Json() : Json(w.group)},
-                     {"transfer_us", to_us(w.transfer_ns)},
-                     {"sized_count", w.rates ? w.rates->count : 0},
-                     {"algbw_gb_per_s", algbw_json(w.rates)},
-                     {"busbw_gb_per_s", busbw_json(w.rates)},
-                     {"wait_us", std::move(each)}});
-  }
-  Json missing = Json::array();
-  for (const RankRange& range : e.missing)
-    missing.push_back({{"first", range.first}, {"last", range.last}});
-  Json findings = Json::array();
-  for (const Finding& f : e.findings) findings.push_back(finding_json(f));
-  return dump_json({{"schema_version", kJsonSchemaVersion},
-                    {"world_size", or_null(e.world_size)},
-                    {"missing_ranks", std::move(missing)},
-                    {"has_all_ranks", e.has_all_ranks()},
-                    {"ranks", std::move(ranks)},
-                    {"waits", std::move(waits)},
-                    {"unmatched", e.collectives.unmatched},
-                    {"findings", std::move(findings)}});
+  return document_markdown(ranks_document(e, ReportOptions().top));
 }
 
 }  // namespace epilogue::trace

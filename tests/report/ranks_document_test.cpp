@@ -92,6 +92,38 @@ TEST(RanksDocument, BandwidthsAreShownWhereSizesAreRecorded) {
   EXPECT_TRUE(has_text(ranks_text(e), "16.0 GB/s      -  0 ns")) << ranks_text(e);
 }
 
+TEST(RanksDocument, TimeOfTheDeviceAndKernelsOverRanks) {
+  RanksExplanation e = two_ranks(2);
+  EXPECT_FALSE(has_text(ranks_text(e), "Time of the device"));
+  e.ranks[0].time = DeviceTime{500'000, 250'000, 50'000, 200'000};
+  for (const int64_t us : {30, 20, 10}) {
+    KernelOverRanks& k = e.kernels.emplace_back();
+    k.name = "kernel" + std::to_string(us);
+    k.count = 4;
+    k.ranks = 1;
+    k.total_ns = us * 1000;
+    k.mean_ns = us * 500;
+    k.max_ns = us * 1000;
+    k.max_rank = 1;
+  }
+  const std::string text = ranks_text(e, {.top = 2});
+  EXPECT_TRUE(has_text(text, "     0  500 us 50.0 %  250 us 25.0 %  50.0 us  5.0 %  200 us 20.0 %"))
+      << text;
+  EXPECT_TRUE(has_text(text, "     1              -              -               -              -"))
+      << text;
+  EXPECT_TRUE(
+      has_text(text, "kernel30  memory      4      1        15.0 us   0 ns        -  30.0 us"))
+      << text;
+  EXPECT_TRUE(has_text(text, "kernel20") && has_text(text, "and 1 more")) << text;
+  EXPECT_FALSE(has_text(text, "kernel10")) << text;
+  const auto parsed = nlohmann::json::parse(ranks_json(e));
+  EXPECT_EQ(parsed["kernels"].size(), 3u);
+  EXPECT_TRUE(parsed["kernels"][0]["min_rank"].is_null());
+  EXPECT_EQ(parsed["kernels"][0]["max_us"], 30.0);
+  EXPECT_EQ(parsed["ranks"][0]["device_time"]["compute_us"], 500.0);
+  EXPECT_TRUE(parsed["ranks"][1]["device_time"].is_null());
+}
+
 TEST(RanksDocument, NothingMatchedIsSaid) {
   RanksExplanation e = two_ranks(2);
   e.collectives.waits.clear();

@@ -125,6 +125,7 @@ struct RankSummary {
   // Both are empty if the trace ends early or has no kernel.
   std::optional<int64_t> communication_ns;  // union of the collectives' kernels
   std::optional<int64_t> overlap_ns;        // of that, beside other kernels
+  std::optional<DeviceTime> time;           // empty as those are
   // For ranks that arrived later, over the matched collectives; empty if none is matched.
   std::optional<int64_t> wait_ns;
 };
@@ -142,6 +143,7 @@ struct RanksExplanation {
   // Of the whole world; if its size is not known, only between the ranks that are here.
   std::vector<RankRange> missing;
   Collectives collectives;
+  std::vector<KernelOverRanks> kernels;  // the largest first
   std::vector<Finding> findings;
 
   // False: a rank is missing or its trace ends early, so that CollectiveWaits are bounds.

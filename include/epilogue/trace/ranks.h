@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "epilogue/base/distribution.h"
@@ -47,8 +48,9 @@ struct RankCollectives {
 };
 
 // The n-th collective of a kind and group is the same one on all ranks of the group. The rank that
-// arrives last needs the transfer alone; the other ranks wait for the rest of their time. A rank of the run that is not
-// among those matched may have arrived later: then transfers are at most and waits at least this.
+// arrives last needs the transfer alone; the other ranks wait for the rest of their time. A rank of
+// the run that is not among those matched may have arrived later: then transfers are at most and
+// waits at least this.
 struct CollectiveWaits {
   std::string name;
   int64_t count = 0;        // matched on all ranks whose traces are whole
@@ -66,6 +68,34 @@ struct Collectives {
   // Of the ranks whose traces are whole; both are empty if these are fewer than two.
   std::vector<CollectiveWaits> waits;  // kinds that all of them ran equally often
   std::vector<std::string> unmatched;  // the others, "all_reduce", "all_reduce [0, 1]"
+};
+
+// What limits device work when it runs alone.
+enum class RankWork : uint8_t { compute, memory, communication };
+inline constexpr size_t kRankWorks = 3;
+std::string_view rank_work_name(RankWork work);  // "compute"
+
+// The span of one rank on its busiest device; the four parts add up to it.
+struct DeviceTime {
+  int64_t compute_ns = 0;        // products, convolutions, attention
+  int64_t memory_ns = 0;         // the other kernels, copies and fills, where none of these runs
+  int64_t communication_ns = 0;  // collectives that nothing else hides
+  int64_t idle_ns = 0;
+};
+
+// One kernel on the ranks whose traces are whole and have kernels.
+struct KernelOverRanks {
+  std::string name;
+  RankWork work = RankWork::memory;
+  int64_t count = 0;     // on all ranks together
+  int64_t ranks = 0;     // that ran it
+  int64_t total_ns = 0;  // on all ranks together
+  // Of the time on one rank; a rank that did not run it counts as 0.
+  int64_t mean_ns = 0;
+  int64_t min_ns = 0;
+  int64_t max_ns = 0;
+  std::optional<int64_t> min_rank;  // the rank of which min_ns is; empty if some did not run it
+  int64_t max_rank = 0;
 };
 
 struct RankTrace {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analysis/findings/rules.h"
+#include "analysis/ranks/rank_kernels.h"
 
 namespace epilogue::trace {
 namespace {
@@ -50,6 +51,7 @@ RankSummary summary_of(const RankDigest& digest, const Collectives& all, size_t 
   if (!s.is_truncated && digest.has_kernels) {
     s.communication_ns = c.communication_ns;
     s.overlap_ns = c.overlap_ns;
+    s.time = digest.time;
   }
   s.wait_ns = wait_of(all, position);
   return s;
@@ -67,6 +69,9 @@ RanksExplanation explain_ranks(const RankDigests& digests) {
   e.collectives = collectives(digests);
   for (size_t i = 0; i < digests.ranks.size(); ++i)
     e.ranks.push_back(summary_of(digests.ranks[i], e.collectives, i));
+  std::vector<int64_t> numbers;
+  for (const RankSummary& r : e.ranks) numbers.push_back(r.rank);
+  e.kernels = kernels_over_ranks(digests, numbers);
   e.world_size = world_size_of(digests.ranks);
   e.missing = missing_ranks(e.ranks, e.world_size);
   e.findings = apply_rules(kRanksRules, e);

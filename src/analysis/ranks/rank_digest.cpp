@@ -2,6 +2,7 @@
 #include "analysis/ranks/rank_digest.h"
 
 #include "analysis/ranks/rank_collectives.h"
+#include "analysis/ranks/rank_kernels.h"
 
 namespace epilogue::trace {
 
@@ -14,6 +15,7 @@ void RankDigests::add(const RankTrace& rank) {
     digest.bound = judge_time(rank.trace, rank.links).whole.bound;
   digest.busy_pct = timeline(rank.trace, rank.links).busy_pct();
   add_collectives(rank, digest);
+  add_kernels(rank, names, digest);
   ranks.push_back(std::move(digest));
 }
 

@@ -43,6 +43,13 @@ struct CollectiveRuns {
   std::vector<CollectiveRun> runs;  // in their order
 };
 
+struct RankKernel {
+  StringId name = 0;  // in RankDigests::names
+  RankWork work = RankWork::memory;
+  int64_t count = 0;
+  int64_t total_ns = 0;
+};
+
 struct RankDigest {
   RankIdentity identity;
   bool is_truncated = false;
@@ -51,6 +58,8 @@ struct RankDigest {
   std::optional<double> busy_pct;
   RankCollectives collectives;  // its rank is 0 unless the trace says it
   std::map<CollectiveKey, CollectiveRuns> runs;
+  std::optional<DeviceTime> time;
+  std::vector<RankKernel> kernels;  // each name once
 };
 
 // The ranks in the order in which they were added.

@@ -296,6 +296,29 @@ TEST(RealTraces, RanksOfOneStepWaitForTheLast) {
   const auto last = static_cast<size_t>(
       std::min_element(waits->wait_ns.begin(), waits->wait_ns.end()) - waits->wait_ns.begin());
   EXPECT_EQ(c.ranks[last].rank, 7);
+  // Time by kind is what the verdict of each trace divides.
+  const RanksExplanation e = explain_ranks(ranks);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    ASSERT_TRUE(e.ranks[r].time);
+    const DeviceTime& time = *e.ranks[r].time;
+    const Verdict whole = judge_time(ranks[r].trace, ranks[r].links).whole;
+    const auto pct = [&](int64_t ns) {
+      return 100.0 * static_cast<double>(ns) / static_cast<double>(e.ranks[r].span_ns);
+    };
+    EXPECT_NEAR(pct(time.compute_ns), whole.pct(TimePart::compute), 1e-6);
+    EXPECT_NEAR(pct(time.memory_ns), whole.pct(TimePart::memory), 1e-6);
+    EXPECT_NEAR(pct(time.communication_ns), whole.pct(TimePart::communication), 1e-6);
+    EXPECT_EQ(time.compute_ns + time.memory_ns + time.communication_ns + time.idle_ns,
+              e.ranks[r].span_ns);
+  }
+  // Summed from the JSON: rank 1 ran five for 9506 us, rank 7 for 389.
+  const KernelOverRanks& largest = e.kernels.front();
+  EXPECT_TRUE(largest.name.starts_with("ncclKernel_SendRecv")) << largest.name;
+  EXPECT_EQ(largest.count, 40);
+  EXPECT_EQ(largest.max_ns, 9'506'000);
+  EXPECT_EQ(largest.max_rank, 1);
+  EXPECT_EQ(largest.min_ns, 389'000);
+  EXPECT_EQ(largest.min_rank, 7);
 }
 
 }  // namespace
