@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An explanation for scripts: everything that the text shows, and what it cuts.
+#include <algorithm>
+#include <limits>
+#include <span>
+
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
 #include "report/json_numbers.h"
@@ -17,6 +21,24 @@ Json array_of(const List& list, F&& make) {
   return array;
 }
 
+// The same for lists that grow with the trace: the first `limit` elements. What is cut is counted
+// under the list's path.
+class Lists {
+ public:
+  explicit Lists(size_t limit) : limit_(limit) {}
+
+  template <class List, class F>
+  Json of(const char* path, const List& list, F&& make) {
+    if (list.size() > limit_) left_out_[path] = list.size() - limit_;
+    return array_of(std::span(list).first(std::min(limit_, list.size())), make);
+  }
+  Json left_out() && { return std::move(left_out_); }
+
+ private:
+  size_t limit_;
+  Json left_out_ = Json::object();
+};
+
 Json distribution_json(const Distribution& d) {
   return {
       {"count", d.count},          {"min_us", to_us(d.min_ns)}, {"median_us", to_us(d.median_ns)},
@@ -33,7 +55,7 @@ Json parts_json(const Verdict& verdict) {
 }
 
 // Of a run without a device; null of others.
-Json host_json(const std::optional<HostTime>& host) {
+Json host_json(const std::optional<HostTime>& host, Lists& lists) {
   if (!host) return nullptr;
   Json parts = Json::object();
   for (int i = 0; i < kHostParts; ++i) {
@@ -44,7 +66,7 @@ Json host_json(const std::optional<HostTime>& host) {
           {"bound_pct", std::move(parts)},
           {"wall_us", to_us(host->wall_ns)},
           {"op_calls", host->op_calls},
-          {"ops", array_of(host->ops,
+          {"ops", lists.of("host.ops", host->ops,
                            [](const HostOp& op) {
                              return Json{{"name", op.name},
                                          {"part", host_part_name(op.part)},
@@ -52,7 +74,7 @@ Json host_json(const std::optional<HostTime>& host) {
                                          {"self_us", to_us(op.self_ns)},
                                          {"gb_per_s", or_null(op.gb_per_s)}};
                            })},
-          {"products", array_of(host->products,
+          {"products", lists.of("host.products", host->products,
                                 [](const HostProduct& p) {
                                   return Json{{"op", p.op},
                                               {"shape",
@@ -66,7 +88,8 @@ Json host_json(const std::optional<HostTime>& host) {
                                               {"flops_per_byte", p.flops_per_byte},
                                               {"waits_for_memory", p.waits_for_memory}};
                                 })},
-          {"python_functions", array_of(host->functions, [](const HostFunction& f) {
+          {"python_functions",
+           lists.of("host.python_functions", host->functions, [](const HostFunction& f) {
              return Json{{"name", f.name}, {"count", f.count}, {"self_us", to_us(f.self_ns)}};
            })}};
 }
@@ -223,12 +246,12 @@ Json range_json(const CompiledRange& r) {
           {"device_us", to_us(r.device_ns)}};
 }
 
-Json compile_json(const CompileSummary& c) {
-  return {{"regions", array_of(c.regions, range_json)},
-          {"graphs", array_of(c.graphs, range_json)},
+Json compile_json(const CompileSummary& c, Lists& lists) {
+  return {{"regions", lists.of("compile.regions", c.regions, range_json)},
+          {"graphs", lists.of("compile.graphs", c.graphs, range_json)},
           {"regions_per_step", or_null(c.regions_per_step)},
           {"frames_per_step", or_null(c.frames_per_step)},
-          {"triton", array_of(c.triton, [](const TritonKernel& k) {
+          {"triton", lists.of("compile.triton", c.triton, [](const TritonKernel& k) {
              return Json{{"name", k.name},
                          {"fused_ops", k.fused_ops},
                          {"count", k.count},
@@ -271,7 +294,7 @@ Json idle_json(const DeviceIdle& idle) {
   return {{"device", idle.device}, {"idle_us", to_us(idle.idle_ns)}, {"causes", std::move(causes)}};
 }
 
-Json calls_json(const LaunchStats& l) {
+Json calls_json(const LaunchStats& l, Lists& lists) {
   return {{"launches", l.launches},
           {"graph_launches", l.graph_launches},
           {"graph_kernels", l.graph_kernels},
@@ -279,7 +302,7 @@ Json calls_json(const LaunchStats& l) {
           {"kernels_per_launch", or_null(l.kernels_per_launch)},
           {"launches_per_step", or_null(l.launches_per_step)},
           {"queue_delay", l.queue_delay ? distribution_json(*l.queue_delay) : Json()},
-          {"calls", array_of(l.calls, [](const CallStats& c) {
+          {"calls", lists.of("launches.calls", l.calls, [](const CallStats& c) {
              Json json = distribution_json(c.time);
              json["name"] = c.name;
              json["starts_work"] = c.starts_work;
@@ -287,15 +310,15 @@ Json calls_json(const LaunchStats& l) {
            })}};
 }
 
-Json hot_spots_json(const HotSpots& h) {
-  return {{"syncs", array_of(h.syncs,
+Json hot_spots_json(const HotSpots& h, Lists& lists) {
+  return {{"syncs", lists.of("hot_spots.syncs", h.syncs,
                              [](const SyncSpot& s) {
                                return Json{{"call", s.call},
                                            {"where", s.where},
                                            {"is_implied", s.is_implied},
                                            {"time", distribution_json(s.time)}};
                              })},
-          {"copies", array_of(h.copies,
+          {"copies", lists.of("hot_spots.copies", h.copies,
                               [](const CopySpot& c) {
                                 return Json{{"name", c.name},
                                             {"where", c.where},
@@ -304,7 +327,7 @@ Json hot_spots_json(const HotSpots& h) {
                                             {"gb_per_s", or_null(c.bandwidth_gb_s)},
                                             {"time", distribution_json(c.time)}};
                               })},
-          {"loaders", array_of(h.loaders, [](const LoaderSpot& l) {
+          {"loaders", lists.of("hot_spots.loaders", h.loaders, [](const LoaderSpot& l) {
              return Json{{"name", l.name}, {"time", distribution_json(l.time)}};
            })}};
 }
@@ -342,55 +365,62 @@ Json finding_json(const Finding& f) {
           {"action", f.action}};
 }
 
+ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
+  Lists lists(max_rows);
+  const bool has_steps = !e.steps.empty();
+  Json divided = lists.of(has_steps ? "steps" : "regions", e.verdicts.regions, region_json);
+  Json steps = has_steps ? std::move(divided) : Json::array();
+  Json regions = has_steps ? Json::array() : std::move(divided);
+  Json json = {
+      {"schema_version", kJsonSchemaVersion},
+      {"path", e.path},
+      {"device", e.device},
+      {"verdict", bound_name(e.verdicts.whole.bound)},
+      {"bound_pct", parts_json(e.verdicts.whole)},
+      {"judged_pct", or_null(e.verdicts.whole.judged_pct)},
+      {"thresholds",
+       {{"device_bound_pct", kDeviceBoundPct}, {"compute_bound_pct", kComputeBoundPct}}},
+      {"profiler_ns_per_op", e.verdicts.profiler.ns_per_op},
+      {"profiler_us", to_us(e.verdicts.profiler.total_ns)},
+      {"events", e.events},
+      {"skipped_events", e.skipped_events},
+      {"ops", e.ops},
+      {"kernels", e.kernels},
+      {"distinct_kernels", e.distinct_kernels},
+      {"kernels_without_launch", e.kernels_without_launch},
+      {"launches_without_kernel", e.launches_without_kernel},
+      {"steps", std::move(steps)},
+      {"regions", std::move(regions)},
+      {"span_us", to_us(e.timeline.span_ns())},
+      {"gpu_busy_us",
+       e.timeline.devices.empty() ? Json() : Json(to_us(e.timeline.devices.front().busy_ns))},
+      {"gpu_busy_pct", or_null(e.timeline.busy_pct())},
+      {"host_verdict", e.host ? Json(bound_name(e.host->bound)) : Json()},
+      {"host", host_json(e.host, lists)},
+      {"idle", array_of(e.idle, idle_json)},
+      {"idle_gaps", lists.of("idle_gaps", e.gaps, gap_json)},
+      {"launches", calls_json(e.launches, lists)},
+      {"gemms", lists.of("gemms", e.gemms.gemms, gemm_json)},
+      {"gemm_comparisons", lists.of("gemm_comparisons", e.gemms.comparisons,
+                                    [](const GemmComparison& c) { return Json(c.sentence); })},
+      {"rooflines", lists.of("rooflines", e.rooflines, roofline_json)},
+      {"fusions", lists.of("fusions", e.fusions.fusions, fusion_json)},
+      {"fused_kernels", lists.of("fused_kernels", e.fused, fused_json)},
+      {"fusion_bandwidth_gb_per_s", e.fusions.bandwidth_gb_per_s},
+      {"findings", array_of(e.findings, finding_json)},
+      {"health", array_of(e.health, health_json)},
+      {"dispatch_chains", lists.of("dispatch_chains", e.chains.chains, chain_json)},
+      {"hot_spots", hot_spots_json(e.hot_spots, lists)},
+      {"compile", compile_json(e.compile, lists)},
+      {"occupancy", lists.of("occupancy", e.occupancies, occupancy_json)},
+      {"memory", array_of(e.memory, memory_json)},
+      {"collectives", collectives_json(e.collectives)},
+      {"modules", lists.of("modules", e.modules, module_json)}};
+  return {std::move(json), std::move(lists).left_out()};
+}
+
 std::string explain_json(const Explanation& e) {
-  Json steps = Json::array();
-  if (!e.steps.empty()) steps = array_of(e.verdicts.regions, region_json);
-  Json regions = e.steps.empty() ? array_of(e.verdicts.regions, region_json) : Json::array();
-  return dump_json(
-      {{"schema_version", kJsonSchemaVersion},
-       {"path", e.path},
-       {"device", e.device},
-       {"verdict", bound_name(e.verdicts.whole.bound)},
-       {"bound_pct", parts_json(e.verdicts.whole)},
-       {"judged_pct", or_null(e.verdicts.whole.judged_pct)},
-       {"thresholds",
-        {{"device_bound_pct", kDeviceBoundPct}, {"compute_bound_pct", kComputeBoundPct}}},
-       {"profiler_ns_per_op", e.verdicts.profiler.ns_per_op},
-       {"profiler_us", to_us(e.verdicts.profiler.total_ns)},
-       {"events", e.events},
-       {"skipped_events", e.skipped_events},
-       {"ops", e.ops},
-       {"kernels", e.kernels},
-       {"distinct_kernels", e.distinct_kernels},
-       {"kernels_without_launch", e.kernels_without_launch},
-       {"launches_without_kernel", e.launches_without_kernel},
-       {"steps", std::move(steps)},
-       {"regions", std::move(regions)},
-       {"span_us", to_us(e.timeline.span_ns())},
-       {"gpu_busy_us",
-        e.timeline.devices.empty() ? Json() : Json(to_us(e.timeline.devices.front().busy_ns))},
-       {"gpu_busy_pct", or_null(e.timeline.busy_pct())},
-       {"host_verdict", e.host ? Json(bound_name(e.host->bound)) : Json()},
-       {"host", host_json(e.host)},
-       {"idle", array_of(e.idle, idle_json)},
-       {"idle_gaps", array_of(e.gaps, gap_json)},
-       {"launches", calls_json(e.launches)},
-       {"gemms", array_of(e.gemms.gemms, gemm_json)},
-       {"gemm_comparisons",
-        array_of(e.gemms.comparisons, [](const GemmComparison& c) { return Json(c.sentence); })},
-       {"rooflines", array_of(e.rooflines, roofline_json)},
-       {"fusions", array_of(e.fusions.fusions, fusion_json)},
-       {"fused_kernels", array_of(e.fused, fused_json)},
-       {"fusion_bandwidth_gb_per_s", e.fusions.bandwidth_gb_per_s},
-       {"findings", array_of(e.findings, finding_json)},
-       {"health", array_of(e.health, health_json)},
-       {"dispatch_chains", array_of(e.chains.chains, chain_json)},
-       {"hot_spots", hot_spots_json(e.hot_spots)},
-       {"compile", compile_json(e.compile)},
-       {"occupancy", array_of(e.occupancies, occupancy_json)},
-       {"memory", array_of(e.memory, memory_json)},
-       {"collectives", collectives_json(e.collectives)},
-       {"modules", array_of(e.modules, module_json)}});
+  return dump_json(explanation_json(e, std::numeric_limits<size_t>::max()).json);
 }
 
 }  // namespace epilogue::trace

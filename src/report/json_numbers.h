@@ -28,6 +28,15 @@ std::string dump_json(const Json& json) {
 
 nlohmann::ordered_json finding_json(const Finding& finding);
 
+struct ExplanationJson {
+  nlohmann::ordered_json json;  // what explain_json() prints
+  // How many rows were cut, by the list's path: {"dispatch_chains": 5, "host.ops": 7}. Lists that
+  // are whole are not in it.
+  nlohmann::ordered_json left_out;
+};
+// The lists that grow with the trace have at most `max_rows` rows, their first.
+ExplanationJson explanation_json(const Explanation& explanation, size_t max_rows);
+
 // One rank's collectives.
 nlohmann::ordered_json collectives_json(const RankCollectives& rank);
 

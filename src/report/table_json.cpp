@@ -34,14 +34,18 @@ nlohmann::ordered_json row_json(const Row& row, const KeyAverages& averages) {
 
 }  // namespace
 
-std::string table_json(const KeyAverages& averages, const TableOptions& options) {
+nlohmann::ordered_json averages_json(const KeyAverages& averages, std::span<const Row> shown) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const Row& row : shown_rows(averages, options)) rows.push_back(row_json(row, averages));
-  return dump_json({{"schema_version", kJsonSchemaVersion},
-                    {"device_label", averages.device_label},
-                    {"rows", std::move(rows)},
-                    {"self_cpu_total_us", to_us(averages.self_cpu_time_total_ns())},
-                    {"self_device_total_us", to_us(averages.self_device_time_total_ns())}});
+  for (const Row& row : shown) rows.push_back(row_json(row, averages));
+  return {{"schema_version", kJsonSchemaVersion},
+          {"device_label", averages.device_label},
+          {"rows", std::move(rows)},
+          {"self_cpu_total_us", to_us(averages.self_cpu_time_total_ns())},
+          {"self_device_total_us", to_us(averages.self_device_time_total_ns())}};
+}
+
+std::string table_json(const KeyAverages& averages, const TableOptions& options) {
+  return dump_json(averages_json(averages, shown_rows(averages, options)));
 }
 
 }  // namespace epilogue::trace

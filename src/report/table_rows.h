@@ -2,6 +2,8 @@
 // Which rows a table shows, in which order.
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,9 @@ namespace epilogue::trace {
 
 // Sorted, then limited. Throws Error for an unknown sort key.
 std::vector<Row> shown_rows(const KeyAverages& averages, const TableOptions& options);
+
+// The table for scripts, with these of its rows.
+nlohmann::ordered_json averages_json(const KeyAverages& averages, std::span<const Row> shown);
 
 // One line for each row and the keys of table_json() as columns; frames of a stack are joined by
 // line ends.

@@ -10,6 +10,7 @@
 #include "epilogue/trace/file.h"
 #include "epilogue/trace/table.h"
 #include "report/html/base64.h"
+#include "report/html/page_data.h"
 #include "report/unpack.h"
 #include "trace/gzip_bytes.h"
 #include "trace/real_traces.h"
@@ -126,6 +127,37 @@ TEST(HtmlReport, AnEmptyTraceHasAPageWithoutEvents) {
   EXPECT_EQ(data["timeline"]["events"], 0);
   EXPECT_EQ(data["kernels"].size(), 0u);
   EXPECT_EQ(data["explanation"]["verdict"], "cpu-only");
+}
+
+TEST(HtmlReport, AListAboveTheLimitIsCutAndSaysSo) {
+  TraceBuilder b;
+  const int n = static_cast<int>(kMaxPageRows) + 7;
+  for (int i = 0; i < n; ++i) {
+    // The first seven are the shortest.
+    const int64_t id =
+        b.op("op_" + std::to_string(i), i * 100, i * 100 + 50 + (i < 7 ? 0 : 30)).external_id;
+    b.kernel("kernel_" + std::to_string(i), i * 100 + 10, i * 100 + 20 + (i < 7 ? 0 : 5), id);
+  }
+  b.annotation("last", n * 100, n * 100 + 90);
+  const nlohmann::json data = data_of(page_of(b.trace));
+  EXPECT_EQ(data["kernels"].size(), kMaxPageRows);
+  EXPECT_EQ(data["left_out"]["kernels"], 7);
+  EXPECT_EQ(data["kernels_total_us"], (n * 10 + kMaxPageRows * 5) * 1e-3);  // of all
+  EXPECT_EQ(data["explanation"]["dispatch_chains"].size(), kMaxPageRows);
+  EXPECT_EQ(data["left_out"]["explanation.dispatch_chains"], 7);
+  const nlohmann::json& rows = data["averages"]["rows"];
+  EXPECT_EQ(rows.size(), kMaxPageRows);
+  EXPECT_GT(data["left_out"]["averages.rows"], kMaxPageRows);  // ops, kernels, call, annotation
+  const auto has = [&](std::string_view name) {
+    return std::any_of(rows.begin(), rows.end(), [&](const auto& r) { return r["name"] == name; });
+  };
+  EXPECT_TRUE(has("epiLaunchKernel"));
+  EXPECT_FALSE(has("op_0"));
+  EXPECT_TRUE(has("op_7"));
+}
+
+TEST(HtmlReport, AWholeListSaysNothing) {
+  EXPECT_TRUE(data_of(page_of(one_kernel("k")))["left_out"].empty());
 }
 
 TEST(HtmlReport, ADifferenceNamesTheEarlierTrace) {

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 #include "report/json_numbers.h"
+#include "report/table_rows.h"
 
 namespace epilogue::trace {
 namespace {
@@ -61,7 +63,7 @@ Json work_json(const Trace& trace, Category category, StringId id, const WorkSum
 }
 
 // One entry per distinct name of device work, the longest total first.
-Json kernels_json(const Trace& trace, const Links& links) {
+Json kernels_json(const Trace& trace, const Links& links, Json& left_out) {
   std::map<std::pair<Category, StringId>, WorkSum> sums;
   for (const uint32_t i : links.device_work) {
     const Event& event = trace.events[i];
@@ -78,10 +80,40 @@ Json kernels_json(const Trace& trace, const Links& links) {
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
     return a.second->total_ns > b.second->total_ns;
   });
+  if (list.size() > kMaxPageRows) {
+    left_out["kernels"] = list.size() - kMaxPageRows;
+    list.resize(kMaxPageRows);
+  }
   Json array = Json::array();
   for (const auto& [key, sum] : list)
     array.push_back(work_json(trace, key.first, key.second, *sum));
   return array;
+}
+
+int64_t device_work_ns(const Trace& trace, const Links& links) {
+  int64_t sum = 0;
+  for (const uint32_t i : links.device_work) sum += trace.events[i].dur_ns;
+  return sum;
+}
+
+// The rows with the most time of their own, in their order.
+Json page_averages_json(const KeyAverages& averages, Json& left_out) {
+  const std::vector<Row>& rows = averages.rows;
+  if (rows.size() <= kMaxPageRows) return averages_json(averages, rows);
+  const auto self_ns = [&](size_t i) {
+    return rows[i].self_cpu_time_total_ns + rows[i].self_device_time_total_ns;
+  };
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return self_ns(a) > self_ns(b); });
+  order.resize(kMaxPageRows);
+  std::sort(order.begin(), order.end());
+  left_out["averages.rows"] = rows.size() - kMaxPageRows;
+  std::vector<Row> shown;
+  shown.reserve(order.size());
+  for (const size_t i : order) shown.push_back(rows[i]);
+  return averages_json(averages, shown);
 }
 
 // The curve's highest and last point of each bucket.
@@ -111,16 +143,22 @@ std::string_view file_name(std::string_view path) { return path.substr(path.rfin
 Json page_data(const HtmlReportInput& input, Json timeline) {
   Json curves = Json::array();
   for (const DeviceMemory& memory : input.explanation.memory) curves.push_back(curve_json(memory));
-  // Through text: what scripts read from the commands and what the page shows is one thing.
+  Json left_out = Json::object();
+  ExplanationJson explanation = explanation_json(input.explanation, kMaxPageRows);
+  for (const auto& [path, rows] : explanation.left_out.items())
+    left_out["explanation." + path] = rows;
+  Json averages = page_averages_json(key_averages(input.trace), left_out);
+  Json kernels = kernels_json(input.trace, input.links, left_out);
   Json data = {{"schema_version", kJsonSchemaVersion},
                {"title", input.title.empty() ? file_name(input.explanation.path) : input.title},
                {"trace_file", input.embedded.file_name},
                {"trace_note", input.embedded.note},
                {"has_trace", !input.embedded.gzip.empty()},
-               {"explanation", Json::parse(explain_json(input.explanation))},
-               {"averages", Json::parse(table_json(key_averages(input.trace),
-                                                   {.sort_by = {}, .row_limit = -1}))},
-               {"kernels", kernels_json(input.trace, input.links)},
+               {"explanation", std::move(explanation.json)},
+               {"averages", std::move(averages)},
+               {"kernels", std::move(kernels)},
+               {"kernels_total_us", to_us(device_work_ns(input.trace, input.links))},
+               {"left_out", std::move(left_out)},
                {"memory_curves", std::move(curves)},
                {"timeline", std::move(timeline)}};
   if (input.diff != nullptr) {

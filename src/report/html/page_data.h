@@ -8,9 +8,15 @@
 
 namespace epilogue::trace {
 
+// A list of the page has at most so many rows: more than a reader looks at, few enough for a
+// browser.
+inline constexpr size_t kMaxPageRows = 10'000;
+
 // {"schema_version", "title", "trace_file", "trace_note", "has_trace", "explanation", "averages",
-// "kernels", "memory_curves", "diff", "before_path", "timeline"}: explanation and diff as the
-// commands print them, averages as `epilogue table` does.
+// "kernels", "kernels_total_us", "left_out", "memory_curves", "diff", "before_path", "timeline"}:
+// explanation and diff as the commands print them, averages as `epilogue table` does, but for rows
+// above kMaxPageRows. "left_out" says how many: {"averages.rows": 5, "kernels": 2,
+// "explanation.dispatch_chains": 9}.
 nlohmann::ordered_json page_data(const HtmlReportInput& input, nlohmann::ordered_json timeline);
 
 }  // namespace epilogue::trace

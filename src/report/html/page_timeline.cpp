@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -35,14 +36,18 @@ class Numbering {
  public:
   uint32_t of(const std::string& text) {
     const auto [at, is_new] = ids_.emplace(text, static_cast<uint32_t>(ids_.size()));
-    if (is_new) texts_.push_back(text);
+    if (is_new) texts_.push_back(&at->first);
     return at->second;
   }
-  const std::vector<std::string>& texts() const { return texts_; }
+  Json json() const {
+    Json list = Json::array();
+    for (const std::string* text : texts_) list.push_back(*text);
+    return list;
+  }
 
  private:
   std::unordered_map<std::string, uint32_t> ids_;
-  std::vector<std::string> texts_;
+  std::vector<const std::string*> texts_;  // keys of ids_: its nodes stay where they are
 };
 
 std::string input_text(const OpInput& input) {
@@ -99,6 +104,7 @@ class Writer {
 
   PageTimeline write(const TimelineRows& rows, int64_t origin_ns) {
     number_events(rows);
+    number_host_lanes(rows);
     PageTimeline page;
     Json lanes = Json::array();
     for (const TimelineLane& lane : rows.lanes) {
@@ -109,25 +115,28 @@ class Writer {
       }
       lanes.push_back({{"name", lane.name},
                        {"is_device", lane.kind == LaneKind::device},
-                       {"calls_lane", calls_lane(rows, lane)},
+                       {"calls_lane", calls_lane(lane)},
                        {"rows", sizes}});
     }
     page.columns = category_ + name_ + detail_ + op_ + launch_ + dur_ + start_;
     page.header = {{"origin_us", to_us(origin_ns)}, {"events", events_},
                    {"left_out", rows.left_out},     {"lanes", std::move(lanes)},
-                   {"strings", names_.texts()},     {"details", details_.texts()}};
+                   {"strings", names_.json()},      {"details", details_.json()}};
     return page;
   }
 
  private:
+  void number_host_lanes(const TimelineRows& rows) {
+    for (size_t i = 0; i < rows.lanes.size(); ++i)
+      if (rows.lanes[i].kind == LaneKind::host)
+        host_lanes_.try_emplace({rows.lanes[i].pid, rows.lanes[i].tid}, i);
+  }
+
   // Where the launch calls of the lane's thread lie, as a position in rows.lanes; null: nowhere.
-  static Json calls_lane(const TimelineRows& rows, const TimelineLane& lane) {
-    const auto same =
-        std::find_if(rows.lanes.begin(), rows.lanes.end(), [&](const TimelineLane& other) {
-          return other.kind == LaneKind::host && other.pid == lane.pid && other.tid == lane.tid;
-        });
-    if (lane.kind == LaneKind::device || same == rows.lanes.end()) return nullptr;
-    return same - rows.lanes.begin();
+  Json calls_lane(const TimelineLane& lane) const {
+    const auto same = host_lanes_.find({lane.pid, lane.tid});
+    if (lane.kind == LaneKind::device || same == host_lanes_.end()) return nullptr;
+    return same->second;
   }
 
   void number_events(const TimelineRows& rows) {
@@ -177,6 +186,7 @@ class Writer {
   const Trace& trace_;
   const Links& links_;
   std::vector<uint32_t> position_;  // of each event, counted from 1; 0: not drawn
+  std::map<std::pair<int64_t, int64_t>, size_t> host_lanes_;  // position by pid and tid
   uint32_t events_ = 0;
   Numbering names_;
   Numbering details_;

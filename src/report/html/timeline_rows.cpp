@@ -66,24 +66,40 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// "GPU 0, stream 7", "python, thread 4711 (python)", "python, thread 4711 (python), Python"
-std::string lane_name(const Trace& trace, const TimelineLane& lane) {
-  const bool is_device = lane.kind == LaneKind::device;
-  std::string process = (is_device ? "device " : "process ") + std::to_string(lane.pid);
-  for (const Process& p : trace.processes) {
-    if (p.pid != lane.pid) continue;
-    if (!p.labels.empty() && is_device) {
-      process = p.labels;
-    } else if (!p.name.empty() && !is_device) {
-      process = p.name;
+// The names of processes and threads, looked up once per lane: a trace may have 100,000 of them.
+class LaneNames {
+ public:
+  explicit LaneNames(const Trace& trace) {
+    for (const Process& p : trace.processes) {
+      if (!p.labels.empty()) labels_[p.pid] = p.labels;
+      if (!p.name.empty()) processes_[p.pid] = p.name;
     }
+    for (const Thread& t : trace.threads)
+      if (!t.name.empty()) threads_[{t.pid, t.tid}] = t.name;
   }
-  std::string thread = (is_device ? "stream " : "thread ") + std::to_string(lane.tid);
-  for (const Thread& t : trace.threads)
-    if (t.pid == lane.pid && t.tid == lane.tid && !t.name.empty()) thread = t.name;
-  return trimmed(process) + ", " + trimmed(thread) +
-         (lane.kind == LaneKind::python ? ", Python" : "");
-}
+
+  // "GPU 0, stream 7", "python, thread 4711 (python)", "python, thread 4711 (python), Python"
+  std::string of(const TimelineLane& lane) const {
+    const bool is_device = lane.kind == LaneKind::device;
+    const auto& known = is_device ? labels_ : processes_;
+    const auto process = known.find(lane.pid);
+    const auto thread = threads_.find({lane.pid, lane.tid});
+    return trimmed(process != known.end()
+                       ? std::string(process->second)
+                       : (is_device ? "device " : "process ") + std::to_string(lane.pid)) +
+           ", " +
+           trimmed(thread != threads_.end()
+                       ? std::string(thread->second)
+                       : (is_device ? "stream " : "thread ") + std::to_string(lane.tid)) +
+           (lane.kind == LaneKind::python ? ", Python" : "");
+  }
+
+ private:
+  // Views of the trace's texts.
+  std::map<int64_t, std::string_view> labels_;
+  std::map<int64_t, std::string_view> processes_;
+  std::map<std::pair<int64_t, int64_t>, std::string_view> threads_;
+};
 
 size_t events_of(const TimelineLane& lane) {
   size_t events = 0;
@@ -111,12 +127,13 @@ class RowFiller {
   }
 
   std::vector<TimelineLane> lanes() && {
+    const LaneNames names(trace_);
     std::vector<TimelineLane> list;
     for (auto& [key, open] : lanes_) {
       TimelineLane lane;
       std::tie(lane.kind, lane.pid, lane.tid) = key;
       lane.rows = std::move(open.rows);
-      lane.name = lane_name(trace_, lane);
+      lane.name = names.of(lane);
       list.push_back(std::move(lane));
     }
     return list;
@@ -131,6 +148,14 @@ class RowFiller {
   std::map<LaneKey, Open> lanes_;
 };
 
+// Host threads first, then devices, then Python; the fullest of a kind first, devices by number.
+void sort_lanes(std::vector<TimelineLane>& lanes) {
+  std::stable_sort(lanes.begin(), lanes.end(), [](const TimelineLane& a, const TimelineLane& b) {
+    if (a.kind != b.kind) return a.kind < b.kind;
+    return a.kind != LaneKind::device && events_of(a) > events_of(b);
+  });
+}
+
 }  // namespace
 
 TimelineRows timeline_rows(const Trace& trace, size_t max_events) {
@@ -144,11 +169,7 @@ TimelineRows timeline_rows(const Trace& trace, size_t max_events) {
   RowFiller filler(trace);
   for (const uint32_t i : drawn) filler.add(i);
   result.lanes = std::move(filler).lanes();
-  std::stable_sort(result.lanes.begin(), result.lanes.end(),
-                   [](const TimelineLane& a, const TimelineLane& b) {
-                     if (a.kind != b.kind) return a.kind < b.kind;
-                     return a.kind != LaneKind::device && events_of(a) > events_of(b);
-                   });
+  sort_lanes(result.lanes);
   return result;
 }
 

@@ -4,6 +4,7 @@ async function main() {
   const started = performance.now();
   const [reportBytes, columnBytes] = await Promise.all([unpacked("data-report"), unpacked("data-columns")]);
   const report = JSON.parse(new TextDecoder().decode(reportBytes));
+  markCutLists(report);
   const e = report.explanation;
   const index = new Map(report.kernels.map((kernel) => [kernel.name, kernel]));
   showActions(report);

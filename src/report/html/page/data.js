@@ -13,6 +13,13 @@ async function unpacked(id) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+// Lists that the page holds in part know how many rows are not in it.
+function markCutLists(report) {
+  for (const [path, rows] of Object.entries(report.left_out ?? {})) {
+    path.split(".").reduce((value, key) => value[key], report).leftOut = rows;
+  }
+}
+
 class VarintReader {
   constructor(bytes) {
     this.bytes = bytes;

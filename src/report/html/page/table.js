@@ -17,6 +17,7 @@ class SortableTable {
     Object.assign(this, { columns, rows, sortBy, onRow });
     this.direction = -1;
     this.limit = ROWS_AT_FIRST;
+    this.leftOut = rows.leftOut;
     this.query = "";
     this.searchTexts = rows.map((row) =>
       columns.filter((c) => c.isText).map((c) => c.value(row) ?? "").join("\n").toLowerCase());
@@ -77,8 +78,9 @@ class SortableTable {
     });
     const rows = this.shownRows();
     this.body.replaceChildren(...rows.slice(0, this.limit).map((row) => this.rowNode(row)));
-    this.count.textContent = rows.length === this.rows.length
-      ? plural(rows.length, "row") : `${format.count(rows.length)} of ${plural(this.rows.length, "row")}`;
+    this.count.textContent = (rows.length === this.rows.length
+      ? plural(rows.length, "row") : `${format.count(rows.length)} of ${plural(this.rows.length, "row")}`) +
+      (this.leftOut ? `; ${format.count(this.leftOut)} more are in the trace, not in this page` : "");
     this.more.hidden = rows.length <= this.limit;
     this.more.textContent = `Show all ${format.count(rows.length)}`;
   }

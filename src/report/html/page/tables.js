@@ -42,7 +42,7 @@ function showSteps(e, timeline) {
 }
 
 function showKernels(report, index, timeline) {
-  const total = report.kernels.reduce((sum, kernel) => sum + kernel.total_us, 0);
+  const total = report.kernels_total_us;
   addSection("kernels", "Kernels", tableNode("Kernels, copies and fills", [
     { ...textColumn("Name", "name"), node: (k) => kernelNode(index, k.name) },
     textColumn("Kind", (k) => k.kind ?? k.category.replace("gpu_", "")),
