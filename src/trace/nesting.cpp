@@ -2,7 +2,6 @@
 #include "trace/nesting.h"
 
 #include <algorithm>
-#include <map>
 #include <thread>
 #include <utility>
 
@@ -47,25 +46,26 @@ void sort_on_two_threads(std::vector<OrderKey>& keys, Less less) {
 
 }  // namespace
 
-std::vector<uint32_t> nest(std::span<const LaneSpan> spans) {
-  std::vector<uint32_t> parents(spans.size(), kNone);
-  std::map<std::pair<int64_t, int64_t>, std::vector<uint32_t>> open_by_lane;
-  std::pair<int64_t, int64_t> lane;
-  std::vector<uint32_t>* open = nullptr;  // of `lane`: neighbours mostly share it
-  for (uint32_t i = 0; i < spans.size(); ++i) {
-    const LaneSpan& span = spans[i];
-    if (open == nullptr || lane != std::pair(span.pid, span.tid)) {
-      lane = {span.pid, span.tid};
-      open = &open_by_lane[lane];
-    }
-    while (!open->empty()) {
-      const LaneSpan& top = spans[open->back()];
-      if (span.start_ns < top.end_ns && span.end_ns <= top.end_ns) break;
-      open->pop_back();
-    }
-    if (!open->empty()) parents[i] = open->back();
-    open->push_back(i);
+uint32_t LaneNester::add(uint32_t index, const LaneSpan& span) {
+  const Lane lane(span.pid, span.tid);
+  if (open_ == nullptr || lane != lane_) {
+    lane_ = lane;
+    open_ = &open_by_lane_[lane];
   }
+  while (!open_->empty()) {
+    const int64_t end_ns = open_->back().end_ns;
+    if (span.start_ns < end_ns && span.end_ns <= end_ns) break;
+    open_->pop_back();
+  }
+  const uint32_t parent = open_->empty() ? kNone : open_->back().index;
+  open_->push_back({index, span.end_ns});
+  return parent;
+}
+
+std::vector<uint32_t> nest(std::span<const LaneSpan> spans) {
+  std::vector<uint32_t> parents(spans.size());
+  LaneNester nester;
+  for (uint32_t i = 0; i < spans.size(); ++i) parents[i] = nester.add(i, spans[i]);
   return parents;
 }
 

@@ -29,7 +29,7 @@ void set_backward_stacks(const Trace& trace, std::vector<FunctionEvent>& events)
       backward[i] = backward[e.parent];
     }
     if (backward[i] == kNone && args != nullptr && args->sequence_number >= 0)
-      forward_stacks.try_emplace({args->sequence_number, e.tid}, e.stack);
+      forward_stacks.try_emplace({args->sequence_number, event_of(trace, e)->tid}, e.stack);
   }
   for (uint32_t i = 0; i < events.size(); ++i) {
     if (backward[i] == kNone) continue;

@@ -44,10 +44,6 @@ bool is_host_category(Category category) {
          is_launch_category(category);
 }
 
-bool starts_before(const FunctionEvent& a, const FunctionEvent& b) {
-  return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
-}
-
 class Builder {
  public:
   explicit Builder(const Trace& trace)
@@ -60,7 +56,6 @@ class Builder {
     add_events();
     add_memory_rows();
     index_ops();
-    move_launches_to_their_ops();
     set_parents();
     credit_kernels();
     collapse();
@@ -82,11 +77,7 @@ class Builder {
       if (is_own && event.category == Category::python_function) continue;
       FunctionEvent e;
       e.name = names[event.name];
-      e.pid = event.pid;
-      e.tid = event.tid;
-      e.start_ns = event.ts_ns;
-      e.end_ns = event.end_ns();
-      e.event = &event;
+      e.source = i;
       const OpArgs* args = trace_.op_args(event);
       e.stack = args != nullptr ? args->stack : 0;
       e.is_async = args != nullptr && args->is_async;
@@ -96,9 +87,8 @@ class Builder {
                              event.category == Category::gpu_user_annotation;
       if (is_device) {
         e.device_time_ns = e.self_device_time_ns = has_device_ ? event.dur_ns : 0;
-      } else {
-        e.cpu_time_ns = event.dur_ns;
-        if (has_memory_) set_memory(e, memory_.take(e.start_ns, e.end_ns));
+      } else if (has_memory_) {
+        set_memory(e, memory_.take(event.ts_ns, event.end_ns()));
       }
       events_.push_back(e);
     }
@@ -123,25 +113,29 @@ class Builder {
   // allocations always do.
   void add_memory_rows() {
     const auto sorted = static_cast<ptrdiff_t>(events_.size());
-    const auto add = [&](const MemoryEvent& record, StringId name) {
+    const auto add = [&](uint32_t record, StringId name) {
       FunctionEvent e;
       e.name = name;
-      e.pid = record.pid;
-      e.tid = record.tid;
-      e.start_ns = e.end_ns = record.ts_ns;
-      set_memory(e, memory_usage(record));
+      e.source = record;
+      e.is_memory_record = true;
+      set_memory(e, memory_usage(trace_.memory[record]));
       events_.push_back(e);
     };
-    for (const uint32_t i : memory_.uncovered()) add(trace_.memory[i], kMemoryName);
-    for (const MemoryEvent& record : trace_.memory)
-      if (record.out_of_memory) add(record, kOutOfMemoryName);
+    for (const uint32_t i : memory_.uncovered()) add(i, kMemoryName);
+    for (uint32_t i = 0; i < trace_.memory.size(); ++i)
+      if (trace_.memory[i].out_of_memory) add(i, kOutOfMemoryName);
+    const auto starts_before = [&](const FunctionEvent& a, const FunctionEvent& b) {
+      const LaneSpan x = span_of(a);
+      const LaneSpan y = span_of(b);
+      return x.start_ns != y.start_ns ? x.start_ns < y.start_ns : x.end_ns > y.end_ns;
+    };
     std::stable_sort(events_.begin() + sorted, events_.end(), starts_before);
     std::inplace_merge(events_.begin(), events_.begin() + sorted, events_.end(), starts_before);
   }
 
   void index_ops() {
     for (uint32_t i = 0; i < events_.size(); ++i) {
-      const Event* event = events_[i].event;
+      const Event* event = event_of(trace_, events_[i]);
       if (event == nullptr) continue;
       if (event->category == Category::cpu_op && event->external_id != 0)
         op_by_id_.add(event->external_id, i);
@@ -159,33 +153,36 @@ class Builder {
     return op_by_id_.find(event.external_id);
   }
 
-  // A driver may report a call under another thread id than the op that made it.
-  void move_launches_to_their_ops() {
-    for (FunctionEvent& e : events_) {
-      if (e.event == nullptr || !is_launch_category(e.event->category)) continue;
-      const uint32_t i = op_by_external_id(*e.event);
-      if (i == kNone) continue;
-      const FunctionEvent& op = events_[i];
-      if (op.is_async || e.start_ns < op.start_ns || e.end_ns > op.end_ns) continue;
-      e.pid = op.pid;
-      e.tid = op.tid;
+  // Where and when an event was.
+  LaneSpan span_of(const FunctionEvent& e) const {
+    if (e.is_memory_record) {
+      const MemoryEvent& record = trace_.memory[e.source];
+      return {record.pid, record.tid, record.ts_ns, record.ts_ns};
     }
+    const Event& event = trace_.events[e.source];
+    return {event.pid, event.tid, event.ts_ns, event.end_ns()};
+  }
+
+  // A driver may report a call under another thread id than the op that made it.
+  LaneSpan span_beside_op(const FunctionEvent& e) const {
+    LaneSpan span = span_of(e);
+    const Event* event = event_of(trace_, e);
+    if (event == nullptr || !is_launch_category(event->category)) return span;
+    const uint32_t i = op_by_external_id(*event);
+    if (i == kNone || events_[i].is_async) return span;
+    const LaneSpan op = span_of(events_[i]);
+    if (span.start_ns < op.start_ns || span.end_ns > op.end_ns) return span;
+    span.pid = op.pid;
+    span.tid = op.tid;
+    return span;
   }
 
   void set_parents() {
-    std::vector<LaneSpan> spans;
-    std::vector<uint32_t> indices;
-    spans.reserve(events_.size());
-    indices.reserve(events_.size());
+    LaneNester nester;
     for (uint32_t i = 0; i < events_.size(); ++i) {
-      const FunctionEvent& e = events_[i];
-      if (e.is_device || e.is_async) continue;
-      spans.push_back({e.pid, e.tid, e.start_ns, e.end_ns});
-      indices.push_back(i);
+      FunctionEvent& e = events_[i];
+      if (!e.is_device && !e.is_async) e.parent = nester.add(i, span_beside_op(e));
     }
-    const std::vector<uint32_t> parents = nest(spans);
-    for (size_t i = 0; i < parents.size(); ++i)
-      if (parents[i] != kNone) events_[indices[i]].parent = indices[parents[i]];
   }
 
   // What PyTorch links by, the External id; where that says nothing, the innermost op around the
@@ -196,7 +193,8 @@ class Builder {
     const uint32_t launch = launch_by_correlation_.find(event.correlation);
     if (launch == kNone) return kNone;
     uint32_t i = events_[launch].parent;
-    while (i != kNone && events_[i].event->category != Category::cpu_op) i = events_[i].parent;
+    while (i != kNone && event_of(trace_, events_[i])->category != Category::cpu_op)
+      i = events_[i].parent;
     return i;
   }
 
@@ -204,8 +202,10 @@ class Builder {
     if (!has_device_) return;
     for (const FunctionEvent& e : events_) {
       // A wait is no work, and lasts as long as the work that it waits for.
-      if (!e.is_device || !is_device_work(e.event->category)) continue;
-      const uint32_t op = op_of_device_event(*e.event);
+      if (!e.is_device) continue;
+      const Event& event = *event_of(trace_, e);
+      if (!is_device_work(event.category)) continue;
+      const uint32_t op = op_of_device_event(event);
       if (op != kNone && !events_[op].is_async) events_[op].self_device_time_ns += e.device_time_ns;
     }
   }
@@ -232,9 +232,10 @@ class Builder {
   void set_totals() {
     for (FunctionEvent& e : events_) {
       if (e.is_device || e.is_async) continue;
-      e.self_cpu_time_ns += e.cpu_time_ns;
+      const int64_t total_ns = cpu_time_ns(trace_, e);
+      e.self_cpu_time_ns += total_ns;
       const bool is_part = e.parent != kNone && !e.is_collapsed;
-      if (is_part) events_[e.parent].self_cpu_time_ns -= e.cpu_time_ns;
+      if (is_part) events_[e.parent].self_cpu_time_ns -= total_ns;
       if (e.memory != kNone) add_self_memory(e, is_part);
     }
     for (size_t i = events_.size(); i-- > 0;) {
@@ -270,8 +271,17 @@ class Builder {
 
 FunctionEvents function_events(const Trace& trace) { return Builder(trace).build(); }
 
+const Event* event_of(const Trace& trace, const FunctionEvent& event) {
+  return event.is_memory_record ? nullptr : &trace.events[event.source];
+}
+
+int64_t cpu_time_ns(const Trace& trace, const FunctionEvent& event) {
+  return event.is_memory_record || event.is_device ? 0 : trace.events[event.source].dur_ns;
+}
+
 const OpArgs* args_of(const Trace& trace, const FunctionEvent& event) {
-  return event.event != nullptr ? trace.op_args(*event.event) : nullptr;
+  const Event* e = event_of(trace, event);
+  return e != nullptr ? trace.op_args(*e) : nullptr;
 }
 
 std::string_view function_name(const Trace& trace, StringId name) {

@@ -15,25 +15,23 @@ inline constexpr StringId kStepName = kNone - 1;  // "ProfilerStep*", for all Pr
 inline constexpr StringId kMemoryName = kNone - 2;
 inline constexpr StringId kOutOfMemoryName = kNone - 3;
 
-// One event with its total and its self metrics.
+// One event with its total and its self metrics. A trace of 1 GB has millions: what the trace
+// itself says of an event is looked up there.
 struct FunctionEvent {
   StringId name = 0;        // in the pool, or one of the above
   uint32_t parent = kNone;  // index of the enclosing FunctionEvent on the same thread
-  int32_t pid = 0;
-  StringId stack = 0;  // of a backward op: that of its forward op
-  int64_t tid = 0;
-  int64_t start_ns = 0;
-  int64_t end_ns = 0;
-  const Event* event = nullptr;  // null for the rows of memory records
-  uint32_t memory = kNone;       // in FunctionEvents::memory; kNone: no byte moved
-  bool is_device = false;
-  bool is_user_annotation = false;
-  bool is_async = false;
-  bool is_frame = false;  // a Python function: no row, but what it takes is not its caller's own
-  bool is_collapsed =
-      false;  // was the only child of a parent of its name: that one stands for both
+  StringId stack = 0;       // of a backward op: that of its forward op
+  uint32_t source = 0;      // position in Trace::events; of a memory record: in Trace::memory
+  uint32_t memory = kNone;  // in FunctionEvents::memory; kNone: no byte moved
+  bool is_memory_record : 1 = false;
+  bool is_device : 1 = false;
+  bool is_user_annotation : 1 = false;
+  bool is_async : 1 = false;
+  // A Python function: no row, but what it takes is not its caller's own.
+  bool is_frame : 1 = false;
+  // Was the only child of a parent of its name: that one stands for both.
+  bool is_collapsed : 1 = false;
 
-  int64_t cpu_time_ns = 0;
   int64_t self_cpu_time_ns = 0;
   int64_t device_time_ns = 0;
   int64_t self_device_time_ns = 0;
@@ -60,6 +58,10 @@ struct FunctionEvents {
 };
 FunctionEvents function_events(const Trace& trace);
 
+// The event; null for the rows of memory records.
+const Event* event_of(const Trace& trace, const FunctionEvent& event);
+// Time on the host, its children's included; 0 on a device.
+int64_t cpu_time_ns(const Trace& trace, const FunctionEvent& event);
 // The args of the op or annotation that an event is; null where it has none.
 const OpArgs* args_of(const Trace& trace, const FunctionEvent& event);
 

@@ -72,7 +72,7 @@ class Grouper {
   void add(const FunctionEvent& e, const FunctionMemory& memory) {
     Row& row = row_of(e);
     ++row.count;
-    row.cpu_time_total_ns += e.cpu_time_ns;
+    row.cpu_time_total_ns += cpu_time_ns(trace_, e);
     row.self_cpu_time_total_ns += e.self_cpu_time_ns;
     row.device_time_total_ns += e.device_time_ns;
     row.self_device_time_total_ns += e.self_device_time_ns;
@@ -81,7 +81,8 @@ class Grouper {
     row.device_memory_bytes += memory.device_bytes;
     row.self_device_memory_bytes += memory.self_device_bytes;
     if (trace_.recorded.with_flops && has_inputs(e))
-      row.flops += torch_flops(trace_.name(*e.event), trace_.inputs[args_of(trace_, e)->inputs]);
+      row.flops +=
+          torch_flops(trace_.name(*event_of(trace_, e)), trace_.inputs[args_of(trace_, e)->inputs]);
   }
 
   std::vector<Row> take_rows() { return std::move(rows_); }

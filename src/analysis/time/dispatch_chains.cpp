@@ -10,14 +10,15 @@
 namespace epilogue::trace {
 namespace {
 
-// What is known of an op and all that it calls.
+// What is known of an op and all that it calls. There is one for each event of the trace: counts
+// are as wide as an event's index.
 struct Subtree {
   uint64_t signature = 0;
-  int64_t ops = 0;
-  int64_t kernels = 0;
   int64_t device_ns = 0;
-  int64_t no_launch_ops = 0;
   int64_t no_launch_ns = 0;
+  uint32_t ops = 0;
+  uint32_t kernels = 0;
+  uint32_t no_launch_ops = 0;
   bool launches = false;
 };
 
