@@ -23,6 +23,12 @@ std::string bandwidth(double gb_s) {
   return gb_s < 999.5 ? fmt::format("{:#.3g} GB/s", gb_s) : fmt::format("{:.0f} GB/s", gb_s);
 }
 
+std::string share_text(int64_t part_ns, int64_t of_ns) {
+  return fmt::format(
+      "{:.1f} %",
+      of_ns > 0 ? 100.0 * static_cast<double>(part_ns) / static_cast<double>(of_ns) : 0);
+}
+
 void add_ranks(const RanksExplanation& e, Document& document) {
   document.push_back(Heading{"Ranks"});
   Grid grid{{{"rank"},
@@ -72,6 +78,33 @@ void add_waits(const RanksExplanation& e, Document& document) {
                      "by the time of the transfer alone")});
 }
 
+void add_step_waits(const RanksExplanation& e, int top, Document& document) {
+  if (e.collectives.steps.empty()) return;
+  const bool has_all = e.has_all_ranks();
+  document.push_back(Heading{"Stragglers over steps"});
+  Grid grid{{{"step"},
+             {"time"},
+             {has_all ? "last rank" : "last of these"},
+             {has_all ? "lost" : "lost at least"},
+             {"share"},
+             {"collectives"}},
+            {},
+            ""};
+  std::vector<StepWaits> steps = e.collectives.steps;
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const StepWaits& a, const StepWaits& b) { return a.lost_ns > b.lost_ns; });
+  for (const StepWaits& s : steps)
+    grid.rows.push_back({std::to_string(s.step), format_duration_ns(s.span_ns),
+                         s.last_rank ? std::to_string(*s.last_rank) : "-",
+                         format_duration_ns(s.lost_ns), share_text(s.lost_ns, s.span_ns),
+                         format_count(s.count)});
+  limit_rows(grid, top);
+  document.push_back(std::move(grid));
+  document.push_back(Paragraph{
+      "The steps that lose most come first. Lost is what the other ranks wait for the last one in "
+      "collectives while nothing else runs, the mean over these ranks."});
+}
+
 void add_times(const RanksExplanation& e, Document& document) {
   if (std::none_of(e.ranks.begin(), e.ranks.end(),
                    [](const RankSummary& r) { return r.time.has_value(); }))
@@ -81,10 +114,8 @@ void add_times(const RanksExplanation& e, Document& document) {
   for (const RankSummary& r : e.ranks) {
     const auto cell = [&](int64_t DeviceTime::*part) {
       if (!r.time) return std::string("-");
-      const double share = r.span_ns > 0 ? 100.0 * static_cast<double>((*r.time).*part) /
-                                               static_cast<double>(r.span_ns)
-                                         : 0;
-      return fmt::format("{} {:4.1f} %", format_duration_ns((*r.time).*part), share);
+      return fmt::format("{} {:>6}", format_duration_ns((*r.time).*part),
+                         share_text((*r.time).*part, r.span_ns));
     };
     grid.rows.push_back({std::to_string(r.rank), cell(&DeviceTime::compute_ns),
                          cell(&DeviceTime::memory_ns), cell(&DeviceTime::communication_ns),
@@ -141,6 +172,7 @@ Document build_ranks(const RanksExplanation& e, int top) {
     document.push_back(Paragraph{"No collective is matched between ranks: nothing to compare."});
   add_ranks(e, document);
   add_waits(e, document);
+  add_step_waits(e, top, document);
   add_times(e, document);
   add_kernel_table(e, top, document);
   return document;

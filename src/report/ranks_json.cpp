@@ -80,6 +80,28 @@ Json waits_json(const RanksExplanation& e) {
   return waits;
 }
 
+Json steps_json(const RanksExplanation& e) {
+  Json steps = Json::array();
+  for (const StepWaits& s : e.collectives.steps) {
+    Json each = Json::array();
+    for (const std::optional<int64_t>& ns : s.wait_ns) each.push_back(us_or_null(ns));
+    steps.push_back({{"step", s.step},
+                     {"span_us", to_us(s.span_ns)},
+                     {"count", s.count},
+                     {"last_rank", or_null(s.last_rank)},
+                     {"lost_us", to_us(s.lost_ns)},
+                     {"wait_us", std::move(each)}});
+  }
+  return steps;
+}
+
+Json stragglers_json(const RanksExplanation& e) {
+  Json list = Json::array();
+  for (const Straggler& s : e.collectives.stragglers)
+    list.push_back({{"rank", s.rank}, {"steps", s.steps}, {"lost_us", to_us(s.lost_ns)}});
+  return list;
+}
+
 }  // namespace
 
 Json collectives_json(const RankCollectives& rank) {
@@ -113,6 +135,8 @@ std::string ranks_json(const RanksExplanation& e) {
                     {"ranks", rank_list_json(e)},
                     {"waits", waits_json(e)},
                     {"unmatched", e.collectives.unmatched},
+                    {"steps", steps_json(e)},
+                    {"stragglers", stragglers_json(e)},
                     {"kernels", rank_kernels_json(e)},
                     {"findings", std::move(findings)}});
 }

@@ -124,6 +124,31 @@ TEST(RanksDocument, TimeOfTheDeviceAndKernelsOverRanks) {
   EXPECT_TRUE(parsed["ranks"][1]["device_time"].is_null());
 }
 
+TEST(RanksDocument, StepsThatLoseMostComeFirst) {
+  RanksExplanation e = two_ranks(2);
+  EXPECT_FALSE(has_text(ranks_text(e), "Stragglers over steps"));
+  e.collectives.steps = {{7, 1'000'000, 3, 1, 20'000, {20'000, 0}},
+                         {8, 1'000'000, 3, 0, 600'000, {0, 600'000}},
+                         {9, 1'000'000, 3, std::nullopt, 0, {0, std::nullopt}}};
+  e.collectives.stragglers = {{0, 1, 600'000}, {1, 1, 20'000}};
+  const std::string text = ranks_text(e, {.top = 2});
+  EXPECT_TRUE(has_text(text,
+                       "  step     time  last rank     lost   share  collectives\n"
+                       "     8  1.00 ms          0   600 us  60.0 %            3\n"
+                       "     7  1.00 ms          1  20.0 us   2.0 %            3\n"
+                       "  and 1 more\n"))
+      << text;
+  const auto parsed = nlohmann::json::parse(ranks_json(e));
+  EXPECT_EQ(parsed["steps"][0]["step"], 7) << "by number";
+  EXPECT_EQ(parsed["steps"][1]["last_rank"], 0);
+  EXPECT_EQ(parsed["steps"][1]["lost_us"], 600.0);
+  EXPECT_EQ(parsed["steps"][1]["wait_us"][1], 600.0);
+  EXPECT_TRUE(parsed["steps"][2]["last_rank"].is_null());
+  EXPECT_TRUE(parsed["steps"][2]["wait_us"][1].is_null());
+  EXPECT_EQ(parsed["stragglers"][0]["steps"], 1);
+  EXPECT_EQ(parsed["stragglers"][0]["lost_us"], 600.0);
+}
+
 TEST(RanksDocument, NothingMatchedIsSaid) {
   RanksExplanation e = two_ranks(2);
   e.collectives.waits.clear();

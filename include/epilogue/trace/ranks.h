@@ -63,11 +63,34 @@ struct CollectiveWaits {
   std::optional<CollectiveRates> rates = {};  // by the transfers alone
 };
 
+// Who was waited for in one step. Collectives that not all ranks launched in the same step are
+// left out. A wait is lost as far as no other kernel runs beside it.
+struct StepWaits {
+  int64_t step = 0;     // N of ProfilerStep#N
+  // The longest over ranks: of the step on the host, or of what it launched if that takes longer.
+  int64_t span_ns = 0;
+  int64_t count = 0;    // collectives
+  // Of each collective the ranks that wait lose the mean of their waits to the rank that arrives
+  // last. Here: the rank to which most is lost, and what is lost to it. Empty if nothing is lost.
+  std::optional<int64_t> last_rank;
+  int64_t lost_ns = 0;
+  std::vector<std::optional<int64_t>> wait_ns;  // as CollectiveWaits::wait_ns, lost or not
+};
+
+// Over the steps in which one rank is StepWaits::last_rank.
+struct Straggler {
+  int64_t rank = 0;
+  int64_t steps = 0;
+  int64_t lost_ns = 0;
+};
+
 struct Collectives {
   std::vector<RankCollectives> ranks;
   // Of the ranks whose traces are whole; both are empty if these are fewer than two.
   std::vector<CollectiveWaits> waits;  // kinds that all of them ran equally often
   std::vector<std::string> unmatched;  // the others, "all_reduce", "all_reduce [0, 1]"
+  std::vector<StepWaits> steps;        // by number
+  std::vector<Straggler> stragglers;   // to which most is lost first
 };
 
 // What limits device work when it runs alone.

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <unordered_map>
 
 #include "analysis/trace_era.h"
 #include "analysis/trace_metadata.h"
 #include "base/units.h"
 #include "epilogue/trace/time.h"
+#include "trace/step_name.h"
 
 namespace epilogue::trace {
 namespace {
@@ -84,11 +84,8 @@ int64_t overlapping_kernels(const Trace& trace, const Links& links) {
 int64_t missing_steps(const Trace& trace, const Links& links) {
   std::vector<int64_t> numbers;
   for (const uint32_t i : links.steps) {
-    const std::string_view name = trace.name(trace.events[i]);
-    const std::string_view digits = name.substr(name.find('#') + 1);
-    int64_t number = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec == std::errc())
-      numbers.push_back(number);
+    if (const std::optional<int64_t> number = step_number(trace.name(trace.events[i])))
+      numbers.push_back(*number);
   }
   std::sort(numbers.begin(), numbers.end());
   int64_t missing = 0;

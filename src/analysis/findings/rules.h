@@ -89,10 +89,13 @@ extern const RanksRule kMissingRanksRule;
 extern const RanksRule kTruncatedRankRule;
 extern const RanksRule kUnmatchedCollectivesRule;
 extern const RanksRule kStragglerRule;
+extern const RanksRule kPersistentStragglerRule;
+extern const RanksRule kChangingStragglersRule;
 extern const RanksRule kCommunicationOverlapRule;
 
 inline constexpr const RanksRule* kRanksRules[] = {
-    &kWorldSizeUnknownRule,     &kMissingRanksRule, &kTruncatedRankRule,
-    &kUnmatchedCollectivesRule, &kStragglerRule,    &kCommunicationOverlapRule};
+    &kWorldSizeUnknownRule,     &kMissingRanksRule,        &kTruncatedRankRule,
+    &kUnmatchedCollectivesRule, &kStragglerRule,           &kPersistentStragglerRule,
+    &kChangingStragglersRule,   &kCommunicationOverlapRule};
 
 }  // namespace epilogue::trace

@@ -9,6 +9,7 @@
 #include "analysis/ranks/rank_collectives.h"
 #include "analysis/ranks/rank_digest.h"
 #include "analysis/ranks/rank_info.h"
+#include "analysis/ranks/step_waits.h"
 
 namespace epilogue::trace {
 namespace {
@@ -37,7 +38,7 @@ std::vector<int64_t> ranks_of_group(const std::string& text) {
 class RankMatcher {
  public:
   RankMatcher(const std::vector<RankDigest>& ranks, Collectives& result)
-      : ranks_(ranks), result_(result), whole_(whole_ranks(ranks)) {}
+      : ranks_(ranks), result_(result), whole_(whole_ranks(ranks)), steps_(ranks) {}
 
   void match() {
     if (whole_.size() < 2) return;
@@ -45,6 +46,7 @@ class RankMatcher {
     for (const size_t r : whole_)
       for (const auto& [key, runs] : ranks_[r].runs) keys.insert(key);
     for (const CollectiveKey& key : keys) match(key);
+    steps_.finish(result_);
   }
 
  private:
@@ -97,7 +99,7 @@ class RankMatcher {
   // Empty where the members do not agree on how many there are.
   std::optional<CollectiveWaits> waits_of(const CollectiveKey& key,
                                           const std::vector<size_t>& members,
-                                          std::optional<int64_t> group_ranks) const {
+                                          std::optional<int64_t> group_ranks) {
     std::vector<const std::vector<CollectiveRun>*> runs;
     for (const size_t r : members) {
       const CollectiveRuns* of_rank = runs_of(r, key);
@@ -122,6 +124,7 @@ class RankMatcher {
       }
       waits.transfer_ns += shortest_ns;
       rates.add(bytes, factor, shortest_ns);
+      steps_.add(members, runs, n);
       for (size_t m = 0; m < members.size(); ++m)
         *waits.wait_ns[members[m]] += (*runs[m])[n].dur_ns - shortest_ns;
     }
@@ -132,6 +135,7 @@ class RankMatcher {
   const std::vector<RankDigest>& ranks_;
   Collectives& result_;
   const std::vector<size_t> whole_;
+  StepWaitSums steps_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "analysis/ranks/rank_info.h"
 #include "analysis/time/work_kind.h"
 #include "epilogue/trace/time.h"
+#include "trace/step_name.h"
 
 namespace epilogue::trace {
 namespace {
@@ -57,26 +58,52 @@ CollectiveStats stats_of(const Trace& trace, const std::string& name,
   return stats;
 }
 
+CollectiveRun run_of(const RankTrace& rank, const CollectiveCall& call, const Coverage& others) {
+  const Event& e = rank.trace.events[call.event];
+  CollectiveRun run;
+  run.dur_ns = e.dur_ns;
+  run.message_bytes = call.message_bytes.value_or(-1);
+  run.exposed_ns = e.dur_ns - others.within_ns({e.ts_ns, e.end_ns()});
+  if (const uint32_t step = rank.links.step[call.event]; step != kNone)
+    run.step = step_number(rank.trace.name(rank.trace.events[rank.links.steps[step]])).value_or(-1);
+  return run;
+}
+
+void add_steps(const RankTrace& rank, RankDigest& digest) {
+  std::vector<std::vector<Interval>> work(rank.links.steps.size());
+  for (const uint32_t i : rank.links.device_work) {
+    const Event& e = rank.trace.events[i];
+    if (rank.links.step[i] != kNone) work[rank.links.step[i]].push_back({e.ts_ns, e.end_ns()});
+  }
+  for (size_t s = 0; s < work.size(); ++s) {
+    const Event& e = rank.trace.events[rank.links.steps[s]];
+    if (const std::optional<int64_t> number = step_number(rank.trace.name(e)))
+      digest.step_ns[*number] = std::max(e.dur_ns, total_ns(united(std::move(work[s]))));
+  }
+}
+
 }  // namespace
 
 void add_collectives(const RankTrace& rank, RankDigest& digest) {
   const std::vector<CollectiveCall> calls = collective_calls(rank.trace, rank.links);
+  const IntervalSet other_moments = other_kernels(rank.trace);
+  const Coverage others(other_moments);
   std::map<std::string, std::vector<CollectiveCall>> by_name;
   for (const CollectiveCall& call : calls) {
     by_name[call.name].push_back(call);
     CollectiveRuns& runs = digest.runs[{call.name, call.group_name, call.group}];
     runs.group_ranks = call.group_ranks;
-    runs.runs.push_back({rank.trace.events[call.event].dur_ns, call.message_bytes.value_or(-1)});
+    runs.runs.push_back(run_of(rank, call, others));
   }
+  add_steps(rank, digest);
   RankCollectives& result = digest.collectives;
   result.rank = rank_info(rank.trace).rank.value_or(0);
   result.span_ns = timeline(rank.trace, rank.links).span_ns();
-  const IntervalSet others = other_kernels(rank.trace);
   const IntervalSet all = union_of(rank.trace, calls);
   result.communication_ns = total_ns(all);
-  result.overlap_ns = total_ns(intersected(all, others));
+  result.overlap_ns = total_ns(intersected(all, other_moments));
   for (const auto& [name, list] : by_name)
-    result.kinds.push_back(stats_of(rank.trace, name, list, others));
+    result.kinds.push_back(stats_of(rank.trace, name, list, other_moments));
   std::stable_sort(result.kinds.begin(), result.kinds.end(),
                    [](const CollectiveStats& a, const CollectiveStats& b) {
                      return a.time.total_ns > b.time.total_ns;

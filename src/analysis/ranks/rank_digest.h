@@ -37,6 +37,8 @@ struct CollectiveKey {
 struct CollectiveRun {
   int64_t dur_ns = 0;
   int64_t message_bytes = -1;  // -1: not known
+  int64_t exposed_ns = 0;      // of the duration, beside no other kernel
+  int64_t step = -1;           // N of the ProfilerStep#N that launched it; -1: none
 };
 struct CollectiveRuns {
   std::optional<int64_t> group_ranks;
@@ -58,6 +60,8 @@ struct RankDigest {
   std::optional<double> busy_pct;
   RankCollectives collectives;  // its rank is 0 unless the trace says it
   std::map<CollectiveKey, CollectiveRuns> runs;
+  // How long each step takes, by number: on the host, or what it launched if that takes longer.
+  std::map<int64_t, int64_t> step_ns;
   std::optional<DeviceTime> time;
   std::vector<RankKernel> kernels;  // each name once
 };

@@ -319,6 +319,10 @@ TEST(RealTraces, RanksOfOneStepWaitForTheLast) {
   EXPECT_EQ(largest.max_rank, 1);
   EXPECT_EQ(largest.min_ns, 389'000);
   EXPECT_EQ(largest.min_rank, 7);
+  ASSERT_EQ(e.collectives.steps.size(), 1u);
+  EXPECT_EQ(e.collectives.steps[0].step, 10);
+  EXPECT_EQ(e.collectives.steps[0].count, 8);
+  EXPECT_EQ(e.collectives.steps[0].last_rank, 7);
 }
 
 }  // namespace
