@@ -192,7 +192,7 @@ def report(
     """Writes one HTML page that explains a trace and holds it.
 
     Args:
-        trace: As of :func:`explain`, but no folder.
+        trace: As of :func:`explain`; the page of a folder holds no trace.
         out: The page; its folder is made if missing.
         against: An earlier trace to compare with.
         title: Heading of the page; default: the trace's name.

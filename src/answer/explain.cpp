@@ -64,13 +64,11 @@ Result<Answer> explain_folder(const TraceInput& folder, const ExplainAnswerOptio
   if (paths.size() == 1) return explain_file(rank_input(folder, paths.front()), options, hooks);
   const Result<RankFolder> ranks = read_ranks(folder, paths, options.modules, hooks);
   if (!ranks) return ranks.failure();
-  if (ranks.value().paths.size() == 1) {
-    // It is read again, and has been warned of.
-    AnswerHooks again = hooks;
-    again.warn = nullptr;
-    return explain_file(rank_input(folder, ranks.value().paths.front()), options, again);
-  }
-  auto explanation = std::make_shared<const RanksExplanation>(explain_ranks(ranks.value().digests));
+  if (ranks.value().paths.size() == 1)
+    return explain_file(rank_input(folder, ranks.value().paths.front()), options,
+                        without_warnings(hooks));
+  auto explanation = std::make_shared<const RanksExplanation>(
+      explain_ranks(ranks.value().digests, ranks.value().left_out));
   return Answer(ranks_document(*explanation, options.top), explanation);
 }
 

@@ -107,13 +107,21 @@ Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::s
     if (!added) failures.push_back(added.failure());
   }
   if (result.paths.empty()) return failures.front();
-  for (const Failure& failure : failures) warn(hooks, failure.message + "; left out");
+  for (const Failure& failure : failures) {
+    warn(hooks, failure.message + "; left out");
+    result.left_out.push_back(failure.message);
+  }
   if (const std::string reason = why_not_ranks(result.digests); !reason.empty())
     throw Error(fmt::format(
         "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
         "or compare two with epilogue diff A B",
         folder.path, result.paths.size(), reason));
   return result;
+}
+
+AnswerHooks without_warnings(AnswerHooks hooks) {
+  hooks.warn = nullptr;
+  return hooks;
 }
 
 }  // namespace epilogue::trace

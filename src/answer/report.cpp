@@ -5,11 +5,15 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <utility>
 
+#include "analysis/findings/explain_ranks.h"
 #include "answer/load.h"
+#include "answer/rank_folder.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "epilogue/base/error.h"
 #include "epilogue/trace/diff.h"
 #include "report/document.h"
 
@@ -50,10 +54,8 @@ Document outcome(const std::string& file, size_t bytes, const EmbeddedTrace& emb
   return document;
 }
 
-}  // namespace
-
-Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
-                                   const ReportAnswerOptions& options, const AnswerHooks& hooks) {
+Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out,
+                                 const ReportAnswerOptions& options, const AnswerHooks& hooks) {
   const Result<Trace> loaded = load_trace(input, options.modules, hooks);
   if (!loaded) return loaded.failure();
   const Trace& trace = loaded.value();
@@ -86,6 +88,41 @@ Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& o
   const bool has_trace = !page_input.embedded.gzip.empty();
   return ReportAnswer{Answer(outcome(out, page.size(), page_input.embedded), nullptr),
                       has_trace ? credential_keys(trace) : std::vector<std::string>()};
+}
+
+std::string folder_name(const std::string& path) {
+  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+Result<ReportAnswer> report_folder(const TraceInput& folder, const std::string& out,
+                                   const ReportAnswerOptions& options, const AnswerHooks& hooks) {
+  const std::vector<std::string> paths = traces_of_folder(folder.path);
+  if (paths.size() == 1) return report_file(rank_input(folder, paths.front()), out, options, hooks);
+  if (options.against)
+    throw Error(folder.path + ": expected one trace to compare with another, got a folder of " +
+                std::to_string(paths.size()));
+  Result<RankFolder> ranks = read_ranks(folder, paths, options.modules, hooks);
+  if (!ranks) return ranks.failure();
+  if (ranks.value().paths.size() == 1)
+    return report_file(rank_input(folder, ranks.value().paths.front()), out, options,
+                       without_warnings(hooks));
+  const RanksExplanation explanation = explain_ranks(ranks.value().digests, ranks.value().left_out);
+  const std::string page = ranks_html_report(
+      explanation, options.title.empty() ? folder_name(folder.path) : options.title);
+  poll(hooks);
+  if (const Status written = write_file(out, page); !written) return written.failure();
+  EmbeddedTrace none;
+  if (options.embeds_trace) none.note = "The traces of ranks are not put into their page.";
+  return ReportAnswer{Answer(outcome(out, page.size(), none), nullptr), {}};
+}
+
+}  // namespace
+
+Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
+                                   const ReportAnswerOptions& options, const AnswerHooks& hooks) {
+  return is_folder(input) ? report_folder(input, out, options, hooks)
+                          : report_file(input, out, options, hooks);
 }
 
 }  // namespace epilogue::trace

@@ -37,6 +37,9 @@ struct ExplanationJson {
 // The lists that grow with the trace have at most `max_rows` rows, their first.
 ExplanationJson explanation_json(const Explanation& explanation, size_t max_rows);
 
+// What ranks_json() prints, with the first `max_kernels` kernels.
+nlohmann::ordered_json ranks_explanation_json(const RanksExplanation& ranks, size_t max_kernels);
+
 // One rank's collectives.
 nlohmann::ordered_json collectives_json(const RankCollectives& rank);
 

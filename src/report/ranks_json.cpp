@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several ranks as JSON.
+#include <algorithm>
+#include <span>
+
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
@@ -20,9 +23,10 @@ Json busbw_json(const std::optional<CollectiveRates>& rates) {
 
 Json us_or_null(std::optional<int64_t> ns) { return ns ? Json(to_us(*ns)) : Json(); }
 
-Json rank_kernels_json(const RanksExplanation& e) {
+Json rank_kernels_json(const RanksExplanation& e, size_t max_kernels) {
   Json kernels = Json::array();
-  for (const KernelOverRanks& k : e.kernels)
+  for (const KernelOverRanks& k :
+       std::span(e.kernels).first(std::min(max_kernels, e.kernels.size())))
     kernels.push_back({{"name", k.name},
                        {"kind", rank_work_name(k.work)},
                        {"count", k.count},
@@ -122,23 +126,28 @@ Json collectives_json(const RankCollectives& rank) {
           {"kinds", std::move(kinds)}};
 }
 
-std::string ranks_json(const RanksExplanation& e) {
+Json ranks_explanation_json(const RanksExplanation& e, size_t max_kernels) {
   Json missing = Json::array();
   for (const RankRange& range : e.missing)
     missing.push_back({{"first", range.first}, {"last", range.last}});
   Json findings = Json::array();
   for (const Finding& f : e.findings) findings.push_back(finding_json(f));
-  return dump_json({{"schema_version", kJsonSchemaVersion},
-                    {"world_size", or_null(e.world_size)},
-                    {"missing_ranks", std::move(missing)},
-                    {"has_all_ranks", e.has_all_ranks()},
-                    {"ranks", rank_list_json(e)},
-                    {"waits", waits_json(e)},
-                    {"unmatched", e.collectives.unmatched},
-                    {"steps", steps_json(e)},
-                    {"stragglers", stragglers_json(e)},
-                    {"kernels", rank_kernels_json(e)},
-                    {"findings", std::move(findings)}});
+  return {{"schema_version", kJsonSchemaVersion},
+          {"world_size", or_null(e.world_size)},
+          {"missing_ranks", std::move(missing)},
+          {"has_all_ranks", e.has_all_ranks()},
+          {"left_out", e.left_out},
+          {"ranks", rank_list_json(e)},
+          {"waits", waits_json(e)},
+          {"unmatched", e.collectives.unmatched},
+          {"steps", steps_json(e)},
+          {"stragglers", stragglers_json(e)},
+          {"kernels", rank_kernels_json(e, max_kernels)},
+          {"findings", std::move(findings)}};
+}
+
+std::string ranks_json(const RanksExplanation& e) {
+  return dump_json(ranks_explanation_json(e, e.kernels.size()));
 }
 
 }  // namespace epilogue::trace

@@ -152,6 +152,22 @@ TEST_F(RankFolderTest, IsTheSameWhetherRanksAreReadOneByOneOrHeldTogether) {
             ranks_json(explain_ranks(ranks)));
 }
 
+TEST_F(RankFolderTest, FilesThatAreNoTracesAreCountedAndNamed) {
+  for (int rank = 0; rank < 2; ++rank) write(rank);
+  std::ofstream(folder_ / "about.json") << "{}";
+  std::ofstream(folder_ / "empty.json") << "";
+  const auto json =
+      nlohmann::json::parse(explain_answer({.path = folder_.string()}).value().json());
+  ASSERT_EQ(json["left_out"].size(), 2u);
+  EXPECT_NE(json["left_out"][1].get<std::string>().find("empty.json: "), std::string::npos);
+  const auto& findings = json["findings"];
+  const auto found = std::find_if(findings.begin(), findings.end(),
+                                  [](const auto& f) { return f["id"] == "left-out-files"; });
+  ASSERT_NE(found, findings.end());
+  EXPECT_EQ((*found)["title"], "2 files of the folder are left out: they cannot be read as traces");
+  EXPECT_EQ((*found)["evidence"], json["left_out"]);
+}
+
 TEST_F(RankFolderTest, OneTraceBesideAFileThatIsNoneIsExplainedItself) {
   write(0);
   std::ofstream(folder_ / "about.json") << "{}";

@@ -86,6 +86,74 @@ class Report(CommandTest):
         self.assertEqual(outcome["bytes"], os.path.getsize(self.page))
         self.assertTrue(outcome["has_trace"])
 
+    def write_ranks(self, count):
+        """A folder with so many ranks, each with steps, an all-reduce in each, and a product."""
+        folder = os.path.join(self.out, "ranks")
+        os.makedirs(folder, exist_ok=True)
+        for rank in range(count):
+            events = []
+            for step in range(3):
+                at, id = 1000 * step, 2 * step + 1
+                late = 300 if rank == 1 else 0
+                events += [
+                    {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 1, "tid": 1,
+                     "ts": at, "dur": 1000},
+                    *({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+                       "ts": at + 1 + 3 * i, "dur": 2, "args": {"correlation": id + i}} for i in (0, 1)),
+                    {"ph": "X", "cat": "kernel", "name": "ampere_sgemm_128x64_tn", "pid": 0, "tid": 7,
+                     "ts": at + 10, "dur": 390 + late, "args": {"correlation": id, "device": 0, "stream": 7}},
+                    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0,
+                     "tid": 20, "ts": at + 400 + late, "dur": 400 - late,
+                     "args": {"correlation": id + 1, "device": 0, "stream": 20, "Collective name": "allreduce",
+                              "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "Float",
+                              "Group size": count}}]
+            with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as f:
+                json.dump({"distributedInfo": {"rank": rank, "world_size": count},
+                           "traceEvents": events}, f)
+        return folder
+
+    def test_page_of_ranks_has_all_that_explain_says(self):
+        folder = self.write_ranks(4)
+        text, data = self.report(folder)
+        self.assertIn("without the trace", text)
+        self.assertEqual(data["title"], "ranks")
+        self.assertFalse(data["has_trace"])
+        self.assertEqual(data["ranks"], json.loads(self.ok("explain", folder, "--format", "json")))
+        self.assertEqual([s["last_rank"] for s in data["ranks"]["steps"]], [1, 1, 1])
+        self.assertEqual([k["kind"] for k in data["kernels"]], ["gemm", "collective"])
+        verdict = re.search('class="verdict-text">([^<]*)<', self.read_page()).group(1)
+        self.assertEqual(verdict, "rank 1 arrives last: rank 3 waits 900 us in collectives")
+        self.assertEqual(self.report(folder + "/", "--title", "Run 7")[1]["title"], "Run 7")
+
+    def test_files_of_a_folder_that_are_no_traces_are_counted(self):
+        folder = self.write_ranks(2)
+        with open(os.path.join(folder, "broken.json"), "w", encoding="utf-8") as f:
+            f.write("no JSON")
+        result = run("report", folder, "-o", self.page)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("broken.json", result.stderr)
+        data = json.loads(gzip.decompress(block(self.read_page(), "report")))
+        self.assertEqual(len(data["ranks"]["left_out"]), 1)
+        self.assertIn("broken.json: ", data["ranks"]["left_out"][0])
+        finding = next(f for f in data["ranks"]["findings"] if f["id"] == "left-out-files")
+        self.assertEqual(finding["title"], "1 file of the folder is left out: it cannot be read as a trace")
+
+    def test_a_folder_of_one_trace_has_the_page_of_that_trace(self):
+        folder = self.write_ranks(1)
+        _, data = self.report(folder)
+        self.assertTrue(data["has_trace"])
+        self.assertNotIn("ranks", data)
+
+    def test_misuse_of_folders(self):
+        empty = os.path.join(self.out, "empty")
+        os.mkdir(empty)
+        self.assertIn("expected traces (*.json, *.json.gz), one per rank, got none",
+                      self.misuse("report", empty, "-o", self.page))
+        folder = self.write_ranks(2)
+        self.assertIn("expected one trace to compare with another, got a folder of 2",
+                      self.misuse("report", folder, "--against", self.trace, "-o", self.page))
+        self.assertFalse(os.path.exists(self.page))
+
     def test_misuse(self):
         self.assertIn("--out", self.misuse("report", self.trace))
         self.assertIn("none.json", self.misuse("report", "none.json", "-o", self.page))

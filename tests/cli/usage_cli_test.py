@@ -173,9 +173,11 @@ class Files(CommandTest):
             for command in ("explain", "table"):
                 line = self.misuse(command, path)
                 self.assertTrue(line.startswith(f"epilogue {command}: {path}: "), line)
-        for args in (["table", self.out], ["diff", self.out, self.out],
-                     ["report", self.out, "-o", f"{self.out}/x.html"]):
+        for args in (["table", self.out], ["diff", self.out, self.out]):
             self.assertIn("directory", self.misuse(*args).lower())
+        # A folder of ranks: none of its files is a trace.
+        for args in (["explain", self.out], ["report", self.out, "-o", f"{self.out}/x.html"]):
+            self.assertIn("binary.json: expected a JSON trace", self.misuse(*args))
 
 
 if __name__ == "__main__":

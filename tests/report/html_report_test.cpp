@@ -176,6 +176,42 @@ TEST(HtmlReport, ADifferenceNamesTheEarlierTrace) {
   EXPECT_EQ(data["diff"]["kernels_removed"][0]["name"], "slow");
 }
 
+TEST(HtmlReport, RanksHaveAPageWithAllNumbers) {
+  RanksExplanation e;
+  for (const int64_t rank : {0, 1}) {
+    e.ranks.emplace_back().rank = rank;
+    e.ranks.back().path = "</script><b>";
+    e.collectives.ranks.emplace_back().rank = rank;
+  }
+  e.kernels.emplace_back().name = "ampere_sgemm_128x64_tn";
+  EXPECT_EQ(count(ranks_html_report(e, "run"), ">2 ranks<"), 1u) << "nothing is found";
+  e.findings.emplace_back().title = "first";
+  e.findings.back().cost_us = 1;
+  e.findings.emplace_back().title = "costs <most>";
+  e.findings.back().cost_us = 2;
+  const std::string page = ranks_html_report(e, "run <1>");
+  EXPECT_EQ(count(page, "costs &lt;most&gt;"), 1u);
+  EXPECT_EQ(count(page, "<title>run &lt;1&gt;</title>"), 1u);
+  EXPECT_EQ(count(page, "</script><b>"), 0u);
+  const nlohmann::json data = data_of(page);
+  EXPECT_EQ(data["ranks"], nlohmann::json::parse(ranks_json(e)));
+  EXPECT_EQ(data["kernels"][0]["kind"], "gemm");
+  EXPECT_EQ(data["has_trace"], false);
+  EXPECT_TRUE(data["left_out"].empty());
+  EXPECT_EQ(gunzip(from_base64(block(page, "data-columns"))), "");
+  EXPECT_EQ(block(page, "data-trace"), "");
+}
+
+TEST(HtmlReport, OfManyKernelsOfRanksThePageHasTheFirst) {
+  RanksExplanation e;
+  for (int i = 0; i < 10'003; ++i) e.kernels.emplace_back().name = "k" + std::to_string(i);
+  const nlohmann::json data = data_of(ranks_html_report(e, "run"));
+  EXPECT_EQ(data["ranks"]["kernels"].size(), 10'000u);
+  EXPECT_EQ(data["kernels"].size(), 10'000u);
+  EXPECT_EQ(data["left_out"]["ranks.kernels"], 3);
+  EXPECT_EQ(nlohmann::json::parse(ranks_json(e))["kernels"].size(), 10'003u);
+}
+
 TEST(HtmlReport, TheMemoryCurveKeepsThePeak) {
   TraceBuilder b;
   b.op("aten::empty", 0, 10'000'000);

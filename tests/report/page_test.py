@@ -38,6 +38,26 @@ def synthetic_trace(events):
     return {"traceEvents": made}
 
 
+def rank_trace(rank, ranks):
+    """Three steps with a product and an all-reduce each; rank 1 is late by 300 us and more."""
+    events = []
+    for step in range(3):
+        at, correlation, late = 1000 * step, 2 * step + 1, (300 + 7 * step if rank == 1 else 3 * rank)
+        args = [{"correlation": correlation, "device": 0, "stream": 7},
+                {"correlation": correlation + 1, "device": 0, "stream": 20, "Collective name": "allreduce",
+                 "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "Float", "Group size": ranks}]
+        events += [
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step + 7}", "pid": 1, "tid": 1, "ts": at,
+             "dur": 1000 + rank},
+            *({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+               "ts": at + 1 + 3 * i, "dur": 2, "args": {"correlation": correlation + i}} for i in (0, 1)),
+            {"ph": "X", "cat": "kernel", "name": "ampere_sgemm_128x64_tn", "pid": 0, "tid": 7, "ts": at + 10,
+             "dur": 390 + late, "args": args[0]},
+            {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0, "tid": 20,
+             "ts": at + 390 + late, "dur": 400 - late, "args": args[1]}]
+    return {"distributedInfo": {"rank": rank, "world_size": ranks}, "traceEvents": events}
+
+
 class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -200,6 +220,48 @@ class PageTest(unittest.TestCase):
         self.assertGreater(len(bars), 5)
         # The last part ends where the bar of the time after does.
         self.assertTrue(min(abs(edge - bars[-1][1]) for edge in bars[-2]) < 3, bars[-2:])
+
+    def test_every_number_of_the_ranks_is_on_their_page(self):
+        folder = os.path.join(self.folder.name, "ranks")
+        os.mkdir(folder)
+        for rank in range(4):
+            with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as f:
+                json.dump(rank_trace(rank, 4), f)
+        with open(os.path.join(folder, "notes.json"), "w", encoding="utf-8") as f:
+            f.write("{}")
+        path = self.report(folder)
+        for view in ({}, {"width": 390, "height": 844, "mobile": True}):
+            page = self.open(path, **view)
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), page.evaluate("innerWidth"))
+        self.assertEqual(page.evaluate("[...document.querySelectorAll('.contents a')].map((a) => a.hash)"),
+                         ["#findings", "#ranks", "#device-time", "#collectives", "#stragglers", "#kernels"])
+        self.assertEqual(page.evaluate("document.getElementById('verdict').textContent"),
+                         "rank 1 arrives last: rank 0 waits 921 us in collectives")
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        page.evaluate("document.querySelectorAll('.more').forEach((b) => b.click())")
+        shown = page.evaluate("document.body.innerText").replace("\u00a0", " ")
+        self.assertIn("notes.json: ", shown)
+        self.assertIn("rank 1 is the last in 3 of 3 steps", shown)
+        # Each number of the JSON, as the page writes its kind, is in some cell or finding.
+        missing = page.evaluate("""unpacked("data-report").then((bytes) => {
+            const ranks = JSON.parse(new TextDecoder().decode(bytes)).ranks;
+            const cells = new Set([...document.querySelectorAll("td, dd")].map((cell) => cell.textContent));
+            const lines = [...document.querySelectorAll("#findings li")].map((li) => li.textContent).join("\\n");
+            const missing = [];
+            const look = (value, path) => {
+                if (value !== null && typeof value === "object") {
+                    for (const [key, inner] of Object.entries(value)) look(inner, Array.isArray(value) ? path : [...path, key]);
+                } else if (typeof value === "number" && path[0] !== "schema_version") {
+                    const key = path.at(-1);
+                    const text = key.endsWith("_us") ? format.us(value) : key.endsWith("_pct") ? format.percent(value)
+                        : key.endsWith("_gb_per_s") ? format.bandwidth(value) : key === "bytes" ? format.bytes(value)
+                        : format.count(value);
+                    if (!cells.has(text) && !(path[0] === "findings" && lines.includes(text))) missing.push(path.join(".") + " " + text);
+                }
+            };
+            look(ranks, []);
+            return missing; })""")
+        self.assertEqual([m for m in missing if not m.startswith("findings.saving_us")], [])
 
     def test_a_trace_without_events_has_a_page(self):
         trace = os.path.join(self.folder.name, "empty.json")

@@ -138,7 +138,8 @@ struct ReportAnswer {
   // Metadata of the trace in the page that may be credentials: credential_keys().
   std::vector<std::string> credentials;
 };
-// Writes the page to `out`; a missing folder is made.
+// Writes the page to `out`; a missing folder is made. A path may be a folder with one trace for
+// each rank of a run; then the page holds no trace, and `against` throws Error.
 Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
                                    const ReportAnswerOptions& options = {},
                                    const AnswerHooks& hooks = {});

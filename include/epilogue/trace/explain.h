@@ -144,6 +144,8 @@ struct RanksExplanation {
   std::vector<RankRange> missing;
   Collectives collectives;
   std::vector<KernelOverRanks> kernels;  // the largest first
+  // Files of the folder that are no traces: one line each, with the reason.
+  std::vector<std::string> left_out;
   std::vector<Finding> findings;
 
   // False: a rank is missing or its trace ends early, so that CollectiveWaits are bounds.

@@ -114,6 +114,8 @@ std::vector<std::string> credential_keys(const Trace& trace);
 
 // Whatever bytes the trace's names hold, they cannot add markup or script to the page.
 std::string html_report(const HtmlReportInput& input);
+// The same for the ranks of one run. `title` is the heading. The page holds no trace.
+std::string ranks_html_report(const RanksExplanation& ranks, const std::string& title);
 
 }  // namespace epilogue::trace
 

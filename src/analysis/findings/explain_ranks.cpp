@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "analysis/findings/rules.h"
 #include "analysis/ranks/rank_kernels.h"
@@ -64,8 +65,9 @@ bool RanksExplanation::has_all_ranks() const {
                                          [](const RankSummary& r) { return r.is_truncated; });
 }
 
-RanksExplanation explain_ranks(const RankDigests& digests) {
+RanksExplanation explain_ranks(const RankDigests& digests, std::vector<std::string> left_out) {
   RanksExplanation e;
+  e.left_out = std::move(left_out);
   e.collectives = collectives(digests);
   for (size_t i = 0; i < digests.ranks.size(); ++i)
     e.ranks.push_back(summary_of(digests.ranks[i], e.collectives, i));
@@ -81,7 +83,7 @@ RanksExplanation explain_ranks(const RankDigests& digests) {
 RanksExplanation explain_ranks(std::span<const RankTrace> ranks) {
   RankDigests digests;
   for (const RankTrace& rank : ranks) digests.add(rank);
-  return explain_ranks(digests);
+  return explain_ranks(digests, {});
 }
 
 }  // namespace epilogue::trace

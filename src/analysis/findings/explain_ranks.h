@@ -2,11 +2,15 @@
 // Ranks explained from what is kept of their traces.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "analysis/ranks/rank_digest.h"
 #include "epilogue/trace/explain.h"
 
 namespace epilogue::trace {
 
-RanksExplanation explain_ranks(const RankDigests& digests);
+// `left_out`: as RanksExplanation::left_out.
+RanksExplanation explain_ranks(const RankDigests& digests, std::vector<std::string> left_out);
 
 }  // namespace epilogue::trace

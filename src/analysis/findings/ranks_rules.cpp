@@ -46,6 +46,18 @@ void find_missing(const RanksExplanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+void find_left_out(const RanksExplanation& e, std::vector<Finding>& out) {
+  if (e.left_out.empty()) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = e.left_out.size() == 1
+                ? "1 file of the folder is left out: it cannot be read as a trace"
+                : fmt::format("{} files of the folder are left out: they cannot be read as traces",
+                              e.left_out.size());
+  f.evidence = e.left_out;
+  out.push_back(std::move(f));
+}
+
 void find_truncated(const RanksExplanation& e, std::vector<Finding>& out) {
   for (const RankSummary& r : e.ranks) {
     if (!r.is_truncated) continue;
@@ -178,6 +190,7 @@ void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
 
 constinit const RanksRule kWorldSizeUnknownRule = {"world-size-unknown", find_unknown_world};
 constinit const RanksRule kMissingRanksRule = {"missing-ranks", find_missing};
+constinit const RanksRule kLeftOutFilesRule = {"left-out-files", find_left_out};
 constinit const RanksRule kTruncatedRankRule = {"truncated-rank", find_truncated};
 constinit const RanksRule kUnmatchedCollectivesRule = {"unmatched-collectives", find_unmatched};
 constinit const RanksRule kStragglerRule = {"straggler", find_straggler};

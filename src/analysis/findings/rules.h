@@ -86,6 +86,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
 
 extern const RanksRule kWorldSizeUnknownRule;
 extern const RanksRule kMissingRanksRule;
+extern const RanksRule kLeftOutFilesRule;
 extern const RanksRule kTruncatedRankRule;
 extern const RanksRule kUnmatchedCollectivesRule;
 extern const RanksRule kStragglerRule;
@@ -94,8 +95,8 @@ extern const RanksRule kChangingStragglersRule;
 extern const RanksRule kCommunicationOverlapRule;
 
 inline constexpr const RanksRule* kRanksRules[] = {
-    &kWorldSizeUnknownRule,     &kMissingRanksRule,        &kTruncatedRankRule,
-    &kUnmatchedCollectivesRule, &kStragglerRule,           &kPersistentStragglerRule,
-    &kChangingStragglersRule,   &kCommunicationOverlapRule};
+    &kWorldSizeUnknownRule,    &kMissingRanksRule,         &kLeftOutFilesRule,
+    &kTruncatedRankRule,       &kUnmatchedCollectivesRule, &kStragglerRule,
+    &kPersistentStragglerRule, &kChangingStragglersRule,   &kCommunicationOverlapRule};
 
 }  // namespace epilogue::trace

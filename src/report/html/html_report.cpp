@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 
@@ -69,9 +70,39 @@ std::string filled(std::string_view text, const std::map<std::string_view, std::
   }
 }
 
+double cost_us(const Finding& finding) {
+  return finding.saving_us.value_or(finding.cost_us.value_or(0));
+}
+
 std::string verdict_text(const Explanation& explanation) {
   return explanation.findings.empty() ? std::string(bound_name(explanation.verdicts.whole.bound))
                                       : explanation.findings.front().title;
+}
+
+// The costliest finding, else the first.
+std::string verdict_text(const RanksExplanation& ranks) {
+  if (ranks.findings.empty())
+    return counted(static_cast<int64_t>(ranks.ranks.size()), "rank", "ranks");
+  return std::max_element(
+             ranks.findings.begin(), ranks.findings.end(),
+             [](const Finding& a, const Finding& b) { return cost_us(a) < cost_us(b); })
+      ->title;
+}
+
+// `columns`: the timeline's; `trace`: gzip of the trace.
+std::string page_of(const nlohmann::ordered_json& data, std::string_view verdict,
+                    std::string_view columns, std::string_view trace) {
+  const std::string json =
+      data.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const auto title = data["title"].get<std::string>();
+  return filled(page_template().text, {{"csp", content_security_policy()},
+                                       {"title", html_escaped(title)},
+                                       {"verdict", html_escaped(verdict)},
+                                       {"style", page_style().text},
+                                       {"script", page_script().text},
+                                       {"report", packed(json)},
+                                       {"columns", packed(columns)},
+                                       {"trace", base64(trace)}});
 }
 
 }  // namespace
@@ -99,18 +130,12 @@ EmbeddedTrace embed_trace(std::string_view file, std::string_view path, size_t l
 std::string html_report(const HtmlReportInput& input) {
   PageTimeline timeline =
       page_timeline(input.trace, input.links, input.explanation.timeline.start_ns.value_or(0));
-  const nlohmann::ordered_json data = page_data(input, std::move(timeline.header));
-  const std::string json =
-      data.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  const auto title = data["title"].get<std::string>();
-  return filled(page_template().text, {{"csp", content_security_policy()},
-                                       {"title", html_escaped(title)},
-                                       {"verdict", html_escaped(verdict_text(input.explanation))},
-                                       {"style", page_style().text},
-                                       {"script", page_script().text},
-                                       {"report", packed(json)},
-                                       {"columns", packed(timeline.columns)},
-                                       {"trace", base64(input.embedded.gzip)}});
+  return page_of(page_data(input, std::move(timeline.header)), verdict_text(input.explanation),
+                 timeline.columns, input.embedded.gzip);
+}
+
+std::string ranks_html_report(const RanksExplanation& ranks, const std::string& title) {
+  return page_of(ranks_page_data(ranks, title), verdict_text(ranks), "", "");
 }
 
 }  // namespace epilogue::trace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 
@@ -39,6 +40,15 @@ Json fields_json(const KernelName& name) {
   return fields;
 }
 
+// What a kernel's name says.
+void add_name(std::string_view text, Json& json) {
+  const KernelName name = decode_kernel_name(text);
+  json["family"] = name.family;
+  json["kind"] = kernel_kind_name(name.kind);
+  json["summary"] = name.summary;
+  json["fields"] = fields_json(name);
+}
+
 Json work_json(const Trace& trace, Category category, StringId id, const WorkSum& sum) {
   const std::string_view text = trace.strings[id];
   const auto op =
@@ -54,11 +64,7 @@ Json work_json(const Trace& trace, Category category, StringId id, const WorkSum
                {"op", op == sum.ns_by_op.end() ? "" : trace.strings[op->first]},
                {"ops", sum.ns_by_op.size()}};
   if (category != Category::kernel) return json;
-  const KernelName name = decode_kernel_name(text);
-  json["family"] = name.family;
-  json["kind"] = kernel_kind_name(name.kind);
-  json["summary"] = name.summary;
-  json["fields"] = fields_json(name);
+  add_name(text, json);
   return json;
 }
 
@@ -166,6 +172,21 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
     data["before_path"] = file_name(input.before_path);
   }
   return data;
+}
+
+Json ranks_page_data(const RanksExplanation& ranks, const std::string& title) {
+  const size_t shown = std::min(ranks.kernels.size(), kMaxPageRows);
+  Json kernels = Json::array();
+  for (const KernelOverRanks& kernel : std::span(ranks.kernels).first(shown))
+    add_name(kernel.name, kernels.emplace_back(Json{{"name", kernel.name}}));
+  Json left_out = Json::object();
+  if (shown < ranks.kernels.size()) left_out["ranks.kernels"] = ranks.kernels.size() - shown;
+  return {{"schema_version", kJsonSchemaVersion},
+          {"title", title},
+          {"has_trace", false},
+          {"ranks", ranks_explanation_json(ranks, kMaxPageRows)},
+          {"kernels", std::move(kernels)},
+          {"left_out", std::move(left_out)}};
 }
 
 }  // namespace epilogue::trace

@@ -19,4 +19,9 @@ inline constexpr size_t kMaxPageRows = 10'000;
 // "explanation.dispatch_chains": 9}.
 nlohmann::ordered_json page_data(const HtmlReportInput& input, nlohmann::ordered_json timeline);
 
+// Of the ranks of one run: {"schema_version", "title", "has_trace", "ranks", "kernels",
+// "left_out"}. Ranks is what `epilogue explain DIR` prints, but for kernels above kMaxPageRows;
+// kernels is what their names say.
+nlohmann::ordered_json ranks_page_data(const RanksExplanation& ranks, const std::string& title);
+
 }  // namespace epilogue::trace

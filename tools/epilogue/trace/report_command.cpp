@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue report TRACE -o FILE.html: the explanation as one page.
+// epilogue report TRACE|DIR -o FILE.html: the explanation as one page.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -52,7 +52,10 @@ void add_report_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<ReportFlags>();
   CLI::App* report =
       app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
-  report->add_option("TRACE", o->input.path, "a PyTorch trace, .json or .json.gz; -: stdin")
+  report
+      ->add_option("TRACE|DIR", o->input.path,
+                   "a PyTorch trace, .json or .json.gz; -: stdin; or a folder\n"
+                   "with one trace for each rank of a run")
       ->required()
       ->option_text(" ");
   add_out_file(*report, o->out, "the page", "FILE.html");
@@ -66,7 +69,7 @@ void add_report_command(CLI::App& app, Body& run) {
   add_format(*report, o->format);
   report->footer(
       "The page holds the trace as it is, metadata included; a warning names metadata that looks\n"
-      "like credentials.\n"
+      "like credentials. The page of a folder holds no trace.\n"
       "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html");
   report->callback([o, &run] { run = [o] { return run_report_command(*o); }; });
 }

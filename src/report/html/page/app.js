@@ -5,6 +5,15 @@ async function main() {
   const [reportBytes, columnBytes] = await Promise.all([unpacked("data-report"), unpacked("data-columns")]);
   const report = JSON.parse(new TextDecoder().decode(reportBytes));
   markCutLists(report);
+  if (report.ranks) {
+    showRanksPage(report);
+  } else {
+    showTracePage(report, columnBytes);
+  }
+  document.documentElement.dataset.readyMs = Math.round(performance.now() - started);
+}
+
+function showTracePage(report, columnBytes) {
   const e = report.explanation;
   const index = new Map(report.kernels.map((kernel) => [kernel.name, kernel]));
   showActions(report);
@@ -26,7 +35,6 @@ async function main() {
   showModules(e);
   showOccupancy(e, index);
   showAverages(report);
-  document.documentElement.dataset.readyMs = Math.round(performance.now() - started);
 }
 
 main().catch((error) => {
