@@ -27,12 +27,6 @@ OpTree::OpTree(const Trace& trace, const Links& links) {
       children_[first_child_[links.parent[i] + 1]++] = i;
     }
   }
-
-  // Breadth first from the roots, reversed.
-  upwards_ = roots_;
-  for (size_t at = 0; at < upwards_.size(); ++at)
-    for (const uint32_t child : children(upwards_[at])) upwards_.push_back(child);
-  std::reverse(upwards_.begin(), upwards_.end());
 }
 
 }  // namespace epilogue::trace

@@ -16,8 +16,6 @@ class OpTree {
 
   // Ops without an op around them, by start.
   const std::vector<uint32_t>& roots() const { return roots_; }
-  // All ops, children before their parents.
-  const std::vector<uint32_t>& upwards() const { return upwards_; }
   // The ops that an op calls, by start.
   std::span<const uint32_t> children(uint32_t op) const {
     return std::span(children_).subspan(first_child_[op], first_child_[op + 1] - first_child_[op]);
@@ -25,7 +23,6 @@ class OpTree {
 
  private:
   std::vector<uint32_t> roots_;
-  std::vector<uint32_t> upwards_;
   std::vector<uint32_t> children_;
   std::vector<uint32_t> first_child_;  // by event, in children_
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "epilogue/trace/event.h"
@@ -11,29 +12,32 @@
 namespace epilogue::trace {
 
 // From an id to the first event that carries it. Ids mostly count up: then a table does; ids that
-// are scattered over 64 bits (HIP, merged files) are searched in a sorted list.
+// are scattered over 64 bits (HIP, merged files) are searched in a sorted list. Which it is follows
+// from the ids, so they are told twice: announce() for each, then add() for each, then finish().
 class IdIndex {
  public:
-  void add(int64_t id, uint32_t event) { entries_.push_back({id, event}); }
+  void announce(int64_t id) {
+    low_ = std::min(low_, id);
+    high_ = std::max(high_, id);
+    ++count_;
+  }
+
+  void add(int64_t id, uint32_t event) {
+    if (table_.empty() && entries_.empty()) make_room();
+    if (table_.empty()) {
+      entries_.push_back({id, event});
+    } else {
+      uint32_t& slot = table_[offset(id)];
+      slot = std::min(slot, event);
+    }
+  }
 
   void finish() {
-    if (entries_.empty()) return;
-    const auto by_id = [](const Entry& a, const Entry& b) { return a.id < b.id; };
-    const auto [low, high] = std::minmax_element(entries_.begin(), entries_.end(), by_id);
-    low_ = low->id;
-    const uint64_t range = static_cast<uint64_t>(high->id) - static_cast<uint64_t>(low_);
-    if (range < entries_.size() * kTableSlotsPerEntry + kTableSlotsPerEntry) {
-      table_.assign(range + 1, kNone);
-      for (const Entry& e : entries_) {
-        uint32_t& slot = table_[offset(e.id)];
-        slot = std::min(slot, e.event);
-      }
-      entries_ = {};
-      return;
-    }
-    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    const auto comes_before = [](const Entry& a, const Entry& b) {
       return a.id != b.id ? a.id < b.id : a.event < b.event;
-    });
+    };
+    if (!std::is_sorted(entries_.begin(), entries_.end(), comes_before))
+      std::sort(entries_.begin(), entries_.end(), comes_before);
   }
 
   uint32_t find(int64_t id) const {
@@ -48,7 +52,16 @@ class IdIndex {
     int64_t id;
     uint32_t event;
   };
-  static constexpr uint64_t kTableSlotsPerEntry = 16;  // 64 bytes of table at most per event
+  static constexpr uint64_t kTableSlotsPerEntry =
+      4;  // 16 bytes of table at most per event, as in a list
+
+  void make_room() {
+    const uint64_t range = static_cast<uint64_t>(high_) - static_cast<uint64_t>(low_);
+    if (range < count_ * kTableSlotsPerEntry + kTableSlotsPerEntry)
+      table_.assign(range + 1, kNone);
+    else
+      entries_.reserve(count_);
+  }
 
   uint64_t offset(int64_t id) const {
     return static_cast<uint64_t>(id) - static_cast<uint64_t>(low_);
@@ -56,7 +69,9 @@ class IdIndex {
 
   std::vector<Entry> entries_;
   std::vector<uint32_t> table_;
-  int64_t low_ = 0;
+  int64_t low_ = std::numeric_limits<int64_t>::max();
+  int64_t high_ = std::numeric_limits<int64_t>::min();
+  size_t count_ = 0;
 };
 
 }  // namespace epilogue::trace

@@ -54,24 +54,15 @@ class StepIndex {
   std::vector<std::pair<int32_t, std::vector<Step>>> processes_;  // one, but for merged traces
 };
 
-// An op or a launch call, with what its place in the nesting depends on.
+// An op or a launch call, with what its place in the nesting mostly depends on. Traces of 1 GB have
+// millions.
 struct HostSpan {
   int64_t start_ns;
   int64_t end_ns;
-  int64_t ev_idx;
   uint32_t event;
-  uint32_t lane;
-  bool is_op;
+  uint32_t lane : 31;
+  uint32_t is_op : 1;
 };
-
-bool comes_before(const HostSpan& a, const HostSpan& b) {
-  if (a.lane != b.lane) return a.lane < b.lane;
-  if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
-  if (a.end_ns != b.end_ns) return a.end_ns > b.end_ns;
-  if (a.is_op != b.is_op) return a.is_op;
-  if (a.ev_idx != b.ev_idx) return a.ev_idx < b.ev_idx;
-  return a.event < b.event;
-}
 
 // Of an op without length only a launch call of the same instant is a child: the clock (whole
 // microseconds until 2024) was too coarse for both. Among ops of one instant it cannot be told.
@@ -95,8 +86,10 @@ class Linker {
   }
 
   Links link() {
+    announce();
     collect();
     set_parents();
+    spans_ = {};
     join_device_work();
     set_steps();
     count();
@@ -109,20 +102,32 @@ class Linker {
     bool is_kernel_launch;
   };
 
+  void announce() {
+    size_t spans = 0;
+    for (const Event& event : trace_.events) {
+      const bool is_op = event.category == Category::cpu_op;
+      const bool is_call = is_launch_category(event.category);
+      if (is_op && event.external_id != 0) ops_.announce(event.external_id);
+      if (is_call && event.correlation != 0) calls_.announce(event.correlation);
+      if (is_op || is_call) ++spans;
+    }
+    spans_.reserve(spans);
+  }
+
   void collect() {
     for (uint32_t i = 0; i < trace_.events.size(); ++i) {
       const Event& event = trace_.events[i];
       if (event.category == Category::cpu_op) {
         const OpArgs* args = trace_.op_args(event);
         if (event.external_id != 0) ops_.add(event.external_id, i);
-        if (args == nullptr || !args->is_async) add_host_span(i, args ? args->ev_idx : -1, true);
+        if (args == nullptr || !args->is_async) add_host_span(i, true);
       } else if (is_launch_category(event.category)) {
         if (event.correlation != 0)
           calls_.add(event.correlation, i);
         else if (event.external_id != 0)
           add_named_call(event.external_id, i);
         if (names_[event.name].is_kernel_launch) links_.launches.push_back(i);
-        add_host_span(i, -1, false);
+        add_host_span(i, false);
       } else if (is_device_work(event.category)) {
         links_.device_work.push_back(i);
       } else if (event.category == Category::user_annotation && names_[event.name].is_step) {
@@ -145,9 +150,24 @@ class Linker {
       std::sort(indices.begin(), indices.end(), starts_before);
   }
 
-  void add_host_span(uint32_t i, int64_t ev_idx, bool is_op) {
+  void add_host_span(uint32_t i, bool is_op) {
     const Event& e = trace_.events[i];
-    spans_.push_back({e.ts_ns, e.end_ns(), ev_idx, i, lane(e), is_op});
+    spans_.push_back({e.ts_ns, e.end_ns(), i, lane(e), is_op});
+  }
+
+  int64_t ev_idx(const HostSpan& span) const {
+    const OpArgs* args = span.is_op ? trace_.op_args(trace_.events[span.event]) : nullptr;
+    return args != nullptr ? args->ev_idx : -1;
+  }
+
+  bool comes_before(const HostSpan& a, const HostSpan& b) const {
+    if (a.lane != b.lane) return a.lane < b.lane;
+    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+    if (a.end_ns != b.end_ns) return a.end_ns > b.end_ns;
+    if (a.is_op != b.is_op) return a.is_op;
+    const int64_t x = ev_idx(a);
+    const int64_t y = ev_idx(b);
+    return x != y ? x < y : a.event < b.event;
   }
 
   // A number per thread; neighbours in the file mostly share theirs.
@@ -161,8 +181,9 @@ class Linker {
   }
 
   void set_parents() {
-    if (!std::is_sorted(spans_.begin(), spans_.end(), comes_before))
-      std::sort(spans_.begin(), spans_.end(), comes_before);
+    const auto before = [this](const HostSpan& a, const HostSpan& b) { return comes_before(a, b); };
+    if (!std::is_sorted(spans_.begin(), spans_.end(), before))
+      std::sort(spans_.begin(), spans_.end(), before);
     std::vector<const HostSpan*> open;
     for (const HostSpan& span : spans_) {
       while (!open.empty() && (open.back()->lane != span.lane || !encloses(*open.back(), span)))

@@ -72,8 +72,8 @@ class Inference {
 
   // What `op` gave out is the tensor, as far as one can tell.
   bool fits(uint32_t op, const TensorShape& input) const {
-    const auto& output = work_.ops[op].output;
-    return output && !is_overwritten_[op] && same_tensor(*output, input);
+    const TensorShape* output = work_.ops[op].output;
+    return output != nullptr && !is_overwritten_[op] && same_tensor(*output, input);
   }
 
   bool may_write(uint32_t op, const TensorShape& input) const {

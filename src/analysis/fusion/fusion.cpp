@@ -15,8 +15,8 @@
 namespace epilogue::trace {
 namespace {
 
-std::string shape_text(const std::optional<TensorShape>& shape) {
-  if (!shape) return "";
+std::string shape_text(const TensorShape* shape) {
+  if (shape == nullptr) return "";
   std::string text = "[";
   for (size_t i = 0; i < shape->dims.size(); ++i)
     text += (i > 0 ? ", " : "") + std::to_string(shape->dims[i]);

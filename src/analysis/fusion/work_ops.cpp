@@ -2,8 +2,11 @@
 #include "analysis/fusion/work_ops.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
+#include <unordered_map>
 
+#include "analysis/sparse_column.h"
 #include "analysis/time/region_map.h"
 #include "analysis/trace_metadata.h"
 #include "epilogue/trace/kernel_name.h"
@@ -41,8 +44,8 @@ class Transfers {
   std::vector<std::optional<bool>> known_;  // by StringId
 };
 
-std::vector<Launched> launched_by_op(const Trace& trace, const Links& links) {
-  std::vector<Launched> sums(trace.events.size());
+SparseColumn<Launched> launched_by_op(const Trace& trace, const Links& links) {
+  SparseColumn<Launched> sums(trace.events.size());
   Transfers transfers(trace);
   for (const uint32_t i : links.device_work) {
     const uint32_t op = links.op[i];
@@ -136,6 +139,38 @@ std::vector<uint32_t> ops_within(const Trace& trace, const Links& links) {
   return count;
 }
 
+// What ops take in and give out, each distinct list of arguments once.
+class Shapes {
+ public:
+  Shapes(const Trace& trace, WorkOps& work)
+      : trace_(trace), work_(work), inputs_of_(trace.inputs.size()) {}
+
+  void set(WorkOp& op, uint32_t inputs) {
+    const std::vector<TensorShape>*& known = inputs_of_[inputs];
+    if (known == nullptr)
+      known = &work_.input_shapes.emplace_back(tensor_inputs(trace_.inputs[inputs]));
+    op.inputs = *known;
+    const uint64_t key = uint64_t{inputs} << 32 | op.name;
+    const auto [place, is_new] = output_of_.try_emplace(key, nullptr);
+    if (is_new) place->second = output(op, inputs);
+    op.output = place->second;
+  }
+
+ private:
+  const TensorShape* output(const WorkOp& op, uint32_t inputs) {
+    const std::string_view name = trace_.strings[op.name];
+    std::optional<TensorShape> shape = output_shape(name, trace_.inputs[inputs]);
+    if (op.op_class == OpClass::reduction && !op.inputs.empty())
+      shape = reduced_rows(name, op.inputs[0]);
+    return shape ? &work_.output_shapes.emplace_back(*std::move(shape)) : nullptr;
+  }
+
+  const Trace& trace_;
+  WorkOps& work_;
+  std::vector<const std::vector<TensorShape>*> inputs_of_;      // by list of arguments
+  std::unordered_map<uint64_t, const TensorShape*> output_of_;  // by list and name
+};
+
 }  // namespace
 
 WorkOps work_ops(const Trace& trace, const Links& links) {
@@ -146,7 +181,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   result.has_device_work = !links.device_work.empty();
   // Launches whose kernels were lost: the host's time says nothing of the work.
   if (!result.has_device_work && !links.launches.empty()) return result;
-  const std::vector<Launched> launched = launched_by_op(trace, links);
+  const SparseColumn<Launched> launched_by = launched_by_op(trace, links);
   result.is_synchronous = is_own_trace(trace);
   // Counted where it is known what the profiler costs, and that the host's time is the work's.
   const std::vector<uint32_t> within =
@@ -154,11 +189,15 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
   const HostWork host_work(trace, links, class_of_name, children);
   const std::vector<uint32_t> region_of = region_of_events(trace, links);
+  Shapes shapes(trace, result);
+  result.ops.reserve(launched_by.size());
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category != Category::cpu_op) continue;
     const OpClass kind = class_of_name[e.name];
-    const bool works = result.has_device_work ? launched[i].longest_ns >= 0 : host_work.contains(i);
+    const Launched* launched = launched_by.find(i);
+    const bool works = result.has_device_work ? launched != nullptr && launched->longest_ns >= 0
+                                              : host_work.contains(i);
     if (!works) continue;
     WorkOp op;
     op.event = i;
@@ -166,22 +205,21 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     op.region = region_of[i];
     op.op_class = kind;
     op.is_transcendental = is_transcendental(trace.name(e));
-    op.device_ns = result.has_device_work ? launched[i].device_ns : e.dur_ns;
+    op.device_ns = result.has_device_work ? launched->device_ns : e.dur_ns;
     const uint32_t outer = outermost(links, children, i);
     op.host_ns = trace.events[outer].dur_ns;
     if (!within.empty()) op.host_ops = within[outer];
-    op.kernels = launched[i].kernels;
-    op.kernel = launched[i].kernel;
-    op.is_transfer = launched[i].is_transfer;
+    if (launched != nullptr) {
+      op.kernels = launched->kernels;
+      op.kernel = launched->kernel;
+      op.is_transfer = launched->is_transfer;
+    }
     if (const OpArgs* args = trace.op_args(e);
         args != nullptr && args->inputs < trace.inputs.size()) {
       result.has_shapes = true;
-      op.inputs = tensor_inputs(trace.inputs[args->inputs]);
-      op.output = output_shape(trace.name(e), trace.inputs[args->inputs]);
-      if (kind == OpClass::reduction && !op.inputs.empty())
-        op.output = reduced_rows(trace.name(e), op.inputs[0]);
+      shapes.set(op, args->inputs);
     }
-    result.ops.push_back(std::move(op));
+    result.ops.push_back(op);
   }
   std::sort(result.ops.begin(), result.ops.end(), [&](const WorkOp& a, const WorkOp& b) {
     const Event& x = trace.events[a.event];

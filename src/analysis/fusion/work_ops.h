@@ -4,7 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <deque>
+#include <span>
 #include <vector>
 
 #include "analysis/aten_ops.h"
@@ -25,19 +26,26 @@ struct WorkOp {
   int64_t device_ns = 0;       // of its kernels; without device work: the op's own time
   int64_t host_ns =
       0;  // the op's duration on the host, or the outermost ATen op's that only led here
-  uint32_t host_ops = 1;            // ops within that, itself included: the profiler's cost per op
-  uint32_t kernels = 0;             // without the copies and fills beside them
-  StringId kernel = 0;              // name of its longest device work; 0 without any
-  std::vector<TensorShape> inputs;  // empty: shapes were not recorded
-  std::optional<TensorShape> output;  // as far as it follows from the inputs
+  uint32_t host_ops = 1;  // ops within that, itself included: the profiler's cost per op
+  uint32_t kernels = 0;   // without the copies and fills beside them
+  StringId kernel = 0;    // name of its longest device work; 0 without any
+  // In WorkOps: ops that repeat their arguments share them.
+  std::span<const TensorShape> inputs;  // empty: shapes were not recorded
+  const TensorShape* output = nullptr;  // null where it does not follow from the inputs
 };
 
 struct WorkOps {
+  WorkOps() = default;
+  WorkOps(WorkOps&&) = default;  // no copies: ops point into the shapes
+  WorkOps& operator=(WorkOps&&) = default;
+
   std::vector<WorkOp> ops;       // by thread, then by start
   bool has_device_work = false;  // else the host's time is the work's
   bool has_shapes = false;
   // A launch is the kernel itself (our CPU device): the host's time contains the device's.
   bool is_synchronous = false;
+  std::deque<std::vector<TensorShape>> input_shapes;
+  std::deque<TensorShape> output_shapes;
 };
 
 // Empty where launches have lost their kernels.

@@ -134,6 +134,12 @@ class Builder {
   }
 
   void index_ops() {
+    for (const Event& event : trace_.events) {
+      if (event.category == Category::cpu_op && event.external_id != 0)
+        op_by_id_.announce(event.external_id);
+      else if (is_launch_category(event.category) && event.correlation != 0)
+        launch_by_correlation_.announce(event.correlation);
+    }
     for (uint32_t i = 0; i < events_.size(); ++i) {
       const Event* event = event_of(trace_, events_[i]);
       if (event == nullptr) continue;

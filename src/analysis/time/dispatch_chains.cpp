@@ -6,19 +6,25 @@
 
 #include "analysis/op_tree.h"
 #include "analysis/self_time.h"
+#include "analysis/sparse_column.h"
 
 namespace epilogue::trace {
 namespace {
 
-// What is known of an op and all that it calls. There is one for each event of the trace: counts
-// are as wide as an event's index.
+// What an op's own launch calls started.
+struct OwnWork {
+  int64_t device_ns = 0;
+  int64_t kernels = 0;
+};
+
+// What is known of an op and all that it calls.
 struct Subtree {
   uint64_t signature = 0;
+  int64_t ops = 1;
+  int64_t kernels = 0;
   int64_t device_ns = 0;
+  int64_t no_launch_ops = 0;
   int64_t no_launch_ns = 0;
-  uint32_t ops = 0;
-  uint32_t kernels = 0;
-  uint32_t no_launch_ops = 0;
   bool launches = false;
 };
 
@@ -34,29 +40,29 @@ class Chains {
       : trace_(trace),
         parents_(links.parent),
         tree_(trace, links),
-        subtrees_(trace.events.size()),
+        own_work_(trace.events.size()),
+        launches_(trace.events.size()),
         self_ns_(self_times_ns(trace, links)) {
     for (const uint32_t i : links.device_work) {
       if (links.op[i] == kNone) continue;
       const Event& e = trace.events[i];
-      Subtree& s = subtrees_[links.op[i]];
-      if (e.category == Category::kernel) ++s.kernels;
-      s.device_ns += e.dur_ns;
-      s.launches = true;
+      OwnWork& own = own_work_[links.op[i]];
+      if (e.category == Category::kernel) ++own.kernels;
+      own.device_ns += e.dur_ns;
+      launches_[links.op[i]] = true;
     }
     // Where its kernels were lost, an op launched all the same.
     for (const uint32_t i : links.launches)
-      if (links.op[i] != kNone) subtrees_[links.op[i]].launches = true;
-    for (const uint32_t op : tree_.upwards()) finish(op);
+      if (links.op[i] != kNone) launches_[links.op[i]] = true;
   }
 
   DispatchChains group() {
     DispatchChains result;
     std::unordered_map<uint64_t, size_t> chain_of;
     for (const uint32_t root : tree_.roots()) {
-      const Subtree& s = subtrees_[root];
+      const Subtree s = sum_up(root);
       const auto [place, is_new] = chain_of.try_emplace(s.signature, result.chains.size());
-      if (is_new) result.chains.push_back(first_of(root));
+      if (is_new) result.chains.push_back(first_of(root, s));
       DispatchChain& chain = result.chains[place->second];
       ++chain.count;
       chain.kernels += s.kernels;
@@ -72,33 +78,69 @@ class Chains {
   }
 
  private:
-  void finish(uint32_t op) {
-    Subtree& s = subtrees_[op];
-    s.ops = 1;
-    s.signature = mixed(0, trace_.events[op].name);
-    for (const uint32_t child : tree_.children(op)) {
-      const Subtree& c = subtrees_[child];
-      s.signature = mixed(s.signature, c.signature);
-      s.ops += c.ops;
-      s.kernels += c.kernels;
-      s.device_ns += c.device_ns;
-      s.no_launch_ops += c.no_launch_ops;
-      s.no_launch_ns += c.no_launch_ns;
-      s.launches = s.launches || c.launches;
+  // An op whose children are being summed up.
+  struct OpenOp {
+    uint32_t op = kNone;
+    size_t next_child = 0;
+    Subtree sums;
+  };
+
+  // Of an op and all below it, and marks those that launch. A trace of 1 GB has millions of ops:
+  // sums are kept of the path to the op at hand alone.
+  Subtree sum_up(uint32_t root) {
+    std::vector<OpenOp> path = {opened(root)};
+    while (true) {
+      OpenOp& top = path.back();
+      const std::span<const uint32_t> children = tree_.children(top.op);
+      if (top.next_child < children.size()) {
+        path.push_back(opened(children[top.next_child++]));
+        continue;
+      }
+      close(top);
+      const Subtree done = top.sums;
+      path.pop_back();
+      if (path.empty()) return done;
+      add_child(path.back().sums, done);
     }
-    s.signature = mixed(s.signature, s.launches ? 1 : 2);  // also closes the list of children
-    if (s.launches) return;
-    ++s.no_launch_ops;
-    s.no_launch_ns += self_ns_[op];
   }
 
-  DispatchChain first_of(uint32_t root) const {
+  OpenOp opened(uint32_t op) const {
+    OpenOp open = {.op = op};
+    open.sums.signature = mixed(0, trace_.events[op].name);
+    open.sums.launches = launches_[op];
+    if (const OwnWork* own = own_work_.find(op)) {
+      open.sums.kernels = own->kernels;
+      open.sums.device_ns = own->device_ns;
+    }
+    return open;
+  }
+
+  static void add_child(Subtree& s, const Subtree& child) {
+    s.signature = mixed(s.signature, child.signature);
+    s.ops += child.ops;
+    s.kernels += child.kernels;
+    s.device_ns += child.device_ns;
+    s.no_launch_ops += child.no_launch_ops;
+    s.no_launch_ns += child.no_launch_ns;
+    s.launches = s.launches || child.launches;
+  }
+
+  void close(OpenOp& open) {
+    Subtree& s = open.sums;
+    s.signature = mixed(s.signature, s.launches ? 1 : 2);  // also closes the list of children
+    launches_[open.op] = s.launches;
+    if (s.launches) return;
+    ++s.no_launch_ops;
+    s.no_launch_ns += self_ns_[open.op];
+  }
+
+  DispatchChain first_of(uint32_t root, const Subtree& sums) const {
     DispatchChain chain;
     chain.op = std::string(trace_.name(trace_.events[root]));
     int left = kMaxChainOps;
     append(chain.text, root, left);
-    chain.ops = subtrees_[root].ops;
-    chain.no_launch_ops = subtrees_[root].no_launch_ops;
+    chain.ops = sums.ops;
+    chain.no_launch_ops = sums.no_launch_ops;
     return chain;
   }
 
@@ -129,10 +171,11 @@ class Chains {
     std::vector<NoLaunchOp> list;
     std::unordered_map<StringId, size_t> place_of;
     bool anything_launches = false;
-    for (const uint32_t op : tree_.upwards()) {
-      anything_launches = anything_launches || subtrees_[op].launches;
-      if (subtrees_[op].launches || is_loading_data(op)) continue;
+    for (uint32_t op = 0; op < trace_.events.size(); ++op) {
       const Event& e = trace_.events[op];
+      if (e.category != Category::cpu_op) continue;
+      anything_launches = anything_launches || launches_[op];
+      if (launches_[op] || is_loading_data(op)) continue;
       const auto [place, is_new] = place_of.try_emplace(e.name, list.size());
       if (is_new) list.push_back({.name = std::string(trace_.name(e))});
       NoLaunchOp& all = list[place->second];
@@ -150,7 +193,8 @@ class Chains {
   const Trace& trace_;
   const std::vector<uint32_t>& parents_;
   OpTree tree_;
-  std::vector<Subtree> subtrees_;  // by event
+  SparseColumn<OwnWork> own_work_;
+  std::vector<bool> launches_;  // by event: an op, or one that it calls
   std::vector<int64_t> self_ns_;
 };
 

@@ -176,8 +176,11 @@ void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
   }
   const IntervalSet busy = device ? device_busy(trace, links, *device) : IntervalSet();
   const Coverage coverage(busy);
+  const bool has_annotations =
+      std::any_of(map.regions.begin(), map.regions.end(),
+                  [](const Region& region) { return region.kind == RegionKind::annotation; });
   const std::vector<LaunchedWork> work =
-      device ? launched_work(trace, *device) : std::vector<LaunchedWork>();
+      device && has_annotations ? launched_work(trace, *device) : std::vector<LaunchedWork>();
   for (size_t i = 0; i < map.regions.size(); ++i) {
     Region& r = map.regions[i];
     r.launched_work_ns = total_ns(united(launched[i]));

@@ -119,6 +119,7 @@ Bound bound_of(const PartTimes& times) {
 class Judge {
  public:
   Judge(const Trace& trace, const Links& links) : links_(links) {
+    std::vector<Region> regions = map_regions(trace, links).regions;
     const Timeline time = timeline(trace, links);
     if (time.start_ns) span_ = {*time.start_ns, *time.end_ns};
     verdicts_.profiler = profiler_cost(trace, links);
@@ -143,7 +144,7 @@ class Judge {
     whole.device_end_ns = whole.end_ns;
     whole.window_busy_ns = whole.device_busy_ns;
     verdicts_.whole = judge(whole);
-    for (Region& region : map_regions(trace, links).regions) {
+    for (Region& region : regions) {
       Verdict verdict = judge(region);
       verdicts_.regions.push_back({std::move(region), std::move(verdict)});
     }

@@ -2,7 +2,6 @@
 #include "trace/read/merge.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "trace/read/finish_trace.h"
@@ -10,18 +9,9 @@
 namespace epilogue::trace {
 namespace {
 
-template <class T>
-void append_window(std::vector<T>& to, std::vector<T>& from) {
-  if (to.empty()) {
-    to = std::move(from);
-  } else {
-    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-  }
-}
-
-// A guess at the whole size is a bit too large rather than too small: memory that is never touched
-// costs nothing, moving a gigabyte's table does.
-constexpr double kMargin = 1.05;
+// A guess at the whole size is rather too large than too small: memory that is never touched costs
+// nothing; moving a gigabyte's table does, and for that moment it is there twice.
+constexpr double kMargin = 1.3;
 constexpr double kMinShare = 1e-3;
 
 }  // namespace
@@ -32,6 +22,12 @@ void Merger::make_room(std::vector<T>& table, size_t more) const {
   if (needed <= table.capacity()) return;
   const double guess = static_cast<double>(needed) / std::max(share_done_, kMinShare) * kMargin;
   table.reserve(std::max(table.capacity() * 3 / 2, static_cast<size_t>(guess)));
+}
+
+template <class T>
+void Merger::append(std::vector<T>& to, const std::vector<T>& from) const {
+  make_room(to, from.size());
+  to.insert(to.end(), from.begin(), from.end());
 }
 
 void Merger::learn(Partial& partial, size_t worker) {
@@ -46,11 +42,11 @@ void Merger::add(Partial&& partial, size_t worker) {
   const Numbers& numbers = numbers_[worker];
   add_events(partial, numbers);
   add_args(partial, numbers);
-  append_window(trace_.python, partial.python);
-  append_window(trace_.memory, partial.memory);
-  append_window(flow_ends_, partial.flow_ends);
+  append(trace_.python, partial.python);
+  append(trace_.memory, partial.memory);
+  append(flow_ends_, partial.flow_ends);
   for (LaneName& name : partial.lane_names) name.text = numbers.strings[name.text];
-  append_window(lane_names_, partial.lane_names);
+  append(lane_names_, partial.lane_names);
   if (partial.span && !span_) {
     span_ = partial.span;
     span_->name = numbers.strings[span_->name];

@@ -36,6 +36,8 @@ class Merger {
   };
   template <class T>
   void make_room(std::vector<T>& table, size_t more) const;
+  template <class T>
+  void append(std::vector<T>& to, const std::vector<T>& from) const;
   void add_events(const Partial& partial, const Numbers& numbers);
   void add_args(Partial& partial, const Numbers& numbers);
 

@@ -83,5 +83,20 @@ TEST(DispatchChains, LongChainsAreCut) {
   EXPECT_TRUE(chains_of(GpuTrace()).chains.empty());
 }
 
+// 100,000 ops, each within the one before, of which the innermost alone launches.
+TEST(DispatchChains, DepthIsNoRecursion) {
+  constexpr int64_t kDepth = 100'000;
+  GpuTrace b;
+  for (int64_t i = 0; i < kDepth; ++i) b.op("aten::x", i, 3 * kDepth - i);
+  b.call("cudaLaunchKernel", kDepth, kDepth + 1, 1);
+  b.gpu_kernel("k", kDepth + 2, kDepth + 9, 1);
+  const DispatchChains d = chains_of(b);
+  ASSERT_EQ(d.chains.size(), 1u);
+  EXPECT_EQ(d.chains[0].ops, kDepth);
+  EXPECT_EQ(d.chains[0].kernels, 1);
+  EXPECT_EQ(d.chains[0].device_ns, 7);
+  EXPECT_EQ(d.chains[0].no_launch_ops, 0);
+}
+
 }  // namespace
 }  // namespace epilogue::trace::dispatch_chains_test
