@@ -25,7 +25,15 @@ import typing
 
 if typing.TYPE_CHECKING:
     from ._core import version as __version__
-    from ._checks import CheckFailed, CheckResult, Expectation, Quantities
+    from ._checks import (
+        BaselineFailed,
+        BaselineResult,
+        CheckFailed,
+        CheckResult,
+        Expectation,
+        Quantities,
+        StepChange,
+    )
     from ._engine import (
         MLP,
         Compiled,
@@ -71,6 +79,7 @@ if typing.TYPE_CHECKING:
         TraceError,
         TraceWarning,
         check,
+        check_baseline,
         diff,
         explain,
         name,
@@ -82,7 +91,9 @@ if typing.TYPE_CHECKING:
 
 # The module that defines a public name.
 _HOMES = {
-    "._checks": "CheckFailed CheckResult Expectation Quantities",
+    "._checks": (
+        "BaselineFailed BaselineResult CheckFailed CheckResult Expectation Quantities StepChange"
+    ),
     "._engine": (
         "Compiled GatedMLP Linear MLP Module Predicted Predictor Tensor compile empty exp "
         "from_dlpack from_numpy fused_gated_mlp gelu linear manual_seed matmul mean no_grad num_threads ones randn "
@@ -94,7 +105,8 @@ _HOMES = {
     "._source": "TraceLike",
     "._tables": "Diff DiffPart Table TableRow",
     "._trace": (
-        "Error TraceError TraceWarning check diff explain name quantities report sort_keys table"
+        "Error TraceError TraceWarning check check_baseline diff explain name quantities report "
+        "sort_keys table"
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

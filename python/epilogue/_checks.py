@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What check() and quantities() give."""
+"""What check(), check_baseline() and quantities() give."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import typing
 
-from ._result import Result, dataframe, html_table
+from ._result import Result, dataframe, duration, html_table
 
 if typing.TYPE_CHECKING:
     import pandas
@@ -71,6 +71,75 @@ class CheckFailed(AssertionError):
                 + ("nothing: this trace cannot give it" if e.found is None else f"{e.found:g}")
                 for e in result.expectations
                 if not e.holds
+            ).lstrip("\n ")
+        )
+        self.result = result
+
+
+@dataclasses.dataclass(frozen=True)
+class StepChange:
+    """One quantity of the steps, before and after: medians in microseconds."""
+
+    quantity: str
+    before_us: float
+    after_us: float
+    change_pct: float
+    p: float
+    """Of such ranks by chance alone."""
+    superiority: float
+    """How often a step of the new version takes longer than one of the earlier; 0.5: no difference."""
+    verdict: str
+    """"SLOWER", "faster", "within tolerance" or "no change shown"."""
+
+
+class BaselineResult(Result):
+    """Steps beside those of an earlier version: ``epilogue check NEW... --baseline OLD...``.
+
+    True if none of the quantities is slower.
+    """
+
+    @functools.cached_property
+    def changes(self) -> "tuple[StepChange, ...]":
+        fields = [field.name for field in dataclasses.fields(StepChange)]
+        return tuple(
+            StepChange(**{name: row[name] for name in fields}) for row in self._data["comparisons"]
+        )
+
+    @property
+    def holds(self) -> bool:
+        """No quantity is slower, beyond noise and tolerance."""
+        return self._data["holds"]
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """One row per quantity. Raises :exc:`ImportError` without pandas."""
+        return dataframe(self._data["comparisons"])
+
+    def __repr__(self) -> str:
+        slower = sum(c.verdict == "SLOWER" for c in self.changes)
+        return f"<epilogue.BaselineResult {slower} of {len(self.changes)} slower>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (c.quantity, duration(c.before_us), duration(c.after_us), f"{c.change_pct:+.1f} %",
+             f"{c.p:.2g}", c.verdict)
+            for c in self.changes
+        )
+        return html_table(("of each step", "before", "after", "change", "p", "verdict"), rows)
+
+
+class BaselineFailed(AssertionError):
+    """Steps take longer than before. ``result`` is the :class:`BaselineResult`."""
+
+    def __init__(self, result: BaselineResult):
+        super().__init__(
+            "".join(
+                f"\n  {c.quantity}: {duration(c.before_us)} before, {duration(c.after_us)} now "
+                f"({c.change_pct:+.1f} %, p = {c.p:.2g})"
+                for c in result.changes
+                if c.verdict == "SLOWER"
             ).lstrip("\n ")
         )
         self.result = result

@@ -12,7 +12,7 @@ import typing
 import warnings as _warnings
 
 from . import _core
-from ._checks import CheckFailed, CheckResult, Quantities
+from ._checks import BaselineFailed, BaselineResult, CheckFailed, CheckResult, Quantities
 from ._explanation import Explanation, RanksExplanation
 from ._result import KernelName, Report
 from ._source import Source, TraceLike
@@ -156,6 +156,51 @@ def check(
     result = CheckResult(answer)
     if raises and not holds:
         raise CheckFailed(result)
+    return result
+
+
+def check_baseline(
+    after: "TraceLike | typing.Sequence[TraceLike]",
+    before: "TraceLike | typing.Sequence[TraceLike]",
+    *,
+    tolerance_pct: float = 2.0,
+    raises: bool = True,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> BaselineResult:
+    """Asserts that the steps of some traces take no longer than those of an earlier version.
+
+    The test is Mann and Whitney's, over all steps; take several traces of each version, for the
+    steps of one process share its luck.
+
+    Args:
+        after, before: One trace or a list of them, each as of :func:`explain`, but no folder.
+        tolerance_pct: Smaller changes of the median do not count, in per cent.
+        raises: ``False``: return the result also where something is slower.
+        step, from_ms, to_ms: Of each trace, as of :func:`explain`.
+
+    Raises:
+        BaselineFailed: An :exc:`AssertionError` with what is slower, and by how much.
+        Error: A trace has no steps (``profiler.step()``), or there are too few to decide.
+        OSError, TraceError: As of :func:`explain`.
+
+    >>> epilogue.check_baseline(["new1.json", "new2.json"], ["old1.json", "old2.json"])  # doctest: +SKIP
+    """
+    if tolerance_pct < 0:
+        raise ValueError(f"check_baseline() expected a tolerance of 0 or more, got {tolerance_pct}")
+    sides = []
+    for traces in (after, before):
+        several = traces if isinstance(traces, (list, tuple)) else [traces]
+        if not several:
+            raise TypeError("check_baseline() expected one or more traces of each version, got none")
+        sides.append([Source(trace, step, from_ms, to_ms) for trace in several])
+    natives = [[source.native for source in side] for side in sides]
+    answer, holds, warned = _core.check_baseline(natives[0], natives[1], tolerance_pct)
+    _warn(warned)
+    result = BaselineResult(answer)
+    if raises and not holds:
+        raise BaselineFailed(result)
     return result
 
 

@@ -106,6 +106,21 @@ auto check(const Source& source, const std::vector<std::string>& expressions) {
   return std::tuple(std::move(check.answer), check.all_hold, std::move(warnings));
 }
 
+std::vector<TraceInput> inputs_of(const std::vector<const Source*>& sources) {
+  std::vector<TraceInput> inputs;
+  for (const Source* source : sources) inputs.push_back(source->input);
+  return inputs;
+}
+
+auto check_baseline(const std::vector<const Source*>& after,
+                    const std::vector<const Source*>& before, double tolerance_pct) {
+  auto [compared, warnings] = unlocked([&](const AnswerHooks& hooks) {
+    return trace::baseline_answer(inputs_of(before), inputs_of(after),
+                                  {.tolerance_pct = tolerance_pct}, hooks);
+  });
+  return std::tuple(std::move(compared.answer), !compared.has_regression, std::move(warnings));
+}
+
 auto quantities(const Source& source) {
   return unlocked(
       [&](const AnswerHooks& hooks) { return trace::quantities_answer(source.input, hooks); });
@@ -142,6 +157,7 @@ void bind_trace(nb::module_& m) {
   m.def("table", table, "source"_a, "sort_by"_a, "row_limit"_a.none(), "group_by_input_shape"_a);
   m.def("diff", diff, "before"_a, "after"_a, "top"_a);
   m.def("check", check, "source"_a, "expressions"_a);
+  m.def("check_baseline", check_baseline, "after"_a, "before"_a, "tolerance_pct"_a);
   m.def("quantities", quantities, "source"_a);
   m.def("report", report, "source"_a, "out"_a, "against"_a.none(), "title"_a, "embeds_trace"_a,
         "modules"_a);
