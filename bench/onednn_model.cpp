@@ -33,6 +33,7 @@ void append_activation(dnnl::post_ops& post_ops, nn::Activation activation) {
     case nn::Activation::silu: return append(algorithm::eltwise_swish, 1);
     case nn::Activation::reglu:
     case nn::Activation::relu: return append(algorithm::eltwise_relu, 0);
+    case nn::Activation::geglu_erf:
     case nn::Activation::gelu: return append(algorithm::eltwise_gelu_erf, 0);
   }
 }

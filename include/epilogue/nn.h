@@ -143,13 +143,13 @@ class RMSNorm : public Module {
   std::optional<double> eps_;
 };
 
-// The first three gate one branch with another (GatedMLP), the others stand alone (MLP).
-// geglu and gelu_tanh use the tanh form of GELU, gelu the exact one.
-enum class Activation : uint8_t { geglu, swiglu, reglu, gelu, relu, silu, gelu_tanh };
+// The first four gate one branch with another (GatedMLP), the others stand alone (MLP).
+// geglu and gelu_tanh use the tanh form of GELU, geglu_erf and gelu the exact one.
+enum class Activation : uint8_t { geglu, swiglu, reglu, geglu_erf, gelu, relu, silu, gelu_tanh };
 std::string_view activation_name(Activation activation);
 // The inverse. Throws Error on an unknown name, listing the known ones.
 Activation parse_activation(std::string_view name);
-constexpr bool is_gated(Activation activation) { return activation <= Activation::reglu; }
+constexpr bool is_gated(Activation activation) { return activation <= Activation::geglu_erf; }
 
 // fc1 [hidden, dim], act, fc2 [hidden, hidden], act, ..., then a projection back to dim without an
 // activation: `layers` hidden layers and layers + 1 linears. Throws Error on a gated activation.

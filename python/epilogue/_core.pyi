@@ -299,7 +299,7 @@ class Linear(Module):
         """[out], or None."""
 
 class GatedMLP(Module):
-    """down_proj(act(gate_proj(x)) * up_proj(x)): geglu, swiglu or reglu."""
+    """down_proj(act(gate_proj(x)) * up_proj(x)): geglu, swiglu, reglu or geglu_erf."""
 
     def __init__(self, dim: int, hidden: int, activation: str = 'geglu', bias: bool = False) -> None: ...
 

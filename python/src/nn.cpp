@@ -59,7 +59,8 @@ void bind_layers(nb::module_& m) {
       .def_prop_ro(
           "bias", [](const nn::Linear& l) { return if_defined(l.bias); }, "[out], or None.");
   nb::class_<nn::GatedMLP, nn::Module>(
-      m, "GatedMLP", "down_proj(act(gate_proj(x)) * up_proj(x)): geglu, swiglu or reglu.")
+      m, "GatedMLP",
+      "down_proj(act(gate_proj(x)) * up_proj(x)): geglu, swiglu, reglu or geglu_erf.")
       .def(
           "__init__",
           [](nn::GatedMLP* self, int64_t dim, int64_t hidden, const std::string& act, bool bias) {

@@ -17,10 +17,10 @@ struct Row {
 };
 // In the order of the enum.
 constexpr std::array kActivations = {
-    Row{"geglu", PointwiseFn::gelu_tanh},     Row{"swiglu", PointwiseFn::silu},
-    Row{"reglu", PointwiseFn::relu},          Row{"gelu", PointwiseFn::gelu_erf},
-    Row{"relu", PointwiseFn::relu},           Row{"silu", PointwiseFn::silu},
-    Row{"gelu_tanh", PointwiseFn::gelu_tanh},
+    Row{"geglu", PointwiseFn::gelu_tanh}, Row{"swiglu", PointwiseFn::silu},
+    Row{"reglu", PointwiseFn::relu},      Row{"geglu_erf", PointwiseFn::gelu_erf},
+    Row{"gelu", PointwiseFn::gelu_erf},   Row{"relu", PointwiseFn::relu},
+    Row{"silu", PointwiseFn::silu},       Row{"gelu_tanh", PointwiseFn::gelu_tanh},
 };
 const Row& row_of(Activation activation) { return kActivations[static_cast<size_t>(activation)]; }
 

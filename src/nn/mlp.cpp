@@ -49,7 +49,7 @@ GatedMLP::GatedMLP(int64_t dim, int64_t hidden, Activation activation, bool bias
       activation_(activation) {
   require_sizes("GatedMLP", dim, hidden, 1);
   if (!is_gated(activation))
-    throw Error("[GatedMLP] expected a gated activation (geglu, swiglu, reglu), got " +
+    throw Error("[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf), got " +
                 std::string(activation_name(activation)) + "; MLP takes that");
   register_module("gate_proj", gate_proj);
   register_module("up_proj", up_proj);

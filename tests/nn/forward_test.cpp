@@ -9,7 +9,8 @@
 namespace epilogue::nn::forward_test {
 namespace {
 
-constexpr Activation kGated[] = {Activation::geglu, Activation::swiglu, Activation::reglu};
+constexpr Activation kGated[] = {Activation::geglu, Activation::swiglu, Activation::reglu,
+                                 Activation::geglu_erf};
 constexpr Activation kPlain[] = {Activation::gelu, Activation::gelu_tanh, Activation::relu,
                                  Activation::silu};
 

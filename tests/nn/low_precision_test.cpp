@@ -13,8 +13,9 @@ TEST_P(LowPrecision, EveryMlpIsNearItsExactValue) {
   const DType dtype = GetParam();
   // A few roundings of values near 1, each within half an ulp.
   const double tolerance = 4 * (dtype == DType::bf16 ? 0x1p-8 : 0x1p-11);
-  for (const Activation activation : {Activation::geglu, Activation::swiglu, Activation::reglu,
-                                      Activation::gelu, Activation::relu, Activation::silu})
+  for (const Activation activation :
+       {Activation::geglu, Activation::swiglu, Activation::reglu, Activation::geglu_erf,
+        Activation::gelu, Activation::relu, Activation::silu})
     for (const Norm norm : {Norm::none, Norm::rms, Norm::layer}) {
       manual_seed(9);
       const auto mlp = make_mlp({.dim = 32,

@@ -132,9 +132,9 @@ TEST(Module, ToConvertsInPlaceAndKeepsTheTensors) {
 TEST(ModuleErrors, Construction) {
   EXPECT_EQ(error_of([] { Linear(-1, 2); }),
             "[Linear] expected sizes of at least 0, got -1 in, 2 out");
-  EXPECT_EQ(
-      error_of([] { GatedMLP(2, 2, Activation::relu); }),
-      "[GatedMLP] expected a gated activation (geglu, swiglu, reglu), got relu; MLP takes that");
+  EXPECT_EQ(error_of([] { GatedMLP(2, 2, Activation::relu); }),
+            "[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf), got relu; "
+            "MLP takes that");
   EXPECT_EQ(error_of([] { MLP(2, 2, 1, Activation::geglu); }),
             "[MLP] expected a plain activation (gelu, gelu_tanh, relu, silu), got geglu; GatedMLP "
             "takes that");
@@ -149,14 +149,17 @@ TEST(ModuleErrors, Construction) {
 }
 
 TEST(ModuleNames, ActivationsAndNormsParse) {
-  for (const char* name : {"geglu", "swiglu", "reglu", "gelu", "relu", "silu", "gelu_tanh"})
+  for (const char* name :
+       {"geglu", "swiglu", "reglu", "geglu_erf", "gelu", "relu", "silu", "gelu_tanh"})
     EXPECT_EQ(activation_name(parse_activation(name)), name);
   for (const char* name : {"none", "rms", "layer"}) EXPECT_EQ(norm_name(parse_norm(name)), name);
   EXPECT_EQ(error_of([] { parse_activation("GELU"); }),
-            "[activation] expected one of geglu, swiglu, reglu, gelu, relu, silu, gelu_tanh, got "
+            "[activation] expected one of geglu, swiglu, reglu, geglu_erf, gelu, relu, silu, "
+            "gelu_tanh, got "
             "\"GELU\"");
   EXPECT_EQ(error_of([] { parse_norm(""); }), "[norm] expected one of none, rms, layer, got \"\"");
   EXPECT_TRUE(is_gated(Activation::reglu));
+  EXPECT_TRUE(is_gated(Activation::geglu_erf));
   EXPECT_FALSE(is_gated(Activation::gelu));
 }
 

@@ -26,6 +26,7 @@ Matrix reference_linear(const Matrix& x, const Tensor& weight, const Tensor& bia
 
 double reference_activation(double x, Activation activation) {
   switch (activation) {
+    case Activation::geglu_erf:
     case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
     case Activation::geglu:
     case Activation::gelu_tanh: {

@@ -37,8 +37,8 @@ void expect_compiled_equals_eager(const Case& c, int64_t kernels) {
 
 TEST(Compile, AGatedMlpIsOneKernel) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const nn::Activation activation :
-         {nn::Activation::geglu, nn::Activation::swiglu, nn::Activation::reglu})
+    for (const nn::Activation activation : {nn::Activation::geglu, nn::Activation::swiglu,
+                                            nn::Activation::reglu, nn::Activation::geglu_erf})
       for (const Dims& sizes : {Dims{1, 64}, Dims{3, 64}, Dims{17, 64}, Dims{2, 67, 64}})
         expect_compiled_equals_eager(
             {{.dim = 64, .hidden = 192, .activation = activation}, sizes, dtype}, 1);
@@ -102,6 +102,36 @@ TEST(Compile, EveryInstructionSetLevelGivesTheSameAnswer) {
           {{.dim = 65, .hidden = 130, .norm = nn::Norm::rms, .residual = true}, {37, 65}, dtype},
           1);
   }
+}
+
+// The exact GELU beside a gate, whose values tell it from the tanh form.
+TEST(Compile, TheExactGateIsFusedOnEveryLevel) {
+  const test::IsaScope scope;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int64_t rows : {1, 4, 37})
+        expect_compiled_equals_eager({{.dim = 65,
+                                       .hidden = 130,
+                                       .activation = nn::Activation::geglu_erf,
+                                       .bias = true,
+                                       .norm = nn::Norm::layer,
+                                       .residual = true},
+                                      {rows, 65},
+                                      dtype},
+                                     1);
+    const NoGrad no_grad;
+    manual_seed(7);
+    nn::GatedMLP mlp(64, 96, nn::Activation::geglu_erf);
+    const Tensor x = randn({8, 64}) * 4.0;
+    const Tensor got = *fused_forward(mlp, x);
+    const Tensor tanh = fused_gated_mlp(x, mlp.gate_proj.weight, mlp.up_proj.weight,
+                                        mlp.down_proj.weight, nn::Activation::geglu);
+    const std::vector<double> exact = exact_result(mlp, x);
+    EXPECT_LT(relative_l2(got, exact), 1e-6);
+    EXPECT_GT(relative_l2(tanh, exact), 1e-5);
+  }
+  clear_fused_cache();
 }
 
 TEST(Compile, Int8WeightsAreCloseForAnyNumberOfRows) {

@@ -13,7 +13,8 @@ TEST(Fused, EqualsCompiledForEveryModule) {
     for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms, nn::Norm::layer})
       for (const nn::Activation activation :
            {nn::Activation::geglu, nn::Activation::swiglu, nn::Activation::reglu,
-            nn::Activation::gelu, nn::Activation::relu, nn::Activation::silu})
+            nn::Activation::geglu_erf, nn::Activation::gelu, nn::Activation::relu,
+            nn::Activation::silu})
         for (const bool residual : {false, true}) {
           const auto module = nn::make_mlp({.dim = 24,
                                             .hidden = 50,

@@ -35,6 +35,7 @@ def _vit(hidden_size=48, intermediate_size=112, num_hidden_layers=2):
 BUILD = {
     "llama": lambda **s: t.LlamaForCausalLM(t.LlamaConfig(**dict(SIZES, **s))),
     "llama_bias": lambda **s: t.LlamaForCausalLM(t.LlamaConfig(**dict(SIZES, **s), mlp_bias=True)),
+    "llama_gelu": lambda **s: t.LlamaForCausalLM(t.LlamaConfig(**dict(SIZES, **s), hidden_act="gelu")),
     "mistral": lambda **s: t.MistralForCausalLM(t.MistralConfig(**dict(SIZES, **s))),
     "qwen2": lambda **s: t.Qwen2ForCausalLM(t.Qwen2Config(**dict(SIZES, **s))),
     "qwen3": lambda **s: t.Qwen3ForCausalLM(t.Qwen3Config(**dict(SIZES, **s), head_dim=12)),

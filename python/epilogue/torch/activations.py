@@ -13,8 +13,8 @@ KNOWN: "dict[str, typing.Callable[[torch.Tensor], torch.Tensor]]" = {
     "silu": F.silu,
     "relu": F.relu,
 }
-# Plain name -> the engine's name where it gates another branch. The exact GELU has none.
-GATED = {"gelu_tanh": "geglu", "silu": "swiglu", "relu": "reglu"}
+# Plain name -> the engine's name where it gates another branch.
+GATED = {"gelu": "geglu_erf", "gelu_tanh": "geglu", "silu": "swiglu", "relu": "reglu"}
 
 
 def _grid() -> torch.Tensor:

@@ -139,7 +139,7 @@ def _replace_gated(graph: fx.Graph, node: fx.Node, down: _Linear, hidden: fx.Nod
         return False
     for act_side, other in (hidden.args, hidden.args[::-1]):
         act = _activation(_strip_dropout(act_side))
-        if act is not None and act[0] in activations.GATED:
+        if act is not None:
             break
     else:
         return False

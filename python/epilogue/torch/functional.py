@@ -198,7 +198,7 @@ _register_autograd(_mlp, _mlp_backward, 5)
 def gated_mlp(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, *,
               gate_bias: OptionalTensor = None, up_bias: OptionalTensor = None, down_bias: OptionalTensor = None,
               activation: str = "silu", cache: bool = False) -> torch.Tensor:  # fmt: skip
-    """down(act(gate x) * (up x)). `activation`: silu, gelu_tanh or relu.
+    """down(act(gate x) * (up x)). `activation`: silu, gelu (exact), gelu_tanh or relu.
 
     cache: keeps the packed weights for later calls with the same memory (inference). Writes are
     noticed as docs/pytorch.md says.

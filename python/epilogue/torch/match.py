@@ -190,8 +190,6 @@ class Matcher:
                 break
         else:
             raise NoMatch("neither side of the product is an activation that the engine has")
-        if act[0] not in activations.GATED:
-            raise NoMatch(f"the engine has no gated MLP with the activation {act[0]} (the exact form)")
         gate_half, up_half = half_of(act[2]), half_of(other)
         if gate_half is not None and up_half is not None:
             if gate_half[0] is not up_half[0] or (gate_half[1], up_half[1]) != (0, 1):
