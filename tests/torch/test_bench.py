@@ -4,6 +4,7 @@
 import json
 
 import pytest
+import torch
 
 from epilogue.torch import bench
 
@@ -15,6 +16,16 @@ def test_blocks(tmp_path, capsys):
     assert len(rows) == 2 * len(bench.SHAPES)
     assert all(set(row["ms"]) == {"fused", "eager"} and row["low"] <= row["high"] for row in rows)
     assert "geometric mean of 10 blocks" in capsys.readouterr().out
+
+
+def test_calls(tmp_path):
+    out = tmp_path / "rows.json"
+    threads = torch.get_num_threads()
+    bench.main(["calls", "--rounds", "3", "--seconds", "0.001", "--json", str(out)])
+    rows = {row["name"]: row for row in json.loads(out.read_text())}
+    assert set(rows) == {"op", "module", "layer", "eager module"}
+    assert all(0 < row["low"] <= row["us"] <= row["high"] for row in rows.values())
+    assert torch.get_num_threads() == threads
 
 
 def test_models(tmp_path):

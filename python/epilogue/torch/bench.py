@@ -4,6 +4,7 @@
     python -m epilogue.torch.bench blocks --rows 1 64 --dtype float32 bfloat16
     python -m epilogue.torch.bench models --models llama gpt2 --layers 2
     python -m epilogue.torch.bench models --tiny            # seconds: only whether it works
+    python -m epilogue.torch.bench calls                    # what a call costs beside its work
 
 Every row checks first that results agree, then runs all settings in turn, round after round, and
 prints medians with the 95 % interval of the ratio over rounds. `share` is the part of eager's time
@@ -22,7 +23,7 @@ import typing
 import torch
 from torch import nn
 
-from . import activations
+from . import activations, bench_calls
 from .fuse import fuse, why
 from .timing import interleaved, ratio, relative
 
@@ -245,9 +246,13 @@ def _training_row(model: str, dtype: torch.dtype, plain: nn.Module, options: arg
     return row
 
 
+def _calls(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    return bench_calls.calls(lambda hidden, wide: Block(hidden, wide, "gated", "silu"), options.rounds, options.seconds)
+
+
 def main(arguments: "list[str] | None" = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m epilogue.torch.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("blocks", "models"))
+    parser.add_argument("what", choices=("blocks", "calls", "models"))
     parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 64, 512])
@@ -263,7 +268,7 @@ def main(arguments: "list[str] | None" = None) -> int:
         options.peers.insert(0, "eager")
     options.dtype = [getattr(torch, name) for name in options.dtype]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
-    rows = blocks(options) if options.what == "blocks" else models(options)
+    rows = {"blocks": blocks, "calls": _calls, "models": models}[options.what](options)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)

@@ -15,6 +15,7 @@ from .match import NoMatch, Plan, candidate_method, match
 from .state import Options, State
 
 _STATE = "_epilogue_state"
+_is_compiling = torch.compiler.is_compiling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _reduce(self: nn.Module, protocol: typing.Any) -> typing.Any:
 def _mlp_call(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typing.Any]:
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         # torch.compile, torch.export and the matcher see the module's own ops.
-        if torch.compiler.is_compiling() or (args and isinstance(args[0], fx.Proxy)):
+        if _is_compiling() or (args and type(args[0]) is not torch.Tensor and isinstance(args[0], fx.Proxy)):
             return own(self, *args, **kwargs)
         state: State = self.__dict__[_STATE]
         if len(args) == 1 and not kwargs:
@@ -98,7 +99,7 @@ def _mlp_call(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typ
 
 def _layer_call(own: typing.Callable[..., typing.Any], norm: str) -> typing.Callable[..., typing.Any]:
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        if torch.compiler.is_compiling() or self.__dict__[_STATE].declines(self, args, kwargs):
+        if _is_compiling() or self.__dict__[_STATE].declines(self, args, kwargs):
             return own(self, *args, **kwargs)
         return tap.run(self, norm, _STATE, args, kwargs)
 
@@ -212,6 +213,11 @@ def refresh(model: nn.Module) -> None:
     for module in model.modules():
         if _is_fused(module):
             module.__dict__[_STATE].refresh()
+
+
+def states_of(model: nn.Module) -> "list[State]":
+    """Of all fused modules, in their order."""
+    return [module.__dict__[_STATE] for module in model.modules() if _is_fused(module)]
 
 
 def _layer_states(model: nn.Module) -> "dict[str, tuple[str, State]]":

@@ -8,12 +8,13 @@ import torch
 from torch.nn.modules import module as _module
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-_GLOBAL_HOOKS = (
-    _module._global_forward_hooks,
-    _module._global_forward_pre_hooks,
-    _module._global_backward_hooks,
-    _module._global_backward_pre_hooks,
-)
+# Every call of a fused module asks foreign(): names of this module, no look-ups by path.
+_after, _before = _module._global_forward_hooks, _module._global_forward_pre_hooks
+_back, _back_before = _module._global_backward_hooks, _module._global_backward_pre_hooks
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_transforms = torch._C._functorch.peek_interpreter_stack
+_jit_state = torch._C._get_tracing_state
+_loaded = sys.modules
 
 # Optimizer steps of this process. AdamW(fused=True) writes parameters without a new _version.
 _steps = 0
@@ -34,20 +35,19 @@ def steps() -> int:
 def _is_sharded() -> bool:
     """Whether a module of this process has state of FSDP2 or replicate(): the weights that it
     gathers have version 0 for ever."""
-    states = sys.modules.get("torch.distributed._composable_state")
+    states = _loaded.get("torch.distributed._composable_state")
     return states is not None and len(states._module_state_mapping) > 0
 
 
 def foreign() -> "str | None":
     """Why no module may run fused now, or None."""
-    for hooks in _GLOBAL_HOOKS:
-        if hooks:
-            return "a hook on all modules"
-    if torch._C._len_torch_dispatch_stack() > 0:
+    if _after or _before or _back or _back_before:
+        return "a hook on all modules"
+    if _dispatch_modes() > 0:
         return "a dispatch mode (fake tensors, counting of FLOPs, ...)"
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if _transforms() is not None:
         return "a transform of torch.func"
-    if torch._C._get_tracing_state() is not None:
+    if _jit_state() is not None:
         return "torch.jit.trace"
     if _is_sharded():
         return "FSDP2 or replicate() in this process"

@@ -3,7 +3,6 @@
 each call makes."""
 
 import dataclasses
-import functools
 import typing
 
 import torch
@@ -13,9 +12,12 @@ from . import activations, choose, norms, signals
 from .handle import Around, Handle, NormWeights
 from .layer import Call, hooks_of
 from .match import Plan, is_conv1d, is_linear
-from .training import FusedFunction, result_of
+from .training import FusedFunction
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+# Of each call: names of this module, no look-ups by path.
+_Tensor, _Parameter, _strided = torch.Tensor, nn.Parameter, torch.strided
+_is_autocast_enabled, _is_grad_enabled = torch.is_autocast_enabled, torch.is_grad_enabled
 _run = None  # torch.ops.epilogue.fused_mlp.default, once the ops are loaded
 
 
@@ -32,7 +34,7 @@ class _Bound:
     def __init__(self, root: nn.Module, plan: Plan) -> None:
         self.root_modules = root._modules
         self.steps: "list[tuple[dict[str, typing.Any], str, nn.Module]]" = []
-        self.children: "list[tuple[nn.Module, type]]" = []
+        self.children: "list[tuple[nn.Module, type, dict[str, typing.Any]]]" = []
         self.hooks: "list[typing.Any]" = []
         found = {path: self._resolve(root, path) for path in plan.paths()}
         self.linears = [found[path] for path in plan.linears]
@@ -50,10 +52,11 @@ class _Bound:
         for module, norm in self.sizes:
             if norms.identify(module) != norm:
                 raise TypeError(f"{type(module).__name__} is not the {norm.kind} norm that it was")
+        self.activation: "typing.Callable[[torch.Tensor], torch.Tensor]" = activations.KNOWN[plan.activation]
         if plan.activation_path is not None:
-            activation = found[plan.activation_path]
-            if activations.identify(activation) != plan.activation:
-                raise TypeError(f"{type(activation).__name__} is not the activation {plan.activation}")
+            self.activation = found[plan.activation_path]
+            if activations.identify(self.activation) != plan.activation:
+                raise TypeError(f"{type(self.activation).__name__} is not the activation {plan.activation}")
 
     def _resolve(self, root: nn.Module, path: str) -> nn.Module:
         module = root
@@ -62,7 +65,7 @@ class _Bound:
                 raise TypeError(f"no submodule {path}")
             self.steps.append((module._modules, name, module._modules[name]))
             module = module._modules[name]
-            self.children.append((module, type(module)))
+            self.children.append((module, type(module), module.__dict__))
             self.hooks += hooks_of(module)
         return module
 
@@ -81,10 +84,10 @@ class _Bound:
         """Why the modules must run as themselves now."""
         if any(self.hooks):
             return "a hook on a layer of the MLP"
-        for child, kind in self.children:
+        for child, kind, own in self.children:
             if type(child) is not kind:
                 return f"a layer of the MLP became {type(child).__name__}"
-            if "forward" in child.__dict__:
+            if "forward" in own:
                 return f"{kind.__name__} has a forward of its own instance"
         for dropout in self.dropouts:
             if dropout.training and dropout.p > 0:
@@ -95,11 +98,42 @@ class _Bound:
         return None
 
 
+class _Taken(typing.NamedTuple):
+    """The parameters of an MLP."""
+
+    bound: _Bound  # whose modules have them
+    slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]"  # where each was found
+    weights: "list[torch.Tensor]"
+    biases: "list[torch.Tensor | None]"
+    given: "list[torch.Tensor]"  # all that are there, those of norms too
+    columns: int  # of x
+
+    def holds(self, bound: _Bound) -> bool:
+        if bound is not self.bound:
+            return False
+        for own, name, p in self.slots:
+            if own.get(name) is not p or (p is not None and type(p) is not _Parameter):
+                return False
+        return True
+
+
 class _Pack(typing.NamedTuple):
+    taken: _Taken
     memory: typing.Any  # where the weights are, and as what
     contents: typing.Any  # what tells of writes
     version: int
     handle: Handle
+
+
+def _unfit(x: typing.Any) -> str:
+    """Why no fused call takes this input."""
+    if type(x) is not torch.Tensor:
+        return f"the input is a {type(x).__name__}"
+    if not x.is_cpu or x.layout is not torch.strided:
+        return f"the input is on {x.device} ({x.layout})"
+    if x.dtype not in DTYPES:
+        return f"the input is {x.dtype}"
+    return f"the input has {x.dim()} dimensions"
 
 
 class State:
@@ -130,6 +164,10 @@ class State:
         self._packs.clear()
         self._bound = None
 
+    def packs(self) -> "tuple[_Pack, ...]":
+        """What is packed now."""
+        return tuple(self._packs.values())
+
     def declines(self, layer: nn.Module, args: typing.Any, kwargs: typing.Any) -> bool:
         """Whether a layer's forward has to run to its end, as its own."""
         reason = "the layer is in training mode" if layer.training else self.call.obstacle(args, kwargs)
@@ -153,14 +191,8 @@ class State:
         return None
 
     def _refuse(self, module: nn.Module, x: typing.Any) -> "str | None":
-        if type(x) is not torch.Tensor:
-            return f"the input is a {type(x).__name__}"
-        if not x.is_cpu or x.layout is not torch.strided:
-            return f"the input is on {x.device} ({x.layout})"
-        if x.dtype not in DTYPES:
-            return f"the input is {x.dtype}"
-        if x.dim() == 0 or x.dim() > 8:
-            return f"the input has {x.dim()} dimensions"
+        if type(x) is not _Tensor or not x.is_cpu or x.layout is not _strided or x.dtype not in DTYPES or not 0 < x.dim() <= 8:
+            return _unfit(x)
         reason = signals.foreign()
         if reason is not None:
             return reason
@@ -172,77 +204,75 @@ class State:
                 return f"changed since it was fused: {error}"
         return self._bound.obstacle()
 
-    def _parameters(self) -> "tuple[list[torch.Tensor], list[torch.Tensor | None]] | None":
+    def _take(self) -> "_Taken | None":
         assert self._bound is not None
-        weights: "list[torch.Tensor]" = []
-        biases: "list[torch.Tensor | None]" = []
+        slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]" = []
         for linear in self._bound.linears:
             own = linear._parameters
-            weight = own.get("weight")
-            bias = own.get("bias")
-            if type(weight) is not nn.Parameter or not (bias is None or type(bias) is nn.Parameter):
-                other = weight if type(weight) is not nn.Parameter else bias
-                self.reason = f"a parameter is a {type(other).__name__}"
-                return None
-            weights.append(weight)
-            biases.append(bias)
-        return weights, biases
-
-    def _given(self, weights: "list[torch.Tensor]", biases: "list[torch.Tensor | None]") -> "list[torch.Tensor]":
-        given = [*weights, *(b for b in biases if b is not None)]
+            slots += [(own, "weight", own.get("weight")), (own, "bias", own.get("bias"))]
+        weights, biases = ([p for _, name, p in slots if name == kind] for kind in ("weight", "bias"))
         for module in self._bound.norms:
             if module is not None:
-                given += [p for p in module._parameters.values() if p is not None]
-        return given
+                slots += [(module._parameters, name, p) for name, p in module._parameters.items()]
+        for _, name, p in slots:
+            if type(p) is not _Parameter and not (p is None and name != "weight"):
+                self.reason = f"a parameter is a {type(p).__name__}"
+                return None
+        norms_own = [p for _, _, p in slots[2 * len(weights) :]]
+        given = [p for p in (*weights, *biases, *norms_own) if p is not None]
+        columns = self._bound.columns(weights[0]) if weights[0].dim() == 2 else -1
+        return _Taken(self._bound, slots, weights, biases, given, columns)
 
     def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
         global _run
         if _run is None:
             _run = torch.ops.epilogue.fused_mlp.default
-        found = self._parameters()
-        if found is None:
-            return None
-        given = self._given(*found)
-        try:
-            memory = [(p.data_ptr(), p.dtype, p.stride(), p.requires_grad) for p in given]
-            contents = [p._version for p in given]
-        except RuntimeError:  # of inference mode (no version), or without memory of its own
-            self.reason = "a parameter was made in inference mode, or has no memory"
-            return None
-        contents.append(signals.steps())
-        autocast = torch.is_autocast_enabled("cpu")
+        autocast = _is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         if autocast and self._bound.sizes:
             self.reason = "autocast around a residual and a norm"
             return None
         pack = self._packs.get(dtype)
+        taken = pack.taken if pack is not None and pack.taken.holds(self._bound) else self._take()
+        if taken is None:
+            return None
+        try:
+            memory = [(p.data_ptr(), p.dtype, p.stride(), p.requires_grad) for p in taken.given]
+            contents = [p._version for p in taken.given]
+        except RuntimeError:  # of inference mode (no version), or without memory of its own
+            self.reason = "a parameter was made in inference mode, or has no memory"
+            return None
+        contents.append(signals.steps())
         if pack is None or pack.memory != memory:
-            reason = self._misfit(x, given, dtype, autocast) or self._misfit_around(found[0])
+            taken = self._take()
+            reason = self._misfit(x, taken.given, dtype, autocast) or self._misfit_around(taken.weights)
             if reason is not None:
                 self.reason = reason
                 return None
             self._packs.pop(dtype, None)
             pack = None
-        if x.shape[-1] != self._bound.columns(found[0][0]):
+        if x.shape[-1] != taken.columns:
             self.reason = f"x {list(x.shape)} does not fit the weights: the module says how"
             return None
-        if torch.is_grad_enabled() and (x.requires_grad or any(m[3] for m in memory)):
+        if _is_grad_enabled() and (x.requires_grad or any(m[3] for m in memory)):
             reason = self._untrainable(autocast)
             if reason is not None:
                 self.reason = reason
                 return None
             # Each step writes the weights: they are packed at every call.
-            pack = self._packed(pack, dtype, memory, contents, found, always=True)
+            pack = self._packed(pack, dtype, memory, contents, taken, always=True)
             return FusedFunction.apply(
-                self.plan, tuple(self._bound.transposed), pack.handle, pack.version, x, *found[0], *found[1]
+                self.plan, tuple(self._bound.transposed), pack.handle, pack.version, x, *taken.weights, *taken.biases
             )
 
         def call() -> torch.Tensor:
-            now = self._packed(pack, dtype, memory, contents, found, always=False)
+            now = self._packed(pack, dtype, memory, contents, taken, always=False)
             return _run(x if x.dtype is dtype else x.to(dtype), now.handle.number, now.version)
 
-        if self.options.tune == "measure" and not self._is_faster(module, x, dtype, found[0], call):
+        if self.options.tune == "measure" and not self._is_faster(module, x, dtype, taken.weights, call):
             return None
+        if pack is not None and pack.contents == contents and x.dtype is dtype:
+            return _run(x, pack.handle.number, pack.version)
         return call()
 
     def _misfit(
@@ -282,7 +312,7 @@ class State:
         return None
 
     def _packed(
-        self, pack: "_Pack | None", dtype: torch.dtype, memory: typing.Any, contents: typing.Any, found: typing.Any, always: bool
+        self, pack: "_Pack | None", dtype: torch.dtype, memory: typing.Any, contents: typing.Any, taken: _Taken, always: bool
     ) -> "_Pack":
         """The pack as the weights are now."""
         if pack is not None and pack.contents == contents and not always:
@@ -290,9 +320,9 @@ class State:
         if pack is None:
             pack = self._packs.get(dtype)  # made by the first of two calls of tune="measure"
         if pack is None or pack.memory != memory:
-            pack = _Pack(memory, contents, 0, self._make(dtype, *found))
+            pack = _Pack(taken, memory, contents, 0, self._make(dtype, taken.weights, taken.biases))
         elif pack.contents != contents or always:
-            pack = _Pack(memory, contents, pack.version + 1, pack.handle)
+            pack = _Pack(taken, memory, contents, pack.version + 1, pack.handle)
         self._packs[dtype] = pack
         return pack
 
@@ -320,23 +350,31 @@ class State:
         self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]",
         fused: "typing.Callable[[], torch.Tensor]",
     ) -> bool:  # fmt: skip
-        if self.call is None:
-            own = functools.partial(getattr(type(module), "_epilogue_own"), module)
-        else:
-            own = self._own_tail
         shape = " ".join("x".join(str(n) for n in w.shape) for w in weights)
         rows = x.numel() // max(x.shape[-1], 1)
         key = choose.key(str(self.plan), shape, rows, dtype, self.options.int8_weights)
         faster = choose.known(key)
         if faster is None:
-            faster = choose.measure(key, lambda: own(x), fused)
+            faster = choose.measure(key, lambda: self.run_own(module, x), fused)
         if not faster:
             self.reason = f"PyTorch is faster at {rows} rows (measured)"
         return faster
 
-    def _own_tail(self, x: torch.Tensor) -> torch.Tensor:
-        """The MLP with its norms and residual, by the ops that the layer runs."""
-        bound = self._bound
+    def run_own(self, module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        """What the fused call stands for, by the modules themselves."""
+        if self.call is None:
+            return getattr(type(module), "_epilogue_own")(module, x)
+        bound, plan = self._bound, self.plan
         pre, post = bound.norms
-        out = result_of(self.plan, tuple(bound.transposed), pre(x), *self._parameters())
+        first, last = bound.linears[0], bound.linears[-1]
+        normed = pre(x)
+        hidden = first(normed)
+        if plan.packed:
+            gate, up = hidden.chunk(2, dim=-1)
+            hidden = bound.activation(gate) * up
+        elif plan.gated:
+            hidden = bound.activation(hidden) * bound.linears[1](normed)
+        else:
+            hidden = bound.activation(hidden)
+        out = last(hidden)
         return x + (out if post is None else post(out))
