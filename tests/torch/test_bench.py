@@ -3,10 +3,13 @@
 
 import json
 
+import models
 import pytest
 import torch
 
-from epilogue.torch import bench
+from epilogue.torch import bandwidth, bench, peers
+from epilogue.torch.fuse import fuse, why
+from epilogue.torch.isolated import Blocks
 
 
 def test_blocks(tmp_path, capsys):
@@ -16,6 +19,9 @@ def test_blocks(tmp_path, capsys):
     assert len(rows) == 2 * len(bench.SHAPES)
     assert all(set(row["ms"]) == {"fused", "eager"} and row["low"] <= row["high"] for row in rows)
     assert "geometric mean of 10 blocks" in capsys.readouterr().out
+    one = ["blocks", "--tiny", "--rows", "1", "--rounds", "2", "--seconds", "0.0", "--peers", "eager", "--models", "llama"]
+    bench.main([*one, "--dtype", "float32"])
+    assert "of the roofline" in capsys.readouterr().out
 
 
 def test_calls(tmp_path):
@@ -35,9 +41,90 @@ def test_models(tmp_path):
     rows = json.loads(out.read_text())
     assert {row["name"].split()[1] for row in rows} == {"prefill", "decode", "training", "forward"}
     assert all(0 < row["share"] < 1 for row in rows if "share" in row)
+    for row in rows:
+        assert ("roofline" in row) == ("decode" in row["name"])
+        if "training" not in row["name"]:
+            assert row["saved_ms"] == row["ms"]["eager"] - row["ms"]["fused"]
+            assert row["isolated_ms"] == row["beside_ms"]["blocks own"] - row["beside_ms"]["blocks fused"]
 
 
 def test_results_that_differ_are_no_benchmark(monkeypatch):
-    monkeypatch.setattr(bench, "fuse", lambda module, **_: module.apply(lambda m: m.weight.data.add_(1) if hasattr(m, "weight") else None))
+    monkeypatch.setattr(peers, "fuse", lambda module, **_: module.apply(lambda m: m.weight.data.add_(1) if hasattr(m, "weight") else None))
     with pytest.raises(SystemExit, match="results differ"):
         bench.main(["blocks", "--tiny", "--rows", "3", "--rounds", "2", "--peers", "eager"])
+
+
+def absent(name):
+    if name.startswith("openvino"):
+        raise ModuleNotFoundError(name=name.split(".")[0])
+    if name.startswith("zentorch"):
+        raise ImportError("wants torch 2.14\nand more")
+
+
+def test_peers_that_are_not_there_are_one_line_each(monkeypatch, capsys):
+    monkeypatch.setattr(peers.importlib, "import_module", absent)
+    assert peers.installed(["compile", "openvino", "zentorch", "torchao"]) == ["compile", "torchao"]
+    assert capsys.readouterr().out.splitlines() == [
+        "openvino is left out: not installed (pip install openvino)",
+        "zentorch is left out: does not load: wants torch 2.14",
+    ]
+
+
+def test_a_peer_that_fails_or_differs_is_left_out(monkeypatch, capsys):
+    own = peers.prepare
+
+    def prepare(module, setting):
+        if setting == "openvino":
+            raise RuntimeError("no such op")
+        made = own(module, "eager" if setting == "zentorch" else setting)
+        if setting == "zentorch":
+            made.fc2.weight.data.mul_(2)
+        return made
+
+    monkeypatch.setattr(bench, "prepare", prepare)
+    monkeypatch.setattr(bench, "installed", list)
+    words = ["--tiny", "--rows", "3", "--rounds", "2", "--seconds", "0.0", "--models", "llama", "--dtype", "float32"]
+    bench.main(["blocks", *words, "--peers", "eager", "openvino", "zentorch"])
+    out = capsys.readouterr().out
+    assert "openvino is left out: RuntimeError: no such op" in out
+    assert "zentorch is left out: its result differs by 1.0e+00" in out
+
+
+def test_bytes_of_weights():
+    tied = models.build("gemma")  # its head is its embedding
+    assert tied.lm_head.weight is tied.model.embed_tokens.weight
+    assert bandwidth.weight_bytes(tied) == 4 * sum(p.numel() for p in tied.parameters())
+    free = models.build("llama")
+    lookup = free.model.embed_tokens.weight.numel()
+    assert bandwidth.weight_bytes(free) == 4 * (sum(p.numel() for p in free.parameters()) - lookup)
+    assert bandwidth.share(1000, 2.0, 4.0, 4000) == {"gb_per_s": 1e-3, "roofline": 0.5}
+
+
+def test_blocks_alone_are_what_ran():
+    model = fuse(models.build("llama"))
+    ids = models.ids(5)
+    with torch.no_grad():
+        alone = Blocks(model, lambda: model(ids))
+        assert alone.fused_calls == len(alone.calls) == models.LAYERS  # norm and residual with them
+        for call in alone.calls:
+            torch.testing.assert_close(call.run(False), call.run(True))
+        before = why(model).fused_calls
+        alone.fused()
+        assert why(model).fused_calls == before + models.LAYERS
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            under = Blocks(model, lambda: model(ids))
+    # The layers fall back (norms under autocast), their MLPs do not.
+    assert [call.is_fused for call in under.calls] == [False, True] * models.LAYERS
+    assert under.calls[0].run(False) is None
+
+
+def test_blocks_alone_of_a_training_step():
+    model = fuse(models.build("llama").train(), training=True)
+    ids = models.ids(5)
+    alone = Blocks(model, lambda: model(ids, labels=ids).loss.backward())
+    assert alone.fused_calls == models.LAYERS
+    kept = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    alone.own()
+    alone.fused()
+    for p, grad in zip(model.parameters(), kept):
+        assert torch.equal(p.grad, grad)

@@ -8,11 +8,12 @@
 
 Every row checks first that results agree, then runs all settings in turn, round after round, and
 prints medians with the 95 % interval of the ratio over rounds. `share` is the part of eager's time
-that MLPs have: no speed-up of MLPs alone exceeds 1 / (1 - share).
+that MLPs have: no speed-up of MLPs alone exceeds 1 / (1 - share). Rows of one token state the share of the
+time that reading the weights takes by itself (`roofline`), at the bandwidth that was measured in the
+same rounds. Whole models state how much of what their MLPs save alone the whole saves.
 """
 
 import argparse
-import contextlib
 import copy
 import json
 import statistics
@@ -23,8 +24,10 @@ import typing
 import torch
 from torch import nn
 
-from . import activations, bench_calls
+from . import activations, bandwidth, bench_calls
 from .fuse import fuse, why
+from .isolated import Blocks
+from .peers import EXACT, INT8, PEERS, compiling, installed, prepare
 from .timing import interleaved, ratio, relative
 
 # hidden size, size between the products, form, activation, layers of the whole model
@@ -37,7 +40,7 @@ SHAPES: "dict[str, tuple[int, int, str, str, int]]" = {
 }
 TINY = (32, 64)
 _ACT = {"silu": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
-PEERS = ("eager", "compile", "autotune")
+STEPS = 8  # of decoding, in one measured call
 
 
 class Block(nn.Module):
@@ -56,47 +59,62 @@ class Block(nn.Module):
         return self.fc2(self.act(self.fc1(x)) * self.up(x))
 
 
-@contextlib.contextmanager
-def _inductor(setting: str) -> "typing.Iterator[None]":
-    if setting != "autotune":
-        yield
-        return
-    from torch._inductor import config
-
-    with config.patch({"freezing": True, "max_autotune": True, "cpp.enable_grouped_gemm_template": True}):
-        yield
-
-
-def prepare(module: nn.Module, setting: str) -> nn.Module:
-    """A copy of the module that runs by this setting."""
-    module = copy.deepcopy(module)
-    if setting == "fused":
-        return fuse(module)
-    if setting == "eager":
-        return module
-    if setting == "epilogue":
-        return torch.compile(module, backend="epilogue", dynamic=False)
-    torch._dynamo.reset()
-    return torch.compile(module, dynamic=False)
-
-
-def compare(name: str, calls: "dict[str, typing.Callable[[], torch.Tensor]]", tolerance: float, options: argparse.Namespace) -> "dict[str, typing.Any]":
-    """One row: agreement first, then times."""
+def compare(
+    name: str, calls: "dict[str, typing.Callable[[], torch.Tensor]]", tolerance: float, options: argparse.Namespace,
+    beside: "dict[str, typing.Callable[[], typing.Any]] | None" = None,
+) -> "dict[str, typing.Any]":  # fmt: skip
+    """One row: agreement first, then times. `beside` is timed in the same rounds and has no result."""
     want = calls["eager"]()
     differences = {k: relative(call(), want) for k, call in calls.items() if k != "eager"}
-    wrong = {k: d for k, d in differences.items() if not d <= tolerance}
-    if wrong:
+    limits = {k: max(tolerance, 5e-2) if k in ("fused int8", *INT8) else tolerance for k in calls}
+    wrong = {k: d for k, d in differences.items() if not d <= limits[k]}
+    if any(k.startswith("fused") for k in wrong):
         raise SystemExit(f"{name}: results differ: {wrong} (tolerance {tolerance})")
-    times = interleaved(calls, options.seconds, options.rounds)
+    for peer, difference in wrong.items():
+        print(f"{name}: {peer} is left out: its result differs by {difference:.1e}")
+    calls = {k: call for k, call in calls.items() if k not in wrong}
+    times = interleaved({**calls, **(beside or {})}, options.seconds, options.rounds)
     medians = {k: statistics.median(v) for k, v in times.items()}
-    best = min((k for k in medians if k not in ("fused", "epilogue")), key=medians.__getitem__)
+    best = min((k for k in calls if k in EXACT), key=medians.__getitem__)
     center, low, high = ratio(times[best], times["fused"])
-    return {"name": name, "ms": medians, "best": best, "ratio": center, "low": low, "high": high, "differences": differences}
+    row = {"name": name, "ms": {k: medians[k] for k in calls}, "best": best, "ratio": center, "low": low, "high": high,
+           "differences": differences, "left_out": sorted(wrong), "beside_ms": {k: medians[k] for k in beside or {}}}  # fmt: skip
+    if "torchao" in calls and "fused int8" in calls:
+        row["int8"] = ratio(times["torchao"], times["fused int8"])
+    return row
+
+
+def prepared(
+    name: str, module: nn.Module, peers: "typing.Iterable[str]", call: "typing.Callable[[nn.Module], torch.Tensor]"
+) -> "dict[str, nn.Module]":
+    """The fused module and those of the peers, each called once. A peer that fails is left out."""
+    torch._dynamo.reset()
+    settings = ["fused", *peers]
+    if "torchao" in settings:
+        settings.insert(1, "fused int8")
+    made = {}
+    for setting in settings:
+        try:
+            with compiling(setting):
+                made[setting] = prepare(module, setting)
+                call(made[setting])
+        except Exception as error:  # whatever another project raises
+            if setting in ("fused", "fused int8", "eager"):
+                raise
+            made.pop(setting, None)
+            print(f"{name}: {setting} is left out: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
+    return made
 
 
 def show(row: "dict[str, typing.Any]") -> None:
     ms = "  ".join(f"{k} {v:.3f}" for k, v in row["ms"].items())
     line = f"{row['name']:40} {row['ratio']:.2f}x of {row['best']} [{row['low']:.2f}, {row['high']:.2f}]   ms: {ms}"
+    if "int8" in row:
+        line += "   int8: {:.2f}x of torchao [{:.2f}, {:.2f}]".format(*row["int8"])
+    if "roofline" in row:
+        line += f"   {row['roofline']:.0%} of the roofline ({row['gb_per_s']:.1f} GB/s)"
+    if "kept" in row:
+        line += f"   saves {row['saved_ms']:.2f} ms, {row['kept']:.0%} of the {row['isolated_ms']:.2f} ms of its MLPs alone"
     if "share" in row:
         line += f"   share {row['share']:.0%}, limit {1 / max(1 - row['share'], 1e-9):.2f}x"
     if "tokens_per_s" in row:
@@ -106,6 +124,7 @@ def show(row: "dict[str, typing.Any]") -> None:
 
 def blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     rows = []
+    read = bandwidth.reader(options.tiny)
     for model in options.models:
         hidden, wide, form, act, _ = SHAPES[model]
         if options.tiny:
@@ -114,16 +133,14 @@ def blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
             module = Block(hidden, wide, form, act).to(dtype).eval()
             for count in options.rows:
                 x = torch.randn(count, hidden).to(dtype)
-                with contextlib.ExitStack() as stack:
-                    stack.enter_context(torch.no_grad())
-                    calls = {}
-                    for setting in ("fused", *options.peers):
-                        with _inductor(setting):
-                            run = prepare(module, setting)
-                            run(x)  # compiles
-                        calls[setting] = lambda run=run: run(x)
-                    name = f"{model} {hidden}x{wide} {str(dtype)[6:]} M={count}"
-                    row = compare(name, calls, 1e-4 if dtype is torch.float32 else 3e-2, options)
+                name = f"{model} {hidden}x{wide} {str(dtype)[6:]} M={count}"
+                with torch.no_grad():
+                    made = prepared(name, module, options.peers, lambda m, x=x: m(x))
+                    calls = {setting: lambda run=run, x=x: run(x) for setting, run in made.items()}
+                    beside = {"read": read} if count == 1 else {}
+                    row = compare(name, calls, 1e-4 if dtype is torch.float32 else 3e-2, options, beside)
+                if count == 1:
+                    row.update(bandwidth.share(bandwidth.weight_bytes(module), row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
                 show(row)
                 rows.append(row)
     ratios = [row["ratio"] for row in rows]
@@ -192,32 +209,43 @@ def _phase(model: str, phase: str, count: int, plain: nn.Module) -> "tuple[typin
 
             cache = DynamicCache()
             m(ids[:, :8], past_key_values=cache, use_cache=True)
-            for _ in range(8):
+            for _ in range(STEPS):
                 out = m(step, past_key_values=cache, use_cache=True)
             return out.logits
 
-        return decode, 8
+        return decode, STEPS
     return lambda m: m(ids, use_cache=False).logits, count
 
 
 def models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     rows = []
+    read = bandwidth.reader(options.tiny)
     for model in options.models:
         for dtype in options.dtype:
             plain = whole(model, options).to(dtype).eval()
             phases = ["forward"] if model == "vit" else ["prefill", "decode"]
             for phase in phases:
                 call, tokens = _phase(model, phase, max(options.rows), plain)
+                name = f"{model} {phase} {str(dtype)[6:]}"
                 with torch.no_grad():
-                    calls = {}
+                    # A cache that grows makes Dynamo compile at every step.
                     peers = [p for p in options.peers if p == "eager" or phase != "decode"]
-                    for setting in ("fused", *peers):
-                        with _inductor(setting):
-                            run = prepare(plain, setting)
-                            call(run)
-                        calls[setting] = lambda run=run, call=call: call(run)
-                    row = compare(f"{model} {phase} {str(dtype)[6:]}", calls, 1e-3 if dtype is torch.float32 else 6e-2, options)
+                    made = prepared(name, plain, peers, call)
+                    calls = {setting: lambda run=run, call=call: call(run) for setting, run in made.items()}
+                    alone = Blocks(made["fused"], calls["fused"])
+                    beside = {"own": alone.own, "fused": alone.fused}
+                    beside = {f"blocks {k}": v for k, v in beside.items()}
+                    if phase == "decode":
+                        beside["read"] = read
+                    row = compare(name, calls, 1e-3 if dtype is torch.float32 else 6e-2, options, beside)
                     row["share"] = mlp_share(plain, lambda call=call, plain=plain: call(plain))
+                row["saved_ms"] = row["ms"]["eager"] - row["ms"]["fused"]
+                row["isolated_ms"] = row["beside_ms"]["blocks own"] - row["beside_ms"]["blocks fused"]
+                if row["isolated_ms"] > 0:
+                    row["kept"] = row["saved_ms"] / row["isolated_ms"]
+                if phase == "decode":
+                    moved = (STEPS + 1) * bandwidth.weight_bytes(plain)
+                    row.update(bandwidth.share(moved, row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
                 row["tokens_per_s"] = {k: tokens / v * 1e3 for k, v in row["ms"].items()}
                 show(row)
                 rows.append(row)
@@ -264,8 +292,7 @@ def main(arguments: "list[str] | None" = None) -> int:
     parser.add_argument("--tiny", action="store_true", help="sizes that say nothing of speed")
     parser.add_argument("--json", metavar="FILE", help="writes the rows")
     options = parser.parse_args(arguments)
-    if "eager" not in options.peers:
-        options.peers.insert(0, "eager")
+    options.peers = ["eager", *installed(p for p in options.peers if p != "eager")]
     options.dtype = [getattr(torch, name) for name in options.dtype]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
     rows = {"blocks": blocks, "calls": _calls, "models": models}[options.what](options)
