@@ -24,17 +24,24 @@ void add_host_products(ExplainParts& p) {
              {"FLOP/byte"}},
             {},
             ""};
+  bool has_calls = false;
   for (const HostProduct& product : p.e.host->products) {
+    has_calls = has_calls || product.is_dispatch;
     const std::string batch =
         product.shape.batch > 1 ? fmt::format("{} x ", product.shape.batch) : "";
     grid.rows.push_back(
         {product.op,
          fmt::format("{}{} x {} x {}", batch, product.shape.m, product.shape.n, product.shape.k),
          product.type, format_count(product.time.count), format_duration_ns(product.time.median_ns),
-         format_duration_ns(product.time.total_ns), fmt::format("{:.1f}", product.gflops),
+         format_duration_ns(product.time.total_ns),
+         product.is_dispatch ? "call" : fmt::format("{:.1f}", product.gflops),
          fmt::format("{:.1f}", product.flops_per_byte)});
   }
   p.add(std::move(grid));
+  if (has_calls)
+    p.document.push_back(Paragraph{
+        "call: the product is so small that calling it takes longer than computing it; its time is "
+        "counted as calling ops."});
 }
 
 void add_host_functions(ExplainParts& p) {

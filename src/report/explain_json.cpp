@@ -86,7 +86,8 @@ Json host_json(const std::optional<HostTime>& host, Lists& lists) {
                                               {"time", distribution_json(p.time)},
                                               {"gflops", p.gflops},
                                               {"flops_per_byte", p.flops_per_byte},
-                                              {"waits_for_memory", p.waits_for_memory}};
+                                              {"waits_for_memory", p.waits_for_memory},
+                                              {"is_dispatch", p.is_dispatch}};
                                 })},
           {"python_functions",
            lists.of("host.python_functions", host->functions, [](const HostFunction& f) {

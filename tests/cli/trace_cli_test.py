@@ -264,6 +264,26 @@ class Diff(CommandTest):
         self.assertIn("## Where", self.ok("diff", EAGER, COMPILED, "--format", "markdown"))
 
 
+class TinyProducts(CommandTest):
+    def test_their_time_is_that_of_calls_and_no_rate(self):
+        def product(i, rows, dur):
+            return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1,
+                    "ts": 1000 * i, "dur": dur,
+                    "args": {"External id": i + 1, "Input type": ["float", "float"],
+                             "Input Dims": [[rows, 16], [16, 16]], "Concrete Inputs": ["", ""]}}
+
+        path = os.path.join(self.out, "tiny.json")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"traceEvents": [product(0, 8, 5), product(1, 800_000, 900)]}, f)
+        products = json.loads(self.ok("explain", path, "--format", "json"))["host"]["products"]
+        self.assertEqual([(p["shape"]["m"], p["is_dispatch"]) for p in products],
+                         [(800_000, False), (8, True)])
+        lines = self.ok("explain", path).splitlines()
+        tiny = next(line for line in lines if "8 x 16 x 16" in line)
+        self.assertRegex(tiny, r"5.00 us +call +")
+        self.assertTrue(any(line.startswith("call: the product is so small") for line in lines))
+
+
 class English(CommandTest):
     def explained(self, events):
         path = os.path.join(self.out, "t.json")

@@ -70,6 +70,9 @@ struct HostProduct {
   double gflops = 0;              // GFLOP/s over the median
   double flops_per_byte = 0;      // of operands and result
   bool waits_for_memory = false;  // flops_per_byte is below kLeastFlopsPerByte
+  // So small that calling it takes longer than computing it (kDispatchNsPerOp) on any CPU: its rate
+  // says nothing, and its time is dispatch.
+  bool is_dispatch = false;
 };
 
 // A Python function and its time outside of ops and of the functions that it calls.

@@ -269,7 +269,7 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
 // Twice the bytes, half the lanes of each instruction.
 void find_double_precision(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
-  const auto wide = products_that(*e.host, [](const HostProduct& p) { return p.type == "f64"; });
+  const auto wide = products_that(*e.host, [](const HostProduct& p) { return p.type == "f64" && !p.is_dispatch; });
   const int64_t ns = total_of(wide);
   if (wide.empty() || !is_notable(*e.host, ns)) return;
   Finding f;

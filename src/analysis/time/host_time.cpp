@@ -148,14 +148,17 @@ class HostAccount {
     const int64_t self = self_ns_[i];
     const int64_t profiler = std::min(self, profiler_ns_);
     const int64_t rest = self - profiler;
-    const int64_t dispatch = kind == HostPart::dispatch ? rest : std::min(rest, kDispatchNsPerOp);
+    const HostProduct* product = kind == HostPart::compute ? add_product(i) : nullptr;
+    const bool is_call = product != nullptr && product->is_dispatch;
+    const int64_t dispatch =
+        kind == HostPart::dispatch ? rest : std::min(rest, is_call ? kCallGapNs : kDispatchNsPerOp);
     part(HostPart::profiler) += profiler;
     part(HostPart::dispatch) += dispatch;
     OpSums& sums = ops_[e.name];
     sums.op.part = kind;
     ++sums.op.count;
     sums.op.self_ns += self;
-    const bool waits = kind == HostPart::compute && add_product(i);
+    const bool waits = product != nullptr && product->waits_for_memory;
     part(waits ? HostPart::memory : kind) += kind == HostPart::dispatch ? 0 : rest - dispatch;
     if (!is_elementwise(op_class(trace_.name(e)))) return;
     if (const std::optional<int64_t> bytes = bytes_of_op(trace_, e)) {
@@ -165,14 +168,15 @@ class HostAccount {
     }
   }
 
-  // True if the product waits for memory. Of nested products (linear, addmm) the innermost counts.
-  bool add_product(uint32_t i) {
+  // Null where the op is no product of known sizes. Of nested products (linear, addmm) the
+  // innermost counts.
+  const HostProduct* add_product(uint32_t i) {
     const Event& e = trace_.events[i];
     const OpArgs* args = trace_.op_args(e);
-    if (args == nullptr || args->inputs >= trace_.inputs.size()) return false;
-    if (op_class(trace_.name(e)) != OpClass::gemm) return false;
+    if (args == nullptr || args->inputs >= trace_.inputs.size()) return nullptr;
+    if (op_class(trace_.name(e)) != OpClass::gemm) return nullptr;
     const auto problem = gemm_problem(trace_.name(e), trace_.inputs[args->inputs]);
-    if (!problem) return false;
+    if (!problem) return nullptr;
     const GemmShape& s = problem->shape;
     const std::string key = std::string(trace_.name(e)) + '/' + std::to_string(s.batch) + '/' +
                             std::to_string(s.m) + '/' + std::to_string(s.n) + '/' +
@@ -180,7 +184,7 @@ class HostAccount {
     ProductSums& sums = products_[key];
     if (sums.times_ns.empty()) describe(*problem, trace_.name(e), sums.product);
     sums.times_ns.push_back(e.dur_ns);
-    return sums.product.waits_for_memory;
+    return &sums.product;
   }
 
   static void describe(const GemmProblem& problem, std::string_view op, HostProduct& product) {
@@ -194,7 +198,10 @@ class HostAccount {
     const double bytes = static_cast<double>(element_bytes_x2(problem.a_type).value_or(8)) / 2 *
                          (m * k + k * n + m * n);
     product.flops_per_byte = bytes > 0 ? 2 * m * n * k / bytes : 0;
-    product.waits_for_memory = product.flops_per_byte < kLeastFlopsPerByte;
+    const double sure_ns =
+        (2 * m * n * k / kSlowProductGflops + bytes / kSureGbPerS) * static_cast<double>(s.batch);
+    product.is_dispatch = sure_ns < static_cast<double>(kDispatchNsPerOp);
+    product.waits_for_memory = !product.is_dispatch && product.flops_per_byte < kLeastFlopsPerByte;
   }
 
   void finish() {

@@ -39,6 +39,7 @@ TEST(HostTime, ProductsOfManyRowsAreComputeBound) {
   EXPECT_EQ(host->products[0].type, "f32");
   EXPECT_NEAR(host->products[0].gflops, 2.0 * 1024 * 1024 * 512 / 1006e3, 1e-9);
   EXPECT_FALSE(host->products[0].waits_for_memory);
+  EXPECT_FALSE(host->products[0].is_dispatch);
   ASSERT_EQ(host->ops.size(), 2U);
   EXPECT_EQ(host->ops[0].name, "aten::addmm");
   ASSERT_TRUE(host->ops[1].gb_per_s);
@@ -53,6 +54,34 @@ TEST(HostTime, AProductOfOneRowWaitsForMemory) {
   EXPECT_EQ(host->bound, Bound::memory);
   EXPECT_TRUE(host->products.at(0).waits_for_memory);
   EXPECT_LT(host->products.at(0).flops_per_byte, 1);
+}
+
+// 4 kFLOP: less than 1 us on any core.
+void tiny_product(GpuTrace& b, int64_t start_us, int64_t end_us) {
+  b.op("aten::mm", start_us * kUs, end_us * kUs);
+  b.inputs({tensor({8, 16}), tensor({16, 16})});
+}
+
+TEST(HostTime, ATinyProductIsTheCostOfItsCall) {
+  GpuTrace b;
+  for (int64_t i = 0; i < 10; ++i) tiny_product(b, 12 * i, 12 * i + 12);
+  const std::optional<HostTime> host = judged(b);
+  ASSERT_TRUE(host);
+  EXPECT_EQ(host->bound, Bound::overhead);
+  EXPECT_EQ(host->of(HostPart::dispatch), 110 * kUs);  // 10 us are the profiler's
+  EXPECT_EQ(host->of(HostPart::compute) + host->of(HostPart::memory), 0);
+  ASSERT_EQ(host->products.size(), 1U);
+  EXPECT_TRUE(host->products[0].is_dispatch);
+  EXPECT_FALSE(host->products[0].waits_for_memory);
+}
+
+TEST(HostTime, WhatATinyProductTakesBeyondACallIsNoDispatch) {
+  GpuTrace b;
+  tiny_product(b, 0, 101);
+  const std::optional<HostTime> host = judged(b);
+  ASSERT_TRUE(host);
+  EXPECT_EQ(host->of(HostPart::dispatch), 20 * kUs);
+  EXPECT_EQ(host->of(HostPart::compute), 80 * kUs);
 }
 
 TEST(HostTime, ADataLoaderIsDataWithAllItsOps) {
