@@ -31,7 +31,7 @@ inline constexpr int kHostParts = static_cast<int>(HostPart::profiler) + 1;
 std::string_view host_part_name(HostPart part);  // "compute", "between_ops"
 
 // What calling an op costs where nothing is recorded: an op's self time up to this is dispatch.
-inline constexpr int64_t kDispatchNsPerOp = 5000;
+inline constexpr int64_t kDispatchNsPerOp = 2000;
 // A gap between ops up to this is the call from Python, not a program of its own.
 inline constexpr int64_t kCallGapNs = 20'000;
 // A simple elementwise op on many bytes (kManyBytes a call) that is slower than this waits for
