@@ -2,6 +2,7 @@
 """Python's results are the command's, on every trace at hand."""
 
 import json
+import shutil
 import warnings
 
 import pytest
@@ -102,6 +103,19 @@ def test_report(tmp_path, eager, compiled, command):
     assert ours.read_bytes() == theirs.read_bytes()
     assert report.bytes == ours.stat().st_size and report.has_trace
     assert not epilogue.report(compiled, ours, embed_trace=False).has_trace
+
+
+def test_report_of_ranks(tmp_path, eager, command):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for rank in range(2):
+        shutil.copy(eager, folder / f"rank{rank}.json.gz")
+    ours, theirs = tmp_path / "ours.html", tmp_path / "theirs.html"
+    assert not epilogue.report(folder, ours).has_trace
+    assert command("report", folder, "-o", theirs).returncode == 0
+    assert ours.read_bytes() == theirs.read_bytes()
+    with pytest.raises(epilogue.Error, match="expected one trace to compare with another"):
+        epilogue.report(folder, ours, against=eager)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no real traces at {REAL}")
