@@ -48,7 +48,7 @@ def test_steps_agree_and_the_model_stays(name):
     for step in advice.steps:
         assert step.difference < 1e-3
         assert step.is_kept == (step.speedup[1] > 1)
-    assert advice.steps[0].predicted_ms is not None or name == "bert"
+    assert advice.steps[0].predicted_ms is not None
     with torch.no_grad():
         torch.testing.assert_close(advice.model(**given)[0], model(**given)[0], rtol=1e-3, atol=1e-4)
     for text in (str(advice), advice.to_html()):
@@ -69,6 +69,70 @@ def test_what_was_done_is_not_left_to_do(monkeypatch, llama):
     left = epilogue.torch.advise(llama, models.ids(5), **QUICK)
     assert any("attention" in line for line in left.by_hand)
     assert left.settings == {} and not any(s.is_kept for s in left.steps)
+
+
+def blocks_of_the_prediction(monkeypatch, speed, run):
+    """What advise() timed for its prediction, where every step is as fast as `speed` says."""
+    seen = []
+
+    class Seen(advisor.Blocks):
+        def __init__(self, *given):
+            super().__init__(*given)
+            seen.append(self)
+
+    monkeypatch.setattr(advisor, "Blocks", Seen)
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: speed)
+    advice = run()
+    (blocks,) = seen
+    return blocks, next(s for s in advice.steps if s.name == "fuse")
+
+
+def test_a_prediction_is_of_the_calls_that_run(monkeypatch):
+    model = models.build("vit")
+    image = torch.randn(1, 3, 32, 32)
+
+    def run():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return epilogue.torch.advise(model, pixel_values=image, **QUICK)
+
+    # Autocast goes first: then f32 runs, with norm and residual.
+    blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
+    assert [call.is_fused for call in blocks.calls] == [True] * models.LAYERS
+    assert step.predicted_ms is not None
+    # Autocast stays: the layers fall back, their MLPs run fused.
+    blocks, _ = blocks_of_the_prediction(monkeypatch, (0.5, 0.4, 0.6), run)
+    assert [call.is_fused for call in blocks.calls] == [False, True] * models.LAYERS
+
+
+def test_a_prediction_of_training_counts_the_backward_pass(monkeypatch):
+    model, ids = models.build("bert").train(), models.ids(9)
+    for m in model.modules():
+        if isinstance(m, torch.nn.Dropout):
+            m.p = 0.0
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = lambda: epilogue.torch.advise(model, ids, loss=lambda out: out[0].square().mean(), optimizer=optimizer, **QUICK)  # noqa: E731
+    blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
+    # BERT's MLP has a residual and a norm: with gradients it falls back, and saves nothing.
+    assert [call.is_fused for call in blocks.calls] == [False] * models.LAYERS
+    llama = models.build("llama").train()
+    optimizer = torch.optim.SGD(llama.parameters(), lr=0.1)
+    run = lambda: epilogue.torch.advise(llama, ids, labels=ids, optimizer=optimizer, **QUICK)  # noqa: E731
+    blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
+    assert blocks.fused_calls == models.LAYERS
+    assert all(call.run(True).requires_grad for call in blocks.calls if call.is_fused)
+
+
+def test_a_kept_step_is_explained_again(monkeypatch, llama):
+    explained = []
+    own = advisor._explain
+    monkeypatch.setattr(advisor, "_explain", lambda run: explained.append(run) or own(run))
+    llama.set_attn_implementation("eager")
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: (0.5, 0.4, 0.6))
+    epilogue.torch.advise(llama, models.ids(5), **QUICK)
+    assert len(explained) == 1
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: (2.0, 1.9, 2.1))
+    epilogue.torch.advise(llama, models.ids(5), **QUICK)
+    assert len(explained) > 2
 
 
 def wrong_change(candidate, tolerance):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise(): what can be done for a model, tried on copies, checked and measured."""
 
-import copy
 import dataclasses
 import statistics
 import typing
@@ -12,7 +11,7 @@ from torch import nn
 from . import changes
 from .advice import Advice, Step
 from .candidate import Candidate, Work
-from .fuse import fuse, why
+from .isolated import Blocks
 from .timing import interleaved, ratio, relative
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 5e-2, torch.float16: 1e-2}
@@ -27,33 +26,17 @@ class _Measure:
     limit: float
 
 
-def _mlp_savings(plain: Candidate, work: Work, rounds: int) -> "float | None":
-    """Milliseconds that fused MLPs save, each timed alone on the input that it had."""
-    if plain.optimizer is not None:
+def _fused_savings(fused: Candidate, work: Work, measure: _Measure) -> "float | None":
+    """Milliseconds that the fused calls of one run save, timed without the rest of the model: what
+    ran fused, in the dtypes and shapes of the run, forward and backward; calls that fell back cost
+    their checks."""
+    trial = fused.copy()
+    trial.run(work)  # makes the optimizer's state
+    blocks = Blocks(trial.model, lambda: trial.run(work), trial.settings_on)
+    if not blocks.calls:
         return None
-    names = [row.name for row in why(fuse(copy.deepcopy(plain.model))).fused]
-    inputs: "dict[str, typing.Any]" = {}
-    hooks = []
-    for name in names:
-        # Modules whose own forward is the MLP: those of a method (BERT) take other inputs.
-        hook = lambda m, args, name=name: inputs.setdefault(name, args) and None  # noqa: E731
-        hooks.append(plain.model.get_submodule(name).register_forward_pre_hook(hook))
-    plain.run(work)
-    for hook in hooks:
-        hook.remove()
-    saved, seen = 0.0, {}
-    for name, args in inputs.items():
-        own = plain.model.get_submodule(name)
-        fused = fuse(copy.deepcopy(own))
-        if len(args) != 1 or type(fused)._epilogue_method != "forward":
-            return None
-        shape = (tuple(args[0].shape), tuple(tuple(p.shape) for p in own.parameters()))
-        if shape not in seen:
-            with torch.no_grad():
-                times = interleaved({"own": lambda: own(*args), "fused": lambda: fused(*args)}, 0.01, rounds)
-            seen[shape] = statistics.median(times["own"]) - statistics.median(times["fused"])
-        saved += seen[shape]
-    return saved if inputs else None
+    times = interleaved({"own": blocks.own, "fused": blocks.fused}, measure.seconds, measure.rounds)
+    return statistics.median(times["own"]) - statistics.median(times["fused"])
 
 
 def _explain(run: "typing.Callable[[], typing.Any]") -> "tuple[tuple[typing.Any, ...], tuple[str, ...]]":
@@ -122,19 +105,24 @@ def advise(
     findings, notes = _explain(lambda: explained.run(work))
     steps: "list[Step]" = []
     best, acted = plain, set()
+    now: "typing.Sequence[typing.Any] | None" = findings  # of the best so far
     for change in changes.all_changes():
         made = change.make(best, measure.limit)
         if made is None:
             continue
         changed, what = made
-        predicted = _predicted_ms(findings, change.findings)
+        if now is None and change.findings:
+            again = best.copy()
+            now = _explain(lambda: again.run(work))[0]
+        predicted = _predicted_ms(now or (), change.findings)
         if change.name == "fuse":
-            predicted = _mlp_savings(plain, work, rounds)
+            predicted = _fused_savings(changed, work, measure)
         step = _try(change.name, what, best, changed, work, want, predicted, measure)
         steps.append(step)
         if step.is_kept:
             best = changed
             acted.update(change.findings)
+            now = None  # what a trace says of it is another thing
     first = plain.copy()
     last = best.copy()
     times = interleaved({"plain": lambda: first.run(work), "best": lambda: last.run(work)}, seconds, rounds)

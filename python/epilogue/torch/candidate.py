@@ -97,7 +97,7 @@ class Candidate:
         return given
 
     @contextlib.contextmanager
-    def _set(self) -> "typing.Iterator[None]":
+    def settings_on(self) -> "typing.Iterator[None]":
         threads = torch.get_num_threads()
         with contextlib.ExitStack() as stack:
             if self.autocast is None:
@@ -118,7 +118,7 @@ class Candidate:
 
     def run(self, work: Work) -> torch.Tensor:
         """The result, or the loss of a step that was taken."""
-        with self._set():
+        with self.settings_on():
             if self.optimizer is None:
                 with torch.no_grad():
                     return first_tensor(self._forward(work))
