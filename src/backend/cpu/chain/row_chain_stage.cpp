@@ -51,14 +51,16 @@ int64_t even_piece(int64_t total, int64_t wanted, int64_t unit) {
 // Few rows: eager's products sum in as many lanes as a vector has, and ours must not lose more. n
 // terms of variance 1 in sums of d, each in `sums` parts side by side, which are added up in two
 // arrays in turn, have errors of variance n d / (2 sums) + n^2 / (4 d) (units of the last place
-// squared); eager's n^2 / (2 lanes). The deepest that stays below, for each end of a sum costs
-// time; where none does the best, about the square root of sums * n / 2.
+// squared); eager's n^2 / (2 lanes). The deepest that stays below half of that, for each end of a
+// sum costs time: libraries split the sums of few rows further (measured: a quarter less), and
+// short sums, where none does, shall be made up for by the longer sums of an MLP's other product.
+// The best is about the square root of sums * n / 2.
 int64_t stream_depth(int64_t n, int64_t sums, int64_t lanes) {
   int64_t depth = kLeastSumDepth;
-  const auto loses_less = [&](int64_t d) {
-    return 2 * lanes * (2 * d * d + sums * n) <= 4 * sums * n * d;
+  const auto loses_half = [&](int64_t d) {
+    return 2 * lanes * (2 * d * d + sums * n) <= 2 * sums * n * d;
   };
-  while (2 * depth <= kSumDepth && (3 * depth * depth <= sums * n || loses_less(2 * depth)))
+  while (2 * depth <= kSumDepth && (3 * depth * depth <= sums * n || loses_half(2 * depth)))
     depth *= 2;
   return depth;
 }
