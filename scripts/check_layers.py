@@ -86,6 +86,7 @@ PUBLIC = {
     "compile.h": "plan",
     "compile_step.h": "plan",
     "fused.h": "nn",
+    "mlp_gradient.h": "backend/cpu",
     "optim.h": "nn/optim",
     "amp.h": "nn/amp",
     "io.h": "io",

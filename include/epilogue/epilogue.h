@@ -17,6 +17,7 @@
 #include "epilogue/fusion_choices.h"
 #include "epilogue/io.h"
 #include "epilogue/memory.h"
+#include "epilogue/mlp_gradient.h"
 #include "epilogue/module.h"
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
