@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from epilogue.torch import activations, functional
+from epilogue.torch.timing import relative
 
 
 def tensors(gated, bias, dtype=torch.float32, grad=False):
@@ -31,6 +32,60 @@ def test_opcheck_of_the_compiled_op():
     handle = Handle([torch.randn(40, 24), torch.randn(16, 40)], [None, None], "relu")
     torch.library.opcheck(torch.ops.epilogue.fused_mlp, (torch.randn(5, 24), handle.number, 0),
                           test_utils=("test_schema", "test_faketensor"))  # fmt: skip
+
+
+@pytest.mark.parametrize("activation", ["silu", "relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_opcheck_of_the_ops_of_training(gated, activation):
+    gate, up, d_hidden = torch.randn(3, 5, 40)
+    up = up if gated else None
+    torch.library.opcheck(torch.ops.epilogue.mlp_gradients, (d_hidden, gate, up, activation))
+    leaves = [None if t is None else t.clone().requires_grad_() for t in (gate, up)]
+    torch.library.opcheck(torch.ops.epilogue.mlp_hidden, (*leaves, activation))
+
+
+@pytest.mark.parametrize("added", [None, (7,), (5, 7)], ids=str)
+def test_opcheck_of_the_product(added):
+    a, b = torch.randn(5, 9, requires_grad=True), torch.randn(7, 9, requires_grad=True).t()
+    c = None if added is None else torch.randn(added, requires_grad=True)
+    torch.library.opcheck(torch.ops.epilogue.product, (a, b.detach().requires_grad_(), c))
+    want = a @ b if c is None else torch.addmm(c, a, b)
+    torch.testing.assert_close(torch.ops.epilogue.product(a, b, c), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("activation", ["silu", "relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_middle_of_an_mlp_is_as_exact_as_eager(gated, activation, dtype):
+    act = activations.KNOWN[activation]
+
+    def run(hidden_of, to):
+        leaves = [t.to(to).clone().requires_grad_() for t in ((gate, up) if gated else (gate,))]
+        hidden = hidden_of(*leaves)
+        return [hidden, *torch.autograd.grad(hidden, leaves, dy.to(to))]
+
+    def own(gate, up=None):
+        return act(gate) if up is None else act(gate) * up
+
+    gate, up, dy = (3 * torch.randn(3, 37, 129)).to(dtype)
+    want = run(own, torch.float64)
+    got = run(lambda gate, up=None: torch.ops.epilogue.mlp_hidden(gate, up, activation), dtype)
+    for g, w, o in zip(got, want, run(own, dtype)):
+        assert g.dtype == dtype
+        assert relative(g.detach(), w.detach()) <= 1.05 * relative(o.detach(), w.detach()) + 1e-7
+    strided = torch.ops.epilogue.mlp_hidden(gate.t(), up.t() if gated else None, activation)
+    assert torch.equal(strided, got[0].t())
+
+
+def test_second_derivatives_of_the_middle():
+    gate, up = torch.randn(2, 3, 5, requires_grad=True)
+
+    def penalty(hidden):
+        first = torch.autograd.grad(hidden.square().sum(), (gate, up), create_graph=True)
+        return torch.autograd.grad(sum(f.square().sum() for f in first), (gate, up))
+
+    for got, want in zip(penalty(torch.ops.epilogue.mlp_hidden(gate, up, "silu")), penalty(F.silu(gate) * up)):
+        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("activation", sorted(activations.GATED))
@@ -96,5 +151,17 @@ def test_errors_name_shapes_and_dtypes():
     with pytest.raises(RuntimeError, match="no fused MLP of number 12345"):
         torch.ops.epilogue.fused_mlp(x, 12345, 0)
     assert functional.gated_mlp(*(t.to("meta") for t in (x, g, u, d))).shape == (5, 16)
+    ops = torch.ops.epilogue
+    for call, words in [
+        (lambda: ops.product(x, g, None), r"cannot be multiplied: Float\[5, 24\] and Float\[40, 24\]"),
+        (lambda: ops.product(x, g.t().bfloat16(), None), "dtype|bf16"),
+        (lambda: ops.product(x, g.t(), torch.ones(3)), r"\[3\]"),
+        (lambda: ops.mlp_hidden(x, g, "silu"), r"\[5, ?24\].*\[40, ?24\]"),
+        (lambda: ops.mlp_hidden(x.double(), None, "silu"), "Float, BFloat16 or Half, but got Double"),
+        (lambda: ops.mlp_hidden(x, None, "tanh"), 'one of silu, relu, gelu, gelu_tanh, got "tanh"'),
+        (lambda: ops.mlp_gradients(x[:2], x, None, "silu"), r"\[2, ?24\]"),
+    ]:
+        with pytest.raises(RuntimeError, match=words):
+            call()
     with pytest.raises(NotImplementedError, match="meta|Meta"):
         torch.ops.epilogue.prepare([g.to("meta")], [None], "relu", None, False, [None] * 4, ["none"] * 4, [0.0, 0.0], False)

@@ -3,7 +3,8 @@
 
     y = epilogue.torch.functional.gated_mlp(x, gate, up, down, activation="silu")
 
-Weights are [out, in], as nn.Linear holds them. The backward pass is PyTorch's own ops.
+Weights are [out, in], as nn.Linear holds them. The backward pass computes gate and up again; its
+products are PyTorch's.
 """
 
 import threading
@@ -13,6 +14,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import activations, signals
+from . import pointwise  # noqa: F401  (registers fake results and gradients of the compiled ops)
 from .handle import Handle
 from .match import Plan
 
@@ -91,33 +93,16 @@ def _forward(plan: Plan, x: torch.Tensor, weights: "list[torch.Tensor]", biases:
     return torch.ops.epilogue.fused_mlp.default(x.detach(), handle.number, version)
 
 
-def _activation_gradient(activation: str, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    aten = torch.ops.aten
-    if activation == "silu":
-        return aten.silu_backward(dy, x)
-    if activation == "relu":
-        return aten.threshold_backward(dy, x, 0)
-    return aten.gelu_backward(dy, x, approximate="tanh" if activation == "gelu_tanh" else "none")
-
-
 def _backward(plan: Plan, dy: torch.Tensor, inputs: "list[OptionalTensor]") -> "list[torch.Tensor]":
     """Gradients of all inputs that are there, in their order. Spelled out: autograd does not see
     what an op does within."""
     half = len(inputs) // 2
     x, weights, biases = inputs[0], inputs[1 : 1 + half], inputs[1 + half :]
     rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
-    act = activations.KNOWN[plan.activation]
-    first = torch.nn.functional.linear(rows, weights[0], biases[0])
-    active = act(first)
-    hidden = active
-    if plan.gated:
-        up = torch.nn.functional.linear(rows, weights[1], biases[1])
-        hidden = active * up
-    d_hidden = dy_rows @ weights[-1]
-    if plan.gated:
-        branches = [_activation_gradient(plan.activation, d_hidden * up, first), d_hidden * active]
-    else:
-        branches = [_activation_gradient(plan.activation, d_hidden, first)]
+    gate = torch.nn.functional.linear(rows, weights[0], biases[0])
+    up = torch.nn.functional.linear(rows, weights[1], biases[1]) if plan.gated else None
+    middle = torch.ops.epilogue.mlp_gradients.default(dy_rows @ weights[-1], gate, up, plan.activation)
+    hidden, branches = middle[0], middle[1 : 3 if plan.gated else 2]
     dx = sum(d @ w for d, w in zip(branches, weights))
     outs = [*branches, dy_rows]
     reads = [*(rows for _ in branches), hidden]

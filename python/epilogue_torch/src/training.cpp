@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops of training: what stands between the products of an MLP, and the engine's products.
+#include <torch/csrc/stable/library.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "tensors.h"
+#include "torch_threads.h"
+
+namespace epilogue_torch {
+namespace {
+
+using epilogue::Tensor;
+using OptionalTorch = std::optional<Torch>;
+
+// As the engine's pointwise kernels read it.
+Tensor contiguous_of(const Torch& tensor, const char* what) {
+  return epilogue::contiguous(view_of(tensor, what));
+}
+Tensor contiguous_of(const OptionalTorch& tensor, const char* what) {
+  return tensor ? contiguous_of(*tensor, what) : Tensor();
+}
+
+Torch mlp_hidden(Torch gate, OptionalTorch up, std::string activation) {
+  const epilogue::NoGrad no_grad;
+  TorchThreads threads;
+  const epilogue::ExecutorScope scope(threads);
+  const Tensor in = contiguous_of(gate, "gate");
+  Torch out = empty_like_rows(gate, in.sizes());
+  epilogue::mlp_hidden_into(activation, in, contiguous_of(up, "up"), view_of(out, "out"));
+  return out;
+}
+
+std::tuple<Torch, Torch, Torch> mlp_gradients(Torch d_hidden, Torch gate, OptionalTorch up,
+                                              std::string activation) {
+  const epilogue::NoGrad no_grad;
+  TorchThreads threads;
+  const epilogue::ExecutorScope scope(threads);
+  const Tensor in = contiguous_of(gate, "gate");
+  Torch hidden = empty_like_rows(gate, in.sizes());
+  Torch d_gate = empty_like_rows(gate, in.sizes());
+  Torch d_up = empty_like_rows(gate, up ? in.sizes() : epilogue::Dims{0});
+  epilogue::MlpGradients out{view_of(hidden, "hidden"), view_of(d_gate, "d_gate"), {}};
+  if (up) out.up = view_of(d_up, "d_up");
+  epilogue::mlp_gradients_into(activation, contiguous_of(d_hidden, "d_hidden"), in,
+                               contiguous_of(up, "up"), out);
+  return {hidden, d_gate, d_up};
+}
+
+Torch product(Torch a, Torch b, OptionalTorch added) {
+  if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(0))
+    throw std::runtime_error("mat1 and mat2 shapes cannot be multiplied: " + describe(a) + " and " +
+                             describe(b));
+  const epilogue::NoGrad no_grad;
+  TorchThreads threads;
+  const epilogue::ExecutorScope scope(threads);
+  const Tensor left = view_of(a, "a");
+  const Tensor right = view_of(b, "b");
+  Torch out = empty_like_rows(a, {left.size(0), right.size(1)});
+  const Tensor to = view_of(out, "out");
+  epilogue::copy_(to, added ? epilogue::addmm(view_of(*added, "added"), left, right)
+                            : epilogue::mm(left, right));
+  return out;
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
+  m.def("mlp_hidden(Tensor gate, Tensor? up, str activation) -> Tensor");
+  m.def(
+      "mlp_gradients(Tensor d_hidden, Tensor gate, Tensor? up, str activation) "
+      "-> (Tensor hidden, Tensor d_gate, Tensor d_up)");
+  m.def("product(Tensor a, Tensor b, Tensor? added) -> Tensor");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
+  m.impl("mlp_hidden", TORCH_BOX(&mlp_hidden));
+  m.impl("mlp_gradients", TORCH_BOX(&mlp_gradients));
+  m.impl("product", TORCH_BOX(&product));
+}
+
+}  // namespace epilogue_torch
