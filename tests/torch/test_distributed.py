@@ -24,7 +24,7 @@ def _steps(model, batches):
 def _ddp(rank):
     torch.manual_seed(0)
     plain = models.build("llama")
-    fused = epilogue.torch.fuse(copy.deepcopy(plain), training=True)
+    fused = epilogue.torch.fuse(copy.deepcopy(plain), training="always")
     batches = torch.randint(2, 96, (3, 2, 1, 7))[:, rank]
     probe = models.ids(5)
     results = []
@@ -44,7 +44,7 @@ def _fsdp(rank):
 
     torch.manual_seed(0)
     plain = models.build("llama")
-    fused = epilogue.torch.fuse(copy.deepcopy(plain), training=True)
+    fused = epilogue.torch.fuse(copy.deepcopy(plain), training="always")
     for model in (plain, fused):
         for layer in model.model.layers:
             fully_shard(layer)

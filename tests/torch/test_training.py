@@ -2,6 +2,7 @@
 """Gradients through fused modules, and training beside an unfused model."""
 
 import copy
+import json
 
 import models
 import pytest
@@ -24,7 +25,7 @@ def gradients(module, method, x, dy):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_gradients_are_as_exact_as_eager(name, dtype):
     module, method = models.mlp_of(models.build(name, **models.WIDE).to(dtype), name)
-    fused = epilogue.torch.fuse(copy.deepcopy(module), training=True)
+    fused = epilogue.torch.fuse(copy.deepcopy(module), training="always")
     exact = copy.deepcopy(module).double()
     x, dy = torch.randn(2, 1, 8, 768).to(dtype)
     want = gradients(exact, method, x.double(), dy.double())
@@ -46,10 +47,81 @@ def test_without_training_gradients_are_the_modules_own():
     assert report.fused_calls == 0 and "training=True" in str(report)
 
 
+def test_who_trains_fused_by_default():
+    from epilogue.torch import training
+
+    gated, plain = (epilogue.torch.fuse(models.mlp_of(models.build(n), n)[0])._epilogue_state.plan for n in ("llama", "gpt2"))
+    many = training.LEAST_HIDDEN
+    assert training.unprofitable(gated, many, torch.float32) is None
+    assert "too few" in training.unprofitable(gated, many - 1, torch.float32)
+    assert "without a gate" in training.unprofitable(plain, many, torch.float32)
+    mlp = epilogue.torch.fuse(models.mlp_of(models.build("llama", intermediate_size=1024), "llama")[0], training=True)
+    for rows, calls in ((63, 0), (64, 1)):
+        mlp(torch.randn(rows, 48, requires_grad=True)).sum().backward()
+        assert epilogue.torch.why(mlp).fused_calls == calls
+    with pytest.raises(ValueError, match="'always', not 'never'"):
+        epilogue.torch.fuse(mlp, training="never")
+
+
+def test_a_cpu_without_instructions_takes_the_engines_products(monkeypatch):
+    from epilogue.torch import training
+
+    has = {"architecture": "x86_64", "avx512_bf16": False, "amx_bf16": False, "avx512_fp16": True, "amx_fp16": False}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
+    training.products_of.cache_clear()
+    try:
+        assert [training.products_of(d) for d in (torch.float32, torch.bfloat16, torch.float16)] == ["torch", "engine", "torch"]
+        has["architecture"] = "aarch64"
+        training.products_of.cache_clear()
+        assert training.products_of(torch.bfloat16) == "torch"
+    finally:
+        training.products_of.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["llama_bias", "gpt2", "phi3"])
+def test_the_engines_products(name, dtype, monkeypatch):
+    mlp = models.mlp_of(models.build(name, **models.WIDE).to(dtype), name)[0]
+    monkeypatch.setattr("epilogue.torch.state.products_of", lambda _: "engine")
+    fused = epilogue.torch.fuse(copy.deepcopy(mlp), training="always")
+    exact = copy.deepcopy(mlp).double()
+    x, dy = torch.randn(2, 1, 32, 768).to(dtype)
+    want = gradients(exact, "forward", x.double(), dy.double())
+    own, got = gradients(mlp, "forward", x, dy), gradients(fused, "forward", x, dy)
+    assert own.keys() == got.keys() and epilogue.torch.why(fused).fused_calls == 1
+    for key in own:
+        assert error(got[key], want[key]) <= 1.05 * error(own[key], want[key]) + (3e-7 if dtype is torch.float32 else 0), key
+
+
+def test_training_by_measurement(tmp_path, monkeypatch):
+    from epilogue.torch import choose
+
+    monkeypatch.setenv("EPILOGUE_CACHE_DIR", str(tmp_path))
+    choose.forget()
+    mlp = models.mlp_of(models.build("llama"), "llama")[0]
+    fused = epilogue.torch.fuse(copy.deepcopy(mlp), training=True, tune="measure")
+    x, dy = torch.randn(2, 3, 48)
+    want = gradients(mlp, "forward", x, dy)
+    for a, b in zip(gradients(fused, "forward", x, dy).values(), want.values()):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    (file,) = tmp_path.iterdir()
+    ((key, kept),) = json.loads(file.read_text()).items()
+    assert key.endswith("| training") and kept in ("own", "torch", "engine")
+    for choice, calls in (("own", 0), ("torch", 1), ("engine", 1)):  # what the file says is obeyed
+        file.write_text(json.dumps({key: choice}))
+        choose.forget()
+        other = copy.deepcopy(fused)
+        for a, b in zip(gradients(other, "forward", x, dy).values(), want.values()):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        assert epilogue.torch.why(other).fused_calls == calls
+        assert calls or "measured" in str(epilogue.torch.why(other))
+    choose.forget()
+
+
 @pytest.mark.parametrize("name", ["llama_bias", "gpt2", "phi3"])
 def test_some_frozen_parameters_and_second_derivatives(name):
     mlp = models.mlp_of(models.build(name).double().float(), name)[0]
-    fused = epilogue.torch.fuse(copy.deepcopy(mlp), training=True)
+    fused = epilogue.torch.fuse(copy.deepcopy(mlp), training="always")
     for module in (mlp, fused):
         next(module.parameters()).requires_grad_(False)
     x, dy = torch.randn(2, 3, 48)
@@ -70,7 +142,7 @@ def test_some_frozen_parameters_and_second_derivatives(name):
 def test_checkpointing_and_saved_tensor_hooks():
     from torch.utils.checkpoint import checkpoint
 
-    mlp = epilogue.torch.fuse(models.mlp_of(models.build("llama"), "llama")[0], training=True)
+    mlp = epilogue.torch.fuse(models.mlp_of(models.build("llama"), "llama")[0], training="always")
     x, dy = torch.randn(2, 3, 48)
     want = gradients(mlp, "forward", x, dy)
     for again in (True, False):
@@ -88,7 +160,7 @@ def test_checkpointing_and_saved_tensor_hooks():
 def test_twenty_steps_then_eval(fused_optimizer, training):
     model = models.build("llama")
     plain = copy.deepcopy(model)
-    epilogue.torch.fuse(model, training=training)
+    epilogue.torch.fuse(model, training="always" if training else False)
     data = torch.randint(2, 96, (20, 2, 9))
     probe = models.ids(7)
     for m in (model, plain):

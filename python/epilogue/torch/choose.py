@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tune="measure": whether a shape runs fused or as PyTorch's own ops, kept on disk.
+"""tune="measure": whether a shape runs fused or as PyTorch's own ops, and in training with whose
+products, kept on disk.
 
 The file is torch-choices.json in EPILOGUE_CACHE_DIR, or in epilogue/ of the user's cache folder;
 EPILOGUE_CACHE_DIR=off keeps nothing.
@@ -19,7 +20,7 @@ import torch
 from .timing import interleaved
 
 _lock = threading.Lock()
-_known: "dict[str, bool] | None" = None
+_known: "dict[str, bool | str] | None" = None
 _ROUNDS = 7
 
 
@@ -48,7 +49,7 @@ def key(plan: str, shape: str, rows: int, dtype: torch.dtype, int8_weights: bool
     return " | ".join([*parts, plan, shape, f"rows {bucket}", str(dtype), "int8" if int8_weights else "exact"])
 
 
-def _load() -> "dict[str, bool]":
+def _load() -> "dict[str, bool | str]":
     global _known
     if _known is None:
         _known = {}
@@ -58,18 +59,26 @@ def _load() -> "dict[str, bool]":
         except (OSError, ValueError):
             stored = {}  # absent, or cut short: measured again
         if isinstance(stored, dict):
-            _known = {k: v for k, v in stored.items() if isinstance(k, str) and isinstance(v, bool)}
+            _known = {k: v for k, v in stored.items() if isinstance(k, str) and isinstance(v, (bool, str))}
     return _known
 
 
 def known(name: str) -> "bool | None":
     with _lock:
-        return _load().get(name)
+        found = _load().get(name)
+    return found if isinstance(found, bool) else None
 
 
-def _store(name: str, faster: bool) -> None:
+def known_of(name: str, names: "typing.Iterable[str]") -> "str | None":
+    """Which of `names` was the fastest."""
     with _lock:
-        _load()[name] = faster
+        found = _load().get(name)
+    return found if isinstance(found, str) and found in names else None
+
+
+def _store(name: str, choice: "bool | str") -> None:
+    with _lock:
+        _load()[name] = choice
         path = _file()
         if path is None:
             return
@@ -95,3 +104,11 @@ def measure(name: str, own: "typing.Callable[[], typing.Any]", fused: "typing.Ca
     faster = statistics.median(times["fused"]) <= statistics.median(times["own"])
     _store(name, faster)
     return faster
+
+
+def measure_all(name: str, calls: "dict[str, typing.Callable[[], typing.Any]]") -> str:
+    """Times all, interleaved, and keeps which has the lowest median."""
+    times = interleaved(calls, seconds=0, rounds=_ROUNDS)
+    fastest = min(times, key=lambda which: statistics.median(times[which]))
+    _store(name, fastest)
+    return fastest

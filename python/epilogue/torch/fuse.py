@@ -161,7 +161,7 @@ def _fuse_layer(module: nn.Module, options: Options) -> "str | None":
 
 
 def fuse(
-    model: nn.Module, *, int8_weights: bool = False, training: bool = False, tune: str = "model"
+    model: nn.Module, *, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model"
 ) -> nn.Module:
     """Makes the MLPs of `model` run fused, in place, and returns it.
 
@@ -169,7 +169,8 @@ def fuse(
     runs the module's own forward (see why()). Only inference is fused unless `training`.
 
     int8_weights: weights of 8 bits with one scale per output channel; changes results.
-    training: fuse the forward pass where gradients are wanted too.
+    training: fuse forward and backward passes too, where that moves less memory than PyTorch's own
+        ops; "always" asks for it wherever it can run.
     tune: "model" runs every call fused that can be; "measure" times each shape once against the
         module's own forward, and keeps the faster one on disk.
     """
@@ -177,6 +178,8 @@ def fuse(
         raise TypeError(f"fuse() expects an nn.Module, got {type(model).__name__}")
     if tune not in ("model", "measure"):
         raise ValueError(f"tune is 'model' or 'measure', not {tune!r}")
+    if training not in (False, True, "always"):
+        raise ValueError(f"training is False, True or 'always', not {training!r}")
     options = Options(int8_weights=int8_weights, training=training, tune=tune)
     apart: "dict[nn.Module, str]" = {}  # by MLP
     for module in list(model.modules()):  # a layer comes before its MLP

@@ -3,6 +3,7 @@
 each call makes."""
 
 import dataclasses
+import functools
 import typing
 
 import torch
@@ -12,7 +13,7 @@ from . import activations, choose, norms, signals
 from .handle import Around, Handle, NormWeights
 from .layer import Call, hooks_of
 from .match import Plan, is_conv1d, is_linear
-from .training import FusedFunction
+from .training import FusedFunction, products_of, train_once, unprofitable
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Of each call: names of this module, no look-ups by path.
@@ -24,7 +25,7 @@ _run = None  # torch.ops.epilogue.fused_mlp.default, once the ops are loaded
 @dataclasses.dataclass(frozen=True)
 class Options:
     int8_weights: bool = False
-    training: bool = False
+    training: "bool | str" = False  # "always": whether it gains or not
     tune: str = "model"
 
 
@@ -259,14 +260,15 @@ class State:
             if reason is not None:
                 self.reason = reason
                 return None
-            # Each step writes the weights: they are packed at every call.
-            pack = self._packed(pack, dtype, memory, contents, taken, always=True)
+            products = self._products(x, dtype, taken)
+            if products is None:
+                return None
             return FusedFunction.apply(
-                self.plan, tuple(self._bound.transposed), pack.handle, pack.version, x, *taken.weights, *taken.biases
+                self.plan, tuple(self._bound.transposed), products, x, *taken.weights, *taken.biases
             )
 
         def call() -> torch.Tensor:
-            now = self._packed(pack, dtype, memory, contents, taken, always=False)
+            now = self._packed(pack, dtype, memory, contents, taken)
             return _run(x if x.dtype is dtype else x.to(dtype), now.handle.number, now.version)
 
         if self.options.tune == "measure" and not self._is_faster(module, x, dtype, taken.weights, call):
@@ -311,17 +313,45 @@ class State:
             return "gradients of a residual and a norm, or of int8 weights"
         return None
 
+    def _products(self, x: torch.Tensor, dtype: torch.dtype, taken: _Taken) -> "str | None":
+        """Whose products a call with gradients takes; None where PyTorch's own ops are as fast."""
+        weights = taken.weights
+        rows = x.numel() // max(x.shape[-1], 1)
+        if self.options.training == "always":
+            return products_of(dtype)
+        if self.options.tune != "measure":
+            width = weights[-1].shape[0 if self._bound.transposed[-1] else 1]
+            reason = unprofitable(self.plan, rows * width, dtype)
+            if reason is None:
+                return products_of(dtype)
+            self.reason = reason
+            return None
+        names = ("own", "torch", "engine")
+        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, False) + " | training"
+        fastest = choose.known_of(key, names)
+        if fastest is None:
+            step = functools.partial(train_once, self.plan, tuple(self._bound.transposed), x, weights, taken.biases)
+            fastest = choose.measure_all(key, {name: functools.partial(step, name) for name in names})
+        if fastest == "own":
+            self.reason = f"PyTorch is faster at {rows} rows with gradients (measured)"
+            return None
+        return fastest
+
+    @staticmethod
+    def _shapes(weights: "list[torch.Tensor]") -> str:
+        return " ".join("x".join(str(n) for n in w.shape) for w in weights)
+
     def _packed(
-        self, pack: "_Pack | None", dtype: torch.dtype, memory: typing.Any, contents: typing.Any, taken: _Taken, always: bool
+        self, pack: "_Pack | None", dtype: torch.dtype, memory: typing.Any, contents: typing.Any, taken: _Taken
     ) -> "_Pack":
         """The pack as the weights are now."""
-        if pack is not None and pack.contents == contents and not always:
+        if pack is not None and pack.contents == contents:
             return pack
         if pack is None:
             pack = self._packs.get(dtype)  # made by the first of two calls of tune="measure"
         if pack is None or pack.memory != memory:
             pack = _Pack(taken, memory, contents, 0, self._make(dtype, taken.weights, taken.biases))
-        elif pack.contents != contents or always:
+        elif pack.contents != contents:
             pack = _Pack(taken, memory, contents, pack.version + 1, pack.handle)
         self._packs[dtype] = pack
         return pack
@@ -350,9 +380,8 @@ class State:
         self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]",
         fused: "typing.Callable[[], torch.Tensor]",
     ) -> bool:  # fmt: skip
-        shape = " ".join("x".join(str(n) for n in w.shape) for w in weights)
         rows = x.numel() // max(x.shape[-1], 1)
-        key = choose.key(str(self.plan), shape, rows, dtype, self.options.int8_weights)
+        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, self.options.int8_weights)
         faster = choose.known(key)
         if faster is None:
             faster = choose.measure(key, lambda: self.run_own(module, x), fused)

@@ -1,17 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of a fused MLP: the forward pass fused, the backward pass by PyTorch's own ops.
+"""Gradients of a fused MLP: as many products as PyTorch's own ops make, and one pass over memory
+between them, forward and backward.
 
-The backward pass computes the hidden activations again from x, as activation checkpointing does:
-what is kept between the two is x and the weights.
+What is kept for the backward pass is x, gate and up: PyTorch keeps the activated gate and its product
+with up besides. Products are PyTorch's ("torch") or the engine's ("engine").
 """
 
+import functools
 import typing
 
 import torch
 import torch.nn.functional as F
 
 from . import activations
+from . import pointwise  # noqa: F401  (registers fake results of the compiled ops)
 from .match import Plan
+
+# Hidden activations of a call at least: what fewer save is less than what the calls cost.
+LEAST_HIDDEN = 1 << 16
+
+
+# By what torch.cpu.get_capabilities() calls them; x86 alone.
+_INSTRUCTIONS = {
+    torch.bfloat16: ("avx512_bf16", "amx_bf16"),
+    torch.float16: ("avx512_fp16", "amx_fp16"),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def products_of(dtype: torch.dtype) -> str:
+    """Whose products a call takes if none were measured: the engine's where the CPU has no
+    instructions for the dtype, which PyTorch computes slowly then."""
+    wanted = _INSTRUCTIONS.get(dtype)
+    try:
+        has = torch.cpu.get_capabilities()
+    except AttributeError:  # an older torch
+        has = {}
+    if wanted is None or has.get("architecture") != "x86_64" or any(has.get(name, True) for name in wanted):
+        return "torch"
+    return "engine"
+
+
+def unprofitable(plan: Plan, hidden: int, dtype: torch.dtype) -> "str | None":
+    """Why PyTorch's own ops are as fast, by arithmetic: the products are the same, and of passes over
+    the hidden activations PyTorch makes 14 in a gated MLP and 5 in a plain one, this file 9 and 6."""
+    if products_of(dtype) == "engine":
+        return None
+    if not plan.gated:
+        return "gradients of an MLP without a gate: PyTorch's own ops move as little"
+    if hidden < LEAST_HIDDEN:
+        return f"gradients of {hidden} hidden activations, too few to gain"
+    return None
+
+
+class _Torch:
+    """Products by PyTorch."""
+
+    linear = staticmethod(F.linear)
+
+    @staticmethod
+    def product(a: torch.Tensor, b: torch.Tensor, added: "torch.Tensor | None" = None) -> torch.Tensor:
+        return a @ b if added is None else added.addmm_(a, b)
+
+
+class _Engine:
+    @staticmethod
+    def product(a: torch.Tensor, b: torch.Tensor, added: "torch.Tensor | None" = None) -> torch.Tensor:
+        return torch.ops.epilogue.product.default(a, b, added)
+
+    @staticmethod
+    def linear(x: torch.Tensor, weight: torch.Tensor, bias: "torch.Tensor | None") -> torch.Tensor:
+        return torch.ops.epilogue.product.default(x, weight.t(), bias)
+
+
+_PRODUCTS: "dict[str, typing.Any]" = {"torch": _Torch, "engine": _Engine}
 
 
 def hidden_of(
@@ -46,24 +108,41 @@ def result_of(
     return F.linear(hidden, weights[-1].t() if transposed[-1] else weights[-1], biases[-1])
 
 
+def _apart(
+    plan: Plan, transposed: "tuple[bool, ...]", parameters: "typing.Sequence[typing.Any]"
+) -> "tuple[list[torch.Tensor], list[torch.Tensor | None]]":
+    """Weights as [out, in] and biases, gate and up by themselves."""
+    half = len(parameters) // 2
+    weights = [w.t() if t else w for w, t in zip(parameters[:half], transposed)]
+    biases = list(parameters[half:])
+    if plan.packed:
+        weights[:1] = weights[0].chunk(2)
+        biases[:1] = (None, None) if biases[0] is None else biases[0].chunk(2)
+    return weights, biases
+
+
 class FusedFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: typing.Any, plan: Plan, transposed: "tuple[bool, ...]", handle: typing.Any, version: int,
+    def forward(ctx: typing.Any, plan: Plan, transposed: "tuple[bool, ...]", products: str,
                 x: torch.Tensor, *parameters: "torch.Tensor | None") -> torch.Tensor:  # fmt: skip
-        ctx.plan, ctx.transposed = plan, transposed
-        ctx.save_for_backward(x, *parameters)
-        return torch.ops.epilogue.fused_mlp.default(x, handle.number, version)
+        ctx.plan, ctx.transposed, ctx.products = plan, transposed, products
+        linear = _PRODUCTS[products].linear
+        weights, biases = _apart(plan, transposed, parameters)
+        rows = x.reshape(-1, x.shape[-1])
+        first = [linear(rows, w, b) for w, b in zip(weights[:-1], biases[:-1])]
+        gate, up = first[0], first[1] if plan.gated else None
+        hidden = torch.ops.epilogue.mlp_hidden.default(gate, up, plan.activation)
+        ctx.save_for_backward(gate, up, x, *parameters)
+        return linear(hidden, weights[-1], biases[-1]).reshape(*x.shape[:-1], -1)
 
     @staticmethod
     def backward(ctx: typing.Any, dy: torch.Tensor) -> typing.Any:
-        x, *parameters = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[4:]
-        inputs = [x, *parameters]
+        gate, up, *inputs = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted: recorded from x on
-            found = _recorded(ctx, inputs, wanted, dy)
+            found = _recorded(ctx, inputs, ctx.needs_input_grad[3:], dy)
         else:
-            found = _gradients(ctx, inputs, wanted, dy)
-        return (None, None, None, None, *found)
+            found = _gradients(ctx, gate, up, inputs, dy)
+        return (None, None, None, *found)
 
 
 def _recorded(ctx: typing.Any, inputs: "list[typing.Any]", wanted: "tuple[bool, ...]", dy: torch.Tensor) -> "list[typing.Any]":
@@ -74,22 +153,71 @@ def _recorded(ctx: typing.Any, inputs: "list[typing.Any]", wanted: "tuple[bool, 
     return [next(found) if w else None for w in wanted]
 
 
-def _gradients(ctx: typing.Any, inputs: "list[typing.Any]", wanted: "tuple[bool, ...]", dy: torch.Tensor) -> "list[typing.Any]":
-    """The hidden activations once more; the last layer's result is not needed again."""
-    half = len(inputs) // 2
-    leaves = [None if t is None else t.detach().requires_grad_(w) for t, w in zip(inputs, wanted)]
-    last, last_bias = half, len(inputs) - 1
-    with torch.enable_grad():
-        hidden = hidden_of(ctx.plan, ctx.transposed, leaves[0], leaves[1 : 1 + half], leaves[1 + half :])
-    weight = inputs[last].t() if ctx.transposed[-1] else inputs[last]
-    dy_rows, hidden_rows = dy.reshape(-1, dy.shape[-1]), hidden.detach().reshape(-1, hidden.shape[-1])
-    out: "list[typing.Any]" = [None] * len(inputs)
-    if wanted[last]:
-        out[last] = hidden_rows.t() @ dy_rows if ctx.transposed[-1] else dy_rows.t() @ hidden_rows
-    if wanted[last_bias]:
-        out[last_bias] = dy_rows.sum(0)
-    asked = [i for i, w in enumerate(wanted) if w and i not in (last, last_bias)]
-    if asked:
-        for i, g in zip(asked, torch.autograd.grad(hidden, [leaves[i] for i in asked], dy @ weight)):
-            out[i] = g
+def _weight_gradient(
+    product: typing.Any, branches: "list[torch.Tensor]", read: torch.Tensor, transposed: bool
+) -> torch.Tensor:
+    """Of a layer that reads `read`, from what its results get: gate's and up's if it is packed."""
+    if transposed:
+        return product(read.t(), branches[0] if len(branches) == 1 else torch.cat(branches, 1))
+    if len(branches) == 1:
+        return product(branches[0].t(), read)
+    out = read.new_empty((sum(b.shape[1] for b in branches), read.shape[1]))
+    for part, branch in zip(out.chunk(len(branches)), branches):
+        if product is _Torch.product:
+            torch.mm(branch.t(), read, out=part)
+        else:
+            part.copy_(product(branch.t(), read))
     return out
+
+
+def _gradients(
+    ctx: typing.Any, gate: torch.Tensor, up: "torch.Tensor | None", inputs: "list[typing.Any]", dy: torch.Tensor
+) -> "list[typing.Any]":
+    """Of x, the weights and the biases; None where none is wanted."""
+    plan: Plan = ctx.plan
+    product = _PRODUCTS[ctx.products].product
+    wanted = ctx.needs_input_grad[3:]
+    x, *parameters = inputs
+    half = len(parameters) // 2
+    weights, _ = _apart(plan, ctx.transposed, parameters)
+    rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+    branches: "list[torch.Tensor]" = []
+    hidden = None  # not wanted
+    if any(w for i, w in enumerate(wanted) if i not in (half, 2 * half)):
+        d_hidden = product(dy_rows, weights[-1])
+        middle = torch.ops.epilogue.mlp_gradients.default(d_hidden, gate, up, plan.activation)
+        hidden, branches = middle[0], list(middle[1 : 3 if plan.gated else 2])
+    elif wanted[half]:
+        hidden = torch.ops.epilogue.mlp_hidden.default(gate, up, plan.activation)
+    out: "list[typing.Any]" = [None] * len(inputs)
+    if wanted[0]:
+        for branch, weight in zip(branches, weights):
+            out[0] = product(branch, weight, out[0])
+        out[0] = out[0].reshape(x.shape)
+    of_layers = [branches] if plan.packed else [[b] for b in branches]
+    layers = [(i, of_layer, rows) for i, of_layer in enumerate(of_layers)]
+    if wanted[half] or wanted[2 * half]:
+        layers.append((half - 1, [dy_rows], hidden))
+    for i, of_layer, read in layers:
+        if wanted[1 + i]:
+            out[1 + i] = _weight_gradient(product, of_layer, read, ctx.transposed[i])
+        if wanted[1 + half + i]:
+            sums = [b.sum(0) for b in of_layer]
+            out[1 + half + i] = sums[0] if len(sums) == 1 else torch.cat(sums)
+    return out
+
+
+def train_once(plan: Plan, transposed: "tuple[bool, ...]", x: torch.Tensor, weights: "typing.Sequence[torch.Tensor]",
+               biases: "typing.Sequence[torch.Tensor | None]", how: str) -> None:  # fmt: skip
+    """Forward and backward on the memory of these, for the clock; `how`: "own" or whose products.
+    No .grad is written and no hook of theirs runs."""
+    with torch.enable_grad():
+        leaf, *parameters = (
+            None if t is None else t.detach().requires_grad_(t.requires_grad) for t in (x, *weights, *biases)
+        )
+        if how == "own":
+            y = result_of(plan, transposed, leaf, parameters[: len(weights)], parameters[len(weights) :])
+        else:
+            y = FusedFunction.apply(plan, transposed, how, leaf, *parameters)
+        asked = [t for t in (leaf, *parameters) if t is not None and t.requires_grad]
+        torch.autograd.grad(y, asked, torch.ones_like(y))
