@@ -34,6 +34,21 @@ def test_calls(tmp_path):
     assert torch.get_num_threads() == threads
 
 
+def test_blocks_with_gradients(tmp_path, capsys):
+    out = tmp_path / "rows.json"
+    common = ["blocks", "--tiny", "--rows", "3", "--rounds", "2", "--seconds", "0.0", "--peers", "eager", "--models", "llama", "gpt2", "--json", str(out)]
+    bench.main([*common, "--training", "always"])
+    rows = json.loads(out.read_text())
+    assert len(rows) == 4 and all(row["own"] is None for row in rows)
+    assert all(set(row["ms"]) == {"fused", "eager"} and 0 <= row["differences"]["fused"] < 3e-2 for row in rows)
+    bench.main([*common, "--dtype", "float32", "--training"])
+    assert [row["own"] for row in json.loads(out.read_text())] == [
+        "gradients of 192 hidden activations, too few to gain",
+        "gradients of an MLP without a gate: PyTorch's own ops move as little",
+    ]
+    assert "as PyTorch's own" in capsys.readouterr().out
+
+
 def test_models(tmp_path):
     out = tmp_path / "rows.json"
     bench.main(["models", "--tiny", "--layers", "1", "--rows", "5", "--rounds", "2", "--seconds", "0.0", "--peers", "eager",
@@ -73,7 +88,7 @@ def test_peers_that_are_not_there_are_one_line_each(monkeypatch, capsys):
 def test_a_peer_that_fails_or_differs_is_left_out(monkeypatch, capsys):
     own = peers.prepare
 
-    def prepare(module, setting):
+    def prepare(module, setting, training=False):
         if setting == "openvino":
             raise RuntimeError("no such op")
         made = own(module, "eager" if setting == "zentorch" else setting)

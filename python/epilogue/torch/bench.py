@@ -2,6 +2,7 @@
 """Fused MLPs beside PyTorch's best, on this machine.
 
     python -m epilogue.torch.bench blocks --rows 1 64 --dtype float32 bfloat16
+    python -m epilogue.torch.bench blocks --training        # forward and backward together
     python -m epilogue.torch.bench models --models llama gpt2 --layers 2
     python -m epilogue.torch.bench models --tiny            # seconds: only whether it works
     python -m epilogue.torch.bench calls                    # what a call costs beside its work
@@ -27,7 +28,7 @@ from torch import nn
 from . import activations, bandwidth, bench_calls
 from .fuse import fuse, why
 from .isolated import Blocks
-from .peers import EXACT, INT8, PEERS, compiling, installed, prepare
+from .peers import EXACT, INT8, PEERS, TRAINING, compiling, installed, prepare
 from .timing import interleaved, ratio, relative
 
 # hidden size, size between the products, form, activation, layers of the whole model
@@ -59,13 +60,20 @@ class Block(nn.Module):
         return self.fc2(self.act(self.fc1(x)) * self.up(x))
 
 
+def _difference(got: typing.Any, want: typing.Any) -> float:
+    """The largest one, where there are several results."""
+    if isinstance(want, torch.Tensor):
+        return relative(got, want)
+    return max(relative(g, w) for g, w in zip(got, want))
+
+
 def compare(
-    name: str, calls: "dict[str, typing.Callable[[], torch.Tensor]]", tolerance: float, options: argparse.Namespace,
+    name: str, calls: "dict[str, typing.Callable[[], typing.Any]]", tolerance: float, options: argparse.Namespace,
     beside: "dict[str, typing.Callable[[], typing.Any]] | None" = None,
 ) -> "dict[str, typing.Any]":  # fmt: skip
     """One row: agreement first, then times. `beside` is timed in the same rounds and has no result."""
     want = calls["eager"]()
-    differences = {k: relative(call(), want) for k, call in calls.items() if k != "eager"}
+    differences = {k: _difference(call(), want) for k, call in calls.items() if k != "eager"}
     limits = {k: max(tolerance, 5e-2) if k in ("fused int8", *INT8) else tolerance for k in calls}
     wrong = {k: d for k, d in differences.items() if not d <= limits[k]}
     if any(k.startswith("fused") for k in wrong):
@@ -85,7 +93,8 @@ def compare(
 
 
 def prepared(
-    name: str, module: nn.Module, peers: "typing.Iterable[str]", call: "typing.Callable[[nn.Module], torch.Tensor]"
+    name: str, module: nn.Module, peers: "typing.Iterable[str]", call: "typing.Callable[[nn.Module], typing.Any]",
+    training: "bool | str" = False,
 ) -> "dict[str, nn.Module]":
     """The fused module and those of the peers, each called once. A peer that fails is left out."""
     torch._dynamo.reset()
@@ -96,7 +105,7 @@ def prepared(
     for setting in settings:
         try:
             with compiling(setting):
-                made[setting] = prepare(module, setting)
+                made[setting] = prepare(module, setting, training)
                 call(made[setting])
         except Exception as error:  # whatever another project raises
             if setting in ("fused", "fused int8", "eager"):
@@ -119,7 +128,40 @@ def show(row: "dict[str, typing.Any]") -> None:
         line += f"   share {row['share']:.0%}, limit {1 / max(1 - row['share'], 1e-9):.2f}x"
     if "tokens_per_s" in row:
         line += "   tokens/s: " + "  ".join(f"{k} {v:.1f}" for k, v in row["tokens_per_s"].items())
+    if row.get("own"):
+        line += f"   as PyTorch's own: {row['own']}"
     print(line, flush=True)
+
+
+def _tolerance(dtype: torch.dtype) -> float:
+    return 1e-4 if dtype is torch.float32 else 3e-2
+
+
+def _block(
+    name: str, module: nn.Module, x: torch.Tensor, options: argparse.Namespace, read: typing.Any
+) -> "dict[str, typing.Any]":
+    with torch.no_grad():
+        made = prepared(name, module, options.peers, lambda m: m(x))
+        calls = {setting: lambda run=run: run(x) for setting, run in made.items()}
+        row = compare(name, calls, _tolerance(x.dtype), options, {"read": read} if x.shape[0] == 1 else {})
+    if x.shape[0] == 1:
+        row.update(bandwidth.share(bandwidth.weight_bytes(module), row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
+    return row
+
+
+def _training_block(name: str, module: nn.Module, x: torch.Tensor, options: argparse.Namespace) -> "dict[str, typing.Any]":
+    """Forward and backward: gradients of x, the weights and the biases."""
+    leaf, dy = x.clone().requires_grad_(), torch.randn_like(x)
+
+    def step(m: nn.Module) -> typing.Any:
+        return torch.autograd.grad(m(leaf), [leaf, *m.parameters()], dy)
+
+    peers = [p for p in options.peers if p in TRAINING]
+    made = prepared(name, module, peers, step, options.training)
+    row = compare(name, {setting: lambda run=run: step(run) for setting, run in made.items()}, _tolerance(x.dtype), options)
+    report = why(made["fused"]).rows[0]
+    row["own"] = report.reason if report.own_calls else None
+    return row
 
 
 def blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
@@ -134,13 +176,7 @@ def blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
             for count in options.rows:
                 x = torch.randn(count, hidden).to(dtype)
                 name = f"{model} {hidden}x{wide} {str(dtype)[6:]} M={count}"
-                with torch.no_grad():
-                    made = prepared(name, module, options.peers, lambda m, x=x: m(x))
-                    calls = {setting: lambda run=run, x=x: run(x) for setting, run in made.items()}
-                    beside = {"read": read} if count == 1 else {}
-                    row = compare(name, calls, 1e-4 if dtype is torch.float32 else 3e-2, options, beside)
-                if count == 1:
-                    row.update(bandwidth.share(bandwidth.weight_bytes(module), row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
+                row = _training_block(name, module, x, options) if options.training else _block(name, module, x, options, read)
                 show(row)
                 rows.append(row)
     ratios = [row["ratio"] for row in rows]
@@ -256,7 +292,7 @@ def models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
 
 def _training_row(model: str, dtype: torch.dtype, plain: nn.Module, options: argparse.Namespace) -> "dict[str, typing.Any]":
     ids = torch.randint(2, 1024, (1, max(options.rows)))
-    settings = {"eager": copy.deepcopy(plain), "fused": fuse(copy.deepcopy(plain), training=True)}
+    settings = {"eager": copy.deepcopy(plain), "fused": fuse(copy.deepcopy(plain), training=options.training)}
     calls = {}
     for name, m in settings.items():
         optimizer = torch.optim.SGD(m.parameters(), 1e-6)
@@ -286,7 +322,8 @@ def main(arguments: "list[str] | None" = None) -> int:
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 64, 512])
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--layers", type=int, default=4, help="of whole models, at most")
-    parser.add_argument("--training", action="store_true", help="of whole models: a training step too")
+    parser.add_argument("--training", nargs="?", const=True, default=False, choices=("always",),
+                        help="blocks: forward and backward together; models: a training step too. 'always': as in fuse()")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.05, help="of each setting in a round, about")
     parser.add_argument("--tiny", action="store_true", help="sizes that say nothing of speed")

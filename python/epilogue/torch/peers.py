@@ -13,6 +13,7 @@ from .fuse import fuse
 
 # Of the dtypes asked for; int8 weights are no peer of exact ones, but of fused int8 weights.
 EXACT = ("eager", "compile", "autotune", "openvino", "zentorch")
+TRAINING = EXACT[:3]  # those that have a backward pass
 INT8 = ("torchao",)
 PEERS = (*EXACT, *INT8)
 # What a peer's name is to import, and how to get it.
@@ -70,11 +71,11 @@ def _autotune(graph: typing.Any, inputs: typing.Any) -> typing.Any:
         return compile_fx(graph, inputs)
 
 
-def prepare(module: nn.Module, setting: str) -> nn.Module:
-    """A copy of the module that runs by this setting."""
+def prepare(module: nn.Module, setting: str, training: "bool | str" = False) -> nn.Module:
+    """A copy of the module that runs by this setting; `training` as in fuse()."""
     module = copy.deepcopy(module)
     if setting == "fused":
-        return fuse(module)
+        return fuse(module, training=training)
     if setting == "fused int8":
         return fuse(module, int8_weights=True)
     if setting == "eager":
