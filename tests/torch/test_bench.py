@@ -134,7 +134,7 @@ def test_blocks_alone_are_what_ran():
 
 
 def test_blocks_alone_of_a_training_step():
-    model = fuse(models.build("llama").train(), training=True)
+    model = fuse(models.build("llama").train(), training="always")
     ids = models.ids(5)
     alone = Blocks(model, lambda: model(ids, labels=ids).loss.backward())
     assert alone.fused_calls == models.LAYERS
