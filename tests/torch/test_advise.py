@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import epilogue.torch
-from epilogue.torch import advise_script, advisor, changes, training
+from epilogue.torch import advise_script, advisor, changes, state
 
 QUICK = dict(rounds=2, seconds=0.0)
 
@@ -114,7 +114,7 @@ def test_a_prediction_of_training_counts_the_backward_pass(monkeypatch):
     blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
     # BERT's MLP has a residual and a norm: with gradients it falls back, and saves nothing.
     assert [call.is_fused for call in blocks.calls] == [False] * models.LAYERS
-    monkeypatch.setattr(training, "LEAST_HIDDEN", 0)  # the model is smaller than what gains
+    monkeypatch.setattr(state, "unprofitable", lambda dtype: None)
     llama = models.build("llama").train()
     optimizer = torch.optim.SGD(llama.parameters(), lr=0.1)
     run = lambda: epilogue.torch.advise(llama, ids, labels=ids, optimizer=optimizer, **QUICK)  # noqa: E731

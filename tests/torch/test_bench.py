@@ -42,10 +42,7 @@ def test_blocks_with_gradients(tmp_path, capsys):
     assert len(rows) == 4 and all(row["own"] is None for row in rows)
     assert all(set(row["ms"]) == {"fused", "eager"} and 0 <= row["differences"]["fused"] < 3e-2 for row in rows)
     bench.main([*common, "--dtype", "float32", "--training"])
-    assert [row["own"] for row in json.loads(out.read_text())] == [
-        "gradients of 192 hidden activations, too few to gain",
-        "gradients of an MLP without a gate: PyTorch's own ops move as little",
-    ]
+    assert ["as fast here" in row["own"] for row in json.loads(out.read_text())] == [True, True]
     assert "as PyTorch's own" in capsys.readouterr().out
 
 

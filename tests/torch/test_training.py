@@ -47,18 +47,16 @@ def test_without_training_gradients_are_the_modules_own():
     assert report.fused_calls == 0 and "training=True" in str(report)
 
 
-def test_who_trains_fused_by_default():
-    from epilogue.torch import training
+def test_who_trains_fused_by_default(monkeypatch):
+    from epilogue.torch import state, training
 
-    gated, plain = (epilogue.torch.fuse(models.mlp_of(models.build(n), n)[0])._epilogue_state.plan for n in ("llama", "gpt2"))
-    many = training.LEAST_HIDDEN
-    assert training.unprofitable(gated, many, torch.float32) is None
-    assert "too few" in training.unprofitable(gated, many - 1, torch.float32)
-    assert "without a gate" in training.unprofitable(plain, many, torch.float32)
-    mlp = epilogue.torch.fuse(models.mlp_of(models.build("llama", intermediate_size=1024), "llama")[0], training=True)
-    for rows, calls in ((63, 0), (64, 1)):
-        mlp(torch.randn(rows, 48, requires_grad=True)).sum().backward()
-        assert epilogue.torch.why(mlp).fused_calls == calls
+    mlp = epilogue.torch.fuse(models.mlp_of(models.build("llama"), "llama")[0], training=True)
+    for products, calls in (("torch", 0), ("engine", 1)):
+        monkeypatch.setattr(training, "products_of", lambda dtype, products=products: products)
+        monkeypatch.setattr(state, "products_of", training.products_of)
+        mlp(torch.randn(9, 48, requires_grad=True)).sum().backward()
+        report = epilogue.torch.why(mlp)
+        assert report.fused_calls == calls and "tune='measure' times both" in str(report)  # of the last own call
     with pytest.raises(ValueError, match="'always', not 'never'"):
         epilogue.torch.fuse(mlp, training="never")
 

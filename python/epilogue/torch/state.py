@@ -320,8 +320,7 @@ class State:
         if self.options.training == "always":
             return products_of(dtype)
         if self.options.tune != "measure":
-            width = weights[-1].shape[0 if self._bound.transposed[-1] else 1]
-            reason = unprofitable(self.plan, rows * width, dtype)
+            reason = unprofitable(dtype)
             if reason is None:
                 return products_of(dtype)
             self.reason = reason
