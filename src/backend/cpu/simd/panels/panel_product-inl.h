@@ -184,7 +184,9 @@ void panel_product(const PanelArgs& args) {
         return args.store->relu ? whole_tile<B, Ahead{}, true>(args, row)
                                 : whole_tile<B, Ahead{}, false>(args, row);
     }
-    if (is_in_l1) return panel_tile<B, rows(), kParts, Ahead{}>(args, row);
+    // Few rows call with a part of a panel, and each part comes from memory.
+    if (stream() == Stream::no && is_in_l1)
+      return panel_tile<B, rows(), kParts, Ahead{}>(args, row);
     panel_tile<B, rows(), kParts, ahead_of<B>(rows(), stream())>(args, row);
   });
 }
