@@ -295,6 +295,29 @@ Json idle_json(const DeviceIdle& idle) {
   return {{"device", idle.device}, {"idle_us", to_us(idle.idle_ns)}, {"causes", std::move(causes)}};
 }
 
+Json critical_path_json(const std::optional<CriticalPath>& path, Lists& lists) {
+  if (!path) return nullptr;
+  const auto us = [](const std::optional<int64_t>& ns) { return ns ? Json(to_us(*ns)) : Json(); };
+  Json kinds = Json::object();
+  for (int i = 0; i < kPathKinds; ++i) {
+    const auto kind = static_cast<PathKind>(i);
+    kinds[std::string(path_kind_name(kind)) + "_us"] = to_us(path->of(kind));
+  }
+  return {{"span_us", to_us(path->span_ns())},
+          {"kinds", std::move(kinds)},
+          {"stream_waits", path->stream_waits},
+          {"inferred_stream_waits", path->inferred_waits},
+          {"groups", lists.of("critical_path.groups", path->groups, [&](const PathGroup& g) {
+             return Json{{"kind", path_kind_name(g.kind)},
+                         {"name", g.name},
+                         {"count", g.count},
+                         {"path_us", to_us(g.path_ns)},
+                         {"total_us", to_us(g.total_ns)},
+                         {"span_if_half_us", us(g.if_half_ns)},
+                         {"span_if_none_us", us(g.if_none_ns)}};
+           })}};
+}
+
 Json calls_json(const LaunchStats& l, Lists& lists) {
   return {{"launches", l.launches},
           {"graph_launches", l.graph_launches},
@@ -400,6 +423,7 @@ ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
       {"host", host_json(e.host, lists)},
       {"idle", array_of(e.idle, idle_json)},
       {"idle_gaps", lists.of("idle_gaps", e.gaps, gap_json)},
+      {"critical_path", critical_path_json(e.critical_path, lists)},
       {"launches", calls_json(e.launches, lists)},
       {"gemms", lists.of("gemms", e.gemms.gemms, gemm_json)},
       {"gemm_comparisons", lists.of("gemm_comparisons", e.gemms.comparisons,

@@ -44,6 +44,8 @@ std::string known(const std::optional<T>& value, fmt::format_string<const T&> fo
 void add_host(ExplainParts& p);
 void add_host_steps(ExplainParts& p);
 
+void add_critical_path(ExplainParts& p);
+
 void add_gemms(ExplainParts& p);
 void add_rooflines(ExplainParts& p);
 void add_fused(ExplainParts& p);

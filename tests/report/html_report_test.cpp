@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/gpu_trace.h"
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/file.h"
@@ -21,6 +22,7 @@ namespace {
 
 using testing::block;
 using testing::from_base64;
+using testing::GpuTrace;
 using testing::gunzip;
 using testing::TraceBuilder;
 
@@ -228,6 +230,27 @@ TEST(HtmlReport, TheMemoryCurveKeepsThePeak) {
   int64_t peak = 0;
   for (const auto& point : curve) peak = std::max(peak, point[1].get<int64_t>());
   EXPECT_EQ(peak, highest);
+}
+
+// The host launches at 1 us; the kernel works from 3 to 9; the host waits until 10.
+TEST(HtmlReport, HasThePiecesOfTheCriticalPath) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 2000);
+  b.call("cudaLaunchKernel", 1000, 2000, 1);
+  b.gpu_kernel("sgemm", 3000, 9000, 1);
+  b.call("cudaDeviceSynchronize", 2000, 10'000);
+  const nlohmann::json data = data_of(page_of(b.trace));
+  const nlohmann::json& path = data["explanation"]["critical_path"];
+  EXPECT_EQ(path["span_us"], 10.0);
+  EXPECT_EQ(path["groups"][0]["name"], "sgemm");
+  EXPECT_EQ(path["groups"][0]["path_us"], 6.0);
+  EXPECT_EQ(path["groups"][0]["span_if_half_us"], 7.0);
+  const nlohmann::json pieces = data["critical_path_pieces"];
+  ASSERT_EQ(pieces.size(), 4u);
+  EXPECT_EQ(pieces[2], nlohmann::json({3.0, 9.0, 0}));
+  const std::string text = explain_text(explain(b.trace, link(b.trace)), {});
+  EXPECT_NE(text.find("Critical path: 10.0 us"), std::string::npos) << text;
+  EXPECT_NE(text.find("7.00 us (30.0 % less)"), std::string::npos) << text;
 }
 
 TEST(EmbedTrace, PlainTextIsCompressedAndNamedSo) {

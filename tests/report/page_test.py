@@ -212,6 +212,12 @@ class PageTest(unittest.TestCase):
             self.assertTrue(page.evaluate(f"document.getElementById('{section}') !== null"), section)
         self.assertGreater(page.evaluate("document.querySelectorAll('#gemms circle').length"), 3)
 
+    def test_critical_path_has_a_strip_and_a_table(self):
+        page = self.open(self.report(self.real("tracelens/h100_qwen_0.5b.json.gz")))
+        self.assertGreater(page.evaluate("document.querySelectorAll('#path rect').length"), 10)
+        self.assertGreater(page.evaluate("document.querySelectorAll('#path tbody tr').length"), 5)
+        self.assertIn("If half", page.evaluate("document.getElementById('path').innerText"))
+
     def test_comparison_ends_where_it_should(self):
         page = self.open(self.report(self.real("sam/a100_optimised.json.gz"), "--against",
                                      self.real("sam/a100_eager.json.gz")))

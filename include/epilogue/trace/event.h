@@ -171,8 +171,12 @@ struct KernelArgs {
 
 struct RuntimeArgs {
   int32_t cbid = -1;
-  int64_t stream = -1;       // cuda_sync, HIP launches
-  int64_t bytes = -1;        // HIP copies
+  int64_t stream = -1;  // cuda_sync, HIP launches
+  int64_t bytes = -1;   // HIP copies
+  // Of cuda_sync, if the wait is for an event: the stream that it was recorded on, and the
+  // correlation of the call that recorded it.
+  int64_t wait_on_stream = -1;
+  int64_t wait_on_record = 0;
   StringId kernel_name = 0;  // HIP launches
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "epilogue/base/result.h"
+#include "epilogue/trace/critical_path.h"
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/fusion.h"
 #include "epilogue/trace/gemms.h"
@@ -90,6 +91,7 @@ struct Explanation {
   std::vector<DeviceIdle> idle;
   std::vector<IdleGap> gaps;     // of the busiest device, the longest first
   std::optional<HostTime> host;  // of a run without a device
+  std::optional<CriticalPath> critical_path;
   LaunchStats launches;
   std::vector<HealthItem> health;
   GemmReport gemms;

@@ -74,6 +74,8 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
   e.gaps = idle_gaps(trace, links);
   pause();
   e.host = host_time(trace, links);
+  e.critical_path = critical_path(trace, links);
+  pause();
   e.launches = launch_stats(trace, links);
   pause();
   e.health = health(trace, links);

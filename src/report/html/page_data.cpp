@@ -122,6 +122,19 @@ Json page_averages_json(const KeyAverages& averages, Json& left_out) {
   return averages_json(averages, shown);
 }
 
+// [start_us, end_us, position in the groups of explain --format json], of groups that the page has.
+Json path_pieces_json(const std::optional<CriticalPath>& path) {
+  Json pieces = Json::array();
+  if (!path) return pieces;
+  // What is narrower than half a pixel cannot be seen.
+  constexpr int64_t kPixels = 2000;
+  for (const PathPiece& piece : path->pieces)
+    if (piece.group < kMaxPageRows &&
+        piece.end_ns - piece.start_ns >= path->span_ns() / (2 * kPixels))
+      pieces.push_back({to_us(piece.start_ns), to_us(piece.end_ns), piece.group});
+  return pieces;
+}
+
 // The curve's highest and last point of each bucket.
 Json curve_json(const DeviceMemory& memory) {
   const size_t step = std::max<size_t>(1, memory.totals.size() / kMemoryBuckets);
@@ -166,6 +179,7 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
                {"kernels_total_us", to_us(device_work_ns(input.trace, input.links))},
                {"left_out", std::move(left_out)},
                {"memory_curves", std::move(curves)},
+               {"critical_path_pieces", path_pieces_json(input.explanation.critical_path)},
                {"timeline", std::move(timeline)}};
   if (input.diff != nullptr) {
     data["diff"] = Json::parse(diff_json(*input.diff));

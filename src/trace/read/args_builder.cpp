@@ -170,6 +170,8 @@ RuntimeArgs ArgsBuilder::runtime_call(const RawArgs& raw) {
   args.cbid = small(raw, ArgKey::cbid, -1);
   args.stream = integer(raw, ArgKey::stream, -1);
   args.bytes = integer(raw, ArgKey::bytes, -1);
+  args.wait_on_stream = integer(raw, ArgKey::wait_on_stream, -1);
+  args.wait_on_record = integer(raw, ArgKey::wait_on_record, 0);
   args.kernel_name = text(raw[ArgKey::kernel]);
   return args;
 }

@@ -56,6 +56,8 @@ constexpr Name kNames[] = {
     {"unfused bytes", ArgKey::unfused_bytes},
     {"cbid", ArgKey::cbid},
     {"cid", ArgKey::cbid},
+    {"wait_on_stream", ArgKey::wait_on_stream},
+    {"wait_on_cuda_event_record_corr_id", ArgKey::wait_on_record},
     {"kernel", ArgKey::kernel},
     {"Python id", ArgKey::python_id},
     {"Python parent id", ArgKey::python_parent_id},

@@ -46,6 +46,8 @@ enum class ArgKey : uint8_t {
   fused_ops,
   unfused_bytes,
   cbid,
+  wait_on_stream,
+  wait_on_record,
   kernel,
   python_id,
   python_parent_id,

@@ -23,6 +23,7 @@ function showTracePage(report, columnBytes) {
   showFindings(e);
   const timeline = showTimeline(report, readColumns(columnBytes, report.timeline), index);
   showSteps(e, timeline);
+  showCriticalPath(report, index, timeline);
   showIdle(e);
   showKernels(report, index, timeline);
   showGemms(e, index);

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/time/path_builder.h"
+
+#include <algorithm>
+
+#include "epilogue/trace/time.h"
+
+namespace epilogue::trace {
+namespace {
+
+// A thread that does nothing for so long may have waited for another thread (the backward pass).
+constexpr int64_t kHandOverNs = 20'000;
+// Clocks of host and device agree to this.
+constexpr int64_t kClockErrorNs = 2'000;
+// A stream begins at most so long after the end of what it waited for on another.
+constexpr int64_t kStreamWaitNs = 20'000;
+
+bool is_step_op(std::string_view name) { return name.starts_with("ProfilerStep#"); }
+bool is_stream_wait_name(std::string_view name) {
+  return name.find("StreamWaitEvent") != std::string_view::npos;
+}
+// Freeing memory waits for the whole device.
+bool waits_for_device(std::string_view name) {
+  return is_sync_call_name(name) || name == "cudaFree" || name == "hipFree";
+}
+
+// The lower quartile: some of them waited for what cannot be seen. 0 if there are none.
+int64_t typical(std::vector<int64_t>& values) {
+  if (values.empty()) return 0;
+  const auto quarter = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 4);
+  std::nth_element(values.begin(), quarter, values.end());
+  return *quarter;
+}
+
+}  // namespace
+
+PathBuilder::PathBuilder(const Trace& trace, const Links& links) : trace_(trace), links_(links) {}
+
+PathGraph PathBuilder::build() {
+  find_threads();
+  find_work();
+  if (threads_.empty() || streams_.empty()) return {};
+  estimate_latencies();
+  for (auto& [thread, spans] : threads_) add_thread(thread, std::move(spans));
+  add_pauses();
+  add_work();
+  add_stream_waits();
+  add_sync_calls();
+  graph_.finish();
+  return std::move(graph_);
+}
+
+// Traces of 2021 record steps as ops: what stands around everything says nothing.
+uint32_t PathBuilder::outermost_op(uint32_t op) const {
+  while (links_.parent[op] != kNone && !is_step_op(trace_.name(trace_.events[links_.parent[op]])))
+    op = links_.parent[op];
+  return op;
+}
+
+void PathBuilder::find_threads() {
+  starts_work_.assign(trace_.events.size(), false);
+  for (const uint32_t i : links_.device_work) {
+    const uint32_t call = links_.launch[i];
+    if (call == kNone) continue;
+    starts_work_[call] = true;
+    const Event& e = trace_.events[call];
+    threads_.try_emplace({e.pid, e.tid});
+    if (is_blocking_copy(trace_, trace_.events[i], e)) copies_of_.emplace(call, i);
+  }
+  for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+    const Event& e = trace_.events[i];
+    if (e.category == Category::cuda_sync) syncs_.emplace(e.correlation, i);
+    const bool is_call = is_launch_category(e.category);
+    if (is_call && e.correlation != 0) call_times_.emplace(e.correlation, e.ts_ns);
+    const bool is_span = is_call ? starts_work_[i] || waits_for_device(trace_.name(e))
+                                 : e.category == Category::cpu_op && outermost_op(i) == i &&
+                                       !is_step_op(trace_.name(e));
+    if (!is_span) continue;
+    if (const auto thread = threads_.find({e.pid, e.tid}); thread != threads_.end())
+      thread->second.push_back(i);
+  }
+}
+
+void PathBuilder::find_work() {
+  for (const uint32_t i : links_.device_work) {
+    const Event& e = trace_.events[i];
+    if (e.ts_ns == 0 && e.dur_ns == 0) continue;  // the driver lost its time
+    std::vector<Work>& stream = streams_[{e.pid, e.tid}];
+    Work work{i};
+    if (const uint32_t call = links_.launch[i]; call != kNone) {
+      work.launch_ns = trace_.events[call].ts_ns;
+    } else if (!stream.empty()) {
+      work.launch_ns = stream.back().launch_ns;
+    }
+    stream.push_back(work);
+  }
+}
+
+// Of kernels that only one of both can have kept waiting.
+void PathBuilder::estimate_latencies() {
+  std::vector<int64_t> latencies;
+  std::vector<int64_t> gaps;
+  for (const auto& [stream, list] : streams_) {
+    for (size_t at = 0; at < list.size(); ++at) {
+      const Event& e = trace_.events[list[at].event];
+      const uint32_t call = links_.launch[list[at].event];
+      if (call == kNone) continue;
+      const int64_t before_ns = at == 0 ? INT64_MIN : trace_.events[list[at - 1].event].end_ns();
+      if (before_ns <= trace_.events[call].ts_ns && e.ts_ns >= trace_.events[call].ts_ns)
+        latencies.push_back(e.ts_ns - trace_.events[call].ts_ns);
+      if (before_ns >= trace_.events[call].end_ns() + 5 * kClockErrorNs && before_ns <= e.ts_ns)
+        gaps.push_back(e.ts_ns - before_ns);
+    }
+  }
+  launch_latency_ns_ = typical(latencies);
+  device_gap_ns_ = typical(gaps);
+}
+
+// --- Host ---------------------------------------------------------------------------------------
+
+void PathBuilder::add_thread(const LaneKey& thread, std::vector<uint32_t> spans) {
+  std::sort(spans.begin(), spans.end(), [&](uint32_t a, uint32_t b) {
+    const Event& x = trace_.events[a];
+    const Event& y = trace_.events[b];
+    if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
+    if (x.dur_ns != y.dur_ns) return x.dur_ns > y.dur_ns;
+    return (x.category == Category::cpu_op) > (y.category == Category::cpu_op);
+  });
+  std::vector<uint32_t> open;
+  uint32_t last = kNone;
+  const auto step_to = [&](int64_t time_ns) {
+    if (last != kNone) time_ns = std::max(time_ns, graph_.time_ns(last));
+    const uint32_t moment = graph_.add_moment(time_ns);
+    if (open.empty()) {
+      pauses_.push_back({thread, last, moment});
+    } else {
+      add_host_edge(last, moment, open.back());
+    }
+    last = moment;
+  };
+  const auto close = [&] {
+    step_to(trace_.events[open.back()].end_ns());
+    calls_[open.back()].end = last;
+    open.pop_back();
+    if (open.empty()) idle_from_[thread].push_back(last);
+  };
+  for (const uint32_t i : spans) {
+    while (!open.empty() && trace_.events[open.back()].end_ns() <= trace_.events[i].ts_ns) close();
+    step_to(trace_.events[i].ts_ns);
+    open.push_back(i);
+    calls_[i].start = last;
+  }
+  while (!open.empty()) close();
+}
+
+void PathBuilder::add_host_edge(uint32_t from, uint32_t to, uint32_t span) {
+  const Event& e = trace_.events[span];
+  const int64_t distance_ns = graph_.time_ns(to) - graph_.time_ns(from);
+  if (!is_launch_category(e.category)) {
+    graph_.add_edge(from, to, distance_ns, PathKind::host_op, e.name);
+  } else if (!is_wait(span)) {  // of waits: add_sync_calls()
+    graph_.add_edge(from, to, distance_ns, PathKind::launch_call, e.name);
+  }
+}
+
+bool PathBuilder::is_wait(uint32_t call) const {
+  return copies_of_.contains(call) || waits_for_device(trace_.name(trace_.events[call]));
+}
+
+// After a long pause a thread goes on because of what another one finished in the meantime, if one
+// did.
+void PathBuilder::add_pauses() {
+  for (const Pause& pause : pauses_) {
+    const int64_t end_ns = graph_.time_ns(pause.after);
+    const int64_t start_ns = pause.before == kNone ? INT64_MIN : graph_.time_ns(pause.before);
+    uint32_t other = kNone;
+    if (pause.before == kNone || end_ns - start_ns > kHandOverNs) {
+      for (const auto& [thread, moments] : idle_from_) {
+        if (thread == pause.thread) continue;
+        const auto next =
+            std::upper_bound(moments.begin(), moments.end(), end_ns,
+                             [&](int64_t t, uint32_t m) { return t < graph_.time_ns(m); });
+        if (next == moments.begin()) continue;
+        const uint32_t found = *std::prev(next);
+        if (graph_.time_ns(found) <= start_ns) continue;
+        if (other == kNone || graph_.time_ns(found) > graph_.time_ns(other)) other = found;
+      }
+    }
+    if (other != kNone)
+      graph_.add_edge(other, pause.after, end_ns - graph_.time_ns(other),
+                      PathKind::host_between_ops);
+    if (pause.before != kNone)
+      graph_.add_edge(pause.before, pause.after, other == kNone ? end_ns - start_ns : 0,
+                      PathKind::host_between_ops);
+  }
+}
+
+// --- Device -------------------------------------------------------------------------------------
+
+void PathBuilder::add_work() {
+  for (auto& [stream, list] : streams_) {
+    for (Work& work : list) {
+      const Event& e = trace_.events[work.event];
+      work.start = graph_.add_moment(e.ts_ns);
+      work.end = graph_.add_moment(e.end_ns());
+    }
+    for (size_t at = 0; at < list.size(); ++at) add_work_edges(list, at);
+  }
+}
+
+void PathBuilder::add_work_edges(const std::vector<Work>& stream, size_t at) {
+  const Work& work = stream[at];
+  const Event& e = trace_.events[work.event];
+  const bool is_copy = e.category == Category::gpu_memcpy;
+  graph_.add_edge(work.start, work.end, e.dur_ns, is_copy ? PathKind::copy : PathKind::kernel,
+                  e.name);
+  const uint32_t call = links_.launch[work.event];
+  if (const auto found = calls_.find(call);
+      call != kNone && found != calls_.end() && trace_.events[call].ts_ns <= e.ts_ns)
+    graph_.add_edge(found->second.start, work.start, launch_latency_ns_, PathKind::launch_latency);
+  if (at == 0) return;
+  const Work& before = stream[at - 1];
+  // Kernels of one stream may overlap (programmatic dependent launch).
+  const bool is_after = trace_.events[before.event].end_ns() <= e.ts_ns;
+  graph_.add_edge(is_after ? before.end : before.start, work.start, is_after ? device_gap_ns_ : 0,
+                  PathKind::device_gap);
+}
+
+// Of a stream's work, by start, the last that was launched before a moment.
+const PathBuilder::Work* PathBuilder::last_launched(const std::vector<Work>& stream,
+                                                    int64_t before_ns) {
+  const auto next = std::partition_point(stream.begin(), stream.end(),
+                                         [&](const Work& w) { return w.launch_ns < before_ns; });
+  return next == stream.begin() ? nullptr : &*std::prev(next);
+}
+
+void PathBuilder::add_stream_waits() {
+  bool are_recorded = false;
+  for (const auto& [correlation, i] : syncs_) {
+    const Event& sync = trace_.events[i];
+    if (sync.args >= trace_.runtime_calls.size()) continue;
+    const RuntimeArgs& args = trace_.runtime_calls[sync.args];
+    const auto call = call_times_.find(correlation);
+    const auto record = call_times_.find(args.wait_on_record);
+    if (call == call_times_.end() || record == call_times_.end()) continue;
+    if (args.stream < 0 || args.wait_on_stream < 0 || args.stream == args.wait_on_stream) continue;
+    are_recorded = true;
+    const auto waiting = streams_.find({sync.pid, args.stream});
+    const auto awaited = streams_.find({sync.pid, args.wait_on_stream});
+    if (waiting == streams_.end() || awaited == streams_.end()) continue;
+    const std::vector<Work>& list = waiting->second;
+    const auto next = std::partition_point(
+        list.begin(), list.end(), [&](const Work& w) { return w.launch_ns < call->second; });
+    const Work* last = last_launched(awaited->second, record->second);
+    if (next == list.end() || last == nullptr) continue;
+    if (graph_.time_ns(last->end) > graph_.time_ns(next->start) + kClockErrorNs) continue;
+    graph_.add_edge(last->end, next->start, device_gap_ns_, PathKind::device_gap);
+    ++stream_waits_;
+  }
+  if (!are_recorded) infer_stream_waits();
+}
+
+// The calls say that some stream waits, not which one for which: what was launched next waits for
+// the work of another stream that ended shortly before it began, if nothing else explains that.
+void PathBuilder::infer_stream_waits() {
+  std::map<LaneKey, std::vector<int64_t>> waits;  // by thread
+  for (const Event& e : trace_.events)
+    if (is_launch_category(e.category) && is_stream_wait_name(trace_.name(e)))
+      waits[{e.pid, e.tid}].push_back(e.ts_ns);
+  for (auto& [thread, times] : waits) std::sort(times.begin(), times.end());
+  if (waits.empty()) return;
+  for (const auto& [stream, list] : streams_) {
+    for (size_t at = 0; at < list.size(); ++at) {
+      const uint32_t call = links_.launch[list[at].event];
+      if (call == kNone) continue;
+      const Event& launch = trace_.events[call];
+      const auto found = waits.find({launch.pid, launch.tid});
+      if (found == waits.end()) continue;
+      const auto next = std::lower_bound(found->second.begin(), found->second.end(), launch.ts_ns);
+      if (next == found->second.begin()) continue;
+      const int64_t wait_ns = *std::prev(next);
+      if (at > 0 && list[at - 1].launch_ns > wait_ns) continue;  // that one waited
+      infer_stream_wait(stream, list, at, wait_ns);
+    }
+  }
+}
+
+void PathBuilder::infer_stream_wait(const LaneKey& stream, const std::vector<Work>& list, size_t at,
+                                    int64_t wait_ns) {
+  const int64_t start_ns = graph_.time_ns(list[at].start);
+  int64_t explained_ns = list[at].launch_ns + launch_latency_ns_;
+  if (at > 0) explained_ns = std::max(explained_ns, graph_.time_ns(list[at - 1].end));
+  const Work* awaited = nullptr;
+  for (const auto& [other, works] : streams_) {
+    if (other == stream || other.first != stream.first) continue;
+    const Work* last = last_launched(works, wait_ns);
+    if (last == nullptr) continue;
+    const int64_t end_ns = graph_.time_ns(last->end);
+    if (end_ns <= explained_ns || end_ns > start_ns || start_ns - end_ns > kStreamWaitNs) continue;
+    if (awaited == nullptr || end_ns > graph_.time_ns(awaited->end)) awaited = last;
+  }
+  if (awaited == nullptr) return;
+  graph_.add_edge(awaited->end, list[at].start, device_gap_ns_, PathKind::device_gap);
+  ++stream_waits_;
+  ++inferred_waits_;
+}
+
+// --- Waits of the host --------------------------------------------------------------------------
+
+// A call that waits ends some time after it began and after the work ended, whichever is later.
+void PathBuilder::add_sync_calls() {
+  for (const auto& [event, call] : calls_) {
+    const Event& e = trace_.events[event];
+    if (!is_launch_category(e.category) || !is_wait(event)) continue;
+    const int64_t end_ns = graph_.time_ns(call.end);
+    const int64_t start_ns = graph_.time_ns(call.start);
+    const Work* work = awaited_by(event);
+    int64_t rest_ns = end_ns - start_ns;
+    if (work != nullptr) rest_ns = std::min(rest_ns, end_ns - graph_.time_ns(work->end));
+    graph_.add_edge(call.start, call.end, std::max<int64_t>(rest_ns, 0), PathKind::sync_call,
+                    e.name);
+    if (work != nullptr) graph_.add_edge(work->end, call.end, rest_ns, PathKind::sync_call, e.name);
+  }
+}
+
+// What such a call waited for; null if that had nothing to do, or is not known.
+const PathBuilder::Work* PathBuilder::awaited_by(uint32_t event) const {
+  const Event& call = trace_.events[event];
+  const int64_t latest_ns = call.end_ns() + kClockErrorNs;
+  const std::string_view name = trace_.name(call);
+  const bool is_event = name.find("EventSynchronize") != std::string_view::npos;
+  int64_t launched_ns = call.ts_ns;
+  int64_t stream = -1;
+  if (const auto copy = copies_of_.find(event); copy != copies_of_.end()) {
+    const Event& e = trace_.events[copy->second];
+    launched_ns = call.ts_ns + 1;
+    stream = e.tid;
+  } else if (const auto sync = syncs_.find(call.correlation);
+             call.correlation != 0 && sync != syncs_.end() &&
+             trace_.events[sync->second].args < trace_.runtime_calls.size()) {
+    const RuntimeArgs& args = trace_.runtime_calls[trace_.events[sync->second].args];
+    stream = is_event ? args.wait_on_stream : args.stream;
+    const auto record = call_times_.find(args.wait_on_record);
+    if (is_event && record != call_times_.end()) launched_ns = record->second;
+  }
+  const Work* awaited = nullptr;
+  for (const auto& [lane, list] : streams_) {
+    if (stream >= 0 && lane.second != stream) continue;
+    const Work* last = last_launched(list, launched_ns);
+    // An event may lie before the stream's last work; a stream that went on was not waited for.
+    while (is_event && last != nullptr && graph_.time_ns(last->end) > latest_ns)
+      last = last == list.data() ? nullptr : last - 1;
+    if (last == nullptr || graph_.time_ns(last->end) > latest_ns) continue;
+    if (awaited == nullptr || graph_.time_ns(last->end) > graph_.time_ns(awaited->end))
+      awaited = last;
+  }
+  return awaited;
+}
+
+}  // namespace epilogue::trace

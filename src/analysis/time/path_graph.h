@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run as a graph: moments of host and device, and how long after one the other comes at least.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "epilogue/trace/critical_path.h"
+
+namespace epilogue::trace {
+
+class PathGraph {
+ public:
+  struct Edge {
+    uint32_t from = 0;
+    uint32_t to = 0;
+    int64_t weight_ns = 0;
+    uint32_t group = 0;
+  };
+  struct Group {
+    PathKind kind = PathKind::kernel;
+    StringId name = 0;
+  };
+
+  uint32_t add_moment(int64_t time_ns);
+  // `to` comes at least `weight_ns` after `from`. What was seen must obey it: a weight above the
+  // distance of the moments is cut to it.
+  void add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind, StringId name = 0);
+  // Once, after all edges: orders the moments, and raises of each one the edge that is nearest to
+  // explain it until it does. From then on solve() without changes gives what was seen.
+  void finish();
+
+  // When each moment comes if the edges of one group take `scale` of their time. Moments without
+  // an edge to them stay where they were.
+  std::vector<int64_t> solve(uint32_t group = kNone, double scale = 1) const;
+  // The edges that decide when the last moment comes, by time.
+  std::vector<Edge> longest_path() const;
+
+  int64_t time_ns(uint32_t moment) const { return times_ns_[moment]; }
+  size_t moments() const { return times_ns_.size(); }
+  const std::vector<Edge>& edges() const { return edges_; }
+  const std::vector<Group>& groups() const { return groups_; }
+
+ private:
+  uint32_t group_of(PathKind kind, StringId name);
+  void order_moments();
+
+  std::vector<int64_t> times_ns_;
+  std::vector<Edge> edges_;           // by `to`, once finished
+  std::vector<uint32_t> first_edge_;  // by moment, in edges_
+  std::vector<uint32_t> order_;       // moments, each after those that it depends on
+  std::vector<Group> groups_;
+  std::unordered_map<uint64_t, uint32_t> group_ids_;  // by kind and name
+};
+
+}  // namespace epilogue::trace

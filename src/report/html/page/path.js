@@ -1,0 +1,67 @@
+// The critical path: a strip of what it runs through, and what the trace would take without parts of it.
+
+const PATH_PLOT = { row: 18, left: 130, right: 20, top: 6, bottom: 28 };
+// By place in the strip: label, colours of the style sheet's f- classes.
+const PATH_ROWS = [
+  ["kernel", "kernels", "compute2"], ["copy", "copies", "copy"], ["host_op", "host, in ops", "overhead"],
+  ["launch_call", "host, launching", "launch"], ["host_between_ops", "host, between ops", "data"],
+  ["sync_call", "after waits", "sync"], ["launch_latency", "launch to start", "queue"],
+  ["device_gap", "between kernels", "queue"], ["before", "before the path", "other"],
+];
+
+function pathGroupName(group) {
+  return group.name || PATH_ROWS.find(([kind]) => kind === group.kind)[1];
+}
+
+function pathStrip(report, path, timeline) {
+  const pieces = report.critical_path_pieces;
+  if (pieces.length === 0) return null;
+  const used = PATH_ROWS.filter(([kind]) => path.kinds[kind + "_us"] > 0);
+  const { row, left, right, top, bottom } = PATH_PLOT;
+  const width = plotWidth();
+  const height = top + used.length * row + bottom;
+  const first = pieces[0][0];
+  const span = Math.max(pieces[pieces.length - 1][1] - first, 1e-3);
+  const x = (us) => left + ((us - first) / span) * (width - left - right);
+  const svg = svgEl("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": `Critical path of ${format.us(path.span_us)}; the table below has the numbers` });
+  used.forEach(([, label], i) => svg.append(svgEl("text", { class: "tick", x: left - 8, y: top + i * row + 13, "text-anchor": "end" }, label)));
+  const origin = report.timeline.origin_us;
+  const step = niceStep(span, Math.max(2, width / 120));
+  for (let t = Math.ceil((first - origin) / step) * step; t + origin <= first + span; t += step) {
+    svg.append(svgEl("text", { class: "tick", x: x(t + origin), y: height - 8, "text-anchor": "middle" }, format.us(t)));
+  }
+  for (const [start, end, at] of pieces) {
+    const group = path.groups[at];
+    const place = used.findIndex(([kind]) => kind === group.kind);
+    const piece = svgEl("rect", { class: "p-" + used[place][2], x: x(start), y: top + place * row + 2,
+      width: Math.max(x(end) - x(start), 0.5), height: row - 4,
+      onclick: () => timeline?.showRange(start, end) });
+    svg.append(withTip(piece, () => [el("b", {}, shortName(pathGroupName(group))), `${format.us(end - start)} of the path`]));
+  }
+  return el("figure", {}, svg);
+}
+
+function showCriticalPath(report, index, timeline) {
+  const path = report.explanation.critical_path;
+  if (!path) return;
+  const share = (us) => (path.span_us > 0 && isKnown(us) ? (us / path.span_us) * 100 : null);
+  const saved = (us) => (isKnown(us) ? 100 - share(us) : null);
+  const waits = path.inferred_stream_waits > 0
+    ? ` ${plural(path.inferred_stream_waits, "wait")} of streams for each other told by calls and times alone.` : "";
+  addSection("path", "Critical path",
+    note(`The chain of host work, launches, device work and waits that decides how long the trace is. "If half" and "if none" ` +
+      `say how long it would be if all of that name took half its time, or none, and all else stayed as it was.${waits}`),
+    pathStrip(report, path, timeline),
+    tableNode("On the path", [
+      { ...textColumn("What", pathGroupName), node: (g) => (g.kind === "kernel" ? kernelNode(index, g.name) : document.createTextNode(pathGroupName(g))) },
+      textColumn("Kind", (g) => g.kind.replaceAll("_", " ")),
+      countColumn("Pieces", "count"),
+      usColumn("On the path", "path_us"),
+      percentColumn("Share", (g) => share(g.path_us)),
+      usColumn("If half", "span_if_half_us"),
+      percentColumn("Less", (g) => saved(g.span_if_half_us)),
+      usColumn("If none", "span_if_none_us"),
+      percentColumn("Less", (g) => saved(g.span_if_none_us)),
+    ], path.groups, { sortBy: 3 }));
+}
