@@ -106,6 +106,7 @@ PUBLIC = {
     "trace/time.h": "analysis/time",
     "trace/host.h": "analysis/time",
     "trace/critical_path.h": "analysis/time",
+    "trace/queues.h": "analysis/time",
     "trace/fusion.h": "analysis/fusion",
     "trace/ranks.h": "analysis/ranks",
     "trace/diff.h": "analysis/compare",

@@ -15,6 +15,7 @@
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"
+#include "epilogue/trace/queues.h"
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"

@@ -129,9 +129,10 @@ void add_steps(ExplainParts& p) {
 
 Document explain_document(const Explanation& explanation, int top) {
   ExplainParts p{explanation, top};
-  for (const auto add : {add_head, add_health, add_findings, add_wall, add_steps, add_critical_path,
-                         add_host, add_gemms, add_rooflines, add_fused, add_fusions, add_chains,
-                         add_calls, add_collectives, add_compile, add_memory, add_modules})
+  for (const auto add :
+       {add_head, add_health, add_findings, add_wall, add_steps, add_critical_path, add_host,
+        add_gemms, add_rooflines, add_fused, add_fusions, add_chains, add_calls, add_collectives,
+        add_device_ranges, add_compile, add_memory, add_modules})
     add(p);
   Document document = std::move(p.document);
   document.json = [&explanation] { return explain_json(explanation); };

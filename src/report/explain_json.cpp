@@ -3,15 +3,21 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
+#include "report/curve_json.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of what changes over time; the page has more.
+constexpr size_t kCurveBuckets = 200;
 
 // A list of objects, one per element.
 template <class List, class F>
@@ -28,7 +34,7 @@ class Lists {
   explicit Lists(size_t limit) : limit_(limit) {}
 
   template <class List, class F>
-  Json of(const char* path, const List& list, F&& make) {
+  Json of(const std::string& path, const List& list, F&& make) {
     if (list.size() > limit_) left_out_[path] = list.size() - limit_;
     return array_of(std::span(list).first(std::min(limit_, list.size())), make);
   }
@@ -256,7 +262,12 @@ Json compile_json(const CompileSummary& c, Lists& lists) {
              return Json{{"name", k.name},
                          {"fused_ops", k.fused_ops},
                          {"count", k.count},
-                         {"device_us", to_us(k.device_ns)}};
+                         {"device_us", to_us(k.device_ns)},
+                         {"kernel_file", k.file},
+                         {"kernel_hash", k.hash},
+                         {"kernel_kwargs", k.config},
+                         {"num_warps", or_null(k.warps)},
+                         {"num_stages", or_null(k.stages)}};
            })}};
 }
 
@@ -269,7 +280,8 @@ Json memory_categories_json(const DeviceMemory& m) {
   return list;
 }
 
-Json memory_json(const DeviceMemory& m) {
+// `path` is the place of the device in the explanation: "memory.0".
+Json memory_json(const DeviceMemory& m, const std::string& path, Lists& lists) {
   return {{"device_type", static_cast<int>(m.type)},
           {"device", m.device},
           {"allocations", m.allocations},
@@ -281,9 +293,26 @@ Json memory_json(const DeviceMemory& m) {
           {"is_relative", m.is_relative},
           {"out_of_memory", m.out_of_memory},
           {"categories", memory_categories_json(m)},
-          {"at_peak", array_of(m.at_peak, [](const MemoryHolder& h) {
-             return Json{{"op", h.op}, {"allocations", h.allocations}, {"bytes", h.bytes}};
-           })}};
+          {"at_peak",
+           array_of(m.at_peak,
+                    [](const MemoryHolder& h) {
+                      return Json{{"op", h.op}, {"allocations", h.allocations}, {"bytes", h.bytes}};
+                    })},
+          {"at_peak_by_python", lists.of(path + ".at_peak_by_python", m.at_peak_by_python,
+                                         [](const PythonMemoryHolder& h) {
+                                           return Json{{"module", h.module},
+                                                       {"function", h.function},
+                                                       {"allocations", h.allocations},
+                                                       {"bytes", h.bytes}};
+                                         })},
+          {"over_time", curve_json(m.totals, kCurveBuckets, &MemoryPoint::allocated_bytes)}};
+}
+
+Json memory_devices_json(const std::vector<DeviceMemory>& devices, Lists& lists) {
+  Json array = Json::array();
+  for (const DeviceMemory& m : devices)
+    array.push_back(memory_json(m, "memory." + std::to_string(array.size()), lists));
+  return array;
 }
 
 Json idle_json(const DeviceIdle& idle) {
@@ -293,6 +322,26 @@ Json idle_json(const DeviceIdle& idle) {
     causes[std::string(idle_cause_name(cause)) + "_us"] = to_us(idle.of(cause));
   }
   return {{"device", idle.device}, {"idle_us", to_us(idle.idle_ns)}, {"causes", std::move(causes)}};
+}
+
+Json queue_json(const StreamQueue& q) {
+  return {{"device", q.device},
+          {"stream", q.stream},
+          {"works", q.works},
+          {"max_length", q.max_length},
+          {"max_us", to_us(q.max_ns)},
+          {"mean_length", q.mean_length},
+          {"over_time", curve_json(q.points, kCurveBuckets, &QueuePoint::length)}};
+}
+
+Json device_range_json(const DeviceRange& r) {
+  return {{"name", r.name},
+          {"device", r.device},
+          {"count", r.count},
+          {"total_us", to_us(r.total_ns)},
+          {"max_us", to_us(r.max_ns)},
+          {"busy_us", to_us(r.busy_ns)},
+          {"idle_us", to_us(r.idle_ns)}};
 }
 
 Json critical_path_json(const std::optional<CriticalPath>& path, Lists& lists) {
@@ -425,6 +474,8 @@ ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
       {"idle_gaps", lists.of("idle_gaps", e.gaps, gap_json)},
       {"critical_path", critical_path_json(e.critical_path, lists)},
       {"launches", calls_json(e.launches, lists)},
+      {"queues", lists.of("queues", e.queues, queue_json)},
+      {"device_ranges", lists.of("device_ranges", e.device_ranges, device_range_json)},
       {"gemms", lists.of("gemms", e.gemms.gemms, gemm_json)},
       {"gemm_comparisons", lists.of("gemm_comparisons", e.gemms.comparisons,
                                     [](const GemmComparison& c) { return Json(c.sentence); })},
@@ -438,7 +489,7 @@ ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
       {"hot_spots", hot_spots_json(e.hot_spots, lists)},
       {"compile", compile_json(e.compile, lists)},
       {"occupancy", lists.of("occupancy", e.occupancies, occupancy_json)},
-      {"memory", array_of(e.memory, memory_json)},
+      {"memory", memory_devices_json(e.memory, lists)},
       {"collectives", collectives_json(e.collectives)},
       {"modules", lists.of("modules", e.modules, module_json)}};
   return {std::move(json), std::move(lists).left_out()};

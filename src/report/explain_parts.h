@@ -55,6 +55,7 @@ void add_chains(ExplainParts& p);
 void add_calls(ExplainParts& p);
 void add_collectives(ExplainParts& p);
 void add_compile(ExplainParts& p);
+void add_device_ranges(ExplainParts& p);
 void add_memory(ExplainParts& p);
 void add_modules(ExplainParts& p);
 

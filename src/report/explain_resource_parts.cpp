@@ -22,6 +22,27 @@ void add_memory_categories(ExplainParts& p, const DeviceMemory& m) {
   p.add(std::move(grid));
 }
 
+// Where the source of Inductor's kernels lies, if the trace says so.
+void add_triton_sources(ExplainParts& p) {
+  Grid grid{{{"Triton kernel", true}, {"config", true, 40}, {"source", true, 90}}, {}, ""};
+  for (const TritonKernel& k : p.e.compile.triton) {
+    if (k.file.empty()) continue;
+    std::string config = k.config.empty() ? "-" : k.config;
+    if (k.warps) config += fmt::format(", {}", counted(*k.warps, "warp", "warps"));
+    grid.rows.push_back({k.name, std::move(config), k.file});
+  }
+  if (!grid.rows.empty()) p.add(std::move(grid));
+}
+
+void add_python_holders_of(ExplainParts& p, const DeviceMemory& m) {
+  if (m.at_peak_by_python.empty()) return;
+  Grid grid{{{"in module", true}, {"in function", true, 60}, {"allocations"}, {"bytes"}}, {}, ""};
+  for (const PythonMemoryHolder& h : m.at_peak_by_python)
+    grid.rows.push_back({h.module.empty() ? "-" : h.module, h.function.empty() ? "-" : h.function,
+                         format_count(h.allocations), format_bytes(static_cast<double>(h.bytes))});
+  p.add(std::move(grid));
+}
+
 // A kernel may start before its launch call returns.
 std::string queue_delay_text(const Distribution& delay) {
   const auto when = [](int64_t ns) {
@@ -45,6 +66,12 @@ void add_calls(ExplainParts& p) {
   }
   if (p.e.launches.queue_delay)
     p.document.push_back(Paragraph{queue_delay_text(*p.e.launches.queue_delay)});
+  for (const StreamQueue& q : p.e.queues)
+    if (q.max_length > 0 && &q == &p.e.queues.front())
+      p.document.push_back(Paragraph{fmt::format(
+          "On stream {} of device {}, up to {} launched and had not started, on average {:.1f}.",
+          q.stream, q.device, counted(q.max_length, "piece of work was", "pieces of work were"),
+          q.mean_length)});
   if (!p.e.hot_spots.copies.empty()) {
     p.head("Copies");
     Grid grid{
@@ -96,6 +123,18 @@ void add_compile(ExplainParts& p) {
     grid.rows.push_back({k.name, format_count(k.count), "-", format_count(k.count),
                          format_duration_ns(k.device_ns)});
   p.add(std::move(grid));
+  add_triton_sources(p);
+}
+
+void add_device_ranges(ExplainParts& p) {
+  if (p.e.device_ranges.empty()) return;
+  p.head("Annotations on the device");
+  Grid grid{{{"name", true}, {"count"}, {"total"}, {"longest"}, {"busy"}, {"idle"}}, {}, ""};
+  for (const DeviceRange& r : p.e.device_ranges)
+    grid.rows.push_back({r.name, format_count(r.count), format_duration_ns(r.total_ns),
+                         format_duration_ns(r.max_ns), format_duration_ns(r.busy_ns),
+                         format_duration_ns(r.idle_ns)});
+  p.add(std::move(grid));
 }
 
 void add_memory(ExplainParts& p) {
@@ -111,6 +150,7 @@ void add_memory(ExplainParts& p) {
       grid.rows.push_back({h.op.empty() ? "-" : h.op, format_count(h.allocations),
                            format_bytes(static_cast<double>(h.bytes))});
     p.add(std::move(grid));
+    add_python_holders_of(p, m);
     add_memory_categories(p, m);
   }
 }

@@ -253,6 +253,29 @@ TEST(HtmlReport, HasThePiecesOfTheCriticalPath) {
   EXPECT_NE(text.find("7.00 us (30.0 % less)"), std::string::npos) << text;
 }
 
+// Two kernels are launched before the first begins; an annotation spans both.
+TEST(HtmlReport, HasQueuesAndDeviceRanges) {
+  GpuTrace b;
+  b.call("cudaLaunchKernel", 0, 1000, 1);
+  b.call("cudaLaunchKernel", 1000, 2000, 2);
+  b.gpu_kernel("a", 3000, 5000, 1);
+  b.gpu_kernel("b", 6000, 7000, 2);
+  b.event(Category::gpu_user_annotation, "forward", 3000, 7000, 7);
+  const nlohmann::json data = data_of(page_of(b.trace));
+  EXPECT_EQ(data["queue_curves"][0], nlohmann::json({{1.0, 1}, {2.0, 2}, {3.0, 1}, {6.0, 0}}));
+  const nlohmann::json& e = data["explanation"];
+  EXPECT_EQ(e["queues"][0]["max_length"], 2);
+  EXPECT_EQ(e["queues"][0]["over_time"], data["queue_curves"][0]);
+  EXPECT_EQ(e["device_ranges"][0]["name"], "forward");
+  EXPECT_EQ(e["device_ranges"][0]["busy_us"], 3.0);
+  EXPECT_EQ(e["device_ranges"][0]["idle_us"], 1.0);
+  const std::string text = explain_text(explain(b.trace, link(b.trace)), {});
+  EXPECT_NE(text.find("up to 2 pieces of work were launched and had not started"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("Annotations on the device"), std::string::npos);
+}
+
 TEST(EmbedTrace, PlainTextIsCompressedAndNamedSo) {
   const EmbeddedTrace embedded = embed_trace("{\"traceEvents\": []}", "runs/a.json");
   EXPECT_EQ(gunzip(embedded.gzip), "{\"traceEvents\": []}");

@@ -218,6 +218,15 @@ class PageTest(unittest.TestCase):
         self.assertGreater(page.evaluate("document.querySelectorAll('#path tbody tr').length"), 5)
         self.assertIn("If half", page.evaluate("document.getElementById('path').innerText"))
 
+    def test_queues_rooflines_annotations_and_memory_are_there(self):
+        page = self.open(self.report(self.real("tracelens/h100_qwen_0.5b.json.gz"), "--modules"))
+        self.assertGreater(page.evaluate("document.querySelectorAll('#queues path.curve').length"), 0)
+        self.assertGreater(page.evaluate("document.querySelectorAll('#rooflines circle').length"), 3)
+        self.assertGreater(page.evaluate("document.querySelectorAll('#rooflines line.roof').length"), 0)
+        self.assertGreater(page.evaluate("document.querySelectorAll('#ranges tbody tr').length"), 0)
+        self.assertGreater(page.evaluate("document.querySelectorAll('#memory path.curve').length"), 0)
+        self.assertIn("by the code that allocated it", page.evaluate("document.getElementById('memory').innerText"))
+
     def test_comparison_ends_where_it_should(self):
         page = self.open(self.report(self.real("sam/a100_optimised.json.gz"), "--against",
                                      self.real("sam/a100_eager.json.gz")))

@@ -18,6 +18,7 @@
 #include "epilogue/trace/host.h"
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"
+#include "epilogue/trace/queues.h"
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/time.h"
 
@@ -93,6 +94,8 @@ struct Explanation {
   std::optional<HostTime> host;  // of a run without a device
   std::optional<CriticalPath> critical_path;
   LaunchStats launches;
+  std::vector<StreamQueue> queues;
+  std::vector<DeviceRange> device_ranges;
   std::vector<HealthItem> health;
   GemmReport gemms;
   std::vector<OpRoofline> rooflines;  // of ops that are no matrix products

@@ -27,6 +27,16 @@ struct MemoryHolder {
   int64_t bytes = 0;
 };
 
+// The same by place in Python, of traces with stacks.
+struct PythonMemoryHolder {
+  // The innermost nn.Module around it, "Linear_3"; "" if there was none.
+  std::string module;
+  // The innermost Python function that is none of PyTorch's own, else the innermost; "" if none.
+  std::string function;
+  int64_t allocations = 0;
+  int64_t bytes = 0;
+};
+
 // Bytes per MemoryCategory.
 using CategoryBytes = std::array<int64_t, kMemoryCategories>;
 
@@ -46,8 +56,9 @@ struct DeviceMemory {
   // Without totals in the trace (2021), sums from 0 at the start of the window: true values are
   // higher by what was allocated before.
   bool is_relative = false;
-  std::vector<MemoryPoint> totals;    // after each event, by time
-  std::vector<MemoryHolder> at_peak;  // by bytes, the greatest first
+  std::vector<MemoryPoint> totals;                    // after each event, by time
+  std::vector<MemoryHolder> at_peak;                  // by bytes, the greatest first
+  std::vector<PythonMemoryHolder> at_peak_by_python;  // the same; empty without Python frames
   // Who held what, if the trace tells categories; what it does not tell is kUnknown's.
   std::vector<CategoryBytes> category_totals;  // one per point of `totals`, adding up to it
   CategoryBytes category_at_peak{};

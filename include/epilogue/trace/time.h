@@ -369,6 +369,12 @@ struct CompiledRange {
 struct TritonKernel {
   std::string name;
   std::vector<std::string> fused_ops;  // "gelu", "mul"; empty: not one of Inductor's
+  // What Inductor recorded with the op that launches it; "" or empty if it did not.
+  std::string file;  // its Python source: "/tmp/torchinductor_me/mw/cmwj....py"
+  std::string hash;
+  std::string config;  // "XBLOCK=2,R0_BLOCK=2048"
+  std::optional<int64_t> warps;
+  std::optional<int64_t> stages;
   int64_t count = 0;
   int64_t device_ns = 0;
 };

@@ -77,6 +77,8 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
   e.critical_path = critical_path(trace, links);
   pause();
   e.launches = launch_stats(trace, links);
+  e.queues = stream_queues(trace, links);
+  e.device_ranges = device_ranges(trace, links);
   pause();
   e.health = health(trace, links);
   e.gemms = gemm_report(trace, links);

@@ -24,6 +24,14 @@ void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
           "{} {} in {}", m.at_peak[i].op.empty() ? "outside of ops:" : m.at_peak[i].op + " holds",
           format_bytes(static_cast<double>(m.at_peak[i].bytes)),
           counted(m.at_peak[i].allocations, "allocation", "allocations")));
+    if (!m.at_peak_by_python.empty()) {
+      const PythonMemoryHolder& h = m.at_peak_by_python.front();
+      std::string where = h.module.empty() ? h.function : h.module;
+      if (!h.module.empty() && !h.function.empty()) where += ", called in " + h.function;
+      if (!where.empty())
+        f.evidence.push_back(fmt::format("of the code, {} holds most of that: {}", where,
+                                         format_bytes(static_cast<double>(h.bytes))));
+    }
     if (m.out_of_memory > 0) {
       f.severity = Severity::error;
       f.evidence.push_back(counted(m.out_of_memory, "allocation", "allocations") + " failed");

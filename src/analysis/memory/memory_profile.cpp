@@ -65,13 +65,63 @@ Records live_after(const Trace& trace, const Records& records, size_t count) {
   return list;
 }
 
-void add_holders(const Trace& trace, const std::vector<uint32_t>& ops, const Records& live,
-                 DeviceMemory& memory) {
+// Frames of Python in which somebody may allocate.
+struct PythonFrames {
+  std::vector<uint32_t> modules;
+  std::vector<uint32_t> own;        // functions that are not PyTorch's
+  std::vector<uint32_t> functions;  // all that are not built in
+};
+
+constexpr std::string_view kModuleFrame = "nn.Module: ";
+
+PythonFrames python_frames(const Trace& trace) {
+  PythonFrames frames;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.events[i].category != Category::python_function) continue;
+    const std::string_view name = trace.name(trace.events[i]);
+    if (name.starts_with(kModuleFrame)) {
+      frames.modules.push_back(i);
+    } else if (!name.starts_with("<built-in")) {
+      frames.functions.push_back(i);
+      const bool is_torch = name.starts_with("torch/") || name.find("/torch/") != name.npos;
+      if (!is_torch) frames.own.push_back(i);
+    }
+  }
+  return frames;
+}
+
+void add_python_holders(const Trace& trace, const PythonFrames& frames, const Records& live,
+                        const std::vector<Moment>& moments, DeviceMemory& memory) {
+  if (frames.modules.empty() && frames.functions.empty()) return;
+  const std::vector<uint32_t> modules = innermost_at(trace, frames.modules, moments);
+  const std::vector<uint32_t> own = innermost_at(trace, frames.own, moments);
+  const std::vector<uint32_t> functions = innermost_at(trace, frames.functions, moments);
+  const auto name_of = [&](uint32_t frame) {
+    return frame == kNone ? 0 : trace.events[frame].name;
+  };
+  std::map<std::pair<StringId, StringId>, PythonMemoryHolder> holders;
+  for (size_t i = 0; i < live.size(); ++i) {
+    const StringId module = name_of(modules[i]);
+    const StringId function = name_of(own[i] != kNone ? own[i] : functions[i]);
+    PythonMemoryHolder& holder = holders[{module, function}];
+    if (module != 0) holder.module = trace.strings[module].substr(kModuleFrame.size());
+    holder.function = std::string(trace.strings[function]);
+    ++holder.allocations;
+    holder.bytes += trace.memory[live[i]].bytes;
+  }
+  for (auto& [names, holder] : holders) memory.at_peak_by_python.push_back(std::move(holder));
+  std::stable_sort(memory.at_peak_by_python.begin(), memory.at_peak_by_python.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+}
+
+void add_holders(const Trace& trace, const std::vector<uint32_t>& ops, const PythonFrames& frames,
+                 const Records& live, DeviceMemory& memory) {
   std::vector<Moment> moments;
   for (const uint32_t i : live) {
     const MemoryEvent& m = trace.memory[i];
     moments.push_back({m.pid, m.tid, m.ts_ns});
   }
+  add_python_holders(trace, frames, live, moments, memory);
   const std::vector<uint32_t> around = innermost_at(trace, ops, moments);
   std::map<StringId, MemoryHolder> holders;
   int64_t known_bytes = 0;
@@ -166,6 +216,8 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
   for (uint32_t i = 0; i < links.parent.size(); ++i)
     if (trace.events[i].category == Category::cpu_op) ops.push_back(i);
 
+  if (by_device.empty()) return {};
+  const PythonFrames frames = python_frames(trace);
   std::vector<DeviceMemory> list;
   for (auto& [device, records] : by_device) {
     sort_by_time(trace, records);
@@ -174,7 +226,7 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
     memory.device = device.second;
     const size_t until_peak = add_totals(trace, records, memory);
     add_categories(trace, records, memory);
-    add_holders(trace, ops, live_after(trace, records, until_peak), memory);
+    add_holders(trace, ops, frames, live_after(trace, records, until_peak), memory);
     list.push_back(std::move(memory));
   }
   std::stable_sort(list.begin(), list.end(), [](const DeviceMemory& a, const DeviceMemory& b) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/enclosing.h"
@@ -58,6 +59,28 @@ std::vector<CompiledRange> ranges(const Trace& trace, const Links& links,
   return list;
 }
 
+// Inductor's launch wrapper is an op with these args.
+void add_provenance(const Trace& trace, uint32_t op, TritonKernel& kernel) {
+  const OpArgs* args = op == kNone ? nullptr : trace.op_args(trace.events[op]);
+  if (args == nullptr || args->other_args == 0 || !kernel.file.empty()) return;
+  const auto json = nlohmann::json::parse(trace.strings[args->other_args], nullptr, false);
+  if (!json.is_object()) return;
+  const auto text = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto number = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number_integer() ? std::optional<int64_t>(*found)
+                                                             : std::nullopt;
+  };
+  kernel.file = text("kernel_file");
+  kernel.hash = text("kernel_hash");
+  kernel.config = text("kernel_kwargs");
+  kernel.warps = number("num_warps");
+  kernel.stages = number("num_stages");
+}
+
 std::vector<TritonKernel> triton_kernels(const Trace& trace, const Links& links) {
   std::map<StringId, TritonKernel> by_name;
   for (const uint32_t i : links.device_work) {
@@ -66,6 +89,7 @@ std::vector<TritonKernel> triton_kernels(const Trace& trace, const Links& links)
     TritonKernel& kernel = by_name[e.name];
     ++kernel.count;
     kernel.device_ns += e.dur_ns;
+    add_provenance(trace, links.op[i], kernel);
   }
   std::vector<TritonKernel> list;
   for (auto& [id, kernel] : by_name) {

@@ -10,6 +10,7 @@
 
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
+#include "report/curve_json.h"
 #include "report/json_numbers.h"
 #include "report/table_rows.h"
 
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // More points than a plot has pixels show nothing more.
-constexpr size_t kMemoryBuckets = 1000;
+constexpr size_t kPlotBuckets = 1000;
 
 // All executions of one kernel, copy or fill.
 struct WorkSum {
@@ -135,33 +136,18 @@ Json path_pieces_json(const std::optional<CriticalPath>& path) {
   return pieces;
 }
 
-// The curve's highest and last point of each bucket.
-Json curve_json(const DeviceMemory& memory) {
-  const size_t step = std::max<size_t>(1, memory.totals.size() / kMemoryBuckets);
-  Json points = Json::array();
-  const auto add = [&](const MemoryPoint& p) {
-    points.push_back({to_us(p.ts_ns), p.allocated_bytes});
-  };
-  for (size_t from = 0; from < memory.totals.size(); from += step) {
-    const auto first = memory.totals.begin() + static_cast<ptrdiff_t>(from);
-    const auto last = memory.totals.begin() +
-                      static_cast<ptrdiff_t>(std::min(from + step, memory.totals.size())) - 1;
-    const auto top = std::max_element(first, last + 1, [](const auto& a, const auto& b) {
-      return a.allocated_bytes < b.allocated_bytes;
-    });
-    add(*top);
-    if (top != last) add(*last);
-  }
-  return points;
-}
-
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
 
 Json page_data(const HtmlReportInput& input, Json timeline) {
   Json curves = Json::array();
-  for (const DeviceMemory& memory : input.explanation.memory) curves.push_back(curve_json(memory));
+  for (const DeviceMemory& memory : input.explanation.memory)
+    curves.push_back(curve_json(memory.totals, kPlotBuckets, &MemoryPoint::allocated_bytes));
+  Json queues = Json::array();
+  const std::vector<StreamQueue>& streams = input.explanation.queues;
+  for (const StreamQueue& queue : std::span(streams).first(std::min(streams.size(), kMaxPageRows)))
+    queues.push_back(curve_json(queue.points, kPlotBuckets, &QueuePoint::length));
   Json left_out = Json::object();
   ExplanationJson explanation = explanation_json(input.explanation, kMaxPageRows);
   for (const auto& [path, rows] : explanation.left_out.items())
@@ -179,6 +165,7 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
                {"kernels_total_us", to_us(device_work_ns(input.trace, input.links))},
                {"left_out", std::move(left_out)},
                {"memory_curves", std::move(curves)},
+               {"queue_curves", std::move(queues)},
                {"critical_path_pieces", path_pieces_json(input.explanation.critical_path)},
                {"timeline", std::move(timeline)}};
   if (input.diff != nullptr) {

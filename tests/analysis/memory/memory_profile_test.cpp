@@ -49,6 +49,34 @@ TEST(MemoryProfile, PeakAndWhoHoldsIt) {
   EXPECT_EQ(m.before_window_bytes, 1000);
 }
 
+// A module's forward calls F.linear; a function of the user's own makes a mask; torch's own loader
+// makes the rest.
+TEST(MemoryProfile, SaysWhichModuleAndFunctionHoldThePeak) {
+  GpuTrace b;
+  const auto frame = [&](std::string_view name, int64_t start_ns, int64_t end_ns) {
+    b.event(Category::python_function, name, start_ns, end_ns);
+  };
+  frame("train.py(10): step", 0, 100);
+  frame("nn.Module: Linear_3", 5, 50);
+  frame("torch/nn/modules/linear.py(110): forward", 10, 45);
+  frame("<built-in function linear>", 15, 40);
+  frame("model.py(7): make_mask", 60, 90);
+  frame("torch/utils/data.py(3): fetch", 110, 130);
+  allocate(b, 20, 0x10, 300, 300);
+  allocate(b, 70, 0x20, 200, 500);
+  allocate(b, 75, 0x30, 200, 700);
+  allocate(b, 120, 0x40, 50, 750);
+  const DeviceMemory m = memory_profile(b.trace, link(b.trace)).at(0);
+  ASSERT_EQ(m.at_peak_by_python.size(), 3u);
+  EXPECT_EQ(m.at_peak_by_python[0].function, "model.py(7): make_mask");
+  EXPECT_EQ(m.at_peak_by_python[0].module, "");
+  EXPECT_EQ(m.at_peak_by_python[0].bytes, 400);
+  EXPECT_EQ(m.at_peak_by_python[0].allocations, 2);
+  EXPECT_EQ(m.at_peak_by_python[1].module, "Linear_3");
+  EXPECT_EQ(m.at_peak_by_python[1].function, "train.py(10): step");
+  EXPECT_EQ(m.at_peak_by_python[2].function, "torch/utils/data.py(3): fetch");
+}
+
 TEST(MemoryProfile, WithoutTotalsItCountsFromTheStartOfTheWindow) {
   GpuTrace b;
   allocate(b, 10, 0x10, 100, 0);

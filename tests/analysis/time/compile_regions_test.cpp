@@ -64,6 +64,28 @@ TEST(CompileRegions, WithoutFramesInTheirNamesTheirNumberIsUnknown) {
   EXPECT_FALSE(s.frames_per_step);
 }
 
+TEST(CompileRegions, ATritonKernelsSourceIsWhereItsLaunchOpSays) {
+  GpuTrace b;
+  b.op("triton_poi_fused_gelu_mul_0", 0, 50);
+  b.last_args().other_args = b.trace.strings.intern(
+      R"({"kernel_file": "/tmp/x/c1.py", "kernel_hash": "c1", "kernel_kwargs": "XBLOCK=16",)"
+      R"( "num_warps": 4, "num_stages": "odd"})");
+  b.call("cuLaunchKernel", 10, 20, 1);
+  b.gpu_kernel("triton_poi_fused_gelu_mul_0", 30, 60, 1);
+  b.op("triton_poi_fused_add_1", 60, 90);
+  b.last_args().other_args = b.trace.strings.intern("not JSON");
+  b.call("cuLaunchKernel", 70, 80, 2);
+  b.gpu_kernel("triton_poi_fused_add_1", 90, 100, 2);
+  const CompileSummary s = compile_summary(b.trace, link(b.trace));
+  ASSERT_EQ(s.triton.size(), 2u);
+  EXPECT_EQ(s.triton[0].file, "/tmp/x/c1.py");
+  EXPECT_EQ(s.triton[0].hash, "c1");
+  EXPECT_EQ(s.triton[0].config, "XBLOCK=16");
+  EXPECT_EQ(s.triton[0].warps, 4);
+  EXPECT_FALSE(s.triton[0].stages);
+  EXPECT_EQ(s.triton[1].file, "");
+}
+
 TEST(CompileRegions, EagerTracesHaveNone) {
   GpuTrace b;
   b.op("aten::mm", 0, 10);

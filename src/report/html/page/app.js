@@ -27,9 +27,12 @@ function showTracePage(report, columnBytes) {
   showIdle(e);
   showKernels(report, index, timeline);
   showGemms(e, index);
+  showRooflines(e, index);
   showFusions(e);
   showChains(e);
   showCalls(e);
+  showQueues(report);
+  showDeviceRanges(e);
   showCollectives(e);
   showCompile(e, index);
   showMemory(report);

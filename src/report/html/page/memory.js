@@ -1,4 +1,4 @@
-// Allocated memory over time, and who held it at the peak.
+// What changes over time: allocated memory, with who held it at the peak, and the length of queues.
 
 const MEMORY_PLOT = { height: 220, left: 76, right: 20, top: 18, bottom: 34 };
 
@@ -6,7 +6,8 @@ function deviceLabel(memory) {
   return memory.device_type === 0 ? "CPU" : `Device ${memory.device}`;
 }
 
-function memoryPlot(memory, curve, originUs) {
+// A quantity over time, in steps. `peak` is [us, value]; the scale has powers of 2 for `base` 2.
+function stepPlot(curve, originUs, label, peak, text, base) {
   const { height, left, right, top, bottom } = MEMORY_PLOT;
   const width = plotWidth();
   if (curve.length < 2) return null;
@@ -17,25 +18,38 @@ function memoryPlot(memory, curve, originUs) {
   const x = (us) => left + ((us - first) / Math.max(last - first, 1e-3)) * (width - left - right);
   const y = (bytes) => height - bottom - ((bytes - low) / (high - low)) * (height - top - bottom);
   const svg = svgEl("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `${deviceLabel(memory)}: memory over time, peak ${format.bytes(memory.peak_bytes)}` });
-  const step = 2 ** Math.ceil(Math.log2((high - low) / 4));
+    "aria-label": label });
+  const step = base === 2 ? 2 ** Math.ceil(Math.log2((high - low) / 4)) : Math.max(niceStep(high - low, 4), 1);
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
     svg.append(svgEl("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
-      svgEl("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, value === 0 ? "0" : format.bytes(value)));
+      svgEl("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, value === 0 ? "0" : text(value)));
   }
   const timeStep = niceStep(last - first, Math.max(2, width / 120));
   for (let t = Math.ceil((first - originUs) / timeStep) * timeStep; t + originUs <= last; t += timeStep) {
     svg.append(svgEl("text", { class: "tick", x: x(t + originUs), y: height - bottom + 18, "text-anchor": "middle" }, format.us(t)));
   }
-  // Steps, not slopes: memory changes at events.
+  // Steps, not slopes: it changes at events.
   let path = `M${x(first).toFixed(1)} ${y(curve[0][1]).toFixed(1)}`;
   for (const [us, bytes] of curve) path += `H${x(us).toFixed(1)}V${y(bytes).toFixed(1)}`;
   svg.append(svgEl("path", { class: "area", d: `${path}V${y(low).toFixed(1)}H${x(first).toFixed(1)}Z` }),
     svgEl("path", { class: "curve", d: path }),
-    svgEl("circle", { class: "peak", cx: x(memory.peak_us), cy: y(memory.peak_bytes), r: 4 }),
-    svgEl("text", { class: "tick strong", x: Math.min(x(memory.peak_us), width - 120) + 8, y: Math.max(y(memory.peak_bytes) - 6, 12) },
-      "peak " + format.bytes(memory.peak_bytes)));
+    svgEl("circle", { class: "peak", cx: x(peak[0]), cy: y(peak[1]), r: 4 }),
+    svgEl("text", { class: "tick strong", x: Math.min(x(peak[0]), width - 120) + 8, y: Math.max(y(peak[1]) - 6, 12) },
+      "peak " + text(peak[1])));
   return svg;
+}
+
+// How much was launched and had not begun, per stream.
+function showQueues(report) {
+  const blocks = report.explanation.queues.map((queue, i) => {
+    if (queue.max_length === 0) return null;
+    const label = `Device ${queue.device}, stream ${queue.stream}`;
+    return el("div", { class: "memory" }, el("h3", {}, label),
+      note(`Launched and not begun: at most ${format.count(queue.max_length)}, on average ${format.number(queue.mean_length)}; of ${plural(queue.works, "launch", "launches")}.`),
+      stepPlot(report.queue_curves[i], report.timeline.origin_us, `${label}: queue over time, at most ${format.count(queue.max_length)}`,
+        [queue.max_us, queue.max_length], format.count, 10));
+  });
+  addSection("queues", ["Work that waits in queues", "Queues"], ...blocks);
 }
 
 function showMemory(report) {
@@ -47,10 +61,14 @@ function showMemory(report) {
     if (memory.out_of_memory > 0) facts.push(plural(memory.out_of_memory, "failed allocation"));
     return el("div", { class: "memory" }, el("h3", {}, deviceLabel(memory)), note(facts.join("; ") + "."),
       memory.is_relative ? note("The trace has no totals: counted from 0 at its start. What was allocated before is not in it.") : null,
-      memoryPlot(memory, report.memory_curves[i], report.timeline.origin_us),
+      stepPlot(report.memory_curves[i], report.timeline.origin_us, `${deviceLabel(memory)}: memory over time, peak ${format.bytes(memory.peak_bytes)}`,
+        [memory.peak_us, memory.peak_bytes], format.bytes, 2),
       tableNode("Live at the peak, by the op that allocated it", [
         textColumn("Op", (holder) => holder.op || "(no op)"), countColumn("Allocations", "allocations"),
-        numberColumn("Bytes", "bytes", format.bytes)], memory.at_peak, { sortBy: 2 }));
+        numberColumn("Bytes", "bytes", format.bytes)], memory.at_peak, { sortBy: 2 }),
+      memory.at_peak_by_python.length === 0 ? null : tableNode("Live at the peak, by the code that allocated it", [
+        textColumn("Module", "module"), textColumn("Function", "function"), countColumn("Allocations", "allocations"),
+        numberColumn("Bytes", "bytes", format.bytes)], memory.at_peak_by_python, { sortBy: 3 }));
   });
   addSection("memory", "Memory", ...blocks);
 }

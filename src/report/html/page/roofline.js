@@ -1,4 +1,4 @@
-// The roofline plot of matrix products: achieved rate over arithmetic intensity, both logarithmic.
+// The roofline plots of matrix products and of other ops: achieved rate over arithmetic intensity, both logarithmic.
 
 const PLOT = { width: 900, height: 400, left: 64, right: 24, top: 20, bottom: 48 };
 
@@ -14,7 +14,8 @@ function roofs(gemms) {
   const peaks = new Map();
   let bandwidth = null;
   for (const g of gemms) {
-    if (isKnown(g.peak_tflops)) peaks.set(g.math_type || g.a_type, g.peak_tflops);
+    if (isKnown(g.peak_tflops)) peaks.set(g.math_type || g.a_type || g.type, g.peak_tflops);
+    if (isKnown(g.peak_gb_per_s)) bandwidth = g.peak_gb_per_s / 1000;
     if (g.roofline_side === "memory" && isKnown(g.attainable_tflops)) {
       bandwidth = g.attainable_tflops / g.intensity_flops_per_byte; // TFLOP/s per FLOP/byte = TB/s
     }
@@ -63,7 +64,7 @@ function rooflineRoofs(svg, x, y, { peaks, bandwidth }, xRange, yRange) {
   "memory " + format.bandwidth(bandwidth * 1000)));
 }
 
-function rooflinePlot(gemms) {
+function rooflinePlot(gemms, what = "matrix products") {
   const points = gemms.filter((g) => g.tflops > 0 && g.intensity_flops_per_byte > 0);
   if (points.length === 0) return null;
   PLOT.width = plotWidth();
@@ -76,7 +77,7 @@ function rooflinePlot(gemms) {
   const x = logScale(...xRange, PLOT.left, PLOT.width - PLOT.right);
   const y = logScale(...yRange, PLOT.height - PLOT.bottom, PLOT.top);
   const svg = svgEl("svg", { class: "plot", viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: "img",
-    "aria-label": `Roofline plot of ${points.length} matrix products; the table below has the numbers` });
+    "aria-label": `Roofline plot of ${points.length} ${what}; the table below has the numbers` });
   rooflineAxes(svg, x, y, xRange, yRange);
   rooflineRoofs(svg, x, y, limits, xRange, yRange);
   const longest = reduced(points.map((g) => g.time.total_us), Math.max);
@@ -85,12 +86,12 @@ function rooflinePlot(gemms) {
     const radius = 3.5 + 9 * Math.sqrt(g.time.total_us / longest);
     const dot = svgEl("circle", { class: "dot side-" + (g.roofline_side ?? "unknown"), cx: x(g.intensity_flops_per_byte),
       cy: y(g.tflops), r: radius, tabindex: "0" });
-    svg.append(withTip(dot, () => [el("b", {}, `${g.op || "product"} ${shapeText(g.shape) ?? ""}`), shortName(g.kernel),
-      `${format.tflops(g.tflops)}, ${format.percent(g.peak_pct)} of peak, ${format.percent(g.attainable_pct)} of the roofline`,
+    svg.append(withTip(dot, () => [el("b", {}, `${g.op || "product"} ${g.shapes ?? shapeText(g.shape) ?? ""}`), shortName(g.kernel),
+      `${format.tflops(g.tflops)}, ${isKnown(g.peak_pct) ? format.percent(g.peak_pct) + " of peak, " : ""}${format.percent(g.attainable_pct)} of the roofline`,
       `${format.number(g.intensity_flops_per_byte)} FLOP per byte; ${plural(g.time.count, "launch", "launches")}, ${format.us(g.time.total_us)} in all`]));
   }
   const source = gemms.find((g) => g.peak_of)?.peak_of;
   return el("figure", {}, svg, el("figcaption", { class: "muted" },
-    "One circle per product and shape, its area by total time. ",
+    `One circle per ${what === "ops" ? "op" : "product"} and shape, its area by total time. `,
     source ? `Peak rates: ${source}.` : "No peak rate is known for this device."));
 }

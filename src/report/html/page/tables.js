@@ -83,6 +83,26 @@ function showGemms(e, index) {
   e.gemm_comparisons.length > 0 ? el("ul", { class: "prose" }, e.gemm_comparisons.slice(0, 10).map((s) => el("li", {}, s))) : null);
 }
 
+function showRooflines(e, index) {
+  if (e.rooflines.length === 0) return;
+  addSection("rooflines", ["Other ops against the roofline", "Rooflines"], rooflinePlot(e.rooflines, "ops"), tableNode("By op and inputs", [
+    textColumn("Kind", "kind"), textColumn("Op", "op"), textColumn("Inputs", "shapes"), textColumn("Type", "type"),
+    { ...textColumn("Kernel", "kernel"), node: (r) => kernelNode(index, r.kernel) },
+    countColumn("Count", (r) => r.time.count), usColumn("Total", (r) => r.time.total_us), usColumn("Median", (r) => r.time.median_us),
+    numberColumn("TFLOP/s", "tflops", format.number), numberColumn("Rate", "gb_per_s", format.bandwidth),
+    numberColumn("FLOP/byte", "intensity_flops_per_byte", format.number),
+    percentColumn("Of roofline", "attainable_pct", "of what intensity and memory bandwidth allow; above 100 %, caches held the data"),
+  ], e.rooflines, { sortBy: 6 }));
+}
+
+function showDeviceRanges(e) {
+  if (e.device_ranges.length === 0) return;
+  addSection("ranges", ["Annotations on the device", "Annotations"], tableNode("Ranges of the device", [
+    textColumn("Name", "name"), countColumn("Device", "device"), countColumn("Count", "count"), usColumn("Total", "total_us"),
+    usColumn("Longest", "max_us"), usColumn("Busy", "busy_us"), usColumn("Idle", "idle_us"),
+  ], e.device_ranges, { sortBy: 3 }));
+}
+
 function showFusions(e) {
   if (e.fusions.length === 0) return;
   addSection("fusions", ["Fusion candidates", "Fusions"], tableNode("What one kernel could do", [
@@ -179,7 +199,9 @@ function showCompile(e, index) {
     tableNode("Triton kernels", [
       { ...textColumn("Name", "name"), node: (k) => kernelNode(index, k.name) },
       textColumn("Fuses", (k) => k.fused_ops.join(", ")),
-      countColumn("Count", "count"), usColumn("Device", "device_us")], e.compile.triton, { sortBy: 3 }));
+      countColumn("Count", "count"), usColumn("Device", "device_us"),
+      ...(e.compile.triton.some((k) => k.kernel_file) ? [textColumn("Source", "kernel_file"), textColumn("Config", "kernel_kwargs"),
+        countColumn("Warps", "num_warps"), countColumn("Stages", "num_stages")] : [])], e.compile.triton, { sortBy: 3 }));
 }
 
 function showOccupancy(e, index) {
