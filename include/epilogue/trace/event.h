@@ -78,7 +78,7 @@ bool is_launch_category(Category category);
 
 // One span (56 bytes). Times are relative to Trace::base_time_ns. `args` indexes the side table of
 // the category: ops (cpu_op, user_annotation), kernels (kernel, gpu_memcpy, gpu_memset), python
-// (python_function), runtime_calls (cuda_runtime, cuda_driver).
+// (python_function), runtime_calls (cuda_runtime, cuda_driver), syncs (cuda_sync).
 struct Event {
   int64_t ts_ns = 0;
   int64_t dur_ns = 0;
@@ -171,13 +171,17 @@ struct KernelArgs {
 
 struct RuntimeArgs {
   int32_t cbid = -1;
-  int64_t stream = -1;  // cuda_sync, HIP launches
-  int64_t bytes = -1;   // HIP copies
-  // Of cuda_sync, if the wait is for an event: the stream that it was recorded on, and the
-  // correlation of the call that recorded it.
+  int64_t stream = -1;       // HIP launches
+  int64_t bytes = -1;        // HIP copies
+  StringId kernel_name = 0;  // HIP launches
+};
+
+struct SyncArgs {
+  int64_t stream = -1;
+  // If the wait is for an event: the stream that it was recorded on, and the correlation of the
+  // call that recorded it.
   int64_t wait_on_stream = -1;
   int64_t wait_on_record = 0;
-  StringId kernel_name = 0;  // HIP launches
 };
 
 struct PythonArgs {
@@ -304,6 +308,7 @@ struct Trace {
   std::vector<OpArgs> ops;
   std::vector<KernelArgs> kernels;
   std::vector<RuntimeArgs> runtime_calls;
+  std::vector<SyncArgs> syncs;
   std::vector<PythonArgs> python;
   std::vector<MemoryEvent> memory;  // in any order
   std::vector<Flow> flows;

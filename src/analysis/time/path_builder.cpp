@@ -238,8 +238,8 @@ void PathBuilder::add_stream_waits() {
   bool are_recorded = false;
   for (const auto& [correlation, i] : syncs_) {
     const Event& sync = trace_.events[i];
-    if (sync.args >= trace_.runtime_calls.size()) continue;
-    const RuntimeArgs& args = trace_.runtime_calls[sync.args];
+    if (sync.args >= trace_.syncs.size()) continue;
+    const SyncArgs& args = trace_.syncs[sync.args];
     const auto call = call_times_.find(correlation);
     const auto record = call_times_.find(args.wait_on_record);
     if (call == call_times_.end() || record == call_times_.end()) continue;
@@ -337,8 +337,8 @@ const PathBuilder::Work* PathBuilder::awaited_by(uint32_t event) const {
     stream = e.tid;
   } else if (const auto sync = syncs_.find(call.correlation);
              call.correlation != 0 && sync != syncs_.end() &&
-             trace_.events[sync->second].args < trace_.runtime_calls.size()) {
-    const RuntimeArgs& args = trace_.runtime_calls[trace_.events[sync->second].args];
+             trace_.events[sync->second].args < trace_.syncs.size()) {
+    const SyncArgs& args = trace_.syncs[trace_.events[sync->second].args];
     stream = is_event ? args.wait_on_stream : args.stream;
     const auto record = call_times_.find(args.wait_on_record);
     if (is_event && record != call_times_.end()) launched_ns = record->second;

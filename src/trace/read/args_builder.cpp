@@ -170,9 +170,15 @@ RuntimeArgs ArgsBuilder::runtime_call(const RawArgs& raw) {
   args.cbid = small(raw, ArgKey::cbid, -1);
   args.stream = integer(raw, ArgKey::stream, -1);
   args.bytes = integer(raw, ArgKey::bytes, -1);
+  args.kernel_name = text(raw[ArgKey::kernel]);
+  return args;
+}
+
+SyncArgs ArgsBuilder::sync(const RawArgs& raw) {
+  SyncArgs args;
+  args.stream = integer(raw, ArgKey::stream, -1);
   args.wait_on_stream = integer(raw, ArgKey::wait_on_stream, -1);
   args.wait_on_record = integer(raw, ArgKey::wait_on_record, 0);
-  args.kernel_name = text(raw[ArgKey::kernel]);
   return args;
 }
 

@@ -32,6 +32,7 @@ class ArgsBuilder {
   OpArgs op(const RawArgs& raw, std::string_view name, bool is_annotation);
   KernelArgs kernel(const RawArgs& raw, int32_t pid, int64_t tid);
   RuntimeArgs runtime_call(const RawArgs& raw);
+  SyncArgs sync(const RawArgs& raw);
   PythonArgs python(const RawArgs& raw);
   MemoryEvent memory(const RawArgs& raw);
 

@@ -243,8 +243,10 @@ void EventParser::build_span(const Members& members) {
         append(partial_->ops, args_.op(raw_, name, event.category == Category::user_annotation));
   } else if (has_kernel_args(event.category)) {
     event.args = append(partial_->kernels, args_.kernel(raw_, event.pid, event.tid));
-  } else if (is_launch_category(event.category) || event.category == Category::cuda_sync) {
+  } else if (is_launch_category(event.category)) {
     event.args = append(partial_->runtime_calls, args_.runtime_call(raw_));
+  } else if (event.category == Category::cuda_sync) {
+    event.args = append(partial_->syncs, args_.sync(raw_));
   } else if (event.category == Category::python_function) {
     event.args = append(partial_->python, args_.python(raw_));
   }

@@ -61,6 +61,7 @@ void Merger::add_events(const Partial& partial, const Numbers& numbers) {
   const uint32_t ops = first(trace_.ops);
   const uint32_t kernels = first(trace_.kernels);
   const uint32_t calls = first(trace_.runtime_calls);
+  const uint32_t syncs = first(trace_.syncs);
   const uint32_t frames = first(trace_.python);
   make_room(trace_.events, partial.events.size());
   for (const Event& event : partial.events) {
@@ -74,6 +75,7 @@ void Merger::add_events(const Partial& partial, const Numbers& numbers) {
       case Category::gpu_memcpy:
       case Category::gpu_memset: e.args += kernels; break;
       case Category::python_function: e.args += frames; break;
+      case Category::cuda_sync: e.args += syncs; break;
       default: e.args += calls;
     }
   }
@@ -97,6 +99,8 @@ void Merger::add_args(Partial& partial, const Numbers& numbers) {
   make_room(trace_.runtime_calls, partial.runtime_calls.size());
   for (const RuntimeArgs& args : partial.runtime_calls)
     trace_.runtime_calls.emplace_back(args).kernel_name = numbers.strings[args.kernel_name];
+  make_room(trace_.syncs, partial.syncs.size());
+  trace_.syncs.insert(trace_.syncs.end(), partial.syncs.begin(), partial.syncs.end());
 }
 
 Trace Merger::finish() {

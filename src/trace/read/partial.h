@@ -48,6 +48,7 @@ struct Partial {
   std::vector<OpArgs> ops;
   std::vector<KernelArgs> kernels;
   std::vector<RuntimeArgs> runtime_calls;
+  std::vector<SyncArgs> syncs;
   std::vector<PythonArgs> python;
   std::vector<MemoryEvent> memory;
   std::vector<FlowEnd> flow_ends;

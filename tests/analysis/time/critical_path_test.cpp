@@ -151,8 +151,8 @@ TEST(CriticalPath, AStreamWaitsForAnother) {
     if (is_recorded) {
       Event& sync = b.event(Category::cuda_sync, "Stream Wait Event", 6 * kUs, 7 * kUs, 9);
       sync.correlation = 3;
-      sync.args = static_cast<uint32_t>(b.trace.runtime_calls.size());
-      RuntimeArgs& args = b.trace.runtime_calls.emplace_back();
+      sync.args = static_cast<uint32_t>(b.trace.syncs.size());
+      SyncArgs& args = b.trace.syncs.emplace_back();
       args.stream = 9;
       args.wait_on_stream = 7;
       args.wait_on_record = 2;
