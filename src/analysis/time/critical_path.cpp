@@ -24,26 +24,34 @@ int64_t end_of(const std::vector<int64_t>& times) {
   return *std::max_element(times.begin(), times.end());
 }
 
-void add_pieces(const PathGraph& graph, const std::vector<PathGraph::Edge>& edges,
-                uint32_t before_group, CriticalPath& path) {
+// Calls run(start_ns, end_ns, group) for each part of the path, by time.
+template <class Run>
+void for_each_part(const PathGraph& graph, const std::vector<uint32_t>& edges,
+                   uint32_t before_group, const CriticalPath& path, Run run) {
   // A wait may end before what it waited for, as far as the clocks are apart: nothing counts twice.
   int64_t at_ns = path.start_ns;
-  const auto add = [&](int64_t end_ns, uint32_t group) {
-    if (end_ns <= at_ns) return;
-    const int64_t start_ns = std::exchange(at_ns, end_ns);
-    PathGroup& g = path.groups[group];
-    ++g.count;
-    g.path_ns += end_ns - start_ns;
-    path.kind_ns[static_cast<size_t>(g.kind)] += end_ns - start_ns;
-    if (!path.pieces.empty() && path.pieces.back().group == group) {
-      path.pieces.back().end_ns = end_ns;
-    } else {
-      path.pieces.push_back({start_ns, end_ns, group});
-    }
+  const auto step_to = [&](int64_t end_ns, uint32_t group) {
+    if (end_ns > at_ns) run(std::exchange(at_ns, end_ns), end_ns, group);
   };
-  const int64_t first_ns = edges.empty() ? path.end_ns : graph.time_ns(edges.front().from);
-  add(first_ns, before_group);
-  for (const PathGraph::Edge& e : edges) add(graph.time_ns(e.to), e.group);
+  const int64_t first_ns =
+      edges.empty() ? path.end_ns : graph.time_ns(graph.edges()[edges.front()].from);
+  step_to(first_ns, before_group);
+  for (const uint32_t k : edges)
+    step_to(graph.time_ns(graph.edges()[k].to), graph.edges()[k].group);
+}
+
+void add_what_ifs(const PathGraph& graph, CriticalPath& path) {
+  std::vector<uint32_t> largest;
+  for (uint32_t i = 0; i < graph.groups().size(); ++i)
+    if (path.groups[i].path_ns > 0 && can_be_faster(path.groups[i].kind)) largest.push_back(i);
+  std::stable_sort(largest.begin(), largest.end(), [&](uint32_t a, uint32_t b) {
+    return path.groups[a].path_ns > path.groups[b].path_ns;
+  });
+  largest.resize(std::min(largest.size(), kWhatIfGroups));
+  for (const uint32_t i : largest) {
+    path.groups[i].if_half_ns = end_of(graph.solve(i, 0.5)) - path.start_ns;
+    path.groups[i].if_none_ns = end_of(graph.solve(i, 0)) - path.start_ns;
+  }
 }
 
 // The largest first, without those that are not on the path.
@@ -87,19 +95,29 @@ std::optional<CriticalPath> critical_path(const Trace& trace, const Links& links
   path.groups.push_back({PathKind::before, "", 0, 0, 0, {}, {}});
   for (const PathGraph::Edge& e : graph.edges())
     path.groups[e.group].total_ns += std::max<int64_t>(e.weight_ns, 0);
-  add_pieces(graph, graph.longest_path(), before_group, path);
 
-  std::vector<uint32_t> largest;
-  for (uint32_t i = 0; i < before_group; ++i)
-    if (path.groups[i].path_ns > 0 && can_be_faster(path.groups[i].kind)) largest.push_back(i);
-  std::stable_sort(largest.begin(), largest.end(), [&](uint32_t a, uint32_t b) {
-    return path.groups[a].path_ns > path.groups[b].path_ns;
-  });
-  largest.resize(std::min(largest.size(), kWhatIfGroups));
-  for (const uint32_t i : largest) {
-    path.groups[i].if_half_ns = end_of(graph.solve(i, 0.5)) - path.start_ns;
-    path.groups[i].if_none_ns = end_of(graph.solve(i, 0)) - path.start_ns;
-  }
+  const std::vector<uint32_t> edges = graph.longest_path();
+  size_t pieces = 0;
+  uint32_t last = kNone;
+  for_each_part(graph, edges, before_group, path,
+                [&](int64_t start_ns, int64_t end_ns, uint32_t group) {
+                  PathGroup& g = path.groups[group];
+                  ++g.count;
+                  g.path_ns += end_ns - start_ns;
+                  path.kind_ns[static_cast<size_t>(g.kind)] += end_ns - start_ns;
+                  if (std::exchange(last, group) != group) ++pieces;
+                });
+  add_what_ifs(graph, path);
+  // Last: of a long trace they are as large as what the above takes for a while.
+  path.pieces.reserve(pieces);
+  for_each_part(graph, edges, before_group, path,
+                [&](int64_t start_ns, int64_t end_ns, uint32_t group) {
+                  if (!path.pieces.empty() && path.pieces.back().group == group) {
+                    path.pieces.back().end_ns = end_ns;
+                  } else {
+                    path.pieces.push_back({start_ns, end_ns, group});
+                  }
+                });
   sort_groups(path);
   return path;
 }

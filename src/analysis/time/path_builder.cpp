@@ -2,6 +2,8 @@
 #include "analysis/time/path_builder.h"
 
 #include <algorithm>
+#include <unordered_set>
+#include <utility>
 
 #include "epilogue/trace/time.h"
 
@@ -37,17 +39,29 @@ int64_t typical(std::vector<int64_t>& values) {
 PathBuilder::PathBuilder(const Trace& trace, const Links& links) : trace_(trace), links_(links) {}
 
 PathGraph PathBuilder::build() {
+  find_syncs();
   find_threads();
   find_work();
   if (threads_.empty() || streams_.empty()) return {};
   estimate_latencies();
-  for (auto& [thread, spans] : threads_) add_thread(thread, std::move(spans));
+  add_threads();
   add_pauses();
   add_work();
   add_stream_waits();
   add_sync_calls();
+  release();
   graph_.finish();
   return std::move(graph_);
+}
+
+// What only the making of edges needs: finishing a long trace's graph takes memory too.
+void PathBuilder::release() {
+  std::exchange(streams_, {});
+  std::exchange(calls_, {});
+  std::exchange(copies_of_, {});
+  std::exchange(syncs_, {});
+  std::exchange(call_times_, {});
+  std::exchange(starts_work_, {});
 }
 
 // Traces of 2021 record steps as ops: what stands around everything says nothing.
@@ -55,6 +69,21 @@ uint32_t PathBuilder::outermost_op(uint32_t op) const {
   while (links_.parent[op] != kNone && !is_step_op(trace_.name(trace_.events[links_.parent[op]])))
     op = links_.parent[op];
   return op;
+}
+
+void PathBuilder::find_syncs() {
+  std::unordered_set<int64_t> calls;
+  for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+    const Event& e = trace_.events[i];
+    if (e.category != Category::cuda_sync) continue;
+    syncs_.emplace(e.correlation, i);
+    calls.insert(e.correlation);
+    if (e.args < trace_.syncs.size()) calls.insert(trace_.syncs[e.args].wait_on_record);
+  }
+  if (calls.empty()) return;
+  for (const Event& e : trace_.events)
+    if (is_launch_category(e.category) && e.correlation != 0 && calls.contains(e.correlation))
+      call_times_.emplace(e.correlation, e.ts_ns);
 }
 
 void PathBuilder::find_threads() {
@@ -69,9 +98,7 @@ void PathBuilder::find_threads() {
   }
   for (uint32_t i = 0; i < trace_.events.size(); ++i) {
     const Event& e = trace_.events[i];
-    if (e.category == Category::cuda_sync) syncs_.emplace(e.correlation, i);
     const bool is_call = is_launch_category(e.category);
-    if (is_call && e.correlation != 0) call_times_.emplace(e.correlation, e.ts_ns);
     const bool is_span = is_call ? starts_work_[i] || waits_for_device(trace_.name(e))
                                  : e.category == Category::cpu_op && outermost_op(i) == i &&
                                        !is_step_op(trace_.name(e));
@@ -118,6 +145,26 @@ void PathBuilder::estimate_latencies() {
 
 // --- Host ---------------------------------------------------------------------------------------
 
+void PathBuilder::add_threads() {
+  size_t spans = 0;
+  size_t works = 0;
+  for (const auto& [thread, list] : threads_) spans += list.size();
+  for (const auto& [stream, list] : streams_) works += list.size();
+  graph_.reserve(2 * (spans + works), 2 * spans + 3 * works);
+  for (auto& [thread, list] : threads_) add_thread(thread, std::move(list));
+  threads_.clear();
+  std::sort(calls_.begin(), calls_.end(),
+            [](const Call& a, const Call& b) { return a.event < b.event; });
+}
+
+// Null if the call is not on a thread of the graph.
+const PathBuilder::Call* PathBuilder::call_of(uint32_t event) const {
+  const auto found =
+      std::lower_bound(calls_.begin(), calls_.end(), event,
+                       [](const Call& c, uint32_t wanted) { return c.event < wanted; });
+  return found != calls_.end() && found->event == event ? &*found : nullptr;
+}
+
 void PathBuilder::add_thread(const LaneKey& thread, std::vector<uint32_t> spans) {
   std::sort(spans.begin(), spans.end(), [&](uint32_t a, uint32_t b) {
     const Event& x = trace_.events[a];
@@ -126,29 +173,34 @@ void PathBuilder::add_thread(const LaneKey& thread, std::vector<uint32_t> spans)
     if (x.dur_ns != y.dur_ns) return x.dur_ns > y.dur_ns;
     return (x.category == Category::cpu_op) > (y.category == Category::cpu_op);
   });
-  std::vector<uint32_t> open;
+  std::vector<Call> open;
   uint32_t last = kNone;
   const auto step_to = [&](int64_t time_ns) {
     if (last != kNone) time_ns = std::max(time_ns, graph_.time_ns(last));
     const uint32_t moment = graph_.add_moment(time_ns);
-    if (open.empty()) {
+    if (!open.empty()) {
+      add_host_edge(last, moment, open.back().event);
+    } else if (last == kNone || time_ns - graph_.time_ns(last) > kHandOverNs) {
       pauses_.push_back({thread, last, moment});
     } else {
-      add_host_edge(last, moment, open.back());
+      graph_.add_edge(last, moment, time_ns - graph_.time_ns(last), PathKind::host_between_ops);
     }
     last = moment;
   };
   const auto close = [&] {
-    step_to(trace_.events[open.back()].end_ns());
-    calls_[open.back()].end = last;
+    Call& span = open.back();
+    const Event& e = trace_.events[span.event];
+    step_to(e.end_ns());
+    span.end = last;
+    if (is_launch_category(e.category)) calls_.push_back(span);
     open.pop_back();
     if (open.empty()) idle_from_[thread].push_back(last);
   };
   for (const uint32_t i : spans) {
-    while (!open.empty() && trace_.events[open.back()].end_ns() <= trace_.events[i].ts_ns) close();
-    step_to(trace_.events[i].ts_ns);
-    open.push_back(i);
-    calls_[i].start = last;
+    const Event& e = trace_.events[i];
+    while (!open.empty() && trace_.events[open.back().event].end_ns() <= e.ts_ns) close();
+    step_to(e.ts_ns);
+    open.push_back({i, last, kNone});
   }
   while (!open.empty()) close();
 }
@@ -167,24 +219,23 @@ bool PathBuilder::is_wait(uint32_t call) const {
   return copies_of_.contains(call) || waits_for_device(trace_.name(trace_.events[call]));
 }
 
-// After a long pause a thread goes on because of what another one finished in the meantime, if one
-// did.
+// After a long pause, and at its first op, a thread goes on because of what another one finished in
+// the meantime, if one did.
 void PathBuilder::add_pauses() {
-  for (const Pause& pause : pauses_) {
+  const std::vector<Pause> pauses = std::exchange(pauses_, {});
+  for (const Pause& pause : pauses) {
     const int64_t end_ns = graph_.time_ns(pause.after);
     const int64_t start_ns = pause.before == kNone ? INT64_MIN : graph_.time_ns(pause.before);
     uint32_t other = kNone;
-    if (pause.before == kNone || end_ns - start_ns > kHandOverNs) {
-      for (const auto& [thread, moments] : idle_from_) {
-        if (thread == pause.thread) continue;
-        const auto next =
-            std::upper_bound(moments.begin(), moments.end(), end_ns,
-                             [&](int64_t t, uint32_t m) { return t < graph_.time_ns(m); });
-        if (next == moments.begin()) continue;
-        const uint32_t found = *std::prev(next);
-        if (graph_.time_ns(found) <= start_ns) continue;
-        if (other == kNone || graph_.time_ns(found) > graph_.time_ns(other)) other = found;
-      }
+    for (const auto& [thread, moments] : idle_from_) {
+      if (thread == pause.thread) continue;
+      const auto next =
+          std::upper_bound(moments.begin(), moments.end(), end_ns,
+                           [&](int64_t t, uint32_t m) { return t < graph_.time_ns(m); });
+      if (next == moments.begin()) continue;
+      const uint32_t found = *std::prev(next);
+      if (graph_.time_ns(found) <= start_ns) continue;
+      if (other == kNone || graph_.time_ns(found) > graph_.time_ns(other)) other = found;
     }
     if (other != kNone)
       graph_.add_edge(other, pause.after, end_ns - graph_.time_ns(other),
@@ -215,9 +266,9 @@ void PathBuilder::add_work_edges(const std::vector<Work>& stream, size_t at) {
   graph_.add_edge(work.start, work.end, e.dur_ns, is_copy ? PathKind::copy : PathKind::kernel,
                   e.name);
   const uint32_t call = links_.launch[work.event];
-  if (const auto found = calls_.find(call);
-      call != kNone && found != calls_.end() && trace_.events[call].ts_ns <= e.ts_ns)
-    graph_.add_edge(found->second.start, work.start, launch_latency_ns_, PathKind::launch_latency);
+  if (const Call* found = call != kNone ? call_of(call) : nullptr;
+      found != nullptr && trace_.events[call].ts_ns <= e.ts_ns)
+    graph_.add_edge(found->start, work.start, launch_latency_ns_, PathKind::launch_latency);
   if (at == 0) return;
   const Work& before = stream[at - 1];
   // Kernels of one stream may overlap (programmatic dependent launch).
@@ -309,12 +360,12 @@ void PathBuilder::infer_stream_wait(const LaneKey& stream, const std::vector<Wor
 
 // A call that waits ends some time after it began and after the work ended, whichever is later.
 void PathBuilder::add_sync_calls() {
-  for (const auto& [event, call] : calls_) {
-    const Event& e = trace_.events[event];
-    if (!is_launch_category(e.category) || !is_wait(event)) continue;
+  for (const Call& call : calls_) {
+    if (!is_wait(call.event)) continue;
+    const Event& e = trace_.events[call.event];
     const int64_t end_ns = graph_.time_ns(call.end);
     const int64_t start_ns = graph_.time_ns(call.start);
-    const Work* work = awaited_by(event);
+    const Work* work = awaited_by(call.event);
     int64_t rest_ns = end_ns - start_ns;
     if (work != nullptr) rest_ns = std::min(rest_ns, end_ns - graph_.time_ns(work->end));
     graph_.add_edge(call.start, call.end, std::max<int64_t>(rest_ns, 0), PathKind::sync_call,

@@ -30,22 +30,27 @@ class PathBuilder {
     uint32_t end = kNone;
   };
   struct Call {
-    uint32_t start = kNone;
+    uint32_t event = 0;
+    uint32_t start = kNone;  // moments
     uint32_t end = kNone;
   };
-  // Where no op or call of the thread runs.
+  // Where no op or call of the thread runs for long.
   struct Pause {
     LaneKey thread;
     uint32_t before = kNone;  // kNone: the thread begins
     uint32_t after = kNone;
   };
 
+  void release();
+  void find_syncs();
   void find_threads();
   void find_work();
   void estimate_latencies();
   uint32_t outermost_op(uint32_t op) const;
 
+  void add_threads();
   void add_thread(const LaneKey& thread, std::vector<uint32_t> spans);
+  const Call* call_of(uint32_t event) const;
   void add_host_edge(uint32_t from, uint32_t to, uint32_t span);
   void add_pauses();
   void add_work();
@@ -65,10 +70,10 @@ class PathBuilder {
   std::vector<bool> starts_work_;                       // by event
   std::map<LaneKey, std::vector<uint32_t>> threads_;    // ops and calls, by start
   std::map<LaneKey, std::vector<Work>> streams_;        // by start
-  std::unordered_map<uint32_t, Call> calls_;            // by event
+  std::vector<Call> calls_;                             // by event
   std::unordered_map<uint32_t, uint32_t> copies_of_;    // by call: the copy that it waits for
   std::unordered_map<int64_t, uint32_t> syncs_;         // cuda_sync events by correlation
-  std::unordered_map<int64_t, int64_t> call_times_;     // start of calls by correlation
+  std::unordered_map<int64_t, int64_t> call_times_;     // of syncs_: start by correlation
   std::map<LaneKey, std::vector<uint32_t>> idle_from_;  // moments in which a thread is done
   std::vector<Pause> pauses_;
   int64_t launch_latency_ns_ = 0;

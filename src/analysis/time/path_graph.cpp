@@ -3,8 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace epilogue::trace {
+
+void PathGraph::reserve(size_t moments, size_t edges) {
+  times_ns_.reserve(moments);
+  edges_.reserve(edges);
+}
 
 uint32_t PathGraph::add_moment(int64_t time_ns) {
   times_ns_.push_back(time_ns);
@@ -21,54 +27,49 @@ uint32_t PathGraph::group_of(PathKind kind, StringId name) {
 void PathGraph::add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind,
                          StringId name) {
   const int64_t distance_ns = times_ns_[to] - times_ns_[from];
-  edges_.push_back({from, to, std::min(weight_ns, distance_ns), group_of(kind, name)});
+  edges_.push_back({std::min(weight_ns, distance_ns), from, to, group_of(kind, name), kNone});
+}
+
+void PathGraph::chain_edges(uint32_t Edge::*moment) {
+  first_edge_.assign(moments(), kNone);
+  for (size_t k = edges_.size(); k-- > 0;)
+    edges_[k].next = std::exchange(first_edge_[edges_[k].*moment], static_cast<uint32_t>(k));
 }
 
 // Kahn's. What lies on a cycle (clocks that disagree) is not ordered: it stays where it was.
 void PathGraph::order_moments() {
+  chain_edges(&Edge::from);
   std::vector<uint32_t> open(moments());
-  std::vector<uint32_t> first_out(moments() + 1);
-  for (const Edge& e : edges_) {
-    ++open[e.to];
-    ++first_out[e.from + 1];
-  }
-  for (size_t i = 1; i < first_out.size(); ++i) first_out[i] += first_out[i - 1];
-  std::vector<uint32_t> out(edges_.size());
-  std::vector<uint32_t> next = first_out;
-  for (const Edge& e : edges_) out[next[e.from]++] = e.to;
+  for (const Edge& e : edges_) ++open[e.to];
+  order_.reserve(moments());
   for (uint32_t i = 0; i < moments(); ++i)
     if (open[i] == 0) order_.push_back(i);
   for (size_t at = 0; at < order_.size(); ++at)
-    for (uint32_t k = first_out[order_[at]]; k < first_out[order_[at] + 1]; ++k)
-      if (--open[out[k]] == 0) order_.push_back(out[k]);
+    for (uint32_t k = first_edge_[order_[at]]; k != kNone; k = edges_[k].next)
+      if (--open[edges_[k].to] == 0) order_.push_back(edges_[k].to);
 }
 
 void PathGraph::finish() {
-  std::stable_sort(edges_.begin(), edges_.end(),
-                   [](const Edge& a, const Edge& b) { return a.to < b.to; });
-  first_edge_.assign(moments() + 1, 0);
-  for (const Edge& e : edges_) ++first_edge_[e.to + 1];
-  for (size_t i = 1; i < first_edge_.size(); ++i) first_edge_[i] += first_edge_[i - 1];
   order_moments();
+  chain_edges(&Edge::to);
   const auto slack = [&](const Edge& e) {
     return times_ns_[e.to] - times_ns_[e.from] - e.weight_ns;
   };
   for (uint32_t i = 0; i < moments(); ++i) {
-    const auto first = edges_.begin() + first_edge_[i];
-    const auto last = edges_.begin() + first_edge_[i + 1];
-    if (first == last) continue;
-    const auto nearest = std::min_element(
-        first, last, [&](const Edge& a, const Edge& b) { return slack(a) < slack(b); });
-    nearest->weight_ns += slack(*nearest);
+    uint32_t nearest = first_edge_[i];
+    if (nearest == kNone) continue;
+    for (uint32_t k = edges_[nearest].next; k != kNone; k = edges_[k].next)
+      if (slack(edges_[k]) < slack(edges_[nearest])) nearest = k;
+    edges_[nearest].weight_ns += slack(edges_[nearest]);
   }
 }
 
 std::vector<int64_t> PathGraph::solve(uint32_t group, double scale) const {
   std::vector<int64_t> times = times_ns_;
   for (const uint32_t to : order_) {
-    if (first_edge_[to] == first_edge_[to + 1]) continue;
+    if (first_edge_[to] == kNone) continue;
     int64_t time_ns = INT64_MIN;
-    for (uint32_t k = first_edge_[to]; k < first_edge_[to + 1]; ++k) {
+    for (uint32_t k = first_edge_[to]; k != kNone; k = edges_[k].next) {
       const Edge& e = edges_[k];
       const int64_t weight_ns =
           e.group != group ? e.weight_ns : std::llround(static_cast<double>(e.weight_ns) * scale);
@@ -79,21 +80,21 @@ std::vector<int64_t> PathGraph::solve(uint32_t group, double scale) const {
   return times;
 }
 
-std::vector<PathGraph::Edge> PathGraph::longest_path() const {
-  std::vector<Edge> path;
+std::vector<uint32_t> PathGraph::longest_path() const {
+  std::vector<uint32_t> path;
   if (times_ns_.empty()) return path;
   auto at = static_cast<uint32_t>(std::max_element(times_ns_.begin(), times_ns_.end()) -
                                   times_ns_.begin());
   // No path has more edges than there are moments, unless it is a cycle.
   while (path.size() < moments()) {
-    const auto first = edges_.begin() + first_edge_[at];
-    const auto last = edges_.begin() + first_edge_[at + 1];
-    const auto deciding = std::find_if(first, last, [&](const Edge& e) {
+    const auto decides = [&](const Edge& e) {
       return times_ns_[e.from] + e.weight_ns == times_ns_[at];
-    });
-    if (deciding == last) break;
-    path.push_back(*deciding);
-    at = deciding->from;
+    };
+    uint32_t k = first_edge_[at];
+    while (k != kNone && !decides(edges_[k])) k = edges_[k].next;
+    if (k == kNone) break;
+    path.push_back(k);
+    at = edges_[k].from;
   }
   std::reverse(path.begin(), path.end());
   return path;

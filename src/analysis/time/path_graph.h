@@ -13,16 +13,19 @@ namespace epilogue::trace {
 class PathGraph {
  public:
   struct Edge {
+    int64_t weight_ns = 0;
     uint32_t from = 0;
     uint32_t to = 0;
-    int64_t weight_ns = 0;
     uint32_t group = 0;
+    uint32_t next = kNone;  // edge to the same moment, once finished
   };
   struct Group {
     PathKind kind = PathKind::kernel;
     StringId name = 0;
   };
 
+  // Growing by doubling would be most of what a long trace's graph takes.
+  void reserve(size_t moments, size_t edges);
   uint32_t add_moment(int64_t time_ns);
   // `to` comes at least `weight_ns` after `from`. What was seen must obey it: a weight above the
   // distance of the moments is cut to it.
@@ -34,8 +37,8 @@ class PathGraph {
   // When each moment comes if the edges of one group take `scale` of their time. Moments without
   // an edge to them stay where they were.
   std::vector<int64_t> solve(uint32_t group = kNone, double scale = 1) const;
-  // The edges that decide when the last moment comes, by time.
-  std::vector<Edge> longest_path() const;
+  // The edges that decide when the last moment comes, by time: positions in edges().
+  std::vector<uint32_t> longest_path() const;
 
   int64_t time_ns(uint32_t moment) const { return times_ns_[moment]; }
   size_t moments() const { return times_ns_.size(); }
@@ -44,11 +47,13 @@ class PathGraph {
 
  private:
   uint32_t group_of(PathKind kind, StringId name);
+  // Makes lists of the edges that have one moment there: from first_edge_, by Edge::next.
+  void chain_edges(uint32_t Edge::*moment);
   void order_moments();
 
   std::vector<int64_t> times_ns_;
-  std::vector<Edge> edges_;           // by `to`, once finished
-  std::vector<uint32_t> first_edge_;  // by moment, in edges_
+  std::vector<Edge> edges_;
+  std::vector<uint32_t> first_edge_;  // by moment: an edge to it, or kNone
   std::vector<uint32_t> order_;       // moments, each after those that it depends on
   std::vector<Group> groups_;
   std::unordered_map<uint64_t, uint32_t> group_ids_;  // by kind and name
