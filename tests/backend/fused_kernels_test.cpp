@@ -300,7 +300,7 @@ TEST(RowChain, Int8WeightsGiveTheProductsOfRoundedWeightsForAnyNumberOfRows) {
   for (const Isa level : available_isas()) {
     set_active_isa(level);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-      for (const int64_t rows : {1, 2, 5, 100}) {
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 100}) {
         const int64_t k = 70;
         const int64_t n = 65;
         const Tensor w = make_tensor({n, k}, dtype, Layout::contiguous, -0.3, 0.3);

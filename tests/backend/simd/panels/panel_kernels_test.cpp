@@ -289,14 +289,21 @@ TEST_P(PanelKernels, TheListChoosesByLevelWeightsAndRows) {
             has_dots ? pairs : "f32");
   EXPECT_EQ(chosen({.weights = FloatType::f32, .rows = 1}), "f32");
   EXPECT_EQ(chosen({.weights = FloatType::f16, .rows = 1}), "f32");
-  const std::string i8 = cpu_has(CpuFeature::avx512_vnni) ? "i8_pairs" : "i8";
-  const auto i8_use = [](FloatType weights, int64_t count, int64_t rows) {
-    return PanelUse{.weights = weights, .count = count, .rows = rows, .precision = Precision::i8};
+  const bool has_integer_dots = cpu_has(CpuFeature::avx512_vnni);
+  const std::string i8 = has_integer_dots ? "i8_pairs" : "i8";
+  const auto expect_i8_up_to = [&](FloatType weights, int64_t count, int64_t most,
+                                   const std::string& beyond) {
+    PanelUse use = {.weights = weights, .count = count, .rows = most, .precision = Precision::i8};
+    EXPECT_EQ(chosen(use), i8) << most;
+    ++use.rows;
+    EXPECT_EQ(chosen(use), beyond) << use.rows;
   };
-  EXPECT_EQ(chosen(i8_use(FloatType::f32, 1 << 20, 2)), i8);
-  EXPECT_EQ(chosen(i8_use(FloatType::f32, 1 << 20, 3)), "f32");
-  EXPECT_EQ(chosen(i8_use(FloatType::bf16, (16 << 20) + 1, 4)), i8);
-  EXPECT_EQ(chosen(i8_use(FloatType::bf16, (16 << 20) + 1, 5)), has_dots ? pairs : "bf16");
+  constexpr int64_t cached = 1 << 20;
+  constexpr int64_t from_memory = (16 << 20) + 1;
+  const std::string bf16 = has_dots ? pairs : "bf16";
+  expect_i8_up_to(FloatType::f32, cached, has_integer_dots ? 12 : 4, "f32");
+  expect_i8_up_to(FloatType::bf16, cached, has_integer_dots ? 6 : 2, bf16);
+  expect_i8_up_to(FloatType::bf16, from_memory, has_integer_dots ? 6 : 4, bf16);
 }
 
 TEST_P(PanelKernels, SayWhyTheyDecline) {

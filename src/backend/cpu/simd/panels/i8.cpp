@@ -53,7 +53,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epilogue::simd {
 
-const char* decline_i8(const PanelUse& use) { return decline_i8_weights(use); }
+const char* decline_i8(const PanelUse& use) {
+  // Widening takes time for each weight, and more weights of 16 bits than of 32 come in that time;
+  // fewer of either where they come from memory, not from L3.
+  constexpr int64_t kCachedWeights = int64_t{16} << 20;
+  const bool is_cached = use.count <= kCachedWeights;
+  return decline_i8_weights(use, is_cached && use.weights != FloatType::f32 ? 2 : 4);
+}
 
 const PanelKernel& i8_kernel() {
   static constexpr std::array<const PanelKernel*, kTargets> tables = {

@@ -11,6 +11,15 @@
 #include "base/assert.h"
 #include "base/cpu_features.h"
 
+namespace epilogue::simd {
+namespace {
+
+// Rows that the kernel computes at once.
+constexpr int64_t kI8PairsRows = 6;
+
+}  // namespace
+}  // namespace epilogue::simd
+
 #if defined(__x86_64__)
 #include <hwy/base.h>
 #include <immintrin.h>
@@ -25,7 +34,7 @@ namespace {
 
 // The unmasked form warns of its own undefined operand in gcc 12.
 constexpr __mmask16 kAllLanes = 0xFFFF;
-constexpr int64_t kMr = 6;
+constexpr int64_t kMr = kI8PairsRows;
 constexpr int64_t kNv = kPairsWidth / 16;
 
 // Two neighbours of a row, in all lanes.
@@ -110,7 +119,6 @@ namespace {
 
 // How much of k sums may take in: 127 * 32767 times as often fits 32 bits.
 constexpr int64_t kSumDepth = 512;
-
 thread_local Scratch step_rows;
 
 void store_pairs(const float* values, int64_t k, const float* scales, void* panel) {
@@ -128,7 +136,9 @@ void quantise_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int
 }  // namespace
 
 const char* decline_i8_pairs(const PanelUse& use) {
-  if (const char* reason = decline_i8_weights(use)) return reason;
+  // One tile of rows waits for its weights; two wait about as long as for weights of 16 bits.
+  const int64_t most = use.weights == FloatType::f32 ? 2 * kI8PairsRows : kI8PairsRows;
+  if (const char* reason = decline_i8_weights(use, most)) return reason;
   if (!cpu_has(CpuFeature::avx512_vnni)) return "needs AVX512-VNNI";
   return pack_kernels().width == kPairsWidth ? nullptr : "needs panels of AVX-512";
 }
@@ -143,7 +153,7 @@ const PanelKernel& i8_pairs_kernel() {
                  .quantise_rows = quantise_rows,
                  .row_bytes = 2,
                  .most_k = kSumDepth},
-      .mr = 6,
+      .mr = kI8PairsRows,
       .lanes = 16,
       .one = i8_pairs_one,
       .two = i8_pairs_two,

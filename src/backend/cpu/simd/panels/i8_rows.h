@@ -6,13 +6,9 @@
 
 namespace epilogue::simd {
 
-inline const char* decline_i8_weights(const PanelUse& use) {
-  // Rows up to which 8-bit weights are faster than what they stand for; twice as many where weights
-  // come from memory, not from L3.
-  constexpr int64_t kI8Rows = 2;
-  constexpr int64_t kCachedWeights = int64_t{16} << 20;
+// `most`: rows up to which 8-bit weights are faster than what they stand for.
+inline const char* decline_i8_weights(const PanelUse& use, int64_t most) {
   if (use.precision != Precision::i8) return "needs weights that may be rounded to 8 bits";
-  const int64_t most = use.count > kCachedWeights ? 2 * kI8Rows : kI8Rows;
   return use.rows <= most ? nullptr : "needs fewer rows";
 }
 
