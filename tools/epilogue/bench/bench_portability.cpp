@@ -23,15 +23,14 @@ using bench::Disturbance;
 using Kind = PortabilityShape::Kind;
 
 constexpr PortabilityShape kSmallShapes[] = {
-    {Kind::linear, 1, 32, 64}, {Kind::mlp, 16, 64, 256},   {Kind::mlp, 64, 64, 256},
-    {Kind::mlp, 1, 768, 3072}, {Kind::mlp, 2, 768, 3072},  {Kind::mlp, 4, 768, 3072},
-    {Kind::mlp, 8, 768, 3072}, {Kind::step, 256, 64, 256}, {Kind::step, 64, 784, 256},
+    {Kind::linear, 1, 32, 64},  {Kind::linear, 1024, 32, 64}, {Kind::linear, 8192, 64, 64},
+    {Kind::mlp, 16, 64, 256},   {Kind::mlp, 64, 64, 256},     {Kind::mlp, 1, 768, 3072},
+    {Kind::mlp, 2, 768, 3072},  {Kind::mlp, 4, 768, 3072},    {Kind::mlp, 8, 768, 3072},
+    {Kind::step, 256, 64, 256}, {Kind::step, 64, 784, 256},
 };
 constexpr PortabilityShape kMiddleShapes[] = {
-    {Kind::mlp, 256, 768, 3072},
-    {Kind::mlp, 1024, 784, 3072},
-    {Kind::step, 128, 768, 3072},
-    {Kind::step, 1024, 768, 3072},
+    {Kind::mlp, 4, 2048, 8192},   {Kind::mlp, 256, 768, 3072},   {Kind::mlp, 1024, 784, 3072},
+    {Kind::step, 128, 768, 3072}, {Kind::step, 1024, 768, 3072},
 };
 constexpr PortabilityShape kLargeShapes[] = {
     {Kind::mlp, 8192, 768, 3072}, {Kind::mlp, 512, 4096, 14336}, {Kind::mlp, 1, 4096, 14336}};

@@ -147,7 +147,7 @@ class StageRun {
         if (overlap) overlap->begin_panel(panel);
         multiply(panel, k, end, panel + 1 < last,
                  {sums, tiles + buffers, 0, store ? &*store : nullptr,
-                  is_last && overlap ? &*overlap : nullptr});
+                  is_last && overlap && !store ? &*overlap : nullptr});
         if (is_last && !store && !overlap) finish(panel, sums, tiles);
       }
     if (overlap) overlap->end();

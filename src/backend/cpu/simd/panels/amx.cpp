@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // AMX as assembly, not intrinsics: gcc's take tile numbers as text only, and gcc 12's loadconfig
 // tells the compiler of 8 of its 64 bytes, so that the others may never be written.
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "backend/cpu/simd/panels/amx_tiles.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
@@ -59,9 +63,57 @@ struct AmxUnit {
   }
 };
 
+// Stores the sums of one block of rows between the products of the next.
+class StoreWork final : public PanelWork {
+ public:
+  explicit StoreWork(const PanelStore& to) : to_(to) {}
+
+  std::array<float*, 2> begin(int64_t row, int64_t rows) override {
+    finish();
+    float* const sums = areas_[area_].data();
+    area_ = 1 - area_;
+    ready_ = std::exchange(begun_, {row, rows, sums});
+    return {sums, nullptr};
+  }
+  int64_t pieces() const override { return (ready_.rows + kPieceRows - 1) / kPieceRows; }
+  void do_piece() override {
+    const int64_t rows = std::min(kPieceRows, ready_.rows);
+    store_rows(to_, ready_.sums, ready_.row, rows);
+    ready_ = {ready_.row + rows, ready_.rows - rows, ready_.sums + rows * kTilesWidth};
+  }
+  // After the last product.
+  void end() {
+    finish();
+    ready_ = std::exchange(begun_, {});
+    finish();
+  }
+
+ private:
+  static constexpr int64_t kPieceRows = 8;
+  struct Rows {
+    int64_t row = 0;
+    int64_t rows = 0;
+    const float* sums = nullptr;
+  };
+  void finish() {
+    while (ready_.rows > 0) do_piece();
+  }
+
+  const PanelStore& to_;
+  alignas(64) std::array<std::array<float, kBlockRows * kTilesWidth>, 2> areas_;
+  size_t area_ = 0;
+  Rows begun_;  // what the tiles work on
+  Rows ready_;  // the block before it, as far as it is left
+};
+
 void amx_one(const PanelArgs& args) {
   if (args.m < kLeastTileRows) return bf16_pairs_one(args);
-  TileProduct<AmxUnit>(args, 1).run();
+  if (args.store == nullptr) return TileProduct<AmxUnit>(args, 1).run();
+  StoreWork work(*args.store);
+  PanelArgs stored = args;
+  stored.work = &work;
+  TileProduct<AmxUnit>(stored, 1).run();
+  work.end();
 }
 void amx_two(const PanelArgs& args) {
   if (args.m < kLeastTileRows) return bf16_pairs_two(args);
@@ -94,6 +146,7 @@ const PanelKernel& amx_kernel() {
       .lanes = 16,
       .one = amx_one,
       .two = amx_two,
+      .stores = true,
       .has_tiles = true,
       .overlap_rows = kLeastTileRows,
   };

@@ -163,6 +163,14 @@ void round_to_bf16_rows(const float* in, int64_t in_stride, uint16_t* out, int64
   }
 }
 
+void store_rows(const PanelStore& to, const float* sums, int64_t row, int64_t rows) {
+  for (int64_t i = row; i < row + rows; ++i, sums += kPairsWidth) {
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < kPairsWidth; j += 32)
+      finish(to, i, j, _mm512_loadu_ps(sums + j), _mm512_loadu_ps(sums + j + 16));
+  }
+}
+
 void bf16_pairs_one(const PanelArgs& args) { panel_product<1>(args); }
 void bf16_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
 
@@ -175,6 +183,9 @@ HWY_POP_ATTRIBUTES
 namespace epilogue::simd {
 
 void round_to_bf16_rows(const float*, int64_t, uint16_t*, int64_t, int64_t, int64_t) {
+  EPI_ASSERT(false, "x86-64 only");
+}
+void store_rows(const PanelStore&, const float*, int64_t, int64_t) {
   EPI_ASSERT(false, "x86-64 only");
 }
 void bf16_pairs_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }

@@ -12,6 +12,9 @@ namespace epilogue::simd {
 void round_to_bf16_rows(const float* in, int64_t in_stride, uint16_t* out, int64_t out_stride,
                         int64_t rows, int64_t n);
 
+// Rows [row, row + rows) of what `to` stores, finished from sums [rows][width].
+void store_rows(const PanelStore& to, const float* sums, int64_t row, int64_t rows);
+
 // Rows that they compute at once.
 inline constexpr int64_t kBf16PairsRows = 6;
 
