@@ -65,9 +65,11 @@ Dims Frame::sizes_of(int value) const { return at_rows(graph_.value(value).sizes
 
 // Captured sizes with the rows of the call.
 Dims Frame::at_rows(const Dims& captured) const {
-  if (!plan_.has_free_rows() || leading_.empty()) return captured;
-  Dims sizes = leading_;
-  sizes[sizes.rank() - 1] = captured[captured.rank() - 1];
+  const bool has_free_rows = plan_.has_free_rows() && !leading_.empty();
+  // One variable, made where the caller wants it: a copy would read whole vectors right after the
+  // store of one size, and wait for that.
+  Dims sizes = has_free_rows ? leading_ : captured;
+  if (has_free_rows) sizes[sizes.rank() - 1] = captured[captured.rank() - 1];
   return sizes;
 }
 

@@ -270,6 +270,19 @@ class CpuRowChain final : public RowChain {
     return {out, stride, scales};
   }
 
+  // Pieces of a stage's panels: as many as threads, or some more that are not small. A thread that
+  // loses its core then keeps the others waiting for one piece, not for half of the weights.
+  static int64_t pieces_of_panels(const StageCall& stage, int threads) {
+    constexpr int64_t kPieceBytes = 256 << 10;
+    constexpr int64_t kMostPerThread = 8;
+    const int64_t panels = stage.weights->panels();
+    const simd::PanelLayout& layout = stage.weights->layout();
+    const int64_t bytes = panels * layout.width * stage.padded_k * layout.weight_bytes;
+    const int64_t pieces =
+        std::clamp<int64_t>(bytes / kPieceBytes, threads, kMostPerThread * threads);
+    return std::min(pieces, panels);
+  }
+
   // Rows [row, row + m) through all stages, each on `threads` threads.
   void run_stages(const Call& call, int64_t row, int64_t m, int threads) const {
     // Two areas in turn: a stage reads one and writes the other.
@@ -292,8 +305,10 @@ class CpuRowChain final : public RowChain {
       if (threads == 1) {
         body(0, panels);
       } else {
-        // As many pieces as threads: a grain rounded up would give one of 43 panels for two.
-        parallel_for(panels, std::max<int64_t>(1, panels / threads), body);
+        const int64_t pieces = pieces_of_panels(stage, threads);
+        parallel_blocks(pieces, [&](int64_t piece) {
+          body(panels * piece / pieces, panels * (piece + 1) / pieces);
+        });
       }
       if (!is_last) a = {targets.flow.data, targets.flow.row_stride};
     }

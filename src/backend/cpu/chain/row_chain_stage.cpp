@@ -137,27 +137,31 @@ class StageRun {
     if (overlaps_)
       overlap.emplace(tiles + buffers + second, each_, weights_.products(), tile_rows_,
                       [this, tiles](const ReadyRows& rows) { finish_rows(rows, tiles); });
-    for (int64_t k = 0; k < call_.padded_k; k += chunk)
+    for (int64_t k = 0; k < call_.padded_k; k += chunk) {
+      const int64_t end = std::min(k + chunk, call_.padded_k);
+      const bool is_last = end == call_.padded_k;
+      const int64_t depth = depth_of_sums(end - k);
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
-        const int64_t end = std::min(k + chunk, call_.padded_k);
-        const bool is_last = end == call_.padded_k;
         const std::optional<simd::PanelStore> store =
             is_last ? store_in_registers(panel, tiles) : std::nullopt;
         if (overlap) overlap->begin_panel(panel);
-        multiply(panel, k, end, panel + 1 < last,
+        multiply(panel, k, end, depth, after(panel, k, end, first, last),
                  {sums, tiles + buffers, 0, store ? &*store : nullptr,
                   is_last && overlap && !store ? &*overlap : nullptr});
         if (is_last && !store && !overlap) finish(panel, sums, tiles);
       }
+    }
     if (overlap) overlap->end();
   }
 
   // Products over k in [begin, end) alone.
   void run_slice(int64_t begin, int64_t end, float* sums, int64_t panel_stride) const {
     float* const second = stage_scratch.get(static_cast<size_t>(two_sums_ ? sums_floats() : 0));
+    const int64_t depth = depth_of_sums(end - begin);
     for (int64_t panel = 0; panel < weights_.panels(); ++panel)
-      multiply(panel, begin, end, panel + 1 < weights_.panels(),
+      multiply(panel, begin, end, depth,
+               panel + 1 < weights_.panels() ? weights_.panel(panel + 1, begin) : nullptr,
                {sums + panel * panel_stride, second, begin});
   }
 
@@ -209,13 +213,27 @@ class StageRun {
     simd::PanelWork* work = nullptr;
   };
 
+  // What run(first, last) reads after a panel's weights of k in [begin, end); at its own end what
+  // the next call most likely begins with.
+  const void* after(int64_t panel, int64_t begin, int64_t end, int64_t first, int64_t last) const {
+    if (panel + 1 < last) return weights_.panel(panel + 1, begin);
+    if (end < call_.padded_k) return weights_.panel(first, end);
+    return last < weights_.panels() ? weights_.panel(last, 0) : nullptr;
+  }
+
   int64_t sums_floats() const { return m_ * each_ * weights_.products(); }
 
-  // sums (+)= rows x panel over k in [begin, end).
-  void multiply(int64_t panel, int64_t begin, int64_t end, bool has_next, Sums sums) const {
+  // How deep one sum goes where k is `length` long.
+  int64_t depth_of_sums(int64_t length) const {
+    return std::max<int64_t>(1, sum_depth(weights_, call_.kernel->lanes, m_, length));
+  }
+
+  // sums (+)= rows x panel over k in [begin, end), in sums of `sum`. `next`: weights to fetch
+  // meanwhile, as many; null: none.
+  void multiply(int64_t panel, int64_t begin, int64_t end, int64_t sum, const void* next,
+                Sums sums) const {
     const int64_t bytes = weights_.layout().row_bytes;
-    const int64_t sum =
-        std::max<int64_t>(1, sum_depth(weights_, call_.kernel->lanes, m_, end - begin));
+    const int64_t step_bytes = weights_.layout().width * weights_.layout().weight_bytes;
     // Of one row of f32 the kernel ends its sums itself.
     const bool is_row = m_ == 1 && bytes == 4;
     const int64_t depth = is_row ? std::max<int64_t>(1, end - begin) : sum;
@@ -232,7 +250,9 @@ class StageRun {
       args.k = std::min(k + depth, end) - k;
       args.a = static_cast<const char*>(a_.data) + k * bytes;
       args.panel = weights_.panel(panel, k);
-      args.next = has_next && call_.prefetches ? weights_.panel(panel + 1, k) : nullptr;
+      args.next = next != nullptr && call_.prefetches
+                      ? static_cast<const char*>(next) + (k - begin) * step_bytes
+                      : nullptr;
       args.sums[0] = is_second ? sums.second : sums.data;
       args.sums[1] = args.sums[0] + m_ * each_;
       args.accumulate = is_second ? k > begin + depth : k > sums.first_k;
