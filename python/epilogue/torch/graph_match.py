@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MLPs in Dynamo's graph, by their structure."""
+
+import operator
+import typing
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from . import activations
+from .match import arguments_of, half_of
+
+_LINEAR = (F.linear, torch._C._nn.linear)
+_MUL = (operator.mul, torch.mul, "mul")
+_VIEW = ("view", "reshape", torch.reshape)
+_MOST_STEPS = 16  # of an activation that is written as single ops
+
+
+class Linear(typing.NamedTuple):
+    x: fx.Node
+    weight: fx.Node
+    bias: "fx.Node | None"
+    transposed: bool
+
+
+class GraphMlp(typing.NamedTuple):
+    linears: "tuple[Linear, ...]"  # gate, up, down; or gate_up, down; or fc1, fc2
+    activation: str  # a name in activations.KNOWN
+    gated: bool
+    packed: bool = False  # one linear makes gate and up, gate first
+
+    @property
+    def x(self) -> fx.Node:
+        return self.linears[0].x
+
+    @property
+    def weights(self) -> "list[fx.Node]":
+        return [linear.weight for linear in self.linears]
+
+    @property
+    def biases(self) -> "list[fx.Node | None]":
+        return [linear.bias for linear in self.linears]
+
+    @property
+    def transposed(self) -> "tuple[bool, ...]":
+        return tuple(linear.transposed for linear in self.linears)
+
+    def __str__(self) -> str:
+        form = "packed" if self.packed else "gated" if self.gated else "plain"
+        return f"compiled {form} MLP, {self.activation}"
+
+
+def value_of(node: typing.Any) -> "torch.Tensor | None":
+    value = node.meta.get("example_value") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _linear(node: typing.Any) -> "Linear | None":
+    """`node` as a linear layer: linear, or GPT-2's addmm between two views."""
+    if not isinstance(node, fx.Node):
+        return None
+    if node.target in _LINEAR:
+        a = arguments_of(node, ("input", "weight", "bias"))
+        return Linear(a["input"], a["weight"], a.get("bias"), False)
+    if node.target not in _VIEW or not isinstance(node.args[0], fx.Node):
+        return None
+    product = node.args[0]
+    if product.target is not torch.addmm or len(product.args) != 3 or product.kwargs:
+        return None
+    bias, rows, weight = product.args
+    if not isinstance(rows, fx.Node) or rows.target not in _VIEW or len(product.users) != 1:
+        return None
+    x = rows.args[0]
+    before, after, bias_value = value_of(x), value_of(node), value_of(bias)
+    if before is None or after is None or bias_value is None or bias_value.dim() != 1:
+        return None
+    if tuple(before.shape[:-1]) != tuple(after.shape[:-1]):
+        return None
+    return Linear(x, weight, bias, True)
+
+
+def _strip_dropout(node: typing.Any) -> typing.Any:
+    while isinstance(node, fx.Node) and node.target is F.dropout:
+        a = arguments_of(node, ("input", "p", "training", "inplace"))
+        if a.get("training", True) and a.get("p", 0.5) != 0:
+            return node
+        node = a["input"]
+    return node
+
+
+def _is_source(node: typing.Any) -> bool:
+    return _linear(node) is not None or half_of(node) is not None
+
+
+def _activation(node: typing.Any) -> "tuple[str, fx.Node] | None":
+    """Name and input, where `node` is an activation of a linear layer's result: one op or several,
+    found by their values."""
+    steps: "list[fx.Node]" = []
+    sources: "set[fx.Node]" = set()
+    todo = [node]
+    while todo:
+        step = todo.pop()
+        if not isinstance(step, fx.Node):
+            return None
+        if step in steps:
+            continue
+        if _is_source(step):
+            sources.add(step)
+        elif step.op in ("call_function", "call_method") and len(steps) < _MOST_STEPS:
+            steps.append(step)
+            todo += step.all_input_nodes
+        else:
+            return None
+    if len(sources) != 1 or not steps or any(u not in steps for s in steps if s is not node for u in s.users):
+        return None
+    source = sources.pop()
+    ordered = [n for n in node.graph.nodes if n in steps]
+
+    def run(x: torch.Tensor) -> typing.Any:
+        values = {source: x}
+        for n in ordered:
+            args = fx.map_arg(n.args, values.__getitem__)
+            kwargs = fx.map_arg(n.kwargs, values.__getitem__)
+            values[n] = n.target(*args, **kwargs) if n.op == "call_function" else getattr(args[0], n.target)(*args[1:], **kwargs)
+        return values[node]
+
+    name = activations.identify(run)
+    return (name, source) if name else None
+
+
+def _fits(x: fx.Node, linears: "list[Linear]") -> bool:
+    values = [value_of(n) for linear in linears for n in (linear.weight, linear.bias) if n is not None]
+    values.append(value_of(x))
+    return all(
+        v is not None and v.device.type == "cpu" and v.dtype == values[-1].dtype and type(v).__name__ in ("FakeTensor", "Tensor", "Parameter")
+        for v in values
+    ) and values[-1].dtype in (torch.float32, torch.bfloat16, torch.float16)
+
+
+def _plain(down: Linear, hidden: fx.Node) -> "GraphMlp | None":
+    act = _activation(hidden)
+    first = _linear(act[1]) if act else None
+    if first is None or not _fits(first.x, [first, down]):
+        return None
+    return GraphMlp((first, down), act[0], False)
+
+
+def _gated(down: Linear, hidden: fx.Node) -> "GraphMlp | None":
+    if hidden.target not in _MUL or len(hidden.args) != 2:
+        return None
+    for act_side, other in (hidden.args, hidden.args[::-1]):
+        act = _activation(_strip_dropout(act_side))
+        if act is not None:
+            break
+    else:
+        return None
+    halves = half_of(act[1]), half_of(other)
+    if halves[0] is not None and halves[1] is not None:
+        packed = _linear(halves[0][0])
+        if packed is None or halves[0][0] is not halves[1][0] or (halves[0][1], halves[1][1]) != (0, 1):
+            return None
+        if packed.transposed or not _fits(packed.x, [packed, down]):
+            return None
+        return GraphMlp((packed, down), act[0], True, True)
+    gate, up = _linear(act[1]), _linear(other)
+    if gate is None or up is None or gate.x is not up.x or not _fits(gate.x, [gate, up, down]):
+        return None
+    return GraphMlp((gate, up, down), act[0], True)
+
+
+def mlp_at(node: fx.Node) -> "GraphMlp | None":
+    """The MLP whose result `node` is."""
+    down = _linear(node)
+    hidden = _strip_dropout(down.x) if down else None
+    if not isinstance(hidden, fx.Node):
+        return None
+    return _plain(down, hidden) or _gated(down, hidden)
