@@ -16,14 +16,15 @@ SIZES = dict(
 WIDE = dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=1)
 
 
-def _bert(**sizes):
+def _bert(dropout=0.1, **sizes):
     config = {k: v for k, v in dict(SIZES, **sizes).items() if k not in ("num_key_value_heads", "bos_token_id", "eos_token_id")}
-    return t.BertModel(t.BertConfig(**config))
+    return t.BertModel(t.BertConfig(**config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout))
 
 
-def _gpt2(hidden_size=48, num_hidden_layers=2, **_):
-    config = t.GPT2Config(n_embd=hidden_size, n_layer=num_hidden_layers, n_head=4, vocab_size=96, n_positions=640, bos_token_id=1, eos_token_id=None)
-    return t.GPT2LMHeadModel(config)
+def _gpt2(hidden_size=48, num_hidden_layers=2, dropout=0.1, **_):
+    sizes = dict(n_embd=hidden_size, n_layer=num_hidden_layers, n_head=4, vocab_size=96, n_positions=640)
+    rates = dict(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout)
+    return t.GPT2LMHeadModel(t.GPT2Config(**sizes, **rates, bos_token_id=1, eos_token_id=None))
 
 
 def _vit(hidden_size=48, intermediate_size=112, num_hidden_layers=2):

@@ -94,9 +94,7 @@ def test_layer_is_as_exact_as_eager(name, dtype):
                 assert y.dtype == dtype and y.shape == want.shape
                 got += error(y, want) / draws
             calls += draws
-            # As for the MLP by itself: MKL splits sums of four f32 rows in more parts.
-            limit = 1.1 if dtype == torch.float32 and rows == 4 else 1.05
-            assert got <= limit * own, f"{rows} rows"
+            assert got <= 1.05 * own, f"{rows} rows"
     assert with_calls(fused) == calls
 
 

@@ -148,6 +148,8 @@ def test_errors_name_shapes_and_dtypes():
             call()
     with pytest.raises(ValueError, match="gelu, gelu_tanh, relu, silu, not 'tanh'"):
         functional.gated_mlp(x, g, u, d, activation="tanh")
+    with pytest.raises(TypeError, match="argument 'up' must be Tensor, not NoneType"):
+        functional.gated_mlp(x, g, None, d)
     with pytest.raises(RuntimeError, match="no fused MLP of number 12345"):
         torch.ops.epilogue.fused_mlp(x, 12345, 0)
     assert functional.gated_mlp(*(t.to("meta") for t in (x, g, u, d))).shape == (5, 16)
@@ -157,6 +159,16 @@ def test_errors_name_shapes_and_dtypes():
         (lambda: ops.product(x, g.t().bfloat16(), None), "dtype|bf16"),
         (lambda: ops.product(x, g.t(), torch.ones(3)), r"\[3\]"),
         (lambda: ops.mlp_hidden(x, g, "silu"), r"\[5, ?24\].*\[40, ?24\]"),
+        (lambda: ops.mlp_hidden(x, x.bfloat16(), "silu"), r"up to be like gate: Float\[5, 24\], but got BFloat16\[5, 24\]"),
+        (lambda: ops.mlp_hidden(x, x.to("meta"), "silu"), r"on cpu, but got \[5, 24\], torch.float32 on meta"),
+        (lambda: ops.mlp_gradients(x, x.to("meta"), x, "silu"), "on meta, but got .* on cpu"),
+        (lambda: ops.mlp_hidden(None, x, "silu"), "gate to be a tensor, but got None"),
+        (lambda: ops.product(None, x, None), "a to be a tensor, but got None"),
+        (lambda: ops.product(x, g.t().to("meta"), None), "torch.float32 on cpu and torch.float32 on meta"),
+        (lambda: ops.product(x.to("meta"), g.to("meta"), None), r"cannot be multiplied: \[5, 24\] and \[40, 24\]"),
+        (lambda: ops.mlp_backward(x, x, g, d, None, None, "silu"), r"gradient of \[5, 16\], torch.float32 on cpu, but got \[5, 24\]"),
+        (lambda: ops.mlp_backward(x.to("meta"), x, g, d, None, None, "silu"), "torch.float32 on meta"),
+        (lambda: functional.mlp(x, g, d, bias1=torch.empty(40, device="meta")), "same device, but got cpu and meta"),
         (lambda: ops.mlp_hidden(x.double(), None, "silu"), "Float, BFloat16 or Half, but got Double"),
         (lambda: ops.mlp_hidden(x, None, "tanh"), 'one of silu, relu, gelu, gelu_tanh, got "tanh"'),
         (lambda: ops.mlp_gradients(x[:2], x, None, "silu"), r"\[2, ?24\]"),

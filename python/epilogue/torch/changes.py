@@ -74,13 +74,17 @@ def _fused_optimizer(candidate: Candidate, tolerance: float) -> "tuple[Candidate
     return made, f"{type(optimizer).__name__}(fused=True)"
 
 
+def _counted(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
 def _threads(count: int) -> "typing.Callable[[Candidate, float], tuple[Candidate, str] | None]":
     def change(candidate: Candidate, tolerance: float) -> "tuple[Candidate, str] | None":
         if count == torch.get_num_threads():
             return None
         made = candidate.copy()
         made.num_threads = count
-        return made, f"{count} threads instead of {torch.get_num_threads()}"
+        return made, f"{_counted(count)} instead of {torch.get_num_threads()}"
 
     return change
 
@@ -101,5 +105,5 @@ def all_changes() -> "tuple[Change, ...]":
         Change("sdpa", _sdpa, ("unfused-attention",)),
         Change("channels_last", _channels_last, ("fallback-convolution",)),
         Change("fused optimizer", _fused_optimizer, ("unfused-optimizer",)),
-        *(Change(f"{n} threads", _threads(n), ("thread-contention",)) for n in counts),
+        *(Change(_counted(n), _threads(n), ("thread-contention",)) for n in counts),
     )

@@ -36,6 +36,12 @@ def _plan(gated: bool, activation: str) -> Plan:
     return Plan(base.method, base.input, base.linears, activation, None, gated)
 
 
+def _require_tensors(**given: typing.Any) -> None:
+    for name, value in given.items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"argument '{name}' must be Tensor, not {type(value).__name__}")
+
+
 def _require(x: torch.Tensor, weights: "typing.Sequence[torch.Tensor]", biases: "typing.Sequence[OptionalTensor]") -> None:
     """Shapes and dtypes, in the words of torch's own linear."""
     hidden = weights[0].shape[0] if weights[0].dim() == 2 else 0
@@ -51,8 +57,20 @@ def _require(x: torch.Tensor, weights: "typing.Sequence[torch.Tensor]", biases: 
             shapes = ", ".join(str(list(t.shape)) for t in weights)
             raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied: x is {list(x.shape)}, the weights are {shapes}")
         b = biases[i]
-        if b is not None and (b.shape != w.shape[:1] or b.dtype != x.dtype):
+        if b is None:
+            continue
+        if b.shape != w.shape[:1] or b.dtype != x.dtype:
             raise RuntimeError(f"expected a bias of {w.shape[0]} and {x.dtype}, but got {list(b.shape)} and {b.dtype}")
+        if b.device != x.device:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but got {x.device} and {b.device}")
+
+
+def _require_gradient(dy: torch.Tensor, x: torch.Tensor, last: torch.Tensor) -> None:
+    wanted = (*x.shape[:-1], last.shape[0])
+    if dy.shape != wanted or dy.dtype != x.dtype or dy.device != x.device:
+        raise RuntimeError(
+            f"expected a gradient of {list(wanted)}, {x.dtype} on {x.device}, but got {list(dy.shape)}, {dy.dtype} on {dy.device}"
+        )
 
 
 def _find(plan: Plan, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> "tuple[int, Handle]":
@@ -98,6 +116,8 @@ def _backward(plan: Plan, dy: torch.Tensor, inputs: "list[OptionalTensor]") -> "
     what an op does within."""
     half = len(inputs) // 2
     x, weights, biases = inputs[0], inputs[1 : 1 + half], inputs[1 + half :]
+    _require(x, weights, biases)
+    _require_gradient(dy, x, weights[-1])
     rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     gate = torch.nn.functional.linear(rows, weights[0], biases[0])
     up = torch.nn.functional.linear(rows, weights[1], biases[1]) if plan.gated else None
@@ -157,6 +177,10 @@ def _(x, handle, version):  # type: ignore[no-untyped-def]
 
 
 def _fake_gradients(dy: torch.Tensor, *inputs: typing.Any) -> "list[torch.Tensor]":
+    half = len(inputs) // 2
+    x, weights, biases = inputs[0], inputs[1:half], inputs[half:-1]
+    _require(x, weights, biases)
+    _require_gradient(dy, x, weights[-1])
     return [torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in inputs if isinstance(t, torch.Tensor)]
 
 
@@ -188,10 +212,12 @@ def gated_mlp(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch
     cache: keeps the packed weights for later calls with the same memory (inference). Writes are
     noticed as docs/pytorch.md says.
     """
+    _require_tensors(x=x, gate=gate, up=up, down=down)
     return _gated(x, gate, up, down, gate_bias, up_bias, down_bias, activation, cache)
 
 
 def mlp(x: torch.Tensor, fc1: torch.Tensor, fc2: torch.Tensor, *, bias1: OptionalTensor = None,
         bias2: OptionalTensor = None, activation: str = "gelu", cache: bool = False) -> torch.Tensor:  # fmt: skip
     """fc2(act(fc1 x)). `activation`: gelu, gelu_tanh, silu or relu."""
+    _require_tensors(x=x, fc1=fc1, fc2=fc2)
     return _mlp(x, fc1, fc2, bias1, bias2, activation, cache)

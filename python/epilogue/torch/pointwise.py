@@ -15,18 +15,35 @@ from . import activations
 OptionalTensor = typing.Optional[torch.Tensor]
 
 
+def _require_alike(**given: OptionalTensor) -> None:
+    """Also of a meta tensor among others, which dispatches here."""
+    there = [(name, t) for name, t in given.items() if t is not None]
+    (first, a), *others = there
+    for name, b in others:
+        if (a.shape, a.dtype, a.device) != (b.shape, b.dtype, b.device):
+            sides = [f"{list(t.shape)}, {t.dtype} on {t.device}" for t in (a, b)]
+            raise RuntimeError(f"expected {name} to be like {first}: {sides[0]}, but got {sides[1]}")
+
+
 @torch.library.register_fake("epilogue::mlp_hidden")
 def _(gate, up, activation):  # type: ignore[no-untyped-def]
+    _require_alike(gate=gate, up=up)
     return gate.new_empty(gate.shape)
 
 
 @torch.library.register_fake("epilogue::mlp_gradients")
 def _(d_hidden, gate, up, activation):  # type: ignore[no-untyped-def]
+    _require_alike(gate=gate, up=up, d_hidden=d_hidden)
     return gate.new_empty(gate.shape), gate.new_empty(gate.shape), gate.new_empty((0,) if up is None else gate.shape)
 
 
 @torch.library.register_fake("epilogue::product")
 def _(a, b, added):  # type: ignore[no-untyped-def]
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied: {list(a.shape)} and {list(b.shape)}")
+    for other in (b, added):
+        if other is not None and (other.dtype != a.dtype or other.device != a.device):
+            raise RuntimeError(f"expected one dtype and one device, but got {a.dtype} on {a.device} and {other.dtype} on {other.device}")
     return a.new_empty((a.shape[0], b.shape[1]))
 
 

@@ -38,7 +38,13 @@ std::string describe(const Torch& tensor) {
   return text + "]";
 }
 
+void require_defined(const Torch& tensor, const char* what) {
+  if (!tensor.defined())
+    throw std::runtime_error(std::string("expected ") + what + " to be a tensor, but got None");
+}
+
 epilogue::Tensor view_of(const Torch& tensor, const char* what) {
+  require_defined(tensor, what);
   if (!tensor.is_cpu())
     throw std::runtime_error(std::string("Expected all tensors to be on the CPU, but ") + what +
                              " " + describe(tensor) + " is on another device");

@@ -14,6 +14,9 @@ using Torch = torch::stable::Tensor;
 // "Float[4, 8]": what messages say of a tensor.
 std::string describe(const Torch& tensor);
 
+// Throws where None was given, which the dispatcher lets through as a tensor.
+void require_defined(const Torch& tensor, const char* what);
+
 // A view of the tensor's memory, which the caller keeps alive. Throws std::runtime_error, naming
 // `what`, where the tensor is not on the CPU or of a dtype that the engine does not multiply.
 epilogue::Tensor view_of(const Torch& tensor, const char* what);

@@ -24,11 +24,21 @@ Tensor contiguous_of(const OptionalTorch& tensor, const char* what) {
   return tensor ? contiguous_of(*tensor, what) : Tensor();
 }
 
+void require_like(const Torch& gate, const OptionalTorch& tensor, const char* what) {
+  if (!tensor) return;
+  bool same = tensor->scalar_type() == gate.scalar_type() && tensor->dim() == gate.dim();
+  for (int64_t d = 0; same && d < gate.dim(); ++d) same = tensor->size(d) == gate.size(d);
+  if (!same)
+    throw std::runtime_error(std::string("expected ") + what + " to be like gate: " +
+                             describe(gate) + ", but got " + describe(*tensor));
+}
+
 Torch mlp_hidden(Torch gate, OptionalTorch up, std::string activation) {
   const epilogue::NoGrad no_grad;
   TorchThreads threads;
   const epilogue::ExecutorScope scope(threads);
   const Tensor in = contiguous_of(gate, "gate");
+  require_like(gate, up, "up");
   Torch out = empty_like_rows(gate, in.sizes());
   epilogue::mlp_hidden_into(activation, in, contiguous_of(up, "up"), view_of(out, "out"));
   return out;
@@ -40,6 +50,8 @@ std::tuple<Torch, Torch, Torch> mlp_gradients(Torch d_hidden, Torch gate, Option
   TorchThreads threads;
   const epilogue::ExecutorScope scope(threads);
   const Tensor in = contiguous_of(gate, "gate");
+  require_like(gate, up, "up");
+  require_like(gate, d_hidden, "d_hidden");
   Torch hidden = empty_like_rows(gate, in.sizes());
   Torch d_gate = empty_like_rows(gate, in.sizes());
   Torch d_up = empty_like_rows(gate, up ? in.sizes() : epilogue::Dims{0});
@@ -51,6 +63,8 @@ std::tuple<Torch, Torch, Torch> mlp_gradients(Torch d_hidden, Torch gate, Option
 }
 
 Torch product(Torch a, Torch b, OptionalTorch added) {
+  require_defined(a, "a");
+  require_defined(b, "b");
   if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(0))
     throw std::runtime_error("mat1 and mat2 shapes cannot be multiplied: " + describe(a) + " and " +
                              describe(b));
