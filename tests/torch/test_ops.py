@@ -34,6 +34,21 @@ def test_opcheck_of_the_compiled_op():
                           test_utils=("test_schema", "test_faketensor"))  # fmt: skip
 
 
+def test_opcheck_of_what_keeps_handles():
+    ops = torch.ops.epilogue
+    weights = [torch.randn(40, 24), torch.randn(16, 40)]
+    given = (weights, [None, None], "relu", None, False, [None] * 4, ["none", "product", "none", "none"], [1e-5, 1e-5], False)
+    before = ops.handles()
+    number = ops.prepare(*given)
+    assert (ops.handles(), ops.columns(number)) == (before + 1, 16)
+    schema = ("test_schema",)  # there is no tensor to fake
+    for op, args in ((ops.prepare, given), (ops.columns, (number,)), (ops.refresh, (number,)), (ops.handles, ()),
+                     (ops.packed_bytes, ()), (ops.release, (number,))):  # fmt: skip
+        torch.library.opcheck(op, args, test_utils=schema)
+    with pytest.raises(RuntimeError, match=f"no fused MLP of number {number}"):
+        ops.columns(number)
+
+
 @pytest.mark.parametrize("activation", ["silu", "relu", "gelu", "gelu_tanh"])
 @pytest.mark.parametrize("gated", [False, True])
 def test_opcheck_of_the_ops_of_training(gated, activation):
