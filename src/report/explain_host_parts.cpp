@@ -38,6 +38,9 @@ void add_host_products(ExplainParts& p) {
          fmt::format("{:.1f}", product.flops_per_byte)});
   }
   p.add(std::move(grid));
+  p.document.push_back(Paragraph{
+      "Rates are not compared with a peak: a trace of PyTorch does not name the CPU, and this "
+      "machine need not be the one that recorded it."});
   if (has_calls)
     p.document.push_back(Paragraph{
         "call: the product is so small that calling it takes longer than computing it; its time is "

@@ -1,55 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // An explanation for scripts: everything that the text shows, and what it cuts.
-#include <algorithm>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
-#include "report/curve_json.h"
+#include "report/explain_json_parts.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Of what changes over time; the page has more.
-constexpr size_t kCurveBuckets = 200;
-
-// A list of objects, one per element.
-template <class List, class F>
-Json array_of(const List& list, F&& make) {
-  Json array = Json::array();
-  for (const auto& element : list) array.push_back(make(element));
-  return array;
-}
-
-// The same for lists that grow with the trace: the first `limit` elements. What is cut is counted
-// under the list's path.
-class Lists {
- public:
-  explicit Lists(size_t limit) : limit_(limit) {}
-
-  template <class List, class F>
-  Json of(const std::string& path, const List& list, F&& make) {
-    if (list.size() > limit_) left_out_[path] = list.size() - limit_;
-    return array_of(std::span(list).first(std::min(limit_, list.size())), make);
-  }
-  Json left_out() && { return std::move(left_out_); }
-
- private:
-  size_t limit_;
-  Json left_out_ = Json::object();
-};
-
-Json distribution_json(const Distribution& d) {
-  return {
-      {"count", d.count},          {"min_us", to_us(d.min_ns)}, {"median_us", to_us(d.median_ns)},
-      {"p95_us", to_us(d.p95_ns)}, {"max_us", to_us(d.max_ns)}, {"total_us", to_us(d.total_ns)}};
-}
 
 Json parts_json(const Verdict& verdict) {
   Json json = Json::object();
@@ -61,7 +22,7 @@ Json parts_json(const Verdict& verdict) {
 }
 
 // Of a run without a device; null of others.
-Json host_json(const std::optional<HostTime>& host, Lists& lists) {
+Json host_json(const std::optional<HostTime>& host, JsonLists& lists) {
   if (!host) return nullptr;
   Json parts = Json::object();
   for (int i = 0; i < kHostParts; ++i) {
@@ -245,76 +206,6 @@ Json chain_json(const DispatchChain& c) {
           {"no_launch_us", to_us(c.no_launch_ns)}};
 }
 
-Json range_json(const CompiledRange& r) {
-  return {{"name", r.name},
-          {"count", r.count},
-          {"cpu_us", to_us(r.cpu_ns)},
-          {"kernels", r.kernels},
-          {"device_us", to_us(r.device_ns)}};
-}
-
-Json compile_json(const CompileSummary& c, Lists& lists) {
-  return {{"regions", lists.of("compile.regions", c.regions, range_json)},
-          {"graphs", lists.of("compile.graphs", c.graphs, range_json)},
-          {"regions_per_step", or_null(c.regions_per_step)},
-          {"frames_per_step", or_null(c.frames_per_step)},
-          {"triton", lists.of("compile.triton", c.triton, [](const TritonKernel& k) {
-             return Json{{"name", k.name},
-                         {"fused_ops", k.fused_ops},
-                         {"count", k.count},
-                         {"device_us", to_us(k.device_ns)},
-                         {"kernel_file", k.file},
-                         {"kernel_hash", k.hash},
-                         {"kernel_kwargs", k.config},
-                         {"num_warps", or_null(k.warps)},
-                         {"num_stages", or_null(k.stages)}};
-           })}};
-}
-
-Json memory_categories_json(const DeviceMemory& m) {
-  Json list = Json::array();
-  for (size_t c = 0; !m.category_totals.empty() && c < kMemoryCategories; ++c)
-    list.push_back({{"category", memory_category_name(static_cast<MemoryCategory>(c))},
-                    {"at_peak_bytes", m.category_at_peak[c]},
-                    {"peak_bytes", m.category_peak[c]}});
-  return list;
-}
-
-// `path` is the place of the device in the explanation: "memory.0".
-Json memory_json(const DeviceMemory& m, const std::string& path, Lists& lists) {
-  return {{"device_type", static_cast<int>(m.type)},
-          {"device", m.device},
-          {"allocations", m.allocations},
-          {"frees", m.frees},
-          {"peak_bytes", m.peak_bytes},
-          {"peak_us", to_us(m.peak_ns)},
-          {"peak_reserved_bytes", m.peak_reserved_bytes},
-          {"before_window_bytes", or_null(m.before_window_bytes)},
-          {"is_relative", m.is_relative},
-          {"out_of_memory", m.out_of_memory},
-          {"categories", memory_categories_json(m)},
-          {"at_peak",
-           array_of(m.at_peak,
-                    [](const MemoryHolder& h) {
-                      return Json{{"op", h.op}, {"allocations", h.allocations}, {"bytes", h.bytes}};
-                    })},
-          {"at_peak_by_python", lists.of(path + ".at_peak_by_python", m.at_peak_by_python,
-                                         [](const PythonMemoryHolder& h) {
-                                           return Json{{"module", h.module},
-                                                       {"function", h.function},
-                                                       {"allocations", h.allocations},
-                                                       {"bytes", h.bytes}};
-                                         })},
-          {"over_time", curve_json(m.totals, kCurveBuckets, &MemoryPoint::allocated_bytes)}};
-}
-
-Json memory_devices_json(const std::vector<DeviceMemory>& devices, Lists& lists) {
-  Json array = Json::array();
-  for (const DeviceMemory& m : devices)
-    array.push_back(memory_json(m, "memory." + std::to_string(array.size()), lists));
-  return array;
-}
-
 Json idle_json(const DeviceIdle& idle) {
   Json causes = Json::object();
   for (int i = 0; i < kIdleCauses; ++i) {
@@ -324,104 +215,12 @@ Json idle_json(const DeviceIdle& idle) {
   return {{"device", idle.device}, {"idle_us", to_us(idle.idle_ns)}, {"causes", std::move(causes)}};
 }
 
-Json queue_json(const StreamQueue& q) {
-  return {{"device", q.device},
-          {"stream", q.stream},
-          {"works", q.works},
-          {"max_length", q.max_length},
-          {"max_us", to_us(q.max_ns)},
-          {"mean_length", q.mean_length},
-          {"over_time", curve_json(q.points, kCurveBuckets, &QueuePoint::length)}};
-}
-
-Json device_range_json(const DeviceRange& r) {
-  return {{"name", r.name},
-          {"device", r.device},
-          {"count", r.count},
-          {"total_us", to_us(r.total_ns)},
-          {"max_us", to_us(r.max_ns)},
-          {"busy_us", to_us(r.busy_ns)},
-          {"idle_us", to_us(r.idle_ns)}};
-}
-
-Json critical_path_json(const std::optional<CriticalPath>& path, Lists& lists) {
-  if (!path) return nullptr;
-  const auto us = [](const std::optional<int64_t>& ns) { return ns ? Json(to_us(*ns)) : Json(); };
-  Json kinds = Json::object();
-  for (int i = 0; i < kPathKinds; ++i) {
-    const auto kind = static_cast<PathKind>(i);
-    kinds[std::string(path_kind_name(kind)) + "_us"] = to_us(path->of(kind));
-  }
-  return {{"span_us", to_us(path->span_ns())},
-          {"kinds", std::move(kinds)},
-          {"stream_waits", path->stream_waits},
-          {"inferred_stream_waits", path->inferred_waits},
-          {"groups", lists.of("critical_path.groups", path->groups, [&](const PathGroup& g) {
-             return Json{{"kind", path_kind_name(g.kind)},
-                         {"name", g.name},
-                         {"count", g.count},
-                         {"path_us", to_us(g.path_ns)},
-                         {"total_us", to_us(g.total_ns)},
-                         {"span_if_half_us", us(g.if_half_ns)},
-                         {"span_if_none_us", us(g.if_none_ns)}};
-           })}};
-}
-
-Json calls_json(const LaunchStats& l, Lists& lists) {
-  return {{"launches", l.launches},
-          {"graph_launches", l.graph_launches},
-          {"graph_kernels", l.graph_kernels},
-          {"kernels_shorter_than_launch", l.kernels_shorter_than_launch},
-          {"kernels_per_launch", or_null(l.kernels_per_launch)},
-          {"launches_per_step", or_null(l.launches_per_step)},
-          {"queue_delay", l.queue_delay ? distribution_json(*l.queue_delay) : Json()},
-          {"calls", lists.of("launches.calls", l.calls, [](const CallStats& c) {
-             Json json = distribution_json(c.time);
-             json["name"] = c.name;
-             json["starts_work"] = c.starts_work;
-             return json;
-           })}};
-}
-
-Json hot_spots_json(const HotSpots& h, Lists& lists) {
-  return {{"syncs", lists.of("hot_spots.syncs", h.syncs,
-                             [](const SyncSpot& s) {
-                               return Json{{"call", s.call},
-                                           {"where", s.where},
-                                           {"is_implied", s.is_implied},
-                                           {"time", distribution_json(s.time)}};
-                             })},
-          {"copies", lists.of("hot_spots.copies", h.copies,
-                              [](const CopySpot& c) {
-                                return Json{{"name", c.name},
-                                            {"where", c.where},
-                                            {"is_pageable", c.is_pageable},
-                                            {"bytes", or_null(c.bytes)},
-                                            {"gb_per_s", or_null(c.bandwidth_gb_s)},
-                                            {"time", distribution_json(c.time)}};
-                              })},
-          {"loaders", lists.of("hot_spots.loaders", h.loaders, [](const LoaderSpot& l) {
-             return Json{{"name", l.name}, {"time", distribution_json(l.time)}};
-           })}};
-}
-
 Json module_json(const ModuleTime& m) {
   return {{"path", m.path},
           {"count", m.count},
           {"cpu_us", to_us(m.cpu_ns)},
           {"device_us", to_us(m.device_ns)},
           {"kernels", m.kernels}};
-}
-
-Json occupancy_json(const KernelOccupancy& k) {
-  return {{"kernel", k.kernel},
-          {"count", k.count},
-          {"total_us", to_us(k.total_ns)},
-          {"recorded_pct", or_null(k.recorded_pct)},
-          {"theoretical_pct", k.computed ? Json(k.computed->theoretical_pct) : Json()},
-          {"limit", k.computed ? Json(occupancy_limit_name(k.computed->limit)) : Json()},
-          {"is_recorded_zero_artefact", k.is_recorded_zero_artefact},
-          {"note", k.note}};
 }
 
 }  // namespace
@@ -439,7 +238,7 @@ Json finding_json(const Finding& f) {
 }
 
 ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
-  Lists lists(max_rows);
+  JsonLists lists(max_rows);
   const bool has_steps = !e.steps.empty();
   Json divided = lists.of(has_steps ? "steps" : "regions", e.verdicts.regions, region_json);
   Json steps = has_steps ? std::move(divided) : Json::array();
@@ -473,9 +272,9 @@ ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
       {"idle", array_of(e.idle, idle_json)},
       {"idle_gaps", lists.of("idle_gaps", e.gaps, gap_json)},
       {"critical_path", critical_path_json(e.critical_path, lists)},
-      {"launches", calls_json(e.launches, lists)},
-      {"queues", lists.of("queues", e.queues, queue_json)},
-      {"device_ranges", lists.of("device_ranges", e.device_ranges, device_range_json)},
+      {"launches", launches_json(e.launches, lists)},
+      {"queues", queues_json(e.queues, lists)},
+      {"device_ranges", device_ranges_json(e.device_ranges, lists)},
       {"gemms", lists.of("gemms", e.gemms.gemms, gemm_json)},
       {"gemm_comparisons", lists.of("gemm_comparisons", e.gemms.comparisons,
                                     [](const GemmComparison& c) { return Json(c.sentence); })},
@@ -488,8 +287,8 @@ ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
       {"dispatch_chains", lists.of("dispatch_chains", e.chains.chains, chain_json)},
       {"hot_spots", hot_spots_json(e.hot_spots, lists)},
       {"compile", compile_json(e.compile, lists)},
-      {"occupancy", lists.of("occupancy", e.occupancies, occupancy_json)},
-      {"memory", memory_devices_json(e.memory, lists)},
+      {"occupancy", occupancies_json(e.occupancies, lists)},
+      {"memory", memory_json(e.memory, lists)},
       {"collectives", collectives_json(e.collectives)},
       {"modules", lists.of("modules", e.modules, module_json)}};
   return {std::move(json), std::move(lists).left_out()};

@@ -9,6 +9,9 @@
 namespace epilogue::trace {
 namespace {
 
+// What a trace spans outside of its path is said if it is more than this part of the span.
+constexpr double kNamedOutsidePart = 0.01;
+
 std::string path_group_text(const PathGroup& g) {
   switch (g.kind) {
     case PathKind::host_between_ops: return "host between ops";
@@ -53,6 +56,11 @@ void add_critical_path(ExplainParts& p) {
       "The chain of host work, launches, device work and waits that decides how long the trace is. "
       "The last columns say how long it would be if all of that name took half its time, or none, "
       "and everything else stayed as it was.";
+  if (const int64_t outside_ns = p.e.timeline.span_ns() - path.span_ns();
+      outside_ns > kNamedOutsidePart * static_cast<double>(p.e.timeline.span_ns()))
+    text += fmt::format(
+        " The trace spans {}: {} of it lie before the first moment of the path or after its last.",
+        format_duration_ns(p.e.timeline.span_ns()), format_duration_ns(outside_ns));
   if (path.inferred_waits > 0)
     text += fmt::format(" {} of streams for each other {} told by calls and times alone.",
                         counted(path.inferred_waits, "wait", "waits"),

@@ -253,6 +253,21 @@ TEST(HtmlReport, HasThePiecesOfTheCriticalPath) {
   EXPECT_NE(text.find("7.00 us (30.0 % less)"), std::string::npos) << text;
 }
 
+// The annotation goes on for 5 us after the last moment of the path.
+TEST(HtmlReport, TextSaysWhatTheTraceSpansOutsideOfItsPath) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 2000);
+  b.call("cudaLaunchKernel", 1000, 2000, 1);
+  b.gpu_kernel("sgemm", 3000, 9000, 1);
+  b.call("cudaDeviceSynchronize", 2000, 10'000);
+  const auto text_of = [&] { return explain_text(explain(b.trace, link(b.trace)), {}); };
+  EXPECT_EQ(text_of().find("The trace spans"), std::string::npos) << text_of();
+  b.annotation("ProfilerStep#1", 0, 15'000);
+  EXPECT_NE(text_of().find("The trace spans 15.0 us: 5.00 us of it lie before the first moment"),
+            std::string::npos)
+      << text_of();
+}
+
 // Two kernels are launched before the first begins; an annotation spans both.
 TEST(HtmlReport, HasQueuesAndDeviceRanges) {
   GpuTrace b;

@@ -58,6 +58,22 @@ def rank_trace(rank, ranks):
     return {"distributedInfo": {"rank": rank, "world_size": ranks}, "traceEvents": events}
 
 
+def triton_trace():
+    """Two kernels; the op that launches the first says where Inductor wrote its source."""
+    events = []
+    for i, (op, kernel, args) in enumerate([
+            ("triton_poi_fused_add_0", "triton_poi_fused_add_0",
+             {"kernel_file": "/tmp/inductor/c1.py", "kernel_kwargs": "XBLOCK=16"}),
+            ("aten::mm", "ampere_sgemm_128x64_tn", {})], start=1):
+        shared = {"ph": "X", "pid": 1, "tid": 1}
+        events += [{**shared, "cat": "cpu_op", "name": op, "ts": 20 * i, "dur": 9, "args": {"External id": i, **args}},
+                   {**shared, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 20 * i + 2, "dur": 3,
+                    "args": {"correlation": i, "External id": i}},
+                   {"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": 20 * i + 6, "dur": 10,
+                    "args": {"correlation": i, "External id": i, "device": 0, "stream": 7}}]
+    return {"traceEvents": events}
+
+
 class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -217,6 +233,20 @@ class PageTest(unittest.TestCase):
         self.assertGreater(page.evaluate("document.querySelectorAll('#path rect').length"), 10)
         self.assertGreater(page.evaluate("document.querySelectorAll('#path tbody tr').length"), 5)
         self.assertIn("If half", page.evaluate("document.getElementById('path').innerText"))
+
+    def test_the_kernels_table_says_where_a_triton_kernel_comes_from(self):
+        trace = os.path.join(self.folder.name, "triton.json")
+        with open(trace, "w", encoding="utf-8") as f:
+            json.dump(triton_trace(), f)
+        page = self.open(self.report(trace))
+        rows = page.evaluate("""[...document.querySelectorAll("#kernels tbody tr")].map((row) =>
+            [...row.querySelectorAll("td")].map((td) => td.textContent))""")
+        cells = {row[0]: row[-2:] for row in rows}
+        self.assertEqual(cells["triton_poi_fused_add_0"], ["/tmp/inductor/c1.py", "XBLOCK=16"])
+        self.assertNotIn("/tmp/inductor/c1.py", cells["ampere_sgemm_128x64_tn"])
+        page = self.open(self.big)
+        heads = page.evaluate("document.getElementById('kernels').querySelector('thead').innerText")
+        self.assertNotIn("Source", heads)
 
     def test_queues_rooflines_annotations_and_memory_are_there(self):
         page = self.open(self.report(self.real("tracelens/h100_qwen_0.5b.json.gz"), "--modules"))

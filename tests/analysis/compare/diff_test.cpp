@@ -4,30 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 
-#include "trace/trace_builder.h"
+#include "analysis/compare/diff_testing.h"
 
 namespace epilogue::trace::diff_test {
 namespace {
 
+using testing::diff;
+using testing::find_part;
 using testing::kUs;
 using testing::TraceBuilder;
-
-TraceDiff diff(const TraceBuilder& a, const TraceBuilder& b) {
-  TraceDiff d = diff_traces(a.trace, link(a.trace), b.trace, link(b.trace), {.min_part_pct = 0});
-  int64_t sum = 0;
-  for (const DiffPart& part : d.parts) sum += part.delta_ns();
-  EXPECT_EQ(sum, d.wall_ns[1] - d.wall_ns[0]) << "the parts do not add up";
-  return d;
-}
-
-const DiffPart* find(const TraceDiff& d, std::string_view what) {
-  const auto at = std::find_if(d.parts.begin(), d.parts.end(),
-                               [&](const DiffPart& p) { return p.what.starts_with(what); });
-  return at == d.parts.end() ? nullptr : &*at;
-}
 
 // An op from `start` with one kernel of `us`, both as long.
 void run(TraceBuilder& b, const char* op, const char* kernel, int64_t start_us, int64_t us) {
@@ -53,7 +40,7 @@ TEST(Diff, ASlowerKernelIsNamed) {
   run(b, "aten::mm", "gemm", 0, 150);
   run(b, "aten::add", "add", 150, 10);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find(d, "aten::mm: same kernel, gemm");
+  const DiffPart* part = find_part(d, "aten::mm: same kernel, gemm");
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->delta_ns(), 50 * kUs);
   EXPECT_EQ(part->why, "1 execution, mean 100.0 -> 150.0 us");
@@ -72,7 +59,7 @@ TEST(Diff, AKernelThatOutlastsItsStepCountsInFull) {
   }
   const TraceDiff d = diff(a, b);
   EXPECT_EQ(d.wall_ns[0], 350 * kUs);
-  const DiffPart* part = find(d, "aten::mm: same kernel, gemm");
+  const DiffPart* part = find_part(d, "aten::mm: same kernel, gemm");
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->delta_ns(), -100 * kUs);
 }
@@ -82,7 +69,7 @@ TEST(Diff, AnotherKernelOfTheSameOpIsExplainedByItsFields) {
   run(a, "aten::mm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 0, 100);
   run(b, "aten::mm", "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", 0, 80);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find(d, "aten::mm: other kernels");
+  const DiffPart* part = find_part(d, "aten::mm: other kernels");
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->delta_ns(), -20 * kUs);
   EXPECT_NE(part->why.find("128x128"), std::string::npos) << part->why;
@@ -97,7 +84,7 @@ TEST(Diff, ATritonKernelTakesTheOpsThatItNames) {
   run(a, "aten::mul", "vectorized_mul", 90, 110);
   run(b, "triton_poi_fused_gelu_mul_0", "triton_poi_fused_gelu_mul_0", 0, 120);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find(d, "triton_poi_fused_gelu_mul_0: fused");
+  const DiffPart* part = find_part(d, "triton_poi_fused_gelu_mul_0: fused");
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->delta_ns(), -80 * kUs);
   EXPECT_EQ(part->why,
@@ -181,7 +168,7 @@ TEST(Diff, IdleTimeOfTheHostIsAPartOfItsOwn) {
   run(b, "aten::mm", "gemm", 0, 10);
   run(b, "aten::mm", "gemm", 10, 10);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find(d, "device idle: host in ops");
+  const DiffPart* part = find_part(d, "device idle: host in ops");
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->delta_ns(), -50 * kUs);
   EXPECT_EQ(d.unexplained_ns, 0);
@@ -235,7 +222,7 @@ TEST(Diff, AveragesOverStepsStillAddUp) {
   a.kernel("other", 61, 68, 0);  // 7 ns in one of three steps
   const TraceDiff d = diff(a, stepped(2, 121));
   EXPECT_EQ(d.kernels[0], 4.0 / 3);
-  const DiffPart* gone = find(d, "aten::mm: gone");
+  const DiffPart* gone = find_part(d, "aten::mm: gone");
   ASSERT_NE(gone, nullptr);
   EXPECT_NEAR(static_cast<double>(gone->before_ns), 7.0 / 3, 1);
   EXPECT_EQ(gone->why, "0.33 -> 0 executions per step of other");
@@ -329,79 +316,14 @@ TEST(Diff, OverlappingKernelsAreBookedOnce) {
   run(b, "aten::mm", "first", 0, 100);
   const TraceDiff d = diff(a, b);
   EXPECT_EQ(d.busy_ns[0], 150 * kUs);
-  const DiffPart* gone = find(d, "aten::mm: gone");
+  const DiffPart* gone = find_part(d, "aten::mm: gone");
   ASSERT_NE(gone, nullptr);
   EXPECT_EQ(gone->delta_ns(), -50 * kUs);
-}
-
-TEST(Diff, WithoutDeviceWorkOpsAreCompared) {
-  TraceBuilder a, b;
-  a.op("aten::linear", 0, 100 * kUs);
-  a.op("aten::mm", 10 * kUs, 90 * kUs);
-  a.op("aten::gelu", 120 * kUs, 150 * kUs);
-  b.op("aten::mm", 0, 70 * kUs);
-  const TraceDiff d = diff(a, b);
-  EXPECT_EQ(d.wall_ns[0], 150 * kUs);
-  const DiffPart* mm = find(d, "aten::mm: same op");
-  ASSERT_NE(mm, nullptr);
-  EXPECT_EQ(mm->delta_ns(), -10 * kUs);
-  const DiffPart* between = find(d, "host between ops");
-  ASSERT_NE(between, nullptr);
-  EXPECT_EQ(between->delta_ns(), -20 * kUs);
-  EXPECT_TRUE(d.kernels_removed.empty()) << "ops are no kernels";
-  EXPECT_TRUE(d.kernels_changed.empty());
-  ASSERT_EQ(d.ops_removed.size(), 2U);
-  EXPECT_EQ(d.ops_removed[0].name, "aten::gelu");
-  EXPECT_EQ(d.ops_removed[1].name, "aten::linear");
-  EXPECT_EQ(d.ops_removed[1].total_ns[0], 20 * kUs) << "without the product in it";
-  ASSERT_EQ(d.ops_changed.size(), 1U);
-  EXPECT_EQ(d.ops_changed[0].total_ns, (std::array<int64_t, 2>{80 * kUs, 70 * kUs}));
-}
-
-TEST(Diff, TheOwnTimeOfAnOpThatOutlastsItsStepIsWithoutAllBelowIt) {
-  TraceBuilder a, b;
-  for (TraceBuilder* t : {&a, &b}) {
-    t->annotation("ProfilerStep#1", 0, 100 * kUs);
-    t->op("aten::linear", 0, 150 * kUs);
-  }
-  a.op("aten::mm", 100 * kUs, 140 * kUs);
-  const TraceDiff d = diff(a, b);
-  ASSERT_EQ(d.ops_changed.size(), 1U);
-  EXPECT_EQ(d.ops_changed[0].total_ns, (std::array<int64_t, 2>{110 * kUs, 150 * kUs}));
-  EXPECT_TRUE(d.parts.empty()) << "the step is linear's in both";
-}
-
-TEST(Diff, OpsOfATraceWithoutDeviceWorkAreNoKernels) {
-  TraceBuilder a, b;
-  run(a, "aten::mm", "gemm", 0, 100);
-  b.op("aten::mm", 0, 50 * kUs);
-  const TraceDiff d = diff(a, b);
-  EXPECT_EQ(d.kernels_removed.size(), 1U);
-  EXPECT_TRUE(d.kernels_added.empty());
-  EXPECT_TRUE(d.ops_added.empty());
 }
 
 TEST(Diff, EmptyTracesAreEqual) {
   const TraceBuilder a, b;
   EXPECT_EQ(diff(a, b).wall_ns, (std::array<int64_t, 2>{0, 0}));
-}
-
-TEST(Diff, AnOpOfAnotherTypeIsNotTheSameOnACpu) {
-  const auto run = [](const char* type, int64_t us) {
-    testing::TraceBuilder b;
-    b.op("aten::addmm", 0, us * 1000);
-    b.inputs({testing::tensor({512}, type), testing::tensor({256, 512}, type),
-              testing::tensor({512, 512}, type)});
-    return std::move(b.trace);
-  };
-  const Trace f32 = run("float", 1000);
-  const Trace bf16 = run("c10::BFloat16", 7500);
-  const TraceDiff d = diff_traces(f32, link(f32), bf16, link(bf16), {});
-  ASSERT_FALSE(d.parts.empty());
-  EXPECT_EQ(d.parts[0].what, "aten::addmm: float -> BFloat16");
-  const Trace slower = run("float", 2000);
-  EXPECT_EQ(diff_traces(f32, link(f32), slower, link(slower), {}).parts.at(0).what,
-            "aten::addmm: same op");
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ function showSteps(e, timeline) {
 
 function showKernels(report, index, timeline) {
   const total = report.kernels_total_us;
+  const triton = new Map(report.explanation.compile.triton.filter((k) => k.kernel_file).map((k) => [k.name, k]));
   addSection("kernels", "Kernels", tableNode("Kernels, copies and fills", [
     { ...textColumn("Name", "name"), node: (k) => kernelNode(index, k.name) },
     textColumn("Kind", (k) => k.kind ?? k.category.replace("gpu_", "")),
@@ -53,6 +54,8 @@ function showKernels(report, index, timeline) {
     usColumn("Mean", "mean_us"),
     usColumn("Min", "min_us"),
     usColumn("Max", "max_us"),
+    ...(triton.size > 0 ? [textColumn("Source", (k) => triton.get(k.name)?.kernel_file ?? null),
+      textColumn("Config", (k) => triton.get(k.name)?.kernel_kwargs || null)] : []),
   ], report.kernels, { sortBy: 4, onRow: (k) => timeline?.search(k.name) }));
 }
 
