@@ -29,6 +29,9 @@ constexpr int64_t kChunkK = 1024;
 constexpr int64_t kChunkUnit = 32;
 // Products that one f32 sum takes in before it is added to the others: shorter sums round less.
 constexpr int64_t kSumDepth = 256;
+// On vectors of 256 bits and fewer libraries sum shorter pieces, and ours must not lose more.
+constexpr int64_t kNarrowSumDepth = 160;
+constexpr int64_t kWideLanes = 16;
 // With few rows memory is the limit.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLeastSumDepth = 8;
@@ -71,7 +74,8 @@ int64_t sum_depth(const PackedWeights& weights, int64_t lanes, int64_t rows, int
   const PanelLayout& layout = weights.layout();
   if (layout.most_k > 0) return layout.most_k;
   if (layout.rows != FloatType::f32) return length;
-  if (rows > kFewRows) return even_piece(length, kSumDepth, kLeastSumDepth);
+  if (rows > kFewRows)
+    return even_piece(length, lanes >= kWideLanes ? kSumDepth : kNarrowSumDepth, kLeastSumDepth);
   // Widened 16-bit weights: the same.
   if (layout.weight_bytes == 2) return length;
   const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
