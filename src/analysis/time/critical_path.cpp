@@ -107,6 +107,7 @@ std::optional<CriticalPath> critical_path(const Trace& trace, const Links& links
                   path.kind_ns[static_cast<size_t>(g.kind)] += end_ns - start_ns;
                   if (std::exchange(last, group) != group) ++pieces;
                 });
+  path.groups[before_group].total_ns = path.groups[before_group].path_ns;
   add_what_ifs(graph, path);
   // Last: of a long trace they are as large as what the above takes for a while.
   path.pieces.reserve(pieces);

@@ -11,6 +11,9 @@
 
 namespace epilogue::trace {
 
+// Clocks of host and device agree to this.
+inline constexpr int64_t kPathClockErrorNs = 2'000;
+
 class PathBuilder {
  public:
   PathBuilder(const Trace& trace, const Links& links);
@@ -56,7 +59,7 @@ class PathBuilder {
   void add_work();
   void add_work_edges(const std::vector<Work>& stream, size_t at);
   void add_stream_waits();
-  void infer_stream_waits();
+  void infer_stream_waits(bool are_recorded);
   void infer_stream_wait(const LaneKey& stream, const std::vector<Work>& list, size_t at,
                          int64_t wait_ns);
   void add_sync_calls();

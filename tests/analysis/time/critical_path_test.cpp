@@ -170,6 +170,27 @@ TEST(CriticalPath, AStreamWaitsForAnother) {
   }
 }
 
+// A graph's kernels are recorded on a stream of their own: the copy waits for them all the same,
+// and they for the kernel before.
+TEST(CriticalPath, WhatFollowsAGraphWaitsForIt) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 30 * kUs);
+  b.call("cudaLaunchKernel", 1 * kUs, 3 * kUs, 1);
+  b.gpu_kernel("first", 8 * kUs, 50 * kUs, 1, 7);
+  b.call("cudaGraphLaunch", 5 * kUs, 9 * kUs, 2);
+  b.gpu_kernel("of_graph", 52 * kUs, 80 * kUs, 2, 165);
+  b.gpu_kernel("of_graph", 82 * kUs, 110 * kUs, 2, 165);
+  b.call("cudaMemcpyAsync", 10 * kUs, 12 * kUs, 3);
+  b.work(Category::gpu_memcpy, "Memcpy DtoD (Device -> Device)", 113 * kUs, 150 * kUs, 3, 7);
+  const CriticalPath path = path_of(b.trace);
+  expect_whole(path);
+  EXPECT_EQ(path.stream_waits, 2);
+  EXPECT_EQ(path.inferred_waits, 2);
+  EXPECT_EQ(group(path, PathKind::kernel, "first").path_ns, 42 * kUs);
+  EXPECT_EQ(group(path, PathKind::kernel, "of_graph").path_ns, 56 * kUs);
+  EXPECT_EQ(path.of(PathKind::device_gap), 7 * kUs);
+}
+
 // The backward pass runs on a thread of its own while the first one waits in Python.
 TEST(CriticalPath, TheBackwardThreadGoesOnWhereTheForwardOneStopped) {
   GpuTrace b;

@@ -104,21 +104,21 @@ void row_product(const PanelArgs& args) {
     put_sum<B, kParts>(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
 }
 
-// finish() of whole columns in f32, without a question per vector: where a panel is so short that
-// it stays in L1, these would take a fifth of the time. A copy of what the store says: its results
-// could change the original, for all that the compiler knows.
-template <bool kRelu>
+// finish() of whole columns, without a question per vector: where a panel is so short that it stays
+// in L1, these would take a fifth of the time. A copy of what the store says: its results could
+// change the original, for all that the compiler knows.
+template <FloatType kType, bool kRelu>
 class WholeStore {
  public:
   explicit WholeStore(const PanelStore& s)
-      : out_(static_cast<float*>(s.out)),
+      : out_(static_cast<Storage<kType>*>(s.out)),
         stride_(s.stride),
         bias_(s.bias != nullptr ? s.bias : kNothing.data()) {}
 
   HWY_INLINE void put(int64_t row, int64_t j, Vf sum) const {
     sum = hn::Add(sum, load(bias_ + j));
     if constexpr (kRelu) sum = at_least(sum, 0.0F);
-    store(sum, out_ + row * stride_ + j);
+    store_from_f32<kType>(Df(), sum, out_ + row * stride_ + j);
   }
 
  private:
@@ -128,7 +128,7 @@ class WholeStore {
     zeros.fill(-0.0F);
     return zeros;
   }();
-  float* out_;
+  Storage<kType>* out_;
   int64_t stride_;
   const float* bias_;
 };
@@ -154,9 +154,9 @@ void panel_tile(const PanelArgs& args, int64_t row) {
   });
 }
 
-template <class B, Ahead kAhead, bool kRelu>
+template <class B, Ahead kAhead, FloatType kType, bool kRelu>
 void whole_tile(const PanelArgs& args, int64_t row) {
-  const WholeStore<kRelu> to(*args.store);
+  const WholeStore<kType, kRelu> to(*args.store);
   panel_sums<B, kMr, kAhead>(args, row, [to, row](int64_t i, int64_t j, Vf sum) HWY_ATTR {
     to.put(row + i, j * static_cast<int64_t>(kLanes), sum);
   });
@@ -164,8 +164,13 @@ void whole_tile(const PanelArgs& args, int64_t row) {
 
 // Whether WholeStore can store a panel's results.
 inline bool stores_whole(const PanelArgs& args) {
-  const PanelStore* const s = args.store;
-  return s != nullptr && s->type == FloatType::f32 && s->columns == kWidth && !args.accumulate;
+  return args.store != nullptr && args.store->columns == kWidth && !args.accumulate;
+}
+
+template <class B, FloatType kType>
+void whole_tile_of(const PanelArgs& args, int64_t row) {
+  return args.store->relu ? whole_tile<B, Ahead{}, kType, true>(args, row)
+                          : whole_tile<B, Ahead{}, kType, false>(args, row);
 }
 
 template <class B, int kParts>
@@ -181,8 +186,8 @@ void panel_product(const PanelArgs& args) {
   all_rows<kMr>(args.m, [&](auto rows, auto stream, int64_t row) {
     if constexpr (kParts == 1 && rows() == kMr && !B::kHasScales) {
       if (is_in_l1 && is_whole)
-        return args.store->relu ? whole_tile<B, Ahead{}, true>(args, row)
-                                : whole_tile<B, Ahead{}, false>(args, row);
+        return args.store->type == FloatType::bf16 ? whole_tile_of<B, FloatType::bf16>(args, row)
+                                                   : whole_tile_of<B, FloatType::f32>(args, row);
     }
     // Few rows call with a part of a panel, and each part comes from memory.
     if (stream() == Stream::no && is_in_l1)
