@@ -134,8 +134,11 @@ class StageRun {
     const int64_t buffers = program_.buffers() * tile_rows_ * each_;
     const int64_t second = two_sums_ ? size : 0;
     const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
+    const int64_t biases = widens_bias() ? (last - first) * each_ : 0;
     float* const memory =
-        stage_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas));
+        stage_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas + biases));
+    float* const bias = biases > 0 ? memory + kept * size + buffers + second + areas : nullptr;
+    if (bias != nullptr) widen_bias(first, last, bias);
     float* const tiles = memory + kept * size;
     std::optional<StageOverlap> overlap;
     if (overlaps_)
@@ -148,7 +151,9 @@ class StageRun {
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
         const std::optional<simd::PanelStore> store =
-            is_last ? store_in_registers(panel, tiles) : std::nullopt;
+            is_last ? store_in_registers(panel,
+                                         bias == nullptr ? nullptr : bias + (panel - first) * each_)
+                    : std::nullopt;
         if (overlap) overlap->begin_panel(panel);
         multiply(panel, k, end, depth, after(panel, k, end, first, last),
                  {sums, tiles + buffers, 0, store ? &*store : nullptr,
@@ -175,9 +180,9 @@ class StageRun {
   }
 
  private:
-  // Where the kernel puts a panel's results, if it can do all that is left to do. `bias`: memory
-  // for a panel's columns.
-  std::optional<simd::PanelStore> store_in_registers(int64_t panel, float* bias) const {
+  // Where the kernel puts a panel's results, if it can do all that is left to do. `bias`: of its
+  // columns, if it is not taken where it lies.
+  std::optional<simd::PanelStore> store_in_registers(int64_t panel, const float* bias) const {
     const ChainStage::Finish& finish = call_.stage->finish();
     const bool is_flow = targets_.flow.data != nullptr;
     const MatrixView& to = is_flow ? targets_.flow : targets_.outputs[0];
@@ -194,17 +199,30 @@ class StageRun {
     store.columns = std::min(each_, weights_.n() - column);
     store.relu = finish.relu;
     if (!finish.has_bias) return store;
-    const MatrixView& operand =
-        targets_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
+    const MatrixView& operand = bias_operand();
     if (operand.row_stride != 0 || has_levels(operand)) return std::nullopt;
-    if (operand.dtype == DType::f32 && operand.col_stride == 1 && store.columns == each_) {
-      store.bias = static_cast<const float*>(operand.data) + column;
-      return store;
-    }
-    std::fill(bias + store.columns, bias + each_, 0.0F);
-    load_tile(operand, {0, 1, column, store.columns}, bias, each_);
-    store.bias = bias;
+    store.bias = bias != nullptr ? bias : static_cast<const float*>(operand.data) + column;
     return store;
+  }
+
+  const MatrixView& bias_operand() const {
+    return targets_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
+  }
+
+  // Whether a bias must be made for whole panels in f32, once for all of a call's.
+  bool widens_bias() const {
+    if (!call_.stage->finish().has_bias || !call_.kernel->stores || weights_.products() != 1)
+      return false;
+    const MatrixView& bias = bias_operand();
+    return bias.row_stride == 0 && !has_levels(bias) &&
+           (bias.dtype != DType::f32 || bias.col_stride != 1 || weights_.n() % each_ != 0);
+  }
+
+  // Of panels [first, last), at `memory`.
+  void widen_bias(int64_t first, int64_t last, float* memory) const {
+    const int64_t columns = std::min(last * each_, weights_.n()) - first * each_;
+    std::fill(memory + columns, memory + (last - first) * each_, 0.0F);
+    load_tile(bias_operand(), {0, 1, first * each_, columns}, memory, (last - first) * each_);
   }
 
   struct Sums {
