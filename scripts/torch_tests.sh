@@ -27,8 +27,12 @@ if [ "${1:-}" = --if-there ]; then
   exit
 fi
 
-mkdir -p "$folder"
 python="${EPILOGUE_TORCH_PYTHON:-$environment/bin/python}"
+if [ -n "${EPILOGUE_TORCH_PYTHON:-}" ] && [ ! -x "$python" ]; then
+  echo "torch_tests.sh: EPILOGUE_TORCH_PYTHON: expected a Python with torch, got $python, which is no program" >&2
+  exit 2
+fi
+mkdir -p "$folder"
 if [ ! -x "$python" ]; then
   python3 -m venv "$environment"
   "$python" -m pip install --quiet --disable-pip-version-check \
