@@ -22,6 +22,12 @@ class IdIndex {
     ++count_;
   }
 
+  // True if find() sees an id as soon as it is added, before finish(). To ask once all are
+  // announced.
+  bool is_dense() const {
+    return count_ == 0 || range() < count_ * kTableSlotsPerEntry + kTableSlotsPerEntry;
+  }
+
   void add(int64_t id, uint32_t event) {
     if (table_.empty() && entries_.empty()) make_room();
     if (table_.empty()) {
@@ -55,10 +61,11 @@ class IdIndex {
   static constexpr uint64_t kTableSlotsPerEntry =
       4;  // 16 bytes of table at most per event, as in a list
 
+  uint64_t range() const { return static_cast<uint64_t>(high_) - static_cast<uint64_t>(low_); }
+
   void make_room() {
-    const uint64_t range = static_cast<uint64_t>(high_) - static_cast<uint64_t>(low_);
-    if (range < count_ * kTableSlotsPerEntry + kTableSlotsPerEntry)
-      table_.assign(range + 1, kNone);
+    if (is_dense())
+      table_.assign(range() + 1, kNone);
     else
       entries_.reserve(count_);
   }

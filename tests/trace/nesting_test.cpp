@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <random>
+
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::nesting_test {
@@ -56,6 +61,40 @@ TEST(EventOrder, ParentsComeFirstWhereTimesAreEqual) {
   b.op("first", 5, 6);           // 5
   b.op("longer", 10, 30);        // 6
   EXPECT_EQ(event_order(b.trace), (std::vector<uint32_t>{5, 6, 4, 3, 2, 0, 1}));
+}
+
+// Reference: the order by start and, as all spans last as long, by position.
+std::vector<uint32_t> order_of_starts(const Trace& trace) {
+  std::vector<uint32_t> order(trace.events.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return trace.events[a].ts_ns < trace.events[b].ts_ns;
+  });
+  return order;
+}
+
+TEST(EventOrder, OfManyEventsHoweverTheirTimesLie) {
+  constexpr int64_t kFar_ns = int64_t{1} << 61;
+  std::mt19937_64 random(1);
+  const std::vector<std::function<int64_t(int64_t)>> starts = {
+      [](int64_t i) { return i; },                                                // sorted
+      [](int64_t i) { return -i; },                                               // reversed
+      [](int64_t) { return 7; },                                                  // all at once
+      [&](int64_t i) { return i + static_cast<int64_t>(random() % 50); },         // nearly sorted
+      [&](int64_t) { return static_cast<int64_t>(random() % 1000); },             // many ties
+      [&](int64_t) { return static_cast<int64_t>(random() >> 3U); },              // any
+      [&](int64_t i) { return i % 1000 == 0 ? -kFar_ns / 2 : kFar_ns + i % 99; }  // a few far away
+  };
+  for (const size_t n : {size_t{1}, size_t{2}, size_t{5}, size_t{1000}, size_t{100'000}}) {
+    for (size_t kind = 0; kind < starts.size(); ++kind) {
+      TraceBuilder b;
+      for (size_t i = 0; i < n; ++i) {
+        const int64_t start_ns = starts[kind](static_cast<int64_t>(i));
+        b.event(Category::other, "e", start_ns, start_ns + 1);
+      }
+      EXPECT_EQ(event_order(b.trace), order_of_starts(b.trace)) << n << " events, kind " << kind;
+    }
+  }
 }
 
 }  // namespace

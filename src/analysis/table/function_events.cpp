@@ -55,8 +55,8 @@ class Builder {
   FunctionEvents build() {
     add_events();
     add_memory_rows();
-    index_ops();
-    set_parents();
+    announce_ids();
+    index_and_nest();
     credit_kernels();
     collapse();
     set_totals();
@@ -133,23 +133,13 @@ class Builder {
     std::inplace_merge(events_.begin(), events_.begin() + sorted, events_.end(), starts_before);
   }
 
-  void index_ops() {
+  void announce_ids() {
     for (const Event& event : trace_.events) {
       if (event.category == Category::cpu_op && event.external_id != 0)
         op_by_id_.announce(event.external_id);
       else if (is_launch_category(event.category) && event.correlation != 0)
         launch_by_correlation_.announce(event.correlation);
     }
-    for (uint32_t i = 0; i < events_.size(); ++i) {
-      const Event* event = event_of(trace_, events_[i]);
-      if (event == nullptr) continue;
-      if (event->category == Category::cpu_op && event->external_id != 0)
-        op_by_id_.add(event->external_id, i);
-      if (is_launch_category(event->category) && event->correlation != 0)
-        launch_by_correlation_.add(event->correlation, i);
-    }
-    op_by_id_.finish();
-    launch_by_correlation_.finish();
   }
 
   // The op that an event's External id names, or kNone. From 2022 to early 2024 Kineto wrote the
@@ -183,12 +173,36 @@ class Builder {
     return span;
   }
 
-  void set_parents() {
+  // If it can be, one pass for both: they are bound by memory, and a launch call comes after the op
+  // that it is within.
+  void index_and_nest() {
+    children_.resize(events_.size());
     LaneNester nester;
+    const bool is_one_pass = op_by_id_.is_dense();
+    if (!is_one_pass) index_all();
     for (uint32_t i = 0; i < events_.size(); ++i) {
       FunctionEvent& e = events_[i];
-      if (!e.is_device && !e.is_async) e.parent = nester.add(i, span_beside_op(e));
+      if (is_one_pass) add_ids(i);
+      if (e.is_device || e.is_async) continue;
+      e.parent = nester.add(i, span_beside_op(e));
+      if (e.parent != kNone) ++children_[e.parent];
     }
+    if (!is_one_pass) return;
+    op_by_id_.finish();
+    launch_by_correlation_.finish();
+  }
+  void index_all() {
+    for (uint32_t i = 0; i < events_.size(); ++i) add_ids(i);
+    op_by_id_.finish();
+    launch_by_correlation_.finish();
+  }
+  void add_ids(uint32_t i) {
+    if (events_[i].is_memory_record) return;
+    const Event& event = trace_.events[events_[i].source];
+    if (event.category == Category::cpu_op && event.external_id != 0)
+      op_by_id_.add(event.external_id, i);
+    else if (is_launch_category(event.category) && event.correlation != 0)
+      launch_by_correlation_.add(event.correlation, i);
   }
 
   // What PyTorch links by, the External id; where that says nothing, the innermost op around the
@@ -218,17 +232,14 @@ class Builder {
 
   // An op that does nothing but call an op of its own name is one op.
   void collapse() {
-    std::vector<uint32_t> children(events_.size());
-    for (const FunctionEvent& e : events_)
-      if (e.parent != kNone) ++children[e.parent];
     for (uint32_t i = 0; i < events_.size(); ++i) {
       FunctionEvent& e = events_[i];
       if (e.parent == kNone) continue;
       if (events_[e.parent].is_collapsed) e.parent = events_[e.parent].parent;
       FunctionEvent& parent = events_[e.parent];
-      if (parent.name != e.name || children[e.parent] != 1) continue;
+      if (parent.name != e.name || children_[e.parent] != 1) continue;
       e.is_collapsed = true;
-      children[e.parent] = children[i];
+      children_[e.parent] = children_[i];
       parent.self_device_time_ns += e.self_device_time_ns;
     }
   }
@@ -269,6 +280,7 @@ class Builder {
   bool has_memory_;
   std::vector<FunctionEvent> events_;
   std::vector<FunctionMemory> memory_of_;
+  std::vector<uint32_t> children_;  // by position in events_: how many it has
   IdIndex op_by_id_;
   IdIndex launch_by_correlation_;
 };

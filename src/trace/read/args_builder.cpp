@@ -2,6 +2,7 @@
 #include "trace/read/args_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -92,12 +93,8 @@ uint32_t ArgsBuilder::inputs(const RawArgs& raw) {
   if (!raw.has(ArgKey::input_dims)) return kNone;
   const InputTexts texts = {raw[ArgKey::input_dims], raw[ArgKey::input_strides],
                             raw[ArgKey::input_type], raw[ArgKey::concrete_inputs]};
-  scratch_.clear();
-  for (const std::string_view part : {texts.dims, texts.strides, texts.types, texts.concrete}) {
-    scratch_ += part;
-    scratch_ += '\n';
-  }
-  const uint32_t number = input_texts_.intern(scratch_);
+  const std::array parts = {texts.dims, texts.strides, texts.types, texts.concrete};
+  const uint32_t number = input_texts_.intern(parts);
   if (number == input_ids_.size()) {
     std::optional<std::vector<OpInput>> parsed = parse_inputs(texts);
     input_ids_.push_back(parsed ? inputs_count_++ : kNone);

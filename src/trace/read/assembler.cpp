@@ -18,7 +18,7 @@ bool Assembler::add(TextWindow& window) {
   std::string_view rest = window.text();
   if (window.is_parsed) merger_.learn(result.partial, window.worker);
   if (window.is_parsed && in_list_ && pending_.empty()) {
-    merger_.add(std::move(result.partial), window.worker);
+    merger_.add(result.partial, window.worker);
     in_list_ = !result.is_list_closed;
     if (!in_list_) document_.list_closed();
     rest.remove_prefix(result.used);
@@ -56,9 +56,10 @@ bool Assembler::read_on(bool is_final) {
 // False when more text is needed.
 bool Assembler::read_events(bool is_final) {
   const bool must_end = is_final || pending_.size() > kMaxEventBytes;
-  WindowResult result = parser_.parse(pending_, pending_offset_, must_end);
+  WindowResult result;
+  parser_.parse(pending_, pending_offset_, must_end, result);
   merger_.learn(result.partial, own_worker_);
-  merger_.add(std::move(result.partial), own_worker_);
+  merger_.add(result.partial, own_worker_);
   pending_.erase(0, result.used);
   pending_offset_ += static_cast<int64_t>(result.used);
   if (!result.is_list_closed) return false;

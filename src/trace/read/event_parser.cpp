@@ -69,6 +69,14 @@ uint32_t append(std::vector<Args>& table, const Args& args) {
   return static_cast<uint32_t>(table.size() - 1);
 }
 
+// A key of an event as a number; 0: longer than any that counts.
+constexpr uint32_t key_code(std::string_view key) {
+  if (key.size() > sizeof(uint32_t)) return 0;
+  uint32_t code = 0;
+  for (const char c : key) code = code << 8U | static_cast<unsigned char>(c);
+  return code;
+}
+
 // "4711", 4711, "stream 7"; any other text is a lane of its own.
 int64_t parse_tid(std::string_view value) {
   constexpr std::string_view kStream = "stream ";
@@ -111,6 +119,20 @@ bool EventParser::is_unwanted_frame(const Members& members) const {
   return !python_functions_ && members.cat == "\"python_function\"";
 }
 
+std::string_view* EventParser::Members::member(uint32_t code) {
+  switch (code) {
+    case key_code("ph"): return &ph;
+    case key_code("cat"): return &cat;
+    case key_code("name"): return &name;
+    case key_code("pid"): return &pid;
+    case key_code("tid"): return &tid;
+    case key_code("ts"): return &ts;
+    case key_code("dur"): return &dur;
+    case key_code("id"): return &id;
+    default: return nullptr;
+  }
+}
+
 bool EventParser::take_members(JsonCursor& cursor, Members& members) {
   bool has_duplicate = false;
   bool has_extra_comma = false;
@@ -119,20 +141,12 @@ bool EventParser::take_members(JsonCursor& cursor, Members& members) {
     std::string_view key;
     std::string_view value;
     if (!cursor.take_key(key)) return false;
-    if (key == "args") {
+    const uint32_t code = key_code(key);
+    if (code == key_code("args")) {
       if (!take_args(cursor, members)) return false;
     } else {
       if (!cursor.take_value(value)) return false;
-      std::string_view* const member = key == "ph"     ? &members.ph
-                                       : key == "cat"  ? &members.cat
-                                       : key == "name" ? &members.name
-                                       : key == "pid"  ? &members.pid
-                                       : key == "tid"  ? &members.tid
-                                       : key == "ts"   ? &members.ts
-                                       : key == "dur"  ? &members.dur
-                                       : key == "id"   ? &members.id
-                                                       : nullptr;
-      if (member != nullptr) {
+      if (std::string_view* const member = members.member(code); member != nullptr) {
         has_duplicate |= !member->empty();
         *member = value;
       }
@@ -151,7 +165,9 @@ bool EventParser::take_members(JsonCursor& cursor, Members& members) {
 bool EventParser::take_args(JsonCursor& cursor, const Members& members) {
   std::string_view value;
   if (cursor.peek() != '{' || is_unwanted_frame(members)) return cursor.take_value(value);
-  return raw_.parse(cursor, true);
+  // Tells "cpu_op" from "kernel" and "cuda_runtime"; all that hangs on it is speed.
+  const size_t kind = members.cat.size() + (members.cat.size() > 1 ? members.cat[1] : 0);
+  return raw_.parse(cursor, true, kind);
 }
 
 void EventParser::build(const Members& members) {

@@ -38,7 +38,7 @@ void Merger::learn(Partial& partial, size_t worker) {
     numbers.inputs.push_back(trace_.inputs.intern(std::move(list)));
 }
 
-void Merger::add(Partial&& partial, size_t worker) {
+void Merger::add(Partial& partial, size_t worker) {
   const Numbers& numbers = numbers_[worker];
   add_events(partial, numbers);
   add_args(partial, numbers);

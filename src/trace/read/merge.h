@@ -19,7 +19,7 @@ class Merger {
   // Every partial of a worker must come through learn(), in the order in which it made them; add()
   // takes those that count.
   void learn(Partial& partial, size_t worker);
-  void add(Partial&& partial, size_t worker);
+  void add(Partial& partial, size_t worker);
 
   // How much of the file is read, 0 to 1, as far as that is known: tables are sized by it.
   void set_share_done(double share) { share_done_ = share; }

@@ -61,6 +61,9 @@ struct Partial {
   // What the worker met for the first time, in order of its numbers.
   std::vector<std::string_view> new_strings;
   std::vector<std::vector<OpInput>> new_inputs;
+
+  // Keeps the memory for the next window.
+  void clear();
 };
 
 }  // namespace epilogue::trace

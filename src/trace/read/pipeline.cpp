@@ -158,7 +158,7 @@ class WindowPipeline::State {
       TextWindow& window = *item.second;
       window.worker = worker;
       window.is_parsed = true;
-      window.result = parser.parse(window.text(), window.offset, window.is_last);
+      parser.parse(window.text(), window.offset, window.is_last, window.result);
       {
         const std::lock_guard lock(mutex_);
         parsed_.emplace(item.first, std::move(item.second));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/read/raw_args.h"
 
+#include "trace/read/same_text.h"
 #include "trace/read/string_table.h"
 
 namespace epilogue::trace {
@@ -10,7 +11,7 @@ static_assert(kArgKeys <= 64, "one bit each");
 
 struct Name {
   std::string_view text;
-  ArgKey key;
+  ArgKey key = ArgKey::other;
 };
 
 constexpr Name kNames[] = {
@@ -88,38 +89,45 @@ constexpr Name kNames[] = {
 // An open hash table over kNames: the lookup runs about ten times per event.
 class KeyTable {
  public:
+  static constexpr size_t kSlots = 256;  // a quarter full: nearly no collisions
+
   KeyTable() {
-    for (const Name& name : kNames) {
-      size_t i = hash_bytes(name.text) % kSlots;
-      while (!slots_[i].text.empty()) i = (i + 1) % kSlots;
-      slots_[i] = name;
-    }
+    for (const Name& name : kNames) slots_[place_of(name.text)] = name;
   }
-  ArgKey find(std::string_view text) const {
-    for (size_t i = hash_bytes(text) % kSlots; !slots_[i].text.empty(); i = (i + 1) % kSlots)
-      if (slots_[i].text == text) return slots_[i].key;
-    return ArgKey::other;
+  // Where the key is, or the free slot where it would be.
+  size_t place_of(std::string_view text) const {
+    size_t i = hash_bytes(text) % kSlots;
+    while (!slots_[i].text.empty() && !same_text(slots_[i].text, text)) i = (i + 1) % kSlots;
+    return i;
   }
+  const Name& operator[](size_t place) const { return slots_[place]; }
 
  private:
-  static constexpr size_t kSlots = 256;  // a quarter full: nearly no collisions
   std::array<Name, kSlots> slots_{};
 };
 
-ArgKey find_key(std::string_view text) {
+const KeyTable& key_table() {
   static const KeyTable kTable;
-  return kTable.find(text);
+  return kTable;
 }
 
 }  // namespace
 
-bool RawArgs::parse(JsonCursor& cursor, bool keep_other) {
+bool RawArgs::parse(JsonCursor& cursor, bool keep_other, size_t kind) {
+  static_assert(kPlaces == KeyTable::kSlots);
+  const KeyTable& table = key_table();
+  std::array<uint8_t, kPlaces>& following = following_[kind % kKinds];
+  size_t place = 0;
   present_ = 0;
   has_duplicate_ = has_extra_comma_ = false;
   other_.clear();
   return for_each_member(cursor, has_extra_comma_,
                          [&](std::string_view name, std::string_view value) {
-                           const ArgKey key = find_key(name);
+                           uint8_t& guess = following[place];
+                           place = guess;
+                           if (!same_text(table[place].text, name))
+                             guess = static_cast<uint8_t>(place = table.place_of(name));
+                           const ArgKey key = table[place].key;
                            if (key != ArgKey::other) {
                              const uint64_t bit = uint64_t{1} << static_cast<unsigned>(key);
                              has_duplicate_ |= key != ArgKey::ignored && (present_ & bit) != 0;

@@ -71,7 +71,9 @@ class RawArgs {
  public:
   // Reads the object at the cursor; false when it is broken or not complete. With `keep_other`,
   // members without an enumerator are collected in other().
-  bool parse(JsonCursor& cursor, bool keep_other);
+  // `kind`, any number, is the same for events whose args have the same keys in the same order:
+  // what followed a key there is looked for first.
+  bool parse(JsonCursor& cursor, bool keep_other, size_t kind = 0);
   void clear() { present_ = 0; }
 
   bool has(ArgKey key) const { return (present_ >> static_cast<unsigned>(key) & 1U) != 0; }
@@ -88,6 +90,10 @@ class RawArgs {
   uint64_t present_ = 0;
   std::array<std::string_view, kArgKeys> values_;
   std::string other_;
+  // By kind and place in the table of keys: where the key that followed last is.
+  static constexpr size_t kKinds = 16;
+  static constexpr size_t kPlaces = 256;
+  std::array<std::array<uint8_t, kPlaces>, kKinds> following_{};
   bool has_duplicate_ = false;
   bool has_extra_comma_ = false;
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +16,9 @@ class StringTable {
  public:
   StringTable();
 
-  uint32_t intern(std::string_view text);
+  uint32_t intern(std::string_view text) { return intern(std::span(&text, 1)); }
+  // As intern() of the parts joined by line feeds, which are joined only if they are new.
+  uint32_t intern(std::span<const std::string_view> parts);
   size_t size() const { return count_; }
   // The texts that were interned since the last call, in order of their ids.
   std::vector<std::string_view> take_new();
@@ -27,7 +30,7 @@ class StringTable {
     uint32_t size = 0;
     uint32_t id = 0;
   };
-  std::string_view store(std::string_view text);
+  std::string_view store(std::span<const std::string_view> parts);
   void grow();
 
   std::vector<Slot> slots_;

@@ -16,15 +16,17 @@ constexpr int kMaxTries = 4;
 
 }  // namespace
 
-WindowResult WindowParser::parse(std::string_view text, int64_t offset, bool is_final) {
+void WindowParser::parse(std::string_view text, int64_t offset, bool is_final,
+                         WindowResult& result) {
   text_ = text;
   offset_ = offset;
   is_final_ = is_final;
-  WindowResult result;
+  result.partial.clear();
+  result.used = 0;
+  result.is_list_closed = false;
   events_.start_window(result.partial);
   if (!parse_indexed(result)) parse_one_by_one(result);
   events_.finish_window();
-  return result;
 }
 
 // False where something is broken: result.used is then where.

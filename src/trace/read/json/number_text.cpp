@@ -123,6 +123,13 @@ ExactNumber parse_scaled(std::string_view text, int decimals) {
 }
 
 ExactNumber parse_integer(std::string_view text) {
+  // Nearly all are a few plain digits.
+  if (text.size() <= kSafeDigits && !text.empty()) {
+    int64_t value = 0;
+    const auto* at = text.begin();
+    for (; at != text.end() && is_digit(*at); ++at) value = value * 10 + (*at - '0');
+    if (at == text.end()) return {value, NumberFault::fine};
+  }
   const std::string_view plain = unquoted(text);
   if (plain.starts_with("0x")) return parse_unsigned(plain.substr(2), 16);
   const bool is_plain = !plain.empty() && std::all_of(plain.begin(), plain.end(), is_digit);
