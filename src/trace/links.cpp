@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "trace/id_index.h"
+#include "trace/nesting.h"
 #include "trace/step_name.h"
 
 namespace epilogue::trace {
@@ -54,22 +55,12 @@ class StepIndex {
   std::vector<std::pair<int32_t, std::vector<Step>>> processes_;  // one, but for merged traces
 };
 
-// An op or a launch call, with what its place in the nesting mostly depends on. Traces of 1 GB have
-// millions.
-struct HostSpan {
-  int64_t start_ns;
-  int64_t end_ns;
-  uint32_t event;
-  uint32_t lane : 31;
-  uint32_t is_op : 1;
-};
-
 // Of an op without length only a launch call of the same instant is a child: the clock (whole
 // microseconds until 2024) was too coarse for both. Among ops of one instant it cannot be told.
-bool encloses(const HostSpan& op, const HostSpan& inner) {
-  if (op.start_ns == op.end_ns)
-    return !inner.is_op && inner.start_ns == op.start_ns && inner.end_ns == op.end_ns;
-  return inner.start_ns < op.end_ns && inner.end_ns <= op.end_ns;
+bool encloses(const Event& op, const Event& inner) {
+  if (op.dur_ns == 0)
+    return is_launch_category(inner.category) && inner.ts_ns == op.ts_ns && inner.dur_ns == 0;
+  return inner.ts_ns < op.end_ns() && inner.end_ns() <= op.end_ns();
 }
 
 class Linker {
@@ -89,7 +80,6 @@ class Linker {
     announce();
     collect();
     set_parents();
-    spans_ = {};
     join_device_work();
     set_steps();
     count();
@@ -103,31 +93,25 @@ class Linker {
   };
 
   void announce() {
-    size_t spans = 0;
     for (const Event& event : trace_.events) {
-      const bool is_op = event.category == Category::cpu_op;
-      const bool is_call = is_launch_category(event.category);
-      if (is_op && event.external_id != 0) ops_.announce(event.external_id);
-      if (is_call && event.correlation != 0) calls_.announce(event.correlation);
-      if (is_op || is_call) ++spans;
+      if (event.category == Category::cpu_op && event.external_id != 0)
+        ops_.announce(event.external_id);
+      if (is_launch_category(event.category) && event.correlation != 0)
+        calls_.announce(event.correlation);
     }
-    spans_.reserve(spans);
   }
 
   void collect() {
     for (uint32_t i = 0; i < trace_.events.size(); ++i) {
       const Event& event = trace_.events[i];
       if (event.category == Category::cpu_op) {
-        const OpArgs* args = trace_.op_args(event);
         if (event.external_id != 0) ops_.add(event.external_id, i);
-        if (args == nullptr || !args->is_async) add_host_span(i, true);
       } else if (is_launch_category(event.category)) {
         if (event.correlation != 0)
           calls_.add(event.correlation, i);
         else if (event.external_id != 0)
           add_named_call(event.external_id, i);
         if (names_[event.name].is_kernel_launch) links_.launches.push_back(i);
-        add_host_span(i, false);
       } else if (is_device_work(event.category)) {
         links_.device_work.push_back(i);
       } else if (event.category == Category::user_annotation && names_[event.name].is_step) {
@@ -150,26 +134,6 @@ class Linker {
       std::sort(indices.begin(), indices.end(), starts_before);
   }
 
-  void add_host_span(uint32_t i, bool is_op) {
-    const Event& e = trace_.events[i];
-    spans_.push_back({e.ts_ns, e.end_ns(), i, lane(e), is_op});
-  }
-
-  int64_t ev_idx(const HostSpan& span) const {
-    const OpArgs* args = span.is_op ? trace_.op_args(trace_.events[span.event]) : nullptr;
-    return args != nullptr ? args->ev_idx : -1;
-  }
-
-  bool comes_before(const HostSpan& a, const HostSpan& b) const {
-    if (a.lane != b.lane) return a.lane < b.lane;
-    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
-    if (a.end_ns != b.end_ns) return a.end_ns > b.end_ns;
-    if (a.is_op != b.is_op) return a.is_op;
-    const int64_t x = ev_idx(a);
-    const int64_t y = ev_idx(b);
-    return x != y ? x < y : a.event < b.event;
-  }
-
   // A number per thread; neighbours in the file mostly share theirs.
   uint32_t lane(const Event& e) {
     if (lane_count_ > 0 && e.pid == last_pid_ && e.tid == last_tid_) return last_lane_;
@@ -180,20 +144,26 @@ class Linker {
     return last_lane_ = place->second;
   }
 
+  bool is_sync_op(const Event& event) const {
+    const OpArgs* args = event.category == Category::cpu_op ? trace_.op_args(event) : nullptr;
+    return event.category == Category::cpu_op && (args == nullptr || !args->is_async);
+  }
+
   void set_parents() {
-    const auto before = [this](const HostSpan& a, const HostSpan& b) { return comes_before(a, b); };
-    if (!std::is_sorted(spans_.begin(), spans_.end(), before))
-      std::sort(spans_.begin(), spans_.end(), before);
-    std::vector<const HostSpan*> open;
-    for (const HostSpan& span : spans_) {
-      while (!open.empty() && (open.back()->lane != span.lane || !encloses(*open.back(), span)))
-        open.pop_back();
-      if (!open.empty()) links_.parent[span.event] = open.back()->event;
-      if (span.is_op) {
-        open.push_back(&span);
-      } else {
-        links_.op[span.event] = links_.parent[span.event];
-      }
+    std::vector<std::vector<uint32_t>> open_by_lane;
+    for (const uint32_t i : event_order(trace_)) {
+      const Event& event = trace_.events[i];
+      const bool is_call = is_launch_category(event.category);
+      if (!is_call && !is_sync_op(event)) continue;
+      const uint32_t number = lane(event);
+      if (number == open_by_lane.size()) open_by_lane.emplace_back();
+      std::vector<uint32_t>& open = open_by_lane[number];
+      while (!open.empty() && !encloses(trace_.events[open.back()], event)) open.pop_back();
+      if (!open.empty()) links_.parent[i] = open.back();
+      if (is_call)
+        links_.op[i] = links_.parent[i];
+      else
+        open.push_back(i);
     }
   }
 
@@ -268,8 +238,7 @@ class Linker {
 
   const Trace& trace_;
   Links links_;
-  std::vector<NameFlags> names_;  // by StringId
-  std::vector<HostSpan> spans_;
+  std::vector<NameFlags> names_;                       // by StringId
   IdIndex ops_;                                        // by External id
   IdIndex calls_;                                      // by correlation
   std::unordered_map<int64_t, uint32_t> named_calls_;  // by External id

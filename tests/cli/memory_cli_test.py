@@ -90,7 +90,7 @@ def resident_bytes(*args):
 
 
 class ResidentMemory(CommandTest):
-    def test_grows_by_less_than_two_thirds_of_the_text(self):
+    def test_grows_by_less_than_seven_tenths_of_the_text(self):
         """The text is denser than that of most traces: names are short."""
         paths = [os.path.join(self.out, name) for name in ("small.json", "large.json")]
         sizes = [write_trace(path, layers) for path, layers in zip(paths, (8_000, 32_000))]
@@ -98,7 +98,7 @@ class ResidentMemory(CommandTest):
             found = [resident_bytes(command, path) for path in paths]
             self.assertEqual([code for code, _ in found], [0, 0])
             growth = (found[1][1] - found[0][1]) / (sizes[1] - sizes[0])
-            self.assertLess(growth, 0.66, command)
+            self.assertLess(growth, 0.70, command)
 
 
 if __name__ == "__main__":

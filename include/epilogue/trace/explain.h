@@ -112,7 +112,8 @@ struct Explanation {
   std::vector<Finding> findings;
 };
 
-// `between` is called between the analyses; what it throws ends the call.
+// `between` is called between the analyses, on the caller's thread; what it throws ends the call.
+// Half of the analyses run on another thread meanwhile: `trace` and `links` must not change.
 Explanation explain(const Trace& trace, const Links& links,
                     const std::function<void()>& between = {});
 

@@ -2,6 +2,7 @@
 #include "epilogue/trace/explain.h"
 
 #include <algorithm>
+#include <future>
 #include <set>
 
 #include "analysis/findings/rules.h"
@@ -63,41 +64,55 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
   };
   Explanation e;
   e.path = trace.import.path;
-  count_events(trace, links, e);
   e.timeline = timeline(trace, links);
   e.device = name_of_device(trace, e.timeline);
   e.has_stacks = trace.recorded.with_stack;
-  e.verdicts = judge_time(trace, links);
+  // Two analyses at a time. What takes memory stands beside what takes next to none, so that the
+  // most that is held at once hardly grows.
+  {
+    auto beside = std::async(std::launch::async, [&] {
+      count_events(trace, links, e);
+      e.launches = launch_stats(trace, links);
+      e.device_ranges = device_ranges(trace, links);
+      e.rooflines = op_rooflines(trace, links);
+      e.hot_spots = hot_spots(trace, links);
+      e.fused = fused_kernels(trace);
+      e.occupancies = kernel_occupancies(trace);
+    });
+    e.host = host_time(trace, links);
+    pause();
+    e.critical_path = critical_path(trace, links);
+    beside.get();
+  }
   pause();
-  e.steps = steps(trace, links);
-  e.idle = idle_times(trace, links);
-  e.gaps = idle_gaps(trace, links);
+  {
+    auto beside = std::async(std::launch::async, [&] {
+      e.health = health(trace, links);
+      e.compile = compile_summary(trace, links);
+      e.modules = module_times(trace, links);
+      const RankTrace self{trace, links};
+      e.collectives = collectives({&self, 1}).ranks.front();
+      e.gemms = gemm_report(trace, links);
+    });
+    e.verdicts = judge_time(trace, links);
+    beside.get();
+  }
   pause();
-  e.host = host_time(trace, links);
-  e.critical_path = critical_path(trace, links);
-  pause();
-  e.launches = launch_stats(trace, links);
-  e.queues = stream_queues(trace, links);
-  e.device_ranges = device_ranges(trace, links);
-  pause();
-  e.health = health(trace, links);
-  e.gemms = gemm_report(trace, links);
-  e.rooflines = op_rooflines(trace, links);
-  pause();
-  e.fusions = find_fusions(trace, links,
-                           {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
-                            .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});
-  e.fused = fused_kernels(trace);
-  e.chains = dispatch_chains(trace, links);
-  pause();
-  e.hot_spots = hot_spots(trace, links);
-  e.memory = memory_profile(trace, links);
-  pause();
-  e.compile = compile_summary(trace, links);
-  e.occupancies = kernel_occupancies(trace);
-  e.modules = module_times(trace, links);
-  const RankTrace self{trace, links};
-  e.collectives = collectives({&self, 1}).ranks.front();
+  {
+    auto beside = std::async(std::launch::async, [&] {
+      e.gaps = idle_gaps(trace, links);
+      e.idle = idle_times(trace, links);
+      e.queues = stream_queues(trace, links);
+      e.chains = dispatch_chains(trace, links);
+      e.steps = steps(trace, links);
+    });
+    e.fusions = find_fusions(trace, links,
+                             {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
+                              .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});
+    pause();
+    e.memory = memory_profile(trace, links);
+    beside.get();
+  }
   e.findings = apply_rules(kExplanationRules, e);
   clamp_times(e.findings, to_us(e.timeline.span_ns()));
   sort_findings(e.findings);
