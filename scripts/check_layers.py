@@ -102,6 +102,7 @@ PUBLIC = {
     "trace/kernel_name.h": "analysis/kernel_name",
     "trace/memory.h": "analysis/memory",
     "trace/table.h": "analysis/table",
+    "trace/cpu.h": "analysis/products",
     "trace/gemms.h": "analysis/products",
     "trace/time.h": "analysis/time",
     "trace/compile_summary.h": "analysis/time",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "epilogue/trace/answer.h"
+#include "epilogue/trace/cpu.h"
 #include "epilogue/trace/critical_path.h"
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/event.h"

@@ -7,6 +7,7 @@
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
 #include "report/explain_json_parts.h"
+#include "report/explain_parts.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {
@@ -19,6 +20,26 @@ Json parts_json(const Verdict& verdict) {
     json[std::string(time_part_name(static_cast<TimePart>(i)))] =
         verdict.part_pct[static_cast<size_t>(i)];
   return json;
+}
+
+// What products are compared with; null where nobody named the CPU.
+Json cpu_peaks_json(const HostTime& host) {
+  if (!host.peaks) return nullptr;
+  const CpuPeaks& p = *host.peaks;
+  return {{"cpu", p.cpu},
+          {"family", p.family},
+          {"is_estimate", p.is_estimate},
+          {"is_too_low", is_peak_too_low(host)},
+          {"threads", p.threads},
+          {"is_threads_assumed", p.is_threads_assumed},
+          {"ghz", p.ghz > 0 ? Json(p.ghz) : Json()},
+          {"is_ghz_assumed", p.is_ghz_assumed},
+          {"f64_gflops", or_null(p.f64)},
+          {"f32_gflops", or_null(p.f32)},
+          {"bf16_gflops", or_null(p.bf16)},
+          {"f16_gflops", or_null(p.f16)},
+          {"i8_gops", or_null(p.i8)},
+          {"text", p.text()}};
 }
 
 // Of a run without a device; null of others.
@@ -52,10 +73,14 @@ Json host_json(const std::optional<HostTime>& host, JsonLists& lists) {
                                               {"type", p.type},
                                               {"time", distribution_json(p.time)},
                                               {"gflops", p.gflops},
+                                              {"peak_gflops", or_null(p.peak_gflops)},
+                                              {"peak_pct", or_null(p.peak_pct)},
                                               {"flops_per_byte", p.flops_per_byte},
                                               {"waits_for_memory", p.waits_for_memory},
                                               {"is_dispatch", p.is_dispatch}};
                                 })},
+          {"peaks", cpu_peaks_json(*host)},
+          {"peak_note", host->products.empty() ? "" : peak_note(*host)},
           {"python_functions",
            lists.of("host.python_functions", host->functions, [](const HostFunction& f) {
              return Json{{"name", f.name}, {"count", f.count}, {"self_us", to_us(f.self_ns)}};

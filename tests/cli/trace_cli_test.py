@@ -284,6 +284,21 @@ class TinyProducts(CommandTest):
         self.assertTrue(any(line.startswith("call: the product is so small") for line in lines))
 
 
+class NamedCpu(CommandTest):
+    def test_products_are_compared_with_its_peak(self):
+        text = self.ok("explain", EAGER, "--cpu", "Sapphire Rapids @ 2.0GHz", "--cpu-threads", "2")
+        self.assertIn("Sapphire Rapids, 2 cores, 2 GHz, 256 GFLOP/s f32, 4096 GFLOP/s bf16.", text)
+        self.assertRegex(text, r"aten::mm  512 x 1024 x 256  bf16 .* 377\.1   9 %  ")
+        page = os.path.join(self.out, "p.html")
+        self.ok("report", EAGER, "--cpu", "Zen 3", "-o", page)
+
+    def test_an_unknown_one_is_misuse(self):
+        self.assertIn("did you mean Zen 3", self.misuse("explain", EAGER, "--cpu", "Zen3 X"))
+        self.misuse("report", EAGER, "--cpu", "Pentium", "-o", os.path.join(self.out, "p.html"))
+        self.misuse("explain", EAGER, "--cpu-threads", "4")
+        self.misuse("explain", EAGER, "--cpu", "Zen 3", "--cpu-threads", "0")
+
+
 class English(CommandTest):
     def explained(self, events):
         path = os.path.join(self.out, "t.json")

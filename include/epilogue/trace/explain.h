@@ -112,7 +112,11 @@ struct Explanation {
   std::vector<Finding> findings;
 };
 
-// `between` is called between the analyses; what it throws ends the call.
+struct ExplainOptions {
+  std::optional<CpuPeaks> cpu = {};    // what products of a run without a device are compared with
+  std::function<void()> between = {};  // called between the analyses; what it throws ends the call
+};
+Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options);
 Explanation explain(const Trace& trace, const Links& links,
                     const std::function<void()>& between = {});
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analysis/findings/rules.h"
+#include "analysis/time/host_peaks.h"
 
 namespace epilogue::trace {
 namespace {
@@ -57,9 +58,9 @@ void sort_findings(std::vector<Finding>& findings) {
 
 }  // namespace
 
-Explanation explain(const Trace& trace, const Links& links, const std::function<void()>& between) {
+Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options) {
   const auto pause = [&] {
-    if (between) between();
+    if (options.between) options.between();
   };
   Explanation e;
   e.path = trace.import.path;
@@ -74,6 +75,7 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
   e.gaps = idle_gaps(trace, links);
   pause();
   e.host = host_time(trace, links);
+  if (e.host && options.cpu) compare_with_peaks(*options.cpu, *e.host);
   e.critical_path = critical_path(trace, links);
   pause();
   e.launches = launch_stats(trace, links);
@@ -102,6 +104,10 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
   clamp_times(e.findings, to_us(e.timeline.span_ns()));
   sort_findings(e.findings);
   return e;
+}
+
+Explanation explain(const Trace& trace, const Links& links, const std::function<void()>& between) {
+  return explain(trace, links, ExplainOptions{.between = between});
 }
 
 }  // namespace epilogue::trace

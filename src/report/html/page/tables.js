@@ -86,6 +86,23 @@ function showGemms(e, index) {
   e.gemm_comparisons.length > 0 ? el("ul", { class: "prose" }, e.gemm_comparisons.slice(0, 10).map((s) => el("li", {}, s))) : null);
 }
 
+// Of a run without a device.
+function showHost(e) {
+  if (!e.host) return;
+  const h = e.host;
+  addSection("host", ["Where the host's time goes", "Host"], tableNode("By op", [
+    textColumn("Op", "name"), textColumn("Part", (o) => o.part.replaceAll("_", " ")), countColumn("Calls", "count"),
+    usColumn("Self", "self_us"), percentColumn("Share", (o) => (h.wall_us > 0 ? (o.self_us / h.wall_us) * 100 : null), "of the wall time"),
+    numberColumn("Rate", "gb_per_s", format.bandwidth)], h.ops, { sortBy: 3 }));
+  if (h.products.length === 0) return;
+  addSection("products", ["Matrix products", "Products"], tableNode("By op, shape and type", [
+    textColumn("Op", "op"), textColumn("M\u00d7N\u00d7K", (p) => shapeText(p.shape)), textColumn("Type", "type"),
+    countColumn("Count", (p) => p.time.count), usColumn("Total", (p) => p.time.total_us), usColumn("Median", (p) => p.time.median_us),
+    numberColumn("GFLOP/s", (p) => (p.is_dispatch ? null : p.gflops), format.number, "of large products: calling small ones takes longer"),
+    ...(h.peaks ? [percentColumn("Of peak", "peak_pct", h.peaks.text)] : []),
+    numberColumn("FLOP/byte", "flops_per_byte", format.number)], h.products, { sortBy: 4 }), note(h.peak_note));
+}
+
 function showRooflines(e, index) {
   if (e.rooflines.length === 0) return;
   addSection("rooflines", ["Other ops against the roofline", "Rooflines"], rooflinePlot(e.rooflines, "ops"), tableNode("By op and inputs", [
