@@ -248,6 +248,13 @@ Json module_json(const ModuleTime& m) {
           {"kernels", m.kernels}};
 }
 
+Json source_json(const KernelSource& s) {
+  return {{"kernel", s.kernel},
+          {"kernel_file", s.file},
+          {"kernel_files", s.files},
+          {"fused_ops", s.fused_ops}};
+}
+
 }  // namespace
 
 Json finding_json(const Finding& f) {
@@ -259,7 +266,8 @@ Json finding_json(const Finding& f) {
           {"cost_us", or_null(f.cost_us)},
           {"remains_us", or_null(f.remains_us())},
           {"confidence", f.confidence ? Json(confidence_name(*f.confidence)) : Json()},
-          {"action", f.action}};
+          {"action", f.action},
+          {"sources", array_of(f.sources, source_json)}};
 }
 
 ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {

@@ -33,7 +33,7 @@ class Explain(CommandTest):
             self.assertIn(step["verdict"], VERDICTS)
         for finding in e["findings"]:
             self.assertEqual(set(finding), {"id", "severity", "title", "evidence", "saving_us", "cost_us",
-                                            "remains_us", "confidence", "action"})
+                                            "remains_us", "confidence", "action", "sources"})
         self.assertEqual(e["findings"][0]["id"], "verdict")
 
     def test_the_gated_activation_is_found(self):
@@ -297,6 +297,31 @@ class NamedCpu(CommandTest):
         self.misuse("report", EAGER, "--cpu", "Pentium", "-o", os.path.join(self.out, "p.html"))
         self.misuse("explain", EAGER, "--cpu-threads", "4")
         self.misuse("explain", EAGER, "--cpu", "Zen 3", "--cpu-threads", "0")
+
+
+class TritonSources(CommandTest):
+    def test_findings_name_the_source_that_was_recorded(self):
+        events = []
+        for i in range(3):  # idle between them
+            shared = {"ph": "X", "pid": 1, "tid": 1}
+            events += [
+                {**shared, "cat": "cpu_op", "name": "triton_poi_fused_add_gelu_0", "ts": 500 * i, "dur": 20,
+                 "args": {"External id": i + 1, "kernel_file": "/tmp/inductor/c1.py", "kernel_backend": "triton"}},
+                {**shared, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 500 * i + 5, "dur": 5,
+                 "args": {"correlation": i + 1, "External id": i + 1}},
+                {"ph": "X", "cat": "kernel", "name": "triton_poi_fused_add_gelu_0", "pid": 0, "tid": 7,
+                 "ts": 500 * i + 12, "dur": 100,
+                 "args": {"correlation": i + 1, "External id": i + 1, "device": 0, "stream": 7}}]
+        path = os.path.join(self.out, "triton.json")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"schemaVersion": 1, "traceEvents": events}, f)
+        findings = json.loads(self.ok("explain", path, "--format", "json"))["findings"]
+        gap = next(f for f in findings if f["id"] == "idle-gap")
+        self.assertEqual(gap["sources"], [{"kernel": "triton_poi_fused_add_gelu_0", "kernel_files": 1,
+                                           "kernel_file": "/tmp/inductor/c1.py", "fused_ops": ["add", "gelu"]}])
+        line = "triton_poi_fused_add_gelu_0, from /tmp/inductor/c1.py (add, gelu)"
+        self.assertIn(line, gap["evidence"])
+        self.assertIn("    " + line + "\n", self.ok("explain", path))
 
 
 class English(CommandTest):

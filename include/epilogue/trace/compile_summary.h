@@ -28,6 +28,8 @@ struct TritonKernel {
   std::vector<std::string> fused_ops;  // "gelu", "mul"; empty: not one of Inductor's
   // What Inductor recorded with the op that launches it; "" or empty if it did not.
   std::string file;  // its Python source: "/tmp/torchinductor_me/mw/cmwj....py"
+  // Different sources that have a kernel of this name; the other fields are the first one's.
+  int64_t files = 0;
   std::string hash;
   std::string config;  // "XBLOCK=2,R0_BLOCK=2048"
   std::optional<int64_t> warps;

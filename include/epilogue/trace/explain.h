@@ -52,6 +52,14 @@ inline constexpr int64_t kFarWindowEndNs = 24LL * 3600 * 1'000'000'000;
 // --- Explanation of one trace -------------------------------------------------------------------
 // What a trace means: all analyses of it, and the findings drawn from them.
 
+// Where a kernel comes from, as the trace recorded it.
+struct KernelSource {
+  std::string kernel;                  // "triton_poi_fused_add_gelu_0"
+  std::string file;                    // its Python source
+  int64_t files = 1;                   // different sources that have a kernel of this name
+  std::vector<std::string> fused_ops;  // as its name says: "add", "gelu"
+};
+
 // One thing worth knowing, with what it rests on.
 struct Finding {
   std::string id;  // stable, for scripts: "fusion"; docs/findings.md has all
@@ -67,6 +75,9 @@ struct Finding {
   // How sure the saving (else the cost) is; empty where neither is told.
   std::optional<Confidence> confidence;
   std::string action;  // what to do, one sentence, also in the evidence; "" if there is no advice
+  std::vector<std::string> kernels;  // that it is about, beside those that its sentences name
+  // Of both: those whose source was recorded. Also in the evidence.
+  std::vector<KernelSource> sources;
 
   // What is left of the cost if acting on it saves all that is said; empty if that is not known.
   std::optional<double> remains_us() const {

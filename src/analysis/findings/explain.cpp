@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/findings/kernel_sources.h"
 #include "analysis/findings/rules.h"
 #include "analysis/time/host_peaks.h"
 
@@ -101,6 +102,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   const RankTrace self{trace, links};
   e.collectives = collectives({&self, 1}).ranks.front();
   e.findings = apply_rules(kExplanationRules, e);
+  name_sources(e.compile.triton, e.findings);
   clamp_times(e.findings, to_us(e.timeline.span_ns()));
   sort_findings(e.findings);
   return e;

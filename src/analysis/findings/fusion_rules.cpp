@@ -79,6 +79,7 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion) {
   f.saving_us = fusion.predicted_saving_us;
   f.cost_us = fusion.predicted_cost_us;
   f.confidence = fusion.confidence;
+  f.kernels = fusion.kernels;
   return f;
 }
 

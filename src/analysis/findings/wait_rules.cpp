@@ -118,6 +118,7 @@ void find_idle_gap(const Explanation& e, std::vector<Finding>& out) {
     else
       f.evidence.push_back("between " + short_name(gap.before) + " and " + short_name(gap.after));
     f.saving_us = to_us(gap.dur_ns);
+    f.kernels = {gap.before, gap.after};
     out.push_back(std::move(f));
     ++shown;
   }
