@@ -29,6 +29,7 @@ class Finding:
         remains_us: What is left of it after acting, where that can be told.
         confidence: Of the saving: ``"low"``, ``"medium"`` or ``"high"``; ``None`` without one.
         action: What to do, one sentence; ``""`` if there is no advice.
+        where: Whose time it is about: ``"host"`` or ``"device"``.
         sources: Of Triton kernels that it names, where the trace recorded it: ``kernel``,
             ``kernel_file``, ``kernel_files`` (different ones of that name), ``fused_ops``.
     """
@@ -42,6 +43,7 @@ class Finding:
     remains_us: "float | None" = None
     confidence: "str | None" = None
     action: str = ""
+    where: "str | None" = None
     sources: "tuple[dict[str, typing.Any], ...]" = ()
 
 

@@ -7,11 +7,12 @@
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
 #include "report/explain_json_parts.h"
-#include "report/explain_parts.h"
 #include "report/json_numbers.h"
 
 namespace epilogue::trace {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 Json parts_json(const Verdict& verdict) {
   Json json = Json::object();
@@ -20,71 +21,6 @@ Json parts_json(const Verdict& verdict) {
     json[std::string(time_part_name(static_cast<TimePart>(i)))] =
         verdict.part_pct[static_cast<size_t>(i)];
   return json;
-}
-
-// What products are compared with; null where nobody named the CPU.
-Json cpu_peaks_json(const HostTime& host) {
-  if (!host.peaks) return nullptr;
-  const CpuPeaks& p = *host.peaks;
-  return {{"cpu", p.cpu},
-          {"family", p.family},
-          {"is_estimate", p.is_estimate},
-          {"is_too_low", is_peak_too_low(host)},
-          {"threads", p.threads},
-          {"is_threads_assumed", p.is_threads_assumed},
-          {"ghz", p.ghz > 0 ? Json(p.ghz) : Json()},
-          {"is_ghz_assumed", p.is_ghz_assumed},
-          {"f64_gflops", or_null(p.f64)},
-          {"f32_gflops", or_null(p.f32)},
-          {"bf16_gflops", or_null(p.bf16)},
-          {"f16_gflops", or_null(p.f16)},
-          {"i8_gops", or_null(p.i8)},
-          {"text", p.text()}};
-}
-
-// Of a run without a device; null of others.
-Json host_json(const std::optional<HostTime>& host, JsonLists& lists) {
-  if (!host) return nullptr;
-  Json parts = Json::object();
-  for (int i = 0; i < kHostParts; ++i) {
-    const auto part = static_cast<HostPart>(i);
-    parts[std::string(host_part_name(part))] = host->pct(part);
-  }
-  return {{"verdict", bound_name(host->bound)},
-          {"bound_pct", std::move(parts)},
-          {"wall_us", to_us(host->wall_ns)},
-          {"op_calls", host->op_calls},
-          {"ops", lists.of("host.ops", host->ops,
-                           [](const HostOp& op) {
-                             return Json{{"name", op.name},
-                                         {"part", host_part_name(op.part)},
-                                         {"count", op.count},
-                                         {"self_us", to_us(op.self_ns)},
-                                         {"gb_per_s", or_null(op.gb_per_s)}};
-                           })},
-          {"products", lists.of("host.products", host->products,
-                                [](const HostProduct& p) {
-                                  return Json{{"op", p.op},
-                                              {"shape",
-                                               {{"m", p.shape.m},
-                                                {"n", p.shape.n},
-                                                {"k", p.shape.k},
-                                                {"batch", p.shape.batch}}},
-                                              {"type", p.type},
-                                              {"time", distribution_json(p.time)},
-                                              {"gflops", p.gflops},
-                                              {"peak_gflops", or_null(p.peak_gflops)},
-                                              {"peak_pct", or_null(p.peak_pct)},
-                                              {"flops_per_byte", p.flops_per_byte},
-                                              {"waits_for_memory", p.waits_for_memory},
-                                              {"is_dispatch", p.is_dispatch}};
-                                })},
-          {"peaks", cpu_peaks_json(*host)},
-          {"peak_note", host->products.empty() ? "" : peak_note(*host)},
-          {"python_functions",
-           lists.of("host.python_functions", host->functions, [](const HostFunction& f) {
-             return Json{{"name", f.name}, {"count", f.count}, {"self_us", to_us(f.self_ns)}};
-           })}};
 }
 
 Json gap_json(const IdleGap& g) {
@@ -267,6 +203,8 @@ Json finding_json(const Finding& f) {
           {"remains_us", or_null(f.remains_us())},
           {"confidence", f.confidence ? Json(confidence_name(*f.confidence)) : Json()},
           {"action", f.action},
+          {"remedy", f.action},
+          {"where", f.where ? Json(finding_place_name(*f.where)) : Json()},
           {"sources", array_of(f.sources, source_json)}};
 }
 
@@ -302,6 +240,8 @@ ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
       {"gpu_busy_pct", or_null(e.timeline.busy_pct())},
       {"host_verdict", e.host ? Json(bound_name(e.host->bound)) : Json()},
       {"host", host_json(e.host, lists)},
+      {"top_ops", top_ops_json(e.host, lists)},
+      {"products", products_json(e, lists)},
       {"idle", array_of(e.idle, idle_json)},
       {"idle_gaps", lists.of("idle_gaps", e.gaps, gap_json)},
       {"critical_path", critical_path_json(e.critical_path, lists)},

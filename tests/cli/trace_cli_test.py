@@ -26,6 +26,13 @@ class Explain(CommandTest):
         self.assertEqual(e["verdict"], "cpu-only")
         self.assertEqual(e["host_verdict"], "compute-bound")
         self.assertEqual(e["host"]["ops"][0]["name"], "aten::mm")
+        top = e["top_ops"][0]
+        self.assertEqual((top["name"], top["count"]), ("aten::mm", 9))
+        self.assertAlmostEqual(top["share_pct"], 100 * top["self_us"] / e["host"]["wall_us"])
+        first = e["products"][0]
+        self.assertEqual([first[k] for k in ("op", "m", "n", "k", "dtype", "count", "peak_pct")],
+                         ["aten::mm", 512, 1024, 256, "bf16", 6, None])
+        self.assertAlmostEqual(first["gflops"], e["host"]["products"][0]["gflops"])
         self.assertEqual([s["name"] for s in e["steps"]],
                          ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"])
         for step in e["steps"]:
@@ -33,7 +40,9 @@ class Explain(CommandTest):
             self.assertIn(step["verdict"], VERDICTS)
         for finding in e["findings"]:
             self.assertEqual(set(finding), {"id", "severity", "title", "evidence", "saving_us", "cost_us",
-                                            "remains_us", "confidence", "action", "sources"})
+                                            "remains_us", "confidence", "action", "remedy", "where",
+                                            "sources"})
+            self.assertEqual((finding["where"], finding["remedy"]), ("host", finding["action"]))
         self.assertEqual(e["findings"][0]["id"], "verdict")
 
     def test_the_gated_activation_is_found(self):

@@ -52,6 +52,10 @@ inline constexpr int64_t kFarWindowEndNs = 24LL * 3600 * 1'000'000'000;
 // --- Explanation of one trace -------------------------------------------------------------------
 // What a trace means: all analyses of it, and the findings drawn from them.
 
+// Whose time a finding is about.
+enum class FindingPlace : uint8_t { device, host };
+std::string_view finding_place_name(FindingPlace place);  // "device"
+
 // Where a kernel comes from, as the trace recorded it.
 struct KernelSource {
   std::string kernel;                  // "triton_poi_fused_add_gelu_0"
@@ -75,7 +79,8 @@ struct Finding {
   // How sure the saving (else the cost) is; empty where neither is told.
   std::optional<Confidence> confidence;
   std::string action;  // what to do, one sentence, also in the evidence; "" if there is no advice
-  std::vector<std::string> kernels;  // that it is about, beside those that its sentences name
+  std::optional<FindingPlace> where;  // rules that do not say it leave it to their row
+  std::vector<std::string> kernels;   // that it is about, beside those that its sentences name
   // Of both: those whose source was recorded. Also in the evidence.
   std::vector<KernelSource> sources;
 

@@ -108,6 +108,14 @@ struct HostLosses {
   std::vector<HostLoss> masks;    // indexing by a boolean mask
 };
 
+// Collectives of CPUs (gloo, MPI, UCC), which threads of their own carry out.
+struct HostCollectives {
+  std::string name;      // the one with most time: "gloo:all_reduce"
+  int64_t count = 0;     // all of them
+  Distribution time;     // of each
+  int64_t alone_ns = 0;  // of HostPart::between_ops: in which one or more of them ran
+};
+
 struct HostTime {
   int64_t wall_ns = 0;  // of the steps, else the span
   std::array<int64_t, kHostParts> part_ns = {};
@@ -117,7 +125,8 @@ struct HostTime {
   std::vector<HostProduct> products;    // by time
   std::vector<HostFunction> functions;  // by time; empty if Python frames were not recorded or read
   HostLosses losses;
-  int64_t other_threads_ns = 0;   // time in ops of other threads
+  std::optional<HostCollectives> collectives;  // empty: none was recorded
+  int64_t other_threads_ns = 0;                // time in ops of other threads
   std::optional<CpuPeaks> peaks;  // what products are compared with; empty: nobody named the CPU
 
   int64_t of(HostPart part) const { return part_ns[static_cast<size_t>(part)]; }

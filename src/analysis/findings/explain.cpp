@@ -59,6 +59,10 @@ void sort_findings(std::vector<Finding>& findings) {
 
 }  // namespace
 
+std::string_view finding_place_name(FindingPlace place) {
+  return place == FindingPlace::host ? "host" : "device";
+}
+
 Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options) {
   const auto pause = [&] {
     if (options.between) options.between();
@@ -102,6 +106,8 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   const RankTrace self{trace, links};
   e.collectives = collectives({&self, 1}).ranks.front();
   e.findings = apply_rules(kExplanationRules, e);
+  if (e.timeline.devices.empty())
+    for (Finding& f : e.findings) f.where = FindingPlace::host;
   name_sources(e.compile.triton, e.findings);
   clamp_times(e.findings, to_us(e.timeline.span_ns()));
   sort_findings(e.findings);

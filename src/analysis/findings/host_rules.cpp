@@ -78,18 +78,12 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
   f.id = "data-loader";
   f.severity = Severity::warning;
   f.title = fmt::format("the data loader takes {}", share(*e.host, ns));
-  bool is_single = false;
   for (size_t i = 0; i < std::min(kHostFindings, e.hot_spots.loaders.size()); ++i) {
     const LoaderSpot& spot = e.hot_spots.loaders[i];
-    is_single = is_single || spot.name.find("SingleProcess") != std::string::npos;
     f.evidence.push_back(
         times_line(spot.name, counted(spot.time.count, "time", "times"), spot.time));
   }
-  advise(f, is_single
-                ? "it loads in the training process: num_workers > 0 loads beside the model, "
-                  "persistent_workers keeps the workers; cheaper decoding helps in any case"
-                : "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper "
-                  "decoding help");
+  advise(f, loader_advice(e));
   f.saving_us = to_us(ns);
   out.push_back(std::move(f));
 }
@@ -97,8 +91,10 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
 void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
-  // What torch.compile takes is a finding of its own.
-  const int64_t ns = std::max<int64_t>(0, host.of(HostPart::between_ops) - e.compile.compile_ns);
+  // What torch.compile and collectives take are findings of their own.
+  const int64_t told_ns =
+      e.compile.compile_ns + (host.collectives ? host.collectives->alone_ns : 0);
+  const int64_t ns = std::max<int64_t>(0, host.of(HostPart::between_ops) - told_ns);
   if (!is_notable(host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
@@ -114,6 +110,23 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
         fmt::format("take {} out of the step, or make it cheaper", host.functions.front().name);
   }
   f.saving_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
+void find_host_collectives(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host || !e.host->collectives) return;
+  const HostCollectives& c = *e.host->collectives;
+  if (!is_worth_it(e, to_us(c.alone_ns))) return;
+  Finding f;
+  f.id = "exposed-collectives";
+  f.severity = Severity::warning;
+  f.title = fmt::format("collectives run for {} in which no op does: the run waits for them",
+                        share(*e.host, c.alone_ns));
+  f.evidence.push_back(times_line(c.name, counted(c.count, "collective", "collectives"), c.time));
+  advise(f,
+         "a rank that arrives early waits here: explain the folder with all ranks to see for whom; "
+         "fewer bytes (gradients in bf16, no_sync() between micro-batches) shorten them");
+  f.cost_us = to_us(c.alone_ns);
   out.push_back(std::move(f));
 }
 
@@ -265,6 +278,8 @@ constinit const ExplanationRule kBooleanMaskRule = {"boolean-mask", find_boolean
 constinit const ExplanationRule kHostDataRule = {"", find_host_data, Confidence::high};
 constinit const ExplanationRule kBetweenOpsRule = {"between-ops", find_between_ops,
                                                    Confidence::high};
+constinit const ExplanationRule kHostCollectivesRule = {"", find_host_collectives,
+                                                        Confidence::high};
 constinit const ExplanationRule kDispatchRule = {"dispatch", find_dispatch};
 constinit const ExplanationRule kBandwidthProductsRule = {"bandwidth-products",
                                                           find_bandwidth_products};

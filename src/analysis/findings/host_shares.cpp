@@ -49,4 +49,15 @@ void add_product_lines(const HostTime& host, const std::vector<const HostProduct
     f.evidence.push_back(fmt::format("and {} more", products.size() - kHostFindings));
 }
 
+std::string_view loader_advice(const Explanation& e) {
+  const bool is_single = std::ranges::any_of(e.hot_spots.loaders, [](const LoaderSpot& spot) {
+    return spot.name.find("SingleProcess") != std::string::npos;
+  });
+  return is_single
+             ? "it loads in the training process: num_workers > 0 loads beside the model, "
+               "persistent_workers keeps the workers; cheaper decoding helps in any case"
+             : "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper "
+               "decoding help";
+}
+
 }  // namespace epilogue::trace

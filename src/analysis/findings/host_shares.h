@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/findings/rule.h"
@@ -35,5 +36,8 @@ int64_t total_of(const std::vector<HostLoss>& losses);
 // The longest of them, a line each.
 void add_product_lines(const HostTime& host, const std::vector<const HostProduct*>& products,
                        Finding& f);
+
+// What makes the data loaders of a run faster.
+std::string_view loader_advice(const Explanation& e);
 
 }  // namespace epilogue::trace

@@ -20,7 +20,7 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
                         counted(l.launches, "time", "times"));
   if (l.kernels_with_launch > 0)
     f.evidence.push_back(fmt::format("{} of {} less time than the call that launches {}",
-                                     l.kernels_shorter_than_launch,
+                                     format_count(l.kernels_shorter_than_launch),
                                      counted(l.kernels_with_launch, "kernel", "kernels") +
                                          (l.kernels_shorter_than_launch == 1 ? " takes" : " take"),
                                      l.kernels_shorter_than_launch == 1 ? "it" : "them"));
@@ -83,7 +83,11 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
                                 : "mostly no views and no allocations: this is work on the host, "
                                   "or ops that call others");
     if (is_views)
-      advise(f, "torch.compile leaves out most views and allocations, CUDA graphs leave out all");
+      advise(f, e.compile.is_compiled()
+                    ? "CUDA graphs (torch.compile mode=\"reduce-overhead\") leave out views and "
+                      "allocations"
+                    : "torch.compile leaves out most views and allocations, CUDA graphs leave out "
+                      "all");
   }
   // What the device did not wait for is not saved.
   if (!is_one && 2 * view_ns >= self_ns && e.verdicts.whole.bound == Bound::overhead)
@@ -143,20 +147,25 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   if (e.launches.kernels_with_launch > 0)
     f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
                                      counted(e.kernels, "kernel", "kernels")));
-  advise(f,
-         "let the host do less per kernel: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
-         "larger batches, torch.compile; a wait for the device (.item(), prints) lets it run dry");
+  advise(f, fmt::format("let the host do less per kernel: CUDA graphs (torch.compile "
+                        "mode=\"reduce-overhead\"), larger batches{}; a wait for the device "
+                        "(.item(), prints) lets it run dry",
+                        e.compile.is_compiled() ? "" : ", torch.compile"));
   f.saving_us = cost_us;
   out.push_back(std::move(f));
 }
 
 }  // namespace
 
-constinit const ExplanationRule kLaunchCostRule = {"launch-cost", find_launch_cost};
-constinit const ExplanationRule kNoLaunchOpsRule = {"no-launch-ops", find_no_launch_ops};
+constinit const ExplanationRule kLaunchCostRule = {"launch-cost", find_launch_cost,
+                                                   Confidence::medium, FindingPlace::host};
+constinit const ExplanationRule kNoLaunchOpsRule = {"no-launch-ops", find_no_launch_ops,
+                                                    Confidence::medium, FindingPlace::host};
 constinit const ExplanationRule kRecompilationRule = {"recompilation", find_recompilation,
-                                                      Confidence::high};
-constinit const ExplanationRule kHostOverheadRule = {"host-overhead", find_host_overhead};
-constinit const ExplanationRule kGraphBreaksRule = {"graph-breaks", find_graph_breaks};
+                                                      Confidence::high, FindingPlace::host};
+constinit const ExplanationRule kHostOverheadRule = {"host-overhead", find_host_overhead,
+                                                     Confidence::medium, FindingPlace::host};
+constinit const ExplanationRule kGraphBreaksRule = {"graph-breaks", find_graph_breaks,
+                                                    Confidence::medium, FindingPlace::host};
 
 }  // namespace epilogue::trace
