@@ -86,11 +86,14 @@ def test_bad_input_is_named(tmp_path, eager):
 
 
 def test_products_are_compared_with_the_cpu_that_is_named(eager, tmp_path):
-    host = epilogue.explain(eager, cpu="EPYC 7763", cpu_threads=8).to_dict()["host"]
+    rich = pathlib.Path(eager).with_name("mlp_geglu_rich_eager.json.gz")  # with shapes
+    host = epilogue.explain(rich, cpu="EPYC 7763", cpu_threads=8).to_dict()["host"]
     assert host["peaks"]["f32_gflops"] == 640
     assert host["products"][0]["peak_pct"] == pytest.approx(host["products"][0]["gflops"] / 6.4)
-    assert epilogue.explain(eager).to_dict()["host"]["peaks"] is None
-    assert epilogue.report(eager, tmp_path / "p.html", cpu="EPYC 7763")
+    assert epilogue.explain(rich).to_dict()["host"]["peaks"] is None
+    assert epilogue.report(rich, tmp_path / "p.html", cpu="EPYC 7763")
+    with pytest.warns(epilogue.TraceWarning, match="record_shapes=True"):
+        epilogue.explain(eager, cpu="EPYC 7763")
     with pytest.raises(epilogue.Error, match="of one of the families Haswell"):
         epilogue.explain(eager, cpu="Pentium")
 
