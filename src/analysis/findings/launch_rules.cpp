@@ -10,6 +10,15 @@
 namespace epilogue::trace {
 namespace {
 
+// Half of the kernels or more are started by compiled code.
+bool is_mostly_compiled(const Explanation& e) {
+  const std::vector<CompiledRange>& ranges =
+      e.compile.regions.empty() ? e.compile.graphs : e.compile.regions;
+  int64_t kernels = 0;
+  for (const CompiledRange& range : ranges) kernels += range.kernels;
+  return kernels > 0 && 2 * kernels >= e.kernels;
+}
+
 void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   const LaunchStats& l = e.launches;
   const int64_t idle = idle_ns(e, IdleCause::launch);
@@ -83,7 +92,7 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
                                 : "mostly no views and no allocations: this is work on the host, "
                                   "or ops that call others");
     if (is_views)
-      advise(f, e.compile.is_compiled()
+      advise(f, is_mostly_compiled(e)
                     ? "CUDA graphs (torch.compile mode=\"reduce-overhead\") leave out views and "
                       "allocations"
                     : "torch.compile leaves out most views and allocations, CUDA graphs leave out "
@@ -150,7 +159,7 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   advise(f, fmt::format("let the host do less per kernel: CUDA graphs (torch.compile "
                         "mode=\"reduce-overhead\"), larger batches{}; a wait for the device "
                         "(.item(), prints) lets it run dry",
-                        e.compile.is_compiled() ? "" : ", torch.compile"));
+                        is_mostly_compiled(e) ? "" : ", torch.compile"));
   f.saving_us = cost_us;
   out.push_back(std::move(f));
 }

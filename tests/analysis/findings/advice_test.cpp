@@ -98,10 +98,10 @@ TEST(Advice, WaitingForCollectivesIsNoPython) {
   EXPECT_NE(python.findings.front().title.find("Python between them"), std::string::npos);
 }
 
-// Views before each kernel; compiled or not.
-GpuTrace views_trace(bool is_compiled) {
+// Views before each of 6 kernels, of which the first are started by compiled code.
+GpuTrace views_trace(int compiled) {
   GpuTrace b;
-  if (is_compiled) b.op("Torch-Compiled Region: 0/0", 0, 700 * kUs);
+  if (compiled > 0) b.op("Torch-Compiled Region: 0/0", 0, (100 * compiled - 20) * kUs);
   for (int64_t i = 0; i < 6; ++i) {
     const int64_t at = 100 * i * kUs;
     b.op("aten::view", at, at + 30 * kUs);
@@ -113,8 +113,8 @@ GpuTrace views_trace(bool is_compiled) {
 }
 
 TEST(Advice, ACompiledRunIsNotToldToCompile) {
-  const Explanation eager = explain(views_trace(false));
-  const Explanation compiled = explain(views_trace(true));
+  const Explanation eager = explain(views_trace(2));
+  const Explanation compiled = explain(views_trace(3));
   for (const char* id : {"no-launch-ops", "host-overhead"}) {
     const Finding* before = find_finding(eager, id);
     const Finding* after = find_finding(compiled, id);
@@ -161,6 +161,28 @@ TEST(Advice, OfManyCopiesTheLongestAreNamed) {
   ASSERT_EQ(f->evidence.size(), 5U);
   EXPECT_NE(f->evidence[0].find("aten::op0"), std::string::npos);
   EXPECT_EQ(f->evidence[3], "and 2 more, each shorter");
+}
+
+Explanation product_of(int64_t m, int64_t n, int64_t k, int64_t us) {
+  GpuTrace b;
+  b.op("aten::mm", 0, us * kUs);
+  b.inputs({tensor({m, k}), tensor({k, n})});
+  return explain(b);
+}
+
+TEST(Advice, AProductThatMovesNextToNothingDoesNotWaitForMemory) {
+  const Explanation row = product_of(1, 4096, 4096, 8000);  // 67 MB: 8.4 GB/s
+  const Finding* few = find_finding(row, "bandwidth-products");
+  ASSERT_NE(few, nullptr);
+  EXPECT_EQ(few->title.find("products of few rows take 8.00 ms"), 0U);
+  EXPECT_EQ(few->action.find("more rows at once"), 0U);
+  const Explanation columns = product_of(256, 10, 1024, 115);  // 1.1 MB: 9.5 GB/s
+  const Finding* narrow = find_finding(columns, "bandwidth-products");
+  ASSERT_NE(narrow, nullptr);
+  EXPECT_EQ(narrow->title.find("narrow products take"), 0U);
+  EXPECT_NE(narrow->action.find("larger batches do not"), std::string::npos);
+  EXPECT_EQ(find_finding(product_of(256, 10, 1024, 60'000), "bandwidth-products"), nullptr)
+      << "0.02 GB/s: something else is in its way";
 }
 
 TEST(Advice, CountsOfKernelsAreWrittenAlike) {
