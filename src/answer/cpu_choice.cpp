@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/trace_metadata.h"
 #include "base/cpu_features.h"
 #include "base/machine.h"
 #include "base/text/nearest.h"
@@ -69,12 +70,14 @@ void refuse_for_ranks(const CpuChoice& choice, const TraceInput& folder, size_t 
     throw Error(fmt::format("[--cpu] expected one trace, got {} with {}", folder.path, traces));
 }
 
-void warn_if_unused(const CpuChoice& choice, const Explanation& e, const AnswerHooks& hooks) {
+void warn_if_unused(const CpuChoice& choice, const Trace& trace, const Explanation& e,
+                    const AnswerHooks& hooks) {
   if (choice.name.empty() || (e.host && !e.host->products.empty())) return;
-  const std::string why =
-      e.host       ? "has no matrix products with sizes (record_shapes=True records them)"
-      : e.ops == 0 ? "has no ops"
-                   : "is of a run with a device: products are compared with the device's peak";
+  const char* why = "is of a run with a device: products are compared with the device's peak";
+  if (e.host) why = "has no matrix products with sizes (record_shapes=True records them)";
+  if (e.ops == 0) why = "has no ops";
+  if (is_own_trace(trace))
+    why = "is epilogue's own: it carries what was measured (profile --measure)";
   warn(hooks, e.path + ": --cpu is not used: the trace " + why);
 }
 

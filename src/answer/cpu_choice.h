@@ -17,6 +17,7 @@ std::optional<CpuPeaks> peaks_of_choice(const CpuChoice& choice);
 void refuse_for_ranks(const CpuChoice& choice, const TraceInput& folder, size_t traces);
 
 // Warns where a CPU is named and the explanation has no use for it.
-void warn_if_unused(const CpuChoice& choice, const Explanation& e, const AnswerHooks& hooks);
+void warn_if_unused(const CpuChoice& choice, const Trace& trace, const Explanation& e,
+                    const AnswerHooks& hooks);
 
 }  // namespace epilogue::trace

@@ -54,7 +54,7 @@ Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions&
   if (!trace) return trace.failure();
   auto explanation = std::make_shared<const Explanation>(
       explain_with_frames(input, options, trace.value(), cpu, hooks));
-  warn_if_unused(options.cpu, *explanation, hooks);
+  warn_if_unused(options.cpu, trace.value(), *explanation, hooks);
   return Answer(explain_document(*explanation, options.top), explanation);
 }
 

@@ -65,7 +65,7 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
   poll(hooks);
   const Explanation explanation =
       explain(trace, links, ExplainOptions{.cpu = cpu, .between = hooks.poll});
-  warn_if_unused(options.cpu, explanation, hooks);
+  warn_if_unused(options.cpu, trace, explanation, hooks);
   std::optional<Trace> before;  // the difference is made of it
   std::optional<TraceDiff> diff;
   if (options.against) {

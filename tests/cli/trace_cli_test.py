@@ -301,6 +301,14 @@ class NamedCpu(CommandTest):
         page = os.path.join(self.out, "p.html")
         self.ok("report", EAGER, "--cpu", "Zen 3", "-o", page)
 
+    def test_our_own_traces_carry_theirs(self):
+        path = os.path.join(self.out, "own.json")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"schemaVersion": 1, "epilogue_recorder": {"ns_per_op": 70}, "traceEvents": [
+                {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 9},
+                {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 0, "ts": 2, "dur": 5}]}, f)
+        self.assertIn("the trace is epilogue's own", run("explain", path, "--cpu", "Zen 3").stderr)
+
     def test_an_unknown_one_is_misuse(self):
         self.assertIn("did you mean Zen 2, Zen 3 or Zen 4", self.misuse("explain", EAGER, "--cpu", "Zen3 X"))
         self.misuse("report", EAGER, "--cpu", "Pentium", "-o", os.path.join(self.out, "p.html"))
