@@ -129,6 +129,33 @@ TEST(Advice, ACompiledRunIsNotToldToCompile) {
   }
 }
 
+TEST(Advice, OneFirstCallIsNoReasonForCudaGraphs) {
+  for (const int64_t first_us : {2000, 200}) {
+    GpuTrace b;
+    b.op("aten::empty", 0, first_us * kUs);
+    for (int64_t i = 0; i < 4; ++i)
+      launching(b, "aten::add", "vectorized_elementwise_kernel", first_us + 100 * (i + 1), 5);
+    const Explanation e = explain(b);
+    const Finding* f = find_finding(e, "host-overhead");
+    ASSERT_NE(f, nullptr);
+    const bool is_one = first_us == 2000;
+    EXPECT_EQ(has_line(*f, "one aten::empty takes 2.00 ms of that"), is_one);
+    EXPECT_EQ(f->action.find("first calls") != std::string::npos, is_one) << f->action;
+    EXPECT_EQ(f->action.find("CUDA graphs") == std::string::npos, is_one) << f->action;
+  }
+}
+
+TEST(Advice, WithoutShortKernelsNothingIsSaidOfThem) {
+  GpuTrace b;
+  launching(b, "aten::mul", "vectorized_elementwise_kernel", 0, 5);
+  launching(b, "aten::mul", "vectorized_elementwise_kernel", 50, 5);
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "launch-cost");
+  ASSERT_NE(f, nullptr);
+  for (const std::string& line : f->evidence)
+    EXPECT_EQ(line.find("0 of 2"), std::string::npos) << line;
+}
+
 TEST(Advice, ALoaderInTheTrainingProcessAsksForWorkers) {
   for (const char* name : {"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
                            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"}) {
