@@ -238,6 +238,9 @@ class PageTest(unittest.TestCase):
         self.assertIn("estimated from the CPU's name", page.evaluate("document.getElementById('products').innerText"))
         page = self.open(self.report(trace))
         self.assertNotIn("Of peak", page.evaluate(cells)[0])
+        for section in ("steps", "fusions", "chains"):
+            heads = page.evaluate(f"document.getElementById('{section}').querySelector('thead').innerText")
+            self.assertNotRegex(heads, "(?i)kernels|device|launch", section)
         self.assertIn("aten::gelu", page.evaluate("document.getElementById('host').innerText"))
 
     def test_critical_path_has_a_strip_and_a_table(self):

@@ -28,15 +28,17 @@ function showSteps(e, timeline) {
   addSection("steps", title, tableNode(title + " of the trace", [
     textColumn("Name", "name"),
     usColumn("Wall", "wall_us"),
-    usColumn("Device busy", "gpu_busy_us"),
-    percentColumn("Busy", (r) => (r.wall_us > 0 ? (r.gpu_busy_us / r.wall_us) * 100 : null)),
-    percentColumn("Judged", "judged_pct", "without collectives that nothing hides, less the profiler's part"),
-    countColumn("Ops", "ops"),
-    countColumn("Launches", "launches"),
-    countColumn("Kernels", "kernels"),
-    textColumn("Verdict", "verdict"),
-    { label: "Division of the wall time", value: (r) => r.bound_pct.compute ?? null,
-      node: (r) => stackedBar(wallParts(r.bound_pct), { hasLegend: false }) },
+    ...(e.host ? [usColumn("In ops", "cpu_op_us"), countColumn("Ops", "ops")] : [
+      usColumn("Device busy", "gpu_busy_us"),
+      percentColumn("Busy", (r) => (r.wall_us > 0 ? (r.gpu_busy_us / r.wall_us) * 100 : null)),
+      percentColumn("Judged", "judged_pct", "without collectives that nothing hides, less the profiler's part"),
+      countColumn("Ops", "ops"),
+      countColumn("Launches", "launches"),
+      countColumn("Kernels", "kernels"),
+      textColumn("Verdict", "verdict"),
+      { label: "Division of the wall time", value: (r) => r.bound_pct.compute ?? null,
+        node: (r) => stackedBar(wallParts(r.bound_pct), { hasLegend: false }) },
+    ]),
   ], regions, { onRow: (r) => timeline?.showRange(r.start_us, r.start_us + r.wall_us) }),
   timeline ? note("A click on a row shows it in the timeline.") : null);
 }
@@ -130,14 +132,15 @@ function showFusions(e) {
     textColumn("Kind", (f) => f.kind.replaceAll("-", " ")),
     textColumn("Result", "shape"),
     countColumn("Count", "count"),
-    { ...countColumn("Kernels", "kernels_now"), text: (f) => `${format.count(f.kernels_now)} \u2192 ${format.count(f.kernels_after)}` },
+    ...(e.host ? [] : [{ ...countColumn("Kernels", "kernels_now"), text: (f) =>
+      (f.kernels_now > f.kernels_after ? `${format.count(f.kernels_now)} \u2192 ${format.count(f.kernels_after)}` : DASH) }]),
     usColumn("Time now", "time_us"),
     // 0: the shapes were not recorded.
     numberColumn("Not moved", (f) => (f.bytes_now > 0 ? f.bytes_now - f.bytes_after : null), format.bytes),
     usColumn("Saves", "predicted_saving_us", "predicted"),
     textColumn("Confidence", "confidence"),
     textColumn("Assumption", "assumption"),
-  ], e.fusions, { sortBy: 7 }));
+  ], e.fusions, { sortBy: e.host ? 6 : 7 }));
 }
 
 function showAverages(report) {
@@ -170,11 +173,10 @@ function showChains(e) {
     textColumn("Chain", "chain"),
     countColumn("Count", "count"),
     usColumn("CPU", "cpu_us"),
-    usColumn("Device", "device_us"),
-    countColumn("Kernels", "kernels"),
+    ...(e.host ? [] : [usColumn("Device", "device_us"), countColumn("Kernels", "kernels")]),
     countColumn("Ops", "ops", "in one chain"),
-    countColumn("Launch nothing", "no_launch_ops", "ops of one chain that start no device work"),
-    usColumn("Their time", "no_launch_us"),
+    ...(e.host ? [] : [countColumn("Launch nothing", "no_launch_ops", "ops of one chain that start no device work"),
+      usColumn("Their time", "no_launch_us")]),
   ], e.dispatch_chains, { sortBy: 2 }));
 }
 
