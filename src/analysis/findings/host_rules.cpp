@@ -120,8 +120,9 @@ void find_host_collectives(const Explanation& e, std::vector<Finding>& out) {
   Finding f;
   f.id = "exposed-collectives";
   f.severity = Severity::warning;
-  f.title = fmt::format("collectives run for {} in which no op does: the run waits for them",
-                        share(*e.host, c.alone_ns));
+  f.title =
+      fmt::format("collectives run for {} in which no op does: the run most likely waits for them",
+                  share(*e.host, c.alone_ns));
   f.evidence.push_back(times_line(c.name, counted(c.count, "collective", "collectives"), c.time));
   advise(f,
          "a rank that arrives early waits here: explain the folder with all ranks to see for whom; "
@@ -289,8 +290,7 @@ constinit const ExplanationRule kBooleanMaskRule = {"boolean-mask", find_boolean
 constinit const ExplanationRule kHostDataRule = {"", find_host_data, Confidence::high};
 constinit const ExplanationRule kBetweenOpsRule = {"between-ops", find_between_ops,
                                                    Confidence::high};
-constinit const ExplanationRule kHostCollectivesRule = {"", find_host_collectives,
-                                                        Confidence::high};
+constinit const ExplanationRule kHostCollectivesRule = {"", find_host_collectives};
 constinit const ExplanationRule kDispatchRule = {"dispatch", find_dispatch};
 constinit const ExplanationRule kBandwidthProductsRule = {"bandwidth-products",
                                                           find_bandwidth_products};

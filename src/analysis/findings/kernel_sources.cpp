@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cctype>
+#include <set>
+#include <string_view>
+#include <unordered_map>
 
 namespace epilogue::trace {
 namespace {
@@ -13,21 +15,29 @@ constexpr size_t kSourcesShown = 3;  // in the evidence
 
 bool is_of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// As a whole: "triton_poi_fused_add_1" is not in "triton_poi_fused_add_10".
-bool names(std::string_view text, std::string_view kernel) {
-  for (size_t at = text.find(kernel); at != std::string_view::npos;
-       at = text.find(kernel, at + 1)) {
-    const size_t end = at + kernel.size();
-    const bool begins = at == 0 || !is_of_name(text[at - 1]);
-    if (begins && (end == text.size() || !is_of_name(text[end]))) return true;
+// Positions of kernels by name.
+using KernelIndex = std::unordered_map<std::string_view, size_t>;
+
+// The kernels whose names are words of the text, as a whole: "triton_poi_fused_add_1" is not in
+// "triton_poi_fused_add_10".
+void add_named(std::string_view text, const KernelIndex& index, std::set<size_t>& found) {
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = begin;
+    while (end < text.size() && is_of_name(text[end])) ++end;
+    if (const auto at = index.find(text.substr(begin, end - begin)); at != index.end())
+      found.insert(at->second);
+    begin = end + 1;
   }
-  return false;
 }
 
-bool names(const Finding& f, const std::string& kernel) {
-  return names(f.title, kernel) || std::ranges::find(f.kernels, kernel) != f.kernels.end() ||
-         std::ranges::any_of(f.evidence,
-                             [&](const std::string& line) { return names(line, kernel); });
+std::set<size_t> named_by(const Finding& f, const KernelIndex& index) {
+  std::set<size_t> found;
+  add_named(f.title, index, found);
+  for (const std::string& line : f.evidence) add_named(line, index, found);
+  for (const std::string& kernel : f.kernels)
+    if (const auto at = index.find(kernel); at != index.end()) found.insert(at->second);
+  return found;
 }
 
 // "triton_poi_fused_add_gelu_0, from /tmp/x/c1.py (add, gelu)"
@@ -55,10 +65,14 @@ void add_lines(Finding& f) {
 }  // namespace
 
 void name_sources(std::span<const TritonKernel> kernels, std::span<Finding> findings) {
+  KernelIndex index;
+  for (size_t i = 0; i < kernels.size(); ++i)
+    if (!kernels[i].file.empty()) index.emplace(kernels[i].name, i);
+  if (index.empty()) return;
   for (Finding& f : findings) {
-    for (const TritonKernel& kernel : kernels)
-      if (!kernel.file.empty() && names(f, kernel.name))
-        f.sources.push_back({kernel.name, kernel.file, kernel.files, kernel.fused_ops});
+    for (const size_t i : named_by(f, index))
+      f.sources.push_back(
+          {kernels[i].name, kernels[i].file, kernels[i].files, kernels[i].fused_ops});
     if (!f.sources.empty()) add_lines(f);
   }
 }

@@ -80,8 +80,8 @@ TEST(Advice, WaitingForCollectivesIsNoPython) {
   const Finding* f = find_finding(e, "exposed-collectives");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title,
-            "collectives run for 1.50 ms of 2.00 ms (75 %) in which no op does: the run waits for "
-            "them");
+            "collectives run for 1.50 ms of 2.00 ms (75 %) in which no op does: the run most "
+            "likely waits for them");
   EXPECT_EQ(f->evidence.front(), "gloo:all_reduce: 2 collectives, median 800 us, in all 1.60 ms");
   EXPECT_DOUBLE_EQ(*f->cost_us, 1500);
   EXPECT_FALSE(f->saving_us) << "they have to be";
