@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
@@ -70,13 +71,21 @@ std::string peak_note(const HostTime& host) {
         std::ranges::any_of(host.products, [&](const HostProduct& p) { return p.type == type; }))
       text += fmt::format(" It has no instructions for {}: the peak is that of f32.", type);
   if (!is_peak_too_low(host)) return text;
-  const auto above = std::ranges::count_if(
-      host.products, [](const HostProduct& p) { return p.peak_pct.value_or(0) > 100; });
-  return text + fmt::format(
-                    " {} faster than that: the {} is too low (more cores, a higher clock, "
-                    "f32 computed in a narrower type), and shares of it say nothing.",
-                    above == 1 ? "One product is" : fmt::format("{} products are", above),
-                    host.peaks->is_estimate ? "estimate" : "peak");
+  int64_t above = 0;
+  double most_pct = 0;
+  for (const HostProduct& p : host.products) {
+    above += p.peak_pct.value_or(0) > 100 ? 1 : 0;
+    most_pct = std::max(most_pct, p.peak_pct.value_or(0));
+  }
+  text += fmt::format(
+      " {} faster than that: the {} is too low (more cores, a higher clock, f32 computed in a "
+      "narrower type), and shares of it say nothing.",
+      above == 1 ? "One product is" : fmt::format("{} products are", above),
+      host.peaks->is_estimate ? "estimate" : "peak");
+  if (host.peaks->is_threads_assumed)
+    text += fmt::format(" If the clock is right, the run had {:.0f} threads or more.",
+                        std::ceil(most_pct / 100));
+  return text;
 }
 
 void add_host(ExplainParts& p) {

@@ -73,6 +73,9 @@ TEST(CpuChoice, WhatIsAboveTheEstimateSaysThatItIsTooLow) {
   EXPECT_DOUBLE_EQ(host_of(answer)["products"][0]["peak_pct"], 250);
   EXPECT_EQ(host_of(answer)["peaks"]["is_too_low"], true);
   EXPECT_TRUE(says(answer, "One product is faster than that: the estimate is too low"));
+  EXPECT_FALSE(says(answer, "threads or more")) << "their number was told";
+  const Answer assumed = explained(product_trace(10'000), {"EPYC 7763"});
+  EXPECT_TRUE(says(assumed, "If the clock is right, the run had 3 threads or more."));
 }
 
 TEST(CpuChoice, HereIsWhatWasMeasured) {
