@@ -4,6 +4,8 @@
 #pragma once
 
 #include "epilogue/trace/answer.h"
+#include "epilogue/trace/compile_summary.h"
+#include "epilogue/trace/cpu.h"
 #include "epilogue/trace/critical_path.h"
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/event.h"
@@ -12,6 +14,8 @@
 #include "epilogue/trace/fusion.h"
 #include "epilogue/trace/gemms.h"
 #include "epilogue/trace/host.h"
+#include "epilogue/trace/hot_spots.h"
+#include "epilogue/trace/idle.h"
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"
@@ -20,3 +24,5 @@
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 #include "epilogue/trace/time.h"
+#include "epilogue/trace/timeline.h"
+#include "epilogue/trace/verdict.h"

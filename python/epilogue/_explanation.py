@@ -29,6 +29,9 @@ class Finding:
         remains_us: What is left of it after acting, where that can be told.
         confidence: Of the saving: ``"low"``, ``"medium"`` or ``"high"``; ``None`` without one.
         action: What to do, one sentence; ``""`` if there is no advice.
+        where: Whose time it is about: ``"host"`` or ``"device"``.
+        sources: Of Triton kernels that it names, where the trace recorded it: ``kernel``,
+            ``kernel_file``, ``kernel_files`` (different ones of that name), ``fused_ops``.
     """
 
     id: str
@@ -40,6 +43,8 @@ class Finding:
     remains_us: "float | None" = None
     confidence: "str | None" = None
     action: str = ""
+    where: "str | None" = None
+    sources: "tuple[dict[str, typing.Any], ...]" = ()
 
 
 _FINDING_FIELDS = {f.name for f in dataclasses.fields(Finding)}
@@ -47,7 +52,10 @@ _FINDING_FIELDS = {f.name for f in dataclasses.fields(Finding)}
 
 def _findings(data: "dict[str, typing.Any]") -> "tuple[Finding, ...]":
     return tuple(
-        Finding(**{k: v for k, v in f.items() if k in _FINDING_FIELDS} | {"evidence": tuple(f["evidence"])})
+        Finding(
+            **{k: v for k, v in f.items() if k in _FINDING_FIELDS}
+            | {"evidence": tuple(f["evidence"]), "sources": tuple(f.get("sources", ()))}
+        )
         for f in data["findings"]
     )
 

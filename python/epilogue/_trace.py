@@ -36,6 +36,8 @@ def explain(
     *,
     top: int = 10,
     modules: bool = False,
+    cpu: "str | None" = None,
+    cpu_threads: "int | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -47,6 +49,11 @@ def explain(
             the path of a folder with one trace for each rank of a run.
         top: Rows of each list in text and Markdown; -1: all. :meth:`Result.to_dict` has all.
         modules: Time per ``nn.Module``, if the trace was recorded ``with_stack`` (slower).
+        cpu: The CPU that recorded a trace without a device: its products are compared with its
+            peak. A name as in ``/proc/cpuinfo`` (``"AMD EPYC 7763"``) or a family (``"Zen 3 @
+            3.1GHz"``) gives an estimate; ``"here"``: this machine, as ``epilogue info --measure``
+            measured it.
+        cpu_threads: Threads that the run had. Default: all of ``"here"``, else one.
         step: Only ``ProfilerStep#step``: what it launched, and what ran during it.
         from_ms, to_ms: Only what happens in this stretch, in milliseconds after the start.
 
@@ -56,13 +63,13 @@ def explain(
     Raises:
         OSError: The file cannot be read (:exc:`FileNotFoundError` and others).
         TraceError: It holds no trace, or not that step. ``code`` is a stable name.
-        Error: A folder's traces are of different runs.
+        Error: A folder's traces are of different runs; a CPU whose peak is not known.
 
     >>> print(epilogue.explain("trace.json.gz"))            # doctest: +SKIP
     >>> epilogue.explain(prof).findings[0].title            # doctest: +SKIP
     """
     source = Source(trace, step, from_ms, to_ms)
-    answer, warned = _core.explain(source.native, top, modules)
+    answer, warned = _core.explain(source.native, top, modules, cpu or "", cpu_threads or 0)
     _warn(warned)
     is_folder = isinstance(trace, (str, os.PathLike)) and os.path.isdir(trace)
     result = Explanation(answer)
@@ -230,6 +237,8 @@ def report(
     title: str = "",
     embed_trace: bool = True,
     modules: bool = False,
+    cpu: "str | None" = None,
+    cpu_threads: "int | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -244,6 +253,7 @@ def report(
         embed_trace: The page holds the trace as it is, metadata included; a
             :class:`TraceWarning` names metadata that looks like credentials.
         modules: Python frames and time per ``nn.Module``, if they were recorded (slower).
+        cpu, cpu_threads: As of :func:`explain`.
         step, from_ms, to_ms: As of :func:`explain`.
 
     Raises:
@@ -258,6 +268,8 @@ def report(
         title,
         embed_trace,
         modules,
+        cpu or "",
+        cpu_threads or 0,
     )
     if credentials:
         warned.append(

@@ -76,9 +76,11 @@ auto unlocked(const Body& body) {
   return std::pair(std::move(answer), std::move(warnings));
 }
 
-auto explain(const Source& source, int top, bool modules) {
+auto explain(const Source& source, int top, bool modules, std::string cpu, int cpu_threads) {
+  const trace::ExplainAnswerOptions options = {
+      .top = top, .modules = modules, .cpu = {std::move(cpu), cpu_threads}};
   return unlocked([&](const AnswerHooks& hooks) {
-    return trace::explain_answer(source.input, {.top = top, .modules = modules}, hooks);
+    return trace::explain_answer(source.input, options, hooks);
   });
 }
 
@@ -127,9 +129,11 @@ auto quantities(const Source& source) {
 }
 
 auto report(const Source& source, const std::string& out, const Source* against, std::string title,
-            bool embeds_trace, bool modules) {
-  trace::ReportAnswerOptions options = {
-      .title = std::move(title), .embeds_trace = embeds_trace, .modules = modules};
+            bool embeds_trace, bool modules, std::string cpu, int cpu_threads) {
+  trace::ReportAnswerOptions options = {.title = std::move(title),
+                                        .embeds_trace = embeds_trace,
+                                        .modules = modules,
+                                        .cpu = {std::move(cpu), cpu_threads}};
   if (against != nullptr) options.against = against->input;
   auto [report, warnings] = unlocked([&](const AnswerHooks& hooks) {
     return trace::report_answer(source.input, out, options, hooks);
@@ -153,14 +157,14 @@ void bind_trace(nb::module_& m) {
   nb::class_<Source>(m, "Source");
   m.def("source", make_source, "path"_a, "bytes"_a.none(), "name"_a, "step"_a.none(),
         "from_ms"_a.none(), "to_ms"_a.none());
-  m.def("explain", explain, "source"_a, "top"_a, "modules"_a);
+  m.def("explain", explain, "source"_a, "top"_a, "modules"_a, "cpu"_a, "cpu_threads"_a);
   m.def("table", table, "source"_a, "sort_by"_a, "row_limit"_a.none(), "group_by_input_shape"_a);
   m.def("diff", diff, "before"_a, "after"_a, "top"_a);
   m.def("check", check, "source"_a, "expressions"_a);
   m.def("check_baseline", check_baseline, "after"_a, "before"_a, "tolerance_pct"_a);
   m.def("quantities", quantities, "source"_a);
   m.def("report", report, "source"_a, "out"_a, "against"_a.none(), "title"_a, "embeds_trace"_a,
-        "modules"_a);
+        "modules"_a, "cpu"_a, "cpu_threads"_a);
   m.def("names", [](const std::vector<std::string>& names) { return trace::names_answer(names); });
   m.def("sort_keys", sort_keys);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/findings/explain_ranks.h"
+#include "answer/cpu_choice.h"
 #include "answer/load.h"
 #include "answer/rank_folder.h"
 #include "report/documents.h"
@@ -24,44 +25,44 @@ bool needs_frames(const TraceInput& input, bool has_frames, const Trace& trace,
          (e.host || has_long_gap);
 }
 
-Explanation explain_linked(const Trace& trace, const AnswerHooks& hooks) {
+Explanation explain_linked(const Trace& trace, const std::optional<CpuPeaks>& cpu,
+                           const AnswerHooks& hooks) {
   const Links links = link(trace);
   poll(hooks);
-  return explain(trace, links, hooks.poll);
+  return explain(trace, links, ExplainOptions{.cpu = cpu, .between = hooks.poll});
 }
 
-Explanation explain_with_frames(const TraceInput& input, bool has_frames, const Trace& trace,
+Explanation explain_with_frames(const TraceInput& input, const ExplainAnswerOptions& options,
+                                const Trace& trace, const std::optional<CpuPeaks>& cpu,
                                 const AnswerHooks& hooks) {
-  Explanation e = explain_linked(trace, hooks);
+  Explanation e = explain_linked(trace, cpu, hooks);
   poll(hooks);
-  if (!needs_frames(input, has_frames, trace, e)) return e;
+  if (!needs_frames(input, options.modules, trace, e)) return e;
   const Result<Trace> again = read_whole(input, true, hooks);
   if (!again) return e;
-  Explanation with = explain_linked(again.value(), hooks);
+  Explanation with = explain_linked(again.value(), cpu, hooks);
   e.gaps = std::move(with.gaps);
   e.host = std::move(with.host);
   e.findings = std::move(with.findings);
   return e;
 }
 
-Answer explain_trace(const TraceInput& input, const ExplainAnswerOptions& options,
-                     const Trace& trace, const AnswerHooks& hooks) {
-  auto explanation = std::make_shared<const Explanation>(
-      explain_with_frames(input, options.modules, trace, hooks));
-  return {explain_document(*explanation, options.top), explanation};
-}
-
 Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions& options,
                             const AnswerHooks& hooks) {
+  const std::optional<CpuPeaks> cpu = peaks_of_choice(options.cpu);  // said before a file is read
   const Result<Trace> trace = load_trace(input, options.modules, hooks);
   if (!trace) return trace.failure();
-  return explain_trace(input, options, trace.value(), hooks);
+  auto explanation = std::make_shared<const Explanation>(
+      explain_with_frames(input, options, trace.value(), cpu, hooks));
+  warn_if_unused(options.cpu, trace.value(), *explanation, hooks);
+  return Answer(explain_document(*explanation, options.top), explanation);
 }
 
 Result<Answer> explain_folder(const TraceInput& folder, const ExplainAnswerOptions& options,
                               const AnswerHooks& hooks) {
   const std::vector<std::string> paths = traces_of_folder(folder.path);
   if (paths.size() == 1) return explain_file(rank_input(folder, paths.front()), options, hooks);
+  refuse_for_ranks(options.cpu, folder, paths.size());
   const Result<RankFolder> ranks = read_ranks(folder, paths, options.modules, hooks);
   if (!ranks) return ranks.failure();
   if (ranks.value().paths.size() == 1)

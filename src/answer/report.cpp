@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analysis/findings/explain_ranks.h"
+#include "answer/cpu_choice.h"
 #include "answer/load.h"
 #include "answer/rank_folder.h"
 #include "base/file.h"
@@ -56,12 +57,15 @@ Document outcome(const std::string& file, size_t bytes, const EmbeddedTrace& emb
 
 Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out,
                                  const ReportAnswerOptions& options, const AnswerHooks& hooks) {
+  const std::optional<CpuPeaks> cpu = peaks_of_choice(options.cpu);
   const Result<Trace> loaded = load_trace(input, options.modules, hooks);
   if (!loaded) return loaded.failure();
   const Trace& trace = loaded.value();
   const Links links = link(trace);
   poll(hooks);
-  const Explanation explanation = explain(trace, links, hooks.poll);
+  const Explanation explanation =
+      explain(trace, links, ExplainOptions{.cpu = cpu, .between = hooks.poll});
+  warn_if_unused(options.cpu, trace, explanation, hooks);
   std::optional<Trace> before;  // the difference is made of it
   std::optional<TraceDiff> diff;
   if (options.against) {
@@ -102,6 +106,7 @@ Result<ReportAnswer> report_folder(const TraceInput& folder, const std::string& 
   if (options.against)
     throw Error(folder.path + ": expected one trace to compare with another, got a folder of " +
                 std::to_string(paths.size()));
+  refuse_for_ranks(options.cpu, folder, paths.size());
   Result<RankFolder> ranks = read_ranks(folder, paths, options.modules, hooks);
   if (!ranks) return ranks.failure();
   if (ranks.value().paths.size() == 1)

@@ -76,6 +76,7 @@ constexpr Row kRows[] = {
     {FailureCode::model_input, "ModelInput"},
     {FailureCode::unknown_isa, "UnknownIsa"},
     {FailureCode::no_machine, "NoMachine"},
+    {FailureCode::unknown_cpu, "UnknownCpu"},
     {FailureCode::peer_start, "PeerStart"},
     {FailureCode::peer_timeout, "PeerTimeout"},
     {FailureCode::peer_died, "PeerDied"},

@@ -13,7 +13,6 @@
 namespace epilogue::trace {
 namespace {
 
-std::string percent(double value) { return fmt::format("{:.1f} %", value); }
 void add_head(ExplainParts& p) {
   std::string title(bound_name(p.e.host ? p.e.host->bound : p.e.verdicts.whole.bound));
   if (p.e.host) title += " on the CPU";

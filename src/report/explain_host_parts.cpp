@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
@@ -21,6 +22,7 @@ void add_host_products(ExplainParts& p) {
              {"median"},
              {"total"},
              {"GFLOP/s"},
+             {"peak"},
              {"FLOP/byte"}},
             {},
             ""};
@@ -35,12 +37,12 @@ void add_host_products(ExplainParts& p) {
          product.type, format_count(product.time.count), format_duration_ns(product.time.median_ns),
          format_duration_ns(product.time.total_ns),
          product.is_dispatch ? "call" : fmt::format("{:.1f}", product.gflops),
-         fmt::format("{:.1f}", product.flops_per_byte)});
+         known(product.peak_pct, "{:.0f} %"), fmt::format("{:.1f}", product.flops_per_byte)});
   }
+  constexpr ptrdiff_t kPeakColumn = 7;
+  if (!p.e.host->peaks) ExplainParts::remove_columns(grid, {kPeakColumn});
   p.add(std::move(grid));
-  p.document.push_back(Paragraph{
-      "Rates are not compared with a peak: a trace of PyTorch does not name the CPU, and this "
-      "machine need not be the one that recorded it."});
+  p.document.push_back(Paragraph{peak_note(*p.e.host)});
   if (has_calls)
     p.document.push_back(Paragraph{
         "call: the product is so small that calling it takes longer than computing it; its time is "
@@ -57,6 +59,34 @@ void add_host_functions(ExplainParts& p) {
 }
 
 }  // namespace
+
+std::string peak_note(const HostTime& host) {
+  if (!host.peaks)
+    return "Rates are not compared with a peak: a trace of PyTorch does not name the CPU, and this "
+           "machine need not be the one that recorded it. --cpu names it.";
+  std::string text = "Peak: " + host.peaks->text() + ".";
+  if (const std::string more = host.peaks->assumptions(); !more.empty()) text += " " + more;
+  for (const char* type : {"bf16", "f16"})
+    if (host.peaks->lacks(type) &&
+        std::ranges::any_of(host.products, [&](const HostProduct& p) { return p.type == type; }))
+      text += fmt::format(" It has no instructions for {}: the peak is that of f32.", type);
+  if (!is_peak_too_low(host)) return text;
+  int64_t above = 0;
+  double most_pct = 0;
+  for (const HostProduct& p : host.products) {
+    above += p.peak_pct.value_or(0) > 100 ? 1 : 0;
+    most_pct = std::max(most_pct, p.peak_pct.value_or(0));
+  }
+  text += fmt::format(
+      " {} faster than that: the {} is too low (more cores, a higher clock, f32 computed in a "
+      "narrower type), and shares of it say nothing.",
+      above == 1 ? "One product is" : fmt::format("{} products are", above),
+      host.peaks->is_estimate ? "estimate" : "peak");
+  if (host.peaks->is_threads_assumed)
+    text += fmt::format(" If the clock is right, the run had {:.0f} threads or more.",
+                        std::ceil(most_pct / 100));
+  return text;
+}
 
 void add_host(ExplainParts& p) {
   if (!p.e.host) return;

@@ -12,6 +12,8 @@
 namespace epilogue::trace {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 Json parts_json(const Verdict& verdict) {
   Json json = Json::object();
   if (verdict.part_pct.empty()) return json;
@@ -19,47 +21,6 @@ Json parts_json(const Verdict& verdict) {
     json[std::string(time_part_name(static_cast<TimePart>(i)))] =
         verdict.part_pct[static_cast<size_t>(i)];
   return json;
-}
-
-// Of a run without a device; null of others.
-Json host_json(const std::optional<HostTime>& host, JsonLists& lists) {
-  if (!host) return nullptr;
-  Json parts = Json::object();
-  for (int i = 0; i < kHostParts; ++i) {
-    const auto part = static_cast<HostPart>(i);
-    parts[std::string(host_part_name(part))] = host->pct(part);
-  }
-  return {{"verdict", bound_name(host->bound)},
-          {"bound_pct", std::move(parts)},
-          {"wall_us", to_us(host->wall_ns)},
-          {"op_calls", host->op_calls},
-          {"ops", lists.of("host.ops", host->ops,
-                           [](const HostOp& op) {
-                             return Json{{"name", op.name},
-                                         {"part", host_part_name(op.part)},
-                                         {"count", op.count},
-                                         {"self_us", to_us(op.self_ns)},
-                                         {"gb_per_s", or_null(op.gb_per_s)}};
-                           })},
-          {"products", lists.of("host.products", host->products,
-                                [](const HostProduct& p) {
-                                  return Json{{"op", p.op},
-                                              {"shape",
-                                               {{"m", p.shape.m},
-                                                {"n", p.shape.n},
-                                                {"k", p.shape.k},
-                                                {"batch", p.shape.batch}}},
-                                              {"type", p.type},
-                                              {"time", distribution_json(p.time)},
-                                              {"gflops", p.gflops},
-                                              {"flops_per_byte", p.flops_per_byte},
-                                              {"waits_for_memory", p.waits_for_memory},
-                                              {"is_dispatch", p.is_dispatch}};
-                                })},
-          {"python_functions",
-           lists.of("host.python_functions", host->functions, [](const HostFunction& f) {
-             return Json{{"name", f.name}, {"count", f.count}, {"self_us", to_us(f.self_ns)}};
-           })}};
 }
 
 Json gap_json(const IdleGap& g) {
@@ -223,6 +184,13 @@ Json module_json(const ModuleTime& m) {
           {"kernels", m.kernels}};
 }
 
+Json source_json(const KernelSource& s) {
+  return {{"kernel", s.kernel},
+          {"kernel_file", s.file},
+          {"kernel_files", s.files},
+          {"fused_ops", s.fused_ops}};
+}
+
 }  // namespace
 
 Json finding_json(const Finding& f) {
@@ -234,7 +202,10 @@ Json finding_json(const Finding& f) {
           {"cost_us", or_null(f.cost_us)},
           {"remains_us", or_null(f.remains_us())},
           {"confidence", f.confidence ? Json(confidence_name(*f.confidence)) : Json()},
-          {"action", f.action}};
+          {"action", f.action},
+          {"remedy", f.action},
+          {"where", f.where ? Json(finding_place_name(*f.where)) : Json()},
+          {"sources", array_of(f.sources, source_json)}};
 }
 
 ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
@@ -269,6 +240,8 @@ ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
       {"gpu_busy_pct", or_null(e.timeline.busy_pct())},
       {"host_verdict", e.host ? Json(bound_name(e.host->bound)) : Json()},
       {"host", host_json(e.host, lists)},
+      {"top_ops", top_ops_json(e.host, lists)},
+      {"products", products_json(e, lists)},
       {"idle", array_of(e.idle, idle_json)},
       {"idle_gaps", lists.of("idle_gaps", e.gaps, gap_json)},
       {"critical_path", critical_path_json(e.critical_path, lists)},

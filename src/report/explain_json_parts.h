@@ -42,6 +42,13 @@ class JsonLists {
 
 nlohmann::ordered_json distribution_json(const Distribution& d);
 
+// Of a run without a device; null of others.
+nlohmann::ordered_json host_json(const std::optional<HostTime>& host, JsonLists& lists);
+// Its ops by their own time; of other runs empty.
+nlohmann::ordered_json top_ops_json(const std::optional<HostTime>& host, JsonLists& lists);
+// The products of the host or the device in one form, as far as their sizes are known.
+nlohmann::ordered_json products_json(const Explanation& e, JsonLists& lists);
+
 nlohmann::ordered_json critical_path_json(const std::optional<CriticalPath>& path,
                                           JsonLists& lists);
 

@@ -40,6 +40,11 @@ std::string known(const std::optional<T>& value, fmt::format_string<const T&> fo
   return value ? fmt::format(format, *value) : "-";
 }
 
+// What shares of the peak rest on, and whether they say anything.
+std::string peak_note(const HostTime& host);
+
+inline std::string percent(double value) { return fmt::format("{:.1f} %", value); }
+
 // Of a run without a device.
 void add_host(ExplainParts& p);
 void add_host_steps(ExplainParts& p);

@@ -160,6 +160,7 @@ ResourceJson compile_json(const CompileSummary& c, JsonLists& lists) {
                                  {"count", k.count},
                                  {"device_us", to_us(k.device_ns)},
                                  {"kernel_file", k.file},
+                                 {"kernel_files", k.files},
                                  {"kernel_hash", k.hash},
                                  {"kernel_kwargs", k.config},
                                  {"num_warps", or_null(k.warps)},

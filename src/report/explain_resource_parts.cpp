@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
+#include "report/documents.h"
 #include "report/explain_parts.h"
 
 namespace epilogue::trace {

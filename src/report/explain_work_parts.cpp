@@ -109,12 +109,13 @@ void add_fusions(ExplainParts& p) {
             {},
             ""};
   for (const Fusion& f : p.e.fusions.fusions)
-    grid.rows.push_back({std::string(fusion_kind_name(f.kind)),
-                         fmt::format("{}", fmt::join(f.ops, " + ")), format_count(f.count),
-                         format_duration_ns(f.time_us * 1000),
-                         fmt::format("{} -> {}", f.kernels_now, f.kernels_after),
-                         format_duration_ns(f.predicted_saving_us * 1000),
-                         std::string(confidence_name(f.confidence))});
+    grid.rows.push_back(
+        {std::string(fusion_kind_name(f.kind)), fmt::format("{}", fmt::join(f.ops, " + ")),
+         format_count(f.count), format_duration_ns(f.time_us * 1000),
+         f.kernels_now > f.kernels_after ? fmt::format("{} -> {}", f.kernels_now, f.kernels_after)
+                                         : "-",
+         format_duration_ns(f.predicted_saving_us * 1000),
+         std::string(confidence_name(f.confidence))});
   if (p.e.host) ExplainParts::remove_columns(grid, {4});
   p.add(std::move(grid));
 }

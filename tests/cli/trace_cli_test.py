@@ -26,6 +26,13 @@ class Explain(CommandTest):
         self.assertEqual(e["verdict"], "cpu-only")
         self.assertEqual(e["host_verdict"], "compute-bound")
         self.assertEqual(e["host"]["ops"][0]["name"], "aten::mm")
+        top = e["top_ops"][0]
+        self.assertEqual((top["name"], top["count"]), ("aten::mm", 9))
+        self.assertAlmostEqual(top["share_pct"], 100 * top["self_us"] / e["host"]["wall_us"])
+        first = e["products"][0]
+        self.assertEqual([first[k] for k in ("op", "m", "n", "k", "dtype", "count", "peak_pct")],
+                         ["aten::mm", 512, 1024, 256, "bf16", 6, None])
+        self.assertAlmostEqual(first["gflops"], e["host"]["products"][0]["gflops"])
         self.assertEqual([s["name"] for s in e["steps"]],
                          ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"])
         for step in e["steps"]:
@@ -33,7 +40,9 @@ class Explain(CommandTest):
             self.assertIn(step["verdict"], VERDICTS)
         for finding in e["findings"]:
             self.assertEqual(set(finding), {"id", "severity", "title", "evidence", "saving_us", "cost_us",
-                                            "remains_us", "confidence", "action"})
+                                            "remains_us", "confidence", "action", "remedy", "where",
+                                            "sources"})
+            self.assertEqual((finding["where"], finding["remedy"]), ("host", finding["action"]))
         self.assertEqual(e["findings"][0]["id"], "verdict")
 
     def test_the_gated_activation_is_found(self):
@@ -282,6 +291,54 @@ class TinyProducts(CommandTest):
         tiny = next(line for line in lines if "8 x 16 x 16" in line)
         self.assertRegex(tiny, r"5.00 us +call +")
         self.assertTrue(any(line.startswith("call: the product is so small") for line in lines))
+
+
+class NamedCpu(CommandTest):
+    def test_products_are_compared_with_its_peak(self):
+        text = self.ok("explain", EAGER, "--cpu", "Sapphire Rapids @ 2.0GHz", "--cpu-threads", "2")
+        self.assertIn("Sapphire Rapids, 2 cores, 2 GHz, 256 GFLOP/s f32, 4096 GFLOP/s bf16.", text)
+        self.assertRegex(text, r"aten::mm  512 x 1024 x 256  bf16 .* 377\.1   9 %  ")
+        page = os.path.join(self.out, "p.html")
+        self.ok("report", EAGER, "--cpu", "Zen 3", "-o", page)
+
+    def test_our_own_traces_carry_theirs(self):
+        path = os.path.join(self.out, "own.json")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"schemaVersion": 1, "epilogue_recorder": {"ns_per_op": 70}, "traceEvents": [
+                {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 9},
+                {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 0, "ts": 2, "dur": 5}]}, f)
+        self.assertIn("the trace is epilogue's own", run("explain", path, "--cpu", "Zen 3").stderr)
+
+    def test_an_unknown_one_is_misuse(self):
+        self.assertIn("did you mean Zen 2, Zen 3 or Zen 4", self.misuse("explain", EAGER, "--cpu", "Zen3 X"))
+        self.misuse("report", EAGER, "--cpu", "Pentium", "-o", os.path.join(self.out, "p.html"))
+        self.misuse("explain", EAGER, "--cpu-threads", "4")
+        self.misuse("explain", EAGER, "--cpu", "Zen 3", "--cpu-threads", "0")
+
+
+class TritonSources(CommandTest):
+    def test_findings_name_the_source_that_was_recorded(self):
+        events = []
+        for i in range(3):  # idle between them
+            shared = {"ph": "X", "pid": 1, "tid": 1}
+            events += [
+                {**shared, "cat": "cpu_op", "name": "triton_poi_fused_add_gelu_0", "ts": 500 * i, "dur": 20,
+                 "args": {"External id": i + 1, "kernel_file": "/tmp/inductor/c1.py", "kernel_backend": "triton"}},
+                {**shared, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 500 * i + 5, "dur": 5,
+                 "args": {"correlation": i + 1, "External id": i + 1}},
+                {"ph": "X", "cat": "kernel", "name": "triton_poi_fused_add_gelu_0", "pid": 0, "tid": 7,
+                 "ts": 500 * i + 12, "dur": 100,
+                 "args": {"correlation": i + 1, "External id": i + 1, "device": 0, "stream": 7}}]
+        path = os.path.join(self.out, "triton.json")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"schemaVersion": 1, "traceEvents": events}, f)
+        findings = json.loads(self.ok("explain", path, "--format", "json"))["findings"]
+        gap = next(f for f in findings if f["id"] == "idle-gap")
+        self.assertEqual(gap["sources"], [{"kernel": "triton_poi_fused_add_gelu_0", "kernel_files": 1,
+                                           "kernel_file": "/tmp/inductor/c1.py", "fused_ops": ["add", "gelu"]}])
+        line = "triton_poi_fused_add_gelu_0, from /tmp/inductor/c1.py (add, gelu)"
+        self.assertIn(line, gap["evidence"])
+        self.assertIn("    " + line + "\n", self.ok("explain", path))
 
 
 class English(CommandTest):

@@ -85,6 +85,19 @@ def test_bad_input_is_named(tmp_path, eager):
         epilogue.check(eager)
 
 
+def test_products_are_compared_with_the_cpu_that_is_named(eager, tmp_path):
+    rich = pathlib.Path(eager).with_name("mlp_geglu_rich_eager.json.gz")  # with shapes
+    host = epilogue.explain(rich, cpu="EPYC 7763", cpu_threads=8).to_dict()["host"]
+    assert host["peaks"]["f32_gflops"] == 640
+    assert host["products"][0]["peak_pct"] == pytest.approx(host["products"][0]["gflops"] / 6.4)
+    assert epilogue.explain(rich).to_dict()["host"]["peaks"] is None
+    assert epilogue.report(rich, tmp_path / "p.html", cpu="EPYC 7763")
+    with pytest.warns(epilogue.TraceWarning, match="record_shapes=True"):
+        epilogue.explain(eager, cpu="EPYC 7763")
+    with pytest.raises(epilogue.Error, match="of one of the families Haswell"):
+        epilogue.explain(eager, cpu="Pentium")
+
+
 def test_a_truncated_trace_is_read_with_a_warning(eager):
     content = pathlib.Path(eager).read_bytes()
     with pytest.warns(epilogue.TraceWarning, match="<bytes>"):

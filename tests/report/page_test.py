@@ -228,6 +228,21 @@ class PageTest(unittest.TestCase):
             self.assertTrue(page.evaluate(f"document.getElementById('{section}') !== null"), section)
         self.assertGreater(page.evaluate("document.querySelectorAll('#gemms circle').length"), 3)
 
+    def test_products_of_a_cpu_have_the_share_of_the_named_peak(self):
+        trace = os.path.join(HERE, "../data/torch/mlp_geglu_rich_eager.json.gz")
+        cells = """[...document.querySelectorAll("#products tr")].map((row) =>
+            [...row.querySelectorAll("th, td")].map((td) => td.textContent))"""
+        page = self.open(self.report(trace, "--cpu", "Sapphire Rapids @ 2.0GHz", "--cpu-threads", "2"))
+        head, first, *_ = page.evaluate(cells)
+        self.assertEqual(first[head.index("Of peak")], "9.2\u00a0%")
+        self.assertIn("estimated from the CPU's name", page.evaluate("document.getElementById('products').innerText"))
+        page = self.open(self.report(trace))
+        self.assertNotIn("Of peak", page.evaluate(cells)[0])
+        for section in ("steps", "fusions", "chains"):
+            heads = page.evaluate(f"document.getElementById('{section}').querySelector('thead').innerText")
+            self.assertNotRegex(heads, "(?i)kernels|device|launch", section)
+        self.assertIn("aten::gelu", page.evaluate("document.getElementById('host').innerText"))
+
     def test_critical_path_has_a_strip_and_a_table(self):
         page = self.open(self.report(self.real("tracelens/h100_qwen_0.5b.json.gz")))
         self.assertGreater(page.evaluate("document.querySelectorAll('#path rect').length"), 10)

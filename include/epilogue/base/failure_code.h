@@ -83,6 +83,7 @@ enum class FailureCode : uint8_t {
   // The machine, and processes that a benchmark runs beside this one.
   unknown_isa,
   no_machine,
+  unknown_cpu,
   peer_start,
   peer_timeout,
   peer_died,

@@ -78,9 +78,19 @@ class Answer {
   std::shared_ptr<const Document> document_;
 };
 
+// Which CPU recorded a trace of a run without a device: its products are compared with what that
+// CPU does at most.
+struct CpuChoice {
+  // A name as of estimate_cpu_peaks(); "here": this machine, as `epilogue info --measure` measured
+  // it. Empty: not known, nothing is compared. Throws Error for other names.
+  std::string name = {};
+  int threads = 0;  // that the run had; 0: all of "here", else one
+};
+
 struct ExplainAnswerOptions {
   int top = 10;          // rows of each list in text and Markdown; -1: all. JSON has all
   bool modules = false;  // time per nn.Module, if the trace was recorded with_stack (slower)
+  CpuChoice cpu = {};    // warns where the products ran on a device; no choice for a folder
 };
 // A path may be a folder with one trace for each rank of a run.
 Result<Answer> explain_answer(const TraceInput& input, const ExplainAnswerOptions& options = {},
@@ -132,6 +142,7 @@ struct ReportAnswerOptions {
   std::string title = {};                  // of the page; empty: the file's name
   bool embeds_trace = true;                // the page holds the trace's file
   bool modules = false;                    // as of explain
+  CpuChoice cpu = {};                      // as of explain
 };
 struct ReportAnswer {
   Answer answer;

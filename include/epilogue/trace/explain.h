@@ -52,6 +52,18 @@ inline constexpr int64_t kFarWindowEndNs = 24LL * 3600 * 1'000'000'000;
 // --- Explanation of one trace -------------------------------------------------------------------
 // What a trace means: all analyses of it, and the findings drawn from them.
 
+// Whose time a finding is about.
+enum class FindingPlace : uint8_t { device, host };
+std::string_view finding_place_name(FindingPlace place);  // "device"
+
+// Where a kernel comes from, as the trace recorded it.
+struct KernelSource {
+  std::string kernel;                  // "triton_poi_fused_add_gelu_0"
+  std::string file;                    // its Python source
+  int64_t files = 1;                   // different sources that have a kernel of this name
+  std::vector<std::string> fused_ops;  // as its name says: "add", "gelu"
+};
+
 // One thing worth knowing, with what it rests on.
 struct Finding {
   std::string id;  // stable, for scripts: "fusion"; docs/findings.md has all
@@ -67,6 +79,10 @@ struct Finding {
   // How sure the saving (else the cost) is; empty where neither is told.
   std::optional<Confidence> confidence;
   std::string action;  // what to do, one sentence, also in the evidence; "" if there is no advice
+  std::optional<FindingPlace> where;  // rules that do not say it leave it to their row
+  std::vector<std::string> kernels;   // that it is about, beside those that its sentences name
+  // Of both: those whose source was recorded. Also in the evidence.
+  std::vector<KernelSource> sources;
 
   // What is left of the cost if acting on it saves all that is said; empty if that is not known.
   std::optional<double> remains_us() const {
@@ -112,8 +128,13 @@ struct Explanation {
   std::vector<Finding> findings;
 };
 
-// `between` is called between the analyses, on the caller's thread; what it throws ends the call.
-// Half of the analyses run on another thread meanwhile: `trace` and `links` must not change.
+struct ExplainOptions {
+  std::optional<CpuPeaks> cpu = {};  // what products of a run without a device are compared with
+  // Called between the analyses, on the caller's thread; what it throws ends the call.
+  std::function<void()> between = {};
+};
+// Half of the analyses run on another thread: `trace` and `links` must not change meanwhile.
+Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options);
 Explanation explain(const Trace& trace, const Links& links,
                     const std::function<void()>& between = {});
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "epilogue/base/distribution.h"
+#include "epilogue/trace/cpu.h"
 #include "epilogue/trace/gemms.h"
 #include "epilogue/trace/time.h"
 
@@ -73,6 +74,10 @@ struct HostProduct {
   // So small that calling it takes longer than computing it (kDispatchNsPerOp) on any CPU: its rate
   // says nothing, and its time is dispatch.
   bool is_dispatch = false;
+  // Of HostTime::peaks, for the type, or for f32 where the CPU computes it as f32. Empty: not
+  // known. No share is told of what is_dispatch.
+  std::optional<double> peak_gflops;
+  std::optional<double> peak_pct;
 };
 
 // A Python function and its time outside of ops and of the functions that it calls.
@@ -103,6 +108,14 @@ struct HostLosses {
   std::vector<HostLoss> masks;    // indexing by a boolean mask
 };
 
+// Collectives of CPUs (gloo, MPI, UCC), which threads of their own carry out.
+struct HostCollectives {
+  std::string name;      // the one with most time: "gloo:all_reduce"
+  int64_t count = 0;     // all of them
+  Distribution time;     // of each
+  int64_t alone_ns = 0;  // of HostPart::between_ops: in which one or more of them ran
+};
+
 struct HostTime {
   int64_t wall_ns = 0;  // of the steps, else the span
   std::array<int64_t, kHostParts> part_ns = {};
@@ -112,13 +125,18 @@ struct HostTime {
   std::vector<HostProduct> products;    // by time
   std::vector<HostFunction> functions;  // by time; empty if Python frames were not recorded or read
   HostLosses losses;
-  int64_t other_threads_ns = 0;  // time in ops of other threads
+  std::optional<HostCollectives> collectives;  // empty: none was recorded
+  int64_t other_threads_ns = 0;                // time in ops of other threads
+  std::optional<CpuPeaks> peaks;  // what products are compared with; empty: nobody named the CPU
 
   int64_t of(HostPart part) const { return part_ns[static_cast<size_t>(part)]; }
   double pct(HostPart part) const {
     return wall_ns > 0 ? static_cast<double>(of(part)) * 100 / static_cast<double>(wall_ns) : 0;
   }
 };
+
+// A product is faster than the peak allows: the peak is too low, and no share of it says anything.
+bool is_peak_too_low(const HostTime& host);
 
 // Empty if anything was started on a device or ran there, and for a trace without ops.
 std::optional<HostTime> host_time(const Trace& trace, const Links& links);

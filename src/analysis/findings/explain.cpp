@@ -5,7 +5,9 @@
 #include <future>
 #include <set>
 
+#include "analysis/findings/kernel_sources.h"
 #include "analysis/findings/rules.h"
+#include "analysis/time/host_peaks.h"
 
 namespace epilogue::trace {
 namespace {
@@ -58,9 +60,13 @@ void sort_findings(std::vector<Finding>& findings) {
 
 }  // namespace
 
-Explanation explain(const Trace& trace, const Links& links, const std::function<void()>& between) {
+std::string_view finding_place_name(FindingPlace place) {
+  return place == FindingPlace::host ? "host" : "device";
+}
+
+Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options) {
   const auto pause = [&] {
-    if (between) between();
+    if (options.between) options.between();
   };
   Explanation e;
   e.path = trace.import.path;
@@ -80,6 +86,7 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
       e.occupancies = kernel_occupancies(trace);
     });
     e.host = host_time(trace, links);
+    if (e.host && options.cpu) compare_with_peaks(*options.cpu, *e.host);
     pause();
     e.critical_path = critical_path(trace, links);
     beside.get();
@@ -114,9 +121,16 @@ Explanation explain(const Trace& trace, const Links& links, const std::function<
     beside.get();
   }
   e.findings = apply_rules(kExplanationRules, e);
+  if (e.timeline.devices.empty())
+    for (Finding& f : e.findings) f.where = FindingPlace::host;
+  name_sources(e.compile.triton, e.findings);
   clamp_times(e.findings, to_us(e.timeline.span_ns()));
   sort_findings(e.findings);
   return e;
+}
+
+Explanation explain(const Trace& trace, const Links& links, const std::function<void()>& between) {
+  return explain(trace, links, ExplainOptions{.between = between});
 }
 
 }  // namespace epilogue::trace

@@ -63,7 +63,8 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion) {
                                  duration_us(fusion.time_us));
   if (waits_for_host(e) && fusion.host_us > 0)
     line += fmt::format(" on the device and {} on the host", duration_us(fusion.host_us));
-  if (fusion.kernels_now > 0)
+  // Of copies that are no kernels none is saved.
+  if (fusion.kernels_now > fusion.kernels_after)
     line += fmt::format(", {} -> {}", fusion.kernels_now,
                         counted(fusion.kernels_after, "kernel", "kernels"));
   if (!fusion.shape.empty()) line += ", result " + fusion.shape;
@@ -79,6 +80,7 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion) {
   f.saving_us = fusion.predicted_saving_us;
   f.cost_us = fusion.predicted_cost_us;
   f.confidence = fusion.confidence;
+  f.kernels = fusion.kernels;
   return f;
 }
 
@@ -155,6 +157,7 @@ Finding pattern_finding(const Explanation& e, const Pattern& pattern, double cos
   // Where the device waits for the host, its time is not what is saved.
   if (!waits_for_host(e)) f.saving_us = pattern.saving_us;
   f.cost_us = cost_us;
+  if (is_host_time) f.where = FindingPlace::host;
   return f;
 }
 

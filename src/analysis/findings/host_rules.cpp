@@ -5,74 +5,13 @@
 #include <algorithm>
 
 #include "analysis/aten_ops.h"
+#include "analysis/findings/host_shares.h"
 #include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr double kNotableShare = 0.1;  // of the wall time
-constexpr size_t kHostFindings = 3;
 constexpr size_t kMostCalled = 8;
-
-bool is_notable(const HostTime& host, int64_t ns) {
-  return static_cast<double>(ns) >= kNotableShare * static_cast<double>(host.wall_ns);
-}
-
-double share_of_run_pct(const HostTime& host, int64_t ns) {
-  return host.wall_ns > 0 ? 100.0 * static_cast<double>(ns) / static_cast<double>(host.wall_ns) : 0;
-}
-
-std::string share(const HostTime& host, int64_t ns) {
-  return fmt::format("{} of {} ({:.0f} %)", duration(ns), duration(host.wall_ns),
-                     share_of_run_pct(host, ns));
-}
-
-std::string product_line(const HostProduct& p) {
-  const std::string batch = p.shape.batch > 1 ? fmt::format("{} x ", p.shape.batch) : "";
-  return fmt::format("{} {}{} x {} x {} {}: {}, {} in all, {:.1f} GFLOP/s", p.op, batch, p.shape.m,
-                     p.shape.n, p.shape.k, p.type, counted(p.time.count, "execution", "executions"),
-                     duration(p.time.total_ns), p.gflops);
-}
-
-// Products of one kind, by time.
-template <class Predicate>
-std::vector<const HostProduct*> products_that(const HostTime& host, Predicate&& is_one) {
-  std::vector<const HostProduct*> list;
-  for (const HostProduct& p : host.products)
-    if (is_one(p)) list.push_back(&p);
-  return list;
-}
-
-int64_t total_of(const std::vector<const HostProduct*>& products) {
-  int64_t ns = 0;
-  for (const HostProduct* p : products) ns += p->time.total_ns;
-  return ns;
-}
-
-void add_product_lines(const std::vector<const HostProduct*>& products, Finding& f) {
-  for (size_t i = 0; i < std::min(kHostFindings, products.size()); ++i)
-    f.evidence.push_back(product_line(*products[i]));
-  if (products.size() > kHostFindings)
-    f.evidence.push_back(fmt::format("and {} more", products.size() - kHostFindings));
-}
-
-double flops_of(const HostProduct& p) { return p.gflops * static_cast<double>(p.time.median_ns); }
-
-bool is_16_bit(const HostProduct& p) { return p.type == "bf16" || p.type == "f16"; }
-
-// The fastest large f32 product of the trace in GFLOP/s: what the machine is known to do.
-double fastest_f32(const HostTime& host) {
-  double best = 0;
-  for (const HostProduct& p : host.products)
-    if (p.type == "f32" && flops_of(p) >= kLargeProductFlops) best = std::max(best, p.gflops);
-  return best;
-}
-
-int64_t total_of(const std::vector<HostLoss>& losses) {
-  int64_t ns = 0;
-  for (const HostLoss& loss : losses) ns += loss.ns;
-  return ns;
-}
 
 std::string bytes_each(const HostLoss& loss) {
   return format_bytes(static_cast<double>(loss.bytes / std::max<int64_t>(1, loss.count))) + " each";
@@ -109,44 +48,6 @@ void find_contention(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
-// A type that the CPU has no instructions for: slower than a third of the trace's own f32, or
-// slower than any CPU with them is.
-void find_slow_dtype(const Explanation& e, std::vector<Finding>& out) {
-  if (!e.host) return;
-  const HostTime& host = *e.host;
-  const double f32 = fastest_f32(host);
-  // Where everything is slow, the type need not be the cause.
-  constexpr double kSomeShare = 0.02;
-  const auto stalled = static_cast<double>(total_of(host.losses.stalled));
-  if (f32 == 0 && stalled > kSomeShare * static_cast<double>(host.wall_ns)) return;
-  const double limit = f32 > 0 ? f32 / 3 : kSlowProductGflops;
-  const auto slow = products_that(host, [&](const HostProduct& p) {
-    return is_16_bit(p) && !p.waits_for_memory && flops_of(p) >= kLargeProductFlops &&
-           p.gflops < limit;
-  });
-  const int64_t ns = total_of(slow);
-  if (slow.empty() || !is_notable(host, ns)) return;
-  Finding f;
-  f.severity = Severity::warning;
-  f.title = fmt::format("products in {} take {}: this CPU most likely has no instructions for {}",
-                        slow.front()->type, share(host, ns), slow.front()->type);
-  add_product_lines(slow, f);
-  if (f32 > 0) {
-    f.evidence.push_back(fmt::format("f32 products of this trace reach {:.1f} GFLOP/s", f32));
-    double saved_ns = 0;
-    for (const HostProduct* p : slow)
-      saved_ns += static_cast<double>(p->time.total_ns) * (1 - p->gflops / f32);
-    f.saving_us = saved_ns / kNsPerUs;
-  } else {
-    f.evidence.push_back(fmt::format(
-        "one core does more than {:.0f} GFLOP/s in f32: compare with f32 products of these sizes",
-        kSlowProductGflops));
-  }
-  f.cost_us = to_us(ns);
-  advise(f, "run in float32 (without torch.autocast), or on a CPU with AVX512-BF16 or AMX");
-  out.push_back(std::move(f));
-}
-
 // oneDNN did not take the convolution.
 void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
@@ -177,18 +78,12 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
   f.id = "data-loader";
   f.severity = Severity::warning;
   f.title = fmt::format("the data loader takes {}", share(*e.host, ns));
-  bool is_single = false;
   for (size_t i = 0; i < std::min(kHostFindings, e.hot_spots.loaders.size()); ++i) {
     const LoaderSpot& spot = e.hot_spots.loaders[i];
-    is_single = is_single || spot.name.find("SingleProcess") != std::string::npos;
     f.evidence.push_back(
         times_line(spot.name, counted(spot.time.count, "time", "times"), spot.time));
   }
-  advise(f, is_single
-                ? "it loads in the training process: num_workers > 0 loads beside the model, "
-                  "persistent_workers keeps the workers; cheaper decoding helps in any case"
-                : "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper "
-                  "decoding help");
+  advise(f, loader_advice(e));
   f.saving_us = to_us(ns);
   out.push_back(std::move(f));
 }
@@ -196,8 +91,10 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
 void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
-  // What torch.compile takes is a finding of its own.
-  const int64_t ns = std::max<int64_t>(0, host.of(HostPart::between_ops) - e.compile.compile_ns);
+  // What torch.compile and collectives take are findings of their own.
+  const int64_t told_ns =
+      e.compile.compile_ns + (host.collectives ? host.collectives->alone_ns : 0);
+  const int64_t ns = std::max<int64_t>(0, host.of(HostPart::between_ops) - told_ns);
   if (!is_notable(host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
@@ -213,6 +110,24 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
         fmt::format("take {} out of the step, or make it cheaper", host.functions.front().name);
   }
   f.saving_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
+void find_host_collectives(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host || !e.host->collectives) return;
+  const HostCollectives& c = *e.host->collectives;
+  if (!is_worth_it(e, to_us(c.alone_ns))) return;
+  Finding f;
+  f.id = "exposed-collectives";
+  f.severity = Severity::warning;
+  f.title =
+      fmt::format("collectives run for {} in which no op does: the run most likely waits for them",
+                  share(*e.host, c.alone_ns));
+  f.evidence.push_back(times_line(c.name, counted(c.count, "collective", "collectives"), c.time));
+  advise(f,
+         "a rank that arrives early waits here: explain the folder with all ranks to see for whom; "
+         "fewer bytes (gradients in bf16, no_sync() between micro-batches) shorten them");
+  f.cost_us = to_us(c.alone_ns);
   out.push_back(std::move(f));
 }
 
@@ -246,42 +161,34 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+// In GB/s, over the median.
+double moved_gb_per_s(const HostProduct& p) {
+  return p.flops_per_byte > 0 ? p.gflops / p.flops_per_byte : 0;
+}
+
 void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
-  const auto waiting = products_that(host, [](const HostProduct& p) { return p.waits_for_memory; });
+  // What moves fewer bytes than one core does waits for something else: threads, mostly.
+  const auto waiting = products_that(host, [](const HostProduct& p) {
+    return p.waits_for_memory && moved_gb_per_s(p) >= kContendedGbPerS;
+  });
   const int64_t ns = total_of(waiting);
   if (waiting.empty() || !is_notable(host, ns)) return;
   const HostProduct& first = *waiting.front();
+  const bool is_few_rows = first.shape.m <= std::min(first.shape.n, first.shape.k);
   Finding f;
   f.cost_us = to_us(ns);
-  f.title =
-      fmt::format("products of few rows take {}: memory's bandwidth limits them", share(host, ns));
-  add_product_lines(waiting, f);
-  if (first.flops_per_byte > 0)
-    f.evidence.push_back(
-        fmt::format("{:.1f} FLOPs for each byte: the first reads and writes {:.1f} GB/s",
-                    first.flops_per_byte, first.gflops / first.flops_per_byte));
-  advise(f, "more rows at once (batches), or weights of fewer bytes (bf16, int8), help");
-  out.push_back(std::move(f));
-}
-
-// Twice the bytes, half the lanes of each instruction.
-void find_double_precision(const Explanation& e, std::vector<Finding>& out) {
-  if (!e.host) return;
-  const auto wide = products_that(*e.host, [](const HostProduct& p) { return p.type == "f64" && !p.is_dispatch; });
-  const int64_t ns = total_of(wide);
-  if (wide.empty() || !is_notable(*e.host, ns)) return;
-  Finding f;
-  f.severity = Severity::warning;
-  f.title = fmt::format("products in float64 take {}: float32 takes half", share(*e.host, ns));
-  add_product_lines(wide, f);
-  advise(
-      f,
-      "where float32 is precise enough, call .float() on model and data (what comes from numpy is "
-      "float64)");
-  f.cost_us = to_us(ns);
-  f.saving_us = to_us(ns) / 2;
+  f.title = fmt::format("{} take {}: memory's bandwidth limits them",
+                        is_few_rows ? "products of few rows" : "narrow products", share(host, ns));
+  add_product_lines(host, waiting, f);
+  f.evidence.push_back(
+      fmt::format("{:.1f} FLOPs for each byte: the first reads and writes {:.1f} GB/s",
+                  first.flops_per_byte, moved_gb_per_s(first)));
+  advise(f, is_few_rows
+                ? "more rows at once (batches), or weights of fewer bytes (bf16, int8), help"
+                : "few columns or a short sum make them so: operands of fewer bytes (bf16) "
+                  "help, larger batches do not");
   out.push_back(std::move(f));
 }
 
@@ -375,16 +282,15 @@ void find_boolean_masks(const Explanation& e, std::vector<Finding>& out) {
 }  // namespace
 
 constinit const ExplanationRule kContentionRule = {"thread-contention", find_contention};
-constinit const ExplanationRule kSlowDtypeRule = {"slow-dtype", find_slow_dtype};
 constinit const ExplanationRule kFallbackConvolutionRule = {"fallback-convolution",
                                                             find_fallback_convolution};
-constinit const ExplanationRule kDoublePrecisionRule = {"double-precision", find_double_precision};
 constinit const ExplanationRule kPageFaultsRule = {"page-faults", find_page_faults};
 constinit const ExplanationRule kCopiesRule = {"copies", find_copies, Confidence::high};
 constinit const ExplanationRule kBooleanMaskRule = {"boolean-mask", find_boolean_masks};
 constinit const ExplanationRule kHostDataRule = {"", find_host_data, Confidence::high};
 constinit const ExplanationRule kBetweenOpsRule = {"between-ops", find_between_ops,
                                                    Confidence::high};
+constinit const ExplanationRule kHostCollectivesRule = {"", find_host_collectives};
 constinit const ExplanationRule kDispatchRule = {"dispatch", find_dispatch};
 constinit const ExplanationRule kBandwidthProductsRule = {"bandwidth-products",
                                                           find_bandwidth_products};

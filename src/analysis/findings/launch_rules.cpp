@@ -10,6 +10,15 @@
 namespace epilogue::trace {
 namespace {
 
+// Half of the kernels or more are started by compiled code.
+bool is_mostly_compiled(const Explanation& e) {
+  const std::vector<CompiledRange>& ranges =
+      e.compile.regions.empty() ? e.compile.graphs : e.compile.regions;
+  int64_t kernels = 0;
+  for (const CompiledRange& range : ranges) kernels += range.kernels;
+  return kernels > 0 && 2 * kernels >= e.kernels;
+}
+
 void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   const LaunchStats& l = e.launches;
   const int64_t idle = idle_ns(e, IdleCause::launch);
@@ -18,9 +27,9 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   f.severity = Severity::warning;
   f.title = fmt::format("the device waits {} while the host launches {}", duration(idle),
                         counted(l.launches, "time", "times"));
-  if (l.kernels_with_launch > 0)
+  if (l.kernels_shorter_than_launch > 0)
     f.evidence.push_back(fmt::format("{} of {} less time than the call that launches {}",
-                                     l.kernels_shorter_than_launch,
+                                     format_count(l.kernels_shorter_than_launch),
                                      counted(l.kernels_with_launch, "kernel", "kernels") +
                                          (l.kernels_shorter_than_launch == 1 ? " takes" : " take"),
                                      l.kernels_shorter_than_launch == 1 ? "it" : "them"));
@@ -46,16 +55,23 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+constexpr std::string_view kFirstCallAdvice =
+    "leave first calls out of the trace: schedule(wait, warmup), or record with_stack";
+
+const NoLaunchOp* longest_no_launch(const Explanation& e) {
+  const auto longest = std::ranges::max_element(e.chains.no_launch, {}, &NoLaunchOp::max_self_ns);
+  return longest == e.chains.no_launch.end() ? nullptr : &*longest;
+}
+
 void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
   int64_t self_ns = 0;
   int64_t count = 0;
   int64_t view_ns = 0;
-  const NoLaunchOp* longest = nullptr;
+  const NoLaunchOp* longest = longest_no_launch(e);
   for (const NoLaunchOp& op : e.chains.no_launch) {
     self_ns += op.self_ns;
     if (op_class(op.name) == OpClass::view) view_ns += op.self_ns;
     count += op.count;
-    if (longest == nullptr || op.max_self_ns > longest->max_self_ns) longest = &op;
   }
   if (!is_worth_it(e, to_us(self_ns))) return;
   Finding f;
@@ -76,14 +92,18 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.emplace_back(
         "a first call may pay for initialisation; if it occurs again, its stack says where it "
         "comes from");
-    advise(f, "leave first calls out of the trace: schedule(wait, warmup), or record with_stack");
+    advise(f, kFirstCallAdvice);
   } else {
     f.evidence.emplace_back(is_views
                                 ? "mostly views and allocations before kernels"
                                 : "mostly no views and no allocations: this is work on the host, "
                                   "or ops that call others");
     if (is_views)
-      advise(f, "torch.compile leaves out most views and allocations, CUDA graphs leave out all");
+      advise(f, is_mostly_compiled(e)
+                    ? "CUDA graphs (torch.compile mode=\"reduce-overhead\") leave out views and "
+                      "allocations"
+                    : "torch.compile leaves out most views and allocations, CUDA graphs leave out "
+                      "all");
   }
   // What the device did not wait for is not saved.
   if (!is_one && 2 * view_ns >= self_ns && e.verdicts.whole.bound == Bound::overhead)
@@ -143,20 +163,35 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   if (e.launches.kernels_with_launch > 0)
     f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
                                      counted(e.kernels, "kernel", "kernels")));
-  advise(f,
-         "let the host do less per kernel: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
-         "larger batches, torch.compile; a wait for the device (.item(), prints) lets it run dry");
+  // One op that takes most of it is no habit of the program: fewer ops would not help.
+  const NoLaunchOp* longest = longest_no_launch(e);
+  if (longest != nullptr && 2 * to_us(longest->max_self_ns) >= cost_us) {
+    f.evidence.push_back(
+        fmt::format("one {} takes {} of that", longest->name, duration(longest->max_self_ns)));
+    advise(f, kFirstCallAdvice);
+    f.saving_us = cost_us;
+    out.push_back(std::move(f));
+    return;
+  }
+  advise(f, fmt::format("let the host do less per kernel: CUDA graphs (torch.compile "
+                        "mode=\"reduce-overhead\"), larger batches{}; a wait for the device "
+                        "(.item(), prints) lets it run dry",
+                        is_mostly_compiled(e) ? "" : ", torch.compile"));
   f.saving_us = cost_us;
   out.push_back(std::move(f));
 }
 
 }  // namespace
 
-constinit const ExplanationRule kLaunchCostRule = {"launch-cost", find_launch_cost};
-constinit const ExplanationRule kNoLaunchOpsRule = {"no-launch-ops", find_no_launch_ops};
+constinit const ExplanationRule kLaunchCostRule = {"launch-cost", find_launch_cost,
+                                                   Confidence::medium, FindingPlace::host};
+constinit const ExplanationRule kNoLaunchOpsRule = {"no-launch-ops", find_no_launch_ops,
+                                                    Confidence::medium, FindingPlace::host};
 constinit const ExplanationRule kRecompilationRule = {"recompilation", find_recompilation,
-                                                      Confidence::high};
-constinit const ExplanationRule kHostOverheadRule = {"host-overhead", find_host_overhead};
-constinit const ExplanationRule kGraphBreaksRule = {"graph-breaks", find_graph_breaks};
+                                                      Confidence::high, FindingPlace::host};
+constinit const ExplanationRule kHostOverheadRule = {"host-overhead", find_host_overhead,
+                                                     Confidence::medium, FindingPlace::host};
+constinit const ExplanationRule kGraphBreaksRule = {"graph-breaks", find_graph_breaks,
+                                                    Confidence::medium, FindingPlace::host};
 
 }  // namespace epilogue::trace

@@ -51,7 +51,10 @@ Finding tensor_core_finding(const TensorCoreMisses& misses) {
           : fmt::format("{} matrix products, {} in all, do not use tensor cores: {}",
                         misses.gemms.size(), duration(misses.total_ns), first.tensor_core_note);
   const size_t shown = std::min(kGemmsShown, misses.gemms.size());
-  for (size_t i = 0; i < shown; ++i) f.evidence.push_back(gemm_line(*misses.gemms[i]));
+  for (size_t i = 0; i < shown; ++i) {
+    f.evidence.push_back(gemm_line(*misses.gemms[i]));
+    f.kernels.push_back(misses.gemms[i]->kernel);
+  }
   if (shown < misses.gemms.size())
     f.evidence.push_back(fmt::format("and {} more", misses.gemms.size() - shown));
   advise(f, first.tensor_core_advice);
@@ -63,6 +66,7 @@ Finding wave_finding(const Gemm& g) {
   Finding f;
   f.severity = Severity::warning;
   f.title = product_text(g) + " ends in a half-empty wave";
+  f.kernels = {g.kernel};
   f.evidence.push_back(gemm_line(g));
   f.evidence.push_back(fmt::format(
       "{} tiles in waves of {}: {:.2f} waves take the time of {}; the last is {:.0f} % full",
@@ -110,6 +114,7 @@ void find_misaligned_products(const Explanation& e, std::vector<Finding>& out) {
     f.title = fmt::format("{} runs at {:.0f} % of the peak: {} of {} is no multiple of {}",
                           product_text(g), *g.peak_pct, is_n ? "N" : "K", size, kAlignment);
     f.evidence.push_back(gemm_line(g));
+    f.kernels = {g.kernel};
     advise(f, fmt::format("pad {} to {}: tensor cores read {} elements at once", is_n ? "N" : "K",
                           padded(size), kAlignment));
     f.cost_us = to_us(g.time.total_ns);

@@ -46,7 +46,8 @@ void find_occupancy_artefact(const Explanation& e, std::vector<Finding>& out) {
 }  // namespace
 
 constinit const ExplanationRule kLostDataRule = {"", find_lost_data};
-constinit const ExplanationRule kProfilerCostRule = {"profiler-cost", find_profiler_cost};
+constinit const ExplanationRule kProfilerCostRule = {"profiler-cost", find_profiler_cost,
+                                                     Confidence::medium, FindingPlace::host};
 constinit const ExplanationRule kOccupancyArtefactRule = {"occupancy-artefact",
                                                           find_occupancy_artefact};
 

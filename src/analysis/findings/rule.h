@@ -17,6 +17,7 @@ struct FindingRule {
   std::string_view id;
   void (*find)(const Input&, std::vector<Finding>&);
   Confidence confidence = Confidence::medium;  // of findings that do not say theirs
+  FindingPlace where = FindingPlace::device;   // the same
 };
 using ExplanationRule = FindingRule<Explanation>;
 using RanksRule = FindingRule<RanksExplanation>;
@@ -30,6 +31,7 @@ std::vector<Finding> apply_rules(const FindingRule<Input>* const (&rules)[n], co
     for (; next < findings.size(); ++next) {
       Finding& f = findings[next];
       if (f.id.empty()) f.id = rule->id;
+      if (!f.where) f.where = rule->where;
       if (!f.confidence && (f.saving_us || f.cost_us)) f.confidence = rule->confidence;
     }
   }

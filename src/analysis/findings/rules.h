@@ -36,6 +36,7 @@ extern const ExplanationRule kUnfusedRotaryRule;
 extern const ExplanationRule kFallbackConvolutionRule;
 extern const ExplanationRule kHostDataRule;
 extern const ExplanationRule kBetweenOpsRule;
+extern const ExplanationRule kHostCollectivesRule;
 extern const ExplanationRule kDispatchRule;
 extern const ExplanationRule kBandwidthProductsRule;
 extern const ExplanationRule kDoublePrecisionRule;
@@ -75,6 +76,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kFallbackConvolutionRule,
                                                                &kHostDataRule,
                                                                &kBetweenOpsRule,
+                                                               &kHostCollectivesRule,
                                                                &kDispatchRule,
                                                                &kBandwidthProductsRule,
                                                                &kDoublePrecisionRule,

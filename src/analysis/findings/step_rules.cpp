@@ -11,11 +11,19 @@ namespace {
 
 constexpr size_t kOpsShown = 4;
 
+// Between ops, while collectives ran.
+double collectives_pct(const HostTime& host) {
+  if (!host.collectives || host.wall_ns <= 0) return 0;
+  return 100.0 * static_cast<double>(host.collectives->alone_ns) /
+         static_cast<double>(host.wall_ns);
+}
+
 // "compute-bound on the CPU: products take 62 %..." with the ops that take most.
 void find_host_verdict(const HostTime& host, std::vector<Finding>& out) {
   const double compute = host.pct(HostPart::compute);
   const double memory = host.pct(HostPart::memory);
   const double overhead = host.pct(HostPart::dispatch) + host.pct(HostPart::between_ops);
+  const double alone = collectives_pct(host);
   Finding f;
   f.title = std::string(bound_name(host.bound)) + " on the CPU: ";
   switch (host.bound) {
@@ -30,14 +38,19 @@ void find_host_verdict(const HostTime& host, std::vector<Finding>& out) {
           fmt::format("the data loader takes {:.0f} % of the time", host.pct(HostPart::data));
       break;
     default:
-      f.title +=
-          fmt::format("calling ops and Python between them take {:.0f} % of the time", overhead);
+      f.title += alone > 0 && 2 * alone >= overhead
+                     ? fmt::format("waiting for collectives takes {:.0f} % of the time", alone)
+                     : fmt::format("calling ops and Python between them take {:.0f} % of the time",
+                                   overhead);
   }
   f.evidence.push_back(fmt::format(
       "Of {}: products and convolutions {:.1f} %, ops that move bytes {:.1f} %, calling ops {:.1f} "
       "%, data loader {:.1f} %, between ops {:.1f} %, the profiler {:.1f} % (estimated).",
       duration(host.wall_ns), compute, memory, host.pct(HostPart::dispatch),
       host.pct(HostPart::data), host.pct(HostPart::between_ops), host.pct(HostPart::profiler)));
+  if (alone > 0)
+    f.evidence.push_back(
+        fmt::format("Between ops, collectives ran for {:.1f} % of the time.", alone));
   for (size_t i = 0; i < std::min(kOpsShown, host.ops.size()); ++i) {
     const HostOp& op = host.ops[i];
     f.evidence.push_back(
@@ -61,6 +74,8 @@ void find_verdict(const Explanation& e, std::vector<Finding>& out) {
   }
   if (whole.bound == Bound::unknown) f.title += ", and the trace does not show why it idles";
   f.evidence = e.verdicts.whole.evidence;
+  f.where = whole.bound == Bound::compute || whole.bound == Bound::memory ? FindingPlace::device
+                                                                          : FindingPlace::host;
   out.push_back(std::move(f));
 }
 
@@ -92,6 +107,7 @@ void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
 }  // namespace
 
 constinit const ExplanationRule kVerdictRule = {"verdict", find_verdict};
-constinit const ExplanationRule kSlowStepsRule = {"slow-steps", find_slow_steps};
+constinit const ExplanationRule kSlowStepsRule = {"slow-steps", find_slow_steps, Confidence::medium,
+                                                  FindingPlace::host};
 
 }  // namespace epilogue::trace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/findings/host_shares.h"
 #include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
@@ -49,10 +50,10 @@ void find_syncs(const Explanation& e, std::vector<Finding>& out) {
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, e.hot_spots.syncs.size()); ++i) {
     const SyncSpot& spot = e.hot_spots.syncs[i];
-    f.evidence.push_back(fmt::format("{}{}: {}, {}{}", spot.call, in_place(spot.where),
-                                     counted(spot.time.count, "time", "times"),
-                                     duration(spot.time.total_ns),
-                                     spot.is_implied ? ", implied by the op" : ""));
+    f.evidence.push_back(
+        fmt::format("{}{}: {}, the host waits {}{}", spot.call, in_place(spot.where),
+                    counted(spot.time.count, "time", "times"), duration(spot.time.total_ns),
+                    spot.is_implied ? ", implied by the op" : ""));
   }
   if (!e.hot_spots.syncs.empty() && e.hot_spots.syncs.front().is_implied)
     if (const std::string_view advice = sync_advice(e.hot_spots.syncs.front().where);
@@ -118,6 +119,8 @@ void find_idle_gap(const Explanation& e, std::vector<Finding>& out) {
     else
       f.evidence.push_back("between " + short_name(gap.before) + " and " + short_name(gap.after));
     f.saving_us = to_us(gap.dur_ns);
+    f.kernels = {gap.before, gap.after};
+    f.where = gap.cause == IdleCause::queue ? FindingPlace::device : FindingPlace::host;
     out.push_back(std::move(f));
     ++shown;
   }
@@ -171,19 +174,23 @@ void find_data_loader(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(
         times_line(spot.name, counted(spot.time.count, "time", "times"), spot.time));
   }
-  advise(f,
-         "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper decoding "
-         "help");
+  advise(f, loader_advice(e));
   f.saving_us = to_us(idle);
   out.push_back(std::move(f));
 }
 
 void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
+  constexpr size_t kShown = 3;
   int64_t total_ns = 0;
+  size_t more = 0;
   std::vector<std::string> evidence;
   for (const CopySpot& copy : e.hot_spots.copies) {
     if (!copy.is_pageable) continue;
     total_ns += copy.time.total_ns;
+    if (evidence.size() == kShown) {
+      ++more;
+      continue;
+    }
     std::string line =
         fmt::format("{}{}: {}, {}", copy.name, in_place(copy.where),
                     counted(copy.time.count, "copy", "copies"), duration(copy.time.total_ns));
@@ -195,6 +202,7 @@ void find_pageable_copies(const Explanation& e, std::vector<Finding>& out) {
   f.severity = Severity::warning;
   f.title = fmt::format("copies of pageable memory take {}", duration(total_ns));
   f.evidence = std::move(evidence);
+  if (more > 0) f.evidence.push_back(fmt::format("and {} more, each shorter", more));
   advise(f, "pin the host's memory (pin_memory=True) and copy with non_blocking=True");
   f.cost_us = to_us(total_ns);
   out.push_back(std::move(f));
@@ -218,11 +226,13 @@ void find_collectives(const Explanation& e, std::vector<Finding>& out) {
 
 }  // namespace
 
-constinit const ExplanationRule kSyncRule = {"sync", find_syncs, Confidence::high};
+constinit const ExplanationRule kSyncRule = {"sync", find_syncs, Confidence::high,
+                                             FindingPlace::host};
 constinit const ExplanationRule kIdleGapRule = {"idle-gap", find_idle_gap, Confidence::high};
-constinit const ExplanationRule kSlowCallRule = {"slow-call", find_slow_calls};
+constinit const ExplanationRule kSlowCallRule = {"slow-call", find_slow_calls, Confidence::medium,
+                                                 FindingPlace::host};
 constinit const ExplanationRule kDataLoaderRule = {"data-loader", find_data_loader,
-                                                   Confidence::high};
+                                                   Confidence::high, FindingPlace::host};
 constinit const ExplanationRule kPageableCopiesRule = {"pageable-copies", find_pageable_copies};
 constinit const ExplanationRule kExposedCollectivesRule = {"exposed-collectives", find_collectives};
 

@@ -59,10 +59,19 @@ std::vector<CompiledRange> ranges(const Trace& trace, const Links& links,
   return list;
 }
 
-// Inductor's launch wrapper is an op with these args.
-void add_provenance(const Trace& trace, uint32_t op, TritonKernel& kernel) {
+// Kernels of one name, and what was read of where they come from.
+struct TritonSums {
+  TritonKernel kernel;
+  std::set<StringId> args;
+  std::set<std::string> files;
+};
+
+// Inductor's launch wrapper is an op with these args. Every graph numbers its kernels from 0, so
+// that several sources may have a kernel of one name.
+void add_provenance(const Trace& trace, uint32_t op, TritonSums& sums) {
   const OpArgs* args = op == kNone ? nullptr : trace.op_args(trace.events[op]);
-  if (args == nullptr || args->other_args == 0 || !kernel.file.empty()) return;
+  if (args == nullptr || args->other_args == 0) return;
+  if (!sums.args.insert(args->other_args).second) return;
   const auto json = nlohmann::json::parse(trace.strings[args->other_args], nullptr, false);
   if (!json.is_object()) return;
   const auto text = [&](const char* key) {
@@ -74,7 +83,11 @@ void add_provenance(const Trace& trace, uint32_t op, TritonKernel& kernel) {
     return found != json.end() && found->is_number_integer() ? std::optional<int64_t>(*found)
                                                              : std::nullopt;
   };
-  kernel.file = text("kernel_file");
+  const std::string file = text("kernel_file");
+  if (!file.empty()) sums.files.insert(file);
+  TritonKernel& kernel = sums.kernel;
+  if (!kernel.file.empty()) return;
+  kernel.file = file;
   kernel.hash = text("kernel_hash");
   kernel.config = text("kernel_kwargs");
   kernel.warps = number("num_warps");
@@ -82,17 +95,19 @@ void add_provenance(const Trace& trace, uint32_t op, TritonKernel& kernel) {
 }
 
 std::vector<TritonKernel> triton_kernels(const Trace& trace, const Links& links) {
-  std::map<StringId, TritonKernel> by_name;
+  std::map<StringId, TritonSums> by_name;
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
     if (e.category != Category::kernel || !trace.name(e).starts_with(kTritonPrefix)) continue;
-    TritonKernel& kernel = by_name[e.name];
-    ++kernel.count;
-    kernel.device_ns += e.dur_ns;
-    add_provenance(trace, links.op[i], kernel);
+    TritonSums& sums = by_name[e.name];
+    ++sums.kernel.count;
+    sums.kernel.device_ns += e.dur_ns;
+    add_provenance(trace, links.op[i], sums);
   }
   std::vector<TritonKernel> list;
-  for (auto& [id, kernel] : by_name) {
+  for (auto& [id, sums] : by_name) {
+    TritonKernel& kernel = sums.kernel;
+    kernel.files = static_cast<int64_t>(sums.files.size());
     kernel.name = std::string(trace.strings[id]);
     kernel.fused_ops = decode_kernel_name(kernel.name).ops;
     list.push_back(std::move(kernel));

@@ -8,6 +8,7 @@
 #include "analysis/intervals.h"
 #include "analysis/products/gemm_shape.h"
 #include "analysis/self_time.h"
+#include "analysis/time/host_collectives.h"
 #include "analysis/time/host_functions.h"
 #include "analysis/time/host_losses.h"
 #include "analysis/time/time_account.h"
@@ -104,6 +105,7 @@ class HostAccount {
       part(gap.length_ns() <= kCallGapNs ? HostPart::dispatch : HostPart::between_ops) +=
           gap.length_ns();
     std::erase_if(between, [](const Interval& gap) { return gap.length_ns() <= kCallGapNs; });
+    time_.collectives = host_collectives(trace_, between);
     time_.functions = functions_within(trace_, thread_.first, thread_.second, between);
     time_.losses = host_losses(trace_, links_, counted_, self_ns_);
     finish();

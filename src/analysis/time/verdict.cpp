@@ -8,6 +8,7 @@
 #include "analysis/device_busy.h"
 #include "analysis/self_time.h"
 #include "analysis/time/idle_causes.h"
+#include "analysis/time/longest_work.h"
 #include "analysis/time/region_map.h"
 #include "analysis/time/verdict_evidence.h"
 #include "analysis/time/work_kind.h"
@@ -144,6 +145,7 @@ class Judge {
     whole.device_end_ns = whole.end_ns;
     whole.window_busy_ns = whole.device_busy_ns;
     verdicts_.whole = judge(whole);
+    add_longest_work(trace, time);
     for (Region& region : regions) {
       Verdict verdict = judge(region);
       verdicts_.regions.push_back({std::move(region), std::move(verdict)});
@@ -153,6 +155,15 @@ class Judge {
   Verdicts take() { return std::move(verdicts_); }
 
  private:
+  // Where the device limits the run, what it works on is the reason.
+  void add_longest_work(const Trace& trace, const Timeline& time) {
+    Verdict& whole = verdicts_.whole;
+    if (whole.bound != Bound::compute && whole.bound != Bound::memory) return;
+    if (time.devices.empty()) return;
+    for (std::string& line : longest_work(trace, links_, time.devices.front().device))
+      whole.evidence.push_back(std::move(line));
+  }
+
   Verdict judge(const Region& region) const {
     Verdict verdict;
     if (region.kernels == 0 && region.launches > 0 && links_.launches_without_kernel > 0) {

@@ -161,7 +161,8 @@ TEST(Explain, DurationsAreSaidInAUnitThatFitsThem) {
   const Finding* sync = find_finding(e, "sync");
   ASSERT_NE(sync, nullptr);
   EXPECT_EQ(sync->title, "the device idles 50.0 us while the host waits for it or for copies");
-  EXPECT_EQ(sync->evidence[0], "cudaDeviceSynchronize in ProfilerStep#1: 1 time, 50.0 us");
+  EXPECT_EQ(sync->evidence[0],
+            "cudaDeviceSynchronize in ProfilerStep#1: 1 time, the host waits 50.0 us");
 }
 
 TEST(Explain, OneLongOpThatLaunchesNothingIsNamedAndPromisesNothing) {

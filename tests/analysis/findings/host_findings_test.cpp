@@ -52,6 +52,68 @@ TEST(HostFindings, WithoutF32BesideItASlowTypeIsJudgedByWhatAnyCpuDoes) {
   EXPECT_EQ(find_finding(explain(fast), "slow-dtype"), nullptr);
 }
 
+Explanation explain_on(const GpuTrace& b, const char* cpu, int threads) {
+  return explain(b.trace, link(b.trace),
+                 ExplainOptions{.cpu = estimate_cpu_peaks(cpu, threads).value()});
+}
+
+TEST(HostFindings, ProductsAreComparedWithTheCpuThatIsNamed) {
+  GpuTrace b;
+  product(b, 0, 3'580, "float");  // 150 GFLOP/s
+  product(b, 3'580, 7'160, "c10::BFloat16");
+  product(b, 7'160, 10'740, "double");
+  const Explanation e = explain_on(b, "EPYC 7763 @ 2.5GHz", 4);  // 320 GFLOP/s
+  ASSERT_EQ(e.host->products.size(), 3U);
+  for (const HostProduct& p : e.host->products) {
+    const double peak = p.type == "f64" ? 160 : 320;  // bf16 is computed as f32
+    EXPECT_DOUBLE_EQ(*p.peak_gflops, peak) << p.type;
+    EXPECT_NEAR(*p.peak_pct, p.gflops / peak * 100, 1e-9);
+  }
+  EXPECT_FALSE(is_peak_too_low(*e.host));
+  EXPECT_TRUE(is_peak_too_low(*explain_on(b, "EPYC 7763 @ 2.5GHz", 1).host));
+  const Explanation none = explain(b);
+  EXPECT_FALSE(none.host->peaks);
+  EXPECT_FALSE(none.host->products.front().peak_pct);
+  EXPECT_FALSE(is_peak_too_low(*none.host));
+}
+
+TEST(HostFindings, OfACpuThatIsNamedItsInstructionsAreKnown) {
+  GpuTrace b;
+  product(b, 0, 33'500, "c10::BFloat16");  // 16 GFLOP/s
+  const auto title = [](const Explanation& e) {
+    const Finding* f = find_finding(e, "slow-dtype");
+    return f == nullptr ? "" : f->title;
+  };
+  const std::string takes = "products in bf16 take 33.5 ms of 33.5 ms (100 %): ";
+  EXPECT_EQ(title(explain(b)), takes + "this CPU most likely has no instructions for bf16");
+  EXPECT_EQ(title(explain_on(b, "EPYC 7763", 1)), takes + "Zen 3 has no instructions for bf16");
+  const Explanation amx = explain_on(b, "Sapphire Rapids", 1);
+  EXPECT_EQ(title(amx), takes + "slow, although Sapphire Rapids has instructions for bf16");
+  EXPECT_NE(find_finding(amx, "slow-dtype")->action.find("ONEDNN_MAX_CPU_ISA"), std::string::npos);
+}
+
+TEST(HostFindings, WithoutInstructionsASlowTypeIsJudgedByF32sPeak) {
+  GpuTrace b;
+  product(b, 0, 9'000, "c10::BFloat16");  // 59.7 GFLOP/s
+  EXPECT_EQ(find_finding(explain(b), "slow-dtype"), nullptr);
+  const Explanation e = explain_on(b, "EPYC 7763 @ 2.5GHz", 8);  // a sixth of 640: 107
+  const Finding* f = find_finding(e, "slow-dtype");
+  ASSERT_NE(f, nullptr);
+  EXPECT_FALSE(f->saving_us) << "what f32 would take is not known";
+  EXPECT_EQ(f->evidence.at(0),
+            "aten::addmm 512 x 512 x 1024 bf16: 1 execution, 9.00 ms in all, 59.7 GFLOP/s (9 % of "
+            "the estimated peak for f32)");
+  EXPECT_EQ(f->evidence.at(1),
+            "the estimated peak for f32 is 640 GFLOP/s: compare with f32 products of these sizes");
+  EXPECT_EQ(find_finding(explain_on(b, "EPYC 7763 @ 2.5GHz", 4), "slow-dtype"), nullptr)
+      << "a sixth of 320 is 53";
+  EXPECT_EQ(find_finding(explain_on(b, "Sapphire Rapids", 8), "slow-dtype"), nullptr)
+      << "it has instructions";
+  // An estimate that another product exceeds says nothing.
+  product(b, 9'000, 9'200, "double");  // 2.7 TFLOP/s
+  EXPECT_EQ(find_finding(explain_on(b, "EPYC 7763 @ 2.5GHz", 8), "slow-dtype"), nullptr);
+}
+
 TEST(HostFindings, WhereAllIsSlowThreadsContend) {
   GpuTrace b;
   product(b, 0, 33'500, "c10::BFloat16");

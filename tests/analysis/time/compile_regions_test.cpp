@@ -84,6 +84,25 @@ TEST(CompileRegions, ATritonKernelsSourceIsWhereItsLaunchOpSays) {
   EXPECT_EQ(s.triton[0].warps, 4);
   EXPECT_FALSE(s.triton[0].stages);
   EXPECT_EQ(s.triton[1].file, "");
+  EXPECT_EQ(s.triton[0].files, 1);
+  EXPECT_EQ(s.triton[1].files, 0);
+}
+
+TEST(CompileRegions, KernelsOfOneNameMayHaveSeveralSources) {
+  GpuTrace b;
+  for (int i = 0; i < 3; ++i) {
+    b.op("triton_poi_fused_add_0", 100 * i, 100 * i + 50);
+    b.last_args().other_args =
+        b.trace.strings.intern(i == 1 ? R"({"kernel_file": "/tmp/x/c2.py", "kernel_hash": "c2"})"
+                                      : R"({"kernel_file": "/tmp/x/c1.py", "kernel_hash": "c1"})");
+    b.call("cuLaunchKernel", 100 * i + 10, 100 * i + 20, i + 1);
+    b.gpu_kernel("triton_poi_fused_add_0", 100 * i + 30, 100 * i + 60, i + 1);
+  }
+  const CompileSummary s = compile_summary(b.trace, link(b.trace));
+  ASSERT_EQ(s.triton.size(), 1u);
+  EXPECT_EQ(s.triton[0].file, "/tmp/x/c1.py");
+  EXPECT_EQ(s.triton[0].hash, "c1");
+  EXPECT_EQ(s.triton[0].files, 2);
 }
 
 TEST(CompileRegions, EagerTracesHaveNone) {

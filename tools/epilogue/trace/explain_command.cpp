@@ -38,6 +38,7 @@ void add_explain_command(CLI::App& app, Body& run) {
       ->option_text("N [10]");
   explain->add_flag("--modules", o->answer.modules,
                     "time per nn.Module, if the trace was recorded with_stack (slower)");
+  add_cpu_choice(*explain, o->answer.cpu);
   add_trace_part(*explain, o->input);
   add_format(*explain, o->format);
   explain->footer("Example: epilogue explain trace.json.gz --top 5");

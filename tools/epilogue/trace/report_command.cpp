@@ -21,12 +21,13 @@ struct ReportFlags {
   std::string title;
   bool no_trace = false;
   bool modules = false;
+  trace::CpuChoice cpu;
   Format format = Format::text;
 };
 
 trace::ReportAnswerOptions answer_options(const ReportFlags& o) {
   trace::ReportAnswerOptions options = {
-      .title = o.title, .embeds_trace = !o.no_trace, .modules = o.modules};
+      .title = o.title, .embeds_trace = !o.no_trace, .modules = o.modules, .cpu = o.cpu};
   if (o.against.empty()) return options;
   options.against = o.input;
   options.against->path = o.against;
@@ -65,6 +66,7 @@ void add_report_command(CLI::App& app, Body& run) {
   report->add_flag("--no-trace", o->no_trace, "leave the trace itself out of the page");
   report->add_flag("--modules", o->modules,
                    "Python frames and time per nn.Module, if they were recorded (slower)");
+  add_cpu_choice(*report, o->cpu);
   add_trace_part(*report, o->input);
   add_format(*report, o->format);
   report->footer(

@@ -45,4 +45,16 @@ void add_trace_part(CLI::App& app, trace::TraceInput& input) {
       ->option_text("MS");
 }
 
+void add_cpu_choice(CLI::App& app, trace::CpuChoice& choice) {
+  app.add_option("--cpu", choice.name,
+                 "the CPU that recorded a trace without a device: its products are\n"
+                 "compared with its peak. A name as in /proc/cpuinfo (\"AMD EPYC\n"
+                 "7763\") or a family (\"Zen 3 @ 3.1GHz\") gives an estimate; here:\n"
+                 "this machine, as info --measure measured it")
+      ->option_text("NAME|here");
+  app.add_option("--cpu-threads", choice.threads, "threads that the run had [all of here, else 1]")
+      ->check(whole_number(1, std::numeric_limits<int>::max()))
+      ->option_text("N");
+}
+
 }  // namespace epilogue::tool

@@ -15,6 +15,9 @@ namespace epilogue::tool {
 // Adds --step, --from and --to.
 void add_trace_part(CLI::App& app, trace::TraceInput& input);
 
+// Adds --cpu and --cpu-threads.
+void add_cpu_choice(CLI::App& app, trace::CpuChoice& choice);
+
 // Progress on a terminal and warnings, both on stderr.
 trace::AnswerHooks terminal_hooks();
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/cpu/chain/stage_overlap.h"
+#include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/write_back.h"
@@ -27,60 +28,11 @@ using simd::PanelLayout;
 constexpr int64_t kChunkK = 1024;
 // Of every kernel's steps along k a multiple.
 constexpr int64_t kChunkUnit = 32;
-// Products that one f32 sum takes in before it is added to the others: shorter sums round less.
-constexpr int64_t kSumDepth = 256;
-// On vectors of 256 bits and fewer libraries sum shorter pieces, and ours must not lose more.
-constexpr int64_t kNarrowSumDepth = 160;
-constexpr int64_t kWideLanes = 16;
-// With few rows memory is the limit.
-constexpr int64_t kFewRows = 8;
-constexpr int64_t kLeastSumDepth = 8;
-// So many rows leave their kernels registers for two sums side by side, each half as long; one row
-// for four.
-constexpr int64_t kRowsOfTwoSums = 3;
 // A program's buffers stay within L1.
 constexpr int64_t kStageTileBytes = 20 << 10;
 constexpr int64_t kMaxTileRows = 48;
 
 thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
-
-// `total` in pieces of about `wanted`, all about equal and multiples of `unit`: 784 is three times
-// 264, not 256 three times and 16.
-int64_t even_piece(int64_t total, int64_t wanted, int64_t unit) {
-  const int64_t pieces = std::max<int64_t>(1, (total + wanted / 2) / wanted);
-  return (total + unit * pieces - 1) / (unit * pieces) * unit;
-}
-
-// Few rows: eager's products sum in as many lanes as a vector has, and ours must not lose more. n
-// terms of variance 1 in sums of d, each in `sums` parts side by side, which are added up in two
-// arrays in turn, have errors of variance n d / (2 sums) + n^2 / (4 d) (units of the last place
-// squared); eager's n^2 / (2 lanes). The deepest that stays below half of that, for each end of a
-// sum costs time: libraries split the sums of few rows further (measured: a quarter less), and
-// short sums, where none does, shall be made up for by the longer sums of an MLP's other product.
-// The best is about the square root of sums * n / 2.
-int64_t stream_depth(int64_t n, int64_t sums, int64_t lanes) {
-  int64_t depth = kLeastSumDepth;
-  const auto loses_half = [&](int64_t d) {
-    return 2 * lanes * (2 * d * d + sums * n) <= 2 * sums * n * d;
-  };
-  while (2 * depth <= kSumDepth && (3 * depth * depth <= sums * n || loses_half(2 * depth)))
-    depth *= 2;
-  return depth;
-}
-
-// How deep one f32 sum goes in a chunk of `length`. What bf16 results lose in a sum of kChunkK is
-// far below their own rounding.
-int64_t sum_depth(const PackedWeights& weights, int64_t lanes, int64_t rows, int64_t length) {
-  const PanelLayout& layout = weights.layout();
-  if (layout.most_k > 0) return layout.most_k;
-  if (layout.rows != FloatType::f32) return length;
-  if (rows > kFewRows)
-    return even_piece(length, lanes >= kWideLanes ? kSumDepth : kNarrowSumDepth, kLeastSumDepth);
-  // Widened 16-bit weights: the same.
-  if (layout.weight_bytes == 2) return length;
-  const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
-  return stream_depth(weights.k(), sums, lanes);
-}
 
 // Of one product: v = v0 (+ v1, where there is an operand), relu(v) or not; v is stored.
 ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
@@ -120,7 +72,7 @@ class StageRun {
         row_(row),
         m_(m),
         each_(weights_.columns_per_panel()),
-        two_sums_(weights_.layout().weight_bytes == 4 && m > 1 && m <= kFewRows),
+        two_sums_(weights_.layout().weight_bytes == 4 && m > 1 && m <= kFewChainRows),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         tile_rows_(std::clamp<int64_t>(
             kStageTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1,

@@ -26,6 +26,7 @@ function showTracePage(report, columnBytes) {
   showCriticalPath(report, index, timeline);
   showIdle(e);
   showKernels(report, index, timeline);
+  showHost(e);
   showGemms(e, index);
   showRooflines(e, index);
   showFusions(e);

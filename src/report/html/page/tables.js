@@ -28,15 +28,17 @@ function showSteps(e, timeline) {
   addSection("steps", title, tableNode(title + " of the trace", [
     textColumn("Name", "name"),
     usColumn("Wall", "wall_us"),
-    usColumn("Device busy", "gpu_busy_us"),
-    percentColumn("Busy", (r) => (r.wall_us > 0 ? (r.gpu_busy_us / r.wall_us) * 100 : null)),
-    percentColumn("Judged", "judged_pct", "without collectives that nothing hides, less the profiler's part"),
-    countColumn("Ops", "ops"),
-    countColumn("Launches", "launches"),
-    countColumn("Kernels", "kernels"),
-    textColumn("Verdict", "verdict"),
-    { label: "Division of the wall time", value: (r) => r.bound_pct.compute ?? null,
-      node: (r) => stackedBar(wallParts(r.bound_pct), { hasLegend: false }) },
+    ...(e.host ? [usColumn("In ops", "cpu_op_us"), countColumn("Ops", "ops")] : [
+      usColumn("Device busy", "gpu_busy_us"),
+      percentColumn("Busy", (r) => (r.wall_us > 0 ? (r.gpu_busy_us / r.wall_us) * 100 : null)),
+      percentColumn("Judged", "judged_pct", "without collectives that nothing hides, less the profiler's part"),
+      countColumn("Ops", "ops"),
+      countColumn("Launches", "launches"),
+      countColumn("Kernels", "kernels"),
+      textColumn("Verdict", "verdict"),
+      { label: "Division of the wall time", value: (r) => r.bound_pct.compute ?? null,
+        node: (r) => stackedBar(wallParts(r.bound_pct), { hasLegend: false }) },
+    ]),
   ], regions, { onRow: (r) => timeline?.showRange(r.start_us, r.start_us + r.wall_us) }),
   timeline ? note("A click on a row shows it in the timeline.") : null);
 }
@@ -86,6 +88,23 @@ function showGemms(e, index) {
   e.gemm_comparisons.length > 0 ? el("ul", { class: "prose" }, e.gemm_comparisons.slice(0, 10).map((s) => el("li", {}, s))) : null);
 }
 
+// Of a run without a device.
+function showHost(e) {
+  if (!e.host) return;
+  const h = e.host;
+  addSection("host", ["Where the host's time goes", "Host"], tableNode("By op", [
+    textColumn("Op", "name"), textColumn("Part", (o) => o.part.replaceAll("_", " ")), countColumn("Calls", "count"),
+    usColumn("Self", "self_us"), percentColumn("Share", (o) => (h.wall_us > 0 ? (o.self_us / h.wall_us) * 100 : null), "of the wall time"),
+    numberColumn("Rate", "gb_per_s", format.bandwidth)], h.ops, { sortBy: 3 }));
+  if (h.products.length === 0) return;
+  addSection("products", ["Matrix products", "Products"], tableNode("By op, shape and type", [
+    textColumn("Op", "op"), textColumn("M\u00d7N\u00d7K", (p) => shapeText(p.shape)), textColumn("Type", "type"),
+    countColumn("Count", (p) => p.time.count), usColumn("Total", (p) => p.time.total_us), usColumn("Median", (p) => p.time.median_us),
+    numberColumn("GFLOP/s", (p) => (p.is_dispatch ? null : p.gflops), format.number, "of large products: calling small ones takes longer"),
+    ...(h.peaks ? [percentColumn("Of peak", "peak_pct", h.peaks.text)] : []),
+    numberColumn("FLOP/byte", "flops_per_byte", format.number)], h.products, { sortBy: 4 }), note(h.peak_note));
+}
+
 function showRooflines(e, index) {
   if (e.rooflines.length === 0) return;
   addSection("rooflines", ["Other ops against the roofline", "Rooflines"], rooflinePlot(e.rooflines, "ops"), tableNode("By op and inputs", [
@@ -113,14 +132,15 @@ function showFusions(e) {
     textColumn("Kind", (f) => f.kind.replaceAll("-", " ")),
     textColumn("Result", "shape"),
     countColumn("Count", "count"),
-    { ...countColumn("Kernels", "kernels_now"), text: (f) => `${format.count(f.kernels_now)} \u2192 ${format.count(f.kernels_after)}` },
+    ...(e.host ? [] : [{ ...countColumn("Kernels", "kernels_now"), text: (f) =>
+      (f.kernels_now > f.kernels_after ? `${format.count(f.kernels_now)} \u2192 ${format.count(f.kernels_after)}` : DASH) }]),
     usColumn("Time now", "time_us"),
     // 0: the shapes were not recorded.
     numberColumn("Not moved", (f) => (f.bytes_now > 0 ? f.bytes_now - f.bytes_after : null), format.bytes),
     usColumn("Saves", "predicted_saving_us", "predicted"),
     textColumn("Confidence", "confidence"),
     textColumn("Assumption", "assumption"),
-  ], e.fusions, { sortBy: 7 }));
+  ], e.fusions, { sortBy: e.host ? 6 : 7 }));
 }
 
 function showAverages(report) {
@@ -153,11 +173,10 @@ function showChains(e) {
     textColumn("Chain", "chain"),
     countColumn("Count", "count"),
     usColumn("CPU", "cpu_us"),
-    usColumn("Device", "device_us"),
-    countColumn("Kernels", "kernels"),
+    ...(e.host ? [] : [usColumn("Device", "device_us"), countColumn("Kernels", "kernels")]),
     countColumn("Ops", "ops", "in one chain"),
-    countColumn("Launch nothing", "no_launch_ops", "ops of one chain that start no device work"),
-    usColumn("Their time", "no_launch_us"),
+    ...(e.host ? [] : [countColumn("Launch nothing", "no_launch_ops", "ops of one chain that start no device work"),
+      usColumn("Their time", "no_launch_us")]),
   ], e.dispatch_chains, { sortBy: 2 }));
 }
 

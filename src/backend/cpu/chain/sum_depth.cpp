@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/chain/sum_depth.h"
+
+#include <algorithm>
+
+#include "backend/cpu/simd/convert.h"
+
+namespace epilogue::cpu {
+namespace {
+
+using simd::FloatType;
+using simd::PackedWeights;
+using simd::PanelLayout;
+
+// Products that one f32 sum takes in before it is added to the others: shorter sums round less.
+constexpr int64_t kSumDepth = 256;
+// On vectors of 256 bits and fewer libraries sum shorter pieces, and ours must not lose more.
+constexpr int64_t kNarrowSumDepth = 160;
+constexpr int64_t kWideLanes = 16;
+constexpr int64_t kLeastSumDepth = 8;
+// So many rows leave their kernels registers for two sums side by side, each half as long; one row
+// for four.
+constexpr int64_t kRowsOfTwoSums = 3;
+
+// Few rows: eager's products sum in as many lanes as a vector has, and ours must not lose more. n
+// terms of variance 1 in sums of d, each in `sums` parts side by side, which are added up in two
+// arrays in turn, have errors of variance n d / (2 sums) + n^2 / (4 d) (units of the last place
+// squared); eager's n^2 / (2 lanes). The deepest that stays below half of that, for each end of a
+// sum costs time: libraries split the sums of few rows further (measured: a quarter less), and
+// short sums, where none does, shall be made up for by the longer sums of an MLP's other product.
+// The best is about the square root of sums * n / 2.
+int64_t stream_depth(int64_t n, int64_t sums, int64_t lanes) {
+  int64_t depth = kLeastSumDepth;
+  const auto loses_half = [&](int64_t d) {
+    return 2 * lanes * (2 * d * d + sums * n) <= 2 * sums * n * d;
+  };
+  while (2 * depth <= kSumDepth && (3 * depth * depth <= sums * n || loses_half(2 * depth)))
+    depth *= 2;
+  return depth;
+}
+
+}  // namespace
+
+int64_t even_piece(int64_t total, int64_t wanted, int64_t unit) {
+  const int64_t pieces = std::max<int64_t>(1, (total + wanted / 2) / wanted);
+  return (total + unit * pieces - 1) / (unit * pieces) * unit;
+}
+
+int64_t sum_depth(const PackedWeights& weights, int64_t lanes, int64_t rows, int64_t length) {
+  const PanelLayout& layout = weights.layout();
+  if (layout.most_k > 0) return layout.most_k;
+  if (layout.rows != FloatType::f32) return length;
+  if (rows > kFewChainRows)
+    return even_piece(length, lanes >= kWideLanes ? kSumDepth : kNarrowSumDepth, kLeastSumDepth);
+  // Widened 16-bit weights: the same.
+  if (layout.weight_bytes == 2) return length;
+  const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
+  return stream_depth(weights.k(), sums, lanes);
+}
+
+}  // namespace epilogue::cpu

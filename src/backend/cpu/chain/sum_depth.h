@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// How deep one f32 sum of a product goes before it is added to others.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/simd/panels/packed_weights.h"
+
+namespace epilogue::cpu {
+
+// With few rows memory is the limit.
+inline constexpr int64_t kFewChainRows = 8;
+
+// `total` in pieces of about `wanted`, all about equal and multiples of `unit`: 784 is three times
+// 264, not 256 three times and 16.
+int64_t even_piece(int64_t total, int64_t wanted, int64_t unit);
+
+// How deep one f32 sum goes in a chunk of `length`. What bf16 results lose in a whole chunk is
+// far below their own rounding.
+int64_t sum_depth(const simd::PackedWeights& weights, int64_t lanes, int64_t rows, int64_t length);
+
+}  // namespace epilogue::cpu
