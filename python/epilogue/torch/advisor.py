@@ -2,6 +2,7 @@
 """advise(): what can be done for a model, tried on copies, checked and measured."""
 
 import dataclasses
+import functools
 import statistics
 import typing
 
@@ -15,6 +16,8 @@ from .isolated import Blocks
 from .timing import interleaved, ratio, relative
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+_WARMUP_RUNS = 2
+_TRACED_RUNS = 3
 # Findings that frame the others, or that no change of a model's code answers.
 _NOT_FOR_HANDS = frozenset(("verdict", "profiler-cost", "memory-peak"))
 
@@ -26,7 +29,7 @@ class _Measure:
     limit: float
 
 
-def _fused_savings(fused: Candidate, work: Work, measure: _Measure) -> "float | None":
+def _fused_savings(fused: Candidate, before: Candidate, work: Work, measure: _Measure) -> "float | None":
     """Milliseconds that the fused calls of one run save, timed without the rest of the model: what
     ran fused, in the dtypes and shapes of the run, forward and backward; calls that fell back cost
     their checks."""
@@ -36,26 +39,41 @@ def _fused_savings(fused: Candidate, work: Work, measure: _Measure) -> "float | 
     if not blocks.calls:
         return None
     times = interleaved({"own": blocks.own, "fused": blocks.fused}, measure.seconds, measure.rounds)
-    return statistics.median(times["own"]) - statistics.median(times["fused"])
+    # By pairs: a load that comes or goes between rounds counts on both sides.
+    return statistics.median(own - fused for own, fused in zip(times["own"], times["fused"]))
 
 
-def _explain(run: "typing.Callable[[], typing.Any]") -> "tuple[tuple[typing.Any, ...], tuple[str, ...]]":
-    """What a trace of one run shows; notes."""
+_Findings = typing.Sequence[typing.Any]
+
+
+def _explain(run: "typing.Callable[[], typing.Any]") -> "tuple[tuple[_Findings, ...], tuple[str, ...]]":
+    """What traces of single runs show; notes. The first runs are left out: they meet new memory page by page, so that
+    ops that only move bytes take several times as long as they ever will again."""
     from torch.profiler import ProfilerActivity, profile
 
     import epilogue
 
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+    for _ in range(_WARMUP_RUNS):
         run()
-    try:
-        return tuple(epilogue.explain(recorded).findings), ()
-    except (ImportError, AttributeError) as error:
-        return (), (f"the trace was not explained: {error}",)
+    found = []
+    for _ in range(_TRACED_RUNS):
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+            run()
+        try:
+            found.append(tuple(epilogue.explain(recorded).findings))
+        except (ImportError, AttributeError) as error:
+            return (), (f"the trace was not explained: {error}",)
+    return tuple(found), ()
 
 
-def _predicted_ms(findings: "typing.Iterable[typing.Any]", ids: "tuple[str, ...]") -> "float | None":
-    saved = [f.saving_us for f in findings if f.id in ids and f.saving_us is not None]
-    return sum(saved) / 1e3 if saved else None
+def _traced_savings(ids: "tuple[str, ...]", before: Candidate, work: Work, measure: _Measure) -> "float | None":
+    """Milliseconds that findings in traces of what ran before the change say that it saves: of the median run, as a
+    neighbour's load may double what one of them shows. The process is the one that was measured, moments ago: whether a
+    large temporary meets new pages each time is a matter of its heap, and half of what there is to save."""
+    traces = _explain(lambda: before.run(work))[0]
+    saved = [[f.saving_us for f in findings if f.id in ids and f.saving_us is not None] for findings in traces]
+    found = [sum(of_run) / 1e3 for of_run in saved if of_run]
+    return statistics.median(found) if len(found) * 2 > len(traces) else None
 
 
 def _line(finding: typing.Any) -> str:
@@ -102,39 +120,36 @@ def advise(
     plain = Candidate(model, optimizer).copy()
     want = plain.outcome(work)
     explained = plain.copy()
-    findings, notes = _explain(lambda: explained.run(work))
+    traces, notes = _explain(lambda: explained.run(work))
     steps: "list[Step]" = []
     best, acted = plain, set()
-    now: "typing.Sequence[typing.Any] | None" = findings  # of the best so far
     for change in changes.all_changes():
         made = change.make(best, measure.limit)
         if made is None:
             continue
         changed, what = made
-        if now is None and change.findings:
-            again = best.copy()
-            now = _explain(lambda: again.run(work))[0]
-        predicted = _predicted_ms(now or (), change.findings)
+        predict = None
         if change.name == "fuse":
-            predicted = _fused_savings(changed, work, measure)
-        step = _try(change.name, what, best, changed, work, want, predicted, measure)
+            predict = functools.partial(_fused_savings, changed)
+        elif change.findings and traces:
+            predict = functools.partial(_traced_savings, change.findings)
+        step = _try(change.name, what, best, changed, work, want, predict, measure)
         steps.append(step)
         if step.is_kept:
             best = changed
             acted.update(change.findings)
-            now = None  # what a trace says of it is another thing
     first = plain.copy()
     last = best.copy()
     times = interleaved({"plain": lambda: first.run(work), "best": lambda: last.run(work)}, seconds, rounds)
     medians = {k: statistics.median(v) for k, v in times.items()}
-    by_hand = tuple(_line(f) for f in findings if f.id not in _NOT_FOR_HANDS and f.id not in acted)
+    by_hand = tuple(_line(f) for f in (traces[-1] if traces else ()) if f.id not in _NOT_FOR_HANDS and f.id not in acted)
     result = best.copy()
     return Advice(medians["plain"], medians["best"], tuple(steps), by_hand, notes, best.settings, result.model, result.optimizer)
 
 
 def _try(
     name: str, what: str, best: Candidate, changed: Candidate, work: Work, want: "tuple[torch.Tensor, ...]",
-    predicted: "float | None", measure: _Measure,
+    predict: "typing.Callable[[Candidate, Work, _Measure], float | None] | None", measure: _Measure,
 ) -> Step:  # fmt: skip
     try:
         difference = max(relative(got, wanted) for got, wanted in zip(changed.outcome(work), want))
@@ -149,4 +164,5 @@ def _try(
     speedup = ratio(times["before"], times["after"])
     is_kept = speedup[1] > 1  # beyond noise
     reason = what if is_kept else f"{what}: not faster beyond noise"
+    predicted = None if predict is None else predict(before, work, measure)
     return Step(name, what, is_kept, reason, before_ms, after_ms, predicted, speedup, difference)

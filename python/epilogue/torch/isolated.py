@@ -71,8 +71,14 @@ class Blocks:
 
     def _pass(self, fused: bool) -> None:
         """Forward, and backward where a result wants gradients: as a step does, all the one, then
-        all the other."""
-        with self.settings(), torch.set_grad_enabled(any(call.grad for call in self.calls)):
+        all the other. Without gradients a result is let go at once, as a model does: its memory serves
+        the next call, and no page of it is new."""
+        if not any(call.grad for call in self.calls):
+            with self.settings(), torch.no_grad():
+                for call in self.calls:
+                    call.run(fused)
+            return
+        with self.settings(), torch.enable_grad():
             outs = [call.run(fused) for call in self.calls]
             for call, out in zip(reversed(self.calls), reversed(outs)):
                 if out is not None and out.requires_grad:

@@ -109,7 +109,7 @@ const PatternText& text_of(PatternKind kind) {
   static constexpr PatternText kAttention = {
       "unfused-attention", "attention", "one kernel does it",
       "torch.nn.functional.scaled_dot_product_attention never writes the scores; what stays is the "
-      "time of the products"};
+      "time of the products, and on a CPU that of the softmax"};
   static constexpr PatternText kOptimizer = {
       "unfused-optimizer", "", "one kernel does a step",
       "pass fused=True to the optimizer: parameters, gradients and state are then read and written "
