@@ -5,6 +5,7 @@ Dynamo's graph is rewritten before AOTAutograd sees it, so that patterns are who
 covered. torch._dynamo.utils.counters["epilogue"] counts what was replaced, and why not.
 """
 
+import collections
 import functools
 import typing
 
@@ -117,25 +118,24 @@ def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
     return unprofitable(value_of(mlp.x).dtype) if trains else None
 
 
-def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> int:
-    """Replaces the MLPs of Dynamo's graph; how many it replaced."""
-    from torch._dynamo.utils import counters
-
+def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "collections.Counter[str]":
+    """Replaces the MLPs of Dynamo's graph; how many it replaced ("mlps"), and how many not, by reason."""
+    counts: "collections.Counter[str]" = collections.Counter(mlps=0)
     graph = graph_module.graph
     if torch.is_autocast_enabled("cpu") or any("autocast" in str(n.target) for n in graph.nodes):
-        return 0  # each linear layer would be cast; the op would not
+        return counts  # each linear layer would be cast; the op would not
     trains = torch.is_grad_enabled() and any(
         v.requires_grad for n in graph.nodes if n.op == "placeholder" and (v := value_of(n)) is not None
     )
-    count = 0
     for node in list(graph.nodes):
         mlp = mlp_at(node)
         if mlp is None:
             continue
         reason = _refusal(mlp, trains, options)
         if reason is not None:
-            counters["epilogue"][reason] += 1
+            counts[reason] += 1
             continue
+        mlp.guard()
         with graph.inserting_before(node):
             if trains:
                 measured = options.tune == "measure" and options.training != "always"
@@ -144,12 +144,12 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> int:
                 new = _insert(graph, mlp)
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
-        count += 1
-    if count:
+        counts["mlps"] += 1
+    if counts["mlps"]:
         graph.eliminate_dead_code()
         graph.lint()
         graph_module.recompile()
-    return count
+    return counts
 
 
 def compile(
@@ -169,6 +169,8 @@ def compile(
     ours, patches = _options(options or {})
     if mode is not None:
         patches = {**list_mode_options(mode), **patches}
-    counters["epilogue"]["mlps"] += rewrite(graph_module, ours)
+    counts = rewrite(graph_module, ours)
+    compiled = compile_fx(graph_module, example_inputs, config_patches=patches or None)
+    counters["epilogue"].update(counts)  # once: where Inductor makes Dynamo begin again, it raises
     counters["epilogue"]["graphs"] += 1
-    return compile_fx(graph_module, example_inputs, config_patches=patches or None)
+    return compiled

@@ -29,6 +29,7 @@ class GraphMlp(typing.NamedTuple):
     activation: str  # a name in activations.KNOWN
     gated: bool
     packed: bool = False  # one linear makes gate and up, gate first
+    numbers: "tuple[torch.SymFloat, ...]" = ()  # of the activation: it is this one for their values
 
     @property
     def x(self) -> fx.Node:
@@ -45,6 +46,11 @@ class GraphMlp(typing.NamedTuple):
     @property
     def transposed(self) -> "tuple[bool, ...]":
         return tuple(linear.transposed for linear in self.linears)
+
+    def guard(self) -> None:
+        """Lets Dynamo check the numbers' values at each call: with others the graph is made anew."""
+        for number in self.numbers:
+            number.node.guard_float(__file__, 0)
 
     def __str__(self) -> str:
         form = "packed" if self.packed else "gated" if self.gated else "plain"
@@ -93,11 +99,25 @@ def _is_source(node: typing.Any) -> bool:
     return _linear(node) is not None or half_of(node) is not None
 
 
-def _activation(node: typing.Any) -> "tuple[str, fx.Node] | None":
-    """Name and input, where `node` is an activation of a linear layer's result: one op or several,
-    found by their values."""
+class _Activation(typing.NamedTuple):
+    name: str
+    source: fx.Node
+    numbers: "tuple[torch.SymFloat, ...]"
+
+
+def _number_of(node: fx.Node) -> "torch.SymFloat | None":
+    """A number that is an input of the graph, or computed from such ones (math.pi with dynamic=True),
+    and not read from a tensor."""
+    value = node.meta.get("example_value")
+    return value if isinstance(value, torch.SymFloat) and value.node.has_hint() else None
+
+
+def _activation(node: typing.Any) -> "_Activation | None":
+    """Where `node` is an activation of a linear layer's result: one op or several, found by their
+    values."""
     steps: "list[fx.Node]" = []
     sources: "set[fx.Node]" = set()
+    numbers: "dict[fx.Node, torch.SymFloat]" = {}
     todo = [node]
     while todo:
         step = todo.pop()
@@ -105,7 +125,10 @@ def _activation(node: typing.Any) -> "tuple[str, fx.Node] | None":
             return None
         if step in steps:
             continue
-        if _is_source(step):
+        number = _number_of(step)
+        if number is not None:
+            numbers[step] = number
+        elif _is_source(step):
             sources.add(step)
         elif step.op in ("call_function", "call_method") and len(steps) < _MOST_STEPS:
             steps.append(step)
@@ -118,7 +141,8 @@ def _activation(node: typing.Any) -> "tuple[str, fx.Node] | None":
     ordered = [n for n in node.graph.nodes if n in steps]
 
     def run(x: torch.Tensor) -> typing.Any:
-        values = {source: x}
+        values: "dict[fx.Node, typing.Any]" = {n: number.node.hint for n, number in numbers.items()}
+        values[source] = x
         for n in ordered:
             args = fx.map_arg(n.args, values.__getitem__)
             kwargs = fx.map_arg(n.kwargs, values.__getitem__)
@@ -126,7 +150,7 @@ def _activation(node: typing.Any) -> "tuple[str, fx.Node] | None":
         return values[node]
 
     name = activations.identify(run)
-    return (name, source) if name else None
+    return _Activation(name, source, tuple(numbers.values())) if name else None
 
 
 def _fits(x: fx.Node, linears: "list[Linear]") -> bool:
@@ -140,10 +164,10 @@ def _fits(x: fx.Node, linears: "list[Linear]") -> bool:
 
 def _plain(down: Linear, hidden: fx.Node) -> "GraphMlp | None":
     act = _activation(hidden)
-    first = _linear(act[1]) if act else None
-    if first is None or not _fits(first.x, [first, down]):
+    first = _linear(act.source) if act else None
+    if act is None or first is None or not _fits(first.x, [first, down]):
         return None
-    return GraphMlp((first, down), act[0], False)
+    return GraphMlp((first, down), act.name, False, numbers=act.numbers)
 
 
 def _gated(down: Linear, hidden: fx.Node) -> "GraphMlp | None":
@@ -155,18 +179,18 @@ def _gated(down: Linear, hidden: fx.Node) -> "GraphMlp | None":
             break
     else:
         return None
-    halves = half_of(act[1]), half_of(other)
+    halves = half_of(act.source), half_of(other)
     if halves[0] is not None and halves[1] is not None:
         packed = _linear(halves[0][0])
         if packed is None or halves[0][0] is not halves[1][0] or (halves[0][1], halves[1][1]) != (0, 1):
             return None
         if packed.transposed or not _fits(packed.x, [packed, down]):
             return None
-        return GraphMlp((packed, down), act[0], True, True)
-    gate, up = _linear(act[1]), _linear(other)
+        return GraphMlp((packed, down), act.name, True, True, act.numbers)
+    gate, up = _linear(act.source), _linear(other)
     if gate is None or up is None or gate.x is not up.x or not _fits(gate.x, [gate, up, down]):
         return None
-    return GraphMlp((gate, up, down), act[0], True)
+    return GraphMlp((gate, up, down), act.name, True, numbers=act.numbers)
 
 
 def mlp_at(node: fx.Node) -> "GraphMlp | None":
