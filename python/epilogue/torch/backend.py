@@ -90,7 +90,7 @@ def _measured(mlp: GraphMlp, trains: bool) -> str:
         if found is not None:
             return found
         if trains:
-            step = functools.partial(train_once, _plan(mlp), mlp.transposed, x, weights, biases)
+            step = functools.partial(train_once, _plan(mlp), mlp.transposed, x.dtype, x, weights, biases)
             return choose.measure_all(key, {name: functools.partial(step, name) for name in names})
         with torch.no_grad():
             own = functools.partial(result_of, _plan(mlp), mlp.transposed, x, weights, biases)

@@ -13,7 +13,7 @@ from . import activations, choose, norms, signals
 from .handle import Around, Handle, NormWeights
 from .layer import Call, hooks_of
 from .match import Plan, is_conv1d, is_linear
-from .training import FusedFunction, products_of, train_once, unprofitable
+from .training import products_of, train_once, trained, unprofitable
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Of each call: names of this module, no look-ups by path.
@@ -256,16 +256,11 @@ class State:
             self.reason = f"x {list(x.shape)} does not fit the weights: the module says how"
             return None
         if _is_grad_enabled() and (x.requires_grad or any(m[3] for m in memory)):
-            reason = self._untrainable(autocast)
+            reason = self._untrainable()
             if reason is not None:
                 self.reason = reason
                 return None
-            products = self._products(x, dtype, taken)
-            if products is None:
-                return None
-            return FusedFunction.apply(
-                self.plan, tuple(self._bound.transposed), products, x, *taken.weights, *taken.biases
-            )
+            return self._trained(x, dtype, taken)
 
         def call() -> torch.Tensor:
             now = self._packed(pack, dtype, memory, contents, taken)
@@ -302,13 +297,19 @@ class State:
             return "the sizes of the norms and of the result are not that of x"
         return None
 
-    def _untrainable(self, autocast: bool) -> "str | None":
+    def _trained(self, x: torch.Tensor, dtype: torch.dtype, taken: _Taken) -> "torch.Tensor | None":
+        """The result of a call with gradients; None where PyTorch's own ops are as fast."""
+        products = self._products(x, dtype, taken)
+        if products is None:
+            return None
+        plan, transposed = self.plan, tuple(self._bound.transposed)
+        return trained(plan, transposed, products, dtype, x, taken.weights, taken.biases)
+
+    def _untrainable(self) -> "str | None":
         if self.call is not None:
             return "gradients are wanted: the norm and the residual run by themselves"
         if not self.options.training:
             return "gradients are wanted: fuse(model, training=True)"
-        if autocast:
-            return "gradients under autocast"
         if self._bound.sizes or self.options.int8_weights:
             return "gradients of a residual and a norm, or of int8 weights"
         return None
@@ -326,10 +327,11 @@ class State:
             self.reason = reason
             return None
         names = ("own", "torch", "engine")
-        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, False) + " | training"
+        cast = " of f32" if weights[0].dtype is not dtype else ""  # under autocast
+        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, False) + cast + " | training"
         fastest = choose.known_of(key, names)
         if fastest is None:
-            step = functools.partial(train_once, self.plan, tuple(self._bound.transposed), x, weights, taken.biases)
+            step = functools.partial(train_once, self.plan, tuple(self._bound.transposed), dtype, x, weights, taken.biases)
             fastest = choose.measure_all(key, {name: functools.partial(step, name) for name in names})
         if fastest == "own":
             self.reason = f"PyTorch is faster at {rows} rows with gradients (measured)"
