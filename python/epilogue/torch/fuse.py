@@ -150,7 +150,16 @@ def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
         # What takes several inputs (attention) and is no MLP needs no line in why().
         several = len(inspect.signature(getattr(type(module), method)).parameters) > 2
         return None if several and method == "forward" else reason
-    return method, plan
+    return None if _is_childs(module, plan) else (method, plan)
+
+
+def _is_childs(module: nn.Module, plan: Plan) -> bool:
+    """Whether the method does no more than call a child that is an MLP by itself, as XLNet's layer."""
+    parents = {path.rpartition(".")[0] for path in plan.linears}
+    if len(parents) != 1 or "" in parents:
+        return False
+    child = module.get_submodule(parents.pop())
+    return _is_fused(child) or isinstance(_plan_of(child), tuple)
 
 
 def _fuse_around(

@@ -26,15 +26,20 @@ def is_candidate(module: nn.Module) -> bool:
     if isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
         return False
     children = list(module.children())
-    if sum(is_linear(c) for c in children) >= 2:
-        return any(_is_activation(c) for c in children)
+    direct = [c for c in children if is_linear(c)]
+    if len(direct) >= 2:
+        return any(_is_undone(first, direct) for first in direct) and any(_is_activation(c) for c in children)
     parts = [c for c in children if candidate_method(c) is None and sum(is_linear(m) for m in c.modules()) == 1]
     linears = [next(m for m in part.modules() if is_linear(m)) for part in parts]
     for part, first in zip(parts, linears):
-        if any(_sizes(last) == _sizes(first)[::-1] for last in linears if last is not first):
-            if any(_is_activation(m) for m in part.modules() if m is not part):
-                return True
+        if _is_undone(first, linears) and any(_is_activation(m) for m in part.modules() if m is not part):
+            return True
     return False
+
+
+def _is_undone(first: nn.Module, linears: "list[nn.Module]") -> bool:
+    """Whether another one reads what `first` gives, and gives what it reads."""
+    return any(_sizes(last) == _sizes(first)[::-1] for last in linears if last is not first)
 
 
 def _sizes(linear: nn.Module) -> "tuple[int, int]":
