@@ -7,6 +7,7 @@ import json
 import models
 import pytest
 import torch
+import zoo
 from torch._dynamo.utils import counters
 
 import epilogue.torch
@@ -72,6 +73,54 @@ def test_gpt2_of_any_size_by_inductor():
             x = torch.randn(1, rows, 48)
             torch.testing.assert_close(compiled(x), mlp(x), rtol=1e-4, atol=1e-5)
     assert counters["epilogue"] == {"mlps": 1, "graphs": 1}
+
+
+@pytest.mark.parametrize("name", ["deepseek_v3", "falcon_bias", "opt", "whisper"])
+def test_other_models(name, without_inductor):
+    """DeepSeek's attention writes in place, by nodes that have no users; Falcon's layers are x @ weight.T."""
+    entry, model = zoo.ZOO[name], zoo.build(name)
+    given = zoo.inputs(entry.takes)
+    want = zoo.result(model, given)
+    torch.testing.assert_close(zoo.result(torch.compile(model, backend="epilogue"), given), want, rtol=1e-4, atol=1e-5)
+    assert replaced() == entry.fused
+
+
+WRITES = {
+    "setitem": lambda t: t.__setitem__(0, 0.5),
+    "method": lambda t: t.add_(1.0),
+    "out=": lambda t: torch.tanh(t, out=t),
+    "inplace=True": lambda t: torch.nn.functional.relu(t, inplace=True),
+}
+
+
+class Writing(torch.nn.Module):
+    """`where`: before the MLP, between its layers, or after it."""
+
+    def __init__(self, write, where):
+        super().__init__()
+        self.fc1, self.fc2, self.write, self.where = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8), write, where
+
+    def forward(self, x):
+        x, other = x * 1.0, x * 2.0
+        if self.where == "before":
+            self.write(other[0])
+        gate = torch.nn.functional.gelu(self.fc1(x))
+        if self.where == "between":
+            self.write(x)
+        y = self.fc2(gate)
+        if self.where == "after":
+            self.write(y)
+        return y + other + x
+
+
+@pytest.mark.parametrize("where", ["before", "between", "after"])
+@pytest.mark.parametrize("write", sorted(WRITES))
+def test_writes_in_place_stay(write, where, without_inductor):
+    module = Writing(WRITES[write], where)
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(module, backend="epilogue", fullgraph=True)(x), module(x))
+    assert replaced() == (0 if where == "between" else 1)
 
 
 class Swish(torch.nn.Module):

@@ -14,7 +14,7 @@ from torch import fx
 
 from . import choose
 from . import functional  # noqa: F401  (registers the ops)
-from .graph_match import GraphMlp, mlp_at, value_of
+from .graph_match import GraphMlp, mlp_at, steps_of, value_of
 from .match import Plan
 from .training import FusedFunction, products_of, result_of, train_once, unprofitable
 
@@ -144,9 +144,11 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
                 new = _insert(graph, mlp)
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
+        for step in steps_of(mlp, node):
+            if not step.users:  # not all dead code: a node without users may write in place
+                graph.erase_node(step)
         counts["mlps"] += 1
     if counts["mlps"]:
-        graph.eliminate_dead_code()
         graph.lint()
         graph_module.recompile()
     return counts

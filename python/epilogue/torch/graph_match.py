@@ -13,7 +13,12 @@ from .match import arguments_of, half_of
 
 _LINEAR = (F.linear, torch._C._nn.linear)
 _MUL = (operator.mul, torch.mul, "mul")
+_ADD = (operator.add, torch.add, "add")
+_MATMUL = (operator.matmul, torch.matmul, "matmul")
+_TURNED = (torch.ops.aten.numpy_T, torch.ops.aten.numpy_T.default, torch.t, "t")
 _VIEW = ("view", "reshape", torch.reshape)
+_IN_PLACE = {"setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior",
+             "ipow", "irshift", "isub", "itruediv", "ixor"}  # fmt: skip
 _MOST_STEPS = 16  # of an activation that is written as single ops
 
 
@@ -62,10 +67,31 @@ def value_of(node: typing.Any) -> "torch.Tensor | None":
     return value if isinstance(value, torch.Tensor) else None
 
 
+def _product(node: typing.Any) -> "Linear | None":
+    """Falcon's linear layer: x @ weight.T, and a bias added to it."""
+    if node.target in _ADD and len(node.args) == 2 and not node.kwargs:
+        product, bias = node.args
+        found = _product(product) if isinstance(product, fx.Node) and len(product.users) == 1 else None
+        of_bias = value_of(bias)
+        if found is None or of_bias is None or found.bias is not None or of_bias.shape != value_of(found.weight).shape[:1]:
+            return None
+        return found._replace(bias=bias)
+    if node.target not in _MATMUL or len(node.args) != 2 or node.kwargs:
+        return None
+    x, turned = node.args
+    if not isinstance(turned, fx.Node) or turned.target not in _TURNED or len(turned.args) != 1:
+        return None
+    weight = value_of(turned.args[0])
+    return Linear(x, turned.args[0], None, False) if weight is not None and weight.dim() == 2 else None
+
+
 def _linear(node: typing.Any) -> "Linear | None":
-    """`node` as a linear layer: linear, or GPT-2's addmm between two views."""
+    """`node` as a linear layer: linear, a product, or GPT-2's addmm between two views."""
     if not isinstance(node, fx.Node):
         return None
+    product = _product(node)
+    if product is not None:
+        return product
     if node.target in _LINEAR:
         a = arguments_of(node, ("input", "weight", "bias"))
         return Linear(a["input"], a["weight"], a.get("bias"), False)
@@ -199,4 +225,42 @@ def mlp_at(node: fx.Node) -> "GraphMlp | None":
     hidden = _strip_dropout(down.x) if down else None
     if not isinstance(hidden, fx.Node):
         return None
-    return _plain(down, hidden) or _gated(down, hidden)
+    mlp = _plain(down, hidden) or _gated(down, hidden)
+    if mlp is None or _is_written_meanwhile(node, steps_of(mlp, node)):
+        return None
+    return mlp
+
+
+def steps_of(mlp: GraphMlp, node: fx.Node) -> "list[fx.Node]":
+    """The nodes that make the MLP's result, each after those that read it."""
+    given = {mlp.x, *mlp.weights, *mlp.biases}
+    found, todo = set(), [node]
+    while todo:
+        step = todo.pop()
+        if step not in found and step not in given and step.op != "placeholder":
+            found.add(step)
+            todo += step.all_input_nodes
+    return [n for n in reversed(node.graph.nodes) if n in found]
+
+
+def _is_written_meanwhile(node: fx.Node, steps: "list[fx.Node]") -> bool:
+    """Whether another node writes memory between the MLP's first and last: one op for all of it would
+    read what was written."""
+    own, at = set(steps), node
+    while at is not steps[-1]:
+        at = at.prev
+        if at not in own and _writes(at):
+            return True
+    return False
+
+
+def _writes(node: fx.Node) -> bool:
+    if node.op not in ("call_function", "call_method"):
+        return node.op == "call_module"
+    schema = getattr(node.target, "_schema", None)
+    name = str(getattr(node.target, "__name__", node.target))
+    in_place = getattr(node.target, "__module__", "") == "_operator" and name in _IN_PLACE
+    return (
+        in_place or (name.endswith("_") and not name.endswith("__")) or (schema is not None and schema.is_mutable)
+        or node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True
+    )  # fmt: skip
