@@ -13,6 +13,7 @@ import torch
 import epilogue.torch
 
 DTYPES = [torch.bfloat16, torch.float16]
+pytestmark = pytest.mark.usefixtures("one_thread")
 MLPS = ["llama", "gpt2", "phi3"]  # gated; transposed, with biases; packed
 ROWS = 48
 

@@ -254,6 +254,17 @@ def test_what_training_mode_does_besides(kind, mode):
     assert report.fused_calls == 1 and "in training mode" in str(report)
 
 
+def test_no_module_with_parameters_is_called_to_match():
+    class Never(nn.Linear):
+        def forward(self, input):
+            raise AssertionError("called")
+
+    module = nn.Sequential(nn.Linear(8, 24), Never(24, 24), nn.Linear(24, 8))
+    calls = []
+    module[1].register_forward_pre_hook(lambda *_: calls.append(1))
+    assert not epilogue.torch.why(epilogue.torch.fuse(module)).fused and not calls
+
+
 def test_layers_that_do_nothing_are_passed():
     module = nn.Sequential(nn.Identity(), nn.Linear(8, 24), nn.SiLU(), nn.Identity(), nn.Linear(24, 8), nn.Identity()).eval()
     check(epilogue.torch.fuse(module), True, X)

@@ -7,19 +7,12 @@ import zoo
 
 import epilogue.torch
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture(params=sorted(zoo.ZOO))
 def name(request):
     return request.param
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small ops spend their time waiting for each other's threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def error(got, want):

@@ -189,7 +189,8 @@ class Matcher:
         source, rest, kwargs = node.args[0], node.args[1:], node.kwargs
         module = self.module(node)
         if module is not None:
-            name = activations.identify(module) if not is_linear(module) else None
+            # What has parameters is none, and may be costly to call: a compiled module.
+            name = None if any(True for _ in module.parameters()) else activations.identify(module)
             return (name, str(node.target), source) if name else None
         if node.op == "call_method":
             name = activations.identify(lambda t: getattr(t, str(node.target))(*rest, **kwargs))
