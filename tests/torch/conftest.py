@@ -15,6 +15,15 @@ def seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def one_thread():
+    """Small ops spend their time waiting for each other's threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(params=sorted(models.BUILD))
 def name(request):
     return request.param

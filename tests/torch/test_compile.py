@@ -7,6 +7,7 @@ import json
 import models
 import pytest
 import torch
+import zoo
 from torch._dynamo.utils import counters
 
 import epilogue.torch
@@ -30,6 +31,132 @@ def test_model_gives_what_it_gave(name):
         got = torch.compile(model, backend="epilogue")(**given)[0]
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     assert replaced() == models.LAYERS
+
+
+def given_to(name, size):
+    """Inputs whose number is a dynamic dimension: of tokens, for ViT of images."""
+    if name == "vit":
+        return {"pixel_values": torch.randn(size, 3, 32, 32)}, 0
+    return {"input_ids": models.ids(size)}, 1
+
+
+@pytest.fixture
+def without_inductor(monkeypatch):
+    """Runs the graphs as they are: Inductor takes a minute for them."""
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **_: graph.forward)
+
+
+ANY_SIZE = [(name, "dynamic=True") for name in sorted(models.BUILD)]
+ANY_SIZE += [(name, "mark_dynamic") for name in ("bert", "gemma", "gpt2", "vit")]
+
+
+@pytest.mark.parametrize("name, how", ANY_SIZE)
+def test_model_of_any_size(name, how, without_inductor):
+    """With dynamic=True the numbers of a model are inputs of the graph: math.pi in GPT-2's activation."""
+    model = models.build(name)
+    compiled = torch.compile(model, backend="epilogue", dynamic=True if how == "dynamic=True" else None)
+    with torch.no_grad():
+        for size in (5, 9):
+            given, dimension = given_to(name, size)
+            want = model(**given)[0]
+            if how == "mark_dynamic":
+                torch._dynamo.mark_dynamic(*given.values(), dimension)
+            torch.testing.assert_close(compiled(**given)[0], want, rtol=1e-4, atol=1e-5)
+    assert counters["epilogue"] == {"mlps": models.LAYERS, "graphs": 1}
+
+
+def test_gpt2_of_any_size_by_inductor():
+    mlp = models.mlp_of(models.build("gpt2"), "gpt2")[0]
+    compiled = torch.compile(mlp, backend="epilogue", dynamic=True, fullgraph=True)
+    with torch.no_grad():
+        for rows in (3, 8):
+            x = torch.randn(1, rows, 48)
+            torch.testing.assert_close(compiled(x), mlp(x), rtol=1e-4, atol=1e-5)
+    assert counters["epilogue"] == {"mlps": 1, "graphs": 1}
+
+
+@pytest.mark.parametrize("name", ["deepseek_v3", "falcon_bias", "opt", "whisper"])
+def test_other_models(name, without_inductor):
+    """DeepSeek's attention writes in place, by nodes that have no users; Falcon's layers are x @ weight.T."""
+    entry, model = zoo.ZOO[name], zoo.build(name)
+    given = zoo.inputs(entry.takes)
+    want = zoo.result(model, given)
+    torch.testing.assert_close(zoo.result(torch.compile(model, backend="epilogue"), given), want, rtol=1e-4, atol=1e-5)
+    assert replaced() == entry.fused
+
+
+WRITES = {
+    "setitem": lambda t: t.__setitem__(0, 0.5),
+    "method": lambda t: t.add_(1.0),
+    "out=": lambda t: torch.tanh(t, out=t),
+    "inplace=True": lambda t: torch.nn.functional.relu(t, inplace=True),
+}
+
+
+class Writing(torch.nn.Module):
+    """`where`: before the MLP, between its layers, or after it."""
+
+    def __init__(self, write, where):
+        super().__init__()
+        self.fc1, self.fc2, self.write, self.where = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8), write, where
+
+    def forward(self, x):
+        x, other = x * 1.0, x * 2.0
+        if self.where == "before":
+            self.write(other[0])
+        gate = torch.nn.functional.gelu(self.fc1(x))
+        if self.where == "between":
+            self.write(x)
+        y = self.fc2(gate)
+        if self.where == "after":
+            self.write(y)
+        return y + other + x
+
+
+@pytest.mark.parametrize("where", ["before", "between", "after"])
+@pytest.mark.parametrize("write", sorted(WRITES))
+def test_writes_in_place_stay(write, where, without_inductor):
+    module = Writing(WRITES[write], where)
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(module, backend="epilogue", fullgraph=True)(x), module(x))
+    assert replaced() == (0 if where == "between" else 1)
+
+
+class Swish(torch.nn.Module):
+    """SiLU where beta is 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.beta = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8), 0.5
+
+    def forward(self, x, scale=2.0):
+        h = self.fc1(x)
+        return self.fc2(h * torch.sigmoid(self.beta * scale * h))
+
+
+def test_numbers_of_an_activation_are_guarded(without_inductor):
+    mlp = Swish()
+    compiled = torch.compile(mlp, backend="epilogue", dynamic=True)
+    x = torch.randn(3, 8)
+    seen = []
+    with torch.no_grad():
+        # SiLU; near it; the graph of the last serves others too.
+        for beta, scale in ((0.5, 2.0), (0.5, 2.001), (0.7, 2.0), (0.25, 4.0), (0.5, 2.0)):
+            mlp.beta = beta
+            torch.testing.assert_close(compiled(x, scale), mlp(x, scale), rtol=1e-6, atol=1e-6)
+            seen.append((replaced(), counters["epilogue"]["graphs"]))
+    assert seen == [(1, 1)] + [(1, 2)] * 4
+
+
+def test_a_number_that_is_read_from_a_tensor_is_no_constant(without_inductor):
+    mlp = Swish()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True), torch.no_grad():
+        compiled = torch.compile(lambda x, s: mlp(x, s.item()), backend="epilogue", dynamic=True)
+        x, scale = torch.randn(3, 8), torch.tensor(2.0)
+        torch.testing.assert_close(compiled(x, scale), mlp(x, 2.0))
+        torch.testing.assert_close(compiled(x, scale * 2), mlp(x, 4.0))
+    assert counters["epilogue"] == {"mlps": 0, "graphs": 1}
 
 
 @pytest.mark.parametrize("products", ["torch", "engine"])

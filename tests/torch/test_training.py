@@ -168,15 +168,6 @@ STEPS = [(name, True, "always") for name in sorted(models.BUILD) if name != "lla
 STEPS += [("llama", fused, training) for fused in (False, True) for training in (False, True, "always")]
 
 
-@pytest.fixture
-def one_thread():
-    """Small ops spend their time waiting for each other's threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("name, fused_optimizer, training", STEPS)
 def test_twenty_steps_then_eval(name, fused_optimizer, training, one_thread):
     model = models.build(name, **({"dropout": 0.0} if name in ("bert", "gpt2") else {}))

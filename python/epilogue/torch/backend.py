@@ -5,6 +5,7 @@ Dynamo's graph is rewritten before AOTAutograd sees it, so that patterns are who
 covered. torch._dynamo.utils.counters["epilogue"] counts what was replaced, and why not.
 """
 
+import collections
 import functools
 import typing
 
@@ -13,7 +14,7 @@ from torch import fx
 
 from . import choose
 from . import functional  # noqa: F401  (registers the ops)
-from .graph_match import GraphMlp, mlp_at, value_of
+from .graph_match import GraphMlp, mlp_at, steps_of, value_of
 from .match import Plan
 from .training import FusedFunction, products_of, result_of, train_once, unprofitable
 
@@ -89,7 +90,7 @@ def _measured(mlp: GraphMlp, trains: bool) -> str:
         if found is not None:
             return found
         if trains:
-            step = functools.partial(train_once, _plan(mlp), mlp.transposed, x, weights, biases)
+            step = functools.partial(train_once, _plan(mlp), mlp.transposed, x.dtype, x, weights, biases)
             return choose.measure_all(key, {name: functools.partial(step, name) for name in names})
         with torch.no_grad():
             own = functools.partial(result_of, _plan(mlp), mlp.transposed, x, weights, biases)
@@ -117,25 +118,24 @@ def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
     return unprofitable(value_of(mlp.x).dtype) if trains else None
 
 
-def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> int:
-    """Replaces the MLPs of Dynamo's graph; how many it replaced."""
-    from torch._dynamo.utils import counters
-
+def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "collections.Counter[str]":
+    """Replaces the MLPs of Dynamo's graph; how many it replaced ("mlps"), and how many not, by reason."""
+    counts: "collections.Counter[str]" = collections.Counter(mlps=0)
     graph = graph_module.graph
     if torch.is_autocast_enabled("cpu") or any("autocast" in str(n.target) for n in graph.nodes):
-        return 0  # each linear layer would be cast; the op would not
+        return counts  # each linear layer would be cast; the op would not
     trains = torch.is_grad_enabled() and any(
         v.requires_grad for n in graph.nodes if n.op == "placeholder" and (v := value_of(n)) is not None
     )
-    count = 0
     for node in list(graph.nodes):
         mlp = mlp_at(node)
         if mlp is None:
             continue
         reason = _refusal(mlp, trains, options)
         if reason is not None:
-            counters["epilogue"][reason] += 1
+            counts[reason] += 1
             continue
+        mlp.guard()
         with graph.inserting_before(node):
             if trains:
                 measured = options.tune == "measure" and options.training != "always"
@@ -144,12 +144,14 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> int:
                 new = _insert(graph, mlp)
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
-        count += 1
-    if count:
-        graph.eliminate_dead_code()
+        for step in steps_of(mlp, node):
+            if not step.users:  # not all dead code: a node without users may write in place
+                graph.erase_node(step)
+        counts["mlps"] += 1
+    if counts["mlps"]:
         graph.lint()
         graph_module.recompile()
-    return count
+    return counts
 
 
 def compile(
@@ -169,6 +171,8 @@ def compile(
     ours, patches = _options(options or {})
     if mode is not None:
         patches = {**list_mode_options(mode), **patches}
-    counters["epilogue"]["mlps"] += rewrite(graph_module, ours)
+    counts = rewrite(graph_module, ours)
+    compiled = compile_fx(graph_module, example_inputs, config_patches=patches or None)
+    counters["epilogue"].update(counts)  # once: where Inductor makes Dynamo begin again, it raises
     counters["epilogue"]["graphs"] += 1
-    return compile_fx(graph_module, example_inputs, config_patches=patches or None)
+    return compiled

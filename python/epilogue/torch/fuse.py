@@ -9,9 +9,10 @@ import typing
 import torch
 from torch import fx, nn
 
-from . import tap
-from .layer import is_layer, match_layer
+from . import inline, tap
+from .layer import Call, is_layer, match_layer
 from .match import NoMatch, Plan, candidate_method, match
+from .unmatched import unmatched
 from .state import Options, State
 
 _STATE = "_epilogue_state"
@@ -63,16 +64,16 @@ class Report:
         return "\n".join(lines)
 
 
-def _rebuild_fused(original: type, method: str, norm: "str | None" = None) -> nn.Module:
+def _rebuild_fused(original: type, method: str, norm: "str | None" = None, is_inline: bool = False) -> nn.Module:
     """An instance without attributes, as copy and pickle make it."""
     module = original.__new__(original)
-    module.__class__ = _fused_class(original, method, norm)
+    module.__class__ = _fused_class(original, method, norm, is_inline)
     return module
 
 
 def _reduce(self: nn.Module, protocol: typing.Any) -> typing.Any:
     kind = type(self)
-    arguments = (kind._epilogue_original, kind._epilogue_method, kind._epilogue_norm)
+    arguments = (kind._epilogue_original, kind._epilogue_method, kind._epilogue_norm, kind._epilogue_inline)
     # torch.nn.Module has a __setstate__; its state is its __dict__, or what __getstate__ gives.
     state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
     return _rebuild_fused, arguments, state
@@ -97,21 +98,25 @@ def _mlp_call(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typ
     return call
 
 
-def _layer_call(own: typing.Callable[..., typing.Any], norm: str) -> typing.Callable[..., typing.Any]:
+def _layer_call(own: typing.Callable[..., typing.Any], norm: "str | None") -> typing.Callable[..., typing.Any]:
+    """Of a layer with that norm; without one, of an MLP in the midst of forward()."""
+
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         if _is_compiling() or self.__dict__[_STATE].declines(self, args, kwargs):
             return own(self, *args, **kwargs)
+        if norm is None:
+            return inline.run(self, _STATE, args, kwargs)
         return tap.run(self, norm, _STATE, args, kwargs)
 
     return call
 
 
 @functools.lru_cache(maxsize=None)
-def _fused_class(original: type, method: str, norm: "str | None" = None) -> type:
-    """`original` with one method that runs fused where it may: an MLP's, or (with the name of its
-    norm) a layer's forward."""
+def _fused_class(original: type, method: str, norm: "str | None" = None, is_inline: bool = False) -> type:
+    """`original` with one method that runs fused where it may: an MLP's, a layer's forward (with the
+    name of its norm), or a forward with an MLP in its midst."""
     own = getattr(original, method)
-    call = _mlp_call(own) if norm is None else _layer_call(own, norm)
+    call = _layer_call(own, norm) if norm is not None or is_inline else _mlp_call(own)
     functools.update_wrapper(call, own)
     body = {
         method: call,
@@ -121,6 +126,7 @@ def _fused_class(original: type, method: str, norm: "str | None" = None) -> type
         "_epilogue_original": original,
         "_epilogue_method": method,
         "_epilogue_norm": norm,
+        "_epilogue_inline": is_inline,
         "_epilogue_own": own,
     }
     return type("Fused" + original.__name__, (original,), body)
@@ -144,19 +150,30 @@ def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
         # What takes several inputs (attention) and is no MLP needs no line in why().
         several = len(inspect.signature(getattr(type(module), method)).parameters) > 2
         return None if several and method == "forward" else reason
-    return method, plan
+    return None if _is_childs(module, plan) else (method, plan)
 
 
-def _fuse_layer(module: nn.Module, options: Options) -> "str | None":
-    """Makes a layer's MLP run with its norm and residual, or says why not."""
+def _is_childs(module: nn.Module, plan: Plan) -> bool:
+    """Whether the method does no more than call a child that is an MLP by itself, as XLNet's layer."""
+    parents = {path.rpartition(".")[0] for path in plan.linears}
+    if len(parents) != 1 or "" in parents:
+        return False
+    child = module.get_submodule(parents.pop())
+    return _is_fused(child) or isinstance(_plan_of(child), tuple)
+
+
+def _fuse_around(
+    module: nn.Module, options: Options, match_forward: "typing.Callable[[nn.Module], tuple[Plan, Call]]"
+) -> "str | None":
+    """Makes an MLP run fused in the module's forward, or says why not."""
     if "forward" in module.__dict__:
         return "forward is set on the instance of the layer (hooks of another library)"
     try:
-        plan, call = match_layer(module)
+        plan, call = match_forward(module)
     except NoMatch as reason:
         return str(reason)
     module.__dict__[_STATE] = State(plan, options, call)
-    module.__class__ = _fused_class(type(module), "forward", plan.pre_norm)
+    module.__class__ = _fused_class(type(module), "forward", plan.pre_norm, plan.inline)
     return None
 
 
@@ -194,10 +211,13 @@ def fuse(
             method, plan = found
             module.__dict__[_STATE] = State(plan, options, None, apart.get(module))
             module.__class__ = _fused_class(type(module), method)
-        elif is_layer(module):
-            reason = _fuse_layer(module, options)
+            continue
+        if is_layer(module):
+            reason = _fuse_around(module, options, match_layer)
             if reason is not None:
                 apart.update((child, reason) for child in module.children())
+        if not _is_fused(module) and inline.is_candidate(module):
+            _fuse_around(module, options, inline.match_inline)
     return model
 
 
@@ -260,7 +280,7 @@ def why(model: nn.Module) -> Report:
             if of_mlp or name in layers:
                 rows.append(_row(name, module, layers.get(name)))
             continue
-        found = _plan_of(module)
+        found = _plan_of(module) or unmatched(module)
         if found is not None:
             what = str(found) if isinstance(found, NoMatch) else "fuse() was not called"
             rows.append(Row(name, type(module).__name__, False, what))

@@ -14,11 +14,11 @@ import inspect
 import typing
 
 import torch
-import torch.nn.functional as F
 from torch import fx, nn
 
 from . import norms, signals
-from .match import ADD, Matcher, NoMatch, Plan, arguments_of, candidate_method, is_linear, match, trace
+from .linears import is_linear
+from .match import ADD, DTYPES, Matcher, NoMatch, Plan, candidate_method, match, shadow, trace
 
 _TRACED = "_epilogue_traced"
 _OTHER = "epilogue_other"  # stands for arguments that forward() does not name
@@ -60,19 +60,33 @@ def _is_mlp(module: nn.Module) -> bool:
     return True
 
 
-class _LayerTracer(fx.Tracer):
-    """Looks into what the MLP consists of, and not into attention."""
+class _OfDtype(fx.Proxy):
+    """Says its dtype, so that forward() may ask. What it is asked of is checked later."""
 
-    def __init__(self, inner: "set[nn.Module]") -> None:
+    @property
+    def dtype(self) -> torch.dtype:
+        self.tracer.asked.add(self.node)
+        return self.tracer.dtype
+
+
+class LayerTracer(fx.Tracer):
+    """Looks into what the MLP consists of, and not into attention. Takes results to be of one dtype."""
+
+    def __init__(self, inner: "set[nn.Module]", dtype: torch.dtype) -> None:
         super().__init__()
         self.traced_func_name = _TRACED
         self.inner = inner
+        self.dtype = dtype
+        self.asked: "set[fx.Node]" = set()
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _OfDtype(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return m not in self.inner
 
 
-def _inner(layer: nn.Module) -> "set[nn.Module]":
+def inner_of(layer: nn.Module) -> "set[nn.Module]":
     """The modules of the layer that an MLP may consist of."""
     found = set()
     for module in layer.modules():
@@ -83,14 +97,40 @@ def _inner(layer: nn.Module) -> "set[nn.Module]":
     return found
 
 
-class _LayerMatcher(Matcher):
-    def __init__(self, layer: nn.Module, inner: "set[nn.Module]", first: str, others: "dict[str, typing.Any]") -> None:
-        self.root = layer
+class TracedCall(typing.NamedTuple):
+    """How a layer is traced: in eval mode, as this call."""
+
+    layer: nn.Module
+    shadow: nn.Module
+    inner: "set[nn.Module]"
+    first: str  # argument
+    others: "dict[str, typing.Any]"
+    dtype: torch.dtype
+    asked: "set[fx.Node]"  # for their dtypes, in any trace
+
+
+class LayerGraph(Matcher):
+    """What a layer's forward does."""
+
+    def __init__(self, call: TracedCall) -> None:
+        self.root = call.layer
         self.method = "forward"
         self.dropouts: "list[str]" = []
+        self.view = _traced_view(call.shadow, call.first, call.others)
+        self.tracer = LayerTracer(call.inner, call.dtype)
+        self.graph = trace(self.tracer, self.view, "forward")
+        call.asked.update(self.tracer.asked)
+
+    def require_dtypes(self, known: "set[fx.Node]") -> None:
+        """forward() asked no other nodes for their dtypes than these."""
+        if self.tracer.asked - known:
+            raise NoMatch("forward() reads a dtype that need not be that of x")
+
+
+class _LayerMatcher(LayerGraph):
+    def __init__(self, call: TracedCall) -> None:
+        super().__init__(call)
         self.norm: "fx.Node | None" = None
-        self.view = _traced_view(layer, first, others)
-        self.graph = trace(_LayerTracer(inner), self.view, "forward")
 
     def match(self) -> Plan:
         out = next(n for n in self.graph.nodes if n.op == "output").args[0]
@@ -105,17 +145,17 @@ class _LayerMatcher(Matcher):
         self.x = used_again[0]
         result = sides[1] if sides[0] is self.x else sides[0]
         result, around = self.match_post(self.strip_dropout(result))
+        module = self.module(result)
+        if module is None or not is_linear(module):
+            raise NoMatch(f"{_NO_SUM}: before the sum stands {self.name_of(result)}")
         plan = self.match_mlp(result, dict(around, method="forward", input="", residual=True))
         assert self.norm is not None
         pre = norms.identify(self.module(self.norm))
         if around and "rms" == pre.kind == around["post"].kind and pre.form != around["post"].form:
             raise NoMatch("its norms round in different places")
         self.require_nothing_else(out)
-        return dataclasses.replace(plan, pre_norm=str(self.norm.target), pre=pre, dropouts=tuple(dict.fromkeys(self.dropouts)))
-
-    def name_of(self, node: fx.Node) -> str:
-        module = self.module(node)
-        return type(module).__name__ if module is not None else str(getattr(node.target, "__name__", node.target))
+        dropouts = tuple(dict.fromkeys(self.dropouts))
+        return dataclasses.replace(plan, pre_norm=str(self.norm.target), pre=pre, dropouts=dropouts, eval_only=True)
 
     def match_post(self, result: fx.Node) -> "tuple[fx.Node, dict[str, typing.Any]]":
         module = self.module(result)
@@ -124,16 +164,6 @@ class _LayerMatcher(Matcher):
             return result, {}
         return self.strip_dropout(result.args[0]), {"post_norm": str(result.target), "post": post, "post_form": "of_result"}
 
-    def strip_dropout(self, node: typing.Any) -> typing.Any:
-        while True:
-            inner = super().strip_dropout(node)
-            if isinstance(inner, fx.Node) and inner.target is F.dropout:
-                if arguments_of(inner, ("input", "p", "training", "inplace")).get("training", True) is False:
-                    inner = inner.args[0]
-            if inner is node:
-                return node
-            node = inner
-
     def require_input(self, node: typing.Any) -> None:
         node = self.strip_dropout(node)
         module = self.module(node)
@@ -141,7 +171,7 @@ class _LayerMatcher(Matcher):
             if not norms.could_be(module) or node.args != (self.x,) or node.kwargs:
                 raise NoMatch("the MLP does not read a norm of what is added to its result")
             if norms.identify(module) is None:
-                raise NoMatch(f"{type(module).__name__} is no norm that the engine has")
+                raise NoMatch(norms.reason_against(module))
             self.norm = node
         if node is not self.norm:
             raise NoMatch("the first layers do not read one norm")
@@ -160,6 +190,7 @@ class _LayerMatcher(Matcher):
             if node not in tail:
                 tail.add(node)
                 todo += node.all_input_nodes
+        self.require_dtypes(tail)
         kept = {}
         for key, value in self.view.__dict__.items():
             while isinstance(value, fx.proxy.Attribute):  # x.shape makes its node when it is used
@@ -218,7 +249,12 @@ def _hands_on(function: typing.Callable[..., typing.Any], name: str) -> bool:
 
 
 def match_layer(layer: nn.Module) -> "tuple[Plan, Call]":
-    """The plan of a layer's forward, and of which calls. Raises NoMatch with the reason."""
+    """The plan of a layer with its norm and residual, and of which calls. Raises NoMatch with the reason."""
+    return match_calls(layer, lambda call: _LayerMatcher(call).match())
+
+
+def match_calls(layer: nn.Module, plan_of: "typing.Callable[[TracedCall], Plan]") -> "tuple[Plan, Call]":
+    """The plan of a layer's forward, the dtypes and the calls that it holds for."""
     reason = signals.foreign()
     if reason is not None:
         raise NoMatch(reason)
@@ -228,26 +264,28 @@ def match_layer(layer: nn.Module) -> "tuple[Plan, Call]":
     named = [p for p in named if p.kind is not p.VAR_KEYWORD]
     if not named or any(p.kind is not p.POSITIONAL_OR_KEYWORD for p in named):
         raise NoMatch("forward() takes arguments that have no names")
-    inner = _inner(layer)
     # Ellipsis: anything.
     usual = {p.name: ... if p.default is p.empty else p.default for p in named[1:]}
+    traced = TracedCall(layer, shadow(layer, False), set(), named[0].name, usual, torch.float32, set())
+    traced = traced._replace(inner=inner_of(traced.shadow))
 
-    def plan_with(free: "typing.Iterable[str]") -> Plan:
-        return _LayerMatcher(layer, inner, named[0].name, {**usual, **dict.fromkeys(free, ...)}).match()
+    def plan_with(free: "typing.Iterable[str]", dtype: torch.dtype = torch.float32) -> Plan:
+        return plan_of(traced._replace(others={**usual, **dict.fromkeys(free, ...)}, dtype=dtype))
 
-    plan = plan_with(())
-
-    def is_free(names: "list[str]") -> bool:
+    def holds(plan: Plan, names: "list[str]", dtype: torch.dtype = torch.float32) -> bool:
         try:
-            return plan_with(names) == plan
+            return plan_with(names, dtype) == plan
         except NoMatch:
             return False
 
+    plan = plan_with(())
     free = [n for n, value in usual.items() if value is not ...]
     if more and _hands_on(own, more[0]):
         free.append(_OTHER)
-    if not is_free(free):
-        free = [n for n in free if is_free([n])]
-        free = free if is_free(free) else []
+    if not holds(plan, free):
+        free = [n for n in free if holds(plan, [n])]
+        free = free if holds(plan, free) else []
     fixed = [(i, p.name, p.default) for i, p in enumerate(named) if i and p.name not in free and p.default is not p.empty]
-    return plan, Call(tuple(p.name for p in named), tuple(fixed), _OTHER in free)
+    dtypes = tuple(d for d in DTYPES if not traced.asked or holds(plan, free, d))
+    call = Call(tuple(p.name for p in named), tuple(fixed), _OTHER in free)
+    return dataclasses.replace(plan, dtypes=dtypes), call

@@ -11,24 +11,19 @@ import operator
 import typing
 
 import torch
+import torch.nn.functional as F
 from torch import fx, nn
 
 from . import activations, norms
+from .linears import is_linear
 from .norms import Norm
 
 # Methods that may hold an MLP by themselves: torch.nn.TransformerEncoderLayer has the second,
-# BERT's layer of transformers the third.
-METHODS = ("forward", "_ff_block", "feed_forward_chunk")
-
-
-def is_conv1d(module: nn.Module) -> bool:
-    """GPT-2's linear layer, whose weight is [in, out]."""
-    kind = type(module)
-    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
-
-
-def is_linear(module: nn.Module) -> bool:
-    return type(module) is nn.Linear or is_conv1d(module)
+# BERT's layer of transformers the third, ALBERT's the last.
+METHODS = ("forward", "_ff_block", "feed_forward_chunk", "ff_chunk")
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+# Layers that do nothing in eval mode.
+PASSIVE = (nn.Dropout, nn.Identity)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +44,9 @@ class Plan:
     pre_norm: "str | None" = None  # the path of `pre`
     pre: "Norm | None" = None  # of x, before the first layer
     residual: bool = False  # adds x
+    eval_only: bool = False  # in training mode the method does something else, such as F.dropout
+    inline: bool = False  # the method does more than this: the first layer gives the last one's result
+    dtypes: "tuple[torch.dtype, ...]" = DTYPES  # of x; with others the method may do something else
 
     def engine_activation(self) -> str:
         return activations.GATED[self.activation] if self.gated else self.activation
@@ -94,6 +92,25 @@ def half_of(node: typing.Any) -> "tuple[fx.Node, int] | None":
     return given["input"], index
 
 
+def shadow(root: nn.Module, training: bool) -> nn.Module:
+    """The module in that mode, to be traced: with its parameters, and modules of its own."""
+    made: "dict[nn.Module, nn.Module]" = {}
+
+    def of(module: nn.Module) -> nn.Module:
+        if module not in made:
+            made[module] = object.__new__(type(module))
+            children = {k: m if m is None else of(m) for k, m in module._modules.items()}
+            object.__setattr__(made[module], "__dict__", dict(module.__dict__, _modules=children, training=training))
+        return made[module]
+
+    return of(root)
+
+
+def name_of(node: typing.Any) -> str:
+    target = getattr(node, "target", node)
+    return str(getattr(target, "__name__", target))
+
+
 class _Tracer(fx.Tracer):
     def __init__(self, method: str) -> None:
         super().__init__()
@@ -107,7 +124,7 @@ def trace(tracer: fx.Tracer, root: nn.Module, method: str) -> fx.Graph:
     try:
         return tracer.trace(root)
     except Exception as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        text = str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
         raise NoMatch(f"torch.fx cannot trace {method}(): {text}") from None
 
 
@@ -115,11 +132,15 @@ ADD = (operator.add, torch.add)
 
 
 class Matcher:
-    def __init__(self, root: nn.Module, method: str, traced_name: str) -> None:
+    def __init__(self, root: nn.Module, method: str, training: bool) -> None:
         self.root = root
         self.method = method
         self.dropouts: "list[str]" = []
-        self.graph = trace(_Tracer(traced_name), root, method)
+        view = shadow(root, training)
+        self.graph = trace(_Tracer(method), view, method)
+        kept = [name for m in view.modules() for name, value in m.__dict__.items() if isinstance(value, fx.Proxy)]
+        if kept:
+            raise NoMatch(f"{method}() sets self.{kept[0]}")
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
         used = [n for n in inputs if n.users]
         if len(used) != 1 or used[0] is not inputs[0]:
@@ -136,15 +157,28 @@ class Matcher:
         node = self.strip_dropout(node)
         module = self.module(node)
         if module is None or not is_linear(module):
-            seen = type(module).__name__ if module is not None else getattr(node, "target", node)
-            raise NoMatch(f"expected nn.Linear or Conv1D as {what}, found {seen}")
+            raise NoMatch(f"expected nn.Linear or Conv1D as {what}, found {self.name_of(node)}")
         return str(node.target), node.args[0]
 
     def strip_dropout(self, node: typing.Any) -> typing.Any:
-        while type(self.module(node)) is nn.Dropout:
-            self.dropouts.append(str(node.target))
-            node = node.args[0]
+        while isinstance(node, fx.Node):
+            if type(self.module(node)) in PASSIVE:
+                self.dropouts.append(str(node.target))
+                node = node.args[0]
+            elif node.target is F.dropout and self.is_inactive(node):
+                node = arguments_of(node, ("input",))["input"]
+            else:
+                break
         return node
+
+    @staticmethod
+    def is_inactive(dropout: fx.Node) -> bool:
+        given = arguments_of(dropout, ("input", "p", "training", "inplace"))
+        return given.get("training", True) is False
+
+    def name_of(self, node: typing.Any) -> str:
+        module = self.module(node)
+        return type(module).__name__ if module is not None else name_of(node)
 
     def activation(self, node: typing.Any) -> "tuple[str, str | None, fx.Node] | None":
         """Name, path and input, where `node` is an activation of one tensor."""
@@ -155,7 +189,8 @@ class Matcher:
         source, rest, kwargs = node.args[0], node.args[1:], node.kwargs
         module = self.module(node)
         if module is not None:
-            name = activations.identify(module) if not is_linear(module) else None
+            # What has parameters is none, and may be costly to call: a compiled module.
+            name = None if any(True for _ in module.parameters()) else activations.identify(module)
             return (name, str(node.target), source) if name else None
         if node.op == "call_method":
             name = activations.identify(lambda t: getattr(t, str(node.target))(*rest, **kwargs))
@@ -181,9 +216,7 @@ class Matcher:
 
     def match_gated(self, hidden: typing.Any, down: str, common: "dict[str, typing.Any]") -> Plan:
         if not isinstance(hidden, fx.Node) or hidden.target not in (operator.mul, torch.mul, "mul"):
-            module = self.module(hidden)
-            seen = type(module).__name__ if module is not None else getattr(hidden, "target", hidden)
-            raise NoMatch(f"no activation that the engine has before {down}, but {seen}")
+            raise NoMatch(f"no activation that the engine has before {down}, but {self.name_of(hidden)}")
         for act_side, other in (hidden.args, hidden.args[::-1]):
             act = self.activation(act_side)
             if act is not None:
@@ -229,9 +262,14 @@ class Matcher:
             raise NoMatch("the first layers do not read the module's input")
 
 
-def match(module: nn.Module, method: str, traced_name: "str | None" = None) -> Plan:
+def match(module: nn.Module, method: str) -> Plan:
     """The plan of one method. Raises NoMatch with the reason."""
-    return Matcher(module, method, traced_name or method).match()
+    plan = Matcher(module, method, False).match()
+    try:
+        is_same = Matcher(module, method, True).match() == plan
+    except NoMatch:
+        is_same = False
+    return plan if is_same else dataclasses.replace(plan, eval_only=True)
 
 
 def candidate_method(module: nn.Module) -> "str | None":

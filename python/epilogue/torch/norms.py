@@ -92,3 +92,11 @@ def identify(module: nn.Module) -> "Norm | None":
                     if _is_rms(module, form, value):
                         return Norm("rms", form, value, name)
     return None
+
+
+def reason_against(module: nn.Module) -> str:
+    """Why identify() knows no norm."""
+    name = type(module).__name__
+    if type(module) is nn.LayerNorm and module.bias is None:
+        return f"{name} has no bias"
+    return f"{name} is no norm that the engine has"

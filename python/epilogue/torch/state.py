@@ -9,13 +9,13 @@ import typing
 import torch
 from torch import nn
 
-from . import activations, choose, norms, signals
+from . import choose, signals
+from .bound import Bound
 from .handle import Around, Handle, NormWeights
-from .layer import Call, hooks_of
-from .match import Plan, is_conv1d, is_linear
-from .training import FusedFunction, products_of, train_once, unprofitable
+from .layer import Call
+from .match import DTYPES, Plan
+from .training import products_of, train_once, trained, unprofitable
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Of each call: names of this module, no look-ups by path.
 _Tensor, _Parameter, _strided = torch.Tensor, nn.Parameter, torch.strided
 _is_autocast_enabled, _is_grad_enabled = torch.is_autocast_enabled, torch.is_grad_enabled
@@ -29,87 +29,17 @@ class Options:
     tune: str = "model"
 
 
-class _Bound:
-    """The plan on the modules of one instance: objects to compare, no look-ups by path."""
-
-    def __init__(self, root: nn.Module, plan: Plan) -> None:
-        self.root_modules = root._modules
-        self.steps: "list[tuple[dict[str, typing.Any], str, nn.Module]]" = []
-        self.children: "list[tuple[nn.Module, type, dict[str, typing.Any]]]" = []
-        self.hooks: "list[typing.Any]" = []
-        found = {path: self._resolve(root, path) for path in plan.paths()}
-        self.linears = [found[path] for path in plan.linears]
-        self.dropouts = [found[path] for path in plan.dropouts]
-        self.norms = [None if p is None else found[p] for p in (plan.pre_norm, plan.post_norm)]
-        for module in self.linears:
-            if not is_linear(module):
-                raise TypeError(f"{type(module).__name__} in place of a linear layer")
-        self.transposed = [is_conv1d(module) for module in self.linears]
-        for module in self.dropouts:
-            if type(module) is not nn.Dropout:
-                raise TypeError(f"{type(module).__name__} in place of nn.Dropout")
-        # Their eps may be written at any time.
-        self.sizes = [(m, n) for m, n in zip(self.norms, (plan.pre, plan.post)) if m is not None]
-        for module, norm in self.sizes:
-            if norms.identify(module) != norm:
-                raise TypeError(f"{type(module).__name__} is not the {norm.kind} norm that it was")
-        self.activation: "typing.Callable[[torch.Tensor], torch.Tensor]" = activations.KNOWN[plan.activation]
-        if plan.activation_path is not None:
-            self.activation = found[plan.activation_path]
-            if activations.identify(self.activation) != plan.activation:
-                raise TypeError(f"{type(self.activation).__name__} is not the activation {plan.activation}")
-
-    def _resolve(self, root: nn.Module, path: str) -> nn.Module:
-        module = root
-        for name in path.split("."):
-            if name not in module._modules:
-                raise TypeError(f"no submodule {path}")
-            self.steps.append((module._modules, name, module._modules[name]))
-            module = module._modules[name]
-            self.children.append((module, type(module), module.__dict__))
-            self.hooks += hooks_of(module)
-        return module
-
-    def holds(self, root: nn.Module) -> bool:
-        if root._modules is not self.root_modules:
-            return False
-        for names, name, child in self.steps:
-            if names.get(name) is not child:
-                return False
-        return True
-
-    def columns(self, first: torch.Tensor) -> int:
-        return first.shape[0 if self.transposed[0] else 1]
-
-    def obstacle(self) -> "str | None":
-        """Why the modules must run as themselves now."""
-        if any(self.hooks):
-            return "a hook on a layer of the MLP"
-        for child, kind, own in self.children:
-            if type(child) is not kind:
-                return f"a layer of the MLP became {type(child).__name__}"
-            if "forward" in own:
-                return f"{kind.__name__} has a forward of its own instance"
-        for dropout in self.dropouts:
-            if dropout.training and dropout.p > 0:
-                return "dropout is active"
-        for module, norm in self.sizes:
-            if not norm.is_same(module):
-                return f"{type(module).__name__} has another eps"
-        return None
-
-
 class _Taken(typing.NamedTuple):
     """The parameters of an MLP."""
 
-    bound: _Bound  # whose modules have them
+    bound: Bound  # whose modules have them
     slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]"  # where each was found
     weights: "list[torch.Tensor]"
     biases: "list[torch.Tensor | None]"
     given: "list[torch.Tensor]"  # all that are there, those of norms too
     columns: int  # of x
 
-    def holds(self, bound: _Bound) -> bool:
+    def holds(self, bound: Bound) -> bool:
         if bound is not self.bound:
             return False
         for own, name, p in self.slots:
@@ -148,7 +78,7 @@ class State:
         self.fused_calls = 0
         self.own_calls = 0
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
-        self._bound: "_Bound | None" = None
+        self._bound: "Bound | None" = None
         self._packs: "dict[torch.dtype, _Pack]" = {}  # by dtype of the computation
 
     def __deepcopy__(self, memo: typing.Any) -> "State":
@@ -199,7 +129,7 @@ class State:
             return reason
         if self._bound is None or not self._bound.holds(module):
             try:
-                self._bound = _Bound(module, self.plan)
+                self._bound = Bound(module, self.plan)
             except TypeError as error:
                 self._bound = None
                 return f"changed since it was fused: {error}"
@@ -252,20 +182,18 @@ class State:
                 return None
             self._packs.pop(dtype, None)
             pack = None
+        if dtype not in self.plan.dtypes:
+            self.reason = f"with {dtype} the layer does something else"
+            return None
         if x.shape[-1] != taken.columns:
             self.reason = f"x {list(x.shape)} does not fit the weights: the module says how"
             return None
         if _is_grad_enabled() and (x.requires_grad or any(m[3] for m in memory)):
-            reason = self._untrainable(autocast)
+            reason = self._untrainable()
             if reason is not None:
                 self.reason = reason
                 return None
-            products = self._products(x, dtype, taken)
-            if products is None:
-                return None
-            return FusedFunction.apply(
-                self.plan, tuple(self._bound.transposed), products, x, *taken.weights, *taken.biases
-            )
+            return self._trained(x, dtype, taken)
 
         def call() -> torch.Tensor:
             now = self._packed(pack, dtype, memory, contents, taken)
@@ -302,13 +230,21 @@ class State:
             return "the sizes of the norms and of the result are not that of x"
         return None
 
-    def _untrainable(self, autocast: bool) -> "str | None":
+    def _trained(self, x: torch.Tensor, dtype: torch.dtype, taken: _Taken) -> "torch.Tensor | None":
+        """The result of a call with gradients; None where PyTorch's own ops are as fast."""
+        products = self._products(x, dtype, taken)
+        if products is None:
+            return None
+        plan, transposed = self.plan, tuple(self._bound.transposed)
+        return trained(plan, transposed, products, dtype, x, taken.weights, taken.biases)
+
+    def _untrainable(self) -> "str | None":
+        if self.plan.inline:
+            return "gradients are wanted: a part of a layer has no fused backward pass"
         if self.call is not None:
             return "gradients are wanted: the norm and the residual run by themselves"
         if not self.options.training:
             return "gradients are wanted: fuse(model, training=True)"
-        if autocast:
-            return "gradients under autocast"
         if self._bound.sizes or self.options.int8_weights:
             return "gradients of a residual and a norm, or of int8 weights"
         return None
@@ -326,10 +262,11 @@ class State:
             self.reason = reason
             return None
         names = ("own", "torch", "engine")
-        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, False) + " | training"
+        cast = " of f32" if weights[0].dtype is not dtype else ""  # under autocast
+        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, False) + cast + " | training"
         fastest = choose.known_of(key, names)
         if fastest is None:
-            step = functools.partial(train_once, self.plan, tuple(self._bound.transposed), x, weights, taken.biases)
+            step = functools.partial(train_once, self.plan, tuple(self._bound.transposed), dtype, x, weights, taken.biases)
             fastest = choose.measure_all(key, {name: functools.partial(step, name) for name in names})
         if fastest == "own":
             self.reason = f"PyTorch is faster at {rows} rows with gradients (measured)"
@@ -395,7 +332,7 @@ class State:
         bound, plan = self._bound, self.plan
         pre, post = bound.norms
         first, last = bound.linears[0], bound.linears[-1]
-        normed = pre(x)
+        normed = x if pre is None else pre(x)
         hidden = first(normed)
         if plan.packed:
             gate, up = hidden.chunk(2, dim=-1)
@@ -405,4 +342,5 @@ class State:
         else:
             hidden = bound.activation(hidden)
         out = last(hidden)
-        return x + (out if post is None else post(out))
+        out = out if post is None else post(out)
+        return x + out if plan.residual else out

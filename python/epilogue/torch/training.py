@@ -200,8 +200,16 @@ def _gradients(
     return out
 
 
-def train_once(plan: Plan, transposed: "tuple[bool, ...]", x: torch.Tensor, weights: "typing.Sequence[torch.Tensor]",
-               biases: "typing.Sequence[torch.Tensor | None]", how: str) -> None:  # fmt: skip
+def trained(plan: Plan, transposed: "tuple[bool, ...]", products: str, dtype: torch.dtype, x: torch.Tensor,
+            weights: "typing.Sequence[torch.Tensor]", biases: "typing.Sequence[torch.Tensor | None]") -> torch.Tensor:  # fmt: skip
+    """A call with gradients in `dtype`, to which autocast casts: what it casts gets its gradient cast
+    back, as a linear layer's does."""
+    given = [t if t is None else t.to(dtype) for t in (x, *weights, *biases)]
+    return FusedFunction.apply(plan, transposed, products, *given)
+
+
+def train_once(plan: Plan, transposed: "tuple[bool, ...]", dtype: torch.dtype, x: torch.Tensor,
+               weights: "typing.Sequence[torch.Tensor]", biases: "typing.Sequence[torch.Tensor | None]", how: str) -> None:  # fmt: skip
     """Forward and backward on the memory of these, for the clock; `how`: "own" or whose products.
     No .grad is written and no hook of theirs runs."""
     with torch.enable_grad():
@@ -211,6 +219,6 @@ def train_once(plan: Plan, transposed: "tuple[bool, ...]", x: torch.Tensor, weig
         if how == "own":
             y = result_of(plan, transposed, leaf, parameters[: len(weights)], parameters[len(weights) :])
         else:
-            y = FusedFunction.apply(plan, transposed, how, leaf, *parameters)
+            y = trained(plan, transposed, how, dtype, leaf, parameters[: len(weights)], parameters[len(weights) :])
         asked = [t for t in (leaf, *parameters) if t is not None and t.requires_grad]
         torch.autograd.grad(y, asked, torch.ones_like(y))

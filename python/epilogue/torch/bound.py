@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan on the modules of one instance, and what about them each call checks."""
+
+import typing
+
+import torch
+from torch import nn
+
+from . import activations, norms
+from .layer import hooks_of
+from .linears import is_conv1d, is_linear
+from .match import PASSIVE, Plan
+
+
+class Bound:
+    """Objects to compare, no look-ups by path."""
+
+    def __init__(self, root: nn.Module, plan: Plan) -> None:
+        self.root_modules = root._modules
+        self.steps: "list[tuple[dict[str, typing.Any], str, nn.Module]]" = []
+        self.children: "list[tuple[nn.Module, type, dict[str, typing.Any]]]" = []
+        self.hooks: "list[typing.Any]" = []
+        found = {path: self._resolve(root, path) for path in plan.paths()}
+        self.linears = [found[path] for path in plan.linears]
+        self.dropouts = [found[path] for path in plan.dropouts]
+        self.norms = [None if p is None else found[p] for p in (plan.pre_norm, plan.post_norm)]
+        for module in self.linears:
+            if not is_linear(module):
+                raise TypeError(f"{type(module).__name__} in place of a linear layer")
+        self.transposed = [is_conv1d(module) for module in self.linears]
+        for module in self.dropouts:
+            if type(module) not in PASSIVE:
+                raise TypeError(f"{type(module).__name__} in place of nn.Dropout")
+        self.modes = [own for _, _, own in self.children] + [root.__dict__] if plan.eval_only else []
+        # Their eps may be written at any time.
+        self.sizes = [(m, n) for m, n in zip(self.norms, (plan.pre, plan.post)) if m is not None]
+        for module, norm in self.sizes:
+            if norms.identify(module) != norm:
+                raise TypeError(f"{type(module).__name__} is not the {norm.kind} norm that it was")
+        self.activation: "typing.Callable[[torch.Tensor], torch.Tensor]" = activations.KNOWN[plan.activation]
+        if plan.activation_path is not None:
+            self.activation = found[plan.activation_path]
+            if activations.identify(self.activation) != plan.activation:
+                raise TypeError(f"{type(self.activation).__name__} is not the activation {plan.activation}")
+
+    def _resolve(self, root: nn.Module, path: str) -> nn.Module:
+        module = root
+        for name in path.split("."):
+            if name not in module._modules:
+                raise TypeError(f"no submodule {path}")
+            self.steps.append((module._modules, name, module._modules[name]))
+            module = module._modules[name]
+            self.children.append((module, type(module), module.__dict__))
+            self.hooks += hooks_of(module)
+        return module
+
+    def holds(self, root: nn.Module) -> bool:
+        if root._modules is not self.root_modules:
+            return False
+        for names, name, child in self.steps:
+            if names.get(name) is not child:
+                return False
+        return True
+
+    def columns(self, first: torch.Tensor) -> int:
+        return first.shape[0 if self.transposed[0] else 1]
+
+    def obstacle(self) -> "str | None":
+        """Why the modules must run as themselves now."""
+        if any(self.hooks):
+            return "a hook on a layer of the MLP"
+        for child, kind, own in self.children:
+            if type(child) is not kind:
+                return f"a layer of the MLP became {type(child).__name__}"
+            if "forward" in own:
+                return f"{kind.__name__} has a forward of its own instance"
+        for dropout in self.dropouts:
+            if dropout.training and getattr(dropout, "p", 0) > 0:
+                return "dropout is active"
+        for own in self.modes:
+            if own["training"]:
+                return "the MLP is in training mode, in which it does more"
+        for module, norm in self.sizes:
+            if not norm.is_same(module):
+                return f"{type(module).__name__} has another eps"
+        return None
