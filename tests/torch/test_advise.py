@@ -11,6 +11,7 @@ import torch
 
 import epilogue.torch
 from epilogue.torch import advise_script, advisor, changes, state
+from epilogue.torch.fuse import states_of
 
 QUICK = dict(rounds=2, seconds=0.0)
 
@@ -123,17 +124,35 @@ def test_a_prediction_of_training_counts_the_backward_pass(monkeypatch):
     assert all(call.run(True).requires_grad for call in blocks.calls if call.is_fused)
 
 
-def test_a_kept_step_is_explained_again(monkeypatch, llama):
-    explained = []
-    own = advisor._explain
-    monkeypatch.setattr(advisor, "_explain", lambda run: explained.append(run) or own(run))
+def test_a_prediction_is_of_what_the_change_starts_from(monkeypatch, llama):
+    fused = []
+    own = advisor._traced_savings
+
+    def seen(ids, before, work, measure):
+        fused.append(bool(states_of(before.model)))
+        return own(ids, before, work, measure)
+
+    monkeypatch.setattr(advisor, "_traced_savings", seen)
     llama.set_attn_implementation("eager")
-    monkeypatch.setattr(advisor, "ratio", lambda before, after: (0.5, 0.4, 0.6))
-    epilogue.torch.advise(llama, models.ids(5), **QUICK)
-    assert len(explained) == 1
-    monkeypatch.setattr(advisor, "ratio", lambda before, after: (2.0, 1.9, 2.1))
-    epilogue.torch.advise(llama, models.ids(5), **QUICK)
-    assert len(explained) > 2
+    for speed, is_kept in (((0.5, 0.4, 0.6), False), ((2.0, 1.9, 2.1), True)):
+        fused.clear()
+        monkeypatch.setattr(advisor, "ratio", lambda before, after, speed=speed: speed)
+        epilogue.torch.advise(llama, models.ids(5), **QUICK)
+        assert fused and set(fused) == {is_kept}
+
+
+def test_a_run_is_traced_when_it_is_warm(monkeypatch):
+    runs = []
+    traces, notes = advisor._explain(lambda: runs.append(torch.ones(8).relu()))
+    assert notes == () and len(traces) == advisor._TRACED_RUNS
+    assert len(runs) == advisor._WARMUP_RUNS + advisor._TRACED_RUNS
+
+
+def test_savings_are_of_the_median_trace(monkeypatch):
+    finding = lambda us: type("Finding", (), {"id": "unfused-attention", "saving_us": us})()  # noqa: E731
+    for savings, want in (((1000, 9000, 2000), 2.0), ((None, 3000, 5000), 4.0), ((None, None, 5000), None), ((), None)):
+        monkeypatch.setattr(advisor, "_explain", lambda run, savings=savings: (tuple((finding(us),) for us in savings), ()))
+        assert advisor._traced_savings(("unfused-attention",), None, None, None) == want
 
 
 def wrong_change(candidate, tolerance):
