@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark runs and checks agreement. No figure is looked at."""
 
+import contextlib
+import copy
 import json
 
 import models
@@ -9,7 +11,7 @@ import torch
 
 from epilogue.torch import bandwidth, bench, peers
 from epilogue.torch.fuse import fuse, why
-from epilogue.torch.isolated import Blocks
+from epilogue.torch.isolated import Blocks, InPlace
 
 
 def test_blocks(tmp_path, capsys):
@@ -128,6 +130,27 @@ def test_blocks_alone_are_what_ran():
     # The layers fall back (norms under autocast), their MLPs do not.
     assert [call.is_fused for call in under.calls] == [False, True] * models.LAYERS
     assert under.calls[0].run(False) is None
+
+
+def test_mlps_in_place_run_as_they_are_asked_to():
+    plain = models.build("llama")
+    model = fuse(copy.deepcopy(plain))
+    ids = models.ids(5)
+    outs = []
+    for context, results in ((contextlib.nullcontext(), [True]), (torch.autocast("cpu", dtype=torch.bfloat16), [False, True])):
+        with torch.no_grad(), context:
+            mlps = InPlace(model, lambda: outs.append(model(ids).logits))
+            # Under autocast the layers fall back, their MLPs do not.
+            assert mlps._is_fused == results * models.LAYERS
+            before = why(model).fused_calls
+            assert mlps.own_ms() > 0
+            assert why(model).fused_calls == before
+            assert torch.equal(outs[-1], plain(ids).logits)
+            assert mlps.fused_ms() > 0
+            assert why(model).fused_calls == before + models.LAYERS
+            assert torch.equal(outs[-1], model(ids).logits)
+            # Nothing stays in the states.
+            assert why(model).fused_calls == before + 2 * models.LAYERS
 
 
 def test_blocks_alone_of_a_training_step():

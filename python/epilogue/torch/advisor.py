@@ -4,6 +4,7 @@
 import dataclasses
 import functools
 import statistics
+import time
 import typing
 
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 from . import changes
 from .advice import Advice, Step
 from .candidate import Candidate, Work
-from .isolated import Blocks
+from .isolated import Blocks, InPlace
 from .timing import interleaved, ratio, relative
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 5e-2, torch.float16: 1e-2}
@@ -30,17 +31,33 @@ class _Measure:
 
 
 def _fused_savings(fused: Candidate, before: Candidate, work: Work, measure: _Measure) -> "float | None":
-    """Milliseconds that the fused calls of one run save, timed without the rest of the model: what
-    ran fused, in the dtypes and shapes of the run, forward and backward; calls that fell back cost
-    their checks."""
+    """Milliseconds that the fused calls of one run save beside the modules' own ops. Of inference both are timed where they
+    run. Of a training step they are timed by themselves, forward and backward: ops of a backward pass cannot be told
+    apart in it."""
     trial = fused.copy()
     trial.run(work)  # makes the optimizer's state
     blocks = Blocks(trial.model, lambda: trial.run(work), trial.settings_on)
     if not blocks.calls:
         return None
-    times = interleaved({"own": blocks.own, "fused": blocks.fused}, measure.seconds, measure.rounds)
+    if any(call.grad for call in blocks.calls):
+        times = interleaved({"own": blocks.own, "fused": blocks.fused}, measure.seconds, measure.rounds)
+    else:
+        times = _in_place(InPlace(trial.model, lambda: trial.run(work)), measure)
     # By pairs: a load that comes or goes between rounds counts on both sides.
     return statistics.median(own - fused for own, fused in zip(times["own"], times["fused"]))
+
+
+def _in_place(mlps: InPlace, measure: _Measure) -> "dict[str, list[float]]":
+    """Milliseconds by setting and round, which take turns from run to run."""
+    begin = time.perf_counter()
+    mlps.own_ms()
+    repeats = max(1, int(measure.seconds / max(time.perf_counter() - begin, 1e-7)))
+    times: "dict[str, list[float]]" = {"own": [], "fused": []}
+    for _ in range(measure.rounds):
+        pairs = [(mlps.own_ms(), mlps.fused_ms()) for _ in range(repeats)]
+        for name, ms in zip(times, zip(*pairs)):
+            times[name].append(statistics.mean(ms))
+    return times
 
 
 _Findings = typing.Sequence[typing.Any]
