@@ -9,8 +9,10 @@ then runs, in an order that rotates from round to round,
 
   table        epilogue table TRACE.json      file to finished table
   table .gz    epilogue table TRACE.json.gz
+  explain      epilogue explain TRACE.json    file to all that it says
   json.load    Python's json.load of the text, where it is not too large for that
   gunzip       gunzip -c TRACE.json.gz > /dev/null
+  igzip        igzip -dc TRACE.json.gz > /dev/null, where it is installed (Debian: isal)
 
 and prints the median seconds, MB of text per second, the peak resident memory in percent of the text,
 and ratios. Checks that the table counts every event as often as it was repeated.
@@ -125,8 +127,11 @@ def measure(epilogue, path, gz_path, rounds, with_json_load):
     contestants = {
         "table": [epilogue, "table", str(path)],
         "table .gz": [epilogue, "table", str(gz_path)],
+        "explain": [epilogue, "explain", str(path)],
         "gunzip": ["gunzip", "-c", str(gz_path)],
     }
+    if shutil.which("igzip"):
+        contestants["igzip"] = ["igzip", "-dc", str(gz_path)]
     if with_json_load:
         contestants["json.load"] = [sys.executable, "-c", load]
     names = list(contestants)
