@@ -81,14 +81,20 @@ bool fits(const CpuProduct& product, const Words& words) {
   });
 }
 
-// The family that the name is, makers and the like apart: "Arm Neoverse-V1", "AMD Zen 3".
+std::string joined(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += word;
+  return text;
+}
+
+// The family that the name is, makers and the like apart: "Arm Neoverse-V1", "AMD Zen 3", "zen3".
 const CpuFamily* family_named(const Words& words) {
   constexpr std::string_view kOthers[] = {"amd", "arm", "cpu", "fujitsu", "intel", "processor"};
   Words rest;
   for (const std::string& word : words)
     if (std::ranges::find(kOthers, word) == std::end(kOthers)) rest.push_back(word);
   for (const CpuFamily& family : cpu_family_table())
-    if (words_of_cpu(family.name) == rest) return &family;
+    if (joined(words_of_cpu(family.name)) == joined(rest)) return &family;
   return nullptr;
 }
 

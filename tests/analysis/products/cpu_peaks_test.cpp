@@ -17,6 +17,10 @@ std::string family_of(const char* name) {
 
 TEST(CpuPeaks, AProductsNameGivesItsFamily) {
   EXPECT_EQ(family_of("AMD EPYC 7763 64-Core Processor"), "Zen 3");
+  for (const char* name : {"Zen 3", "AMD Zen-3", "zen3", "ZEN 3 @ 3.1GHz"})
+    EXPECT_EQ(family_of(name), "Zen 3") << name;
+  EXPECT_EQ(family_of("icelake-sp"), "Ice Lake-SP");
+  EXPECT_EQ(family_of("Arm Neoverse V1"), "Neoverse-V1");
   EXPECT_EQ(family_of("AMD EPYC 7R13 Processor"), "Zen 3");
   EXPECT_EQ(family_of("AMD EPYC 7V73X 64-Core Processor"), "Zen 3");
   EXPECT_EQ(family_of("AMD EPYC 7742 64-Core Processor"), "Zen 2");
