@@ -66,10 +66,10 @@ struct CollectiveWaits {
 // Who was waited for in one step. Collectives that not all ranks launched in the same step are
 // left out. A wait is lost as far as no other kernel runs beside it.
 struct StepWaits {
-  int64_t step = 0;     // N of ProfilerStep#N
+  int64_t step = 0;  // N of ProfilerStep#N
   // The longest over ranks: of the step on the host, or of what it launched if that takes longer.
   int64_t span_ns = 0;
-  int64_t count = 0;    // collectives
+  int64_t count = 0;  // collectives
   // Of each collective the ranks that wait lose the mean of their waits to the rank that arrives
   // last. Here: the rank to which most is lost, and what is lost to it. Empty if nothing is lost.
   std::optional<int64_t> last_rank;
