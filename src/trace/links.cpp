@@ -145,8 +145,9 @@ class Linker {
   }
 
   bool is_sync_op(const Event& event) const {
-    const OpArgs* args = event.category == Category::cpu_op ? trace_.op_args(event) : nullptr;
-    return event.category == Category::cpu_op && (args == nullptr || !args->is_async);
+    if (event.category != Category::cpu_op) return false;
+    const OpArgs* args = trace_.op_args(event);
+    return args == nullptr || !args->is_async;
   }
 
   void set_parents() {

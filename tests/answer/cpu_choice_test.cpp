@@ -8,9 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/cpu_features.h"
-#include "base/machine.h"
-#include "base/thread_pool.h"
+#include "base/machine_figures.h"
 #include "epilogue/trace/answer.h"
 #include "errors/message_of.h"
 
@@ -83,10 +81,7 @@ TEST(CpuChoice, HereIsWhatWasMeasured) {
   const std::string trace = product_trace(10'000);
   EXPECT_NE(test::message_of([&] { explained(trace, {"here"}); }).find("info --measure"),
             std::string::npos);
-  MachineFigures figures;
-  figures.cpu = cpu_identity();
-  figures.isa = isa_name(active_isa());
-  figures.threads = num_threads();
+  MachineFigures figures = samples::figures_of_now();
   figures.f32_gflops = 400;
   figures.f32_gflops_one_thread = 250;
   figures.bf16_gflops = 1600;

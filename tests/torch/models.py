@@ -54,8 +54,12 @@ GENERATES = sorted(set(BUILD) - {"bert", "vit"})
 
 
 def build(name, **sizes):
+    return varied(BUILD[name](**sizes))
+
+
+def varied(model):
     """In eval mode, with biases and norms that are not all zeros or ones."""
-    model = BUILD[name](**sizes).eval()
+    model.eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:

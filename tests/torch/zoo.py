@@ -4,6 +4,7 @@ of their MLPs are fused, and what why() says of the others."""
 
 import typing
 
+import models
 import torch
 import transformers as t
 
@@ -115,13 +116,7 @@ GENERATES = sorted({*_RENAMED, *_DECODERS, *_PAIRS})
 
 
 def build(name):
-    """In eval mode, with biases and norms that are not all zeros or ones."""
-    model = ZOO[name].build().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
+    return models.varied(ZOO[name].build())
 
 
 def prompt(takes):

@@ -29,6 +29,20 @@ class _Call:
         return self.state.run_own(self.module, self.x)
 
 
+@contextlib.contextmanager
+def _watched(states: "list[State]", kind: "type[State]", name: str, value: typing.Any) -> "typing.Iterator[None]":
+    """Makes the states a kind that watches calls, with one attribute, for a while."""
+    for state in states:
+        state.__class__ = kind
+        setattr(state, name, value)
+    try:
+        yield
+    finally:
+        for state in states:
+            state.__class__ = State
+            delattr(state, name)
+
+
 class _Recording(State):
     calls: "list[_Call]"
 
@@ -38,6 +52,10 @@ class _Recording(State):
             held = x.detach().requires_grad_(x.requires_grad) if not x.is_inference() else x
             self.calls.append(_Call(self, module, held, out is not None, torch.is_grad_enabled()))
         return out
+
+
+def _wanted(out: "torch.Tensor | None") -> "torch.Tensor | None":
+    return out if out is not None and out.requires_grad else None
 
 
 class Blocks:
@@ -50,15 +68,8 @@ class Blocks:
     ) -> None:  # fmt: skip
         self.calls: "list[_Call]" = []
         self.settings = settings
-        states = states_of(model)
-        for state in states:
-            state.__class__, state.calls = _Recording, self.calls
-        try:
+        with _watched(states_of(model), _Recording, "calls", self.calls):
             run()
-        finally:
-            for state in states:
-                state.__class__ = State
-                del state.calls
 
     @property
     def fused_calls(self) -> int:
@@ -72,17 +83,12 @@ class Blocks:
 
     def _pass(self, fused: bool) -> None:
         """Forward, and backward where a result wants gradients: as a step does, all the one, then
-        all the other. Without gradients a result is let go at once, as a model does: its memory serves
+        all the other. A result that wants none is let go at once, as a model does: its memory serves
         the next call, and no page of it is new."""
-        if not any(call.grad for call in self.calls):
-            with self.settings(), torch.no_grad():
-                for call in self.calls:
-                    call.run(fused)
-            return
-        with self.settings(), torch.enable_grad():
-            outs = [call.run(fused) for call in self.calls]
+        with self.settings(), torch.set_grad_enabled(any(call.grad for call in self.calls)):
+            outs = [_wanted(call.run(fused)) for call in self.calls]
             for call, out in zip(reversed(self.calls), reversed(outs)):
-                if out is not None and out.requires_grad:
+                if out is not None:
                     asked = [t for t in (call.x, *call.module.parameters()) if t.requires_grad]
                     torch.autograd.grad(out, asked, torch.ones_like(out), allow_unused=True)
 
@@ -117,14 +123,8 @@ class InPlace:
 
     def _timed(self, runs_own: bool) -> float:
         self._runs_own, self._results, self._seconds = runs_own, [], 0.0
-        for state in self._states:
-            state.__class__, state.clock = _Timed, self
-        try:
+        with _watched(self._states, _Timed, "clock", self):
             self._run()
-        finally:
-            for state in self._states:
-                state.__class__ = State
-                del state.clock
         return self._seconds * 1e3
 
     def run(

@@ -176,10 +176,13 @@ class Builder {
   // If it can be, one pass for both: they are bound by memory, and a launch call comes after the op
   // that it is within.
   void index_and_nest() {
+    const bool is_one_pass = op_by_id_.is_dense();
+    if (!is_one_pass) {
+      for (uint32_t i = 0; i < events_.size(); ++i) add_ids(i);
+      op_by_id_.finish();
+    }
     children_.resize(events_.size());
     LaneNester nester;
-    const bool is_one_pass = op_by_id_.is_dense();
-    if (!is_one_pass) index_all();
     for (uint32_t i = 0; i < events_.size(); ++i) {
       FunctionEvent& e = events_[i];
       if (is_one_pass) add_ids(i);
@@ -187,13 +190,6 @@ class Builder {
       e.parent = nester.add(i, span_beside_op(e));
       if (e.parent != kNone) ++children_[e.parent];
     }
-    if (!is_one_pass) return;
-    op_by_id_.finish();
-    launch_by_correlation_.finish();
-  }
-  void index_all() {
-    for (uint32_t i = 0; i < events_.size(); ++i) add_ids(i);
-    op_by_id_.finish();
     launch_by_correlation_.finish();
   }
   void add_ids(uint32_t i) {

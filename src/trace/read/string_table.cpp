@@ -22,12 +22,6 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-uint64_t load(const char* from, size_t bytes = sizeof(uint64_t)) {
-  uint64_t word = 0;
-  std::memcpy(&word, from, bytes);
-  return word;
-}
-
 // True if `text` is the parts joined by line feeds.
 bool is_joined(std::string_view text, std::span<const std::string_view> parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -52,11 +46,16 @@ uint64_t hash_bytes(std::string_view text) {
   if (left > 4 * kWord) {
     uint64_t lanes[4] = {hash, hash + 1, hash + 2, hash + 3};
     for (; left > 4 * kWord; left -= 4 * kWord, at += 4 * kWord)
-      for (size_t i = 0; i < 4; ++i) lanes[i] = mix(lanes[i] ^ load(at + i * kWord), kMultiplier);
+      for (size_t i = 0; i < 4; ++i)
+        lanes[i] = mix(lanes[i] ^ load_word<uint64_t>(at + i * kWord), kMultiplier);
     hash = mix(lanes[0] ^ lanes[1], kMultiplier) ^ mix(lanes[2] ^ lanes[3], kSeed);
   }
-  for (; left > kWord; left -= kWord, at += kWord) hash = mix(hash ^ load(at), kMultiplier);
-  return left == 0 ? hash : mix(hash ^ load(at, left), kMultiplier);
+  for (; left > kWord; left -= kWord, at += kWord)
+    hash = mix(hash ^ load_word<uint64_t>(at), kMultiplier);
+  if (left == 0) return hash;
+  uint64_t last = 0;
+  std::memcpy(&last, at, left);
+  return mix(hash ^ last, kMultiplier);
 }
 
 StringTable::StringTable() : slots_(kFirstSlots) { intern(""); }

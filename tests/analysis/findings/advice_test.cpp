@@ -16,8 +16,6 @@ using testing::GpuTrace;
 using testing::kUs;
 using testing::tensor;
 
-Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
-
 bool has_line(const Finding& f, const std::string& line) {
   return std::ranges::find(f.evidence, line) != f.evidence.end();
 }

@@ -14,8 +14,6 @@ using testing::find_finding;
 using testing::kUs;
 using testing::TraceBuilder;
 
-Explanation explain(const TraceBuilder& b) { return explain(b.trace, link(b.trace)); }
-
 // A launch call of `call_us` and its kernel `delay_us` after it.
 void launch(TraceBuilder& b, int64_t at_us, int64_t call_us, int64_t delay_us, int64_t kernel_us,
             const char* kernel = "kernel") {

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A finding by its id.
+// What explain() says of a trace that a test made, and a finding of it by its id.
 #pragma once
 
 #include <algorithm>
 #include <string_view>
 
 #include "epilogue/trace/explain.h"
+#include "epilogue/trace/links.h"
+#include "trace/trace_builder.h"
 
 namespace epilogue::trace::testing {
+
+inline Explanation explain(const TraceBuilder& b) { return explain(b.trace, link(b.trace)); }
 
 // Of an Explanation or a RanksExplanation; null where there is none.
 template <class Explained>

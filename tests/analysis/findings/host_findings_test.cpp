@@ -15,8 +15,6 @@ using testing::kUs;
 using testing::scalar;
 using testing::tensor;
 
-Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
-
 // 537 MFLOP.
 void product(GpuTrace& b, int64_t start_us, int64_t end_us, const char* type) {
   b.op("aten::addmm", start_us * kUs, end_us * kUs);

@@ -19,8 +19,6 @@ using testing::GpuTrace;
 using testing::kUs;
 using testing::tensor;
 
-Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
-
 // Ops one after the other.
 struct Line : GpuTrace {
   int64_t at_us = 0;

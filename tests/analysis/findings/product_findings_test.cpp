@@ -19,8 +19,6 @@ using testing::kGate;
 using testing::kUs;
 using testing::mm;
 
-Explanation explain(const GpuTrace& b) { return explain(b.trace, link(b.trace)); }
-
 TEST(ProductFindings, AnNThatTensorCoresCannotReadIsToBePadded) {
   GemmTrace b(a100());
   b.product("aten::mm", mm(1024, 3137, 1024, kBf16), kGate, 400 * kUs);  // 16 TFLOP/s of 312
