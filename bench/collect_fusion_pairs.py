@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Eager and compiled PyTorch traces of pointwise-rich blocks on a CPU: collect_fusion_pairs.py OUT
+"""Eager and compiled PyTorch traces of pointwise-rich blocks on a CPU.
 
-For bench/fusion_truth.py. Needs PyTorch; record_shapes is on, inference only.
+  bench/collect_fusion_pairs.py OUT [--set first|second] [--rounds 3] [--only TEXT]
+
+For bench/fusion_truth.py: NAME_eager.ROUND.json.gz and NAME_compile.ROUND.json.gz, in turns. Needs
+PyTorch; record_shapes is on, inference only, Inductor's kernels are in the trace by name. The model
+of `epilogue explain` was made looking at the first set; the second was recorded afterwards.
 """
+import argparse
 import gzip
 import shutil
-import sys
 from pathlib import Path
 
 import torch
+import torch._inductor.config
 import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile, schedule
 
@@ -22,18 +27,35 @@ def gated(act):
     return lambda x, wg, wu, wd: (act(x @ wg) * (x @ wu)) @ wd
 
 
+def pointwise(act):
+    return lambda x, wg, wu, wd: act(x @ wg) @ wd
+
+
 def residual(x, wg, wu, wd):
     return x + F.relu(x @ wg + 1.0) @ wd
 
 
-def chain(x, wg, wu, wd):
-    h = x @ wg
-    return (torch.tanh(h * 0.5) + h * 2.0 - 1.0) @ wd
+def layernorm(x, wg, wu, wd):
+    h = x @ wg + F.gelu(x @ wu)
+    return F.layer_norm(h, (h.shape[-1],)) @ wd
 
 
-BLOCKS = {"geglu": gated(gelu_tanh), "swiglu": gated(F.silu), "reglu": gated(F.relu),
-          "residual": residual, "chain": chain}
-SHAPES = ((512, 256, 1024), (2048, 256, 2048), (4096, 512, 2048))
+def rms(h):
+    return h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+
+FIRST = {"geglu": gated(gelu_tanh), "swiglu": gated(F.silu), "reglu": gated(F.relu),
+         "residual": residual, "layernorm": layernorm, "rms": pointwise(rms),
+         "chain": pointwise(lambda h: torch.tanh(h * 0.5) + h * 2.0 - 1.0),
+         "sqrelu": pointwise(lambda h: torch.square(F.relu(h))),
+         "softcap": pointwise(lambda h: 30 * torch.tanh(h / 30))}
+SECOND = {"glu": gated(torch.sigmoid), "mish": pointwise(lambda h: F.mish(h) * 0.5),
+          "clamp": pointwise(lambda h: torch.clamp(h, -1, 1) + h * 0.1),
+          "softmax": pointwise(lambda h: torch.softmax(h * 0.125, -1)),
+          "hardswish": gated(F.hardswish),
+          "standard": pointwise(lambda h: (h - h.mean(-1, keepdim=True)) * 0.5)}
+SETS = {"first": (FIRST, ((512, 256, 1024), (2048, 256, 2048), (4096, 512, 2048))),
+        "second": (SECOND, ((700, 192, 1280), (1536, 384, 3072), (6000, 256, 1500)))}
 
 
 def record(fn, args, path):
@@ -53,16 +75,29 @@ def record(fn, args, path):
 
 
 def main():
-    out = Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--set", choices=SETS, default="first")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="blocks whose name holds this")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch._inductor.config.cpp.enable_kernel_profile = True
+    blocks, shapes = SETS[args.set]
     for dtype in (torch.float32, torch.bfloat16):
-        for m, k, h in SHAPES:
-            args = [torch.randn(s, dtype=dtype) * 0.05 for s in ((m, k), (k, h), (k, h), (h, k))]
-            for name, block in BLOCKS.items():
+        for m, k, h in shapes:
+            tensors = [torch.randn(s, dtype=dtype) * 0.05
+                       for s in ((m, k), (k, h), (k, h), (h, k))]
+            for name, block in blocks.items():
+                if args.only not in name:
+                    continue
                 torch._dynamo.reset()
+                compiled = torch.compile(block)
                 stem = f"{name}_{m}_{k}_{h}_{str(dtype).removeprefix('torch.')}"
-                record(block, args, out / f"{stem}_eager.json.gz")
-                record(torch.compile(block), args, out / f"{stem}_compile.json.gz")
+                for i in range(args.rounds):
+                    record(block, tensors, args.out / f"{stem}_eager.{i}.json.gz")
+                    record(compiled, tensors, args.out / f"{stem}_compile.{i}.json.gz")
                 print("recorded", stem, flush=True)
 
 

@@ -14,7 +14,7 @@ A block is a marker, a fenced text and <!-- end -->. Markers:
   <!-- command: COMMAND -->  the fenced text is "$ COMMAND" and its output: bash runs it in a temporary
                              folder with the build's programs on PATH and tests/ beside it; it must
                              exit 0
-trace_bench and fusion_truth are kept unless --trace TRACE and --pairs DIR say what to run them on, as
+trace_bench and fusion_truth are kept unless --trace TRACE, --pairs DIR and --pairs2 DIR say what to run them on, as
 is predict_fusion (minutes) unless --predict is given, and bench-mlp and train_bench unless
 --torch PYTHON is. figures is the table that benchmark_figures.py makes of the other pages' blocks.
 """
@@ -98,7 +98,8 @@ class Outputs:
             return self.tutorial(name)
         make = {"quickstart": self.quickstart, "explain": self.explain, "diff": self.diff,
                 "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
-                "fusion_truth": self.fusion_truth, "predict_fusion": self.predict_fusion,
+                "fusion_truth": self.fusion_truth,
+                "fusion_truth_second": self.fusion_truth_second, "predict_fusion": self.predict_fusion,
                 "bench-mlp": self.bench_mlp, "train_bench": self.train_bench,
                 "bench-ladder": self.bench_ladder, "figures": figures}.get(name)
         return make() if make else sys.exit(f"no output or source file is called '{name}'")
@@ -138,6 +139,9 @@ class Outputs:
 
     def fusion_truth(self):
         return self.script("fusion_truth", self.args.pairs) if self.args.pairs else None
+
+    def fusion_truth_second(self):
+        return self.script("fusion_truth", self.args.pairs2) if self.args.pairs2 else None
 
     def bench_ladder(self):
         return run(self.build / "epilogue", "bench", "ladder", cwd=ROOT)
@@ -200,6 +204,7 @@ def main():
                         help=", ".join(DOCUMENTS))
     parser.add_argument("--trace")
     parser.add_argument("--pairs")
+    parser.add_argument("--pairs2")
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--torch", metavar="PYTHON")
     args = parser.parse_args()

@@ -36,8 +36,8 @@ class Inference {
     const size_t n = work.ops.size();
     flow_.sources.resize(n);
     flow_.consumers.resize(n);
-    flow_.is_shared.resize(n);
-    is_overwritten_.resize(n);
+    flow_.possible_readers.resize(n);
+    is_dead_.resize(n);
     for (const WorkOp& op : work.ops) may_write_.push_back(op.output ? Sizes() : input_sizes(op));
   }
 
@@ -50,10 +50,10 @@ class Inference {
       for (size_t k = 0; k < op.inputs.size(); ++k)
         flow_.sources[i].push_back(reads_input(op, k) ? source(op.inputs[k], first, i)
                                                       : InputSource{});
-      if (is_in_place(i) && !flow_.sources[i].empty()) {
-        const uint32_t producer = flow_.sources[i].front().producer;
-        if (producer != kNone) is_overwritten_[producer] = true;
-      }
+      if (flow_.sources[i].empty()) continue;
+      const uint32_t producer = flow_.sources[i].front().producer;
+      if (producer != kNone && (is_in_place(i) || sums_squares(i, producer)))
+        is_dead_[producer] = true;
     }
     return std::move(flow_);
   }
@@ -70,10 +70,17 @@ class Inference {
     return trace_.name(trace_.events[work_.ops[op].event]).ends_with('_');
   }
 
+  // Norms: x * rsqrt(mean(x^2)) reads x again, not its squares.
+  bool sums_squares(uint32_t op, uint32_t producer) const {
+    const std::string_view name = trace_.strings[work_.ops[producer].name];
+    return work_.ops[op].op_class == OpClass::reduction &&
+           (name == "aten::pow" || name == "aten::square");
+  }
+
   // What `op` gave out is the tensor, as far as one can tell.
   bool fits(uint32_t op, const TensorShape& input) const {
     const TensorShape* output = work_.ops[op].output;
-    return output != nullptr && !is_overwritten_[op] && same_tensor(*output, input);
+    return output != nullptr && !is_dead_[op] && same_tensor(*output, input);
   }
 
   bool may_write(uint32_t op, const TensorShape& input) const {
@@ -89,6 +96,11 @@ class Inference {
   bool is_read_by(uint32_t producer, uint32_t consumer) const {
     const auto& readers = flow_.consumers[producer];
     return std::find(readers.begin(), readers.end(), consumer) != readers.end();
+  }
+
+  static void add_possible_reader(PossibleReaders& readers, uint32_t op) {
+    if (readers.count < PossibleReaders::kKept) readers.ops[readers.count] = op;
+    ++readers.count;
   }
 
   InputSource source(const TensorShape& input, uint32_t first, uint32_t consumer) {
@@ -108,7 +120,7 @@ class Inference {
     // Any of those that fit may be the one: all but the latest would be a guess too, so none of
     // their outputs is taken for dead.
     for (uint32_t p = consumer; p-- > first;)
-      if (fits(p, input)) flow_.is_shared[p] = true;
+      if (fits(p, input)) add_possible_reader(flow_.possible_readers[p], consumer);
     return found;
   }
 
@@ -118,10 +130,18 @@ class Inference {
   // By op. What an op gives out of which nothing is known is taken to be like what it takes in:
   // collectives and fused norms write in place, convolutions and attention keep the size.
   std::vector<Sizes> may_write_;
-  std::vector<bool> is_overwritten_;  // its output, by the op in place that read it
+  std::vector<bool> is_dead_;  // its output: overwritten in place, or a square whose sum is known
 };
 
 }  // namespace
+
+bool Dataflow::may_be_read_outside(uint32_t op, const std::vector<uint32_t>& group) const {
+  const PossibleReaders& readers = possible_readers[op];
+  if (readers.count > PossibleReaders::kKept) return true;
+  return std::any_of(readers.ops.begin(), readers.ops.begin() + readers.count, [&](uint32_t r) {
+    return std::find(group.begin(), group.end(), r) == group.end();
+  });
+}
 
 bool reads_input(const WorkOp& op, size_t input) {
   return input > 0 || (op.op_class != OpClass::copy && op.op_class != OpClass::fill);

@@ -2,6 +2,8 @@
 // Which op's output another op reads. Traces do not say: it is inferred from order and shapes.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,11 +18,20 @@ struct InputSource {
   uint32_t maybe = kNone;
 };
 
+// Ops that may have read an output besides its consumers: their input fits it, and others too.
+struct PossibleReaders {
+  static constexpr size_t kKept = 3;
+  std::array<uint32_t, kKept> ops{};
+  uint32_t count = 0;  // may be above kKept
+};
+
 struct Dataflow {
   std::vector<std::vector<InputSource>> sources;  // per op, per tensor input
   std::vector<std::vector<uint32_t>> consumers;   // per op, those whose `producer` it is
-  // The output may be read again later (it was somebody's `maybe`): it has to reach memory.
-  std::vector<bool> is_shared;
+  std::vector<PossibleReaders> possible_readers;  // per op
+
+  // True where an op outside `group` may read the output of `op`: it has to reach memory.
+  bool may_be_read_outside(uint32_t op, const std::vector<uint32_t>& group) const;
 };
 
 // False for the first tensor of a copy or a fill: it is written only.

@@ -53,7 +53,7 @@ class Finder {
         work_(work_ops(trace, links)),
         patterns_(find_patterns(trace, work_)),
         flow_(infer_dataflow(trace, work_)),
-        model_(work_, options) {}
+        model_(trace, work_, options) {}
 
   FusionFindings run() {
     for (const FusionGroup& group : chain_groups(trace_, work_, flow_)) add_group(group);

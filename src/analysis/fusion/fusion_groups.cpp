@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 namespace epilogue::trace {
 namespace {
@@ -129,7 +130,8 @@ class Grouping {
     for (const uint32_t member : group.members)
       for (const InputSource& source : flow_.sources[member]) {
         const uint32_t p = source.producer;
-        if (p != kNone && work_.ops[p].op_class == OpClass::gemm && !flow_.is_shared[p] &&
+        if (p != kNone && work_.ops[p].op_class == OpClass::gemm &&
+            !flow_.may_be_read_outside(p, group.members) &&
             work_.ops[member].op_class != OpClass::reduction)
           group.products.push_back(p);
       }
@@ -196,6 +198,7 @@ std::vector<std::vector<uint32_t>> mergeable_gemms(const Trace& trace, const Wor
 std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
                                       const Dataflow& flow) {
   GroupBytes sum;
+  std::unordered_set<uint32_t> read_before;
   const auto contains = [](const std::vector<uint32_t>& list, uint32_t op) {
     return std::find(list.begin(), list.end(), op) != list.end();
   };
@@ -207,18 +210,22 @@ std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& w
     sum.now += static_cast<double>(*written);
     double saved = 0;
     const auto& readers = flow.consumers[member];
-    const bool stays = !flow.is_shared[member] && !readers.empty() &&
+    const bool stays = !flow.may_be_read_outside(member, group.members) && !readers.empty() &&
                        std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
                          return contains(group.members, reader);
                        });
     (stays ? saved : sum.after) += static_cast<double>(*written);
+    if (!stays) sum.written_after += static_cast<double>(*written);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (!reads_input(op, i)) continue;
       const std::optional<int64_t> read = op.inputs[i].bytes();
       if (!read) return std::nullopt;
       sum.now += static_cast<double>(*read);
       const uint32_t producer = flow.sources[member][i].producer;
-      if (producer != kNone && contains(group.members, producer)) {
+      // What several members read of one op comes from memory once.
+      const uint32_t source = producer != kNone ? producer : flow.sources[member][i].maybe;
+      if (source != kNone &&
+          (contains(group.members, source) || !read_before.insert(source).second)) {
         saved += static_cast<double>(*read);
         continue;
       }

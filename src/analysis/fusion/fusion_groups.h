@@ -34,6 +34,7 @@ size_t left_operand(const Trace& trace, const WorkOp& gemm);
 struct GroupBytes {
   double now = 0;
   double after = 0;
+  double written_after = 0;   // of `after`: results
   std::vector<double> saved;  // per member: of `now`, what it would no longer read or write
   double from_products = 0;   // of `after`: reads of the products
   // The most of them from one product: an epilogue has the output of its own GEMM at hand only.

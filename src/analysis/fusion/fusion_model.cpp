@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "analysis/fusion/quantile.h"
+
 namespace epilogue::trace {
 namespace {
 
@@ -14,13 +16,6 @@ constexpr double kBandwidthQuantile = 0.9;
 constexpr double kLeastHostRate = 5;
 constexpr double kLeastDeviceRate = 100;
 constexpr double kFloorQuantile = 0.05;
-
-double quantile(std::vector<double>& values, double q) {
-  if (values.empty()) return 0;
-  const auto at = static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<size_t>(at)];
-}
 
 std::optional<double> moved_bytes(const WorkOp& op) {
   if (!op.output || op.inputs.empty()) return std::nullopt;
@@ -38,7 +33,7 @@ std::optional<double> moved_bytes(const WorkOp& op) {
 
 }  // namespace
 
-FusionModel::FusionModel(const WorkOps& work, const FusionOptions& options)
+FusionModel::FusionModel(const Trace& trace, const WorkOps& work, const FusionOptions& options)
     : work_(work), profiler_ns_per_op_(options.profiler_ns_per_op) {
   std::vector<double> rates;
   std::vector<double> durations;
@@ -56,6 +51,9 @@ FusionModel::FusionModel(const WorkOps& work, const FusionOptions& options)
     bytes_per_ns_ =
         std::max(bytes_per_ns_, work.has_device_work ? kLeastDeviceRate : kLeastHostRate);
   floor_ns_ = quantile(durations, kFloorQuantile);
+  if (work.has_device_work || work.is_synchronous) return;
+  host_.emplace(trace, work);
+  if (host_->measured_bytes_per_ns() > 0) bytes_per_ns_ = host_->measured_bytes_per_ns();
 }
 
 double FusionModel::traffic_ns(double bytes) const {
@@ -111,6 +109,10 @@ Prediction FusionModel::chain(const FusionGroup& group,
   if (bytes) {
     p.bytes_now = bytes->now;
     p.bytes_after = bytes->after;
+    if (host_) {
+      p.device_saving_ns = p.time_ns - host_->fused_ns(group, *bytes);
+      return p;
+    }
     double saving = 0;
     for (size_t i = 0; i < group.members.size(); ++i)
       saving += member_saving_ns(work_.ops[group.members[i]], bytes->saved[i]);

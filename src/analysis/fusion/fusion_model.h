@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a fusion would save: a model with two constants, both measured on the trace itself. (Row
-// chains: see chain_model.h.)
+// chains: see chain_model.h; chains in CPU traces that are not this project's: host_model.h.)
 //
 //   saving = min(sum over members of (bytes no longer moved x cost of a byte), time now - floor)
 //
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "analysis/fusion/fusion_groups.h"
+#include "analysis/fusion/host_model.h"
 #include "analysis/fusion/row_chain_groups.h"
 #include "epilogue/trace/fusion.h"
 
@@ -33,7 +34,7 @@ struct Prediction {
 
 class FusionModel {
  public:
-  FusionModel(const WorkOps& work, const FusionOptions& options);
+  FusionModel(const Trace& trace, const WorkOps& work, const FusionOptions& options);
 
   double bandwidth_gb_per_s() const { return bytes_per_ns_; }
 
@@ -59,6 +60,7 @@ class FusionModel {
   double profiler_ns_per_op_;
   double bytes_per_ns_ = 0;
   double floor_ns_ = 0;
+  std::optional<HostModel> host_;  // of CPU traces that are not ours
 };
 
 }  // namespace epilogue::trace

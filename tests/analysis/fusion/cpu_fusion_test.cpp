@@ -116,7 +116,7 @@ TEST(CpuFusion, DrawingRandomNumbersStaysWhateverIsFused) {
   for (const Fusion& f : found(b).fusions) {
     if (f.ops.back() != "aten::native_dropout") continue;
     is_found = true;
-    EXPECT_LT(f.device_saving_us, 30) << "of 53 us that are random numbers, next to nothing";
+    EXPECT_GT(f.time_us - f.device_saving_us, 45) << "53 us, less what it moves, remain";
   }
   EXPECT_TRUE(is_found);
 }

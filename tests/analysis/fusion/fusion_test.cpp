@@ -166,9 +166,30 @@ TEST(Fusion, AnOutputThatIsReadLaterIsStillWritten) {
   EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::add", "aten::relu", "aten::mul"}));
   constexpr double t = 4096 * 1024 * 2;
   EXPECT_DOUBLE_EQ(chain->bytes_now, (3 + 2 + 3) * t);
-  // Read: add's two and mul's other input. Written: add (shared), relu (shared), mul.
-  EXPECT_LE(chain->bytes_after, 6 * t);
-  EXPECT_GE(chain->bytes_after, 5 * t);
+  // Both are at hand in the kernel: it reads add's two inputs and writes mul's output.
+  EXPECT_DOUBLE_EQ(chain->bytes_after, 3 * t);
+  p.mm({4096, 1024}, {1024, 64});
+  p.mm({4096, 1024}, {1024, 64});  // may read what add, relu or mul gave out: all are written
+  const FusionFindings later = p.find();
+  const Fusion* written = find(later, FusionKind::pointwise_chain);
+  ASSERT_NE(written, nullptr);
+  EXPECT_DOUBLE_EQ(written->bytes_after, 5 * t);
+}
+
+TEST(Fusion, ANormReadsItsInputOnceAndWritesNoSquares) {
+  Program p;
+  p.mm({4096, 1024}, {1024, 1024});
+  p.unary("aten::pow", 50, {4096, 1024});
+  p.op("aten::mean", 30,
+       {testing::tensor({4096, 1024}, testing::kBFloat16), testing::scalar("[-1]")});
+  p.unary("aten::rsqrt", 5, {4096, 1});
+  p.binary("aten::mul", 60, {4096, 1024}, {4096, 1});
+  const FusionFindings found = p.find();
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
+  ASSERT_NE(chain, nullptr);
+  EXPECT_EQ(chain->ops,
+            (std::vector<std::string>{"aten::pow", "aten::mean", "aten::rsqrt", "aten::mul"}));
+  EXPECT_DOUBLE_EQ(chain->bytes_after, 2 * 4096 * 1024 * 2);
 }
 
 TEST(Fusion, AHostBoundRunSavesTheHostsTime) {
@@ -204,7 +225,10 @@ TEST(Fusion, WithoutDeviceWorkTheOpsOwnTimeCounts) {
   ASSERT_NE(chain, nullptr);
   EXPECT_EQ(chain->kernels_now, 0);
   EXPECT_TRUE(chain->kernels.empty());
-  EXPECT_NEAR(chain->predicted_saving_us, 50 + 130.0 / 3, 1e-9);
+  // mul reads 2 T and writes T into memory that it did not read, 4 T in 130 us. The kernel writes
+  // where a product lay: 3 T. A fused gelu of bf16 takes 1.8 times as long, less its 3 T.
+  const double three_t_us = 130 * 3 / 4.0;
+  EXPECT_NEAR(chain->predicted_saving_us, 230 - (three_t_us + 1.8 * 100 - three_t_us), 1e-9);
 }
 
 TEST(Fusion, AnEmptyTraceHasNone) {

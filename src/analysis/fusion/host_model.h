@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long one fused kernel of the host would take, in traces of a CPU that are not this project's.
+//
+//   fused = cost of the bytes it moves / rate + arithmetic of the members + new pages
+//
+// A byte that is read counts once, a byte that is written into memory that was not read before
+// counts twice (the cache reads the line first). The rate is what the trace's simple ops reach on
+// tensors of the same size. Arithmetic is what remains of the shortest of a member's runs. The
+// kernel writes where a product lies that nobody else reads, as Inductor does; a result of 32 MiB
+// or more that lies elsewhere is new memory each time (glibc maps it), whose pages cost what they
+// cost the trace's simple ops.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "analysis/fusion/fusion_groups.h"
+
+namespace epilogue::trace {
+
+class HostModel {
+ public:
+  HostModel(const Trace& trace, const WorkOps& work);
+
+  // What the simple ops of all sizes reach, by the cost above; 0 without any.
+  double measured_bytes_per_ns() const { return measured_bytes_per_ns_; }
+  // Of one run of the group.
+  double fused_ns(const FusionGroup& group, const GroupBytes& bytes) const;
+
+ private:
+  static constexpr size_t kPowers = 65;
+  // Ops with one name and as many elements of one dtype.
+  using Key = std::tuple<StringId, std::string_view, int64_t>;
+
+  void set_rates(const std::array<std::vector<double>, kPowers>& rates);
+  double rate_for(double written) const;
+  double new_pages_ns(double written) const;
+  double cost_of_bytes(const WorkOp& op) const;
+  bool is_in_place(const WorkOp& op) const;
+  bool is_simple(const WorkOp& op) const;
+  double arithmetic_ns(const WorkOp& op) const;
+
+  const Trace& trace_;
+  const WorkOps& work_;
+  std::map<Key, double> shortest_ns_;  // the fifth part of an op's runs is shorter
+  double measured_bytes_per_ns_ = 0;
+  std::array<double, kPowers> rate_of_power_{};  // by power of two of the bytes written
+  double new_page_ns_per_byte_ = 0;
+};
+
+}  // namespace epilogue::trace
