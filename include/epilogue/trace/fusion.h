@@ -46,7 +46,10 @@ struct Fusion {
   double time_us = 0;     // on the device (without device work: on the host)
   double host_us = 0;     // dispatch and launch of the ops, where there is device work
   double pattern_us = 0;  // of that, of ops that belong to a Pattern: its remedy goes first
-  double bytes_now = 0;   // read and written; 0: shapes were not recorded
+  // Of the device's saving in a CPU trace: new pages that results would no longer meet. Where a
+  // finding is about those, its remedy goes first, too.
+  double new_pages_us = 0;
+  double bytes_now = 0;  // read and written; 0: shapes were not recorded
   double bytes_after = 0;
   double device_saving_us = 0;
   double host_saving_us = 0;  // dispatch and launch of the ops that go away

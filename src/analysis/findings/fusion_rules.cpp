@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/findings/host_shares.h"
 #include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
@@ -78,6 +79,11 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion) {
   if (are_fills(fusion))
     advise(f, "if optimizer.zero_grad() does this: zero_grad(set_to_none=True) leaves it out");
   f.saving_us = fusion.predicted_saving_us;
+  if (fusion.new_pages_us > 0 && !ops_on_new_pages(e).empty()) {
+    *f.saving_us -= fusion.new_pages_us;
+    f.evidence.push_back(fmt::format("{} more would be saved of what page-faults is about",
+                                     duration_us(fusion.new_pages_us)));
+  }
   f.cost_us = fusion.predicted_cost_us;
   f.confidence = fusion.confidence;
   f.kernels = fusion.kernels;

@@ -194,22 +194,20 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
 
 // Memory that goes back to the system after each use comes back page by page.
 void find_page_faults(const Explanation& e, std::vector<Finding>& out) {
-  if (!e.host) return;
+  const std::vector<const HostLoss*> ops = ops_on_new_pages(e);
+  if (ops.empty()) return;
   const HostLosses& losses = e.host->losses;
-  constexpr double kMuchFaster = 2;
   double saved_ns = 0;
   int64_t ns = 0;
   std::vector<std::string> lines;
-  for (const HostLoss& op : losses.fresh) {
-    const double rate = op.gb_per_s();
-    if (rate * kMuchFaster >= losses.warm_gb_per_s) continue;
-    ns += op.ns;
-    saved_ns += static_cast<double>(op.ns) * (1 - rate / losses.warm_gb_per_s);
+  for (const HostLoss* op : ops) {
+    ns += op->ns;
+    saved_ns += static_cast<double>(op->ns) * (1 - op->gb_per_s() / losses.warm_gb_per_s);
     if (lines.size() < kHostFindings)
-      lines.push_back(fmt::format("{}: {} in {}, {}, {:.1f} GB/s", op.name, duration(op.ns),
-                                  counted(op.count, "call", "calls"), bytes_each(op), rate));
+      lines.push_back(fmt::format("{}: {} in {}, {}, {:.1f} GB/s", op->name, duration(op->ns),
+                                  counted(op->count, "call", "calls"), bytes_each(*op),
+                                  op->gb_per_s()));
   }
-  if (ns == 0 || !is_notable(*e.host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
   f.title = fmt::format("results of {} or more are written to new memory each time, which takes {}",

@@ -41,6 +41,21 @@ int64_t total_of(const std::vector<HostLoss>& losses) {
   return ns;
 }
 
+std::vector<const HostLoss*> ops_on_new_pages(const Explanation& e) {
+  constexpr double kMuchFaster = 2;
+  std::vector<const HostLoss*> ops;
+  if (!e.host) return ops;
+  const HostLosses& losses = e.host->losses;
+  int64_t ns = 0;
+  for (const HostLoss& op : losses.fresh) {
+    if (op.gb_per_s() * kMuchFaster >= losses.warm_gb_per_s) continue;
+    ops.push_back(&op);
+    ns += op.ns;
+  }
+  if (!is_notable(*e.host, ns)) ops.clear();
+  return ops;
+}
+
 void add_product_lines(const HostTime& host, const std::vector<const HostProduct*>& products,
                        Finding& f) {
   for (size_t i = 0; i < std::min(kHostFindings, products.size()); ++i)

@@ -33,6 +33,10 @@ std::vector<const HostProduct*> products_that(const HostTime& host, Predicate&& 
 int64_t total_of(const std::vector<const HostProduct*>& products);
 int64_t total_of(const std::vector<HostLoss>& losses);
 
+// Ops that pay for new pages each time they write their result; none unless they take a notable
+// part of the run.
+std::vector<const HostLoss*> ops_on_new_pages(const Explanation& e);
+
 // The longest of them, a line each.
 void add_product_lines(const HostTime& host, const std::vector<const HostProduct*>& products,
                        Finding& f);

@@ -157,6 +157,7 @@ class Finder {
     fusion.bytes_now += p.bytes_now;
     fusion.bytes_after += p.bytes_after;
     fusion.device_saving_us += p.device_saving_ns / kNsPerUs;
+    fusion.new_pages_us += p.new_pages_ns / kNsPerUs;
     fusion.host_saving_us += p.host_saving_ns / kNsPerUs;
     fusion.host_us += p.host_ns / kNsPerUs;
     // Where the launch is the kernel, host and device take turns: both count.

@@ -111,6 +111,8 @@ Prediction FusionModel::chain(const FusionGroup& group,
     p.bytes_after = bytes->after;
     if (host_) {
       p.device_saving_ns = p.time_ns - host_->fused_ns(group, *bytes);
+      p.new_pages_ns =
+          std::clamp(host_->saved_pages_ns(group, *bytes), 0.0, std::max(0.0, p.device_saving_ns));
       return p;
     }
     double saving = 0;

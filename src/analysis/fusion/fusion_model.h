@@ -29,6 +29,7 @@ struct Prediction {
   double bytes_now = 0;
   double bytes_after = 0;
   double device_saving_ns = 0;
+  double new_pages_ns = 0;  // of that
   double host_saving_ns = 0;
 };
 

@@ -69,6 +69,17 @@ size_t power_of(double bytes) {
   return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(bytes)));
 }
 
+bool fits_a_product(const GroupBytes& bytes) {
+  return bytes.from_one_product >= bytes.written_after;
+}
+
+// Comparisons, masks and choices are no faster in Inductor's kernels than as ops, however slow.
+bool has_truth_values(const WorkOp& op) {
+  const auto is_bool = [](const TensorShape& t) { return t.type == "bool"; };
+  return (op.output != nullptr && is_bool(*op.output)) ||
+         std::any_of(op.inputs.begin(), op.inputs.end(), is_bool);
+}
+
 double bytes_written(const WorkOp& op) {
   return op.output ? static_cast<double>(op.output->bytes().value_or(0)) : 0;
 }
@@ -104,7 +115,8 @@ bool HostModel::is_in_place(const WorkOp& op) const {
 }
 
 bool HostModel::is_simple(const WorkOp& op) const {
-  return is_elementwise(op.op_class) && !op.is_transcendental && !op.is_transfer;
+  return is_elementwise(op.op_class) && !op.is_transcendental && !op.is_transfer &&
+         !has_truth_values(op);
 }
 
 // 0 where a shape is not known.
@@ -161,10 +173,19 @@ double HostModel::fused_ns(const FusionGroup& group, const GroupBytes& bytes) co
     arithmetic += arithmetic_ns(work_.ops[i]);
     largest = std::max(largest, bytes_written(work_.ops[i]));
   }
-  const bool fits_a_product = bytes.from_one_product >= bytes.written_after;
-  const double cost = bytes.after + (fits_a_product ? 0 : bytes.written_after);
-  const double pages = fits_a_product ? 0 : new_pages_ns(bytes.written_after);
-  return std::max(kCallNs, cost / rate_for(largest) + arithmetic + pages);
+  const double cost = bytes.after + (fits_a_product(bytes) ? 0 : bytes.written_after);
+  return std::max(kCallNs, cost / rate_for(largest) + arithmetic + pages_of_kernel_ns(bytes));
+}
+
+double HostModel::pages_of_kernel_ns(const GroupBytes& bytes) const {
+  return fits_a_product(bytes) ? 0 : new_pages_ns(bytes.written_after);
+}
+
+double HostModel::saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const {
+  double now = 0;
+  for (const uint32_t i : group.members)
+    if (!is_in_place(work_.ops[i])) now += new_pages_ns(bytes_written(work_.ops[i]));
+  return now - pages_of_kernel_ns(bytes);
 }
 
 }  // namespace epilogue::trace

@@ -30,6 +30,8 @@ class HostModel {
   double measured_bytes_per_ns() const { return measured_bytes_per_ns_; }
   // Of one run of the group.
   double fused_ns(const FusionGroup& group, const GroupBytes& bytes) const;
+  // What new pages take of the group now and would no longer.
+  double saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const;
 
  private:
   static constexpr size_t kPowers = 65;
@@ -39,6 +41,7 @@ class HostModel {
   void set_rates(const std::array<std::vector<double>, kPowers>& rates);
   double rate_for(double written) const;
   double new_pages_ns(double written) const;
+  double pages_of_kernel_ns(const GroupBytes& bytes) const;
   double cost_of_bytes(const WorkOp& op) const;
   bool is_in_place(const WorkOp& op) const;
   bool is_simple(const WorkOp& op) const;

@@ -6,11 +6,10 @@
 #include <map>
 
 #include "analysis/aten_ops.h"
+#include "analysis/time/small_loops.h"
 
 namespace epilogue::trace {
 namespace {
-
-using LossesByName = std::map<std::string_view, HostLoss>;
 
 std::vector<HostLoss> by_time(LossesByName& losses) {
   std::vector<HostLoss> list;
@@ -55,12 +54,16 @@ class Losses {
     if (name == "aten::copy_" || name == "aten::cat") add_copy(i);
     if (name == "aten::nonzero") add_mask(i);
     const OpClass kind = op_class(name);
-    if (!is_elementwise(kind) || is_transcendental(name)) return;
-    if (const std::optional<int64_t> bytes = bytes_of_op(trace_, e)) add_simple(e, kind, *bytes);
+    if (!is_elementwise(kind) && kind != OpClass::rowwise) return;
+    const std::optional<int64_t> bytes = bytes_of_op(trace_, e);
+    if (!bytes) return;
+    const bool is_simple = is_elementwise(kind) && !is_transcendental(name);
+    if (!is_simple || !add_simple(e, kind, *bytes)) small_loops_.add(trace_, e, *bytes);
   }
 
   HostLosses take() {
     HostLosses losses;
+    small_loops_.add_contended(stalled_);
     losses.stalled = by_time(stalled_);
     losses.fresh = by_time(fresh_);
     losses.warm_gb_per_s = has_large_warm_ ? large_warm_ : std::min(small_warm_, kSureGbPerS);
@@ -72,10 +75,12 @@ class Losses {
  private:
   std::string_view name(uint32_t i) const { return trace_.name(trace_.events[i]); }
 
-  void add_simple(const Event& e, OpClass kind, int64_t bytes) {
+  // True if it is stalled.
+  bool add_simple(const Event& e, OpClass kind, int64_t bytes) {
     const double rate = static_cast<double>(bytes) / static_cast<double>(e.dur_ns);
     const std::string_view name = trace_.name(e);
-    if (e.dur_ns > kStalledNs && rate < kContendedGbPerS) add(stalled_, name, e.dur_ns, bytes);
+    const bool is_stalled = e.dur_ns > kStalledNs && rate < kContendedGbPerS;
+    if (is_stalled) add(stalled_, name, e.dur_ns, bytes);
     const bool is_in_place = name.ends_with('_');
     const int64_t written = output_bytes(e);
     if (is_in_place && written >= kFreshBytes / 4) {
@@ -86,6 +91,7 @@ class Losses {
     } else if (written >= kManyBytes && written < kFreshBytes) {
       small_warm_ = std::max(small_warm_, rate);
     }
+    return is_stalled;
   }
 
   int64_t output_bytes(const Event& e) const {
@@ -123,6 +129,7 @@ class Losses {
   const Trace& trace_;
   const Links& links_;
   const std::vector<int64_t>& self_ns_;
+  SmallLoops small_loops_;
   LossesByName stalled_;
   LossesByName fresh_;
   LossesByName copies_;

@@ -143,7 +143,9 @@ void PathBuilder::add_threads() {
   size_t works = 0;
   for (const auto& [thread, list] : threads_) spans += list.size();
   for (const auto& [stream, list] : streams_) works += list.size();
-  graph_.reserve(2 * (spans + works), 2 * spans + 3 * works);
+  // At least as many edges as there will be: what is not used is never touched, but growing holds
+  // both copies.
+  graph_.reserve(2 * (spans + works), 3 * spans + 4 * works);
   for (auto& [thread, list] : threads_) add_thread(thread, std::move(list));
   threads_.clear();
   std::sort(calls_.begin(), calls_.end(),

@@ -130,6 +130,44 @@ TEST(HostFindings, WhereAllIsSlowThreadsContend) {
   EXPECT_EQ(find_finding(explain(fast), "thread-contention"), nullptr);
 }
 
+// Twelve calls of relu on 512 x 384 f32, 1.5 MiB each, and of a norm on the same.
+GpuTrace small_loops(int64_t fastest_us, int64_t others_us, const std::vector<int64_t>& strides) {
+  GpuTrace b;
+  int64_t at = 0;
+  for (int i = 0; i < 12; ++i) {
+    const int64_t us = i == 0 ? fastest_us : others_us;
+    OpInput x = tensor({512, 384});
+    x.strides = strides;
+    b.op("aten::clamp_min", at, at + us * kUs);
+    b.inputs({x});
+    b.op("aten::native_layer_norm", at + us * kUs, at + 2 * us * kUs);
+    b.inputs({x});
+    at += 2 * us * kUs;
+  }
+  return b;
+}
+
+TEST(HostFindings, SmallLoopsThatAreSlowEachTimeWaitForThreads) {
+  const std::vector<int64_t> contiguous = {384, 1};
+  const Explanation e = explain(small_loops(250, 470, contiguous));  // 6.3 and 3.3 GB/s
+  const Finding* f = find_finding(e, "thread-contention");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->evidence.at(0).find("12 calls, 1.50 MiB each, 3.4"), std::string::npos)
+      << f->evidence.at(0);
+  EXPECT_NEAR(*f->cost_us, 2 * (250 + 11 * 470), 1e-6) << "the norms suffer as well";
+}
+
+TEST(HostFindings, SmallLoopsThatAreFastOnceWereInterruptedOnly) {
+  EXPECT_EQ(find_finding(explain(small_loops(100, 470, {384, 1})), "thread-contention"), nullptr);
+  EXPECT_EQ(find_finding(explain(small_loops(250, 300, {384, 1})), "thread-contention"), nullptr);
+}
+
+TEST(HostFindings, TransposedSmallLoopsMayBeSlow) {
+  EXPECT_EQ(find_finding(explain(small_loops(250, 470, {1, 512})), "thread-contention"), nullptr);
+  EXPECT_EQ(find_finding(explain(small_loops(250, 470, {})), "thread-contention"), nullptr)
+      << "not recorded";
+}
+
 TEST(HostFindings, OnADeviceAttentionSavesTheSoftmaxToo) {
   GpuTrace b;
   int64_t at = 0;

@@ -112,5 +112,28 @@ TEST(HostModel, GeluWithTanhIsToldFromTheExactOneByItsTime) {
   EXPECT_NEAR(left(4000), bytes_us + 4000 - bytes_us, 1e-6);
 }
 
+TEST(HostModel, ComparisonsAndMasksStayAsSlowAsTheyAre) {
+  Program p = on_host();
+  op(p, "aten::neg", 100, {1024, 1024});
+  op(p, "aten::gt", 2500, {1024, 1024});
+  p.op("aten::masked_fill_", 7000,
+       {tensor({1024, 1024}), tensor({1024, 1024}, "bool"), scalar("0")});
+  const FusionFindings found = p.find();
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
+  ASSERT_NE(chain, nullptr);
+  EXPECT_GT(chain->time_us - chain->device_saving_us, 9'000);
+}
+
+TEST(HostModel, SaysHowMuchOfTheSavingIsNewPages) {
+  Program p = on_host();
+  product(p, {4096, 2048});
+  op(p, "aten::neg", 10'000, {4096, 2048});  // 100 MB at 20 GB/s, and new pages
+  op(p, "aten::relu", 10'000, {4096, 2048});
+  const FusionFindings found = p.find();
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
+  ASSERT_NE(chain, nullptr);
+  EXPECT_NEAR(chain->new_pages_us, 2 * (10'000 - 3 * 32 * kMiB / 20e3), 1e-6);
+}
+
 }  // namespace
 }  // namespace epilogue::trace::host_model_test
