@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "analysis/fusion/quantile.h"
+#include "epilogue/trace/host.h"
 
 namespace epilogue::trace {
 namespace {
@@ -23,9 +24,6 @@ constexpr double kShortestQuantile = 0.2;
 constexpr double kUsualRate = 20;
 // Tensors whose sizes' powers of two are no further apart lie in the same cache, or in none.
 constexpr size_t kLikePowers = 2;
-// The most that glibc's malloc keeps (DEFAULT_MMAP_THRESHOLD_MAX): larger blocks come from the
-// system and go back to it, each time.
-constexpr double kMappedBytes = 32 << 20;
 
 // What a fused kernel computes in another way than the op, and how much longer that takes. Eager
 // f32 takes some functions from MKL's vector math, as fast as memory; Inductor's kernels take
@@ -90,7 +88,7 @@ HostModel::HostModel(const Trace& trace, const WorkOps& work) : trace_(trace), w
   std::map<Key, std::vector<double>> runs;
   std::array<std::vector<double>, kPowers> rates;  // by power of two of the bytes written
   for (const WorkOp& op : work.ops) {
-    if (!op.output || op.device_ns <= 0) continue;
+    if (!op.output) continue;
     const auto ns = static_cast<double>(op.device_ns);
     runs[{op.name, op.output->type, op.output->numel()}].push_back(ns);
     const double cost = cost_of_bytes(op);
@@ -103,7 +101,7 @@ HostModel::HostModel(const Trace& trace, const WorkOps& work) : trace_(trace), w
   std::vector<double> page_ns;
   for (const WorkOp& op : work.ops) {
     const double written = bytes_written(op);
-    if (written < kMappedBytes || !is_simple(op) || is_in_place(op)) continue;
+    if (written < double{kFreshBytes} || !is_simple(op) || is_in_place(op)) continue;
     const double moving_ns = cost_of_bytes(op) / rate_for(written);
     page_ns.push_back((static_cast<double>(op.device_ns) - moving_ns) / written);
   }
@@ -150,7 +148,7 @@ void HostModel::set_rates(const std::array<std::vector<double>, kPowers>& rates)
 double HostModel::rate_for(double written) const { return rate_of_power_[power_of(written)]; }
 
 double HostModel::new_pages_ns(double written) const {
-  return written >= kMappedBytes ? written * new_page_ns_per_byte_ : 0;
+  return written >= double{kFreshBytes} ? written * new_page_ns_per_byte_ : 0;
 }
 
 // Reductions and simple ops are done when their bytes are read: eager sums of reduced dtypes cast
