@@ -110,6 +110,21 @@ bool is_tensor_of_list(const OpInput& element) {
          (element.type.empty() && !element.dims.empty() && has_sizes(element));
 }
 
+// Where other tensors of the op have strides.
+bool is_sparse(const OpInput& input) {
+  return !input.dims.empty() && input.dims.front() > 1 && input.strides.empty();
+}
+
+int64_t repeats_in_memory(const OpInput& input) {
+  int64_t repeats = 1;
+  if (input.strides.size() != input.dims.size()) return repeats;
+  for (size_t i = 0; i < input.dims.size(); ++i)
+    if (input.strides[i] == 0 && input.dims[i] > 1 &&
+        __builtin_mul_overflow(repeats, input.dims[i], &repeats))
+      return 1;
+  return repeats;
+}
+
 // "aten::mul_" -> "mul"; "" for what is no ATen op.
 std::string_view aten_base_name(std::string_view name) {
   constexpr std::string_view kPrefix = "aten::";
@@ -181,6 +196,7 @@ std::optional<TensorShape> product_shape(std::string_view base,
 }  // namespace
 
 OpClass op_class(std::string_view name) {
+  if (name == "detach" || name == "detach_") return OpClass::view;  // autograd's, without a prefix
   const auto found = classes().find(aten_base_name(name));
   return found == classes().end() ? OpClass::unknown : found->second;
 }
@@ -218,14 +234,19 @@ int64_t TensorShape::numel() const {
 std::optional<int64_t> TensorShape::bytes() const {
   const std::optional<int64_t> each = element_bytes(type);
   int64_t total = 0;
-  if (!each || __builtin_mul_overflow(numel(), *each, &total)) return std::nullopt;
+  if (!each || __builtin_mul_overflow(numel() / repeats, *each, &total)) return std::nullopt;
   return total;
 }
 
 std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs) {
   std::vector<TensorShape> tensors;
+  const bool has_strides = std::any_of(inputs.begin(), inputs.end(), [](const OpInput& input) {
+    return is_tensor(input) && !input.strides.empty();
+  });
   for (const OpInput& input : inputs) {
-    if (is_tensor(input)) tensors.push_back({input.dims, input.type});
+    const bool is_known = !has_strides || !is_sparse(input);
+    const std::string_view type = is_known ? std::string_view(input.type) : "";
+    if (is_tensor(input)) tensors.push_back({input.dims, type, repeats_in_memory(input)});
     for (const OpInput& element : input.list)
       if (is_tensor_of_list(element)) tensors.push_back({element.dims, element.type});
   }

@@ -41,15 +41,17 @@ std::optional<int64_t> element_bytes(std::string_view type);
 struct TensorShape {
   std::vector<int64_t> dims;
   std::string_view type;
+  // Elements of `dims` for each one in memory: above 1 in a tensor that was expanded.
+  int64_t repeats = 1;
 
   int64_t numel() const;
-  // Nothing where the dtype is unknown.
+  // In memory. Nothing where the dtype is unknown.
   std::optional<int64_t> bytes() const;
   bool operator==(const TensorShape&) const = default;
 };
 
 // The tensors among the arguments, lists flattened. The type of a list's element is "" where the
-// trace does not tell it.
+// trace does not tell it, and that of a sparse tensor, whose bytes no trace tells.
 std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs);
 
 // The main output's shape, as far as it follows from the inputs; nothing for reductions, unknown

@@ -49,7 +49,7 @@ std::vector<std::string> details_of(const Explanation& e, const Finding& f) {
                     format_duration_ns(span_us * kNsPerUs), *f.cost_us / span_us * 100);
     if (f.remains_us())
       line += *f.remains_us() < 0.01 * *f.cost_us
-                  ? " At best nothing of that remains."
+                  ? " At best none of it remains."
                   : fmt::format(" At best {} of that remain.",
                                 format_duration_ns(*f.remains_us() * kNsPerUs));
     if (f.confidence) line += fmt::format(" Confidence: {}.", confidence_name(*f.confidence));

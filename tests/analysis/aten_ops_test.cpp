@@ -121,9 +121,24 @@ TEST(TensorInputs, ElementsOfListsAreTensorsAlsoWhereTheirTypeIsNotRecorded) {
 }
 
 TEST(TensorShape, BytesThatDoNotFitAreUnknown) {
+  EXPECT_EQ((TensorShape{{2, 3}, "float", 3}).bytes(), 8) << "expanded";
   EXPECT_EQ((TensorShape{{2, 3}, "float"}).bytes(), 24);
   EXPECT_EQ((TensorShape{{INT64_MAX}, "float"}).bytes(), std::nullopt);
   EXPECT_EQ((TensorShape{{INT64_MAX, 4}, "float"}).numel(), 0);
+}
+
+TEST(TensorInputs, BytesOfExpandedAndSparseTensors) {
+  OpInput dense{{200, 64}, {64, 1}, {}, false, "float", ""};
+  OpInput expanded{{200, 64}, {0, 1}, {}, false, "float", ""};
+  OpInput sparse{{200, 64}, {}, {}, false, "float", ""};
+  const std::vector<OpInput> inputs = {dense, expanded, sparse};
+  const std::vector<TensorShape> tensors = tensor_inputs(inputs);
+  ASSERT_EQ(tensors.size(), 3U);
+  EXPECT_EQ(tensors[0].bytes(), 200 * 64 * 4);
+  EXPECT_EQ(tensors[1].bytes(), 64 * 4);
+  EXPECT_EQ(tensors[2].bytes(), std::nullopt) << "of a sparse tensor no strides are recorded";
+  const std::vector<OpInput> old = {sparse};
+  EXPECT_EQ(tensor_inputs(old)[0].bytes(), 200 * 64 * 4) << "old traces record no strides at all";
 }
 
 }  // namespace

@@ -102,7 +102,11 @@ struct HostLoss {
 // Each list by time.
 struct HostLosses {
   std::vector<HostLoss> stalled;  // simple ops that are slower than one core is: kContendedGbPerS
-  std::vector<HostLoss> fresh;    // simple ops that write kFreshBytes or more into new memory
+  // Simple ops that write into new memory: kFreshBytes or more, or less if they are much slower
+  // than ops in place.
+  std::vector<HostLoss> fresh;
+  int64_t least_fresh_bytes = 0;  // the smallest result of `fresh`; 0 without any
+  std::vector<HostLoss> wide;     // ops on float64 tensors that are no products
   double warm_gb_per_s = 0;       // what simple ops of this trace do in memory that was used before
   std::vector<HostLoss> copies;   // cat, and copies by what asked for them (to, contiguous)
   std::vector<HostLoss> masks;    // indexing by a boolean mask

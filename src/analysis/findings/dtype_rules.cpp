@@ -14,13 +14,17 @@ double flops_of(const HostProduct& p) { return p.gflops * static_cast<double>(p.
 
 bool is_16_bit(const HostProduct& p) { return p.type == "bf16" || p.type == "f16"; }
 
-// The fastest large f32 product of the trace in GFLOP/s: what the machine is known to do.
-double fastest_f32(const HostTime& host) {
+// The fastest large product of one type in GFLOP/s: what the machine is known to do.
+double fastest_of(const HostTime& host, std::string_view type) {
   double best = 0;
   for (const HostProduct& p : host.products)
-    if (p.type == "f32" && flops_of(p) >= kLargeProductFlops) best = std::max(best, p.gflops);
+    if (p.type == type && flops_of(p) >= kLargeProductFlops) best = std::max(best, p.gflops);
   return best;
 }
+
+// A product in 16 bits that is so many times as fast as a slow one has instructions: what is slow
+// beside it is slow for another reason.
+constexpr double kSurelyFast = 3;
 
 bool lacks_instructions(const HostTime& host, const std::string& type) {
   return host.peaks && host.peaks->lacks(type);
@@ -72,14 +76,15 @@ std::string dtype_advice(const HostTime& host, const std::string& type) {
 void find_slow_dtype(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
-  const double f32 = fastest_f32(host);
+  const double f32 = fastest_of(host, "f32");
   // Where everything is slow, the type need not be the cause.
   constexpr double kSomeShare = 0.02;
   const auto stalled = static_cast<double>(total_of(host.losses.stalled));
   if (f32 == 0 && stalled > kSomeShare * static_cast<double>(host.wall_ns)) return;
   const auto slow = products_that(host, [&](const HostProduct& p) {
     return is_16_bit(p) && !p.waits_for_memory && flops_of(p) >= kLargeProductFlops &&
-           p.gflops < slow_gflops(host, p.type, f32);
+           p.gflops < slow_gflops(host, p.type, f32) &&
+           fastest_of(host, p.type) < kSurelyFast * slow_gflops(host, p.type, f32);
   });
   const int64_t ns = total_of(slow);
   if (slow.empty() || !is_notable(host, ns)) return;
@@ -108,12 +113,19 @@ void find_double_precision(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const auto wide = products_that(
       *e.host, [](const HostProduct& p) { return p.type == "f64" && !p.is_dispatch; });
-  const int64_t ns = total_of(wide);
-  if (wide.empty() || !is_notable(*e.host, ns)) return;
+  const std::vector<HostLoss>& ops = e.host->losses.wide;
+  const int64_t ns = total_of(wide) + total_of(ops);
+  if (ns == 0 || !is_notable(*e.host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
-  f.title = fmt::format("products in float64 take {}: float32 takes half", share(*e.host, ns));
+  const std::string_view what = wide.empty()  ? "ops"
+                                : ops.empty() ? "products"
+                                              : "products and other ops";
+  f.title = fmt::format("{} in float64 take {}: float32 takes half", what, share(*e.host, ns));
   add_product_lines(*e.host, wide, f);
+  for (size_t i = 0; i < std::min(kHostFindings, ops.size()); ++i)
+    f.evidence.push_back(fmt::format("{}: {} in {}", ops[i].name, duration(ops[i].ns),
+                                     counted(ops[i].count, "call", "calls")));
   advise(
       f,
       "where float32 is precise enough, call .float() on model and data (what comes from numpy is "

@@ -211,8 +211,8 @@ class Examiner {
         "Input shapes were not recorded (record_shapes): FLOPs, bytes and GEMM sizes are unknown.");
     add("stacks-recorded", Severity::warning, counts_.python_frames,
         std::string(is_own_trace(trace_) ? "Call stacks and module ranges" : "Python frames") +
-            " were recorded: the host is slower than without the profiler, and the device's idle "
-            "time is inflated.");
+            " were recorded: the host is slower than without the profiler" +
+            (links_.device_work.empty() ? "." : ", and the device idles for longer."));
     const ProfilerCost cost = profiler_cost(trace_, links_);
     add("profiler-cost", cost.is_inflated ? Severity::warning : Severity::info,
         cost.total_ns > 0 ? counts_.ops : 0,

@@ -64,8 +64,9 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
                                      duration(op.self_ns / op.count)));
     f.cost_us = to_us(op.self_ns);
     advise(f,
-           "oneDNN takes float32, and bf16 or f16 only on CPUs with instructions for it: run it in "
-           "float32, and see that torch.backends.mkldnn.enabled is True");
+           "oneDNN takes no float64, bf16 and f16 only on CPUs with instructions for them, and "
+           "nothing where torch.backends.mkldnn.enabled is False; PyTorch also keeps tiny float32 "
+           "convolutions of one sample from it: run more samples at once");
     out.push_back(std::move(f));
   }
 }
@@ -210,8 +211,9 @@ void find_page_faults(const Explanation& e, std::vector<Finding>& out) {
   }
   Finding f;
   f.severity = Severity::warning;
-  f.title = fmt::format("results of {} or more are written to new memory each time, which takes {}",
-                        format_bytes(static_cast<double>(kFreshBytes)), share(*e.host, ns));
+  f.title =
+      fmt::format("results of {} or more are written to new memory each time, which takes {}",
+                  format_bytes(static_cast<double>(losses.least_fresh_bytes)), share(*e.host, ns));
   f.evidence = std::move(lines);
   f.evidence.push_back(fmt::format("ops on memory in use reach {:.1f} GB/s", losses.warm_gb_per_s));
   advise(f,

@@ -157,9 +157,13 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   f.severity = Severity::warning;
   f.title = fmt::format("the device idles {} while the host is in ops or between them",
                         format_duration_ns(cost_us * kNsPerUs));
-  f.evidence.push_back(fmt::format("in ops and runtime calls {}, between them {}",
-                                   duration(idle_ns(e, IdleCause::host_in_ops)),
-                                   duration(idle_ns(e, IdleCause::host_between_ops))));
+  std::string parts = fmt::format("in ops and runtime calls {}, between them {}",
+                                  duration(idle_ns(e, IdleCause::host_in_ops)),
+                                  duration(idle_ns(e, IdleCause::host_between_ops)));
+  if (idle_us > cost_us)
+    parts += fmt::format("; {} of that is the profiler's",
+                         format_duration_ns((idle_us - cost_us) * kNsPerUs));
+  f.evidence.push_back(std::move(parts));
   if (e.launches.kernels_with_launch > 0)
     f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
                                      counted(e.kernels, "kernel", "kernels")));
@@ -174,8 +178,8 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
     return;
   }
   advise(f, fmt::format("let the host do less per kernel: CUDA graphs (torch.compile "
-                        "mode=\"reduce-overhead\"), larger batches{}; a wait for the device "
-                        "(.item(), prints) lets it run dry",
+                        "mode=\"reduce-overhead\"), larger batches{}; no waits for the device "
+                        "in the step (.item(), print)",
                         is_mostly_compiled(e) ? "" : ", torch.compile"));
   f.saving_us = cost_us;
   out.push_back(std::move(f));

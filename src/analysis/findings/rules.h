@@ -27,6 +27,7 @@ extern const ExplanationRule kIdleGapRule;
 extern const ExplanationRule kSlowCallRule;
 extern const ExplanationRule kContentionRule;
 extern const ExplanationRule kSlowDtypeRule;
+extern const ExplanationRule kLongOpRule;
 extern const ExplanationRule kMisalignedProductRule;
 extern const ExplanationRule kUnfusedAttentionRule;
 extern const ExplanationRule kUnfusedOptimizerRule;
@@ -84,7 +85,9 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kCopiesRule,
                                                                &kBooleanMaskRule,
                                                                &kRecompilationRule,
-                                                               &kHostOverheadRule};
+                                                               &kHostOverheadRule,
+                                                               // Last: about what no other is.
+                                                               &kLongOpRule};
 
 extern const RanksRule kWorldSizeUnknownRule;
 extern const RanksRule kMissingRanksRule;

@@ -28,7 +28,7 @@ void find_host_verdict(const HostTime& host, std::vector<Finding>& out) {
   f.title = std::string(bound_name(host.bound)) + " on the CPU: ";
   switch (host.bound) {
     case Bound::compute:
-      f.title += fmt::format("products and convolutions take {:.0f} % of the time", compute);
+      f.title += fmt::format("ops that compute take {:.0f} % of the time", compute);
       break;
     case Bound::memory:
       f.title += fmt::format("ops that move bytes take {:.0f} % of the time", memory);
@@ -44,7 +44,7 @@ void find_host_verdict(const HostTime& host, std::vector<Finding>& out) {
                                    overhead);
   }
   f.evidence.push_back(fmt::format(
-      "Of {}: products and convolutions {:.1f} %, ops that move bytes {:.1f} %, calling ops {:.1f} "
+      "Of {}: ops that compute {:.1f} %, ops that move bytes {:.1f} %, calling ops {:.1f} "
       "%, data loader {:.1f} %, between ops {:.1f} %, the profiler {:.1f} % (estimated).",
       duration(host.wall_ns), compute, memory, host.pct(HostPart::dispatch),
       host.pct(HostPart::data), host.pct(HostPart::between_ops), host.pct(HostPart::profiler)));

@@ -14,6 +14,7 @@ bool may_be_one_type(std::string_view a, std::string_view b) {
 
 bool same_tensor(const TensorShape& output, const TensorShape& input) {
   if (input.numel() < 2 || output.numel() != input.numel()) return false;
+  if (input.repeats > 1) return false;  // what an op gives out is in memory as it is
   if (output.dims == input.dims) return may_be_one_type(output.type, input.type);
   const bool ranked = !output.dims.empty() && !input.dims.empty();
   return ranked && output.type == input.type && output.dims.back() == input.dims.back();

@@ -44,6 +44,10 @@ class Grouping {
  private:
   void join(uint32_t producer, uint32_t consumer) {
     if (producer == kNone || !can_chain(work_.ops[producer], work_)) return;
+    // What is filled and then read has been written to in between, through a view of it.
+    if (work_.ops[producer].op_class == OpClass::fill &&
+        work_.ops[consumer].op_class != OpClass::fill)
+      return;
     if (group_of_[producer] == group_of_[consumer]) return;
     // One kernel cannot run ops with another op between them that needs the first and feeds the
     // second.
@@ -101,11 +105,12 @@ class Grouping {
     return list;
   }
 
-  // One op in place, again and again, without shapes: a loop over tensors (gradients, statistics),
-  // in which nothing reads what the one before wrote.
+  // One op in place, again and again: a loop over tensors (gradients, statistics), in which nothing
+  // reads what the one before wrote.
   bool is_over_many_tensors(const std::vector<uint32_t>& members) const {
-    constexpr size_t kMany = 3;
-    if (work_.has_shapes || members.size() < kMany) return false;
+    const bool is_pointwise = work_.ops[members.front()].op_class == OpClass::pointwise;
+    if (members.size() < (work_.has_shapes ? 2 : 3)) return false;
+    if (work_.has_shapes && !is_pointwise) return false;
     const StringId name = work_.ops[members.front()].name;
     return trace_.strings[name].ends_with('_') &&
            std::all_of(members.begin(), members.end(),

@@ -82,18 +82,30 @@ bool computes(OpClass op) {
          op == OpClass::gemm;
 }
 
-// The ops at work of a trace without device work: those that call no other op, and those that
-// compute and call nothing but copies, fills and views, which are then part of them (addmm copies
-// its bias, div casts a number).
+// An op that does a good part of its work itself, whatever it calls: how long and how much.
+constexpr int64_t kOwnWorkNs = 20'000;
+constexpr int64_t kOwnWorkPart = 4;
+
+// The ops at work of a trace without device work: those that call no other op; those that compute
+// and call nothing but copies, fills and views, which are then part of them (addmm copies its bias,
+// div casts a number); products, whatever they call (_addmm_activation its gelu_); and ops of which
+// nothing is known that work themselves between their calls (embedding_dense_backward fills its
+// result first).
 class HostWork {
  public:
   HostWork(const Trace& trace, const Links& links, const std::vector<OpClass>& class_of_name,
            const std::vector<uint32_t>& children)
       : trace_(trace), links_(links), class_of_name_(class_of_name), children_(children) {
     calls_work_.resize(trace.events.size());
+    calls_product_.resize(trace.events.size());
+    called_ns_.resize(trace.events.size());
     for (uint32_t i = 0; i < trace.events.size(); ++i) {
       if (trace.events[i].category != Category::cpu_op) continue;
+      if (links.parent[i] != kNone) called_ns_[links.parent[i]] += trace.events[i].dur_ns;
       const OpClass kind = class_of(i);
+      if (kind == OpClass::gemm)
+        for (uint32_t p = links.parent[i]; p != kNone && !calls_product_[p]; p = links.parent[p])
+          calls_product_[p] = true;
       if (kind == OpClass::view || kind == OpClass::copy || kind == OpClass::fill) continue;
       for (uint32_t p = links.parent[i]; p != kNone && !calls_work_[p]; p = links.parent[p])
         calls_work_[p] = true;
@@ -103,8 +115,7 @@ class HostWork {
   bool contains(uint32_t op) const {
     const OpClass kind = class_of(op);
     if (trace_.events[op].dur_ns <= 0 || kind == OpClass::view) return false;
-    if (absorbs_calls(op)) return true;
-    if (children_[op] != 0) return false;
+    if (children_[op] != 0 && !absorbs_calls(op)) return false;
     for (uint32_t p = links_.parent[op]; p != kNone; p = links_.parent[p])
       if (absorbs_calls(p)) return false;
     return true;
@@ -112,13 +123,25 @@ class HostWork {
 
  private:
   OpClass class_of(uint32_t op) const { return class_of_name_[trace_.events[op].name]; }
-  bool absorbs_calls(uint32_t op) const { return computes(class_of(op)) && !calls_work_[op]; }
+  bool absorbs_calls(uint32_t op) const {
+    const OpClass kind = class_of(op);
+    if (kind == OpClass::gemm) return !calls_product_[op];
+    if (kind == OpClass::unknown) return works_itself(op);
+    return computes(kind) && !calls_work_[op];
+  }
+  bool works_itself(uint32_t op) const {
+    const int64_t all_ns = trace_.events[op].dur_ns;
+    const int64_t own_ns = all_ns - called_ns_[op];
+    return children_[op] != 0 && own_ns >= kOwnWorkNs && own_ns >= all_ns / kOwnWorkPart;
+  }
 
   const Trace& trace_;
   const Links& links_;
   const std::vector<OpClass>& class_of_name_;
   const std::vector<uint32_t>& children_;
   std::vector<bool> calls_work_;  // something that is no copy, fill or view
+  std::vector<bool> calls_product_;
+  std::vector<int64_t> called_ns_;  // what the ops take that it calls
 };
 
 // The outermost op around `op` that does no other work: aten::linear for its aten::addmm.

@@ -43,6 +43,14 @@ constexpr std::array<std::string_view, 7> kIndexing = {
     "aten::index",         "aten::index_put_",     "aten::_index_put_impl_", "aten::index_put",
     "aten::masked_select", "aten::masked_scatter", "aten::masked_scatter_"};
 
+// GB/s of an op on kManyBytes or more that waits for nobody.
+constexpr double kFastGbPerS = 3;
+// Results of so many bytes may be new memory; they are if the op is so many times slower than ops
+// in place.
+constexpr int64_t kPerhapsFreshBytes = 4 << 20;
+constexpr double kSurelyFresh = 4;
+constexpr int64_t kWideBytes = 32 << 10;
+
 class Losses {
  public:
   Losses(const Trace& trace, const Links& links, const std::vector<int64_t>& self_ns)
@@ -54,18 +62,26 @@ class Losses {
     if (name == "aten::copy_" || name == "aten::cat") add_copy(i);
     if (name == "aten::nonzero") add_mask(i);
     const OpClass kind = op_class(name);
+    if (is_wide(e, kind)) add(wide_, name, self_ns_[i], 0);
     if (!is_elementwise(kind) && kind != OpClass::rowwise) return;
     const std::optional<int64_t> bytes = bytes_of_op(trace_, e);
     if (!bytes) return;
+    // zero_ that calls fill_ is told by that.
+    if (2 * self_ns_[i] < e.dur_ns) return;
     const bool is_simple = is_elementwise(kind) && !is_transcendental(name);
     if (!is_simple || !add_simple(e, kind, *bytes)) small_loops_.add(trace_, e, *bytes);
   }
 
   HostLosses take() {
     HostLosses losses;
+    add_smaller_fresh();
     small_loops_.add_contended(stalled_);
-    losses.stalled = by_time(stalled_);
+    // Threads that wait for each other slow all ops down, not some.
+    if (2 * fast_calls_ <= stalled_calls_ + small_loops_.slow_calls())
+      losses.stalled = by_time(stalled_);
     losses.fresh = by_time(fresh_);
+    losses.least_fresh_bytes = fresh_.empty() ? 0 : least_fresh_;
+    losses.wide = by_time(wide_);
     losses.warm_gb_per_s = has_large_warm_ ? large_warm_ : std::min(small_warm_, kSureGbPerS);
     losses.copies = by_time(copies_);
     losses.masks = by_time(masks_);
@@ -80,18 +96,53 @@ class Losses {
     const double rate = static_cast<double>(bytes) / static_cast<double>(e.dur_ns);
     const std::string_view name = trace_.name(e);
     const bool is_stalled = e.dur_ns > kStalledNs && rate < kContendedGbPerS;
-    if (is_stalled) add(stalled_, name, e.dur_ns, bytes);
-    const bool is_in_place = name.ends_with('_');
+    if (is_stalled) {
+      add(stalled_, name, e.dur_ns, bytes);
+      ++stalled_calls_;
+    } else if (rate >= kFastGbPerS && bytes >= kManyBytes) {
+      ++fast_calls_;
+    }
+    // Fills and copies may be the first to write a tensor, whatever their names end with.
+    const bool is_in_place = name.ends_with('_') && kind == OpClass::pointwise;
     const int64_t written = output_bytes(e);
     if (is_in_place && written >= kFreshBytes / 4) {
       has_large_warm_ = true;
       large_warm_ = std::max(large_warm_, rate);
     } else if (!is_in_place && written >= kFreshBytes && kind == OpClass::pointwise) {
       add(fresh_, name, e.dur_ns, bytes);
+      least_fresh_ = std::min(least_fresh_, written);
     } else if (written >= kManyBytes && written < kFreshBytes) {
-      small_warm_ = std::max(small_warm_, rate);
+      if (kind == OpClass::pointwise) small_warm_ = std::max(small_warm_, rate);
+      if (!is_in_place && written >= kPerhapsFreshBytes)
+        perhaps_fresh_.push_back({name, e.dur_ns, bytes, written});
     }
     return is_stalled;
+  }
+
+  // Smaller blocks come from the system as well if what lies behind them in memory was given back.
+  void add_smaller_fresh() {
+    if (!has_large_warm_) return;
+    for (const Call& call : perhaps_fresh_) {
+      if (static_cast<double>(call.bytes) * kSurelyFresh >=
+          std::min(large_warm_, kSureGbPerS) * static_cast<double>(call.ns))
+        continue;
+      add(fresh_, call.name, call.ns, call.bytes);
+      least_fresh_ = std::min(least_fresh_, call.written);
+    }
+  }
+
+  // Works on many numbers of twice the size.
+  bool is_wide(const Event& e, OpClass kind) const {
+    if (!is_elementwise(kind) && kind != OpClass::rowwise && kind != OpClass::reduction)
+      return false;
+    const OpArgs* args = trace_.op_args(e);
+    if (args == nullptr || args->inputs >= trace_.inputs.size()) return false;
+    for (const OpInput& input : trace_.inputs[args->inputs]) {
+      if (input.type != "double") continue;
+      const TensorShape tensor{input.dims, input.type};
+      if (tensor.bytes().value_or(0) >= kWideBytes) return true;
+    }
+    return false;
   }
 
   int64_t output_bytes(const Event& e) const {
@@ -126,12 +177,24 @@ class Losses {
     last_mask_ = outermost;
   }
 
+  struct Call {
+    std::string_view name;
+    int64_t ns;
+    int64_t bytes;
+    int64_t written;
+  };
+
   const Trace& trace_;
   const Links& links_;
   const std::vector<int64_t>& self_ns_;
   SmallLoops small_loops_;
   LossesByName stalled_;
+  int64_t stalled_calls_ = 0;
+  int64_t fast_calls_ = 0;
   LossesByName fresh_;
+  std::vector<Call> perhaps_fresh_;
+  int64_t least_fresh_ = INT64_MAX;
+  LossesByName wide_;
   LossesByName copies_;
   LossesByName masks_;
   uint32_t last_mask_ = kNone;

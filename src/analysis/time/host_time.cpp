@@ -135,6 +135,7 @@ class HostAccount {
     const std::string_view name = trace_.name(trace_.events[i]);
     const OpClass kind = op_class(name);
     if (kind == OpClass::view) return HostPart::dispatch;
+    if (computes_on_host(name)) return HostPart::compute;
     const std::optional<WorkKind> work = work_kind_of_op(name);
     if (work) return *work == WorkKind::compute ? HostPart::compute : HostPart::memory;
     for (uint32_t p = links_.parent[i]; p != kNone; p = links_.parent[p])
@@ -185,7 +186,8 @@ class HostAccount {
                             std::to_string(s.k) + '/' + problem->a_type;
     ProductSums& sums = products_[key];
     if (sums.times_ns.empty()) describe(*problem, trace_.name(e), sums.product);
-    sums.times_ns.push_back(e.dur_ns);
+    // A bias that addmm copies and an activation that it calls are ops of their own.
+    sums.times_ns.push_back(self_ns_[i]);
     return &sums.product;
   }
 

@@ -54,7 +54,7 @@ void SmallLoops::add(const Trace& trace, const Event& op, int64_t bytes) {
   calls.gb_per_s.push_back(static_cast<double>(bytes) / static_cast<double>(op.dur_ns));
 }
 
-void SmallLoops::add_contended(LossesByName& losses) const {
+void SmallLoops::add_contended(LossesByName& losses) {
   const auto is_slow = [](const Calls& c) { return median(c.gb_per_s) < kSlowMedian; };
   const bool is_shown = std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Calls& c = entry.second;
@@ -69,6 +69,7 @@ void SmallLoops::add_contended(LossesByName& losses) const {
     loss.count += static_cast<int64_t>(c.gb_per_s.size());
     loss.ns += c.ns;
     loss.bytes += c.bytes;
+    slow_calls_ += static_cast<int64_t>(c.gb_per_s.size());
   }
 }
 

@@ -22,7 +22,9 @@ class SmallLoops {
   void add(const Trace& trace, const Event& op, int64_t bytes);
   // Adds the slow ones by name; none unless the calls of one simple op show it, most of them and
   // the fastest.
-  void add_contended(LossesByName& losses) const;
+  void add_contended(LossesByName& losses);
+  // That were added.
+  int64_t slow_calls() const { return slow_calls_; }
 
  private:
   struct Calls {
@@ -31,6 +33,7 @@ class SmallLoops {
     int64_t bytes = 0;
     std::vector<double> gb_per_s;
   };
+  int64_t slow_calls_ = 0;
   std::map<std::pair<std::string_view, int64_t>, Calls> calls_;  // by name and bytes
 };
 

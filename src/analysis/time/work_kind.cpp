@@ -36,6 +36,15 @@ constexpr std::array<std::string_view, 14> kComputeOps = {
     "LinearBackward", "conv",         "Conv",         "attention",  "Attention",
     "flash_attn",     "gemm",         "_rnn",         "scaled_mm"};
 
+// Distances, interpolation, sorting, solvers and random numbers: on a CPU their bytes take next to
+// none of their time.
+constexpr std::array<std::string_view, 20> kHostComputeOps = {
+    "aten::_cdist",      "aten::cdist",      "aten::_pdist",         "grid_sampler",
+    "aten::upsample_",   "aten::_upsample_", "aten::topk",           "aten::sort",
+    "aten::multinomial", "aten::bernoulli",  "aten::normal_",        "aten::uniform_",
+    "aten::random_",     "aten::randperm",   "aten::linalg_",        "aten::_linalg_",
+    "aten::_fft_",       "aten::kthvalue",   "aten::native_dropout", "aten::exponential_"};
+
 // Empty: the name tells nothing.
 std::optional<WorkKind> told_kind(std::string_view name) {
   switch (decode_kernel_name(name).kind) {
@@ -55,6 +64,8 @@ std::optional<WorkKind> told_kind(std::string_view name) {
 }  // namespace
 
 WorkKind work_kind(std::string_view name) { return told_kind(name).value_or(WorkKind::memory); }
+
+bool computes_on_host(std::string_view op_name) { return has_any(op_name, kHostComputeOps); }
 
 std::optional<WorkKind> work_kind_of_op(std::string_view op_name) {
   switch (op_class(op_name)) {

@@ -27,6 +27,10 @@ WorkKind work_kind(std::string_view kernel_name);
 // Empty where the op's name does not tell.
 std::optional<WorkKind> work_kind_of_op(std::string_view op_name);
 
+// True of ops that are no products but compute on a CPU all the same: distances, interpolation,
+// sorting, random numbers.
+bool computes_on_host(std::string_view op_name);
+
 // Decodes each distinct name of a trace once. Where a kernel's name tells nothing, the op that
 // launched it does, else the ops around that one. In our own traces, which state a kernel's FLOPs
 // and bytes and may carry the machine's rates, a product is memory work where its bytes take longer

@@ -90,6 +90,14 @@ TEST(HostFindings, OfACpuThatIsNamedItsInstructionsAreKnown) {
   EXPECT_NE(find_finding(amx, "slow-dtype")->action.find("ONEDNN_MAX_CPU_ISA"), std::string::npos);
 }
 
+TEST(HostFindings, WhereAnotherProductOfTheTypeIsFastItsInstructionsAreThere) {
+  GpuTrace b;
+  product(b, 0, 33'500, "c10::BFloat16");         // 16 GFLOP/s
+  b.op("aten::bmm", 33'500 * kUs, 33'600 * kUs);  // 537 MFLOP in 100 us
+  b.inputs({tensor({1, 512, 1024}, "c10::BFloat16"), tensor({1, 1024, 512}, "c10::BFloat16")});
+  EXPECT_EQ(find_finding(explain(b), "slow-dtype"), nullptr);
+}
+
 TEST(HostFindings, WithoutInstructionsASlowTypeIsJudgedByF32sPeak) {
   GpuTrace b;
   product(b, 0, 9'000, "c10::BFloat16");  // 59.7 GFLOP/s

@@ -117,6 +117,75 @@ TEST(LossFindings, AnInterruptedSmallOpIsNoContention) {
   EXPECT_NE(find_finding(explain(many), "thread-contention"), nullptr);
 }
 
+TEST(LossFindings, WhereOtherOpsAreFastNoThreadsContend) {
+  Line b;
+  for (int i = 0; i < 5; ++i) b.add("aten::neg", 2'000, {tensor({64})});
+  for (int i = 0; i < 3; ++i) b.add("aten::mul_", 100, {tensor({512, 512}), tensor({512, 512})});
+  EXPECT_EQ(find_finding(explain(b), "thread-contention"), nullptr) << "31 GB/s";
+}
+
+TEST(LossFindings, AnOpThatCallsAnotherOfItsKindCountsOnce) {
+  GpuTrace b;
+  for (int64_t i = 0; i < 5; ++i) {
+    b.op("aten::zero_", i * 4000 * kUs, (i + 1) * 4000 * kUs);
+    b.inputs({tensor({512, 512})});
+    b.op("aten::fill_", i * 4000 * kUs + 2 * kUs, (i + 1) * 4000 * kUs - 2 * kUs);
+    b.inputs({tensor({512, 512})});
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "thread-contention");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->cost_us, 5 * 3996);
+  EXPECT_EQ(f->evidence.front().find("aten::fill_"), 0U) << f->evidence.front();
+}
+
+// 16 MiB: in place 2 ms, 16.8 GB/s; a result elsewhere 20 ms.
+TEST(LossFindings, SmallerResultsAreNewMemoryIfTheyAreFarSlowerThanOpsInPlace) {
+  const OpInput middle = tensor({4 << 20});
+  Line b;
+  b.add("aten::neg_", 2'000, {middle});
+  b.add("aten::neg", 20'000, {middle});
+  b.add("aten::fill_", 20'000, {middle});
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "page-faults");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("results of 16.0 MiB or more"), 0U) << f->title;
+  EXPECT_NEAR(*f->cost_us, 40'000, 1e-9) << "a fill may be the first to write a tensor";
+  Line fast;
+  fast.add("aten::neg_", 2'000, {middle});
+  fast.add("aten::neg", 10'000, {middle});  // 3.4 GB/s
+  EXPECT_EQ(find_finding(explain(fast), "page-faults"), nullptr);
+}
+
+TEST(LossFindings, OpsInDoubleCountBesideProducts) {
+  Line b;
+  b.add("aten::mul", 900, {tensor({256, 256}, "double"), tensor({256, 256}, "double")});
+  b.add("aten::relu", 100, {tensor({256, 256})});
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "double-precision");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("ops in float64 take"), 0U) << f->title;
+  EXPECT_DOUBLE_EQ(*f->saving_us, 450);
+  Line small;
+  small.add("aten::mul", 900, {tensor({256}, "double")});
+  EXPECT_EQ(find_finding(explain(small), "double-precision"), nullptr);
+}
+
+TEST(LossFindings, AnOpThatNoOtherFindingIsAboutIsNamed) {
+  Line b;
+  b.add("aten::_cdist_forward", 600, {tensor({256, 256}), tensor({256, 256})});
+  b.add("aten::mm", 400, {tensor({256, 256}), tensor({256, 256})});
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "long-op");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::_cdist_forward takes 600 us of 1.00 ms (60 %)"), 0U) << f->title;
+  EXPECT_NE(f->action.find("use_mm_for_euclid_dist"), std::string::npos);
+  EXPECT_EQ(e.host->of(HostPart::memory), 0) << "distances compute";
+  Line products;
+  products.add("aten::mm", 900, {tensor({256, 256}), tensor({256, 256})});
+  EXPECT_EQ(find_finding(explain(products), "long-op"), nullptr);
+}
+
 TEST(LossFindings, ADeviceThatWaitsForTheHostIsToldWithoutTheProfilersPart) {
   GpuTrace b;
   for (int i = 0; i < 10; ++i) {

@@ -130,5 +130,60 @@ TEST(CpuFusion, MemoryIsNotTakenToBeAsSlowAsArithmetic) {
   EXPECT_LT(f.fusions[0].device_saving_us, 250) << "1 MiB at 5 GB/s";
 }
 
+TEST(CpuFusion, AProductKeepsTheActivationThatItCalls) {
+  TraceBuilder b;
+  b.op("aten::_addmm_activation", 0, 200 * kUs);
+  b.inputs({tensor({512}), tensor({256, 512}), tensor({512, 512})});
+  b.op("aten::copy_", 5 * kUs, 20 * kUs);
+  b.inputs({tensor({256, 512}), tensor({256, 512}), scalar("False")});
+  b.op("aten::gelu_", 150 * kUs, 190 * kUs);
+  b.inputs({tensor({256, 512}), scalar("none")});
+  EXPECT_TRUE(found(b).fusions.empty()) << "the product lies between copy_ and gelu_";
+}
+
+TEST(CpuFusion, AnOpThatWorksBetweenItsCallsIsNoChain) {
+  const auto run = [](int64_t own_us) {
+    TraceBuilder b;
+    b.op("aten::embedding_dense_backward", 0, (50 + own_us) * kUs);
+    b.inputs({tensor({64, 512}), tensor({64}, "long int")});
+    b.op("aten::neg", 5 * kUs, 50 * kUs);
+    b.inputs({tensor({256, 512})});
+    b.op("aten::mul", (50 + own_us) * kUs, (100 + own_us) * kUs);
+    b.inputs({tensor({256, 512}), tensor({256, 512})});
+    return found(b).fusions.size();
+  };
+  EXPECT_EQ(run(100), 0U) << "it adds to what it negated";
+  EXPECT_EQ(run(5), 1U);
+}
+
+TEST(CpuFusion, WhatIsFilledIsNotWhatIsReadNext) {
+  TraceBuilder b;
+  b.op("aten::fill_", 0, 40 * kUs);
+  b.inputs({tensor({256, 512}), scalar("0")});
+  b.op("aten::mul", 40 * kUs, 80 * kUs);
+  b.inputs({tensor({256, 512}), tensor({256, 512})});
+  EXPECT_TRUE(found(b).fusions.empty());
+}
+
+TEST(CpuFusion, ExpandedInputsAreNoResults) {
+  TraceBuilder b;
+  OpInput expanded = tensor({4, 8, 4096});
+  expanded.strides = {4096, 0, 1};
+  for (int64_t i = 0; i < 2; ++i) {  // keys and values of grouped heads
+    b.op("aten::copy_", 40 * i * kUs, 40 * (i + 1) * kUs);
+    b.inputs({tensor({4, 8, 4096}), expanded, scalar("False")});
+  }
+  EXPECT_TRUE(found(b).fusions.empty());
+}
+
+TEST(CpuFusion, OneOpInPlaceTwiceIsALoopOverTensors) {
+  TraceBuilder b;
+  for (int64_t i = 0; i < 2; ++i) {
+    b.op("aten::add_", 40 * i * kUs, 40 * (i + 1) * kUs);
+    b.inputs({tensor({256, 512}), tensor({256, 512})});
+  }
+  EXPECT_TRUE(found(b).fusions.empty());
+}
+
 }  // namespace
 }  // namespace epilogue::trace::cpu_fusion_test

@@ -97,7 +97,7 @@ function findingLines(finding, spanUs) {
   const lines = finding.evidence.filter((line) => line !== finding.action);
   if (finding.cost_us > 0) {
     const share = format.percent((finding.cost_us / Math.max(spanUs, 1e-3)) * 100);
-    const left = finding.remains_us < 0.01 * finding.cost_us ? "nothing of that remains" : `${format.us(finding.remains_us)} of that remain`;
+    const left = finding.remains_us < 0.01 * finding.cost_us ? "none of it remains" : `${format.us(finding.remains_us)} of that remain`;
     const remains = isKnown(finding.remains_us) ? ` At best ${left}.` : "";
     const sure = finding.confidence ? ` Confidence: ${finding.confidence}.` : "";
     lines.push(`It takes ${format.us(finding.cost_us)} of ${format.us(spanUs)} now (${share}).${remains}${sure}`);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// One op that takes a good part of a run without a device and that no other finding is about.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "analysis/aten_ops.h"
+#include "analysis/findings/host_shares.h"
+#include "analysis/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr double kLongOpShare = 0.3;  // of the wall time
+
+struct OpAdvice {
+  std::string_view part;  // of the op's name
+  std::string_view advice;
+};
+constexpr std::array<OpAdvice, 8> kAdvice = {{
+    {"bicubic", "bilinear interpolation reads 4 neighbours where bicubic reads 16"},
+    {"grid_sampler", "bilinear interpolation reads 4 neighbours where bicubic reads 16"},
+    {"cdist", "with p = 2 and compute_mode=\"use_mm_for_euclid_dist\" it is a matrix product"},
+    {"embedding_dense_backward",
+     "gradients of a whole table: nn.Embedding(sparse=True) and an optimizer for it touch the rows "
+     "that were read"},
+    {"index_add", "sums by index go row by row: torch.sparse.mm or segment_reduce sum in one pass"},
+    {"scatter", "sums by index go row by row: torch.sparse.mm or segment_reduce sum in one pass"},
+    {"index_put", "writes by index go element by element: masks (torch.where) and slices do not"},
+    {"randperm", "a permutation made once, or on a worker, takes no time of the step"},
+}};
+
+// Products, convolutions, recurrent layers and attention take most of a good run, and simple ops
+// have rules of their own.
+bool is_told_elsewhere(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kMainWork = {"conv", "Conv", "attention", "_rnn"};
+  const OpClass kind = op_class(name);
+  return kind == OpClass::gemm || kind == OpClass::pointwise || kind == OpClass::copy ||
+         std::any_of(kMainWork.begin(), kMainWork.end(), [&](std::string_view part) {
+           return name.find(part) != std::string_view::npos;
+         });
+}
+
+bool is_about(const Finding& finding, std::string_view op) {
+  const auto names = [&](const std::string& text) { return text.find(op) != std::string::npos; };
+  return finding.id != "verdict" &&
+         (names(finding.title) ||
+          std::any_of(finding.evidence.begin(), finding.evidence.end(), names));
+}
+
+void find_long_op(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host || e.host->ops.empty()) return;
+  const HostTime& host = *e.host;
+  const HostOp& op = host.ops.front();
+  if (static_cast<double>(op.self_ns) < kLongOpShare * static_cast<double>(host.wall_ns) ||
+      op.part == HostPart::dispatch || is_told_elsewhere(op.name))
+    return;
+  if (std::any_of(out.begin(), out.end(), [&](const Finding& f) { return is_about(f, op.name); }))
+    return;
+  Finding f;
+  f.severity = Severity::info;
+  f.title = fmt::format("{} takes {}", op.name, share(host, op.self_ns));
+  f.evidence.push_back(fmt::format("{}, mean {}", counted(op.count, "call", "calls"),
+                                   duration(op.self_ns / op.count)));
+  f.cost_us = to_us(op.self_ns);
+  const auto known = std::find_if(kAdvice.begin(), kAdvice.end(), [&](const OpAdvice& a) {
+    return op.name.find(a.part) != std::string::npos;
+  });
+  if (known != kAdvice.end()) advise(f, std::string(known->advice));
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const ExplanationRule kLongOpRule = {"long-op", find_long_op, Confidence::high};
+
+}  // namespace epilogue::trace
