@@ -172,6 +172,8 @@ class Examiner {
     const bool is_cpu_only = links_.device_work.empty() && links_.launches.empty();
     add("cpu-only", Severity::info, is_cpu_only ? counts_.ops : 0,
         "No launch and no device work: the trace is of the host alone.");
+    add("no-ops", Severity::info, counts_.ops == 0 ? links_.kernels : 0,
+        "No ops were recorded: kernels belong to none, and of the host only its calls are known.");
   }
 
   void links() {

@@ -123,6 +123,14 @@ void find_misaligned_products(const Explanation& e, std::vector<Finding>& out) {
   }
 }
 
+// Memory limits it: fuller waves would wait for the same bytes. Below so many FLOPs for each byte
+// it does on any device with matrix units, whose rates are not needed then.
+bool is_bound_by_memory(const Gemm& g) {
+  constexpr double kFewFlopsPerByte = 50;
+  if (g.side) return *g.side == RooflineSide::memory;
+  return g.uses_tensor_cores.value_or(false) && g.intensity && *g.intensity < kFewFlopsPerByte;
+}
+
 void find_wave_quantisation(const Explanation& e, std::vector<Finding>& out) {
   size_t shown = 0;
   for (const Gemm& g : e.gemms.gemms) {
@@ -130,6 +138,7 @@ void find_wave_quantisation(const Explanation& e, std::vector<Finding>& out) {
     if (g.uses_tensor_cores == false && !g.tensor_core_note.empty()) continue;
     if (!g.tiling || !g.tiling->wave_efficiency_pct) continue;
     if (*g.tiling->wave_efficiency_pct >= kPoorWavePct || *g.tiling->waves <= 1) continue;
+    if (is_bound_by_memory(g)) continue;
     out.push_back(wave_finding(g));
     ++shown;
   }

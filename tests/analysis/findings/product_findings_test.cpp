@@ -69,5 +69,21 @@ TEST(ProductFindings, AnItemThatMakesTheHostWaitHasItsRemedy) {
   EXPECT_NE(f->evidence.back().find("keep it on the device"), std::string::npos);
 }
 
+// Tiles of 128 x 128, one for each of 108 multiprocessors.
+TEST(ProductFindings, WavesAreFilledOnlyWhereTheyLimitTheProduct) {
+  const auto finds = [](int64_t m, int64_t n, int64_t blocks) {
+    GemmTrace b(a100());
+    KernelArgs args;
+    args.grid = {blocks, 1, 1};
+    args.block = {256, 1, 1};
+    args.blocks_per_sm = static_cast<double>(blocks) / 108;
+    args.registers_per_thread = 200;
+    b.product("aten::mm", mm(m, n, 4096, kBf16), kGate, 400 * kUs, args);
+    return find_finding(explain(b), "wave-quantisation") != nullptr;
+  };
+  EXPECT_TRUE(finds(2048, 1152, 144)) << "1.33 waves";
+  EXPECT_FALSE(finds(32, 18432, 144)) << "32 FLOPs for each byte: memory limits it";
+}
+
 }  // namespace
 }  // namespace epilogue::trace::product_findings_test
