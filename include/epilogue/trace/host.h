@@ -110,6 +110,8 @@ struct HostLosses {
   double warm_gb_per_s = 0;       // what simple ops of this trace do in memory that was used before
   std::vector<HostLoss> copies;   // cat, and copies by what asked for them (to, contiguous)
   std::vector<HostLoss> masks;    // indexing by a boolean mask
+  // Autograd's anomaly mode: isnan and _is_any_true of each gradient, with what they call.
+  std::vector<HostLoss> nan_checks;
 };
 
 // Collectives of CPUs (gloo, MPI, UCC), which threads of their own carry out.

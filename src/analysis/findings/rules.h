@@ -28,6 +28,7 @@ extern const ExplanationRule kSlowCallRule;
 extern const ExplanationRule kContentionRule;
 extern const ExplanationRule kSlowDtypeRule;
 extern const ExplanationRule kLongOpRule;
+extern const ExplanationRule kNanChecksRule;
 extern const ExplanationRule kMisalignedProductRule;
 extern const ExplanationRule kUnfusedAttentionRule;
 extern const ExplanationRule kUnfusedOptimizerRule;
@@ -86,6 +87,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kBooleanMaskRule,
                                                                &kRecompilationRule,
                                                                &kHostOverheadRule,
+                                                               &kNanChecksRule,
                                                                // Last: about what no other is.
                                                                &kLongOpRule};
 

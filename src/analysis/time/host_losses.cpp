@@ -61,6 +61,7 @@ class Losses {
     const std::string_view name = trace_.name(e);
     if (name == "aten::copy_" || name == "aten::cat") add_copy(i);
     if (name == "aten::nonzero") add_mask(i);
+    if (name == "aten::isnan" || name == "aten::_is_any_true") add(nan_checks_, name, e.dur_ns, 0);
     const OpClass kind = op_class(name);
     if (is_wide(e, kind)) add(wide_, name, self_ns_[i], 0);
     if (!is_elementwise(kind) && kind != OpClass::rowwise) return;
@@ -85,6 +86,8 @@ class Losses {
     losses.warm_gb_per_s = has_large_warm_ ? large_warm_ : std::min(small_warm_, kSureGbPerS);
     losses.copies = by_time(copies_);
     losses.masks = by_time(masks_);
+    // isnan alone may be the program's own.
+    if (nan_checks_.contains("aten::_is_any_true")) losses.nan_checks = by_time(nan_checks_);
     return losses;
   }
 
@@ -197,6 +200,7 @@ class Losses {
   LossesByName wide_;
   LossesByName copies_;
   LossesByName masks_;
+  LossesByName nan_checks_;
   uint32_t last_mask_ = kNone;
   bool has_large_warm_ = false;
   double large_warm_ = 0;

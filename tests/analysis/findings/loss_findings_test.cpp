@@ -171,6 +171,21 @@ TEST(LossFindings, OpsInDoubleCountBesideProducts) {
   EXPECT_EQ(find_finding(explain(small), "double-precision"), nullptr);
 }
 
+TEST(LossFindings, AnomalyModesChecksAreNamed) {
+  Line b;
+  b.add("aten::mm", 700, {tensor({256, 256}), tensor({256, 256})});
+  b.add("aten::isnan", 200, {tensor({256, 256})});
+  b.add("aten::_is_any_true", 100, {tensor({256, 256}, "bool")});
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "nan-checks");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 300);
+  Line own;  // a program may look for NaN itself
+  own.add("aten::mm", 700, {tensor({256, 256}), tensor({256, 256})});
+  own.add("aten::isnan", 200, {tensor({256, 256})});
+  EXPECT_EQ(find_finding(explain(own), "nan-checks"), nullptr);
+}
+
 TEST(LossFindings, AnOpThatNoOtherFindingIsAboutIsNamed) {
   Line b;
   b.add("aten::_cdist_forward", 600, {tensor({256, 256}), tensor({256, 256})});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One op that takes a good part of a run without a device and that no other finding is about.
+// One kind of op that takes a good part of a run without a device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -71,8 +71,27 @@ void find_long_op(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+void find_nan_checks(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  const std::vector<HostLoss>& checks = e.host->losses.nan_checks;
+  const int64_t ns = total_of(checks);
+  if (checks.empty() || !is_notable(*e.host, ns)) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("looking for NaN in gradients takes {}", share(*e.host, ns));
+  for (const HostLoss& check : checks)
+    f.evidence.push_back(fmt::format("{}: {}, {}", check.name,
+                                     counted(check.count, "call", "calls"), duration(check.ns)));
+  advise(f,
+         "anomaly mode checks each gradient: switch it on to find a NaN, not for whole runs "
+         "(torch.autograd.set_detect_anomaly)");
+  f.saving_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
 }  // namespace
 
+constinit const ExplanationRule kNanChecksRule = {"nan-checks", find_nan_checks};
 constinit const ExplanationRule kLongOpRule = {"long-op", find_long_op, Confidence::high};
 
 }  // namespace epilogue::trace
