@@ -76,19 +76,11 @@ class Finder {
  private:
   void add_group(const FusionGroup& group) {
     const std::optional<GroupBytes> bytes = group_bytes(group, work_, flow_);
-    const bool has_rows = std::any_of(group.members.begin(), group.members.end(), [&](uint32_t i) {
-      return !is_elementwise(work_.ops[i].op_class);
-    });
-    if (group.members.size() > 1)
+    if (group.members.size() > 1) {
+      const Assumption a = assumption_of_chain(group, bytes.has_value());
       add({FusionKind::pointwise_chain, group.members, group.members.back(),
-           model_.chain(group, bytes),
-           !bytes     ? Confidence::low
-           : has_rows ? Confidence::medium
-                      : Confidence::high,
-           !bytes ? "each op reads what the one before it wrote, and the longest hides the others "
-                    "(shapes were not recorded, or do not tell the bytes)"
-           : has_rows ? "each op reads what the ones before it wrote; one kernel keeps whole rows"
-                      : "each op reads what the ones before it wrote, and nobody else does"});
+           model_.chain(group, bytes), a.confidence, std::string(a.text)});
+    }
     if (group.products.empty() || !bytes) return;
     const std::string libraries = work_.has_device_work
                                       ? "(cuBLASLt, CUTLASS, max-autotune)"
@@ -98,12 +90,41 @@ class Finder {
     std::sort(ops.begin(), ops.end());
     ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
     add({FusionKind::gemm_epilogue, std::move(ops), group.members.back(),
-         model_.epilogue(group, *bytes), has_rows ? Confidence::low : Confidence::medium,
+         model_.epilogue(group, *bytes), has_rows(group) ? Confidence::low : Confidence::medium,
          group.products.size() > 1
              ? "one of the GEMMs' kernels takes an epilogue " + libraries +
                    " that reads what the others wrote; on top of the chain's own saving"
              : "the GEMM's kernel takes an epilogue " + libraries +
                    "; on top of the chain's own saving"});
+  }
+
+  struct Assumption {
+    Confidence confidence;
+    std::string_view text;
+  };
+
+  Assumption assumption_of_chain(const FusionGroup& group, bool has_bytes) const {
+    if (!has_bytes)
+      return {
+          Confidence::low,
+          "each op reads what the one before it wrote, and the longest hides the others (shapes "
+          "were not recorded, or do not tell the bytes)"};
+    const auto copies = std::count_if(group.members.begin(), group.members.end(), [&](uint32_t i) {
+      return work_.ops[i].op_class == OpClass::copy;
+    });
+    // Which of several like tensors a copy reads is a guess.
+    if (copies > 1 && 2 * static_cast<size_t>(copies) >= group.members.size())
+      return {Confidence::low,
+              "each copy reads what the op before it wrote, and not another tensor of this size"};
+    if (has_rows(group))
+      return {Confidence::medium,
+              "each op reads what the ones before it wrote; one kernel keeps whole rows"};
+    return {Confidence::high, "each op reads what the ones before it wrote, and nobody else does"};
+  }
+
+  bool has_rows(const FusionGroup& group) const {
+    return std::any_of(group.members.begin(), group.members.end(),
+                       [&](uint32_t i) { return !is_elementwise(work_.ops[i].op_class); });
   }
 
   void add_merged(const std::vector<uint32_t>& gemms) {

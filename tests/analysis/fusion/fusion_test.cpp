@@ -231,6 +231,17 @@ TEST(Fusion, WithoutDeviceWorkTheOpsOwnTimeCounts) {
   EXPECT_NEAR(chain->predicted_saving_us, 230 - (three_t_us + 1.8 * 100 - three_t_us), 1e-9);
 }
 
+TEST(Fusion, ChainsOfCopiesAreAGuess) {
+  Program p;
+  p.copy("elementwise", 40, {4096, 1024});
+  p.copy("elementwise", 40, {4096, 1024});
+  p.unary("aten::relu", 40, {4096, 1024});
+  const FusionFindings found = p.find();
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
+  ASSERT_NE(chain, nullptr);
+  EXPECT_EQ(chain->confidence, Confidence::low);
+}
+
 TEST(Fusion, AnEmptyTraceHasNone) {
   Program p;
   const FusionFindings found = p.find();
