@@ -210,7 +210,8 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   const std::vector<uint32_t> within =
       result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
   const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
-  const HostWork host_work(trace, links, class_of_name, children);
+  std::optional<HostWork> host_work;
+  if (!result.has_device_work) host_work.emplace(trace, links, class_of_name, children);
   const std::vector<uint32_t> region_of = region_of_events(trace, links);
   Shapes shapes(trace, result);
   result.ops.reserve(launched_by.size());
@@ -220,7 +221,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     const OpClass kind = class_of_name[e.name];
     const Launched* launched = launched_by.find(i);
     const bool works = result.has_device_work ? launched != nullptr && launched->longest_ns >= 0
-                                              : host_work.contains(i);
+                                              : host_work->contains(i);
     if (!works) continue;
     WorkOp op;
     op.event = i;
