@@ -107,17 +107,22 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   pause();
   {
     auto beside = std::async(std::launch::async, [&] {
-      e.gaps = idle_gaps(trace, links);
-      e.idle = idle_times(trace, links);
-      e.queues = stream_queues(trace, links);
-      e.chains = dispatch_chains(trace, links);
+      e.memory = memory_profile(trace, links);
       e.steps = steps(trace, links);
+      e.gaps = idle_gaps(trace, links);
     });
     e.fusions = find_fusions(trace, links,
                              {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
                               .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});
-    pause();
-    e.memory = memory_profile(trace, links);
+    beside.get();
+  }
+  pause();
+  {
+    auto beside = std::async(std::launch::async, [&] {
+      e.idle = idle_times(trace, links);
+      e.queues = stream_queues(trace, links);
+    });
+    e.chains = dispatch_chains(trace, links);
     beside.get();
   }
   e.findings = apply_rules(kExplanationRules, e);

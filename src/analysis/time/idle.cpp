@@ -89,7 +89,16 @@ class HostStates {
   };
 
   static ThreadKey thread_of(const Event& e) { return {e.pid, e.tid}; }
-  void add_to(IdleCause cause, Interval i) { states_[static_cast<size_t>(cause)].push_back(i); }
+  // What lies in the one before, as an op in its caller does, is not kept: a long trace has millions.
+  void add_to(IdleCause cause, Interval i) {
+    if (i.end_ns <= i.begin_ns) return;
+    std::vector<Interval>& list = states_[static_cast<size_t>(cause)];
+    if (!list.empty() && list.back().begin_ns <= i.begin_ns && i.begin_ns <= list.back().end_ns) {
+      list.back().end_ns = std::max(list.back().end_ns, i.end_ns);
+    } else {
+      list.push_back(i);
+    }
+  }
 
   void find_driving_threads(int32_t device) {
     starts_work_.resize(events_.size());
