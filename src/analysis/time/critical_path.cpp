@@ -34,10 +34,12 @@ void for_each_part(const PathGraph& graph, const std::vector<uint32_t>& edges,
     if (end_ns > at_ns) run(std::exchange(at_ns, end_ns), end_ns, group);
   };
   const int64_t first_ns =
-      edges.empty() ? path.end_ns : graph.time_ns(graph.edges()[edges.front()].from);
+      edges.empty() ? path.end_ns : graph.time_ns(graph.edge(edges.front()).from);
   step_to(first_ns, before_group);
-  for (const uint32_t k : edges)
-    step_to(graph.time_ns(graph.edges()[k].to), graph.edges()[k].group);
+  for (const uint32_t id : edges) {
+    const PathGraph::Edge e = graph.edge(id);
+    step_to(graph.time_ns(e.to), e.group);
+  }
 }
 
 void add_what_ifs(const PathGraph& graph, CriticalPath& path) {
@@ -93,8 +95,9 @@ std::optional<CriticalPath> critical_path(const Trace& trace, const Links& links
     path.groups.push_back({g.kind, std::string(trace.strings[g.name]), 0, 0, 0, {}, {}});
   const auto before_group = static_cast<uint32_t>(path.groups.size());
   path.groups.push_back({PathKind::before, "", 0, 0, 0, {}, {}});
-  for (const PathGraph::Edge& e : graph.edges())
+  graph.for_each_edge([&](const PathGraph::Edge& e) {
     path.groups[e.group].total_ns += std::max<int64_t>(e.weight_ns, 0);
+  });
 
   const std::vector<uint32_t> edges = graph.longest_path();
   size_t pieces = 0;

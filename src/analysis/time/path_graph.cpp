@@ -9,11 +9,15 @@ namespace epilogue::trace {
 
 void PathGraph::reserve(size_t moments, size_t edges) {
   times_ns_.reserve(moments);
+  step_group_.reserve(moments);
+  has_edge_.reserve(moments);
   edges_.reserve(edges);
 }
 
 uint32_t PathGraph::add_moment(int64_t time_ns) {
   times_ns_.push_back(time_ns);
+  step_group_.push_back(kNone);
+  has_edge_.push_back(false);
   return static_cast<uint32_t>(times_ns_.size() - 1);
 }
 
@@ -27,7 +31,21 @@ uint32_t PathGraph::group_of(PathKind kind, StringId name) {
 void PathGraph::add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind,
                          StringId name) {
   const int64_t distance_ns = times_ns_[to] - times_ns_[from];
-  edges_.push_back({std::min(weight_ns, distance_ns), from, to, group_of(kind, name), kNone});
+  const uint32_t group = group_of(kind, name);
+  // The first edge alone, so that edges to a moment keep their order.
+  const bool is_first = !has_edge_[to] && step_group_[to] == kNone;
+  if (is_first && to == from + 1 && distance_ns >= 0 && weight_ns >= distance_ns) {
+    step_group_[to] = group;
+    return;
+  }
+  has_edge_[to] = true;
+  edges_.push_back({std::min(weight_ns, distance_ns), from, to, group, kNone});
+}
+
+PathGraph::Edge PathGraph::edge(uint32_t id) const {
+  if ((id & kStepBit) == 0) return edges_[id];
+  const uint32_t to = id & ~kStepBit;
+  return {times_ns_[to] - times_ns_[to - 1], to - 1, to, step_group_[to], kNone};
 }
 
 void PathGraph::chain_edges(uint32_t Edge::*moment) {
@@ -41,15 +59,23 @@ void PathGraph::order_moments() {
   chain_edges(&Edge::from);
   std::vector<uint32_t> open(moments());
   for (const Edge& e : edges_) ++open[e.to];
+  for (uint32_t i = 0; i < moments(); ++i)
+    if (step_group_[i] != kNone) ++open[i];
   order_.reserve(moments());
   for (uint32_t i = 0; i < moments(); ++i)
     if (open[i] == 0) order_.push_back(i);
-  for (size_t at = 0; at < order_.size(); ++at)
-    for (uint32_t k = first_edge_[order_[at]]; k != kNone; k = edges_[k].next)
-      if (--open[edges_[k].to] == 0) order_.push_back(edges_[k].to);
+  const auto close = [&](uint32_t to) {
+    if (--open[to] == 0) order_.push_back(to);
+  };
+  for (size_t at = 0; at < order_.size(); ++at) {
+    const uint32_t from = order_[at];
+    if (from + 1 < moments() && step_group_[from + 1] != kNone) close(from + 1);
+    for (uint32_t k = first_edge_[from]; k != kNone; k = edges_[k].next) close(edges_[k].to);
+  }
 }
 
 void PathGraph::finish() {
+  std::exchange(has_edge_, {});
   order_moments();
   chain_edges(&Edge::to);
   const auto slack = [&](const Edge& e) {
@@ -57,7 +83,7 @@ void PathGraph::finish() {
   };
   for (uint32_t i = 0; i < moments(); ++i) {
     uint32_t nearest = first_edge_[i];
-    if (nearest == kNone) continue;
+    if (nearest == kNone || step_group_[i] != kNone) continue;  // a step explains it
     for (uint32_t k = edges_[nearest].next; k != kNone; k = edges_[k].next)
       if (slack(edges_[k]) < slack(edges_[nearest])) nearest = k;
     edges_[nearest].weight_ns += slack(edges_[nearest]);
@@ -67,14 +93,13 @@ void PathGraph::finish() {
 std::vector<int64_t> PathGraph::solve(uint32_t group, double scale) const {
   std::vector<int64_t> times = times_ns_;
   for (const uint32_t to : order_) {
-    if (first_edge_[to] == kNone) continue;
+    if (!has_edge_to(to)) continue;
     int64_t time_ns = INT64_MIN;
-    for (uint32_t k = first_edge_[to]; k != kNone; k = edges_[k].next) {
-      const Edge& e = edges_[k];
+    for_each_edge_to(to, [&](uint32_t, const Edge& e) {
       const int64_t weight_ns =
           e.group != group ? e.weight_ns : std::llround(static_cast<double>(e.weight_ns) * scale);
       time_ns = std::max(time_ns, times[e.from] + weight_ns);
-    }
+    });
     times[to] = time_ns;
   }
   return times;
@@ -87,14 +112,13 @@ std::vector<uint32_t> PathGraph::longest_path() const {
                                   times_ns_.begin());
   // No path has more edges than there are moments, unless it is a cycle.
   while (path.size() < moments()) {
-    const auto decides = [&](const Edge& e) {
-      return times_ns_[e.from] + e.weight_ns == times_ns_[at];
-    };
-    uint32_t k = first_edge_[at];
-    while (k != kNone && !decides(edges_[k])) k = edges_[k].next;
-    if (k == kNone) break;
-    path.push_back(k);
-    at = edges_[k].from;
+    uint32_t deciding = kNone;
+    for_each_edge_to(at, [&](uint32_t id, const Edge& e) {
+      if (deciding == kNone && times_ns_[e.from] + e.weight_ns == times_ns_[at]) deciding = id;
+    });
+    if (deciding == kNone) break;
+    path.push_back(deciding);
+    at = edge(deciding).from;
   }
   std::reverse(path.begin(), path.end());
   return path;

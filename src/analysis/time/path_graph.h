@@ -37,22 +37,46 @@ class PathGraph {
   // When each moment comes if the edges of one group take `scale` of their time. Moments without
   // an edge to them stay where they were.
   std::vector<int64_t> solve(uint32_t group = kNone, double scale = 1) const;
-  // The edges that decide when the last moment comes, by time: positions in edges().
+  // The edges that decide when the last moment comes, by time: for edge().
   std::vector<uint32_t> longest_path() const;
 
   int64_t time_ns(uint32_t moment) const { return times_ns_[moment]; }
   size_t moments() const { return times_ns_.size(); }
-  const std::vector<Edge>& edges() const { return edges_; }
+  Edge edge(uint32_t id) const;
+  // Calls visit(edge) for all, in no order.
+  template <class Visit>
+  void for_each_edge(Visit&& visit) const {
+    for (const Edge& e : edges_) visit(e);
+    for (uint32_t to = 0; to < moments(); ++to)
+      if (step_group_[to] != kNone) visit(edge(kStepBit | to));
+  }
   const std::vector<Group>& groups() const { return groups_; }
 
  private:
+  // Of the id of a step: the other bits are the moment that it leads to.
+  static constexpr uint32_t kStepBit = uint32_t{1} << 31;
+
+  // Calls visit(id, edge) for the edges to a moment, in the order in which they were added.
+  template <class Visit>
+  void for_each_edge_to(uint32_t to, Visit&& visit) const {
+    if (step_group_[to] != kNone) visit(kStepBit | to, edge(kStepBit | to));
+    for (uint32_t k = first_edge_[to]; k != kNone; k = edges_[k].next) visit(k, edges_[k]);
+  }
+  bool has_edge_to(uint32_t to) const {
+    return step_group_[to] != kNone || first_edge_[to] != kNone;
+  }
+
   uint32_t group_of(PathKind kind, StringId name);
   // Makes lists of the edges that have one moment there: from first_edge_, by Edge::next.
   void chain_edges(uint32_t Edge::*moment);
   void order_moments();
 
   std::vector<int64_t> times_ns_;
-  std::vector<Edge> edges_;
+  // Most edges are steps: from the moment before, by the whole distance. Of them only the group is
+  // kept, by the moment that they lead to; kNone: there is none.
+  std::vector<uint32_t> step_group_;
+  std::vector<bool> has_edge_;  // by moment, until finish(): an edge that is no step leads to it
+  std::vector<Edge> edges_;     // the others
   std::vector<uint32_t> first_edge_;  // by moment: an edge to it, or kNone
   std::vector<uint32_t> order_;       // moments, each after those that it depends on
   std::vector<Group> groups_;
