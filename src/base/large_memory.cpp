@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/large_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -48,6 +49,12 @@ LargeMemory allocate_large(size_t bytes) {
   LargeMemory memory(map_large(bytes), UnmapLarge{bytes});
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+
+void return_freed_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace epilogue

@@ -8,6 +8,7 @@
 #include "analysis/findings/kernel_sources.h"
 #include "analysis/findings/rules.h"
 #include "analysis/time/host_peaks.h"
+#include "base/large_memory.h"
 
 namespace epilogue::trace {
 namespace {
@@ -66,6 +67,7 @@ std::string_view finding_place_name(FindingPlace place) {
 
 Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options) {
   const auto pause = [&] {
+    return_freed_memory();
     if (options.between) options.between();
   };
   Explanation e;
@@ -109,7 +111,6 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
     auto beside = std::async(std::launch::async, [&] {
       e.memory = memory_profile(trace, links);
       e.steps = steps(trace, links);
-      e.gaps = idle_gaps(trace, links);
     });
     e.fusions = find_fusions(trace, links,
                              {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
@@ -118,13 +119,14 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   }
   pause();
   {
-    auto beside = std::async(std::launch::async, [&] {
-      e.idle = idle_times(trace, links);
-      e.queues = stream_queues(trace, links);
-    });
-    e.chains = dispatch_chains(trace, links);
+    auto beside = std::async(std::launch::async, [&] { e.gaps = idle_gaps(trace, links); });
+    e.queues = stream_queues(trace, links);
     beside.get();
   }
+  pause();
+  e.idle = idle_times(trace, links);
+  pause();
+  e.chains = dispatch_chains(trace, links);
   e.findings = apply_rules(kExplanationRules, e);
   if (e.timeline.devices.empty())
     for (Finding& f : e.findings) f.where = FindingPlace::host;

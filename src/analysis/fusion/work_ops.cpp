@@ -63,15 +63,20 @@ SparseColumn<Launched> launched_by_op(const Trace& trace, const Links& links) {
   return sums;
 }
 
-// Number of ops directly below each op, views left out: they are no work.
-std::vector<uint32_t> working_children(const Trace& trace, const Links& links,
-                                       const std::vector<OpClass>& class_of_name) {
-  std::vector<uint32_t> children(trace.events.size());
+// Number of ops directly below each op, views left out: they are no work. None, one or more is all
+// that anyone asks.
+using Children = std::vector<uint8_t>;
+constexpr int kMany = 2;
+
+Children working_children(const Trace& trace, const Links& links,
+                          const std::vector<OpClass>& class_of_name) {
+  Children children(trace.events.size());
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (e.category == Category::cpu_op && links.parent[i] != kNone &&
         class_of_name[e.name] != OpClass::view)
-      ++children[links.parent[i]];
+      children[links.parent[i]] =
+          static_cast<uint8_t>(std::min(children[links.parent[i]] + 1, kMany));
   }
   return children;
 }
@@ -94,7 +99,7 @@ constexpr int64_t kOwnWorkPart = 4;
 class HostWork {
  public:
   HostWork(const Trace& trace, const Links& links, const std::vector<OpClass>& class_of_name,
-           const std::vector<uint32_t>& children)
+           const Children& children)
       : trace_(trace), links_(links), class_of_name_(class_of_name), children_(children) {
     calls_work_.resize(trace.events.size());
     calls_product_.resize(trace.events.size());
@@ -138,14 +143,14 @@ class HostWork {
   const Trace& trace_;
   const Links& links_;
   const std::vector<OpClass>& class_of_name_;
-  const std::vector<uint32_t>& children_;
+  const Children& children_;
   std::vector<bool> calls_work_;  // something that is no copy, fill or view
   std::vector<bool> calls_product_;
   std::vector<int64_t> called_ns_;  // what the ops take that it calls
 };
 
 // The outermost op around `op` that does no other work: aten::linear for its aten::addmm.
-uint32_t outermost(const Links& links, const std::vector<uint32_t>& children, uint32_t op) {
+uint32_t outermost(const Links& links, const Children& children, uint32_t op) {
   uint32_t outer = op;
   while (links.parent[outer] != kNone && children[links.parent[outer]] == 1)
     outer = links.parent[outer];
@@ -209,7 +214,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   // Counted where it is known what the profiler costs, and that the host's time is the work's.
   const std::vector<uint32_t> within =
       result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();
-  const std::vector<uint32_t> children = working_children(trace, links, class_of_name);
+  const Children children = working_children(trace, links, class_of_name);
   std::optional<HostWork> host_work;
   if (!result.has_device_work) host_work.emplace(trace, links, class_of_name, children);
   const std::vector<uint32_t> region_of = region_of_events(trace, links);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/aten_ops.h"
+#include "base/median.h"
 
 namespace epilogue::trace {
 namespace {
@@ -29,12 +30,6 @@ bool is_contiguous(const OpInput& input) {
   return true;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 void SmallLoops::add(const Trace& trace, const Event& op, int64_t bytes) {
@@ -55,7 +50,7 @@ void SmallLoops::add(const Trace& trace, const Event& op, int64_t bytes) {
 }
 
 void SmallLoops::add_contended(LossesByName& losses) {
-  const auto is_slow = [](const Calls& c) { return median(c.gb_per_s) < kSlowMedian; };
+  const auto is_slow = [](const Calls& c) { return median_of(c.gb_per_s) < kSlowMedian; };
   const bool is_shown = std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Calls& c = entry.second;
     return c.is_simple && c.gb_per_s.size() >= kSomeCalls && is_slow(c) &&
