@@ -102,6 +102,7 @@ struct HostLoss {
 // Each list by time.
 struct HostLosses {
   std::vector<HostLoss> stalled;  // simple ops that are slower than one core is: kContendedGbPerS
+  bool are_loops_slow = false;    // small loops over contiguous f32 show that threads wait
   // Simple ops that write into new memory: kFreshBytes or more, or less if they are much slower
   // than ops in place.
   std::vector<HostLoss> fresh;
@@ -110,6 +111,8 @@ struct HostLosses {
   double warm_gb_per_s = 0;       // what simple ops of this trace do in memory that was used before
   std::vector<HostLoss> copies;   // cat, and copies by what asked for them (to, contiguous)
   std::vector<HostLoss> masks;    // indexing by a boolean mask
+  // batch_norm in training mode, in a trace where nothing runs backward.
+  std::vector<HostLoss> training_norms;
   // Autograd's anomaly mode: isnan and _is_any_true of each gradient, with what they call.
   std::vector<HostLoss> nan_checks;
 };

@@ -47,11 +47,23 @@ void clamp_times(std::vector<Finding>& findings, double span_us) {
   }
 }
 
+// Beside threads that wait for each other no other saving is sure.
+void doubt_savings(std::vector<Finding>& findings) {
+  const bool is_contended = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.id == kContentionRule.id;
+  });
+  for (Finding& f : findings)
+    if (is_contended && f.id != kContentionRule.id && f.saving_us) f.confidence = Confidence::low;
+}
+
 // The verdict stays first: it frames the rest.
 void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
     if ((a.severity == Severity::error) != (b.severity == Severity::error))
       return a.severity == Severity::error;
+    // Threads that wait for each other make every other time longer than it is.
+    if ((a.id == kContentionRule.id) != (b.id == kContentionRule.id))
+      return a.id == kContentionRule.id;
     const auto weight = [](const Finding& f) {
       return f.saving_us.value_or(f.cost_us.value_or(-1));
     };
@@ -132,6 +144,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
     for (Finding& f : e.findings) f.where = FindingPlace::host;
   name_sources(e.compile.triton, e.findings);
   clamp_times(e.findings, to_us(e.timeline.span_ns()));
+  doubt_savings(e.findings);
   sort_findings(e.findings);
   return e;
 }

@@ -30,7 +30,13 @@ void find_contention(const Explanation& e, std::vector<Finding>& out) {
   // A small op or two that another process interrupted are no habit of this one.
   constexpr int64_t kSomeCalls = 5;
   const bool is_one_long = calls < kSomeCalls && bytes < calls * kManyBytes;
-  if (ops.empty() || is_one_long || !is_notable(*e.host, ns)) return;
+  if (ops.empty() || is_one_long) return;
+  // What small loops show is true of products as well, which take most of a run.
+  constexpr double kEnoughOfLoops = 0.02;
+  const bool is_shown =
+      e.host->losses.are_loops_slow &&
+      static_cast<double>(ns) >= kEnoughOfLoops * static_cast<double>(e.host->wall_ns);
+  if (!is_shown && !is_notable(*e.host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
   f.title = fmt::format(

@@ -29,6 +29,7 @@ extern const ExplanationRule kContentionRule;
 extern const ExplanationRule kSlowDtypeRule;
 extern const ExplanationRule kLongOpRule;
 extern const ExplanationRule kNanChecksRule;
+extern const ExplanationRule kTrainingNormsRule;
 extern const ExplanationRule kMisalignedProductRule;
 extern const ExplanationRule kUnfusedAttentionRule;
 extern const ExplanationRule kUnfusedOptimizerRule;
@@ -88,6 +89,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kRecompilationRule,
                                                                &kHostOverheadRule,
                                                                &kNanChecksRule,
+                                                               &kTrainingNormsRule,
                                                                // Last: about what no other is.
                                                                &kLongOpRule};
 

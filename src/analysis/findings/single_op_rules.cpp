@@ -42,33 +42,36 @@ bool is_told_elsewhere(std::string_view name) {
          });
 }
 
-bool is_about(const Finding& finding, std::string_view op) {
-  const auto names = [&](const std::string& text) { return text.find(op) != std::string::npos; };
-  return finding.id != "verdict" &&
-         (names(finding.title) ||
-          std::any_of(finding.evidence.begin(), finding.evidence.end(), names));
+// It names the op and is about half of its time or more.
+bool is_about(const Finding& finding, const HostOp& op) {
+  if (finding.id == "verdict" || 2 * finding.cost_us.value_or(0) < to_us(op.self_ns)) return false;
+  const auto names = [&](const std::string& text) {
+    return text.find(op.name) != std::string::npos;
+  };
+  return names(finding.title) ||
+         std::any_of(finding.evidence.begin(), finding.evidence.end(), names);
 }
 
-void find_long_op(const Explanation& e, std::vector<Finding>& out) {
-  if (!e.host || e.host->ops.empty()) return;
+void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
   const HostTime& host = *e.host;
-  const HostOp& op = host.ops.front();
-  if (static_cast<double>(op.self_ns) < kLongOpShare * static_cast<double>(host.wall_ns) ||
-      op.part == HostPart::dispatch || is_told_elsewhere(op.name))
-    return;
-  if (std::any_of(out.begin(), out.end(), [&](const Finding& f) { return is_about(f, op.name); }))
-    return;
-  Finding f;
-  f.severity = Severity::info;
-  f.title = fmt::format("{} takes {}", op.name, share(host, op.self_ns));
-  f.evidence.push_back(fmt::format("{}, mean {}", counted(op.count, "call", "calls"),
-                                   duration(op.self_ns / op.count)));
-  f.cost_us = to_us(op.self_ns);
-  const auto known = std::find_if(kAdvice.begin(), kAdvice.end(), [&](const OpAdvice& a) {
-    return op.name.find(a.part) != std::string::npos;
-  });
-  if (known != kAdvice.end()) advise(f, std::string(known->advice));
-  out.push_back(std::move(f));
+  for (const HostOp& op : host.ops) {
+    if (static_cast<double>(op.self_ns) < kLongOpShare * static_cast<double>(host.wall_ns)) return;
+    if (op.part == HostPart::dispatch || is_told_elsewhere(op.name)) continue;
+    if (std::any_of(out.begin(), out.end(), [&](const Finding& f) { return is_about(f, op); }))
+      continue;
+    Finding f;
+    f.severity = Severity::info;
+    f.title = fmt::format("{} takes {}", op.name, share(host, op.self_ns));
+    f.evidence.push_back(fmt::format("{}, mean {}", counted(op.count, "call", "calls"),
+                                     duration(op.self_ns / op.count)));
+    f.cost_us = to_us(op.self_ns);
+    const auto known = std::find_if(kAdvice.begin(), kAdvice.end(), [&](const OpAdvice& a) {
+      return op.name.find(a.part) != std::string::npos;
+    });
+    if (known != kAdvice.end()) advise(f, std::string(known->advice));
+    out.push_back(std::move(f));
+  }
 }
 
 void find_nan_checks(const Explanation& e, std::vector<Finding>& out) {
@@ -89,9 +92,30 @@ void find_nan_checks(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+void find_training_norms(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  const int64_t ns = total_of(e.host->losses.training_norms);
+  if (ns == 0 || !is_notable(*e.host, ns)) return;
+  const HostLoss& norms = e.host->losses.training_norms.front();
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("batch norms in training mode take {}, and nothing runs backward",
+                        share(*e.host, ns));
+  f.evidence.push_back(fmt::format("{}: {}, mean {}", norms.name,
+                                   counted(norms.count, "call", "calls"),
+                                   duration(norms.ns / norms.count)));
+  advise(f,
+         "if this is inference: model.eval() takes the running statistics, and no longer changes "
+         "them");
+  f.cost_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
 }  // namespace
 
+constinit const ExplanationRule kTrainingNormsRule = {"training-norms", find_training_norms,
+                                                      Confidence::high};
 constinit const ExplanationRule kNanChecksRule = {"nan-checks", find_nan_checks};
-constinit const ExplanationRule kLongOpRule = {"long-op", find_long_op, Confidence::high};
+constinit const ExplanationRule kLongOpRule = {"long-op", find_long_ops, Confidence::high};
 
 }  // namespace epilogue::trace

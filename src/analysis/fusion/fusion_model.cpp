@@ -16,6 +16,7 @@ constexpr double kBandwidthQuantile = 0.9;
 constexpr double kLeastHostRate = 5;
 constexpr double kLeastDeviceRate = 100;
 constexpr double kFloorQuantile = 0.05;
+constexpr double kFewBytesShare = 0.01;
 
 std::optional<double> moved_bytes(const WorkOp& op) {
   if (!op.output || op.inputs.empty()) return std::nullopt;
@@ -111,6 +112,13 @@ Prediction FusionModel::chain(const FusionGroup& group,
     p.bytes_after = bytes->after;
     if (host_) {
       p.device_saving_ns = p.time_ns - host_->fused_ns(group, *bytes);
+      // Where hardly a byte is saved, the time above the model's is not what fusing would save.
+      const double saved_share = 1 - bytes->after / std::max(1.0, bytes->now);
+      const bool is_by_element =
+          std::all_of(group.members.begin(), group.members.end(),
+                      [&](uint32_t i) { return is_elementwise(work_.ops[i].op_class); });
+      if (is_by_element && saved_share < kFewBytesShare)
+        p.device_saving_ns = std::min(p.device_saving_ns, 2 * saved_share * p.time_ns);
       p.new_pages_ns =
           std::clamp(host_->saved_pages_ns(group, *bytes), 0.0, std::max(0.0, p.device_saving_ns));
       return p;

@@ -8,6 +8,7 @@
 
 #include "analysis/sparse_column.h"
 #include "analysis/time/region_map.h"
+#include "analysis/time/work_kind.h"
 #include "analysis/trace_metadata.h"
 #include "epilogue/trace/kernel_name.h"
 
@@ -199,6 +200,18 @@ class Shapes {
   std::unordered_map<uint64_t, const TensorShape*> output_of_;  // by list and name
 };
 
+// A copy that an op of which nothing is known makes for itself: what it reads and who reads it is
+// not known either.
+bool is_inner_copy(const Trace& trace, const Links& links,
+                   const std::vector<OpClass>& class_of_name, uint32_t op) {
+  uint32_t p = links.parent[op];
+  while (p != kNone && class_of_name[trace.events[p].name] == OpClass::view) p = links.parent[p];
+  if (p == kNone || class_of_name[trace.events[p].name] != OpClass::unknown) return false;
+  // Products in other words copy what stands before their product.
+  const std::string_view name = trace.name(trace.events[p]);
+  return name.starts_with("aten::") && work_kind_of_op(name) != WorkKind::compute;
+}
+
 }  // namespace
 
 WorkOps work_ops(const Trace& trace, const Links& links) {
@@ -232,7 +245,9 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     op.event = i;
     op.name = e.name;
     op.region = region_of[i];
-    op.op_class = kind;
+    op.op_class = kind == OpClass::copy && is_inner_copy(trace, links, class_of_name, i)
+                      ? OpClass::unknown
+                      : kind;
     op.is_transcendental = is_transcendental(trace.name(e));
     op.device_ns = result.has_device_work ? launched->device_ns : e.dur_ns;
     const uint32_t outer = outermost(links, children, i);

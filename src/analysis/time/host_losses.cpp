@@ -62,6 +62,7 @@ class Losses {
     if (name == "aten::copy_" || name == "aten::cat") add_copy(i);
     if (name == "aten::nonzero") add_mask(i);
     if (name == "aten::isnan" || name == "aten::_is_any_true") add(nan_checks_, name, e.dur_ns, 0);
+    if (name == "aten::batch_norm" && is_training_norm(e)) add(training_norms_, name, e.dur_ns, 0);
     const OpClass kind = op_class(name);
     if (is_wide(e, kind)) add(wide_, name, self_ns_[i], 0);
     if (!is_elementwise(kind) && kind != OpClass::rowwise) return;
@@ -70,7 +71,8 @@ class Losses {
     // zero_ that calls fill_ is told by that.
     if (2 * self_ns_[i] < e.dur_ns) return;
     const bool is_simple = is_elementwise(kind) && !is_transcendental(name);
-    if (!is_simple || !add_simple(e, kind, *bytes)) small_loops_.add(trace_, e, *bytes);
+    const bool is_stalled = is_simple && add_simple(e, kind, *bytes);
+    small_loops_.add(trace_, e, *bytes, is_stalled);
   }
 
   HostLosses take() {
@@ -78,7 +80,8 @@ class Losses {
     add_smaller_fresh();
     small_loops_.add_contended(stalled_);
     // Threads that wait for each other slow all ops down, not some.
-    if (2 * fast_calls_ <= stalled_calls_ + small_loops_.slow_calls())
+    losses.are_loops_slow = small_loops_.slow_calls() > 0;
+    if (losses.are_loops_slow || 2 * fast_calls_ <= stalled_calls_)
       losses.stalled = by_time(stalled_);
     losses.fresh = by_time(fresh_);
     losses.least_fresh_bytes = fresh_.empty() ? 0 : least_fresh_;
@@ -86,6 +89,7 @@ class Losses {
     losses.warm_gb_per_s = has_large_warm_ ? large_warm_ : std::min(small_warm_, kSureGbPerS);
     losses.copies = by_time(copies_);
     losses.masks = by_time(masks_);
+    if (!runs_backward()) losses.training_norms = by_time(training_norms_);
     // isnan alone may be the program's own.
     if (nan_checks_.contains("aten::_is_any_true")) losses.nan_checks = by_time(nan_checks_);
     return losses;
@@ -132,6 +136,20 @@ class Losses {
       add(fresh_, call.name, call.ns, call.bytes);
       least_fresh_ = std::min(least_fresh_, call.written);
     }
+  }
+
+  // batch_norm(input, weight, bias, running_mean, running_var, training, ...)
+  bool is_training_norm(const Event& e) const {
+    constexpr size_t kTraining = 5;
+    const OpArgs* args = trace_.op_args(e);
+    if (args == nullptr || args->inputs >= trace_.inputs.size()) return false;
+    const auto inputs = trace_.inputs[args->inputs];
+    return inputs.size() > kTraining && inputs[kTraining].concrete == "True";
+  }
+  bool runs_backward() const {
+    for (StringId id = 0; id < trace_.strings.size(); ++id)
+      if (trace_.strings[id].find("Backward") != std::string_view::npos) return true;
+    return false;
   }
 
   // Works on many numbers of twice the size.
@@ -201,6 +219,7 @@ class Losses {
   LossesByName copies_;
   LossesByName masks_;
   LossesByName nan_checks_;
+  LossesByName training_norms_;
   uint32_t last_mask_ = kNone;
   bool has_large_warm_ = false;
   double large_warm_ = 0;

@@ -18,6 +18,8 @@ constexpr int64_t kCachedBytes = 1 << 20;
 // up to 3.3 and fastest calls up to 6.4.
 constexpr double kSlowMedian = 3.5;
 constexpr double kSlowFastest = 8;
+// So slow in most calls, nothing but threads can be the cause, however fast some are.
+constexpr double kSurelySlowMedian = 1;
 constexpr size_t kSomeCalls = 5;
 
 bool is_contiguous(const OpInput& input) {
@@ -32,7 +34,7 @@ bool is_contiguous(const OpInput& input) {
 
 }  // namespace
 
-void SmallLoops::add(const Trace& trace, const Event& op, int64_t bytes) {
+void SmallLoops::add(const Trace& trace, const Event& op, int64_t bytes, bool is_counted_already) {
   // No op reads more than three tensors for the one that it writes.
   if (bytes < kSharedLoopBytes || bytes > 4 * kCachedBytes) return;
   const std::string_view name = trace.name(op);
@@ -44,8 +46,11 @@ void SmallLoops::add(const Trace& trace, const Event& op, int64_t bytes) {
   if (written < kSharedLoopBytes || written > kCachedBytes) return;
   Calls& calls = calls_[{name, bytes}];
   calls.is_simple = kind == OpClass::pointwise && !is_transcendental(name);
-  calls.ns += op.dur_ns;
-  calls.bytes += bytes;
+  if (!is_counted_already) {
+    ++calls.count;
+    calls.ns += op.dur_ns;
+    calls.bytes += bytes;
+  }
   calls.gb_per_s.push_back(static_cast<double>(bytes) / static_cast<double>(op.dur_ns));
 }
 
@@ -53,18 +58,20 @@ void SmallLoops::add_contended(LossesByName& losses) {
   const auto is_slow = [](const Calls& c) { return median_of(c.gb_per_s) < kSlowMedian; };
   const bool is_shown = std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Calls& c = entry.second;
-    return c.is_simple && c.gb_per_s.size() >= kSomeCalls && is_slow(c) &&
+    if (!c.is_simple || c.gb_per_s.size() < kSomeCalls || !is_slow(c)) return false;
+    return median_of(c.gb_per_s) < kSurelySlowMedian ||
            *std::max_element(c.gb_per_s.begin(), c.gb_per_s.end()) < kSlowFastest;
   });
   if (!is_shown) return;
   for (const auto& [key, c] : calls_) {
     // Of what computes more than it moves it is not known how fast one core would be.
     if (is_transcendental(key.first) || !is_slow(c)) continue;
+    slow_calls_ += static_cast<int64_t>(c.gb_per_s.size());
+    if (c.count == 0) continue;
     HostLoss& loss = losses[key.first];
-    loss.count += static_cast<int64_t>(c.gb_per_s.size());
+    loss.count += c.count;
     loss.ns += c.ns;
     loss.bytes += c.bytes;
-    slow_calls_ += static_cast<int64_t>(c.gb_per_s.size());
   }
 }
 

@@ -19,16 +19,17 @@ class SmallLoops {
  public:
   // An op at work that moves `bytes`. Others than contiguous f32 of kSharedLoopBytes and more do
   // not count.
-  void add(const Trace& trace, const Event& op, int64_t bytes);
+  void add(const Trace& trace, const Event& op, int64_t bytes, bool is_counted_already);
   // Adds the slow ones by name; none unless the calls of one simple op show it, most of them and
   // the fastest.
   void add_contended(LossesByName& losses);
-  // That were added.
+  // Calls that are slow because of it.
   int64_t slow_calls() const { return slow_calls_; }
 
  private:
   struct Calls {
     bool is_simple = false;
+    int64_t count = 0;  // of these three without those that are counted already
     int64_t ns = 0;
     int64_t bytes = 0;
     std::vector<double> gb_per_s;

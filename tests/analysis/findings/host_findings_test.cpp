@@ -170,6 +170,24 @@ TEST(HostFindings, SmallLoopsThatAreFastOnceWereInterruptedOnly) {
   EXPECT_EQ(find_finding(explain(small_loops(250, 300, {384, 1})), "thread-contention"), nullptr);
 }
 
+TEST(HostFindings, LoopsThatAreSlowMostOfTheTimeWaitForThreadsHoweverFastSomeAre) {
+  GpuTrace b = small_loops(100, 2'000, {384, 1});  // 15.7 GB/s once, else 0.8
+  b.op("aten::mul", 60'000 * kUs, 60'100 * kUs);   // and a chain, whose saving is not sure now
+  b.inputs({tensor({256, 256}), tensor({256, 256})});
+  b.op("aten::add", 60'100 * kUs, 80'000 * kUs);
+  b.inputs({tensor({256, 256}), tensor({256, 256})});
+  const Explanation e = explain(b);
+  ASSERT_GE(e.findings.size(), 3U);
+  EXPECT_EQ(e.findings[1].id, "thread-contention") << "before all that it makes slow";
+  bool has_saving = false;
+  for (const Finding& f : e.findings) {
+    if (!f.saving_us) continue;
+    has_saving = true;
+    EXPECT_EQ(f.confidence, Confidence::low) << f.title;
+  }
+  EXPECT_TRUE(has_saving);
+}
+
 TEST(HostFindings, TransposedSmallLoopsMayBeSlow) {
   EXPECT_EQ(find_finding(explain(small_loops(250, 470, {1, 512})), "thread-contention"), nullptr);
   EXPECT_EQ(find_finding(explain(small_loops(250, 470, {})), "thread-contention"), nullptr)

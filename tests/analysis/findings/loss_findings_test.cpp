@@ -3,6 +3,7 @@
 // not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "analysis/findings/find_finding.h"
@@ -171,6 +172,19 @@ TEST(LossFindings, OpsInDoubleCountBesideProducts) {
   EXPECT_EQ(find_finding(explain(small), "double-precision"), nullptr);
 }
 
+TEST(LossFindings, BatchNormsThatTrainWithoutABackwardPass) {
+  const auto finds = [](const char* training, const char* last) {
+    Line b;
+    const OpInput t = tensor({64, 64});
+    b.add("aten::batch_norm", 200, {t, t, t, t, t, testing::scalar(training)});
+    b.add(last, 800, {t, t});
+    return find_finding(explain(b), "training-norms") != nullptr;
+  };
+  EXPECT_TRUE(finds("True", "aten::mm"));
+  EXPECT_FALSE(finds("False", "aten::mm"));
+  EXPECT_FALSE(finds("True", "ConvolutionBackward0")) << "it trains";
+}
+
 TEST(LossFindings, AnomalyModesChecksAreNamed) {
   Line b;
   b.add("aten::mm", 700, {tensor({256, 256}), tensor({256, 256})});
@@ -196,6 +210,13 @@ TEST(LossFindings, AnOpThatNoOtherFindingIsAboutIsNamed) {
   EXPECT_EQ(f->title.find("aten::_cdist_forward takes 600 us of 1.00 ms (60 %)"), 0U) << f->title;
   EXPECT_NE(f->action.find("use_mm_for_euclid_dist"), std::string::npos);
   EXPECT_EQ(e.host->of(HostPart::memory), 0) << "distances compute";
+  Line two;
+  two.add("aten::_cdist_forward", 600, {tensor({256, 256}), tensor({256, 256})});
+  two.add("aten::topk", 400, {tensor({256, 256})});
+  const Explanation both = explain(two);
+  EXPECT_EQ(std::count_if(both.findings.begin(), both.findings.end(),
+                          [](const Finding& x) { return x.id == "long-op"; }),
+            2);
   Line products;
   products.add("aten::mm", 900, {tensor({256, 256}), tensor({256, 256})});
   EXPECT_EQ(find_finding(explain(products), "long-op"), nullptr);

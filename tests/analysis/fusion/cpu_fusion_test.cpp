@@ -156,6 +156,33 @@ TEST(CpuFusion, AnOpThatWorksBetweenItsCallsIsNoChain) {
   EXPECT_EQ(run(5), 1U);
 }
 
+TEST(CpuFusion, CopiesThatAnUnknownOpMakesForItselfAreNoChain) {
+  const auto run = [](const char* around) {
+    TraceBuilder b;
+    b.op(around, 0, 100 * kUs);
+    b.inputs({tensor({256, 512})});
+    for (int64_t i = 0; i < 2; ++i) {
+      b.op("aten::copy_", (1 + 49 * i) * kUs, 49 * (i + 1) * kUs);
+      b.inputs({tensor({256, 512}), tensor({256, 512}), scalar("False")});
+    }
+    return found(b).fusions.size();
+  };
+  EXPECT_EQ(run("aten::upsample_nearest2d"), 0U);
+  EXPECT_EQ(run("aten::contiguous"), 1U);
+  EXPECT_EQ(run("aten::matmul"), 1U) << "it copies what its product reads";
+}
+
+TEST(CpuFusion, WhereHardlyAByteIsSavedHardlyAnyTimeIs) {
+  TraceBuilder b;
+  b.op("aten::neg", 0, 5'000 * kUs);  // 4 KiB: somebody interrupted it
+  b.inputs({tensor({1024})});
+  b.op("aten::mul", 5'000 * kUs, 5'100 * kUs);
+  b.inputs({tensor({1024, 1024}), tensor({1024})});
+  const FusionFindings f = found(b);
+  ASSERT_EQ(f.fusions.size(), 1U);
+  EXPECT_LT(f.fusions[0].device_saving_us, 10);
+}
+
 TEST(CpuFusion, WhatIsFilledIsNotWhatIsReadNext) {
   TraceBuilder b;
   b.op("aten::fill_", 0, 40 * kUs);
