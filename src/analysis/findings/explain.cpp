@@ -131,14 +131,14 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   }
   pause();
   {
-    auto beside = std::async(std::launch::async, [&] { e.gaps = idle_gaps(trace, links); });
+    auto beside = std::async(std::launch::async, [&] {
+      e.gaps = idle_gaps(trace, links);
+      e.idle = idle_times(trace, links);
+    });
     e.queues = stream_queues(trace, links);
+    e.chains = dispatch_chains(trace, links);
     beside.get();
   }
-  pause();
-  e.idle = idle_times(trace, links);
-  pause();
-  e.chains = dispatch_chains(trace, links);
   e.findings = apply_rules(kExplanationRules, e);
   if (e.timeline.devices.empty())
     for (Finding& f : e.findings) f.where = FindingPlace::host;
