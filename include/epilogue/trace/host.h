@@ -111,6 +111,7 @@ struct HostLosses {
   double warm_gb_per_s = 0;       // what simple ops of this trace do in memory that was used before
   std::vector<HostLoss> copies;   // cat, and copies by what asked for them (to, contiguous)
   std::vector<HostLoss> masks;    // indexing by a boolean mask
+  std::vector<HostLoss> plain_attention;  // SDPA op by op, with what it calls
   // batch_norm in training mode, in a trace where nothing runs backward.
   std::vector<HostLoss> training_norms;
   // Autograd's anomaly mode: isnan and _is_any_true of each gradient, with what they call.

@@ -30,6 +30,7 @@ extern const ExplanationRule kSlowDtypeRule;
 extern const ExplanationRule kLongOpRule;
 extern const ExplanationRule kNanChecksRule;
 extern const ExplanationRule kTrainingNormsRule;
+extern const ExplanationRule kPlainAttentionRule;
 extern const ExplanationRule kMisalignedProductRule;
 extern const ExplanationRule kUnfusedAttentionRule;
 extern const ExplanationRule kUnfusedOptimizerRule;
@@ -90,6 +91,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
                                                                &kHostOverheadRule,
                                                                &kNanChecksRule,
                                                                &kTrainingNormsRule,
+                                                               &kPlainAttentionRule,
                                                                // Last: about what no other is.
                                                                &kLongOpRule};
 

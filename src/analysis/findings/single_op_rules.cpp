@@ -111,8 +111,30 @@ void find_training_norms(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+void find_plain_attention(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  const int64_t ns = total_of(e.host->losses.plain_attention);
+  if (ns == 0 || !is_notable(*e.host, ns)) return;
+  const HostLoss& attention = e.host->losses.plain_attention.front();
+  Finding f;
+  f.severity = Severity::warning;
+  f.title =
+      fmt::format("scaled_dot_product_attention runs op by op, which takes {}", share(*e.host, ns));
+  f.evidence.push_back(fmt::format("{}: {}, mean {}, without its backward pass", attention.name,
+                                   counted(attention.count, "call", "calls"),
+                                   duration(attention.ns / attention.count)));
+  advise(
+      f,
+      "on a CPU the fused kernel takes no dropout: an attention dropout of 0, or model.eval() if "
+      "this is inference");
+  f.cost_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
 }  // namespace
 
+constinit const ExplanationRule kPlainAttentionRule = {"plain-attention", find_plain_attention,
+                                                       Confidence::high};
 constinit const ExplanationRule kTrainingNormsRule = {"training-norms", find_training_norms,
                                                       Confidence::high};
 constinit const ExplanationRule kNanChecksRule = {"nan-checks", find_nan_checks};

@@ -62,6 +62,8 @@ class Losses {
     if (name == "aten::copy_" || name == "aten::cat") add_copy(i);
     if (name == "aten::nonzero") add_mask(i);
     if (name == "aten::isnan" || name == "aten::_is_any_true") add(nan_checks_, name, e.dur_ns, 0);
+    if (name == "aten::_scaled_dot_product_attention_math")
+      add(plain_attention_, name, e.dur_ns, 0);
     if (name == "aten::batch_norm" && is_training_norm(e)) add(training_norms_, name, e.dur_ns, 0);
     const OpClass kind = op_class(name);
     if (is_wide(e, kind)) add(wide_, name, self_ns_[i], 0);
@@ -89,6 +91,7 @@ class Losses {
     losses.warm_gb_per_s = has_large_warm_ ? large_warm_ : std::min(small_warm_, kSureGbPerS);
     losses.copies = by_time(copies_);
     losses.masks = by_time(masks_);
+    losses.plain_attention = by_time(plain_attention_);
     if (!runs_backward()) losses.training_norms = by_time(training_norms_);
     // isnan alone may be the program's own.
     if (nan_checks_.contains("aten::_is_any_true")) losses.nan_checks = by_time(nan_checks_);
@@ -220,6 +223,7 @@ class Losses {
   LossesByName masks_;
   LossesByName nan_checks_;
   LossesByName training_norms_;
+  LossesByName plain_attention_;
   uint32_t last_mask_ = kNone;
   bool has_large_warm_ = false;
   double large_warm_ = 0;

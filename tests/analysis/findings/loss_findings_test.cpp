@@ -185,6 +185,18 @@ TEST(LossFindings, BatchNormsThatTrainWithoutABackwardPass) {
   EXPECT_FALSE(finds("True", "ConvolutionBackward0")) << "it trains";
 }
 
+TEST(LossFindings, AttentionThatRunsOpByOpIsNamed) {
+  const auto finds = [](const char* attention) {
+    Line b;
+    const OpInput t = tensor({4, 8, 64, 64});
+    b.add(attention, 200, {t, t, t});
+    b.add("aten::mm", 800, {tensor({64, 64}), tensor({64, 64})});
+    return find_finding(explain(b), "plain-attention") != nullptr;
+  };
+  EXPECT_TRUE(finds("aten::_scaled_dot_product_attention_math"));
+  EXPECT_FALSE(finds("aten::_scaled_dot_product_flash_attention_for_cpu"));
+}
+
 TEST(LossFindings, AnomalyModesChecksAreNamed) {
   Line b;
   b.add("aten::mm", 700, {tensor({256, 256}), tensor({256, 256})});
