@@ -24,14 +24,15 @@ PRODUCTS = ("aten::matmul", "aten::mm", "aten::addmm", "aten::linear")
 def chain_us(trace_events):
     """The mean over the steps of what their ops take beside the products."""
     ops = sorted((e for e in trace_events if e.get("cat") == "cpu_op"), key=lambda e: e["ts"])
+    windows = steps(trace_events)
     total, end = 0, float("-inf")
     for e in ops:
         if e["ts"] < end:
             continue  # called by the one before
         end = e["ts"] + e["dur"]
-        if e["name"] not in PRODUCTS and any(inside(e, s) for s in steps(trace_events)):
+        if e["name"] not in PRODUCTS and any(inside(e, s) for s in windows):
             total += e["dur"]
-    return total / len(steps(trace_events))
+    return total / len(windows)
 
 
 def fused_us(trace_events):

@@ -98,8 +98,8 @@ class Outputs:
             return self.tutorial(name)
         make = {"quickstart": self.quickstart, "explain": self.explain, "diff": self.diff,
                 "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
-                "fusion_truth": self.fusion_truth,
-                "fusion_truth_second": self.fusion_truth_second, "predict_fusion": self.predict_fusion,
+                "fusion_truth": lambda: self.fusion_truth(self.args.pairs),
+                "fusion_truth_second": lambda: self.fusion_truth(self.args.pairs2), "predict_fusion": self.predict_fusion,
                 "bench-mlp": self.bench_mlp, "train_bench": self.train_bench,
                 "bench-ladder": self.bench_ladder, "figures": figures}.get(name)
         return make() if make else sys.exit(f"no output or source file is called '{name}'")
@@ -137,11 +137,8 @@ class Outputs:
     def trace_bench(self):
         return self.script("trace_bench", self.args.trace) if self.args.trace else None
 
-    def fusion_truth(self):
-        return self.script("fusion_truth", self.args.pairs) if self.args.pairs else None
-
-    def fusion_truth_second(self):
-        return self.script("fusion_truth", self.args.pairs2) if self.args.pairs2 else None
+    def fusion_truth(self, pairs):
+        return self.script("fusion_truth", pairs) if pairs else None
 
     def bench_ladder(self):
         return run(self.build / "epilogue", "bench", "ladder", cwd=ROOT)

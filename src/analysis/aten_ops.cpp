@@ -267,7 +267,7 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
     case OpClass::copy: return tensors.front();  // copy_(self, source): self's dtype
     case OpClass::pointwise: break;
   }
-  if (name.ends_with('_')) return tensors.front();  // in place
+  if (is_in_place(name)) return tensors.front();
   std::optional<std::vector<int64_t>> dims = broadcast(tensors);
   const std::optional<std::string_view> type = pointwise_type(base, tensors);
   if (!dims || !type) return std::nullopt;

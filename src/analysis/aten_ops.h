@@ -26,6 +26,9 @@ enum class OpClass : uint8_t {
 // By full name ("aten::mul"); in-place and _out forms count as their ops.
 OpClass op_class(std::string_view name);
 
+// "aten::add_": it writes into its first input.
+inline bool is_in_place(std::string_view name) { return name.ends_with('_'); }
+
 // True where data go element by element: pointwise, copies and fills.
 bool is_elementwise(OpClass op);
 

@@ -66,8 +66,7 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
     f.severity = Severity::warning;
     f.title = fmt::format("{} takes {}: oneDNN did not take this convolution", op.name,
                           share(*e.host, op.self_ns));
-    f.evidence.push_back(fmt::format("{}, mean {}", counted(op.count, "call", "calls"),
-                                     duration(op.self_ns / op.count)));
+    f.evidence.push_back(calls_text(op.count, op.self_ns));
     f.cost_us = to_us(op.self_ns);
     advise(f,
            "oneDNN takes no float64, bf16 and f16 only on CPUs with instructions for them, and "
@@ -152,9 +151,7 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
   std::stable_sort(most.begin(), most.end(),
                    [](const HostOp* a, const HostOp* b) { return a->count > b->count; });
   for (size_t i = 0; i < std::min(kHostFindings, most.size()); ++i)
-    f.evidence.push_back(fmt::format("{}: {}, mean {}", most[i]->name,
-                                     counted(most[i]->count, "call", "calls"),
-                                     duration(most[i]->self_ns / most[i]->count)));
+    f.evidence.push_back(most[i]->name + ": " + calls_text(most[i]->count, most[i]->self_ns));
   const bool reads_numbers = std::any_of(
       most.begin(), most.begin() + static_cast<ptrdiff_t>(std::min(kMostCalled, most.size())),
       [](const HostOp* op) { return op->name == "aten::item"; });

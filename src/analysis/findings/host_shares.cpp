@@ -29,6 +29,10 @@ std::string share(const HostTime& host, int64_t ns) {
   return fmt::format("{} of {} ({:.0f} %)", duration(ns), duration(host.wall_ns), pct);
 }
 
+std::string calls_text(int64_t count, int64_t ns) {
+  return fmt::format("{}, mean {}", counted(count, "call", "calls"), duration(ns / count));
+}
+
 int64_t total_of(const std::vector<const HostProduct*>& products) {
   int64_t ns = 0;
   for (const HostProduct* p : products) ns += p->time.total_ns;

@@ -21,6 +21,9 @@ inline bool is_notable(const HostTime& host, int64_t ns) {
 // "12.0 ms of 48.0 ms (25 %)"
 std::string share(const HostTime& host, int64_t ns);
 
+// "24 calls, mean 10.4 ms"
+std::string calls_text(int64_t count, int64_t ns);
+
 // Products of one kind, by time.
 template <class Predicate>
 std::vector<const HostProduct*> products_that(const HostTime& host, Predicate&& is_one) {

@@ -51,49 +51,19 @@ extern const ExplanationRule kRecompilationRule;
 extern const ExplanationRule kHostOverheadRule;
 
 // Findings of equal severity and saving keep this order.
-inline constexpr const ExplanationRule* kExplanationRules[] = {&kVerdictRule,
-                                                               &kLostDataRule,
-                                                               &kProfilerCostRule,
-                                                               &kLaunchCostRule,
-                                                               &kSyncRule,
-                                                               &kDataLoaderRule,
-                                                               &kPageableCopiesRule,
-                                                               &kExposedCollectivesRule,
-                                                               &kNoLaunchOpsRule,
-                                                               &kSlowStepsRule,
-                                                               &kFusionRule,
-                                                               &kNoTensorCoresRule,
-                                                               &kWaveQuantisationRule,
-                                                               &kGraphBreaksRule,
-                                                               &kOccupancyArtefactRule,
-                                                               &kMemoryPeakRule,
-                                                               &kIdleGapRule,
-                                                               &kSlowCallRule,
-                                                               &kContentionRule,
-                                                               &kSlowDtypeRule,
-                                                               &kMisalignedProductRule,
-                                                               &kUnfusedAttentionRule,
-                                                               &kUnfusedOptimizerRule,
-                                                               &kUnfusedNormRule,
-                                                               &kUnfusedGeluRule,
-                                                               &kUnfusedRotaryRule,
-                                                               &kFallbackConvolutionRule,
-                                                               &kHostDataRule,
-                                                               &kBetweenOpsRule,
-                                                               &kHostCollectivesRule,
-                                                               &kDispatchRule,
-                                                               &kBandwidthProductsRule,
-                                                               &kDoublePrecisionRule,
-                                                               &kPageFaultsRule,
-                                                               &kCopiesRule,
-                                                               &kBooleanMaskRule,
-                                                               &kRecompilationRule,
-                                                               &kHostOverheadRule,
-                                                               &kNanChecksRule,
-                                                               &kTrainingNormsRule,
-                                                               &kPlainAttentionRule,
-                                                               // Last: about what no other is.
-                                                               &kLongOpRule};
+inline constexpr const ExplanationRule* kExplanationRules[] = {
+    &kVerdictRule, &kLostDataRule, &kProfilerCostRule, &kLaunchCostRule, &kSyncRule,
+    &kDataLoaderRule, &kPageableCopiesRule, &kExposedCollectivesRule, &kNoLaunchOpsRule,
+    &kSlowStepsRule, &kFusionRule, &kNoTensorCoresRule, &kWaveQuantisationRule, &kGraphBreaksRule,
+    &kOccupancyArtefactRule, &kMemoryPeakRule, &kIdleGapRule, &kSlowCallRule, &kContentionRule,
+    &kSlowDtypeRule, &kMisalignedProductRule, &kUnfusedAttentionRule, &kUnfusedOptimizerRule,
+    &kUnfusedNormRule, &kUnfusedGeluRule, &kUnfusedRotaryRule, &kFallbackConvolutionRule,
+    &kHostDataRule, &kBetweenOpsRule, &kHostCollectivesRule, &kDispatchRule,
+    &kBandwidthProductsRule, &kDoublePrecisionRule, &kPageFaultsRule, &kCopiesRule,
+    &kBooleanMaskRule, &kRecompilationRule, &kHostOverheadRule, &kNanChecksRule,
+    &kTrainingNormsRule, &kPlainAttentionRule,
+    // Last: about what no other is.
+    &kLongOpRule};
 
 extern const RanksRule kWorldSizeUnknownRule;
 extern const RanksRule kMissingRanksRule;

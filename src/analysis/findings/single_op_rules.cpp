@@ -63,8 +63,7 @@ void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
     Finding f;
     f.severity = Severity::info;
     f.title = fmt::format("{} takes {}", op.name, share(host, op.self_ns));
-    f.evidence.push_back(fmt::format("{}, mean {}", counted(op.count, "call", "calls"),
-                                     duration(op.self_ns / op.count)));
+    f.evidence.push_back(calls_text(op.count, op.self_ns));
     f.cost_us = to_us(op.self_ns);
     const auto known = std::find_if(kAdvice.begin(), kAdvice.end(), [&](const OpAdvice& a) {
       return op.name.find(a.part) != std::string::npos;
@@ -92,43 +91,38 @@ void find_nan_checks(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
-void find_training_norms(const Explanation& e, std::vector<Finding>& out) {
-  if (!e.host) return;
-  const int64_t ns = total_of(e.host->losses.training_norms);
-  if (ns == 0 || !is_notable(*e.host, ns)) return;
-  const HostLoss& norms = e.host->losses.training_norms.front();
+// One op that takes a notable part; `title` has a place for what it takes.
+std::optional<Finding> finding_of_op(const Explanation& e, const std::vector<HostLoss>& losses,
+                                     fmt::format_string<std::string> title, std::string action) {
+  if (losses.empty() || !is_notable(*e.host, total_of(losses))) return std::nullopt;
+  const HostLoss& op = losses.front();
   Finding f;
   f.severity = Severity::warning;
-  f.title = fmt::format("batch norms in training mode take {}, and nothing runs backward",
-                        share(*e.host, ns));
-  f.evidence.push_back(fmt::format("{}: {}, mean {}", norms.name,
-                                   counted(norms.count, "call", "calls"),
-                                   duration(norms.ns / norms.count)));
-  advise(f,
-         "if this is inference: model.eval() takes the running statistics, and no longer changes "
-         "them");
-  f.cost_us = to_us(ns);
-  out.push_back(std::move(f));
+  f.title = fmt::format(title, share(*e.host, op.ns));
+  f.evidence.push_back(op.name + ": " + calls_text(op.count, op.ns));
+  advise(f, std::move(action));
+  f.cost_us = to_us(op.ns);
+  return f;
+}
+
+void find_training_norms(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  if (auto f = finding_of_op(e, e.host->losses.training_norms,
+                             "batch norms in training mode take {}, and nothing runs backward",
+                             "if this is inference: model.eval() takes the running statistics, and "
+                             "no longer changes them"))
+    out.push_back(*std::move(f));
 }
 
 void find_plain_attention(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
-  const int64_t ns = total_of(e.host->losses.plain_attention);
-  if (ns == 0 || !is_notable(*e.host, ns)) return;
-  const HostLoss& attention = e.host->losses.plain_attention.front();
-  Finding f;
-  f.severity = Severity::warning;
-  f.title =
-      fmt::format("scaled_dot_product_attention runs op by op, which takes {}", share(*e.host, ns));
-  f.evidence.push_back(fmt::format("{}: {}, mean {}, without its backward pass", attention.name,
-                                   counted(attention.count, "call", "calls"),
-                                   duration(attention.ns / attention.count)));
-  advise(
-      f,
-      "on a CPU the fused kernel takes no dropout: an attention dropout of 0, or model.eval() if "
-      "this is inference");
-  f.cost_us = to_us(ns);
-  out.push_back(std::move(f));
+  auto f = finding_of_op(e, e.host->losses.plain_attention,
+                         "scaled_dot_product_attention runs op by op, which takes {}",
+                         "on a CPU the fused kernel takes no dropout: an attention dropout of 0, "
+                         "or model.eval() if this is inference");
+  if (!f) return;
+  f->evidence.front() += ", without its backward pass";
+  out.push_back(*std::move(f));
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ class Inference {
                                                       : InputSource{});
       if (flow_.sources[i].empty()) continue;
       const uint32_t producer = flow_.sources[i].front().producer;
-      if (producer != kNone && (is_in_place(i) || sums_squares(i, producer)))
+      if (producer != kNone &&
+          (is_in_place(trace_.strings[work_.ops[i].name]) || sums_squares(i, producer)))
         is_dead_[producer] = true;
     }
     return std::move(flow_);
@@ -65,10 +66,6 @@ class Inference {
     const WorkOp& y = work_.ops[b];
     return x.region == y.region && trace_.events[x.event].tid == trace_.events[y.event].tid &&
            trace_.events[x.event].pid == trace_.events[y.event].pid;
-  }
-
-  bool is_in_place(uint32_t op) const {
-    return trace_.name(trace_.events[work_.ops[op].event]).ends_with('_');
   }
 
   // Norms: x * rsqrt(mean(x^2)) reads x again, not its squares.

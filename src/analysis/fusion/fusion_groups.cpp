@@ -112,7 +112,7 @@ class Grouping {
     if (members.size() < (work_.has_shapes ? 2 : 3)) return false;
     if (work_.has_shapes && !is_pointwise) return false;
     const StringId name = work_.ops[members.front()].name;
-    return trace_.strings[name].ends_with('_') &&
+    return is_in_place(trace_.strings[name]) &&
            std::all_of(members.begin(), members.end(),
                        [&](uint32_t i) { return work_.ops[i].name == name; });
   }

@@ -3,20 +3,18 @@
 
 #include <algorithm>
 
-#include "analysis/fusion/quantile.h"
+#include "analysis/fusion/op_rates.h"
 
 namespace epilogue::trace {
 namespace {
 
-// Shorter kernels measure latency, not bandwidth.
-constexpr int64_t kMinTimedNs = 5'000;
-constexpr double kBandwidthQuantile = 0.9;
 // GB/s that any machine's memory gives: where a trace has nothing but ops that compute more than
 // they move, their rate says nothing of it.
 constexpr double kLeastHostRate = 5;
 constexpr double kLeastDeviceRate = 100;
 constexpr double kFloorQuantile = 0.05;
-constexpr double kFewBytesShare = 0.01;
+
+}  // namespace
 
 std::optional<double> moved_bytes(const WorkOp& op) {
   if (!op.output || op.inputs.empty()) return std::nullopt;
@@ -31,8 +29,6 @@ std::optional<double> moved_bytes(const WorkOp& op) {
   }
   return sum;
 }
-
-}  // namespace
 
 FusionModel::FusionModel(const Trace& trace, const WorkOps& work, const FusionOptions& options)
     : work_(work), profiler_ns_per_op_(options.profiler_ns_per_op) {
@@ -111,16 +107,9 @@ Prediction FusionModel::chain(const FusionGroup& group,
     p.bytes_now = bytes->now;
     p.bytes_after = bytes->after;
     if (host_) {
-      p.device_saving_ns = p.time_ns - host_->fused_ns(group, *bytes);
-      // Where hardly a byte is saved, the time above the model's is not what fusing would save.
-      const double saved_share = 1 - bytes->after / std::max(1.0, bytes->now);
-      const bool is_by_element =
-          std::all_of(group.members.begin(), group.members.end(),
-                      [&](uint32_t i) { return is_elementwise(work_.ops[i].op_class); });
-      if (is_by_element && saved_share < kFewBytesShare)
-        p.device_saving_ns = std::min(p.device_saving_ns, 2 * saved_share * p.time_ns);
-      p.new_pages_ns =
-          std::clamp(host_->saved_pages_ns(group, *bytes), 0.0, std::max(0.0, p.device_saving_ns));
+      const HostModel::Saving saving = host_->saving(group, *bytes, p.time_ns);
+      p.device_saving_ns = saving.ns;
+      p.new_pages_ns = saving.new_pages_ns;
       return p;
     }
     double saving = 0;

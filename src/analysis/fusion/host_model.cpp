@@ -7,18 +7,16 @@
 #include <optional>
 #include <string_view>
 
-#include "analysis/fusion/quantile.h"
+#include "analysis/fusion/op_rates.h"
 #include "epilogue/trace/host.h"
 
 namespace epilogue::trace {
 namespace {
 
-// Shorter runs measure the call, not the memory.
-constexpr int64_t kTimedNs = 5'000;
 // What calling an op takes, whatever it does.
 constexpr double kCallNs = 2'000;
-constexpr double kRateQuantile = 0.9;
 constexpr double kShortestQuantile = 0.2;
+constexpr double kFewBytesShare = 0.01;
 // GB/s, reads before writes counted, that two cores of a server reach and one of a PC. Slower
 // simple ops pay for something else, new pages mostly.
 constexpr double kUsualRate = 20;
@@ -92,7 +90,7 @@ HostModel::HostModel(const Trace& trace, const WorkOps& work) : trace_(trace), w
     const auto ns = static_cast<double>(op.device_ns);
     runs[{op.name, op.output->type, op.output->numel()}].push_back(ns);
     const double cost = cost_of_bytes(op);
-    if (is_simple(op) && op.device_ns >= kTimedNs && cost > 0)
+    if (is_simple(op) && op.device_ns >= kMinTimedNs && cost > 0)
       rates[power_of(bytes_written(op))].push_back(cost / ns);
   }
   for (auto& [key, ns] : runs) shortest_ns_[key] = quantile(ns, kShortestQuantile);
@@ -101,15 +99,15 @@ HostModel::HostModel(const Trace& trace, const WorkOps& work) : trace_(trace), w
   std::vector<double> page_ns;
   for (const WorkOp& op : work.ops) {
     const double written = bytes_written(op);
-    if (written < double{kFreshBytes} || !is_simple(op) || is_in_place(op)) continue;
+    if (written < double{kFreshBytes} || !is_simple(op) || is_op_in_place(op)) continue;
     const double moving_ns = cost_of_bytes(op) / rate_for(written);
     page_ns.push_back((static_cast<double>(op.device_ns) - moving_ns) / written);
   }
   new_page_ns_per_byte_ = std::max(0.0, quantile(page_ns, 0.5));
 }
 
-bool HostModel::is_in_place(const WorkOp& op) const {
-  return trace_.strings[op.name].ends_with('_');
+bool HostModel::is_op_in_place(const WorkOp& op) const {
+  return is_in_place(trace_.strings[op.name]);
 }
 
 bool HostModel::is_simple(const WorkOp& op) const {
@@ -119,22 +117,17 @@ bool HostModel::is_simple(const WorkOp& op) const {
 
 // 0 where a shape is not known.
 double HostModel::cost_of_bytes(const WorkOp& op) const {
-  if (!op.output || op.inputs.empty() || !op.output->bytes()) return 0;
-  double cost = bytes_written(op) * (is_in_place(op) && op.op_class != OpClass::copy ? 1 : 2);
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    if (!reads_input(op, i)) continue;
-    const std::optional<int64_t> read = op.inputs[i].bytes();
-    if (!read) return 0;
-    cost += static_cast<double>(*read);
-  }
-  return cost;
+  const std::optional<double> moved = moved_bytes(op);
+  if (!moved) return 0;
+  const bool has_read = is_op_in_place(op) && op.op_class != OpClass::copy;
+  return *moved + (has_read ? 0 : bytes_written(op));
 }
 
 void HostModel::set_rates(const std::array<std::vector<double>, kPowers>& rates) {
   const auto between = [&](size_t first, size_t last) {
     std::vector<double> all;
     for (size_t i = first; i <= last; ++i) all.insert(all.end(), rates[i].begin(), rates[i].end());
-    return quantile(all, kRateQuantile);
+    return quantile(all, kBandwidthQuantile);
   };
   measured_bytes_per_ns_ = between(0, kPowers - 1);
   const double usual = std::max(kUsualRate, measured_bytes_per_ns_);
@@ -158,7 +151,7 @@ double HostModel::arithmetic_ns(const WorkOp& op) const {
   const double written = bytes_written(op);
   const double cost = cost_of_bytes(op);
   const double ns = shortest_ns_.at({op.name, op.output->type, op.output->numel()}) -
-                    (is_in_place(op) ? 0 : new_pages_ns(written));
+                    (is_op_in_place(op) ? 0 : new_pages_ns(written));
   return computing_ns(trace_.strings[op.name], element_bytes(op.output->type).value_or(0), ns,
                       cost / rate_for(written),
                       cost / std::max(kUsualCacheRate, measured_bytes_per_ns_));
@@ -182,8 +175,22 @@ double HostModel::pages_of_kernel_ns(const GroupBytes& bytes) const {
 double HostModel::saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const {
   double now = 0;
   for (const uint32_t i : group.members)
-    if (!is_in_place(work_.ops[i])) now += new_pages_ns(bytes_written(work_.ops[i]));
+    if (!is_op_in_place(work_.ops[i])) now += new_pages_ns(bytes_written(work_.ops[i]));
   return now - pages_of_kernel_ns(bytes);
+}
+
+HostModel::Saving HostModel::saving(const FusionGroup& group, const GroupBytes& bytes,
+                                    double now_ns) const {
+  Saving saving{now_ns - fused_ns(group, bytes)};
+  // Where hardly a byte is saved, the time above the model's is not what fusing would save.
+  const double saved_share = 1 - bytes.after / std::max(1.0, bytes.now);
+  const bool is_by_element =
+      std::all_of(group.members.begin(), group.members.end(),
+                  [&](uint32_t i) { return is_elementwise(work_.ops[i].op_class); });
+  if (is_by_element && saved_share < kFewBytesShare)
+    saving.ns = std::min(saving.ns, 2 * saved_share * now_ns);
+  saving.new_pages_ns = std::clamp(saved_pages_ns(group, bytes), 0.0, std::max(0.0, saving.ns));
+  return saving;
 }
 
 }  // namespace epilogue::trace

@@ -28,22 +28,26 @@ class HostModel {
 
   // What the simple ops of all sizes reach, by the cost above; 0 without any.
   double measured_bytes_per_ns() const { return measured_bytes_per_ns_; }
-  // Of one run of the group.
-  double fused_ns(const FusionGroup& group, const GroupBytes& bytes) const;
-  // What new pages take of the group now and would no longer.
-  double saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const;
+  struct Saving {
+    double ns = 0;            // below 0: the kernel would be slower
+    double new_pages_ns = 0;  // of that: new pages that results would no longer meet
+  };
+  // Of one run of the group, which takes `now_ns`.
+  Saving saving(const FusionGroup& group, const GroupBytes& bytes, double now_ns) const;
 
  private:
   static constexpr size_t kPowers = 65;
   // Ops with one name and as many elements of one dtype.
   using Key = std::tuple<StringId, std::string_view, int64_t>;
 
+  double fused_ns(const FusionGroup& group, const GroupBytes& bytes) const;
+  double saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const;
   void set_rates(const std::array<std::vector<double>, kPowers>& rates);
   double rate_for(double written) const;
   double new_pages_ns(double written) const;
   double pages_of_kernel_ns(const GroupBytes& bytes) const;
   double cost_of_bytes(const WorkOp& op) const;
-  bool is_in_place(const WorkOp& op) const;
+  bool is_op_in_place(const WorkOp& op) const;
   bool is_simple(const WorkOp& op) const;
   double arithmetic_ns(const WorkOp& op) const;
 

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analysis/self_time.h"
 #include "analysis/sparse_column.h"
 #include "analysis/time/region_map.h"
 #include "analysis/time/work_kind.h"
@@ -101,13 +102,15 @@ class HostWork {
  public:
   HostWork(const Trace& trace, const Links& links, const std::vector<OpClass>& class_of_name,
            const Children& children)
-      : trace_(trace), links_(links), class_of_name_(class_of_name), children_(children) {
+      : trace_(trace),
+        links_(links),
+        class_of_name_(class_of_name),
+        children_(children),
+        self_ns_(self_times_ns(trace, links)) {
     calls_work_.resize(trace.events.size());
     calls_product_.resize(trace.events.size());
-    called_ns_.resize(trace.events.size());
     for (uint32_t i = 0; i < trace.events.size(); ++i) {
       if (trace.events[i].category != Category::cpu_op) continue;
-      if (links.parent[i] != kNone) called_ns_[links.parent[i]] += trace.events[i].dur_ns;
       const OpClass kind = class_of(i);
       if (kind == OpClass::gemm)
         for (uint32_t p = links.parent[i]; p != kNone && !calls_product_[p]; p = links.parent[p])
@@ -136,18 +139,17 @@ class HostWork {
     return computes(kind) && !calls_work_[op];
   }
   bool works_itself(uint32_t op) const {
-    const int64_t all_ns = trace_.events[op].dur_ns;
-    const int64_t own_ns = all_ns - called_ns_[op];
-    return children_[op] != 0 && own_ns >= kOwnWorkNs && own_ns >= all_ns / kOwnWorkPart;
+    return children_[op] != 0 && self_ns_[op] >= kOwnWorkNs &&
+           self_ns_[op] >= trace_.events[op].dur_ns / kOwnWorkPart;
   }
 
   const Trace& trace_;
   const Links& links_;
   const std::vector<OpClass>& class_of_name_;
   const Children& children_;
+  std::vector<int64_t> self_ns_;
   std::vector<bool> calls_work_;  // something that is no copy, fill or view
   std::vector<bool> calls_product_;
-  std::vector<int64_t> called_ns_;  // what the ops take that it calls
 };
 
 // The outermost op around `op` that does no other work: aten::linear for its aten::addmm.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 
 #include "analysis/aten_ops.h"
 #include "analysis/time/small_loops.h"
@@ -68,7 +69,7 @@ class Losses {
     const OpClass kind = op_class(name);
     if (is_wide(e, kind)) add(wide_, name, self_ns_[i], 0);
     if (!is_elementwise(kind) && kind != OpClass::rowwise) return;
-    const std::optional<int64_t> bytes = bytes_of_op(trace_, e);
+    const std::optional<OpBytes> bytes = bytes_of_op(trace_, e);
     if (!bytes) return;
     // zero_ that calls fill_ is told by that.
     if (2 * self_ns_[i] < e.dur_ns) return;
@@ -92,7 +93,8 @@ class Losses {
     losses.copies = by_time(copies_);
     losses.masks = by_time(masks_);
     losses.plain_attention = by_time(plain_attention_);
-    if (!runs_backward()) losses.training_norms = by_time(training_norms_);
+    if (!training_norms_.empty() && !runs_backward())
+      losses.training_norms = by_time(training_norms_);
     // isnan alone may be the program's own.
     if (nan_checks_.contains("aten::_is_any_true")) losses.nan_checks = by_time(nan_checks_);
     return losses;
@@ -102,7 +104,8 @@ class Losses {
   std::string_view name(uint32_t i) const { return trace_.name(trace_.events[i]); }
 
   // True if it is stalled.
-  bool add_simple(const Event& e, OpClass kind, int64_t bytes) {
+  bool add_simple(const Event& e, OpClass kind, OpBytes moved) {
+    const auto [bytes, written] = moved;
     const double rate = static_cast<double>(bytes) / static_cast<double>(e.dur_ns);
     const std::string_view name = trace_.name(e);
     const bool is_stalled = e.dur_ns > kStalledNs && rate < kContendedGbPerS;
@@ -113,17 +116,16 @@ class Losses {
       ++fast_calls_;
     }
     // Fills and copies may be the first to write a tensor, whatever their names end with.
-    const bool is_in_place = name.ends_with('_') && kind == OpClass::pointwise;
-    const int64_t written = output_bytes(e);
-    if (is_in_place && written >= kFreshBytes / 4) {
+    const bool overwrites = is_in_place(name) && kind == OpClass::pointwise;
+    if (overwrites && written >= kFreshBytes / 4) {
       has_large_warm_ = true;
       large_warm_ = std::max(large_warm_, rate);
-    } else if (!is_in_place && written >= kFreshBytes && kind == OpClass::pointwise) {
+    } else if (!overwrites && written >= kFreshBytes && kind == OpClass::pointwise) {
       add(fresh_, name, e.dur_ns, bytes);
       least_fresh_ = std::min(least_fresh_, written);
     } else if (written >= kManyBytes && written < kFreshBytes) {
       if (kind == OpClass::pointwise) small_warm_ = std::max(small_warm_, rate);
-      if (!is_in_place && written >= kPerhapsFreshBytes)
+      if (!overwrites && written >= kPerhapsFreshBytes)
         perhaps_fresh_.push_back({name, e.dur_ns, bytes, written});
     }
     return is_stalled;
@@ -141,12 +143,17 @@ class Losses {
     }
   }
 
+  // Empty where they were not recorded.
+  std::span<const OpInput> inputs_of(const Event& e) const {
+    const OpArgs* args = trace_.op_args(e);
+    if (args == nullptr || args->inputs >= trace_.inputs.size()) return {};
+    return trace_.inputs[args->inputs];
+  }
+
   // batch_norm(input, weight, bias, running_mean, running_var, training, ...)
   bool is_training_norm(const Event& e) const {
     constexpr size_t kTraining = 5;
-    const OpArgs* args = trace_.op_args(e);
-    if (args == nullptr || args->inputs >= trace_.inputs.size()) return false;
-    const auto inputs = trace_.inputs[args->inputs];
+    const std::span<const OpInput> inputs = inputs_of(e);
     return inputs.size() > kTraining && inputs[kTraining].concrete == "True";
   }
   bool runs_backward() const {
@@ -159,20 +166,12 @@ class Losses {
   bool is_wide(const Event& e, OpClass kind) const {
     if (!is_elementwise(kind) && kind != OpClass::rowwise && kind != OpClass::reduction)
       return false;
-    const OpArgs* args = trace_.op_args(e);
-    if (args == nullptr || args->inputs >= trace_.inputs.size()) return false;
-    for (const OpInput& input : trace_.inputs[args->inputs]) {
+    for (const OpInput& input : inputs_of(e)) {
       if (input.type != "double") continue;
       const TensorShape tensor{input.dims, input.type};
       if (tensor.bytes().value_or(0) >= kWideBytes) return true;
     }
     return false;
-  }
-
-  int64_t output_bytes(const Event& e) const {
-    const OpArgs* args = trace_.op_args(e);
-    const auto output = output_shape(trace_.name(e), trace_.inputs[args->inputs]);
-    return output ? output->bytes().value_or(0) : 0;
   }
 
   // Copies that are part of an op which computes (a bias, a number that is cast) are not counted.

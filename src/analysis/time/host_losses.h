@@ -10,8 +10,12 @@
 
 namespace epilogue::trace {
 
-// Bytes that an elementwise op reads and writes; empty if its shapes do not tell.
-std::optional<int64_t> bytes_of_op(const Trace& trace, const Event& op);
+// Of an op; empty if its shapes do not tell.
+struct OpBytes {
+  int64_t moved = 0;  // read and written
+  int64_t written = 0;
+};
+std::optional<OpBytes> bytes_of_op(const Trace& trace, const Event& op);
 
 // Of the given ops of one thread; `self_ns` is by event.
 HostLosses host_losses(const Trace& trace, const Links& links, const std::vector<uint32_t>& ops,

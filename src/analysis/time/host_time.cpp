@@ -37,18 +37,18 @@ ThreadKey main_host_thread(const Trace& trace, const Links& links) {
 
 }  // namespace
 
-std::optional<int64_t> bytes_of_op(const Trace& trace, const Event& op) {
+std::optional<OpBytes> bytes_of_op(const Trace& trace, const Event& op) {
   const OpArgs* args = trace.op_args(op);
   if (args == nullptr || args->inputs >= trace.inputs.size()) return std::nullopt;
   const std::optional<TensorShape> output =
       output_shape(trace.name(op), trace.inputs[args->inputs]);
   if (!output || !output->bytes()) return std::nullopt;
-  int64_t sum = *output->bytes();
+  OpBytes sum = {*output->bytes(), *output->bytes()};
   const OpClass kind = op_class(trace.name(op));
   bool is_written_only = kind == OpClass::copy || kind == OpClass::fill;  // the first
   for (const TensorShape& input : tensor_inputs(trace.inputs[args->inputs])) {
     if (!input.bytes()) return std::nullopt;
-    if (!is_written_only) sum += *input.bytes();
+    if (!is_written_only) sum.moved += *input.bytes();
     is_written_only = false;
   }
   return sum;
@@ -164,8 +164,8 @@ class HostAccount {
     const bool waits = product != nullptr && product->waits_for_memory;
     part(waits ? HostPart::memory : kind) += kind == HostPart::dispatch ? 0 : rest - dispatch;
     if (!is_elementwise(op_class(trace_.name(e)))) return;
-    if (const std::optional<int64_t> bytes = bytes_of_op(trace_, e)) {
-      sums.bytes += *bytes;
+    if (const std::optional<OpBytes> bytes = bytes_of_op(trace_, e)) {
+      sums.bytes += bytes->moved;
       sums.bytes_ns += e.dur_ns;
       ++sums.bytes_calls;
     }

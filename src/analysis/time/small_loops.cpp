@@ -34,24 +34,22 @@ bool is_contiguous(const OpInput& input) {
 
 }  // namespace
 
-void SmallLoops::add(const Trace& trace, const Event& op, int64_t bytes, bool is_counted_already) {
+void SmallLoops::add(const Trace& trace, const Event& op, OpBytes bytes, bool is_counted_already) {
+  if (bytes.written < kSharedLoopBytes || bytes.written > kCachedBytes) return;
   // No op reads more than three tensors for the one that it writes.
-  if (bytes < kSharedLoopBytes || bytes > 4 * kCachedBytes) return;
+  if (bytes.moved > 4 * kCachedBytes) return;
   const std::string_view name = trace.name(op);
   const OpClass kind = op_class(name);
   const auto inputs = trace.inputs[trace.op_args(op)->inputs];
   if (inputs.empty() || inputs.front().type != "float" || !is_contiguous(inputs.front())) return;
-  const auto output = output_shape(name, inputs);
-  const int64_t written = output ? output->bytes().value_or(0) : 0;
-  if (written < kSharedLoopBytes || written > kCachedBytes) return;
-  Calls& calls = calls_[{name, bytes}];
+  Calls& calls = calls_[{name, bytes.moved}];
   calls.is_simple = kind == OpClass::pointwise && !is_transcendental(name);
   if (!is_counted_already) {
     ++calls.count;
     calls.ns += op.dur_ns;
-    calls.bytes += bytes;
+    calls.bytes += bytes.moved;
   }
-  calls.gb_per_s.push_back(static_cast<double>(bytes) / static_cast<double>(op.dur_ns));
+  calls.gb_per_s.push_back(static_cast<double>(bytes.moved) / static_cast<double>(op.dur_ns));
 }
 
 void SmallLoops::add_contended(LossesByName& losses) {

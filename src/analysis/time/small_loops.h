@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "epilogue/trace/host.h"
+#include "analysis/time/host_losses.h"
 
 namespace epilogue::trace {
 
@@ -17,9 +17,9 @@ using LossesByName = std::map<std::string_view, HostLoss>;
 
 class SmallLoops {
  public:
-  // An op at work that moves `bytes`. Others than contiguous f32 of kSharedLoopBytes and more do
+  // An op at work. Others than contiguous f32 of kSharedLoopBytes and more do
   // not count.
-  void add(const Trace& trace, const Event& op, int64_t bytes, bool is_counted_already);
+  void add(const Trace& trace, const Event& op, OpBytes bytes, bool is_counted_already);
   // Adds the slow ones by name; none unless the calls of one simple op show it, most of them and
   // the fastest.
   void add_contended(LossesByName& losses);

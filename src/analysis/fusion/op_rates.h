@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a trace tells of the rate at which its ops move their bytes.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "analysis/fusion/dataflow.h"
+
 namespace epilogue::trace {
+
+// Shorter runs measure latency, not bandwidth.
+inline constexpr int64_t kMinTimedNs = 5'000;
+inline constexpr double kBandwidthQuantile = 0.9;
+
+// Read and written. Nothing where a shape is not known.
+std::optional<double> moved_bytes(const WorkOp& op);
 
 // The value below which a share `q` of the values lies; 0 of none. Reorders them.
 inline double quantile(std::vector<double>& values, double q) {
