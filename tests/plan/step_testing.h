@@ -88,9 +88,12 @@ struct ErrorPair {
   double theirs;
 };
 
-// Errors of many gradients: single ones of few elements vary by chance.
+// Errors of many gradients: single ones of few elements vary by chance, and those of one module in
+// f32 by 5 %.
 class ErrorTally {
  public:
+  // Every case has numbers of its own, so that chance evens out over them.
+  uint64_t next_seed() { return kFirstSeed + cases_++; }
   void add(double ours, double theirs) {
     ours_ += ours * ours;
     theirs_ += theirs * theirs;
@@ -101,6 +104,9 @@ class ErrorTally {
   }
 
  private:
+  static constexpr uint64_t kFirstSeed = 11;
+
+  uint64_t cases_ = 0;
   double ours_ = 0;
   double theirs_ = 0;
 };
@@ -108,7 +114,7 @@ class ErrorTally {
 // Gradients of x and of all parameters: each within the error of its dtype or near eager's, and all
 // of them together no less accurate than eager's.
 inline std::vector<ErrorPair> expect_step_equals_eager(const StepCase& c, ErrorTally& tally) {
-  manual_seed(11);
+  manual_seed(tally.next_seed());
   const auto module = nn::make_mlp(c.config);
   module->to(c.dtype);
   Tensor x = randn(c.sizes, c.dtype);
