@@ -167,6 +167,8 @@ struct KernelArgs {
   // order; 0: it is its op's own.
   StringId fused_ops = 0;
   int64_t unfused_bytes = -1;  // what those ops would read and write one by one
+
+  bool operator==(const KernelArgs&) const = default;
 };
 
 struct RuntimeArgs {
@@ -174,6 +176,8 @@ struct RuntimeArgs {
   int64_t stream = -1;       // HIP launches
   int64_t bytes = -1;        // HIP copies
   StringId kernel_name = 0;  // HIP launches
+
+  bool operator==(const RuntimeArgs&) const = default;
 };
 
 struct SyncArgs {
@@ -305,6 +309,8 @@ struct Trace {
   StringPool strings;
   InputsPool inputs;
   std::vector<Event> events;  // in any order
+  // Side tables, by Event::args. Events of equal args may share an entry of `kernels` and
+  // `runtime_calls`: change none through one event.
   std::vector<OpArgs> ops;
   std::vector<KernelArgs> kernels;
   std::vector<RuntimeArgs> runtime_calls;

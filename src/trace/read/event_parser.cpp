@@ -258,9 +258,11 @@ void EventParser::build_span(const Members& members) {
     event.args =
         append(partial_->ops, args_.op(raw_, name, event.category == Category::user_annotation));
   } else if (has_kernel_args(event.category)) {
-    event.args = append(partial_->kernels, args_.kernel(raw_, event.pid, event.tid));
+    const KernelArgs args = args_.kernel(raw_, event.pid, event.tid);
+    event.args = recent_kernels_.append_once(partial_->kernels, args, hash_args(args));
   } else if (is_launch_category(event.category)) {
-    event.args = append(partial_->runtime_calls, args_.runtime_call(raw_));
+    const RuntimeArgs args = args_.runtime_call(raw_);
+    event.args = recent_calls_.append_once(partial_->runtime_calls, args, hash_args(args));
   } else if (event.category == Category::cuda_sync) {
     event.args = append(partial_->syncs, args_.sync(raw_));
   } else if (event.category == Category::python_function) {

@@ -8,6 +8,7 @@
 #include "trace/read/args_builder.h"
 #include "trace/read/json/json_cursor.h"
 #include "trace/read/partial.h"
+#include "trace/read/recent_args.h"
 
 namespace epilogue::trace {
 
@@ -55,6 +56,8 @@ class EventParser {
 
   bool python_functions_;
   ArgsBuilder args_;
+  RecentArgs<KernelArgs> recent_kernels_;
+  RecentArgs<RuntimeArgs> recent_calls_;
   RawArgs raw_;
   Partial* partial_ = nullptr;
   int64_t offset_ = 0;
