@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Eager and compiled PyTorch traces of pointwise-rich blocks on a CPU.
 
-  bench/collect_fusion_pairs.py OUT [--set first|second] [--rounds 3] [--only TEXT]
+  bench/collect_fusion_pairs.py OUT [--set first|second|third] [--rounds 3] [--only TEXT] [--threads N]
 
 For bench/fusion_truth.py: NAME_eager.ROUND.json.gz and NAME_compile.ROUND.json.gz, in turns. Needs
 PyTorch; record_shapes is on, inference only, Inductor's kernels are in the trace by name. The model
-of `epilogue explain` was made looking at the first set; the second was recorded afterwards.
+of `epilogue explain` was made looking at the first two sets; the third was recorded afterwards.
 """
 import argparse
 import gzip
@@ -44,6 +44,15 @@ def rms(h):
     return h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
+def norm_of_sum(x, wg, wu, wd):
+    h = x @ wg + x @ wu
+    return F.layer_norm(h, (h.shape[-1],)) @ wd
+
+
+def gated_rms(x, wg, wu, wd):
+    return (rms(x @ wg) * (x @ wu)) @ wd
+
+
 FIRST = {"geglu": gated(gelu_tanh), "swiglu": gated(F.silu), "reglu": gated(F.relu),
          "residual": residual, "layernorm": layernorm, "rms": pointwise(rms),
          "chain": pointwise(lambda h: torch.tanh(h * 0.5) + h * 2.0 - 1.0),
@@ -54,8 +63,14 @@ SECOND = {"glu": gated(torch.sigmoid), "mish": pointwise(lambda h: F.mish(h) * 0
           "softmax": pointwise(lambda h: torch.softmax(h * 0.125, -1)),
           "hardswish": gated(F.hardswish),
           "standard": pointwise(lambda h: (h - h.mean(-1, keepdim=True)) * 0.5)}
+THIRD = {"quickgelu": pointwise(lambda h: h * torch.sigmoid(1.702 * h)),
+         "leaky": pointwise(lambda h: F.leaky_relu(h, 0.1) * 2 + 1),
+         "normsum": norm_of_sum, "gatedrms": gated_rms,
+         "expmax": pointwise(lambda h: torch.exp(h - h.amax(-1, keepdim=True))),
+         "tanhgate": gated(torch.tanh), "softplus": gated(F.softplus)}
 SETS = {"first": (FIRST, ((512, 256, 1024), (2048, 256, 2048), (4096, 512, 2048))),
-        "second": (SECOND, ((700, 192, 1280), (1536, 384, 3072), (6000, 256, 1500)))}
+        "second": (SECOND, ((700, 192, 1280), (1536, 384, 3072), (6000, 256, 1500))),
+        "third": (THIRD, ((900, 320, 1152), (3072, 320, 1792), (5000, 384, 2304)))}
 
 
 def record(fn, args, path):
@@ -81,7 +96,10 @@ def main():
     parser.add_argument("--set", choices=SETS, default="first")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="blocks whose name holds this")
+    parser.add_argument("--threads", type=int, help="of PyTorch; else one per core")
     args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
     args.out.mkdir(parents=True, exist_ok=True)
     torch._inductor.config.cpp.enable_kernel_profile = True
     blocks, shapes = SETS[args.set]

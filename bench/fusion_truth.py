@@ -8,8 +8,9 @@ DIR holds NAME_eager.ROUND.json.gz and NAME_compile.ROUND.json.gz of PyTorch on 
 (bench/collect_fusion_pairs.py makes them). Inductor fuses the pointwise chains and leaves the matrix
 products as they are. Measured saving = what the eager trace took beside its products, less Inductor's
 kernels and the copies of the compiled trace; predicted = the pointwise-chain findings of
-`epilogue explain`, 0 where it has none. In us per step; of the rounds the median. Exit 1 where the
-median of the errors' sizes is above --max-median.
+`epilogue explain`, 0 where it has none. In us per step; of the rounds the median, also of the error:
+an eager and a compiled trace of one round were recorded one after the other. Exit 1 where the median
+of the errors' sizes is above --max-median.
 """
 import argparse
 import statistics
@@ -47,13 +48,14 @@ def predicted_us(epilogue, trace):
 
 
 def measure(args, stem):
-    """Chain, fused and predicted, of the median round each."""
+    """Chain, fused, predicted and the prediction's error: the median of the rounds each."""
     rounds = []
     for eager in sorted(args.dir.glob(f"{stem}_eager.*.json.gz")):
         compiled = eager.with_name(eager.name.replace("_eager.", "_compile."))
-        rounds.append((chain_us(events(eager)), fused_us(events(compiled)),
-                       predicted_us(args.epilogue, eager)))
-    return (statistics.median(r[i] for r in rounds) for i in range(3))
+        chain, fused = chain_us(events(eager)), fused_us(events(compiled))
+        predicted = predicted_us(args.epilogue, eager)
+        rounds.append((chain, fused, predicted, (predicted - (chain - fused)) / chain))
+    return (statistics.median(r[i] for r in rounds) for i in range(4))
 
 
 def main():
@@ -67,10 +69,9 @@ def main():
           "(us per step)")
     errors = []
     for stem in sorted({p.name.partition("_eager.")[0] for p in args.dir.glob("*_eager.*")}):
-        chain, fused, predicted = measure(args, stem)
-        saved = chain - fused
-        errors.append((predicted - saved) / chain)
-        print(f"{stem:<32}{chain:>12.1f}{fused:>12.1f}{saved:>12.1f}{predicted:>12.1f}"
+        chain, fused, predicted, error = measure(args, stem)
+        errors.append(error)
+        print(f"{stem:<32}{chain:>12.1f}{fused:>12.1f}{chain - fused:>12.1f}{predicted:>12.1f}"
               f"{errors[-1] * 100:>8.0f}%", flush=True)
     if not errors:
         print(f"{args.dir}: no NAME_eager.ROUND.json.gz", file=sys.stderr)

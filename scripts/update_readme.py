@@ -14,7 +14,7 @@ A block is a marker, a fenced text and <!-- end -->. Markers:
   <!-- command: COMMAND -->  the fenced text is "$ COMMAND" and its output: bash runs it in a temporary
                              folder with the build's programs on PATH and tests/ beside it; it must
                              exit 0
-trace_bench and fusion_truth are kept unless --trace TRACE, --pairs DIR and --pairs2 DIR say what to run them on, as
+trace_bench and fusion_truth are kept unless --trace TRACE, --pairs DIR, --pairs2 DIR and --pairs3 DIR say what to run them on, as
 is predict_fusion (minutes) unless --predict is given, and bench-mlp and train_bench unless
 --torch PYTHON is. figures is the table that benchmark_figures.py makes of the other pages' blocks.
 """
@@ -99,7 +99,9 @@ class Outputs:
         make = {"quickstart": self.quickstart, "explain": self.explain, "diff": self.diff,
                 "compile-plan": self.compile_plan, "trace_bench": self.trace_bench,
                 "fusion_truth": lambda: self.fusion_truth(self.args.pairs),
-                "fusion_truth_second": lambda: self.fusion_truth(self.args.pairs2), "predict_fusion": self.predict_fusion,
+                "fusion_truth_second": lambda: self.fusion_truth(self.args.pairs2),
+                "fusion_truth_third": lambda: self.fusion_truth(self.args.pairs3),
+                "predict_fusion": self.predict_fusion,
                 "bench-mlp": self.bench_mlp, "train_bench": self.train_bench,
                 "bench-ladder": self.bench_ladder, "figures": figures}.get(name)
         return make() if make else sys.exit(f"no output or source file is called '{name}'")
@@ -202,6 +204,7 @@ def main():
     parser.add_argument("--trace")
     parser.add_argument("--pairs")
     parser.add_argument("--pairs2")
+    parser.add_argument("--pairs3")
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--torch", metavar="PYTHON")
     args = parser.parse_args()

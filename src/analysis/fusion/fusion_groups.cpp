@@ -200,6 +200,14 @@ std::vector<std::vector<uint32_t>> mergeable_gemms(const Trace& trace, const Wor
   return merged;
 }
 
+namespace {
+
+bool is_plain_product(const WorkOp& gemm) {
+  return gemm.inputs.size() == 2 && gemm.inputs[0].dims.size() == 2;
+}
+
+}  // namespace
+
 std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
                                       const Dataflow& flow) {
   GroupBytes sum;
@@ -213,6 +221,7 @@ std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& w
     const std::optional<int64_t> written = op.output->bytes();
     if (!written) return std::nullopt;
     sum.now += static_cast<double>(*written);
+    sum.reads_plain_product.push_back(false);
     double saved = 0;
     const auto& readers = flow.consumers[member];
     const bool stays = !flow.may_be_read_outside(member, group.members) && !readers.empty() &&
@@ -227,6 +236,11 @@ std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& w
       if (!read) return std::nullopt;
       sum.now += static_cast<double>(*read);
       const uint32_t producer = flow.sources[member][i].producer;
+      if (producer != kNone && work.ops[producer].op_class == OpClass::gemm &&
+          !flow.may_be_read_outside(producer, group.members)) {
+        sum.reusable = std::max(sum.reusable, static_cast<double>(*read));
+        if (is_plain_product(work.ops[producer])) sum.reads_plain_product.back() = true;
+      }
       // What several members read of one op comes from memory once.
       const uint32_t source = producer != kNone ? producer : flow.sources[member][i].maybe;
       if (source != kNone &&

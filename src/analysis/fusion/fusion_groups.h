@@ -39,6 +39,9 @@ struct GroupBytes {
   double from_products = 0;   // of `after`: reads of the products
   // The most of them from one product: an epilogue has the output of its own GEMM at hand only.
   double from_one_product = 0;
+  double reusable = 0;  // the largest product that the group alone reads: a result may lie there
+  // Per member: it reads such a product of two matrices (mm: batches and biases are none).
+  std::vector<bool> reads_plain_product;
 };
 std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
                                       const Dataflow& flow);

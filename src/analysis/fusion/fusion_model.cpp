@@ -50,7 +50,7 @@ FusionModel::FusionModel(const Trace& trace, const WorkOps& work, const FusionOp
   floor_ns_ = quantile(durations, kFloorQuantile);
   if (work.has_device_work || work.is_synchronous) return;
   host_.emplace(trace, work);
-  if (host_->measured_bytes_per_ns() > 0) bytes_per_ns_ = host_->measured_bytes_per_ns();
+  bytes_per_ns_ = std::max(bytes_per_ns_, host_->measured_bytes_per_ns());
 }
 
 double FusionModel::traffic_ns(double bytes) const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "analysis/fusion/inductor_arithmetic.h"
 #include "analysis/fusion/op_rates.h"
 #include "epilogue/trace/host.h"
 
@@ -17,57 +18,23 @@ namespace {
 constexpr double kCallNs = 2'000;
 constexpr double kShortestQuantile = 0.2;
 constexpr double kFewBytesShare = 0.01;
-// GB/s, reads before writes counted, that two cores of a server reach and one of a PC. Slower
-// simple ops pay for something else, new pages mostly.
-constexpr double kUsualRate = 20;
+// GB/s, reads before writes counted: what two cores of a server reach, where the trace does not
+// tell it, and what one core of a PC does. Slower ops pay for something else, new pages mostly.
+constexpr double kUsualRate = 40;
+constexpr double kLeastRate = 20;
 // Tensors whose sizes' powers of two are no further apart lie in the same cache, or in none.
 constexpr size_t kLikePowers = 2;
 
-// What a fused kernel computes in another way than the op, and how much longer that takes. Eager
-// f32 takes some functions from MKL's vector math, as fast as memory; Inductor's kernels take
-// SLEEF's, and elu is expm1 there. Eager gelu has a shorter exp. Norms take all sums in one pass.
-// Measured on PyTorch 2.15 with AVX-512, tensors of 512 x 1024: the Inductor kernel of the op alone
-// over the op.
-struct OtherArithmetic {
-  std::string_view name;
-  double f32;
-  double reduced;  // bf16, f16
-};
-constexpr std::array<OtherArithmetic, 6> kOtherArithmetic = {
-    {{"aten::tanh", 5.0, 1.0},
-     {"aten::elu", 6.1, 8.4},
-     {"aten::log", 2.2, 1.0},
-     {"aten::exp", 1.5, 1.0},
-     {"aten::gelu", 1.5, 1.8},
-     {"aten::native_layer_norm", 0.5, 0.7}}};
-// From this factor on the op itself is as fast as memory, and its arithmetic as many times the time
-// that its bytes take in a cache: GB/s of two cores, where the trace's simple ops show no better.
-constexpr double kMemoryBound = 2;
+// GB/s of two cores from a cache, where the trace's simple ops show no better.
 constexpr double kUsualCacheRate = 60;
-// The exact form of gelu takes less than so many times its bytes; the one with tanh, which traces
-// do not tell apart, more.
-constexpr double kExactGelu = 3;
-
-// What computing takes of a run of `ns` that moves its bytes in `bytes_ns`, in a cache in
-// `cached_ns`, in a fused kernel.
-double computing_ns(std::string_view name, int64_t element_bytes, double ns, double bytes_ns,
-                    double cached_ns) {
-  const auto row = std::find_if(kOtherArithmetic.begin(), kOtherArithmetic.end(),
-                                [&](const OtherArithmetic& o) { return o.name == name; });
-  double factor = 1;
-  if (row != kOtherArithmetic.end()) factor = element_bytes == 2 ? row->reduced : row->f32;
-  if (name == "aten::gelu" && ns > kExactGelu * bytes_ns) factor = 1;
-  if (factor >= kMemoryBound) return cached_ns * (factor - 1);
-  return std::max(0.0, ns * factor - bytes_ns);
-}
+// What a kernel writes beside the result that lies in a product, at most: sums of rows.
+constexpr double kSumsShare = 0.05;
 
 size_t power_of(double bytes) {
   return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(bytes)));
 }
 
-bool fits_a_product(const GroupBytes& bytes) {
-  return bytes.from_one_product >= bytes.written_after;
-}
+bool is_softmax(std::string_view name) { return name.find("softmax") != std::string_view::npos; }
 
 // Comparisons, masks and choices are no faster in Inductor's kernels than as ops, however slow.
 bool has_truth_values(const WorkOp& op) {
@@ -76,31 +43,45 @@ bool has_truth_values(const WorkOp& op) {
          std::any_of(op.inputs.begin(), op.inputs.end(), is_bool);
 }
 
-double bytes_written(const WorkOp& op) {
-  return op.output ? static_cast<double>(op.output->bytes().value_or(0)) : 0;
+bool is_scaling(std::string_view name) { return name == "aten::mul" || name == "aten::div"; }
+
+double tensor_bytes(const TensorShape& tensor) {
+  return static_cast<double>(tensor.bytes().value_or(0));
+}
+
+double bytes_written(const WorkOp& op) { return op.output ? tensor_bytes(*op.output) : 0; }
+
+// Of the largest tensor that the op reads or writes.
+double largest_bytes(const WorkOp& op) {
+  double largest = bytes_written(op);
+  for (const TensorShape& input : op.inputs) largest = std::max(largest, tensor_bytes(input));
+  return largest;
 }
 
 }  // namespace
 
 HostModel::HostModel(const Trace& trace, const WorkOps& work) : trace_(trace), work_(work) {
   std::map<Key, std::vector<double>> runs;
-  std::array<std::vector<double>, kPowers> rates;  // by power of two of the bytes written
+  RatesOfPowers rates;
+  RatesOfPowers least_rates;
   for (const WorkOp& op : work.ops) {
     if (!op.output) continue;
     const auto ns = static_cast<double>(op.device_ns);
     runs[{op.name, op.output->type, op.output->numel()}].push_back(ns);
     const double cost = cost_of_bytes(op);
-    if (is_simple(op) && op.device_ns >= kMinTimedNs && cost > 0)
-      rates[power_of(bytes_written(op))].push_back(cost / ns);
+    if (op.op_class == OpClass::gemm || op.device_ns < kMinTimedNs || cost <= 0) continue;
+    const bool does_no_more = is_simple(op) || op.op_class == OpClass::reduction;
+    RatesOfPowers& kind = does_no_more && !meets_new_pages(op) ? rates : least_rates;
+    kind[power_of(largest_bytes(op))].push_back(cost / ns);
   }
   for (auto& [key, ns] : runs) shortest_ns_[key] = quantile(ns, kShortestQuantile);
-  set_rates(rates);
+  set_rates(rates, least_rates);
 
   std::vector<double> page_ns;
   for (const WorkOp& op : work.ops) {
+    if (!is_simple(op) || !meets_new_pages(op)) continue;
     const double written = bytes_written(op);
-    if (written < double{kFreshBytes} || !is_simple(op) || is_op_in_place(op)) continue;
-    const double moving_ns = cost_of_bytes(op) / rate_for(written);
+    const double moving_ns = cost_of_bytes(op) / rate_for(largest_bytes(op));
     page_ns.push_back((static_cast<double>(op.device_ns) - moving_ns) / written);
   }
   new_page_ns_per_byte_ = std::max(0.0, quantile(page_ns, 0.5));
@@ -115,6 +96,10 @@ bool HostModel::is_simple(const WorkOp& op) const {
          !has_truth_values(op);
 }
 
+bool HostModel::meets_new_pages(const WorkOp& op) const {
+  return bytes_written(op) >= double{kFreshBytes} && !is_op_in_place(op);
+}
+
 // 0 where a shape is not known.
 double HostModel::cost_of_bytes(const WorkOp& op) const {
   const std::optional<double> moved = moved_bytes(op);
@@ -123,22 +108,26 @@ double HostModel::cost_of_bytes(const WorkOp& op) const {
   return *moved + (has_read ? 0 : bytes_written(op));
 }
 
-void HostModel::set_rates(const std::array<std::vector<double>, kPowers>& rates) {
-  const auto between = [&](size_t first, size_t last) {
+void HostModel::set_rates(const RatesOfPowers& rates, const RatesOfPowers& least_rates) {
+  const auto between = [](const RatesOfPowers& from, size_t first, size_t last) {
     std::vector<double> all;
-    for (size_t i = first; i <= last; ++i) all.insert(all.end(), rates[i].begin(), rates[i].end());
+    for (size_t i = first; i <= last; ++i) all.insert(all.end(), from[i].begin(), from[i].end());
     return quantile(all, kBandwidthQuantile);
   };
-  measured_bytes_per_ns_ = between(0, kPowers - 1);
-  const double usual = std::max(kUsualRate, measured_bytes_per_ns_);
+  measured_bytes_per_ns_ =
+      std::max(between(rates, 0, kPowers - 1), between(least_rates, 0, kPowers - 1));
   for (size_t i = 0; i < kPowers; ++i) {
-    const double like =
-        between(i - std::min(i, kLikePowers), std::min(i + kLikePowers, kPowers - 1));
-    rate_of_power_[i] = like > 0 ? std::max(kUsualRate, like) : usual;
+    const size_t first = i - std::min(i, kLikePowers);
+    const size_t last = std::min(i + kLikePowers, kPowers - 1);
+    const double like = between(rates, first, last);
+    const double least_like = between(least_rates, first, last);
+    const bool is_known = like + least_like > 0;
+    rate_of_power_[i] = std::max(
+        {like > 0 ? kLeastRate : kUsualRate, like, is_known ? least_like : measured_bytes_per_ns_});
   }
 }
 
-double HostModel::rate_for(double written) const { return rate_of_power_[power_of(written)]; }
+double HostModel::rate_for(double bytes) const { return rate_of_power_[power_of(bytes)]; }
 
 double HostModel::new_pages_ns(double written) const {
   return written >= double{kFreshBytes} ? written * new_page_ns_per_byte_ : 0;
@@ -152,9 +141,53 @@ double HostModel::arithmetic_ns(const WorkOp& op) const {
   const double cost = cost_of_bytes(op);
   const double ns = shortest_ns_.at({op.name, op.output->type, op.output->numel()}) -
                     (is_op_in_place(op) ? 0 : new_pages_ns(written));
-  return computing_ns(trace_.strings[op.name], element_bytes(op.output->type).value_or(0), ns,
-                      cost / rate_for(written),
-                      cost / std::max(kUsualCacheRate, measured_bytes_per_ns_));
+  return fused_arithmetic_ns(
+      {.name = trace_.strings[op.name],
+       .element_bytes = element_bytes(op.output->type).value_or(0),
+       .ns = ns,
+       .bytes_ns = cost / rate_for(largest_bytes(op)),
+       .cached_ns = cost / std::max(kUsualCacheRate, measured_bytes_per_ns_)});
+}
+
+// The kernel writes where it last read: of a softmax's rows it reads copies in the end. Sums of
+// rows beside the result are few.
+bool HostModel::is_in_place_of_product(const FusionGroup& group, const GroupBytes& bytes) const {
+  return bytes.reusable >= (1 - kSumsShare) * bytes.written_after &&
+         std::none_of(group.members.begin(), group.members.end(),
+                      [&](uint32_t i) { return is_softmax(trace_.strings[work_.ops[i].name]); });
+}
+
+// Inductor makes an addmm of a product and its sum with another tensor: that copies the tensor, and
+// adds to the copy.
+bool HostModel::is_sum_in_product(const FusionGroup& group, const GroupBytes& bytes,
+                                  size_t member) const {
+  const WorkOp& op = work_.ops[group.members[member]];
+  const std::string_view name = trace_.strings[op.name];
+  return bytes.reads_plain_product[member] && (name == "aten::add" || name == "aten::add_") &&
+         op.inputs.size() >= 2 && op.inputs[0].dims == op.inputs[1].dims;
+}
+
+// What Inductor's kernels move besides.
+double HostModel::cost_of_other_passes(const FusionGroup& group, const GroupBytes& bytes) const {
+  double cost = 0;
+  bool has_computed = false;
+  const WorkOp* before = nullptr;
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    const WorkOp& op = work_.ops[group.members[m]];
+    const double first = op.inputs.empty() ? 0 : tensor_bytes(op.inputs.front());
+    if (is_sum_in_product(group, bytes, m)) {
+      cost += 2 * first;  // the copy reads once and writes twice; one term less is read after
+    } else if (op.op_class == OpClass::rowwise && has_computed) {
+      // What is dear to compute and read more than once is written by a kernel of its own.
+      cost += (is_in_place_of_product(group, bytes) ? 2 : 3) * first;
+    } else if (before != nullptr && is_softmax(trace_.strings[op.name]) &&
+               is_scaling(trace_.strings[before->name])) {
+      cost += cost_of_bytes(*before);  // x * scale is tested for infinities first
+    }
+    has_computed = has_computed || (op.is_transcendental && is_elementwise(op.op_class));
+    before = &op;
+  }
+  return cost;
 }
 
 double HostModel::fused_ns(const FusionGroup& group, const GroupBytes& bytes) const {
@@ -162,21 +195,27 @@ double HostModel::fused_ns(const FusionGroup& group, const GroupBytes& bytes) co
   double largest = 0;
   for (const uint32_t i : group.members) {
     arithmetic += arithmetic_ns(work_.ops[i]);
-    largest = std::max(largest, bytes_written(work_.ops[i]));
+    largest = std::max(largest, largest_bytes(work_.ops[i]));
   }
-  const double cost = bytes.after + (fits_a_product(bytes) ? 0 : bytes.written_after);
-  return std::max(kCallNs, cost / rate_for(largest) + arithmetic + pages_of_kernel_ns(bytes));
+  const double cost = bytes.after + cost_of_other_passes(group, bytes) +
+                      (is_in_place_of_product(group, bytes) ? 0 : bytes.written_after);
+  return std::max(kCallNs,
+                  cost / rate_for(largest) + arithmetic + pages_of_kernels_ns(group, bytes));
 }
 
-double HostModel::pages_of_kernel_ns(const GroupBytes& bytes) const {
-  return fits_a_product(bytes) ? 0 : new_pages_ns(bytes.written_after);
+double HostModel::pages_of_kernels_ns(const FusionGroup& group, const GroupBytes& bytes) const {
+  double ns = is_in_place_of_product(group, bytes) ? 0 : new_pages_ns(bytes.written_after);
+  for (size_t m = 0; m < group.members.size(); ++m)
+    if (is_sum_in_product(group, bytes, m))
+      ns += new_pages_ns(bytes_written(work_.ops[group.members[m]]));
+  return ns;
 }
 
 double HostModel::saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const {
   double now = 0;
   for (const uint32_t i : group.members)
     if (!is_op_in_place(work_.ops[i])) now += new_pages_ns(bytes_written(work_.ops[i]));
-  return now - pages_of_kernel_ns(bytes);
+  return now - pages_of_kernels_ns(group, bytes);
 }
 
 HostModel::Saving HostModel::saving(const FusionGroup& group, const GroupBytes& bytes,
