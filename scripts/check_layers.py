@@ -108,6 +108,7 @@ PUBLIC = {
     "trace/compile_summary.h": "analysis/time",
     "trace/hot_spots.h": "analysis/time",
     "trace/idle.h": "analysis/time",
+    "trace/slow_steps.h": "analysis/time",
     "trace/timeline.h": "analysis/time",
     "trace/verdict.h": "analysis/time",
     "trace/host.h": "analysis/time",

@@ -105,6 +105,7 @@ struct Explanation {
   Timeline timeline;
   Verdicts verdicts;
   std::vector<Region> steps;  // empty if the trace has no ProfilerStep
+  std::vector<SlowStep> slow_steps;
   std::vector<DeviceIdle> idle;
   std::vector<IdleGap> gaps;     // of the busiest device, the longest first
   std::optional<HostTime> host;  // of a run without a device

@@ -6,5 +6,6 @@
 #include "epilogue/trace/compile_summary.h"
 #include "epilogue/trace/hot_spots.h"
 #include "epilogue/trace/idle.h"
+#include "epilogue/trace/slow_steps.h"
 #include "epilogue/trace/timeline.h"
 #include "epilogue/trace/verdict.h"

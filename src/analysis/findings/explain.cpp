@@ -134,6 +134,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
     auto beside = std::async(std::launch::async, [&] {
       e.gaps = idle_gaps(trace, links);
       e.idle = idle_times(trace, links);
+      e.slow_steps = slow_steps(trace, links, e.steps);
     });
     e.queues = stream_queues(trace, links);
     e.chains = dispatch_chains(trace, links);

@@ -2,6 +2,7 @@
 #include "analysis/fusion/work_ops.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -214,6 +215,31 @@ bool is_inner_copy(const Trace& trace, const Links& links,
   return name.starts_with("aten::") && work_kind_of_op(name) != WorkKind::compute;
 }
 
+// torch.compile leaves recurrent layers as they are: what they call is not fused.
+class RecurrentLayers {
+ public:
+  RecurrentLayers(const Trace& trace, const Links& links) : trace_(trace), links_(links) {
+    static constexpr std::array<std::string_view, 4> kNames = {"aten::gru", "aten::lstm",
+                                                               "aten::rnn_tanh", "aten::rnn_relu"};
+    for (StringId id = 0; id < trace.strings.size(); ++id)
+      if (std::find(kNames.begin(), kNames.end(), trace.strings[id]) != kNames.end())
+        names_.push_back(id);
+  }
+
+  bool contain(uint32_t op) const {
+    if (names_.empty()) return false;
+    while ((op = links_.parent[op]) != kNone)
+      if (std::find(names_.begin(), names_.end(), trace_.events[op].name) != names_.end())
+        return true;
+    return false;
+  }
+
+ private:
+  const Trace& trace_;
+  const Links& links_;
+  std::vector<StringId> names_;
+};
+
 }  // namespace
 
 WorkOps work_ops(const Trace& trace, const Links& links) {
@@ -233,6 +259,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   std::optional<HostWork> host_work;
   if (!result.has_device_work) host_work.emplace(trace, links, class_of_name, children);
   const std::vector<uint32_t> region_of = region_of_events(trace, links);
+  const RecurrentLayers recurrent(trace, links);
   Shapes shapes(trace, result);
   result.ops.reserve(launched_by.size());
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
@@ -247,9 +274,9 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     op.event = i;
     op.name = e.name;
     op.region = region_of[i];
-    op.op_class = kind == OpClass::copy && is_inner_copy(trace, links, class_of_name, i)
-                      ? OpClass::unknown
-                      : kind;
+    const bool is_hidden = recurrent.contain(i) ||
+                           (kind == OpClass::copy && is_inner_copy(trace, links, class_of_name, i));
+    op.op_class = is_hidden ? OpClass::unknown : kind;
     op.is_transcendental = is_transcendental(trace.name(e));
     op.device_ns = result.has_device_work ? launched->device_ns : e.dur_ns;
     const uint32_t outer = outermost(links, children, i);

@@ -212,5 +212,19 @@ TEST(CpuFusion, OneOpInPlaceTwiceIsALoopOverTensors) {
   EXPECT_TRUE(found(b).fusions.empty());
 }
 
+TEST(CpuFusion, WhatARecurrentLayerCallsIsNotFused) {
+  const auto fusions_in = [](const char* layer) {
+    TraceBuilder b;
+    b.op(layer, 0, 100 * kUs);
+    b.op("aten::neg", 5 * kUs, 45 * kUs);
+    b.inputs({tensor({256, 512})});
+    b.op("aten::relu", 50 * kUs, 90 * kUs);
+    b.inputs({tensor({256, 512})});
+    return found(b).fusions.size();
+  };
+  EXPECT_EQ(fusions_in("custom::cell"), 1U);
+  EXPECT_EQ(fusions_in("aten::gru"), 0U) << "torch.compile leaves it as it is";
+}
+
 }  // namespace
 }  // namespace epilogue::trace::cpu_fusion_test
