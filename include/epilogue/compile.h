@@ -207,7 +207,7 @@ inline std::vector<Tensor> results_of(std::vector<Tensor> results) { return resu
 template <class Results>
 requires(!std::is_convertible_v<Results, Tensor> &&
          !std::is_convertible_v<Results, std::vector<Tensor>>)
-    std::vector<Tensor> results_of(Results&& results) {
+    std::vector<Tensor> results_of(Results results) {
   return std::apply([](auto&&... each) { return std::vector<Tensor>{std::move(each)...}; },
                     std::move(results));
 }
@@ -235,8 +235,8 @@ consteval bool is_forwarded(std::index_sequence<I...>) {
   };
 }
 template <class Layer, size_t N>
-inline constexpr bool takes = is_called_with<Layer>(std::make_index_sequence<N>()) ||
-                              is_forwarded<Layer>(std::make_index_sequence<N>());
+inline constexpr bool kTakes = is_called_with<Layer>(std::make_index_sequence<N>()) ||
+                               is_forwarded<Layer>(std::make_index_sequence<N>());
 
 template <class Layer, size_t... I>
 std::vector<Tensor> call_with(const Layer& layer, std::span<const Tensor> in,
@@ -250,7 +250,7 @@ std::vector<Tensor> call_with(const Layer& layer, std::span<const Tensor> in,
 
 template <class Layer, size_t... N>
 consteval bool takes_some(std::index_sequence<N...>) {
-  return (takes<Layer, N + 1> || ...);
+  return (kTakes<Layer, N + 1> || ...);
 }
 
 // layer(in[0], in[1], ...), by the number of inputs at hand.
@@ -260,7 +260,7 @@ std::vector<Tensor> call_layer(const Layer& layer, std::span<const Tensor> in,
   if constexpr (N > kMostInputs) {
     throw Error("[compile] expected " + accepted + " input(s), got " + std::to_string(in.size()));
   } else {
-    if constexpr (takes<Layer, N>) {
+    if constexpr (kTakes<Layer, N>) {
       if (in.size() == N) return call_with(layer, in, std::make_index_sequence<N>());
       accepted += (accepted.empty() ? "" : " or ") + std::to_string(N);
     }

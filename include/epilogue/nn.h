@@ -45,8 +45,9 @@ class Sequential : public Module {
   // A layer with its size, where its type is known.
   class Layer {
    public:
-    Layer(std::nullptr_t) {}
+    Layer(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): on purpose
     template <class M>
+    // NOLINTNEXTLINE(google-explicit-constructor): on purpose
     requires std::is_base_of_v<Module, M> Layer(const std::shared_ptr<M>& layer) : module_(layer) {
       if (const M* const m = layer.get(); m != nullptr && typeid(*m) == typeid(M))
         bytes_ = sizeof(M);
@@ -113,6 +114,7 @@ class Dropout : public Module {
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(Dims shape, double eps = 1e-5, bool affine = true);
+  // NOLINTNEXTLINE(google-explicit-constructor): as the one above
   explicit LayerNorm(std::initializer_list<int64_t> shape, double eps = 1e-5, bool affine = true)
       : LayerNorm(Dims(shape), eps, affine) {}
   Tensor forward(const Tensor& x) const override;
@@ -130,6 +132,7 @@ class LayerNorm : public Module {
 class RMSNorm : public Module {
  public:
   explicit RMSNorm(Dims shape, std::optional<double> eps = {}, bool affine = true);
+  // NOLINTNEXTLINE(google-explicit-constructor): as the one above
   explicit RMSNorm(std::initializer_list<int64_t> shape, std::optional<double> eps = {},
                    bool affine = true)
       : RMSNorm(Dims(shape), eps, affine) {}

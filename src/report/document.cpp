@@ -30,8 +30,10 @@ class TextRenderer {
   }
   void operator()(const Grid& grid) {
     std::vector<size_t> widths;
+    widths.reserve(grid.columns.size());
     for (size_t c = 0; c < grid.columns.size(); ++c) widths.push_back(width(grid, c));
     std::vector<std::string> headers;
+    headers.reserve(grid.columns.size());
     for (const Grid::Column& column : grid.columns) headers.push_back(column.header);
     add_row(grid, headers, widths);
     for (const auto& row : grid.rows) add_row(grid, row, widths);

@@ -93,11 +93,13 @@ void add_host(ExplainParts& p) {
   p.head("Where the host's time goes");
   Grid ops{{{"op", true, 60}, {"time"}, {"share"}, {"calls"}, {"mean"}, {"GB/s"}}, {}, ""};
   const auto wall = static_cast<double>(std::max<int64_t>(1, p.e.host->wall_ns));
-  for (const HostOp& op : p.e.host->ops)
-    ops.rows.push_back({op.name, format_duration_ns(op.self_ns),
-                        percent(static_cast<double>(op.self_ns) * 100 / wall),
-                        format_count(op.count), format_duration_ns(op.self_ns / op.count),
+  for (const HostOp& op : p.e.host->ops) {
+    const auto self_ns = static_cast<double>(op.self_ns);
+    ops.rows.push_back({op.name, format_duration_ns(self_ns), percent(self_ns * 100 / wall),
+                        format_count(op.count),
+                        format_duration_ns(self_ns / static_cast<double>(op.count)),
                         known(op.gb_per_s, "{:.1f}")});
+  }
   p.add(std::move(ops));
   p.document.push_back(Paragraph{
       "Of the main thread, without the data loader. Times are of the ops themselves, without "

@@ -211,9 +211,10 @@ Json finding_json(const Finding& f) {
 ExplanationJson explanation_json(const Explanation& e, size_t max_rows) {
   JsonLists lists(max_rows);
   const bool has_steps = !e.steps.empty();
-  Json divided = lists.of(has_steps ? "steps" : "regions", e.verdicts.regions, region_json);
-  Json steps = has_steps ? std::move(divided) : Json::array();
-  Json regions = has_steps ? Json::array() : std::move(divided);
+  Json steps = Json::array();
+  Json regions = Json::array();
+  (has_steps ? steps : regions) =
+      lists.of(has_steps ? "steps" : "regions", e.verdicts.regions, region_json);
   Json json = {
       {"schema_version", kJsonSchemaVersion},
       {"path", e.path},

@@ -132,6 +132,7 @@ void add_kernel_table(const RanksExplanation& e, int top, Document& document) {
   if (e.kernels.empty()) return;
   document.push_back(Heading{"Kernels over ranks"});
   std::vector<std::string_view> names;
+  names.reserve(e.kernels.size());
   for (const KernelOverRanks& k : e.kernels) names.push_back(k.name);
   const KernelLabels labels(names);
   Grid grid{{{"kernel", true, 70},

@@ -65,6 +65,7 @@ int run_advise_command(const AdviseFlags& o) {
   if (o.tolerance > 0) add("--tolerance", fmt::format("{}", o.tolerance));
   if (!o.out.empty()) add("--out", o.out);
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   std::fflush(nullptr);

@@ -31,6 +31,7 @@ struct Side {
 // The steps, each with the device work that it launched, which may outlast it.
 IntervalSet step_windows(const Trace& trace, const Links& links) {
   std::vector<Interval> windows;
+  windows.reserve(links.steps.size());
   for (const uint32_t step : links.steps)
     windows.push_back({trace.events[step].ts_ns, trace.events[step].end_ns()});
   for (const uint32_t i : links.device_work) {

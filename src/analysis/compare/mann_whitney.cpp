@@ -104,6 +104,7 @@ double median_difference(std::span<const int64_t> a, std::span<const int64_t> b)
     std::sort(sorted.begin(), sorted.end());
     if (sorted.size() <= kMost) return sorted;
     std::vector<int64_t> some;
+    some.reserve(kMost);
     for (size_t i = 0; i < kMost; ++i)
       some.push_back(sorted[(2 * i + 1) * sorted.size() / (2 * kMost)]);
     return some;

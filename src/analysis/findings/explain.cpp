@@ -71,6 +71,29 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
+// What was idle, slow or in a queue.
+void explain_waits(const Trace& trace, const Links& links, Explanation& e) {
+  auto beside = std::async(std::launch::async, [&] {
+    e.gaps = idle_gaps(trace, links);
+    e.idle = idle_times(trace, links);
+    e.slow_steps = slow_steps(trace, links, e.steps);
+  });
+  e.queues = stream_queues(trace, links);
+  e.chains = dispatch_chains(trace, links);
+  beside.get();
+}
+
+// What the analyses say, as findings in their order.
+void add_findings(Explanation& e) {
+  e.findings = apply_rules(kExplanationRules, e);
+  if (e.timeline.devices.empty())
+    for (Finding& f : e.findings) f.where = FindingPlace::host;
+  name_sources(e.compile.triton, e.findings);
+  clamp_times(e.findings, to_us(e.timeline.span_ns()));
+  doubt_savings(e.findings);
+  sort_findings(e.findings);
+}
+
 }  // namespace
 
 std::string_view finding_place_name(FindingPlace place) {
@@ -130,23 +153,8 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
     beside.get();
   }
   pause();
-  {
-    auto beside = std::async(std::launch::async, [&] {
-      e.gaps = idle_gaps(trace, links);
-      e.idle = idle_times(trace, links);
-      e.slow_steps = slow_steps(trace, links, e.steps);
-    });
-    e.queues = stream_queues(trace, links);
-    e.chains = dispatch_chains(trace, links);
-    beside.get();
-  }
-  e.findings = apply_rules(kExplanationRules, e);
-  if (e.timeline.devices.empty())
-    for (Finding& f : e.findings) f.where = FindingPlace::host;
-  name_sources(e.compile.triton, e.findings);
-  clamp_times(e.findings, to_us(e.timeline.span_ns()));
-  doubt_savings(e.findings);
-  sort_findings(e.findings);
+  explain_waits(trace, links, e);
+  add_findings(e);
   return e;
 }
 

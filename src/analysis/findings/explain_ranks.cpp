@@ -72,6 +72,7 @@ RanksExplanation explain_ranks(const RankDigests& digests, std::vector<std::stri
   for (size_t i = 0; i < digests.ranks.size(); ++i)
     e.ranks.push_back(summary_of(digests.ranks[i], e.collectives, i));
   std::vector<int64_t> numbers;
+  numbers.reserve(e.ranks.size());
   for (const RankSummary& r : e.ranks) numbers.push_back(r.rank);
   e.kernels = kernels_over_ranks(digests, numbers);
   e.world_size = world_size_of(digests.ranks);

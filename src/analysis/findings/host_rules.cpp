@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kMostCalled = 8;
 
 std::string bytes_each(const HostLoss& loss) {
-  return format_bytes(static_cast<double>(loss.bytes / std::max<int64_t>(1, loss.count))) + " each";
+  const auto count = static_cast<double>(std::max<int64_t>(1, loss.count));
+  return format_bytes(static_cast<double>(loss.bytes) / count) + " each";
 }
 
 void find_contention(const Explanation& e, std::vector<Finding>& out) {
@@ -147,6 +148,7 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
   f.title =
       fmt::format("calling {} takes {}", counted(host.op_calls, "op", "ops"), share(host, ns));
   std::vector<const HostOp*> most;
+  most.reserve(host.ops.size());
   for (const HostOp& op : host.ops) most.push_back(&op);
   std::stable_sort(most.begin(), most.end(),
                    [](const HostOp* a, const HostOp* b) { return a->count > b->count; });

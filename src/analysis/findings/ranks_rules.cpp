@@ -33,6 +33,7 @@ void find_unknown_world(const RanksExplanation& e, std::vector<Finding>& out) {
 void find_missing(const RanksExplanation& e, std::vector<Finding>& out) {
   if (e.missing.empty()) return;
   std::vector<std::string> list;
+  list.reserve(e.missing.size());
   for (const RankRange& range : e.missing)
     list.push_back(range.first == range.last ? fmt::format("{}", range.first)
                                              : fmt::format("{} to {}", range.first, range.last));

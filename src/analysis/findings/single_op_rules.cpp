@@ -93,14 +93,15 @@ void find_nan_checks(const Explanation& e, std::vector<Finding>& out) {
 
 // One op that takes a notable part; `title` has a place for what it takes.
 std::optional<Finding> finding_of_op(const Explanation& e, const std::vector<HostLoss>& losses,
-                                     fmt::format_string<std::string> title, std::string action) {
+                                     fmt::format_string<std::string> title,
+                                     const std::string& action) {
   if (losses.empty() || !is_notable(*e.host, total_of(losses))) return std::nullopt;
   const HostLoss& op = losses.front();
   Finding f;
   f.severity = Severity::warning;
   f.title = fmt::format(title, share(*e.host, op.ns));
   f.evidence.push_back(op.name + ": " + calls_text(op.count, op.ns));
-  advise(f, std::move(action));
+  advise(f, action);
   f.cost_us = to_us(op.ns);
   return f;
 }

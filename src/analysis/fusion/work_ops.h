@@ -36,8 +36,8 @@ struct WorkOp {
 
 struct WorkOps {
   WorkOps() = default;
-  WorkOps(WorkOps&&) = default;  // no copies: ops point into the shapes
-  WorkOps& operator=(WorkOps&&) = default;
+  WorkOps(WorkOps&&) noexcept = default;  // no copies: ops point into the shapes
+  WorkOps& operator=(WorkOps&&) noexcept = default;
 
   std::vector<WorkOp> ops;       // by thread, then by start
   bool has_device_work = false;  // else the host's time is the work's

@@ -60,6 +60,7 @@ class RooflineCollector {
     for (const uint32_t i : links_.device_work) add_work(i);
     for (const uint32_t op : order_) add_run(op, runs_[op]);
     std::vector<OpRoofline> list;
+    list.reserve(groups_.size());
     for (auto& [key, group] : groups_) list.push_back(finish(group));
     std::stable_sort(list.begin(), list.end(), [](const OpRoofline& a, const OpRoofline& b) {
       return a.time.total_ns > b.time.total_ns;

@@ -83,6 +83,7 @@ std::string why_not_ranks(std::span<const RankIdentity> ranks) {
 
 std::string why_not_ranks(const RankDigests& digests) {
   std::vector<RankIdentity> identities;
+  identities.reserve(digests.ranks.size());
   for (const RankDigest& digest : digests.ranks) identities.push_back(digest.identity);
   return why_not_ranks(identities);
 }

@@ -17,6 +17,7 @@ std::vector<Straggler> stragglers_of(const std::vector<StepWaits>& steps) {
     straggler.lost_ns += step.lost_ns;
   }
   std::vector<Straggler> list;
+  list.reserve(by_rank.size());
   for (const auto& [rank, straggler] : by_rank) list.push_back(straggler);
   std::stable_sort(list.begin(), list.end(),
                    [](const Straggler& a, const Straggler& b) { return a.lost_ns > b.lost_ns; });

@@ -67,8 +67,9 @@ void PathGraph::order_moments() {
   const auto close = [&](uint32_t to) {
     if (--open[to] == 0) order_.push_back(to);
   };
-  for (size_t at = 0; at < order_.size(); ++at) {
-    const uint32_t from = order_[at];
+  size_t at = 0;
+  while (at < order_.size()) {  // it grows
+    const uint32_t from = order_[at++];
     if (from + 1 < moments() && step_group_[from + 1] != kNone) close(from + 1);
     for (uint32_t k = first_edge_[from]; k != kNone; k = edges_[k].next) close(edges_[k].to);
   }

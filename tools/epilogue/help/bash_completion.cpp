@@ -78,6 +78,7 @@ std::string bash_values(const CommandHelp& c) {
   for (const OptionHelp& o : c.options) {
     if (o.value == ValueKind::none) continue;
     std::vector<std::string> patterns;
+    patterns.reserve(o.names.size());
     for (const std::string& name : o.names)
       patterns.push_back(fmt::format("'{} {}'", c.path, name));
     text += fmt::format("    {}) {} ;;\n", fmt::join(patterns, " | "), bash_value(o));

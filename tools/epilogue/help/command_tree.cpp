@@ -82,6 +82,7 @@ std::vector<const CommandHelp*> all_commands(const CommandHelp& root) {
 
 std::vector<std::string> command_names(const CommandHelp& command) {
   std::vector<std::string> names;
+  names.reserve(command.commands.size());
   for (const CommandHelp& sub : command.commands) names.push_back(sub.name);
   return names;
 }

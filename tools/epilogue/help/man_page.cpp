@@ -47,6 +47,7 @@ std::string roff_lines(const std::string& text) {
 
 std::string option_entry(const OptionHelp& o) {
   std::vector<std::string> names;
+  names.reserve(o.names.size());
   for (const std::string& name : o.names) names.push_back("\\fB" + roff(name) + "\\fR");
   return fmt::format(".TP\n{}{}{}\n{}", fmt::join(names, ", "), o.meta.empty() ? "" : " ",
                      roff(o.meta), o.doc.empty() ? "" : roff(o.doc) + "\n");
