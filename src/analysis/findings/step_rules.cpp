@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/findings/host_shares.h"
 #include "analysis/findings/rules.h"
 
 namespace epilogue::trace {
@@ -53,11 +54,10 @@ void find_host_verdict(const HostTime& host, std::vector<Finding>& out) {
         fmt::format("Between ops, collectives ran for {:.1f} % of the time.", alone));
   for (size_t i = 0; i < std::min(kOpsShown, host.ops.size()); ++i) {
     const HostOp& op = host.ops[i];
-    f.evidence.push_back(
-        fmt::format("{}: {} ({:.1f} %), {}, mean {}", op.name, duration(op.self_ns),
-                    100.0 * static_cast<double>(op.self_ns) /
-                        static_cast<double>(std::max<int64_t>(1, host.wall_ns)),
-                    counted(op.count, "call", "calls"), duration(op.self_ns / op.count)));
+    f.evidence.push_back(fmt::format("{}: {} ({:.1f} %), {}", op.name, duration(op.self_ns),
+                                     100.0 * static_cast<double>(op.self_ns) /
+                                         static_cast<double>(std::max<int64_t>(1, host.wall_ns)),
+                                     calls_text(op.count, op.self_ns)));
   }
   out.push_back(std::move(f));
 }

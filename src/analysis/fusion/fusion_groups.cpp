@@ -18,6 +18,10 @@ bool can_chain(const WorkOp& op, const WorkOps& work) {
   return !work.has_shapes || !op.inputs.empty();
 }
 
+bool is_plain_product(const WorkOp& gemm) {
+  return gemm.inputs.size() == 2 && gemm.inputs[0].dims.size() == 2;
+}
+
 class Grouping {
  public:
   Grouping(const Trace& trace, const WorkOps& work, const Dataflow& flow)
@@ -199,14 +203,6 @@ std::vector<std::vector<uint32_t>> mergeable_gemms(const Trace& trace, const Wor
   }
   return merged;
 }
-
-namespace {
-
-bool is_plain_product(const WorkOp& gemm) {
-  return gemm.inputs.size() == 2 && gemm.inputs[0].dims.size() == 2;
-}
-
-}  // namespace
 
 std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
                                       const Dataflow& flow) {

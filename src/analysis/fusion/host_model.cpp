@@ -167,60 +167,46 @@ bool HostModel::is_sum_in_product(const FusionGroup& group, const GroupBytes& by
          op.inputs.size() >= 2 && op.inputs[0].dims == op.inputs[1].dims;
 }
 
-// What Inductor's kernels move besides.
-double HostModel::cost_of_other_passes(const FusionGroup& group, const GroupBytes& bytes) const {
-  double cost = 0;
+HostModel::Passes HostModel::passes(const FusionGroup& group, const GroupBytes& bytes) const {
+  const bool is_in_place = is_in_place_of_product(group, bytes);
+  Passes sum{.cost = bytes.after + (is_in_place ? 0 : bytes.written_after),
+             .pages_ns = is_in_place ? 0 : new_pages_ns(bytes.written_after)};
   bool has_computed = false;
   const WorkOp* before = nullptr;
   for (size_t m = 0; m < group.members.size(); ++m) {
     const WorkOp& op = work_.ops[group.members[m]];
     const double first = op.inputs.empty() ? 0 : tensor_bytes(op.inputs.front());
     if (is_sum_in_product(group, bytes, m)) {
-      cost += 2 * first;  // the copy reads once and writes twice; one term less is read after
+      // The copy reads once and writes twice; one term less is read after.
+      sum.cost += 2 * first;
+      sum.pages_ns += new_pages_ns(bytes_written(op));
     } else if (op.op_class == OpClass::rowwise && has_computed) {
       // What is dear to compute and read more than once is written by a kernel of its own.
-      cost += (is_in_place_of_product(group, bytes) ? 2 : 3) * first;
+      sum.cost += (is_in_place ? 2 : 3) * first;
     } else if (before != nullptr && is_softmax(trace_.strings[op.name]) &&
                is_scaling(trace_.strings[before->name])) {
-      cost += cost_of_bytes(*before);  // x * scale is tested for infinities first
+      sum.cost += cost_of_bytes(*before);  // x * scale is tested for infinities first
     }
     has_computed = has_computed || (op.is_transcendental && is_elementwise(op.op_class));
     before = &op;
   }
-  return cost;
-}
-
-double HostModel::fused_ns(const FusionGroup& group, const GroupBytes& bytes) const {
-  double arithmetic = 0;
-  double largest = 0;
-  for (const uint32_t i : group.members) {
-    arithmetic += arithmetic_ns(work_.ops[i]);
-    largest = std::max(largest, largest_bytes(work_.ops[i]));
-  }
-  const double cost = bytes.after + cost_of_other_passes(group, bytes) +
-                      (is_in_place_of_product(group, bytes) ? 0 : bytes.written_after);
-  return std::max(kCallNs,
-                  cost / rate_for(largest) + arithmetic + pages_of_kernels_ns(group, bytes));
-}
-
-double HostModel::pages_of_kernels_ns(const FusionGroup& group, const GroupBytes& bytes) const {
-  double ns = is_in_place_of_product(group, bytes) ? 0 : new_pages_ns(bytes.written_after);
-  for (size_t m = 0; m < group.members.size(); ++m)
-    if (is_sum_in_product(group, bytes, m))
-      ns += new_pages_ns(bytes_written(work_.ops[group.members[m]]));
-  return ns;
-}
-
-double HostModel::saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const {
-  double now = 0;
-  for (const uint32_t i : group.members)
-    if (!is_op_in_place(work_.ops[i])) now += new_pages_ns(bytes_written(work_.ops[i]));
-  return now - pages_of_kernels_ns(group, bytes);
+  return sum;
 }
 
 HostModel::Saving HostModel::saving(const FusionGroup& group, const GroupBytes& bytes,
                                     double now_ns) const {
-  Saving saving{now_ns - fused_ns(group, bytes)};
+  const Passes after = passes(group, bytes);
+  double arithmetic = 0;
+  double largest = 0;
+  double pages_now_ns = 0;
+  for (const uint32_t i : group.members) {
+    const WorkOp& op = work_.ops[i];
+    arithmetic += arithmetic_ns(op);
+    largest = std::max(largest, largest_bytes(op));
+    if (!is_op_in_place(op)) pages_now_ns += new_pages_ns(bytes_written(op));
+  }
+  Saving saving{now_ns -
+                std::max(kCallNs, after.cost / rate_for(largest) + arithmetic + after.pages_ns)};
   // Where hardly a byte is saved, the time above the model's is not what fusing would save.
   const double saved_share = 1 - bytes.after / std::max(1.0, bytes.now);
   const bool is_by_element =
@@ -228,7 +214,7 @@ HostModel::Saving HostModel::saving(const FusionGroup& group, const GroupBytes& 
                   [&](uint32_t i) { return is_elementwise(work_.ops[i].op_class); });
   if (is_by_element && saved_share < kFewBytesShare)
     saving.ns = std::min(saving.ns, 2 * saved_share * now_ns);
-  saving.new_pages_ns = std::clamp(saved_pages_ns(group, bytes), 0.0, std::max(0.0, saving.ns));
+  saving.new_pages_ns = std::clamp(pages_now_ns - after.pages_ns, 0.0, std::max(0.0, saving.ns));
   return saving;
 }
 

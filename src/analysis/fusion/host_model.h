@@ -43,15 +43,19 @@ class HostModel {
 
   using RatesOfPowers = std::array<std::vector<double>, kPowers>;
 
-  double fused_ns(const FusionGroup& group, const GroupBytes& bytes) const;
-  double saved_pages_ns(const FusionGroup& group, const GroupBytes& bytes) const;
+  // What the kernels that Inductor makes of a group move, by the cost above, and what the new pages
+  // that they meet take.
+  struct Passes {
+    double cost = 0;
+    double pages_ns = 0;
+  };
+
+  Passes passes(const FusionGroup& group, const GroupBytes& bytes) const;
   void set_rates(const RatesOfPowers& rates, const RatesOfPowers& least_rates);
   double rate_for(double bytes) const;
   double new_pages_ns(double written) const;
   bool is_in_place_of_product(const FusionGroup& group, const GroupBytes& bytes) const;
   bool is_sum_in_product(const FusionGroup& group, const GroupBytes& bytes, size_t member) const;
-  double cost_of_other_passes(const FusionGroup& group, const GroupBytes& bytes) const;
-  double pages_of_kernels_ns(const FusionGroup& group, const GroupBytes& bytes) const;
   double cost_of_bytes(const WorkOp& op) const;
   bool is_op_in_place(const WorkOp& op) const;
   bool meets_new_pages(const WorkOp& op) const;

@@ -2,6 +2,7 @@
 #include "epilogue/trace/slow_steps.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "analysis/self_time.h"
@@ -42,6 +43,7 @@ class Explainer {
         of_step_[step][name] += ns;
       } else {
         usual_[name] += ns / others;
+        usual_ns_ += ns / others;
       }
     }
     for (size_t s = 0; s < steps.size(); ++s)
@@ -53,7 +55,6 @@ class Explainer {
       if (ns >= kShownShare * static_cast<double>(slow.wall_ns - slow.median_ns))
         slow.above.push_back({std::move(name), static_cast<int64_t>(ns)});
     };
-    double usual_ns = 0;
     double slower_ns = 0;  // of that, of ops that are slower in this step
     size_t slower_ops = 0;
     for (const auto& [name, ns] : of_step_[step]) {
@@ -64,14 +65,13 @@ class Explainer {
       slower_ns += usual;
       ++slower_ops;
     }
-    for (const auto& [name, ns] : usual_) usual_ns += ns;
     add(kBetweenOps, static_cast<double>(between_ops_ns(steps_[step])) - usual_between_ns_);
     std::sort(slow.above.begin(), slow.above.end(), [](const TimeAbove& a, const TimeAbove& b) {
       return a.ns != b.ns ? a.ns > b.ns : a.name < b.name;
     });
     if (slow.above.size() > kShown) slow.above.resize(kShown);
     slow.is_slower_throughout =
-        slower_ops >= kThroughoutOps && slower_ns >= kThroughoutShare * usual_ns;
+        slower_ops >= kThroughoutOps && slower_ns >= kThroughoutShare * usual_ns_;
   }
 
  private:
@@ -79,6 +79,7 @@ class Explainer {
   const std::vector<Region>& steps_;
   TimeByName usual_;                 // mean over the steps that are not slow
   std::vector<TimeByName> of_step_;  // of slow ones
+  double usual_ns_ = 0;              // their sum
   double usual_between_ns_ = 0;
 };
 
@@ -103,7 +104,7 @@ std::vector<SlowStep> slow_steps(const Trace& trace, const Links& links,
   if (slow.empty() || slow.size() == steps.size()) return found;
   const Explainer explainer(trace, links, steps, is_slow);
   std::vector<size_t> by_length(slow.size());
-  for (size_t i = 0; i < slow.size(); ++i) by_length[i] = i;
+  std::iota(by_length.begin(), by_length.end(), size_t{0});
   std::stable_sort(by_length.begin(), by_length.end(),
                    [&](size_t a, size_t b) { return found[a].wall_ns > found[b].wall_ns; });
   for (size_t i = 0; i < std::min(kExplained, slow.size()); ++i)

@@ -56,8 +56,10 @@ void SmallLoops::add_contended(LossesByName& losses) {
   const auto is_slow = [](const Calls& c) { return median_of(c.gb_per_s) < kSlowMedian; };
   const bool is_shown = std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Calls& c = entry.second;
-    if (!c.is_simple || c.gb_per_s.size() < kSomeCalls || !is_slow(c)) return false;
-    return median_of(c.gb_per_s) < kSurelySlowMedian ||
+    if (!c.is_simple || c.gb_per_s.size() < kSomeCalls) return false;
+    const double median = median_of(c.gb_per_s);
+    if (median >= kSlowMedian) return false;
+    return median < kSurelySlowMedian ||
            *std::max_element(c.gb_per_s.begin(), c.gb_per_s.end()) < kSlowFastest;
   });
   if (!is_shown) return;

@@ -55,10 +55,6 @@ Category category_of_event(std::string_view cat, std::string_view name) {
   return is_old_step ? Category::user_annotation : category;
 }
 
-bool has_kernel_args(Category category) {
-  return category == Category::kernel || category == Category::gpu_memcpy ||
-         category == Category::gpu_memset;
-}
 bool has_op_args(Category category) {
   return category == Category::cpu_op || category == Category::user_annotation;
 }
@@ -257,7 +253,7 @@ void EventParser::build_span(const Members& members) {
   if (has_op_args(event.category)) {
     event.args =
         append(partial_->ops, args_.op(raw_, name, event.category == Category::user_annotation));
-  } else if (has_kernel_args(event.category)) {
+  } else if (is_device_work(event.category)) {
     const KernelArgs args = args_.kernel(raw_, event.pid, event.tid);
     event.args = recent_kernels_.append_once(partial_->kernels, args, hash_args(args));
   } else if (is_launch_category(event.category)) {
