@@ -5,7 +5,7 @@
 Each peer runs in a process of its own; its seconds are those of the process, imports and reading
 included, the least of `--runs` runs. A peer that does not run is named with the reason. Perfetto's
 package downloads the program trace_processor when it first runs. TraceLens is not run: its own
-published tables are compared in tests/analysis/products.
+published tables are compared in tests/explain/products.
 
   pip install HolisticTraceAnalysis 'pandas<3' perfetto
   bench/explain_peers.py build/epilogue traces/*.json.gz

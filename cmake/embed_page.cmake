@@ -40,7 +40,7 @@ endif()
 
 set(source "// SPDX-License-Identifier: Apache-2.0
 // Written by cmake/embed_page.cmake.
-#include \"report/html/assets.h\"
+#include \"explain/render/html/assets.h\"
 
 #include <initializer_list>
 

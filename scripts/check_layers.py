@@ -10,12 +10,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-# Folders of src/analysis. Only the last two may include all others; nobody but the report may
-# include these two.
+# Folders of src/explain that analyse. Only the findings may include all others; nobody but what
+# renders and answers may include the findings and the comparison.
 ROOMS = [
-    f"analysis/{room}"
-    for room in ("kernel_name", "memory", "table", "products", "time", "fusion", "ranks",
-                 "compare", "findings")
+    f"explain/{room}"
+    for room in ("index", "kernel_name", "memory", "table", "products", "timeline", "host", "path",
+                 "fusion", "ranks", "compare", "findings")
 ]
 
 # Folder of src/ -> the layers that it may include besides itself. A file belongs to the longest
@@ -45,24 +45,28 @@ LAYERS = {
     "io": ["base", "base/text", "core"],
     "train": ["base", "base/text", "core", "ops", "autograd", "nn", "nn/optim", "nn/amp", "plan", "io"],
     "trace": ["base"],
-    # src/analysis itself holds what its rooms share; the rooms are a library together.
-    "analysis": ["base", "pointwise", "trace"],
-    "analysis/kernel_name": ["base", "pointwise", "trace"],
-    "analysis/memory": ["base", "trace", "analysis"],
-    "analysis/table": ["base", "trace", "analysis/memory"],
-    "analysis/products": ["base", "trace", "analysis", "analysis/kernel_name"],
-    "analysis/time": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/products"],
-    "analysis/fusion": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/time"],
-    "analysis/ranks": ["base", "trace", "analysis", "analysis/time"],
-    "analysis/compare": ["base", "trace", "analysis", "analysis/kernel_name", "analysis/time",
-                         "analysis/fusion"],
-    "analysis/findings": ["base", "trace", "analysis", "analysis/memory", "analysis/table",
-                          "analysis/products", "analysis/time", "analysis/fusion",
-                          "analysis/ranks"],
-    "report": ["base", "base/text", "trace", "analysis", *ROOMS],
-    "answer": ["base", "base/text", "trace", "analysis", *ROOMS, "report"],
-    "profile": ["base", "core", "ops", "trace", "analysis/memory", "analysis/table",
-                "analysis/products", "report"],
+    # The rooms of explain are a library together; what renders and what answers are one each.
+    "explain/index": ["base", "pointwise", "trace"],
+    "explain/kernel_name": ["base", "pointwise", "trace"],
+    "explain/memory": ["base", "trace", "explain/index"],
+    "explain/table": ["base", "trace", "explain/memory"],
+    "explain/products": ["base", "trace", "explain/index", "explain/kernel_name"],
+    "explain/timeline": ["base", "trace", "explain/index", "explain/kernel_name",
+                         "explain/products"],
+    "explain/host": ["base", "trace", "explain/index", "explain/products", "explain/timeline"],
+    "explain/path": ["base", "trace", "explain/index", "explain/timeline"],
+    "explain/fusion": ["base", "trace", "explain/index", "explain/kernel_name", "explain/timeline",
+                       "explain/host"],
+    "explain/ranks": ["base", "trace", "explain/index", "explain/timeline"],
+    "explain/compare": ["base", "trace", "explain/index", "explain/kernel_name",
+                        "explain/timeline", "explain/fusion"],
+    "explain/findings": ["base", "trace", "explain/index", "explain/memory", "explain/table",
+                         "explain/products", "explain/timeline", "explain/host", "explain/path",
+                         "explain/fusion", "explain/ranks"],
+    "explain/render": ["base", "base/text", "trace", *ROOMS],
+    "explain/answer": ["base", "base/text", "trace", *ROOMS, "explain/render"],
+    "profile": ["base", "core", "ops", "trace", "explain/memory", "explain/table",
+                "explain/products", "explain/render"],
 }
 # The headers that include all others are for embedders: no layer of src/ may include them.
 LAYERS["everything"] = list(LAYERS)
@@ -99,27 +103,27 @@ PUBLIC = {
     "trace/event.h": "trace",
     "trace/file.h": "trace",
     "trace/links.h": "trace",
-    "trace/kernel_name.h": "analysis/kernel_name",
-    "trace/memory.h": "analysis/memory",
-    "trace/table.h": "analysis/table",
-    "trace/cpu.h": "analysis/products",
-    "trace/gemms.h": "analysis/products",
-    "trace/time.h": "analysis/time",
-    "trace/compile_summary.h": "analysis/time",
-    "trace/hot_spots.h": "analysis/time",
-    "trace/idle.h": "analysis/time",
-    "trace/slow_steps.h": "analysis/time",
-    "trace/timeline.h": "analysis/time",
-    "trace/verdict.h": "analysis/time",
-    "trace/host.h": "analysis/time",
-    "trace/critical_path.h": "analysis/time",
-    "trace/queues.h": "analysis/time",
-    "trace/fusion.h": "analysis/fusion",
-    "trace/ranks.h": "analysis/ranks",
-    "trace/diff.h": "analysis/compare",
-    "trace/explain.h": "analysis/findings",
-    "trace/report.h": "report",
-    "trace/answer.h": "answer",
+    "trace/kernel_name.h": "explain/kernel_name",
+    "trace/memory.h": "explain/memory",
+    "trace/table.h": "explain/table",
+    "trace/cpu.h": "explain/products",
+    "trace/gemms.h": "explain/products",
+    "trace/time.h": "explain/timeline",
+    "trace/compile_summary.h": "explain/timeline",
+    "trace/hot_spots.h": "explain/timeline",
+    "trace/idle.h": "explain/timeline",
+    "trace/slow_steps.h": "explain/timeline",
+    "trace/timeline.h": "explain/timeline",
+    "trace/verdict.h": "explain/timeline",
+    "trace/host.h": "explain/host",
+    "trace/critical_path.h": "explain/path",
+    "trace/queues.h": "explain/timeline",
+    "trace/fusion.h": "explain/fusion",
+    "trace/ranks.h": "explain/ranks",
+    "trace/diff.h": "explain/compare",
+    "trace/explain.h": "explain/findings",
+    "trace/report.h": "explain/render",
+    "trace/answer.h": "explain/answer",
     "epilogue.h": "everything",
     "trace.h": "everything",
 }
@@ -132,7 +136,7 @@ LIBRARIES = {
     "zlib.h": ["src/trace", "src/io"],
     "isa-l/": ["src/trace/read"],
     "simdjson.h": ["src/trace", "src/io"],
-    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/analysis", "src/report", "src/answer", "src/io", "src/train",
+    "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/explain", "src/io", "src/train",
                   "tools"],
     "gtest/": [],
     "benchmark/": [],

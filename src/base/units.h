@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Units of time, and numbers with units for people. The profiler's table has torch's own formats
-// (report/).
+// (explain/render/).
 #pragma once
 
 #include <cstdint>

@@ -40,24 +40,24 @@ class CheckLayers(unittest.TestCase):
                               '2: layer base may not include "core/op.h" (layer core)')
 
     def test_the_trace_half_sees_no_engine(self):
-        self.expect_complaint("src/analysis/steps.cpp", '  #  include "core/op.h"\n',
-                              '1: layer analysis may not include "core/op.h" (layer core)')
+        self.expect_complaint("src/explain/index/steps.cpp", '  #  include "core/op.h"\n',
+                              '1: layer explain/index may not include "core/op.h" (layer core)')
         self.expect_complaint(
-            "src/analysis/steps.cpp", '#include "epilogue/tensor.h"\n',
-            '1: layer analysis may not include "epilogue/tensor.h" (layer core)')
+            "src/explain/index/steps.cpp", '#include "epilogue/tensor.h"\n',
+            '1: layer explain/index may not include "epilogue/tensor.h" (layer core)')
 
     def test_rooms_of_the_analysis(self):
         rooms = {
-            "src/analysis/findings/rules.h": '#include "analysis/time/idle.h"\n',
-            "src/analysis/time/idle.h": '#include "analysis/intervals.h"\n',
-            "src/analysis/intervals.h": "",
+            "src/explain/findings/rules.h": '#include "explain/timeline/idle.h"\n',
+            "src/explain/timeline/idle.h": '#include "explain/index/intervals.h"\n',
+            "src/explain/index/intervals.h": "",
         }
         self.assertEqual(run("check_layers.py", {**GOOD, **rooms}), (0, ""))
-        path = "src/analysis/time/steps.cpp"
-        upward = {**GOOD, **rooms, path: '#include "analysis/findings/rules.h"\n'}
+        path = "src/explain/timeline/steps.cpp"
+        upward = {**GOOD, **rooms, path: '#include "explain/findings/rules.h"\n'}
         self.assertEqual(run("check_layers.py", upward),
-                         (1, f'{path}:1: layer analysis/time may not include '
-                             '"analysis/findings/rules.h" (layer analysis/findings)\n'))
+                         (1, f'{path}:1: layer explain/timeline may not include '
+                             '"explain/findings/rules.h" (layer explain/findings)\n'))
 
     def test_the_rooms_have_no_cycle(self):
         sys.path.insert(0, str(SCRIPTS))

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool::print_test {

@@ -11,7 +11,7 @@
 #include "epilogue/runtime.h"
 #include "measure/machine_facts.h"
 #include "profile/device_tracer.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"

@@ -12,7 +12,7 @@
 
 #include "core/backend.h"
 #include "ops/ops.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool {

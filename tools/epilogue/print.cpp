@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "epilogue/trace/answer.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool {

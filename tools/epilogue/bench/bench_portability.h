@@ -10,7 +10,7 @@
 #include "base/cpu_features.h"
 #include "bench/disturbance.h"
 #include "bench/pairs.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/bench/bench_contenders.h"
 #include "tools/epilogue/command.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 #include "epilogue/runtime.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/bench/svg_plot.h"
 
 namespace epilogue::tool {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/bench/bench_case.h"
 #include "tools/epilogue/command.h"
 

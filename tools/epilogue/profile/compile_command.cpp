@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"

@@ -7,10 +7,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "answer/expectations.h"
+#include "explain/answer/expectations.h"
 #include "base/units.h"
 #include "measure/machine_facts.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"

@@ -14,7 +14,7 @@
 #include "epilogue/io.h"
 #include "epilogue/runtime.h"
 #include "measure/machine_facts.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/bench/crossover.h"
 #include "tools/epilogue/command.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/profile/profile_run.h"
 #include "tools/epilogue/profile/tour_stops.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "answer/expectations.h"
+#include "explain/answer/expectations.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/trace/trace_input.h"
 

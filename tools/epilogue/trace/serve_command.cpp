@@ -17,9 +17,9 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "epilogue/base/error.h"
-#include "report/document.h"
-#include "report/json_numbers.h"
-#include "report/trace_folder.h"
+#include "explain/render/document.h"
+#include "explain/render/json_numbers.h"
+#include "explain/render/trace_folder.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 

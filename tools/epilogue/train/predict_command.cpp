@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "epilogue/runtime.h"
 #include "io/csv_records.h"
-#include "report/document.h"
+#include "explain/render/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/train/prediction_input.h"

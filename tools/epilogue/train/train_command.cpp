@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "report/document.h"
-#include "report/json_numbers.h"
+#include "explain/render/document.h"
+#include "explain/render/json_numbers.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/workload.h"

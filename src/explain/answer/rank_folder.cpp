@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/answer/rank_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "epilogue/base/error.h"
+
+namespace epilogue::trace {
+namespace {
+
+// Read, and found to be something else.
+bool is_no_trace(const Failure& failure) {
+  return failure.code == FailureCode::not_a_trace || failure.code == FailureCode::not_json ||
+         failure.code == FailureCode::empty;
+}
+
+// One watch over the reading of all files, in bytes of all of them.
+class FolderWatch {
+ public:
+  FolderWatch(const std::vector<std::string>& paths, const AnswerHooks& hooks) : hooks_(hooks) {
+    for (const std::string& path : paths) {
+      std::error_code error;
+      const auto bytes = std::filesystem::file_size(path, error);
+      bytes_.push_back(error ? 0 : static_cast<int64_t>(bytes));
+      total_ += bytes_.back();
+    }
+    if (hooks.watch_reading) watch_ = hooks.watch_reading();
+  }
+
+  // For the reading of the next file.
+  AnswerHooks next_file() {
+    AnswerHooks hooks = hooks_;
+    const int64_t before = done_;
+    const int64_t bytes = bytes_[next_++];
+    done_ += bytes;
+    if (!watch_) return hooks;
+    hooks.watch_reading = [this, before, bytes] {
+      return [this, before, bytes](int64_t done, int64_t) {
+        watch_(before + std::min(done, bytes), total_);
+      };
+    };
+    return hooks;
+  }
+
+ private:
+  const AnswerHooks& hooks_;
+  std::function<void(int64_t, int64_t)> watch_;
+  std::vector<int64_t> bytes_;
+  size_t next_ = 0;
+  int64_t done_ = 0;  // with the file that is being read
+  int64_t total_ = 0;
+};
+
+// Nothing of the trace is left when it returns.
+Status add_rank(const TraceInput& input, bool python_functions, const AnswerHooks& hooks,
+                RankFolder& folder) {
+  const Result<Trace> trace = load_trace(input, python_functions, hooks);
+  if (!trace) return trace.failure();
+  const Links links = link(trace.value());
+  poll(hooks);
+  folder.digests.add({trace.value(), links});
+  folder.paths.push_back(input.path);
+  return ok_status();
+}
+
+}  // namespace
+
+bool is_folder(const TraceInput& input) {
+  std::error_code ignored;
+  return !input.bytes && std::filesystem::is_directory(input.path, ignored);
+}
+
+std::vector<std::string> traces_of_folder(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    if (path.ends_with(".json") || path.ends_with(".json.gz")) paths.push_back(path);
+  }
+  std::sort(paths.begin(), paths.end());
+  if (paths.empty())
+    throw Error(folder + ": expected traces (*.json, *.json.gz), one per rank, got none");
+  return paths;
+}
+
+TraceInput rank_input(const TraceInput& folder, const std::string& path) {
+  TraceInput input = folder;
+  input.path = path;
+  return input;
+}
+
+Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
+                              bool python_functions, const AnswerHooks& hooks) {
+  RankFolder result;
+  FolderWatch watch(paths, hooks);
+  std::vector<Failure> failures;
+  for (const std::string& path : paths) {
+    const Status added =
+        add_rank(rank_input(folder, path), python_functions, watch.next_file(), result);
+    // Without a rank that cannot be read the others would mislead.
+    if (!added && !is_no_trace(added.failure())) return added.failure();
+    if (!added) failures.push_back(added.failure());
+  }
+  if (result.paths.empty()) return failures.front();
+  for (const Failure& failure : failures) {
+    warn(hooks, failure.message + "; left out");
+    result.left_out.push_back(failure.message);
+  }
+  if (const std::string reason = why_not_ranks(result.digests); !reason.empty())
+    throw Error(fmt::format(
+        "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
+        "or compare two with epilogue diff A B",
+        folder.path, result.paths.size(), reason));
+  return result;
+}
+
+AnswerHooks without_warnings(AnswerHooks hooks) {
+  hooks.warn = nullptr;
+  return hooks;
+}
+
+}  // namespace epilogue::trace

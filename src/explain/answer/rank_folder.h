@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder with one trace for each rank of a run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "explain/answer/load.h"
+#include "explain/ranks/rank_digest.h"
+
+namespace epilogue::trace {
+
+bool is_folder(const TraceInput& input);
+
+// The traces of a folder, by name. Throws Error if there is none.
+std::vector<std::string> traces_of_folder(const std::string& folder);
+
+// The folder's input with another path.
+TraceInput rank_input(const TraceInput& folder, const std::string& path);
+
+struct RankFolder {
+  std::vector<std::string> paths;     // of the traces that could be read
+  RankDigests digests;                // of the same, in the same order
+  std::vector<std::string> left_out;  // files that are no traces, with the reason
+};
+// Reads one trace after the other and holds no more than one at once. Files that are no traces are
+// left out, with a warning. Fails if another file cannot be read, and if all are left out. Throws
+// Error if the traces, two or more, are not the ranks of one run.
+Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
+                              bool python_functions, const AnswerHooks& hooks);
+
+// For a trace that is read again, and has been warned of.
+AnswerHooks without_warnings(AnswerHooks hooks);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/explain.h"
+
+#include <algorithm>
+#include <future>
+#include <set>
+
+#include "base/large_memory.h"
+#include "explain/findings/kernel_sources.h"
+#include "explain/findings/rules.h"
+#include "explain/host/host_peaks.h"
+
+namespace epilogue::trace {
+namespace {
+
+bool is_host_bound(Bound bound) { return bound == Bound::overhead || bound == Bound::launch; }
+
+std::string name_of_device(const Trace& trace, const Timeline& timeline) {
+  if (timeline.devices.empty()) return "";
+  const DeviceProperties* device = find_device(trace, timeline.devices.front().device);
+  return device != nullptr ? device->name : "";
+}
+
+void count_events(const Trace& trace, const Links& links, Explanation& e) {
+  std::set<StringId> names;
+  for (const Event& event : trace.events) {
+    // Traces of 2021 record steps as ops.
+    if (event.category == Category::cpu_op && !trace.name(event).starts_with("ProfilerStep#"))
+      ++e.ops;
+    if (event.category == Category::kernel) names.insert(event.name);
+  }
+  const bool is_file = !trace.import.path.empty() && !trace.selection;
+  e.events = is_file ? trace.import.events : static_cast<int64_t>(trace.events.size());
+  e.skipped_events = trace.import.skipped_events;
+  e.kernels = links.kernels;
+  e.distinct_kernels = static_cast<int64_t>(names.size());
+  e.kernels_without_launch = links.kernels_without_launch;
+  e.launches_without_kernel = links.launches_without_kernel;
+}
+
+// A finding costs no more than the whole trace, and saves no more than it costs.
+void clamp_times(std::vector<Finding>& findings, double span_us) {
+  for (Finding& f : findings) {
+    if (f.saving_us) f.cost_us = std::max(f.cost_us.value_or(0), *f.saving_us);
+    if (f.cost_us) f.cost_us = std::clamp(*f.cost_us, 0.0, span_us);
+    if (f.saving_us) f.saving_us = std::clamp(*f.saving_us, 0.0, *f.cost_us);
+  }
+}
+
+// Beside threads that wait for each other no other saving is sure.
+void doubt_savings(std::vector<Finding>& findings) {
+  const bool is_contended = std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.id == kContentionRule.id;
+  });
+  for (Finding& f : findings)
+    if (is_contended && f.id != kContentionRule.id && f.saving_us) f.confidence = Confidence::low;
+}
+
+// The verdict stays first: it frames the rest.
+void sort_findings(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
+    if ((a.severity == Severity::error) != (b.severity == Severity::error))
+      return a.severity == Severity::error;
+    // Threads that wait for each other make every other time longer than it is.
+    if ((a.id == kContentionRule.id) != (b.id == kContentionRule.id))
+      return a.id == kContentionRule.id;
+    const auto weight = [](const Finding& f) {
+      return f.saving_us.value_or(f.cost_us.value_or(-1));
+    };
+    return weight(a) > weight(b);
+  });
+}
+
+// What was idle, slow or in a queue.
+void explain_waits(const Trace& trace, const Links& links, Explanation& e) {
+  auto beside = std::async(std::launch::async, [&] {
+    e.gaps = idle_gaps(trace, links);
+    e.idle = idle_times(trace, links);
+    e.slow_steps = slow_steps(trace, links, e.steps);
+  });
+  e.queues = stream_queues(trace, links);
+  e.chains = dispatch_chains(trace, links);
+  beside.get();
+}
+
+// What the analyses say, as findings in their order.
+void add_findings(Explanation& e) {
+  e.findings = apply_rules(kExplanationRules, e);
+  if (e.timeline.devices.empty())
+    for (Finding& f : e.findings) f.where = FindingPlace::host;
+  name_sources(e.compile.triton, e.findings);
+  clamp_times(e.findings, to_us(e.timeline.span_ns()));
+  doubt_savings(e.findings);
+  sort_findings(e.findings);
+}
+
+}  // namespace
+
+std::string_view finding_place_name(FindingPlace place) {
+  return place == FindingPlace::host ? "host" : "device";
+}
+
+Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options) {
+  const auto pause = [&] {
+    return_freed_memory();
+    if (options.between) options.between();
+  };
+  Explanation e;
+  e.path = trace.import.path;
+  e.timeline = timeline(trace, links);
+  e.device = name_of_device(trace, e.timeline);
+  e.has_stacks = trace.recorded.with_stack;
+  // Two analyses at a time. What takes memory stands beside what takes next to none, so that the
+  // most that is held at once hardly grows.
+  {
+    auto beside = std::async(std::launch::async, [&] {
+      count_events(trace, links, e);
+      e.launches = launch_stats(trace, links);
+      e.device_ranges = device_ranges(trace, links);
+      e.rooflines = op_rooflines(trace, links);
+      e.hot_spots = hot_spots(trace, links);
+      e.fused = fused_kernels(trace);
+      e.occupancies = kernel_occupancies(trace);
+    });
+    e.host = host_time(trace, links);
+    if (e.host && options.cpu) compare_with_peaks(*options.cpu, *e.host);
+    pause();
+    e.critical_path = critical_path(trace, links);
+    beside.get();
+  }
+  pause();
+  {
+    auto beside = std::async(std::launch::async, [&] {
+      e.health = health(trace, links);
+      e.compile = compile_summary(trace, links);
+      e.modules = module_times(trace, links);
+      const RankTrace self{trace, links};
+      e.collectives = collectives({&self, 1}).ranks.front();
+      e.gemms = gemm_report(trace, links);
+    });
+    e.verdicts = judge_time(trace, links);
+    beside.get();
+  }
+  pause();
+  {
+    auto beside = std::async(std::launch::async, [&] {
+      e.memory = memory_profile(trace, links);
+      e.steps = steps(trace, links);
+    });
+    e.fusions = find_fusions(trace, links,
+                             {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
+                              .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});
+    beside.get();
+  }
+  pause();
+  explain_waits(trace, links, e);
+  add_findings(e);
+  return e;
+}
+
+Explanation explain(const Trace& trace, const Links& links, const std::function<void()>& between) {
+  return explain(trace, links, ExplainOptions{.between = between});
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "explain/findings/rules.h"
+
+namespace epilogue::trace {
+namespace {
+
+void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
+  for (const DeviceMemory& m : e.memory) {
+    if (m.type == DeviceType::cpu && e.memory.size() > 1) continue;
+    Finding f;
+    f.title = fmt::format("memory peaks at {}{}", format_bytes(static_cast<double>(m.peak_bytes)),
+                          m.is_relative ? " above the level at the start" : "");
+    if (m.before_window_bytes.value_or(0) > 0)
+      f.evidence.push_back(fmt::format("{} of it was allocated before the window",
+                                       format_bytes(static_cast<double>(*m.before_window_bytes))));
+    constexpr size_t kShown = 3;
+    for (size_t i = 0; i < std::min(kShown, m.at_peak.size()); ++i)
+      f.evidence.push_back(fmt::format(
+          "{} {} in {}", m.at_peak[i].op.empty() ? "outside of ops:" : m.at_peak[i].op + " holds",
+          format_bytes(static_cast<double>(m.at_peak[i].bytes)),
+          counted(m.at_peak[i].allocations, "allocation", "allocations")));
+    if (!m.at_peak_by_python.empty()) {
+      const PythonMemoryHolder& h = m.at_peak_by_python.front();
+      std::string where = h.module.empty() ? h.function : h.module;
+      if (!h.module.empty() && !h.function.empty()) where += ", called in " + h.function;
+      if (!where.empty())
+        f.evidence.push_back(fmt::format("of the code, {} holds most of that: {}", where,
+                                         format_bytes(static_cast<double>(h.bytes))));
+    }
+    if (m.out_of_memory > 0) {
+      f.severity = Severity::error;
+      f.evidence.push_back(counted(m.out_of_memory, "allocation", "allocations") + " failed");
+    }
+    out.push_back(std::move(f));
+  }
+}
+
+}  // namespace
+
+constinit const ExplanationRule kMemoryPeakRule = {"memory-peak", find_memory_peak};
+
+}  // namespace epilogue::trace

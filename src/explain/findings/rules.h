@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of all findings. Each row {id, rule} is beside its rule, in the file of its topic
+// (*_rules.cpp); docs/findings.md says what each finding means.
+#pragma once
+
+#include "explain/findings/rule.h"
+
+namespace epilogue::trace {
+
+extern const ExplanationRule kVerdictRule;
+extern const ExplanationRule kLostDataRule;
+extern const ExplanationRule kProfilerCostRule;
+extern const ExplanationRule kLaunchCostRule;
+extern const ExplanationRule kSyncRule;
+extern const ExplanationRule kDataLoaderRule;
+extern const ExplanationRule kPageableCopiesRule;
+extern const ExplanationRule kExposedCollectivesRule;
+extern const ExplanationRule kNoLaunchOpsRule;
+extern const ExplanationRule kSlowStepsRule;
+extern const ExplanationRule kFusionRule;
+extern const ExplanationRule kNoTensorCoresRule;
+extern const ExplanationRule kWaveQuantisationRule;
+extern const ExplanationRule kGraphBreaksRule;
+extern const ExplanationRule kOccupancyArtefactRule;
+extern const ExplanationRule kMemoryPeakRule;
+extern const ExplanationRule kIdleGapRule;
+extern const ExplanationRule kSlowCallRule;
+extern const ExplanationRule kContentionRule;
+extern const ExplanationRule kSlowDtypeRule;
+extern const ExplanationRule kLongOpRule;
+extern const ExplanationRule kNanChecksRule;
+extern const ExplanationRule kTrainingNormsRule;
+extern const ExplanationRule kPlainAttentionRule;
+extern const ExplanationRule kMisalignedProductRule;
+extern const ExplanationRule kUnfusedAttentionRule;
+extern const ExplanationRule kUnfusedOptimizerRule;
+extern const ExplanationRule kUnfusedNormRule;
+extern const ExplanationRule kUnfusedGeluRule;
+extern const ExplanationRule kUnfusedRotaryRule;
+extern const ExplanationRule kFallbackConvolutionRule;
+extern const ExplanationRule kHostDataRule;
+extern const ExplanationRule kBetweenOpsRule;
+extern const ExplanationRule kHostCollectivesRule;
+extern const ExplanationRule kDispatchRule;
+extern const ExplanationRule kBandwidthProductsRule;
+extern const ExplanationRule kDoublePrecisionRule;
+extern const ExplanationRule kPageFaultsRule;
+extern const ExplanationRule kCopiesRule;
+extern const ExplanationRule kBooleanMaskRule;
+extern const ExplanationRule kRecompilationRule;
+extern const ExplanationRule kHostOverheadRule;
+
+// Findings of equal severity and saving keep this order.
+inline constexpr const ExplanationRule* kExplanationRules[] = {
+    &kVerdictRule, &kLostDataRule, &kProfilerCostRule, &kLaunchCostRule, &kSyncRule,
+    &kDataLoaderRule, &kPageableCopiesRule, &kExposedCollectivesRule, &kNoLaunchOpsRule,
+    &kSlowStepsRule, &kFusionRule, &kNoTensorCoresRule, &kWaveQuantisationRule, &kGraphBreaksRule,
+    &kOccupancyArtefactRule, &kMemoryPeakRule, &kIdleGapRule, &kSlowCallRule, &kContentionRule,
+    &kSlowDtypeRule, &kMisalignedProductRule, &kUnfusedAttentionRule, &kUnfusedOptimizerRule,
+    &kUnfusedNormRule, &kUnfusedGeluRule, &kUnfusedRotaryRule, &kFallbackConvolutionRule,
+    &kHostDataRule, &kBetweenOpsRule, &kHostCollectivesRule, &kDispatchRule,
+    &kBandwidthProductsRule, &kDoublePrecisionRule, &kPageFaultsRule, &kCopiesRule,
+    &kBooleanMaskRule, &kRecompilationRule, &kHostOverheadRule, &kNanChecksRule,
+    &kTrainingNormsRule, &kPlainAttentionRule,
+    // Last: about what no other is.
+    &kLongOpRule};
+
+extern const RanksRule kWorldSizeUnknownRule;
+extern const RanksRule kMissingRanksRule;
+extern const RanksRule kLeftOutFilesRule;
+extern const RanksRule kTruncatedRankRule;
+extern const RanksRule kUnmatchedCollectivesRule;
+extern const RanksRule kStragglerRule;
+extern const RanksRule kPersistentStragglerRule;
+extern const RanksRule kChangingStragglersRule;
+extern const RanksRule kCommunicationOverlapRule;
+
+inline constexpr const RanksRule* kRanksRules[] = {
+    &kWorldSizeUnknownRule,    &kMissingRanksRule,         &kLeftOutFilesRule,
+    &kTruncatedRankRule,       &kUnmatchedCollectivesRule, &kStragglerRule,
+    &kPersistentStragglerRule, &kChangingStragglersRule,   &kCommunicationOverlapRule};
+
+}  // namespace epilogue::trace

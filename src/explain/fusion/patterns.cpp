@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/fusion/patterns.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/units.h"
+#include "explain/fusion/chain_patterns.h"
+#include "explain/index/enclosing.h"
+
+namespace epilogue::trace {
+namespace {
+
+// Scale, mask and dropout stand between the products and the softmax.
+constexpr uint32_t kMostBetween = 6;
+// An Adam step of pointwise ops reads and writes a tensor 21 times (mul_ 2, lerp_ 3, mul_ 2,
+// addcmul_ 4, sqrt 2, div 2, add_ 2, addcdiv_ 4), one kernel 7 times.
+constexpr double kFusedAdamShare = 7.0 / 21;
+// SGD with momentum: mul_ 2, add_ 3, add_ 3; one kernel 5.
+constexpr double kFusedSgdShare = 5.0 / 8;
+
+constexpr int64_t kLeastOpsOfStep = 3;  // SGD with momentum: mul_, add_, add_
+constexpr std::string_view kForeachMark = "aten::_foreach_";
+constexpr uint32_t kLeastForeachOps = 4;  // Adam's step has more, whatever its options are
+constexpr std::string_view kStepMark = "Optimizer.step#";
+
+class Patterns {
+ public:
+  Patterns(const Trace& trace, WorkOps& work) : trace_(trace), work_(work) {}
+
+  std::vector<Pattern> run() {
+    find_optimizers();
+    find_foreach_optimizers();
+    for (uint32_t i = 0; i < work_.ops.size(); ++i) {
+      if (is_softmax(i)) find_attention(i);
+      if (const std::optional<ChainMatch> match = match_chain(trace_, work_, i)) add_chain(*match);
+    }
+    std::vector<Pattern> list;
+    for (auto& [name, pattern] : found_) {
+      // A step of fewer is one kernel already, or nearly so.
+      const bool is_short = pattern.ops < kLeastOpsOfStep * pattern.count;
+      if (pattern.kind != PatternKind::optimizer || !is_short) list.push_back(std::move(pattern));
+    }
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Pattern& a, const Pattern& b) { return a.saving_us > b.saving_us; });
+    return list;
+  }
+
+ private:
+  std::string_view name(uint32_t i) const { return trace_.name(trace_.events[work_.ops[i].event]); }
+  bool is_softmax(uint32_t i) const {
+    return name(i) == "aten::_softmax" || name(i) == "aten::softmax";
+  }
+  // A product of two activations: of batches.
+  bool is_batched_product(uint32_t i) const {
+    return name(i) == "aten::bmm" || name(i) == "aten::baddbmm";
+  }
+  bool is_one_track(uint32_t a, uint32_t b) const {
+    const Event& x = trace_.events[work_.ops[a].event];
+    const Event& y = trace_.events[work_.ops[b].event];
+    return x.pid == y.pid && x.tid == y.tid && work_.ops[a].region == work_.ops[b].region;
+  }
+  double time_us(uint32_t i) const {
+    return static_cast<double>(work_.ops[i].device_ns) / kNsPerUs;
+  }
+
+  // From the softmax at `at` to the nearest batched product, over elementwise ops alone.
+  uint32_t product_near(uint32_t at, bool is_forward) const {
+    for (uint32_t step = 1; step <= kMostBetween; ++step) {
+      if (!is_forward && step > at) return kNone;
+      const uint32_t i = is_forward ? at + step : at - step;
+      if (i >= work_.ops.size() || !is_one_track(at, i)) return kNone;
+      if (is_batched_product(i)) return i;
+      if (!is_elementwise(work_.ops[i].op_class)) return kNone;
+    }
+    return kNone;
+  }
+
+  void find_attention(uint32_t softmax) {
+    const uint32_t first = product_near(softmax, false);
+    const uint32_t last = product_near(softmax, true);
+    if (first == kNone || last == kNone) return;
+    std::string text;
+    double time = 0;
+    double between = 0;
+    const bool is_on_host = !work_.has_device_work;
+    for (uint32_t i = first; i <= last; ++i) {
+      text += (text.empty() ? "" : " + ") + std::string(name(i));
+      time += time_us(i);
+      const bool stays = is_batched_product(i) || (is_on_host && i == softmax);
+      if (!stays) between += time_us(i);
+      if (!is_batched_product(i)) work_.ops[i].is_in_pattern = true;
+    }
+    Pattern& pattern = found_[text];
+    pattern.kind = PatternKind::attention;
+    pattern.name = text;
+    ++pattern.count;
+    pattern.ops += last - first + 1;
+    pattern.time_us += time;
+    // The scores never reach memory. The products stay, and on a CPU the exponentials: a softmax
+    // whose rows lie in the cache computes most of its time.
+    pattern.saving_us += between;
+  }
+
+  void add_chain(const ChainMatch& match) {
+    Pattern& pattern = found_[std::to_string(static_cast<int>(match.kind))];
+    pattern.kind = match.kind;
+    std::string text;
+    for (uint32_t i = match.first; i <= match.last; ++i) {
+      text += (text.empty() ? "" : " + ") + std::string(name(i));
+      pattern.time_us += time_us(i);
+      work_.ops[i].is_in_pattern = true;
+    }
+    if (pattern.count == 0) pattern.name = text;
+    ++pattern.count;
+    pattern.ops += match.last - match.first + 1;
+    for (uint32_t i = match.first; i <= match.last; ++i)
+      if (i != match.stays) pattern.saving_us += time_us(i);
+  }
+
+  void find_optimizers() {
+    std::vector<uint32_t> steps;
+    for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+      const Event& e = trace_.events[i];
+      // In traces of 2021 annotations are ops.
+      if ((e.category == Category::user_annotation || e.category == Category::cpu_op) &&
+          trace_.name(e).starts_with(kStepMark))
+        steps.push_back(i);
+    }
+    if (steps.empty()) return;
+    std::vector<Moment> moments;
+    for (const WorkOp& op : work_.ops) {
+      const Event& e = trace_.events[op.event];
+      moments.push_back({e.pid, e.tid, e.ts_ns});
+    }
+    const std::vector<uint32_t> around = innermost_at(trace_, steps, moments);
+    std::map<uint32_t, std::vector<uint32_t>> ops_of;  // by step
+    for (uint32_t i = 0; i < work_.ops.size(); ++i)
+      if (around[i] != kNone) ops_of[around[i]].push_back(i);
+    for (const auto& [step, ops] : ops_of) add_optimizer(step, ops);
+  }
+
+  // The name of the list op around a work op; "" if there is none.
+  std::string_view foreach_name(uint32_t i) const {
+    const std::string_view own = name(i);
+    return own.starts_with(kForeachMark) ? own : std::string_view();
+  }
+
+  // Steps outside of an annotation: runs of list ops of which one is Adam's division.
+  void find_foreach_optimizers() {
+    for (uint32_t i = 0; i < work_.ops.size();) {
+      uint32_t end = i;
+      bool is_adam = false;
+      while (end < work_.ops.size() && is_one_track(i, end) && !foreach_name(end).empty() &&
+             !work_.ops[end].is_in_pattern)
+        is_adam |= foreach_name(end++).find("addcdiv") != std::string_view::npos;
+      if (is_adam && end - i >= kLeastForeachOps) add_foreach_step(i, end);
+      i = std::max(end, i + 1);
+    }
+  }
+
+  void add_foreach_step(uint32_t begin, uint32_t end) {
+    Pattern& pattern = found_["Optimizer foreach"];
+    pattern.kind = PatternKind::optimizer;
+    pattern.name = "an optimizer like Adam";
+    ++pattern.count;
+    const Event& first = trace_.events[work_.ops[begin].event];
+    const Event& last = trace_.events[work_.ops[end - 1].event];
+    pattern.host_us += static_cast<double>(last.end_ns() - first.ts_ns) / kNsPerUs;
+    for (uint32_t i = begin; i < end; ++i) {
+      ++pattern.ops;
+      pattern.time_us += time_us(i);
+      pattern.saving_us += time_us(i) * (1 - kFusedAdamShare);
+      work_.ops[i].op_class = OpClass::unknown;
+      work_.ops[i].is_in_pattern = true;
+    }
+  }
+
+  void add_optimizer(uint32_t step, const std::vector<uint32_t>& ops) {
+    const bool is_fused = std::any_of(ops.begin(), ops.end(), [&](uint32_t i) {
+      return name(i).find("_fused_") != std::string_view::npos;
+    });
+    // "Optimizer.step#AdamW.step" -> "AdamW"
+    std::string_view optimizer = trace_.name(trace_.events[step]).substr(kStepMark.size());
+    optimizer = optimizer.substr(0, optimizer.find('.'));
+    const bool is_adam = optimizer.starts_with("Adam");
+    if (is_fused || (!is_adam && optimizer != "SGD" && optimizer != "Adagrad")) return;
+    Pattern& pattern = found_["Optimizer " + std::string(optimizer)];
+    pattern.kind = PatternKind::optimizer;
+    pattern.name = optimizer;
+    ++pattern.count;
+    pattern.host_us += static_cast<double>(trace_.events[step].dur_ns) / kNsPerUs;
+    for (const uint32_t i : ops) {
+      ++pattern.ops;
+      pattern.time_us += time_us(i);
+      pattern.saving_us += time_us(i) * (1 - (is_adam ? kFusedAdamShare : kFusedSgdShare));
+      work_.ops[i].op_class = OpClass::unknown;
+      work_.ops[i].is_in_pattern = true;
+    }
+  }
+
+  const Trace& trace_;
+  WorkOps& work_;
+  std::map<std::string, Pattern> found_;
+};
+
+}  // namespace
+
+std::vector<Pattern> find_patterns(const Trace& trace, WorkOps& work) {
+  return Patterns(trace, work).run();
+}
+
+}  // namespace epilogue::trace

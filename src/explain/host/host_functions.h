@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python functions by the time that they spend themselves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "epilogue/trace/host.h"
+#include "explain/index/intervals.h"
+
+namespace epilogue::trace {
+
+// Of one thread, counted only within `moments`; the longest first. What a built-in takes counts for
+// the function that calls it. Empty without Python frames.
+std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int64_t tid,
+                                           const IntervalSet& moments);
+
+}  // namespace epilogue::trace

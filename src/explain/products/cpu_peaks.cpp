@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "base/printable.h"
+#include "base/units.h"
+#include "epilogue/trace/cpu.h"
+#include "explain/products/cpu_families.h"
+
+namespace epilogue::trace {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// A name in small letters, cut at all that is neither a letter nor a digit; the clock apart.
+struct ParsedName {
+  Words words;
+  double ghz = 0;  // 0: none
+};
+
+bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+Words words_of_cpu(std::string_view text) {
+  Words words;
+  bool is_inside = false;
+  for (const char c : text) {
+    if (!is_alnum(c)) {
+      is_inside = false;
+      continue;
+    }
+    if (!is_inside) words.emplace_back();
+    is_inside = true;
+    words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return words;
+}
+
+// "2.90GHz", "3.6 GHz", "2600MHz"; 0 if it is none, or none that a CPU has.
+double clock_of(std::string_view text) {
+  constexpr double kMostGhz = 10;
+  constexpr double kMegaPerGiga = 1000;
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return 0;
+  const Words unit = words_of_cpu(text.substr(static_cast<size_t>(end - text.data())));
+  if (unit.empty() || (unit.front() != "ghz" && unit.front() != "mhz")) return 0;
+  const double ghz = unit.front() == "mhz" ? number / kMegaPerGiga : number;
+  return ghz > 0 && ghz < kMostGhz ? ghz : 0;
+}
+
+ParsedName parse_name(std::string_view name) {
+  const size_t at = name.find('@');
+  ParsedName parsed = {.words = words_of_cpu(name.substr(0, at))};
+  if (at != std::string_view::npos) parsed.ghz = clock_of(name.substr(at + 1));
+  return parsed;
+}
+
+bool fits(std::string_view pattern, std::string_view word) {
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '*')  // no further digit of a number
+      return i == word.size() || !is_digit(word[i]) || !is_digit(word[i - 1]);
+    if (i >= word.size()) return false;
+    const bool is_same = pattern[i] == '#'   ? is_digit(word[i])
+                         : pattern[i] == '?' ? true
+                                             : pattern[i] == word[i];
+    if (!is_same) return false;
+  }
+  return pattern.size() == word.size();
+}
+
+bool fits(const CpuProduct& product, const Words& words) {
+  return std::all_of(product.words.begin(), product.words.end(), [&](std::string_view pattern) {
+    return pattern.empty() || std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+             return fits(pattern, word);
+           });
+  });
+}
+
+std::string joined(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += word;
+  return text;
+}
+
+// The family that the name is, makers and the like apart: "Arm Neoverse-V1", "AMD Zen 3", "zen3".
+const CpuFamily* family_named(const Words& words) {
+  constexpr std::string_view kOthers[] = {"amd", "arm", "cpu", "fujitsu", "intel", "processor"};
+  Words rest;
+  for (const std::string& word : words)
+    if (std::ranges::find(kOthers, word) == std::end(kOthers)) rest.push_back(word);
+  for (const CpuFamily& family : cpu_family_table())
+    if (joined(words_of_cpu(family.name)) == joined(rest)) return &family;
+  return nullptr;
+}
+
+const CpuProduct* product_named(const Words& words) {
+  for (const CpuProduct& product : cpu_product_table())
+    if (fits(product, words)) return &product;
+  return nullptr;
+}
+
+const CpuFamily* find_family(std::string_view name) {
+  for (const CpuFamily& family : cpu_family_table())
+    if (family.name == name) return &family;
+  return nullptr;
+}
+
+Failure unknown_cpu(std::string_view name) {
+  return {FailureCode::unknown_cpu,
+          fmt::format("expected a CPU of one of the families {}; got '{}'",
+                      fmt::join(cpu_families(), ", "), printable(name))};
+}
+
+// 2.5, 2.45
+std::string ghz_text(double ghz) { return fmt::format("{:.4g} GHz", ghz); }
+
+CpuPeaks peaks_of(std::string_view name, const CpuFamily& family, double ghz, int threads) {
+  const double core_cycles = ghz * threads;
+  const auto rate = [&](double per_cycle) {
+    return per_cycle == kRateUnknown ? std::nullopt : std::optional(per_cycle * core_cycles);
+  };
+  CpuPeaks peaks;
+  peaks.cpu = name;
+  peaks.family = family.name;
+  peaks.threads = threads;
+  peaks.ghz = ghz;
+  peaks.f64 = rate(family.f32 / 2);
+  peaks.f32 = rate(family.f32);
+  peaks.bf16 = rate(family.bf16);
+  peaks.f16 = rate(family.f16);
+  peaks.i8 = rate(family.i8);
+  return peaks;
+}
+
+}  // namespace
+
+std::optional<double> CpuPeaks::rate_of(std::string_view type) const {
+  if (type == "f64") return f64;
+  if (type == "f32") return f32;
+  if (type == "bf16") return bf16;
+  if (type == "f16") return f16;
+  if (type == "i8" || type == "u8") return i8;
+  return std::nullopt;
+}
+
+bool CpuPeaks::lacks(std::string_view type) const { return rate_of(type) == 0.0; }
+
+bool CpuPeaks::has(std::string_view type) const {
+  if (rate_of(type)) return !lacks(type);
+  return is_estimate && (type == "bf16" || type == "f16" || type == "i8");
+}
+
+std::optional<double> CpuPeaks::gflops_of(std::string_view type) const {
+  if (!lacks(type)) return rate_of(type);
+  return type == "bf16" || type == "f16" ? f32 : std::nullopt;
+}
+
+std::string CpuPeaks::text() const {
+  std::string line = is_estimate ? "estimated from the CPU's name: " + family : cpu;
+  line += ", " + counted(threads, "core", "cores");
+  if (ghz > 0) line += ", " + ghz_text(ghz);
+  for (const auto& [type, rate] : {std::pair("f32", f32), std::pair("bf16", bf16)})
+    if (rate && *rate > 0) line += fmt::format(", {:.0f} GFLOP/s {}", *rate, type);
+  return line;
+}
+
+std::string CpuPeaks::assumptions() const {
+  std::string text;
+  const auto add = [&](const std::string& sentence) {
+    text += (text.empty() ? "" : " ") + sentence;
+  };
+  if (is_threads_assumed)
+    add("One core is assumed: --cpu-threads says how many threads the run had.");
+  else if (is_estimate && threads > 1)
+    add("Each thread is assumed to have a core of its own.");
+  if (is_ghz_assumed)
+    add(ghz_text(ghz) + " is assumed for this family: \"@ 3.1GHz\" after the name says otherwise.");
+  return text;
+}
+
+Result<CpuPeaks> estimate_cpu_peaks(std::string_view name, int threads) {
+  const ParsedName parsed = parse_name(name);
+  const CpuFamily* family = family_named(parsed.words);
+  double ghz = 0;
+  if (family == nullptr) {
+    const CpuProduct* product = product_named(parsed.words);
+    if (product == nullptr) return unknown_cpu(name);
+    if (product->family.empty())
+      return Failure{FailureCode::unknown_cpu,
+                     fmt::format("expected a CPU whose rates are known, got '{}': {}",
+                                 printable(name), product->reason)};
+    family = find_family(product->family);
+    ghz = product->ghz;
+  }
+  const bool names_clock = parsed.ghz > 0;
+  if (names_clock) ghz = parsed.ghz;
+  CpuPeaks peaks = peaks_of(name, *family, ghz > 0 ? ghz : family->ghz, threads > 0 ? threads : 1);
+  peaks.is_threads_assumed = threads <= 0;
+  peaks.is_ghz_assumed = !names_clock;
+  return peaks;
+}
+
+std::vector<std::string> cpu_families() {
+  std::vector<std::string> names;
+  for (const CpuFamily& family : cpu_family_table()) names.emplace_back(family.name);
+  return names;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the comparison of ranks needs of each of them. It holds no trace, so that ranks can be read
+// one after the other.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "epilogue/trace/ranks.h"
+#include "epilogue/trace/time.h"
+#include "explain/index/intervals.h"
+
+namespace epilogue::trace {
+
+// Which rank of which run a trace is of.
+struct RankIdentity {
+  std::string path;
+  std::optional<int64_t> rank;
+  std::optional<int64_t> world_size;
+  // Of a trace that does not say its rank: the names of its ops, sorted, each once, and when its
+  // events ran on the clock that all traces share.
+  std::vector<StringId> ops;
+  Interval window;
+};
+
+// Collectives that are matched with each other: of one kind, in one process group.
+struct CollectiveKey {
+  std::string name;
+  std::string group_name;  // as recorded, or ""
+  std::string group;       // its ranks as recorded, "[0, 1]", or ""
+  auto operator<=>(const CollectiveKey&) const = default;
+};
+struct CollectiveRun {
+  int64_t dur_ns = 0;
+  int64_t message_bytes = -1;  // -1: not known
+  int64_t exposed_ns = 0;      // of the duration, beside no other kernel
+  int64_t step = -1;           // N of the ProfilerStep#N that launched it; -1: none
+};
+struct CollectiveRuns {
+  std::optional<int64_t> group_ranks;
+  std::vector<CollectiveRun> runs;  // in their order
+};
+
+struct RankKernel {
+  StringId name = 0;  // in RankDigests::names
+  RankWork work = RankWork::memory;
+  int64_t count = 0;
+  int64_t total_ns = 0;
+};
+
+struct RankDigest {
+  RankIdentity identity;
+  bool is_truncated = false;
+  bool has_kernels = false;
+  std::optional<Bound> bound;  // empty: the trace ends before any device work
+  std::optional<double> busy_pct;
+  RankCollectives collectives;  // its rank is 0 unless the trace says it
+  std::map<CollectiveKey, CollectiveRuns> runs;
+  // How long each step takes, by number: on the host, or what it launched if that takes longer.
+  std::map<int64_t, int64_t> step_ns;
+  std::optional<DeviceTime> time;
+  std::vector<RankKernel> kernels;  // each name once
+};
+
+// The ranks in the order in which they were added.
+struct RankDigests {
+  StringPool names;  // of all ranks
+  std::vector<RankDigest> ranks;
+
+  void add(const RankTrace& rank);
+};
+
+RankIdentity rank_identity(const Trace& trace, StringPool& names);
+std::string why_not_ranks(std::span<const RankIdentity> ranks);
+std::string why_not_ranks(const RankDigests& digests);
+Collectives collectives(const RankDigests& digests);
+
+}  // namespace epilogue::trace

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether traces are the ranks of one run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "explain/ranks/rank_digest.h"
+#include "explain/ranks/rank_info.h"
+
+namespace epilogue::trace {
+namespace {
+
+std::vector<StringId> op_names(const Trace& trace, StringPool& names) {
+  std::vector<bool> is_known(trace.strings.size());
+  std::vector<StringId> ids;
+  for (const Event& e : trace.events) {
+    if (e.category != Category::cpu_op || is_known[e.name]) continue;
+    is_known[e.name] = true;
+    ids.push_back(names.intern(trace.name(e)));
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+// When the trace's events ran, on the clock that all traces share.
+Interval window_of(const Trace& trace) {
+  Interval w = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  for (const Event& e : trace.events) {
+    w.begin_ns = std::min(w.begin_ns, trace.base_time_ns + e.ts_ns);
+    w.end_ns = std::max(w.end_ns, trace.base_time_ns + e.end_ns());
+  }
+  return w;
+}
+
+// Of traces that do not say which rank they are.
+std::string why_different_programs(std::span<const RankIdentity> ranks) {
+  const RankIdentity& first = ranks.front();
+  for (const RankIdentity& other : ranks.subspan(1)) {
+    const auto both = [&](const char* what) {
+      return fmt::format("{} and {} {}", first.path, other.path, what);
+    };
+    if (other.ops != first.ops) return both("have different ops");
+    if (other.window.begin_ns > first.window.end_ns || first.window.begin_ns > other.window.end_ns)
+      return both("ran at different times");
+  }
+  return "";
+}
+
+}  // namespace
+
+RankIdentity rank_identity(const Trace& trace, StringPool& names) {
+  const RankInfo info = rank_info(trace);
+  RankIdentity identity = {trace.import.path, info.rank, info.world_size, {}, {}};
+  if (info.rank) return identity;
+  identity.ops = op_names(trace, names);
+  identity.window = window_of(trace);
+  return identity;
+}
+
+std::string why_not_ranks(std::span<const RankIdentity> ranks) {
+  std::map<int64_t, const RankIdentity*> by_rank;
+  std::optional<int64_t> world_size;
+  for (const RankIdentity& r : ranks) {
+    if (!r.rank) continue;
+    const auto [same, is_new] = by_rank.emplace(*r.rank, &r);
+    if (!is_new)
+      return fmt::format("{} and {} are both of rank {}", same->second->path, r.path, *r.rank);
+    if (r.world_size && *r.rank >= *r.world_size)
+      return fmt::format("{} says rank {} of {} ranks", r.path, *r.rank, *r.world_size);
+    if (world_size && r.world_size && *world_size != *r.world_size)
+      return fmt::format("{} says that the run has {} ranks, another trace says {}", r.path,
+                         *r.world_size, *world_size);
+    if (r.world_size) world_size = r.world_size;
+  }
+  if (ranks.size() < 2 || by_rank.size() == ranks.size()) return "";
+  if (by_rank.empty()) return why_different_programs(ranks);
+  const auto unnamed =
+      std::find_if(ranks.begin(), ranks.end(), [](const RankIdentity& r) { return !r.rank; });
+  return unnamed->path + " does not say which rank it is of, but others do";
+}
+
+std::string why_not_ranks(const RankDigests& digests) {
+  std::vector<RankIdentity> identities;
+  identities.reserve(digests.ranks.size());
+  for (const RankDigest& digest : digests.ranks) identities.push_back(digest.identity);
+  return why_not_ranks(identities);
+}
+
+std::string why_not_ranks(std::span<const RankTrace> traces) {
+  StringPool names;
+  std::vector<RankIdentity> identities;
+  for (const RankTrace& t : traces) identities.push_back(rank_identity(t.trace, names));
+  return why_not_ranks(identities);
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/time.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "explain/index/device_busy.h"
+#include "explain/timeline/region_map.h"
+
+namespace epilogue::trace {
+namespace {
+
+using ThreadKey = std::pair<int32_t, int64_t>;
+ThreadKey thread_of(const Event& e) { return {e.pid, e.tid}; }
+
+Region region_of(const Trace& trace, uint32_t event, RegionKind kind) {
+  const Event& e = trace.events[event];
+  Region region;
+  region.name = std::string(trace.name(e));
+  region.kind = kind;
+  region.event = event;
+  region.start_ns = e.ts_ns;
+  region.end_ns = e.end_ns();
+  return region;
+}
+
+// The thread whose annotations are worth showing: the one that launches most, else the one with
+// most ops.
+std::optional<ThreadKey> main_thread(const Trace& trace, const Links& links) {
+  std::map<ThreadKey, int64_t> weight;
+  for (const uint32_t i : links.launches) ++weight[thread_of(trace.events[i])];
+  if (weight.empty())
+    for (const Event& e : trace.events)
+      if (e.category == Category::cpu_op) ++weight[thread_of(e)];
+  const auto best =
+      std::max_element(weight.begin(), weight.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return best == weight.end() ? std::nullopt : std::optional(best->first);
+}
+
+std::vector<Region> outermost_annotations(const Trace& trace, const Links& links) {
+  const std::optional<ThreadKey> thread = main_thread(trace, links);
+  std::vector<uint32_t> found;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category == Category::user_annotation && e.dur_ns > 0 && thread == thread_of(e))
+      found.push_back(i);
+  }
+  std::sort(found.begin(), found.end(), [&](uint32_t a, uint32_t b) {
+    const Event& x = trace.events[a];
+    const Event& y = trace.events[b];
+    return x.ts_ns != y.ts_ns ? x.ts_ns < y.ts_ns : x.dur_ns > y.dur_ns;
+  });
+  std::vector<Region> list;
+  for (const uint32_t i : found)
+    if (list.empty() || trace.events[i].ts_ns >= list.back().end_ns)
+      list.push_back(region_of(trace, i, RegionKind::annotation));
+  if (!list.empty())  // a selection may cut the last one
+    list.back().end_ns = std::min(list.back().end_ns, shown_window(trace).end_ns);
+  return list;
+}
+
+std::vector<Region> whole_window(const Trace& trace, const Links& links) {
+  const Timeline time = timeline(trace, links);
+  if (!time.start_ns) return {};
+  Region region;
+  region.name = "whole trace";
+  region.start_ns = *time.start_ns;
+  region.end_ns = *time.end_ns;
+  return {region};
+}
+
+// The region in which a host event starts. Precondition: sorted and disjoint.
+uint32_t position_of(const std::vector<Region>& list, int64_t ts_ns) {
+  const auto after = std::upper_bound(list.begin(), list.end(), ts_ns,
+                                      [](int64_t ts, const Region& r) { return ts < r.start_ns; });
+  if (after == list.begin() || ts_ns >= std::prev(after)->end_ns) return kNone;
+  return static_cast<uint32_t>(after - list.begin()) - 1;
+}
+
+std::vector<uint32_t> positions(const Trace& trace, const Links& links,
+                                const std::vector<Region>& list) {
+  std::vector<uint32_t> of_event(trace.events.size(), kNone);
+  const bool is_window = list.size() == 1 && list.front().kind == RegionKind::window;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::cpu_op && !is_launch_category(e.category)) continue;
+    of_event[i] = is_window ? 0 : position_of(list, e.ts_ns);
+  }
+  for (const uint32_t i : links.device_work) {
+    const uint32_t cause = links.launch[i] != kNone ? links.launch[i] : links.op[i];
+    if (cause != kNone) of_event[i] = of_event[cause];
+  }
+  return of_event;
+}
+
+void add_host_sums(RegionMap& map, const Trace& trace, const Links& links) {
+  std::vector<Interval> outermost;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::cpu_op) continue;
+    if (map.of_event[i] != kNone) ++map.regions[map.of_event[i]].ops;
+    if (links.parent[i] == kNone) outermost.push_back({e.ts_ns, e.end_ns()});
+  }
+  const IntervalSet in_ops = united(std::move(outermost));
+  const Coverage coverage(in_ops);
+  for (Region& r : map.regions) r.cpu_op_ns = coverage.within_ns({r.start_ns, r.end_ns});
+  for (const uint32_t i : links.launches)
+    if (map.of_event[i] != kNone) ++map.regions[map.of_event[i]].launches;
+}
+
+// A device's work by the start of its launch call, with the latest end up to it. Work without a
+// launch was launched before the recording.
+struct LaunchedWork {
+  int64_t launched_ns = INT64_MIN;
+  int64_t end_ns = 0;
+};
+
+std::vector<LaunchedWork> launched_work(const Trace& trace, int32_t device) {
+  std::unordered_map<int64_t, int64_t> launch_ns;
+  for_each_event_around(trace, [&](const Event& e) {
+    if (is_launch_category(e.category) && e.correlation != 0)
+      launch_ns.try_emplace(e.correlation, e.ts_ns);
+  });
+  std::vector<LaunchedWork> work;
+  for_each_event_around(trace, [&](const Event& e) {
+    if (!is_device_work(e.category) || e.pid != device) return;
+    const auto launch = launch_ns.find(e.correlation);
+    if (launch == launch_ns.end()) {
+      if (e.correlation != 0) work.push_back({INT64_MIN, e.end_ns()});
+    } else {
+      work.push_back({launch->second, e.end_ns()});
+    }
+  });
+  std::sort(work.begin(), work.end(), [](const LaunchedWork& a, const LaunchedWork& b) {
+    return a.launched_ns < b.launched_ns;
+  });
+  for (size_t i = 1; i < work.size(); ++i)
+    work[i].end_ns = std::max(work[i].end_ns, work[i - 1].end_ns);
+  return work;
+}
+
+void set_device_window(Region& r, const std::vector<LaunchedWork>& work,
+                       const std::vector<Interval>& launched, const Interval& shown) {
+  r.device_start_ns = r.start_ns;
+  r.device_end_ns = r.end_ns;
+  if (r.launched_work_ns == 0 || r.kind != RegionKind::annotation) return;
+  IntervalSet within = intersected(united(launched), {{r.start_ns, r.end_ns}});
+  if (2 * total_ns(within) >= r.launched_work_ns) return;
+  const auto after = std::lower_bound(
+      work.begin(), work.end(), r.start_ns,
+      [](const LaunchedWork& w, int64_t start_ns) { return w.launched_ns < start_ns; });
+  int64_t first_ns = INT64_MAX;
+  int64_t last_ns = r.end_ns;
+  for (const Interval& i : launched) {
+    first_ns = std::min(first_ns, i.begin_ns);
+    last_ns = std::max(last_ns, i.end_ns);
+  }
+  // Work of other streams may outlast the region's own: it begins no later than its first.
+  if (after != work.begin())
+    r.device_start_ns = std::max(r.start_ns, std::min(std::prev(after)->end_ns, first_ns));
+  r.device_end_ns = std::min(last_ns, std::max(r.end_ns, shown.end_ns));
+}
+
+void add_device_sums(RegionMap& map, const Trace& trace, const Links& links) {
+  std::vector<std::vector<Interval>> launched(map.regions.size());
+  const std::optional<int32_t> device = busiest_device(trace, links);
+  for (const uint32_t i : links.device_work) {
+    const uint32_t position = map.of_event[i];
+    if (position == kNone) continue;
+    const Event& e = trace.events[i];
+    Region& region = map.regions[position];
+    ++(e.category == Category::kernel ? region.kernels : region.copies);
+    launched[position].push_back({e.ts_ns, e.end_ns()});
+  }
+  const IntervalSet busy = device ? device_busy(trace, links, *device) : IntervalSet();
+  const Coverage coverage(busy);
+  const bool has_annotations =
+      std::any_of(map.regions.begin(), map.regions.end(),
+                  [](const Region& region) { return region.kind == RegionKind::annotation; });
+  const std::vector<LaunchedWork> work =
+      device && has_annotations ? launched_work(trace, *device) : std::vector<LaunchedWork>();
+  for (size_t i = 0; i < map.regions.size(); ++i) {
+    Region& r = map.regions[i];
+    r.launched_work_ns = total_ns(united(launched[i]));
+    r.device_busy_ns = coverage.within_ns({r.start_ns, r.end_ns});
+    set_device_window(r, work, launched[i], shown_window(trace));
+    r.window_busy_ns = coverage.within_ns({r.device_start_ns, r.device_end_ns});
+  }
+}
+
+std::vector<Region> step_regions(const Trace& trace, const Links& links) {
+  std::vector<Region> list;
+  list.reserve(links.steps.size());
+  for (const uint32_t i : links.steps) list.push_back(region_of(trace, i, RegionKind::step));
+  return list;
+}
+
+// Regions without their sums.
+RegionMap find_regions(const Trace& trace, const Links& links) {
+  RegionMap map;
+  map.regions = step_regions(trace, links);
+  if (!map.regions.empty()) {
+    map.of_event = links.step;
+  } else {
+    map.regions = outermost_annotations(trace, links);
+    if (map.regions.empty()) map.regions = whole_window(trace, links);
+    map.of_event = positions(trace, links, map.regions);
+  }
+  return map;
+}
+
+}  // namespace
+
+RegionMap map_regions(const Trace& trace, const Links& links) {
+  RegionMap map = find_regions(trace, links);
+  add_host_sums(map, trace, links);
+  add_device_sums(map, trace, links);
+  return map;
+}
+
+std::vector<uint32_t> region_of_events(const Trace& trace, const Links& links) {
+  return find_regions(trace, links).of_event;
+}
+
+std::vector<Region> regions(const Trace& trace, const Links& links) {
+  return map_regions(trace, links).regions;
+}
+
+std::vector<Region> steps(const Trace& trace, const Links& links) {
+  if (links.steps.empty()) return {};
+  return regions(trace, links);
+}
+
+}  // namespace epilogue::trace

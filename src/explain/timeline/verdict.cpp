@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/time.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "explain/index/device_busy.h"
+#include "explain/index/self_time.h"
+#include "explain/timeline/idle_causes.h"
+#include "explain/timeline/longest_work.h"
+#include "explain/timeline/region_map.h"
+#include "explain/timeline/verdict_evidence.h"
+#include "explain/timeline/work_kind.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr std::array<std::string_view, 10> kBoundNames = {
+    "overhead-bound", "launch-bound", "memory-bound", "compute-bound",  "sync-bound",
+    "data-bound",     "cpu-only",     "no-kernels",   "overhead-bound", "queue-bound"};
+constexpr std::array<std::string_view, kTimeParts> kPartNames = {
+    "compute", "memory", "communication", "overhead", "profiler",
+    "launch",  "queue",  "sync",          "data",     "other"};
+
+// The moments of one device by time part, but for the profiler's, which is no set.
+struct PartSets {
+  std::array<IntervalSet, kTimeParts> sets;
+
+  IntervalSet& of(TimePart part) { return sets[static_cast<size_t>(part)]; }
+};
+
+PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Interval span) {
+  std::vector<Interval> compute;
+  std::vector<Interval> memory;
+  std::vector<Interval> communication;
+  WorkKinds kinds(trace);
+  for (const uint32_t i : links.device_work) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::kernel || e.pid != device) continue;
+    const WorkKind kind = kinds.of(i, links);
+    (kind == WorkKind::compute  ? compute
+     : kind == WorkKind::memory ? memory
+                                : communication)
+        .push_back({e.ts_ns, e.end_ns()});
+  }
+  IdleCauses causes = idle_causes(trace, links, device, span);
+  PartSets parts;
+  // Communication counts only where no other kernel runs, as in the findings; compute hides what
+  // runs beside it.
+  parts.of(TimePart::compute) = intersected(united(std::move(compute)), {span});
+  const IntervalSet others = subtracted(causes.busy, parts.of(TimePart::compute));
+  parts.of(TimePart::communication) =
+      intersected(subtracted(others, united(std::move(memory))), united(std::move(communication)));
+  parts.of(TimePart::memory) = subtracted(others, parts.of(TimePart::communication));
+  IntervalSet host = causes.of(IdleCause::host_in_ops);
+  const IntervalSet& between = causes.of(IdleCause::host_between_ops);
+  host.insert(host.end(), between.begin(), between.end());
+  parts.of(TimePart::overhead) = united(std::move(host));
+  parts.of(TimePart::launch) = causes.of(IdleCause::launch);
+  parts.of(TimePart::queue) = causes.of(IdleCause::queue);
+  parts.of(TimePart::sync) = causes.of(IdleCause::sync);
+  parts.of(TimePart::data) = causes.of(IdleCause::data);
+  parts.of(TimePart::other) = causes.of(IdleCause::other);
+  return parts;
+}
+
+// When the device's first recorded work started; of a selection in the whole trace.
+int64_t first_work_ns(const Trace& trace, int32_t device) {
+  int64_t first_ns = INT64_MAX;
+  for_each_event_around(trace, [&](const Event& e) {
+    if (is_device_work(e.category) && e.pid == device && counts_for_span(e))
+      first_ns = std::min(first_ns, e.ts_ns);
+  });
+  return first_ns;
+}
+
+// What the profiler cost in ops that began while the device idled for the host, as running sums.
+class IdleProfilerCost {
+ public:
+  IdleProfilerCost(const Trace& trace, const Links& links, const Coverage& overhead,
+                   int64_t ns_per_op) {
+    const std::vector<int64_t> self_ns = self_times_ns(trace, links);
+    for (uint32_t i = 0; i < trace.events.size(); ++i) {
+      const Event& e = trace.events[i];
+      if (e.category == Category::cpu_op && overhead.contains(e.ts_ns))
+        costs_.push_back({e.ts_ns, std::min(self_ns[i], ns_per_op)});
+    }
+    std::sort(costs_.begin(), costs_.end());
+    for (size_t i = 1; i < costs_.size(); ++i) costs_[i].second += costs_[i - 1].second;
+  }
+
+  int64_t within_ns(Interval window) const {
+    return before(window.end_ns) - before(window.begin_ns);
+  }
+
+ private:
+  int64_t before(int64_t ts_ns) const {
+    const auto after = std::lower_bound(costs_.begin(), costs_.end(), std::pair(ts_ns, INT64_MIN));
+    return after == costs_.begin() ? 0 : std::prev(after)->second;
+  }
+  std::vector<std::pair<int64_t, int64_t>> costs_;  // start, sum up to and with this op
+};
+
+// The device limits, or the largest cause of its idleness does.
+Bound bound_of(const PartTimes& times) {
+  const int64_t device = times.device_ns();
+  const auto idle = idle_parts(times);
+  const auto worst = std::max_element(
+      idle.begin(), idle.end(), [](const IdlePart& a, const IdlePart& b) { return a.ns < b.ns; });
+  if (times.judged_pct() < kDeviceBoundPct && worst->ns > 0) {
+    const bool is_queue = times.of(TimePart::queue) > times.of(TimePart::launch);
+    return worst->bound == Bound::launch && is_queue ? Bound::queue : worst->bound;
+  }
+  const bool is_compute = static_cast<double>(times.of(TimePart::compute)) * 100 >=
+                          static_cast<double>(device) * kComputeBoundPct;
+  return is_compute && device > 0 ? Bound::compute : Bound::memory;
+}
+
+class Judge {
+ public:
+  Judge(const Trace& trace, const Links& links) : links_(links) {
+    std::vector<Region> regions = map_regions(trace, links).regions;
+    const Timeline time = timeline(trace, links);
+    if (time.start_ns) span_ = {*time.start_ns, *time.end_ns};
+    verdicts_.profiler = profiler_cost(trace, links);
+    if (const std::optional<int32_t> device = busiest_device(trace, links)) {
+      parts_ = part_sets(trace, links, *device, span_);
+      queue_before_first_ =
+          intersected(parts_.of(TimePart::queue), {{INT64_MIN, first_work_ns(trace, *device)}});
+    }
+    for (const IntervalSet& set : parts_.sets) coverage_.emplace_back(set);
+    profiler_.emplace(trace, links, coverage_[static_cast<size_t>(TimePart::overhead)],
+                      static_cast<int64_t>(verdicts_.profiler.ns_per_op));
+    Region whole;
+    whole.start_ns = span_.begin_ns;
+    whole.end_ns = span_.end_ns;
+    whole.kernels = links.kernels;
+    whole.ops = std::count_if(trace.events.begin(), trace.events.end(),
+                              [](const Event& e) { return e.category == Category::cpu_op; });
+    whole.copies = static_cast<int64_t>(links.device_work.size()) - links.kernels;
+    whole.launches = static_cast<int64_t>(links.launches.size());
+    whole.device_busy_ns = time.devices.empty() ? 0 : time.devices.front().busy_ns;
+    whole.device_start_ns = whole.start_ns;
+    whole.device_end_ns = whole.end_ns;
+    whole.window_busy_ns = whole.device_busy_ns;
+    verdicts_.whole = judge(whole);
+    add_longest_work(trace, time);
+    for (Region& region : regions) {
+      Verdict verdict = judge(region);
+      verdicts_.regions.push_back({std::move(region), std::move(verdict)});
+    }
+  }
+
+  Verdicts take() { return std::move(verdicts_); }
+
+ private:
+  // Where the device limits the run, what it works on is the reason.
+  void add_longest_work(const Trace& trace, const Timeline& time) {
+    Verdict& whole = verdicts_.whole;
+    if (whole.bound != Bound::compute && whole.bound != Bound::memory) return;
+    if (time.devices.empty()) return;
+    for (std::string& line : longest_work(trace, links_, time.devices.front().device))
+      whole.evidence.push_back(std::move(line));
+  }
+
+  Verdict judge(const Region& region) const {
+    Verdict verdict;
+    if (region.kernels == 0 && region.launches > 0 && links_.launches_without_kernel > 0) {
+      verdict.bound = Bound::no_kernels;
+    } else if (region.kernels + region.copies + region.launches == 0 &&
+               region.device_busy_ns + region.window_busy_ns == 0) {
+      verdict.bound = Bound::cpu_only;
+    } else if (region.device_end_ns > region.device_start_ns) {
+      const PartTimes times = part_times({region.device_start_ns, region.device_end_ns});
+      verdict.bound = bound_of(times);
+      verdict.judged_pct = times.judged_pct();
+      for (const int64_t ns : times.ns)
+        verdict.part_pct.push_back(static_cast<double>(ns) * 100 /
+                                   static_cast<double>(times.wall_ns()));
+      verdict.evidence = time_evidence(verdict.bound, times, region, verdicts_.profiler);
+      return verdict;
+    }
+    verdict.evidence = missing_evidence(verdict.bound, region);
+    return verdict;
+  }
+
+  PartTimes part_times(Interval window) const {
+    PartTimes times;
+    for (size_t i = 0; i < kTimeParts; ++i) times.ns[i] = coverage_[i].within_ns(window);
+    // A region may reach out of the span by nothing but an annotation of another thread.
+    int64_t& other = times.ns[static_cast<size_t>(TimePart::other)];
+    other += window.length_ns() - times.wall_ns();
+    int64_t& overhead = times.ns[static_cast<size_t>(TimePart::overhead)];
+    times.queue_before_first_ns = total_ns(intersected(queue_before_first_, {window}));
+    const int64_t profiler = std::min(overhead, profiler_->within_ns(window));
+    times.ns[static_cast<size_t>(TimePart::profiler)] = profiler;
+    overhead -= profiler;
+    return times;
+  }
+
+  const Links& links_;
+  Interval span_;
+  PartSets parts_;
+  IntervalSet queue_before_first_;
+  std::vector<Coverage> coverage_;
+  std::optional<IdleProfilerCost> profiler_;
+  Verdicts verdicts_;
+};
+
+}  // namespace
+
+std::string_view bound_name(Bound bound) { return kBoundNames[static_cast<size_t>(bound)]; }
+std::string_view time_part_name(TimePart part) { return kPartNames[static_cast<size_t>(part)]; }
+
+Verdicts judge_time(const Trace& trace, const Links& links) { return Judge(trace, links).take(); }
+
+}  // namespace epilogue::trace

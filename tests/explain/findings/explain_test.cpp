@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings of small traces: which are made, and which are not.
+#include "epilogue/trace/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "explain/findings/find_finding.h"
+#include "trace/trace_builder.h"
+
+namespace epilogue::trace::explain_test {
+namespace {
+
+using testing::find_finding;
+using testing::kUs;
+using testing::TraceBuilder;
+
+// A launch call of `call_us` and its kernel `delay_us` after it.
+void launch(TraceBuilder& b, int64_t at_us, int64_t call_us, int64_t delay_us, int64_t kernel_us,
+            const char* kernel = "kernel") {
+  Event& call =
+      b.event(Category::cuda_runtime, "cudaLaunchKernel", at_us * kUs, (at_us + call_us) * kUs);
+  call.correlation = at_us + 1;
+  const int64_t start = (at_us + call_us + delay_us) * kUs;
+  Event& work = b.event(Category::kernel, kernel, start, start + kernel_us * kUs, 7);
+  work.correlation = at_us + 1;
+  work.args = static_cast<uint32_t>(b.trace.kernels.size());
+  b.trace.kernels.emplace_back();
+}
+
+TEST(Explain, AnEmptyTraceHasAVerdictAndNothingElse) {
+  const Explanation e = explain(TraceBuilder());
+  ASSERT_FALSE(e.findings.empty());
+  EXPECT_EQ(e.findings.front().id, "verdict");
+  EXPECT_EQ(e.verdicts.whole.bound, Bound::cpu_only);
+}
+
+TEST(Explain, TheVerdictComesFirstAndErrorsNext) {
+  TraceBuilder b;
+  b.op("aten::mm", 0, 100 * kUs);
+  b.event(Category::cuda_runtime, "cudaLaunchKernel", 10 * kUs, 20 * kUs).correlation = 5;
+  const Explanation e = explain(b);  // a launch without a kernel: data were lost
+  EXPECT_EQ(e.findings[0].id, "verdict");
+  ASSERT_GT(e.findings.size(), 1U);
+  EXPECT_EQ(e.findings[1].severity, Severity::error);
+  EXPECT_EQ(e.launches_without_kernel, 1);
+}
+
+TEST(Explain, LaunchesThatTheDeviceWaitsForAreAFindingWithTheIdleTimeAsItsSaving) {
+  TraceBuilder b;
+  b.op("aten::mul", 0, 30 * kUs);
+  launch(b, 0, 30, 0, 2);
+  b.op("aten::mul", 40 * kUs, 70 * kUs);
+  launch(b, 40, 30, 0, 2);
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "launch-cost");
+  ASSERT_NE(f, nullptr);
+  ASSERT_FALSE(e.idle.empty());
+  EXPECT_DOUBLE_EQ(*f->saving_us, static_cast<double>(e.idle[0].of(IdleCause::launch)) / 1000.0);
+  EXPECT_EQ(f->evidence[0], "2 of 2 kernels take less time than the call that launches them");
+}
+
+TEST(Explain, OneKernelIsSpokenOfInTheSingular) {
+  TraceBuilder b;
+  b.op("aten::mul", 0, 30 * kUs);
+  launch(b, 0, 30, 0, 2);
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "launch-cost");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->evidence[0], "1 of 1 kernel takes less time than the call that launches it");
+}
+
+TEST(Explain, OneSlowLaunchIsNamedAndNotTheirNumber) {
+  TraceBuilder b;
+  b.op("aten::mul", 0, 1030 * kUs);
+  launch(b, 0, 1000, 0, 2);
+  launch(b, 1010, 4, 0, 2);
+  launch(b, 1020, 4, 0, 2);
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "launch-cost");
+  ASSERT_NE(f, nullptr);
+  ASSERT_EQ(f->evidence.size(), 3U);
+  EXPECT_EQ(f->evidence[1], "cudaLaunchKernel: 3 calls, median 4.00 us, in all 1.01 ms");
+  EXPECT_EQ(
+      f->evidence[2],
+      "one cudaLaunchKernel takes 1.00 ms of that, the first launch of its kernel: most likely "
+      "it loads code to the device; calls before the recording (a warm-up) take it out");
+}
+
+TEST(Explain, ADeviceThatWaitsForDataIsAFindingThatNamesTheLoader) {
+  const std::string name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+  TraceBuilder b;
+  b.op(name, 0, 40 * kUs);
+  b.op("aten::mul", 60 * kUs, 70 * kUs);
+  launch(b, 60, 5, 0, 30);
+  b.annotation(name, 100 * kUs, 140 * kUs);
+  const Explanation e = explain(b);
+  EXPECT_EQ(e.verdicts.whole.bound, Bound::data);
+  const Finding* f = find_finding(e, "data-loader");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 80);
+  EXPECT_EQ(f->evidence[0], name + ": 2 times, median 40.0 us, in all 80.0 us");
+  TraceBuilder none;
+  none.op("aten::mul", 60 * kUs, 70 * kUs);
+  launch(none, 60, 5, 0, 30);
+  EXPECT_EQ(find_finding(explain(none), "data-loader"), nullptr);
+}
+
+TEST(Explain, TheTitleSaysWhereTheShareThatIsJudgedIsAnother) {
+  TraceBuilder b;
+  b.op("aten::mul", 0, 40 * kUs);
+  launch(b, 35, 5, 0, 40, "gemm");
+  launch(b, 38, 2, 40, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+  EXPECT_EQ(explain(b).findings.front().title,
+            "overhead-bound: the device works 60 % of the time, 40.4 % as judged");
+}
+
+TEST(Explain, OneSlowStepIsNamed) {
+  TraceBuilder b;
+  int64_t at = 0;
+  for (const int64_t us : {100, 100, 100, 400}) {
+    b.annotation("ProfilerStep#" + std::to_string(at), at * kUs, (at + us) * kUs);
+    at += us;
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "slow-steps");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "1 of 4 steps takes over 1.5 times the median: read the steps, not the mean");
+  EXPECT_DOUBLE_EQ(*f->saving_us, 300);
+  EXPECT_EQ(f->evidence.size(), 1U);
+}
+
+TEST(Explain, SlowStepsAreMeasuredAgainstTheMeanOfTheTwoInTheMiddle) {
+  TraceBuilder b;
+  int64_t at = 0;
+  for (const int64_t us : {100, 110, 130, 190}) {  // median 120
+    b.annotation("ProfilerStep#" + std::to_string(at), at * kUs, (at + us) * kUs);
+    at += us;
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "slow-steps");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 70);
+}
+
+TEST(Explain, EvenStepsAreNoFinding) {
+  TraceBuilder b;
+  for (int64_t i = 0; i < 4; ++i)
+    b.annotation("ProfilerStep#" + std::to_string(i), i * 100 * kUs, (i + 1) * 100 * kUs);
+  EXPECT_EQ(find_finding(explain(b), "slow-steps"), nullptr);
+}
+
+TEST(Explain, DurationsAreSaidInAUnitThatFitsThem) {
+  TraceBuilder b;
+  b.annotation("ProfilerStep#1", 0, 400 * kUs);
+  launch(b, 0, 20, 0, 20);
+  b.event(Category::cuda_runtime, "cudaDeviceSynchronize", 60 * kUs, 110 * kUs);
+  launch(b, 200, 20, 0, 20);
+  const Explanation e = explain(b);
+  const Finding* sync = find_finding(e, "sync");
+  ASSERT_NE(sync, nullptr);
+  EXPECT_EQ(sync->title, "the device idles 50.0 us while the host waits for it or for copies");
+  EXPECT_EQ(sync->evidence[0],
+            "cudaDeviceSynchronize in ProfilerStep#1: 1 time, the host waits 50.0 us");
+}
+
+TEST(Explain, OneLongOpThatLaunchesNothingIsNamedAndPromisesNothing) {
+  TraceBuilder b;
+  b.op("aten::empty", 0, 2000 * kUs);
+  b.op("aten::view", 2000 * kUs, 2001 * kUs);
+  b.op("aten::mm", 2100 * kUs, 2200 * kUs);
+  launch(b, 2110, 10, 0, 50);
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "no-launch-ops");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "one aten::empty starts no device work and takes 2.00 ms of the host's time");
+  EXPECT_EQ(f->evidence[0], "aten::empty: 1 time, 2.00 ms");
+  EXPECT_EQ(f->evidence[1], "aten::view: 1 time, 1.00 us");
+  EXPECT_FALSE(f->saving_us);
+}
+
+TEST(Explain, ManyOpsThatLaunchNothingAreASaving) {
+  TraceBuilder b;
+  for (int64_t i = 0; i < 4; ++i) b.op("aten::view", i * 100 * kUs, (i * 100 + 50) * kUs);
+  b.op("aten::mm", 500 * kUs, 600 * kUs);
+  launch(b, 510, 10, 0, 5);
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "no-launch-ops");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "4 ops start no device work and take 200 us of the host's time");
+  ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 200);
+}
+
+TEST(Explain, AGraphBreakIsAFindingAndARegionThatRunsOftenIsNone) {
+  TraceBuilder b;
+  b.annotation("ProfilerStep#1", 0, 1000 * kUs);
+  for (int64_t i = 0; i < 4; ++i)
+    b.op("Torch-Compiled Region: 0/0", i * 100 * kUs, (i * 100 + 50) * kUs);
+  EXPECT_EQ(find_finding(explain(b), "graph-breaks"), nullptr);
+  b.op("Torch-Compiled Region: 1/0", 500 * kUs, 550 * kUs);
+  const Explanation broken = explain(b);
+  const Finding* f = find_finding(broken, "graph-breaks");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(f->title.starts_with("2.0 different compiled regions run per step")) << f->title;
+}
+
+TEST(Explain, ThePeakSaysWhatWasThereBeforeTheWindow) {
+  TraceBuilder b;
+  b.memory(10, 1 << 20).total_allocated = 10 << 20;
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "memory-peak");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "memory peaks at 10.0 MiB");
+  EXPECT_EQ(f->evidence[0], "9.00 MiB of it was allocated before the window");
+  EXPECT_EQ(f->evidence[1], "outside of ops: 1.00 MiB in 1 allocation");
+}
+
+TEST(Explain, CountsDistinctKernels) {
+  TraceBuilder b;
+  launch(b, 0, 5, 0, 2, "a");
+  launch(b, 10, 5, 0, 2, "b");
+  launch(b, 20, 5, 0, 2, "a");
+  const Explanation e = explain(b);
+  EXPECT_EQ(e.kernels, 3);
+  EXPECT_EQ(e.distinct_kernels, 2);
+}
+
+}  // namespace
+}  // namespace epilogue::trace::explain_test

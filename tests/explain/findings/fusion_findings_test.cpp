@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a finding about kernels that could be one says that they take, and what is left of it.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "epilogue/trace/explain.h"
+#include "explain/findings/find_finding.h"
+#include "explain/gpu_trace.h"
+
+namespace epilogue::trace::fusion_findings_test {
+namespace {
+
+using testing::find_finding;
+using testing::GpuTrace;
+using testing::kUs;
+using testing::tensor;
+
+// Ops of 20 us on the host, each of which launches a kernel of `kernel_us`.
+Explanation explain_chain(std::initializer_list<const char*> ops, int64_t kernel_us) {
+  GpuTrace b;
+  int64_t host = 0;
+  int64_t device = 0;
+  int64_t correlation = 1;
+  for (const char* const name : ops) {
+    b.op(name, host * kUs, (host + 20) * kUs);
+    b.inputs({tensor({1024, 1024}), tensor({1024, 1024})});
+    b.call("cudaLaunchKernel", (host + 5) * kUs, (host + 10) * kUs, correlation);
+    device = std::max(device, host + 12);
+    b.gpu_kernel("elementwise_kernel", device * kUs, (device + kernel_us) * kUs, correlation++);
+    device += kernel_us;
+    host += 20;
+  }
+  return explain(b.trace, link(b.trace));
+}
+
+TEST(FusionFindings, WhereTheDeviceWaitsTheHostsTimeIsWhatTheyTake) {
+  const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 2);
+  ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
+  const Finding* const f = find_finding(e, "fusion");
+  ASSERT_NE(f, nullptr);
+  const Fusion& fusion = e.fusions.fusions.front();
+  EXPECT_DOUBLE_EQ(*f->cost_us, fusion.host_us);
+  EXPECT_GT(fusion.host_us, 60);  // four ops, but for what recording them costs
+  EXPECT_DOUBLE_EQ(*f->saving_us, fusion.host_saving_us);
+  EXPECT_GT(*f->cost_us - *f->saving_us, 10) << "the op that stays takes its time";
+  EXPECT_NE(f->evidence.front().find("on the host"), std::string::npos) << f->evidence.front();
+}
+
+TEST(FusionFindings, WhereTheHostWaitsTheDevicesTimeIsWhatTheyTake) {
+  const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 200);
+  ASSERT_EQ(e.verdicts.whole.bound, Bound::memory);
+  const Finding* const f = find_finding(e, "fusion");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->cost_us, 800);
+  EXPECT_LT(*f->saving_us, 800);
+  EXPECT_EQ(f->evidence.front().find("on the host"), std::string::npos) << f->evidence.front();
+}
+
+TEST(FusionFindings, ManyFillsAreNamedOnceWithTheirRemedy) {
+  const Explanation e =
+      explain_chain({"aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_",
+                     "aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_"},
+                    2);
+  const Finding* const f = find_finding(e, "fusion");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "one kernel could run 10 x aten::fill_");
+  EXPECT_NE(f->action.find("set_to_none=True"), std::string::npos);
+}
+
+TEST(FusionFindings, AFewFillsAreNoGradients) {
+  const Explanation e = explain_chain({"aten::fill_", "aten::fill_", "aten::mul", "aten::add"}, 2);
+  const Finding* const f = find_finding(e, "fusion");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(f->action.empty()) << f->action;
+}
+
+}  // namespace
+}  // namespace epilogue::trace::fusion_findings_test
