@@ -26,11 +26,11 @@ double share_done(const ByteSource& source) {
 
 Result<Trace> read_source(ByteSource& source, const std::string& name, const ReadOptions& options) {
   const size_t workers = worker_count(options.threads);
-  Assembler assembler(workers, options.python_functions);
+  Assembler assembler(workers, options.python_frames);
   int64_t text_bytes = 0;
   std::string head;  // the first bytes, to say what the file looks like
   {
-    WindowPipeline pipeline(source, options.python_functions, workers);
+    WindowPipeline pipeline(source, options.python_frames, workers);
     while (std::unique_ptr<TextWindow> window = pipeline.next()) {
       if (window->failure) return *window->failure;
       if (text_bytes == 0) head = window->text().substr(0, kHeadBytes);

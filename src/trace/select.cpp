@@ -82,6 +82,7 @@ void keep(Trace& trace, const std::vector<char>& mask, const Window& window) {
   Selection& selection = trace.selection ? *trace.selection : trace.selection.emplace();
   selection.start_ns = std::max(selection.start_ns, window.begin_ns);
   selection.end_ns = std::min(selection.end_ns, window.end_ns);
+  trace.frames = {};
   size_t kept = 0;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     if (mask[i] != 0) {

@@ -123,7 +123,8 @@ TEST(ReaderMalformed, GivesWhatCanBeReadAndSaysWhatCannot) {
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.file);
-    const auto read = read_trace((folder / c.file).string(), {.python_functions = true});
+    const auto read =
+        read_trace((folder / c.file).string(), {.python_frames = PythonFrames::events});
     if (c.failure) {
       ASSERT_FALSE(read.ok());
       EXPECT_EQ(read.failure().code, c.failure);

@@ -100,10 +100,32 @@ TEST(Reader, PythonFramesAreLeftOutUnlessAskedFor) {
   EXPECT_TRUE(without.events.empty());
   EXPECT_EQ(without.import.python_functions_left_out, 1);
   EXPECT_TRUE(without.recorded.with_stack);
-  const Trace with = read_events(frame, {.python_functions = true});
+  const Trace with = read_events(frame, {.python_frames = PythonFrames::events});
   ASSERT_EQ(with.python.size(), 1U);
   EXPECT_EQ(with.python[0].id, 4);
   EXPECT_EQ(with.python[0].parent_id, -1);
+}
+
+TEST(Reader, PythonFramesBesideTheEventsKeepNameTimeAndThread) {
+  const std::string good = span("python_function", R"(a\\b.py(1): f)", R"("Python id": 4)");
+  const std::string literal = span("python_function", R"(C:\qt.py(2): g)", "",
+                                   R"("pid": 3, "tid": 4, "ts": 1.5, "dur": 0)");
+  const std::string no_time = span("python_function", "lost", "", R"("pid": 1, "tid": 2, "ts": 1)");
+  const Trace t =
+      read_events(good + "," + literal + "," + no_time, {.python_frames = PythonFrames::beside});
+  EXPECT_TRUE(t.events.empty());
+  EXPECT_TRUE(t.python.empty());
+  EXPECT_EQ(t.import.python_functions_left_out, 3);
+  EXPECT_TRUE(t.import.repairs.empty()) << "none of the events that notes count";
+  ASSERT_EQ(t.frames.size(), 2U);
+  EXPECT_EQ(t.strings[t.frames[0].name], R"(a\b.py(1): f)");
+  EXPECT_EQ(t.frames[0].ts_ns, 10'000);
+  EXPECT_EQ(t.frames[0].end_ns(), 15'000);
+  EXPECT_EQ(t.frames[0].pid, 1);
+  EXPECT_EQ(t.frames[0].tid, 2);
+  EXPECT_EQ(t.strings[t.frames[1].name], R"(C:\qt.py(2): g)");
+  EXPECT_EQ(t.frames[1].ts_ns, 1'500);
+  EXPECT_EQ(t.frames[1].dur_ns, 0);
 }
 
 TEST(Reader, ReadsMemoryEventsWithAndWithoutCategory) {

@@ -21,6 +21,7 @@
 #include "epilogue/base/result.h"
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/explain.h"
+#include "epilogue/trace/file.h"
 
 #pragma GCC visibility push(default)
 
@@ -54,7 +55,7 @@ struct AnswerHooks {
 
 // Reads a trace and cuts it. Fails where read_trace() and select_step() do, and where not one event
 // can be read.
-Result<Trace> load_trace(const TraceInput& input, bool python_functions = false,
+Result<Trace> load_trace(const TraceInput& input, PythonFrames frames = PythonFrames::counted,
                          const AnswerHooks& hooks = {});
 
 // What a command prints. Holds no trace. Copies share it; it is made readable on request, by any

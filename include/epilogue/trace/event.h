@@ -305,6 +305,17 @@ struct Selection {
   std::vector<Event> outside;
 };
 
+// A Python frame that was read beside the events (PythonFrames::beside).
+struct PythonFrame {
+  int64_t ts_ns = 0;
+  int64_t dur_ns = 0;
+  int64_t tid = 0;
+  int32_t pid = 0;
+  StringId name = 0;
+
+  int64_t end_ns() const { return ts_ns + dur_ns; }
+};
+
 struct Trace {
   StringPool strings;
   InputsPool inputs;
@@ -316,6 +327,7 @@ struct Trace {
   std::vector<RuntimeArgs> runtime_calls;
   std::vector<SyncArgs> syncs;
   std::vector<PythonArgs> python;
+  std::vector<PythonFrame> frames;  // in any order; a part of a trace (select_step) has none
   std::vector<MemoryEvent> memory;  // in any order
   std::vector<Flow> flows;
   std::vector<Process> processes;

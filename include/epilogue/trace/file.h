@@ -20,9 +20,15 @@ namespace epilogue::trace {
 // 2021, NVIDIA, AMD, CPU, or our own. What is broken is repaired or skipped event
 // by event; Trace::import says what and how often.
 
+// Python frames are up to 91 % of a file.
+enum class PythonFrames : uint8_t {
+  counted,  // ImportReport::python_functions_left_out alone
+  beside,   // also name, time and thread, in Trace::frames
+  events,   // as events with their side table, Trace::python
+};
+
 struct ReadOptions {
-  // Python frames are up to 91 % of a file: they are skipped unless asked for.
-  bool python_functions = false;
+  PythonFrames python_frames = PythonFrames::counted;
   int threads = 0;  // 0: as many as the machine has
   // Called now and then on the caller's thread with the bytes of the file consumed so far and in
   // all (0: not known, a pipe). What it throws ends the reading.

@@ -85,7 +85,7 @@ DispatchChains dispatch_chains(const Trace& trace, const Links& links);
 inline constexpr int kMaxChainOps = 24;
 
 // --- Modules ------------------------------------------------------------------------------------
-// Time by nn.Module, if Python frames were recorded and read (ReadOptions::python_functions).
+// Time by nn.Module, if Python frames were recorded and read (PythonFrames::events).
 
 struct ModuleTime {
   std::string path;  // "BertModel_0/BertEncoder_0/Linear_3"

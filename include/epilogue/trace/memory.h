@@ -56,9 +56,12 @@ struct DeviceMemory {
   // Without totals in the trace (2021), sums from 0 at the start of the window: true values are
   // higher by what was allocated before.
   bool is_relative = false;
-  std::vector<MemoryPoint> totals;                    // after each event, by time
-  std::vector<MemoryHolder> at_peak;                  // by bytes, the greatest first
-  std::vector<PythonMemoryHolder> at_peak_by_python;  // the same; empty without Python frames
+  std::vector<MemoryPoint> totals;    // after each event, by time
+  std::vector<MemoryHolder> at_peak;  // by bytes, the greatest first
+  // The same; empty if Python frames are no events (PythonFrames::events).
+  std::vector<PythonMemoryHolder> at_peak_by_python;
+  // The first of these; also known if frames were read beside the events.
+  std::optional<PythonMemoryHolder> largest_python;
   // Who held what, if the trace tells categories; what it does not tell is kUnknown's.
   std::vector<CategoryBytes> category_totals;  // one per point of `totals`, adding up to it
   CategoryBytes category_at_peak{};

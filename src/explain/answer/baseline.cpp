@@ -18,7 +18,7 @@ namespace {
 Status add_steps(StepTimes& times, const std::vector<TraceInput>& inputs,
                  const AnswerHooks& hooks) {
   for (const TraceInput& input : inputs) {
-    const Result<Trace> trace = load_trace(input, false, hooks);
+    const Result<Trace> trace = load_trace(input, PythonFrames::counted, hooks);
     if (!trace) return trace.failure();
     const Links links = link(trace.value());
     if (links.steps.empty())

@@ -67,7 +67,7 @@ Result<CheckAnswer> check_answer(const TraceInput& input,
                                  const std::vector<std::string>& expressions,
                                  const AnswerHooks& hooks) {
   const std::vector<Expectation> expectations = parse_expectations("EXPR", expressions);
-  const Result<Trace> trace = load_trace(input, false, hooks);
+  const Result<Trace> trace = load_trace(input, PythonFrames::counted, hooks);
   if (!trace) return trace.failure();
   const std::vector<Quantity> all = quantities(trace.value());
   std::vector<Judgement> judgements;
@@ -82,7 +82,7 @@ Result<CheckAnswer> check_answer(const TraceInput& input,
 
 Result<Answer> quantities_answer(const std::optional<TraceInput>& input, const AnswerHooks& hooks) {
   if (!input) return Answer(quantities_document(quantities(Trace()), false), nullptr);
-  const Result<Trace> trace = load_trace(*input, false, hooks);
+  const Result<Trace> trace = load_trace(*input, PythonFrames::counted, hooks);
   if (!trace) return trace.failure();
   return Answer(quantities_document(quantities(trace.value()), true), nullptr);
 }

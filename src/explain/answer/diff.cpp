@@ -9,9 +9,9 @@ namespace epilogue::trace {
 
 Result<Answer> diff_answer(const TraceInput& before, const TraceInput& after, int top,
                            const AnswerHooks& hooks) {
-  const Result<Trace> a = load_trace(before, false, hooks);
+  const Result<Trace> a = load_trace(before, PythonFrames::counted, hooks);
   if (!a) return a.failure();
-  const Result<Trace> b = load_trace(after, false, hooks);
+  const Result<Trace> b = load_trace(after, PythonFrames::counted, hooks);
   if (!b) return b.failure();
   const Links a_links = link(a.value());
   const Links b_links = link(b.value());

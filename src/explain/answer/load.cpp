@@ -36,11 +36,9 @@ void warn_of(const ImportReport& report, const AnswerHooks& hooks) {
                        note.first_offset));
 }
 
-}  // namespace
-
-Result<Trace> read_whole(const TraceInput& input, bool python_functions, const AnswerHooks& hooks) {
+Result<Trace> read_whole(const TraceInput& input, PythonFrames frames, const AnswerHooks& hooks) {
   ReadOptions options;
-  options.python_functions = python_functions;
+  options.python_frames = frames;
   const std::function<void(int64_t, int64_t)> watch =
       hooks.watch_reading ? hooks.watch_reading() : nullptr;
   options.progress = [&](int64_t done, int64_t total) {
@@ -55,8 +53,10 @@ Result<Trace> read_whole(const TraceInput& input, bool python_functions, const A
   return trace;
 }
 
-Result<Trace> load_trace(const TraceInput& input, bool python_functions, const AnswerHooks& hooks) {
-  Result<Trace> trace = read_whole(input, python_functions, hooks);
+}  // namespace
+
+Result<Trace> load_trace(const TraceInput& input, PythonFrames frames, const AnswerHooks& hooks) {
+  Result<Trace> trace = read_whole(input, frames, hooks);
   if (!trace) return trace;
   // What has no event that can be read says nothing: that is no answer.
   const ImportReport& import = trace.value().import;

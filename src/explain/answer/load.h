@@ -13,10 +13,12 @@ inline void warn(const AnswerHooks& hooks, const std::string& text) {
   if (hooks.warn) hooks.warn(text);
 }
 
+// Times of modules need frames that are events.
+inline PythonFrames frames_for(bool wants_modules, PythonFrames otherwise = PythonFrames::counted) {
+  return wants_modules ? PythonFrames::events : otherwise;
+}
+
 inline bool is_part(const TraceInput& input) { return input.step || input.from_ms || input.to_ms; }
 inline bool is_stdin(const TraceInput& input) { return !input.bytes && input.path == "-"; }
-
-// Reads the whole trace; no cut, no warning.
-Result<Trace> read_whole(const TraceInput& input, bool python_functions, const AnswerHooks& hooks);
 
 }  // namespace epilogue::trace

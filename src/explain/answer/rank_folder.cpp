@@ -58,9 +58,9 @@ class FolderWatch {
 };
 
 // Nothing of the trace is left when it returns.
-Status add_rank(const TraceInput& input, bool python_functions, const AnswerHooks& hooks,
+Status add_rank(const TraceInput& input, PythonFrames frames, const AnswerHooks& hooks,
                 RankFolder& folder) {
-  const Result<Trace> trace = load_trace(input, python_functions, hooks);
+  const Result<Trace> trace = load_trace(input, frames, hooks);
   if (!trace) return trace.failure();
   const Links links = link(trace.value());
   poll(hooks);
@@ -95,13 +95,12 @@ TraceInput rank_input(const TraceInput& folder, const std::string& path) {
 }
 
 Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
-                              bool python_functions, const AnswerHooks& hooks) {
+                              PythonFrames frames, const AnswerHooks& hooks) {
   RankFolder result;
   FolderWatch watch(paths, hooks);
   std::vector<Failure> failures;
   for (const std::string& path : paths) {
-    const Status added =
-        add_rank(rank_input(folder, path), python_functions, watch.next_file(), result);
+    const Status added = add_rank(rank_input(folder, path), frames, watch.next_file(), result);
     // Without a rank that cannot be read the others would mislead.
     if (!added && !is_no_trace(added.failure())) return added.failure();
     if (!added) failures.push_back(added.failure());

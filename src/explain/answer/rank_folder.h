@@ -27,7 +27,7 @@ struct RankFolder {
 // left out, with a warning. Fails if another file cannot be read, and if all are left out. Throws
 // Error if the traces, two or more, are not the ranks of one run.
 Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
-                              bool python_functions, const AnswerHooks& hooks);
+                              PythonFrames frames, const AnswerHooks& hooks);
 
 // For a trace that is read again, and has been warned of.
 AnswerHooks without_warnings(AnswerHooks hooks);

@@ -58,7 +58,7 @@ Document outcome(const std::string& file, size_t bytes, const EmbeddedTrace& emb
 Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out,
                                  const ReportAnswerOptions& options, const AnswerHooks& hooks) {
   const std::optional<CpuPeaks> cpu = peaks_of_choice(options.cpu);
-  const Result<Trace> loaded = load_trace(input, options.modules, hooks);
+  const Result<Trace> loaded = load_trace(input, frames_for(options.modules), hooks);
   if (!loaded) return loaded.failure();
   const Trace& trace = loaded.value();
   const Links links = link(trace);
@@ -69,7 +69,7 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
   std::optional<Trace> before;  // the difference is made of it
   std::optional<TraceDiff> diff;
   if (options.against) {
-    Result<Trace> read = load_trace(*options.against, false, hooks);
+    Result<Trace> read = load_trace(*options.against, PythonFrames::counted, hooks);
     if (!read) return read.failure();
     before = std::move(read).value();
     diff = diff_traces(*before, link(*before), trace, links);
@@ -107,7 +107,7 @@ Result<ReportAnswer> report_folder(const TraceInput& folder, const std::string& 
     throw Error(folder.path + ": expected one trace to compare with another, got a folder of " +
                 std::to_string(paths.size()));
   refuse_for_ranks(options.cpu, folder, paths.size());
-  Result<RankFolder> ranks = read_ranks(folder, paths, options.modules, hooks);
+  Result<RankFolder> ranks = read_ranks(folder, paths, frames_for(options.modules), hooks);
   if (!ranks) return ranks.failure();
   if (ranks.value().paths.size() == 1)
     return report_file(rank_input(folder, ranks.value().paths.front()), out, options,

@@ -45,7 +45,7 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
     sort_rows(none, options.sort_by);
   }
   // Python frames take their time out of the steps' own, as in PyTorch's table.
-  const Result<Trace> trace = load_trace(input, true, hooks);
+  const Result<Trace> trace = load_trace(input, PythonFrames::events, hooks);
   if (!trace) return trace.failure();
   auto data = std::make_shared<TableData>();
   data->averages =

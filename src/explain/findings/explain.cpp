@@ -9,6 +9,7 @@
 #include "explain/findings/kernel_sources.h"
 #include "explain/findings/rules.h"
 #include "explain/host/host_peaks.h"
+#include "explain/timeline/idle_causes.h"
 
 namespace epilogue::trace {
 namespace {
@@ -83,6 +84,16 @@ void explain_waits(const Trace& trace, const Links& links, Explanation& e) {
   beside.get();
 }
 
+// Frames beside the events are asked where the host's own time is a question: in a run without a
+// device, and where one gap is long. Elsewhere findings are those of a trace without frames.
+void drop_unasked_frames(Explanation& e) {
+  const bool has_long_gap =
+      !e.gaps.empty() && is_long_gap(e.gaps.front().dur_ns, e.timeline.span_ns());
+  if (e.host || has_long_gap) return;
+  for (DeviceMemory& memory : e.memory)
+    if (memory.at_peak_by_python.empty()) memory.largest_python.reset();
+}
+
 // What the analyses say, as findings in their order.
 void add_findings(Explanation& e) {
   e.findings = apply_rules(kExplanationRules, e);
@@ -154,6 +165,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   }
   pause();
   explain_waits(trace, links, e);
+  drop_unasked_frames(e);
   add_findings(e);
   return e;
 }

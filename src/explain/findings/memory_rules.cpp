@@ -24,8 +24,8 @@ void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
           "{} {} in {}", m.at_peak[i].op.empty() ? "outside of ops:" : m.at_peak[i].op + " holds",
           format_bytes(static_cast<double>(m.at_peak[i].bytes)),
           counted(m.at_peak[i].allocations, "allocation", "allocations")));
-    if (!m.at_peak_by_python.empty()) {
-      const PythonMemoryHolder& h = m.at_peak_by_python.front();
+    if (m.largest_python) {
+      const PythonMemoryHolder& h = *m.largest_python;
       std::string where = h.module.empty() ? h.function : h.module;
       if (!h.module.empty() && !h.function.empty()) where += ", called in " + h.function;
       if (!where.empty())

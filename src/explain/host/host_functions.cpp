@@ -20,18 +20,20 @@ bool is_profiler(std::string_view name) {
          name.find("torch/autograd/profiler") != std::string_view::npos;
 }
 
-std::vector<uint32_t> frames_of(const Trace& trace, int32_t pid, int64_t tid) {
-  std::vector<uint32_t> frames;
-  for (uint32_t i = 0; i < trace.events.size(); ++i) {
-    const Event& e = trace.events[i];
-    // Frames of threads that began before the profiler may lack their thread.
-    const bool is_ours = (e.pid == pid && e.tid == tid) || (e.pid == 0 && e.tid == 0);
-    if (e.category == Category::python_function && is_ours) frames.push_back(i);
-  }
-  std::sort(frames.begin(), frames.end(), [&](uint32_t a, uint32_t b) {
-    const Event& x = trace.events[a];
-    const Event& y = trace.events[b];
-    return x.ts_ns != y.ts_ns ? x.ts_ns < y.ts_ns : x.dur_ns > y.dur_ns;
+// The frames of a thread, as events or beside them: callers before what they call.
+std::vector<PythonFrame> frames_of(const Trace& trace, int32_t pid, int64_t tid) {
+  std::vector<PythonFrame> frames;
+  // Frames of threads that began before the profiler may lack their thread.
+  const auto is_ours = [&](const auto& frame) {
+    return (frame.pid == pid && frame.tid == tid) || (frame.pid == 0 && frame.tid == 0);
+  };
+  for (const Event& e : trace.events)
+    if (e.category == Category::python_function && is_ours(e))
+      frames.push_back({e.ts_ns, e.dur_ns, e.tid, e.pid, e.name});
+  for (const PythonFrame& frame : trace.frames)
+    if (is_ours(frame)) frames.push_back(frame);
+  std::sort(frames.begin(), frames.end(), [](const PythonFrame& a, const PythonFrame& b) {
+    return a.ts_ns != b.ts_ns ? a.ts_ns < b.ts_ns : a.dur_ns > b.dur_ns;
   });
   return frames;
 }
@@ -40,11 +42,10 @@ std::vector<uint32_t> frames_of(const Trace& trace, int32_t pid, int64_t tid) {
 
 std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int64_t tid,
                                            const IntervalSet& moments) {
-  const std::vector<uint32_t> frames = frames_of(trace, pid, tid);
+  const std::vector<PythonFrame> frames = frames_of(trace, pid, tid);
   std::vector<LaneSpan> spans;
   spans.reserve(frames.size());
-  for (const uint32_t i : frames)
-    spans.push_back({0, 0, trace.events[i].ts_ns, trace.events[i].end_ns()});
+  for (const PythonFrame& frame : frames) spans.push_back({0, 0, frame.ts_ns, frame.end_ns()});
   const std::vector<uint32_t> parents = nest(spans);
   const Coverage within(moments);
   std::vector<int64_t> self_ns(frames.size());
@@ -57,12 +58,11 @@ std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int6
   for (size_t f = 0; f < frames.size(); ++f) {
     if (self_ns[f] <= 0) continue;
     auto of = static_cast<uint32_t>(f);
-    while (parents[of] != kNone && is_builtin(trace.name(trace.events[frames[of]])))
-      of = parents[of];
-    const Event& e = trace.events[frames[of]];
-    if (is_profiler(trace.name(e))) continue;
-    HostFunction& function = by_name[e.name];
-    function.name = std::string(trace.name(e));
+    while (parents[of] != kNone && is_builtin(trace.strings[frames[of].name])) of = parents[of];
+    const std::string_view name = trace.strings[frames[of].name];
+    if (is_profiler(name)) continue;
+    HostFunction& function = by_name[frames[of].name];
+    function.name = std::string(name);
     function.self_ns += self_ns[f];
     if (of == f) ++function.count;
   }

@@ -4,20 +4,22 @@
 #include <algorithm>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace epilogue::trace {
 namespace {
 
-auto thread_and_start(const Event& e) { return std::tuple(e.pid, e.tid, e.ts_ns); }
-auto thread_and_start(const Moment& m) { return std::tuple(m.pid, m.tid, m.ts_ns); }
+template <class Span>
+auto thread_and_start(const Span& s) {
+  return std::tuple(s.pid, s.tid, s.ts_ns);
+}
 
-}  // namespace
-
-std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spans,
+template <class Span>
+std::vector<uint32_t> innermost_of(const std::vector<Span>& all, std::vector<uint32_t> spans,
                                    const std::vector<Moment>& moments) {
   std::sort(spans.begin(), spans.end(), [&](uint32_t a, uint32_t b) {
-    const Event& x = trace.events[a];
-    const Event& y = trace.events[b];
+    const Span& x = all[a];
+    const Span& y = all[b];
     if (thread_and_start(x) != thread_and_start(y))
       return thread_and_start(x) < thread_and_start(y);
     return x.dur_ns != y.dur_ns ? x.dur_ns > y.dur_ns : a < b;
@@ -33,16 +35,28 @@ std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spa
   size_t next = 0;
   for (const uint32_t m : order) {
     const Moment& moment = moments[m];
-    while (next < spans.size() &&
-           thread_and_start(trace.events[spans[next]]) <= thread_and_start(moment))
+    while (next < spans.size() && thread_and_start(all[spans[next]]) <= thread_and_start(moment))
       open.push_back(spans[next++]);
-    const auto is_over = [&](const Event& e) {
+    const auto is_over = [&](const Span& e) {
       return e.pid != moment.pid || e.tid != moment.tid || e.end_ns() <= moment.ts_ns;
     };
-    while (!open.empty() && is_over(trace.events[open.back()])) open.pop_back();
+    while (!open.empty() && is_over(all[open.back()])) open.pop_back();
     if (!open.empty()) found[m] = open.back();
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spans,
+                                   const std::vector<Moment>& moments) {
+  return innermost_of(trace.events, std::move(spans), moments);
+}
+
+std::vector<uint32_t> innermost_at(const std::vector<PythonFrame>& frames,
+                                   std::vector<uint32_t> spans,
+                                   const std::vector<Moment>& moments) {
+  return innermost_of(frames, std::move(spans), moments);
 }
 
 }  // namespace epilogue::trace

@@ -19,5 +19,8 @@ struct Moment {
 // of those that hold it, the one that started last. `spans` may overlap in part.
 std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spans,
                                    const std::vector<Moment>& moments);
+// The same; `spans` are indices of `frames`.
+std::vector<uint32_t> innermost_at(const std::vector<PythonFrame>& frames,
+                                   std::vector<uint32_t> spans, const std::vector<Moment>& moments);
 
 }  // namespace epilogue::trace

@@ -66,7 +66,9 @@ Records live_after(const Trace& trace, const Records& records, size_t count) {
 }
 
 // Frames of Python in which somebody may allocate.
-struct PythonFrames {
+struct AllocatingFrames {
+  std::vector<PythonFrame> all;  // the others are indices of these
+  bool are_events = false;
   std::vector<uint32_t> modules;
   std::vector<uint32_t> own;        // functions that are not PyTorch's
   std::vector<uint32_t> functions;  // all that are not built in
@@ -74,11 +76,15 @@ struct PythonFrames {
 
 constexpr std::string_view kModuleFrame = "nn.Module: ";
 
-PythonFrames python_frames(const Trace& trace) {
-  PythonFrames frames;
-  for (uint32_t i = 0; i < trace.events.size(); ++i) {
-    if (trace.events[i].category != Category::python_function) continue;
-    const std::string_view name = trace.name(trace.events[i]);
+AllocatingFrames allocating_frames(const Trace& trace) {
+  AllocatingFrames frames;
+  frames.all = trace.frames;
+  for (const Event& e : trace.events)
+    if (e.category == Category::python_function)
+      frames.all.push_back({e.ts_ns, e.dur_ns, e.tid, e.pid, e.name});
+  frames.are_events = trace.frames.empty();
+  for (uint32_t i = 0; i < frames.all.size(); ++i) {
+    const std::string_view name = trace.strings[frames.all[i].name];
     if (name.starts_with(kModuleFrame)) {
       frames.modules.push_back(i);
     } else if (!name.starts_with("<built-in")) {
@@ -90,15 +96,13 @@ PythonFrames python_frames(const Trace& trace) {
   return frames;
 }
 
-void add_python_holders(const Trace& trace, const PythonFrames& frames, const Records& live,
+void add_python_holders(const Trace& trace, const AllocatingFrames& frames, const Records& live,
                         const std::vector<Moment>& moments, DeviceMemory& memory) {
   if (frames.modules.empty() && frames.functions.empty()) return;
-  const std::vector<uint32_t> modules = innermost_at(trace, frames.modules, moments);
-  const std::vector<uint32_t> own = innermost_at(trace, frames.own, moments);
-  const std::vector<uint32_t> functions = innermost_at(trace, frames.functions, moments);
-  const auto name_of = [&](uint32_t frame) {
-    return frame == kNone ? 0 : trace.events[frame].name;
-  };
+  const std::vector<uint32_t> modules = innermost_at(frames.all, frames.modules, moments);
+  const std::vector<uint32_t> own = innermost_at(frames.all, frames.own, moments);
+  const std::vector<uint32_t> functions = innermost_at(frames.all, frames.functions, moments);
+  const auto name_of = [&](uint32_t frame) { return frame == kNone ? 0 : frames.all[frame].name; };
   std::map<std::pair<StringId, StringId>, PythonMemoryHolder> holders;
   for (size_t i = 0; i < live.size(); ++i) {
     const StringId module = name_of(modules[i]);
@@ -109,13 +113,16 @@ void add_python_holders(const Trace& trace, const PythonFrames& frames, const Re
     ++holder.allocations;
     holder.bytes += trace.memory[live[i]].bytes;
   }
-  for (auto& [names, holder] : holders) memory.at_peak_by_python.push_back(std::move(holder));
-  std::stable_sort(memory.at_peak_by_python.begin(), memory.at_peak_by_python.end(),
+  std::vector<PythonMemoryHolder> list;
+  for (auto& [names, holder] : holders) list.push_back(std::move(holder));
+  std::stable_sort(list.begin(), list.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  if (!list.empty()) memory.largest_python = list.front();
+  if (frames.are_events) memory.at_peak_by_python = std::move(list);
 }
 
-void add_holders(const Trace& trace, const std::vector<uint32_t>& ops, const PythonFrames& frames,
-                 const Records& live, DeviceMemory& memory) {
+void add_holders(const Trace& trace, const std::vector<uint32_t>& ops,
+                 const AllocatingFrames& frames, const Records& live, DeviceMemory& memory) {
   std::vector<Moment> moments;
   for (const uint32_t i : live) {
     const MemoryEvent& m = trace.memory[i];
@@ -217,7 +224,7 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
     if (trace.events[i].category == Category::cpu_op) ops.push_back(i);
 
   if (by_device.empty()) return {};
-  const PythonFrames frames = python_frames(trace);
+  const AllocatingFrames frames = allocating_frames(trace);
   std::vector<DeviceMemory> list;
   for (auto& [device, records] : by_device) {
     sort_by_time(trace, records);

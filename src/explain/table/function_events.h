@@ -46,7 +46,7 @@ struct FunctionMemory {
 };
 
 // Sorted by start, longer first; parents precede children. Python frames are there if they were
-// read (ReadOptions::python_functions): as in PyTorch 2.15 they have no row of their own. Left out:
+// read (PythonFrames::events): as in PyTorch 2.15 they have no row of their own. Left out:
 // names that PyTorch drops, shares of CPU kernels, instants.
 struct FunctionEvents {
   std::vector<FunctionEvent> events;

@@ -16,6 +16,9 @@ struct IdleCauses {
   const IntervalSet& of(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }
 };
 
+// A gap of a twentieth of the span: then it is asked what Python function the host was in.
+inline bool is_long_gap(int64_t gap_ns, int64_t span_ns) { return gap_ns * 20 >= span_ns; }
+
 IdleCauses idle_causes(const Trace& trace, const Links& links, int32_t device, Interval span);
 
 }  // namespace epilogue::trace

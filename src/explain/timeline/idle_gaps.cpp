@@ -54,6 +54,15 @@ struct Hosts {
   }
 };
 
+void name_function(const Trace& trace, const Interval& gap, IdleGap& out) {
+  const PythonFrame* best = nullptr;
+  for (const PythonFrame& f : trace.frames) {
+    const int64_t overlap = std::min(f.end_ns(), gap.end_ns) - std::max(f.ts_ns, gap.begin_ns);
+    if (2 * overlap >= gap.length_ns() && (best == nullptr || f.dur_ns <= best->dur_ns)) best = &f;
+  }
+  if (best != nullptr) out.function = std::string(trace.strings[best->name]);
+}
+
 std::string name_or_none(const Trace& trace, const Event* e) {
   return e == nullptr ? std::string() : std::string(trace.name(*e));
 }
@@ -96,6 +105,8 @@ std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, size_t mo
     return a.length_ns() > b.length_ns();
   });
   longest.resize(std::min(longest.size(), most));
+  const bool has_long_gap =
+      !longest.empty() && is_long_gap(longest.front().length_ns(), time.span_ns());
   std::vector<IdleGap> list;
   for (const Interval& gap : longest) {
     IdleGap out;
@@ -104,6 +115,7 @@ std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, size_t mo
     out.cause = cause_of(causes, gap);
     name_neighbours(trace, links, *device, gap, out);
     name_host(trace, gap, out);
+    if (has_long_gap) name_function(trace, gap, out);
     list.push_back(std::move(out));
   }
   return list;

@@ -21,12 +21,12 @@ bool is_absent(std::string_view value) { return value.empty() || value == "null"
 
 }  // namespace
 
-StringId ArgsBuilder::text(std::string_view value) {
+StringId ArgsBuilder::text(std::string_view value, bool is_noted) {
   if (value.empty()) return 0;
   const std::string_view inside = inside_quotes(value);
   if (inside.find('\\') == std::string_view::npos) return strings_.intern(inside);
   if (has_bad_escape(inside)) {
-    partial_->notes.add(Note::bad_escape, offset_);
+    if (is_noted) partial_->notes.add(Note::bad_escape, offset_);
     return strings_.intern(inside);
   }
   scratch_.clear();

@@ -25,7 +25,8 @@ class ArgsBuilder {
   }
 
   // The number of a JSON value's text: of a string what it stands for, else as it is written.
-  StringId text(std::string_view value);
+  // A bad escape is noted if `is_noted`; the text is then taken as it is.
+  StringId text(std::string_view value, bool is_noted = true);
   // The value under `key`; `missing` when it is not there, null, or no number (which is noted).
   int64_t integer(const RawArgs& raw, ArgKey key, int64_t missing);
 

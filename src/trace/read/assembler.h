@@ -17,8 +17,8 @@ namespace epilogue::trace {
 
 class Assembler {
  public:
-  Assembler(size_t workers, bool python_functions)
-      : merger_(workers + 1), own_worker_(workers), parser_(python_functions) {}
+  Assembler(size_t workers, PythonFrames frames)
+      : merger_(workers + 1), own_worker_(workers), parser_(frames) {}
 
   // False when the text is no JSON.
   bool add(TextWindow& window);

@@ -100,9 +100,10 @@ bool EventParser::parse(JsonCursor& cursor, int64_t offset) {
   Members members;
   raw_.clear();
   if (!take_members(cursor, members)) return false;
-  if (is_unwanted_frame(members)) {
+  if (is_no_event(members)) {
     ++partial_->usable_events;
     ++partial_->python_functions_left_out;
+    if (frames_ == PythonFrames::beside) keep_beside(members);
     return true;
   }
   if (raw_.has_duplicate()) note(Note::duplicate_key);
@@ -111,8 +112,26 @@ bool EventParser::parse(JsonCursor& cursor, int64_t offset) {
   return true;
 }
 
-bool EventParser::is_unwanted_frame(const Members& members) const {
-  return !python_functions_ && members.cat == "\"python_function\"";
+bool EventParser::is_no_event(const Members& members) const {
+  return frames_ != PythonFrames::events && members.cat == "\"python_function\"";
+}
+
+// A frame whose times cannot be read is left out: it is none of the events that notes count.
+void EventParser::keep_beside(const Members& members) {
+  const ExactNumber start = parse_us(members.ts);
+  const ExactNumber length = parse_us(members.dur);
+  const auto is_within = [](const ExactNumber& time, int64_t least, int64_t most) {
+    return time.ok() && time.value >= least && time.value <= most;
+  };
+  if (inside_quotes(members.ph) != "X" || members.name.empty() ||
+      !is_within(start, kMinTime_ns, kMaxTime_ns) || !is_within(length, 0, kMaxDuration_ns))
+    return;
+  const Lane where = lane(members);
+  partial_->frames.push_back({.ts_ns = start.value,
+                              .dur_ns = length.value,
+                              .tid = where.tid,
+                              .pid = where.pid,
+                              .name = args_.text(members.name, false)});
 }
 
 std::string_view* EventParser::Members::member(uint32_t code) {
@@ -160,7 +179,7 @@ bool EventParser::take_members(JsonCursor& cursor, Members& members) {
 
 bool EventParser::take_args(JsonCursor& cursor, const Members& members) {
   std::string_view value;
-  if (cursor.peek() != '{' || is_unwanted_frame(members)) return cursor.take_value(value);
+  if (cursor.peek() != '{' || is_no_event(members)) return cursor.take_value(value);
   // Tells "cpu_op" from "kernel" and "cuda_runtime"; all that hangs on it is speed.
   const size_t kind = members.cat.size() + (members.cat.size() > 1 ? members.cat[1] : 0);
   return raw_.parse(cursor, true, kind);

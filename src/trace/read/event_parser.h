@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "epilogue/trace/file.h"
 #include "trace/read/args_builder.h"
 #include "trace/read/json/json_cursor.h"
 #include "trace/read/partial.h"
@@ -17,7 +18,7 @@ Category category_of(std::string_view name);
 
 class EventParser {
  public:
-  explicit EventParser(bool python_functions) : python_functions_(python_functions) {}
+  explicit EventParser(PythonFrames frames) : frames_(frames) {}
 
   // Where the next events go.
   void start_window(Partial& partial) { partial_ = &partial; }
@@ -42,7 +43,8 @@ class EventParser {
 
   bool take_members(JsonCursor& cursor, Members& members);
   bool take_args(JsonCursor& cursor, const Members& members);
-  bool is_unwanted_frame(const Members& members) const;
+  bool is_no_event(const Members& members) const;
+  void keep_beside(const Members& members);
   void build(const Members& members);
   void build_span(const Members& members);
   void build_recorded_span(const Members& members, int64_t ts_ns, int64_t dur_ns);
@@ -54,7 +56,7 @@ class EventParser {
   Lane lane(const Members& members);
   void note(Note note) { partial_->notes.add(note, offset_); }
 
-  bool python_functions_;
+  PythonFrames frames_;
   ArgsBuilder args_;
   RecentArgs<KernelArgs> recent_kernels_;
   RecentArgs<RuntimeArgs> recent_calls_;

@@ -43,6 +43,8 @@ void Merger::add(Partial& partial, size_t worker) {
   add_events(partial, numbers);
   add_args(partial, numbers);
   append(trace_.python, partial.python);
+  for (PythonFrame& frame : partial.frames) frame.name = numbers.strings[frame.name];
+  append(trace_.frames, partial.frames);
   append(trace_.memory, partial.memory);
   append(flow_ends_, partial.flow_ends);
   for (LaneName& name : partial.lane_names) name.text = numbers.strings[name.text];

@@ -10,6 +10,7 @@ void Partial::clear() {
   runtime_calls.clear();
   syncs.clear();
   python.clear();
+  frames.clear();
   memory.clear();
   flow_ends.clear();
   lane_names.clear();

@@ -50,6 +50,7 @@ struct Partial {
   std::vector<RuntimeArgs> runtime_calls;
   std::vector<SyncArgs> syncs;
   std::vector<PythonArgs> python;
+  std::vector<PythonFrame> frames;
   std::vector<MemoryEvent> memory;
   std::vector<FlowEnd> flow_ends;
   std::vector<LaneName> lane_names;

@@ -26,11 +26,8 @@ constexpr size_t kBufferBytes = 2 * kWindowBytes;
 
 class WindowPipeline::State {
  public:
-  State(ByteSource& source, bool python_functions, size_t workers)
-      : source_(source),
-        python_functions_(python_functions),
-        workers_(workers),
-        max_in_flight_(workers + 3) {}
+  State(ByteSource& source, PythonFrames frames, size_t workers)
+      : source_(source), frames_(frames), workers_(workers), max_in_flight_(workers + 3) {}
 
   ~State() {
     {
@@ -151,7 +148,7 @@ class WindowPipeline::State {
   }
 
   void parse_windows(size_t worker) {
-    WindowParser parser(python_functions_);
+    WindowParser parser(frames_);
     while (true) {
       Indexed item = take_read();
       if (item.second == nullptr) return;
@@ -177,7 +174,7 @@ class WindowPipeline::State {
   }
 
   ByteSource& source_;
-  const bool python_functions_;
+  const PythonFrames frames_;
   const size_t workers_;
   const size_t max_in_flight_;
   std::string rest_;  // of the text, behind the last cut
@@ -197,8 +194,8 @@ class WindowPipeline::State {
   std::vector<std::jthread> threads_;  // last: they use all of the above
 };
 
-WindowPipeline::WindowPipeline(ByteSource& source, bool python_functions, size_t workers)
-    : state_(std::make_unique<State>(source, python_functions, workers)) {}
+WindowPipeline::WindowPipeline(ByteSource& source, PythonFrames frames, size_t workers)
+    : state_(std::make_unique<State>(source, frames, workers)) {}
 WindowPipeline::~WindowPipeline() = default;
 
 std::unique_ptr<TextWindow> WindowPipeline::next() { return state_->next(); }

@@ -35,7 +35,7 @@ struct TextWindow {
 class WindowPipeline {
  public:
   // The source must outlive the pipeline.
-  WindowPipeline(ByteSource& source, bool python_functions, size_t workers);
+  WindowPipeline(ByteSource& source, PythonFrames frames, size_t workers);
   ~WindowPipeline();
   WindowPipeline(const WindowPipeline&) = delete;
   WindowPipeline& operator=(const WindowPipeline&) = delete;

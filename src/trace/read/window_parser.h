@@ -23,7 +23,7 @@ struct WindowResult {
 // Reads windows one after the other. Not thread-safe; one per thread.
 class WindowParser {
  public:
-  explicit WindowParser(bool python_functions) : events_(python_functions) {}
+  explicit WindowParser(PythonFrames frames) : events_(frames) {}
 
   // `text` starts between two events and lies at `offset` of the file. With `is_final`, nothing
   // follows: an event that does not end is lost. What `result` held is gone, but its memory is used

@@ -106,6 +106,36 @@ TEST(AnswerHooks, PollIsCalledBetweenTheAnalyses) {
   EXPECT_GT(calls, 3);
 }
 
+TEST(ExplainAnswer, FramesBesideTheEventsSayWhatFramesAmongThemSay) {
+  for (const char* name : {"mlp_stack_eager", "train_stack_eager"}) {
+    SCOPED_TRACE(name);
+    const std::string path = EPILOGUE_TEST_DATA "/torch/" + std::string(name) + ".json.gz";
+    const Trace events = load_trace({.path = path}, PythonFrames::events).value();
+    const Trace beside = load_trace({.path = path}, PythonFrames::beside).value();
+    ASSERT_GT(beside.frames.size(), 100U);
+    EXPECT_EQ(events.events.size(), beside.events.size() + beside.frames.size());
+    const Explanation a = explain(events, link(events));
+    const Explanation b = explain(beside, link(beside));
+    ASSERT_TRUE(a.host && b.host);
+    ASSERT_FALSE(a.host->functions.empty());
+    ASSERT_EQ(a.host->functions.size(), b.host->functions.size());
+    for (size_t i = 0; i < a.host->functions.size(); ++i) {
+      EXPECT_EQ(a.host->functions[i].name, b.host->functions[i].name);
+      EXPECT_EQ(a.host->functions[i].self_ns, b.host->functions[i].self_ns);
+    }
+    ASSERT_FALSE(a.memory.empty());
+    ASSERT_TRUE(b.memory.front().largest_python);
+    EXPECT_EQ(b.memory.front().largest_python->module,
+              a.memory.front().at_peak_by_python[0].module);
+    EXPECT_EQ(b.memory.front().largest_python->bytes, a.memory.front().at_peak_by_python[0].bytes);
+    ASSERT_EQ(a.findings.size(), b.findings.size());
+    for (size_t i = 0; i < a.findings.size(); ++i) {
+      EXPECT_EQ(a.findings[i].id, b.findings[i].id);
+      EXPECT_EQ(a.findings[i].evidence, b.findings[i].evidence);
+    }
+  }
+}
+
 // A folder with the same trace for each of so many ranks.
 class RankFolderTest : public ::testing::Test {
  protected:

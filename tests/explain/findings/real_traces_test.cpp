@@ -32,7 +32,10 @@ struct Loaded {
 
 Loaded load(std::string_view name, bool python_functions = false) {
   Loaded loaded;
-  loaded.trace = read_trace(real_trace_path(name), {.python_functions = python_functions}).value();
+  loaded.trace =
+      read_trace(real_trace_path(name),
+                 {.python_frames = python_functions ? PythonFrames::events : PythonFrames::counted})
+          .value();
   loaded.links = link(loaded.trace);
   return loaded;
 }

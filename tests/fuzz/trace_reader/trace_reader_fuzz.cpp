@@ -19,7 +19,8 @@ void require(bool holds) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace epilogue::trace;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto read = read_trace_text(text, "fuzz", {.python_functions = true, .threads = 1});
+  const auto read =
+      read_trace_text(text, "fuzz", {.python_frames = PythonFrames::events, .threads = 1});
   if (!read) {
     require(!read.failure().message.empty());
     return 0;
@@ -37,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   key_averages(trace, {.group_by_input_shape = true});
   // What was read once reads again without a fault.
   const auto again = read_trace_text(chrome_trace_json(trace, "fuzz"), "again",
-                                     {.python_functions = true, .threads = 1});
+                                     {.python_frames = PythonFrames::events, .threads = 1});
   require(again.ok() && again.value().import.skipped_events == 0 &&
           again.value().events.size() == trace.events.size());
   return 0;

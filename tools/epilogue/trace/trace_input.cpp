@@ -29,7 +29,7 @@ void warn(const std::string& text) { fmt::print(stderr, "epilogue: warning: {}\n
 trace::AnswerHooks terminal_hooks() { return {.warn = warn, .watch_reading = reading_bar}; }
 
 trace::Trace load_trace(const std::string& path) {
-  return trace::load_trace({.path = path}, false, terminal_hooks()).value();
+  return trace::load_trace({.path = path}, trace::PythonFrames::counted, terminal_hooks()).value();
 }
 
 void add_trace_part(CLI::App& app, trace::TraceInput& input) {
