@@ -14,7 +14,7 @@ from pathlib import Path
 # renders and answers may include the findings and the comparison.
 ROOMS = [
     f"explain/{room}"
-    for room in ("index", "kernel_name", "memory", "table", "products", "timeline", "host", "path",
+    for room in ("index", "knowledge", "kernel_name", "memory", "table", "products", "timeline", "host", "path",
                  "fusion", "ranks", "compare", "findings")
 ]
 
@@ -47,6 +47,7 @@ LAYERS = {
     "trace": ["base"],
     # The rooms of explain are a library together; what renders and what answers are one each.
     "explain/index": ["base", "pointwise", "trace"],
+    "explain/knowledge": [],
     "explain/kernel_name": ["base", "pointwise", "trace"],
     "explain/memory": ["base", "trace", "explain/index"],
     "explain/table": ["base", "trace", "explain/memory"],
@@ -60,7 +61,7 @@ LAYERS = {
     "explain/ranks": ["base", "trace", "explain/index", "explain/timeline"],
     "explain/compare": ["base", "trace", "explain/index", "explain/kernel_name",
                         "explain/timeline", "explain/fusion"],
-    "explain/findings": ["base", "trace", "explain/index", "explain/memory", "explain/table",
+    "explain/findings": ["base", "trace", "explain/index", "explain/knowledge", "explain/memory", "explain/table",
                          "explain/products", "explain/timeline", "explain/host", "explain/path",
                          "explain/fusion", "explain/ranks"],
     "explain/render": ["base", "base/text", "trace", *ROOMS],

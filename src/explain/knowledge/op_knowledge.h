@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Knowledge about PyTorch's ops as data: one row for each family. A row says what a call costs,
+// whether a compiler can fuse it with its neighbours, when it is misused, and what to do about it.
+// Findings and savings read it.
+//
+// Sources: PyTorch's documentation of each op, ATen's native_functions.yaml, and Inductor's
+// lowerings and fallbacks (torch/_inductor/lowering.py) of PyTorch 2.15.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace epilogue::trace {
+
+// What the time of a call grows with.
+enum class OpCost : uint8_t {
+  bytes,       // bytes read and written in order
+  arithmetic,  // transcendental functions or random numbers, once an element
+  flops,       // multiplications and additions: products, convolutions
+  gather,      // rows or elements at places that an index names: a cache line for each
+  sort,        // n log n comparisons
+  scan,        // a pass whose steps depend on each other along one dimension
+  solve,       // a LAPACK or cuSOLVER call: n^3 for a matrix of n x n
+  transform,   // n log n of an FFT
+  search,      // each element of one input against many of another
+  wait,        // the size of the result depends on data: on a device the host waits for it
+  metadata,    // nothing but the tensor's description
+};
+std::string_view op_cost_name(OpCost cost);  // "bytes"
+
+// How torch.compile's Inductor runs it.
+enum class OpFuses : uint8_t {
+  pointwise,  // joins the kernels before and after it
+  reduction,  // ends a kernel; what comes before it joins it
+  epilogue,   // a library call or template: pointwise ops after it may join a template
+  draws,      // joins, but random numbers cost as much as before: bytes alone say too much
+  scans,      // a kernel of its own on a device, a fallback on a CPU
+  alone,      // a call of the same library: nothing joins it
+};
+std::string_view op_fuses_name(OpFuses fuses);  // "pointwise"
+
+struct OpKnowledge {
+  std::string_view family;  // "gradient of an embedding, dense"
+  std::string_view names;   // of the ops, separated by spaces, without "aten::"
+  OpCost cost;
+  OpFuses fuses;
+  std::string_view misuse;  // when its time is a loss; "" if its time alone does not tell
+  std::string_view remedy;  // what to do, as an order; "" if none is known
+};
+
+// By the op's full name ("aten::cumsum_"): in-place, `_out` and `_backward` forms that have no row
+// of their own count as their op. Null if the op is in no family.
+const OpKnowledge* op_knowledge(std::string_view name);
+
+// All families, in the order of the page.
+std::span<const OpKnowledge> all_op_knowledge();
+
+}  // namespace epilogue::trace
