@@ -35,6 +35,8 @@ fi
 mkdir -p "$folder"
 if [ ! -x "$python" ]; then
   python3 -m venv "$environment"
+fi
+if ! "$python" -c 'import ninja, peft, pytest, scikit_build_core, torch, transformers' 2>/dev/null; then
   "$python" -m pip install --quiet --disable-pip-version-check \
     torch transformers peft pytest 'scikit-build-core>=0.10' ninja
 fi

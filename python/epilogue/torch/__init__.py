@@ -6,8 +6,8 @@
     print(epilogue.torch.why(model))    # which, and why others do not
     epilogue.torch.unfuse(model)        # as before
 
-Needs torch (2.11 or later) and the package ``epilogue-torch``, the compiled ops. Importing this
-module without them says what to install.
+Needs torch (2.11 or later) and the compiled ops, which ``pip install .`` builds if torch is
+installed before it. Importing this module without them says what to install.
 """
 
 try:
@@ -21,8 +21,9 @@ try:
     import epilogue_torch as _ops  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "epilogue.torch needs its compiled ops. They are built against the torch that is installed:\n"
-        "  pip install --no-build-isolation epilogue-torch\n"
+        "epilogue.torch needs its compiled ops: epilogue was installed before torch was. In a clone of "
+        "epilogue, build them against the torch that is installed:\n"
+        "  pip install ./python/epilogue_torch\n"
         f"({error})"
     ) from error
 
