@@ -4,8 +4,8 @@
 
 Every line that a recipe's diff adds must stand in the file that the diff names, and the diff must
 touch no more files than the table below allows: a recipe that has grown is a design that has. The
-files that the recipe of a pointwise function lists must be those of src/ and include/ that name its
-example. Exit 1 with one line per difference.
+files that the recipe of a pointwise function lists, and those that the diff of a finding touches, must
+be those of src/ and include/ that name the example. Exit 1 with one line per difference.
 """
 import re
 import sys
@@ -13,8 +13,9 @@ from pathlib import Path
 
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 POINTWISE = "A pointwise function"
+FINDING = "A finding"
 # Recipe -> the most files that its diff may touch, tests and CMake lists apart.
-MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 3, "A finding": 3, "A subcommand": 3}
+MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 3, FINDING: 2, "A subcommand": 3}
 
 
 def recipe_of(text, name):
@@ -86,6 +87,19 @@ def check_listed(root, recipe):
         yield f"{file}: either listed by the recipe or quoted by its diff, not both"
 
 
+def check_finding(root, recipe):
+    """Yields complaints about the files that name the finding of the recipe's diff in any spelling."""
+    quoted = list(quoted_lines(recipe))
+    ids = [m.group(1) for _, line in quoted if (m := re.search(r'\.id = "([\w-]+)"', line))]
+    if not ids:
+        yield f"CONTRIBUTING.md: the recipe {FINDING!r} quotes no id"
+        return
+    # plain-attention, plain_attention, kPlainAttentionRule
+    naming = set().union(*(files_naming(root, ids[0].replace("-", joint)) for joint in ("-", "_", "")))
+    for file in sorted(naming ^ {file for file, _ in quoted}):
+        yield f"{file}: either names {ids[0]} or is quoted by the recipe, not both"
+
+
 def check(root):
     """Yields complaints."""
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -97,6 +111,8 @@ def check(root):
         yield from check_diff(root, name, recipe)
         if name == POINTWISE:
             yield from check_listed(root, recipe)
+        if name == FINDING:
+            yield from check_finding(root, recipe)
 
 
 def main():

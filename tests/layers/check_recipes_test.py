@@ -43,7 +43,9 @@ RECIPE = """# Contributing
 
 ```diff
  src/rules.h
-+extern const Rule kPair;
++extern const Rule kRarePairRule;
+ src/rare_pair.cpp
++    .id = "rare-pair",
 ```
 
 **A subcommand.** Two files.
@@ -67,7 +69,8 @@ class RecipeTest(unittest.TestCase):
             tree = {"src/table.h": "  twice,\n", "include/ops.h": "Tensor twice(const Tensor& self);\n",
                     "src/ops/pair.cpp": "constinit const OpDef kPair{\n",
                     "src/passes.h": "void pair(Graph& graph);\n",
-                    "src/rules.h": "extern const Rule kPair;\n",
+                    "src/rules.h": "extern const Rule kRarePairRule;\n",
+                    "src/rare_pair.cpp": '    .id = "rare-pair",\n',
                     "tools/pair_command.cpp": "void add_pair_command(CLI::App& app) {\n",
                     "tools/commands.cpp": "void add_pair_command(CLI::App& app);\n"}
             tree.update({name.replace("__", "/") + ".cpp": text for name, text in files.items()})
@@ -94,6 +97,17 @@ class RecipeTest(unittest.TestCase):
                 "src/gone.h: either listed by the recipe or quoted by its diff, not both",
             ],
         )
+
+    def test_a_finding_in_a_third_file_is_found(self):
+        for text in ("std::vector<Loss> rare_pairs;\n", '"rare-pair"\n', "&kRarePairRule,\n"):
+            self.assertEqual(
+                self.complaints(src__host=text),
+                ["src/host.cpp: either names rare-pair or is quoted by the recipe, not both"],
+            )
+
+    def test_a_finding_without_an_id_is_found(self):
+        self.assertEqual(self.complaints(RECIPE.replace('+    .id = "rare-pair",\n', "")),
+                         ["CONTRIBUTING.md: the recipe 'A finding' quotes no id"])
 
     def test_a_stale_quotation_is_found(self):
         self.assertEqual(

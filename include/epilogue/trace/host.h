@@ -35,18 +35,11 @@ std::string_view host_part_name(HostPart part);  // "compute", "between_ops"
 inline constexpr int64_t kDispatchNsPerOp = 2000;
 // A gap between ops up to this is the call from Python, not a program of its own.
 inline constexpr int64_t kCallGapNs = 20'000;
-// A simple elementwise op on many bytes (kManyBytes a call) that is slower than this waits for
-// threads: one core of any machine moves more.
-inline constexpr double kContendedGbPerS = 0.5;
-inline constexpr int64_t kManyBytes = 256 << 10;
 // A product that computes fewer FLOPs for each byte that it moves waits for memory on any CPU.
 inline constexpr double kLeastFlopsPerByte = 8;
-// A large product (kLargeProductFlops) in a 16-bit type that is slower than this runs without
-// instructions for the type: one core of 2015 does twice as much in f32.
+// A large product in a 16-bit type that is slower than this runs without instructions for the type:
+// one core of 2015 does twice as much in f32.
 inline constexpr double kSlowProductGflops = 30;
-inline constexpr double kLargeProductFlops = 5e6;
-// A simple op of less than kManyBytes that takes longer than this waits for threads, too.
-inline constexpr int64_t kStalledNs = 500'000;
 // glibc gives larger blocks back to the system at once: the next one's pages are new.
 inline constexpr int64_t kFreshBytes = 32 << 20;
 // GB/s that any machine's memory gives a single core.
@@ -87,37 +80,6 @@ struct HostFunction {
   int64_t self_ns = 0;
 };
 
-// Calls of one name that share a cause of lost time.
-struct HostLoss {
-  std::string name;
-  int64_t count = 0;
-  int64_t ns = 0;
-  int64_t bytes = 0;  // that they read and write; 0: not known
-
-  double gb_per_s() const {
-    return ns > 0 ? static_cast<double>(bytes) / static_cast<double>(ns) : 0;
-  }
-};
-
-// Each list by time.
-struct HostLosses {
-  std::vector<HostLoss> stalled;  // simple ops that are slower than one core is: kContendedGbPerS
-  bool are_loops_slow = false;    // small loops over contiguous f32 show that threads wait
-  // Simple ops that write into new memory: kFreshBytes or more, or less if they are much slower
-  // than ops in place.
-  std::vector<HostLoss> fresh;
-  int64_t least_fresh_bytes = 0;  // the smallest result of `fresh`; 0 without any
-  std::vector<HostLoss> wide;     // ops on float64 tensors that are no products
-  double warm_gb_per_s = 0;       // what simple ops of this trace do in memory that was used before
-  std::vector<HostLoss> copies;   // cat, and copies by what asked for them (to, contiguous)
-  std::vector<HostLoss> masks;    // indexing by a boolean mask
-  std::vector<HostLoss> plain_attention;  // SDPA op by op, with what it calls
-  // batch_norm in training mode, in a trace where nothing runs backward.
-  std::vector<HostLoss> training_norms;
-  // Autograd's anomaly mode: isnan and _is_any_true of each gradient, with what they call.
-  std::vector<HostLoss> nan_checks;
-};
-
 // Collectives of CPUs (gloo, MPI, UCC), which threads of their own carry out.
 struct HostCollectives {
   std::string name;      // the one with most time: "gloo:all_reduce"
@@ -134,7 +96,6 @@ struct HostTime {
   std::vector<HostOp> ops;              // by self time
   std::vector<HostProduct> products;    // by time
   std::vector<HostFunction> functions;  // by time; empty if Python frames were not recorded or read
-  HostLosses losses;
   std::optional<HostCollectives> collectives;  // empty: none was recorded
   int64_t other_threads_ns = 0;                // time in ops of other threads
   std::optional<CpuPeaks> peaks;  // what products are compared with; empty: nobody named the CPU

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <future>
+#include <memory>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "base/large_memory.h"
+#include "explain/findings/index.h"
 #include "explain/findings/kernel_sources.h"
-#include "explain/findings/rules.h"
 #include "explain/host/host_peaks.h"
 #include "explain/timeline/idle_causes.h"
 
@@ -94,9 +97,39 @@ void drop_unasked_frames(Explanation& e) {
     if (memory.at_peak_by_python.empty()) memory.largest_python.reset();
 }
 
-// What the analyses say, as findings in their order.
-void add_findings(Explanation& e) {
-  e.findings = apply_rules(kExplanationRules, e);
+// What visits ops for findings: one for each kind, in a pass over the ops that host_time() makes.
+class Visitors {
+ public:
+  Visitors() {
+    for (const ExplanationRule* rule : kExplanationRules)
+      if (rule->visits.make != nullptr && find(*rule) == nullptr) {
+        owned_.push_back(rule->visits.make());
+        makers_.push_back(rule->visits.make);
+        all_.push_back(owned_.back().get());
+      }
+  }
+
+  std::span<OpVisitor* const> all() const { return all_; }
+  // The visitor of a rule; null if it has none.
+  const OpVisitor* find(const ExplanationRule& rule) const {
+    const auto at = std::ranges::find(makers_, rule.visits.make);
+    return at == makers_.end() ? nullptr : all_[static_cast<size_t>(at - makers_.begin())];
+  }
+
+ private:
+  std::vector<std::unique_ptr<OpVisitor>> owned_;
+  std::vector<std::unique_ptr<OpVisitor> (*)()> makers_;
+  std::vector<OpVisitor*> all_;
+};
+
+// The findings drawn from the analyses, in their order.
+void add_findings(const Visitors& visitors, Explanation& e) {
+  for (const ExplanationRule* rule : kExplanationRules) {
+    const size_t first = e.findings.size();
+    if (rule->find != nullptr) rule->find(e, e.findings);
+    if (const OpVisitor* visitor = visitors.find(*rule)) rule->visits.find(e, *visitor, e.findings);
+    complete_findings(*rule, e.findings, first);
+  }
   if (e.timeline.devices.empty())
     for (Finding& f : e.findings) f.where = FindingPlace::host;
   name_sources(e.compile.triton, e.findings);
@@ -116,6 +149,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
     return_freed_memory();
     if (options.between) options.between();
   };
+  Visitors visitors;
   Explanation e;
   e.path = trace.import.path;
   e.timeline = timeline(trace, links);
@@ -133,7 +167,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
       e.fused = fused_kernels(trace);
       e.occupancies = kernel_occupancies(trace);
     });
-    e.host = host_time(trace, links);
+    e.host = host_time(trace, links, visitors.all());
     if (e.host && options.cpu) compare_with_peaks(*options.cpu, *e.host);
     pause();
     e.critical_path = critical_path(trace, links);
@@ -166,7 +200,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   pause();
   explain_waits(trace, links, e);
   drop_unasked_frames(e);
-  add_findings(e);
+  add_findings(visitors, e);
   return e;
 }
 

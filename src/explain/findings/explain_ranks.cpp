@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "explain/findings/rules.h"
+#include "explain/findings/index.h"
 #include "explain/ranks/rank_kernels.h"
 
 namespace epilogue::trace {
@@ -77,7 +77,11 @@ RanksExplanation explain_ranks(const RankDigests& digests, std::vector<std::stri
   e.kernels = kernels_over_ranks(digests, numbers);
   e.world_size = world_size_of(digests.ranks);
   e.missing = missing_ranks(e.ranks, e.world_size);
-  e.findings = apply_rules(kRanksRules, e);
+  for (const RanksRule* rule : kRanksRules) {
+    const size_t first = e.findings.size();
+    rule->find(e, e.findings);
+    complete_findings(*rule, e.findings, first);
+  }
   return e;
 }
 

@@ -6,8 +6,7 @@
 
 #include "explain/host/host_collectives.h"
 #include "explain/host/host_functions.h"
-#include "explain/host/host_losses.h"
-#include "explain/index/aten_ops.h"
+#include "explain/host/op_visitor.h"
 #include "explain/index/intervals.h"
 #include "explain/index/self_time.h"
 #include "explain/products/gemm_shape.h"
@@ -35,18 +34,13 @@ ThreadKey main_host_thread(const Trace& trace, const Links& links) {
   return longest == time.end() ? ThreadKey{} : longest->first;
 }
 
-}  // namespace
-
-std::optional<OpBytes> bytes_of_op(const Trace& trace, const Event& op) {
-  const OpArgs* args = trace.op_args(op);
-  if (args == nullptr || args->inputs >= trace.inputs.size()) return std::nullopt;
+std::optional<OpBytes> bytes_of_op(const VisitedOp& op) {
   const std::optional<TensorShape> output =
-      output_shape(trace.name(op), trace.inputs[args->inputs]);
+      op.inputs.empty() ? std::nullopt : output_shape(op.name, op.inputs);
   if (!output || !output->bytes()) return std::nullopt;
   OpBytes sum = {*output->bytes(), *output->bytes()};
-  const OpClass kind = op_class(trace.name(op));
-  bool is_written_only = kind == OpClass::copy || kind == OpClass::fill;  // the first
-  for (const TensorShape& input : tensor_inputs(trace.inputs[args->inputs])) {
+  bool is_written_only = op.kind == OpClass::copy || op.kind == OpClass::fill;  // the first
+  for (const TensorShape& input : tensor_inputs(op.inputs)) {
     if (!input.bytes()) return std::nullopt;
     if (!is_written_only) sum.moved += *input.bytes();
     is_written_only = false;
@@ -54,7 +48,11 @@ std::optional<OpBytes> bytes_of_op(const Trace& trace, const Event& op) {
   return sum;
 }
 
-namespace {
+std::span<const OpInput> recorded_inputs(const Trace& trace, const Event& op) {
+  const OpArgs* args = trace.op_args(op);
+  if (args == nullptr || args->inputs >= trace.inputs.size()) return {};
+  return trace.inputs[args->inputs];
+}
 
 struct OpSums {
   HostOp op;
@@ -69,9 +67,10 @@ struct ProductSums {
 
 class HostAccount {
  public:
-  HostAccount(const Trace& trace, const Links& links)
+  HostAccount(const Trace& trace, const Links& links, std::span<OpVisitor* const> visitors)
       : trace_(trace),
         links_(links),
+        visitors_(visitors),
         thread_(main_host_thread(trace, links)),
         windows_(wall_windows(trace, links, true)),
         self_ns_(self_times_ns(trace, links)),
@@ -96,7 +95,6 @@ class HostAccount {
       if (!wall.contains(e.ts_ns) || data.contains(e.ts_ns) || compiling.contains(e.ts_ns))
         continue;
       in_ops.push_back({e.ts_ns, e.end_ns()});
-      counted_.push_back(i);
       add_op(i);
     }
     const IntervalSet ops = subtracted(united(std::move(in_ops)), compiling_);
@@ -107,7 +105,6 @@ class HostAccount {
     std::erase_if(between, [](const Interval& gap) { return gap.length_ns() <= kCallGapNs; });
     time_.collectives = host_collectives(trace_, between);
     time_.functions = functions_within(trace_, thread_.first, thread_.second, between);
-    time_.losses = host_losses(trace_, links_, counted_, self_ns_);
     finish();
     return std::move(time_);
   }
@@ -131,63 +128,58 @@ class HostAccount {
 
   // What an op's own time is spent on. An op of which nothing is known works for the product or
   // convolution around it, else it is taken to move bytes.
-  HostPart part_of(uint32_t i) const {
-    const std::string_view name = trace_.name(trace_.events[i]);
-    const OpClass kind = op_class(name);
-    if (kind == OpClass::view) return HostPart::dispatch;
-    if (computes_on_host(name)) return HostPart::compute;
-    const std::optional<WorkKind> work = work_kind_of_op(name);
+  HostPart part_of(const VisitedOp& op) const {
+    if (op.kind == OpClass::view) return HostPart::dispatch;
+    if (computes_on_host(op.name)) return HostPart::compute;
+    const std::optional<WorkKind> work = work_kind_of_op(op.name);
     if (work) return *work == WorkKind::compute ? HostPart::compute : HostPart::memory;
-    for (uint32_t p = links_.parent[i]; p != kNone; p = links_.parent[p])
+    for (uint32_t p = links_.parent[op.index]; p != kNone; p = links_.parent[p])
       if (work_kind_of_op(trace_.name(trace_.events[p])) == WorkKind::compute)
         return HostPart::compute;
     return HostPart::memory;
   }
 
   void add_op(uint32_t i) {
-    const Event& e = trace_.events[i];
-    const HostPart kind = part_of(i);
+    const VisitedOp op(trace_, links_, i, self_ns_[i]);
+    const HostPart kind = part_of(op);
     ++time_.op_calls;
-    const int64_t self = self_ns_[i];
+    const int64_t self = op.self_ns;
     const int64_t profiler = std::min(self, profiler_ns_);
     const int64_t rest = self - profiler;
-    const HostProduct* product = kind == HostPart::compute ? add_product(i) : nullptr;
+    const HostProduct* product = kind == HostPart::compute ? add_product(op) : nullptr;
     const bool is_call = product != nullptr && product->is_dispatch;
     const int64_t dispatch =
         kind == HostPart::dispatch ? rest : std::min(rest, is_call ? kCallGapNs : kDispatchNsPerOp);
     part(HostPart::profiler) += profiler;
     part(HostPart::dispatch) += dispatch;
-    OpSums& sums = ops_[e.name];
+    OpSums& sums = ops_[op.event.name];
     sums.op.part = kind;
     ++sums.op.count;
     sums.op.self_ns += self;
     const bool waits = product != nullptr && product->waits_for_memory;
     part(waits ? HostPart::memory : kind) += kind == HostPart::dispatch ? 0 : rest - dispatch;
-    if (!is_elementwise(op_class(trace_.name(e)))) return;
-    if (const std::optional<OpBytes> bytes = bytes_of_op(trace_, e)) {
-      sums.bytes += bytes->moved;
-      sums.bytes_ns += e.dur_ns;
-      ++sums.bytes_calls;
-    }
+    if (op.event.dur_ns > 0)
+      for (OpVisitor* visitor : visitors_) visitor->visit(op);
+    if (!is_elementwise(op.kind) || !op.bytes()) return;
+    sums.bytes += op.bytes()->moved;
+    sums.bytes_ns += op.event.dur_ns;
+    ++sums.bytes_calls;
   }
 
   // Null where the op is no product of known sizes. Of nested products (linear, addmm) the
   // innermost counts.
-  const HostProduct* add_product(uint32_t i) {
-    const Event& e = trace_.events[i];
-    const OpArgs* args = trace_.op_args(e);
-    if (args == nullptr || args->inputs >= trace_.inputs.size()) return nullptr;
-    if (op_class(trace_.name(e)) != OpClass::gemm) return nullptr;
-    const auto problem = gemm_problem(trace_.name(e), trace_.inputs[args->inputs]);
+  const HostProduct* add_product(const VisitedOp& op) {
+    if (op.kind != OpClass::gemm || op.inputs.empty()) return nullptr;
+    const auto problem = gemm_problem(op.name, op.inputs);
     if (!problem) return nullptr;
     const GemmShape& s = problem->shape;
-    const std::string key = std::string(trace_.name(e)) + '/' + std::to_string(s.batch) + '/' +
+    const std::string key = std::string(op.name) + '/' + std::to_string(s.batch) + '/' +
                             std::to_string(s.m) + '/' + std::to_string(s.n) + '/' +
                             std::to_string(s.k) + '/' + problem->a_type;
     ProductSums& sums = products_[key];
-    if (sums.times_ns.empty()) describe(*problem, trace_.name(e), sums.product);
+    if (sums.times_ns.empty()) describe(*problem, op.name, sums.product);
     // A bias that addmm copies and an activation that it calls are ops of their own.
-    sums.times_ns.push_back(self_ns_[i]);
+    sums.times_ns.push_back(op.self_ns);
     return &sums.product;
   }
 
@@ -250,11 +242,11 @@ class HostAccount {
 
   const Trace& trace_;
   const Links& links_;
+  std::span<OpVisitor* const> visitors_;
   ThreadKey thread_;
   IntervalSet windows_;
   IntervalSet data_;       // in the data loader
   IntervalSet compiling_;  // in torch.compile itself: Python, whatever ops it calls
-  std::vector<uint32_t> counted_;
   std::vector<int64_t> self_ns_;
   int64_t profiler_ns_;
   std::map<StringId, OpSums> ops_;
@@ -266,12 +258,32 @@ class HostAccount {
 
 std::string_view host_part_name(HostPart part) { return kHostPartNames[static_cast<size_t>(part)]; }
 
-std::optional<HostTime> host_time(const Trace& trace, const Links& links) {
+VisitedOp::VisitedOp(const Trace& of, const Links& its_links, uint32_t at, int64_t own_ns)
+    : trace(of),
+      links(its_links),
+      index(at),
+      event(of.events[at]),
+      name(of.name(event)),
+      kind(op_class(name)),
+      self_ns(own_ns),
+      inputs(recorded_inputs(of, event)) {}
+
+const std::optional<OpBytes>& VisitedOp::bytes() const {
+  if (!bytes_) bytes_ = bytes_of_op(*this);
+  return *bytes_;
+}
+
+std::optional<HostTime> host_time(const Trace& trace, const Links& links,
+                                  std::span<OpVisitor* const> visitors) {
   if (!links.device_work.empty() || !links.launches.empty()) return std::nullopt;
   const bool has_ops = std::any_of(trace.events.begin(), trace.events.end(),
                                    [](const Event& e) { return e.category == Category::cpu_op; });
   if (!has_ops) return std::nullopt;
-  return HostAccount(trace, links).run();
+  return HostAccount(trace, links, visitors).run();
+}
+
+std::optional<HostTime> host_time(const Trace& trace, const Links& links) {
+  return host_time(trace, links, {});
 }
 
 }  // namespace epilogue::trace

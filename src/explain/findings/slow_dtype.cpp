@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings about the types of products in runs without a device.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "explain/findings/host_shares.h"
-#include "explain/findings/rules.h"
+#include "explain/findings/index.h"
+#include "explain/findings/stalled_ops.h"
 
 namespace epilogue::trace {
 namespace {
+
+constexpr double kLargeProductFlops = 5e6;
+constexpr double kSlowerThanTrace = 3;  // than f32 products
+constexpr double kSlowerThanPeak = 6;   // in f32
 
 double flops_of(const HostProduct& p) { return p.gflops * static_cast<double>(p.time.median_ns); }
 
@@ -22,25 +21,25 @@ double fastest_of(const HostTime& host, std::string_view type) {
   return best;
 }
 
-// A product in 16 bits that is so many times as fast as a slow one has instructions: what is slow
-// beside it is slow for another reason.
+// A product in 16 bits that is so many times as fast as a slow one has instructions: a slow one
+// beside it has another reason.
 constexpr double kSurelyFast = 3;
 
 bool lacks_instructions(const HostTime& host, const std::string& type) {
   return host.peaks && host.peaks->lacks(type);
 }
+
 bool has_instructions(const HostTime& host, const std::string& type) {
   return host.peaks && host.peaks->has(type);
 }
 
-// Below this a product in 16 bits is slow: a third of the trace's own f32, or what any CPU with
-// instructions for the type exceeds. Of a CPU that is known to have none, a large product in f32
-// would be faster than a sixth of its peak.
+// Below this a product in 16 bits is slow: 1 / kSlowerThanTrace of the trace's own f32, or what any
+// CPU with instructions for the type exceeds. Of a CPU that is known to have none, a large product
+// in f32 would be faster than 1 / kSlowerThanPeak of its peak.
 double slow_gflops(const HostTime& host, const std::string& type, double f32) {
-  constexpr double kPoorShare = 1.0 / 6;
-  if (f32 > 0) return f32 / 3;
+  if (f32 > 0) return f32 / kSlowerThanTrace;
   if (!lacks_instructions(host, type) || is_peak_too_low(host)) return kSlowProductGflops;
-  return std::max(kSlowProductGflops, host.peaks->f32.value_or(0) * kPoorShare);
+  return std::max(kSlowProductGflops, host.peaks->f32.value_or(0) / kSlowerThanPeak);
 }
 
 // What is known of the CPU's instructions for the type.
@@ -73,14 +72,13 @@ std::string dtype_advice(const HostTime& host, const std::string& type) {
                      type == "f16" ? "AVX512-FP16" : "AVX512-BF16 or AMX");
 }
 
-void find_slow_dtype(const Explanation& e, std::vector<Finding>& out) {
-  if (!e.host) return;
+void find_slow_dtype(const Explanation& e, const StalledOps& stalled, std::vector<Finding>& out) {
   const HostTime& host = *e.host;
   const double f32 = fastest_of(host, "f32");
-  // Where everything is slow, the type need not be the cause.
+  // If everything is slow, the type need not be the cause.
   constexpr double kSomeShare = 0.02;
-  const auto stalled = static_cast<double>(total_of(host.losses.stalled));
-  if (f32 == 0 && stalled > kSomeShare * static_cast<double>(host.wall_ns)) return;
+  const auto stalled_ns = static_cast<double>(stalled.result().ops.total_ns());
+  if (f32 == 0 && stalled_ns > kSomeShare * static_cast<double>(host.wall_ns)) return;
   const auto slow = products_that(host, [&](const HostProduct& p) {
     return is_16_bit(p) && !p.waits_for_memory && flops_of(p) >= kLargeProductFlops &&
            p.gflops < slow_gflops(host, p.type, f32) &&
@@ -108,36 +106,22 @@ void find_slow_dtype(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
-// Twice the bytes, half the lanes of each instruction.
-void find_double_precision(const Explanation& e, std::vector<Finding>& out) {
-  if (!e.host) return;
-  const auto wide = products_that(
-      *e.host, [](const HostProduct& p) { return p.type == "f64" && !p.is_dispatch; });
-  const std::vector<HostLoss>& ops = e.host->losses.wide;
-  const int64_t ns = total_of(wide) + total_of(ops);
-  if (ns == 0 || !is_notable(*e.host, ns)) return;
-  Finding f;
-  f.severity = Severity::warning;
-  const std::string_view what = wide.empty()  ? "ops"
-                                : ops.empty() ? "products"
-                                              : "products and other ops";
-  f.title = fmt::format("{} in float64 take {}: float32 takes half", what, share(*e.host, ns));
-  add_product_lines(*e.host, wide, f);
-  for (size_t i = 0; i < std::min(kHostFindings, ops.size()); ++i)
-    f.evidence.push_back(fmt::format("{}: {} in {}", ops[i].name, duration(ops[i].ns),
-                                     counted(ops[i].count, "call", "calls")));
-  advise(
-      f,
-      "where float32 is precise enough, call .float() on model and data (what comes from numpy is "
-      "float64)");
-  f.cost_us = to_us(ns);
-  f.saving_us = to_us(ns) / 2;
-  out.push_back(std::move(f));
-}
-
 }  // namespace
 
-constinit const ExplanationRule kSlowDtypeRule = {"slow-dtype", find_slow_dtype};
-constinit const ExplanationRule kDoublePrecisionRule = {"double-precision", find_double_precision};
+constinit const ExplanationRule kSlowDtypeRule = {
+    .id = "slow-dtype",
+    .says =
+        "that a CPU has no instructions for the type of large products, most likely, or, if "
+        "`--cpu` names it, surely; or that it has them and they are not used",
+    .said_if =
+        [] {
+          return fmt::format(
+              "products of {:g} MFLOP or more take {}, and are slower than 1 / {} of the trace's "
+              "f32 products; without those, slower than {} GFLOP/s, or, on a CPU that is known to "
+              "have no such instructions, than 1 / {} of its f32 peak",
+              kLargeProductFlops / 1e6, share_of_wall(), kSlowerThanTrace, kSlowProductGflops,
+              kSlowerThanPeak);
+        },
+    .visits = visits_of<StalledOps, find_slow_dtype>()};
 
 }  // namespace epilogue::trace

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings about who is waited for, step after step.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <iterator>
-
-#include "explain/findings/rules.h"
+// Who is waited for, step after step.
+#include "explain/findings/index.h"
 
 namespace epilogue::trace {
 namespace {
 
 // Fewer steps say nothing of what happens again and again.
 constexpr int64_t kMinWaitSteps = 3;
+
 // What the ranks lose to each other, as a share of the steps, below which it is not worth a line.
 constexpr double kMinLostShare = 0.02;
+
 // A rank that is the last in this share of the steps is always the same one.
 constexpr double kSameRankShare = 0.75;
 
@@ -117,7 +114,27 @@ void find_changing(const RanksExplanation& e, std::vector<Finding>& out) {
 
 }  // namespace
 
-constinit const RanksRule kPersistentStragglerRule = {"persistent-straggler", find_persistent};
-constinit const RanksRule kChangingStragglersRule = {"changing-stragglers", find_changing};
+constinit const RanksRule kPersistentStragglerRule = {
+    .id = "persistent-straggler",
+    .says = "that one rank is the last in most steps, and what the others lose to it",
+    .said_if =
+        [] {
+          return fmt::format(
+              "it is the last in {} of {} steps or more, and the others lose {} of these steps or "
+              "more",
+              percent_text(kSameRankShare), kMinWaitSteps, percent_text(kMinLostShare));
+        },
+    .find = find_persistent};
+constinit const RanksRule kChangingStragglersRule = {
+    .id = "changing-stragglers",
+    .says = "that the ranks wait for each other, but not for the same one",
+    .said_if =
+        [] {
+          return fmt::format(
+              "no rank is the last in {} of {} steps or more, and {} of these steps or more are "
+              "lost",
+              percent_text(kSameRankShare), kMinWaitSteps, percent_text(kMinLostShare));
+        },
+    .find = find_changing};
 
 }  // namespace epilogue::trace

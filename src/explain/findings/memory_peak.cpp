@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings about memory.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "explain/findings/rules.h"
+#include "explain/findings/index.h"
 
 namespace epilogue::trace {
 namespace {
@@ -42,6 +37,10 @@ void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
 
 }  // namespace
 
-constinit const ExplanationRule kMemoryPeakRule = {"memory-peak", find_memory_peak};
+constinit const ExplanationRule kMemoryPeakRule = {
+    .id = "memory-peak",
+    .says = "the most memory that was in use at once, and who held it",
+    .said_if = [] { return std::string("memory was recorded"); },
+    .find = find_memory_peak};
 
 }  // namespace epilogue::trace

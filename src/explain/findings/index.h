@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of all findings. Each row {id, rule} is beside its rule, in the file of its topic
-// (*_rules.cpp); docs/findings.md says what each finding means.
+// The list of all findings: a declaration and a place in the order for each. A finding is described
+// in the file of its id; docs/findings.md is made of the descriptions.
 #pragma once
 
-#include "explain/findings/rule.h"
+#include "explain/findings/finding.h"
 
 namespace epilogue::trace {
 
@@ -17,6 +17,7 @@ extern const ExplanationRule kPageableCopiesRule;
 extern const ExplanationRule kExposedCollectivesRule;
 extern const ExplanationRule kNoLaunchOpsRule;
 extern const ExplanationRule kSlowStepsRule;
+extern const ExplanationRule kPageFaultsRule;
 extern const ExplanationRule kFusionRule;
 extern const ExplanationRule kNoTensorCoresRule;
 extern const ExplanationRule kWaveQuantisationRule;
@@ -27,10 +28,6 @@ extern const ExplanationRule kIdleGapRule;
 extern const ExplanationRule kSlowCallRule;
 extern const ExplanationRule kContentionRule;
 extern const ExplanationRule kSlowDtypeRule;
-extern const ExplanationRule kLongOpRule;
-extern const ExplanationRule kNanChecksRule;
-extern const ExplanationRule kTrainingNormsRule;
-extern const ExplanationRule kPlainAttentionRule;
 extern const ExplanationRule kMisalignedProductRule;
 extern const ExplanationRule kUnfusedAttentionRule;
 extern const ExplanationRule kUnfusedOptimizerRule;
@@ -38,32 +35,64 @@ extern const ExplanationRule kUnfusedNormRule;
 extern const ExplanationRule kUnfusedGeluRule;
 extern const ExplanationRule kUnfusedRotaryRule;
 extern const ExplanationRule kFallbackConvolutionRule;
-extern const ExplanationRule kHostDataRule;
 extern const ExplanationRule kBetweenOpsRule;
-extern const ExplanationRule kHostCollectivesRule;
 extern const ExplanationRule kDispatchRule;
 extern const ExplanationRule kBandwidthProductsRule;
 extern const ExplanationRule kDoublePrecisionRule;
-extern const ExplanationRule kPageFaultsRule;
 extern const ExplanationRule kCopiesRule;
 extern const ExplanationRule kBooleanMaskRule;
 extern const ExplanationRule kRecompilationRule;
 extern const ExplanationRule kHostOverheadRule;
+extern const ExplanationRule kNanChecksRule;
+extern const ExplanationRule kTrainingNormsRule;
+extern const ExplanationRule kPlainAttentionRule;
+extern const ExplanationRule kLongOpRule;
 
 // Findings of equal severity and saving keep this order.
 inline constexpr const ExplanationRule* kExplanationRules[] = {
-    &kVerdictRule, &kLostDataRule, &kProfilerCostRule, &kLaunchCostRule, &kSyncRule,
-    &kDataLoaderRule, &kPageableCopiesRule, &kExposedCollectivesRule, &kNoLaunchOpsRule,
-    &kSlowStepsRule, &kFusionRule, &kNoTensorCoresRule, &kWaveQuantisationRule, &kGraphBreaksRule,
-    &kOccupancyArtefactRule, &kMemoryPeakRule, &kIdleGapRule, &kSlowCallRule, &kContentionRule,
-    &kSlowDtypeRule, &kMisalignedProductRule, &kUnfusedAttentionRule, &kUnfusedOptimizerRule,
-    &kUnfusedNormRule, &kUnfusedGeluRule, &kUnfusedRotaryRule, &kFallbackConvolutionRule,
-    &kHostDataRule, &kBetweenOpsRule, &kHostCollectivesRule, &kDispatchRule,
-    &kBandwidthProductsRule, &kDoublePrecisionRule, &kPageFaultsRule, &kCopiesRule,
-    &kBooleanMaskRule, &kRecompilationRule, &kHostOverheadRule, &kNanChecksRule,
-    &kTrainingNormsRule, &kPlainAttentionRule,
-    // Last: about what no other is.
-    &kLongOpRule};
+    &kVerdictRule,
+    &kLostDataRule,
+    &kProfilerCostRule,
+    &kLaunchCostRule,
+    &kSyncRule,
+    &kDataLoaderRule,
+    &kPageableCopiesRule,
+    &kExposedCollectivesRule,
+    &kNoLaunchOpsRule,
+    &kSlowStepsRule,
+    &kPageFaultsRule,
+    // After page-faults, whose time it leaves out.
+    &kFusionRule,
+    &kNoTensorCoresRule,
+    &kWaveQuantisationRule,
+    &kGraphBreaksRule,
+    &kOccupancyArtefactRule,
+    &kMemoryPeakRule,
+    &kIdleGapRule,
+    &kSlowCallRule,
+    &kContentionRule,
+    &kSlowDtypeRule,
+    &kMisalignedProductRule,
+    &kUnfusedAttentionRule,
+    &kUnfusedOptimizerRule,
+    &kUnfusedNormRule,
+    &kUnfusedGeluRule,
+    &kUnfusedRotaryRule,
+    &kFallbackConvolutionRule,
+    &kBetweenOpsRule,
+    &kDispatchRule,
+    &kBandwidthProductsRule,
+    &kDoublePrecisionRule,
+    &kCopiesRule,
+    &kBooleanMaskRule,
+    &kRecompilationRule,
+    &kHostOverheadRule,
+    &kNanChecksRule,
+    &kTrainingNormsRule,
+    &kPlainAttentionRule,
+    // Last: about ops that no other finding names.
+    &kLongOpRule,
+};
 
 extern const RanksRule kWorldSizeUnknownRule;
 extern const RanksRule kMissingRanksRule;
@@ -78,6 +107,7 @@ extern const RanksRule kCommunicationOverlapRule;
 inline constexpr const RanksRule* kRanksRules[] = {
     &kWorldSizeUnknownRule,    &kMissingRanksRule,         &kLeftOutFilesRule,
     &kTruncatedRankRule,       &kUnmatchedCollectivesRule, &kStragglerRule,
-    &kPersistentStragglerRule, &kChangingStragglersRule,   &kCommunicationOverlapRule};
+    &kPersistentStragglerRule, &kChangingStragglersRule,   &kCommunicationOverlapRule,
+};
 
 }  // namespace epilogue::trace

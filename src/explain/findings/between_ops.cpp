@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  const HostTime& host = *e.host;
+  // Compilation and collectives are findings of their own.
+  const int64_t other_ns =
+      e.compile.compile_ns + (host.collectives ? host.collectives->alone_ns : 0);
+  const int64_t ns = std::max<int64_t>(0, host.of(HostPart::between_ops) - other_ns);
+  if (!is_notable(host, ns)) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("{} pass between ops: Python, or code that is not traced", share(host, ns));
+  for (size_t i = 0; i < std::min(kHostFindings, host.functions.size()); ++i)
+    f.evidence.push_back(fmt::format("{}: {}, {}", host.functions[i].name,
+                                     counted(host.functions[i].count, "call", "calls"),
+                                     duration(host.functions[i].self_ns)));
+  if (host.functions.empty()) {
+    advise(f, "with_stack=True names the functions");
+  } else {
+    f.action =
+        fmt::format("take {} out of the step, or make it cheaper", host.functions.front().name);
+  }
+  f.saving_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const ExplanationRule kBetweenOpsRule = {
+    .id = "between-ops",
+    .says =
+        "how long a run without a device spends between ops, collectives and compilation left out, "
+        "and in which Python functions",
+    .said_if = [] { return "it is " + share_of_wall(); },
+    .find = find_between_ops,
+    .confidence = Confidence::high};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+// Communication of which less than this share is hidden is exposed.
+constexpr double kPoorOverlap = 0.5;
+
+void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
+  int64_t communication = 0;
+  int64_t overlap = 0;
+  size_t known = 0;
+  for (const RankSummary& r : e.ranks) {
+    if (!r.communication_ns || !r.overlap_ns) continue;
+    communication += *r.communication_ns;
+    overlap += *r.overlap_ns;
+    ++known;
+  }
+  if (communication == 0) return;
+  const double share = static_cast<double>(overlap) / static_cast<double>(communication);
+  Finding f;
+  f.severity = share < kPoorOverlap ? Severity::warning : Severity::info;
+  f.title = fmt::format("{:.0f} % of the communication runs beside other kernels", share * 100);
+  const bool is_all = known == e.ranks.size() && e.has_all_ranks();
+  f.evidence.push_back(fmt::format(
+      "{} of {} over {}", format_duration_ns(overlap), format_duration_ns(communication),
+      is_all ? "all ranks" : counted(static_cast<int64_t>(known), "rank", "ranks")));
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const RanksRule kCommunicationOverlapRule = {
+    .id = "communication-overlap",
+    .says = "how much of the communication runs beside other kernels",
+    .said_if =
+        [] { return "there is communication; a warning below " + percent_text(kPoorOverlap); },
+    .find = find_exposed};
+
+}  // namespace epilogue::trace

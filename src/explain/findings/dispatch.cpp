@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr size_t kMostCalled = 8;
+
+void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  const HostTime& host = *e.host;
+  const int64_t ns = host.of(HostPart::dispatch);
+  if (!is_notable(host, ns) || host.op_calls == 0) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title =
+      fmt::format("calling {} takes {}", counted(host.op_calls, "op", "ops"), share(host, ns));
+  std::vector<const HostOp*> most;
+  most.reserve(host.ops.size());
+  for (const HostOp& op : host.ops) most.push_back(&op);
+  std::stable_sort(most.begin(), most.end(),
+                   [](const HostOp* a, const HostOp* b) { return a->count > b->count; });
+  for (size_t i = 0; i < std::min(kHostFindings, most.size()); ++i)
+    f.evidence.push_back(most[i]->name + ": " + calls_text(most[i]->count, most[i]->self_ns));
+  const bool reads_numbers = std::any_of(
+      most.begin(), most.begin() + static_cast<ptrdiff_t>(std::min(kMostCalled, most.size())),
+      [](const HostOp* op) { return op->name == "aten::item"; });
+  advise(f,
+         reads_numbers
+             ? "aten::item reads one number at a time: .tolist() reads all of a tensor, and sums "
+               "and comparisons of whole tensors need no loop"
+             : "fewer, larger ops help: batches instead of loops over elements, torch.compile; "
+               "recording is left out");
+  f.saving_us = to_us(ns);
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const ExplanationRule kDispatchRule = {
+    .id = "dispatch",
+    .says = "how long a run without a device spends on calling ops",
+    .said_if = [] { return "it is " + share_of_wall(); },
+    .find = find_dispatch};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN did not take the convolution.
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  for (const HostOp& op : e.host->ops) {
+    if (op.name.find("_slow_conv") == std::string::npos &&
+        op.name.find("thnn_conv") == std::string::npos)
+      continue;
+    if (!is_notable(*e.host, op.self_ns)) continue;
+    Finding f;
+    f.severity = Severity::warning;
+    f.title = fmt::format("{} takes {}: oneDNN did not take this convolution", op.name,
+                          share(*e.host, op.self_ns));
+    f.evidence.push_back(calls_text(op.count, op.self_ns));
+    f.cost_us = to_us(op.self_ns);
+    advise(f,
+           "oneDNN takes no float64, bf16 and f16 only on CPUs with instructions for them, and "
+           "nothing where torch.backends.mkldnn.enabled is False; PyTorch also keeps tiny float32 "
+           "convolutions of one sample from it: run more samples at once");
+    out.push_back(std::move(f));
+  }
+}
+
+}  // namespace
+
+constinit const ExplanationRule kFallbackConvolutionRule = {
+    .id = "fallback-convolution",
+    .says = "that oneDNN did not take a convolution",
+    .said_if = [] { return "PyTorch's own (`_slow_conv2d_forward`) takes " + share_of_wall(); },
+    .find = find_fallback_convolution};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr double kOverheadShare = 0.1;
+
+// The host's own time in ops and between them, while the device waits for what it will start.
+void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
+  const auto idle_us = e.idle.empty() ? 0 : to_us(e.idle.front().host_ns());
+  const double profiler_us = e.verdicts.whole.pct(TimePart::profiler) / 100 * wall_us(e);
+  const double cost_us = std::max(0.0, idle_us - profiler_us);
+  if (e.launches.launches == 0 || cost_us < kOverheadShare * wall_us(e)) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format("the device idles {} while the host is in ops or between them",
+                        format_duration_ns(cost_us * kNsPerUs));
+  std::string parts = fmt::format("in ops and runtime calls {}, between them {}",
+                                  duration(idle_ns(e, IdleCause::host_in_ops)),
+                                  duration(idle_ns(e, IdleCause::host_between_ops)));
+  if (idle_us > cost_us)
+    parts += fmt::format("; {} of that is the profiler's",
+                         format_duration_ns((idle_us - cost_us) * kNsPerUs));
+  f.evidence.push_back(std::move(parts));
+  if (e.launches.kernels_with_launch > 0)
+    f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
+                                     counted(e.kernels, "kernel", "kernels")));
+  // One op that takes most of it is no habit of the program: fewer ops would not help.
+  const NoLaunchOp* longest = longest_no_launch(e);
+  if (longest != nullptr && 2 * to_us(longest->max_self_ns) >= cost_us) {
+    f.evidence.push_back(
+        fmt::format("one {} takes {} of that", longest->name, duration(longest->max_self_ns)));
+    advise(f, kFirstCallAdvice);
+    f.saving_us = cost_us;
+    out.push_back(std::move(f));
+    return;
+  }
+  advise(f, fmt::format("let the host do less per kernel: CUDA graphs (torch.compile "
+                        "mode=\"reduce-overhead\"), larger batches{}; no waits for the device "
+                        "in the step (.item(), print)",
+                        is_mostly_compiled(e) ? "" : ", torch.compile"));
+  f.saving_us = cost_us;
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const ExplanationRule kHostOverheadRule = {
+    .id = "host-overhead",
+    .says = "how long the device idled while the host was in ops or between them",
+    .said_if =
+        [] {
+          return "it idled " + share_of_span(kOverheadShare) + ", the profiler's part left out";
+        },
+    .find = find_host_overhead,
+    .where = FindingPlace::host};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr double kIdleGapShare = 0.05;
+constexpr int64_t kLeastGapNs = 20'000;
+constexpr size_t kIdleGapsShown = 3;
+
+// A kernel's name without the end that makes it unreadable.
+std::string short_name(const std::string& name) {
+  constexpr size_t kMost = 60;
+  return name.size() <= kMost ? name : name.substr(0, kMost - 3) + "...";
+}
+
+// What the host did in a gap: "in hipMemcpyWithStream (aten::to)".
+std::string host_text(const IdleGap& gap) {
+  std::vector<std::string> parts;
+  for (const std::string* name : {&gap.call, &gap.op, &gap.annotation, &gap.function})
+    if (!name->empty() && std::find(parts.begin(), parts.end(), *name) == parts.end())
+      parts.push_back(*name);
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "in " : ", in ") + part;
+  return text;
+}
+
+std::string cause_text(const IdleGap& gap) {
+  switch (gap.cause) {
+    case IdleCause::queue: return "work was launched and had not started";
+    case IdleCause::launch: return "the host launched work";
+    case IdleCause::sync: return "the host waited";
+    case IdleCause::data: return "the host loaded data";
+    case IdleCause::host_in_ops: return "the host was in ops or calls";
+    case IdleCause::host_between_ops: return "the host ran Python, or code that is not traced";
+    case IdleCause::other: break;
+  }
+  return "the trace says nothing of the host";
+}
+
+// One stretch that is long by itself. Where the sums say it all (a loop of many like gaps), none
+// is.
+void find_idle_gap(const Explanation& e, std::vector<Finding>& out) {
+  size_t shown = 0;
+  for (const IdleGap& gap : e.gaps) {
+    if (to_us(gap.dur_ns) < kIdleGapShare * wall_us(e) || gap.dur_ns < kLeastGapNs ||
+        shown == kIdleGapsShown)
+      break;
+    if (gap.after.empty() && gap.cause == IdleCause::other) continue;  // behind all work
+    // Before its first recorded work the device may have been busy with what came before.
+    if (gap.before.empty() && gap.cause == IdleCause::queue) continue;
+    Finding f;
+    f.severity = Severity::warning;
+    f.title = fmt::format("the device idles {} at one stretch: {}", duration(gap.dur_ns),
+                          cause_text(gap));
+    const std::string host = host_text(gap);
+    f.evidence.push_back(host.empty() ? "no single call, op or annotation takes half of it"
+                                      : "meanwhile the host was " + host);
+    if (gap.before.empty() || gap.after.empty())
+      f.evidence.push_back(gap.before.empty()
+                               ? "before the first work of the device: " + short_name(gap.after)
+                               : "after the last work of the device: " + short_name(gap.before));
+    else
+      f.evidence.push_back("between " + short_name(gap.before) + " and " + short_name(gap.after));
+    f.saving_us = to_us(gap.dur_ns);
+    f.kernels = {gap.before, gap.after};
+    f.where = gap.cause == IdleCause::queue ? FindingPlace::device : FindingPlace::host;
+    out.push_back(std::move(f));
+    ++shown;
+  }
+}
+
+}  // namespace
+
+constinit const ExplanationRule kIdleGapRule = {
+    .id = "idle-gap",
+    .says =
+        "one long stretch in which the device idled, what ran before and after it, and what the "
+        "host was in",
+    .said_if =
+        [] {
+          return fmt::format("it is {} and {} or more; the longest {}",
+                             share_of_span(kIdleGapShare), duration(kLeastGapNs), kIdleGapsShown);
+        },
+    .find = find_idle_gap,
+    .confidence = Confidence::high};
+
+}  // namespace epilogue::trace

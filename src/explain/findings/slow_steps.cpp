@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+// "; aten::copy_ takes 3.00 ms more, aten::mm 1.00 ms"
+std::string text_of_time_above(const SlowStep& step) {
+  std::string text;
+  for (const TimeAbove& above : step.above)
+    text += text.empty() ? fmt::format("; {} takes {} more", above.name, duration(above.ns))
+                         : fmt::format(", {} {}", above.name, duration(above.ns));
+  return text;
+}
+
+// A mean hides a cold first step: compare with the median.
+void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
+  if (e.slow_steps.empty()) return;
+  Finding f;
+  double extra_us = 0;
+  for (const SlowStep& step : e.slow_steps) {
+    extra_us += to_us(step.wall_ns - step.median_ns);
+    f.evidence.push_back(fmt::format("{}: {} against a median of {}{}", step.name,
+                                     duration(step.wall_ns), duration(step.median_ns),
+                                     text_of_time_above(step)));
+    if (step.is_slower_throughout)
+      f.evidence.push_back(
+          "Nearly all ops take longer in it, not some: the machine had other work, or a lower "
+          "clock.");
+  }
+  f.title = fmt::format("{} of {} steps {} over {} times the median: read the steps, not the mean",
+                        e.slow_steps.size(), e.steps.size(),
+                        e.slow_steps.size() == 1 ? "takes" : "take", kSlowStep);
+  f.saving_us = extra_us;
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
+constinit const ExplanationRule kSlowStepsRule = {
+    .id = "slow-steps",
+    .says = "which steps take longer than the others, and which ops take longer in them",
+    .said_if =
+        [] {
+          return fmt::format("a step takes over {} times the median of {} steps or more", kSlowStep,
+                             kStepsToCompare);
+        },
+    .find = find_slow_steps,
+    .where = FindingPlace::host};
+
+}  // namespace epilogue::trace
