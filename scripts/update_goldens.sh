@@ -12,5 +12,5 @@ for test in $tests; do
   EPILOGUE_UPDATE_GOLDENS=1 "$(find "$build/tests" -name "$test" -type f)" --gtest_brief=1
 done
 explain_test="$(find "$build/tests" -name explain_test -type f)"
-EPILOGUE_UPDATE_GOLDENS=1 "$explain_test" --gtest_brief=1 --gtest_filter=FindingRules.ThePage*
+EPILOGUE_UPDATE_GOLDENS=1 "$explain_test" --gtest_brief=1 --gtest_filter='FindingRules.ThePage*'
 git status --short -- tests docs/findings.md

@@ -75,7 +75,7 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
-// What was idle, slow or in a queue.
+// Analyses of idle time, slow steps and queues.
 void explain_waits(const Trace& trace, const Links& links, Explanation& e) {
   auto beside = std::async(std::launch::async, [&] {
     e.gaps = idle_gaps(trace, links);
@@ -97,7 +97,7 @@ void drop_unasked_frames(Explanation& e) {
     if (memory.at_peak_by_python.empty()) memory.largest_python.reset();
 }
 
-// What visits ops for findings: one for each kind, in a pass over the ops that host_time() makes.
+// The visitors of all rules, each once: host_time() shows them the ops.
 class Visitors {
  public:
   Visitors() {

@@ -124,7 +124,7 @@ inline bool waits_for_host(const Explanation& e) {
 
 // --- Sentences -----------------------------------------------------------------------------------
 
-// What to do, as evidence and as the finding's action.
+// Adds advice: as evidence and as the finding's action.
 inline void advise(Finding& f, std::string_view action) {
   f.action = action;
   f.evidence.emplace_back(action);

@@ -26,7 +26,7 @@ std::string reasons_of(const std::vector<ImportNote>& notes) {
   return reasons;
 }
 
-// What one pass over the events counts.
+// Counts of one pass over the events.
 struct Counts {
   int64_t ops = 0;
   int64_t ops_with_shapes = 0;

@@ -14,7 +14,7 @@ std::string short_name(const std::string& name) {
   return name.size() <= kMost ? name : name.substr(0, kMost - 3) + "...";
 }
 
-// What the host did in a gap: "in hipMemcpyWithStream (aten::to)".
+// The host's calls in a gap: "in hipMemcpyWithStream (aten::to)".
 std::string host_text(const IdleGap& gap) {
   std::vector<std::string> parts;
   for (const std::string* name : {&gap.call, &gap.op, &gap.annotation, &gap.function})
@@ -38,8 +38,7 @@ std::string cause_text(const IdleGap& gap) {
   return "the trace says nothing of the host";
 }
 
-// One stretch that is long by itself. Where the sums say it all (a loop of many like gaps), none
-// is.
+// One stretch that is long by itself; in a loop of many like gaps, none is.
 void find_idle_gap(const Explanation& e, std::vector<Finding>& out) {
   size_t shown = 0;
   for (const IdleGap& gap : e.gaps) {

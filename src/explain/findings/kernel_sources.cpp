@@ -48,7 +48,7 @@ std::string source_line(const KernelSource& s) {
   return line;
 }
 
-// What a finding says last is what to do.
+// Keeps the advice last.
 void add_lines(Finding& f) {
   const bool has_action = !f.action.empty() && !f.evidence.empty() && f.evidence.back() == f.action;
   std::vector<std::string> lines;

@@ -47,7 +47,7 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
                     : "torch.compile leaves out most views and allocations, CUDA graphs leave out "
                       "all");
   }
-  // What the device did not wait for is not saved.
+  // Only time that the device waited for can be saved.
   if (!is_one && 2 * view_ns >= self_ns && e.verdicts.whole.bound == Bound::overhead)
     f.saving_us = to_us(std::min(self_ns, idle_ns(e, IdleCause::host_in_ops)));
   out.push_back(std::move(f));

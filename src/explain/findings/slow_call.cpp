@@ -6,7 +6,7 @@ namespace {
 
 constexpr double kSlowCallShare = 0.05;
 
-// What to do about calls that start no work and take long.
+// Advice on calls that start no work and take long.
 std::string_view call_advice(std::string_view name) {
   const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
   if (has("HostAlloc") || has("HostRegister") || has("MallocHost"))

@@ -42,7 +42,7 @@ double slow_gflops(const HostTime& host, const std::string& type, double f32) {
   return std::max(kSlowProductGflops, host.peaks->f32.value_or(0) / kSlowerThanPeak);
 }
 
-// What is known of the CPU's instructions for the type.
+// Whether the CPU has instructions for the type, if that is known.
 std::string instructions_text(const HostTime& host, const std::string& type) {
   const std::string cpu =
       host.peaks && !host.peaks->family.empty() ? host.peaks->family : "this CPU";
@@ -53,7 +53,7 @@ std::string instructions_text(const HostTime& host, const std::string& type) {
   return fmt::format("{} most likely has no instructions for {}", cpu, type);
 }
 
-// What f32 would do, of a trace without f32 products.
+// The rate of f32 for a trace without f32 products.
 std::string f32_text(const HostTime& host, const std::string& type) {
   const double limit = slow_gflops(host, type, 0);
   const std::string does =

@@ -5,10 +5,10 @@
 namespace epilogue::trace {
 namespace {
 
-// Fewer steps say nothing of what happens again and again.
+// Fewer steps do not show a habit.
 constexpr int64_t kMinWaitSteps = 3;
 
-// What the ranks lose to each other, as a share of the steps, below which it is not worth a line.
+// Time that the ranks lose to each other, as a share of the steps: less is not worth a line.
 constexpr double kMinLostShare = 0.02;
 
 // A rank that is the last in this share of the steps is always the same one.

@@ -4,7 +4,7 @@
 namespace epilogue::trace {
 namespace {
 
-// What to write instead of an op that makes the host wait; "" where that is not known.
+// Advice on an op that makes the host wait; "" if none is known.
 std::string_view sync_advice(std::string_view op) {
   struct Advice {
     std::string_view op;

@@ -36,7 +36,7 @@ void find_contention(const Explanation& e, const StalledOps& stalled, std::vecto
   // A small op or two that another process interrupted are no habit of this one.
   const bool is_one_long = calls < kSomeCalls && bytes < calls * kManyBytes;
   if (ops.empty() || is_one_long) return;
-  // What holds for small loops holds for products as well, which take most of a run.
+  // Threads that wait in small loops also wait in products, which take most of a run.
   const bool is_shown = found.are_loops_slow && is_share_of(*e.host, ns, kEnoughOfLoops);
   if (!is_shown && !is_notable(*e.host, ns)) return;
   Finding f;

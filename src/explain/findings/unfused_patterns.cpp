@@ -62,7 +62,7 @@ Finding pattern_finding(const Explanation& e, const Pattern& pattern, double cos
       counted(pattern.count, is_optimizer ? "step" : "time", is_optimizer ? "steps" : "times"),
       duration_us(cost_us) + (is_host_time ? " on the host" : "")));
   advise(f, text.action);
-  // Where the device waits for the host, its time is not what is saved.
+  // A device that waits for the host saves nothing.
   if (!waits_for_host(e)) f.saving_us = pattern.saving_us;
   f.cost_us = cost_us;
   if (is_host_time) f.where = FindingPlace::host;
@@ -78,7 +78,7 @@ template <PatternKind... kinds>
 void find_patterns(const Explanation& e, std::vector<Finding>& out) {
   for (const Pattern& pattern : e.fusions.patterns) {
     if (((pattern.kind != kinds) && ...)) continue;
-    // Where the device waits for the host, the host's time is what counts.
+    // The host's time counts if the device waits for it.
     const bool is_host_time = waits_for_host(e) && pattern.kind == PatternKind::optimizer;
     const double cost_us = is_host_time ? pattern.host_us : pattern.time_us;
     if (cost_us < kMinPatternShare * wall_us(e)) continue;
