@@ -29,7 +29,7 @@ help: ## list the targets
 build: ## build/epilogue, a release build
 	$(INSTALL) build
 	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
-	cmake --build build -j $(JOBS) --target epilogue
+	cmake --build build -j $(JOBS) --target epilogue epilogue_bench
 
 package: ## build/packages/epilogue_VERSION_ARCH.deb, a Debian package of the command
 	$(INSTALL) build package
@@ -66,7 +66,7 @@ slowtest: ## what `make test` leaves out: the trace half built and installed by 
 cudatest: ## the CUDA backend's tests; needs a toolkit, without a device most of them skip
 	$(INSTALL) build test
 	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=ON
-	cmake --build build -j $(JOBS) --target epilogue cuda_tests
+	cmake --build build -j $(JOBS) --target epilogue epilogue_bench cuda_tests
 	$(RUN_TESTS) release -L cuda -LE slow
 
 cudacheck: ## the CUDA tests under compute-sanitizer (memcheck, racecheck); needs a device

@@ -20,6 +20,11 @@ struct BenchMachine {
   std::string description;            // bench::machine_line(), or a device's name
 };
 
+// The peak is the CPU's; a device's stays unknown.
+BenchMachine measure_machine(DType dtype, Device device);
+// Prints the lines to stderr; the exit code.
+int report_disagreements(const std::vector<std::string>& lines);
+
 struct BenchRun {
   std::string kind;
   std::string dtype;
