@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include against the layer table, and the size of folders: check_layers.py [ROOT]
+"""Checks every #include against the layer table: check_layers.py [ROOT]
 
 CMake alone does not: all folders share one include path. Exit 1 with one line per bad include.
 docs/architecture.md explains the layers; this table is what counts.
 """
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 
 # Folders of src/analysis. Only the last two may include all others; nobody but the report may
@@ -143,9 +142,6 @@ LIBRARIES = {
 HARDWARE = re.compile(r"\b(?:DeviceType::\w+|Isa::\w+|CpuFeature::\w+|active_isa|cpu_has)\b")
 ABOVE_HARDWARE = {"graph", "passes", "plan"}
 
-# A folder of src/ has at most so many sources of its own; more want a folder in it.
-MAX_SOURCES = 40
-
 # What a public header says so that a shared library exports what it declares.
 EXPORTS = ("#pragma GCC visibility push(default)", "#pragma GCC visibility pop")
 
@@ -234,14 +230,6 @@ def check_file(root, path):
             yield number, complaint
 
 
-def check_folders(paths):
-    """Yields (folder, complaint) for folders of src/ with too many sources among `paths`."""
-    sources = Counter(Path(path).parent.as_posix() for path in paths)
-    for folder, count in sorted(sources.items()):
-        if folder.startswith("src/") and count > MAX_SOURCES:
-            yield folder, f"{count} sources, the limit is {MAX_SOURCES}"
-
-
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     files = [
@@ -256,9 +244,6 @@ def main():
         for number, complaint in check_file(root, path):
             print(f"{path}:{number}: {complaint}")
             complaints += 1
-    for folder, complaint in check_folders(file.relative_to(root).as_posix() for file in files):
-        print(f"{folder}: {complaint}")
-        complaints += 1
     if not files:
         print(f"check_layers.py: no sources under {root}")
         return 1
