@@ -4,7 +4,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build package demo test torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
-        clean
+        clean test-one
 
 JOBS ?= $(shell nproc)
 # EPILOGUE_CUDA for `make test`. The CUDA targets turn it on in the same folder: what differs is the
@@ -24,7 +24,7 @@ PYTHON_PACKAGES := mypy nanobind numpy pandas pytest
 PYTHON_OPTIONS := $$(sh scripts/python_options.sh build $(PYTHON_PACKAGES))
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 build: ## build/epilogue, a release build
 	$(INSTALL) build
@@ -50,6 +50,11 @@ test: ## the tests, Python's too; the last line counts them
 	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA) $(PYTHON_OPTIONS)
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -LE slow
+
+test-one: ## the tests that match T, a regular expression: make test-one T=Gelu
+	@test -f build/CMakeCache.txt && grep -q 'EPILOGUE_TESTS:BOOL=ON' build/CMakeCache.txt || \
+	  sh scripts/configure.sh release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA)
+	@JOBS=$(JOBS) python3 scripts/test_one.py '$(T)'
 
 torchtest: ## the tests of epilogue.torch, in an environment with torch and transformers (6 GB) under build/torch
 	$(INSTALL) build test
