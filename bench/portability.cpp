@@ -64,7 +64,7 @@ struct PortabilityCell {
   Isa level = Isa::baseline;
   bench::Disturbance disturbance = bench::Disturbance::quiet;
   std::vector<bench::PairTiming> timings;  // eager first
-  // What the products and their weights need at least, by the peak and the bandwidth measured in
+  // The least time of the products and their weights, by the peak and the bandwidth measured in
   // this run: the roofline.
   double floor_ns = 0;
 };

@@ -137,12 +137,12 @@ LIBRARIES = {
     "benchmark/": [],
 }
 
-# What code names -> the layers that may not name it: which hardware there is, they ask of the
-# backend's capabilities() and of base/machine.
+# Names of hardware, and the layers that may not use them: these ask
+# the backend's capabilities() and base/machine.
 HARDWARE = re.compile(r"\b(?:DeviceType::\w+|Isa::\w+|CpuFeature::\w+|active_isa|cpu_has)\b")
 ABOVE_HARDWARE = {"graph", "passes", "plan"}
 
-# What a public header says so that a shared library exports what it declares.
+# Lines of a public header by which a shared library exports its declarations.
 EXPORTS = ("#pragma GCC visibility push(default)", "#pragma GCC visibility pop")
 
 SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh"}

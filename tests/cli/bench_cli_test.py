@@ -118,7 +118,7 @@ class Bench(CommandTest):
         self.assertEqual(eager["speedup_vs_eager"], 1)
         # gelu(gate), up and their product, and perhaps the gate itself: three or four hidden tensors.
         self.assertIn(eager["peak_intermediate_bytes"], (3 * 6 * 64 * 4, 4 * 6 * 64 * 4))
-        # Of two threads at most 6 rows of hidden values in all, in f32; padded rows are the kernel's.
+        # Two threads hold at most 6 rows of hidden values in all, in f32; padded rows are the kernel's.
         for name in OURS[1:]:
             self.assertGreater(rows[name]["peak_intermediate_bytes"], 0)
             self.assertLess(rows[name]["peak_intermediate_bytes"], eager["peak_intermediate_bytes"])

@@ -124,7 +124,7 @@ class HelpFiles(CommandTest):
             self.skipTest("neither mandoc nor groff is installed")
 
     def bash(self, *words):
-        """What bash offers for the last of `words`, in a folder with trace.json and runs/."""
+        """The words that bash offers for the last of `words`, in a folder with trace.json and runs/."""
         completion = self.write("bash", "completion.bash")
         work = os.path.join(self.out, "work")
         os.makedirs(os.path.join(work, "runs"), exist_ok=True)

@@ -61,7 +61,7 @@ std::string unknown_command(const CLI::App& root, const CLI::App& app, const std
   return text + (&app == &root ? "" : "; expected " + one_of_text(names));
 }
 
-// What was left over: an option that does not exist, a command, one argument too many.
+// The message for leftovers: an option that does not exist, a command, one argument too many.
 std::string unexpected(const CLI::App& root, const CLI::App& app,
                        const std::vector<std::string>& left) {
   const auto option = std::find_if(left.begin(), left.end(), [](const std::string& s) {

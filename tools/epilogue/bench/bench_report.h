@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `epilogue bench` found, as a document and a plot.
+// The results of `epilogue bench`, as a document and a plot.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@
 
 namespace epilogue::tool {
 
-// What holds for a whole run.
+// Figures of a whole run.
 struct BenchMachine {
   std::optional<double> peak_gflops;  // of this dtype, measured in this run; empty: unknown
   double noise = 1;                   // bench::noise_probe()
