@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build package demo test torch torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
+.PHONY: help build package demo test test-one torch torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
         clean
 
 JOBS ?= $(shell nproc)
@@ -24,12 +24,12 @@ PYTHON_PACKAGES := mypy nanobind numpy pandas pytest
 PYTHON_OPTIONS := $$(sh scripts/python_options.sh build $(PYTHON_PACKAGES))
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 build: ## build/epilogue, a release build
 	$(INSTALL) build
 	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
-	cmake --build build -j $(JOBS) --target epilogue
+	cmake --build build -j $(JOBS) --target epilogue epilogue_bench
 
 package: ## build/packages/epilogue_VERSION_ARCH.deb, a Debian package of the command
 	$(INSTALL) build package
@@ -56,6 +56,11 @@ torch: ## epilogue.torch in an environment of its own, build/torch/environment (
 	@sh scripts/install_packages.sh python || true
 	sh scripts/torch_environment.sh
 
+test-one: ## the tests that match T, a regular expression: make test-one T=Gelu
+	@test -f build/CMakeCache.txt && grep -q 'EPILOGUE_TESTS:BOOL=ON' build/CMakeCache.txt || \
+	  sh scripts/configure.sh release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA)
+	@JOBS=$(JOBS) python3 scripts/test_one.py '$(T)'
+
 torchtest: ## the tests of epilogue.torch, in an environment with torch and transformers (6 GB) under build/torch
 	$(INSTALL) build test
 	@test -f build/CMakeCache.txt || sh scripts/configure.sh release -DEPILOGUE_TESTS=OFF
@@ -71,7 +76,7 @@ slowtest: ## what `make test` leaves out: the trace half built and installed by 
 cudatest: ## the CUDA backend's tests; needs a toolkit, without a device most of them skip
 	$(INSTALL) build test
 	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=ON
-	cmake --build build -j $(JOBS) --target epilogue cuda_tests
+	cmake --build build -j $(JOBS) --target epilogue epilogue_bench cuda_tests
 	$(RUN_TESTS) release -L cuda -LE slow
 
 cudacheck: ## the CUDA tests under compute-sanitizer (memcheck, racecheck); needs a device

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What advise() predicts for transformers models, beside what it measures.
+"""advise()'s predictions for transformers models, beside its measurements.
 
     advise_bench.py [--models llama vit bert] [--layers 4] [--rounds 9] [--seconds 0.2] [--json FILE]
 
@@ -73,8 +73,8 @@ def main():
     options = parser.parse_args()
     rows = [run(name, options) for name in options.models]
     for row in rows:
-        told = "nothing predicted" if row["share"] is None else f"{row['share']:.2f} of the prediction"
-        print(f"{row['name']:8} predicted {row['predicted_ms']:9.2f} ms   measured {row['measured_ms']:9.2f} ms   {told}")
+        share = "nothing predicted" if row["share"] is None else f"{row['share']:.2f} of the prediction"
+        print(f"{row['name']:8} predicted {row['predicted_ms']:9.2f} ms   measured {row['measured_ms']:9.2f} ms   {share}")
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call of a compiled or fused MLP costs over its kernel, from one thread and from as many as
-// there are cores.
+// The cost of a call of a compiled or fused MLP over its kernel, from one thread and from as many
+// as there are cores.
 //
 // "kernel" is the row chain alone, with addresses that are at hand. The others bring what a user
 // gets with it: guards, a frame, a result. Threads call one object; each thread has its own rows.

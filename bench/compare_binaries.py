@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Did a change make anything slower? compare_binaries.py OLD NEW [--levels avx2 amx] [--pairs 20]
 
-Runs `bench portability` of two builds of the command in turns and prints, for each cell and
+Runs `bench portability` of two builds of the command, each beside its
+`bench/epilogue_bench` (if it is that new), in turns and prints, for each cell and
 contender, the median of the ratios old time / new time over the pairs (above 1: the new one is
 faster) with the 95 % interval of that median, by order statistics. Exit 1 if the median over all
 ratios of a contender lies below --least, or if the interval of one cell lies wholly below --cell.

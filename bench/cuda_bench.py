@@ -21,7 +21,7 @@ import time
 BLOCK_SECONDS = 0.02
 MODES = {"pytorch.eager": None, "pytorch.compile": "default",
          "pytorch.reduce-overhead": "reduce-overhead", "pytorch.max-autotune": "max-autotune"}
-# What one compilation may take; a mode that has less left is left out.
+# The time that one compilation may take; a mode that has less left is left out.
 NEEDED_SECONDS = {"pytorch.eager": 5, "pytorch.compile": 25, "pytorch.reduce-overhead": 25,
                   "pytorch.max-autotune": 75}
 

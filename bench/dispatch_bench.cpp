@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dispatching an eager op costs over its kernel, with no observer.
+// The cost of dispatching an eager op over its kernel, with no observer.
 //
 // "dispatched" is the public call: shape rule, allocation, kernel choice, kernel. "kernel" is the
 // same kernel run on results that exist already. Their difference is the dispatch.

@@ -52,7 +52,7 @@ void keep_busy() {
   for (;;) x = x * 6364136223846793005ULL + 1;
 }
 
-// A child that waits, stopped, until it is told to go on.
+// A child that waits, stopped, until it may go on.
 pid_t start(void (*disturb)()) {
   const pid_t pid = fork();
   if (pid < 0) throw Error("[bench] expected a process that disturbs, got none: fork failed");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shared machine does to a measurement, on purpose: a process beside it that streams memory,
-// or one that keeps a core busy.
+// A shared machine's disturbances of a measurement, on purpose: a process beside it that streams
+// memory, or one that keeps a core busy.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts that hold predicted fusion savings against measured ones share."""
+"""Shared by the scripts that compare predicted fusion savings with measured ones."""
 import gzip
 import json
 import statistics

@@ -10,7 +10,7 @@
 
 namespace epilogue::bench {
 
-// What a contender does when it is its turn. A sample is the mean of `calls` calls in a row.
+// A contender's work when it is its turn. A sample is the mean of `calls` calls in a row.
 struct Block {
   int calls = 1;
   int samples = 5;

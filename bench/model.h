@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What contenders compute, in a form that every peer understands: products of rows with weights,
-// and what follows each.
+// The contenders' computation, in a form that every peer understands: products of rows with
+// weights, and what follows each.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Model {
   bool residual = false;  // adds x to the result
 };
 
-// Of the products, over `rows` rows.
+// FLOPs of the products, over `rows` rows.
 double product_flops(const Model& model, int64_t rows);
 
 // The model's result for some rows of x [rows, k], in double: [row_numbers.size(), n].

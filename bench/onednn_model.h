@@ -20,7 +20,7 @@ class OnednnModel {
   void run();
   // Ends its threads, which would spin for milliseconds after a call; the next call makes new ones.
   static void end_threads();
-  // What run() writes: [m, n].
+  // The result of run(): [m, n].
   const Tensor& result() const;
   // Tensors between the products, and what oneDNN allocates for itself.
   int64_t intermediate_bytes() const;

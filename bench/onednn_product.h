@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the oneDNN peers share: descriptions of tensors, and one product with what follows it.
+// Shared by the oneDNN peers: descriptions of tensors, and one product with its post-ops.
 // Include where oneDNN is there only.
 #pragma once
 

@@ -25,7 +25,7 @@ size_t samples_outside(size_t n) {
   return 0;
 }
 
-// What caches need, and threads that sleep; a long call warms up by itself.
+// Warm-up for caches, and for threads that sleep; a long call warms up by itself.
 constexpr double kWarmUpNs = 5e6;
 constexpr double kLongCallNs = 20e6;
 

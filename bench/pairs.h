@@ -10,7 +10,7 @@
 namespace epilogue::bench {
 
 // A median and the interval that holds it with 95 % confidence: order statistics of the binomial,
-// which ask nothing of how samples are distributed. Of fewer than six samples the interval is all
+// which ask nothing of how samples are distributed. With fewer than six samples the interval is all
 // of them, which holds less: 94 % of five.
 struct Median {
   double value = 0;

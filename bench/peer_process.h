@@ -15,7 +15,7 @@ namespace epilogue::bench {
 // Not thread-safe.
 class PeerProcess {
  public:
-  // argv[0] is looked up in PATH. What the program writes to stderr goes to the file `log`.
+  // argv[0] is looked up in PATH. The program's stderr goes to the file `log`.
   // Code: PeerStart.
   static Result<PeerProcess> start(const std::vector<std::string>& argv, const std::string& log);
   PeerProcess(PeerProcess&& other) noexcept;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runs of planted_causes.py share: how one is declared, and small models."""
+"""Shared by the runs of planted_causes.py: how one is declared, and small models."""
 
 CASES = {}
 AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the profiler costs: per event while it records, per call while it does not, and whether the
+// The profiler's cost: per event while it records, per call while it does not, and whether the
 // wall time that it reports as its own explains the difference to an unprofiled run.
 #include <fmt/format.h>
 

@@ -95,7 +95,7 @@ struct TorchPeer::State {
       return Failure{FailureCode::peer_error, printable(answer.value("error", ""), 300)};
     return answer;
   }
-  // What prepare() and prepare_step() have in common: their file's tensors, in the order of
+  // Shared by prepare() and prepare_step(): their file's tensors, in the order of
   // `names`.
   struct Reply {
     std::vector<Tensor> tensors;
@@ -118,7 +118,7 @@ struct TorchPeer::State {
     if (peak.is_number_integer()) reply.peak_bytes = peak.get<int64_t>();
     return reply;
   }
-  // What the process wrote to stderr at the end.
+  // The process's last lines on stderr.
   std::string last_words() const {
     const auto log = read_file(folder.file("stderr.txt"));
     if (!log || log.value().empty()) return "";

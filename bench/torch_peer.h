@@ -39,8 +39,8 @@ class TorchPeer {
   Result<Prepared> prepare(const std::string& mode);
 
   struct PreparedStep {
-    // Of the first step, in the order: norm, then each stage's weight, bias, up, up_bias, as far
-    // as the model has them.
+    // Gradients of the first step, in the order: norm, then each stage's weight, bias, up, up_bias,
+    // as far as the model has them.
     std::vector<Tensor> gradients;
     std::optional<int64_t> peak_intermediate_bytes;  // of a later step
   };

@@ -138,7 +138,7 @@ def build_model(spec, tensors):
 
 
 def file_name(name):
-    """Of a parameter, from its name in build_model()'s module: ups.0.weight -> 0.up.weight."""
+    """A parameter's name here, from its name in build_model()'s module: ups.0.weight -> 0.up.weight."""
     if name.startswith("ups."):
         _, index, kind = name.split(".")
         return f"{index}.up.{kind}"
@@ -156,7 +156,7 @@ def require_compiler():
 
 
 def memory_events(function):
-    """What a call gives, and the bytes of each allocation and (below 0) free; None where the
+    """The result of a call, and the bytes of each allocation and (below 0) free; None where the
     profiler cannot tell."""
     import torch
 

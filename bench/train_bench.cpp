@@ -31,7 +31,7 @@ struct Shape {
 constexpr Shape kShapes[] = {{1024, 768, 3072}, {128, 768, 3072}, {256, 64, 256}, {64, 784, 256}};
 constexpr double kLearningRate = 1e-4;
 
-// Of what two orders of summation may differ by; bf16 ones round between ops or not.
+// The difference that two orders of summation may make; bf16 ones round between ops or not.
 double tolerance_of(DType dtype) { return dtype == DType::f32 ? 3e-6 : 8e-3; }
 
 Tensor loss_of(const Tensor& y, const Tensor& target) { return mse_loss(y, target); }
@@ -106,7 +106,7 @@ Candidate compiled(const Work& work) {
     for (const Tensor& g : trainee->gradients()) c.gradients.push_back(clone(g));
   });
   step();
-  // What it keeps between steps, and what a step makes.
+  // Bytes kept between steps, and bytes made by a step.
   c.peak_bytes = measure_call_memory(step).peak_intermediate_bytes +
                  plan.stats().intermediate_bytes + plan.stats().scratch_bytes;
   return c;

@@ -76,7 +76,7 @@ double regret_of(const Shape& s, DType dtype) {
 }
 
 int run(bool quick) {
-  // What an earlier run kept would be its choice, not this one's.
+  // A choice that an earlier run kept would not be this one's.
   setenv("EPILOGUE_CACHE_DIR", "off", 1);
   fmt::print("Regret of the model's plan: {}\nnoise probe: {:.2f}x\n\n", machine_line(),
              noise_probe());

@@ -71,7 +71,7 @@ function(epi_layer name)
     target_compile_options(epilogue_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${epi_inlining_flags}>)
   endif()
   add_library(epilogue::${name} ALIAS epilogue_${name})
-  # What include/epilogue declares is visible beyond a shared library (each header says so), and what
+  # Declarations of include/epilogue are visible beyond a shared library (each header says so), and what
   # the engine's library calls of the other: base, pointwise.
   set(visibility hidden)
   if(name MATCHES "^(base|pointwise)$")
@@ -107,7 +107,7 @@ function(epi_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  # What an earlier process measured of this machine must not decide what a test sees.
+  # Figures that an earlier process measured must not decide what a test sees.
   # The XML tells scripts/test_summary.py of single tests, skipped ones too: ctest sees the
   # executable only.
   set_tests_properties(

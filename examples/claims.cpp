@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is commonly said of this subject, put to the test: example_claims NUMBER, the numbers of
+// Common claims about this subject, put to the test: example_claims NUMBER, the numbers of
 // docs/claims.md that need more than the command. Exit 1 where a count, a gradient or a size is not
 // what that page says; times are shown and never judged.
 #include <algorithm>
@@ -199,7 +199,7 @@ struct Gradients {
   Tensor weight;  // of the first of two linears
 };
 
-// Of a mean over 2^20 outputs that are nearly right, as late in training.
+// The gradient of a mean over 2^20 outputs that are nearly right, as late in training.
 Gradients late_gradients(amp::AutocastOptions options, bool with_scaler) {
   manual_seed(0);
   const nn::MLP model(256, 256);

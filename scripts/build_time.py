@@ -28,7 +28,7 @@ def run(command, environment):
 
 
 def launch(log, command):
-    """What stands before a compiler with --units: runs it and notes its CPU seconds."""
+    """The compiler launcher of --units: runs it and notes its CPU seconds."""
     code = subprocess.run(command, check=False).returncode
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     output = command[command.index("-o") + 1] if "-o" in command else "?"

@@ -159,7 +159,7 @@ def namespace_of(statement):
 
 
 def qualified(found, statement, scopes):
-    """What definitions() yields of one statement."""
+    """The definitions of one statement, for definitions()."""
     scope = [s for s in scopes if s]
     if None not in scopes:
         if found:

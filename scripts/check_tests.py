@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ASSERTS = re.compile(r"\b(?:EXPECT|ASSERT)_\w+\s*\(|\b(?:ADD_FAILURE|ADD_FAILURE_AT|FAIL)\s*\(")
-# What is true whatever the code does.
+# Assertions that hold whatever the code does.
 CONSTANT = re.compile(
     r"\b(?:EXPECT|ASSERT)_(?:TRUE\s*\(\s*(?:true|1)|FALSE\s*\(\s*(?:false|0)"
     r"|(?:EQ|LE|GE)\s*\(\s*(\w+)\s*,\s*\1)\s*\)|\b(?:SUCCEED|GTEST_SUCCEED)\s*\(")

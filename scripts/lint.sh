@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lint.sh: formatting, include layers, names that are defined twice, file sizes, tests that assert
-# nothing, then clang-tidy over the preset `lint`.
+# nothing, wording, then clang-tidy over the preset `lint`.
 # Runs all of them; exit 1 if any complained.
 set -u
 
@@ -21,6 +21,8 @@ echo "check_sizes.py"
 python3 scripts/check_sizes.py || failed=1
 echo "check_tests.py"
 python3 scripts/check_tests.py || failed=1
+echo "check_words.py"
+python3 scripts/check_words.py || failed=1
 echo "clang-tidy"
 # The release build leaves CUDA out: its files need a toolkit's headers.
 sources 'src/*.cpp' 'tools/*.cpp' ':!src/backend/cuda' ':!src/profile/cupti' |

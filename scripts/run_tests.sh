@@ -18,7 +18,7 @@ if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
   wrap="setarch $(uname -m) -R"
 fi
 
-# What was measured of this machine must not decide what a test sees, nor a test what is kept of it.
+# Kept figures of this machine must not decide what a test sees, nor may a test change them.
 export EPILOGUE_CACHE_DIR=off
 
 # ctest names a test when it starts and when it ends. Some run for minutes: say meanwhile that they do.

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 root="$(pwd)"
 folder="$root/build/torch"
 environment="$folder/environment"
-# What was measured of this machine must not decide what a test sees.
+# Kept figures of this machine must not decide what a test sees.
 export EPILOGUE_CACHE_DIR=off
 
 run() {

@@ -72,7 +72,7 @@ def figures():
 
 
 def shell(command, build):
-    """What a reader sees who types the command in the repository's root."""
+    """The output of the command, typed in the repository's root."""
     programs = [str(build / folder) for folder in (".", "examples", "bench")]
     env = {**os.environ, "PATH": os.pathsep.join([*programs, os.environ["PATH"]])}
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ class Outputs:
             return run(self.build / "examples" / "example_quickstart", cwd=folder)
 
     def tutorial(self, name):
-        """What a program of the tutorial prints; the last one reads a trace."""
+        """The output of a program of the tutorial; the last one reads a trace."""
         trace = [ROOT / "tests/data/torch/mlp_geglu_rich_eager.json.gz"] if "trace" in name else []
         with tempfile.TemporaryDirectory() as folder:
             return run(self.build / "examples" / name, *trace, cwd=folder)

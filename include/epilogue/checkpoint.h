@@ -33,7 +33,7 @@ void add_part(StateDict& whole, std::string_view prefix, const StateDict& part);
 // The entries "prefix.name", as "name". Tensors are shared.
 StateDict part_of(const StateDict& whole, std::string_view prefix);
 
-// What makes up a run. The optimizer is that of the model's parameters; schedule and scaler may be
+// The parts of a run. The optimizer is that of the model's parameters; schedule and scaler may be
 // null.
 struct Run {
   nn::Module& model;

@@ -73,7 +73,7 @@ class CsvChunks {
   ~CsvChunks();
 
   const std::vector<std::string>& columns() const;
-  // The next rows, at most so many; empty after the last. Failures as of CsvTable::read(), but a
+  // The next rows, at most so many; empty after the last. Failures are CsvTable::read()'s, but a
   // file without rows is none. Throws Error on max_rows < 1.
   Result<std::optional<CsvTable>> next(int64_t max_rows);
   int64_t bytes() const;       // of the file

@@ -122,7 +122,7 @@ struct Feature {
   int64_t width() const;  // inputs
 };
 
-// What inputs and targets mean: with it a model can be used on other tables.
+// The meaning of inputs and targets: with it a model can be used on other tables.
 struct TableMeaning {
   Task task = Task::classification;
   std::string target;
@@ -169,7 +169,7 @@ using ReadProgress = std::function<void(int64_t done, int64_t total)>;
 
 // The same of a file that is read in parts, on all threads, several times. Beside the examples,
 // which have 4 bytes for each value that is stored, memory holds about 30 bytes per row and 4 MiB
-// per thread. Failures also as of CsvTable::read().
+// per thread. Failures are also CsvTable::read()'s.
 Result<TableData> read_table_data(const std::string& path, const CsvOptions& csv,
                                   const TableOptions& options, const ReadProgress& progress = {});
 

@@ -12,7 +12,7 @@
 
 namespace epilogue {
 
-// Of type cpu or cuda.
+// A device of type cpu or cuda.
 struct Device {
   DeviceType type = DeviceType::cpu;
   int8_t index = 0;

@@ -90,7 +90,7 @@ class SafetensorsFile {
   bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
   // The `__metadata__` of the file; of several shards, the union (the first one wins).
   const Metadata& metadata() const { return metadata_; }
-  // What the header says of a tensor; null when there is none of that name.
+  // The header's entry of a tensor; null when there is none of that name.
   const SafetensorsEntry* entry(std::string_view name) const;
 
   // The tensor over the mapped bytes, without a copy; it keeps the mapping alive and may outlive
@@ -113,7 +113,7 @@ class SafetensorsFile {
   std::vector<std::shared_ptr<const Shard>> shards_;
   std::vector<std::string> names_;
   std::map<std::string, Location, std::less<>> where_;
-  // What was handed out: one count of writes per entry. Copies of the file share it.
+  // Tensors that were handed out: one count of writes per entry. Copies of the file share it.
   struct HandedOut;
   std::shared_ptr<HandedOut> handed_out_;
   Metadata metadata_;
@@ -154,12 +154,12 @@ struct FashionMnistOptions {
   bool train = true;  // a split that is not read has undefined tensors
   bool test = true;
   int64_t max_images = -1;  // per split; negative is all
-  // Of scaled_pixel(); mean 0 and std 1 leave pixels in [0, 1].
+  // Arguments of scaled_pixel(); mean 0 and std 1 leave pixels in [0, 1].
   float mean = 0.2860F;
   float std = 0.3530F;
 };
 
-// What a pixel, 0 to 255, is to a network.
+// A network's input for a pixel, 0 to 255.
 inline float scaled_pixel(float value, float mean, float std) {
   return (value / 255.0F - mean) / std;
 }

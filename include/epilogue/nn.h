@@ -207,7 +207,7 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;
 };
-// Of logits [n, classes] and i64 classes [n], or probabilities [n, classes].
+// Takes logits [n, classes] and i64 classes [n], or probabilities [n, classes].
 class CrossEntropyLoss {
  public:
   explicit CrossEntropyLoss(CrossEntropyOptions options = {}) : options_(std::move(options)) {}
@@ -271,7 +271,7 @@ struct TensorSource {
   std::function<Result<Tensor>(std::string_view name)> tensor;
 };
 
-// What an MLP in a checkpoint is, found from the names and shapes under a prefix.
+// The kind of an MLP in a checkpoint, found from the names and shapes under a prefix.
 struct HfMlp {
   std::string family;  // "llama", "phi3", "mixtral", "t5-gated", "t5", "gpt2", "gpt-neox", "bert",
                        // "phi2"

@@ -58,7 +58,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
 Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index);  // index: one dimension
 // As many dimensions in index as in self: result[i][j] = self[i][index[i][j]] for dim 1.
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index);
-// Their gradients. What comes to one place is summed in the order of the index, on any thread.
+// Their gradients. Values for one place are summed in the order of the index, on any thread.
 Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                  double alpha = 1);
 Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);

@@ -30,14 +30,14 @@
 
 namespace epilogue::optim {
 
-// What a checkpoint must hold to go on as if it had not stopped: tensors by name, and everything
-// else as text (numbers so that they read back exactly).
+// State that a checkpoint must hold to go on as if it had not stopped: tensors by name, and
+// everything else as text (numbers so that they read back exactly).
 struct StateDict {
   NamedTensors tensors;
   std::map<std::string, std::string> metadata;
 };
 
-// What a step does to the gradients on their way into the update; .grad() itself is only read.
+// A step's treatment of gradients on their way into the update; .grad() itself is only read.
 struct StepOptions {
   // 0-dim f32: gradients are multiplied by float(1 / grad_scale). Undefined: 1.
   Tensor grad_scale = {};
@@ -238,7 +238,7 @@ class AdamW final : public Adam {
   explicit AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups);
 };
 
-// What the learning rate of step t (from 0) is multiplied by.
+// The factor of the learning rate of step t (from 0).
 using LrFactor = std::function<double(int64_t step)>;
 LrFactor constant_lr();
 // gamma^(t / step_size), rounded down: torch's StepLR. Throws Error on step_size < 1 and on a gamma

@@ -45,13 +45,13 @@ struct NetworkOptions {
 // Throws Error on sizes below 1 and on dropout outside [0, 1).
 std::shared_ptr<nn::Module> make_network(const NetworkOptions& options);
 
-// Of scaled_pixel().
+// Arguments of scaled_pixel().
 struct PixelMeaning {
   double mean = 0;
   double std = 1;
 };
 
-// What a model's file says beside its weights: enough to apply it.
+// The contents of a model's file beside its weights: enough to apply it.
 struct ModelDescription {
   NetworkOptions network;
   Task task = Task::classification;
@@ -85,7 +85,7 @@ class Predictor {
 
   const ModelDescription& description() const { return description_; }
 
-  // What the network is to be given for rows of a table, found by the names of the features; other
+  // The network's inputs for rows of a table, found by the names of the features; other
   // columns do not matter. A missing value is as in training; a category that no training row had
   // has 0 in all its inputs, and is added to `unseen`, which has a count per feature. f32 [rows,
   // inputs]. Codes: ModelInput (the model is not of tables), TableColumn, CsvNumber, CsvDate.
@@ -100,7 +100,7 @@ class Predictor {
 
   // `inputs`: f32 [n, inputs]. Throws Error on another shape or dtype.
   Predictions predict(const Tensor& inputs) const;
-  // Of a table, whose inputs are made some rows at a time. As inputs_of().
+  // For a table, whose inputs are made some rows at a time. See inputs_of().
   Result<Predictions> predict(const CsvTable& rows, std::vector<int64_t>* unseen = nullptr) const;
 
  private:

@@ -74,7 +74,7 @@ struct ProfileOptions {
   bool with_stack = false;  // C++ call stacks of ops, and module ranges
 };
 
-// What one recorded event costs the profiled program, measured at start on this machine.
+// The cost of one recorded event to the profiled program, measured at start on this machine.
 struct RecorderCost {
   double ns_per_op = 0;      // op_begin + op_end
   double ns_per_kernel = 0;  // launch and kernel, one execution

@@ -141,7 +141,7 @@ std::string to_string(const Tensor& tensor);
 // Error while a function is being compiled.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-// Numbers of C++: what stands beside tensors in arithmetic.
+// Numbers of C++, beside tensors in arithmetic.
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 

@@ -37,7 +37,7 @@ using Seconds = std::chrono::duration<double>;
 // cross_entropy: outputs [n, classes], targets i64 [n]. mse: targets like the outputs.
 enum class Loss : uint8_t { cross_entropy, mse };
 enum class Optimizer : uint8_t { adamw, adam, sgd };
-// What comes after the warm-up. cosine: down to 0 at total_steps. step: x0.1 after each third.
+// The schedule after the warm-up. cosine: down to 0 at total_steps. step: x0.1 after each third.
 enum class Schedule : uint8_t { constant, cosine, step };
 // The dtype of matrix products; the loss and the weights stay f32. bf16 and f16 run under autocast,
 // f16 with a GradScaler. f32 leaves every op its own dtype.
@@ -85,7 +85,7 @@ struct StepReport {
   bool diverged = false;
 };
 
-// How outputs agree with targets. Of no examples all numbers are NaN.
+// How outputs agree with targets. Without examples all numbers are NaN.
 struct Evaluation {
   double loss = 0;                 // the mean over the examples
   std::optional<double> accuracy;  // of cross entropy, from 0 to 1
@@ -143,11 +143,11 @@ struct Position {
   int64_t step = 0;   // steps done
   int64_t epoch = 0;  // epochs done
   int64_t batch = 0;  // batches done of the epoch after those
-  // Of the epoch at hand:
+  // Figures of the epoch at hand:
   double loss_sum = 0;  // over examples
   int64_t seen = 0;
   std::optional<int64_t> correct = 0;  // empty where a step did not know
-  // Of the whole run, resumed ones too:
+  // Figures of the whole run, resumed ones too:
   Seconds in_steps{0};
   Seconds total{0};  // in steps and evaluations
 };

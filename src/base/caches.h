@@ -6,7 +6,7 @@
 
 namespace epilogue {
 
-// Data or unified caches, in bytes; 0 where unknown. Of an L3 that several cores share all of it: a
+// Data or unified caches, in bytes; 0 where unknown. An L3 that several cores share counts whole: a
 // machine's sockets or clusters of cores may have several such caches, of which a core sees one.
 struct Caches {
   long l1d_bytes = 0;
@@ -14,13 +14,13 @@ struct Caches {
   long l3_bytes = 0;
 };
 
-// Of the first core: as sysfs tells, where that is missing as CPUID does, then as sysconf does.
+// The first core's caches: from sysfs; where that is missing from CPUID, then from sysconf.
 // sysconf comes last: on processors with several L3 caches it adds them up.
 Caches cpu_caches();
 
-// What a folder laid out as /sys/devices/system/cpu/cpu0/cache tells; zeros where it is not there.
+// Reads a folder laid out as /sys/devices/system/cpu/cpu0/cache; zeros where it is not there.
 Caches caches_of_sysfs(const std::string& folder);
-// What CPUID tells (leaf 4, on AMD 8000001D); zeros on other processors.
+// Asks CPUID (leaf 4, on AMD 8000001D); zeros on other processors.
 Caches caches_of_cpuid();
 
 }  // namespace epilogue

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processor says of itself. A file of its own: a test that brings instructions along links
+// Detects the processor's features. A file of its own: a test that brings instructions along links
 // another in its place.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace epilogue {
 
-// Of this processor and operating system. Asks for the tiles' memory where there are tiles.
-// detected_features() remembers the answer.
+// The features of this processor and operating system. Asks for the tiles' memory where there are
+// tiles. detected_features() remembers the answer.
 CpuFeatures detect_features();
 
 }  // namespace epilogue

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this processor can do, and what of it the kernels use.
+// The features of this processor, and those among them that kernels use.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ std::span<const IsaFeatures> isa_table();
 std::string_view isa_name(Isa isa);
 Result<Isa> parse_isa(std::string_view name);
 
-// Of this processor and operating system.
+// The features of this processor and operating system.
 CpuFeatures detected_features();
 // The best set that this machine has.
 Isa detected_isa();

@@ -118,7 +118,7 @@ bool is_of(const MachineFigures& f, const std::string& cpu, std::string_view isa
   return f.cpu == cpu && f.isa == isa && f.threads == threads;
 }
 
-// What is known, and the last answer.
+// The known figures, and the last answer.
 class Store {
  public:
   std::optional<MachineFigures> find(Isa isa, int threads) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine can do, measured once (src/measure) and kept for every later process: peaks,
+// The machine's figures, measured once (src/measure) and kept for every later process: peaks,
 // bandwidths, what it costs to hand work to another thread. Cost models read the rates.
 #pragma once
 
@@ -21,7 +21,7 @@ struct ChainRates {
   double ns_per_element = 0;
 };
 
-// Of one CPU at one instruction-set level and number of threads.
+// Figures of one CPU at one instruction-set level and number of threads.
 struct MachineFigures {
   std::string cpu;
   std::string isa;

@@ -7,7 +7,7 @@
 
 namespace epilogue {
 
-// Of an even number the mean of the two in the middle. Precondition: `v` is not empty.
+// An even number of values gives the mean of the two in the middle. Precondition: `v` is not empty.
 inline double median_of(std::vector<double> v) {
   const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
   std::nth_element(v.begin(), middle, v.end());

@@ -103,7 +103,7 @@ class Pool {
   }
 
  private:
-  // What a slot holds while its piece of that job waits, and from when it is claimed on.
+  // A slot's value while its piece of that job waits, and from when it is claimed on.
   static uint64_t open(uint64_t epoch) { return 2 * epoch; }
   static uint64_t taken(uint64_t epoch) { return 2 * epoch + 1; }
 

@@ -11,7 +11,7 @@
 namespace epilogue {
 
 inline constexpr size_t kStripes = 16;
-// Of all threads that found no other one free.
+// Shared by all threads that found no other one free.
 inline constexpr size_t kSharedStripe = kStripes - 1;
 // Processors fetch cache lines in pairs.
 inline constexpr size_t kStripeBytes = 128;
@@ -28,7 +28,7 @@ inline size_t thread_stripe() {
   return known != 0 ? known - 1 : detail::take_stripe();
 }
 
-// What one thread alone writes needs no locked instruction.
+// A value that one thread alone writes needs no locked instruction.
 inline bool is_own_stripe(size_t stripe) { return stripe != kSharedStripe; }
 
 // Adds to a number of this stripe that others read.

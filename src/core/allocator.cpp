@@ -64,7 +64,7 @@ void raise_peak(int64_t bytes) {
   }
 }
 
-// What a thread has not told the others yet. Written by this thread alone, without locked
+// Bytes that a thread has not published yet. Written by this thread alone, without locked
 // instructions; read by all. With one thread all counts are exact; with more, the peak is exact but
 // for kThreadPendingBytes of each.
 class ThreadCounts {
@@ -83,18 +83,18 @@ class ThreadCounts {
   }
   // Returns the bytes that are live.
   int64_t tell() {
-    const int64_t told = pending();
-    const int64_t before = counters.allocated.fetch_add(told, std::memory_order_relaxed);
+    const int64_t change = pending();
+    const int64_t before = counters.allocated.fetch_add(change, std::memory_order_relaxed);
     raise_peak(before + highest());
     pending_.store(0, std::memory_order_relaxed);
     highest_.store(0, std::memory_order_relaxed);
-    return before + told;
+    return before + change;
   }
 
  private:
   std::atomic<int64_t> allocations_{0};
   std::atomic<int64_t> pending_{0};  // bytes
-  std::atomic<int64_t> highest_{0};  // of pending_ since it was last told
+  std::atomic<int64_t> highest_{0};  // of pending_ since it was last published
 };
 
 struct FreeBlock {
@@ -204,13 +204,13 @@ struct Totals {
 Totals totals() {
   SharedLists& shared = shared_lists();
   const std::lock_guard<std::mutex> lock(shared.mutex);
-  const int64_t told = counters.allocated.load(std::memory_order_relaxed);
-  Totals t = {counters.allocations.load(std::memory_order_relaxed), told,
+  const int64_t published = counters.allocated.load(std::memory_order_relaxed);
+  Totals t = {counters.allocations.load(std::memory_order_relaxed), published,
               counters.peak.load(std::memory_order_relaxed)};
   for (const ThreadCounts* thread : shared.threads) {
     t.allocations += thread->allocations();
     t.allocated += thread->pending();
-    t.peak = std::max(t.peak, told + thread->highest());
+    t.peak = std::max(t.peak, published + thread->highest());
   }
   t.peak = std::max(t.peak, t.allocated);
   return t;

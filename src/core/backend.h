@@ -51,7 +51,7 @@ class LaunchGraph {
   virtual void launch() = 0;
 };
 
-// What traces and people are told of a device. 0: unknown.
+// A device's properties, for traces and people. 0: unknown.
 struct DeviceInfo {
   std::string name;
   int64_t memory_bytes = 0;
@@ -73,7 +73,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  // Of this moment: EPILOGUE_ISA and set_active_isa() change a CPU's.
+  // At this moment: EPILOGUE_ISA and set_active_isa() change a CPU's.
   virtual Capabilities capabilities() const = 0;
   // Kernels of an op, best first; empty where only the reference exists. The span and what it
   // names live as long as the process.
@@ -82,7 +82,7 @@ class Backend {
   virtual std::unique_ptr<RowChain> make_row_chain(const RowChainSpec& spec) const = 0;
   virtual std::unique_ptr<ProgramKernel> make_program(const PointwiseProgram& program) const = 0;
 
-  // Of a device with memory of its own; the CPU has none of these.
+  // For a device with memory of its own; the CPU has none of these.
   virtual DeviceMemory* memory() const { return nullptr; }
   virtual DeviceTimer* timer() const { return nullptr; }
   // Waits until all work is done. Throws Error where some of it failed.
@@ -102,7 +102,7 @@ Backend* cuda_backend();
 std::string cuda_status();
 // Empty where there is no device.
 std::vector<DeviceInfo> cuda_devices();
-// What CUDA needs beside a device: the toolkit of the build, the driver, libraries that are looked
+// CUDA's needs beside a device: the toolkit of the build, the driver, libraries that are looked
 // for when they are needed. `state` is a version, a name, or why it is not there.
 struct CudaPart {
   std::string name;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kNames[] = {"f32", "bf16", "f16", "f64", "i64", "u8", "bool"};
 constexpr std::string_view kTraceNames[] = {"float",    "c10::BFloat16", "c10::Half", "double",
                                             "long int", "unsigned char", "bool"};
-// Each with "torch." before it too. Of each type its own name comes first.
+// Each with "torch." before it too. A type's own name comes first.
 constexpr std::pair<std::string_view, DType> kTorchNames[] = {
     {"float32", DType::f32}, {"float", DType::f32},   {"bfloat16", DType::bf16},
     {"float16", DType::f16}, {"half", DType::f16},    {"float64", DType::f64},

@@ -7,7 +7,7 @@
 
 namespace epilogue {
 
-// What PyTorch calls it: "float32".
+// PyTorch's name: "float32".
 std::string_view torch_dtype_name(DType dtype);
 
 }  // namespace epilogue

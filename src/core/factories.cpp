@@ -10,7 +10,7 @@ namespace epilogue {
 
 namespace {
 
-// What was made on the host, on `device`.
+// Copies a tensor made on the host to `device`.
 Tensor placed(const Tensor& host, Device device) {
   if (device.type == DeviceType::cpu) return host;
   const Tensor t = empty(host.sizes(), host.dtype(), device);

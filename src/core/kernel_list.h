@@ -15,7 +15,7 @@ struct KernelList {
 // The lists of one source file.
 using KernelLists = std::span<const KernelList> (*)();
 
-// An op's kernels among those of all files; empty where it has none. What is given lives for ever.
+// An op's kernels among those of all files; empty where it has none. The result lives for ever.
 inline const std::span<const Kernel>& find_kernels(std::span<const KernelLists> files,
                                                    const OpDef& op) {
   static constexpr std::span<const Kernel> kNone;

@@ -17,7 +17,7 @@ namespace epilogue {
 // function: shown as an op. module: a layer's forward, shown like torch's "nn.Module: Linear_0".
 enum class RangeKind : uint8_t { function = 0, backward_function = 1, user = 7, module = 100 };
 
-// What a fused kernel says of itself; kernels of ops are described by their Kernel and OpDef.
+// A fused kernel's description; kernels of ops are described by their Kernel and OpDef.
 struct FusedKernelNotes {
   KernelInfo info;
   double flops = 0;
@@ -34,8 +34,8 @@ struct KernelRun {
   int64_t begin_ticks;
   int64_t end_ticks;
   const FusedKernelNotes* fused = nullptr;
-  // Of the backend's DeviceTimer: when the work ran on the device; the ticks are the launch's. -1:
-  // the work is done when the call returns, or somebody else times it.
+  // From the backend's DeviceTimer: when the work ran on the device; the ticks are the launch's.
+  // -1: the work is done when the call returns, or somebody else times it.
   int64_t begin_mark = -1;
   int64_t end_mark = -1;
 };
@@ -68,7 +68,7 @@ class OpObserver {
   virtual bool is_unwritten(const Tensor& tensor) const = 0;
 };
 
-// The tape: told about ops that have a gradient rule while an input requires a gradient.
+// The tape: hears of ops that have a gradient rule while an input requires a gradient.
 class TapeObserver {
  public:
   virtual ~TapeObserver() = default;

@@ -74,7 +74,7 @@ class OutMetas {
   size_t count_ = 0;
 };
 
-// What a gradient rule sees. `in` and `out` hold what OpDef::saves asks for (the rest is
+// A gradient rule's view of a call. `in` and `out` hold what OpDef::saves asks for (the rest is
 // undefined); in_meta always holds sizes and dtype of every input.
 struct GradCall {
   std::span<const Tensor> in;
@@ -97,7 +97,7 @@ struct GradCall {
 using Gradients = std::vector<Tensor>;
 
 // Text of at most 95 characters without a heap allocation: kernel names are made while events are
-// timed. What does not fit is cut.
+// timed. Text that does not fit is cut.
 class ShortText {
  public:
   ShortText() = default;
@@ -137,7 +137,7 @@ struct Kernel {
 // kernel. composite: made of other ops. inplace: writes input 0 and returns it, one kernel.
 enum class OpKind : uint8_t { compute, view, composite, inplace };
 
-// What autocast does to the inputs of an op (ops/autocast.h). lower: floating inputs become the
+// Autocast's treatment of an op's inputs (ops/autocast.h). lower: floating inputs become the
 // region's dtype. f32: they become f32. f32_result: the attribute OpDef::autocast_attr, where
 // unset, becomes f32. promote: where one is f32, all become f32.
 enum class AutocastRule : uint8_t { none, lower, f32, f32_result, promote };

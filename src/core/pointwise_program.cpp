@@ -18,7 +18,7 @@ std::string value_name(int value, float constant) {
 
 bool is_column_sum(PointwiseFn fn) { return pointwise_row(fn).kind == PointwiseKind::column_sum; }
 
-// Of a step's result, given the extents of the values before it.
+// The extent of a step's result, given the extents of the values before it.
 Extent extent_of(const PointwiseStep& step, const std::vector<Extent>& known) {
   if (is_row_reduction(step.fn)) return Extent::row;
   if (is_column_sum(step.fn)) return Extent::column;

@@ -29,7 +29,7 @@ inline constexpr int kConstantOperand = -1;
 
 struct PointwiseStep {
   PointwiseFn fn = PointwiseFn::neg;
-  // Values; kConstantOperand: `constant`. What is beyond the function's operands is that too.
+  // Values; kConstantOperand: `constant`. Entries beyond the function's operands are that too.
   std::array<int, kMostPointwiseOperands> operands = {kConstantOperand, kConstantOperand,
                                                       kConstantOperand};
   float constant = 0;
@@ -66,20 +66,22 @@ struct PointwiseProgram {
   bool operator==(const PointwiseProgram&) const = default;
 };
 
-// What a value is one number of.
+// The unit that a value has one number for.
 enum class Extent : uint8_t { element, row, column };
 
-// Of all values of a program without problems. Steps on rows' numbers alone give rows' numbers.
+// Extents of all values of a program without problems. Steps on rows' numbers alone give rows'
+// numbers.
 std::vector<Extent> extents(const PointwiseProgram& program);
-// Of its outputs, in their order.
+// Extents of its outputs, in their order.
 std::vector<Extent> output_extents(const PointwiseProgram& program);
 
 // Whether it needs whole rows, or all of them.
 bool has_row_reductions(const PointwiseProgram& program);
 bool has_column_sums(const PointwiseProgram& program);
 
-// What a program was expected to have: that a step reads a value that exists and is no column's,
-// that elements alone are reduced, that outputs exist. Empty where all is well.
+// The first thing that a program was expected to have and has not: that a step reads a value that
+// exists and is no column's, that elements alone are reduced, that outputs exist. Empty where all
+// is well.
 std::string_view problem_of(const PointwiseProgram& program);
 // Throws Error where there is a problem.
 void verify(const PointwiseProgram& program);

@@ -145,7 +145,7 @@ std::string size_text(const Dims& sizes) {
   return text + (sizes.rank() == 1 ? ",)" : ")");
 }
 
-// What follows the values: all that a reader could not tell from them.
+// The text behind the values: all that a reader could not tell from them.
 std::vector<std::string> suffixes_of(const Tensor& t) {
   std::vector<std::string> suffixes;
   if (t.device().type != DeviceType::cpu)

@@ -222,7 +222,7 @@ namespace {
 
 }  // namespace
 
-// Under capture no kernel runs: what stands in memory means nothing.
+// Under capture no kernel runs: the memory's contents mean nothing.
 void Tensor::require_readable(const char* what) const {
   if (thread_state().skip_kernels) refuse_elements(what);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a captured function depends on beside tensors and their values: training modes, which tensor
+// A captured function's inputs beside tensors and their values: training modes, which tensor
 // a layer's weight is, numbers that a module holds. Watched byte by byte, which costs next to
 // nothing.
 #pragma once

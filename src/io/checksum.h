@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 (IEEE 802.3, as of gzip and PNG): finds damage, not forgery.
+// CRC-32 (IEEE 802.3, the one of gzip and PNG): finds damage, not forgery.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace epilogue::io {
 
-// Of `bytes` appended to what gave `before`.
+// The sum of `bytes` appended to the data whose sum is `before`.
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t before = 0);
 uint32_t crc32(std::string_view text, uint32_t before = 0);
 

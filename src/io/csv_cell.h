@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the text of a cell is.
+// The kind of a cell's text.
 #pragma once
 
 #include <cstdint>

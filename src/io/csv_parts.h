@@ -28,9 +28,9 @@ class CsvParts {
   int64_t bytes() const { return file_.size(); }
   int64_t end(size_t part) const;  // its last byte in the file, and one
 
-  // The rows of a part, perhaps none. What is wrong in the first bad part is what CsvTable::read()
-  // would say; parts behind it may begin inside of a cell. Failures as of CsvTable::read(), but a
-  // part without rows is none. Thread-safe.
+  // The rows of a part, perhaps none. The failure of the first bad part is the one that
+  // CsvTable::read() would say; parts behind it may begin inside of a cell. Failures are
+  // CsvTable::read()'s, but a part without rows is none. Thread-safe.
   Result<CsvTable> part(size_t i) const;
 
  private:

@@ -111,7 +111,8 @@ Result<std::vector<int64_t>> read_dims(ByteSource& source) {
   return dims;
 }
 
-// What the header promises, refused before any memory is taken for it when the file cannot hold it.
+// The size that the header promises, refused before any memory is taken for it when the file cannot
+// hold it.
 Result<uint64_t> promised_bytes(const ByteSource& source, const std::vector<int64_t>& dims) {
   uint64_t total = 1;
   bool fits = true;

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of machine_json(), what analyses of a trace read.
+// The part of machine_json() that analyses of a trace read.
 constexpr const char* kTraceKeys[] = {"cpu",
                                       "isa_used",
                                       "threads",

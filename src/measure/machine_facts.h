@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the machine, as one JSON object: in `epilogue info`, in its files, in traces.
+// The machine's figures as one JSON object: in `epilogue info`, in its files, in traces.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -27,7 +27,7 @@ nlohmann::json known_machine();
 // threads or instruction set than those in use: no_machine.
 Result<nlohmann::json> parse_machine(std::string_view text, const std::string& path);
 
-// Of a machine_json() what analyses of a trace read: keys and raw JSON, as
+// The part of machine_json() that analyses of a trace read: keys and raw JSON, as
 // profiler::Profile::add_metadata_json() takes them.
 std::vector<std::pair<std::string, std::string>> trace_metadata(const nlohmann::json& machine);
 

@@ -154,7 +154,7 @@ double handoff_us() {
     });
     each = static_cast<double>(monotonic_ns() - before) * 1e-3;
   }
-  // Of those that nothing disturbed: a neighbour makes many of them slow.
+  // The undisturbed samples: a neighbour makes many of them slow.
   constexpr int kUndisturbed = kCalls / 10;
   std::ranges::nth_element(us, us.begin() + kUndisturbed);
   return us[kUndisturbed];
@@ -200,7 +200,8 @@ struct ChainTimes {
 ChainRates chain_rates(DType dtype, const ChainTimes& times) {
   ChainRates rates{std::string(dtype_name(dtype)), {}};
   constexpr double kFlopsPerElement = 2.0 * kChainWidth;
-  // What the flat one would take if its FLOPs were all that counted, and elements came with them.
+  // The time that the flat one would take if its FLOPs were all that counted, and elements came
+  // with them.
   const double share = Flat::kFlopsPerRow / (kFlopsPerElement * kChainWidth);
   const double more_elements = kElementRows * (Flat::kElementsPerRow - kChainWidth * share);
   rates.ns_per_element = std::max(0.0, (times.flat_ns - times.deep_ns * share) / more_elements);

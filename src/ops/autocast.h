@@ -11,7 +11,7 @@
 
 namespace epilogue {
 
-// What a weight holds: the same again while storage and version are. Keeps the storage.
+// A weight's contents: the same again while storage and version are. Keeps the storage.
 struct WeightState {
   detail::Ref<detail::Storage> storage;
   uint32_t version = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What converting one element to another dtype means, for references and kernels alike.
+// Conversion of one element to another dtype, for references and kernels alike.
 #pragma once
 
 #include <cstdint>

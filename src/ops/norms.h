@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layer_norm and rms_norm share: shapes, dtypes and checks. A row is one normalised slice.
+// Shared by layer_norm and rms_norm: shapes, dtypes and checks. A row is one normalised slice.
 #pragma once
 
 #include <cmath>

@@ -137,7 +137,7 @@ void sgd_reference(const Call& call) {
 // Counted from the formulas above, without options.
 double adam_flops(const Call& call) { return 15 * ListCall(call).elements(); }
 double sgd_flops(const Call& call) { return 6 * ListCall(call).elements(); }
-// What a device found is not read for this: its step counts as one that was taken.
+// A device's finding is not read for this: its step counts as one that was taken.
 bool is_known_to_skip(const Call& call) {
   return call.in[0].device().type == DeviceType::cpu && found_inf(call);
 }

@@ -55,8 +55,8 @@ inline bool found_inf(const Call& call) {
   const Tensor& t = call.in[call.in.size() - 1];
   return t.defined() && load_element(t.dtype(), t.data(), 0) != 0;
 }
-// What a gradient is multiplied by first. The scale's inverse is rounded to f32, as GradScaler
-// does.
+// The factor that a gradient is multiplied by first. The scale's inverse is rounded to f32, as
+// GradScaler does.
 inline double inverse_grad_scale(const Call& call) {
   const Tensor& t = call.in[call.in.size() - 2];
   if (!t.defined()) return 1;

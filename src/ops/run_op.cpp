@@ -12,7 +12,7 @@
 namespace epilogue {
 namespace {
 
-// What the schema says of the i-th tensor of n: "Tensor? bias=None" is {"bias", true}. A list's
+// The schema's entry for the i-th tensor of n: "Tensor? bias=None" is {"bias", true}. A list's
 // name stands for its tensors.
 struct Argument {
   std::string name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the definitions of view ops share: views by strides, and their references as copies.
+// Shared by the definitions of view ops: views by strides, and their references as copies.
 #pragma once
 
 #include "core/op.h"
@@ -17,7 +17,7 @@ inline double no_bytes(const Call&) { return 0; }
 
 // Reference helpers. The elements in row-major order:
 void copy_in_order(const Tensor& source, const Tensor& result);
-// What strides and an offset (from the first element) pick, over the result's sizes.
+// The elements that strides and an offset (from the first element) pick, over the result's sizes.
 void gather_reference(const Call& call, const Dims& strides, int64_t offset);
 
 }  // namespace epilogue

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the table of pointwise functions says of one of them.
+// A row of the table of pointwise functions.
 #pragma once
 
 #include <array>
@@ -26,20 +26,20 @@ struct PointwiseParameter {
 // is NaN. column_sum: one number of each column.
 enum class PointwiseKind : uint8_t { elementwise, row_reduction, column_sum };
 
-// Of one element: a few arithmetic instructions, or an exponential and more.
+// The cost of one element: a few arithmetic instructions, or an exponential and more.
 enum class PointwiseCost : uint8_t { cheap, costly };
 
-// What the function's gradient reads of its forward pass.
+// The part of its forward pass that the function's gradient reads.
 enum class PointwiseSaves : uint8_t { nothing, input, output };
 
-// What its result holds. truth: 0 or 1, which an op gives as booleans.
+// The meaning of its result. truth: 0 or 1, which an op gives as booleans.
 enum class PointwiseResult : uint8_t { number, truth };
 
 // The value that an attribute of the op must have for the op to be this function.
 struct PointwiseForm {
   int attribute = -1;  // -1: the op has this form only
   double value = 0;
-  const char* needs = nullptr;  // what calls of another form are told
+  const char* needs = nullptr;  // the error's text for calls of another form
 };
 
 struct PointwiseRow {

@@ -21,7 +21,7 @@ struct Recording {
   TickAnchor begin;
   TickAnchor end;
   bool cpu_activity = true;
-  // Of a device with a clock of its own: what its tracer saw, or when its kernels ran (the unix
+  // From a device with a clock of its own: what its tracer saw, or when its kernels ran (the unix
   // time of each of a DeviceTimer's marks). No devices: the CPU is the device.
   std::vector<DeviceInfo> devices;
   bool has_tracer = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device did, as its vendor's tracer tells it. Defined in profile/cupti or profile/no_cupti.
+// A device's work, as its vendor's tracer recorded it. Defined in profile/cupti or
+// profile/no_cupti.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@ namespace epilogue::profiler {
 
 enum class ActivityKind : uint8_t { kernel, copy, fill, runtime_call, driver_call, sync, overhead };
 
-// One record. Times are Unix nanoseconds. What a kind does not have keeps its default.
+// One record. Times are Unix nanoseconds. Fields that a kind does not have keep their defaults.
 struct DeviceActivity {
   ActivityKind kind = ActivityKind::kernel;
   std::string name;

@@ -13,7 +13,7 @@ static_assert(static_cast<int>(epilogue::MemoryCategory::unknown) ==
 
 struct Moment {
   int64_t ticks;
-  // Of what happens at one tick, an allocation comes before what is said of it, a free after.
+  // At one tick an allocation comes before what is said of it, a free after.
   enum class Kind : uint8_t { allocation, said, freed } kind;
   size_t buffer;
   size_t index;  // in the buffer's memory records
@@ -73,7 +73,7 @@ class Categorizer {
       return;
     }
     const auto [known, is_new] = before_.try_emplace(r.address, r.category);
-    // What a trace says of the start is said of the host.
+    // A trace's figures of the start are the host's.
     if (is_new && r.device.type == DeviceType::cpu)
       result_.at_start[static_cast<size_t>(known->second)] += r.bytes;
   }

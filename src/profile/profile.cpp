@@ -14,7 +14,7 @@
 namespace epilogue::profiler {
 namespace {
 
-// One session records at a time; a second Profile is told so.
+// One session records at a time; a second Profile throws.
 std::atomic<const Profile*> recording_profile{nullptr};
 
 RecorderOptions recorder_options(const ProfileOptions& o) {

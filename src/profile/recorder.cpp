@@ -33,7 +33,7 @@ std::unique_ptr<OpInputs> note_inputs(std::span<const Tensor> in, std::span<cons
   return inputs;
 }
 
-// What lived before the session: an op that reads it is where it shows.
+// Memory that lived before the session: an op that reads it is where it shows.
 void note_categories(ThreadBuffer& b, std::span<const Tensor> in) {
   for (const Tensor& t : in) {
     if (!t.defined()) continue;

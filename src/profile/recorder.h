@@ -34,7 +34,7 @@ struct OpInputs {
 
 inline constexpr uint32_t kNoParent = 0;
 
-// An op of any thread, as a tracer is told of it.
+// An op of any thread, as a tracer sees it.
 inline uint64_t op_key(uint64_t thread_id, uint32_t id) { return thread_id << 32 | id; }
 
 struct OpRecord {
@@ -96,10 +96,10 @@ struct RecorderOptions {
   bool shapes = false;
   bool memory = false;
   bool stacks = false;
-  DeviceTracer* tracer = nullptr;  // is told which op a call belongs to
+  DeviceTracer* tracer = nullptr;  // hears which op a call belongs to
 };
 
-// What one thread recorded in one session. Spans are appended when they end.
+// One thread's records of one session. Spans are appended when they end.
 struct ThreadBuffer {
   RecorderOptions options;
   uint64_t thread_id = 0;
@@ -126,7 +126,7 @@ struct ThreadBuffer {
 };
 
 // One object serves the whole process: threads may still be inside an op when a session ends, so
-// the recorder must outlive them all. Sessions are told apart by a number.
+// the recorder must outlive them all. Sessions differ by a number.
 class Recorder final : public RunObserver, public MemoryObserver {
  public:
   static Recorder& instance();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one recorded event costs, measured on this machine, now.
+// The cost of one recorded event, measured on this machine, now.
 #pragma once
 
 #include "epilogue/profiler.h"

@@ -32,7 +32,7 @@ void link_forward_backward(Trace& trace) {
     const OpArgs* args = trace.op_args(event);
     if (args == nullptr || args->sequence_number < 0) continue;
     if (args->scope != Scope::backward_function) {
-      // What the engine wraps around a backward function names a forward thread, too.
+      // The engine's wrapper of a backward function names a forward thread, too.
       if (args->fwd_tid == 0) last_forward[{event.tid, args->sequence_number}] = &event;
       continue;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What zlib's deflateInit2() takes for a gzip stream.
+// The argument of zlib's deflateInit2() for a gzip stream.
 #pragma once
 
 namespace epilogue::trace {

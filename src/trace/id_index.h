@@ -13,7 +13,7 @@ namespace epilogue::trace {
 
 // From an id to the first event that carries it. Ids mostly count up: then a table does; ids that
 // are scattered over 64 bits (HIP, merged files) are searched in a sorted list. Which it is follows
-// from the ids, so they are told twice: announce() for each, then add() for each, then finish().
+// from the ids, so each is given twice: announce() for each, then add() for each, then finish().
 class IdIndex {
  public:
   void announce(int64_t id) {

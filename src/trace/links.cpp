@@ -55,8 +55,8 @@ class StepIndex {
   std::vector<std::pair<int32_t, std::vector<Step>>> processes_;  // one, but for merged traces
 };
 
-// Of an op without length only a launch call of the same instant is a child: the clock (whole
-// microseconds until 2024) was too coarse for both. Among ops of one instant it cannot be told.
+// An op without length has only a launch call of the same instant as a child: the clock (whole
+// microseconds until 2024) was too coarse for both. Among ops of one instant the parent is unknown.
 bool encloses(const Event& op, const Event& inner) {
   if (op.dur_ns == 0)
     return is_launch_category(inner.category) && inner.ts_ns == op.ts_ns && inner.dur_ns == 0;
@@ -168,7 +168,7 @@ class Linker {
     }
   }
 
-  // Of calls without a correlation, those that alone carry their External id: in old traces of ROCm
+  // Adds a call without a correlation that alone carries its External id: in old traces of ROCm
   // it is the call's own, and its kernel carries the same. Ids of several calls are an op's.
   void add_named_call(int64_t id, uint32_t call) {
     const auto [place, is_new] = named_calls_.try_emplace(id, call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around the events of a trace file: the top-level keys, names of processes and
+// The parts around the events of a trace file: the top-level keys, names of processes and
 // threads, the span of the recording.
 #pragma once
 

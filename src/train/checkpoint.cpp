@@ -19,7 +19,8 @@ constexpr const char* kVersionKey = "epilogue.checkpoint";
 constexpr const char* kVersion = "1";
 constexpr const char* kSumKey = "epilogue.crc32";
 
-// Of names, shapes, dtypes and bytes of the tensors, by name, then of all metadata but the sum.
+// The checksum of names, shapes, dtypes and bytes of the tensors, by name, then of all metadata but
+// the sum.
 std::string check_sum(NamedTensors tensors, const Metadata& metadata) {
   std::sort(tensors.begin(), tensors.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });

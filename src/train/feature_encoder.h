@@ -30,7 +30,7 @@ class FeatureEncoder {
  public:
   explicit FeatureEncoder(const std::vector<Feature>& features);
 
-  // What is stored of a row: one value per feature, found in the named columns. `unseen`, if it is
+  // The stored form of a row: one value per feature, found in the named columns. `unseen`, if it is
   // not null, counts by feature the categories that are not known. Codes: CsvNumber, CsvDate.
   Status encode(const CsvTable& rows, int64_t row, std::span<const size_t> columns, float* to,
                 int64_t* unseen) const;

@@ -11,7 +11,7 @@
 
 namespace epilogue::train {
 
-// What a micro-batch gave.
+// The result of a micro-batch.
 struct MicroResult {
   double loss = 0;                 // mean over its examples; if read
   Tensor unread_loss;              // if not

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network gets of stored rows.
+// A network's inputs, made of stored rows.
 #include <cmath>
 #include <numeric>
 

@@ -148,7 +148,7 @@ ModelDescription model_of(const json& j) {
   return d;
 }
 
-// What the parts say of each other.
+// Checks the parts against each other.
 void require_whole(const ModelDescription& d) {
   if (d.table && (d.table->task != d.task || d.table->inputs() != d.network.inputs))
     throw Error("its table is not that of its network");

@@ -25,7 +25,7 @@ class Moments {
     count_ = both;
   }
   double mean() const { return static_cast<double>(mean_); }
-  // Of the whole population.
+  // The standard deviation of the whole population.
   double std() const { return count_ == 0 ? 0 : static_cast<double>(std::sqrt(squares_ / count_)); }
   // The sum's own rounding must not pass for a spread.
   bool is_constant() const { return !(std() > std::abs(mean()) * 1e-12); }

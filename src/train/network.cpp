@@ -18,7 +18,7 @@ void require_network_sizes(const NetworkOptions& o) {
     throw Error(fmt::format("[make_network] expected 0 <= dropout < 1, got {}", o.dropout));
 }
 
-// Of geglu's blocks.
+// The width of geglu's blocks.
 int64_t block_width(const NetworkOptions& o) { return std::max<int64_t>(1, o.hidden / 2); }
 
 void add_dropout(nn::Sequential& network, double p) {

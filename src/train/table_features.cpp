@@ -31,7 +31,7 @@ struct FirstCell {
   }
 };
 
-// What the cells of a column are. Sums of parts do not depend on their order, but for the moments.
+// The kind of a column's cells. Sums of parts do not depend on their order, but for the moments.
 struct ColumnStats {
   int64_t numbers = 0;
   int64_t dates = 0;

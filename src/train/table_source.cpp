@@ -29,7 +29,7 @@ Status for_each_part(const TableSource& source,
   std::atomic<size_t> first_failed = source.parts;
   parallel_blocks(static_cast<int64_t>(source.parts), [&](int64_t block) {
     const auto part = static_cast<size_t>(block);
-    // What comes after a bad part may be cut inside of a cell.
+    // Parts behind a bad one may be cut inside of a cell.
     if (part > first_failed.load(std::memory_order_relaxed)) return;
     results[part] = source.with_part(part, [&](const CsvTable& rows) { return body(part, rows); });
     if (!results[part]) {

@@ -23,7 +23,7 @@ constexpr size_t kMaxNumericClasses = 20;
 constexpr int64_t kManyRows = 20;
 constexpr double kMissingTarget = std::numeric_limits<double>::quiet_NaN();
 
-// What the targets of a part are, or those of all parts together, before anybody knows what the
+// The kind of the targets of a part, or those of all parts together, before anybody knows what the
 // column is.
 struct TargetColumn {
   std::vector<double> numbers;  // by row; NaN: missing, or text

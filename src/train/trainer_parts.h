@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer is made of, as its options choose.
+// The parts of a trainer, as its options choose them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What leaves keep: accumulation, stolen and copied gradients, layouts; and grad(), which leaves
+// Gradients of leaves: accumulation, stolen and copied gradients, layouts; and grad(), which leaves
 // them alone.
 #include <gtest/gtest.h>
 

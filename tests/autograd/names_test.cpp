@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profiler hears of a backward pass: names, nesting and sequence numbers as in PyTorch.
+// A profiler's view of a backward pass: names, nesting and sequence numbers as in PyTorch.
 #include <gtest/gtest.h>
 
 #include "autograd/leaf.h"

@@ -103,7 +103,7 @@ TEST(MachineFigures, GiveTheRatesThatModelsRead) {
   EXPECT_EQ(r.stream_bytes_per_ns, 25);
   EXPECT_EQ(r.stream_bytes_per_ns_all, 60.5);
   EXPECT_EQ(r.handoff_ns, 750);
-  // What is not known falls back.
+  // Unknown figures fall back.
   const MachineRates unknown = rates_of(MachineFigures{});
   EXPECT_EQ(unknown.f32_flops_per_ns, kFallbackRates.f32_flops_per_ns);
   EXPECT_EQ(unknown.stream_bytes_per_ns, kFallbackRates.stream_bytes_per_ns);
@@ -123,7 +123,7 @@ TEST(MachineFigures, OtherTextIsRefused) {
   EXPECT_TRUE(f.read_gb_per_s.empty());
 }
 
-// One after the other: what a process was told stays.
+// One after the other: a process keeps its first answer.
 TEST(MachineFile, KeepsWhatWasMeasuredByCpuLevelAndThreads) {
   const TemporaryFolder folder;
   const EnvironmentScope scope("EPILOGUE_CACHE_DIR", folder.path() + "/new");
@@ -132,7 +132,7 @@ TEST(MachineFile, KeepsWhatWasMeasuredByCpuLevelAndThreads) {
   ASSERT_TRUE(set_machine_figures(f).ok());
   EXPECT_EQ(machine_rates().handoff_ns, 750);
   EXPECT_EQ(machine_figures()->f32_gflops, 400);
-  // Of other threads: beside it. Of the same: in its place.
+  // Figures of other threads go beside it, those of the same threads in its place.
   f.threads += 1;
   ASSERT_TRUE(set_machine_figures(f).ok());
   f.threads -= 1;

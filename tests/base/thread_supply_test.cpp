@@ -25,7 +25,7 @@ namespace {
 constexpr unsigned kHangSeconds = 20;
 constexpr int kThrew = 99;
 
-// What a forked child says of itself: its exit code, or minus the signal that ended it (SIGALRM
+// A forked child's end: its exit code, or minus the signal that ended it (SIGALRM
 // where it hung).
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();

@@ -2,11 +2,13 @@
 """bench: contenders agree, rows hold what they promise, sweeps leave files."""
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
-from command import CommandTest, run
+from command import BINARY, CommandTest, run
 
 MLP = ("mlp", "--batch", "2", "--seq", "3", "--dim", "32", "--hidden", "64")
 FAST = ("--seconds", "0.05", "--format", "json")
@@ -66,6 +68,20 @@ class Portability(CommandTest):
             if " x " not in line and "mlp " in line:
                 self.assertLessEqual(len(line), 120)
 
+    def test_an_installed_command_says_what_is_missing(self):
+        # A command without its build folder: a copy.
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(BINARY, folder)
+            for name in ("ladder", "portability"):
+                done = subprocess.run([alone, "bench", name, "--seconds", "1"], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertEqual(done.stderr, f"epilogue bench {name}: expected the executable "
+                                 f"{os.path.realpath(folder)}/bench/epilogue_bench, got none: only build folders "
+                                 "have it (cmake --build BUILD --target epilogue_bench)\n")
+                done = subprocess.run([alone, "bench", name, "--help"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0)
+                self.assertIn(f"Example: epilogue bench {name}", done.stdout)
+
     def test_misuse(self):
         self.assertIn("expected baseline, avx2", self.misuse("bench", "portability", "--levels", "avx9"))
 
@@ -102,7 +118,7 @@ class Bench(CommandTest):
         self.assertEqual(eager["speedup_vs_eager"], 1)
         # gelu(gate), up and their product, and perhaps the gate itself: three or four hidden tensors.
         self.assertIn(eager["peak_intermediate_bytes"], (3 * 6 * 64 * 4, 4 * 6 * 64 * 4))
-        # Of two threads at most 6 rows of hidden values in all, in f32; padded rows are the kernel's.
+        # Two threads hold at most 6 rows of hidden values in all, in f32; padded rows are the kernel's.
         for name in OURS[1:]:
             self.assertGreater(rows[name]["peak_intermediate_bytes"], 0)
             self.assertLess(rows[name]["peak_intermediate_bytes"], eager["peak_intermediate_bytes"])

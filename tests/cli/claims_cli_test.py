@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/claims.md shows with the command and does not depend on the machine."""
+"""Outputs of the command in docs/claims.md that do not depend on the machine."""
 import json
 import os
 import unittest

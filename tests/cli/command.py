@@ -8,7 +8,7 @@ import unittest
 
 BINARY = os.path.abspath(sys.argv.pop(1))
 
-# What was measured of this machine must not decide what a test sees, nor a test what is kept of it.
+# Kept figures of this machine must not decide what a test sees, nor may a test change them.
 os.environ["EPILOGUE_CACHE_DIR"] = "off"
 
 

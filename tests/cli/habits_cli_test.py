@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands have in common, checked of every command that --help names (docs/command.md)."""
+"""Habits that all commands share, checked for every command that --help names (docs/command.md)."""
 import json
 import os
 import re
@@ -15,7 +15,7 @@ OTHER = os.path.join(DATA, "linear_1024_32_64_compile.json.gz")
 # Their result is one table.
 ONE_TABLE = {("table",), ("check",), ("ops",)}
 
-# Of an option that several commands have: one text, up to its default and what is special there.
+# An option that several commands have: one text, up to its default and what is special there.
 SAME_DOC = {
     "--format": "text, json (one object on stdout) or markdown",
     "--device": "cpu or cuda",
@@ -27,7 +27,7 @@ SAME_DOC = {
 
 
 def blocks(text):
-    """Of --help's options: {"--out": ("-o,--out", "DIR [traces]", "folder of ...")}."""
+    """The options of --help: {"--out": ("-o,--out", "DIR [traces]", "folder of ...")}."""
     found = {}
     section = re.search(r"^Options:\n((?:  .*\n)*)", text, re.M).group(1)
     for block in re.findall(r"^  -.*\n(?:    +.*\n)*", section, re.M):
@@ -148,7 +148,7 @@ class Habits(CommandTest):
         return path
 
     def arguments(self):
-        """Of each command a call that is quick. A new command must join."""
+        """One quick call of each command. A new command must join."""
         calls = {("table",): [TRACE], ("explain",): [TRACE], ("diff",): [TRACE, OTHER],
                  ("check",): [TRACE, "kernels_per_step >= 0"], ("name",): ["sgemm_kernel"],
                  ("report",): [TRACE, "-o", os.path.join(self.out, "r.html")], ("serve",): None}

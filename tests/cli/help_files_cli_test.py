@@ -17,6 +17,9 @@ def help_of(path):
     return result.stdout
 
 
+DEVELOPERS = {("bench", "ladder"), ("bench", "portability")}
+
+
 def section(text, title):
     found = re.search(rf"^{title}:\n((?:  .*\n)*)", text, re.M)
     return found.group(1) if found else ""
@@ -42,6 +45,9 @@ class HelpFiles(CommandTest):
     @classmethod
     def setUpClass(cls):
         cls.paths = dict(all_paths())
+        # Their options are another executable's: the files name the commands alone.
+        for path in DEVELOPERS & cls.paths.keys():
+            cls.paths[path] = ""
         cls.files = {kind: run("help-files", kind).stdout for kind in KINDS}
 
     def test_there_is_something_to_compare(self):
@@ -58,6 +64,13 @@ class HelpFiles(CommandTest):
             for names in options(text):
                 entry = ".TP\n" + ", ".join(f"\\fB{n}\\fR" for n in names)
                 self.assertIn(entry, part, f"{title}: {names}")
+
+    def test_the_man_page_says_where_developers_benchmarks_are(self):
+        said = "part of a build folder (target epilogue_bench), not of an installed command."
+        there = DEVELOPERS & self.paths.keys()
+        self.assertEqual(self.files["man"].count(said), len(there))
+        for path in there:
+            self.assertIn("Example: epilogue " + " ".join(path), self.files["man"].replace("\\-", "-"))
 
     def test_bash_has_every_command_and_option(self):
         for path, text in self.paths.items():
@@ -111,7 +124,7 @@ class HelpFiles(CommandTest):
             self.skipTest("neither mandoc nor groff is installed")
 
     def bash(self, *words):
-        """What bash offers for the last of `words`, in a folder with trace.json and runs/."""
+        """The words that bash offers for the last of `words`, in a folder with trace.json and runs/."""
         completion = self.write("bash", "completion.bash")
         work = os.path.join(self.out, "work")
         os.makedirs(os.path.join(work, "runs"), exist_ok=True)

@@ -95,7 +95,7 @@ class Explain(CommandTest):
 
 
 class Damage(CommandTest):
-    """What was read all the same, but may be wrong, is said on stderr by every command."""
+    """Every command says on stderr what was read but may be wrong."""
     KERNELS = ('{"traceEvents": ['
                '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": %d},'
                '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 50, "dur": 5}]}')

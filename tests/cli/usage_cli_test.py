@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command says to arguments that it cannot use: the whole line, exit 2."""
+"""The command's answer to arguments that it cannot use: the whole line, exit 2."""
 import os
 import re
 import subprocess

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tensor looks like when it is printed: PyTorch's own text (2.x) for the same values.
+// Printed tensors: PyTorch's own text (2.x) for the same values.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the safetensors header share: a file in memory, and the failure it must give.
+// Shared by the tests of the safetensors header: a file in memory, and the failure it must give.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -116,13 +116,6 @@ class CheckLayers(unittest.TestCase):
                     path = header.relative_to(headers.parent).as_posix()
                     self.assertIn(f'#include "{path}"', text)
 
-    def test_folders_have_a_limit(self):
-        def with_files(n):
-            return {**GOOD, **{f"src/core/f{i}.cpp": "" for i in range(n - 1)}}  # and op.h
-        self.assertEqual(run("check_layers.py", with_files(60)), (0, ""))
-        self.assertEqual(run("check_layers.py", with_files(61)),
-                         (1, "src/core: 61 sources, the limit is 60\n"))
-
     def test_unknown_files_are_named(self):
         self.expect_complaint("include/epilogue/misc.h", "",
                               "1: belongs to no layer; add it to the table in "
@@ -143,11 +136,11 @@ class CheckLayers(unittest.TestCase):
 
 class CheckSizes(unittest.TestCase):
     def test_limits(self):
-        self.assertEqual(run("check_sizes.py", {"src/a.cpp": "\n" * 400}), (0, ""))
-        self.assertEqual(run("check_sizes.py", {"src/a.cpp": "\n" * 401}),
-                         (0, "src/a.cpp: 401 lines\n"))
-        self.assertEqual(run("check_sizes.py", {"tests/a.py": "\n" * 601}),
-                         (1, "tests/a.py: 601 lines, the limit is 600\n"))
+        self.assertEqual(run("check_sizes.py", {"src/a.cpp": "\n" * 600}), (0, ""))
+        self.assertEqual(run("check_sizes.py", {"src/a.cpp": "\n" * 601}),
+                         (0, "src/a.cpp: 601 lines\n"))
+        self.assertEqual(run("check_sizes.py", {"tests/a.py": "\n" * 801}),
+                         (1, "tests/a.py: 801 lines, the limit is 800\n"))
 
 
 if __name__ == "__main__":

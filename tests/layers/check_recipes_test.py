@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What check_recipes.py finds in small trees made for it."""
+"""check_recipes.py on small trees made for it."""
 import importlib.util
 import tempfile
 import unittest

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch computed: tests/data/training/golden.json, made by the script beside it.
+// Values that PyTorch computed: tests/data/training/golden.json, made by the script beside it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@ TensorSource memory_source(NamedTensors tensors) {
   return source;
 }
 
-// What a module without HF names holds, drawn once per test.
+// The weights of a module without HF names, drawn once per test.
 struct Weights {
   Tensor gate = randn({kHidden, kDim});
   Tensor up = randn({kHidden, kDim});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What wrong use of layers, initialisers and states says.
+// Messages on wrong use of layers, initialisers and states.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch gives for functions of the table at their edges: dtypes, ties, NaN, large integers.
+// PyTorch's values for functions of the table at their edges: dtypes, ties, NaN, large integers.
 #include <limits>
 
 #include "ops/op_testing.h"

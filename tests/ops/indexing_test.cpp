@@ -38,7 +38,7 @@ TEST(Indexing, AnIndexOutOfRangeIsNamedWithTheSize) {
               scatter_add(w, 1, full({1, 1}, 3, DType::i64), zeros({1, 1}));
             }),
             "[aten::scatter_add] expected indices in [0, 3), got 3");
-  // Of f64 and of i64 too, and by the reference.
+  // For f64 and i64 too, and by the reference.
   EXPECT_EQ(message_of([&] {
               embedding(zeros({5, 3}, DType::f64), indices({6}));
             }),

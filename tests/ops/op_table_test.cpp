@@ -121,7 +121,7 @@ TEST_P(OpTable, IsDescribed) {
   EXPECT_TRUE(op.vjp != nullptr || op.kind == OpKind::composite || may_lack_gradient(op));
 }
 
-// What run_op gives (whichever kernel it takes, or the parts of a composite) is the reference's.
+// The result of run_op (whichever kernel it takes, or the parts of a composite) is the reference's.
 TEST_P(OpTable, RunEqualsReference) {
   for_each_input(
       op, [&](std::span<const Tensor> in, std::span<const Attr> attrs, const std::string& text) {
@@ -174,7 +174,7 @@ TEST_P(OpTable, KernelsEqualReferenceOnEveryIsa) {
   }
 }
 
-// What capture makes of an in-place op: it reads nothing of what it writes, or another op gives the
+// Capture of an in-place op: it reads nothing of what it writes, or another op gives the
 // same as a new tensor.
 TEST_P(OpTable, InPlaceOpsAreWhatTheySayToCapture) {
   if (op.kind != OpKind::inplace) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the op tests share: tensors of every layout, the reference's answer, comparison, call trees.
+// Shared by the op tests: tensors of every layout, the reference's answer, comparison, call trees.
 #pragma once
 
 #include <gtest/gtest.h>

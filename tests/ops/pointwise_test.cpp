@@ -51,7 +51,7 @@ Dims random_sizes(Random& random) {
   return sizes;
 }
 
-// What broadcasts to `sizes`: some leading dimensions dropped, some others of size 1.
+// Sizes that broadcast to `sizes`: some leading dimensions dropped, some others of size 1.
 Dims broadcastable(Random& random, const Dims& sizes) {
   Dims result;
   const int64_t dropped = pick(random, 0, 3) == 0 ? pick(random, 0, sizes.rank()) : 0;

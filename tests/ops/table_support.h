@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the op-table tests share: inputs from samples, reference results, comparison.
+// Shared by the op-table tests: inputs from samples, reference results, comparison.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ std::vector<Tensor> make_inputs(const Sample& sample, DType dtype, Layout layout
 Tensor contiguous_copy(const Tensor& t);
 Tensor strided_copy(const Tensor& t);
 
-// What an in-place op writes of its inputs: one tensor, or those of its lists.
+// The inputs that an in-place op writes: one tensor, or those of its lists.
 std::vector<Tensor> written_inputs(const OpDef& op, std::span<const Tensor> in);
 // The inputs, with copies of those that the op writes.
 std::vector<Tensor> with_copies_to_write(const OpDef& op, std::span<const Tensor> in);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens where on_trace_ready or the schedule throws, or calls back into the profile.
+// Callbacks: on_trace_ready or the schedule throws, or calls back into the profile.
 #include <gtest/gtest.h>
 
 #include <stdexcept>

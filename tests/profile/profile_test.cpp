@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recorded run looks like: ops, launches, kernels, links, shapes, memory, threads.
+// A recorded run: ops, launches, kernels, links, shapes, memory, threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -98,7 +98,7 @@ TEST(TrainingTrace, ListsAreListsOfTheirOwnTensors) {
   FAIL() << "no aten::_fused_adamw_";
 }
 
-// What was there before the window is found where ops use it.
+// Memory from before the window is found where ops use it.
 TEST(TrainingMemory, HasPyTorchsCategories) {
   Training training(128);
   training.step();

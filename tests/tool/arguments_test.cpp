@@ -12,7 +12,7 @@
 namespace epilogue::tool::arguments_test {
 namespace {
 
-// What the check says of a value; "" where it takes it. The value may change.
+// The check's message for a value; "" where it takes it. The value may change.
 std::string said(const CLI::Validator& check, std::string& value) { return check(value); }
 std::string said(const CLI::Validator& check, const char* value) {
   std::string text = value;

@@ -26,9 +26,9 @@ TEST(Print, RendersTheFormThatWasAskedFor) {
 }
 
 TEST(Print, WhatIsToldOnTheWayIsNotPrintedAsJson) {
-  const trace::Document told = {trace::preformatted("on the way\n")};
-  EXPECT_EQ(printed(told, Format::json), "");
-  EXPECT_EQ(printed(told, Format::text), "on the way\n");
+  const trace::Document note = {trace::preformatted("on the way\n")};
+  EXPECT_EQ(printed(note, Format::json), "");
+  EXPECT_EQ(printed(note, Format::text), "on the way\n");
 }
 
 }  // namespace

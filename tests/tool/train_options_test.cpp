@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of a training run: what is left open, what checkpoints keep, what trainers are told.
+// The flags of a training run: defaults, what checkpoints keep, what trainers get.
 #include "tools/epilogue/train/train_options.h"
 
 #include <gtest/gtest.h>

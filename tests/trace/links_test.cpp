@@ -167,7 +167,7 @@ TEST(Links, CorrelationZeroIsNone) {
   const Links links = link(b.trace);
   EXPECT_EQ(links.launch[kernel], kNone);
   EXPECT_EQ(links.launches.size(), 1u);
-  EXPECT_EQ(links.launches_without_kernel, 0) << "without a correlation it cannot be told";
+  EXPECT_EQ(links.launches_without_kernel, 0) << "without a correlation it is unknown";
 }
 
 TEST(Links, OneGraphLaunchHasManyKernels) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be recovered from each broken file of a collection, and what must be said about it.
+// Events that must be recovered from each broken file of a collection, and what must be said about
+// it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

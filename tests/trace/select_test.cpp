@@ -70,7 +70,7 @@ TEST(Select, CutsNoKernelFromALaunchAndNoStepInTwo) {
   EXPECT_EQ(cut.kernels, 2);
   EXPECT_EQ(cut.kernels_launched_outside, 2);
   EXPECT_EQ(cut.kernels_without_launch, 0);
-  // What began before and runs into it.
+  // Events that began before and run into it.
   EXPECT_EQ(names(select_range(two_steps(), 1.505, 1.55).value()),
             (std::vector<std::string>{"k1"}));
 }

@@ -51,7 +51,7 @@ TEST(Schema, TopLevelKeysInOrder) {
   EXPECT_EQ(d["displayTimeUnit"], "ms");
   EXPECT_EQ(d["baseTimeNanoseconds"], 1775078550000000000);
   EXPECT_EQ(d["traceName"], "out/trace.json");
-  // What was not recorded has no key.
+  // Fields that were not recorded have no key.
   EXPECT_EQ(keys(written(TraceBuilder().trace)),
             (Names{"schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds",
                    "traceEvents", "traceName"}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer says of examples that it does not learn from.
+// A trainer's figures of examples that it does not learn from.
 #include <gtest/gtest.h>
 
 #include <cmath>

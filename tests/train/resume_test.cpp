@@ -131,7 +131,7 @@ TEST_P(Resume, EndsWithTheSameBits) {
   }
 }
 
-// What the test above could not see if all states were the same.
+// The test above could not see this if all states were the same.
 TEST_P(Resume, AnotherSeedEndsElsewhere) {
   Process a(GetParam(), 1), b(GetParam(), 2);
   a.steps(0, 1);

@@ -242,7 +242,7 @@ TEST(Trainer, StepsThatDoNotReadTheirLossHaveTheSameBits) {
       const auto losses = steps_with(*lends, o, batch);
       EXPECT_TRUE(std::isnan(losses.front()));
       expect_same_tensors(reads->state_dict(), lends->state_dict());
-      // What a plan lends is gone after the step: no copy was made.
+      // A plan's loans are gone after the step: no copy was made.
       for (const auto* network : {reads.get(), lends.get()})
         for (const Tensor& p : network->parameters())
           EXPECT_EQ(p.grad().defined(), mode == Mode::eager);

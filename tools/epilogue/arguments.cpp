@@ -19,7 +19,7 @@
 namespace epilogue::tool {
 namespace {
 
-// What set_num_threads() takes.
+// The most threads that set_num_threads() takes.
 constexpr int64_t kMaxThreads = 4096;
 
 using Names = std::map<std::string, std::string>;  // what may be said, what it means

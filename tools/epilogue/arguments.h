@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What values flags take. Each check refuses with "expected ..., got '...'"; the flag's name is put
+// Checks of flags' values. Each refuses with "expected ..., got '...'"; the flag's name is put
 // before it.
 #pragma once
 
@@ -28,7 +28,7 @@ CLI::Validator path_name();
 // Not empty, and in no other folder.
 CLI::Validator file_name();
 
-// What a shell offers as the value (man page and completion read it from the option's description);
+// The values that a shell offers (man page and completion read it from the option's description);
 // refuses nothing. Words are separated by spaces in the validator named kChoices.
 inline constexpr const char* kChoices = "choices";
 CLI::Validator choices(const std::vector<std::string>& words);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share: where results go, exit codes, and how they register themselves.
+// Shared by the subcommands: where results go, exit codes, and how they register themselves.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,7 @@ std::string add_engine_commands(CLI::App& app, Body& run);
 void add_help_files_command(CLI::App& app, const std::string& version, Body& run);
 
 // Writes a result to stdout, in the form that --format asked for; headings are bold where stdout
-// takes that. A document without JSON (what is told on the way) is not printed as JSON.
+// takes that. A document without JSON (progress on the way) is not printed as JSON.
 void print(const trace::Document& result, Format format);
 void print(const trace::Answer& answer, Format format);
 

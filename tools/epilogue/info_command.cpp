@@ -25,7 +25,7 @@ struct InfoFlags {
   int threads = 0;
 };
 
-// What CUDA needs, and CUPTI, which profiles need.
+// The state of CUDA's needs, and of CUPTI, which profiles need.
 nlohmann::json cuda_parts_json() {
   std::vector<CudaPart> parts = cuda_parts();
   parts.push_back(
@@ -47,7 +47,7 @@ nlohmann::json as_json(const InfoFlags& o) {
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
-// What was measured, now or by an earlier run, and where it is kept.
+// The measured figures, of this or an earlier run, and the file that keeps them.
 void add_figures(const nlohmann::json& info, Rows& rows) {
   const auto number = [&](const char* key) { return info.value(key, 0.0); };
   const std::string file = info["machine_file"];

@@ -4,10 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
 #include <vector>
 
 #include "base/printable.h"
 #include "base/text/nearest.h"
+#include "epilogue/base/error.h"
 
 namespace epilogue::tool {
 namespace {
@@ -55,7 +61,7 @@ std::string unknown_command(const CLI::App& root, const CLI::App& app, const std
   return text + (&app == &root ? "" : "; expected " + one_of_text(names));
 }
 
-// What was left over: an option that does not exist, a command, one argument too many.
+// The message for leftovers: an option that does not exist, a command, one argument too many.
 std::string unexpected(const CLI::App& root, const CLI::App& app,
                        const std::vector<std::string>& left) {
   const auto option = std::find_if(left.begin(), left.end(), [](const std::string& s) {
@@ -130,6 +136,32 @@ std::string in_our_words(const CLI::App& root, const CLI::App& app, const CLI::P
   return error.what();
 }
 
+int misuse(const std::string& line) {
+  fmt::print(stderr, "{}\n", line);
+  return kExitMisuse;
+}
+
+// Results that did not arrive are no results: a full disk must not pass for success.
+int flushed(const std::string& command, int exit_code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  return misuse(command + ": stdout: cannot write" +
+                (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+}
+
+int run_body(const CLI::App& app, const Body& body) {
+  const std::string command = command_path(app);
+  try {
+    return flushed(command, body());
+  } catch (const Error& e) {
+    return misuse(error_line(app, e.what()));
+  } catch (const std::bad_alloc&) {
+    return misuse(command + ": out of memory");
+  } catch (const std::exception& e) {
+    return misuse(command + ": unexpected error: " + e.what());
+  }
+}
+
 }  // namespace
 
 std::string command_path(const CLI::App& app) {
@@ -153,6 +185,16 @@ std::string error_line(const CLI::App& app, const std::string& message) {
   if (is_known) return command + ": " + said;
   const bool is_flag = chosen(app).get_option_no_throw("--" + what) != nullptr;
   return command + (is_flag ? ": --" : ": ") + what + ": " + said;
+}
+
+int parse_and_run(CLI::App& app, const Body& body, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return flushed(app.get_name(), app.exit(e));  // --help, --version
+    return misuse(usage_line(app, e));
+  }
+  return run_body(app, body);
 }
 
 }  // namespace epilogue::tool

@@ -6,7 +6,7 @@
 
 namespace epilogue {
 
-// What an application with threads of its own implements, so that the library starts none beside
+// Implemented by an application with threads of its own, so that the library starts none beside
 // them.
 //
 //   struct MyThreads : Executor {

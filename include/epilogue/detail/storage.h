@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensors share: counted memory. Not for users; epilogue/tensor.h needs it.
+// Shared by tensors: counted memory. Not for users; epilogue/tensor.h needs it.
 #pragma once
 
 #include <atomic>

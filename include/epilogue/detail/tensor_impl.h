@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Tensor points to. Not for users; epilogue/tensor.h needs it.
+// The object that a Tensor points to. Not for users; epilogue/tensor.h needs it.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace epilogue::detail {
 
-// What autograd hangs on a tensor; opaque here.
+// Autograd's part of a tensor; opaque here.
 struct AutogradMeta {
   virtual ~AutogradMeta() = default;
   virtual bool is_leaf() const = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all optimizers share: groups, participation, low-precision copies, state in and out.
+// The part that all optimizers share: groups, participation, low-precision copies, state in and
+// out.
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>

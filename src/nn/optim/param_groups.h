@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What optimizers do with groups whatever their options are.
+// Operations on groups that do not depend on the optimizer's options.
 #pragma once
 
 #include <vector>

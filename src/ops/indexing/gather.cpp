@@ -122,7 +122,7 @@ constinit const OpDef kScatterAdd{
     .vjp = [](const GradCall& g) -> Gradients {
       if (!g.needs[2]) return {g.dout, Tensor(), Tensor()};
       Tensor d = gather(g.dout, g.attr<int64_t>(0), g.in[1]);
-      // What the index does not reach has no gradient.
+      // Elements that the index does not reach have no gradient.
       const Dims& sizes = g.in_meta[2].sizes;
       for (int k = 0; k < sizes.rank(); ++k) {
         if (d.sizes()[k] == sizes[k]) continue;

@@ -157,7 +157,7 @@ std::vector<Sample> add_samples() {
 std::vector<Sample> embedding_samples() {
   const int64_t none = -1;
   return {{{{{5, 3}}, indices({4}, 5)}, {none}},
-          // Of the row of padding_idx the gradient is not the derivative: it is not named here.
+          // The gradient of the row of padding_idx is not the derivative: it is not named here.
           {{{{5, 3}}, indices({2, 3}, 4)}, {int64_t{4}}},
           {{{{5, 3}}, indices({}, 5)}, {none}},
           {{{{301, 130}}, indices({3, 97}, 301)}, {none}},

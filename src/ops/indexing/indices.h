@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops with an index share: its shape rules and its range.
+// Shared by ops with an index: its shape rules and its range.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ inline void require_index(const OpDef& op, const Tensor& index) {
   if (index.dtype() != DType::i64) fail(op, "indices of dtype i64", to_string(index));
 }
 
-// What an op reads that copies the elements that input 1 names: those, and the indices.
+// Bytes read by an op that copies the elements that input 1 names: those, and the indices.
 inline double indexed_bytes(const Call& call) {
   return static_cast<double>(call.in[1].bytes()) + 2 * static_cast<double>(call.out[0].bytes());
 }
@@ -38,7 +38,7 @@ struct IndexedLines {
   int dim;
   Dims sizes;  // of the index, 1 in `dim`
 
-  // Of a call whose attribute 0 is the dimension and whose input 1 is the index.
+  // For a call whose attribute 0 is the dimension and whose input 1 is the index.
   explicit IndexedLines(const Call& call) : count(1), dim(named_dim(call, call.in[0].dim())) {
     const Tensor& index = call.in[1];
     n = index.dim() == 0 ? 1 : index.sizes()[dim];

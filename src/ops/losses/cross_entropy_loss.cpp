@@ -137,7 +137,7 @@ Gradients backward_vjp(const GradCall& g) {
   const Tensor rows = sum(mul(g.dout, run_op(kCrossEntropyBackward, in, attrs)[0]), {-1});
   const Tensor d_grad = reduction == Reduction::none ? rows : sum(rows);
 
-  // Of constant -1, nll_loss gives the weights of the targets, 0 where ignored.
+  // Given constant -1, nll_loss gives the weights of the targets, 0 where ignored.
   const Tensor minus =
       expand(full(Dims::filled(self.dim(), 1), -1, self.dtype(), self.device()), self.sizes());
   const int64_t ignore = g.attr<int64_t>(1);

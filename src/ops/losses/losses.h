@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the losses share: PyTorch's reduction codes and class targets.
+// Shared by the losses: PyTorch's reduction codes and class targets.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ inline void require_target_shape(const OpDef& op, const Tensor& self, const Tens
     fail(op, "a target of the input's shape " + to_string(self.sizes()), to_string(target));
 }
 
-// What a loss gives of its terms.
+// The reduction of a loss's terms.
 inline Tensor reduced(const Tensor& terms, Reduction reduction) {
   if (reduction == Reduction::none) return terms;
   return reduction == Reduction::mean ? mean(terms) : sum(terms);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What activations mean: one Meaning for each row of the table, PyTorch's formulas.
+// The activations' meanings: one Meaning for each row of the table, PyTorch's formulas.
 #include <algorithm>
 #include <cmath>
 

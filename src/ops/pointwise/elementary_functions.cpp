@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What elementary functions mean: roots, powers, sines, bounds, comparisons and selection.
+// The elementary functions' meanings: roots, powers, sines, bounds, comparisons and selection.
 #include <cmath>
 #include <type_traits>
 
@@ -71,7 +71,7 @@ struct RealMeaning : UnaryMeaning {
   static constexpr std::string_view schema = "(Tensor self)";
 };
 
-// Of maximum (kSign 1) and minimum: half to each where both are it, as PyTorch's.
+// The gradient of maximum (kSign 1) and minimum: half to each where both are it, as PyTorch's.
 template <int kSign>
 Gradients extremum_gradient(const GradCall& g) {
   const Tensor& a = g.in[0];

@@ -36,7 +36,7 @@ struct SampleRange {
 std::vector<Sample> unary_samples(const std::vector<Attr>& attrs = {}, SampleRange x = {});
 std::vector<Sample> binary_samples(const std::vector<Attr>& attrs = {}, SampleRange b = {});
 
-// What most functions of one operand share, and most backward functions (dy, saved).
+// Shared by most functions of one operand, and by most backward functions (dy, saved).
 struct UnaryMeaning {
   static constexpr auto infer = infer_floating;
   static constexpr std::array<AutocastRule, 2> autocast = {};

@@ -90,8 +90,8 @@ void index_reference(const Call& call) {
   for_each_extremum<kSign>(call, [&](int64_t line, int64_t at, int64_t) { out.set_int(line, at); });
 }
 
-// Of all elements: shared evenly among those that are it. Along a dimension: to the one whose index
-// was given.
+// The gradient over all elements is shared evenly among those that are the extremum. Along a
+// dimension: to the one whose index was given.
 Gradients whole_extremum_gradient(const GradCall& g) {
   const Dims& sizes = g.in_meta[0].sizes;
   if (!g.has_attr(0)) {

@@ -21,7 +21,7 @@ struct Lines {
       }
     }
   }
-  // Of a line's first element.
+  // The offset of a line's first element.
   int64_t first(int64_t line) const { return line / step * step * n + line % step; }
 };
 

@@ -26,7 +26,7 @@ int checked_dim(const char* op, const Tensor& self, int64_t dim) {
   return static_cast<int>(dim < 0 ? dim + rank : dim);
 }
 
-// Parts of `size` each; the last one is what is left. Of an empty dimension: one empty part.
+// Parts of `size` each; the last one is the rest. An empty dimension gives one empty part.
 std::vector<Tensor> parts_of(const Tensor& self, int dim, int64_t size) {
   const int64_t n = self.sizes()[dim];
   std::vector<Tensor> parts;

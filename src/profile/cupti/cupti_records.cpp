@@ -74,7 +74,7 @@ const Record& as(const CUpti_Activity& record) {
   return reinterpret_cast<const Record&>(record);
 }
 
-// What device work has in common.
+// Fields that all device work has.
 template <class Record>
 DeviceActivity device_work(ActivityKind kind, const Record& r) {
   DeviceActivity a;

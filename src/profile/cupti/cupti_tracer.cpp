@@ -111,7 +111,7 @@ class Cupti final : public DeviceTracer {
     buffers().full.push_back({buffer, valid_bytes});
   }
 
-  // What came in after the last session ended.
+  // Records that came in after the last session ended.
   void forget_buffers() {
     const std::lock_guard<std::mutex> lock(buffers().mutex);
     for (const Buffer& buffer : buffers().full) std::free(buffer.data);

@@ -14,7 +14,7 @@
 namespace epilogue::trace {
 namespace {
 
-// What the autograd engine wraps around a backward function carries its forward thread, too.
+// The autograd engine's wrapper of a backward function carries its forward thread, too.
 constexpr std::string_view kEngineWrapper = "autograd::engine::evaluate_function";
 
 bool is_absent(std::string_view value) { return value.empty() || value == "null"; }

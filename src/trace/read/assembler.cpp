@@ -23,7 +23,7 @@ bool Assembler::add(TextWindow& window) {
     if (!in_list_) document_.list_closed();
     rest.remove_prefix(result.used);
     pending_offset_ = window.offset + static_cast<int64_t>(result.used);
-    // What the worker could not use needs the text that follows.
+    // The rest that the worker could not use needs the text that follows.
     if (in_list_ && !window.is_last) {
       pending_ = rest;
       return true;

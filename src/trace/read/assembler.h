@@ -26,7 +26,7 @@ class Assembler {
   void set_share_done(double share) { merger_.set_share_done(share); }
 
   const DocumentScanner& document() const { return document_; }
-  // What the document's keys say and what was met on the way is in it. `faults`: of the compressed
+  // Holds what the document's keys say and what was met on the way. `faults`: of the compressed
   // stream that the text came from.
   Trace finish(const StreamFaults& faults);
 

@@ -12,7 +12,7 @@
 
 namespace epilogue::trace {
 
-// What is wrong with a compressed stream.
+// The fault of a compressed stream.
 struct StreamFaults {
   bool is_truncated = false;        // it ends early, or is damaged: nothing behind that was read
   bool has_bad_checksum = false;    // of a part of it
@@ -34,7 +34,7 @@ class ByteSource {
   virtual int64_t file_bytes() const = 0;
 };
 
-// "-" is stdin. Compressed files are told by their first bytes, not by their names.
+// "-" is stdin. Compressed files are recognised by their first bytes, not by their names.
 Result<std::unique_ptr<ByteSource>> open_source(const std::string& path);
 // Text, or what a compressed file holds. It must outlive the source.
 std::unique_ptr<ByteSource> memory_source(std::string_view bytes);

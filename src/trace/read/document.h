@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands around the event list: finds where lists begin, keeps the metadata.
+// The text around the event list: finds where lists begin, keeps the metadata.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,8 @@
 namespace epilogue::trace {
 
 // Puts one member where it belongs: devices, recording flags, base time, or else the metadata.
-// What the writer writes by itself (schema version, display unit, name of the file) is left out.
+// Members that the writer adds by itself (schema version, display unit, name of the file) are left
+// out.
 void apply_member(Trace& trace, const std::string& key, const std::string& json);
 
 }  // namespace epilogue::trace

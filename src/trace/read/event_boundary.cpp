@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 8> kEventKeys = {"ph",  "cat", "name", "p
 
 char char_at(std::string_view text, size_t at) { return at < text.size() ? text[at] : '\0'; }
 
-// What follows a closing brace at `brace`.
+// The kind of text behind a closing brace at `brace`.
 EventBoundary boundary_at(std::string_view text, size_t brace) {
   EventBoundary found{.event_end = brace + 1};
   size_t at = skip_space(text, brace + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can only be known when all events are read.
+// The steps that need all events.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reader had to skip or mend, counted.
+// Events that the reader had to skip or mend, counted.
 #pragma once
 
 #include <array>

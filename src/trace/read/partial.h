@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one window of a trace's text became. Strings and argument lists are numbered by the worker
+// The events of one window of a trace's text. Strings and argument lists are numbered by the worker
 // that read the window; merging renumbers them.
 #pragma once
 
@@ -59,7 +59,7 @@ struct Partial {
   int64_t python_functions_left_out = 0;
   ImportNotes notes;
 
-  // What the worker met for the first time, in order of its numbers.
+  // The strings that the worker met for the first time, in order of its numbers.
   std::vector<std::string_view> new_strings;
   std::vector<std::vector<OpInput>> new_inputs;
 

@@ -19,7 +19,7 @@ namespace {
 
 // Small enough that a window and its token index stay in a core's cache.
 constexpr size_t kWindowBytes = size_t{1} << 19;
-// What is left of the window before, and a full one.
+// The rest of the window before, and a full one.
 constexpr size_t kBufferBytes = 2 * kWindowBytes;
 
 }  // namespace

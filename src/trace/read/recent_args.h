@@ -30,7 +30,7 @@ class RecentArgs {
   std::array<uint32_t, kSlots> slots_ = {};
 };
 
-// Of the members that tell kernels apart.
+// Hashes the members in which kernels differ.
 uint64_t hash_args(const KernelArgs& args);
 uint64_t hash_args(const RuntimeArgs& args);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may stand between the tokens of JSON.
+// The white space between the tokens of JSON.
 #pragma once
 
 #include <algorithm>

@@ -26,8 +26,8 @@ class WindowParser {
   explicit WindowParser(PythonFrames frames) : events_(frames) {}
 
   // `text` starts between two events and lies at `offset` of the file. With `is_final`, nothing
-  // follows: an event that does not end is lost. What `result` held is gone, but its memory is used
-  // again. Precondition: text.data()[text.size()] is '\0'.
+  // follows: an event that does not end is lost. Earlier contents of `result` are gone, but its
+  // memory is used again. Precondition: text.data()[text.size()] is '\0'.
   void parse(std::string_view text, int64_t offset, bool is_final, WindowResult& result);
 
  private:

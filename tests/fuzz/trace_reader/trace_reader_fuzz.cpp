@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(skipped == trace.import.skipped_events);
   require(trace.import.events >= static_cast<int64_t>(trace.events.size() + trace.memory.size()));
   key_averages(trace, {.group_by_input_shape = true});
-  // What was read once reads again without a fault.
+  // A trace that was read once reads again without a fault.
   const auto again = read_trace_text(chrome_trace_json(trace, "fuzz"), "again",
                                      {.python_frames = PythonFrames::events, .threads = 1});
   require(again.ok() && again.value().import.skipped_events == 0 &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What wrong use of an optimizer or a wrong state says; it must change nothing.
+// Messages on wrong use of an optimizer or a wrong state, which must change nothing.
 #include <gtest/gtest.h>
 
 #include <limits>

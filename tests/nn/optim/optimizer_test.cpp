@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step does besides its formula: one kernel, scaling, clipping, skipping, copies, state.
+// A step besides its formula: one kernel, scaling, clipping, skipping, copies, state.
 #include <gtest/gtest.h>
 
 #include <cmath>

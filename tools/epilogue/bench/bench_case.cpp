@@ -9,7 +9,7 @@
 namespace epilogue::tool {
 namespace {
 
-// What every result is held against.
+// The result that every other one is compared with.
 struct Judge {
   std::vector<int64_t> rows;
   Tensor exact;  // those rows, in double

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue bench WORKLOAD: our modes and named peers, in turns, on the same work.
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/progress.h"
 #include "epilogue/runtime.h"
-#include "measure/measure.h"
 #include "tools/epilogue/arguments.h"
-#include "tools/epilogue/bench/bench_ladder_report.h"
-#include "tools/epilogue/bench/bench_portability.h"
 #include "tools/epilogue/bench/bench_report.h"
 #include "tools/epilogue/command.h"
-#include "tools/epilogue/memory_limit.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/machine.h"
 
@@ -29,13 +30,6 @@ struct BenchFlags {
   std::string torch;
   std::string out_dir = "traces";
   std::string tag;
-  Format format = Format::text;
-};
-
-struct LadderCommand {
-  LadderOptions ladder;
-  std::string dtype = "f32";
-  int threads = 0;
   Format format = Format::text;
 };
 
@@ -59,24 +53,12 @@ void set_size(WorkloadOptions& o, int64_t value) {
   }
 }
 
-// Prints what differs; the exit code.
-int report_disagreements(const std::vector<std::string>& lines) {
-  for (const std::string& line : lines) fmt::print(stderr, "epilogue: results differ: {}\n", line);
-  return kExitNo;
-}
-
 void require_plausible(const BenchFlags& o) {
   require_device(o.bench.workload.device);
   if (!o.sizes.empty() && !o.sweep) throw Error("[--sizes] expected --sweep beside it, got none");
   if (o.sweep && o.bench.workload.input.ends_with(".safetensors"))
     throw Error(
         "[--sweep] expected random or fashion-mnist input, got a file, whose size is fixed");
-}
-
-// The peak is the CPU's: of another device it stays unknown.
-BenchMachine measure_machine(DType dtype, Device device) {
-  if (device.type != DeviceType::cpu) return {{}, bench::noise_probe(), device_description(device)};
-  return {measure::measure_peak_gflops(dtype), bench::noise_probe(), bench::machine_line()};
 }
 
 int run_bench_command(BenchFlags o) {
@@ -123,29 +105,6 @@ int run_bench_command(BenchFlags o) {
   return kExitFine;
 }
 
-int run_ladder(LadderCommand o) {
-  o.ladder.dtype = parse_dtype(o.dtype);
-  const auto rows = static_cast<double>(o.ladder.rows);
-  const auto dim = static_cast<double>(o.ladder.dim);
-  const auto hidden = static_cast<double>(o.ladder.hidden);
-  require_memory("--rows, --dim, --hidden", 2 * rows * dim + 3 * dim * hidden, o.ladder.dtype);
-  if (o.threads != 0) set_num_threads(o.threads);
-  know_machine();
-  constexpr int64_t kSteps = 3;
-  ProgressBar bar("bench ladder", kSteps);
-  int64_t done = 0;
-  bar.update(done, "measuring the peak");
-  LadderRun run{measure_machine(o.ladder.dtype, Device{}), o.dtype, {}};
-  run.ladders = climb_ladders(o.ladder, [&](const std::string& note) { bar.update(++done, note); });
-  bar.finish();
-  std::vector<std::string> disagreements;
-  for (const Ladder& l : run.ladders)
-    disagreements.insert(disagreements.end(), l.disagreements.begin(), l.disagreements.end());
-  if (!disagreements.empty()) return report_disagreements(disagreements);
-  print(ladder_document(run), o.format);
-  return kExitFine;
-}
-
 constexpr const char* kBenchExamples[][3] = {
     {"matmul-add", "torch.add(torch.matmul(x, w), b) on square matrices",
      "epilogue bench matmul-add --size 512 --dtype f32"},
@@ -189,40 +148,49 @@ void add_workload(CLI::App& bench_app, const char* const (&about)[3], Body& run)
   app->callback([options, &run] { run = [options] { return run_bench_command(*options); }; });
 }
 
-void add_ladder(CLI::App& bench_app, Body& run) {
-  auto options = std::make_shared<LadderCommand>();
-  LadderOptions& ladder = options->ladder;
-  CLI::App* app =
-      bench_app.add_subcommand("ladder", "Shows what each optimisation buys, step by step");
-  app->add_option("--rows", ladder.rows, "rows of x")
-      ->check(whole_number(1))
-      ->option_text("N [512]");
-  app->add_option("--dim", ladder.dim, "width")->check(whole_number(1))->option_text("N [768]");
-  app->add_option("--hidden", ladder.hidden, "hidden width of the MLP")
-      ->check(whole_number(1))
-      ->option_text("N [3072]");
-  app->add_option("--dtype", options->dtype, "f32 or bf16")
-      ->transform(dtype_value())
-      ->check(choices({"f32", "bf16", "f16"}))
-      ->option_text("DTYPE [f32]");
-  add_threads(*app, options->threads);
-  app->add_option("--seed", ladder.seed, "seed of weights and input")
-      ->check(whole_number(0))
-      ->option_text("N [0]");
-  app->add_option("--seconds", ladder.seconds,
-                  "seconds of timing per ladder; slow steps take longer")
-      ->check(number_above(0))
-      ->option_text("S [4]");
-  app->add_option("--tolerance", ladder.tolerance, "relative L2 error allowed against double")
-      ->check(number_from(0))
-      ->option_text("X [by dtype]");
-  add_format(*app, options->format);
+// The executable of developers' benchmarks. A build folder has it beside the command, an installed
+// command does not.
+std::filesystem::path developers_executable() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "bench" /
+         "epilogue_bench";
+}
+
+// Replaces this process by `epilogue_bench NAME ARGUMENTS`.
+int run_developers_bench(const CLI::App& app) {
+  std::vector<std::string> words = {developers_executable().string(), app.get_name()};
+  for (const std::string& word : app.remaining()) words.push_back(word);
+  std::error_code none;
+  if (!std::filesystem::exists(words[0], none)) {
+    if (std::ranges::count(words, "--help") + std::ranges::count(words, "-h") > 0) {
+      print(app.help());
+      return kExitFine;
+    }
+    throw Error(
+        fmt::format("expected the executable {}, got none: only build folders have it "
+                    "(cmake --build BUILD --target epilogue_bench)",
+                    words[0]));
+  }
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::fflush(nullptr);
+  execv(arguments[0], arguments.data());
+  throw Error(fmt::format("cannot run {}: {}", words[0], std::strerror(errno)));
+}
+
+// Its options are epilogue_bench's (bench/ladder.cpp, bench/portability.cpp), --help among them.
+void add_developers_bench(CLI::App& bench_app, const char* name, const char* about,
+                          const char* example, Body& run) {
+  CLI::App* app = bench_app.add_subcommand(name, about);
+  app->prefix_command();
+  app->set_help_flag();
   app->footer(
-      "Runs the same product and the same GeGLU MLP as naive loops, blocked, packed, with a\n"
-      "vector kernel, with its epilogue fused, with gate and up merged, and as one row chain.\n"
-      "Each runs on all threads.\n"
-      "Example: epilogue bench ladder --rows 256 --dtype bf16");
-  app->callback([options, &run] { run = [options] { return run_ladder(*options); }; });
+      std::string("For developers: part of a build folder (target epilogue_bench), not of an "
+                  "installed command.\nExample: ") +
+      example);
+  app->callback([app, &run] { run = [app] { return run_developers_bench(*app); }; });
 }
 
 }  // namespace
@@ -232,8 +200,11 @@ void add_bench_command(CLI::App& app, Body& run) {
   bench_app->require_subcommand(1);
   bench_app->footer(std::string(kAbout) + "epilogue bench mlp --dtype f32 --format markdown");
   for (const auto& about : kBenchExamples) add_workload(*bench_app, about, run);
-  add_ladder(*bench_app, run);
-  add_bench_portability(*bench_app, run);
+  add_developers_bench(*bench_app, "ladder", "Shows what each optimisation buys, step by step",
+                       "epilogue bench ladder --rows 256 --dtype bf16", run);
+  add_developers_bench(*bench_app, "portability",
+                       "Checks that no plan is slower than eager, on every instruction set",
+                       "epilogue bench portability --quick --levels avx2", run);
 }
 
 }  // namespace epilogue::tool

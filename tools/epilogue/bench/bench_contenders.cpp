@@ -35,7 +35,7 @@ void add_compiled(const Workload& w, const WorkloadOptions& o, BenchContenders& 
     const NoGrad no_grad;
     return (*function)(x);
   });
-  // What the plan keeps from call to call counts too: it is there while a call runs.
+  // Memory that the plan keeps from call to call counts too: it is there while a call runs.
   const CompileStats stats = function->stats();
   *contender.peak_intermediate_bytes += stats.intermediate_bytes + stats.scratch_bytes;
   all.present.push_back(std::move(contender));

@@ -7,9 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "bench/harness.h"
 #include "epilogue/runtime.h"
 #include "explain/render/document.h"
+#include "measure/measure.h"
 #include "tools/epilogue/bench/svg_plot.h"
+#include "tools/epilogue/profile/device_option.h"
 
 namespace epilogue::tool {
 namespace {
@@ -128,6 +131,16 @@ nlohmann::json row_json(const BenchRun& run, const BenchRow& r) {
 }
 
 }  // namespace
+
+BenchMachine measure_machine(DType dtype, Device device) {
+  if (device.type != DeviceType::cpu) return {{}, bench::noise_probe(), device_description(device)};
+  return {measure::measure_peak_gflops(dtype), bench::noise_probe(), bench::machine_line()};
+}
+
+int report_disagreements(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) fmt::print(stderr, "epilogue: results differ: {}\n", line);
+  return kExitNo;
+}
 
 std::string machine_text(const BenchMachine& machine, const std::string& dtype) {
   constexpr double kUnsteady = 1.15;  // see bench::noise_probe()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `epilogue bench` found, as a document and a plot.
+// The results of `epilogue bench`, as a document and a plot.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,12 +13,17 @@
 
 namespace epilogue::tool {
 
-// What holds for a whole run.
+// Figures of a whole run.
 struct BenchMachine {
   std::optional<double> peak_gflops;  // of this dtype, measured in this run; empty: unknown
   double noise = 1;                   // bench::noise_probe()
   std::string description;            // bench::machine_line(), or a device's name
 };
+
+// The peak is the CPU's; a device's stays unknown.
+BenchMachine measure_machine(DType dtype, Device device);
+// Prints the lines to stderr; the exit code.
+int report_disagreements(const std::vector<std::string>& lines);
 
 struct BenchRun {
   std::string kind;

@@ -38,7 +38,7 @@ Crossover measure_crossover(const WorkloadOptions& base, const std::vector<int64
 // Where dispatch and kernel time are equal, on logarithmic axes.
 std::vector<double> crossings_of(const std::vector<CrossoverRow>& rows);
 
-// What the rows say: which sizes overhead bounds and which the kernels, as one sentence.
+// A reading of the rows: which sizes overhead bounds and which the kernels, as one sentence.
 std::string crossover_sentence(const Crossover& crossover);
 
 std::string crossover_table(const Crossover& crossover);

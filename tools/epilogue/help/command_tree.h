@@ -11,7 +11,7 @@ class App;
 
 namespace epilogue::tool {
 
-// What a shell can offer in a value's place, besides `choices`.
+// Kinds of words that a shell can offer as a value, besides `choices`.
 enum class ValueKind { none, text, file, folder };
 
 struct OptionHelp {

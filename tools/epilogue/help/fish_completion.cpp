@@ -30,7 +30,7 @@ std::string fish_quoted(const std::string& text) {
   return out + "'";
 }
 
-// What an option's value, or an argument, may be.
+// fish's words for the values of an option or argument.
 std::string fish_value(const OptionHelp& o) {
   if (o.value == ValueKind::none) return "";
   const bool is_option = o.names.front().starts_with('-');

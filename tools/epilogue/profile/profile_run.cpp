@@ -25,11 +25,11 @@ int64_t total_steps(const profiler::ScheduleOptions& s) {
   return s.skip_first + cycles * (s.wait + s.warmup + s.active) - saved_wait;
 }
 
-// What was run, in the trace's top-level object.
+// The workload, in the trace's top-level object.
 constexpr const char* kSettingsKey = "epilogue_workload";
 constexpr size_t kShownSettings = 200;
 
-// What a trace that is there already was recorded with.
+// The settings that an existing trace was recorded with.
 std::string settings_in(const std::string& trace_file) {
   constexpr const char* kUnknown = "not known";
   const Result<trace::Trace> trace = trace::read_trace(trace_file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tour prints of a step.
+// The tour's documents of a step.
 #pragma once
 
 #include <string>

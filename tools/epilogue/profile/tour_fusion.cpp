@@ -28,7 +28,7 @@ constexpr double kSecondsOfPairs = 1.5;
 constexpr int kFewestPairs = 9;
 constexpr double kTourBlockMs = 5;
 
-// What one mode takes per step, beside the others in the same run.
+// The time of one mode per step, beside the others in the same run.
 struct ModeCost {
   std::string mode;
   bench::PairTiming timing;
@@ -37,7 +37,7 @@ struct ModeCost {
   double step_us() const { return timing.median_ns / kNsPerUs; }
 };
 
-// Of contenders in the order of kFusionModes.
+// Times of contenders in the order of kFusionModes.
 std::array<ModeCost, 3> measure(const BenchContenders& contenders,
                                 const std::array<ProfileRun, 3>& runs) {
   std::vector<bench::Contender> timed;
@@ -94,7 +94,7 @@ nlohmann::json costs_json(const std::array<ModeCost, 3>& costs) {
   return list;
 }
 
-// What the products of the eager steps took, per step.
+// The time of the eager steps' products, per step.
 double products_us(const trace::Explanation& eager) {
   int64_t ns = 0;
   for (const trace::Gemm& g : eager.gemms.gemms) ns += g.time.total_ns;
@@ -102,7 +102,7 @@ double products_us(const trace::Explanation& eager) {
   return static_cast<double>(ns) / kNsPerUs / static_cast<double>(steps);
 }
 
-// What one may conclude of compile beside eager, and no more.
+// The conclusion that compile beside eager allows, and no more.
 std::string conclusion(const std::array<ModeCost, 3>& costs, double eager_products_us) {
   const bench::Median& r = costs[1].timing.ratio;
   if (r.low > 1) return fmt::format("compile is {:.2f} times as fast as eager here.", r.value);

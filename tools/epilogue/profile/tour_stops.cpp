@@ -21,7 +21,7 @@ WorkloadOptions on_images(const std::string& kind, const TourOptions& o) {
 std::vector<TourStop> tour_stops(const TourOptions& o) {
   TourStop matmul_add{
       "matmul + add",
-      "Two ops, two kernels: aten::mm and aten::add. What a step takes beyond its kernels is "
+      "Two ops, two kernels: aten::mm and aten::add. The time of a step beyond its kernels is "
       "dispatch: shape rules, allocation, the choice of a kernel.",
       on_images("matmul-add", o)};
   TourStop linear{

@@ -170,7 +170,7 @@ nn::TensorSource source_of(const std::string& path, const SafetensorsFile& file)
   return {path, file.names(), [&file](std::string_view name) { return file.tensor(name); }};
 }
 
-// Of an MLP's [batch, seq, dim].
+// The rows of an MLP's [batch, seq, dim].
 int64_t batch_of(const WorkloadOptions& o) { return o.batch == 0 ? 64 : o.batch; }
 
 struct MlpInput {
@@ -193,7 +193,8 @@ MlpInput mlp_input(const WorkloadOptions& o, int64_t dim, DType dtype) {
   return {view(rows, {batch, o.seq, dim}), batch, o.seq};
 }
 
-// Of the weights, input and result, and what an eager run keeps of the hidden values.
+// Elements of the weights, input and result, and those that an eager run keeps of the hidden
+// values.
 void require_mlp_memory(const WorkloadOptions& o, const nn::MlpConfig& config, DType dtype) {
   const auto dim = static_cast<double>(config.dim);
   const auto hidden = static_cast<double>(config.hidden);

@@ -89,7 +89,7 @@ struct Workload {
   std::vector<Tensor> operands;                        // matmul-add's b and c
 };
 
-// What compile() is told: passes to skip, collapsed linears, how plans are chosen.
+// The options of compile(): passes to skip, collapsed linears, how plans are chosen.
 CompileOptions compile_options(const WorkloadOptions& options);
 // Adds --tune, of commands that compile.
 void add_tune_flag(CLI::App& app, WorkloadOptions& options);

@@ -27,7 +27,7 @@ trace::TraceInput trace_at(const CheckFlags& o, const std::string& path) {
   return input;
 }
 
-// What is an expression elsewhere is one more trace here.
+// An argument that is an expression elsewhere is one more trace here.
 int run_baseline(const CheckFlags& o) {
   std::vector<trace::TraceInput> before;
   for (const std::string& path : o.baseline) before.push_back(trace_at(o, path));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trace commands share: which trace, and which part of it.
+// Shared by the trace commands: which trace, and which part of it.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of `epilogue train` while it runs: its flags and data, the network, trainer and epochs that
-// they make. What it is at a step is a function of flags and data alone, however often it was
+// they make. Its state at a step is a function of flags and data alone, however often it was
 // stopped in between.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `epilogue predict` reads: a table, IDX images or a safetensors file, some rows at a time.
+// The input of `epilogue predict`: a table, IDX images or a safetensors file, some rows at a time.
 #pragma once
 
 #include <functional>

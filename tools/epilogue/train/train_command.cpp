@@ -129,7 +129,7 @@ json epochs_json(const std::vector<EpochScore>& epochs, Task task) {
   return list;
 }
 
-// What the run has come to; kept from the callbacks, as the session's trainer is gone at the end.
+// The run's results so far; kept from the callbacks, as the session's trainer is gone at the end.
 struct Summary {
   Task task = Task::classification;
   TrainRun run;

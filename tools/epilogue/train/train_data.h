@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `epilogue train` learns from: Fashion-MNIST, or a table.
+// The data of `epilogue train`: Fashion-MNIST, or a table.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run writes down: metrics as JSON lines, the learning curve as SVG.
+// The files of a training run: metrics as JSON lines, the learning curve as SVG.
 #pragma once
 
 #include <cstdio>
@@ -34,7 +34,7 @@ class MetricsLog {
   void add(const LiveRun& run, const train::StepReport& report, double images_per_s);
   void add(const LiveRun& run, const EpochScore& score);
 
-  // Of all sessions of the run.
+  // Records of all sessions of the run.
   const std::vector<EpochScore>& epochs() const { return epochs_; }
 
  private:

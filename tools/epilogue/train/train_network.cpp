@@ -6,7 +6,7 @@
 namespace epilogue::tool {
 namespace {
 
-// Of the weights and their gradients, at least, in either kind of network.
+// Bytes of the weights and their gradients, at least, in either kind of network.
 void require_network_memory(const TrainRun& run, int64_t inputs) {
   const auto hidden = static_cast<double>(*run.hidden);
   const double first = static_cast<double>(inputs) * hidden / 2;

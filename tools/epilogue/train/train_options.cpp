@@ -148,7 +148,7 @@ void require_word(const std::string& word, const char* flag) {
                           did_you_mean(nearest(word, allowed))));
 }
 
-// What a flag takes.
+// The kind of value that a flag takes.
 template <class Value>
 void check_value(CLI::Option& option, std::string_view flag, const Value&) {
   using Number = typename NumberOf<Value>::type;

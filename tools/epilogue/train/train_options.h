@@ -18,7 +18,7 @@ class Option;
 
 namespace epilogue::tool {
 
-// What the weights of a run depend on, in the words of the flags. resolve_run() fills in the
+// The flags that the weights of a run depend on. resolve_run() fills in the
 // numbers that are empty, but for max_images.
 struct TrainRun {
   std::string data;  // "fashion-mnist", or a CSV file as an absolute path
@@ -65,7 +65,7 @@ struct TrainOptions {
   std::string device = "cpu";  // a run may go on where it did not begin
   int threads = 0;
   Format format = Format::text;
-  // Of the run's flags: to tell what was said from what is a default.
+  // The run's flags that were given: the others have their defaults.
   std::map<std::string, CLI::Option*> flags;
 };
 
@@ -79,8 +79,8 @@ void from_text(const std::map<std::string, std::string>& text, TrainRun* run);
 // is none that extend_run() takes.
 void require_same_run(const TrainOptions& options, const std::map<std::string, std::string>& kept);
 
-// What a run may be told anew when it goes on: more epochs, another patience. Throws Error on fewer
-// epochs than it has.
+// The options that a run may change when it goes on: more epochs, another patience. Throws Error on
+// fewer epochs than it has.
 void extend_run(const TrainOptions& options, TrainRun* run);
 
 // Throws Error where a flag names a choice that does not exist.
@@ -90,11 +90,11 @@ void check_choices(const TrainRun& run);
 // Throws Error on misuse.
 void resolve_run(TrainRun* run, int64_t examples);
 
-// What a resolved run tells its trainer, for that many training examples.
+// The trainer's options of a resolved run, for that many training examples.
 train::TrainerOptions trainer_options(const TrainRun& run, train::Task task, int64_t examples);
 
 bool is_csv(const TrainRun& run);
-// What --delimiter means; empty where it is neither one character nor "tab".
+// The meaning of --delimiter; empty where it is neither one character nor "tab".
 std::optional<char> parse_delimiter(const std::string& text);
 
 }  // namespace epilogue::tool

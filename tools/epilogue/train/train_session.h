@@ -33,7 +33,7 @@ struct SessionResult {
   std::vector<EpochScore> epochs;
 };
 
-// Where the session is told from: each is one line for people.
+// The listeners of a session: each is one line for people.
 struct SessionEvents {
   std::function<void(const std::string& line)> note;  // of unusual things
   std::function<void(const LiveRun& run)> begin;      // before the first step

@@ -1,20 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/epilogue/bench/bench_ladder.h"
-
+// The ladder: one product and one gated MLP, from three loops to a row chain, each rung without one
+// fault of the one below.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "base/progress.h"
+#include "base/units.h"
 #include "bench/agreement.h"
+#include "bench/harness.h"
 #include "bench/ladder_kernels.h"
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
 #include "epilogue/ops.h"
 #include "epilogue/runtime.h"
+#include "tools/epilogue/arguments.h"
+#include "tools/epilogue/bench/bench_report.h"
+#include "tools/epilogue/command.h"
+#include "tools/epilogue/memory_limit.h"
+#include "tools/epilogue/profile/machine.h"
 
 namespace epilogue::tool {
 namespace {
+
+struct LadderOptions {
+  int64_t rows = 512;
+  int64_t dim = 768;      // of the product [rows, dim] x [dim, dim] and the MLP
+  int64_t hidden = 3072;  // of the MLP
+  DType dtype = DType::f32;
+  uint64_t seed = 0;
+  double seconds = 4;               // of timing, per ladder; slow rungs take longer
+  std::optional<double> tolerance;  // as BenchOptions has it
+};
+
+struct LadderRung {
+  bench::Timing timing;
+  double gflops = 0;
+  double factor = 1;  // the time of the rung below over this one's
+  double rel_l2_error = 0;
+  std::string removes;  // one sentence
+};
+
+struct Ladder {
+  std::string name;  // "gemm", "geglu mlp"
+  std::vector<int64_t> shape;
+  std::vector<LadderRung> rungs;
+  std::vector<std::string> disagreements;  // where there are any, rungs is empty
+};
+
+struct LadderCommand {
+  LadderOptions ladder;
+  std::string dtype = "f32";
+  int threads = 0;
+  Format format = Format::text;
+};
 
 namespace ladder = bench::ladder;
 
@@ -167,8 +214,8 @@ Ladder climb(Ladder result, const std::vector<Rung>& rungs, const bench::Model& 
   return result;
 }
 
-}  // namespace
-
+// The product's ladder, then the MLP's. Throws Error on sizes below 1 and on dtypes other than f32
+// and bf16.
 std::vector<Ladder> climb_ladders(const LadderOptions& o,
                                   const std::function<void(const std::string&)>& progress) {
   if (o.rows < 1 || o.dim < 1 || o.hidden < 1)
@@ -200,6 +247,127 @@ std::vector<Ladder> climb_ladders(const LadderOptions& o,
   ladders.push_back(
       climb({"geglu mlp", {o.rows, o.dim, o.hidden}, {}, {}}, mlp_rungs(x, mlp), mlp_model, x, o));
   return ladders;
+}
+
+struct LadderRun {
+  BenchMachine machine;
+  std::string dtype;
+  std::vector<Ladder> ladders;  // not empty
+};
+
+trace::Grid grid_of(const LadderRun& run, const Ladder& ladder) {
+  trace::Grid grid{
+      {{"", true}, {"min"}, {"MAD"}, {"GFLOP/s"}, {"of peak"}, {"step"}, {"error"}}, {}, ""};
+  for (const LadderRung& r : ladder.rungs)
+    grid.rows.push_back({r.timing.name, format_duration_ns(r.timing.min_ns),
+                         format_duration_ns(r.timing.mad_ns), fmt::format("{:.1f}", r.gflops),
+                         fmt::format("{:.1f} %", r.gflops / run.machine.peak_gflops.value() * 100),
+                         fmt::format("{:.2f}x", r.factor), fmt::format("{:.1e}", r.rel_l2_error)});
+  return grid;
+}
+
+trace::Bullets sentences_of(const Ladder& ladder) {
+  trace::Bullets list;
+  for (const LadderRung& r : ladder.rungs)
+    list.items.push_back({r.timing.name + ": " + r.removes, {}});
+  return list;
+}
+
+std::string ladder_json(const LadderRun& run) {
+  nlohmann::json out = machine_json(run.machine, run.dtype);
+  out["workload"] = "ladder";
+  auto& ladders = out["ladders"] = nlohmann::json::array();
+  for (const Ladder& ladder : run.ladders) {
+    auto rows = nlohmann::json::array();
+    for (const LadderRung& r : ladder.rungs)
+      rows.push_back({{"name", r.timing.name},
+                      {"min_us", r.timing.min_ns * 1e-3},
+                      {"median_us", r.timing.median_ns * 1e-3},
+                      {"mad_us", r.timing.mad_ns * 1e-3},
+                      {"gflops", r.gflops},
+                      {"peak_pct", r.gflops / run.machine.peak_gflops.value() * 100},
+                      {"factor", r.factor},
+                      {"rel_l2_error", r.rel_l2_error},
+                      {"removes", r.removes}});
+    ladders.push_back({{"name", ladder.name}, {"shape", ladder.shape}, {"rows", rows}});
+  }
+  return out.dump(2) + "\n";
+}
+
+// The run must outlive it.
+trace::Document ladder_document(const LadderRun& run) {
+  trace::Document document;
+  for (const Ladder& ladder : run.ladders) {
+    document.push_back(trace::Heading{fmt::format("{} {}, {}: what each step buys", ladder.name,
+                                                  fmt::join(ladder.shape, " x "), run.dtype)});
+    document.push_back(grid_of(run, ladder));
+  }
+  // The MLP's ladder has all steps of the product's.
+  document.push_back(sentences_of(run.ladders.back()));
+  document.push_back(trace::Paragraph{machine_text(run.machine, run.dtype)});
+  document.json = [&run] { return ladder_json(run); };
+  return document;
+}
+
+int run_ladder(LadderCommand o) {
+  o.ladder.dtype = parse_dtype(o.dtype);
+  const auto rows = static_cast<double>(o.ladder.rows);
+  const auto dim = static_cast<double>(o.ladder.dim);
+  const auto hidden = static_cast<double>(o.ladder.hidden);
+  require_memory("--rows, --dim, --hidden", 2 * rows * dim + 3 * dim * hidden, o.ladder.dtype);
+  if (o.threads != 0) set_num_threads(o.threads);
+  know_machine();
+  constexpr int64_t kSteps = 3;
+  ProgressBar bar("bench ladder", kSteps);
+  int64_t done = 0;
+  bar.update(done, "measuring the peak");
+  LadderRun run{measure_machine(o.ladder.dtype, Device{}), o.dtype, {}};
+  run.ladders = climb_ladders(o.ladder, [&](const std::string& note) { bar.update(++done, note); });
+  bar.finish();
+  std::vector<std::string> disagreements;
+  for (const Ladder& l : run.ladders)
+    disagreements.insert(disagreements.end(), l.disagreements.begin(), l.disagreements.end());
+  if (!disagreements.empty()) return report_disagreements(disagreements);
+  print(ladder_document(run), o.format);
+  return kExitFine;
+}
+
+}  // namespace
+
+void add_ladder(CLI::App& bench_app, Body& run) {
+  auto options = std::make_shared<LadderCommand>();
+  LadderOptions& ladder = options->ladder;
+  CLI::App* app =
+      bench_app.add_subcommand("ladder", "Shows what each optimisation buys, step by step");
+  app->add_option("--rows", ladder.rows, "rows of x")
+      ->check(whole_number(1))
+      ->option_text("N [512]");
+  app->add_option("--dim", ladder.dim, "width")->check(whole_number(1))->option_text("N [768]");
+  app->add_option("--hidden", ladder.hidden, "hidden width of the MLP")
+      ->check(whole_number(1))
+      ->option_text("N [3072]");
+  app->add_option("--dtype", options->dtype, "f32 or bf16")
+      ->transform(dtype_value())
+      ->check(choices({"f32", "bf16", "f16"}))
+      ->option_text("DTYPE [f32]");
+  add_threads(*app, options->threads);
+  app->add_option("--seed", ladder.seed, "seed of weights and input")
+      ->check(whole_number(0))
+      ->option_text("N [0]");
+  app->add_option("--seconds", ladder.seconds,
+                  "seconds of timing per ladder; slow steps take longer")
+      ->check(number_above(0))
+      ->option_text("S [4]");
+  app->add_option("--tolerance", ladder.tolerance, "relative L2 error allowed against double")
+      ->check(number_from(0))
+      ->option_text("X [by dtype]");
+  add_format(*app, options->format);
+  app->footer(
+      "Runs the same product and the same GeGLU MLP as naive loops, blocked, packed, with a\n"
+      "vector kernel, with its epilogue fused, with gate and up merged, and as one row chain.\n"
+      "Each runs on all threads.\n"
+      "Example: epilogue bench ladder --rows 256 --dtype bf16");
+  app->callback([options, &run] { run = [options] { return run_ladder(*options); }; });
 }
 
 }  // namespace epilogue::tool
