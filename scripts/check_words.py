@@ -32,7 +32,7 @@ NOT_YET = {
     "cmake/EpilogueShared.cmake", "docs/architecture.md", "docs/explain.md", "docs/findings.md", "docs/pytorch.md",
     "include/epilogue/compile.h", "include/epilogue/compile_step.h", "include/epilogue/fused.h",
     "include/epilogue/fusion_choices.h", "include/epilogue/mlp_gradient.h", "include/epilogue/trace",
-    "python/epilogue", "python/epilogue_torch", "python/src", ""src/backend",
+    "python/epilogue", "python/epilogue_torch", "python/src", "src/backend",
     "src/core/capabilities.h", "src/core/fused_call.h", "src/core/row_chain.h", "src/explain", "src/graph",
     "src/nn/fused.cpp", "src/nn/fused_spec.h", "src/passes", "src/plan", "tests/backend",
     "tests/explain", "tests/nn/fused_test.cpp", "tests/passes", "tests/plan", "tests/python", 
