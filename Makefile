@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build package demo test torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
+.PHONY: help build package demo test torch torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
         clean
 
 JOBS ?= $(shell nproc)
@@ -50,6 +50,11 @@ test: ## the tests, Python's too; the last line counts them
 	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA) $(PYTHON_OPTIONS)
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -LE slow
+
+torch: ## epilogue with the ops of epilogue.torch, in an environment of its own (build/torch/environment, 6 GB)
+	$(INSTALL) build
+	@sh scripts/torch_environment.sh
+	build/torch/environment/bin/pip install --disable-pip-version-check ".[torch]"
 
 torchtest: ## the tests of epilogue.torch, in an environment with torch and transformers (6 GB) under build/torch
 	$(INSTALL) build test

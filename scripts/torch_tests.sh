@@ -33,11 +33,7 @@ if [ -n "${EPILOGUE_TORCH_PYTHON:-}" ] && [ ! -x "$python" ]; then
   exit 2
 fi
 mkdir -p "$folder"
-if [ ! -x "$python" ]; then
-  python3 -m venv "$environment"
-  "$python" -m pip install --quiet --disable-pip-version-check \
-    torch transformers peft pytest 'scikit-build-core>=0.10' ninja
-fi
+[ -n "${EPILOGUE_TORCH_PYTHON:-}" ] || sh scripts/torch_environment.sh
 echo "$python" >"$folder/python.txt"
 
 rm -rf "$folder/prefix" "$folder/ops"

@@ -7,7 +7,7 @@ set -eu
 python="$1"
 source="$2"
 work="$3"
-rm -rf "$work/environment"
+rm -rf "$work/environment" "$work/consumer"
 mkdir -p "$work"
 "$python" -m venv "$work/environment"
 bin="$work/environment/bin"
@@ -15,13 +15,16 @@ bin="$work/environment/bin"
   --config-settings=cmake.define.EPILOGUE_ENGINE=OFF --config-settings=build-dir="$work/build"
 # Not in the source tree: what is imported is what was installed.
 cd "$work"
-# What Python does not need is not there: headers, static libraries, CMake's files, man pages of it.
-package="$("$bin/python" -c 'import epilogue; print(epilogue.__path__[0])')"
-surplus="$(find "$package" -name '*.h' -o -name '*.a' -o -name '*.cmake' -o -name '*.1*gz')"
+# No static libraries and no pages; headers and the CMake package of the shared libraries, which a program links by.
+package="$("$bin/python" -c 'import epilogue; print(epilogue.cmake_prefix_path)')"
+surplus="$(find "$package" -name '*.a' -o -name '*.1*gz')"
 if [ -n "$surplus" ]; then
   echo "expected no such files in the package, got $surplus" >&2
   exit 1
 fi
+cmake -S "$source/tests/install/trace_shared" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$package" >/dev/null
+cmake --build "$work/consumer" >/dev/null
+"$work/consumer/consumer" >/dev/null
 gzip -t "$work/environment/share/man/man1/epilogue.1.gz"
 test -s "$work/environment/share/bash-completion/completions/epilogue"
 "$bin/epilogue" name ampere_sgemm_128x64_tn >/dev/null
