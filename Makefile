@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build package demo test torch torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
+.PHONY: help build package demo test torch wheels torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
         clean
 
 JOBS ?= $(shell nproc)
@@ -50,6 +50,10 @@ test: ## the tests, Python's too; the last line counts them
 	$(CONFIGURE) release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA) $(PYTHON_OPTIONS)
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -LE slow
+
+wheels: ## build/wheels: a wheel of the command for any Python 3, which runs on other machines
+	$(INSTALL) build
+	@sh scripts/wheels.sh
 
 torch: ## epilogue with the ops of epilogue.torch, in an environment of its own (build/torch/environment, 6 GB)
 	$(INSTALL) build

@@ -68,7 +68,13 @@ include(EpilogueCommandFiles)
 # there by the PATH.
 if(SKBUILD)
   set(data ${SKBUILD_DATA_DIR}/share)
-  install(PROGRAMS $<TARGET_FILE:epilogue> DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python_command)
+  # Libraries that auditwheel grafts are found from within a package alone: python/epilogue_command is one.
+  set(EPILOGUE_COMMAND_FOLDER "" CACHE STRING "Package of a wheel that holds the command; empty: the scripts")
+  set(command_folder ${SKBUILD_SCRIPTS_DIR})
+  if(EPILOGUE_COMMAND_FOLDER)
+    set(command_folder ${EPILOGUE_COMMAND_FOLDER})
+  endif()
+  install(PROGRAMS $<TARGET_FILE:epilogue> DESTINATION ${command_folder} COMPONENT python_command)
   install(FILES ${EPILOGUE_HELP_FILES}/epilogue.1.gz DESTINATION ${data}/man/man1 COMPONENT python_command)
   install(FILES ${EPILOGUE_HELP_FILES}/bash/epilogue DESTINATION ${data}/bash-completion/completions
           COMPONENT python_command)
