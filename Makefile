@@ -3,7 +3,7 @@
 # On Debian each target first installs the packages that it misses (scripts/packages.txt).
 
 .DEFAULT_GOAL := help
-.PHONY: help build package demo test test-one torch torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
+.PHONY: help build package demo test test-one torch wheels torchtest slowtest cudatest cudacheck cudabench bench asan tsan fuzz format lint \
         clean
 
 JOBS ?= $(shell nproc)
@@ -51,15 +51,19 @@ test: ## the tests, Python's too; the last line counts them
 	cmake --build build -j $(JOBS)
 	$(RUN_TESTS) release -LE slow
 
-torch: ## epilogue.torch in an environment of its own, build/torch/environment (torch is 1 GB and more)
-	$(INSTALL) build
-	@sh scripts/install_packages.sh python || true
-	sh scripts/torch_environment.sh
-
 test-one: ## the tests that match T, a regular expression: make test-one T=Gelu
 	@test -f build/CMakeCache.txt && grep -q 'EPILOGUE_TESTS:BOOL=ON' build/CMakeCache.txt || \
 	  sh scripts/configure.sh release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA)
 	@JOBS=$(JOBS) python3 scripts/test_one.py '$(T)'
+
+wheels: ## build/wheels: a wheel of the command for any Python 3, which runs on other machines
+	$(INSTALL) build
+	@sh scripts/wheels.sh
+
+torch: ## epilogue with the ops of epilogue.torch, in an environment of its own (build/torch/environment, 6 GB)
+	$(INSTALL) build
+	@sh scripts/torch_environment.sh
+	build/torch/environment/bin/pip install --disable-pip-version-check ".[torch]"
 
 torchtest: ## the tests of epilogue.torch, in an environment with torch and transformers (6 GB) under build/torch
 	$(INSTALL) build test

@@ -64,6 +64,26 @@ include(EpilogueShared)
 
 include(EpilogueCommandFiles)
 
+# In a wheel: the command on the PATH. Data of a wheel lies below the environment; man and the shells find it
+# there by the PATH.
+if(SKBUILD)
+  set(data ${SKBUILD_DATA_DIR}/share)
+  # Libraries that auditwheel grafts are found from within a package alone: python/epilogue_command is one.
+  set(EPILOGUE_COMMAND_FOLDER "" CACHE STRING "Package of a wheel that holds the command; empty: the scripts")
+  set(command_folder ${SKBUILD_SCRIPTS_DIR})
+  if(EPILOGUE_COMMAND_FOLDER)
+    set(command_folder ${EPILOGUE_COMMAND_FOLDER})
+  endif()
+  install(PROGRAMS $<TARGET_FILE:epilogue> DESTINATION ${command_folder} COMPONENT python_command)
+  install(FILES ${EPILOGUE_HELP_FILES}/epilogue.1.gz DESTINATION ${data}/man/man1 COMPONENT python_command)
+  install(FILES ${EPILOGUE_HELP_FILES}/bash/epilogue DESTINATION ${data}/bash-completion/completions
+          COMPONENT python_command)
+  install(FILES ${EPILOGUE_HELP_FILES}/fish/epilogue.fish DESTINATION ${data}/fish/vendor_completions.d
+          COMPONENT python_command)
+  install(FILES ${EPILOGUE_HELP_FILES}/zsh/_epilogue DESTINATION ${data}/zsh/site-functions
+          COMPONENT python_command)
+endif()
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/epilogueConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/cmake/epilogueConfig.cmake
                               INSTALL_DESTINATION ${package_folder})

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 root="$(pwd)"
 folder="$root/build/torch"
 environment="$folder/environment"
-# Kept figures of this machine must not decide what a test sees.
+# What was measured of this machine must not decide what a test sees.
 export EPILOGUE_CACHE_DIR=off
 
 run() {
@@ -33,13 +33,7 @@ if [ -n "${EPILOGUE_TORCH_PYTHON:-}" ] && [ ! -x "$python" ]; then
   exit 2
 fi
 mkdir -p "$folder"
-if [ ! -x "$python" ]; then
-  python3 -m venv "$environment"
-fi
-if ! "$python" -c 'import ninja, peft, pytest, scikit_build_core, torch, transformers' 2>/dev/null; then
-  "$python" -m pip install --quiet --disable-pip-version-check \
-    torch transformers peft pytest 'scikit-build-core>=0.10' ninja
-fi
+[ -n "${EPILOGUE_TORCH_PYTHON:-}" ] || sh scripts/torch_environment.sh
 echo "$python" >"$folder/python.txt"
 
 rm -rf "$folder/prefix" "$folder/ops"

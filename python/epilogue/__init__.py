@@ -114,6 +114,9 @@ _HOMES = {
         "sort_keys table"
     ),
 }
+# For CMake: find_package(epilogue COMPONENTS shared) with this as CMAKE_PREFIX_PATH.
+cmake_prefix_path: str = __path__[0]
+
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [*_HOME]  # pyright: ignore[reportUnsupportedDunderAll]

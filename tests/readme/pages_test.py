@@ -30,10 +30,15 @@ class Readme(unittest.TestCase):
         self.assertGreater(tables.count("\n"), 20)
         self.assertEqual([line for line in tables.splitlines() if len(line) > 100], [])
 
-    def test_the_two_commands_come_first(self):
-        first = [line.split("#")[0].strip() for line in self.lines[:40]]
-        self.assertIn("make demo", first[:15])
-        self.assertIn("make test", first)
+    def test_a_picture_then_three_doors_of_ten_lines_then_the_two_commands(self):
+        text = "\n".join(self.lines)
+        places = [text.index(mark) for mark in ("](docs/report-verdict.png)", "## I have a trace", "## I have a PyTorch model",
+                                                "## I write C++", "\nmake demo ", "\nmake test ", "## How fast",
+                                                "## What it does not do")]
+        self.assertEqual(places, sorted(places))
+        for door in re.findall(r"^## I [^\n]*\n(.*?)(?=^## )", text, re.S | re.M):
+            said = [line for line in door.splitlines() if line and not line.startswith(("```", "<!--"))]
+            self.assertLessEqual(len(said), 10, "\n".join(said))
 
     def test_it_leads_to_every_page(self):
         linked = set(re.findall(r"\]\((docs/\w+\.md)\)", "\n".join(self.lines)))

@@ -6,9 +6,11 @@
     print(epilogue.torch.why(model))    # which, and why others do not
     epilogue.torch.unfuse(model)        # as before
 
-Needs torch (2.11 or later) and the compiled ops, which ``pip install .`` builds if torch is
-installed before it. Importing this module without them says what to install.
+Needs torch (2.11 or later) and the compiled ops: a part of the package where torch was there when it
+was built, or the package ``epilogue-torch``. Importing this module without them says what to install.
 """
+
+import importlib.util as _importlib_util
 
 try:
     import torch as _torch  # noqa: F401
@@ -18,11 +20,13 @@ except ImportError as error:
     ) from error
 
 try:
-    import epilogue_torch as _ops  # noqa: F401
+    if _importlib_util.find_spec("epilogue._torch_ops"):
+        from epilogue import _torch_ops as _ops  # noqa: F401
+    else:
+        import epilogue_torch as _ops  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "epilogue.torch needs its compiled ops: epilogue was installed before torch was. In a clone of "
-        "epilogue, build them against the torch that is installed:\n"
+        "epilogue.torch needs its compiled ops. In a clone of epilogue, with the torch that is installed:\n"
         "  pip install ./python/epilogue_torch\n"
         f"({error})"
     ) from error
