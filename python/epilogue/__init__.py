@@ -21,12 +21,7 @@ that the pure Python parts (``epilogue.torch``) can be imported from a source tr
 from __future__ import annotations
 
 import importlib
-import pathlib
 import typing
-
-#: For CMake: `cmake -DCMAKE_PREFIX_PATH=$(python -c "import epilogue; print(epilogue.cmake_prefix_path)")` makes
-#: `find_package(epilogue COMPONENTS shared)` find the libraries and headers of this package.
-cmake_prefix_path = str(pathlib.Path(__file__).parent)
 
 if typing.TYPE_CHECKING:
     from ._core import version as __version__
