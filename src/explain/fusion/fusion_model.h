@@ -17,7 +17,7 @@
 #include "epilogue/trace/fusion.h"
 #include "explain/fusion/fusion_groups.h"
 #include "explain/fusion/host_model.h"
-#include "explain/fusion/row_chain_groups.h"
+#include "explain/fusion/row_chains.h"
 
 namespace epilogue::trace {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "epilogue/trace/kernel_name.h"
-#include "explain/index/self_time.h"
+#include "explain/index/op_tree.h"
 #include "explain/index/sparse_column.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/timeline/region_map.h"

@@ -9,7 +9,7 @@
 #include "explain/host/host_losses.h"
 #include "explain/index/aten_ops.h"
 #include "explain/index/intervals.h"
-#include "explain/index/self_time.h"
+#include "explain/index/op_tree.h"
 #include "explain/products/gemm_shape.h"
 #include "explain/timeline/time_account.h"
 #include "explain/timeline/work_kind.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "explain/index/enclosing.h"
+#include "explain/index/op_tree.h"
 
 namespace epilogue::trace {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <tuple>
 
-#include "explain/products/grid.h"
+#include "explain/products/gemm_shape.h"
 
 namespace epilogue::trace {
 namespace {

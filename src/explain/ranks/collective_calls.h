@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collective kernels of one rank.
+// The collective kernels of one rank, and bandwidths as nccl-tests defines them (its
+// PERFORMANCE.md).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "epilogue/trace/links.h"
+#include "epilogue/trace/ranks.h"
 
 namespace epilogue::trace {
+
+// The collective kernels of one rank.
 
 struct CollectiveCall {
   uint32_t event = kNone;                // the kernel
@@ -26,5 +31,36 @@ std::vector<CollectiveCall> collective_calls(const Trace& trace, const Links& li
 
 // "ncclDevKernel_AllReduce_Sum_f32", "nccl:all_reduce", "_allgather_base" -> "all_reduce", ...
 std::string collective_name(std::string_view text);
+
+// Bandwidths of collectives, as nccl-tests defines them (its PERFORMANCE.md).
+
+// What a trace records of one collective; what it does not is empty.
+struct CollectiveSizes {
+  std::optional<int64_t> in_bytes;   // of the rank's input
+  std::optional<int64_t> out_bytes;  // of the rank's output
+  std::optional<int64_t> ranks;      // of the group
+};
+
+// The size S of nccl-tests: all data of an all-gather and a reduce-scatter, else the rank's buffer.
+// Empty if it is not recorded, or if input, output and group contradict each other.
+std::optional<int64_t> message_bytes(std::string_view name, const CollectiveSizes& sizes);
+
+// Bus bandwidth by algorithm bandwidth. Empty for what is no collective of known traffic.
+std::optional<double> bus_factor(std::string_view name, int64_t ranks);
+
+// Sums over calls of one kind.
+class CollectiveRateSum {
+ public:
+  // A call without a size or a time does not count; one without a bus factor has no busbw.
+  void add(std::optional<int64_t> bytes, std::optional<double> factor, int64_t dur_ns);
+  std::optional<CollectiveRates> rates() const;
+
+ private:
+  int64_t count_ = 0;
+  double bytes_ = 0;
+  double bus_bytes_ = 0;
+  int64_t ns_ = 0;
+  bool has_factors_ = true;
+};
 
 }  // namespace epilogue::trace

@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "explain/index/op_tree.h"
-#include "explain/index/self_time.h"
 #include "explain/index/sparse_column.h"
 
 namespace epilogue::trace {
