@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists long source files: check_sizes.py [ROOT]
 
-Prints files above 400 lines; exit 1 if one is above 600 and not excepted below.
+Prints files above 400 lines; exit 1 if one is above 800 and not excepted below.
 """
 import sys
 from pathlib import Path
 
 ASK_LINES = 400
-FAIL_LINES = 600
+FAIL_LINES = 800
 FOLDERS = ("include", "src", "tools", "tests", "bench", "examples", "scripts")
 SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh", ".py"}
 
