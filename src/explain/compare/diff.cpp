@@ -40,7 +40,7 @@ std::vector<std::string> ops_in(const KernelUse& use) {
   return ops;
 }
 
-// Of the ops that the fused kernels name, those that have kernels on the other side.
+// Ops named by the fused kernels that have kernels on the other side.
 std::vector<std::string> replaced_ops(const Match& match, size_t parts_side, size_t fused_side) {
   const std::vector<KernelUse>& parts = match.uses[parts_side];
   std::vector<std::string> ops;
@@ -122,7 +122,7 @@ class Matcher {
   }
 
   // Fused kernels of trace `b` take those kernels of trace `a` whose ops they name, the longest
-  // first. Two that name one op share its kernels: which of them ran in which cannot be told.
+  // first. Two that name one op share its kernels: which of them ran in which is unknown.
   void fused(size_t a, size_t b) {
     std::vector<KernelUse> left;
     std::vector<Match> found;
@@ -346,7 +346,7 @@ class PartWriter {
   }
 
   // "15 kernels of aten::mm, aten::gelu became 3; saved 2.1 ms: launches 15 -> 3, bytes read and
-  // written 3.1 GB -> 151 MB". What went the other way than the time is no reason for it.
+  // written 3.1 GB -> 151 MB". A change against that of the time is no reason for it.
   std::string fused_why() const {
     const std::string ops = fmt::format("{}", fmt::join(match_.ops, ", "));
     const std::array<std::string, 2> n = {count_text(match_.count(0)), count_text(match_.count(1))};
@@ -444,7 +444,7 @@ IntervalSet step_windows(const Trace& trace, const Links& links) {
   return united(std::move(windows));
 }
 
-// What counts as wall time of one trace, and what ran in it.
+// Wall time of one trace, and the work that ran in it.
 Side account_of(const Trace& trace, const Links& links, bool by_steps) {
   Side side;
   const IntervalSet windows =
@@ -476,7 +476,7 @@ std::string change_text(const std::array<double, 2>& n) {
   return count_text(n[0]) + " -> " + count_text(n[1]);
 }
 
-// What the host did differently, as the reason for idle time of the device.
+// The change on the host that explains idle time of the device.
 std::string host_why(IdleCause cause, const TraceDiff& diff) {
   switch (cause) {
     case IdleCause::queue: return "work was launched and had not started yet";
@@ -522,7 +522,7 @@ void add_idle_parts(const Side& a, const Side& b, TraceDiff& diff) {
   }
 }
 
-// Small changes go into one part for the slower and one for the faster. What did not change is
+// Small changes go into one part for the slower and one for the faster. Unchanged work is
 // none.
 void merge_small(TraceDiff& diff, double min_part_pct) {
   const auto limit = static_cast<int64_t>(

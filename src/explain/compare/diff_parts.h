@@ -15,8 +15,6 @@
 
 namespace epilogue::trace {
 
-// Which work of one trace became which work of the other.
-
 // One kernel of one op of one trace.
 struct KernelUse {
   std::string_view name;

@@ -22,12 +22,12 @@ std::string shape_text(const TensorShape* shape) {
   return text + "] " + std::string(shape->type);
 }
 
-// What would save less than both, a share of the ops' own time and a time over all occurrences, is
+// A saving below both, a share of the ops' own time and a time over all occurrences, is
 // nothing to act on.
 constexpr double kMinSavingShare = 0.01;
 constexpr double kMinSavingUs = 1;
 
-// Of a row chain also a loss is: it says that compile() does not help.
+// A row chain is listed even if it loses: compile() does not help there.
 bool is_worth_telling(const Fusion& f) {
   return f.kind == FusionKind::row_chain ||
          (f.predicted_saving_us > 0 &&

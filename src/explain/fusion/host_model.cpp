@@ -13,10 +13,10 @@
 namespace epilogue::trace {
 namespace {
 
-// What Inductor's kernels compute in another way than eager's ops on a CPU.
+// Arithmetic that Inductor's kernels do differently from eager's ops on a CPU.
 
-// A run of an op: what it takes, and what moving its bytes takes from memory and from a cache.
-struct OpRun {
+// One run of an op: its time, and the time to move its bytes from memory and from a cache.
+struct TimedRun {
   std::string_view name;  // "aten::gelu"
   int64_t element_bytes = 0;
   double ns = 0;
@@ -24,8 +24,8 @@ struct OpRun {
   double cached_ns = 0;
 };
 
-// What computing takes of such a run in a fused kernel, beside its bytes.
-double fused_arithmetic_ns(const OpRun& run);
+// Time that such a run computes in a fused kernel, without its bytes.
+double fused_arithmetic_ns(const TimedRun& run);
 
 // How many times as long as the op Inductor's kernel of it alone takes, where that is not about 1.
 struct Factor {
@@ -58,14 +58,14 @@ constexpr double kExactGelu = 3;
 
 // The table's number for the op; 0 without one.
 template <size_t N>
-double number_of(const std::array<Factor, N>& table, const OpRun& run) {
+double number_of(const std::array<Factor, N>& table, const TimedRun& run) {
   const auto row =
       std::find_if(table.begin(), table.end(), [&](const Factor& f) { return f.name == run.name; });
   if (row == table.end()) return 0;
   return run.element_bytes == 2 ? row->reduced : row->f32;
 }
 
-double fused_arithmetic_ns(const OpRun& run) {
+double fused_arithmetic_ns(const TimedRun& run) {
   if (const double multiple = number_of(kMultiplesOfBytes, run); multiple > 0)
     return run.cached_ns * multiple;
   double factor = number_of(kFactors, run);
@@ -74,7 +74,7 @@ double fused_arithmetic_ns(const OpRun& run) {
   return std::max(0.0, run.ns * factor - run.bytes_ns);
 }
 
-// What calling an op takes, whatever it does.
+// Cost of calling an op, whatever it does.
 constexpr double kCallNs = 2'000;
 constexpr double kShortestQuantile = 0.2;
 constexpr double kFewBytesShare = 0.01;
@@ -87,7 +87,7 @@ constexpr size_t kLikePowers = 2;
 
 // GB/s of two cores from a cache, where the trace's simple ops show no better.
 constexpr double kUsualCacheRate = 60;
-// What a kernel writes beside the result that lies in a product, at most: sums of rows.
+// Most that a kernel writes beside a result that lies in a product: sums of rows.
 constexpr double kSumsShare = 0.05;
 
 size_t power_of(double bytes) {
@@ -111,7 +111,7 @@ double tensor_bytes(const TensorShape& tensor) {
 
 double bytes_written(const WorkOp& op) { return op.output ? tensor_bytes(*op.output) : 0; }
 
-// Of the largest tensor that the op reads or writes.
+// Bytes of the largest tensor that the op reads or writes.
 double largest_bytes(const WorkOp& op) {
   double largest = bytes_written(op);
   for (const TensorShape& input : op.inputs) largest = std::max(largest, tensor_bytes(input));
@@ -241,7 +241,7 @@ HostModel::Passes HostModel::passes(const FusionGroup& group, const GroupBytes& 
       sum.cost += 2 * first;
       sum.pages_ns += new_pages_ns(bytes_written(op));
     } else if (op.op_class == OpClass::rowwise && has_computed) {
-      // What is dear to compute and read more than once is written by a kernel of its own.
+      // A costly value that is read more than once is written by a kernel of its own.
       sum.cost += (is_in_place ? 2 : 3) * first;
     } else if (before != nullptr && is_softmax(trace_.strings[op.name]) &&
                is_scaling(trace_.strings[before->name])) {

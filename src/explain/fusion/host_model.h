@@ -30,13 +30,13 @@ class HostModel {
  public:
   HostModel(const Trace& trace, const WorkOps& work);
 
-  // What the ops of all sizes reach, by the cost above; 0 without any.
+  // The rate over ops of all sizes, by the cost above; 0 without any.
   double measured_bytes_per_ns() const { return measured_bytes_per_ns_; }
   struct Saving {
     double ns = 0;            // below 0: the kernel would be slower
     double new_pages_ns = 0;  // of that: new pages that results would no longer meet
   };
-  // Of one run of the group, which takes `now_ns`.
+  // The saving of one run of the group, which takes `now_ns`.
   Saving saving(const FusionGroup& group, const GroupBytes& bytes, double now_ns) const;
 
  private:
@@ -46,8 +46,8 @@ class HostModel {
 
   using RatesOfPowers = std::array<std::vector<double>, kPowers>;
 
-  // What the kernels that Inductor makes of a group move, by the cost above, and what the new pages
-  // that they meet take.
+  // Bytes that Inductor's kernels for a group move, by the cost above, and the time that the new
+  // pages that they meet take.
   struct Passes {
     double cost = 0;
     double pages_ns = 0;
@@ -73,7 +73,7 @@ class HostModel {
   double new_page_ns_per_byte_ = 0;
 };
 
-// What a trace tells of the rate at which its ops move their bytes.
+// Rates at which the ops of a trace move their bytes.
 
 // Shorter runs measure latency, not bandwidth.
 inline constexpr int64_t kMinTimedNs = 5'000;

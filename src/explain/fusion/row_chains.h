@@ -42,7 +42,7 @@ class ChainModel {
  private:
   using Rates = std::vector<std::pair<double, double>>;  // by the first: rows or bytes
 
-  // Of one dtype.
+  // Costs of one dtype.
   struct Cost {
     Rates gflops;  // by rows
     double ns_per_element = 0;

@@ -129,8 +129,8 @@ class HostAccount {
     compiling_ = united(std::move(compiling));
   }
 
-  // What an op's own time is spent on. An op of which nothing is known works for the product or
-  // convolution around it, else it is taken to move bytes.
+  // The part that an op's own time counts for. An op of which nothing is known works for the
+  // product or convolution around it, else it is taken to move bytes.
   HostPart part_of(uint32_t i) const {
     const std::string_view name = trace_.name(trace_.events[i]);
     const OpClass kind = op_class(name);
@@ -171,7 +171,7 @@ class HostAccount {
     }
   }
 
-  // Null where the op is no product of known sizes. Of nested products (linear, addmm) the
+  // Null where the op is no product of known sizes. Among nested products (linear, addmm) the
   // innermost counts.
   const HostProduct* add_product(uint32_t i) {
     const Event& e = trace_.events[i];

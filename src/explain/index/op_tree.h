@@ -12,7 +12,6 @@
 namespace epilogue::trace {
 
 // The ops of a trace as trees.
-
 class OpTree {
  public:
   OpTree(const Trace& trace, const Links& links);
@@ -30,13 +29,11 @@ class OpTree {
   std::vector<uint32_t> first_child_;  // by event, in children_
 };
 
-// Time that an op spends itself, not in the ops it calls.
-
-// By event; 0 for what is no op. Launch calls count as the time of the op that makes them.
+// Time that an op spends itself, not in the ops it calls. By event; 0 for what is no op. Launch
+// calls count as the time of the op that makes them.
 std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links);
 
-// Which span of a thread a moment falls into.
-
+// A moment of a thread.
 struct Moment {
   int32_t pid = 0;
   int64_t tid = 0;

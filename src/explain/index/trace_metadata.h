@@ -11,8 +11,6 @@
 
 namespace epilogue::trace {
 
-// Entries of a trace's top-level object.
-
 // Raw JSON; empty where there is no such key. The view refers to the trace.
 std::optional<std::string_view> find_metadata(const Trace& trace, std::string_view key);
 
@@ -28,7 +26,7 @@ bool is_own_trace(const Trace& trace);
 // "epilogue", "PyTorch profiler of 2026-02 or later", ...
 std::string trace_era(const Trace& trace);
 
-// What the trace's times are multiples of: 1000 before 2024-03, else 1.
+// The unit of the trace's times: 1000 before 2024-03, else 1.
 int64_t clock_step_ns(const Trace& trace);
 
 }  // namespace epilogue::trace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's own kernels: what a template does stands in its functor.
+// PyTorch's own kernels: a template's work is named by its functor.
 //   at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>
 //   at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<...>, ...>>
 #include <algorithm>

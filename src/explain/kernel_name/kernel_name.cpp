@@ -138,7 +138,7 @@ std::string summarise_gemm(const KernelName& kernel) {
   return text;
 }
 
-// What differs between two kernels, in words.
+// The differences of two kernels, in words.
 
 namespace {
 
@@ -183,7 +183,7 @@ void compare_if_both(Differences& d, std::string_view what, const std::string& a
   if (!a.empty() && !b.empty()) d.add(what, a, b);
 }
 
-void compare_gemms(Differences& d, const GemmFacts& a, const GemmFacts& b, bool same_family) {
+void compare_gemm_facts(Differences& d, const GemmFacts& a, const GemmFacts& b, bool same_family) {
   // The common case, one type for all, is said once.
   if (a.a_type == a.c_type && b.a_type == b.c_type && a.a_type == a.b_type &&
       b.a_type == b.b_type) {
@@ -241,7 +241,7 @@ std::string describe_difference(const KernelName& before, const KernelName& afte
   if (before.kind != after.kind)
     d.add("kind", kernel_kind_name(before.kind), kernel_kind_name(after.kind));
   if (before.gemm && after.gemm)
-    compare_gemms(d, *before.gemm, *after.gemm, before.family == after.family);
+    compare_gemm_facts(d, *before.gemm, *after.gemm, before.family == after.family);
   if (before.family == after.family) compare_fields(d, before, after);
   if (d.empty()) return "different names, the decoded fields are the same";
   return d.text();

@@ -159,7 +159,7 @@ void set_mma_types(KernelName& out, const Arithmetic& a, std::string_view c_type
   GemmFacts& g = *out.gemm;
   const bool on_tensor_cores = g.uses_tensor_cores.value_or(false);
   g.accumulator = std::string(a.accumulator);
-  // What is not printed is the accumulator's type.
+  // A type that the name omits is the accumulator's.
   g.a_type = g.b_type = std::string(input_type.empty() ? a.accumulator : input_type);
   g.c_type = std::string(c_type.empty() ? a.accumulator : c_type);
   bool is_inferred = false;
@@ -356,7 +356,7 @@ namespace {
 constexpr std::string_view kXmmaEpilogues[] = {"gelu",  "relu",   "dgelu",
                                                "drelu", "bgrada", "bgradb"};
 
-// Of a convolution the same grammar has more words before the types.
+// Names of convolutions have more words before the types.
 void read_xmma_token(KernelName& out, std::string_view token, std::vector<std::string>& variant) {
   constexpr std::string_view kNote = "read off many names";
   if (const auto tile = parse_prefixed(token, "tilesize"); !tile.empty()) {

@@ -16,7 +16,6 @@ namespace epilogue::trace {
 namespace {
 
 // A run as a graph: moments of host and device, and how long after one the other comes at least.
-
 class PathGraph {
  public:
   struct Edge {
@@ -32,10 +31,20 @@ class PathGraph {
   };
 
   // Growing by doubling would be most of what a long trace's graph takes.
-  void reserve(size_t moments, size_t edges);
-  uint32_t add_moment(int64_t time_ns);
-  // `to` comes at least `weight_ns` after `from`. What was seen must obey it: a weight above the
-  // distance of the moments is cut to it.
+  void reserve(size_t moments, size_t edges) {
+    times_ns_.reserve(moments);
+    step_group_.reserve(moments);
+    has_edge_.reserve(moments);
+    edges_.reserve(edges);
+  }
+  uint32_t add_moment(int64_t time_ns) {
+    times_ns_.push_back(time_ns);
+    step_group_.push_back(kNone);
+    has_edge_.push_back(false);
+    return static_cast<uint32_t>(times_ns_.size() - 1);
+  }
+  // `to` comes at least `weight_ns` after `from`. The recorded times must obey it: a weight above
+  // the distance of the moments is cut to it.
   void add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind, StringId name = 0);
   // Once, after all edges: orders the moments, and raises of each one the edge that is nearest to
   // explain it until it does. From then on solve() without changes gives what was seen.
@@ -49,7 +58,11 @@ class PathGraph {
 
   int64_t time_ns(uint32_t moment) const { return times_ns_[moment]; }
   size_t moments() const { return times_ns_.size(); }
-  Edge edge(uint32_t id) const;
+  Edge edge(uint32_t id) const {
+    if ((id & kStepBit) == 0) return edges_[id];
+    const uint32_t to = id & ~kStepBit;
+    return {times_ns_[to] - times_ns_[to - 1], to - 1, to, step_group_[to], kNone};
+  }
   // Calls visit(edge) for all, in no order.
   template <class Visit>
   void for_each_edge(Visit&& visit) const {
@@ -60,7 +73,7 @@ class PathGraph {
   const std::vector<Group>& groups() const { return groups_; }
 
  private:
-  // Of the id of a step: the other bits are the moment that it leads to.
+  // Marks the id of a step; the other bits are the moment that it leads to.
   static constexpr uint32_t kStepBit = uint32_t{1} << 31;
 
   // Calls visit(id, edge) for the edges to a moment, in the order in which they were added.
@@ -73,13 +86,22 @@ class PathGraph {
     return step_group_[to] != kNone || first_edge_[to] != kNone;
   }
 
-  uint32_t group_of(PathKind kind, StringId name);
+  uint32_t group_of(PathKind kind, StringId name) {
+    const uint64_t key = uint64_t{name} << 8 | static_cast<uint64_t>(kind);
+    const auto [place, is_new] = group_ids_.try_emplace(key, static_cast<uint32_t>(groups_.size()));
+    if (is_new) groups_.push_back({kind, name});
+    return place->second;
+  }
   // Makes lists of the edges that have one moment there: from first_edge_, by Edge::next.
-  void chain_edges(uint32_t Edge::*moment);
+  void chain_edges(uint32_t Edge::*moment) {
+    first_edge_.assign(moments(), kNone);
+    for (size_t k = edges_.size(); k-- > 0;)
+      edges_[k].next = std::exchange(first_edge_[edges_[k].*moment], static_cast<uint32_t>(k));
+  }
   void order_moments();
 
   std::vector<int64_t> times_ns_;
-  // Most edges are steps: from the moment before, by the whole distance. Of them only the group is
+  // Most edges are steps: from the moment before, by the whole distance. Only their group is
   // kept, by the moment that they lead to; kNone: there is none.
   std::vector<uint32_t> step_group_;
   std::vector<bool> has_edge_;  // by moment, until finish(): an edge that is no step leads to it
@@ -90,14 +112,13 @@ class PathGraph {
   std::unordered_map<uint64_t, uint32_t> group_ids_;  // by kind and name
 };
 
-// Makes the graph of a run: who had to wait for whom.
-
 // Clocks of host and device agree to this.
-inline constexpr int64_t kPathClockErrorNs = 2'000;
+constexpr int64_t kPathClockErrorNs = 2'000;
 
+// Makes the graph of a run: who had to wait for whom.
 class PathBuilder {
  public:
-  PathBuilder(const Trace& trace, const Links& links);
+  PathBuilder(const Trace& trace, const Links& links) : trace_(trace), links_(links) {}
 
   // Without moments if no work was started on a device.
   PathGraph build();
@@ -166,27 +187,6 @@ class PathBuilder {
   int64_t inferred_waits_ = 0;
 };
 
-void PathGraph::reserve(size_t moments, size_t edges) {
-  times_ns_.reserve(moments);
-  step_group_.reserve(moments);
-  has_edge_.reserve(moments);
-  edges_.reserve(edges);
-}
-
-uint32_t PathGraph::add_moment(int64_t time_ns) {
-  times_ns_.push_back(time_ns);
-  step_group_.push_back(kNone);
-  has_edge_.push_back(false);
-  return static_cast<uint32_t>(times_ns_.size() - 1);
-}
-
-uint32_t PathGraph::group_of(PathKind kind, StringId name) {
-  const uint64_t key = uint64_t{name} << 8 | static_cast<uint64_t>(kind);
-  const auto [place, is_new] = group_ids_.try_emplace(key, static_cast<uint32_t>(groups_.size()));
-  if (is_new) groups_.push_back({kind, name});
-  return place->second;
-}
-
 void PathGraph::add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind,
                          StringId name) {
   const int64_t distance_ns = times_ns_[to] - times_ns_[from];
@@ -201,19 +201,8 @@ void PathGraph::add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind
   edges_.push_back({std::min(weight_ns, distance_ns), from, to, group, kNone});
 }
 
-PathGraph::Edge PathGraph::edge(uint32_t id) const {
-  if ((id & kStepBit) == 0) return edges_[id];
-  const uint32_t to = id & ~kStepBit;
-  return {times_ns_[to] - times_ns_[to - 1], to - 1, to, step_group_[to], kNone};
-}
-
-void PathGraph::chain_edges(uint32_t Edge::*moment) {
-  first_edge_.assign(moments(), kNone);
-  for (size_t k = edges_.size(); k-- > 0;)
-    edges_[k].next = std::exchange(first_edge_[edges_[k].*moment], static_cast<uint32_t>(k));
-}
-
-// Kahn's. What lies on a cycle (clocks that disagree) is not ordered: it stays where it was.
+// Kahn's algorithm. Moments on a cycle (clocks that disagree) are not ordered: they keep their
+// times.
 void PathGraph::order_moments() {
   chain_edges(&Edge::from);
   std::vector<uint32_t> open(moments());
@@ -301,8 +290,6 @@ int64_t typical(std::vector<int64_t>& values) {
   return *quarter;
 }
 
-PathBuilder::PathBuilder(const Trace& trace, const Links& links) : trace_(trace), links_(links) {}
-
 PathGraph PathBuilder::build() {
   find_syncs();
   find_threads();
@@ -319,7 +306,7 @@ PathGraph PathBuilder::build() {
   return std::move(graph_);
 }
 
-// What only the making of edges needs: finishing a long trace's graph takes memory too.
+// Frees what only adding edges needs: finishing a long trace's graph takes memory too.
 void PathBuilder::release() {
   std::exchange(streams_, {});
   std::exchange(calls_, {});
@@ -329,7 +316,7 @@ void PathBuilder::release() {
   std::exchange(starts_work_, {});
 }
 
-// Traces of 2021 record steps as ops: what stands around everything says nothing.
+// Traces of 2021 record steps as ops; these do not count.
 uint32_t PathBuilder::outermost_op(uint32_t op) const {
   while (links_.parent[op] != kNone && !is_step_op(trace_.name(trace_.events[links_.parent[op]])))
     op = links_.parent[op];
@@ -388,7 +375,7 @@ void PathBuilder::find_work() {
   }
 }
 
-// Of kernels that only one of both can have kept waiting.
+// From kernels that waited for the launch alone, or for the kernel before alone.
 void PathBuilder::estimate_latencies() {
   std::vector<int64_t> latencies;
   std::vector<int64_t> gaps;
@@ -553,7 +540,7 @@ bool is_stream_wait_name(std::string_view name) {
   return name.find("StreamWaitEvent") != std::string_view::npos;
 }
 
-// Of a stream's work, by start, the last that was launched before a moment.
+// The last work of a stream that was launched before a moment. `stream` is by start.
 const PathBuilder::Work* PathBuilder::last_launched(const std::vector<Work>& stream,
                                                     int64_t before_ns) {
   const auto next = std::partition_point(stream.begin(), stream.end(),
@@ -659,7 +646,7 @@ void PathBuilder::add_sync_calls() {
   }
 }
 
-// What such a call waited for; null if that had nothing to do, or is not known.
+// The work that a call waited for; null if there was none, or it is unknown.
 const PathBuilder::Work* PathBuilder::awaited_by(uint32_t event) const {
   const Event& call = trace_.events[event];
   const int64_t latest_ns = call.end_ns() + kPathClockErrorNs;

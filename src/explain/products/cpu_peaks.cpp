@@ -300,7 +300,7 @@ constexpr CpuProduct kCpuProducts[] = {
     {{"graviton2"}, "Neoverse-N1"}, {{"graviton3*"}, "Neoverse-V1"}, {{"graviton4"}, "Neoverse-V2"},
     {{"ampere", "altra"}, "Neoverse-N1", "", 3.0},
     {{"nvidia", "grace"}, "Neoverse-V2", "", 3.0},  // NVIDIA's data sheet: all cores, SIMD
-    // What virtual machines are called.
+    // Names that virtual machines report.
     {{"xeon", "skylake"}, "", kWhichSkylake}, {{"xeon", "cascadelake"}, "", kWhichCascadeLake},
     {{"xeon", "cascade", "lake"}, "", kWhichCascadeLake},
     {{"xeon", "icelake"}, "Ice Lake-SP"}, {{"xeon", "ice", "lake"}, "Ice Lake-SP"},

@@ -40,8 +40,8 @@ std::optional<double> bytes_of_product(const Gemm& g) {
   return static_cast<double>(g.shape->batch) * (m * k * a + k * n * b + m * n * c);
 }
 
-// What the multipliers take: the kernel's word before the op's. f32 without one of them is known
-// only where the kernel says whether it runs on tensor cores.
+// The type that the multipliers take: the kernel's word before the op's. f32 without one of them is
+// known only where the kernel says whether it runs on tensor cores.
 std::string math_type_of(const Gemm& g, bool amd) {
   const std::optional<GemmFacts>& facts = g.name.gemm;
   if (facts && !facts->math_type.empty()) return facts->math_type;

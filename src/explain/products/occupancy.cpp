@@ -13,7 +13,7 @@
 namespace epilogue::trace {
 namespace {
 
-// What the device properties of a trace do not say; from the CUDA programming guide (technical
+// Limits that a trace's device properties lack; from the CUDA programming guide (technical
 // specifications per compute capability) and CUDA's cuda_occupancy.h.
 struct SmRules {
   int32_t major;

@@ -56,7 +56,7 @@ std::optional<TensorShape> tensor_at(Inputs inputs, size_t i) {
   return found.front();
 }
 
-// Of all of them; empty if a dtype is not known or there is none.
+// Bytes of all tensors; empty if a dtype is unknown or there is no tensor.
 std::optional<double> bytes_of(std::span<const TensorShape> tensors) {
   double total = 0;
   for (const TensorShape& t : tensors) {

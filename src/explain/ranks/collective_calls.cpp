@@ -110,7 +110,7 @@ std::optional<int64_t> scalar_bytes(std::string_view type) {
   return std::nullopt;
 }
 
-// What the collective itself says: "Collective name", "In msg nelems", "dtype".
+// Facts that the kernel's event states: "Collective name", "In msg nelems", "dtype".
 struct Facts {
   std::string name;
   CollectiveSizes sizes;
@@ -154,7 +154,7 @@ std::string_view other_args(const Trace& trace, const Event& e) {
   return {};
 }
 
-// Of the annotation around the launch ("nccl:all_reduce"), whose inputs are what is sent.
+// Facts of the annotation around the launch ("nccl:all_reduce"), whose inputs are sent.
 Facts facts_from_annotation(const Trace& trace, const Event& annotation) {
   Facts facts;
   facts.name = trace.name(annotation);
@@ -180,7 +180,7 @@ void set_facts(CollectiveCall& call, Facts&& facts, std::string_view kernel_name
   call.group = std::move(facts.group);
 }
 
-// What an op or annotation says is of all kernels that it launched: of one alone nothing is known.
+// Sizes of an op or annotation that launched several kernels are of all of them: not of each.
 void drop_shared_sizes(const std::vector<uint32_t>& sources, std::vector<CollectiveCall>& calls) {
   std::map<uint32_t, int> kernels;
   for (const uint32_t source : sources) ++kernels[source];

@@ -14,13 +14,11 @@
 
 namespace epilogue::trace {
 
-// The collective kernels of one rank.
-
 struct CollectiveCall {
   uint32_t event = kNone;                // the kernel
   std::string name;                      // "all_reduce"
   std::optional<int64_t> bytes;          // of the rank's input
-  std::optional<int64_t> message_bytes;  // the size of which bandwidths are told
+  std::optional<int64_t> message_bytes;  // the size that bandwidths are over
   std::optional<int64_t> group_ranks;    // ranks of its process group
   std::string group_name;                // "3"
   std::string group;                     // "[0, 1, 2, 3]"; of many ranks cut, with "..."
@@ -32,9 +30,7 @@ std::vector<CollectiveCall> collective_calls(const Trace& trace, const Links& li
 // "ncclDevKernel_AllReduce_Sum_f32", "nccl:all_reduce", "_allgather_base" -> "all_reduce", ...
 std::string collective_name(std::string_view text);
 
-// Bandwidths of collectives, as nccl-tests defines them (its PERFORMANCE.md).
-
-// What a trace records of one collective; what it does not is empty.
+// Sizes of one collective; empty if not recorded.
 struct CollectiveSizes {
   std::optional<int64_t> in_bytes;   // of the rank's input
   std::optional<int64_t> out_bytes;  // of the rank's output

@@ -173,7 +173,7 @@ class RankMatcher {
     if (members.size() < 2) return;  // nobody here to compare with
     const std::string group = members.size() < whole_.size() ? key.group : "";
     const std::optional<int64_t> size = group_ranks(key);
-    // Groups that are smaller than the run and not named cannot be told from each other.
+    // Groups that are smaller than the run and not named cannot be distinguished.
     const bool is_unknown = key.group.empty() && size && *size < std::ssize(whole_);
     std::optional<CollectiveWaits> waits;
     if (!is_unknown) waits = waits_of(key, members, size);

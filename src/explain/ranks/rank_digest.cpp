@@ -19,7 +19,7 @@ namespace {
 IntervalSet other_kernels(const Trace& trace) {
   WorkKinds kinds(trace);
   std::vector<Interval> list;
-  // Of a selection also those beside what it launched and what ran into it.
+  // A selection also counts kernels beside those that it launched or that ran into it.
   for_each_event_around(trace, [&](const Event& e) {
     if (e.category == Category::kernel && kinds.of(e) != WorkKind::communication)
       list.push_back({e.ts_ns, e.end_ns()});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the comparison of ranks needs of each of them. It holds no trace, so that ranks can be read
-// one after the other.
+// Digest of one rank's trace, for the comparison of ranks. It holds no trace, so that ranks can be
+// read one after the other.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,18 @@
 namespace epilogue::trace {
 
 // Which rank of a distributed run a trace is of.
-
 struct RankInfo {
   std::optional<int64_t> rank;  // as distributedInfo says, else the number in a file name "rank7"
   std::optional<int64_t> world_size;  // as distributedInfo says
 };
 RankInfo rank_info(const Trace& trace);
 
-// What the comparison of ranks needs of each of them. It holds no trace, so that ranks can be read
-// one after the other.
-
 // Which rank of which run a trace is of.
 struct RankIdentity {
   std::string path;
   std::optional<int64_t> rank;
   std::optional<int64_t> world_size;
-  // Of a trace that does not say its rank: the names of its ops, sorted, each once, and when its
+  // If the trace does not say its rank: the names of its ops, sorted, each once, and when its
   // events ran on the clock that all traces share.
   std::vector<StringId> ops;
   Interval window;
@@ -91,7 +87,7 @@ std::string why_not_ranks(std::span<const RankIdentity> ranks);
 std::string why_not_ranks(const RankDigests& digests);
 Collectives collectives(const RankDigests& digests);
 
-// What the device of one rank did: time by kind of work, time by kernel; and kernels over ranks.
+// Device time of one rank by kind of work and by kernel; kernels over ranks.
 
 // Fills in RankDigest::time and kernels. Names go to `names`.
 void add_kernels(const RankTrace& rank, StringPool& names, RankDigest& digest);

@@ -76,7 +76,7 @@ Interval window_of(const Trace& trace) {
   return w;
 }
 
-// Of traces that do not say which rank they are.
+// For traces that do not say which rank they are.
 std::string why_different_programs(std::span<const RankIdentity> ranks) {
   const RankIdentity& first = ranks.front();
   for (const RankIdentity& other : ranks.subspan(1)) {

@@ -203,7 +203,7 @@ class Builder {
       launch_by_correlation_.add(event.correlation, i);
   }
 
-  // What PyTorch links by, the External id; where that says nothing, the innermost op around the
+  // PyTorch links by the External id; without one counts the innermost op around the
   // launch call.
   uint32_t op_of_device_event(const Event& event) const {
     if (const uint32_t op = op_by_external_id(event); op != kNone) return op;
@@ -320,7 +320,7 @@ using SequenceOnThread = std::pair<int64_t, int64_t>;
 void set_backward_stacks(const Trace& trace, std::vector<FunctionEvent>& events) {
   const auto has_stack = [](const FunctionEvent& e) { return e.stack != 0; };
   if (std::none_of(events.begin(), events.end(), has_stack)) return;
-  // The backward function that an event is or stands under; parents come first.
+  // The backward function that an event is or lies under; parents come first.
   std::vector<uint32_t> backward(events.size(), kNone);
   std::map<SequenceOnThread, StringId> forward_stacks;
   for (uint32_t i = 0; i < events.size(); ++i) {

@@ -242,7 +242,7 @@ namespace {
 
 constexpr size_t kExplained = 3;  // slow steps
 constexpr size_t kShown = 3;      // ops of one
-// Of the step's time above the median: less is noise.
+// Share of the step's time above the median; less is noise.
 constexpr double kShownShare = 0.05;
 // A step is slower throughout if ops that take so much of the usual time take so many times as
 // long.
@@ -341,7 +341,7 @@ std::vector<SlowStep> slow_steps(const Trace& trace, const Links& links,
   return found;
 }
 
-// What the profiler itself costs.
+// The cost of profiling.
 
 namespace {
 

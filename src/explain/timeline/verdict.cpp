@@ -27,7 +27,7 @@ namespace {
 // The wall time of a region, by TimePart.
 struct PartTimes {
   std::array<int64_t, kTimeParts> ns = {};
-  // Of kQueue: before the first work that the device is known of.
+  // The part of kQueue before the device's first known work.
   int64_t queue_before_first_ns = 0;
 
   int64_t of(TimePart part) const { return ns[static_cast<size_t>(part)]; }
@@ -277,7 +277,7 @@ int64_t first_work_ns(const Trace& trace, int32_t device) {
   return first_ns;
 }
 
-// What the profiler cost in ops that began while the device idled for the host, as running sums.
+// The profiler's cost in ops that began while the device idled for the host, as running sums.
 class IdleProfilerCost {
  public:
   IdleProfilerCost(const Trace& trace, const Links& links, const Coverage& overhead,
