@@ -5,7 +5,7 @@
 //   const Answer answer = explain_answer({.path = "trace.json.gz"}).value();
 //   std::cout << answer.text();
 //
-// All are safe to call from several threads. What a trace's file holds is reported by Result;
+// All are safe to call from several threads. Errors in a trace's file are reported by Result;
 // misuse (an unknown key, a bad expectation) throws Error.
 #pragma once
 
@@ -34,7 +34,7 @@ struct TraceInput {
   std::string path = {};  // "-": stdin
   // Instead of a path: what such a file holds, plain or gzip. Must outlive the call.
   std::optional<std::string_view> bytes = {};
-  // What answers and messages call the trace. Empty: the path.
+  // Name of the trace in answers and messages. Empty: the path.
   std::string name = {};
   std::optional<int64_t> step = {};  // ProfilerStep#N alone; as select_step()
   std::optional<double> from_ms = {};
@@ -45,7 +45,7 @@ struct TraceInput {
 struct AnswerHooks {
   // One line each: what had to be skipped or is doubtful.
   std::function<void(const std::string&)> warn = {};
-  // Called before a trace is read. What it gives is called as ReadOptions::progress is, and dies
+  // Called before a trace is read. Its result is called as ReadOptions::progress is, and dies
   // when the trace was read. The traces of a folder have one, with the bytes of all of them.
   std::function<std::function<void(int64_t done, int64_t total)>()> watch_reading = {};
   // Called every few milliseconds while a trace is read, and between the stages after that. What
@@ -58,7 +58,7 @@ struct AnswerHooks {
 Result<Trace> load_trace(const TraceInput& input, PythonFrames frames = PythonFrames::counted,
                          const AnswerHooks& hooks = {});
 
-// What a command prints. Holds no trace. Copies share it; it is made readable on request, by any
+// The output of a command. Holds no trace. Copies share it; it is made readable on request, by any
 // number of threads.
 class Answer {
  public:
@@ -70,7 +70,7 @@ class Answer {
   // As RFC 4180 has it; "" where the result is no table (table, check and quantities are).
   std::string csv() const;
 
-  // Of the library. `data` is what the document is made of.
+  // For the library's use. `data` owns what the document refers to.
   Answer(Document document, std::shared_ptr<const void> data);
   const Document& document() const { return *document_; }
 
@@ -82,7 +82,7 @@ class Answer {
 // Which CPU recorded a trace of a run without a device: its products are compared with what that
 // CPU does at most.
 struct CpuChoice {
-  // A name as of estimate_cpu_peaks(); "here": this machine, as `epilogue info --measure` measured
+  // A name for estimate_cpu_peaks(); "here": this machine, as `epilogue info --measure` measured
   // it. Empty: not known, nothing is compared. Throws Error for other names.
   std::string name = {};
   int threads = 0;  // that the run had; 0: all of "here", else one
@@ -106,7 +106,7 @@ struct TableAnswerOptions {
 Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& options = {},
                             const AnswerHooks& hooks = {});
 
-// `top`: as of explain.
+// See ExplainAnswerOptions::top.
 Result<Answer> diff_answer(const TraceInput& before, const TraceInput& after, int top = 15,
                            const AnswerHooks& hooks = {});
 
@@ -142,8 +142,8 @@ struct ReportAnswerOptions {
   std::optional<TraceInput> against = {};  // an earlier trace to compare with
   std::string title = {};                  // of the page; empty: the file's name
   bool embeds_trace = true;                // the page holds the trace's file
-  bool modules = false;                    // as of explain
-  CpuChoice cpu = {};                      // as of explain
+  bool modules = false;                    // see ExplainAnswerOptions
+  CpuChoice cpu = {};                      // see ExplainAnswerOptions
 };
 struct ReportAnswer {
   Answer answer;
@@ -156,7 +156,7 @@ Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& o
                                    const ReportAnswerOptions& options = {},
                                    const AnswerHooks& hooks = {});
 
-// What kernels' names say; a list.
+// Decoded kernel names; a list.
 Answer names_answer(std::span<const std::string> names);
 
 }  // namespace epilogue::trace

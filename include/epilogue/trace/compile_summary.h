@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What torch.compile made of a run: its regions, graphs, cache lookups and Triton kernels.
+// torch.compile in a run: its regions, graphs, cache lookups and Triton kernels.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct CompiledRange {
 struct TritonKernel {
   std::string name;
   std::vector<std::string> fused_ops;  // "gelu", "mul"; empty: not one of Inductor's
-  // What Inductor recorded with the op that launches it; "" or empty if it did not.
+  // Recorded by Inductor with the op that launches it; "" or empty if not.
   std::string file;  // its Python source: "/tmp/torchinductor_me/mw/cmwj....py"
   // Different sources that have a kernel of this name; the other fields are the first one's.
   int64_t files = 0;

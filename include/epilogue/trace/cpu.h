@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CPU does at most, by its name: the ceiling for products of a trace that does not name the
+// Peaks of a CPU, by its name: the ceiling for products of a trace that does not name the
 // CPU which recorded it.
 #pragma once
 
@@ -23,14 +23,14 @@ struct CpuPeaks {
   int threads = 1;
   bool is_threads_assumed = false;  // nobody said how many: one
   double ghz = 0;                   // 0: not known
-  bool is_ghz_assumed = false;      // the family's, not told by the name
+  bool is_ghz_assumed = false;      // the family's; the name gives none
   std::optional<double> f64;
   std::optional<double> f32;
   std::optional<double> bf16;
   std::optional<double> f16;
   std::optional<double> i8;
 
-  // Of products of that type ("f32", "bf16"). Without instructions for it, 16-bit types are
+  // Peak of products of that type ("f32", "bf16"). Without instructions for it, 16-bit types are
   // computed as f32.
   std::optional<double> gflops_of(std::string_view type) const;
   // Known to have no instructions for it.
@@ -40,7 +40,7 @@ struct CpuPeaks {
 
   // "estimated from the CPU's name: Zen 3, 8 cores, 2.5 GHz, 640 GFLOP/s f32"
   std::string text() const;
-  // What was taken for granted, sentences; "" if nothing was.
+  // Assumptions, as sentences; "" if there are none.
   std::string assumptions() const;
 
  private:

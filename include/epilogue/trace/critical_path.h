@@ -31,7 +31,7 @@ enum class PathKind : uint8_t {
 inline constexpr int kPathKinds = static_cast<int>(PathKind::before) + 1;
 std::string_view path_kind_name(PathKind kind);  // "kernel", "host_op"
 
-// What has one name on the path.
+// All pieces of the path with one name.
 struct PathGroup {
   PathKind kind = PathKind::kernel;
   std::string name;      // of kernel, copy, call or outermost op; "" for the other kinds
@@ -59,7 +59,7 @@ struct CriticalPath {
   std::vector<PathGroup> groups;                 // by path_ns, the largest first
   std::vector<PathPiece> pieces;                 // by time, without gaps
   int64_t stream_waits = 0;                      // waits of a stream for another that the graph has
-  int64_t inferred_waits = 0;                    // of these: not recorded, told by calls and times
+  int64_t inferred_waits = 0;                    // of these: inferred from calls and times
 
   int64_t span_ns() const { return end_ns - start_ns; }
   int64_t of(PathKind kind) const { return kind_ns[static_cast<size_t>(kind)]; }
@@ -68,7 +68,7 @@ struct CriticalPath {
 // How many groups have PathGroup::if_half_ns at most.
 inline constexpr size_t kWhatIfGroups = 8;
 
-// Of the threads that start device work and the devices. Empty without device work, and for a
+// Over the threads that start device work and the devices. Empty without device work, and for a
 // device that runs its work inside of the launch call (our CPU device).
 std::optional<CriticalPath> critical_path(const Trace& trace, const Links& links);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changed between two traces: where the difference in wall time comes from, part by part.
+// The difference of two traces: where that in wall time comes from, part by part.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct DiffPart {
   std::string why;   // "tile 128x128 -> 128x256; 6 -> 3 launches"
   int64_t before_ns = 0;
   int64_t after_ns = 0;
-  // Of parts that are about kernels: how often they ran, and what they read and wrote; -1 if a
+  // Parts about kernels only: how often they ran, and the bytes that they moved; -1 if a
   // trace does not say.
   std::array<double, 2> kernels = {};
   std::array<int64_t, 2> bytes = {-1, -1};

@@ -45,7 +45,7 @@ class StringPool {
   std::unordered_map<std::string_view, StringId> ids_;
 };
 
-// What an event is; the names are Kineto's (category_name), except kCpuKernelShare, our own: the
+// Kinds of events; the names are Kineto's (category_name), except kCpuKernelShare, our own: the
 // part of a CPU kernel that one thread of the pool ran.
 enum class Category : uint8_t {
   cpu_op,
@@ -163,8 +163,8 @@ struct KernelArgs {
   bool has_grid = true;  // false: the trace does not give grid and block (ROCm's graph kernels)
   // As OpArgs::other_args: "occupancy", collectives' args, "kind" of a copy.
   StringId other_args = 0;
-  // Of a fused kernel, ours only: the ATen ops that it stands for, "aten::mm, aten::gelu", in their
-  // order; 0: it is its op's own.
+  // Our fused kernels only: the ATen ops that the kernel stands for, "aten::mm, aten::gelu", in
+  // their order; 0: it is its op's own.
   StringId fused_ops = 0;
   int64_t unfused_bytes = -1;  // what those ops would read and write one by one
 
@@ -261,7 +261,7 @@ struct DeviceProperties {
   int64_t shared_mem_per_multiprocessor_bytes = 0;
 };
 
-// What the profiler was told to record; each true one becomes a metadata key of value 1.
+// The profiler's options; each true one becomes a metadata key of value 1.
 struct Recorded {
   bool record_shapes = false;
   bool profile_memory = false;
@@ -276,11 +276,11 @@ struct ImportNote {
   std::string detail;  // one line for people
   int64_t count = 0;
   int64_t first_offset = 0;  // byte offset in the (decompressed) text
-  // Of a repair: numbers may be wrong or not be all for it. Worth a warning.
+  // The repair may have made numbers wrong or incomplete. Worth a warning.
   bool is_doubtful = false;
 };
 
-// What the reader met on its way. All zero for a trace that was recorded, not read.
+// Counts of what the reader met. All zero for a trace that was recorded, not read.
 struct ImportReport {
   std::string path;
   int64_t file_bytes = 0;
@@ -296,7 +296,7 @@ struct ImportReport {
 };
 
 // Which part of a longer trace this is (select.h), and the rest of it: what the device and the host
-// did in that part cannot be told without it (work launched before the part runs in it).
+// did in that part is unknown without it (work launched before the part runs in it).
 struct Selection {
   // [start, end); an end that was not asked for is the type's limit.
   int64_t start_ns = std::numeric_limits<int64_t>::min();

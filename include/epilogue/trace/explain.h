@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace means: all analyses of it, the findings drawn from them, and what is odd in it.
+// Explanation of a trace: all analyses, the findings, and oddities of the recording.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 namespace epilogue::trace {
 
 // --- Health -------------------------------------------------------------------------------------
-// What is missing or odd in a trace: to be read before any number of it is believed.
+// Gaps and oddities of a trace: to be read before any number is believed.
 
 enum class Severity : uint8_t {
   info,     // worth knowing
@@ -50,7 +50,7 @@ std::vector<HealthItem> health(const Trace& trace, const Links& links);
 inline constexpr int64_t kFarWindowEndNs = 24LL * 3600 * 1'000'000'000;
 
 // --- Explanation of one trace -------------------------------------------------------------------
-// What a trace means: all analyses of it, and the findings drawn from them.
+// All analyses of a trace, and the findings drawn from them.
 
 // Whose time a finding is about.
 enum class FindingPlace : uint8_t { device, host };
@@ -73,18 +73,18 @@ struct Finding {
   // Estimated time that acting on it would save over the whole trace; empty if it is no advice
   // or nothing can be said. Savings of several findings may be the same time.
   std::optional<double> saving_us;
-  // What it costs now: never less than the saving, never more than the span. Empty if it is no
+  // The present cost: never less than the saving, never more than the span. Empty if it is no
   // cost.
   std::optional<double> cost_us;
-  // How sure the saving (else the cost) is; empty where neither is told.
+  // How sure the saving (else the cost) is; empty if neither is given.
   std::optional<Confidence> confidence;
   std::string action;  // what to do, one sentence, also in the evidence; "" if there is no advice
   std::optional<FindingPlace> where;  // rules that do not say it leave it to their row
   std::vector<std::string> kernels;   // that it is about, beside those that its sentences name
-  // Of both: those whose source was recorded. Also in the evidence.
+  // Kernels whose source was recorded. Also in the evidence.
   std::vector<KernelSource> sources;
 
-  // What is left of the cost if acting on it saves all that is said; empty if that is not known.
+  // The rest of the cost if the whole saving is reached; empty if unknown.
   std::optional<double> remains_us() const {
     if (!saving_us || !cost_us) return std::nullopt;
     return *cost_us - *saving_us;
@@ -142,7 +142,7 @@ Explanation explain(const Trace& trace, const Links& links,
 // --- Explanation of several ranks ---------------------------------------------------------------
 // Several ranks of one run, side by side: who waits for whom, and what communication hides.
 
-// What a trace cannot say is empty.
+// Fields that the trace does not give are empty.
 struct RankSummary {
   std::string path;
   int64_t rank = 0;
@@ -168,7 +168,7 @@ struct RankRange {
 struct RanksExplanation {
   std::vector<RankSummary> ranks;  // in the order given
   std::optional<int64_t> world_size;
-  // Of the whole world; if its size is not known, only between the ranks that are here.
+  // Among all ranks of the run; if their number is unknown, among those between the given ones.
   std::vector<RankRange> missing;
   Collectives collectives;
   std::vector<KernelOverRanks> kernels;  // the largest first

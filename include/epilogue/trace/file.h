@@ -17,7 +17,7 @@ namespace epilogue::trace {
 
 // --- Reading ------------------------------------------------------------------------------------
 // Reads Chrome/Kineto JSON traces: plain or gzip, an object or a bare array, of any PyTorch since
-// 2021, NVIDIA, AMD, CPU, or our own. What is broken is repaired or skipped event
+// 2021, NVIDIA, AMD, CPU, or our own. Broken parts are repaired or skipped event
 // by event; Trace::import says what and how often.
 
 // Python frames are up to 91 % of a file.
@@ -31,7 +31,7 @@ struct ReadOptions {
   PythonFrames python_frames = PythonFrames::counted;
   int threads = 0;  // 0: as many as the machine has
   // Called now and then on the caller's thread with the bytes of the file consumed so far and in
-  // all (0: not known, a pipe). What it throws ends the reading.
+  // all (0: not known, a pipe). An exception from it ends the reading.
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What could be one kernel and what that would save; what is one kernel already.
+// Ops that could be one kernel, and the saving; kernels that are fused already.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace epilogue::trace {
 
 // --- What could be fused ------------------------------------------------------------------------
-// What could be one kernel, and what that would save.
+// Ops that could be one kernel, and the saving.
 //
 // A trace does not say which op reads which tensor. It is inferred from the order of the ops and
 // the shapes of their inputs; every finding says how sure that is.
@@ -46,7 +46,7 @@ struct Fusion {
   double time_us = 0;     // on the device (without device work: on the host)
   double host_us = 0;     // dispatch and launch of the ops, where there is device work
   double pattern_us = 0;  // of that, of ops that belong to a Pattern: its remedy goes first
-  // Of the device's saving in a CPU trace: new pages that results would no longer meet. Where a
+  // The part of the device's saving in a CPU trace that is new pages. If a
   // finding is about those, its remedy goes first, too.
   double new_pages_us = 0;
   double bytes_now = 0;  // read and written; 0: shapes were not recorded
@@ -64,7 +64,7 @@ struct Fusion {
 struct FusionOptions {
   // The device mostly waits for the host: only the host's savings count.
   bool is_host_bound = false;
-  // What recording one op costs the host: it is in the durations and is taken out.
+  // Cost of recording one op on the host: durations contain it, and it is subtracted.
   double profiler_ns_per_op = 0;
 };
 
@@ -91,7 +91,7 @@ struct Pattern {
 struct FusionFindings {
   std::vector<Pattern> patterns;  // by saving
   std::vector<Fusion> fusions;    // by predicted saving, largest first
-  // What memory traffic was taken to cost: the 90th percentile over the trace's own elementwise
+  // The assumed rate of memory traffic: the 90th percentile over the trace's own elementwise
   // kernels. 0: none was large enough to tell.
   double bandwidth_gb_per_s = 0;
   bool has_shapes = false;

@@ -64,7 +64,7 @@ struct Gemm {
   Distribution time;
   int64_t reduction_ns = 0;  // kernels that add up its split K, all launches
 
-  // Of one launch. Empty if the shapes are not known, or the op launches several products,
+  // FLOPs of one launch. Empty if the shapes are not known, or the op launches several products,
   // unless the kernel states them itself (a fused kernel of this project: of all its ops).
   std::optional<double> flops;
   std::optional<double> bytes;      // A, B and C once each
@@ -86,11 +86,11 @@ struct Gemm {
   std::optional<GemmTiling> tiling;
   std::optional<int64_t> grid_blocks;
 
-  // Of one launch: the mean over all of what added up its split K. 0 without one.
+  // Mean time per launch of the kernels that add up its split K. 0 without one.
   double reduction_ns_per_launch() const {
     return time.count > 0 ? static_cast<double>(reduction_ns) / static_cast<double>(time.count) : 0;
   }
-  // What the rates are over: the median, and the reduction beside it.
+  // Time that rates are computed over: the median, and the reduction beside it.
   double rate_time_ns() const {
     return static_cast<double>(time.median_ns) + reduction_ns_per_launch();
   }
@@ -117,7 +117,7 @@ struct GemmReport {
 GemmReport gemm_report(const Trace& trace, const Links& links);
 
 // --- Rooflines of other ops ---------------------------------------------------------------------
-// What convolutions, attention, norms, softmax, elementwise ops and reductions compute and move,
+// Work and traffic of convolutions, attention, norms, softmax, elementwise ops and reductions,
 // and how near that comes to what the device can do.
 
 enum class RooflineKind : uint8_t { convolution, attention, norm, softmax, elementwise, reduction };
@@ -134,7 +134,7 @@ struct OpRoofline {
   int64_t kernels = 0;  // of all runs; fills count, copies do not
   Distribution time;    // of its kernels, for each run of the op
 
-  // Of one run. Convolution: 2 for each weight and output element that meet. Attention: two
+  // FLOPs of one run. Convolution: 2 for each weight and output element that meet. Attention: two
   // products (five in the backward pass), half of them if it is causal. Norms and softmax 5 for
   // each element (RMSNorm 4). Elementwise ops and reductions 1.
   std::optional<double> flops;  // empty: no count is agreed on
@@ -145,7 +145,7 @@ struct OpRoofline {
   std::string peak_of;  // as Gemm::peak_of
   std::optional<double> peak_tflops;
   std::optional<double> peak_gb_per_s;
-  // What the device would need at its peaks over the median. Above 100: caches held the data.
+  // Time at the device's peaks over the median. Above 100: caches held the data.
   std::optional<double> attainable_pct;
   std::optional<RooflineSide> side;
 };
@@ -194,7 +194,7 @@ struct KernelOccupancy {
   std::string note;  // one sentence, or empty
 };
 
-// Of all kernels whose trace gives a grid and a block, by total time, longest first. Empty for
+// All kernels with a recorded grid and block, by total time, longest first. Empty for
 // devices that are no NVIDIA GPU.
 std::vector<KernelOccupancy> kernel_occupancies(const Trace& trace);
 

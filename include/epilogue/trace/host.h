@@ -31,7 +31,7 @@ enum class HostPart : uint8_t {
 inline constexpr int kHostParts = static_cast<int>(HostPart::profiler) + 1;
 std::string_view host_part_name(HostPart part);  // "compute", "between_ops"
 
-// What calling an op costs where nothing is recorded: an op's self time up to this is dispatch.
+// Cost of calling an op where nothing is recorded: an op's self time up to this is dispatch.
 inline constexpr int64_t kDispatchNsPerOp = 2000;
 // A gap between ops up to this is the call from Python, not a program of its own.
 inline constexpr int64_t kCallGapNs = 20'000;
@@ -67,8 +67,8 @@ struct HostProduct {
   // So small that calling it takes longer than computing it (kDispatchNsPerOp) on any CPU: its rate
   // says nothing, and its time is dispatch.
   bool is_dispatch = false;
-  // Of HostTime::peaks, for the type, or for f32 where the CPU computes it as f32. Empty: not
-  // known. No share is told of what is_dispatch.
+  // From HostTime::peaks, for the type, or for f32 where the CPU computes it as f32. Empty: not
+  // known. Dispatch has no share.
   std::optional<double> peak_gflops;
   std::optional<double> peak_pct;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host does between launches: waits and copies, chains of ops, modules.
+// The host between launches: waits and copies, chains of ops, modules.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct HotSpots {
 HotSpots hot_spots(const Trace& trace, const Links& links);
 
 // --- Dispatch chains ----------------------------------------------------------------------------
-// What an op goes through before a kernel runs: linear -> t, addmm.
+// Chains of ops before a kernel: linear -> t, addmm.
 
 // Outermost ops whose trees of ops are the same, name by name.
 struct DispatchChain {

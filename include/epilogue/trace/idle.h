@@ -57,7 +57,7 @@ bool is_data_loading(const Trace& trace, const Event& event);
 bool is_blocking_copy(const Trace& trace, const Event& work, const Event& call);
 
 // --- Launches -----------------------------------------------------------------------------------
-// What it costs to start work on the device.
+// Cost of starting work on the device.
 
 struct CallStats {
   std::string name;
@@ -74,7 +74,7 @@ struct SlowCall {
 
 struct LaunchStats {
   std::vector<CallStats> calls;  // all runtime and driver calls, the costliest first
-  // Of these, what starts work and does not wait for it: without waits and blocking copies, also
+  // Those that start work and do not wait for it: without waits and blocking copies, also
   // if others of the same name are launches. The costliest first.
   std::vector<CallStats> launching_calls;
   // The one launching call that takes over half of the time of all of them, if there are others.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel's name says: its family, and field by field what is known and what is inferred.
+// A decoded kernel name: its family, and its fields, known or inferred.
 #pragma once
 
 #include <array>
@@ -85,7 +85,8 @@ struct KernelName {
   bool is_known() const { return family != "unknown"; }
 };
 
-// Reads any bytes in time linear in their number; never fails. What no family claims is "unknown".
+// Reads any bytes in time linear in their number; never fails. Names that no family claims are
+// "unknown".
 KernelName decode_kernel_name(std::string_view name);
 
 // "same kernel", or the fields that differ in words: "tile 128x128 -> 128x256; stages 5 -> 3".

@@ -15,17 +15,17 @@ namespace epilogue::trace {
 
 // The four vectors beside the events hold indices into Trace::events, kNone if there is none.
 struct Links {
-  // Of ops and launch calls: the innermost op (cpu_op) around it on its thread. Annotations and
+  // For ops and launch calls: the innermost op (cpu_op) around it on its thread. Annotations and
   // Python frames are no parents: they may overlap ops in part.
   std::vector<uint32_t> parent;
-  // Of device work (kernels, copies, fills): the runtime or driver call of its correlation; if
+  // For device work (kernels, copies, fills): the runtime or driver call of its correlation; if
   // neither carries one (ROCm until 2023), the only call of its External id.
   std::vector<uint32_t> launch;
-  // Of device work: the innermost op around its launch call; if it carries no correlation and no
-  // call is known, the op that its External id names. Of a launch call: its parent.
+  // For device work: the innermost op around its launch call; if it carries no correlation and no
+  // call is known, the op that its External id names. For a launch call: its parent.
   std::vector<uint32_t> op;
-  // Of ops, launch calls and device work: position in `steps`. Device work belongs to the step that
-  // launched it, whenever it ran; work launched before the window belongs to none.
+  // For ops, launch calls and device work: position in `steps`. Device work belongs to the step
+  // that launched it, whenever it ran; work launched before the window belongs to none.
   std::vector<uint32_t> step;
 
   std::vector<uint32_t> steps;        // ProfilerStep#N annotations of the host, by start

@@ -20,7 +20,7 @@ struct MemoryPoint {
   int64_t allocated_bytes = 0;
 };
 
-// What is live at the peak, by the op that allocated it.
+// Memory that is live at the peak, by the op that allocated it.
 struct MemoryHolder {
   std::string op;  // the innermost op on the thread; "" if there was none
   int64_t allocations = 0;
@@ -76,7 +76,7 @@ struct DeviceMemory {
 std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links);
 
 // Over the steps: the most that was allocated within one beyond what was at its start, of the
-// device with the greatest peak. What a step needs besides its parameters and inputs. Empty without
+// device with the greatest peak. Parameters and inputs do not count. Empty without
 // steps, and if memory or its totals were not recorded.
 std::optional<int64_t> step_peak_bytes(const Trace& trace, const Links& links);
 

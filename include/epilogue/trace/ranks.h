@@ -70,7 +70,7 @@ struct StepWaits {
   // The longest over ranks: of the step on the host, or of what it launched if that takes longer.
   int64_t span_ns = 0;
   int64_t count = 0;  // collectives
-  // Of each collective the ranks that wait lose the mean of their waits to the rank that arrives
+  // In each collective the ranks that wait lose the mean of their waits to the rank that arrives
   // last. Here: the rank to which most is lost, and what is lost to it. Empty if nothing is lost.
   std::optional<int64_t> last_rank;
   int64_t lost_ns = 0;
@@ -86,14 +86,14 @@ struct Straggler {
 
 struct Collectives {
   std::vector<RankCollectives> ranks;
-  // Of the ranks whose traces are whole; both are empty if these are fewer than two.
+  // Over the ranks whose traces are whole; both are empty if these are fewer than two.
   std::vector<CollectiveWaits> waits;  // kinds that all of them ran equally often
   std::vector<std::string> unmatched;  // the others, "all_reduce", "all_reduce [0, 1]"
   std::vector<StepWaits> steps;        // by number
   std::vector<Straggler> stragglers;   // to which most is lost first
 };
 
-// What limits device work when it runs alone.
+// Kinds of device work, by their limit when they run alone.
 enum class RankWork : uint8_t { compute, memory, communication };
 inline constexpr size_t kRankWorks = 3;
 std::string_view rank_work_name(RankWork work);  // "compute"
@@ -113,7 +113,7 @@ struct KernelOverRanks {
   int64_t count = 0;     // on all ranks together
   int64_t ranks = 0;     // that ran it
   int64_t total_ns = 0;  // on all ranks together
-  // Of the time on one rank; a rank that did not run it counts as 0.
+  // Over the ranks' times; a rank that did not run it counts as 0.
   int64_t mean_ns = 0;
   int64_t min_ns = 0;
   int64_t max_ns = 0;

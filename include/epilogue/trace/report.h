@@ -13,7 +13,7 @@
 
 namespace epilogue::trace {
 
-// What is rendered; whoever calls a function here includes the header that makes its input.
+// Inputs; callers of these functions include the headers that define them.
 struct Trace;             // event.h
 struct Links;             // links.h
 struct KeyAverages;       // table.h
@@ -39,7 +39,7 @@ struct TableOptions {
   TimeUnit time_unit = TimeUnit::automatic;
 };
 
-// What sort_by accepts. cuda_*, xpu_*, privateuse1_* and kernel_* keys mean device_*.
+// Keys that sort_by accepts. cuda_*, xpu_*, privateuse1_* and kernel_* keys mean device_*.
 std::span<const std::string_view> sort_keys();
 
 // Sorts rows by `key`, descending, ties in place. Throws Error that names the keys when it is
@@ -50,7 +50,7 @@ void sort_rows(std::vector<Row>& rows, std::string_view key);
 std::string format_table(const KeyAverages& averages, const TableOptions& options = {});
 
 // One JSON object: {"schema_version", "device_label", "rows": [...], "self_cpu_total_us",
-// "self_device_total_us"}. Honours sort_by, row_limit (here all rows unless told otherwise) and
+// "self_device_total_us"}. Honours sort_by, row_limit (here all rows by default) and
 // top_level_events_only.
 std::string table_json(const KeyAverages& averages,
                        const TableOptions& options = {.row_limit = -1});

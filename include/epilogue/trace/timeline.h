@@ -38,14 +38,14 @@ struct DeviceUse {
 struct Timeline {
   // From the first start to the last end over ops, annotations, runtime and driver calls and device
   // work. Python frames, overhead events and the profiler's own span do not count, nor do kernels
-  // that the driver wrote without a time (start and duration 0). Of a selection: its window, as far
-  // as the whole trace reaches; busy times are those within. Empty: there is no such event.
+  // that the driver wrote without a time (start and duration 0). For a selection: its window, as
+  // far as the whole trace reaches; busy times are those within. Empty: there is no such event.
   std::optional<int64_t> start_ns;
   std::optional<int64_t> end_ns;
   std::vector<DeviceUse> devices;  // the busiest first; empty if nothing ran
 
   int64_t span_ns() const { return start_ns ? *end_ns - *start_ns : 0; }
-  // Of the busiest device. Empty if no device worked or the span has no length.
+  // Busy share of the busiest device. Empty if no device worked or the span has no length.
   std::optional<double> busy_pct() const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What limits a run: for the whole trace and for each step or region.
+// The limit of a run: for the whole trace and for each step or region.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ std::string_view time_part_name(TimePart part);  // "compute", "overhead"
 // largest cause of idleness is. The profiler's part of the wall time is taken out; collectives that
 // no other kernel hides are waiting, not work. See Verdict::judged_pct.
 inline constexpr double kDeviceBoundPct = 50;
-// Of what the device works, compute must be at least this share for "compute-bound".
+// The least share of compute in the device's work for "compute-bound".
 inline constexpr double kComputeBoundPct = 50;
 
 // Time the profiler adds to each op on the host. An estimate of 4 us was measured for traces with
@@ -77,7 +77,7 @@ struct Verdict {
   // Percent of the wall time, by TimePart; they add up to 100. Empty if no device time is known
   // (cpu-only, no-kernels, a region without length).
   std::vector<double> part_pct;
-  // What kDeviceBoundPct is held against: compute and memory work over the wall time less the
+  // Compared with kDeviceBoundPct: compute and memory work over the wall time less the
   // profiler's part, in percent. Empty if part_pct is.
   std::optional<double> judged_pct;
   std::vector<std::string> evidence;  // sentences

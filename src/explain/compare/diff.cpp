@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/diff.h"
+// Where the difference of two runs comes from.
+#include "explain/compare/diff_parts.h"
 
 #include <fmt/format.h>
 
@@ -7,15 +8,416 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <set>
+#include <tuple>
 
-#include "explain/compare/diff_match.h"
-#include "explain/compare/diff_parts.h"
+#include "base/units.h"
+#include "epilogue/trace/diff.h"
+#include "epilogue/trace/fusion.h"
 #include "explain/index/aten_ops.h"
 #include "explain/index/device_busy.h"
 #include "explain/index/intervals.h"
 #include "explain/timeline/time_account.h"
 
 namespace epilogue::trace {
+namespace {
+
+void longest_first(std::vector<KernelUse>& uses) {
+  std::stable_sort(uses.begin(), uses.end(), [](const KernelUse& a, const KernelUse& b) {
+    return a.booked_ns > b.booked_ns;
+  });
+}
+
+// The ops that a fused kernel says it stands for, with their namespace: by the trace, else by
+// Triton's names. Empty for other kernels.
+std::vector<std::string> ops_in(const KernelUse& use) {
+  std::vector<std::string> ops;
+  for (const std::string_view op : fused_op_names(use.fused_ops)) ops.emplace_back(op);
+  if (!ops.empty()) return ops;
+  const KernelName name = decode_kernel_name(use.name);
+  if (name.kind != KernelKind::triton) return ops;
+  for (const std::string& op : name.ops) ops.push_back("aten::" + op);
+  return ops;
+}
+
+// Ops named by the fused kernels that have kernels on the other side.
+std::vector<std::string> replaced_ops(const Match& match, size_t parts_side, size_t fused_side) {
+  const std::vector<KernelUse>& parts = match.uses[parts_side];
+  std::vector<std::string> ops;
+  for (const KernelUse& whole : match.uses[fused_side])
+    for (std::string& op : ops_in(whole)) {
+      const bool is_listed = std::find(ops.begin(), ops.end(), op) != ops.end();
+      const bool has_kernels = std::any_of(parts.begin(), parts.end(),
+                                           [&](const KernelUse& use) { return use.op == op; });
+      if (has_kernels && !is_listed) ops.push_back(std::move(op));
+    }
+  return ops;
+}
+
+// An op stands for its work, not for its letter: aten::add_ and aten::add are one.
+std::string plain_op(const KernelUse& use) {
+  std::string_view op = use.op;
+  if (op.ends_with('_') && op.size() > 1) op.remove_suffix(1);
+  return std::string(op);
+}
+
+// The op of all uses; "" where they differ or one is not known.
+std::string common_op(const Match& match) {
+  std::set<std::string> exact;
+  std::set<std::string> plain;
+  for (const std::vector<KernelUse>& uses : match.uses)
+    for (const KernelUse& use : uses) {
+      exact.emplace(use.op);
+      plain.insert(plain_op(use));
+    }
+  if (exact.size() == 1) return *exact.begin();
+  return plain.size() == 1 ? *plain.begin() : "";
+}
+
+// Uses that no match has taken yet, of both traces.
+class Matcher {
+ public:
+  Matcher(std::vector<KernelUse> before, std::vector<KernelUse> after)
+      : rest_{std::move(before), std::move(after)} {}
+
+  std::vector<Match> run() {
+    by_key(MatchKind::same_kernel, [](const KernelUse& use) {
+      return use.op.empty() ? std::string() : std::string(use.name) + '\0' + plain_op(use);
+    });
+    kernels_of_unknown_ops();
+    fused(0, 1);
+    fused(1, 0);
+    by_key(MatchKind::same_op, plain_op);
+    by_key(MatchKind::same_kernel, [](const KernelUse& use) { return std::string(use.name); });
+    by_key(MatchKind::same_kind, [](const KernelUse& use) {
+      const KernelKind kind = decode_kernel_name(use.name).kind;
+      return kind == KernelKind::unknown ? std::string() : std::string(kernel_kind_name(kind));
+    });
+    remaining(0, MatchKind::only_before);
+    remaining(1, MatchKind::only_after);
+    return std::move(matches_);
+  }
+
+ private:
+  // Where one trace does not say of which op a kernel is (a graph's, a launch cut off), its name
+  // decides: it joins what is left of the other trace, else the op that it has in both.
+  void kernels_of_unknown_ops() {
+    std::map<std::string_view, std::array<bool, 2>> is_unknown;
+    for (size_t side = 0; side < 2; ++side)
+      for (const KernelUse& use : rest_[side])
+        if (use.op.empty()) is_unknown[use.name][side] = true;
+    by_key(MatchKind::same_kernel, [&](const KernelUse& use) {
+      return is_unknown.contains(use.name) ? std::string(use.name) : std::string();
+    });
+    std::map<std::string_view, std::vector<size_t>> by_kernel;
+    for (size_t i = 0; i < matches_.size(); ++i)
+      by_kernel[matches_[i].uses[0].front().name].push_back(i);
+    for (size_t side = 0; side < 2; ++side)
+      std::erase_if(rest_[side], [&](const KernelUse& use) {
+        const auto found = by_kernel.find(use.name);
+        if (!use.op.empty() || found == by_kernel.end() || found->second.size() != 1) return false;
+        matches_[found->second.front()].uses[side].push_back(use);
+        return true;
+      });
+  }
+
+  // Fused kernels of trace `b` take those kernels of trace `a` whose ops they name, the longest
+  // first. Two that name one op share its kernels: which of them ran in which is unknown.
+  void fused(size_t a, size_t b) {
+    std::vector<KernelUse> left;
+    std::vector<Match> found;
+    for (const KernelUse& whole : rest_[b]) {
+      const std::vector<std::string> ops = ops_in(whole);
+      const auto is_part = [&](const KernelUse& use) {
+        return std::find(ops.begin(), ops.end(), use.op) != ops.end();
+      };
+      Match match;
+      match.kind = MatchKind::fused;
+      match.what = whole.name;
+      match.fused_side = b;
+      std::copy_if(rest_[a].begin(), rest_[a].end(), std::back_inserter(match.uses[a]), is_part);
+      std::erase_if(rest_[a], is_part);
+      // A kernel's name gives each op once, sorted: there only what is left alone is shared.
+      const bool may_share = !whole.fused_ops.empty() || match.uses[a].empty();
+      const auto shared = std::find_if(found.begin(), found.end(), [&](const Match& other) {
+        return may_share && std::any_of(other.uses[a].begin(), other.uses[a].end(), is_part);
+      });
+      if (shared != found.end()) {
+        shared->uses[a].insert(shared->uses[a].end(), match.uses[a].begin(), match.uses[a].end());
+        shared->uses[b].push_back(whole);
+      } else if (match.uses[a].empty()) {
+        left.push_back(whole);
+      } else {
+        match.uses[b].push_back(whole);
+        found.push_back(std::move(match));
+      }
+    }
+    for (Match& match : found) {
+      match.ops = replaced_ops(match, a, b);
+      matches_.push_back(std::move(match));
+    }
+    rest_[b] = std::move(left);
+  }
+
+  // Groups what has the same key in both traces; "" is no key.
+  template <class Key>
+  void by_key(MatchKind kind, Key&& key) {
+    std::map<std::string, Match> groups;
+    for (size_t side = 0; side < 2; ++side)
+      for (const KernelUse& use : rest_[side])
+        if (std::string k = key(use); !k.empty()) groups[std::move(k)].uses[side].push_back(use);
+    std::erase_if(groups, [](const auto& group) {
+      return group.second.uses[0].empty() || group.second.uses[1].empty();
+    });
+    for (auto& uses : rest_)
+      std::erase_if(uses, [&](const KernelUse& use) { return groups.contains(key(use)); });
+    for (auto& [name, match] : groups) {
+      match.kind = kind;
+      match.what = kind == MatchKind::same_kernel ? match.uses[0].front().name : name;
+      matches_.push_back(std::move(match));
+    }
+  }
+
+  void remaining(size_t side, MatchKind kind) {
+    std::map<std::string_view, Match> groups;
+    for (const KernelUse& use : rest_[side]) {
+      const std::string_view name = use.op.empty() ? use.name : use.op;
+      Match& match = groups[name];
+      match.kind = kind;
+      match.what = name;
+      match.uses[side].push_back(use);
+    }
+    for (auto& [name, match] : groups) matches_.push_back(std::move(match));
+    rest_[side].clear();
+  }
+
+  std::array<std::vector<KernelUse>, 2> rest_;
+  std::vector<Match> matches_;
+};
+
+}  // namespace
+
+std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& account) {
+  std::vector<KernelUse> uses;
+  uses.reserve(account.work.size());
+  for (const BookedWork& work : account.work)
+    uses.push_back({trace.strings[work.kernel], trace.strings[work.op], work.count, work.total_ns,
+                    work.booked_ns, work.bytes, trace.strings[work.fused_ops]});
+  std::sort(uses.begin(), uses.end(), [](const KernelUse& a, const KernelUse& b) {
+    return std::tie(a.name, a.op) < std::tie(b.name, b.op);
+  });
+  longest_first(uses);
+  return uses;
+}
+
+int64_t Match::booked_ns(size_t side) const {
+  int64_t sum = 0;
+  for (const KernelUse& use : uses[side]) sum += use.booked_ns;
+  return sum;
+}
+
+double Match::count(size_t side) const {
+  double sum = 0;
+  for (const KernelUse& use : uses[side]) sum += use.count;
+  return sum;
+}
+
+int64_t Match::bytes(size_t side) const {
+  int64_t sum = 0;
+  for (const KernelUse& use : uses[side]) {
+    if (use.bytes < 0) return -1;
+    sum += use.bytes;
+  }
+  return sum;
+}
+
+std::vector<Match> match_kernels(std::vector<KernelUse> before, std::vector<KernelUse> after) {
+  std::vector<Match> matches = Matcher(std::move(before), std::move(after)).run();
+  for (Match& match : matches) {
+    for (std::vector<KernelUse>& uses : match.uses) longest_first(uses);
+    if (match.kind == MatchKind::same_kernel) match.op = common_op(match);
+  }
+  return matches;
+}
+
+namespace {
+
+constexpr size_t kKernelsNamed = 3;  // of a part
+
+double mean_us(const std::vector<KernelUse>& uses, double count) {
+  int64_t total_ns = 0;
+  for (const KernelUse& use : uses) total_ns += use.total_ns;
+  return count == 0 ? 0 : to_us(total_ns) / count;
+}
+
+// Names of the kernels, each once, the longest first.
+std::vector<std::string> kernel_names(const std::vector<KernelUse>& uses) {
+  std::vector<std::string> names;
+  for (const KernelUse& use : uses)
+    if (std::find(names.begin(), names.end(), use.name) == names.end())
+      names.emplace_back(use.name);
+  return names;
+}
+
+class PartWriter {
+ public:
+  PartWriter(const Match& match, const KernelLabels& labels, const TraceDiff& diff)
+      : match_(match), labels_(labels), diff_(diff) {}
+
+  void write(DiffPart& part) const {
+    switch (match_.kind) {
+      case MatchKind::same_kernel:
+        part.what = same_what();
+        part.why = counts() + other_ops();
+        break;
+      case MatchKind::same_op:
+        part.what = match_.what + ": other kernels";
+        part.why = kernels_why();
+        break;
+      case MatchKind::same_kind:
+        part.what = "other kernels for the same kind of work: " + match_.what;
+        part.why = kernels_why();
+        break;
+      case MatchKind::fused:
+        part.what = fused_what();
+        part.why = fused_why();
+        break;
+      case MatchKind::only_before:
+        part.what = only_what(0) + ": gone";
+        part.why = only_why(0);
+        break;
+      case MatchKind::only_after:
+        part.what = only_what(1) + ": new";
+        part.why = only_why(1);
+        break;
+    }
+  }
+
+ private:
+  std::string label(std::string_view name) const { return labels_.of(name); }
+
+  // "aten::mm: same kernel, ampere_sgemm_128x128_tn"; without the op where it is not one.
+  std::string same_what() const {
+    if (!diff_.has_device_work) return match_.what + ": same op";
+    const std::string kernel = label(match_.what);
+    return match_.op.empty() || match_.op == kernel ? kernel + ": same kernel"
+                                                    : match_.op + ": same kernel, " + kernel;
+  }
+
+  // Where the same kernel belongs to other ops than before.
+  std::string other_ops() const {
+    if (!diff_.has_device_work || !match_.op.empty()) return "";
+    std::array<std::string, 2> ops;
+    for (size_t side = 0; side < 2; ++side) {
+      std::set<std::string_view> names;
+      for (const KernelUse& use : match_.uses[side])
+        names.insert(use.op.empty() ? "unknown ops" : use.op);
+      ops[side] = fmt::format("{}", fmt::join(names, ", "));
+    }
+    if (ops[0] == ops[1]) return "; of " + ops[0];
+    return fmt::format("; of {} -> {}", ops[0], ops[1]);
+  }
+
+  // "6 -> 3 executions, mean 12.3 -> 10.1 us".
+  std::string counts() const {
+    const std::array<double, 2> n = {match_.count(0), match_.count(1)};
+    std::string text = count_text(n[0]);
+    if (n[0] != n[1]) text += " -> " + count_text(n[1]);
+    text.append(" ").append(noun_for(n, "execution", "executions"));
+    if (diff_.per_step) text += " per step";
+    if (n[0] > 0 && n[1] > 0)
+      text += fmt::format(", mean {:.1f} -> {:.1f} us", mean_us(match_.uses[0], n[0]),
+                          mean_us(match_.uses[1], n[1]));
+    return text;
+  }
+
+  std::string kernels_why() const {
+    const std::string_view before = match_.uses[0].front().name;
+    const std::string_view after = match_.uses[1].front().name;
+    return fmt::format("{}; {} became {}: {}", counts(), label(before), label(after),
+                       describe_difference(decode_kernel_name(before), decode_kernel_name(after)));
+  }
+
+  std::string fused_what() const {
+    const size_t others = kernel_names(match_.uses[match_.fused_side]).size() - 1;
+    return fmt::format("{}{}: {}", label(match_.what),
+                       others > 0 ? fmt::format(" and {} more", others) : "",
+                       match_.fused_side == 1 ? "fused" : "split");
+  }
+
+  // "15 kernels of aten::mm, aten::gelu became 3; saved 2.1 ms: launches 15 -> 3, bytes read and
+  // written 3.1 GB -> 151 MB". A change against that of the time is no reason for it.
+  std::string fused_why() const {
+    const std::string ops = fmt::format("{}", fmt::join(match_.ops, ", "));
+    const std::array<std::string, 2> n = {count_text(match_.count(0)), count_text(match_.count(1))};
+    std::string text =
+        match_.fused_side == 1
+            ? fmt::format("{} kernel{} of {} became {}", n[0], n[0] == "1" ? "" : "s", ops, n[1])
+            : fmt::format("{} became {} kernel{} of {}", n[0], n[1], n[1] == "1" ? "" : "s", ops);
+    const int64_t saved_ns = match_.booked_ns(0) - match_.booked_ns(1);
+    const bool is_saved = saved_ns >= 0;
+    const bool explains = is_saved == (match_.count(1) <= match_.count(0));
+    text += fmt::format("; {} {}{} launches {} -> {}", is_saved ? "saved" : "lost",
+                        format_duration_ns(static_cast<double>(std::abs(saved_ns))),
+                        explains ? ":" : ", in spite of", n[0], n[1]);
+    if (match_.bytes(0) >= 0 && match_.bytes(1) >= 0)
+      text += fmt::format(", bytes read and written {} -> {}",
+                          format_bytes(static_cast<double>(match_.bytes(0))),
+                          format_bytes(static_cast<double>(match_.bytes(1))));
+    if (diff_.per_step) text += ", per step";
+    if (explains) return text;
+    const bool fused_is_slower = is_saved == (match_.fused_side == 0);
+    return text + (fused_is_slower ? ": the fused kernel takes longer than those it stands for"
+                                   : ": the fused kernel takes less time than those it became");
+  }
+
+  std::string only_what(size_t side) const {
+    const KernelUse& longest = match_.uses[side].front();
+    return longest.op.empty() && diff_.has_device_work ? label(longest.name) + " (of an unknown op)"
+                                                       : match_.what;
+  }
+
+  std::string only_why(size_t side) const {
+    if (!diff_.has_device_work) return counts();
+    const std::vector<std::string> names = kernel_names(match_.uses[side]);
+    std::string text = counts() + " of ";
+    for (size_t i = 0; i < std::min(names.size(), kKernelsNamed); ++i)
+      text += (i > 0 ? ", " : "") + label(names[i]);
+    if (names.size() > kKernelsNamed)
+      text += fmt::format(" and {} more", names.size() - kKernelsNamed);
+    return text;
+  }
+
+  const Match& match_;
+  const KernelLabels& labels_;
+  const TraceDiff& diff_;
+};
+
+}  // namespace
+
+std::string count_text(double count) {
+  const double whole = std::round(count);
+  return count == whole ? format_count(static_cast<int64_t>(whole)) : fmt::format("{:.2f}", count);
+}
+
+std::string_view noun_for(const std::array<double, 2>& n, std::string_view one,
+                          std::string_view many) {
+  return n[0] == 1 && n[1] == 1 ? one : many;
+}
+
+DiffPart part_of(const Match& match, const KernelLabels& labels, const TraceDiff& diff) {
+  DiffPart part;
+  part.before_ns = match.booked_ns(0);
+  part.after_ns = match.booked_ns(1);
+  if (diff.has_device_work) {
+    part.kernels = {match.count(0), match.count(1)};
+    part.bytes = {match.bytes(0), match.bytes(1)};
+    part.kernel_names = {kernel_names(match.uses[0]), kernel_names(match.uses[1])};
+  }
+  PartWriter(match, labels, diff).write(part);
+  return part;
+}
+
 namespace {
 
 constexpr double kSameMean = 0.05;  // means within 5 % are the same
@@ -42,7 +444,7 @@ IntervalSet step_windows(const Trace& trace, const Links& links) {
   return united(std::move(windows));
 }
 
-// What counts as wall time of one trace, and what ran in it.
+// Wall time of one trace, and the work that ran in it.
 Side account_of(const Trace& trace, const Links& links, bool by_steps) {
   Side side;
   const IntervalSet windows =
@@ -74,7 +476,7 @@ std::string change_text(const std::array<double, 2>& n) {
   return count_text(n[0]) + " -> " + count_text(n[1]);
 }
 
-// What the host did differently, as the reason for idle time of the device.
+// The change on the host that explains idle time of the device.
 std::string host_why(IdleCause cause, const TraceDiff& diff) {
   switch (cause) {
     case IdleCause::queue: return "work was launched and had not started yet";
@@ -120,7 +522,7 @@ void add_idle_parts(const Side& a, const Side& b, TraceDiff& diff) {
   }
 }
 
-// Small changes go into one part for the slower and one for the faster. What did not change is
+// Small changes go into one part for the slower and one for the faster. Unchanged work is
 // none.
 void merge_small(TraceDiff& diff, double min_part_pct) {
   const auto limit = static_cast<int64_t>(
@@ -205,10 +607,6 @@ KernelLabels labels_of(const std::array<std::vector<KernelUse>, 2>& uses, bool h
       for (const KernelUse& use : side) names.push_back(use.name);
   return KernelLabels(names);
 }
-
-}  // namespace
-
-namespace {
 
 // By op: the type of the tensors that it spends most of its time on, as traces write it.
 std::map<std::string_view, std::string_view> main_types(const Trace& trace) {

@@ -97,7 +97,7 @@ double smallest_p(size_t a, size_t b) {
 }
 
 double median_difference(std::span<const int64_t> a, std::span<const int64_t> b) {
-  // Of thousands of values every k-th by size stands for its neighbours.
+  // Above this many values every k-th by size stands for its neighbours.
   constexpr size_t kMost = 1000;
   const auto thinned = [](std::span<const int64_t> values) {
     std::vector<int64_t> sorted(values.begin(), values.end());

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "explain/findings/index.h"
-#include "explain/ranks/rank_kernels.h"
+#include "explain/ranks/rank_digest.h"
 
 namespace epilogue::trace {
 namespace {

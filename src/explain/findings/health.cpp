@@ -9,7 +9,6 @@
 
 #include "base/units.h"
 #include "epilogue/trace/time.h"
-#include "explain/index/trace_era.h"
 #include "explain/index/trace_metadata.h"
 #include "trace/step_name.h"
 

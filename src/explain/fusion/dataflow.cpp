@@ -75,7 +75,7 @@ class Inference {
            (name == "aten::pow" || name == "aten::square");
   }
 
-  // What `op` gave out is the tensor, as far as one can tell.
+  // The tensor may be the output of `op`.
   bool fits(uint32_t op, const TensorShape& input) const {
     const TensorShape* output = work_.ops[op].output;
     return output != nullptr && !is_dead_[op] && same_tensor(*output, input);
@@ -125,7 +125,7 @@ class Inference {
   const Trace& trace_;
   const WorkOps& work_;
   Dataflow flow_;
-  // By op. What an op gives out of which nothing is known is taken to be like what it takes in:
+  // By op. The output of an unknown op is taken to be like its inputs:
   // collectives and fused norms write in place, convolutions and attention keep the size.
   std::vector<Sizes> may_write_;
   std::vector<bool> is_dead_;  // its output: overwritten in place, or a square whose sum is known

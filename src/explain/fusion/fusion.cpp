@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/units.h"
-#include "explain/fusion/chain_model.h"
 #include "explain/fusion/fusion_groups.h"
 #include "explain/fusion/fusion_model.h"
-#include "explain/fusion/patterns.h"
-#include "explain/fusion/row_chain_groups.h"
+#include "explain/fusion/row_chains.h"
 
 namespace epilogue::trace {
 namespace {
@@ -23,12 +22,12 @@ std::string shape_text(const TensorShape* shape) {
   return text + "] " + std::string(shape->type);
 }
 
-// What would save less than both, a share of the ops' own time and a time over all occurrences, is
+// A saving below both, a share of the ops' own time and a time over all occurrences, is
 // nothing to act on.
 constexpr double kMinSavingShare = 0.01;
 constexpr double kMinSavingUs = 1;
 
-// Of a row chain also a loss is: it says that compile() does not help.
+// A row chain is listed even if it loses: compile() does not help there.
 bool is_worth_telling(const Fusion& f) {
   return f.kind == FusionKind::row_chain ||
          (f.predicted_saving_us > 0 &&
@@ -241,6 +240,49 @@ std::string_view confidence_name(Confidence confidence) {
 
 FusionFindings find_fusions(const Trace& trace, const Links& links, const FusionOptions& options) {
   return Finder(trace, links, options).run();
+}
+
+namespace {
+
+// Adds to a sum that is unknown as soon as one part is.
+void add_known(int64_t& sum, int64_t part) { sum = sum < 0 || part < 0 ? -1 : sum + part; }
+
+}  // namespace
+
+std::vector<FusedKernel> fused_kernels(const Trace& trace) {
+  std::map<std::pair<StringId, StringId>, FusedKernel> sums;
+  for (const Event& e : trace.events) {
+    if (e.category != Category::kernel) continue;
+    const KernelArgs* args = trace.kernel_args(e);
+    if (args == nullptr || args->fused_ops == 0) continue;
+    FusedKernel& sum = sums[{e.name, args->fused_ops}];
+    ++sum.count;
+    sum.total_ns += e.dur_ns;
+    add_known(sum.bytes, args->bytes);
+    add_known(sum.unfused_bytes, args->unfused_bytes);
+  }
+  std::vector<FusedKernel> list;
+  for (auto& [key, sum] : sums) {
+    sum.kernel = trace.strings[key.first];
+    for (const std::string_view op : fused_op_names(trace.strings[key.second]))
+      sum.ops.emplace_back(op);
+    list.push_back(std::move(sum));
+  }
+  std::stable_sort(list.begin(), list.end(), [](const FusedKernel& a, const FusedKernel& b) {
+    return a.total_ns > b.total_ns;
+  });
+  return list;
+}
+
+std::vector<std::string_view> fused_op_names(std::string_view fused_ops) {
+  constexpr std::string_view kSeparator = ", ";
+  std::vector<std::string_view> names;
+  while (!fused_ops.empty()) {
+    const size_t end = std::min(fused_ops.find(kSeparator), fused_ops.size());
+    names.push_back(fused_ops.substr(0, end));
+    fused_ops.remove_prefix(std::min(end + kSeparator.size(), fused_ops.size()));
+  }
+  return names;
 }
 
 }  // namespace epilogue::trace

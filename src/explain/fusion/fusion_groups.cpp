@@ -48,7 +48,7 @@ class Grouping {
  private:
   void join(uint32_t producer, uint32_t consumer) {
     if (producer == kNone || !can_chain(work_.ops[producer], work_)) return;
-    // What is filled and then read has been written to in between, through a view of it.
+    // A tensor that is filled and then read was written in between, through a view.
     if (work_.ops[producer].op_class == OpClass::fill &&
         work_.ops[consumer].op_class != OpClass::fill)
       return;
@@ -237,7 +237,7 @@ std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& w
         sum.reusable = std::max(sum.reusable, static_cast<double>(*read));
         if (is_plain_product(work.ops[producer])) sum.reads_plain_product.back() = true;
       }
-      // What several members read of one op comes from memory once.
+      // An output that several members read comes from memory once.
       const uint32_t source = producer != kNone ? producer : flow.sources[member][i].maybe;
       if (source != kNone &&
           (contains(group.members, source) || !read_before.insert(source).second)) {

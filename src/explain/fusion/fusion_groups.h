@@ -6,7 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "epilogue/trace/fusion.h"
 #include "explain/fusion/dataflow.h"
+#include "explain/fusion/work_ops.h"
 
 namespace epilogue::trace {
 
@@ -45,5 +47,10 @@ struct GroupBytes {
 };
 std::optional<GroupBytes> group_bytes(const FusionGroup& group, const WorkOps& work,
                                       const Dataflow& flow);
+
+// Ops that a kernel of PyTorch's own does in one go.
+
+// By saving. The ops of optimizers are taken out of further fusion: their remedy is another one.
+std::vector<Pattern> find_patterns(const Trace& trace, WorkOps& work);
 
 }  // namespace epilogue::trace

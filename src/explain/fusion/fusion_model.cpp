@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "explain/fusion/op_rates.h"
+#include "explain/fusion/host_model.h"
 
 namespace epilogue::trace {
 namespace {

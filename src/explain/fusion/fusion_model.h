@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fusion would save: a model with two constants, both measured on the trace itself. (Row
-// chains: see chain_model.h; chains in CPU traces that are not this project's: host_model.h.)
+// Savings of fusions: a model with two constants, both measured on the trace itself. (Row
+// chains: see row_chains.h; chains in CPU traces that are not this project's: host_model.h.)
 //
 //   saving = min(sum over members of (bytes no longer moved x cost of a byte), time now - floor)
 //
@@ -17,7 +17,7 @@
 #include "epilogue/trace/fusion.h"
 #include "explain/fusion/fusion_groups.h"
 #include "explain/fusion/host_model.h"
-#include "explain/fusion/row_chain_groups.h"
+#include "explain/fusion/row_chains.h"
 
 namespace epilogue::trace {
 

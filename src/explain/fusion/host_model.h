@@ -12,13 +12,16 @@
 // pages cost what they cost the trace's simple ops.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
+#include "explain/fusion/dataflow.h"
 #include "explain/fusion/fusion_groups.h"
 
 namespace epilogue::trace {
@@ -27,13 +30,13 @@ class HostModel {
  public:
   HostModel(const Trace& trace, const WorkOps& work);
 
-  // What the ops of all sizes reach, by the cost above; 0 without any.
+  // The rate over ops of all sizes, by the cost above; 0 without any.
   double measured_bytes_per_ns() const { return measured_bytes_per_ns_; }
   struct Saving {
     double ns = 0;            // below 0: the kernel would be slower
     double new_pages_ns = 0;  // of that: new pages that results would no longer meet
   };
-  // Of one run of the group, which takes `now_ns`.
+  // The saving of one run of the group, which takes `now_ns`.
   Saving saving(const FusionGroup& group, const GroupBytes& bytes, double now_ns) const;
 
  private:
@@ -43,8 +46,8 @@ class HostModel {
 
   using RatesOfPowers = std::array<std::vector<double>, kPowers>;
 
-  // What the kernels that Inductor makes of a group move, by the cost above, and what the new pages
-  // that they meet take.
+  // Bytes that Inductor's kernels for a group move, by the cost above, and the time that the new
+  // pages that they meet take.
   struct Passes {
     double cost = 0;
     double pages_ns = 0;
@@ -69,5 +72,22 @@ class HostModel {
   std::array<double, kPowers> rate_of_power_{};  // by power of two of a tensor's bytes
   double new_page_ns_per_byte_ = 0;
 };
+
+// Rates at which the ops of a trace move their bytes.
+
+// Shorter runs measure latency, not bandwidth.
+inline constexpr int64_t kMinTimedNs = 5'000;
+inline constexpr double kBandwidthQuantile = 0.9;
+
+// Read and written. Nothing where a shape is not known.
+std::optional<double> moved_bytes(const WorkOp& op);
+
+// The value below which a share `q` of the values lies; 0 of none. Reorders them.
+inline double quantile(std::vector<double>& values, double q) {
+  if (values.empty()) return 0;
+  const auto at = static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<size_t>(at)];
+}
 
 }  // namespace epilogue::trace

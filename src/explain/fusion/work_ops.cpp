@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "epilogue/trace/kernel_name.h"
-#include "explain/index/self_time.h"
+#include "explain/index/op_tree.h"
 #include "explain/index/sparse_column.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/timeline/region_map.h"
@@ -171,7 +171,7 @@ std::vector<uint32_t> ops_within(const Trace& trace, const Links& links) {
   return count;
 }
 
-// What ops take in and give out, each distinct list of arguments once.
+// Inputs and outputs of ops, each distinct list of arguments once.
 class Shapes {
  public:
   Shapes(const Trace& trace, WorkOps& work)
@@ -210,7 +210,7 @@ bool is_inner_copy(const Trace& trace, const Links& links,
   uint32_t p = links.parent[op];
   while (p != kNone && class_of_name[trace.events[p].name] == OpClass::view) p = links.parent[p];
   if (p == kNone || class_of_name[trace.events[p].name] != OpClass::unknown) return false;
-  // Products in other words copy what stands before their product.
+  // Products under other names copy the op before their product.
   const std::string_view name = trace.name(trace.events[p]);
   return name.starts_with("aten::") && work_kind_of_op(name) != WorkKind::compute;
 }

@@ -10,8 +10,8 @@
 
 namespace epilogue::trace {
 
-// Of one thread, counted only within `moments`; the longest first. What a built-in takes counts for
-// the function that calls it. Empty without Python frames.
+// Functions of one thread, within `moments` only; the longest first. The time of a built-in counts
+// for the function that calls it. Empty without Python frames.
 std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int64_t tid,
                                            const IntervalSet& moments);
 

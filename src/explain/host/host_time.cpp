@@ -8,7 +8,7 @@
 #include "explain/host/host_functions.h"
 #include "explain/host/op_visitor.h"
 #include "explain/index/intervals.h"
-#include "explain/index/self_time.h"
+#include "explain/index/op_tree.h"
 #include "explain/products/gemm_shape.h"
 #include "explain/timeline/time_account.h"
 #include "explain/timeline/work_kind.h"
@@ -126,8 +126,8 @@ class HostAccount {
     compiling_ = united(std::move(compiling));
   }
 
-  // What an op's own time is spent on. An op of which nothing is known works for the product or
-  // convolution around it, else it is taken to move bytes.
+  // The part that an op's own time counts for. An op of which nothing is known works for the
+  // product or convolution around it, else it is taken to move bytes.
   HostPart part_of(const VisitedOp& op) const {
     if (op.kind == OpClass::view) return HostPart::dispatch;
     if (computes_on_host(op.name)) return HostPart::compute;
@@ -166,7 +166,7 @@ class HostAccount {
     ++sums.bytes_calls;
   }
 
-  // Null where the op is no product of known sizes. Of nested products (linear, addmm) the
+  // Null where the op is no product of known sizes. Among nested products (linear, addmm) the
   // innermost counts.
   const HostProduct* add_product(const VisitedOp& op) {
     if (op.kind != OpClass::gemm || op.inputs.empty()) return nullptr;

@@ -154,7 +154,7 @@ bool is_comparison(std::string_view base) {
   return std::find(kComparisons.begin(), kComparisons.end(), base) != kComparisons.end();
 }
 
-// Of a pointwise op that is not in place; nothing where it does not follow.
+// Output dtype of a pointwise op that is not in place; nothing if it does not follow.
 std::optional<std::string_view> pointwise_type(std::string_view base,
                                                std::span<const TensorShape> tensors) {
   if (is_comparison(base)) return "bool";
@@ -209,7 +209,7 @@ bool is_transcendental(std::string_view name) {
   const std::string_view base = aten_base_name(name);
   if (const PointwiseRow* row = pointwise_row_of_op(base))
     return row->cost == PointwiseCost::costly;
-  // Of what is not in the table.
+  // Ops that the table lacks.
   if (base == "native_dropout") return true;  // random numbers cost more than their bytes
   constexpr std::array<std::string_view, 11> kMarks = {
       "tanh", "sigmoid", "exp", "log", "pow", "erf", "elu", "soft", "sin", "cos", "bernoulli"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of PyTorch's ops by their names: how outputs follow from inputs.
+// Facts about PyTorch's ops by their names: how outputs follow from inputs.
 #pragma once
 
 #include <cstdint>

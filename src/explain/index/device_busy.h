@@ -20,7 +20,7 @@ void for_each_event_around(const Trace& trace, Fn&& fn) {
 
 // The moments that a trace shows: of a selection its window, else all.
 Interval shown_window(const Trace& trace);
-// What of an event lies in a window; empty (not longer than 0) where nothing does.
+// The part of an event within a window; empty (not longer than 0) if there is none.
 Interval clipped(const Event& event, const Interval& window);
 
 // The device that worked longest in the moments shown; empty where there is no device work.

@@ -24,9 +24,9 @@ using IntervalSet = std::vector<Interval>;
 IntervalSet united(std::vector<Interval> intervals);
 int64_t total_ns(const IntervalSet& set);
 IntervalSet intersected(const IntervalSet& a, const IntervalSet& b);
-// What is in `a` and not in `b`.
+// The moments in `a` and not in `b`.
 IntervalSet subtracted(const IntervalSet& a, const IntervalSet& b);
-// What is in `window` and not in `set`.
+// The moments in `window` and not in `set`.
 IntervalSet gaps(const IntervalSet& set, Interval window);
 
 // Answers how much of a window a set covers, in O(log n).

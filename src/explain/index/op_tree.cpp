@@ -2,6 +2,9 @@
 #include "explain/index/op_tree.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace epilogue::trace {
 
@@ -27,6 +30,71 @@ OpTree::OpTree(const Trace& trace, const Links& links) {
       children_[first_child_[links.parent[i] + 1]++] = i;
     }
   }
+}
+
+std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links) {
+  std::vector<int64_t> self_ns(trace.events.size());
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::cpu_op) continue;
+    self_ns[i] += e.dur_ns;
+    if (links.parent[i] != kNone) self_ns[links.parent[i]] -= e.dur_ns;
+  }
+  // An op that ends before it starts (a broken trace) has no time.
+  for (int64_t& ns : self_ns) ns = std::max<int64_t>(ns, 0);
+  return self_ns;
+}
+
+namespace {
+
+template <class Span>
+auto thread_and_start(const Span& s) {
+  return std::tuple(s.pid, s.tid, s.ts_ns);
+}
+
+template <class Span>
+std::vector<uint32_t> innermost_of(const std::vector<Span>& all, std::vector<uint32_t> spans,
+                                   const std::vector<Moment>& moments) {
+  std::sort(spans.begin(), spans.end(), [&](uint32_t a, uint32_t b) {
+    const Span& x = all[a];
+    const Span& y = all[b];
+    if (thread_and_start(x) != thread_and_start(y))
+      return thread_and_start(x) < thread_and_start(y);
+    return x.dur_ns != y.dur_ns ? x.dur_ns > y.dur_ns : a < b;
+  });
+  std::vector<uint32_t> order(moments.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return thread_and_start(moments[a]) < thread_and_start(moments[b]);
+  });
+
+  std::vector<uint32_t> found(moments.size(), kNone);
+  std::vector<uint32_t> open;  // of the current thread; what has ended goes as it comes up
+  size_t next = 0;
+  for (const uint32_t m : order) {
+    const Moment& moment = moments[m];
+    while (next < spans.size() && thread_and_start(all[spans[next]]) <= thread_and_start(moment))
+      open.push_back(spans[next++]);
+    const auto is_over = [&](const Span& e) {
+      return e.pid != moment.pid || e.tid != moment.tid || e.end_ns() <= moment.ts_ns;
+    };
+    while (!open.empty() && is_over(all[open.back()])) open.pop_back();
+    if (!open.empty()) found[m] = open.back();
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spans,
+                                   const std::vector<Moment>& moments) {
+  return innermost_of(trace.events, std::move(spans), moments);
+}
+
+std::vector<uint32_t> innermost_at(const std::vector<PythonFrame>& frames,
+                                   std::vector<uint32_t> spans,
+                                   const std::vector<Moment>& moments) {
+  return innermost_of(frames, std::move(spans), moments);
 }
 
 }  // namespace epilogue::trace

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops of a trace as trees.
+// Nesting: the ops of a trace as trees, their own time, the span around a moment.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "epilogue/trace/event.h"
 #include "epilogue/trace/links.h"
 
 namespace epilogue::trace {
 
+// The ops of a trace as trees.
 class OpTree {
  public:
   OpTree(const Trace& trace, const Links& links);
@@ -26,5 +28,24 @@ class OpTree {
   std::vector<uint32_t> children_;
   std::vector<uint32_t> first_child_;  // by event, in children_
 };
+
+// Time that an op spends itself, not in the ops it calls. By event; 0 for what is no op. Launch
+// calls count as the time of the op that makes them.
+std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links);
+
+// A moment of a thread.
+struct Moment {
+  int32_t pid = 0;
+  int64_t tid = 0;
+  int64_t ts_ns = 0;
+};
+
+// For each moment the innermost of `spans` (indices of events) around it on its thread, or kNone:
+// of those that hold it, the one that started last. `spans` may overlap in part.
+std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spans,
+                                   const std::vector<Moment>& moments);
+// The same; `spans` are indices of `frames`.
+std::vector<uint32_t> innermost_at(const std::vector<PythonFrame>& frames,
+                                   std::vector<uint32_t> spans, const std::vector<Moment>& moments);
 
 }  // namespace epilogue::trace

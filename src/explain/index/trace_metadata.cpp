@@ -26,4 +26,53 @@ std::optional<double> metadata_number(const Trace& trace, std::string_view key) 
 
 bool is_own_trace(const Trace& trace) { return trace.device_label == "KERNEL"; }
 
+namespace {
+
+// Since 2026-04-16 Kineto writes stream waits to a lane of their own: the stream's number plus
+// this.
+constexpr int64_t kStreamSyncLane = 1'000'000;
+// Fewer events may be whole microseconds by chance.
+constexpr size_t kEnoughEvents = 16;
+
+bool is_own(const Trace& trace) {
+  return std::any_of(trace.metadata.begin(), trace.metadata.end(),
+                     [](const auto& entry) { return entry.first == "epilogue_recorder"; });
+}
+
+bool has_occupancy(const Trace& trace) {
+  return std::any_of(trace.kernels.begin(), trace.kernels.end(), [&](const KernelArgs& args) {
+    return trace.strings[args.other_args].find("\"occupancy\"") != std::string_view::npos;
+  });
+}
+
+bool has_sync_lane(const Trace& trace) {
+  return std::any_of(trace.events.begin(), trace.events.end(), [](const Event& e) {
+    return e.category == Category::cuda_sync && e.tid >= kStreamSyncLane;
+  });
+}
+
+bool has_whole_microseconds(const Trace& trace) {
+  return trace.events.size() >= kEnoughEvents &&
+         std::all_of(trace.events.begin(), trace.events.end(),
+                     [](const Event& e) { return e.ts_ns % 1000 == 0 && e.dur_ns % 1000 == 0; });
+}
+
+}  // namespace
+
+int64_t clock_step_ns(const Trace& trace) { return has_whole_microseconds(trace) ? 1000 : 1; }
+
+std::string trace_era(const Trace& trace) {
+  if (is_own(trace)) return "Written by epilogue.";
+  if (has_sync_lane(trace)) return "PyTorch profiler of 2026-04 or later.";
+  if (has_occupancy(trace)) return "PyTorch profiler of 2026-03 or later.";
+  if (std::any_of(trace.kernels.begin(), trace.kernels.end(),
+                  [](const KernelArgs& args) { return args.graph_id >= 0; }))
+    return "PyTorch profiler of 2026-02 or later.";
+  if (trace.base_time_ns != 0) return "PyTorch profiler of 2024-05 or later.";
+  if (trace.import.is_bare_array) return "PyTorch profiler of early 2021.";
+  if (has_whole_microseconds(trace))
+    return "PyTorch profiler before 2024-03: times are whole microseconds.";
+  return "PyTorch profiler of 2024-03 to 2024-05, or re-written by another tool.";
+}
+
 }  // namespace epilogue::trace

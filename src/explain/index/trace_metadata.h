@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of a trace's top-level object.
+// Entries of a trace's top-level object, and what they and the events' form say about who wrote it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "epilogue/trace/event.h"
@@ -18,5 +20,13 @@ std::optional<double> metadata_number(const Trace& trace, std::string_view key);
 // True for a trace that this project recorded on a CPU: kernels run when they are launched, and may
 // say what they compute and move.
 bool is_own_trace(const Trace& trace);
+
+// A trace does not say which PyTorch wrote it; its form does, roughly.
+
+// "epilogue", "PyTorch profiler of 2026-02 or later", ...
+std::string trace_era(const Trace& trace);
+
+// The unit of the trace's times: 1000 before 2024-03, else 1.
+int64_t clock_step_ns(const Trace& trace);
 
 }  // namespace epilogue::trace

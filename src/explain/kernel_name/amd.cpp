@@ -171,7 +171,7 @@ bool decode_ck(const NameText& name, KernelName& out) {
   out.family = "Composable Kernel";
   out.kind = KernelKind::other;
   known(out, "function", std::string(base_name(function)));
-  // ck_tile's entry point is generic: what it runs stands in its template arguments.
+  // ck_tile's entry point is generic: its work is in its template arguments.
   const bool is_generic = contains(function, "kentry");
   const std::string_view where = is_generic ? name.text : base_name(function);
   for (const CkKind& kind : kCkKinds) {

@@ -38,7 +38,7 @@ bool decode_own(const NameText& name, KernelName& out);         // epi_...
 bool decode_own_cuda(const NameText& name, KernelName& out);    // epilogue::cuda::...
 bool decode_listed(const NameText& name, KernelName& out);      // CUB, vLLM, ...: by name only
 
-// What decoders share.
+// Shared by decoders.
 void add_field(KernelName& out, std::string_view key, std::string value, bool is_inferred,
                std::string note);
 void known(KernelName& out, std::string_view key, std::string value, std::string note = {});

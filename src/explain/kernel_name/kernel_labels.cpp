@@ -12,7 +12,7 @@ namespace {
 
 // Names up to this are shown as they are.
 constexpr size_t kShortChars = 80;
-// Of a name where others begin to differ.
+// Length of the excerpt from where names begin to differ.
 constexpr size_t kExcerptChars = 64;
 
 using Names = std::vector<std::string_view>;

@@ -11,7 +11,7 @@ namespace epilogue::trace {
 
 class KernelLabels {
  public:
-  // Of these names, duplicates allowed. They must outlive the labels.
+  // Duplicates among the names are allowed. They must outlive the labels.
   explicit KernelLabels(const std::vector<std::string_view>& names);
 
   // The name itself where it is short or nothing is known of it, else what it says in words; where

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "explain/index/enclosing.h"
+#include "explain/index/op_tree.h"
 
 namespace epilogue::trace {
 namespace {
@@ -147,7 +147,7 @@ void add_holders(const Trace& trace, const std::vector<uint32_t>& ops,
     memory.before_window_bytes = std::max<int64_t>(memory.peak_bytes - known_bytes, 0);
 }
 
-// What the trace says was there before the window; false where it tells no categories at all.
+// Memory that existed before the window; false if the trace has no categories.
 bool memory_at_start(const Trace& trace, CategoryBytes& bytes) {
   for (const auto& [key, json] : trace.metadata) {
     if (key != kMemoryAtStartKey) continue;
@@ -164,7 +164,7 @@ bool memory_at_start(const Trace& trace, CategoryBytes& bytes) {
 }
 
 // Runs along `totals`: the sums of all categories are its bytes, so that what was there before and
-// is not told ends up as unknown.
+// the trace does not give ends up as unknown.
 void add_categories(const Trace& trace, const Records& records, DeviceMemory& memory) {
   CategoryBytes now{};
   if (memory.type != DeviceType::cpu || !memory_at_start(trace, now)) return;

@@ -14,8 +14,8 @@ struct MemoryUsage {
   int64_t device_bytes = 0;
 };
 
-// What one record counts for: CPU, MKLDNN and IDEEP memory is the CPU's; CUDA, HIP and PrivateUse1
-// the device's; other kinds count nowhere, as in PyTorch.
+// The bytes that one record counts for: CPU, MKLDNN and IDEEP memory is the CPU's; CUDA, HIP and
+// PrivateUse1 the device's; other kinds count nowhere, as in PyTorch.
 MemoryUsage memory_usage(const MemoryEvent& record);
 
 // Prefix sums over the records in time order: O(log n) per interval.

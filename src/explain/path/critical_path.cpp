@@ -2,13 +2,683 @@
 #include "epilogue/trace/critical_path.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "epilogue/trace/time.h"
-#include "explain/path/path_builder.h"
 
 namespace epilogue::trace {
 namespace {
+
+// A run as a graph: moments of host and device, and how long after one the other comes at least.
+class PathGraph {
+ public:
+  struct Edge {
+    int64_t weight_ns = 0;
+    uint32_t from = 0;
+    uint32_t to = 0;
+    uint32_t group = 0;
+    uint32_t next = kNone;  // edge to the same moment, once finished
+  };
+  struct Group {
+    PathKind kind = PathKind::kernel;
+    StringId name = 0;
+  };
+
+  // Growing by doubling would be most of what a long trace's graph takes.
+  void reserve(size_t moments, size_t edges) {
+    times_ns_.reserve(moments);
+    step_group_.reserve(moments);
+    has_edge_.reserve(moments);
+    edges_.reserve(edges);
+  }
+  uint32_t add_moment(int64_t time_ns) {
+    times_ns_.push_back(time_ns);
+    step_group_.push_back(kNone);
+    has_edge_.push_back(false);
+    return static_cast<uint32_t>(times_ns_.size() - 1);
+  }
+  // `to` comes at least `weight_ns` after `from`. The recorded times must obey it: a weight above
+  // the distance of the moments is cut to it.
+  void add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind, StringId name = 0);
+  // Once, after all edges: orders the moments, and raises of each one the edge that is nearest to
+  // explain it until it does. From then on solve() without changes gives what was seen.
+  void finish();
+
+  // When each moment comes if the edges of one group take `scale` of their time. Moments without
+  // an edge to them stay where they were.
+  std::vector<int64_t> solve(uint32_t group = kNone, double scale = 1) const;
+  // The edges that decide when the last moment comes, by time: for edge().
+  std::vector<uint32_t> longest_path() const;
+
+  int64_t time_ns(uint32_t moment) const { return times_ns_[moment]; }
+  size_t moments() const { return times_ns_.size(); }
+  Edge edge(uint32_t id) const {
+    if ((id & kStepBit) == 0) return edges_[id];
+    const uint32_t to = id & ~kStepBit;
+    return {times_ns_[to] - times_ns_[to - 1], to - 1, to, step_group_[to], kNone};
+  }
+  // Calls visit(edge) for all, in no order.
+  template <class Visit>
+  void for_each_edge(Visit&& visit) const {
+    for (const Edge& e : edges_) visit(e);
+    for (uint32_t to = 0; to < moments(); ++to)
+      if (step_group_[to] != kNone) visit(edge(kStepBit | to));
+  }
+  const std::vector<Group>& groups() const { return groups_; }
+
+ private:
+  // Marks the id of a step; the other bits are the moment that it leads to.
+  static constexpr uint32_t kStepBit = uint32_t{1} << 31;
+
+  // Calls visit(id, edge) for the edges to a moment, in the order in which they were added.
+  template <class Visit>
+  void for_each_edge_to(uint32_t to, Visit&& visit) const {
+    if (step_group_[to] != kNone) visit(kStepBit | to, edge(kStepBit | to));
+    for (uint32_t k = first_edge_[to]; k != kNone; k = edges_[k].next) visit(k, edges_[k]);
+  }
+  bool has_edge_to(uint32_t to) const {
+    return step_group_[to] != kNone || first_edge_[to] != kNone;
+  }
+
+  uint32_t group_of(PathKind kind, StringId name) {
+    const uint64_t key = uint64_t{name} << 8 | static_cast<uint64_t>(kind);
+    const auto [place, is_new] = group_ids_.try_emplace(key, static_cast<uint32_t>(groups_.size()));
+    if (is_new) groups_.push_back({kind, name});
+    return place->second;
+  }
+  // Makes lists of the edges that have one moment there: from first_edge_, by Edge::next.
+  void chain_edges(uint32_t Edge::*moment) {
+    first_edge_.assign(moments(), kNone);
+    for (size_t k = edges_.size(); k-- > 0;)
+      edges_[k].next = std::exchange(first_edge_[edges_[k].*moment], static_cast<uint32_t>(k));
+  }
+  void order_moments();
+
+  std::vector<int64_t> times_ns_;
+  // Most edges are steps: from the moment before, by the whole distance. Only their group is
+  // kept, by the moment that they lead to; kNone: there is none.
+  std::vector<uint32_t> step_group_;
+  std::vector<bool> has_edge_;  // by moment, until finish(): an edge that is no step leads to it
+  std::vector<Edge> edges_;     // the others
+  std::vector<uint32_t> first_edge_;  // by moment: an edge to it, or kNone
+  std::vector<uint32_t> order_;       // moments, each after those that it depends on
+  std::vector<Group> groups_;
+  std::unordered_map<uint64_t, uint32_t> group_ids_;  // by kind and name
+};
+
+// Clocks of host and device agree to this.
+constexpr int64_t kPathClockErrorNs = 2'000;
+
+// Makes the graph of a run: who had to wait for whom.
+class PathBuilder {
+ public:
+  PathBuilder(const Trace& trace, const Links& links) : trace_(trace), links_(links) {}
+
+  // Without moments if no work was started on a device.
+  PathGraph build();
+  int64_t stream_waits() const { return stream_waits_; }
+  int64_t inferred_waits() const { return inferred_waits_; }
+
+ private:
+  using LaneKey = std::pair<int32_t, int64_t>;  // pid and tid of a thread, device and stream
+  struct Work {
+    uint32_t event = 0;
+    // When the call began. Unknown: as the work before it on the stream, else long ago.
+    int64_t launch_ns = INT64_MIN / 2;
+    uint32_t start = kNone;  // moments
+    uint32_t end = kNone;
+  };
+  struct Call {
+    uint32_t event = 0;
+    uint32_t start = kNone;  // moments
+    uint32_t end = kNone;
+  };
+  // Where no op or call of the thread runs for long.
+  struct Pause {
+    LaneKey thread;
+    uint32_t before = kNone;  // kNone: the thread begins
+    uint32_t after = kNone;
+  };
+
+  void release();
+  void find_syncs();
+  void find_threads();
+  void find_work();
+  void estimate_latencies();
+  uint32_t outermost_op(uint32_t op) const;
+
+  void add_threads();
+  void add_thread(const LaneKey& thread, std::vector<uint32_t> spans);
+  const Call* call_of(uint32_t event) const;
+  void add_host_edge(uint32_t from, uint32_t to, uint32_t span);
+  void add_pauses();
+  void add_work();
+  void add_work_edges(const std::vector<Work>& stream, size_t at);
+  void add_stream_waits();
+  void infer_stream_waits(bool are_recorded);
+  void infer_stream_wait(const LaneKey& stream, const std::vector<Work>& list, size_t at,
+                         int64_t wait_ns);
+  void add_sync_calls();
+  bool is_wait(uint32_t call) const;
+  const Work* awaited_by(uint32_t call) const;
+  static const Work* last_launched(const std::vector<Work>& stream, int64_t before_ns);
+
+  const Trace& trace_;
+  const Links& links_;
+  PathGraph graph_;
+  std::vector<bool> starts_work_;                       // by event
+  std::map<LaneKey, std::vector<uint32_t>> threads_;    // ops and calls, by start
+  std::map<LaneKey, std::vector<Work>> streams_;        // by start
+  std::vector<Call> calls_;                             // by event
+  std::unordered_map<uint32_t, uint32_t> copies_of_;    // by call: the copy that it waits for
+  std::unordered_map<int64_t, uint32_t> syncs_;         // cuda_sync events by correlation
+  std::unordered_map<int64_t, int64_t> call_times_;     // of syncs_: start by correlation
+  std::map<LaneKey, std::vector<uint32_t>> idle_from_;  // moments in which a thread is done
+  std::vector<Pause> pauses_;
+  int64_t launch_latency_ns_ = 0;
+  int64_t device_gap_ns_ = 0;
+  int64_t stream_waits_ = 0;
+  int64_t inferred_waits_ = 0;
+};
+
+void PathGraph::add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind,
+                         StringId name) {
+  const int64_t distance_ns = times_ns_[to] - times_ns_[from];
+  const uint32_t group = group_of(kind, name);
+  // The first edge alone, so that edges to a moment keep their order.
+  const bool is_first = !has_edge_[to] && step_group_[to] == kNone;
+  if (is_first && to == from + 1 && distance_ns >= 0 && weight_ns >= distance_ns) {
+    step_group_[to] = group;
+    return;
+  }
+  has_edge_[to] = true;
+  edges_.push_back({std::min(weight_ns, distance_ns), from, to, group, kNone});
+}
+
+// Kahn's algorithm. Moments on a cycle (clocks that disagree) are not ordered: they keep their
+// times.
+void PathGraph::order_moments() {
+  chain_edges(&Edge::from);
+  std::vector<uint32_t> open(moments());
+  for (const Edge& e : edges_) ++open[e.to];
+  for (uint32_t i = 0; i < moments(); ++i)
+    if (step_group_[i] != kNone) ++open[i];
+  order_.reserve(moments());
+  for (uint32_t i = 0; i < moments(); ++i)
+    if (open[i] == 0) order_.push_back(i);
+  const auto close = [&](uint32_t to) {
+    if (--open[to] == 0) order_.push_back(to);
+  };
+  size_t at = 0;
+  while (at < order_.size()) {  // it grows
+    const uint32_t from = order_[at++];
+    if (from + 1 < moments() && step_group_[from + 1] != kNone) close(from + 1);
+    for (uint32_t k = first_edge_[from]; k != kNone; k = edges_[k].next) close(edges_[k].to);
+  }
+}
+
+void PathGraph::finish() {
+  std::exchange(has_edge_, {});
+  order_moments();
+  chain_edges(&Edge::to);
+  const auto slack = [&](const Edge& e) {
+    return times_ns_[e.to] - times_ns_[e.from] - e.weight_ns;
+  };
+  for (uint32_t i = 0; i < moments(); ++i) {
+    uint32_t nearest = first_edge_[i];
+    if (nearest == kNone || step_group_[i] != kNone) continue;  // a step explains it
+    for (uint32_t k = edges_[nearest].next; k != kNone; k = edges_[k].next)
+      if (slack(edges_[k]) < slack(edges_[nearest])) nearest = k;
+    edges_[nearest].weight_ns += slack(edges_[nearest]);
+  }
+}
+
+std::vector<int64_t> PathGraph::solve(uint32_t group, double scale) const {
+  std::vector<int64_t> times = times_ns_;
+  for (const uint32_t to : order_) {
+    if (!has_edge_to(to)) continue;
+    int64_t time_ns = INT64_MIN;
+    for_each_edge_to(to, [&](uint32_t, const Edge& e) {
+      const int64_t weight_ns =
+          e.group != group ? e.weight_ns : std::llround(static_cast<double>(e.weight_ns) * scale);
+      time_ns = std::max(time_ns, times[e.from] + weight_ns);
+    });
+    times[to] = time_ns;
+  }
+  return times;
+}
+
+std::vector<uint32_t> PathGraph::longest_path() const {
+  std::vector<uint32_t> path;
+  if (times_ns_.empty()) return path;
+  auto at = static_cast<uint32_t>(std::max_element(times_ns_.begin(), times_ns_.end()) -
+                                  times_ns_.begin());
+  // No path has more edges than there are moments, unless it is a cycle.
+  while (path.size() < moments()) {
+    uint32_t deciding = kNone;
+    for_each_edge_to(at, [&](uint32_t id, const Edge& e) {
+      if (deciding == kNone && times_ns_[e.from] + e.weight_ns == times_ns_[at]) deciding = id;
+    });
+    if (deciding == kNone) break;
+    path.push_back(deciding);
+    at = edge(deciding).from;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+// A thread that does nothing for so long may have waited for another thread (the backward pass).
+constexpr int64_t kHandOverNs = 20'000;
+
+bool is_step_op(std::string_view name) { return name.starts_with("ProfilerStep#"); }
+// Freeing memory waits for the whole device.
+bool waits_for_device(std::string_view name) {
+  return is_sync_call_name(name) || name == "cudaFree" || name == "hipFree";
+}
+
+// The lower quartile: some of them waited for what cannot be seen. 0 if there are none.
+int64_t typical(std::vector<int64_t>& values) {
+  if (values.empty()) return 0;
+  const auto quarter = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 4);
+  std::nth_element(values.begin(), quarter, values.end());
+  return *quarter;
+}
+
+PathGraph PathBuilder::build() {
+  find_syncs();
+  find_threads();
+  find_work();
+  if (threads_.empty() || streams_.empty()) return {};
+  estimate_latencies();
+  add_threads();
+  add_pauses();
+  add_work();
+  add_stream_waits();
+  add_sync_calls();
+  release();
+  graph_.finish();
+  return std::move(graph_);
+}
+
+// Frees what only adding edges needs: finishing a long trace's graph takes memory too.
+void PathBuilder::release() {
+  std::exchange(streams_, {});
+  std::exchange(calls_, {});
+  std::exchange(copies_of_, {});
+  std::exchange(syncs_, {});
+  std::exchange(call_times_, {});
+  std::exchange(starts_work_, {});
+}
+
+// Traces of 2021 record steps as ops; these do not count.
+uint32_t PathBuilder::outermost_op(uint32_t op) const {
+  while (links_.parent[op] != kNone && !is_step_op(trace_.name(trace_.events[links_.parent[op]])))
+    op = links_.parent[op];
+  return op;
+}
+
+void PathBuilder::find_syncs() {
+  std::unordered_set<int64_t> calls;
+  for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+    const Event& e = trace_.events[i];
+    if (e.category != Category::cuda_sync) continue;
+    syncs_.emplace(e.correlation, i);
+    calls.insert(e.correlation);
+    if (e.args < trace_.syncs.size()) calls.insert(trace_.syncs[e.args].wait_on_record);
+  }
+  if (calls.empty()) return;
+  for (const Event& e : trace_.events)
+    if (is_launch_category(e.category) && e.correlation != 0 && calls.contains(e.correlation))
+      call_times_.emplace(e.correlation, e.ts_ns);
+}
+
+void PathBuilder::find_threads() {
+  starts_work_.assign(trace_.events.size(), false);
+  for (const uint32_t i : links_.device_work) {
+    const uint32_t call = links_.launch[i];
+    if (call == kNone) continue;
+    starts_work_[call] = true;
+    const Event& e = trace_.events[call];
+    threads_.try_emplace({e.pid, e.tid});
+    if (is_blocking_copy(trace_, trace_.events[i], e)) copies_of_.emplace(call, i);
+  }
+  for (uint32_t i = 0; i < trace_.events.size(); ++i) {
+    const Event& e = trace_.events[i];
+    const bool is_call = is_launch_category(e.category);
+    const bool is_span = is_call ? starts_work_[i] || waits_for_device(trace_.name(e))
+                                 : e.category == Category::cpu_op && outermost_op(i) == i &&
+                                       !is_step_op(trace_.name(e));
+    if (!is_span) continue;
+    if (const auto thread = threads_.find({e.pid, e.tid}); thread != threads_.end())
+      thread->second.push_back(i);
+  }
+}
+
+void PathBuilder::find_work() {
+  for (const uint32_t i : links_.device_work) {
+    const Event& e = trace_.events[i];
+    if (e.ts_ns == 0 && e.dur_ns == 0) continue;  // the driver lost its time
+    std::vector<Work>& stream = streams_[{e.pid, e.tid}];
+    Work work{i};
+    if (const uint32_t call = links_.launch[i]; call != kNone) {
+      work.launch_ns = trace_.events[call].ts_ns;
+    } else if (!stream.empty()) {
+      work.launch_ns = stream.back().launch_ns;
+    }
+    stream.push_back(work);
+  }
+}
+
+// From kernels that waited for the launch alone, or for the kernel before alone.
+void PathBuilder::estimate_latencies() {
+  std::vector<int64_t> latencies;
+  std::vector<int64_t> gaps;
+  for (const auto& [stream, list] : streams_) {
+    for (size_t at = 0; at < list.size(); ++at) {
+      const Event& e = trace_.events[list[at].event];
+      const uint32_t call = links_.launch[list[at].event];
+      if (call == kNone) continue;
+      const int64_t before_ns = at == 0 ? INT64_MIN : trace_.events[list[at - 1].event].end_ns();
+      if (before_ns <= trace_.events[call].ts_ns && e.ts_ns >= trace_.events[call].ts_ns)
+        latencies.push_back(e.ts_ns - trace_.events[call].ts_ns);
+      if (before_ns >= trace_.events[call].end_ns() + 5 * kPathClockErrorNs && before_ns <= e.ts_ns)
+        gaps.push_back(e.ts_ns - before_ns);
+    }
+  }
+  launch_latency_ns_ = typical(latencies);
+  device_gap_ns_ = typical(gaps);
+}
+
+// --- Host ---------------------------------------------------------------------------------------
+
+void PathBuilder::add_threads() {
+  size_t spans = 0;
+  size_t works = 0;
+  for (const auto& [thread, list] : threads_) spans += list.size();
+  for (const auto& [stream, list] : streams_) works += list.size();
+  // At least as many edges as there will be: what is not used is never touched, but growing holds
+  // both copies.
+  graph_.reserve(2 * (spans + works), 3 * spans + 4 * works);
+  for (auto& [thread, list] : threads_) add_thread(thread, std::move(list));
+  threads_.clear();
+  std::sort(calls_.begin(), calls_.end(),
+            [](const Call& a, const Call& b) { return a.event < b.event; });
+}
+
+// Null if the call is not on a thread of the graph.
+const PathBuilder::Call* PathBuilder::call_of(uint32_t event) const {
+  const auto found =
+      std::lower_bound(calls_.begin(), calls_.end(), event,
+                       [](const Call& c, uint32_t wanted) { return c.event < wanted; });
+  return found != calls_.end() && found->event == event ? &*found : nullptr;
+}
+
+void PathBuilder::add_thread(const LaneKey& thread, std::vector<uint32_t> spans) {
+  std::sort(spans.begin(), spans.end(), [&](uint32_t a, uint32_t b) {
+    const Event& x = trace_.events[a];
+    const Event& y = trace_.events[b];
+    if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
+    if (x.dur_ns != y.dur_ns) return x.dur_ns > y.dur_ns;
+    return (x.category == Category::cpu_op) > (y.category == Category::cpu_op);
+  });
+  std::vector<Call> open;
+  uint32_t last = kNone;
+  const auto step_to = [&](int64_t time_ns) {
+    if (last != kNone) time_ns = std::max(time_ns, graph_.time_ns(last));
+    const uint32_t moment = graph_.add_moment(time_ns);
+    if (!open.empty()) {
+      add_host_edge(last, moment, open.back().event);
+    } else if (last == kNone || time_ns - graph_.time_ns(last) > kHandOverNs) {
+      pauses_.push_back({thread, last, moment});
+    } else {
+      graph_.add_edge(last, moment, time_ns - graph_.time_ns(last), PathKind::host_between_ops);
+    }
+    last = moment;
+  };
+  const auto close = [&] {
+    Call& span = open.back();
+    const Event& e = trace_.events[span.event];
+    step_to(e.end_ns());
+    span.end = last;
+    if (is_launch_category(e.category)) calls_.push_back(span);
+    open.pop_back();
+    if (open.empty()) idle_from_[thread].push_back(last);
+  };
+  for (const uint32_t i : spans) {
+    const Event& e = trace_.events[i];
+    while (!open.empty() && trace_.events[open.back().event].end_ns() <= e.ts_ns) close();
+    step_to(e.ts_ns);
+    open.push_back({i, last, kNone});
+  }
+  while (!open.empty()) close();
+}
+
+void PathBuilder::add_host_edge(uint32_t from, uint32_t to, uint32_t span) {
+  const Event& e = trace_.events[span];
+  const int64_t distance_ns = graph_.time_ns(to) - graph_.time_ns(from);
+  if (!is_launch_category(e.category)) {
+    graph_.add_edge(from, to, distance_ns, PathKind::host_op, e.name);
+  } else if (!is_wait(span)) {  // of waits: add_sync_calls()
+    graph_.add_edge(from, to, distance_ns, PathKind::launch_call, e.name);
+  }
+}
+
+bool PathBuilder::is_wait(uint32_t call) const {
+  return copies_of_.contains(call) || waits_for_device(trace_.name(trace_.events[call]));
+}
+
+// After a long pause, and at its first op, a thread goes on because of what another one finished in
+// the meantime, if one did.
+void PathBuilder::add_pauses() {
+  const std::vector<Pause> pauses = std::exchange(pauses_, {});
+  for (const Pause& pause : pauses) {
+    const int64_t end_ns = graph_.time_ns(pause.after);
+    const int64_t start_ns = pause.before == kNone ? INT64_MIN : graph_.time_ns(pause.before);
+    uint32_t other = kNone;
+    for (const auto& [thread, moments] : idle_from_) {
+      if (thread == pause.thread) continue;
+      const auto next =
+          std::upper_bound(moments.begin(), moments.end(), end_ns,
+                           [&](int64_t t, uint32_t m) { return t < graph_.time_ns(m); });
+      if (next == moments.begin()) continue;
+      const uint32_t found = *std::prev(next);
+      if (graph_.time_ns(found) <= start_ns) continue;
+      if (other == kNone || graph_.time_ns(found) > graph_.time_ns(other)) other = found;
+    }
+    if (other != kNone)
+      graph_.add_edge(other, pause.after, end_ns - graph_.time_ns(other),
+                      PathKind::host_between_ops);
+    if (pause.before != kNone)
+      graph_.add_edge(pause.before, pause.after, other == kNone ? end_ns - start_ns : 0,
+                      PathKind::host_between_ops);
+  }
+}
+
+// --- Device -------------------------------------------------------------------------------------
+
+void PathBuilder::add_work() {
+  for (auto& [stream, list] : streams_) {
+    for (Work& work : list) {
+      const Event& e = trace_.events[work.event];
+      work.start = graph_.add_moment(e.ts_ns);
+      work.end = graph_.add_moment(e.end_ns());
+    }
+    for (size_t at = 0; at < list.size(); ++at) add_work_edges(list, at);
+  }
+}
+
+void PathBuilder::add_work_edges(const std::vector<Work>& stream, size_t at) {
+  const Work& work = stream[at];
+  const Event& e = trace_.events[work.event];
+  const bool is_copy = e.category == Category::gpu_memcpy;
+  graph_.add_edge(work.start, work.end, e.dur_ns, is_copy ? PathKind::copy : PathKind::kernel,
+                  e.name);
+  const uint32_t call = links_.launch[work.event];
+  if (const Call* found = call != kNone ? call_of(call) : nullptr;
+      found != nullptr && trace_.events[call].ts_ns <= e.ts_ns)
+    graph_.add_edge(found->start, work.start, launch_latency_ns_, PathKind::launch_latency);
+  if (at == 0) return;
+  const Work& before = stream[at - 1];
+  // Kernels of one stream may overlap (programmatic dependent launch).
+  const bool is_after = trace_.events[before.event].end_ns() <= e.ts_ns;
+  graph_.add_edge(is_after ? before.end : before.start, work.start, is_after ? device_gap_ns_ : 0,
+                  PathKind::device_gap);
+}
+
+// Who waits: streams for each other, and the host for the device.
+
+// A stream begins at most so long after the end of what it waited for on another.
+constexpr int64_t kStreamWaitNs = 20'000;
+
+bool is_stream_wait_name(std::string_view name) {
+  return name.find("StreamWaitEvent") != std::string_view::npos;
+}
+
+// The last work of a stream that was launched before a moment. `stream` is by start.
+const PathBuilder::Work* PathBuilder::last_launched(const std::vector<Work>& stream,
+                                                    int64_t before_ns) {
+  const auto next = std::partition_point(stream.begin(), stream.end(),
+                                         [&](const Work& w) { return w.launch_ns < before_ns; });
+  return next == stream.begin() ? nullptr : &*std::prev(next);
+}
+
+void PathBuilder::add_stream_waits() {
+  bool are_recorded = false;
+  for (const auto& [correlation, i] : syncs_) {
+    const Event& sync = trace_.events[i];
+    if (sync.args >= trace_.syncs.size()) continue;
+    const SyncArgs& args = trace_.syncs[sync.args];
+    const auto call = call_times_.find(correlation);
+    const auto record = call_times_.find(args.wait_on_record);
+    if (call == call_times_.end() || record == call_times_.end()) continue;
+    if (args.stream < 0 || args.wait_on_stream < 0 || args.stream == args.wait_on_stream) continue;
+    are_recorded = true;
+    const auto waiting = streams_.find({sync.pid, args.stream});
+    const auto awaited = streams_.find({sync.pid, args.wait_on_stream});
+    if (waiting == streams_.end() || awaited == streams_.end()) continue;
+    const std::vector<Work>& list = waiting->second;
+    const auto next = std::partition_point(
+        list.begin(), list.end(), [&](const Work& w) { return w.launch_ns < call->second; });
+    const Work* last = last_launched(awaited->second, record->second);
+    if (next == list.end() || last == nullptr) continue;
+    if (graph_.time_ns(last->end) > graph_.time_ns(next->start) + kPathClockErrorNs) continue;
+    graph_.add_edge(last->end, next->start, device_gap_ns_, PathKind::device_gap);
+    ++stream_waits_;
+  }
+  infer_stream_waits(are_recorded);
+}
+
+// The calls say that some stream waits, not which one for which: what was launched next waits for
+// the work of another stream that ended shortly before it began, if nothing else explains that. So
+// it is with a graph: its kernels have a stream of their own in the trace, but wait for what its
+// stream was given before, and what follows there waits for them.
+void PathBuilder::infer_stream_waits(bool are_recorded) {
+  std::map<LaneKey, std::vector<int64_t>> waits;  // by thread
+  for (const Event& e : trace_.events) {
+    if (!is_launch_category(e.category)) continue;
+    if (is_graph_launch_name(trace_.name(e))) {
+      std::vector<int64_t>& times = waits[{e.pid, e.tid}];
+      times.push_back(e.ts_ns - 1);
+      times.push_back(e.ts_ns + 1);
+    } else if (!are_recorded && is_stream_wait_name(trace_.name(e))) {
+      waits[{e.pid, e.tid}].push_back(e.ts_ns);
+    }
+  }
+  for (auto& [thread, times] : waits) std::sort(times.begin(), times.end());
+  if (waits.empty()) return;
+  for (const auto& [stream, list] : streams_) {
+    for (size_t at = 0; at < list.size(); ++at) {
+      const uint32_t call = links_.launch[list[at].event];
+      if (call == kNone) continue;
+      const Event& launch = trace_.events[call];
+      const auto found = waits.find({launch.pid, launch.tid});
+      if (found == waits.end()) continue;
+      const auto next = std::lower_bound(found->second.begin(), found->second.end(), launch.ts_ns);
+      if (next == found->second.begin()) continue;
+      const int64_t wait_ns = *std::prev(next);
+      if (at > 0 && list[at - 1].launch_ns > wait_ns) continue;  // that one waited
+      infer_stream_wait(stream, list, at, wait_ns);
+    }
+  }
+}
+
+void PathBuilder::infer_stream_wait(const LaneKey& stream, const std::vector<Work>& list, size_t at,
+                                    int64_t wait_ns) {
+  const int64_t start_ns = graph_.time_ns(list[at].start);
+  int64_t explained_ns = list[at].launch_ns + launch_latency_ns_;
+  if (at > 0) explained_ns = std::max(explained_ns, graph_.time_ns(list[at - 1].end));
+  const Work* awaited = nullptr;
+  for (const auto& [other, works] : streams_) {
+    if (other == stream || other.first != stream.first) continue;
+    const Work* last = last_launched(works, wait_ns);
+    if (last == nullptr) continue;
+    const int64_t end_ns = graph_.time_ns(last->end);
+    if (end_ns <= explained_ns || end_ns > start_ns || start_ns - end_ns > kStreamWaitNs) continue;
+    if (awaited == nullptr || end_ns > graph_.time_ns(awaited->end)) awaited = last;
+  }
+  if (awaited == nullptr) return;
+  graph_.add_edge(awaited->end, list[at].start, device_gap_ns_, PathKind::device_gap);
+  ++stream_waits_;
+  ++inferred_waits_;
+}
+
+// --- Waits of the host --------------------------------------------------------------------------
+
+// A call that waits ends some time after it began and after the work ended, whichever is later.
+void PathBuilder::add_sync_calls() {
+  for (const Call& call : calls_) {
+    if (!is_wait(call.event)) continue;
+    const Event& e = trace_.events[call.event];
+    const int64_t end_ns = graph_.time_ns(call.end);
+    const int64_t start_ns = graph_.time_ns(call.start);
+    const Work* work = awaited_by(call.event);
+    int64_t rest_ns = end_ns - start_ns;
+    if (work != nullptr) rest_ns = std::min(rest_ns, end_ns - graph_.time_ns(work->end));
+    graph_.add_edge(call.start, call.end, std::max<int64_t>(rest_ns, 0), PathKind::sync_call,
+                    e.name);
+    if (work != nullptr) graph_.add_edge(work->end, call.end, rest_ns, PathKind::sync_call, e.name);
+  }
+}
+
+// The work that a call waited for; null if there was none, or it is unknown.
+const PathBuilder::Work* PathBuilder::awaited_by(uint32_t event) const {
+  const Event& call = trace_.events[event];
+  const int64_t latest_ns = call.end_ns() + kPathClockErrorNs;
+  const std::string_view name = trace_.name(call);
+  const bool is_event = name.find("EventSynchronize") != std::string_view::npos;
+  int64_t launched_ns = call.ts_ns;
+  int64_t stream = -1;
+  if (const auto copy = copies_of_.find(event); copy != copies_of_.end()) {
+    const Event& e = trace_.events[copy->second];
+    launched_ns = call.ts_ns + 1;
+    stream = e.tid;
+  } else if (const auto sync = syncs_.find(call.correlation);
+             call.correlation != 0 && sync != syncs_.end() &&
+             trace_.events[sync->second].args < trace_.syncs.size()) {
+    const SyncArgs& args = trace_.syncs[trace_.events[sync->second].args];
+    stream = is_event ? args.wait_on_stream : args.stream;
+    const auto record = call_times_.find(args.wait_on_record);
+    if (is_event && record != call_times_.end()) launched_ns = record->second;
+  }
+  const Work* awaited = nullptr;
+  for (const auto& [lane, list] : streams_) {
+    if (stream >= 0 && lane.second != stream) continue;
+    const Work* last = last_launched(list, launched_ns);
+    // An event may lie before the stream's last work; a stream that went on was not waited for.
+    while (is_event && last != nullptr && graph_.time_ns(last->end) > latest_ns)
+      last = last == list.data() ? nullptr : last - 1;
+    if (last == nullptr || graph_.time_ns(last->end) > latest_ns) continue;
+    if (awaited == nullptr || graph_.time_ns(last->end) > graph_.time_ns(awaited->end))
+      awaited = last;
+  }
+  return awaited;
+}
 
 constexpr std::array<std::string_view, kPathKinds> kPathKindNames = {
     "kernel",           "copy",           "host_op",    "launch_call", "sync_call",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device can do at most: published peak rates by device name.
+// Peaks of devices: published peak rates by device name.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,7 @@ struct DevicePeaks {
 std::optional<DevicePeaks> find_device_peaks(const DeviceProperties& device);
 std::optional<DevicePeaks> find_device_peaks(const Trace& trace, int32_t device);
 
-// What the multipliers take in a product of one of this project's CPU kernels: 16-bit types are
+// The type that the multipliers take in this project's CPU kernels: 16-bit types are
 // widened to f32, but for row chains of bf16 where the instruction set has products of its own.
 // Empty where the trace does not tell.
 std::string own_math_type(const Trace& trace, const KernelName& kernel);

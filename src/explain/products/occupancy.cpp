@@ -8,12 +8,12 @@
 #include <map>
 #include <tuple>
 
-#include "explain/products/grid.h"
+#include "explain/products/gemm_shape.h"
 
 namespace epilogue::trace {
 namespace {
 
-// What the device properties of a trace do not say; from the CUDA programming guide (technical
+// Limits that a trace's device properties lack; from the CUDA programming guide (technical
 // specifications per compute capability) and CUDA's cuda_occupancy.h.
 struct SmRules {
   int32_t major;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op that is no matrix product has to compute and to move, from its name and inputs.
+// Work and traffic of an op that is no matrix product, from its name and inputs.
 #pragma once
 
 #include <optional>

@@ -8,11 +8,65 @@
 #include <nlohmann/json.hpp>
 
 #include "explain/index/aten_ops.h"
-#include "explain/index/enclosing.h"
-#include "explain/ranks/collective_rates.h"
+#include "explain/index/op_tree.h"
 #include "explain/timeline/work_kind.h"
 
 namespace epilogue::trace {
+namespace {
+
+std::optional<int64_t> times(std::optional<int64_t> bytes, std::optional<int64_t> ranks) {
+  int64_t product = 0;
+  if (!bytes || !ranks || __builtin_mul_overflow(*bytes, *ranks, &product)) return std::nullopt;
+  return product;
+}
+
+// `all` is what `part` is a rank's share of.
+std::optional<int64_t> whole_of(std::optional<int64_t> all, std::optional<int64_t> part,
+                                std::optional<int64_t> ranks) {
+  const std::optional<int64_t> sum = times(part, ranks);
+  if (all && sum && *all != *sum) return std::nullopt;
+  return all ? all : sum;
+}
+
+}  // namespace
+
+std::optional<int64_t> message_bytes(std::string_view name, const CollectiveSizes& sizes) {
+  if (name == "all_gather" || name == "gather")
+    return whole_of(sizes.out_bytes, sizes.in_bytes, sizes.ranks);
+  if (name == "reduce_scatter") return whole_of(sizes.in_bytes, sizes.out_bytes, sizes.ranks);
+  if (name == "barrier" || name == "other") return std::nullopt;
+  return sizes.in_bytes;
+}
+
+std::optional<double> bus_factor(std::string_view name, int64_t ranks) {
+  if (ranks < 1) return std::nullopt;
+  const auto n = static_cast<double>(ranks);
+  if (name == "all_reduce") return 2 * (n - 1) / n;
+  if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" || name == "gather")
+    return (n - 1) / n;
+  if (name == "broadcast" || name == "reduce" || name == "send_recv") return 1;
+  return std::nullopt;
+}
+
+void CollectiveRateSum::add(std::optional<int64_t> bytes, std::optional<double> factor,
+                            int64_t dur_ns) {
+  if (!bytes || *bytes <= 0 || dur_ns <= 0) return;
+  const auto size = static_cast<double>(*bytes);
+  ++count_;
+  ns_ += dur_ns;
+  bytes_ += size;
+  bus_bytes_ += size * factor.value_or(0);
+  has_factors_ = has_factors_ && factor.has_value();
+}
+
+std::optional<CollectiveRates> CollectiveRateSum::rates() const {
+  if (count_ == 0) return std::nullopt;
+  const auto ns = static_cast<double>(ns_);  // bytes per ns are GB/s
+  CollectiveRates rates = {count_, bytes_ / ns, std::nullopt};
+  if (has_factors_) rates.busbw_gb_s = bus_bytes_ / ns;
+  return rates;
+}
+
 namespace {
 
 struct Alias {
@@ -56,7 +110,7 @@ std::optional<int64_t> scalar_bytes(std::string_view type) {
   return std::nullopt;
 }
 
-// What the collective itself says: "Collective name", "In msg nelems", "dtype".
+// Facts that the kernel's event states: "Collective name", "In msg nelems", "dtype".
 struct Facts {
   std::string name;
   CollectiveSizes sizes;
@@ -100,7 +154,7 @@ std::string_view other_args(const Trace& trace, const Event& e) {
   return {};
 }
 
-// Of the annotation around the launch ("nccl:all_reduce"), whose inputs are what is sent.
+// Facts of the annotation around the launch ("nccl:all_reduce"), whose inputs are sent.
 Facts facts_from_annotation(const Trace& trace, const Event& annotation) {
   Facts facts;
   facts.name = trace.name(annotation);
@@ -126,7 +180,7 @@ void set_facts(CollectiveCall& call, Facts&& facts, std::string_view kernel_name
   call.group = std::move(facts.group);
 }
 
-// What an op or annotation says is of all kernels that it launched: of one alone nothing is known.
+// Sizes of an op or annotation that launched several kernels are of all of them: not of each.
 void drop_shared_sizes(const std::vector<uint32_t>& sources, std::vector<CollectiveCall>& calls) {
   std::map<uint32_t, int> kernels;
   for (const uint32_t source : sources) ++kernels[source];

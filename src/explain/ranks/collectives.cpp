@@ -1,17 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of all ranks beside each other.
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <vector>
 
-#include "explain/ranks/collective_rates.h"
-#include "explain/ranks/rank_collectives.h"
+#include "explain/ranks/collective_calls.h"
 #include "explain/ranks/rank_digest.h"
-#include "explain/ranks/rank_info.h"
-#include "explain/ranks/step_waits.h"
 
 namespace epilogue::trace {
+namespace {
+
+// Who was waited for, step by step.
+
+class StepWaitSums {
+ public:
+  explicit StepWaitSums(const std::vector<RankDigest>& ranks) : ranks_(ranks) {}
+
+  // The n-th collective of `runs`, which go with `members`, the positions of two ranks or more.
+  void add(const std::vector<size_t>& members,
+           const std::vector<const std::vector<CollectiveRun>*>& runs, size_t n);
+  // Fills in Collectives::steps and stragglers. Precondition: Collectives::ranks is there.
+  void finish(Collectives& result) const;
+
+ private:
+  struct Sum {
+    int64_t count = 0;
+    std::vector<int64_t> lost_ns;  // to each rank, by position
+    std::vector<std::optional<int64_t>> wait_ns;
+  };
+
+  StepWaits waits_of(int64_t step, const Sum& sum, const Collectives& result) const;
+
+  const std::vector<RankDigest>& ranks_;
+  std::map<int64_t, Sum> sums_;  // by number
+};
+
+std::vector<Straggler> stragglers_of(const std::vector<StepWaits>& steps) {
+  std::map<int64_t, Straggler> by_rank;
+  for (const StepWaits& step : steps) {
+    if (!step.last_rank) continue;
+    Straggler& straggler = by_rank[*step.last_rank];
+    straggler.rank = *step.last_rank;
+    ++straggler.steps;
+    straggler.lost_ns += step.lost_ns;
+  }
+  std::vector<Straggler> list;
+  list.reserve(by_rank.size());
+  for (const auto& [rank, straggler] : by_rank) list.push_back(straggler);
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Straggler& a, const Straggler& b) { return a.lost_ns > b.lost_ns; });
+  return list;
+}
+
+void StepWaitSums::add(const std::vector<size_t>& members,
+                       const std::vector<const std::vector<CollectiveRun>*>& runs, size_t n) {
+  const int64_t step = (*runs.front())[n].step;
+  size_t last = 0;  // the one with the shortest kernel
+  for (size_t m = 0; m < members.size(); ++m) {
+    if ((*runs[m])[n].step != step) return;
+    if ((*runs[m])[n].dur_ns < (*runs[last])[n].dur_ns) last = m;
+  }
+  if (step < 0) return;
+  Sum& sum = sums_[step];
+  sum.lost_ns.resize(ranks_.size());
+  sum.wait_ns.resize(ranks_.size());
+  ++sum.count;
+  int64_t lost_ns = 0;
+  for (size_t m = 0; m < members.size(); ++m) {
+    const CollectiveRun& run = (*runs[m])[n];
+    const int64_t wait_ns = run.dur_ns - (*runs[last])[n].dur_ns;
+    std::optional<int64_t>& total_ns = sum.wait_ns[members[m]];
+    total_ns = total_ns.value_or(0) + wait_ns;
+    lost_ns += std::min(wait_ns, run.exposed_ns);
+  }
+  sum.lost_ns[members[last]] += lost_ns / (std::ssize(members) - 1);
+}
+
+StepWaits StepWaitSums::waits_of(int64_t step, const Sum& sum, const Collectives& result) const {
+  StepWaits waits;
+  waits.step = step;
+  waits.count = sum.count;
+  waits.wait_ns = sum.wait_ns;
+  for (const RankDigest& rank : ranks_)
+    if (const auto found = rank.step_ns.find(step); found != rank.step_ns.end())
+      waits.span_ns = std::max(waits.span_ns, found->second);
+  const auto most = std::max_element(sum.lost_ns.begin(), sum.lost_ns.end());
+  waits.lost_ns = *most;
+  if (*most > 0)
+    waits.last_rank = result.ranks[static_cast<size_t>(most - sum.lost_ns.begin())].rank;
+  return waits;
+}
+
+void StepWaitSums::finish(Collectives& result) const {
+  for (const auto& [step, sum] : sums_) result.steps.push_back(waits_of(step, sum, result));
+  result.stragglers = stragglers_of(result.steps);
+}
+
+}  // namespace
+
+// The collectives of all ranks beside each other.
+
 namespace {
 
 // Positions of the ranks whose traces have all their collectives.
@@ -81,7 +173,7 @@ class RankMatcher {
     if (members.size() < 2) return;  // nobody here to compare with
     const std::string group = members.size() < whole_.size() ? key.group : "";
     const std::optional<int64_t> size = group_ranks(key);
-    // Groups that are smaller than the run and not named cannot be told from each other.
+    // Groups that are smaller than the run and not named cannot be distinguished.
     const bool is_unknown = key.group.empty() && size && *size < std::ssize(whole_);
     std::optional<CollectiveWaits> waits;
     if (!is_unknown) waits = waits_of(key, members, size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the comparison of ranks needs of each of them. It holds no trace, so that ranks can be read
-// one after the other.
+// Digest of one rank's trace, for the comparison of ranks. It holds no trace, so that ranks can be
+// read one after the other.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,26 @@
 #include <string>
 #include <vector>
 
+#include "epilogue/trace/event.h"
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/time.h"
 #include "explain/index/intervals.h"
 
 namespace epilogue::trace {
 
+// Which rank of a distributed run a trace is of.
+struct RankInfo {
+  std::optional<int64_t> rank;  // as distributedInfo says, else the number in a file name "rank7"
+  std::optional<int64_t> world_size;  // as distributedInfo says
+};
+RankInfo rank_info(const Trace& trace);
+
 // Which rank of which run a trace is of.
 struct RankIdentity {
   std::string path;
   std::optional<int64_t> rank;
   std::optional<int64_t> world_size;
-  // Of a trace that does not say its rank: the names of its ops, sorted, each once, and when its
+  // If the trace does not say its rank: the names of its ops, sorted, each once, and when its
   // events ran on the clock that all traces share.
   std::vector<StringId> ops;
   Interval window;
@@ -78,5 +86,20 @@ RankIdentity rank_identity(const Trace& trace, StringPool& names);
 std::string why_not_ranks(std::span<const RankIdentity> ranks);
 std::string why_not_ranks(const RankDigests& digests);
 Collectives collectives(const RankDigests& digests);
+
+// Device time of one rank by kind of work and by kernel; kernels over ranks.
+
+// Fills in RankDigest::time and kernels. Names go to `names`.
+void add_kernels(const RankTrace& rank, StringPool& names, RankDigest& digest);
+
+// Over the ranks whose traces are whole and have kernels; the largest first. `rank_numbers` are by
+// position.
+std::vector<KernelOverRanks> kernels_over_ranks(const RankDigests& digests,
+                                                const std::vector<int64_t>& rank_numbers);
+
+// The collectives of one rank, summed by kind.
+
+// Fills in RankDigest::collectives and runs.
+void add_collectives(const RankTrace& rank, RankDigest& digest);
 
 }  // namespace epilogue::trace

@@ -29,7 +29,7 @@ struct FunctionEvent {
   bool is_async : 1 = false;
   // A Python function: no row, but what it takes is not its caller's own.
   bool is_frame : 1 = false;
-  // Was the only child of a parent of its name: that one stands for both.
+  // Was the only child of a parent of its name: the parent counts for both.
   bool is_collapsed : 1 = false;
 
   int64_t self_cpu_time_ns = 0;
@@ -37,7 +37,8 @@ struct FunctionEvent {
   int64_t self_device_time_ns = 0;
 };
 
-// What an event allocated less what it freed. Most events do neither, in most traces all.
+// Bytes that an event allocated less those that it freed. Most events do neither, in most traces
+// all.
 struct FunctionMemory {
   int64_t cpu_bytes = 0;
   int64_t self_cpu_bytes = 0;

@@ -11,7 +11,7 @@
 namespace epilogue::trace {
 namespace {
 
-// What must agree for two events to share a row. Parts that the options leave out are 0.
+// Two events share a row if all of these agree. Parts that the options leave out are 0.
 struct GroupKey {
   StringId name = 0;
   StringId overload_name = 0;

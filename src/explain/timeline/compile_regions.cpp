@@ -7,8 +7,8 @@
 #include <set>
 
 #include "epilogue/trace/kernel_name.h"
-#include "explain/index/enclosing.h"
 #include "explain/index/intervals.h"
+#include "explain/index/op_tree.h"
 
 namespace epilogue::trace {
 namespace {

@@ -5,19 +5,18 @@
 #include <unordered_map>
 
 #include "explain/index/op_tree.h"
-#include "explain/index/self_time.h"
 #include "explain/index/sparse_column.h"
 
 namespace epilogue::trace {
 namespace {
 
-// What an op's own launch calls started.
+// Work that an op's own launch calls started.
 struct OwnWork {
   int64_t device_ns = 0;
   int64_t kernels = 0;
 };
 
-// What is known of an op and all that it calls.
+// Sums over an op and all that it calls.
 struct Subtree {
   uint64_t signature = 0;
   int64_t ops = 1;
@@ -85,7 +84,7 @@ class Chains {
     Subtree sums;
   };
 
-  // Of an op and all below it, and marks those that launch. A trace of 1 GB has millions of ops:
+  // Sums over an op and all below it; marks those that launch. A trace of 1 GB has millions of ops:
   // sums are kept of the path to the op at hand alone.
   Subtree sum_up(uint32_t root) {
     std::vector<OpenOp> path = {opened(root)};

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "explain/index/enclosing.h"
+#include "explain/index/op_tree.h"
 
 namespace epilogue::trace {
 namespace {
@@ -32,7 +32,7 @@ class Places {
     for (size_t i = 0; i < calls.size(); ++i) annotation_of_[calls[i]] = around[i];
   }
 
-  // Of a call; the outermost op says what the user wrote.
+  // The place of a call; the outermost op is the one in the user's code.
   Place of(uint32_t call) const {
     if (call == kNone) return {};
     if (links_.parent[call] != kNone) return outermost(links_.parent[call]);

@@ -89,7 +89,7 @@ class HostStates {
   };
 
   static ThreadKey thread_of(const Event& e) { return {e.pid, e.tid}; }
-  // What lies in the one before, as an op in its caller does, is not kept: a long trace has
+  // An interval within the one before (an op in its caller) is dropped: a long trace has
   // millions.
   void add_to(IdleCause cause, Interval i) {
     if (i.end_ns <= i.begin_ns) return;

@@ -52,7 +52,7 @@ std::optional<SlowCall> find_outlier(const Trace& trace, const Links& links,
                   is_first_of_kernel(trace, links, slowest)};
 }
 
-// Of the calls that `is_counted` marks.
+// Counts the calls that `is_counted` marks.
 std::vector<CallStats> call_stats(const Trace& trace, const std::vector<bool>& starts_work,
                                   const std::vector<bool>& is_counted) {
   struct Calls {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "explain/index/enclosing.h"
+#include "explain/index/op_tree.h"
 
 namespace epilogue::trace {
 namespace {

@@ -121,7 +121,7 @@ void average_over(TimeAccount& account, int64_t steps) {
   const auto share = [&](int64_t ns) {
     return std::llround(static_cast<double>(ns) / static_cast<double>(steps));
   };
-  // What is rounded is the sum so far.
+  // Running sums are rounded, not parts.
   int64_t sum = 0;
   const auto book = [&](int64_t& ns) {
     const int64_t shown = share(sum);

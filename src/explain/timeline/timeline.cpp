@@ -11,7 +11,7 @@ namespace {
 
 bool is_without_time(const Event& event) { return event.ts_ns == 0 && event.dur_ns == 0; }
 
-// What one device did, stream by stream.
+// The work of one device, stream by stream.
 struct Lanes {
   std::map<int64_t, std::vector<Interval>> by_stream;
   std::vector<Interval> kernels;

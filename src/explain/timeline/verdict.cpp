@@ -1,20 +1,222 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "base/units.h"
 #include "explain/index/device_busy.h"
-#include "explain/index/self_time.h"
+#include "explain/index/op_tree.h"
 #include "explain/timeline/idle_causes.h"
-#include "explain/timeline/longest_work.h"
 #include "explain/timeline/region_map.h"
-#include "explain/timeline/verdict_evidence.h"
 #include "explain/timeline/work_kind.h"
 
 namespace epilogue::trace {
 namespace {
+
+// The sentences that go with a verdict.
+
+// The wall time of a region, by TimePart.
+struct PartTimes {
+  std::array<int64_t, kTimeParts> ns = {};
+  // The part of kQueue before the device's first known work.
+  int64_t queue_before_first_ns = 0;
+
+  int64_t of(TimePart part) const { return ns[static_cast<size_t>(part)]; }
+  int64_t wall_ns() const { return std::accumulate(ns.begin(), ns.end(), int64_t{0}); }
+  int64_t device_ns() const { return of(TimePart::compute) + of(TimePart::memory); }
+  // Verdict::judged_pct. 100 where the profiler took all of the time.
+  double judged_pct() const;
+};
+
+// Time that a verdict may blame, by verdict. Verdicts on the device itself blame none.
+struct IdlePart {
+  Bound bound;
+  int64_t ns;
+  std::string_view what;  // "idle while the host was in the data loader"
+};
+std::array<IdlePart, 5> idle_parts(const PartTimes& times);
+
+// Precondition: the wall time is not 0.
+std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, const Region& region,
+                                       const ProfilerCost& profiler);
+// For cpu-only and no-kernels.
+std::vector<std::string> missing_evidence(Bound bound, const Region& region);
+
+// Causes of idleness below this share of the wall time are not worth a sentence.
+constexpr double kNotablePct = 10;
+
+double share_pct(int64_t part_ns, int64_t whole_ns) {
+  return whole_ns == 0 ? 0 : static_cast<double>(part_ns) * 100 / static_cast<double>(whole_ns);
+}
+
+// The cause first, then what else is not small.
+void add_reasons(std::vector<std::string>& list, Bound bound, const PartTimes& times) {
+  const auto sentence = [&](const char* start, const IdlePart& part) {
+    return fmt::format("{}: {} ({:.1f} %) {}.", start, format_duration_ns(part.ns),
+                       share_pct(part.ns, times.wall_ns()), part.what);
+  };
+  const std::array<IdlePart, 5> parts = idle_parts(times);
+  const Bound cause = bound == Bound::queue ? Bound::launch : bound;
+  for (const IdlePart& part : parts)
+    if (part.bound == cause) list.push_back(sentence("Largest loss", part));
+  if (bound == Bound::queue)
+    list.push_back(fmt::format("Of that, launch calls took {} only: launches are not the cause.",
+                               format_duration_ns(times.of(TimePart::launch))));
+  if (bound == Bound::compute || bound == Bound::memory)
+    list.push_back(fmt::format(
+        "{:.1f} % of its working time is matrix products, convolutions and attention (judged by "
+        "kernel names; memory may limit products of few rows).",
+        share_pct(times.of(TimePart::compute), times.device_ns())));
+  for (const IdlePart& part : parts)
+    if (part.bound != cause && share_pct(part.ns, times.wall_ns()) >= kNotablePct)
+      list.push_back(sentence("Further loss", part));
+}
+
+std::string profiler_sentence(const PartTimes& times, const ProfilerCost& profiler) {
+  const char* source = profiler.is_measured   ? "measured by the recorder"
+                       : profiler.is_inflated ? "estimated, with shapes, stacks or memory recorded"
+                                              : "estimated";
+  return fmt::format(
+      "The profiler's own {:.1f} us per op ({}) made up about {} of the idle time; it is taken out "
+      "before judging.",
+      profiler.ns_per_op * 1e-3, source, format_duration_ns(times.of(TimePart::profiler)));
+}
+
+// Where the share that decides is not the one that the device worked.
+std::string judged_sentence(const PartTimes& times) {
+  std::string out;
+  if (times.of(TimePart::communication) > 0)
+    out = fmt::format(" {} of collectives that no other kernel hides",
+                      format_duration_ns(times.of(TimePart::communication)));
+  if (times.of(TimePart::profiler) > 0)
+    out += fmt::format("{} {} of the profiler's own time", out.empty() ? "" : " and",
+                       format_duration_ns(times.of(TimePart::profiler)));
+  return fmt::format("Without{}, it worked {:.1f} % of the time: the verdict rests on this share.",
+                     out, times.judged_pct());
+}
+
+std::string unsure_queue_sentence(const PartTimes& times) {
+  return fmt::format(
+      "Launched work waited {} before the first recorded work of the device. The device may have "
+      "been busy then, with work that was launched before the recording.",
+      format_duration_ns(times.queue_before_first_ns));
+}
+
+std::array<IdlePart, 5> idle_parts(const PartTimes& times) {
+  return {
+      {{Bound::overhead, times.of(TimePart::overhead),
+        "idle while the host was in ops or between them"},
+       {Bound::launch, times.of(TimePart::launch) + times.of(TimePart::queue),
+        "idle while the host was inside launch calls or launched work had not started"},
+       {Bound::sync, times.of(TimePart::sync) + times.of(TimePart::communication),
+        "idle while the host waited for the device, or in collectives that no kernel hides"},
+       {Bound::data, times.of(TimePart::data), "idle while the host was in the data loader"},
+       {Bound::unknown, times.of(TimePart::other),
+        "idle while the trace says nothing of the host: the cause of this idle time is unknown"}}};
+}
+
+double PartTimes::judged_pct() const {
+  const int64_t judged_ns = wall_ns() - of(TimePart::profiler);
+  return judged_ns > 0 ? share_pct(device_ns(), judged_ns) : 100;
+}
+
+std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, const Region& region,
+                                       const ProfilerCost& profiler) {
+  const int64_t busy = times.device_ns() + times.of(TimePart::communication);
+  std::vector<std::string> list;
+  list.push_back(fmt::format("The device worked {} of {} ({:.1f} %); launches: {}, kernels: {}.",
+                             format_duration_ns(busy), format_duration_ns(times.wall_ns()),
+                             share_pct(busy, times.wall_ns()), format_count(region.launches),
+                             format_count(region.kernels)));
+  const bool is_worked_half = share_pct(busy, times.wall_ns()) >= kDeviceBoundPct;
+  if (is_worked_half != (times.judged_pct() >= kDeviceBoundPct))
+    list.push_back(judged_sentence(times));
+  add_reasons(list, bound, times);
+  if (share_pct(times.queue_before_first_ns, times.wall_ns()) >= kNotablePct)
+    list.push_back(unsure_queue_sentence(times));
+  if (times.of(TimePart::profiler) > 0) list.push_back(profiler_sentence(times, profiler));
+  return list;
+}
+
+std::vector<std::string> missing_evidence(Bound bound, const Region& region) {
+  if (bound == Bound::no_kernels)
+    return {counted(region.launches, "launch", "launches") +
+            " but no kernel: the profiler lost the device's records."};
+  if (region.ops == 0) return {"There are neither ops nor launches nor device work."};
+  return {"No launch and no device work: only the host was at work here."};
+}
+
+constexpr size_t kLongestShown = 3;
+constexpr double kLeastShare = 0.1;
+constexpr size_t kMostLetters = 90;  // of a kernel's name
+
+struct NamedWork {
+  StringId name = 0;
+  StringId op = 0;  // that launched it; 0: not known
+  int64_t count = 0;
+  int64_t total_ns = 0;
+};
+
+// Without what is before the name, and without its parameters.
+std::string_view bare_name(std::string_view name) {
+  constexpr std::string_view kVoid = "void ";
+  constexpr std::string_view kAnonymous = "(anonymous";
+  if (name.starts_with(kVoid)) name.remove_prefix(kVoid.size());
+  int depth = 0;  // of template arguments
+  for (size_t i = 0; i < name.size(); ++i) {
+    depth += name[i] == '<' ? 1 : name[i] == '>' ? -1 : 0;
+    if (name[i] == '(' && depth == 0 && i > 0 && !name.substr(i).starts_with(kAnonymous))
+      return name.substr(0, i);
+  }
+  return name;
+}
+
+std::string sentence(const Trace& trace, const NamedWork& work, int64_t all_ns) {
+  std::string name(bare_name(trace.strings[work.name]));
+  if (name.size() > kMostLetters) name = name.substr(0, kMostLetters - 3) + "...";
+  const std::string_view op = work.op == 0 ? std::string_view() : trace.strings[work.op];
+  return fmt::format("{}{}{}: {} ({:.0f} % of the device's work), {}", name,
+                     op.empty() || op == name ? "" : " in ", op == name ? "" : op,
+                     format_duration_ns(static_cast<double>(work.total_ns)),
+                     100.0 * static_cast<double>(work.total_ns) / static_cast<double>(all_ns),
+                     counted(work.count, "time", "times"));
+}
+
+std::vector<std::string> longest_work(const Trace& trace, const Links& links, int32_t device) {
+  std::map<std::pair<StringId, StringId>, NamedWork> sums;
+  int64_t all_ns = 0;
+  for (const uint32_t i : links.device_work) {
+    const Event& e = trace.events[i];
+    if (e.pid != device) continue;
+    const StringId op = links.op[i] == kNone ? 0 : trace.events[links.op[i]].name;
+    NamedWork& sum = sums[{e.name, op}];
+    sum.name = e.name;
+    sum.op = op;
+    ++sum.count;
+    sum.total_ns += e.dur_ns;
+    all_ns += e.dur_ns;
+  }
+  std::vector<NamedWork> list;
+  for (const auto& [key, sum] : sums)
+    if (static_cast<double>(sum.total_ns) >= kLeastShare * static_cast<double>(all_ns))
+      list.push_back(sum);
+  std::stable_sort(list.begin(), list.end(),
+                   [](const NamedWork& a, const NamedWork& b) { return a.total_ns > b.total_ns; });
+  list.resize(std::min(list.size(), kLongestShown));
+  std::vector<std::string> sentences;
+  if (all_ns == 0) return sentences;
+  for (const NamedWork& work : list) sentences.push_back(sentence(trace, work, all_ns));
+  return sentences;
+}
 
 constexpr std::array<std::string_view, 10> kBoundNames = {
     "overhead-bound", "launch-bound", "memory-bound", "compute-bound",  "sync-bound",
@@ -75,7 +277,7 @@ int64_t first_work_ns(const Trace& trace, int32_t device) {
   return first_ns;
 }
 
-// What the profiler cost in ops that began while the device idled for the host, as running sums.
+// The profiler's cost in ops that began while the device idled for the host, as running sums.
 class IdleProfilerCost {
  public:
   IdleProfilerCost(const Trace& trace, const Links& links, const Coverage& overhead,

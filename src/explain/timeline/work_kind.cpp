@@ -30,7 +30,7 @@ constexpr double kTeraPerNs = 1e-3;   // operations / (TFLOP/s) in nanoseconds
 constexpr double kAboveMemory = 1.2;  // times the measured bandwidth: faster comes from a cache
 constexpr std::array<std::string_view, 4> kCommunicationMarks = {"nccl", "Nccl", "rccl", "hccl"};
 
-// Of ops that run products, convolutions or attention, and of their gradients.
+// Words in names of products, convolutions and attention, and of their gradients.
 constexpr std::array<std::string_view, 14> kComputeOps = {
     "aten::linear",   "aten::matmul", "aten::einsum", "MmBackward", "mmBackward",
     "LinearBackward", "conv",         "Conv",         "attention",  "Attention",
@@ -46,7 +46,7 @@ constexpr std::array<std::string_view, 20> kHostComputeOps = {
     "aten::_fft_",       "aten::kthvalue",   "aten::native_dropout", "aten::exponential_"};
 
 // Empty: the name tells nothing.
-std::optional<WorkKind> told_kind(std::string_view name) {
+std::optional<WorkKind> stated_kind(std::string_view name) {
   switch (decode_kernel_name(name).kind) {
     case KernelKind::gemm:
     case KernelKind::conv:
@@ -63,7 +63,7 @@ std::optional<WorkKind> told_kind(std::string_view name) {
 
 }  // namespace
 
-WorkKind work_kind(std::string_view name) { return told_kind(name).value_or(WorkKind::memory); }
+WorkKind work_kind(std::string_view name) { return stated_kind(name).value_or(WorkKind::memory); }
 
 bool computes_on_host(std::string_view op_name) { return has_any(op_name, kHostComputeOps); }
 
@@ -90,8 +90,8 @@ WorkKinds::WorkKinds(const Trace& trace)
 WorkKinds::NameKind WorkKinds::of_name(StringId name) {
   std::optional<NameKind>& known = kinds_[name];
   if (!known) {
-    const std::optional<WorkKind> told = told_kind(trace_.strings[name]);
-    known = NameKind{told.value_or(WorkKind::memory), told.has_value()};
+    const std::optional<WorkKind> stated = stated_kind(trace_.strings[name]);
+    known = NameKind{stated.value_or(WorkKind::memory), stated.has_value()};
   }
   return *known;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What limits a kind of device work when it runs alone.
+// Kinds of device work, by their limit when they run alone.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ enum class WorkKind : uint8_t {
 // be limited by memory all the same: the name cannot tell.
 WorkKind work_kind(std::string_view kernel_name);
 
-// What an op's kernels do whatever their names: products, convolutions and attention, or the rest.
-// Empty where the op's name does not tell.
+// The kind of an op's kernels whatever their names: products, convolutions and attention, or the
+// rest. Empty where the op's name does not tell.
 std::optional<WorkKind> work_kind_of_op(std::string_view op_name);
 
 // True of ops that are no products but compute on a CPU all the same: distances, interpolation,
@@ -49,7 +49,7 @@ class WorkKinds {
     bool is_told;  // by the name
   };
   NameKind of_name(StringId name);
-  // Of the op or of those around it.
+  // Kind of the op, else of those around it.
   std::optional<WorkKind> of_ops(uint32_t op, const Links& links);
   WorkKind unless_slow(const Event& kernel, WorkKind kind) const;
   bool waits_for_memory(const Event& kernel) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What looks like a fusion and is none, or none that saves anything.
+// Chains that look like fusions and are none, or save nothing.
 #include <gtest/gtest.h>
 
 #include "epilogue/trace/fusion.h"

@@ -51,7 +51,7 @@ TEST(Fusion, ItsProductsTakeItAsTheirEpilogue) {
   ASSERT_NE(epilogue, nullptr);
   EXPECT_EQ(epilogue->ops,
             (std::vector<std::string>{"aten::mm", "aten::gelu", "aten::mm", "aten::mul"}));
-  // Both products and the chain move 5 T. Of the two products one takes the epilogue and is neither
+  // Both products and the chain move 5 T. One of the two products takes the epilogue and is neither
   // written nor read again; the other one is, and the result is written: 3 T.
   EXPECT_DOUBLE_EQ(epilogue->bytes_now, 5 * 50331648.0);
   EXPECT_DOUBLE_EQ(epilogue->bytes_after, 3 * 50331648.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fused kernel of the host takes: bytes, new pages, arithmetic. Every number is worked out
+// Time of a fused kernel on the host: bytes, new pages, arithmetic. Every number is worked out
 // by hand from a trace made for it.
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ TEST(HostModel, TanhOfF32IsSlowerFusedThanInMklsVectorMath) {
     const Fusion* chain = find(found, FusionKind::pointwise_chain);
     return chain != nullptr ? chain->device_saving_us : 0;
   };
-  EXPECT_EQ(saving("float"), 0) << "a fusion that is no gain is not told";
+  EXPECT_EQ(saving("float"), 0) << "a fusion without a gain is not listed";
   EXPECT_NEAR(saving(testing::kBFloat16), 100, 1e-6);
 }
 
@@ -135,7 +135,7 @@ TEST(HostModel, SaysHowMuchOfTheSavingIsNewPages) {
   EXPECT_NEAR(chain->new_pages_us, 2 * (10'000 - 3 * 32 * kMiB / 40e3), 1e-6);
 }
 
-// What the chain of the only step takes as one kernel.
+// Time of the chain of the only step as one kernel.
 double fused_us(Program& p) {
   const FusionFindings found = p.find();
   const Fusion* chain = find(found, FusionKind::pointwise_chain);

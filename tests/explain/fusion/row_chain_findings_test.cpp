@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compile() is predicted to save on traces of our own CPU device, worked out by hand.
+// Predicted savings of compile() on traces of our own CPU device, worked out by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -94,9 +94,9 @@ TEST(CpuPeaks, SayWhatWasAssumed) {
   EXPECT_EQ(bare.assumptions(),
             "One core is assumed: --cpu-threads says how many threads the run had. 2.5 GHz is "
             "assumed for this family: \"@ 3.1GHz\" after the name says otherwise.");
-  const CpuPeaks told = estimate_cpu_peaks("EPYC 7763 @ 3100 MHz", 2).value();
-  EXPECT_DOUBLE_EQ(told.ghz, 3.1);
-  EXPECT_EQ(told.assumptions(), "Each thread is assumed to have a core of its own.");
+  const CpuPeaks given = estimate_cpu_peaks("EPYC 7763 @ 3100 MHz", 2).value();
+  EXPECT_DOUBLE_EQ(given.ghz, 3.1);
+  EXPECT_EQ(given.assumptions(), "Each thread is assumed to have a core of its own.");
   EXPECT_TRUE(estimate_cpu_peaks("EPYC 7763 @ 31 GHz").value().is_ghz_assumed) << "no clock";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops that are no matrix products compute and move, and how near that is to the device's
+// Work and traffic of ops that are no matrix products, and how near that is to the device's
 // limits.
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST(OpProblems, CountNormsSoftmaxElementsAndReductions) {
   const OpProblem mul = problem("aten::mul", {tensor({16, 559, 1024}), tensor({16, 559, 1})});
   EXPECT_EQ(mul.flops, 16.0 * 559 * 1024);
   EXPECT_EQ(mul.bytes, 4.0 * (2 * 16 * 559 * 1024 + 16 * 559));
-  // What copy_ writes is not read.
+  // The tensor that copy_ writes is not read.
   const OpProblem cast =
       problem("aten::copy_", {tensor({10, 10}), tensor({10, 10}, kBf16), scalar("False")});
   EXPECT_EQ(cast.bytes, 100.0 * (4 + 2));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bandwidths of collectives, worked out by hand from nccl-tests' definitions.
-#include "explain/ranks/collective_rates.h"
 
 #include <gtest/gtest.h>
 

@@ -136,9 +136,9 @@ TEST(Collectives, AreMatchedWithinTheirGroup) {
   EXPECT_DOUBLE_EQ(*c.waits[1].rates->busbw_gb_s, 4);
   EXPECT_DOUBLE_EQ(c.waits[0].rates->algbw_gb_s, 2);
   EXPECT_DOUBLE_EQ(*c.waits[0].rates->busbw_gb_s, 3);
-  // Of one rank: 8000 bytes in 6 us.
+  // One rank: 8000 bytes in 6 us.
   EXPECT_DOUBLE_EQ(c.ranks[0].kinds[0].rates->algbw_gb_s, 8.0 / 6);
-  // Of two ranks that share no group of two, the all-reduce of all is compared alone.
+  // Two ranks that share no group of two: the all-reduce of all is compared alone.
   const RankTrace half[] = {ranks[0], ranks[2]};
   ASSERT_EQ(collectives(half).waits.size(), 1u);
   EXPECT_EQ(collectives(half).waits[0].transfer_ns, 4'000);

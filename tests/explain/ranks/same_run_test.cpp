@@ -5,7 +5,7 @@
 
 #include "epilogue/trace/explain.h"
 #include "explain/gpu_trace.h"
-#include "explain/ranks/rank_info.h"
+#include "explain/ranks/rank_digest.h"
 
 namespace epilogue::trace::same_run_test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of a part of a trace: the times of its window, as the whole trace knows them.
+// Times in a part of a trace: the times of its window, as the whole trace knows them.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "epilogue/trace/host.h"
+
 #include <algorithm>
 
 #include "explain/index/device_busy.h"
