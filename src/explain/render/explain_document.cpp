@@ -15,7 +15,7 @@ namespace epilogue::trace {
 namespace {
 
 bool is_left_aligned(Kind kind) {
-  return kind == Kind::text || kind == Kind::kernel || kind == Kind::list;
+  return kind == Kind::text || kind == Kind::kernel || kind == Kind::list || kind == Kind::shape;
 }
 
 // Three digits.

@@ -53,17 +53,16 @@ Json group_text(const Json& g) {
 // the page.
 void add_if(std::vector<Column>& columns, const char* title, const char* key, double span_us) {
   const auto less_pct = [=](const Json& g) { return 100 - 100 * g[key].get<double>() / span_us; };
-  columns.push_back(
-      {.title = title, .kind = Kind::cell, .where = Where::text, .derive = [=](const Json& g) {
-         if (g[key].is_null() || span_us <= 0) return Json();
-         return Json(fmt::format("{} ({:.1f} % less)",
-                                 format_duration_ns(g[key].get<double>() * kNsPerUs), less_pct(g)));
-       }});
-  columns.push_back({.title = title, .key = key, .kind = Kind::us, .where = Where::page});
-  columns.push_back(
-      {.title = "less", .kind = Kind::percent, .where = Where::page, .derive = [=](const Json& g) {
-         return g[key].is_null() || span_us <= 0 ? Json() : Json(less_pct(g));
-       }});
+  columns.push_back(Column(Kind::cell, title, [=](const Json& g) {
+                      if (g[key].is_null() || span_us <= 0) return Json();
+                      return Json(fmt::format("{} ({:.1f} % less)",
+                                              format_duration_ns(g[key].get<double>() * kNsPerUs),
+                                              less_pct(g)));
+                    }).text());
+  columns.push_back(Column(Kind::us, title, key).page());
+  columns.push_back(Column(Kind::percent, "less", [=](const Json& g) {
+                      return g[key].is_null() || span_us <= 0 ? Json() : Json(less_pct(g));
+                    }).page());
 }
 
 std::string path_note(const Explanation& e) {
@@ -92,13 +91,11 @@ void show_path(const Explanation& e, SectionSink& sink) {
   sink.head(fmt::format("Critical path: {}", format_duration_ns(path.span_ns())));
   sink.plot("critical_path", nullptr);
   std::vector<Column> columns = {
-      {.title = "on the path", .kind = Kind::kernel, .width = 56, .derive = group_text},
-      {.title = "kind", .key = "kind"},
-      {.title = "pieces", .key = "count", .kind = Kind::count, .where = Where::page},
-      {.title = "time", .key = "path_us", .kind = Kind::us},
-      {.title = "share", .kind = Kind::percent, .derive = [=](const Json& g) {
-         return Json(g["path_us"].get<double>() / std::max(1 / kNsPerUs, span_us) * 100);
-       }}};
+      Column(Kind::kernel, "on the path", group_text).wide(56), Column(Kind::text, "kind", "kind"),
+      Column(Kind::count, "pieces", "count").page(), Column(Kind::us, "time", "path_us"),
+      Column(Kind::percent, "share", [=](const Json& g) {
+        return Json(g["path_us"].get<double>() / std::max(1 / kNsPerUs, span_us) * 100);
+      })};
   add_if(columns, "if it took half", "span_if_half_us", span_us);
   add_if(columns, "if it took nothing", "span_if_none_us", span_us);
   sink.table(table_of("On the path", "critical_path.groups", path.groups, group_json,

@@ -57,15 +57,11 @@ void show_fused(const Explanation& e, SectionSink& sink) {
   if (e.fused.empty()) return;
   sink.head("Fused kernels");
   sink.table(table_of("What one kernel does", "fused_kernels", e.fused, fused_json,
-                      {{.title = "kernel", .key = "kernel", .kind = Kind::kernel, .width = 56},
-                       {.title = "runs", .key = "ops", .kind = Kind::list},
-                       {.title = "count", .key = "count", .kind = Kind::count},
-                       {.title = "time", .key = "total_us", .kind = Kind::us},
-                       {.title = "bytes", .key = "bytes", .kind = Kind::bytes},
-                       {.title = "unfused",
-                        .key = "unfused_bytes",
-                        .kind = Kind::bytes,
-                        .note = "bytes that its ops would move one by one"}},
+                      {Column(Kind::kernel, "kernel", "kernel").wide(56),
+                       Column(Kind::list, "runs", "ops"), Column(Kind::count, "count", "count"),
+                       Column(Kind::us, "time", "total_us"), Column(Kind::bytes, "bytes", "bytes"),
+                       Column(Kind::bytes, "unfused", "unfused_bytes")
+                           .hint("bytes that its ops would move one by one")},
                       "total_us"));
 }
 
@@ -78,26 +74,23 @@ Json kernels_text(const Json& f) {
 void show_fusions(const Explanation& e, SectionSink& sink) {
   if (e.fusions.fusions.empty()) return;
   sink.head("What could be fused");
-  sink.table(table_of(
-      "What one kernel could do", "fusions", e.fusions.fusions, fusion_json,
-      {{.title = "kind", .key = "kind"},
-       {.title = "ops", .key = "ops", .kind = Kind::list},
-       {.title = "result", .key = "shape", .where = Where::page},
-       {.title = "count", .key = "count", .kind = Kind::count},
-       {.title = "time", .key = "time_us", .kind = Kind::us},
-       {.title = "kernels", .kind = Kind::cell, .is_shown = !e.host, .derive = kernels_text},
-       {.title = "not moved",
-        .kind = Kind::bytes,
-        .where = Where::page,
-        .derive =
-            [](const Json& f) {
-              const auto now = f["bytes_now"].get<double>();  // 0: shapes are not recorded
-              return now > 0 ? Json(now - f["bytes_after"].get<double>()) : Json();
-            }},
-       {.title = "saves", .key = "predicted_saving_us", .kind = Kind::us, .note = "predicted"},
-       {.title = "confidence", .key = "confidence"},
-       {.title = "assumption", .key = "assumption", .where = Where::page}},
-      "predicted_saving_us"));
+  sink.table(table_of("What one kernel could do", "fusions", e.fusions.fusions, fusion_json,
+                      {Column(Kind::text, "kind", "kind"), Column(Kind::list, "ops", "ops"),
+                       Column(Kind::text, "result", "shape").page(),
+                       Column(Kind::count, "count", "count"), Column(Kind::us, "time", "time_us"),
+                       Column(Kind::cell, "kernels", kernels_text).when(!e.host),
+                       Column(Kind::bytes, "not moved",
+                              [](const Json& f) {
+                                const auto now =
+                                    f["bytes_now"].get<double>();  // 0: shapes are not recorded
+                                return now > 0 ? Json(now - f["bytes_after"].get<double>())
+                                               : Json();
+                              })
+                           .page(),
+                       Column(Kind::us, "saves", "predicted_saving_us").hint("predicted"),
+                       Column(Kind::text, "confidence", "confidence"),
+                       Column(Kind::text, "assumption", "assumption").page()},
+                      "predicted_saving_us"));
 }
 
 void add_chains_json(const Explanation& e, Json& json, JsonLists& lists) {
@@ -108,28 +101,20 @@ void show_chains(const Explanation& e, SectionSink& sink) {
   if (e.chains.chains.empty()) return;
   const bool has_device = !e.host;
   sink.head("Dispatch chains");
-  sink.table(
-      table_of("Ops that call ops", "dispatch_chains", e.chains.chains, chain_json,
-               {{.title = "ops", .key = "chain", .width = 90},
-                {.title = "count", .key = "count", .kind = Kind::count},
-                {.title = "host", .key = "cpu_us", .kind = Kind::us},
-                {.title = "device", .key = "device_us", .kind = Kind::us, .is_shown = has_device},
-                {.title = "kernels", .key = "kernels", .kind = Kind::count, .is_shown = has_device},
-                {.title = "launch nothing",
-                 .kind = Kind::cell,
-                 .note = "ops of one chain that start no device work",
-                 .is_shown = has_device,
-                 .derive =
-                     [](const Json& c) {
-                       return Json(fmt::format("{} of {}", c["no_launch_ops"].get<int64_t>(),
-                                               c["ops"].get<int64_t>()));
-                     }},
-                {.title = "their time",
-                 .key = "no_launch_us",
-                 .kind = Kind::us,
-                 .where = Where::page,
-                 .is_shown = has_device}},
-               "cpu_us"));
+  sink.table(table_of(
+      "Ops that call ops", "dispatch_chains", e.chains.chains, chain_json,
+      {Column(Kind::text, "ops", "chain").wide(90), Column(Kind::count, "count", "count"),
+       Column(Kind::us, "host", "cpu_us"), Column(Kind::us, "device", "device_us").when(has_device),
+       Column(Kind::count, "kernels", "kernels").when(has_device),
+       Column(Kind::cell, "launch nothing",
+              [](const Json& c) {
+                return Json(fmt::format("{} of {}", c["no_launch_ops"].get<int64_t>(),
+                                        c["ops"].get<int64_t>()));
+              })
+           .hint("ops of one chain that start no device work")
+           .when(has_device),
+       Column(Kind::us, "their time", "no_launch_us").page().when(has_device)},
+      "cpu_us"));
 }
 
 }  // namespace

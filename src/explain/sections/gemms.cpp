@@ -79,43 +79,28 @@ void show_gemms(const Explanation& e, SectionSink& sink) {
   sink.plot("roofline", {{"list", "gemms"}, {"points", "matrix products"}});
   sink.table(table_of(
       "By op, shape and kernel", "gemms", e.gemms.gemms, gemm_json,
-      {{.title = "op", .key = "op", .width = 16},
-       {.title = "M x N x K",
-        .width = 28,
-        .derive = [](const Json& g) { return shape_text(g["shape"]); }},
-       {.title = "type", .where = Where::page, .derive = types_text},
-       {.title = "count", .key = "time.count", .kind = Kind::count},
-       {.title = "total", .key = "time.total_us", .kind = Kind::us, .where = Where::page},
-       {.title = "median", .kind = Kind::cell, .where = Where::text, .derive = median_text},
-       {.title = "median", .key = "time.median_us", .kind = Kind::us, .where = Where::page},
-       {.title = "split-K sum",
-        .key = "reduction_us",
-        .kind = Kind::us,
-        .where = Where::page,
-        .note = "of the kernel that adds up a split K; TFLOP/s counts it in",
-        .is_shown = has_sums},
-       {.title = "TFLOP/s", .key = "tflops", .kind = Kind::number, .digits = 2},
-       {.title = "peak",
-        .key = "peak_pct",
-        .kind = Kind::percent,
-        .digits = 0,
-        .note = "share of the device's peak"},
-       {.title = "attainable",
-        .key = "attainable_pct",
-        .kind = Kind::percent,
-        .digits = 0,
-        .note = "share of the roofline: of what intensity and memory bandwidth allow"},
-       {.title = "FLOP/byte",
-        .key = "intensity_flops_per_byte",
-        .kind = Kind::number,
-        .where = Where::page},
-       {.title = "waves", .key = "tiling.waves", .kind = Kind::number, .digits = 2},
-       {.title = "wave efficiency",
-        .key = "tiling.wave_efficiency_pct",
-        .kind = Kind::percent,
-        .where = Where::page,
-        .note = "waves over whole waves of tiles"},
-       {.title = "kernel", .key = "kernel", .kind = Kind::kernel, .width = 56}},
+      {Column(Kind::text, "op", "op").wide(16),
+       Column(Kind::shape, "M x N x K", [](const Json& g) { return shape_text(g["shape"]); })
+           .wide(28),
+       Column(Kind::text, "type", types_text).page(), Column(Kind::count, "count", "time.count"),
+       Column(Kind::us, "total", "time.total_us").page(),
+       Column(Kind::cell, "median", median_text).text(),
+       Column(Kind::us, "median", "time.median_us").page(),
+       Column(Kind::us, "split-K sum", "reduction_us")
+           .page()
+           .hint("of the kernel that adds up a split K; TFLOP/s counts it in")
+           .when(has_sums),
+       Column(Kind::number, "TFLOP/s", "tflops").places(2),
+       Column(Kind::percent, "peak", "peak_pct").places(0).hint("share of the device's peak"),
+       Column(Kind::percent, "attainable", "attainable_pct")
+           .places(0)
+           .hint("share of the roofline: of what intensity and memory bandwidth allow"),
+       Column(Kind::number, "FLOP/byte", "intensity_flops_per_byte").page(),
+       Column(Kind::number, "waves", "tiling.waves").places(2),
+       Column(Kind::percent, "wave efficiency", "tiling.wave_efficiency_pct")
+           .page()
+           .hint("waves over whole waves of tiles"),
+       Column(Kind::kernel, "kernel", "kernel").wide(56)},
       "time.total_us"));
   if (has_sums)
     sink.note(
@@ -160,26 +145,18 @@ void show_rooflines(const Explanation& e, SectionSink& sink) {
   sink.plot("roofline", {{"list", "rooflines"}, {"points", "ops"}});
   sink.table(table_of(
       "By op and inputs", "rooflines", e.rooflines, roofline_json,
-      {{.title = "kind", .key = "kind"},
-       {.title = "op", .key = "op", .width = 44},
-       {.title = "inputs", .key = "shapes", .width = 44},
-       {.title = "type", .key = "type", .where = Where::page},
-       {.title = "kernel", .key = "kernel", .kind = Kind::kernel, .where = Where::page},
-       {.title = "count", .key = "time.count", .kind = Kind::count},
-       {.title = "total", .key = "time.total_us", .kind = Kind::us, .where = Where::page},
-       {.title = "median", .key = "time.median_us", .kind = Kind::us},
-       {.title = "TFLOP/s", .key = "tflops", .kind = Kind::number, .digits = 2},
-       {.title = "GB/s", .key = "gb_per_s", .kind = Kind::number, .digits = 0},
-       {.title = "FLOP/byte",
-        .key = "intensity_flops_per_byte",
-        .kind = Kind::number,
-        .where = Where::page},
-       {.title = "attainable",
-        .key = "attainable_pct",
-        .kind = Kind::percent,
-        .digits = 0,
-        .note = "share of the roofline: of what intensity and memory bandwidth allow; above "
-                "100 %, caches held the data"}},
+      {Column(Kind::text, "kind", "kind"), Column(Kind::text, "op", "op").wide(44),
+       Column(Kind::text, "inputs", "shapes").wide(44), Column(Kind::text, "type", "type").page(),
+       Column(Kind::kernel, "kernel", "kernel").page(), Column(Kind::count, "count", "time.count"),
+       Column(Kind::us, "total", "time.total_us").page(),
+       Column(Kind::us, "median", "time.median_us"),
+       Column(Kind::number, "TFLOP/s", "tflops").places(2),
+       Column(Kind::number, "GB/s", "gb_per_s").places(0),
+       Column(Kind::number, "FLOP/byte", "intensity_flops_per_byte").page(),
+       Column(Kind::percent, "attainable", "attainable_pct")
+           .places(0)
+           .hint("share of the roofline: of what intensity and memory bandwidth allow; above "
+                 "100 %, caches held the data")},
       "time.total_us"));
 }
 

@@ -136,22 +136,17 @@ void show_host(const Explanation& e, SectionSink& sink) {
   sink.head("Where the host's time goes");
   sink.table(table_of(
       "By op", "host.ops", e.host->ops, host_op_json,
-      {{.title = "op", .key = "name"},
-       {.title = "part", .key = "part", .where = Where::page},
-       {.title = "time", .key = "self_us", .kind = Kind::us, .note = "without ops that it calls"},
-       {.title = "share",
-        .kind = Kind::percent,
-        .note = "of the wall time",
-        .derive =
-            [=](const Json& op) { return Json(op["self_us"].get<double>() * 100 / wall_us); }},
-       {.title = "calls", .key = "count", .kind = Kind::count},
-       {.title = "mean",
-        .kind = Kind::us,
-        .derive =
-            [](const Json& op) {
-              return Json(op["self_us"].get<double>() / op["count"].get<double>());
-            }},
-       {.title = "GB/s", .key = "gb_per_s", .kind = Kind::number}},
+      {Column(Kind::text, "op", "name"), Column(Kind::text, "part", "part").page(),
+       Column(Kind::us, "time", "self_us").hint("without ops that it calls"),
+       Column(Kind::percent, "share",
+              [=](const Json& op) { return Json(op["self_us"].get<double>() * 100 / wall_us); })
+           .hint("of the wall time"),
+       Column(Kind::count, "calls", "count"),
+       Column(Kind::us, "mean",
+              [](const Json& op) {
+                return Json(op["self_us"].get<double>() / op["count"].get<double>());
+              }),
+       Column(Kind::number, "GB/s", "gb_per_s")},
       "self_us"));
   sink.note(
       "Of the main thread, without the data loader. Times are of the ops themselves, without the "
@@ -164,26 +159,19 @@ void show_host_products(const Explanation& e, SectionSink& sink) {
   sink.head("Matrix products");
   sink.table(table_of(
       "By op, shape and type", "host.products", products, host_product_json,
-      {{.title = "op", .key = "op", .width = 20},
-       {.title = "M x N x K",
-        .width = 28,
-        .derive = [](const Json& p) { return shape_text(p["shape"]); }},
-       {.title = "type", .key = "type"},
-       {.title = "count", .key = "time.count", .kind = Kind::count},
-       {.title = "median", .key = "time.median_us", .kind = Kind::us},
-       {.title = "total", .key = "time.total_us", .kind = Kind::us},
-       {.title = "GFLOP/s",
-        .kind = Kind::number,
-        .note = "of large products: calling small ones takes longer",
-        .derive =
-            [](const Json& p) { return p["is_dispatch"].get<bool>() ? "call" : p["gflops"]; }},
-       {.title = "peak",
-        .key = "peak_pct",
-        .kind = Kind::percent,
-        .digits = 0,
-        .note = e.host->peaks ? "share of the peak: " + e.host->peaks->text() : "",
-        .is_shown = e.host->peaks.has_value()},
-       {.title = "FLOP/byte", .key = "flops_per_byte", .kind = Kind::number}},
+      {Column(Kind::text, "op", "op").wide(20),
+       Column(Kind::shape, "M x N x K", [](const Json& p) { return shape_text(p["shape"]); })
+           .wide(28),
+       Column(Kind::text, "type", "type"), Column(Kind::count, "count", "time.count"),
+       Column(Kind::us, "median", "time.median_us"), Column(Kind::us, "total", "time.total_us"),
+       Column(Kind::number, "GFLOP/s",
+              [](const Json& p) { return p["is_dispatch"].get<bool>() ? "call" : p["gflops"]; })
+           .hint("of large products: calling small ones takes longer"),
+       Column(Kind::percent, "peak", "peak_pct")
+           .places(0)
+           .hint(e.host->peaks ? "share of the peak: " + e.host->peaks->text() : "")
+           .when(e.host->peaks.has_value()),
+       Column(Kind::number, "FLOP/byte", "flops_per_byte")},
       "time.total_us"));
   sink.note(peak_note(*e.host));
   if (std::ranges::any_of(products, [](const HostProduct& p) { return p.is_dispatch; }))
@@ -196,9 +184,8 @@ void show_host_functions(const Explanation& e, SectionSink& sink) {
   if (!e.host || e.host->functions.empty()) return;
   sink.head("Python between ops");
   sink.table(table_of("By function", "host.python_functions", e.host->functions, host_function_json,
-                      {{.title = "function", .key = "name", .width = 80},
-                       {.title = "calls", .key = "count", .kind = Kind::count},
-                       {.title = "time", .key = "self_us", .kind = Kind::us}},
+                      {Column(Kind::text, "function", "name").wide(80),
+                       Column(Kind::count, "calls", "count"), Column(Kind::us, "time", "self_us")},
                       "self_us"));
 }
 

@@ -43,18 +43,15 @@ void show_launches(const Explanation& e, SectionSink& sink) {
   const LaunchStats& l = e.launches;
   if (!l.calls.empty()) {
     sink.head("Runtime calls");
-    sink.table(table_of(
-        "Runtime calls", "launches.calls", l.calls, call_json,
-        {{.title = "call", .key = "name"},
-         {.title = "count", .key = "count", .kind = Kind::count},
-         {.title = "median", .key = "median_us", .kind = Kind::us},
-         {.title = "p95", .key = "p95_us", .kind = Kind::us},
-         {.title = "max", .key = "max_us", .kind = Kind::us, .where = Where::page},
-         {.title = "total", .key = "total_us", .kind = Kind::us},
-         {.title = "starts work",
-          .where = Where::page,
-          .derive = [](const Json& c) { return c["starts_work"].get<bool>() ? "yes" : ""; }}},
-        "total_us"));
+    sink.table(
+        table_of("Runtime calls", "launches.calls", l.calls, call_json,
+                 {Column(Kind::text, "call", "name"), Column(Kind::count, "count", "count"),
+                  Column(Kind::us, "median", "median_us"), Column(Kind::us, "p95", "p95_us"),
+                  Column(Kind::us, "max", "max_us").page(), Column(Kind::us, "total", "total_us"),
+                  Column(Kind::text, "starts work",
+                         [](const Json& c) { return c["starts_work"].get<bool>() ? "yes" : ""; })
+                      .page()},
+                 "total_us"));
   }
   if (!l.queue_delay) return;
   sink.note(queue_delay_text(*l.queue_delay));
@@ -123,19 +120,18 @@ void add_hot_spots_json(const Explanation& e, Json& json, JsonLists& lists) {
 void add_times(std::vector<Column>& columns) {
   for (const auto& [title, key] :
        {std::pair{"median", "time.median_us"}, {"p95", "time.p95_us"}, {"max", "time.max_us"}})
-    columns.push_back({.title = title, .key = key, .kind = Kind::us, .where = Where::page});
+    columns.push_back(Column(Kind::us, title, key).page());
 }
 
 void show_waits(const Explanation& e, SectionSink& sink) {
   if (e.hot_spots.syncs.empty()) return;
-  std::vector<Column> columns = {{.title = "call", .key = "call"},
-                                 {.title = "in", .key = "where"},
-                                 {.title = "count", .key = "time.count", .kind = Kind::count},
-                                 {.title = "total", .key = "time.total_us", .kind = Kind::us}};
+  std::vector<Column> columns = {
+      Column(Kind::text, "call", "call"), Column(Kind::text, "in", "where"),
+      Column(Kind::count, "count", "time.count"), Column(Kind::us, "total", "time.total_us")};
   add_times(columns);
-  columns.push_back({.title = "implied", .derive = [](const Json& s) {
-                       return s["is_implied"].get<bool>() ? "by the op" : "";
-                     }});
+  columns.push_back(Column(Kind::text, "implied", [](const Json& s) {
+    return s["is_implied"].get<bool>() ? "by the op" : "";
+  }));
   sink.head("Where the host waits", Where::page);
   sink.page_table(table_of("Waits of the host", "hot_spots.syncs", e.hot_spots.syncs, sync_json,
                            std::move(columns), "time.total_us"));
@@ -143,16 +139,15 @@ void show_waits(const Explanation& e, SectionSink& sink) {
 
 void show_copies(const Explanation& e, SectionSink& sink) {
   if (e.hot_spots.copies.empty()) return;
-  std::vector<Column> columns = {{.title = "name", .key = "name"},
-                                 {.title = "in", .key = "where", .width = 40},
-                                 {.title = "count", .key = "time.count", .kind = Kind::count},
-                                 {.title = "bytes", .key = "bytes", .kind = Kind::bytes},
-                                 {.title = "total", .key = "time.total_us", .kind = Kind::us}};
+  std::vector<Column> columns = {
+      Column(Kind::text, "name", "name"), Column(Kind::text, "in", "where").wide(40),
+      Column(Kind::count, "count", "time.count"), Column(Kind::bytes, "bytes", "bytes"),
+      Column(Kind::us, "total", "time.total_us")};
   add_times(columns);
-  columns.push_back({.title = "GB/s", .key = "gb_per_s", .kind = Kind::number});
-  columns.push_back({.title = "memory", .where = Where::page, .derive = [](const Json& c) {
-                       return c["is_pageable"].get<bool>() ? "pageable" : "";
-                     }});
+  columns.push_back(Column(Kind::number, "GB/s", "gb_per_s"));
+  columns.push_back(Column(Kind::text, "memory", [](const Json& c) {
+                      return c["is_pageable"].get<bool>() ? "pageable" : "";
+                    }).page());
   sink.head("Copies");
   sink.table(table_of("Copies and fills", "hot_spots.copies", e.hot_spots.copies, copy_json,
                       std::move(columns), "time.total_us"));
@@ -177,13 +172,10 @@ void show_device_ranges(const Explanation& e, SectionSink& sink) {
   sink.head("Annotations on the device");
   sink.table(
       table_of("Ranges of the device", "device_ranges", e.device_ranges, device_range_json,
-               {{.title = "name", .key = "name"},
-                {.title = "device", .key = "device", .kind = Kind::count, .where = Where::page},
-                {.title = "count", .key = "count", .kind = Kind::count},
-                {.title = "total", .key = "total_us", .kind = Kind::us},
-                {.title = "longest", .key = "max_us", .kind = Kind::us},
-                {.title = "busy", .key = "busy_us", .kind = Kind::us},
-                {.title = "idle", .key = "idle_us", .kind = Kind::us}},
+               {Column(Kind::text, "name", "name"), Column(Kind::count, "device", "device").page(),
+                Column(Kind::count, "count", "count"), Column(Kind::us, "total", "total_us"),
+                Column(Kind::us, "longest", "max_us"), Column(Kind::us, "busy", "busy_us"),
+                Column(Kind::us, "idle", "idle_us")},
                "total_us"));
 }
 

@@ -75,10 +75,9 @@ std::string facts_of(const DeviceMemory& m) {
 }
 
 void show_holders(const DeviceMemory& m, const std::string& path, SectionSink& sink) {
-  const std::vector<Column> columns = {
-      {.title = "allocated by", .key = "op"},
-      {.title = "allocations", .key = "allocations", .kind = Kind::count},
-      {.title = "bytes", .key = "bytes", .kind = Kind::bytes}};
+  const std::vector<Column> columns = {Column(Kind::text, "allocated by", "op"),
+                                       Column(Kind::count, "allocations", "allocations"),
+                                       Column(Kind::bytes, "bytes", "bytes")};
   std::vector<Json> rows;
   if (m.before_window_bytes.value_or(0) > 0)
     rows.push_back({{"op", "(before the window)"},
@@ -90,13 +89,12 @@ void show_holders(const DeviceMemory& m, const std::string& path, SectionSink& s
   sink.page_table(table_of("Live at the peak, by the op that allocated it", path + ".at_peak",
                            m.at_peak, holder_json, columns, "bytes"));
   if (m.at_peak_by_python.empty()) return;
-  sink.table(table_of("Live at the peak, by the code that allocated it",
-                      path + ".at_peak_by_python", m.at_peak_by_python, python_holder_json,
-                      {{.title = "in module", .key = "module"},
-                       {.title = "in function", .key = "function"},
-                       {.title = "allocations", .key = "allocations", .kind = Kind::count},
-                       {.title = "bytes", .key = "bytes", .kind = Kind::bytes}},
-                      "bytes"));
+  sink.table(table_of(
+      "Live at the peak, by the code that allocated it", path + ".at_peak_by_python",
+      m.at_peak_by_python, python_holder_json,
+      {Column(Kind::text, "in module", "module"), Column(Kind::text, "in function", "function"),
+       Column(Kind::count, "allocations", "allocations"), Column(Kind::bytes, "bytes", "bytes")},
+      "bytes"));
 }
 
 void show_categories(const DeviceMemory& m, const std::string& path, SectionSink& sink) {
@@ -106,9 +104,9 @@ void show_categories(const DeviceMemory& m, const std::string& path, SectionSink
     if (m.category_peak[c] > 0) rows.push_back(category_json(m, c));
   sink.table(table_of("By category", path + ".categories", rows,
                       [](const Json& row) { return row; },
-                      {{.title = "category", .key = "category"},
-                       {.title = "at the peak", .key = "at_peak_bytes", .kind = Kind::bytes},
-                       {.title = "its own peak", .key = "peak_bytes", .kind = Kind::bytes}}));
+                      {Column(Kind::text, "category", "category"),
+                       Column(Kind::bytes, "at the peak", "at_peak_bytes"),
+                       Column(Kind::bytes, "its own peak", "peak_bytes")}));
 }
 
 void show_memory(const Explanation& e, SectionSink& sink) {

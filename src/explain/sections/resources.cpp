@@ -39,11 +39,9 @@ void add_compile_json(const Explanation& e, Json& json, JsonLists& lists) {
 }
 
 std::vector<Column> range_columns() {
-  return {{.title = "name", .key = "name", .width = 70},
-          {.title = "count", .key = "count", .kind = Kind::count},
-          {.title = "host", .key = "cpu_us", .kind = Kind::us},
-          {.title = "kernels", .key = "kernels", .kind = Kind::count},
-          {.title = "device", .key = "device_us", .kind = Kind::us}};
+  return {Column(Kind::text, "name", "name").wide(70), Column(Kind::count, "count", "count"),
+          Column(Kind::us, "host", "cpu_us"), Column(Kind::count, "kernels", "kernels"),
+          Column(Kind::us, "device", "device_us")};
 }
 
 // Text has regions, graphs and kernels in one table, and the sources below.
@@ -66,10 +64,10 @@ void show_compile_text(const CompileSummary& c, SectionSink& sink) {
   const auto same = [](const Json& row) { return row; };
   sink.table(table_of("", "", ranges, same, range_columns()));
   if (sources.empty()) return;
-  sink.table(table_of("", "", sources, same,
-                      {{.title = "Triton kernel", .key = "name"},
-                       {.title = "config", .key = "config", .width = 40},
-                       {.title = "source", .key = "source", .width = 90}}));
+  sink.table(table_of(
+      "", "", sources, same,
+      {Column(Kind::text, "Triton kernel", "name"), Column(Kind::text, "config", "config").wide(40),
+       Column(Kind::text, "source", "source").wide(90)}));
 }
 
 void show_compile(const Explanation& e, SectionSink& sink) {
@@ -83,17 +81,15 @@ void show_compile(const Explanation& e, SectionSink& sink) {
                            range_columns(), "device_us"));
   const bool has_files =
       std::ranges::any_of(c.triton, [](const auto& k) { return !k.file.empty(); });
-  sink.page_table(table_of(
-      "Triton kernels", "compile.triton", c.triton, triton_json,
-      {{.title = "name", .key = "name", .kind = Kind::kernel},
-       {.title = "fuses", .key = "fused_ops", .kind = Kind::list},
-       {.title = "count", .key = "count", .kind = Kind::count},
-       {.title = "device", .key = "device_us", .kind = Kind::us},
-       {.title = "source", .key = "kernel_file", .is_shown = has_files},
-       {.title = "config", .key = "kernel_kwargs", .is_shown = has_files},
-       {.title = "warps", .key = "num_warps", .kind = Kind::count, .is_shown = has_files},
-       {.title = "stages", .key = "num_stages", .kind = Kind::count, .is_shown = has_files}},
-      "device_us"));
+  sink.page_table(
+      table_of("Triton kernels", "compile.triton", c.triton, triton_json,
+               {Column(Kind::kernel, "name", "name"), Column(Kind::list, "fuses", "fused_ops"),
+                Column(Kind::count, "count", "count"), Column(Kind::us, "device", "device_us"),
+                Column(Kind::text, "source", "kernel_file").when(has_files),
+                Column(Kind::text, "config", "kernel_kwargs").when(has_files),
+                Column(Kind::count, "warps", "num_warps").when(has_files),
+                Column(Kind::count, "stages", "num_stages").when(has_files)},
+               "device_us"));
 }
 
 Json occupancy_json(const KernelOccupancy& k) {
@@ -114,15 +110,13 @@ void add_occupancy_json(const Explanation& e, Json& json, JsonLists& lists) {
 void show_occupancy(const Explanation& e, SectionSink& sink) {
   if (e.occupancies.empty()) return;
   sink.head("Occupancy", Where::page);
-  sink.page_table(table_of("Occupancy by kernel", "occupancy", e.occupancies, occupancy_json,
-                           {{.title = "kernel", .key = "kernel", .kind = Kind::kernel},
-                            {.title = "count", .key = "count", .kind = Kind::count},
-                            {.title = "total", .key = "total_us", .kind = Kind::us},
-                            {.title = "recorded", .key = "recorded_pct", .kind = Kind::percent},
-                            {.title = "computed", .key = "theoretical_pct", .kind = Kind::percent},
-                            {.title = "limited by", .key = "limit"},
-                            {.title = "note", .key = "note"}},
-                           "total_us"));
+  sink.page_table(table_of(
+      "Occupancy by kernel", "occupancy", e.occupancies, occupancy_json,
+      {Column(Kind::kernel, "kernel", "kernel"), Column(Kind::count, "count", "count"),
+       Column(Kind::us, "total", "total_us"), Column(Kind::percent, "recorded", "recorded_pct"),
+       Column(Kind::percent, "computed", "theoretical_pct"),
+       Column(Kind::text, "limited by", "limit"), Column(Kind::text, "note", "note")},
+      "total_us"));
 }
 
 Json module_json(const ModuleTime& m) {
@@ -143,12 +137,10 @@ void show_modules(const Explanation& e, SectionSink& sink) {
   sink.head("Modules");
   SectionTable table =
       table_of("Time by nn.Module", "modules", e.modules, module_json,
-               {{.title = "module", .key = "path", .where = Where::page},
-                {.title = "module", .key = "name", .where = Where::text, .width = 70},
-                {.title = "count", .key = "count", .kind = Kind::count},
-                {.title = "host", .key = "cpu_us", .kind = Kind::us},
-                {.title = "device", .key = "device_us", .kind = Kind::us},
-                {.title = "kernels", .key = "kernels", .kind = Kind::count}},
+               {Column(Kind::text, "module", "path").page(),
+                Column(Kind::text, "module", "name").text().wide(70),
+                Column(Kind::count, "count", "count"), Column(Kind::us, "host", "cpu_us"),
+                Column(Kind::us, "device", "device_us"), Column(Kind::count, "kernels", "kernels")},
                "device_us");
   table.row = [&](size_t i) {
     const ModuleTime& m = e.modules[i];
@@ -179,16 +171,14 @@ void show_collectives(const Explanation& e, SectionSink& sink) {
   const std::vector<CollectiveStats>& kinds = e.collectives.kinds;
   if (kinds.empty()) return;
   sink.head("Collectives");
-  sink.table(table_of("Collectives of this rank", "collectives.kinds", kinds, collective_json,
-                      {{.title = "name", .key = "name"},
-                       {.title = "count", .key = "count", .kind = Kind::count},
-                       {.title = "bytes", .key = "bytes", .kind = Kind::bytes},
-                       {.title = "time", .key = "total_us", .kind = Kind::us},
-                       {.title = "hidden", .key = "overlap_us", .kind = Kind::us},
-                       {.title = "exposed", .key = "exposed_us", .kind = Kind::us},
-                       {.title = "algbw", .key = "algbw_gb_per_s", .kind = Kind::bandwidth},
-                       {.title = "busbw", .key = "busbw_gb_per_s", .kind = Kind::bandwidth}},
-                      "total_us"));
+  sink.table(
+      table_of("Collectives of this rank", "collectives.kinds", kinds, collective_json,
+               {Column(Kind::text, "name", "name"), Column(Kind::count, "count", "count"),
+                Column(Kind::bytes, "bytes", "bytes"), Column(Kind::us, "time", "total_us"),
+                Column(Kind::us, "hidden", "overlap_us"), Column(Kind::us, "exposed", "exposed_us"),
+                Column(Kind::bandwidth, "algbw", "algbw_gb_per_s"),
+                Column(Kind::bandwidth, "busbw", "busbw_gb_per_s")},
+               "total_us"));
   sink.note(bandwidth_note(
       std::ranges::any_of(kinds, [](const CollectiveStats& c) { return c.rates.has_value(); }),
       "by the kernels' time, in which this rank may wait for others"));

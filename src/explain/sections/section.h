@@ -28,6 +28,7 @@ enum class Kind : uint8_t {
   text,        // as it is, left-aligned
   kernel,      // a kernel's name; the page shows what it says
   list,        // of names: "a + b"
+  shape,       // "2 x 64 x 32"
   cell,        // text among numbers, right-aligned
   us,          // a duration
   count,       // a whole number
@@ -37,22 +38,37 @@ enum class Kind : uint8_t {
   bytes,       // a size
   wall_parts,  // the division of wall time; the page draws a bar
 };
-inline constexpr std::string_view kKindNames[] = {"text",      "kernel", "list",      "cell",
-                                                  "us",        "count",  "percent",   "number",
-                                                  "bandwidth", "bytes",  "wall_parts"};
+inline constexpr std::string_view kKindNames[] = {"text",   "kernel",    "list",  "shape",
+                                                  "cell",   "us",        "count", "percent",
+                                                  "number", "bandwidth", "bytes", "wall_parts"};
 
 enum class Where : uint8_t { all, text, page };  // text: and Markdown
 
+// A column: title, and the key of its value in the row ("time.median_us") or how it is derived.
 struct Column {
+  using Derive = std::function<Json(const Json& row)>;
+  Column(Kind its_kind, std::string its_title, std::string its_key)
+      : kind(its_kind), title(std::move(its_title)), key(std::move(its_key)) {}
+  Column(Kind its_kind, std::string its_title, Derive its_derive)
+      : kind(its_kind), title(std::move(its_title)), derive(std::move(its_derive)) {}
+
+  Kind kind;
   std::string title;
-  std::string key = {};  // of the row: "time.median_us"; "" if the value is derived
-  Kind kind = Kind::text;
+  std::string key;  // "": derived
+  Derive derive;
   Where where = Where::all;
-  int digits = 1;         // in text
-  size_t width = 60;      // in text: longer cells are cut
-  std::string note = {};  // what the title does not say
+  int digits = 1;     // in text
+  size_t width = 60;  // in text: longer cells are cut
+  std::string note;   // what the title does not say
   bool is_shown = true;
-  std::function<Json(const Json& row)> derive = nullptr;
+
+  Column page() && { return std::move(*this).at(Where::page); }
+  Column text() && { return std::move(*this).at(Where::text); }
+  Column at(Where w) && { return where = w, std::move(*this); }
+  Column wide(size_t w) && { return width = w, std::move(*this); }
+  Column places(int n) && { return digits = n, std::move(*this); }
+  Column hint(std::string more) && { return note = std::move(more), std::move(*this); }
+  Column when(bool shown) && { return is_shown = shown, std::move(*this); }
 };
 
 struct SectionTable {

@@ -43,41 +43,28 @@ void show_steps(const Explanation& e, SectionSink& sink) {
   const bool has_device = !e.host;
   const char* title = e.steps.empty() ? "Regions" : "Steps";
   sink.head(title);
-  sink.table(table_of(
-      std::string(title) + " of the trace", e.steps.empty() ? "regions" : "steps", regions,
-      region_json,
-      {{.title = "name", .key = "name", .width = 40},
-       {.title = "wall", .key = "wall_us", .kind = Kind::us},
-       {.title = "device busy",
-        .key = "device_window_busy_us",
-        .kind = Kind::us,
-        .is_shown = has_device},
-       {.title = "idle",
-        .kind = Kind::us,
-        .is_shown = has_device,
-        .derive =
-            [](const Json& r) {
-              return Json(r["device_window_us"].get<double>() -
-                          r["device_window_busy_us"].get<double>());
-            }},
-       {.title = has_device ? "host in ops" : "in ops", .key = "cpu_op_us", .kind = Kind::us},
-       {.title = "ops",
-        .key = "ops",
-        .kind = Kind::count,
-        .where = has_device ? Where::page : Where::all},
-       {.title = "launches", .key = "launches", .kind = Kind::count, .is_shown = has_device},
-       {.title = "kernels", .key = "kernels", .kind = Kind::count, .is_shown = has_device},
-       {.title = "judged",
-        .key = "judged_pct",
-        .kind = Kind::percent,
-        .note = "without collectives that nothing hides, less the profiler's part",
-        .is_shown = has_device},
-       {.title = "verdict", .key = "verdict", .is_shown = has_device},
-       {.title = "division of the wall time",
-        .key = "bound_pct",
-        .kind = Kind::wall_parts,
-        .where = Where::page,
-        .is_shown = has_device}}));
+  sink.table(
+      table_of(std::string(title) + " of the trace", e.steps.empty() ? "regions" : "steps", regions,
+               region_json,
+               {Column(Kind::text, "name", "name").wide(40), Column(Kind::us, "wall", "wall_us"),
+                Column(Kind::us, "device busy", "device_window_busy_us").when(has_device),
+                Column(Kind::us, "idle",
+                       [](const Json& r) {
+                         return Json(r["device_window_us"].get<double>() -
+                                     r["device_window_busy_us"].get<double>());
+                       })
+                    .when(has_device),
+                Column(Kind::us, has_device ? "host in ops" : "in ops", "cpu_op_us"),
+                Column(Kind::count, "ops", "ops").at(has_device ? Where::page : Where::all),
+                Column(Kind::count, "launches", "launches").when(has_device),
+                Column(Kind::count, "kernels", "kernels").when(has_device),
+                Column(Kind::percent, "judged", "judged_pct")
+                    .hint("without collectives that nothing hides, less the profiler's part")
+                    .when(has_device),
+                Column(Kind::text, "verdict", "verdict").when(has_device),
+                Column(Kind::wall_parts, "division of the wall time", "bound_pct")
+                    .page()
+                    .when(has_device)}));
   sink.note("A click on a row shows it in the timeline.", Where::page);
   if (has_device && std::any_of(regions.begin(), regions.end(), [](const RegionVerdict& r) {
         return r.region.device_end_ns > r.region.end_ns;

@@ -101,9 +101,8 @@ void show_wall(const Explanation& e, SectionSink& sink) {
     if (const auto part = static_cast<TimePart>(i); whole.pct(part) > 0)
       parts.push_back({{"part", time_part_name(part)}, {"pct", whole.pct(part)}});
   sink.head("How the wall time divides", Where::text);
-  sink.table(table_of(
-      "", "", parts, [](const Json& row) { return row; },
-      {{.title = "part", .key = "part"}, {.title = "share", .key = "pct", .kind = Kind::percent}}));
+  sink.table(table_of("", "", parts, [](const Json& row) { return row; },
+                      {Column(Kind::text, "part", "part"), Column(Kind::percent, "share", "pct")}));
   sink.note(fmt::format(
                 "If the device works {:.0f} % of the time or more, it limits the run: "
                 "compute-bound if {:.0f} % of that or more is compute, else memory-bound. If not, "
@@ -146,16 +145,14 @@ void show_idle(const Explanation& e, SectionSink& sink) {
     return;
   sink.head("Idle time by cause", Where::page);
   sink.plot("idle", nullptr);
-  sink.page_table(table_of("The longest gaps", "idle_gaps", e.gaps, gap_json,
-                           {{.title = "duration", .key = "duration_us", .kind = Kind::us},
-                            {.title = "cause", .key = "cause"},
-                            {.title = "after", .key = "before", .kind = Kind::kernel},
-                            {.title = "before", .key = "after", .kind = Kind::kernel},
-                            {.title = "call", .key = "call"},
-                            {.title = "op", .key = "op"},
-                            {.title = "annotation", .key = "annotation"},
-                            {.title = "Python function", .key = "python_function"}},
-                           "duration_us"));
+  sink.page_table(
+      table_of("The longest gaps", "idle_gaps", e.gaps, gap_json,
+               {Column(Kind::us, "duration", "duration_us"), Column(Kind::text, "cause", "cause"),
+                Column(Kind::kernel, "after", "before"), Column(Kind::kernel, "before", "after"),
+                Column(Kind::text, "call", "call"), Column(Kind::text, "op", "op"),
+                Column(Kind::text, "annotation", "annotation"),
+                Column(Kind::text, "Python function", "python_function")},
+               "duration_us"));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 const NUMBER_KINDS = { us: format.us, count: format.count, percent: format.percent, number: format.number,
   bandwidth: format.bandwidth, bytes: format.bytes };
-const TEXT_KINDS = ["text", "kernel", "list"];
+const TEXT_KINDS = ["text", "kernel", "list", "shape"];
 
 const atPath = (row, path) => path.split(".").reduce((value, key) => value?.[key] ?? null, row);
 
@@ -22,6 +22,7 @@ function describedColumn(column, places, index) {
     described.value = (row) => (typeof raw(row) === "string" ? null : raw(row));
     described.text = (row) => (typeof raw(row) === "string" ? raw(row) : show(raw(row)));
   }
+  if (column.kind === "shape") described.text = (row) => raw(row)?.replaceAll(" ", "\u00a0") ?? DASH;
   if (column.kind === "list") described.value = (row) => raw(row).join(" + ");
   if (column.kind === "kernel") described.node = (row) => (raw(row) ? kernelNode(index, raw(row)) : null);
   if (column.kind === "wall_parts") {
