@@ -63,8 +63,9 @@ LAYERS = {
     "explain/findings": ["base", "trace", "explain/index", "explain/knowledge", "explain/memory", "explain/table",
                          "explain/products", "explain/timeline", "explain/host", "explain/path",
                          "explain/fusion", "explain/ranks"],
-    "explain/render": ["base", "base/text", "trace", *ROOMS],
-    "explain/answer": ["base", "base/text", "trace", *ROOMS, "explain/render"],
+    "explain/sections": ["base", "trace", *ROOMS],
+    "explain/render": ["base", "base/text", "trace", *ROOMS, "explain/sections"],
+    "explain/answer": ["base", "base/text", "trace", *ROOMS, "explain/sections", "explain/render"],
     "profile": ["base", "core", "ops", "trace", "explain/memory", "explain/table",
                 "explain/products", "explain/render"],
 }

@@ -15,7 +15,7 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 POINTWISE = "A pointwise function"
 FINDING = "A finding"
 # Recipe -> the most files that its diff may touch, tests and CMake lists apart.
-MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 3, FINDING: 2, "A subcommand": 3}
+MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 3, FINDING: 2, "A section": 2, "A subcommand": 3}
 
 
 def recipe_of(text, name):

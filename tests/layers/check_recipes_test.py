@@ -48,6 +48,13 @@ RECIPE = """# Contributing
 +    .id = "rare-pair",
 ```
 
+**A section.** One file.
+
+```diff
+ src/pair_section.cpp
++const Section kPairs{};
+```
+
 **A subcommand.** Two files.
 
 ```diff
@@ -71,6 +78,7 @@ class RecipeTest(unittest.TestCase):
                     "src/passes.h": "void pair(Graph& graph);\n",
                     "src/rules.h": "extern const Rule kRarePairRule;\n",
                     "src/rare_pair.cpp": '    .id = "rare-pair",\n',
+                    "src/pair_section.cpp": "const Section kPairs{};\n",
                     "tools/pair_command.cpp": "void add_pair_command(CLI::App& app) {\n",
                     "tools/commands.cpp": "void add_pair_command(CLI::App& app);\n"}
             tree.update({name.replace("__", "/") + ".cpp": text for name, text in files.items()})

@@ -22,10 +22,9 @@ struct TraceDiff;
 Document explain_document(const Explanation& explanation, int top);
 Document diff_document(const TraceDiff& diff, int top);
 Document ranks_document(const RanksExplanation& ranks, int top);
-// Bandwidths of collectives: "18.3 GB/s", "-" if they are not known, and what they mean.
+// Bandwidths of collectives: "18.3 GB/s", "-" if they are not known.
 std::string algbw_text(const std::optional<CollectiveRates>& rates);
 std::string busbw_text(const std::optional<CollectiveRates>& rates);
-std::string bandwidth_note(bool has_sizes, std::string_view time);
 // A block per name; inferred fields are marked with '~'. JSON is a list of {"schema_version",
 // "name", "family", "kind", "fields", "inferred", "notes", "ops", "summary"}.
 Document kernel_names_document(std::span<const KernelName> names);

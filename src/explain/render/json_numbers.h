@@ -9,24 +9,17 @@
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/ranks.h"
+#include "explain/sections/section.h"
 
 namespace epilogue::trace {
 
 inline constexpr int kJsonSchemaVersion = 1;
-
-// null where the value is not known.
-template <class T>
-nlohmann::ordered_json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-}
 
 // Names come from files: bytes that are not UTF-8 must not make this throw.
 template <class Json = nlohmann::ordered_json>
 std::string dump_json(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
-
-nlohmann::ordered_json finding_json(const Finding& finding);
 
 struct ExplanationJson {
   nlohmann::ordered_json json;  // what explain_json() prints
@@ -39,8 +32,5 @@ ExplanationJson explanation_json(const Explanation& explanation, size_t max_rows
 
 // What ranks_json() prints, with the first `max_kernels` kernels.
 nlohmann::ordered_json ranks_explanation_json(const RanksExplanation& ranks, size_t max_kernels);
-
-// One rank's collectives.
-nlohmann::ordered_json collectives_json(const RankCollectives& rank);
 
 }  // namespace epilogue::trace

@@ -10,6 +10,7 @@
 #include "epilogue/trace/report.h"
 #include "explain/kernel_name/kernel_labels.h"
 #include "explain/render/documents.h"
+#include "explain/sections/section.h"
 
 namespace epilogue::trace {
 namespace {
@@ -187,15 +188,6 @@ std::string algbw_text(const std::optional<CollectiveRates>& rates) {
 std::string busbw_text(const std::optional<CollectiveRates>& rates) {
   return rates && rates->busbw_gb_s ? bandwidth(*rates->busbw_gb_s) : "-";
 }
-std::string bandwidth_note(bool has_sizes, std::string_view time) {
-  if (!has_sizes)
-    return "The sizes of these collectives are not recorded: no bandwidth can be told.";
-  return fmt::format(
-      "algbw is the size by the time and busbw what each link carried, as nccl-tests defines them, "
-      "{}. \"-\": the size, or for busbw the number of ranks, is not recorded.",
-      time);
-}
-
 Document ranks_document(const RanksExplanation& ranks, int top) {
   Document document = build_ranks(ranks, top);
   document.json = [&ranks] { return ranks_json(ranks); };

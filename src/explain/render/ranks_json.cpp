@@ -108,24 +108,6 @@ Json stragglers_json(const RanksExplanation& e) {
 
 }  // namespace
 
-Json collectives_json(const RankCollectives& rank) {
-  Json kinds = Json::array();
-  for (const CollectiveStats& c : rank.kinds)
-    kinds.push_back({{"name", c.name},
-                     {"count", c.time.count},
-                     {"bytes", or_null(c.bytes)},
-                     {"total_us", to_us(c.time.total_ns)},
-                     {"overlap_us", to_us(c.overlap_ns)},
-                     {"exposed_us", to_us(c.exposed_ns)},
-                     {"sized_count", c.rates ? c.rates->count : 0},
-                     {"algbw_gb_per_s", algbw_json(c.rates)},
-                     {"busbw_gb_per_s", busbw_json(c.rates)}});
-  return {{"rank", rank.rank},
-          {"communication_us", to_us(rank.communication_ns)},
-          {"overlap_us", to_us(rank.overlap_ns)},
-          {"kinds", std::move(kinds)}};
-}
-
 Json ranks_explanation_json(const RanksExplanation& e, size_t max_kernels) {
   Json missing = Json::array();
   for (const RankRange& range : e.missing)

@@ -10,14 +10,13 @@
 
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
-#include "explain/render/curve_json.h"
 #include "explain/render/json_numbers.h"
 #include "explain/render/table_rows.h"
+#include "explain/sections/curve_json.h"
+#include "explain/sections/section.h"
 
 namespace epilogue::trace {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // More points than a plot has pixels show nothing more.
 constexpr size_t kPlotBuckets = 1000;
@@ -136,6 +135,81 @@ Json path_pieces_json(const std::optional<CriticalPath>& path) {
   return pieces;
 }
 
+// Describes sections to the page's scripts: [{"id", "title", "blocks": [...]}]. A block is
+// {"head"},
+// {"note"}, {"bullets"}, {"plot", "what"} or a table {"caption", "list", "columns", "sort_by"}; its
+// rows lie at the path `list` of the explanation. A column has the path of its value in a row, or
+// the values of all rows.
+class PageSink : public SectionSink {
+ public:
+  void begin(const Section& section) {
+    sections_.push_back({{"id", section.id}, {"title", section.title}, {"blocks", Json::array()}});
+  }
+  void head(std::string text, Where where) override {
+    if (where != Where::text) add({{"head", std::move(text)}});
+  }
+  void note(std::string text, Where where) override {
+    if (where != Where::text) add({{"note", std::move(text)}});
+  }
+  void bullets(const std::vector<Item>& items, Where where) override {
+    if (where == Where::text) return;
+    Json lines = Json::array();
+    for (const Item& item : items) lines.push_back(item.first);
+    add({{"bullets", std::move(lines)}});
+  }
+  void table(const SectionTable& table) override {
+    if (table.where == Where::text || table.list.empty() || table.size == 0) return;
+    Json columns = Json::array();
+    for (const Column& column : table.columns)
+      if (column.is_shown && column.where != Where::text)
+        columns.push_back(column_json(column, table));
+    add({{"caption", table.caption},
+         {"list", table.list},
+         {"columns", std::move(columns)},
+         {"sort_by", table.sort_by}});
+  }
+  void plot(std::string_view name, const Json& what) override {
+    add({{"plot", name}, {"what", what}});
+  }
+  int top() const override { return kPageLines; }
+
+  // Sections that gave nothing are left out.
+  Json take() {
+    Json shown = Json::array();
+    for (Json& section : sections_)
+      if (!section["blocks"].empty()) shown.push_back(std::move(section));
+    return shown;
+  }
+
+ private:
+  static constexpr int kPageLines = 10;
+
+  static Json column_json(const Column& column, const SectionTable& table) {
+    Json json = {{"title", column.title},
+                 {"kind", kKindNames[static_cast<size_t>(column.kind)]},
+                 {"note", column.note},
+                 {"key", column.key}};
+    if (!column.derive) return json;
+    Json& values = json["values"] = Json::array();
+    for (size_t i = 0; i < std::min(table.size, kMaxPageRows); ++i)
+      values.push_back(column.derive(table.row(i)));
+    return json;
+  }
+  void add(Json block) { sections_.back()["blocks"].push_back(std::move(block)); }
+
+  std::vector<Json> sections_;
+};
+
+Json sections_json(const Explanation& e) {
+  PageSink sink;
+  for (const Section* section : shown_sections()) {
+    if (section->show == nullptr) continue;
+    sink.begin(*section);
+    section->show(e, sink);
+  }
+  return sink.take();
+}
+
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -160,6 +234,7 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
                {"trace_note", input.embedded.note},
                {"has_trace", !input.embedded.gzip.empty()},
                {"explanation", std::move(explanation.json)},
+               {"sections", sections_json(input.explanation)},
                {"averages", std::move(averages)},
                {"kernels", std::move(kernels)},
                {"kernels_total_us", to_us(device_work_ns(input.trace, input.links))},
@@ -180,6 +255,11 @@ Json ranks_page_data(const RanksExplanation& ranks, const std::string& title) {
   Json kernels = Json::array();
   for (const KernelOverRanks& kernel : std::span(ranks.kernels).first(shown))
     add_name(kernel.name, kernels.emplace_back(Json{{"name", kernel.name}}));
+  int64_t span_ns = 0;
+  for (const RankSummary& rank : ranks.ranks) span_ns = std::max(span_ns, rank.span_ns);
+  Json details = Json::array();
+  for (const Finding& finding : ranks.findings)
+    details.push_back(finding_details(finding, to_us(span_ns)));
   Json left_out = Json::object();
   if (shown < ranks.kernels.size()) left_out["ranks.kernels"] = ranks.kernels.size() - shown;
   return {{"schema_version", kJsonSchemaVersion},
@@ -187,6 +267,7 @@ Json ranks_page_data(const RanksExplanation& ranks, const std::string& title) {
           {"has_trace", false},
           {"ranks", ranks_explanation_json(ranks, kMaxPageRows)},
           {"kernels", std::move(kernels)},
+          {"finding_details", std::move(details)},
           {"left_out", std::move(left_out)}};
 }
 

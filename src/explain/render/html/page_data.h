@@ -12,10 +12,10 @@ namespace epilogue::trace {
 // browser.
 inline constexpr size_t kMaxPageRows = 10'000;
 
-// {"schema_version", "title", "trace_file", "trace_note", "has_trace", "explanation", "averages",
+// {"schema_version", "title", "trace_file", "trace_note", "has_trace", "explanation", "sections", "averages",
 // "kernels", "kernels_total_us", "left_out", "memory_curves", "queue_curves",
 // "critical_path_pieces", "diff", "before_path", "timeline"}: explanation and diff as the commands
-// print them, averages as `epilogue table` does, but for rows above kMaxPageRows. "left_out" says
+// print them, sections as PageSink says, averages as `epilogue table` does, but for rows above kMaxPageRows. "left_out" says
 // how many: {"averages.rows": 5, "kernels": 2, "explanation.dispatch_chains": 9}.
 nlohmann::ordered_json page_data(const HtmlReportInput& input, nlohmann::ordered_json timeline);
 

@@ -1,5 +1,7 @@
 // Puts the page together.
 
+const ABOVE_TIMELINE = ["health", "findings"];
+
 async function main() {
   const started = performance.now();
   const [reportBytes, columnBytes] = await Promise.all([unpacked("data-report"), unpacked("data-columns")]);
@@ -19,26 +21,11 @@ function showTracePage(report, columnBytes) {
   showActions(report);
   showVerdict(report);
   showDiff(report, index);
-  showHealth(e);
-  showFindings(e);
+  const byPlace = (isFirst) => report.sections.filter((section) => ABOVE_TIMELINE.includes(section.id) === isFirst);
+  for (const section of byPlace(true)) showSection(section, report, index, null);
   const timeline = showTimeline(report, readColumns(columnBytes, report.timeline), index);
-  showSteps(e, timeline);
-  showCriticalPath(report, index, timeline);
-  showIdle(e);
   showKernels(report, index, timeline);
-  showHost(e);
-  showGemms(e, index);
-  showRooflines(e, index);
-  showFusions(e);
-  showChains(e);
-  showCalls(e);
-  showQueues(report);
-  showDeviceRanges(e);
-  showCollectives(e);
-  showCompile(e, index);
-  showMemory(report);
-  showModules(e);
-  showOccupancy(e, index);
+  for (const section of byPlace(false)) showSection(section, report, index, timeline);
   showAverages(report);
 }
 

@@ -40,8 +40,8 @@ function stepPlot(curve, originUs, label, peak, text, base) {
 }
 
 // How much was launched and had not begun, per stream.
-function showQueues(report) {
-  const blocks = report.explanation.queues.map((queue, i) => {
+function queuePlots(report) {
+  return report.explanation.queues.map((queue, i) => {
     if (queue.max_length === 0) return null;
     const label = `Device ${queue.device}, stream ${queue.stream}`;
     return el("div", { class: "memory" }, el("h3", {}, label),
@@ -49,26 +49,12 @@ function showQueues(report) {
       stepPlot(report.queue_curves[i], report.timeline.origin_us, `${label}: queue over time, at most ${format.count(queue.max_length)}`,
         [queue.max_us, queue.max_length], format.count, 10));
   });
-  addSection("queues", ["Work that waits in queues", "Queues"], ...blocks);
 }
 
-function showMemory(report) {
-  const e = report.explanation;
-  const blocks = e.memory.map((memory, i) => {
-    const facts = [`peak ${format.bytes(memory.peak_bytes)}`, plural(memory.allocations, "allocation"), plural(memory.frees, "free")];
-    if (memory.before_window_bytes > 0) facts.push(`${format.bytes(memory.before_window_bytes)} of it from before the window`);
-    if (memory.peak_reserved_bytes > 0) facts.push(`${format.bytes(memory.peak_reserved_bytes)} reserved by the allocator`);
-    if (memory.out_of_memory > 0) facts.push(plural(memory.out_of_memory, "failed allocation"));
-    return el("div", { class: "memory" }, el("h3", {}, deviceLabel(memory)), note(facts.join("; ") + "."),
-      memory.is_relative ? note("The trace has no totals: counted from 0 at its start. What was allocated before is not in it.") : null,
-      stepPlot(report.memory_curves[i], report.timeline.origin_us, `${deviceLabel(memory)}: memory over time, peak ${format.bytes(memory.peak_bytes)}`,
-        [memory.peak_us, memory.peak_bytes], format.bytes, 2),
-      tableNode("Live at the peak, by the op that allocated it", [
-        textColumn("Op", (holder) => holder.op || "(no op)"), countColumn("Allocations", "allocations"),
-        numberColumn("Bytes", "bytes", format.bytes)], memory.at_peak, { sortBy: 2 }),
-      memory.at_peak_by_python.length === 0 ? null : tableNode("Live at the peak, by the code that allocated it", [
-        textColumn("Module", "module"), textColumn("Function", "function"), countColumn("Allocations", "allocations"),
-        numberColumn("Bytes", "bytes", format.bytes)], memory.at_peak_by_python, { sortBy: 3 }));
-  });
-  addSection("memory", "Memory", ...blocks);
+// Memory of the device at this place, over time.
+function memoryPlot(report, at) {
+  const memory = report.explanation.memory[at];
+  return stepPlot(report.memory_curves[at], report.timeline.origin_us,
+    `${deviceLabel(memory)}: memory over time, peak ${format.bytes(memory.peak_bytes)}`,
+    [memory.peak_us, memory.peak_bytes], format.bytes, 2);
 }

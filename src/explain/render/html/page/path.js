@@ -41,27 +41,3 @@ function pathStrip(report, path, timeline) {
   }
   return el("figure", {}, svg);
 }
-
-function showCriticalPath(report, index, timeline) {
-  const path = report.explanation.critical_path;
-  if (!path) return;
-  const share = (us) => (path.span_us > 0 && isKnown(us) ? (us / path.span_us) * 100 : null);
-  const saved = (us) => (isKnown(us) ? 100 - share(us) : null);
-  const waits = path.inferred_stream_waits > 0
-    ? ` ${plural(path.inferred_stream_waits, "wait")} of streams for each other told by calls and times alone.` : "";
-  addSection("path", "Critical path",
-    note(`The chain of host work, launches, device work and waits that decides how long the trace is. "If half" and "if none" ` +
-      `say how long it would be if all of that name took half its time, or none, and all else stayed as it was.${waits}`),
-    pathStrip(report, path, timeline),
-    tableNode("On the path", [
-      { ...textColumn("What", pathGroupName), node: (g) => (g.kind === "kernel" ? kernelNode(index, g.name) : document.createTextNode(pathGroupName(g))) },
-      textColumn("Kind", (g) => g.kind.replaceAll("_", " ")),
-      countColumn("Pieces", "count"),
-      usColumn("On the path", "path_us"),
-      percentColumn("Share", (g) => share(g.path_us)),
-      usColumn("If half", "span_if_half_us"),
-      percentColumn("Less", (g) => saved(g.span_if_half_us)),
-      usColumn("If none", "span_if_none_us"),
-      percentColumn("Less", (g) => saved(g.span_if_none_us)),
-    ], path.groups, { sortBy: 3 }));
-}

@@ -11,7 +11,7 @@ function showRanksPage(report) {
   const ranks = report.ranks;
   const index = new Map(report.kernels.map((kernel) => [kernel.name, kernel]));
   showRanksVerdict(ranks);
-  showFindings({ findings: ranks.findings, span_us: Math.max(0, ...ranks.ranks.map((r) => r.span_us)) });
+  addSection("findings", "Findings", findingList(ranks, report.finding_details));
   showRankTable(ranks);
   showDeviceTime(ranks);
   showRankCollectives(ranks);

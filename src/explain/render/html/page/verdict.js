@@ -85,43 +85,27 @@ function severityBadge(severity) {
   return el("span", { class: "badge s-" + severity }, severity);
 }
 
-function showHealth(e) {
-  if (e.health.length === 0) return;
+function healthList(e) {
   const items = [...e.health].sort((a, b) => (SEVERITY_ORDER[a.severity] ?? 3) - (SEVERITY_ORDER[b.severity] ?? 3));
-  addSection("health", "Data health", el("ul", { class: "items" }, items.map((item) =>
-    el("li", {}, severityBadge(item.severity), el("span", {}, item.detail)))));
+  return el("ul", { class: "items" }, items.map((item) =>
+    el("li", {}, severityBadge(item.severity), el("span", {}, item.detail))));
 }
 
-// The evidence, then what it costs and how sure that is, then what to do.
-function findingLines(finding, spanUs) {
-  const lines = finding.evidence.filter((line) => line !== finding.action);
-  if (finding.cost_us > 0) {
-    const share = format.percent((finding.cost_us / Math.max(spanUs, 1e-3)) * 100);
-    const left = finding.remains_us < 0.01 * finding.cost_us ? "none of it remains" : `${format.us(finding.remains_us)} of that remain`;
-    const remains = isKnown(finding.remains_us) ? ` At best ${left}.` : "";
-    const sure = finding.confidence ? ` Confidence: ${finding.confidence}.` : "";
-    lines.push(`It takes ${format.us(finding.cost_us)} of ${format.us(spanUs)} now (${share}).${remains}${sure}`);
-  }
-  if (finding.action) lines.push(`To do: ${finding.action}.`);
-  return lines;
-}
-
-function showFindings(e) {
+// `details`: the lines below each finding.
+function findingList(e, details) {
   // The verdict stands at the top of the page already.
-  const items = e.findings.filter((finding) => finding.id !== "verdict").map((finding, i) =>
-    el("details", { class: "finding", open: i < 2 },
+  return e.findings.map((finding, i) => [finding, details[i]]).filter(([finding]) => finding.id !== "verdict")
+    .map(([finding, lines], i) => el("details", { class: "finding", open: i < 2 },
       el("summary", {}, severityBadge(finding.severity), el("span", { class: "finding-title" }, finding.title),
         isKnown(finding.saving_us) ? el("span", { class: "saving" }, "saves up to " + format.us(finding.saving_us)) : null),
-      el("ul", {}, findingLines(finding, e.span_us).map((line) => el("li", {}, line)))));
-  if (items.length > 0) addSection("findings", "Findings", ...items);
+      el("ul", {}, lines.map((line) => el("li", {}, line)))));
 }
 
-function showIdle(e) {
-  const blocks = e.idle.filter((idle) => idle.idle_us > 0).map((idle) => el("div", { class: "idle" },
+function idleBars(e) {
+  return e.idle.filter((idle) => idle.idle_us > 0).map((idle) => el("div", { class: "idle" },
     el("p", { class: "caption" }, `Device ${idle.device}: idle ${format.us(idle.idle_us)} of ${format.us(e.span_us)}`),
     stackedBar(IDLE_CAUSES.map(([key, label, meaning, color]) => {
       const us = idle.causes[key + "_us"];
       return { label, meaning, color, value: us, text: `${format.us(us)} (${format.percent((us / idle.idle_us) * 100)})` };
     }))));
-  addSection("idle", ["Idle time by cause", "Idle"], ...blocks);
 }

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "explain/render/json_numbers.h"
+#include "explain/sections/section.h"
 
 namespace epilogue::trace {
 
