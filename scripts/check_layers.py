@@ -99,6 +99,7 @@ PUBLIC = {
     "trace/event.h": "trace",
     "trace/file.h": "trace",
     "trace/links.h": "trace",
+    "trace/tables.h": "trace",
     "trace/kernel_name.h": "analysis/kernel_name",
     "trace/memory.h": "analysis/memory",
     "trace/table.h": "analysis/table",
