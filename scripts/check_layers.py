@@ -104,6 +104,7 @@ PUBLIC = {
     "trace/event.h": "trace",
     "trace/file.h": "trace",
     "trace/links.h": "trace",
+    "trace/tables.h": "trace",
     "trace/kernel_name.h": "explain/kernel_name",
     "trace/memory.h": "explain/memory",
     "trace/table.h": "explain/table",

@@ -24,6 +24,7 @@
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/slow_steps.h"
 #include "epilogue/trace/table.h"
+#include "epilogue/trace/tables.h"
 #include "epilogue/trace/time.h"
 #include "epilogue/trace/timeline.h"
 #include "epilogue/trace/verdict.h"

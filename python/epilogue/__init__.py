@@ -24,6 +24,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
+    from ._arrow import TraceTable, TraceTables, tables
     from ._core import version as __version__
     from ._checks import (
         BaselineFailed,
@@ -91,6 +92,7 @@ if typing.TYPE_CHECKING:
 
 # The module that defines a public name.
 _HOMES = {
+    "._arrow": "TraceTable TraceTables tables",
     "._checks": (
         "BaselineFailed BaselineResult CheckFailed CheckResult Expectation Quantities StepChange"
     ),

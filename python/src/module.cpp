@@ -10,5 +10,6 @@ NB_MODULE(_core, m) {
   m.attr("version") = EPILOGUE_VERSION;
   epilogue::python::bind_errors(m);
   epilogue::python::bind_trace(m);
+  epilogue::python::bind_tables(m);
   epilogue::python::bind_engine(m);
 }

@@ -8,6 +8,7 @@ namespace epilogue::python {
 
 void bind_errors(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);
+void bind_tables(nanobind::module_& m);
 // Empty in a build of the trace half alone.
 void bind_engine(nanobind::module_& m);
 

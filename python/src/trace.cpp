@@ -8,12 +8,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-
 #include "epilogue/trace/answer.h"
 #include "epilogue/trace/report.h"
-#include "errors.h"
 #include "module.h"
+#include "trace_source.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -24,15 +22,6 @@ namespace {
 using trace::Answer;
 using trace::AnswerHooks;
 using trace::TraceInput;
-
-using Warnings = std::vector<std::string>;
-
-// Which trace, as Python names it. Keeps what it was made of.
-struct Source {
-  std::string path;
-  std::optional<nb::bytes> bytes;
-  TraceInput input;
-};
 
 Source make_source(std::string path, std::optional<nb::bytes> bytes, std::string name,
                    std::optional<int64_t> step, std::optional<double> from_ms,
@@ -46,34 +35,6 @@ Source make_source(std::string path, std::optional<nb::bytes> bytes, std::string
   if (source.bytes)
     source.input.bytes = std::string_view(source.bytes->c_str(), source.bytes->size());
   return source;
-}
-
-// Runs Python's handlers of signals at most every 50 ms, for taking the lock may wait for others.
-class SignalPoll {
- public:
-  void operator()() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last_ < std::chrono::milliseconds(50)) return;
-    last_ = now;
-    const nb::gil_scoped_acquire locked;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-AnswerHooks hooks_into(Warnings& warnings) {
-  return {.warn = [&](const std::string& text) { warnings.push_back(text); }, .poll = SignalPoll()};
-}
-
-// What body(hooks) gives, and the warnings on the way.
-template <class Body>
-auto unlocked(const Body& body) {
-  Warnings warnings;
-  const nb::gil_scoped_release free;
-  auto answer = value_or_raise(body(hooks_into(warnings)));
-  return std::pair(std::move(answer), std::move(warnings));
 }
 
 auto explain(const Source& source, int top, bool modules, std::string cpu, int cpu_threads) {
