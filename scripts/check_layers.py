@@ -46,7 +46,7 @@ LAYERS = {
     "trace": ["base"],
     # The rooms of explain are a library together; what renders and what answers are one each.
     "explain/index": ["base", "pointwise", "trace"],
-    "explain/knowledge": [],
+    "explain/knowledge": ["base", "pointwise"],
     "explain/kernel_name": ["base", "pointwise", "trace"],
     "explain/memory": ["base", "trace", "explain/index"],
     "explain/table": ["base", "trace", "explain/memory"],

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 root="$(pwd)"
 folder="$root/build/torch"
 environment="$folder/environment"
-# What was measured of this machine must not decide what a test sees.
+# A test must not see this machine's measured rates.
 export EPILOGUE_CACHE_DIR=off
 
 run() {

@@ -5,6 +5,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "pointwise/pointwise_fn.h"
+
 namespace epilogue::trace {
 namespace {
 
@@ -242,7 +244,7 @@ constexpr OpKnowledge kTable[] = {
     // --- Pointwise -------------------------------------------------------------------------------
     {"simple arithmetic",
      "add sub rsub mul div neg abs sign square reciprocal clamp clamp_min clamp_max maximum "
-     "minimum addcmul addcdiv lerp threshold relu relu6 leaky_relu hardtanh hardswish hardsigmoid "
+     "minimum addcmul addcdiv lerp threshold relu relu6 leaky_relu hardtanh hardsigmoid "
      "floor ceil round trunc frac fmod remainder eq ne lt le gt ge logical_and logical_or "
      "logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor isnan isinf isfinite "
      "threshold_backward hardtanh_backward leaky_relu_backward nan_to_num heaviside",
@@ -458,7 +460,11 @@ const Rows& rows() {
 
 const OpKnowledge* row_of(std::string_view base) {
   const auto found = rows().find(base);
-  return found == rows().end() ? nullptr : found->second;
+  if (found != rows().end()) return found->second;
+  // The table of pointwise functions knows the cost of the others.
+  const PointwiseRow* row = pointwise_row_of_op(base);
+  if (row == nullptr) return nullptr;
+  return rows().at(row->cost == PointwiseCost::costly ? "exp" : "add");
 }
 
 }  // namespace

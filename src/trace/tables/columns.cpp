@@ -43,7 +43,7 @@ void put(Buffers& out, size_t at, T value) {
 
 // get(row) gives int64_t, int32_t, double or bool, or an optional of these.
 template <class Get>
-Column numbers(const char* name, const Get& get) {
+ArrowColumn numbers(const char* name, const Get& get) {
   using Given = std::invoke_result_t<Get, uint32_t>;
   using T = typename Unwrapped<Given>::type;
   return {name, format_of<T>(),
@@ -79,7 +79,7 @@ std::string utf8(std::string_view text) {
 
 // key(row) gives a number below `keys`, or kNone for null; text(key) its string, called once each.
 template <class Key, class Text>
-Column texts(const char* name, size_t keys, const Key& key, const Text& text) {
+ArrowColumn texts(const char* name, size_t keys, const Key& key, const Text& text) {
   const auto fill = [key](std::span<const uint32_t> rows, const Dictionary* dictionary,
                           Buffers& out) {
     out.values.assign(rows.size() * sizeof(int32_t), 0);
@@ -113,7 +113,7 @@ Column texts(const char* name, size_t keys, const Key& key, const Text& text) {
 }
 
 template <class Id>
-Column strings(const char* name, const TableData& d, const Id& id) {
+ArrowColumn strings(const char* name, const TableData& d, const Id& id) {
   return texts(name, d.trace.strings.size(), id, [&d](uint32_t k) { return d.trace.strings[k]; });
 }
 
@@ -128,39 +128,39 @@ uint32_t at(const std::vector<uint32_t>& list, uint32_t row) {
 }
 
 template <class Of>
-Column event_int(const char* name, const TableData& d, const Of& of) {
+ArrowColumn event_int(const char* name, const TableData& d, const Of& of) {
   return numbers(name, [&d, of](uint32_t i) -> int64_t { return of(d.event(i)); });
 }
-Column id_column() {
+ArrowColumn id_column() {
   return numbers("id", [](uint32_t i) -> int64_t { return i; });
 }
-Column link_column(const char* name, const std::vector<uint32_t>& list) {
+ArrowColumn link_column(const char* name, const std::vector<uint32_t>& list) {
   return numbers(name, [&list](uint32_t i) { return known(at(list, i)); });
 }
-Column step_column(const TableData& d) {
+ArrowColumn step_column(const TableData& d) {
   return numbers("step", [&d](uint32_t i) -> std::optional<int64_t> {
     const uint32_t at = d.links.step[i];
     return at == kNone ? std::nullopt : d.step_numbers[at];
   });
 }
-Column name_column(const TableData& d) {
+ArrowColumn name_column(const TableData& d) {
   return strings("name", d, [&d](uint32_t i) { return d.event(i).name; });
 }
 
 // id, name, ts_ns, dur_ns: what all tables of events begin with.
-std::vector<Column> event_columns(const TableData& d) {
+std::vector<ArrowColumn> event_columns(const TableData& d) {
   return {id_column(), name_column(d),
           event_int("ts_ns", d, [](const Event& e) { return e.ts_ns; }),
           event_int("dur_ns", d, [](const Event& e) { return e.dur_ns; })};
 }
-void add_thread(std::vector<Column>& list, const TableData& d) {
+void add_thread(std::vector<ArrowColumn>& list, const TableData& d) {
   list.push_back(event_int("pid", d, [](const Event& e) { return e.pid; }));
   list.push_back(event_int("tid", d, [](const Event& e) { return e.tid; }));
 }
 
 // "Linear_3" of frames named "nn.Module: Linear_3".
-Column module_column(const TableData& d, const std::vector<uint32_t>& frames,
-                     const std::vector<uint32_t>* op_of = nullptr) {
+ArrowColumn module_column(const TableData& d, const std::vector<uint32_t>& frames,
+                          const std::vector<uint32_t>* op_of = nullptr) {
   return texts(
       "module", d.trace.strings.size(),
       [&d, &frames, op_of](uint32_t i) {
@@ -171,7 +171,7 @@ Column module_column(const TableData& d, const std::vector<uint32_t>& frames,
       [&d](uint32_t k) { return d.trace.strings[k].substr(kModuleFrame.size()); });
 }
 
-Column op_name_column(const TableData& d, const std::vector<uint32_t>& op_of) {
+ArrowColumn op_name_column(const TableData& d, const std::vector<uint32_t>& op_of) {
   return strings("op", d, [&d, &op_of](uint32_t i) {
     return op_of[i] == kNone ? kNone : d.event(op_of[i]).name;
   });
@@ -209,7 +209,7 @@ std::string_view scope_name(uint32_t scope) {
 }
 
 template <class Text>
-Column inputs_column(const char* name, const TableData& d, const Text& text) {
+ArrowColumn inputs_column(const char* name, const TableData& d, const Text& text) {
   return texts(
       name, d.trace.inputs.size(),
       [&d](uint32_t i) {
@@ -220,15 +220,15 @@ Column inputs_column(const char* name, const TableData& d, const Text& text) {
 }
 
 template <class Of>
-Column op_string(const char* name, const TableData& d, const Of& of) {
+ArrowColumn op_string(const char* name, const TableData& d, const Of& of) {
   return strings(name, d, [&d, of](uint32_t i) {
     const OpArgs* args = d.trace.op_args(d.event(i));
     return args == nullptr || of(*args) == 0 ? kNone : of(*args);
   });
 }
 
-std::vector<Column> op_columns(const TableData& d) {
-  std::vector<Column> list = event_columns(d);
+std::vector<ArrowColumn> op_columns(const TableData& d) {
+  std::vector<ArrowColumn> list = event_columns(d);
   list.push_back(numbers("self_ns", [&d](uint32_t i) { return d.self_ns[i]; }));
   list.push_back(numbers("device_ns", [&d](uint32_t i) { return d.device_ns[i]; }));
   list.push_back(numbers("kernels", [&d](uint32_t i) -> int64_t { return d.kernels[i]; }));
@@ -255,7 +255,7 @@ std::vector<Column> op_columns(const TableData& d) {
 }
 
 template <class Of>
-Column kernel_number(const char* name, const TableData& d, const Of& of) {
+ArrowColumn kernel_number(const char* name, const TableData& d, const Of& of) {
   using T = std::decay_t<std::invoke_result_t<Of, const KernelArgs&>>;
   using Given = std::conditional_t<std::is_same_v<T, double>, double, int64_t>;
   return numbers(name, [&d, of](uint32_t i) -> std::optional<Given> {
@@ -271,8 +271,8 @@ std::string_view work_name(uint32_t category) {
   return category == static_cast<uint32_t>(Category::gpu_memcpy) ? "memcpy" : "memset";
 }
 
-std::vector<Column> kernel_columns(const TableData& d) {
-  std::vector<Column> list = event_columns(d);
+std::vector<ArrowColumn> kernel_columns(const TableData& d) {
+  std::vector<ArrowColumn> list = event_columns(d);
   list.push_back(texts(
       "kind", kCategories, [&d](uint32_t i) { return static_cast<uint32_t>(d.event(i).category); },
       work_name));
@@ -303,8 +303,8 @@ std::vector<Column> kernel_columns(const TableData& d) {
   return list;
 }
 
-std::vector<Column> launch_columns(const TableData& d) {
-  std::vector<Column> list = event_columns(d);
+std::vector<ArrowColumn> launch_columns(const TableData& d) {
+  std::vector<ArrowColumn> list = event_columns(d);
   add_thread(list, d);
   list.push_back(event_int("correlation", d, [](const Event& e) { return e.correlation; }));
   list.push_back(link_column("op_id", d.links.op));
@@ -318,8 +318,8 @@ std::vector<Column> launch_columns(const TableData& d) {
   return list;
 }
 
-std::vector<Column> step_columns(const TableData& d) {
-  std::vector<Column> list = event_columns(d);
+std::vector<ArrowColumn> step_columns(const TableData& d) {
+  std::vector<ArrowColumn> list = event_columns(d);
   add_thread(list, d);
   list.push_back(
       numbers("step", [&d](uint32_t i) { return step_number(d.trace.name(d.event(i))); }));
@@ -331,14 +331,14 @@ std::string_view device_name(uint32_t type) {
 }
 
 template <class Of>
-Column memory_int(const char* name, const TableData& d, const Of& of) {
+ArrowColumn memory_int(const char* name, const TableData& d, const Of& of) {
   return numbers(name, [&d, of](uint32_t i) -> int64_t {
     return static_cast<int64_t>(of(d.trace.memory[i]));
   });
 }
 
-std::vector<Column> memory_columns(const TableData& d) {
-  std::vector<Column> list = {
+std::vector<ArrowColumn> memory_columns(const TableData& d) {
+  std::vector<ArrowColumn> list = {
       memory_int("ts_ns", d, [](const MemoryEvent& m) { return m.ts_ns; }),
       memory_int("bytes", d, [](const MemoryEvent& m) { return m.bytes; }),
       memory_int("addr", d, [](const MemoryEvent& m) { return m.addr; }),
@@ -371,8 +371,8 @@ std::vector<Column> memory_columns(const TableData& d) {
   return list;
 }
 
-std::vector<Column> range_columns(const TableData& d) {
-  std::vector<Column> list = event_columns(d);
+std::vector<ArrowColumn> range_columns(const TableData& d) {
+  std::vector<ArrowColumn> list = event_columns(d);
   add_thread(list, d);
   list.push_back(numbers("is_device", [&d](uint32_t i) {
     return d.event(i).category == Category::gpu_user_annotation;
@@ -380,16 +380,16 @@ std::vector<Column> range_columns(const TableData& d) {
   return list;
 }
 
-std::vector<Column> frame_columns(const TableData& d) {
-  std::vector<Column> list = event_columns(d);
+std::vector<ArrowColumn> frame_columns(const TableData& d) {
+  std::vector<ArrowColumn> list = event_columns(d);
   add_thread(list, d);
   list.push_back(link_column("parent_id", d.frame_parent));
   list.push_back(module_column(d, d.module));
   return list;
 }
 
-std::vector<Column> link_columns(const TableData& d) {
-  std::vector<Column> list;
+std::vector<ArrowColumn> link_columns(const TableData& d) {
+  std::vector<ArrowColumn> list;
   list.push_back(numbers("kernel_id", [](uint32_t i) -> int64_t { return i; }));
   list.push_back(link_column("launch_id", d.links.launch));
   list.push_back(link_column("op_id", d.links.op));
@@ -399,7 +399,7 @@ std::vector<Column> link_columns(const TableData& d) {
 
 }  // namespace
 
-std::vector<Column> columns_of(TableKind kind, const TableData& d) {
+std::vector<ArrowColumn> columns_of(TableKind kind, const TableData& d) {
   switch (kind) {
     case TableKind::ops: return op_columns(d);
     case TableKind::kernels: return kernel_columns(d);

@@ -12,7 +12,7 @@
 
 namespace epilogue::trace {
 
-// What the arrays of one column of a batch are made of.
+// The buffers of one column of a batch.
 struct Buffers {
   std::vector<uint8_t> valid;  // bits; empty: no nulls
   std::vector<uint8_t> values;
@@ -36,7 +36,7 @@ using FillColumn =
     std::function<void(std::span<const uint32_t> rows, const Dictionary*, Buffers& out)>;
 using MakeDictionary = std::function<Dictionary(const Rows& rows)>;
 
-struct Column {
+struct ArrowColumn {
   const char* name;
   const char* format;  // Arrow's: "l" int64, "i" int32, "g" float64, "b" bool
   FillColumn fill;
@@ -44,6 +44,6 @@ struct Column {
 };
 
 // They refer to `data`.
-std::vector<Column> columns_of(TableKind kind, const TableData& data);
+std::vector<ArrowColumn> columns_of(TableKind kind, const TableData& data);
 
 }  // namespace epilogue::trace

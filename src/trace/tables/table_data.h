@@ -27,11 +27,12 @@ struct TableData {
   Trace trace;
   Links links;
   std::array<Rows, kTableNames.size()> rows;
-  // Beside the events. Of ops: without the ops that they called; with what these launched.
+  // Indexed as the events are. An op's self time leaves out called ops; its device time and kernels
+  // include theirs.
   std::vector<int64_t> self_ns;
   std::vector<int64_t> device_ns;
   std::vector<uint32_t> kernels;
-  // Of ops and calls: the Python frame, the nn.Module's frame around them. Empty without frames.
+  // The Python frame and the nn.Module's frame around ops and calls. Empty without frames.
   std::vector<uint32_t> frame;
   std::vector<uint32_t> module;
   std::vector<uint32_t> frame_parent;  // of frames

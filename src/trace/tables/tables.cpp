@@ -53,7 +53,7 @@ void make_schema(ArrowSchema* out, std::unique_ptr<SchemaHolder> holder, int64_t
   out->private_data = holder.release();
 }
 
-void schema_of(const std::vector<Column>& columns, ArrowSchema* out) {
+void schema_of(const std::vector<ArrowColumn>& columns, ArrowSchema* out) {
   auto root = std::make_unique<SchemaHolder>();
   root->format = "+s";
   root->children.resize(columns.size());
@@ -113,13 +113,13 @@ void dictionary_array(ArrowArray* out, const std::shared_ptr<const Dictionary>& 
 struct StreamHolder {
   std::shared_ptr<const TableData> data;
   const Rows* rows = nullptr;
-  std::vector<Column> columns;
+  std::vector<ArrowColumn> columns;
   std::vector<std::shared_ptr<const Dictionary>> dictionaries;  // made for the first batch
   size_t next = 0;
   std::string error;
 
   void make_dictionaries() {
-    for (const Column& column : columns)
+    for (const ArrowColumn& column : columns)
       dictionaries.push_back(column.dictionary
                                  ? std::make_shared<const Dictionary>(column.dictionary(*rows))
                                  : nullptr);

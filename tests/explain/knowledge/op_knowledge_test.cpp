@@ -57,6 +57,7 @@ TEST(OpKnowledge, FormsOfAnOpCountAsTheOp) {
   EXPECT_EQ(family("aten::slow_conv_dilated2d"), "convolutions without a library");
   EXPECT_EQ(family("aten::_slow_conv2d_forward"), "convolutions without a library");
   EXPECT_EQ(family("torchvision::nms"), "boxes");
+  EXPECT_EQ(family("aten::log_sigmoid_backward"), "functions");
   EXPECT_EQ(family("aten::no_such_op"), "none");
   EXPECT_EQ(family("_"), "none");
   EXPECT_EQ(family(""), "none");
