@@ -20,7 +20,7 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
 # The Python tests run in an environment of their own, where one can be made (docs/python.md).
-PYTHON_PACKAGES := duckdb mcp mypy nanoarrow nanobind numpy pandas pytest
+PYTHON_PACKAGES := duckdb mcp mypy nanoarrow nanobind numpy pandas pyarrow pytest
 PYTHON_OPTIONS := $$(sh scripts/python_options.sh build $(PYTHON_PACKAGES))
 
 help: ## list the targets

@@ -10,7 +10,7 @@ import unittest
 
 from command import CommandTest, run
 
-INDEPENDENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "analysis", "table",
+INDEPENDENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "explain", "table",
                            "independent_table.py")
 MLP = ["profile", "mlp", "--batch", "2", "--seq", "8", "--dim", "64", "--hidden", "128"]
 

@@ -65,7 +65,7 @@ class CheckLayers(unittest.TestCase):
         above = set()
         for layer, below in LAYERS.items():  # the table is in the order of the layers
             above.add(layer)
-            if layer.startswith("analysis"):
+            if layer.startswith("explain"):
                 self.assertLessEqual(set(below), above, layer)
 
     def test_the_library_sees_no_benchmarks(self):

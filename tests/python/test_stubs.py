@@ -85,6 +85,8 @@ def test_the_stubs_have_the_parameters_of_the_extension():
             if name == "from_dlpack":  # two overloads of one type
                 actual = actual[:1]
             assert names_of(signatures) == names_of(actual), (owner, name)
-            assert {r for _, r in signatures} == {r for _, r in actual}, (owner, name)
+            # Below Python 3.13 nanobind takes the type of capsules from typing_extensions.
+            results = {r.removeprefix("typing_extensions.").removeprefix("types.") for _, r in actual}
+            assert {r for _, r in signatures} == results, (owner, name)
             compared += 1
     assert compared > 40
