@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN did not take the convolution.
 #include "explain/findings/index.h"
+#include "explain/knowledge/op_knowledge.h"
 
 namespace epilogue::trace {
 namespace {
 
 void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
+  const OpKnowledge* const fallback = op_knowledge("aten::slow_conv2d");
   for (const HostOp& op : e.host->ops) {
-    if (op.name.find("_slow_conv") == std::string::npos &&
-        op.name.find("thnn_conv") == std::string::npos)
-      continue;
+    if (op_knowledge(op.name) != fallback) continue;
     if (!is_notable(*e.host, op.self_ns)) continue;
     Finding f;
     f.severity = Severity::warning;
@@ -21,7 +21,8 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
     advise(f,
            "oneDNN takes no float64, bf16 and f16 only on CPUs with instructions for them, and "
            "nothing where torch.backends.mkldnn.enabled is False; PyTorch also keeps tiny float32 "
-           "convolutions of one sample from it: run more samples at once");
+           "convolutions of one sample from it: measure whether a larger batch, which oneDNN "
+           "takes, is faster");
     out.push_back(std::move(f));
   }
 }
@@ -31,7 +32,11 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
 constinit const ExplanationRule kFallbackConvolutionRule = {
     .id = "fallback-convolution",
     .says = "that oneDNN did not take a convolution",
-    .said_if = [] { return "PyTorch's own (`_slow_conv2d_forward`) takes " + share_of_wall(); },
+    .said_if =
+        [] {
+          return "PyTorch's own (`_slow_conv2d_forward`, `slow_conv_dilated2d`, ...) takes " +
+                 share_of_wall();
+        },
     .find = find_fallback_convolution};
 
 }  // namespace epilogue::trace

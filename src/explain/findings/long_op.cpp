@@ -2,29 +2,12 @@
 // One kind of op that takes a good part of a run without a device.
 #include "explain/findings/index.h"
 #include "explain/index/aten_ops.h"
+#include "explain/knowledge/op_knowledge.h"
 
 namespace epilogue::trace {
 namespace {
 
 constexpr double kLongOpShare = 0.3;  // of the wall time
-
-struct OpAdvice {
-  std::string_view part;  // of the op's name
-  std::string_view advice;
-};
-
-constexpr std::array<OpAdvice, 8> kAdvice = {{
-    {"bicubic", "bilinear interpolation reads 4 neighbours where bicubic reads 16"},
-    {"grid_sampler", "bilinear interpolation reads 4 neighbours where bicubic reads 16"},
-    {"cdist", "with p = 2 and compute_mode=\"use_mm_for_euclid_dist\" it is a matrix product"},
-    {"embedding_dense_backward",
-     "gradients of a whole table: nn.Embedding(sparse=True) and an optimizer for it touch the rows "
-     "that were read"},
-    {"index_add", "sums by index go row by row: torch.sparse.mm or segment_reduce sum in one pass"},
-    {"scatter", "sums by index go row by row: torch.sparse.mm or segment_reduce sum in one pass"},
-    {"index_put", "writes by index go element by element: masks (torch.where) and slices do not"},
-    {"randperm", "a permutation made once, or on a worker, takes no time of the step"},
-}};
 
 // Products, convolutions, recurrent layers and attention take most of a good run, and simple ops
 // have rules of their own.
@@ -60,10 +43,13 @@ void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
     f.title = fmt::format("{} takes {}", op.name, share(host, op.self_ns));
     f.evidence.push_back(calls_text(op.count, op.self_ns));
     f.cost_us = to_us(op.self_ns);
-    const auto known = std::find_if(kAdvice.begin(), kAdvice.end(), [&](const OpAdvice& a) {
-      return op.name.find(a.part) != std::string::npos;
-    });
-    if (known != kAdvice.end()) advise(f, std::string(known->advice));
+    const OpKnowledge* known = op_knowledge(op.name);
+    if (known == nullptr || known->remedy.empty()) {
+      f.evidence.emplace_back("no remedy known");
+    } else {
+      f.evidence.push_back(fmt::format("a loss if {}", known->misuse));
+      advise(f, known->remedy);
+    }
     out.push_back(std::move(f));
   }
 }

@@ -289,7 +289,8 @@ constexpr OpKnowledge kTable[] = {
      "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
      "binary_cross_entropy_with_logits kl_div poisson_nll_loss soft_margin_loss "
      "mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward",
-     OpCost::bytes, OpFuses::reduction, "", "torch.compile the loss with the layer before it"},
+     OpCost::bytes, OpFuses::reduction, "several ops follow each other",
+     "torch.compile the loss with the layer before it"},
     {"losses over pairs",
      "margin_ranking_loss triplet_margin_loss cosine_embedding_loss multi_margin_loss "
      "multilabel_margin_loss hinge_embedding_loss cosine_similarity",

@@ -221,6 +221,7 @@ TEST(LossFindings, AnOpThatNoOtherFindingIsAboutIsNamed) {
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title.find("aten::_cdist_forward takes 600 us of 1.00 ms (60 %)"), 0U) << f->title;
   EXPECT_NE(f->action.find("use_mm_for_euclid_dist"), std::string::npos);
+  EXPECT_EQ(f->evidence[1], "a loss if p = 2 over many points is computed pair by pair");
   EXPECT_EQ(e.host->of(HostPart::memory), 0) << "distances compute";
   Line two;
   two.add("aten::_cdist_forward", 600, {tensor({256, 256}), tensor({256, 256})});
@@ -232,6 +233,33 @@ TEST(LossFindings, AnOpThatNoOtherFindingIsAboutIsNamed) {
   Line products;
   products.add("aten::mm", 900, {tensor({256, 256}), tensor({256, 256})});
   EXPECT_EQ(find_finding(explain(products), "long-op"), nullptr);
+}
+
+TEST(LossFindings, AnOpOfNoFamilyHasNoRemedy) {
+  Line b;
+  b.add("aten::_no_such_op", 900, {tensor({256, 256})});
+  b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "long-op");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->evidence.back(), "no remedy known");
+  EXPECT_EQ(f->action, "");
+}
+
+// The name has no underscore before "slow".
+TEST(LossFindings, DilatedConvolutionsWithoutALibraryAreFound) {
+  Line b;
+  b.add("aten::slow_conv_dilated2d", 910, {tensor({1, 8, 64, 64}), tensor({8, 8, 3, 3})});
+  b.add("aten::relu", 90, {tensor({1, 8, 64, 64})});
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "fallback-convolution");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::slow_conv_dilated2d takes 910 us of 1.00 ms (91 %)"), 0U)
+      << f->title;
+  Line good;
+  good.add("aten::mkldnn_convolution", 910, {tensor({1, 8, 64, 64}), tensor({8, 8, 3, 3})});
+  good.add("aten::relu", 90, {tensor({1, 8, 64, 64})});
+  EXPECT_EQ(find_finding(explain(good), "fallback-convolution"), nullptr);
 }
 
 TEST(LossFindings, ADeviceThatWaitsForTheHostIsToldWithoutTheProfilersPart) {

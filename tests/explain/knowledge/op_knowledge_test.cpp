@@ -35,7 +35,7 @@ TEST(OpKnowledge, EveryOpIsInOneFamily) {
 
 TEST(OpKnowledge, AMisuseHasARemedy) {
   for (const OpKnowledge& row : all_op_knowledge()) {
-    if (!row.misuse.empty()) EXPECT_FALSE(row.remedy.empty()) << row.family;
+    EXPECT_EQ(row.misuse.empty(), row.remedy.empty()) << row.family;
     for (const std::string_view text : {row.misuse, row.remedy}) {
       EXPECT_FALSE(text.ends_with('.')) << row.family;
       EXPECT_EQ(text.find("  "), text.npos) << row.family;
