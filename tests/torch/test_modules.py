@@ -317,7 +317,8 @@ def test_one_openmp_one_engine_and_no_more_threads():
 
 
 def test_it_says_what_to_install():
-    code = "import sys; sys.modules['epilogue_torch'] = None; import epilogue.torch"
+    code = ("import sys; sys.modules['epilogue_torch'] = sys.modules['epilogue._torch_ops'] = None; "
+            "import epilogue.torch")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert "pip install ./python/epilogue_torch" in out.stderr
     code = "import sys; sys.modules['torch'] = None; import epilogue.torch"
