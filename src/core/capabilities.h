@@ -3,6 +3,11 @@
 // device is behind them is the backend's affair.
 #pragma once
 
+#include <algorithm>
+#include <span>
+
+#include "core/fused_kernel.h"
+
 namespace epilogue {
 
 struct Capabilities {
@@ -20,6 +25,14 @@ struct Capabilities {
   bool records_launches = false;
   // A kernel has ended when its call returns, so that the host's clock times it.
   bool ends_with_call = false;
+  // Kinds of fused kernels beside programs and row chains.
+  std::span<const FusedKernelMaker> fused_kernels = {};
+
+  // Makes kernels of this kind; null where the backend has none.
+  const FusedKernelMaker* maker_of(const OpDef& kind) const {
+    const auto found = std::ranges::find(fused_kernels, &kind, &FusedKernelMaker::kind);
+    return found == fused_kernels.end() ? nullptr : &*found;
+  }
 };
 
 }  // namespace epilogue

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "core/row_chain.h"
+#include "core/matrix_view.h"
 
 namespace epilogue {
 

@@ -2,10 +2,12 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/assert.h"
 #include "core/tensor_impl.h"
 #include "epilogue/ops.h"
+#include "graph/fused_node.h"
 
 namespace epilogue::graph {
 
@@ -18,30 +20,13 @@ void Cast::refresh() {
   made_of_.store(version, std::memory_order_release);
 }
 
-namespace {
-
-void append_present(std::vector<int>& list, int value) {
-  if (value != kNoValue) list.push_back(value);
-}
-
-}  // namespace
-
 bool is_draw(const Node& node) { return node.call() != nullptr && node.call()->op->draws; }
 
 std::vector<int> reads(const Node& node) {
+  if (const FusedNode* const fused = node.fused()) return fused->reads();
   std::vector<int> list;
-  if (const OpCall* call = node.call())
-    for (const int v : call->inputs) append_present(list, v);
-  if (const Pointwise* pointwise = node.pointwise()) list = pointwise->inputs;
-  if (const Chain* chain = node.chain()) {
-    list.push_back(chain->x);
-    append_present(list, chain->norm.weight);
-    append_present(list, chain->norm.bias);
-    for (const ChainStage& stage : chain->stages) {
-      list.insert(list.end(), stage.weights.begin(), stage.weights.end());
-      list.insert(list.end(), stage.operands.begin(), stage.operands.end());
-    }
-  }
+  std::ranges::copy_if(node.call()->inputs, std::back_inserter(list),
+                       [](int v) { return v != kNoValue; });
   return list;
 }
 
@@ -55,30 +40,11 @@ Uses::Uses(const Graph& graph) : producers_(graph.values.size(), -1), counts_(gr
 }
 
 void replace_reads(Node& node, int from, int to) {
-  const auto replace = [&](std::vector<int>& list) {
-    std::replace(list.begin(), list.end(), from, to);
-  };
-  const auto replace_one = [&](int& v) { v = v == from ? to : v; };
-  if (OpCall* call = std::get_if<OpCall>(&node.what)) replace(call->inputs);
-  if (Pointwise* pointwise = std::get_if<Pointwise>(&node.what)) replace(pointwise->inputs);
-  if (Chain* chain = std::get_if<Chain>(&node.what)) {
-    for (int* v : {&chain->x, &chain->norm.weight, &chain->norm.bias}) replace_one(*v);
-    for (ChainStage& stage : chain->stages) {
-      replace(stage.weights);
-      replace(stage.operands);
-    }
+  if (const FusedNode* const fused = node.fused()) {
+    node.what = fused->reading(from, to);
+  } else {
+    std::ranges::replace(std::get<OpCall>(node.what).inputs, from, to);
   }
-}
-
-std::vector<int> chain_outputs(const Chain& chain, int result) {
-  std::vector<int> outputs = {result};
-  for (const ChainStage& stage : chain.stages)
-    outputs.insert(outputs.end(), stage.stores.begin(), stage.stores.end());
-  return outputs;
-}
-
-int64_t flowing_columns(const Graph& graph, const ChainStage& stage) {
-  return stage.flows * graph.value(stage.weights[0]).sizes[0];
 }
 
 void mark_backward(Graph& graph, size_t results) {
@@ -140,6 +106,13 @@ int64_t row_count(const Dims& sizes) {
   return rows;
 }
 
+bool same_leading(const Dims& a, const Dims& b) {
+  if (a.rank() != b.rank()) return false;
+  for (int d = 0; d + 1 < a.rank(); ++d)
+    if (a[d] != b[d]) return false;
+  return true;
+}
+
 namespace {
 
 // One stride for all dimensions but the last, where there is one: each must continue the next.
@@ -154,13 +127,6 @@ std::optional<int64_t> collapsed_row_stride(const Dims& sizes, const Dims& strid
   }
   // At most one row: as if more of them followed without a gap.
   return row_stride ? *row_stride : sizes[sizes.rank() - 1];
-}
-
-bool leading_sizes_are(const Dims& sizes, const Dims& wanted) {
-  if (sizes.rank() != wanted.rank()) return false;
-  for (int d = 0; d + 1 < sizes.rank(); ++d)
-    if (sizes[d] != wanted[d]) return false;
-  return true;
 }
 
 // Rows that repeat or lie apart: dimensions of one stride are one group, the innermost first.
@@ -203,11 +169,10 @@ std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes, bool 
   const int64_t columns = sizes[sizes.rank() - 1];
   if (value.sizes[last] != columns && value.sizes[last] != 1) return std::nullopt;
   const int64_t col_stride = value.sizes[last] == 1 && columns != 1 ? 0 : value.strides[last];
-  const bool is_fixed = value.kind == ValueKind::parameter || value.kind == ValueKind::constant;
   const bool one_row = row_count(value.sizes) == 1;
-  if (one_row && (is_fixed || !leading_sizes_are(value.sizes, sizes)))
+  if (one_row && (is_leaf(value) || !same_leading(value.sizes, sizes)))
     return RowLayout{0, col_stride};
-  if (leading_sizes_are(value.sizes, sizes))
+  if (same_leading(value.sizes, sizes))
     if (const std::optional<int64_t> stride = collapsed_row_stride(value.sizes, value.strides))
       return RowLayout{*stride, col_stride};
   return repeats ? repeated_layout(value, sizes, col_stride) : std::nullopt;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graph that compile() works on: values, and nodes in the order in which they run.
 //
-// Capture makes nodes of ops. Passes replace them by fused nodes: a pointwise program, or a chain
-// of products (core/row_chain.h). Everything a node reads stands before it.
+// Capture makes nodes of ops. Passes replace them by fused nodes (graph/fused_node.h). Everything a
+// node reads stands before it.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/capabilities.h"
+#include "core/matrix_view.h"
 #include "core/op.h"
-#include "core/row_chain.h"
 
 namespace epilogue::graph {
 
@@ -42,41 +42,10 @@ struct OpCall {
   std::vector<int> inputs;  // values; kNoValue: undefined
 };
 
-// A program alone. Inputs broadcast to `sizes`, which its elements have; results are elements, one
-// number per row ([..., 1] or [...]) or one per column.
-struct Pointwise {
-  PointwiseProgram program;
-  std::vector<int> inputs;
-  Dims sizes;
-};
-
-// A row chain (RowChainSpec) whose tensors are values. x [..., k]; its leading dimensions are the
-// rows. Operands broadcast to [rows, n].
-struct ChainNorm {
-  Norm kind = Norm::none;
-  double eps = 0;
-  int weight = kNoValue;
-  int bias = kNoValue;
-};
-struct ChainStage {
-  std::vector<int> weights;  // one or two parameters [n, k]
-  PointwiseProgram epilogue;
-  std::vector<int> operands;
-  bool stacked = false;  // the rows are those of both weights, side by side
-  int flows = 1;         // the program's first outputs: what the next stage reads
-  // What the program's further outputs are: results of the node beside its first. Of the rows'
-  // sizes, or one row where columns are summed.
-  std::vector<int> stores;
-};
-struct Chain {
-  int x = kNoValue;
-  ChainNorm norm;
-  std::vector<ChainStage> stages;
-  bool overlaps = false;  // programs run while the next block's products do
-};
+class FusedNode;
 
 struct Node {
-  std::variant<OpCall, Pointwise, Chain> what;
+  std::variant<OpCall, std::shared_ptr<const FusedNode>> what;
   std::vector<int> outputs;                // values; several for ops such as native_layer_norm
   std::vector<std::string_view> replaces;  // the ATen ops that it stands for, in their order
   double flops = 0;                        // of those ops
@@ -84,8 +53,15 @@ struct Node {
   bool is_backward = false;                // see mark_backward()
 
   const OpCall* call() const { return std::get_if<OpCall>(&what); }
-  const Pointwise* pointwise() const { return std::get_if<Pointwise>(&what); }
-  const Chain* chain() const { return std::get_if<Chain>(&what); }
+  const FusedNode* fused() const {
+    const auto* const fused = std::get_if<std::shared_ptr<const FusedNode>>(&what);
+    return fused != nullptr ? fused->get() : nullptr;
+  }
+  // The pattern, if the node is one of that class; for passes, which form them.
+  template <class Pattern>
+  const Pattern* as() const {
+    return dynamic_cast<const Pattern*>(fused());
+  }
 };
 
 // A parameter that is a cast of another one: written before a call where that one was.
@@ -131,12 +107,6 @@ std::vector<int> reads(const Node& node);
 // Lets the node read `to` wherever it reads `from`.
 void replace_reads(Node& node, int from, int to);
 
-// A chain's results: `result`, then what its stages store.
-std::vector<int> chain_outputs(const Chain& chain, int result);
-
-// Columns of the rows that stage i gives to the next one, or of the result.
-int64_t flowing_columns(const Graph& graph, const ChainStage& stage);
-
 // Nodes that the first `results` results do not need belong to the backward pass: what they read of
 // the others is saved for them. Gradients draw nothing, so that draws belong to the forward pass.
 void mark_backward(Graph& graph, size_t results);
@@ -165,6 +135,11 @@ void sort_nodes(Graph& graph);
 // A tensor of these sizes whose memory must not be touched: for shape rules.
 Tensor shape_only(const Value& value);
 
+// Whether a value is a leaf that the function itself holds: no input, nothing that a node makes.
+inline bool is_leaf(const Value& value) {
+  return value.kind == ValueKind::parameter || value.kind == ValueKind::constant;
+}
+
 // Bytes of all elements once.
 double value_bytes(const Value& value);
 
@@ -185,5 +160,7 @@ std::optional<RowLayout> row_layout(const Value& value, const Dims& sizes, bool 
 
 // The product of all sizes but the last.
 int64_t row_count(const Dims& sizes);
+// Whether all sizes but the last are the same.
+bool same_leading(const Dims& a, const Dims& b);
 
 }  // namespace epilogue::graph

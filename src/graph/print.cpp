@@ -3,28 +3,30 @@
 
 #include <cstdio>
 
-namespace epilogue::graph {
-namespace {
+#include "graph/fused_node.h"
 
-std::string number(double x) {
+namespace epilogue::graph {
+std::string number_text(double x) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%g", x);
   return text.data();
 }
 
-std::string name(int v) { return v == kNoValue ? "none" : "%" + std::to_string(v); }
+std::string value_name(int v) { return v == kNoValue ? "none" : "%" + std::to_string(v); }
 
-std::string list(const std::vector<int>& values) {
+std::string value_list(const std::vector<int>& values) {
   std::string text;
-  for (const int v : values) text += (text.empty() ? "" : ", ") + name(v);
+  for (const int v : values) text += (text.empty() ? "" : ", ") + value_name(v);
   return text;
 }
+
+namespace {
 
 struct AttrText {
   std::string operator()(std::monostate) const { return "none"; }
   std::string operator()(bool x) const { return x ? "true" : "false"; }
   std::string operator()(int64_t x) const { return std::to_string(x); }
-  std::string operator()(double x) const { return number(x); }
+  std::string operator()(double x) const { return number_text(x); }
   std::string operator()(DType x) const { return std::string(dtype_name(x)); }
   std::string operator()(const Dims& x) const { return to_string(x); }
 };
@@ -33,38 +35,19 @@ std::string call_text(const OpCall& call) {
   std::string attrs;
   for (const Attr& a : call.attrs)
     attrs += (attrs.empty() ? "; " : ", ") + std::visit(AttrText{}, a);
-  return std::string(call.op->name) + "(" + list(call.inputs) + attrs + ")";
-}
-
-std::string chain_text(const Chain& chain) {
-  std::string text = "chain(" + name(chain.x) + ")";
-  if (chain.overlaps) text += ", overlapped";
-  if (chain.norm.kind != Norm::none)
-    text += std::string("\n    norm: ") + (chain.norm.kind == Norm::rms ? "rms" : "layer") +
-            "(weight " + name(chain.norm.weight) + ", bias " + name(chain.norm.bias) + ", eps " +
-            number(chain.norm.eps) + ")";
-  for (const ChainStage& stage : chain.stages) {
-    text += std::string("\n    ") + (stage.stacked ? "stacked " : "") + "product with " +
-            list(stage.weights);
-    if (!stage.operands.empty()) text += ", operands " + list(stage.operands);
-    text += ": " + to_string(stage.epilogue);
-    if (!stage.stores.empty()) text += ", the last " + list(stage.stores);
-  }
-  return text;
+  return std::string(call.op->name) + "(" + value_list(call.inputs) + attrs + ")";
 }
 
 std::string what_text(const Node& node) {
-  if (const OpCall* call = node.call()) return call_text(*call);
-  if (const Pointwise* p = node.pointwise())
-    return "pointwise(" + list(p->inputs) + "): " + to_string(p->program);
-  return chain_text(*node.chain());
+  return node.fused() != nullptr ? node.fused()->text() : call_text(*node.call());
 }
 
 std::string leaf_text(const Graph& graph, int v) {
   const Value& value = graph.value(v);
   if (value.kind == ValueKind::input) return "input " + to_text(value);
   if (value.kind == ValueKind::parameter) return "parameter " + to_text(value);
-  return "constant " + (value.tensor.numel() == 1 ? number(value.tensor.item()) : to_text(value));
+  return "constant " +
+         (value.tensor.numel() == 1 ? number_text(value.tensor.item()) : to_text(value));
 }
 
 // Leaves in the order of their first read, inputs before them.
@@ -104,14 +87,14 @@ std::string to_text(const Graph& graph, const Node& node) {
   const std::string what = what_text(node);
   const size_t line = what.find('\n');
   const std::string rest = line == std::string::npos ? "" : what.substr(line);
-  return list(node.outputs) + " = " + what.substr(0, line) + " -> " + types + rest;
+  return value_list(node.outputs) + " = " + what.substr(0, line) + " -> " + types + rest;
 }
 
 std::string to_text(const Graph& graph) {
   std::string text;
-  for (const int v : read_leaves(graph)) text += name(v) + " = " + leaf_text(graph, v) + "\n";
+  for (const int v : read_leaves(graph)) text += value_name(v) + " = " + leaf_text(graph, v) + "\n";
   for (const Node& node : graph.nodes) text += to_text(graph, node) + "\n";
-  return text + "return " + list(graph.outputs) + "\n";
+  return text + "return " + value_list(graph.outputs) + "\n";
 }
 
 std::string to_dot(const Graph& graph) {
@@ -123,7 +106,7 @@ std::string to_dot(const Graph& graph) {
   };
   for (const int v : read_leaves(graph))
     text += "  v" + std::to_string(v) + " [shape=ellipse, label=\"" +
-            escaped(name(v) + " " + leaf_text(graph, v)) + "\"];\n";
+            escaped(value_name(v) + " " + leaf_text(graph, v)) + "\"];\n";
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const std::string id = "n" + std::to_string(i);
     text += "  " + id + " [label=\"" + escaped(what_text(graph.nodes[i]) + "\n") + "\"];\n";

@@ -9,8 +9,8 @@
 
 namespace epilogue::passes {
 
-using graph::Chain;
-using graph::ChainStage;
+using fused::Chain;
+using fused::ChainStage;
 using graph::Graph;
 using graph::Node;
 using graph::Value;
@@ -42,10 +42,10 @@ std::string reason_against(const Graph& graph, const Extension& e) {
   const size_t results = std::max(e.flows.size(), results_needed(graph, members_of(e)).size());
   if (std::string reason = reason_against_results(graph, results); !reason.empty()) return reason;
   const Value& value = graph.value(e.flows[0]);
-  const int64_t block = kRowChainBlockRows * value.sizes[value.sizes.rank() - 1] *
+  const int64_t block = kKernelBlockRows * value.sizes[value.sizes.rank() - 1] *
                         static_cast<int64_t>(e.flows.size() * dtype_bytes(value.dtype));
   if (block > kHiddenBlockBytes)
-    return "a block of " + std::to_string(kRowChainBlockRows) + " hidden rows takes " +
+    return "a block of " + std::to_string(kKernelBlockRows) + " hidden rows takes " +
            format_bytes(static_cast<double>(block)) + " of L2, more than " +
            format_bytes(static_cast<double>(kHiddenBlockBytes));
   return "";
@@ -55,7 +55,7 @@ void extend_chain(Graph& graph, const Extension& e) {
   const Members members = members_of(e);
   const std::vector<int> needed = results_needed(graph, members);
   const Node& first = graph.nodes[e.first];
-  Chain chain = *first.chain();
+  Chain chain = *first.as<Chain>();
   ChainStage& stage = chain.stages.back();
   const BoundProgram last = last_program(first);
   const auto place_of = [&](int v) {
@@ -73,8 +73,8 @@ void extend_chain(Graph& graph, const Extension& e) {
   }
   chain.stages.insert(chain.stages.end(), e.stages.begin(), e.stages.end());
   Node fused;
-  fused.outputs = graph::chain_outputs(chain, e.result);
-  fused.what = std::move(chain);
+  fused.outputs = chain.outputs(e.result);
+  fused.what = std::make_shared<Chain>(std::move(chain));
   replace_nodes(graph, members, std::move(fused));
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
+#include "fused/chain.h"
 #include "passes/fuse_nodes.h"
 
 namespace epilogue::passes {
@@ -16,7 +16,7 @@ struct Extension {
   size_t first;
   Members others;  // the nodes that the stages come from
   std::vector<int> flows;
-  std::vector<graph::ChainStage> stages;
+  std::vector<fused::ChainStage> stages;
   int result;  // of the last of them
 };
 

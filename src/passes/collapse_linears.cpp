@@ -8,14 +8,14 @@
 namespace epilogue::passes {
 namespace {
 
-using graph::Chain;
+using fused::Chain;
 using graph::Graph;
 using graph::Node;
 using graph::Uses;
 using graph::Value;
 
 bool is_bare_product(const Node& node) {
-  const Chain* chain = node.chain();
+  const Chain* chain = node.as<Chain>();
   return chain != nullptr && chain->stages.size() == 1 && chain->stages[0].weights.size() == 1 &&
          chain->stages[0].epilogue.steps.empty() && chain->norm.kind == Norm::none;
 }
@@ -27,15 +27,16 @@ Tensor product_of(const Tensor& w2, const Tensor& w1) {
 
 bool try_collapse(Graph& graph, size_t index, PassContext& context) {
   Node& second = graph.nodes[index];
-  if (second.chain() == nullptr || second.chain()->stages[0].weights.size() != 1) return false;
+  if (second.as<Chain>() == nullptr || second.as<Chain>()->stages[0].weights.size() != 1)
+    return false;
   const Uses uses(graph);
-  const int hidden = second.chain()->x;
+  const int hidden = second.as<Chain>()->x;
   const int producer = uses.producer(hidden);
   if (producer < 0 || !is_bare_product(graph.nodes[static_cast<size_t>(producer)])) return false;
   const Node& first = graph.nodes[static_cast<size_t>(producer)];
   const std::string what = label(graph, first) + " and " + label(graph, second);
-  const int w1 = first.chain()->stages[0].weights[0];
-  const int w2 = second.chain()->stages[0].weights[0];
+  const int w1 = first.as<Chain>()->stages[0].weights[0];
+  const int w2 = second.as<Chain>()->stages[0].weights[0];
   const int64_t k = graph.value(w1).sizes[1];
   const int64_t h = graph.value(w1).sizes[0];
   const int64_t n = graph.value(w2).sizes[0];
@@ -50,12 +51,12 @@ bool try_collapse(Graph& graph, size_t index, PassContext& context) {
   const Tensor weight = product_of(graph.value(w2).tensor, graph.value(w1).tensor);
   const int w = graph.add_value(
       {graph::ValueKind::parameter, weight.sizes(), weight.strides(), weight.dtype(), weight});
-  Chain chain = *second.chain();
-  chain.x = first.chain()->x;
+  Chain chain = *second.as<Chain>();
+  chain.x = first.as<Chain>()->x;
   chain.stages[0].weights = {w};
   context.did(what, 2 * graph::value_bytes(graph.value(hidden)), 1);
   take_over(second, first);
-  second.what = std::move(chain);
+  second.what = std::make_shared<Chain>(std::move(chain));
   std::vector<bool> dead(graph.nodes.size(), false);
   dead[static_cast<size_t>(producer)] = true;
   graph::erase_nodes(graph, dead);

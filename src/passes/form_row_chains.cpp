@@ -13,8 +13,8 @@
 namespace epilogue::passes {
 namespace {
 
-using graph::Chain;
-using graph::ChainNorm;
+using fused::Chain;
+using fused::ChainNorm;
 using graph::Graph;
 using graph::Node;
 using graph::OpCall;
@@ -30,7 +30,7 @@ bool is_norm(const Node& node) {
 std::string reason_against_norm(const Graph& graph, const Uses& uses, const Node& node,
                                 const Node& chain_node) {
   const OpCall& call = *node.call();
-  const Chain& chain = *chain_node.chain();
+  const Chain& chain = *chain_node.as<Chain>();
   const Value& x = graph.value(call.inputs[0]);
   if (chain.norm.kind != Norm::none) return "the chain has a norm already";
   if (std::get<Dims>(call.attrs[0]).rank() != 1) return "it normalises more than one dimension";
@@ -60,20 +60,20 @@ bool join_norm(Graph& graph, size_t norm, size_t index, PassContext& context) {
     return false;
   }
   const OpCall& call = *node.call();
-  Chain chain = *chain_node.chain();
+  Chain chain = *chain_node.as<Chain>();
   const bool is_layer = call.op == &kNativeLayerNorm;
   chain.norm = ChainNorm{is_layer ? Norm::layer : Norm::rms, norm_eps(graph, call), call.inputs[1],
                          is_layer ? call.inputs[2] : graph::kNoValue};
   chain.x = call.inputs[0];
   context.did(what, 2 * graph::value_bytes(graph.value(node.outputs[0])), 1);
   take_over(chain_node, node);
-  chain_node.what = std::move(chain);
+  chain_node.what = std::make_shared<Chain>(std::move(chain));
   return true;
 }
 
 bool join_chains(Graph& graph, size_t first, size_t second, PassContext& context) {
   const Node& reader = graph.nodes[second];
-  const Chain& chain = *reader.chain();
+  const Chain& chain = *reader.as<Chain>();
   const std::string what =
       label(graph, graph.nodes[first]) + " and " + label(graph, reader) + " as one chain";
   const Extension extension = {first, {second}, {chain.x}, chain.stages, reader.outputs[0]};
@@ -92,12 +92,12 @@ bool join_chains(Graph& graph, size_t first, size_t second, PassContext& context
 
 // Joins the chain at `index` with what makes its rows; true where that was done.
 bool try_join(Graph& graph, size_t index, PassContext& context) {
-  const Chain* chain = graph.nodes[index].chain();
+  const Chain* chain = graph.nodes[index].as<Chain>();
   if (chain == nullptr) return false;
   const int producer = Uses(graph).producer(chain->x);
   if (producer < 0) return false;
   const auto maker = static_cast<size_t>(producer);
-  if (graph.nodes[maker].chain() != nullptr) return join_chains(graph, maker, index, context);
+  if (graph.nodes[maker].as<Chain>() != nullptr) return join_chains(graph, maker, index, context);
   if (!is_norm(graph.nodes[maker]) || !join_norm(graph, maker, index, context)) return false;
   std::vector<bool> dead(graph.nodes.size(), false);
   dead[maker] = true;

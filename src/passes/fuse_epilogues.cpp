@@ -13,19 +13,20 @@
 namespace epilogue::passes {
 namespace {
 
+using fused::Chain;
 using graph::Graph;
 using graph::Node;
 using graph::Uses;
 
 bool is_pointwise(const Graph& graph, const Node& node) {
   std::string reason;
-  return node.chain() == nullptr && program_of(graph, node, reason).has_value();
+  return node.as<Chain>() == nullptr && program_of(graph, node, reason).has_value();
 }
 
 // Pointwise, or a sum of columns.
 bool may_read_chain(const Graph& graph, const Node& node) {
   std::string reason;
-  if (node.chain() != nullptr) return false;
+  if (node.as<Chain>() != nullptr) return false;
   const std::optional<BoundProgram> program = any_program_of(graph, node, reason);
   return program && !has_row_reductions(program->program);
 }
@@ -39,7 +40,7 @@ int chain_read_by(const Graph& graph, const Uses& uses, size_t index) {
     const int producer = uses.producer(v);
     if (producer <= latest) continue;
     const Node& maker = graph.nodes[static_cast<size_t>(producer)];
-    if (maker.chain() != nullptr && maker.is_backward == node.is_backward) latest = producer;
+    if (maker.as<Chain>() != nullptr && maker.is_backward == node.is_backward) latest = producer;
   }
   return latest;
 }
@@ -48,7 +49,7 @@ int chain_read_by(const Graph& graph, const Uses& uses, size_t index) {
 // none.
 int operand_made_for(const Graph& graph, const Uses& uses, size_t index) {
   const Node& node = graph.nodes[index];
-  for (const int v : node.chain()->stages.back().operands) {
+  for (const int v : node.as<Chain>()->stages.back().operands) {
     const int producer = uses.producer(v);
     if (producer < 0 || !(graph.value(v).sizes == graph.value(node.outputs[0]).sizes)) continue;
     const Node& maker = graph.nodes[static_cast<size_t>(producer)];
@@ -83,7 +84,7 @@ bool join_round(Graph& graph, PassContext& context) {
   bool joined = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Uses uses(graph);
-    const bool is_chain = graph.nodes[i].chain() != nullptr;
+    const bool is_chain = graph.nodes[i].as<Chain>() != nullptr;
     if (!is_chain && !may_read_chain(graph, graph.nodes[i])) continue;
     const int other = is_chain ? operand_made_for(graph, uses, i) : chain_read_by(graph, uses, i);
     if (other < 0) continue;

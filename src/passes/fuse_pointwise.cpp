@@ -4,6 +4,7 @@
 // Ops that reduce rows join where they meet others; alone they run as they are.
 #include <algorithm>
 
+#include "fused/program.h"
 #include "passes/fuse_nodes.h"
 #include "passes/passes.h"
 #include "passes/product.h"
@@ -12,6 +13,7 @@
 namespace epilogue::passes {
 namespace {
 
+using fused::Program;
 using graph::Graph;
 using graph::Node;
 using graph::Uses;
@@ -43,7 +45,7 @@ bool only_reduces(const BoundProgram& bound) {
 }
 
 bool is_pointwise_op(const Node& node) {
-  return node.pointwise() != nullptr || (node.call() != nullptr && node.call()->op->pointwise);
+  return node.as<Program>() != nullptr || (node.call() != nullptr && node.call()->op->pointwise);
 }
 
 // Notes why a pointwise op is no program, where it reads what a pointwise op makes: people expect
@@ -65,7 +67,6 @@ void note_refusal(const Graph& graph, size_t index, const std::string& reason,
 bool try_fuse(Graph& graph, size_t index, PassContext& context) {
   std::string reason;
   const std::optional<BoundProgram> reader = any_program_of(graph, graph.nodes[index], reason);
-  if (graph.nodes[index].chain() != nullptr) return false;
   if (!reader) {
     note_refusal(graph, index, reason, context);
     return false;
@@ -101,7 +102,7 @@ bool try_fuse(Graph& graph, size_t index, PassContext& context) {
     }
     if (!fits(graph, joined)) continue;
     Node fused;
-    fused.what = graph::Pointwise{joined.program, joined.inputs, joined.sizes};
+    fused.what = std::make_shared<Program>(joined.program, joined.inputs, joined.sizes);
     fused.outputs = joined.results;
     context.did(what, (is_read_by_others ? 1 : 2) * graph::value_bytes(graph.value(v)), 1);
     replace_nodes(graph, members, std::move(fused));

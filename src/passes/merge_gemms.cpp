@@ -13,7 +13,7 @@
 namespace epilogue::passes {
 namespace {
 
-using graph::Chain;
+using fused::Chain;
 using graph::Graph;
 using graph::Node;
 using graph::Uses;
@@ -32,7 +32,7 @@ std::optional<Branch> branch_of(const Graph& graph, const Uses& uses, int value)
     if (producer < 0) return std::nullopt;
     const auto index = static_cast<size_t>(producer);
     const Node& node = graph.nodes[index];
-    if (const Chain* chain = node.chain()) {
+    if (const Chain* chain = node.as<Chain>()) {
       const bool is_product = chain->stages.size() == 1 && chain->stages[0].weights.size() == 1 &&
                               chain->norm.kind == Norm::none && node.outputs.size() == 1;
       branch.product = index;
@@ -69,8 +69,8 @@ Members members_of_merge(size_t reader, const Branch& a, const Branch& b) {
 std::string reason_against_merge(const Graph& graph, size_t index, const Branch& a,
                                  const Branch& b) {
   const Node& reader = graph.nodes[index];
-  const Chain& first = *graph.nodes[a.product].chain();
-  const Chain& second = *graph.nodes[b.product].chain();
+  const Chain& first = *graph.nodes[a.product].as<Chain>();
+  const Chain& second = *graph.nodes[b.product].as<Chain>();
   if (first.x != second.x) return "the products read different rows";
   if (!(graph.value(first.stages[0].weights[0]).sizes ==
         graph.value(second.stages[0].weights[0]).sizes))
@@ -87,8 +87,8 @@ std::string reason_against_merge(const Graph& graph, size_t index, const Branch&
 // The result of the op where they meet comes first, then what others read on the way there.
 void merge(Graph& graph, size_t index, const BoundProgram& joining, const Branch& a,
            const Branch& b) {
-  Chain chain = *graph.nodes[a.product].chain();
-  chain.stages[0].weights.push_back(graph.nodes[b.product].chain()->stages[0].weights[0]);
+  Chain chain = *graph.nodes[a.product].as<Chain>();
+  chain.stages[0].weights.push_back(graph.nodes[b.product].as<Chain>()->stages[0].weights[0]);
   ProgramBuilder builder;
   builder.add_input(product_input(0));
   builder.add_input(product_input(1));
@@ -126,7 +126,7 @@ bool try_merge(Graph& graph, size_t index, PassContext& context) {
       static_cast<int>(results_needed(graph, members_of_merge(index, *a, *b)).size());
   const double saved =
       (2 * merged + 1 - stored) * graph::value_bytes(graph.value(node.outputs[0])) +
-      graph::value_bytes(graph.value(graph.nodes[a->product].chain()->x));
+      graph::value_bytes(graph.value(graph.nodes[a->product].as<Chain>()->x));
   merge(graph, index, *joining, *a, *b);
   context.did(what, saved, merged);
   return true;

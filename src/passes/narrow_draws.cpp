@@ -4,6 +4,7 @@
 // there. The numbers drawn are the same for every dtype.
 #include <algorithm>
 
+#include "graph/fused_node.h"
 #include "ops/ops.h"
 #include "passes/passes.h"
 #include "passes/product.h"
@@ -22,8 +23,7 @@ std::string reason_against_bytes(const Graph& graph, int v) {
   if (std::ranges::count(graph.outputs, v) != 0) return "it is a result";
   for (const Node& node : graph.nodes) {
     if (std::ranges::count(graph::reads(node), v) == 0) continue;
-    const graph::Chain* const chain = node.chain();
-    if (node.call() != nullptr || (chain != nullptr && chain->x == v))
+    if (node.fused() == nullptr || !node.fused()->reads_masks(v))
       return label(graph, node) + " reads it, which is no program";
   }
   return "";

@@ -13,10 +13,10 @@ namespace epilogue::passes {
 void overlap_epilogues(graph::Graph& graph, PassContext& context) {
   if (!graph.capabilities.overlaps_bf16_programs) return;
   for (graph::Node& node : graph.nodes) {
-    const graph::Chain* chain = node.chain();
+    const auto* const chain = node.as<fused::Chain>();
     if (chain == nullptr || graph.value(chain->x).dtype != DType::bf16) continue;
-    graph::Chain overlapped = *chain;
-    overlapped.overlaps = true;
+    auto overlapped = std::make_shared<fused::Chain>(*chain);
+    overlapped->overlaps = true;
     node.what = std::move(overlapped);
     context.did("programs of the " + label(graph, node) + " beside the next block's products", 0,
                 0);

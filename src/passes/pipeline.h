@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "epilogue/fusion_choices.h"
 #include "graph/graph.h"
 
 namespace epilogue::passes {

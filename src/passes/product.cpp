@@ -12,8 +12,8 @@
 
 namespace epilogue::passes {
 
-using graph::Chain;
-using graph::ChainStage;
+using fused::Chain;
+using fused::ChainStage;
 using graph::Graph;
 using graph::Node;
 using graph::OpCall;
@@ -24,8 +24,7 @@ using graph::ValueKind;
 std::string label(const Graph&, const Node& node) {
   std::string text = "node";
   if (const OpCall* call = node.call()) text = call->op->name;
-  if (node.pointwise() != nullptr) text = "pointwise program";
-  if (node.chain() != nullptr) text = node.chain()->stages.size() == 1 ? "product" : "row chain";
+  if (node.fused() != nullptr) text = node.fused()->label();
   return text + " %" + std::to_string(node.outputs[0]);
 }
 
@@ -165,7 +164,7 @@ std::string form_product(Graph& graph, size_t index, Packed packed) {
   const int w = graph.add_value(
       {ValueKind::parameter, weight.sizes(), weight.strides(), weight.dtype(), weight});
   Node& node = graph.nodes[index];
-  node.what = Chain{values.x, {}, {stage_of(call, w)}};
+  node.what = std::make_shared<Chain>(values.x, fused::ChainNorm{}, std::vector{stage_of(call, w)});
   node.outputs = {values.out};
   std::vector<bool> dead(graph.nodes.size(), false);
   if (values.view >= 0) dead[static_cast<size_t>(values.view)] = true;
@@ -226,7 +225,7 @@ std::string join_chain(Graph& graph, size_t chain, size_t other) {
   std::rotate(results.begin(), first, first + 1);
   if (reason = reason_against_results(graph, results.size()); !reason.empty()) return reason;
   Node fused;
-  set_last_program(fused, *node.chain(), builder.finish(results));
+  set_last_program(fused, *node.as<Chain>(), builder.finish(results));
   replace_nodes(graph, members, std::move(fused));
   return "";
 }

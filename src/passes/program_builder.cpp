@@ -5,6 +5,7 @@
 
 #include "core/element.h"
 #include "core/kernel_list.h"
+#include "fused/program.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace epilogue::passes {
@@ -65,7 +66,7 @@ std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& ca
 }  // namespace
 
 std::optional<BoundProgram> program_of(const Graph& graph, const Node& node, std::string& reason) {
-  if (const graph::Pointwise* p = node.pointwise())
+  if (const fused::Program* p = node.as<fused::Program>())
     return BoundProgram{p->program, p->inputs, node.outputs, p->sizes};
   const OpCall* call = node.call();
   const std::optional<PointwiseFn> fn =
@@ -100,30 +101,22 @@ std::string reason_against_values(const Graph& graph, const BoundProgram& bound)
   return "";
 }
 
-namespace {
-
-int products(const graph::ChainStage& stage) {
-  return stage.stacked ? 1 : static_cast<int>(stage.weights.size());
-}
-
-}  // namespace
-
 BoundProgram last_program(const Node& chain) {
-  const graph::ChainStage& stage = chain.chain()->stages.back();
+  const fused::ChainStage& stage = chain.as<fused::Chain>()->stages.back();
   BoundProgram bound{stage.epilogue, {}, {chain.outputs[0]}, {}};
-  for (int i = 0; i < products(stage); ++i) bound.inputs.push_back(product_input(i));
+  for (int i = 0; i < stage.products(); ++i) bound.inputs.push_back(product_input(i));
   bound.inputs.insert(bound.inputs.end(), stage.operands.begin(), stage.operands.end());
   bound.results.insert(bound.results.end(), stage.stores.begin(), stage.stores.end());
   return bound;
 }
 
-void set_last_program(Node& node, graph::Chain chain, const BoundProgram& bound) {
-  graph::ChainStage& stage = chain.stages.back();
+void set_last_program(Node& node, fused::Chain chain, const BoundProgram& bound) {
+  fused::ChainStage& stage = chain.stages.back();
   stage.epilogue = bound.program;
-  stage.operands.assign(bound.inputs.begin() + products(stage), bound.inputs.end());
+  stage.operands.assign(bound.inputs.begin() + stage.products(), bound.inputs.end());
   stage.stores.assign(bound.results.begin() + 1, bound.results.end());
-  node.outputs = graph::chain_outputs(chain, bound.results[0]);
-  node.what = std::move(chain);
+  node.outputs = chain.outputs(bound.results[0]);
+  node.what = std::make_shared<fused::Chain>(std::move(chain));
 }
 
 int ProgramBuilder::input(int name) {

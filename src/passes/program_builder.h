@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
+#include "fused/chain.h"
 
 namespace epilogue::passes {
 
@@ -35,7 +35,7 @@ std::string reason_against_values(const graph::Graph& graph, const BoundProgram&
 BoundProgram last_program(const graph::Node& chain);
 // The inverse, for a chain that `node` becomes: the first inputs must be the stage's products in
 // their order; the first result becomes the node's.
-void set_last_program(graph::Node& node, graph::Chain chain, const BoundProgram& bound);
+void set_last_program(graph::Node& node, fused::Chain chain, const BoundProgram& bound);
 
 // Joins programs: inputs of the same name are one, what was defined is no input, and a step that is
 // there already is not repeated (a norm that runs again beside its gradient shares its statistics).

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/units.h"
+#include "graph/fused_node.h"
 #include "ops/ops.h"
 #include "passes/cost_model.h"
 #include "passes/passes.h"
@@ -26,8 +27,7 @@ using graph::Uses;
 enum class Work { view, pointwise, norm, product, other };
 
 Work work_of(const Graph& graph, const Node& node) {
-  if (const graph::Chain* chain = node.chain())
-    return chain->stages.size() == 1 ? Work::product : Work::other;
+  if (node.fused() != nullptr && node.fused()->is_product()) return Work::product;
   std::string reason;
   if (program_of(graph, node, reason)) return Work::pointwise;
   const OpCall* call = node.call();
@@ -46,8 +46,9 @@ class Decisions {
  public:
   Decisions(Graph& graph, PassContext& context)
       : graph_(graph), context_(context), uses_(graph), is_read_(graph.values.size(), false) {
-    has_chains_ =
-        std::ranges::any_of(graph_.nodes, [](const Node& node) { return node.chain() != nullptr; });
+    has_products_ = std::ranges::any_of(graph_.nodes, [](const Node& node) {
+      return node.fused() != nullptr && node.fused()->is_product();
+    });
     for (const Node& node : graph_.nodes)
       if (node.is_backward)
         for (const int v : graph::reads(node)) is_read_[static_cast<size_t>(v)] = true;
@@ -109,7 +110,7 @@ class Decisions {
     const Saved saved = context_.options().saved;
     if (recipe.ns == 0 || saved == Saved::recompute) return "";  // views cost nothing
     if (saved == Saved::save) return "not asked for";
-    if (!has_chains_ && feeds_eager_product(v))
+    if (!has_products_ && feeds_eager_product(v))
       return "a product reads it as eager's do: a kernel would make it";
     const double bytes = graph::value_bytes(graph_.value(v));
     const double save_ns =
@@ -150,7 +151,7 @@ class Decisions {
   PassContext& context_;
   Uses uses_;
   std::vector<bool> is_read_;  // by the backward pass
-  bool has_chains_ = false;    // products with programs
+  bool has_products_ = false;  // products with programs
   std::set<int> kept_;
   std::set<size_t> again_;
 };

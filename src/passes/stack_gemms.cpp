@@ -15,13 +15,13 @@
 namespace epilogue::passes {
 namespace {
 
-using graph::Chain;
+using fused::Chain;
 using graph::Graph;
 using graph::Node;
 using graph::Uses;
 
 bool is_one_product(const Node& node) {
-  const Chain* chain = node.chain();
+  const Chain* chain = node.as<Chain>();
   return chain != nullptr && chain->stages.size() == 1 && chain->stages[0].weights.size() == 1 &&
          chain->norm.kind == Norm::none && node.outputs.size() == 1;
 }
@@ -86,7 +86,7 @@ struct Pair {
 std::optional<Pair> pair_of(const Graph& graph, const Uses& uses, size_t index) {
   const Node& second = graph.nodes[index];
   if (!is_one_product(second)) return std::nullopt;
-  for (const int v : second.chain()->stages[0].operands) {
+  for (const int v : second.as<Chain>()->stages[0].operands) {
     const int producer = uses.producer(v);
     if (producer < 0 || !only_reader(uses, second, v)) continue;
     const Node& first = graph.nodes[static_cast<size_t>(producer)];
@@ -110,7 +110,7 @@ bool try_stack(Graph& graph, size_t index, PassContext& context) {
   if (!pair) return false;
   const Node& first = graph.nodes[pair->first];
   const Node& second = graph.nodes[pair->second];
-  const std::array<int, 2> x = {first.chain()->x, second.chain()->x};
+  const std::array<int, 2> x = {first.as<Chain>()->x, second.as<Chain>()->x};
   const int maker = uses.producer(x[0]);
   const std::string what =
       label(graph, first) + " and " + label(graph, second) + " as one product of rows side by side";
@@ -118,12 +118,13 @@ bool try_stack(Graph& graph, size_t index, PassContext& context) {
   std::string reason;
   if (!program) reason = "they meet in more than a sum";
   if (maker < 0 || maker != uses.producer(x[1]) || x[0] == x[1] ||
-      graph.nodes[static_cast<size_t>(maker)].chain() == nullptr)
+      graph.nodes[static_cast<size_t>(maker)].as<Chain>() == nullptr)
     reason = "their rows are not made by one chain";
   Extension extension;
   if (reason.empty()) {
-    graph::ChainStage stage;
-    stage.weights = {first.chain()->stages[0].weights[0], second.chain()->stages[0].weights[0]};
+    fused::ChainStage stage;
+    stage.weights = {first.as<Chain>()->stages[0].weights[0],
+                     second.as<Chain>()->stages[0].weights[0]};
     stage.stacked = true;
     stage.epilogue = *program;
     stage.operands.assign(pair->program.inputs.begin() + 2, pair->program.inputs.end());

@@ -6,7 +6,7 @@
 namespace epilogue::plan {
 namespace {
 
-using Split = RowChainTuning::Split;
+using Split = KernelTuning::Split;
 
 // Some may be the same plan for a call; then they take the same time.
 std::vector<Candidate> of_inference() {
@@ -36,10 +36,10 @@ std::vector<Candidate> of_inference() {
        .tuning = {.split = Split::rows}},
       {.name = "small-blocks",
        .what = "row chains over 48 rows at a time",
-       .tuning = {.block_rows = kRowChainBlockRows / 2}},
+       .tuning = {.block_rows = kKernelBlockRows / 2}},
       {.name = "large-blocks",
        .what = "row chains over 192 rows at a time",
-       .tuning = {.block_rows = 2 * kRowChainBlockRows}},
+       .tuning = {.block_rows = 2 * kKernelBlockRows}},
   };
 }
 

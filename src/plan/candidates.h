@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/row_chain.h"
+#include "core/fused_kernel.h"
 #include "epilogue/compile.h"
 #include "passes/pipeline.h"
 
@@ -21,7 +21,7 @@ struct Candidate {
   std::vector<std::string> skip = {};  // passes
   Packed packed = Packed::automatic;
   Saved saved = Saved::automatic;
-  RowChainTuning tuning = {};
+  KernelTuning tuning = {};
 };
 
 // The plan that compile() makes unless told otherwise comes first. `trains`: the graph holds a

@@ -126,9 +126,10 @@ Entry::Built Entry::build(const Candidate& candidate, std::span<const Tensor> in
   const bool free_rows = inference && options_.dynamic_rows && !may_measure() &&
                          rows_are_free(capture_, in, graph, options);
   built.plan = std::make_unique<Plan>(
-      std::move(graph), Plan::Options{.free_rows = free_rows,
-                                      .int8_weights = inference && options_.int8_weights,
-                                      .handed_out = handed_out()});
+      std::move(graph),
+      Plan::Options{.free_rows = free_rows,
+                    .kernels = {.int8_weights = inference && options_.int8_weights},
+                    .handed_out = handed_out()});
   return built;
 }
 
@@ -161,7 +162,7 @@ Choice Entry::measure(std::span<const Tensor> in) const {
   std::set<std::string> seen;
   for (const Candidate& c : candidates(has_backward())) {
     // What differs by its tuning alone shares the first one's plan, and its packed weights.
-    const bool is_tuning = !(c.tuning == RowChainTuning{});
+    const bool is_tuning = !(c.tuning == KernelTuning{});
     if (!is_tuning) built.push_back(build(c, in));
     Plan& plan = is_tuning ? *built.front().plan : *built.back().plan;
     if (!plan.tune(c.tuning) && is_tuning) continue;

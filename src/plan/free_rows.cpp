@@ -4,44 +4,17 @@
 #include <algorithm>
 
 #include "core/tensor_impl.h"
+#include "graph/fused_node.h"
 
 namespace epilogue::plan {
 namespace {
 
-using graph::Chain;
-using graph::ChainStage;
 using graph::Graph;
 using graph::Node;
-using graph::Pointwise;
 using graph::Value;
 using graph::ValueKind;
 
-bool same_leading(const Dims& a, const Dims& b) {
-  if (a.rank() != b.rank()) return false;
-  for (int d = 0; d + 1 < a.rank(); ++d)
-    if (a[d] != b[d]) return false;
-  return true;
-}
-
 int64_t columns(const Dims& sizes) { return sizes.rank() == 0 ? 1 : sizes[sizes.rank() - 1]; }
-
-bool is_leaf_of_function(const Value& value) {
-  return value.kind == ValueKind::parameter || value.kind == ValueKind::constant;
-}
-
-// A leaf that a result's rows share: one row that broadcasts, or a weight.
-bool serves_any_rows(const Graph& graph, const Node& node, int v) {
-  const Value& value = graph.value(v);
-  if (!is_leaf_of_function(value)) return true;
-  if (const Chain* chain = node.chain()) {
-    if (v == chain->x) return false;
-    if (v == chain->norm.weight || v == chain->norm.bias) return true;
-    for (const ChainStage& stage : chain->stages)
-      if (std::find(stage.weights.begin(), stage.weights.end(), v) != stage.weights.end())
-        return true;
-  }
-  return graph::row_count(value.sizes) == 1;
-}
 
 // Two leaves of two captures that are the same memory.
 bool same_leaf(const Value& a, const Value& b) {
@@ -56,7 +29,7 @@ bool same_value(const Graph& a, const Graph& b, int va, int vb) {
   if (va == graph::kNoValue) return true;
   const Value& x = a.value(va);
   const Value& y = b.value(vb);
-  if (is_leaf_of_function(x) || is_leaf_of_function(y)) return same_leaf(x, y);
+  if (graph::is_leaf(x) || graph::is_leaf(y)) return same_leaf(x, y);
   // Captures number inputs and results alike.
   return va == vb && x.dtype == y.dtype && columns(x.sizes) == columns(y.sizes);
 }
@@ -67,26 +40,13 @@ bool same_values(const Graph& a, const Graph& b, const std::vector<int>& va,
                     [&](int x, int y) { return same_value(a, b, x, y); });
 }
 
-bool same_chain(const Chain& x, const Chain& y) {
-  return x.norm.kind == y.norm.kind && x.norm.eps == y.norm.eps &&
-         std::equal(x.stages.begin(), x.stages.end(), y.stages.begin(), y.stages.end(),
-                    [](const ChainStage& s, const ChainStage& t) {
-                      return s.epilogue == t.epilogue && s.weights.size() == t.weights.size() &&
-                             s.stacked == t.stacked && s.flows == t.flows &&
-                             s.operands.size() == t.operands.size();
-                    });
-}
-
 bool same_node(const Graph& a, const Graph& b, const Node& x, const Node& y) {
   if (!same_values(a, b, graph::reads(x), graph::reads(y)) ||
       !same_values(a, b, x.outputs, y.outputs))
     return false;
   if (graph::is_draw(x) && graph::is_draw(y))
     return x.call()->op == y.call()->op && x.call()->attrs == y.call()->attrs;
-  if (x.pointwise() != nullptr && y.pointwise() != nullptr)
-    return x.pointwise()->program == y.pointwise()->program &&
-           columns(x.pointwise()->sizes) == columns(y.pointwise()->sizes);
-  return x.chain() != nullptr && y.chain() != nullptr && same_chain(*x.chain(), *y.chain());
+  return x.fused() != nullptr && y.fused() != nullptr && x.fused()->is_same_but_rows(*y.fused());
 }
 
 }  // namespace
@@ -97,16 +57,14 @@ bool rows_may_be_free(const Graph& graph) {
   if (model.rank() < 2) return false;
   const auto follows = [&](int v) {
     const Value& value = graph.value(v);
-    return same_leading(value.sizes, model) &&
+    return graph::same_leading(value.sizes, model) &&
            detail::strides_are_contiguous(value.sizes, value.strides);
   };
   if (!std::all_of(graph.inputs.begin(), graph.inputs.end(), follows)) return false;
   for (const Node& node : graph.nodes) {
     if (node.call() != nullptr && !graph::is_draw(node)) return false;
     if (!std::all_of(node.outputs.begin(), node.outputs.end(), follows)) return false;
-    if (node.pointwise() != nullptr && !same_leading(node.pointwise()->sizes, model)) return false;
-    for (const int v : graph::reads(node))
-      if (!serves_any_rows(graph, node, v)) return false;
+    if (node.fused() != nullptr && !node.fused()->takes_any_rows(graph, model)) return false;
   }
   return true;
 }

@@ -15,7 +15,7 @@ namespace epilogue::plan {
 struct Contender {
   std::string name;
   Plan* plan;
-  RowChainTuning tuning;
+  KernelTuning tuning;
 };
 
 // Runs each in interleaved rounds within some hundred milliseconds (three rounds at least) and

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "graph/fused_node.h"
+
 namespace epilogue::plan {
 namespace {
 
@@ -38,28 +40,6 @@ int64_t lowest_place(const Slot& slot, const std::vector<Slot*>& placed) {
     at = std::max(at, other->offset + other->bytes);
   }
   return at;
-}
-
-// What a node reads element by element, tile by tile, just before it writes the same elements of
-// this output: all that its program reads; of a chain, what the stage that stores it does. A
-// reduced result is written before all of its like was read.
-std::vector<int> read_with(const Graph& graph, const Node& node, size_t output) {
-  if (const graph::Pointwise* p = node.pointwise())
-    return graph.value(node.outputs[output]).sizes == p->sizes ? p->inputs : std::vector<int>();
-  const graph::Chain* chain = node.chain();
-  if (chain == nullptr) return {};
-  if (output == 0) return chain->stages.back().operands;
-  size_t before = 1;
-  for (const graph::ChainStage& stage : chain->stages) {
-    if (output >= before + stage.stores.size()) {
-      before += stage.stores.size();
-      continue;
-    }
-    const size_t i = static_cast<size_t>(stage.flows) + output - before;
-    return output_extents(stage.epilogue)[i] == Extent::element ? stage.operands
-                                                                : std::vector<int>();
-  }
-  return {};
 }
 
 class Planner {
@@ -128,8 +108,9 @@ class Planner {
   int slot_to_write_over(const Node& node, size_t output, int index,
                          const std::vector<int>& taken) const {
     const graph::Value& result = graph_.value(node.outputs[output]);
+    if (node.fused() == nullptr) return -1;
     const std::vector<int> reads = graph::reads(node);
-    for (const int v : read_with(graph_, node, output)) {
+    for (const int v : node.fused()->written_over(graph_, node, output)) {
       const graph::Value& value = graph_.value(v);
       const size_t at = root(v);
       const int slot = slot_of_[at];

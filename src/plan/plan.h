@@ -10,9 +10,7 @@
 #include "base/slot_pool.h"
 
 #include "core/fused_call.h"
-#include "core/program_kernel.h"
-#include "core/row_chain.h"
-#include "graph/graph.h"
+#include "graph/fused_node.h"
 #include "plan/memory_plan.h"
 
 namespace epilogue::plan {
@@ -22,17 +20,17 @@ class Frame;
 class Plan {
  public:
   struct Options {
-    bool free_rows = false;     // the leading sizes may differ from call to call (see free_rows.h)
-    bool int8_weights = false;  // of row chains
+    bool free_rows = false;  // the leading sizes may differ from call to call (see free_rows.h)
+    graph::KernelOptions kernels = {};
     // Results beyond these are a frame's memory, theirs until the next run.
     size_t handed_out = SIZE_MAX;
   };
   // A node with its kernel. Its frame holds views of `slots`' data, in this order.
   struct Step {
     const graph::Node* node;
-    std::unique_ptr<RowChain> chain;
-    std::unique_ptr<ProgramKernel> program;
-    std::vector<int> slots;  // values; a chain's x first, the results last
+    std::unique_ptr<FusedKernel> kernel;  // null: an op, as eager runs it
+    Dims elements;                        // that the kernel works on
+    std::vector<int> slots;               // values: operands, then results
     std::vector<MatrixView> views;
     FusedOps ops;
   };
@@ -50,8 +48,8 @@ class Plan {
   // the inputs and from each other.
   void run_into(std::span<const Tensor> in, std::span<const Tensor> out) const;
 
-  // How its row chains run from now on. False where none can be told. Not beside run().
-  bool tune(const RowChainTuning& tuning);
+  // How its kernels run from now on. False where none can be told. Not beside run().
+  bool tune(const KernelTuning& tuning);
 
   // Whether a tensor lies in the memory that the plan keeps. Not beside run().
   bool owns(const Tensor& t) const;
@@ -80,13 +78,10 @@ class Plan {
   std::string describe_kernels() const;
 
  private:
-  void add_chain(Step& step, const graph::Node& node);
-  void add_program(Step& step, const graph::Node& node);
-  void add_view(Step& step, int value, const Dims& broadcast_to);
+  void add_kernel(Step& step, const graph::KernelOptions& options);
 
   graph::Graph graph_;
   bool free_rows_;
-  bool int8_weights_;
   size_t handed_out_;
   bool has_op_steps_ = false;
   std::vector<Step> steps_;
@@ -99,8 +94,5 @@ class Plan {
   mutable std::atomic<int64_t> held_bytes_{0};
   mutable SlotPool<Frame> frames_;
 };
-
-// Bytes that a fused node's kernel moves, each operand once; what is no leaf grows with the rows.
-double node_bytes(const graph::Graph& graph, const graph::Node& node, double rows_scale);
 
 }  // namespace epilogue::plan

@@ -17,13 +17,6 @@ using graph::Node;
 using graph::Value;
 using graph::ValueKind;
 
-constinit const OpDef kRowChainOp{.name = "epilogue::row_chain",
-                                  .schema = "(Tensor x, Tensor[] others)",
-                                  .doc = "products, norms and pointwise ops over blocks of rows"};
-constinit const OpDef kPointwiseOp{.name = "epilogue::pointwise",
-                                   .schema = "(Tensor[] inputs)",
-                                   .doc = "a chain of pointwise ops"};
-
 // A tensor over a part of the arena.
 Tensor tensor_at(const Tensor& arena, int64_t offset, const Dims& sizes, DType dtype) {
   detail::Ref<detail::TensorImpl> impl(new detail::TensorImpl);
@@ -71,11 +64,6 @@ Dims Frame::at_rows(const Dims& captured) const {
   Dims sizes = has_free_rows ? leading_ : captured;
   if (has_free_rows) sizes[sizes.rank() - 1] = captured[captured.rank() - 1];
   return sizes;
-}
-
-// What a fused node's kernel works on: its result, or what that was reduced from.
-Dims Frame::elements_of(const Node& node) const {
-  return node.pointwise() != nullptr ? at_rows(node.pointwise()->sizes) : sizes_of(node.outputs[0]);
 }
 
 int64_t Frame::bytes_of(int value) const {
@@ -185,7 +173,7 @@ void Frame::compute() {
 
 void Frame::run_steps() {
   for (size_t i = 0; i < plan_.steps().size(); ++i) {
-    if (const Node& node = *plan_.steps()[i].node; node.call() != nullptr) {
+    if (const Node& node = *plan_.steps()[i].node; node.fused() == nullptr) {
       run_op_step(node);
     } else {
       run_fused_step(i);
@@ -211,26 +199,14 @@ void Frame::release_handles() {
   op_in_.clear();
 }
 
-FusedKernelNotes Frame::notes_of(const Plan::Step& step, int64_t rows, int64_t cols) const {
+FusedKernelNotes Frame::notes_of(const Plan::Step& step, int64_t rows) const {
   const Node& node = *step.node;
-  const DType dtype = graph_.value(node.outputs[0]).dtype;
   const double scale = plan_.has_free_rows() && plan_.captured_rows() > 0
                            ? static_cast<double>(rows) / static_cast<double>(plan_.captured_rows())
                            : 1;
-  FusedKernelNotes n{{},
-                     node.flops * scale,
-                     node_bytes(graph_, node, scale),
-                     unfused_bytes(graph_, node, scale),
-                     step.ops.full_names};
-  if (step.chain != nullptr) {
-    n.info = describe_row_chain(*step.chain, rows, step.ops.short_names, dtype);
-  } else {
-    n.info.name =
-        fused_kernel_name(step.program->kernel_prefix(), "fused", step.ops.short_names, dtype);
-    n.info.block = {rows, cols, 1};
-    n.info.threads = step.program->threads(rows, cols);
-  }
-  return n;
+  return {step.kernel->info(rows, step.ops.short_names), node.flops * scale,
+          node.fused()->moved_bytes(graph_, node, scale), unfused_bytes(graph_, node, scale),
+          step.ops.full_names};
 }
 
 void Frame::run_fused_step(size_t index) {
@@ -238,9 +214,7 @@ void Frame::run_fused_step(size_t index) {
   const Node& node = *step.node;
   std::vector<MatrixView>& all = views_[index];
   for (size_t i = 0; i < step.slots.size(); ++i) all[i].data = data_of(step.slots[i]);
-  const Dims sizes = elements_of(node);
-  const int64_t rows = graph::row_count(sizes);
-  const int64_t cols = sizes[sizes.rank() - 1];
+  const int64_t rows = graph::row_count(at_rows(step.elements));
   const std::span<const MatrixView> views = all;
   const std::span<const MatrixView> results = views.last(node.outputs.size());
   const std::span<const MatrixView> inputs = views.first(views.size() - results.size());
@@ -249,17 +223,11 @@ void Frame::run_fused_step(size_t index) {
     for (const int v : graph::reads(node)) list.push_back(tensor_of(v));
     return list;
   };
-  const auto notes = [&] { return notes_of(step, rows, cols); };
-  const auto body = [&] {
-    if (step.chain != nullptr) {
-      step.chain->run(rows, inputs[0], inputs.subspan(1), results);
-    } else {
-      step.program->run(rows, cols, inputs, results);
-    }
-  };
-  const OpDef& op = step.chain != nullptr ? kRowChainOp : kPointwiseOp;
+  const auto notes = [&] { return notes_of(step, rows); };
+  const auto body = [&] { step.kernel->run(rows, inputs, results); };
   // Observers get the first result alone.
-  run_fused({op, tensors, notes}, {&tensors_[static_cast<size_t>(node.outputs[0])], 1}, body);
+  run_fused({node.fused()->op(), tensors, notes},
+            {&tensors_[static_cast<size_t>(node.outputs[0])], 1}, body);
 }
 
 void Frame::run_op_step(const Node& node) {

@@ -36,8 +36,7 @@ class Frame {
   void run_op_step(const graph::Node& node);
   void compute();
   void release_handles();
-  FusedKernelNotes notes_of(const Plan::Step& step, int64_t rows, int64_t cols) const;
-  Dims elements_of(const graph::Node& node) const;
+  FusedKernelNotes notes_of(const Plan::Step& step, int64_t rows) const;
   Dims sizes_of(int value) const;
   Dims at_rows(const Dims& captured) const;
   int64_t bytes_of(int value) const;

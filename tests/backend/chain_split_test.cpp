@@ -139,17 +139,17 @@ TEST(ChainPlan, BlocksHaveMoreRowsWhereTheirWeightsAreFewOrComeFromMemory) {
   const auto rows = [](bool has_tiles, int64_t weights) {
     return cpu::likely_block_rows(has_tiles, weights, 4 * weights);
   };
-  EXPECT_EQ(rows(false, 768 * 3072), kRowChainBlockRows);
-  EXPECT_EQ(rows(true, 768 * 3072), 2 * kRowChainBlockRows);
-  EXPECT_EQ(rows(false, 64 * 64), 4 * kRowChainBlockRows);
-  EXPECT_EQ(rows(true, 64 * 64), 8 * kRowChainBlockRows);
-  EXPECT_GT(rows(false, 4096 * 14336), kRowChainBlockRows);
+  EXPECT_EQ(rows(false, 768 * 3072), kKernelBlockRows);
+  EXPECT_EQ(rows(true, 768 * 3072), 2 * kKernelBlockRows);
+  EXPECT_EQ(rows(false, 64 * 64), 4 * kKernelBlockRows);
+  EXPECT_EQ(rows(true, 64 * 64), 8 * kKernelBlockRows);
+  EXPECT_GT(rows(false, 4096 * 14336), kKernelBlockRows);
 }
 
 // 480 rows are 15 units of 32, which two threads cannot share equally, and 80 tiles of 6.
 TEST(ChainPlan, SharesOfManyTilesEndAtOne) {
   const RowChainPlan many =
-      plan_chain(480, mlp_shape(), {.split = RowChainTuning::Split::rows}, 2, kFallbackRates);
+      plan_chain(480, mlp_shape(), {.split = KernelTuning::Split::rows}, 2, kFallbackRates);
   EXPECT_EQ(many.row_unit, 6);
   ASSERT_EQ(many.blocks, 6);
   int64_t longest = 0;
@@ -159,7 +159,7 @@ TEST(ChainPlan, SharesOfManyTilesEndAtOne) {
   }
   EXPECT_EQ(longest, 240);
   const RowChainPlan few =
-      plan_chain(64, mlp_shape(), {.split = RowChainTuning::Split::rows}, 2, kFallbackRates);
+      plan_chain(64, mlp_shape(), {.split = KernelTuning::Split::rows}, 2, kFallbackRates);
   EXPECT_EQ(few.row_unit, 32);
   EXPECT_EQ(few.block_rows, 32);
 }
@@ -181,10 +181,10 @@ TEST(ChainPlan, RatesChangeThreadsAndNothingElse) {
 }
 
 TEST(ChainPlan, IsTuned) {
-  using Split = RowChainTuning::Split;
+  using Split = KernelTuning::Split;
   cpu::ChainShape shape = mlp_shape();
   shape.row_unit = shape.tile_rows;
-  const auto plan = [&shape](const RowChainTuning& tuning) {
+  const auto plan = [&shape](const KernelTuning& tuning) {
     return plan_chain(100, shape, tuning, 2, kFallbackRates);
   };
   EXPECT_EQ(plan({.threads = 1}).threads, 1);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/memory_plan.h"
 
+#include "fused/chain.h"
+
 #include "graph/capture.h"
 #include "plan_testing.h"
 
@@ -90,14 +92,14 @@ struct ChainGraph {
     return g.add_value({kind, {8, 16}, {16, 1}, DType::f32, {}});
   }
   void chain(int rows, std::vector<int> operands, std::vector<int> outputs) {
-    graph::ChainStage stage;
+    fused::ChainStage stage;
     stage.weights = {w};
     stage.operands = std::move(operands);
     stage.epilogue.inputs = 1 + static_cast<int>(stage.operands.size());
     stage.epilogue.outputs.assign(outputs.size(), 0);
     stage.stores.assign(outputs.begin() + 1, outputs.end());
     graph::Node n;
-    n.what = graph::Chain{rows, {}, {stage}};
+    n.what = std::make_shared<fused::Chain>(rows, fused::ChainNorm{}, std::vector{stage});
     n.outputs = std::move(outputs);
     g.nodes.push_back(std::move(n));
   }

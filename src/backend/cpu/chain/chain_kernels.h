@@ -13,7 +13,7 @@ namespace epilogue::cpu {
 struct ChainKernels {
   simd::FloatType weights;
   simd::Precision precision;
-  bool widens;  // RowChainTuning::widens
+  bool widens;  // KernelTuning::widens
 
   // More than any kernel for few rows serves.
   static constexpr int64_t kManyRows = 1024;

@@ -10,9 +10,9 @@
 namespace epilogue::cpu {
 namespace {
 
-ChainSplit split_of(int64_t rows, const ChainShape& shape, RowChainTuning::Split wanted,
+ChainSplit split_of(int64_t rows, const ChainShape& shape, KernelTuning::Split wanted,
                     int threads) {
-  using Split = RowChainTuning::Split;
+  using Split = KernelTuning::Split;
   switch (wanted) {
     case Split::rows: return {};
     case Split::columns: return {ChainSplit::Kind::columns};
@@ -80,11 +80,11 @@ int64_t likely_block_rows(bool has_tiles, int64_t weights, int64_t weight_bytes)
   // To take a block and to begin it takes some 0.4 us: with 64 x 64 weights, 96 rows' products take
   // ten times that.
   constexpr int64_t kLeastProducts = int64_t{3} << 19;
-  const int64_t rows = std::max(kRowChainBlockRows, kLeastProducts / std::max<int64_t>(weights, 1));
+  const int64_t rows = std::max(kKernelBlockRows, kLeastProducts / std::max<int64_t>(weights, 1));
   return has_tiles ? 2 * rows : rows;
 }
 
-RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTuning& tuning,
+RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const KernelTuning& tuning,
                         int threads, const MachineRates& rates) {
   RowChainPlan p;
   const ChainSplit split = split_of(rows, shape, tuning.split, threads);

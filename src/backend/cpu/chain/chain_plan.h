@@ -31,7 +31,7 @@ struct ChainShape {
 int64_t likely_block_rows(bool has_tiles, int64_t weights, int64_t weight_bytes);
 
 // By constants where sums are concerned, by the machine's rates where only time is.
-RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const RowChainTuning& tuning,
+RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const KernelTuning& tuning,
                         int threads, const MachineRates& rates);
 
 // Rows [first, last) of block `index` of `blocks`. All but the last end at a multiple of `unit`:

@@ -112,7 +112,7 @@ class CpuRowChain final : public RowChain {
     return plan_chain(rows, shape(rows), tuning_, num_threads(), machine_rates());
   }
 
-  bool tune(const RowChainTuning& tuning) override {
+  bool tune(const KernelTuning& tuning) override {
     tuning_ = tuning;
     plan_key_ = next_plan_key();
     return true;
@@ -383,7 +383,7 @@ class CpuRowChain final : public RowChain {
   RowChainSpec::Norm norm_;
   simd::Precision precision_;
   bool overlaps_;
-  RowChainTuning tuning_;
+  KernelTuning tuning_;
   uint64_t plan_key_ = next_plan_key();
   std::vector<ChainStage> stages_;
   size_t outputs_ = 1;
