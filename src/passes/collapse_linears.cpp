@@ -2,7 +2,7 @@
 //   x -> product(w1) -> product(w2)    becomes    x -> product(w2 w1)
 // Only where asked for: the new weight does not follow later writes to w1 and w2.
 #include "epilogue/ops.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

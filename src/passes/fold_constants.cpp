@@ -4,7 +4,7 @@
 
 #include "ops/ops.h"
 #include "ops/run_op.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ops/ops.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

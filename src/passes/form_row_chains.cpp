@@ -6,7 +6,7 @@
 
 #include "ops/ops.h"
 #include "passes/chain_stages.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 #include "passes/reducing_programs.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //   x -> view -> addmm(b, ., w) -> view    becomes    x -> product [+ b]
 #include "ops/ops.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

@@ -6,7 +6,7 @@
 
 #include "fused/program.h"
 #include "passes/fuse_nodes.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 #include "passes/reducing_programs.h"
 

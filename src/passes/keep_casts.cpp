@@ -6,7 +6,7 @@
 
 #include "core/tensor_impl.h"
 #include "ops/ops.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

@@ -7,7 +7,7 @@
 #include <ranges>
 
 #include "passes/fuse_nodes.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

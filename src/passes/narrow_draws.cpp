@@ -6,7 +6,7 @@
 
 #include "graph/fused_node.h"
 #include "ops/ops.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 #include "passes/program_builder.h"
 

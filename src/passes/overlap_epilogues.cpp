@@ -5,7 +5,7 @@
 // A tile unit multiplies by itself. Elsewhere products and programs share the vector units, and
 // there is nothing to decide.
 #include "passes/chain_stages.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

@@ -13,7 +13,7 @@
 #include "graph/fused_node.h"
 #include "ops/ops.h"
 #include "passes/cost_model.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "passes/chain_stages.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 #include "passes/product.h"
 
 namespace epilogue::passes {

@@ -14,7 +14,7 @@
 #include "graph/capture.h"
 #include "graph/print.h"
 #include "ops/op_testing.h"
-#include "passes/passes.h"
+#include "passes/pipeline.h"
 
 namespace epilogue::testing {
 
