@@ -22,6 +22,8 @@ void fuse_bias(graph::Graph& graph, PassContext& context);
 void collapse_linears(graph::Graph& graph, PassContext& context);
 // What the backward pass reads is saved, or computed again.
 void recompute_saved(graph::Graph& graph, PassContext& context);
+// Products, scale, mask and softmax become one kernel that holds no scores.
+void fuse_attention(graph::Graph& graph, PassContext& context);
 // Two products of the same rows that meet in one op (gate and up) become one.
 void merge_gemms(graph::Graph& graph, PassContext& context);
 // Pointwise ops and sums over columns join the product whose result they read.
@@ -48,6 +50,7 @@ constexpr Pass kPipeline[] = {
     {"fuse_bias", fuse_bias},
     {"collapse_linears", collapse_linears},
     {"recompute_saved", recompute_saved},
+    {"fuse_attention", fuse_attention},
     {"merge_gemms", merge_gemms},
     {"fuse_epilogues", fuse_epilogues},
     {"stack_gemms", stack_gemms},

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/backend.h"
 #include "graph/capture.h"
 #include "graph/print.h"
 #include "ops/op_testing.h"
@@ -41,7 +42,8 @@ Graph graph_of(std::vector<Tensor> inputs, std::vector<Tensor> parameters, F f) 
   graph.capabilities = {.chains_store_values = true,
                         .programs_read_masks = true,
                         .programs_repeat_rows = true,
-                        .programs_reduce = true};
+                        .programs_reduce = true,
+                        .fused_kernels = cpu_backend().capabilities().fused_kernels};
   return graph;
 }
 

@@ -4,10 +4,14 @@
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/program.h"
 #include "base/cpu_features.h"
+#include "core/attention.h"
 #include "core/backend.h"
 
 namespace epilogue {
 namespace cpu {
+
+// Each is defined in the file of its name.
+std::unique_ptr<FusedKernel> make_attention(const FusedSpec& spec);
 
 ShortText kernel_name(std::string_view what, DType dtype) {
   ShortText name = "epi_";
@@ -25,6 +29,10 @@ ShortText kernel_name(std::string_view what, DType dtype) {
 
 namespace {
 
+constexpr FusedKernelMaker kFusedKernels[] = {
+    {&kAttention, make_attention},
+};
+
 bool has_bf16_tiles() {
   return ChainKernels{simd::FloatType::bf16, simd::Precision::same, false}.of_many_rows().has_tiles;
 }
@@ -39,7 +47,8 @@ class CpuBackend final : public Backend {
             .programs_repeat_rows = true,
             .programs_reduce = true,
             .overlaps_bf16_programs = has_bf16_tiles(),
-            .ends_with_call = true};
+            .ends_with_call = true,
+            .fused_kernels = kFusedKernels};
   }
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
