@@ -12,10 +12,33 @@
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
 #include "plan/compiled_base.h"
+#include "plan/compiled_entry.h"
 #include "plan/gradient_capture.h"
-#include "plan/step_memory.h"
 
 namespace epilogue {
+namespace plan {
+namespace {
+
+int64_t arena_bytes(const Entry& entry, CompileOptions options, Saved saved) {
+  options.saved = saved;
+  graph::Graph graph = entry.captured();
+  passes::run_pipeline(graph, pipeline_options(options, entry.candidate()));
+  std::vector<int64_t> bytes;
+  bytes.reserve(graph.values.size());
+  for (const graph::Value& value : graph.values)
+    bytes.push_back(element_count(value.sizes) * static_cast<int64_t>(dtype_bytes(value.dtype)));
+  return plan_memory(graph, bytes, entry.handed_out()).arena_bytes;
+}
+
+// Plans the step's memory anew for everything that it could save.
+StepMemory step_memory(const Entry& entry, const CompileOptions& options) {
+  return {entry.intermediate_bytes(), arena_bytes(entry, options, Saved::automatic),
+          arena_bytes(entry, options, Saved::save), arena_bytes(entry, options, Saved::recompute)};
+}
+
+}  // namespace
+}  // namespace plan
+
 namespace {
 
 // A call's inputs. A weight other than 1 stands behind them, so that one plan serves all weights;

@@ -7,13 +7,132 @@
 
 #include "base/clock.h"
 #include "core/observer.h"
+#include "core/tensor_impl.h"
+#include "graph/fused_node.h"
 #include "graph/print.h"
-#include "plan/free_rows.h"
 #include "plan/measure_plans.h"
-#include "plan/split_graph.h"
 
 namespace epilogue::plan {
 namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Value;
+using graph::ValueKind;
+
+int64_t columns(const Dims& sizes) { return sizes.rank() == 0 ? 1 : sizes[sizes.rank() - 1]; }
+
+// Two leaves of two captures that are the same memory.
+bool same_leaf(const Value& a, const Value& b) {
+  const bool numbers = a.kind == ValueKind::constant && b.kind == ValueKind::constant;
+  if (a.kind != b.kind || a.dtype != b.dtype || !(a.sizes == b.sizes)) return false;
+  if (numbers) return a.tensor.to_vector() == b.tensor.to_vector();
+  return a.strides == b.strides && a.tensor.data() == b.tensor.data();
+}
+
+bool same_value(const Graph& a, const Graph& b, int va, int vb) {
+  if ((va == graph::kNoValue) != (vb == graph::kNoValue)) return false;
+  if (va == graph::kNoValue) return true;
+  const Value& x = a.value(va);
+  const Value& y = b.value(vb);
+  if (graph::is_leaf(x) || graph::is_leaf(y)) return same_leaf(x, y);
+  // Captures number inputs and results alike.
+  return va == vb && x.dtype == y.dtype && columns(x.sizes) == columns(y.sizes);
+}
+
+bool same_values(const Graph& a, const Graph& b, const std::vector<int>& va,
+                 const std::vector<int>& vb) {
+  return std::equal(va.begin(), va.end(), vb.begin(), vb.end(),
+                    [&](int x, int y) { return same_value(a, b, x, y); });
+}
+
+bool same_node(const Graph& a, const Graph& b, const Node& x, const Node& y) {
+  if (!same_values(a, b, graph::reads(x), graph::reads(y)) ||
+      !same_values(a, b, x.outputs, y.outputs))
+    return false;
+  if (graph::is_draw(x) && graph::is_draw(y))
+    return x.call()->op == y.call()->op && x.call()->attrs == y.call()->attrs;
+  return x.fused() != nullptr && y.fused() != nullptr && x.fused()->is_same_but_rows(*y.fused());
+}
+
+// Whether everything that is no leaf of the function has the leading sizes of input 0, lies without
+// gaps, and is computed by fused kernels, which take the number of rows when they run, or drawn.
+bool rows_may_be_free(const Graph& graph) {
+  if (graph.inputs.empty()) return false;
+  const Dims& model = graph.value(graph.inputs[0]).sizes;
+  if (model.rank() < 2) return false;
+  const auto follows = [&](int v) {
+    const Value& value = graph.value(v);
+    return graph::same_leading(value.sizes, model) &&
+           detail::strides_are_contiguous(value.sizes, value.strides);
+  };
+  if (!std::all_of(graph.inputs.begin(), graph.inputs.end(), follows)) return false;
+  for (const Node& node : graph.nodes) {
+    if (node.call() != nullptr && !graph::is_draw(node)) return false;
+    if (!std::all_of(node.outputs.begin(), node.outputs.end(), follows)) return false;
+    if (node.fused() != nullptr && !node.fused()->takes_any_rows(graph, model)) return false;
+  }
+  return true;
+}
+
+// Whether two graphs of one function, captured with different leading sizes, are the same but for
+// those sizes. Rows of `a` may be free.
+bool same_but_rows(const Graph& a, const Graph& b) {
+  return rows_may_be_free(b) && same_values(a, b, a.inputs, b.inputs) &&
+         same_values(a, b, a.outputs, b.outputs) &&
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
+                    [&](const Node& x, const Node& y) { return same_node(a, b, x, y); });
+}
+
+struct SplitGraph {
+  graph::Graph forward;     // results: its own, then what is saved
+  graph::Graph backward;    // inputs: the gradient of the result, `inputs`, what is saved
+  std::vector<int> inputs;  // those of the call that the backward pass reads, by index
+};
+
+// A graph with its backward pass as two, of which the second runs later. The gradient of the one
+// result is the graph's last input.
+SplitGraph split(const Graph& graph, size_t forward_results) {
+  std::vector<bool> is_made(graph.values.size(), false);  // by the forward pass
+  std::vector<bool> is_read(graph.values.size(), false);  // by the backward pass
+  SplitGraph result;
+  result.forward.values = graph.values;
+  result.backward.values = graph.values;
+  result.forward.device = graph.device;
+  result.forward.capabilities = graph.capabilities;
+  result.backward.device = graph.device;
+  result.backward.capabilities = graph.capabilities;
+  result.forward.draws = graph.draws;
+  result.forward.casts = graph.casts;
+  result.backward.casts = graph.casts;
+  for (const Node& node : graph.nodes) {
+    (node.is_backward ? result.backward : result.forward).nodes.push_back(node);
+    if (node.is_backward)
+      for (const int v : graph::reads(node)) is_read[static_cast<size_t>(v)] = true;
+    if (!node.is_backward)
+      for (const int v : node.outputs) is_made[static_cast<size_t>(v)] = true;
+  }
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const int v = graph.outputs[i];
+    (i < forward_results ? result.forward : result.backward).outputs.push_back(v);
+    if (i >= forward_results) is_read[static_cast<size_t>(v)] = true;
+  }
+  const int seed = graph.inputs.back();
+  result.forward.inputs.assign(graph.inputs.begin(), graph.inputs.end() - 1);
+  result.backward.inputs = {seed};
+  for (size_t i = 0; i + 1 < graph.inputs.size(); ++i) {
+    if (!is_read[static_cast<size_t>(graph.inputs[i])]) continue;
+    result.inputs.push_back(static_cast<int>(i));
+    result.backward.inputs.push_back(graph.inputs[i]);
+  }
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (!is_made[v] || !is_read[v]) continue;
+    result.forward.outputs.push_back(static_cast<int>(v));
+    result.backward.inputs.push_back(static_cast<int>(v));
+    result.backward.values[v].kind = graph::ValueKind::input;
+  }
+  return result;
+}
 
 // The first input that is the same tensor; itself where none is.
 int first_same(std::span<const Tensor> in, size_t i) {

@@ -20,7 +20,7 @@ class Frame;
 class Plan {
  public:
   struct Options {
-    bool free_rows = false;  // the leading sizes may differ from call to call (see free_rows.h)
+    bool free_rows = false;  // the leading sizes may differ from call to call
     graph::KernelOptions kernels = {};
     // Results beyond these are a frame's memory, theirs until the next run.
     size_t handed_out = SIZE_MAX;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A chain's stage on tiles: programs between the next block's products give bit for bit what they
 // give after their own. The tile unit is one in plain code: any machine with panels of AVX-512.
-#include "backend/cpu/chain/stage_overlap.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "backend/cpu/chain/row_chain_stage.h"
+#include "backend/cpu/chain/row_chain.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/kernel_testing.h"
@@ -63,8 +61,9 @@ class StageOverlapTest : public ::testing::Test {
     call.kernel = &kKernel;
     call.padded_k = kKernel.layout.padded(weights.k());
     call.overlap_rows = overlap_rows;
-    cpu::run_stage(call, {{}, operands, outputs, {}}, {x.data(), x.size(1)}, 0, rows, 0,
-                   weights.panels());
+    call.operands = operands;
+    call.outputs = outputs;
+    cpu::run_stage(call, {}, {x.data(), x.size(1)}, 0, rows, 0, weights.panels());
     return out;
   }
 };

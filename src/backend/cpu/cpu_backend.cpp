@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/chain/chain_kernels.h"
 #include "backend/cpu/chain/row_chain.h"
 #include "backend/cpu/kernel_lists.h"
-#include "backend/cpu/program.h"
 #include "base/cpu_features.h"
 #include "core/attention.h"
 #include "core/backend.h"
@@ -12,6 +10,7 @@ namespace cpu {
 
 // Each is defined in the file of its name.
 std::unique_ptr<FusedKernel> make_attention(const FusedSpec& spec);
+std::unique_ptr<ProgramKernel> make_program(const PointwiseProgram& program);
 
 ShortText kernel_name(std::string_view what, DType dtype) {
   ShortText name = "epi_";

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program over matrices, a tile at a time: load what it reads, run every step on the tile, store
 // what it gives. Between the steps nothing leaves L1.
-#include "backend/cpu/program.h"
-
 #include <algorithm>
 #include <vector>
 
@@ -13,9 +11,14 @@
 #include "backend/cpu/tile_io.h"
 #include "backend/cpu/tile_program.h"
 #include "base/thread_pool.h"
+#include "core/program_kernel.h"
 #include "epilogue/base/error.h"
 
 namespace epilogue::cpu {
+
+// Throws Error as verify() does. cpu_backend.cpp lists it.
+std::unique_ptr<ProgramKernel> make_program(const PointwiseProgram& program);
+
 namespace {
 
 // All buffers of a tile together: so little that loads of the next tile begin while this one is
