@@ -4,8 +4,8 @@
 
 Every line that a recipe's diff adds must stand in the file that the diff names, and the diff must
 touch no more files than the table below allows: a recipe that has grown is a design that has. The
-files that the recipe of a pointwise function lists, and those that the diff of a finding touches, must
-be those of src/ and include/ that name the example. Exit 1 with one line per difference.
+files that the recipe of a pointwise function lists, and those that the diffs of a fused pattern and of a
+finding touch, must be those of src/ and include/ that name the example. Exit 1 with one line per difference.
 """
 import re
 import sys
@@ -13,9 +13,10 @@ from pathlib import Path
 
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 POINTWISE = "A pointwise function"
+PATTERN = "A fused pattern"
 FINDING = "A finding"
 # Recipe -> the most files that its diff may touch, tests and CMake lists apart.
-MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 3, FINDING: 2, "A section": 2, "A subcommand": 3}
+MOST_FILES = {"An op": 3, POINTWISE: 5, "A pass": 2, PATTERN: 5, FINDING: 2, "A section": 2, "A subcommand": 3}
 
 
 def recipe_of(text, name):
@@ -100,6 +101,20 @@ def check_finding(root, recipe):
         yield f"{file}: either names {ids[0]} or is quoted by the recipe, not both"
 
 
+def check_pattern(root, recipe):
+    """Yields complaints about the engine's files that name the pattern of the recipe's diff."""
+    quoted = list(quoted_lines(recipe))
+    names = [m.group(1) for _, line in quoted if (m := re.search(r'\.name = "epilogue::(\w+)"', line))]
+    if not names:
+        yield f"CONTRIBUTING.md: the recipe {PATTERN!r} quotes no name"
+        return
+    # What reads traces knows patterns of its own.
+    others = ("src/explain/", "src/trace/", "include/epilogue/trace/")
+    naming = {file for file in files_naming(root, names[0]) if not file.startswith(others)}
+    for file in sorted(naming ^ {file for file, _ in quoted}):
+        yield f"{file}: either names {names[0]} or is quoted by the recipe, not both"
+
+
 def check(root):
     """Yields complaints."""
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -111,6 +126,8 @@ def check(root):
         yield from check_diff(root, name, recipe)
         if name == POINTWISE:
             yield from check_listed(root, recipe)
+        if name == PATTERN:
+            yield from check_pattern(root, recipe)
         if name == FINDING:
             yield from check_finding(root, recipe)
 

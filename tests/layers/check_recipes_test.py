@@ -39,6 +39,15 @@ RECIPE = """# Contributing
 +void pair(Graph& graph);
 ```
 
+**A fused pattern.** Two files.
+
+```diff
+ src/core/knot.h
++inline constexpr OpDef kKnot{.name = "epilogue::knot"};
+ src/passes/fuse_knot.cpp
++class Knot final : public FusedNode {
+```
+
 **A finding.** One line.
 
 ```diff
@@ -76,6 +85,9 @@ class RecipeTest(unittest.TestCase):
             tree = {"src/table.h": "  twice,\n", "include/ops.h": "Tensor twice(const Tensor& self);\n",
                     "src/ops/pair.cpp": "constinit const OpDef kPair{\n",
                     "src/passes.h": "void pair(Graph& graph);\n",
+                    "src/core/knot.h": 'inline constexpr OpDef kKnot{.name = "epilogue::knot"};\n',
+                    "src/passes/fuse_knot.cpp": "class Knot final : public FusedNode {\n",
+                    "src/explain/knot.cpp": "// Traces have knots too.\n",
                     "src/rules.h": "extern const Rule kRarePairRule;\n",
                     "src/rare_pair.cpp": '    .id = "rare-pair",\n',
                     "src/pair_section.cpp": "const Section kPairs{};\n",
@@ -116,6 +128,16 @@ class RecipeTest(unittest.TestCase):
     def test_a_finding_without_an_id_is_found(self):
         self.assertEqual(self.complaints(RECIPE.replace('+    .id = "rare-pair",\n', "")),
                          ["CONTRIBUTING.md: the recipe 'A finding' quotes no id"])
+
+    def test_a_pattern_in_a_third_file_is_found(self):
+        self.assertEqual(
+            self.complaints(src__plan__memory="if (node.as<Knot>()) {\n"),
+            ["src/plan/memory.cpp: either names knot or is quoted by the recipe, not both"],
+        )
+
+    def test_a_pattern_without_a_name_is_found(self):
+        recipe = RECIPE.replace('+inline constexpr OpDef kKnot{.name = "epilogue::knot"};', "+inline")
+        self.assertIn("CONTRIBUTING.md: the recipe 'A fused pattern' quotes no name", self.complaints(recipe))
 
     def test_a_stale_quotation_is_found(self):
         self.assertEqual(
