@@ -169,7 +169,7 @@ std::optional<MatrixView> matrices(const Graph& graph, const Layout& layout, int
   if (rank < 2 || layout.sizes[rank - 1] != columns || layout.sizes[rank - 2] != rows)
     return std::nullopt;
   Value seen;
-  // Dimensions of one element, and what is more than a layout has room for, would only be merged.
+  // Dimensions of one element say nothing.
   for (size_t d = 0; d < rank; ++d) {
     if (d + 2 < rank && layout.sizes[d] == 1) continue;
     if (seen.sizes.rank() == kMaxRank) return std::nullopt;
@@ -235,7 +235,6 @@ class Matcher {
   // then; empty where it is.
   bool match(size_t index, Match& m, std::string& reason) const {
     const Node& softmax = graph_.nodes[index];
-    if (softmax.call() == nullptr || softmax.call()->op != &kSoftmaxUnit) return false;
     const Value& made = graph_.value(softmax.outputs[0]);
     const auto dim = std::get<int64_t>(softmax.call()->attrs[0]);
     m.softmax = index;
@@ -546,6 +545,8 @@ void add_unread(const Graph& graph, const std::vector<OperandView>& operands, Me
 
 // True where the softmax at `index` became part of an attention.
 bool try_fuse_attention(Graph& graph, size_t index, PassContext& context) {
+  const OpCall* const call = graph.nodes[index].call();
+  if (call == nullptr || call->op != &kSoftmaxUnit) return false;
   const Matcher matcher(graph);
   Match m;
   std::string reason;
@@ -578,9 +579,12 @@ bool try_fuse_attention(Graph& graph, size_t index, PassContext& context) {
 }  // namespace
 
 void fuse_attention(Graph& graph, PassContext& context) {
-  for (size_t i = 0; i < graph.nodes.size();)
-    // Where it was done, other nodes stand where these were.
-    i = try_fuse_attention(graph, i, context) ? 0 : i + 1;
+  for (size_t i = 0; i < graph.nodes.size();) {
+    const bool done = try_fuse_attention(graph, i, context);
+    // Other nodes stand where these were: notes of what was declined are those of the last round.
+    if (done) context.forget_declined();
+    i = done ? 0 : i + 1;
+  }
 }
 
 }  // namespace epilogue::passes

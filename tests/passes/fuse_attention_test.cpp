@@ -54,6 +54,15 @@ const PassCases kCases(
           return Out{attend(all), v};
         });
       }},
+     {"OneOfTwo",
+      [] {
+        return graph_of(inputs(), {}, [](In x, In) {
+          const Tensor p = probabilities(x);
+          const Tensor first = matmul(p, x[2]);
+          const Tensor second = attend(x);
+          return Out{first, p, second};
+        });
+      }},
      {"NotForFewQueries",
       [] { return graph_of(inputs(8), {}, [](In x, In) { return attend(x); }); }},
      {"NotWithoutAKernel",
