@@ -108,7 +108,7 @@ def check_pattern(root, recipe):
     if not names:
         yield f"CONTRIBUTING.md: the recipe {PATTERN!r} quotes no name"
         return
-    # What reads traces knows patterns of its own.
+    # The folders that read traces know patterns of their own.
     others = ("src/explain/", "src/trace/", "include/epilogue/trace/")
     naming = {file for file in files_naming(root, names[0]) if not file.startswith(others)}
     for file in sorted(naming ^ {file for file, _ in quoted}):

@@ -13,8 +13,8 @@
 
 namespace epilogue {
 
-// How a fused kernel runs where its own choice is not wanted. What may change the order of sums,
-// and so the last bits of results, says so.
+// How a fused kernel runs where its own choice is not wanted. An option says so if it
+// may change the order of sums, and so the last bits of results.
 struct KernelTuning {
   enum class Split : uint8_t { automatic, rows, columns, hidden };
   Split split = Split::automatic;  // another one may change bits

@@ -188,7 +188,7 @@ void Chain::verify(const NodeRules& rules) const {
   rules.require_result(0, sizes, rows.dtype);
 }
 
-// What the stage that stores it reads; not its rows, which every panel of columns reads.
+// The operands of the stage that stores the result; not its rows, which every panel of columns reads.
 std::vector<int> Chain::written_over(const Graph& /*graph*/, const Node& /*node*/,
                                      size_t result) const {
   if (result == 0) return stages.back().operands;
