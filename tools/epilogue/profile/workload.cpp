@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "tools/epilogue/profile/workload.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
-
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
 #include "epilogue/autograd.h"
 #include "epilogue/fused.h"
@@ -15,13 +20,72 @@
 #include "epilogue/runtime.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/memory_limit.h"
-#include "tools/epilogue/profile/checkpoint_activation.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/input.h"
 #include "tools/epilogue/train/train_step.h"
 
 namespace epilogue::tool {
+
 namespace {
+
+struct CheckpointActivation {
+  nn::Activation activation;
+  std::string how;  // "of config.json", "assumed for llama"
+};
+
+// Names that transformers gives activations, and what they are with a gate and without.
+struct Name {
+  std::string_view name;
+  std::optional<nn::Activation> gated;
+  std::optional<nn::Activation> plain;
+};
+constexpr Name kNames[] = {
+    {"silu", nn::Activation::swiglu, nn::Activation::silu},
+    {"swish", nn::Activation::swiglu, nn::Activation::silu},
+    {"relu", nn::Activation::reglu, nn::Activation::relu},
+    {"gelu", nn::Activation::geglu, nn::Activation::gelu},
+    {"gelu_new", nn::Activation::geglu, nn::Activation::gelu_tanh},
+    {"gelu_fast", nn::Activation::geglu, nn::Activation::gelu_tanh},
+    {"gelu_pytorch_tanh", nn::Activation::geglu, nn::Activation::gelu_tanh},
+};
+
+std::optional<nn::Activation> activation_of(std::string_view name, bool gated) {
+  for (const Name& known : kNames)
+    if (known.name == name) return gated ? known.gated : known.plain;
+  return std::nullopt;
+}
+
+// The activation that a config names; of models with several parts, the text's. Empty: none.
+std::string name_in(const nlohmann::json& config) {
+  if (!config.is_object()) return "";
+  // Gemma's hidden_act is an old mistake that its hidden_activation corrects.
+  for (const char* key : {"hidden_activation", "hidden_act", "activation_function", "dense_act_fn"})
+    if (const auto found = config.find(key); found != config.end() && found->is_string())
+      return found->get<std::string>();
+  const auto text = config.find("text_config");
+  return text != config.end() ? name_in(*text) : "";
+}
+
+std::string name_beside(const std::string& weights) {
+  std::ifstream file(std::filesystem::path(weights).parent_path() / "config.json");
+  if (!file) return "";
+  return name_in(nlohmann::json::parse(file, nullptr, false));
+}
+
+// `asked` (--activation, if it was given) where it fits the MLP's shape; else what the config.json
+// beside the weights says; else the usual one of the family, which is an assumption.
+CheckpointActivation checkpoint_activation(const std::string& weights, const nn::HfMlp& mlp,
+                                           std::optional<nn::Activation> asked) {
+  if (asked && nn::is_gated(*asked) == mlp.gated) return {*asked, ""};
+  const std::string instead = asked ? ", not " + std::string(nn::activation_name(*asked)) +
+                                          ": its MLP is " + (mlp.gated ? "gated" : "not gated")
+                                    : "";
+  const std::string name = name_beside(weights);
+  if (const auto named = activation_of(name, mlp.gated))
+    return {*named, "of config.json" + instead};
+  const std::string unknown = name.empty() ? "" : ", config.json's " + name + " is not known";
+  return {mlp.activation, "assumed for " + mlp.family + unknown + instead};
+}
 
 void require_supported(const WorkloadOptions& o) {
   if (o.mode != "eager" && o.mode != "compile" && o.mode != "fused")

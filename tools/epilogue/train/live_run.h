@@ -5,11 +5,36 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
+#include "epilogue/data.h"
+#include "epilogue/nn.h"
+#include "epilogue/predictor.h"
 #include "epilogue/train.h"
-#include "tools/epilogue/train/train_data.h"
+#include "tools/epilogue/train/train_options.h"
 
 namespace epilogue::tool {
+
+struct TrainData {
+  train::Examples train;
+  train::Examples test;
+  train::Task task = train::Task::classification;
+  int64_t outputs = 0;                         // classes, or 1
+  std::optional<train::TableMeaning> meaning;  // of tables
+  train::TableNotes notes;
+
+  // "60,000 training and 10,000 test examples of 784 values, 10 classes".
+  std::string description() const;
+};
+
+// Throws Error with the message of files that cannot be used.
+TrainData load_train_data(const TrainRun& run);
+
+train::NetworkOptions network_options(const TrainRun& run, int64_t inputs, int64_t outputs);
+
+// Throws Error where memory does not hold it.
+std::shared_ptr<nn::Module> make_network(const TrainRun& run, int64_t inputs, int64_t outputs);
 
 // Metadata of a checkpoint: threads and instruction set, on which the last bits of sums depend.
 inline constexpr const char* kMachineKey = "machine";

@@ -1,27 +1,227 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "tools/epilogue/train/train_session.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "epilogue/base/error.h"
+#include "epilogue/checkpoint.h"
+#include "epilogue/io.h"
+#include "epilogue/predictor.h"
 #include "epilogue/runtime.h"
+#include "nn/optim/options_text.h"
 #include "tools/epilogue/profile/device_option.h"
 #include "tools/epilogue/profile/workload.h"
-#include "tools/epilogue/train/early_stop.h"
-#include "tools/epilogue/train/run_folder.h"
-#include "tools/epilogue/train/train_export.h"
+#include "tools/epilogue/train/live_run.h"
 
 namespace epilogue::tool {
+
+TrainProfile::TrainProfile(bool wanted, const std::string& dir) : base_(dir + "/train-step") {
+  if (!wanted) return;
+  profiler::ProfileOptions options;
+  options.schedule =
+      profiler::schedule({.warmup = 1, .active = kActive, .repeat = 1, .skip_first = kSkipped});
+  options.record_shapes = true;
+  options.profile_memory = true;
+  options.on_trace_ready = [this](profiler::Profile& p) { keep(p); };
+  profile_ = std::make_unique<profiler::Profile>(options);
+  profile_->start();
+}
+
+void TrainProfile::keep(profiler::Profile& profile) {
+  files_.trace = base_ + ".json.gz";
+  files_.table_file = base_ + ".txt";
+  trace::TableOptions table;
+  table.row_limit = 15;
+  files_.table = trace::format_table(profile.key_averages(), table);
+  if (auto s = profile.export_chrome_trace(files_.trace); !s) failure_ = s.failure();
+  if (auto s = write_file(files_.table_file, files_.table); !s) failure_ = s.failure();
+}
+
+void TrainProfile::end_step() {
+  profile_->step();
+  if (!files_.trace.empty()) {
+    profile_->stop();
+    profile_.reset();
+  }
+}
+
+TrainProfile::Files TrainProfile::finish() {
+  profile_.reset();
+  if (failure_) throw Error("[--profile] " + failure_->message);
+  return files_;
+}
+
 namespace {
+
+class EarlyStop {
+ public:
+  // 0: the run never ends early, and no epoch counts as the best.
+  explicit EarlyStop(int64_t patience) : patience_(patience) {}
+
+  int64_t patience() const { return patience_; }
+  // True where the epoch is the best so far.
+  bool add(int64_t epoch, double test_loss);
+  bool is_over() const { return patience_ > 0 && waited_ >= patience_; }
+  int64_t best_epoch() const { return best_epoch_; }  // 0: none
+  int64_t waited() const { return waited_; }          // evaluations since the best
+
+  // For checkpoints. load() of a state without it begins anew.
+  train::StateDict state() const;
+  void load(const train::StateDict& state);
+
+ private:
+  int64_t patience_;
+  int64_t best_epoch_ = 0;
+  double best_loss_ = std::numeric_limits<double>::infinity();
+  int64_t waited_ = 0;
+};
+
+// Holds the folder's lock while it lives. The kernel drops the lock when the process ends, however
+// it ends.
+class RunFolder {
+ public:
+  // Makes the folder where it is missing. Throws Error where it cannot be made, or where another
+  // process works in it. `flag` is for messages.
+  static RunFolder open(const std::string& path, const char* flag);
+  // Empty where another process works in it.
+  static std::optional<RunFolder> try_open(const std::string& path, const char* flag);
+
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+  ~RunFolder();
+
+  const std::string& path() const { return path_; }
+  // Throws Error where the path is no longer this folder: somebody removed or moved it.
+  void require_there() const;
+
+ private:
+  RunFolder(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
+  int fd_ = -1;
+};
+
+constexpr const char* kBestEpoch = "best_epoch";
+constexpr const char* kBestLoss = "best_loss";
+constexpr const char* kWaited = "waited";
+
+bool EarlyStop::add(int64_t epoch, double test_loss) {
+  if (patience_ == 0) return false;
+  const bool is_best = test_loss < best_loss_;
+  if (!is_best) {
+    ++waited_;
+    return false;
+  }
+  best_epoch_ = epoch;
+  best_loss_ = test_loss;
+  waited_ = 0;
+  return true;
+}
+
+train::StateDict EarlyStop::state() const {
+  if (best_epoch_ == 0) return {};
+  return {{},
+          {{kBestEpoch, optim::number_text(best_epoch_)},
+           {kBestLoss, optim::number_text(best_loss_)},
+           {kWaited, optim::number_text(waited_)}}};
+}
+
+void EarlyStop::load(const train::StateDict& state) {
+  if (!state.metadata.contains(kBestEpoch)) return;
+  best_epoch_ = optim::integer_of(state.metadata, kBestEpoch);
+  best_loss_ = optim::number_of(state.metadata, kBestLoss);
+  waited_ = optim::integer_of(state.metadata, kWaited);
+}
+
+std::optional<RunFolder> RunFolder::try_open(const std::string& path, const char* flag) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    throw Error(fmt::format("[{}] {}: cannot create folder: {}", flag, path, error.message()));
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw Error(fmt::format("[{}] {}", flag, file_failure("open", path).message));
+  // File systems without locks have none to wait for.
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(fd);
+    return {};
+  }
+  return RunFolder(path, fd);
+}
+
+RunFolder RunFolder::open(const std::string& path, const char* flag) {
+  auto folder = try_open(path, flag);
+  if (!folder)
+    throw Error(fmt::format(
+        "[{}] expected a folder that no other run writes to, got {}: another epilogue train is at "
+        "work there",
+        flag, path));
+  return std::move(*folder);
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+RunFolder::~RunFolder() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void RunFolder::require_there() const {
+  struct stat held {};
+  struct stat named {};
+  const bool is_there = ::fstat(fd_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+                        held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  if (!is_there)
+    throw Error(fmt::format(
+        "[train] expected the run's folder {} to stay, got none there: it was removed or moved "
+        "while the run went on",
+        path_));
+}
+
+train::ModelDescription description_of(const LiveRun& run) {
+  const TrainRun& r = run.run();
+  const TrainData& data = run.data();
+  train::ModelDescription d{.network = network_options(r, data.train.width(), data.outputs),
+                            .task = data.task,
+                            .table = data.meaning,
+                            .pixels = {},
+                            .delimiter = parse_delimiter(r.delimiter).value(),
+                            .has_header = !r.no_header};
+  if (!data.meaning) {
+    const FashionMnistOptions images;
+    d.pixels = train::PixelMeaning{.mean = images.mean, .std = images.std};
+  }
+  return d;
+}
+
+// train::save_model() of the run, with the flags as a JSON object under "run". The same run gives
+// the same bytes. Throws Error where the file cannot be written.
+void export_model(const LiveRun& run, const std::string& path) {
+  using nlohmann::json;
+  // Names that are not UTF-8 must not stop an export.
+  const std::string flags =
+      json(to_text(run.recorded_run())).dump(-1, ' ', false, json::error_handler_t::replace);
+  if (auto s = train::save_model(path, run.network(), description_of(run), {{"run", flags}}); !s)
+    throw Error("[train] " + s.failure().message);
+}
 
 namespace fs = std::filesystem;
 using train::CheckpointFolder;
