@@ -129,7 +129,7 @@ def clean_audio(mended):
         nn.ReLU(inplace=True), nn.Conv1d(192, 192, 5, padding=2), nn.ReLU(inplace=True),
         nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(192, 30),
     ).eval()
-    clips = torch.randn(8, 16_000)
+    clips = torch.randn(16, 16_000)
 
     @torch.inference_mode()
     def tag():

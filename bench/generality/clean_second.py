@@ -25,7 +25,7 @@ def clean_graph(mended):
             self.own, self.other = nn.Linear(width, width), nn.Linear(width, width, bias=False)
 
         def forward(self, h):
-            return self.own(h).index_add(0, target, self.other(h).index_select(0, source), alpha=1 / 3).relu()
+            return self.own(h).index_add(0, target, self.other(h).index_select(0, source)).relu()
 
     model = nn.Sequential(Conv(), Conv(), nn.Linear(width, 5))
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
@@ -62,7 +62,7 @@ def clean_science(mended):
     @torch.inference_mode()
     def advance():
         vortex = start
-        for _ in range(3):
+        for _ in range(10):
             fields = torch.stack(
                 [velocity_along * vortex, velocity_across * vortex, i_along * vortex, i_across * vortex]
             )
@@ -98,9 +98,9 @@ def clean_generative(mended):
             low = F.silu(self.middle(F.silu(low)))
             return self.leave(F.silu(self.up(low) + top))
 
-    model = Unet()
+    model = Unet().to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    images = torch.randn(8, 3, 32, 32)
+    images = torch.randn(8, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     waves = torch.exp(-torch.arange(32) / 4)
     signal = torch.linspace(1, 0.01, 1000).sqrt()
     blur = (1 - signal.square()).sqrt()

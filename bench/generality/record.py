@@ -29,7 +29,13 @@ def parse():
     parser.add_argument("--mended", action="store_true", help="record the mended steps instead")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch, in each process (1)")
     parser.add_argument("--list", action="store_true", help="list the cases and end")
-    return parser.parse_args()
+    options = parser.parse_args()
+    cases = load_cases()
+    if unknown := set(options.case or ()) - set(cases):
+        parser.error(f"no case is called {', '.join(sorted(unknown))}; --list lists them")
+    if not options.list and not options.out:
+        parser.error("--out says where the folders go")
+    return options, cases
 
 
 def load_cases():
@@ -119,8 +125,6 @@ def report(case, folder):
 
 
 def chosen(options, cases):
-    if unknown := set(options.case or ()) - set(cases):
-        sys.exit(f"record.py: no case is called {', '.join(sorted(unknown))}; --list lists them")
     return [
         case
         for case in cases.values()
@@ -130,15 +134,12 @@ def chosen(options, cases):
 
 
 def main():
-    options = parse()
-    cases = load_cases()
+    options, cases = parse()
     selected = chosen(options, cases)
     if options.list:
         for case in selected:
             print(f"{case.round}  {case.id:28} {case.domain:12} {case.mode:10} {case.scale}")
         return 0
-    if not options.out:
-        sys.exit("record.py: --out says where the folders go")
     if len(selected) == 1:
         folder = (options.out / selected[0].id).resolve()
         record(selected[0], folder, options)

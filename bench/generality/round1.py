@@ -100,12 +100,12 @@ def language_no_cache(mended):
              "DataLoader", "num_workers", "cache the features", "outside the step", "workers"),
 )
 def audio_numpy_spectrogram(mended):
-    clips, labels = torch.randn(20, 6000), torch.randint(12, (20,))
+    clips, labels = torch.randn(48, 6000), torch.randint(12, (48,))
     bank = torch.rand(40, 129)
     window = torch.hann_window(256)
     mel, hann = bank.numpy(), window.numpy()
     model = nn.Sequential(
-        nn.Conv1d(40, 64, 5, stride=2), nn.ReLU(), nn.Conv1d(64, 64, 5, stride=2), nn.ReLU(),
+        nn.Conv1d(40, 48, 5, stride=2), nn.ReLU(), nn.Conv1d(48, 64, 5, stride=2), nn.ReLU(),
         nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 12),
     )
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)

@@ -235,7 +235,8 @@ def recommender_full_sort(mended):
     symptom="Thousands of ops on vectors of 254 numbers; each takes microseconds, the step many milliseconds.",
     answer="advance loops over rows: slices, additions and copies of one row each; write the stencil on whole slices.",
     names=("advance", "loop over rows", "aten::select", "aten::slice", "Python loop"),
-    actions=("whole slices", "slices", "vectorise", "vectorize", "conv2d", "torch.roll", "whole grid", "without a loop"),
+    actions=("whole slices", "slices", "vectorise", "vectorize", "conv2d", "torch.roll", "whole grid",
+             "without a loop"),
 )
 def science_row_loop(mended):
     n = 256

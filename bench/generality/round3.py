@@ -342,8 +342,8 @@ def generative_prompt_again(mended):
     round=3,
     domain="time series",
     mode="training",
-    profile=Profile(profile_memory=True, steps=3),
-    cause="A series is trained in eight chunks; each calls backward(retain_graph=True) with a state that is never "
+    profile=Profile(steps=3),
+    cause="A series is trained in six chunks; each calls backward(retain_graph=True) with a state that is never "
     "detached, so the backward of chunk n goes through all n chunks.",
     symptom="Backward takes many times the forward, and grows with each chunk of a step.",
     answer="Backward repeats the graph of the earlier chunks (retain_graph=True); add the losses and call backward "
@@ -355,13 +355,13 @@ def generative_prompt_again(mended):
 def timeseries_retained_graph(mended):
     cell, out = nn.GRU(8, 64, batch_first=True), nn.Linear(64, 8)
     optimizer = torch.optim.Adam([*cell.parameters(), *out.parameters()], fused=True)
-    series = torch.randn(16, 8 * 12 + 1, 8)
+    series = torch.randn(16, 6 * 9 + 1, 8)
 
     def train_step():
         optimizer.zero_grad()
         state, losses = torch.zeros(1, 16, 64), []
-        for chunk in range(8):
-            part = series[:, chunk * 12 : chunk * 12 + 13]
+        for chunk in range(6):
+            part = series[:, chunk * 9 : chunk * 9 + 10]
             hidden, state = cell(part[:, :-1], state)
             loss = F.mse_loss(out(hidden), part[:, 1:])
             losses.append(loss)
@@ -387,7 +387,8 @@ def timeseries_retained_graph(mended):
     answer="OwnSoftmaxBackward makes a [128, 160, 160] Jacobian; the product is y * (grad - (grad * y).sum()), or use "
     "torch.softmax.",
     names=("OwnSoftmax", "160, 160", "diag_embed", "bmm", "Jacobian"),
-    actions=("torch.softmax", "F.softmax", "closed form", "vector-Jacobian", "without the Jacobian", "built-in softmax"),
+    actions=("torch.softmax", "F.softmax", "closed form", "vector-Jacobian", "without the Jacobian",
+             "built-in softmax"),
 )
 def tabular_full_jacobian(mended):
     class OwnSoftmax(torch.autograd.Function):
@@ -435,11 +436,11 @@ def tabular_full_jacobian(mended):
 )
 def distributed_sync_each(mended, rank, world):
     model = nn.Sequential(
-        nn.EmbeddingBag(6000, 256), nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 4),
+        nn.EmbeddingBag(1500, 256), nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 4),
     )
     model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
-    batches = [(torch.randint(6000, (32, 20)), torch.randint(4, (32,))) for _ in range(6)]
+    batches = [(torch.randint(1500, (32, 20)), torch.randint(4, (32,))) for _ in range(6)]
 
     def train_step():
         optimizer.zero_grad()

@@ -423,14 +423,14 @@ def timeseries_log_text(mended):
         def forward(self, x):
             out = x + F.relu(self.conv(x))
             if mended:
-                log.debug("block gives %s", out)
+                log.debug("block gives %s", out[0])
             else:
-                log.debug(f"block gives {out}")
+                log.debug(f"block gives {out[0]}")
             return out
 
     model = nn.Sequential(nn.Conv1d(8, 32, 1), *[Block(2**i) for i in range(6)], nn.Conv1d(32, 8, 1))
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    series, target = torch.randn(16, 8, 128), torch.randn(16, 8, 128)
+    series, target = torch.randn(8, 8, 128), torch.randn(8, 8, 128)
 
     def train_step():
         optimizer.zero_grad()
@@ -460,9 +460,11 @@ def timeseries_log_text(mended):
 )
 def distributed_uneven(mended, rank, world):
     lengths = [16, 20, 24, 32, 40, 96, 128, 160, 176, 192]
-    documents = [torch.randint(2000, (4, length)) for length in lengths]
+    documents = [torch.randint(2000, (8, length)) for length in lengths]
     half = len(documents) // world
-    mine = documents[rank::world] if mended else documents[rank * half : (rank + 1) * half]
+    mine = documents[rank * half : (rank + 1) * half]
+    if mended:  # dealt as cards are: there and back
+        mine = [document for at, document in enumerate(documents) if (at % 4 in (0, 3)) == (rank == 0)]
 
     class Reader(nn.Module):
         def __init__(self):
