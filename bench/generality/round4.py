@@ -459,8 +459,8 @@ def timeseries_log_text(mended):
              "round robin", "equal work"),
 )
 def distributed_uneven(mended, rank, world):
-    lengths = [16, 20, 24, 32, 40, 96, 128, 160, 176, 192]
-    documents = [torch.randint(2000, (8, length)) for length in lengths]
+    lengths = [8, 9, 11, 12, 18, 20, 140, 144, 150, 154, 170, 176]
+    documents = [torch.randint(2000, (4, length)) for length in lengths]
     half = len(documents) // world
     mine = documents[rank * half : (rank + 1) * half]
     if mended:  # dealt as cards are: there and back
