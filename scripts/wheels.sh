@@ -29,6 +29,9 @@ export CMAKE_PREFIX_PATH="$work/libraries/prefix"
 # the same reason, and so that exceptions cross from one library to another.
 export LDFLAGS="-static-libstdc++ -Wl,--exclude-libs,libstdc++.a:libfmt.a:libhwy.a:libisal.a:libsimdjson.a -Wl,--gc-sections"
 
+# The compiler of other builds, not the one that Python was built with.
+export CXX="${CXX:-c++}"
+
 # The interpreters at hand that can build the package, one of each version.
 pythons() {
   seen=""
@@ -63,8 +66,8 @@ build() {
   repair
 }
 
-# One build folder for all: what no Python is in is compiled once. CMake 3.26 knows Python's stable ABI.
-common="--config-settings=build-dir=$root/build-wheels --config-settings=cmake.version=>=3.26
+# One build folder for all: what no Python is in is compiled once.
+common="--config-settings=build-dir=$root/build-wheels
   --config-settings=cmake.define.EPILOGUE_CUDA=OFF --config-settings=cmake.define.EPILOGUE_STATIC_LIBRARIES=$work/libraries/prefix/lib"
 rm -f "$folder"/*.whl
 stable=""
