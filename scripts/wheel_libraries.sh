@@ -26,7 +26,7 @@ source_packages() {
 source_packages update
 cd "$folder/sources"
 rm -rf ./*/
-# Of the version that is installed, where its headers are used.
+# The version that is installed, where its headers are used.
 wanted=cpp-httplib
 for package in libfmt-dev libsimdjson-dev libisal-dev libhwy-dev; do
   wanted="$wanted $(dpkg-query --show --showformat='${source:Package}=${source:Version}' "$package")"

@@ -23,7 +23,7 @@ def dynamic(path):
 
 
 def check_tag(wheel):
-    """What is wrong with the platform of a wheel's tag, as a list of lines."""
+    """Lines that say how the platform of a wheel's tag is wrong."""
     platform = wheel.stem.split("-")[-1]
     glibc = [tuple(map(int, pair)) for pair in re.findall(r"manylinux_(\d+)_(\d+)_", platform)]
     if glibc and min(glibc) <= MOST_GLIBC:

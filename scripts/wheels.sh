@@ -6,7 +6,7 @@
 #   epilogue_torch    the ops of epilogue.torch, where EPILOGUE_TORCH_PYTHON or build/torch has a torch
 # EPILOGUE_WHEEL_PYTHONS names the interpreters; else they are looked for. All libraries but those of the manylinux policy are
 # static, libstdc++ too, so that no path of this machine is in a wheel and glibc's symbols alone decide the tag
-# (docs/adr/0010-wheels.md). What `make test` compiled is taken from ccache, where it is installed.
+# (docs/adr/0010-wheels.md). ccache has what `make test` compiled, where it is installed.
 set -eu
 
 cd "$(dirname "$0")/.."

@@ -132,7 +132,7 @@ def explain_seconds(root, environment):
     return time.monotonic() - begin
 
 
-def test_root(root, wheels):
+def try_root(root, wheels):
     """How many times a wheel was installed and worked."""
     test = root.path / "test"
     shutil.rmtree(test, ignore_errors=True)
@@ -165,12 +165,12 @@ def test_root(root, wheels):
             tested += 1
             if wheel.name.startswith("epilogue-"):
                 root.check("/test/environment/bin/python", "/test/installed_package.py", f"/test/{TRACE.name}")
-                tested += test_ops(root, version, wheels, say)
+                tested += try_ops(root, version, wheels, say)
     shutil.rmtree(test)
     return tested
 
 
-def test_ops(root, version, wheels, say):
+def try_ops(root, version, wheels, say):
     """The ops beside the package that is installed in /test/environment."""
     ops = [wheel for wheel in wheels if wheel.name.startswith("epilogue_torch-")]
     torch = torch_here()
@@ -211,7 +211,7 @@ def main():
             print(f"{suite}: skipped: debootstrap made no root, see {work / suite}.log")
             continue
         try:
-            tested[suite] = test_root(root, wheels)
+            tested[suite] = try_root(root, wheels)
         finally:
             root.close()
     if not tested:
