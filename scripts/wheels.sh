@@ -25,9 +25,10 @@ PATH="$tools/bin:$PATH"
 sh scripts/wheel_libraries.sh "$work/libraries"
 # isa-l's archive and cpp-httplib's header are found here first.
 export CMAKE_PREFIX_PATH="$work/libraries/prefix"
-# Sections that nothing uses go: libstdc++'s random_device asks for a newer glibc than all else. libgcc_s stays shared for
-# the same reason, and so that exceptions cross from one library to another.
-export LDFLAGS="-static-libstdc++ -Wl,--exclude-libs,libstdc++.a:libfmt.a:libhwy.a:libisal.a:libsimdjson.a -Wl,--gc-sections"
+# Sections that nothing uses go: libstdc++'s random_device asks for a newer glibc than all else, and cpp-httplib names it.
+# libgcc_s stays shared for the same reason, and so that exceptions cross from one library to another.
+hidden="libstdc++.a:libfmt.a:libhwy.a:libisal.a:libsimdjson.a:libepi_serve.a"
+export LDFLAGS="-static-libstdc++ -Wl,--exclude-libs,$hidden -Wl,--gc-sections"
 
 # The compiler of other builds, not the one that Python was built with.
 export CXX="${CXX:-c++}"

@@ -87,16 +87,18 @@ class Root:
             sys.exit(f"{self.suite}: {' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}")
         return done.stdout
 
-    def mount(self, folder, name):
-        """A folder of this system, at /NAME for reading."""
+    def mount(self, name, *what):
+        """Mounts at /NAME of the root; whether that could be done."""
+        if self.path / name in self.mounts:
+            return True
         (self.path / name).mkdir(exist_ok=True)
-        if subprocess.run(["mount", "--bind", "-o", "ro", folder, str(self.path / name)], capture_output=True, check=False).returncode:
+        if subprocess.run(["mount", *what, str(self.path / name)], capture_output=True, check=False).returncode:
             return False
         self.mounts.append(self.path / name)
         return True
 
     def close(self):
-        for folder in self.mounts:
+        for folder in reversed(self.mounts):
             subprocess.run(["umount", str(folder)], check=True)
 
 
@@ -178,7 +180,7 @@ def try_ops(root, version, wheels, say):
         if torch is None or torch[1] != version:
             say(wheel, f"skipped, {'no torch here' if torch is None else f'the torch here is of Python {torch[1]}'}")
             return 0
-        if not root.mounts and not root.mount(torch[0], "torch"):
+        if not root.mount("torch", "--bind", "-o", "ro", torch[0]):
             say(wheel, "skipped, no folder can be mounted")
             return 0
         done = root.run("/test/environment/bin/pip", "install", "--no-deps", f"/test/{wheel.name}")
@@ -211,6 +213,7 @@ def main():
             print(f"{suite}: skipped: debootstrap made no root, see {work / suite}.log")
             continue
         try:
+            root.mount("proc", "-t", "proc", "proc")  # programs look there for processors
             tested[suite] = try_root(root, wheels)
         finally:
             root.close()
