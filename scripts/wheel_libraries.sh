@@ -9,6 +9,7 @@ set -eu
 mkdir -p "$1"
 folder="$(cd "$1" && pwd)"
 prefix="$folder/prefix"
+scripts="$(cd "$(dirname "$0")" && pwd)"
 [ ! -e "$folder/complete" ] || exit 0
 command -v apt-get >/dev/null || {
   echo "wheel_libraries.sh: expected a Debian system, whose archives have the sources, got none" >&2
@@ -58,4 +59,5 @@ Version: $(echo cpp-httplib-* | sed -E 's/^cpp-httplib-([0-9.]+).*/\1/')
 Libs: -pthread
 Cflags: -I$prefix/include
 END
+"${CC:-cc}" -std=gnu11 -O2 -Wall -Wextra -fPIC -ffunction-sections -c "$scripts/wheel_glibc.c" -o "$prefix/lib/wheel_glibc.o"
 touch "$folder/complete"

@@ -25,11 +25,10 @@ PATH="$tools/bin:$PATH"
 sh scripts/wheel_libraries.sh "$work/libraries"
 # isa-l's archive and cpp-httplib's header are found here first.
 export CMAKE_PREFIX_PATH="$work/libraries/prefix"
-# Sections that nothing uses go: libstdc++'s random_device asks for a newer glibc than all else, and cpp-httplib names it.
-# libgcc_s stays shared for the same reason, and so that exceptions cross from one library to another.
-hidden="libstdc++.a:libfmt.a:libhwy.a:libisal.a:libsimdjson.a:libepi_serve.a"
-export LDFLAGS="-static-libstdc++ -Wl,--exclude-libs,$hidden -Wl,--gc-sections"
-
+# libstdc++ asks for one function of a newer glibc than all else (wheel_glibc.c); sections that nothing uses go. libgcc_s stays shared:
+# as an archive it asks for glibc 2.35, and exceptions cross from one library to another.
+hidden="libstdc++.a:libfmt.a:libhwy.a:libisal.a:libsimdjson.a"
+export LDFLAGS="$work/libraries/prefix/lib/wheel_glibc.o -static-libstdc++ -Wl,--exclude-libs,$hidden -Wl,--gc-sections"
 # The compiler of other builds, not the one that Python was built with.
 export CXX="${CXX:-c++}"
 
