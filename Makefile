@@ -56,9 +56,10 @@ test-one: ## the tests that match T, a regular expression: make test-one T=Gelu
 	  sh scripts/configure.sh release -DEPILOGUE_TESTS=ON -DEPILOGUE_CUDA=$(CUDA)
 	@JOBS=$(JOBS) python3 scripts/test_one.py '$(T)'
 
-wheels: ## build/wheels: a wheel of the command for any Python 3, which runs on other machines
-	$(INSTALL) build
+wheels: ## build/wheels: wheels of command, package and ops for other machines; tries them on other releases, where it is root
+	$(INSTALL) build wheels
 	@sh scripts/wheels.sh
+	@python3 tests/install/wheels_test.py build/wheels build/roots || test $$? -eq 77
 
 torch: ## epilogue with the ops of epilogue.torch, in an environment of its own (build/torch/environment, 6 GB)
 	$(INSTALL) build

@@ -62,6 +62,28 @@ target_compile_options(epi_quick_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COM
 add_library(epi_test_flags INTERFACE)
 target_compile_options(epi_test_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
 
+# epi_link_statically(): with EPILOGUE_STATIC_LIBRARIES, the archives there (scripts/wheel_libraries.sh) take the place of
+# the shared libraries of the same version. Objects are the same in both cases, so that a wheel compiles nothing again.
+function(epi_link_statically)
+  if(NOT EPILOGUE_STATIC_LIBRARIES)
+    return()
+  endif()
+  foreach(library fmt simdjson hwy)
+    set(target ${library}::${library})
+    if(TARGET ${target})
+      set(archive ${EPILOGUE_STATIC_LIBRARIES}/lib${library}.a)
+      if(NOT EXISTS ${archive})
+        message(FATAL_ERROR "EPILOGUE_STATIC_LIBRARIES: expected ${archive}, got none")
+      endif()
+      set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${archive})
+      get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
+      foreach(configuration IN LISTS configurations)
+        set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_${configuration} ${archive})
+      endforeach()
+    endif()
+  endforeach()
+endfunction()
+
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 
 function(epi_layer name)

@@ -131,7 +131,9 @@ class Tools:
         self._lock = threading.Lock()
 
     def _text(self, key: "tuple[typing.Any, ...]", paths: "list[str]", make: "typing.Callable[[], str]") -> str:
-        stamps = tuple((p, os.stat(p).st_mtime_ns, os.stat(p).st_size) for p in paths)
+        # A trace of a folder that is written anew leaves the folder's own time as it was.
+        files = [f for p in paths for f in ([p] if os.path.isfile(p) else sorted(e.path for e in os.scandir(p)))]
+        stamps = tuple((f, os.stat(f).st_mtime_ns, os.stat(f).st_size) for f in files)
         with self._lock:
             kept = self._texts.get((key, stamps))
         if kept is not None:
@@ -204,7 +206,7 @@ ops(id, name, ts_ns, dur_ns, self_ns, device_ns, kernels, tid, parent_id, step, 
 kernels(id, name, ts_ns, dur_ns, kind, device, stream, launch_id, op_id, op, step, module, grid_x, ...),
 launches(id, name, ts_ns, dur_ns, op_id, op, step, ...), steps(step, ts_ns, dur_ns, ...), ranges, memory(ts_ns,
 bytes, addr, op_id, op, category, frame_id, module, ...), frames(id, name, parent_id, ...), links(kernel_id, launch_id,
-op_id, step). All have rank and file. DESCRIBE ops lists all columns."""
+op_id, step). All have rank and file; ids are those of a file. DESCRIBE ops lists all columns."""
 
 
 def server(roots: "typing.Sequence[str]") -> typing.Any:

@@ -148,6 +148,24 @@ def test_paths_are_refused(root, path, line):
     talk(root, body)
 
 
+def test_an_answer_is_of_the_trace_as_it_is_now(root):
+    """Also where a trace of a folder of ranks is written anew, in place."""
+
+    async def body(call, client):
+        question = {"paths": ["ranks"], "query": "SELECT sum(dur_ns) AS ns FROM ops WHERE rank = 1"}
+        first = await call("sql", **question)
+        file, kept = root / "ranks" / "rank1.json.gz", (root / "ranks" / "rank1.json.gz").read_bytes()
+        try:
+            file.write_bytes((root / "mlp_geglu_eager.json.gz").read_bytes())
+            second = await call("sql", **question)
+        finally:
+            file.write_bytes(kept)
+        assert not first[0] and not second[0] and first[1] != second[1]
+        assert await call("sql", **question) == first
+
+    talk(root, body)
+
+
 def test_a_folder_with_a_link_outside_is_refused(root):
     async def body(call, client):
         error, text = await call("explain", path=".")
