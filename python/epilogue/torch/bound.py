@@ -9,7 +9,8 @@ from torch import nn
 from . import activations, norms
 from .layer import hooks_of
 from .linears import is_conv1d, is_linear
-from .match import PASSIVE, Plan
+from .match import Plan
+from .nodes import PASSIVE
 
 
 class Bound:

@@ -10,8 +10,9 @@ import torch
 from torch import fx, nn
 
 from . import inline, tap
-from .layer import Call, is_layer, match_layer
-from .match import NoMatch, Plan, candidate_method, match
+from .layer import Call, is_layer, match_inline, match_layer
+from .match import Plan, candidate_method, match
+from .patterns import NoMatch
 from .unmatched import unmatched
 from .state import Options, State
 
@@ -217,7 +218,7 @@ def fuse(
             if reason is not None:
                 apart.update((child, reason) for child in module.children())
         if not _is_fused(module) and inline.is_candidate(module):
-            _fuse_around(module, options, inline.match_inline)
+            _fuse_around(module, options, match_inline)
     return model
 
 
