@@ -63,9 +63,6 @@ class Bound:
                 return False
         return True
 
-    def columns(self, first: torch.Tensor) -> int:
-        return first.shape[0 if self.transposed[0] else 1]
-
     def obstacle(self) -> "str | None":
         """Why the modules must run as themselves now."""
         if any(self.hooks):
