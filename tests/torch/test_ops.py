@@ -29,9 +29,9 @@ def test_opcheck(gated, bias, cache):
 def test_opcheck_of_the_compiled_op():
     from epilogue.torch.handle import Handle
 
-    weights = [torch.randn(40, 24), torch.randn(16, 40)]
-    handle = Handle(weights, [None, None], "relu")
-    torch.library.opcheck(torch.ops.epilogue.fused_mlp, (torch.randn(5, 24), handle.number, weights),
+    # opcheck calls with copies of tensors: parameters would have other memory.
+    handle = Handle([torch.randn(40, 24), torch.randn(16, 40)], [None, None], "relu", parameters=[])
+    torch.library.opcheck(torch.ops.epilogue.fused_mlp, (torch.randn(5, 24), handle.number, []),
                           test_utils=("test_schema", "test_faketensor"))  # fmt: skip
 
 
