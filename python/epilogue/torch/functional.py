@@ -172,6 +172,11 @@ def _(x, handle, parameters):  # type: ignore[no-untyped-def]
     return x.new_empty((*x.shape[:-1], torch.ops.epilogue.columns.default(handle)))
 
 
+@torch.library.register_fake("epilogue::linear")
+def _(x, handle, parameters, residual):  # type: ignore[no-untyped-def]
+    return [x.new_empty((*x.shape[:-1], n)) for n in torch.ops.epilogue.widths.default(handle)]
+
+
 def _fake_gradients(dy: torch.Tensor, *inputs: typing.Any) -> "list[torch.Tensor]":
     half = len(inputs) // 2
     x, weights, biases = inputs[0], inputs[1:half], inputs[half:-1]

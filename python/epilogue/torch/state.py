@@ -26,6 +26,7 @@ class Options:
     int8_weights: bool = False
     training: "bool | str" = False  # "always": whether it gains or not
     tune: str = "model"
+    linears: "bool | str" = True  # "always": whether they gain or not
 
 
 class _Pack(typing.NamedTuple):

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <unordered_map>
 
 #include "torch_threads.h"
 
@@ -76,16 +77,63 @@ uint64_t sample_of(const View& t) {
   return sum;
 }
 
+// The engine's tensors of all handles, by address. Handles keep the memory, so that an address is
+// of one weight while it is listed.
+class SharedTensors {
+ public:
+  Tensor take(const Tensor& view) {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = by_address_.equal_range(view.data());
+    for (auto it = first; it != last; ++it) {
+      const Tensor& known = it->second.tensor;
+      if (known.dtype() != view.dtype() || !(known.sizes() == view.sizes()) ||
+          !(known.strides() == view.strides()))
+        continue;
+      known.set_version(next_version());  // written, it may be, since others looked
+      ++it->second.users;
+      return known;
+    }
+    view.set_version(next_version());
+    return by_address_.emplace(view.data(), Entry{view, 1})->second.tensor;
+  }
+
+  void let_go(const Tensor& tensor) {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = by_address_.equal_range(tensor.data());
+    for (auto it = first; it != last; ++it) {
+      if (!it->second.tensor.is_same(tensor)) continue;
+      if (--it->second.users == 0) by_address_.erase(it);
+      return;
+    }
+  }
+
+ private:
+  struct Entry {
+    Tensor tensor;
+    int users;
+  };
+  std::mutex mutex_;
+  std::unordered_multimap<const void*, Entry> by_address_;
+};
+// Never destroyed: Python may release handles while the process ends.
+SharedTensors& shared_tensors() {
+  static auto* const all = new SharedTensors;
+  return *all;
+}
+
 }  // namespace
 
 void note_step() { steps.fetch_add(1, std::memory_order_relaxed); }
 
 Tensor Weights::add(const Torch& tensor, const char* what, epilogue::DType dtype) {
-  const Tensor view = view_of(tensor, what);
+  const Tensor view = shared_tensors().take(view_of(tensor, what));
   const Tensor used = view.dtype() == dtype ? view : view.to(dtype);
-  used.set_version(next_version());
   sources_.push_back({tensor, view, used});
   return used;
+}
+
+Weights::~Weights() {
+  for (const Source& s : sources_) shared_tensors().let_go(s.tensor);
 }
 
 void Weights::watch(const std::vector<Torch>& parameters) {

@@ -22,8 +22,14 @@ void note_step();
 
 class Weights {
  public:
+  Weights() = default;
+  ~Weights();
+  Weights(const Weights&) = delete;
+  Weights& operator=(const Weights&) = delete;
+
   // A tensor of torch, kept alive with its memory, as the engine computes with it: the same, or
   // converted to `dtype`. Views of parameters are taken too. All are added before the first call.
+  // Handles of one weight get one tensor, so that they share its packed copy.
   epilogue::Tensor add(const Torch& tensor, const char* what, epilogue::DType dtype);
   // The parameters behind what was added. None was made in inference mode: these have no version.
   void watch(const std::vector<Torch>& parameters);
