@@ -95,7 +95,7 @@ class Report:
                 lines.append(f"  {', '.join(names[:3])}{more}: {reason}")
         lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights")
         for kind, share in self.shares:
-            lines.append(f"  {kind} {share:.0%}" + ("" if kind.startswith("fused") else ": PyTorch's"))
+            lines.append(f"  {kind} {100 * share:.0f} %" + ("" if kind.startswith("fused") else ": PyTorch's"))
         return "\n".join(lines)
 
 

@@ -29,16 +29,18 @@ _linear = None  # torch.ops.epilogue.linear.default, once the ops are loaded
 
 # Weights of fewer elements take less time than the checks of a call.
 LEAST_ELEMENTS = 1 << 16
-# Up to so many rows a product of packed weights is no slower, where the CPU has instructions for the dtype.
-MOST_ROWS = {torch.float32: 1 << 30, torch.bfloat16: 16, torch.float16: 16}
+# Numbers of rows at which a product of packed weights gains where the CPU has instructions for the dtype. One row of f32
+# waits for its weights either way; many rows pay for packing, which PyTorch's kernels do at each call.
+# `python -m epilogue.torch.bench linears` measures it.
+GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
 _LEARNED = 3  # calls of each layer after which it is known with whom it shares its input
 
 
 def loses(rows: int, dtype: torch.dtype) -> "str | None":
     """Why PyTorch's own product is as fast, as far as that is known without a clock."""
-    if products_of(dtype) == "engine" or rows <= MOST_ROWS[dtype]:
+    if products_of(dtype) == "engine" or rows in GAINS[dtype]:
         return None
-    return f"{rows} rows: PyTorch's own product is as fast; tune='measure' times both"
+    return f"{rows} row{'s' * (rows != 1)} of {str(dtype)[6:]}: PyTorch's own product is as fast; tune='measure' times both"
 
 
 def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -> "str | None":
