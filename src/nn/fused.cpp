@@ -2,12 +2,10 @@
 // The fused MLPs that functions of tensors use again: the process keeps them.
 #include "epilogue/fused.h"
 
-#include <algorithm>
 #include <list>
 #include <mutex>
 #include <unordered_map>
 
-#include "core/known_weight.h"
 #include "nn/fused_spec.h"
 
 namespace epilogue {
@@ -17,33 +15,41 @@ namespace {
 constexpr size_t kKept = 1024;
 
 // What makes two calls the same MLP.
+struct Leaf {
+  const void* data = nullptr;
+  const detail::Storage* storage = nullptr;
+  Dims sizes;
+  Dims strides;
+  DType dtype = DType::f32;
+  bool operator==(const Leaf&) const = default;
+};
 struct Key {
-  std::vector<KnownWeight> leaves;
+  std::vector<Leaf> leaves;
   std::vector<double> options;
-  bool operator==(const Key& other) const {
-    return options == other.options &&
-           std::ranges::equal(leaves, other.leaves, [](const KnownWeight& a, const KnownWeight& b) {
-             return a.is(b.tensor);
-           });
-  }
+  bool operator==(const Key&) const = default;
 };
 struct HashOfKey {
   size_t operator()(const Key& key) const {
     size_t hash = key.leaves.size();
-    for (const KnownWeight& leaf : key.leaves)
+    for (const Leaf& leaf : key.leaves)
       hash = hash * 1'000'003 + std::hash<const void*>()(leaf.data);
     return hash;
   }
 };
 
+Leaf leaf_of(const Tensor& t) {
+  if (!t.defined()) return {};
+  return {t.data(), t.impl()->storage.get(), t.sizes(), t.strides(), t.dtype()};
+}
+
 Key key_of(const nn::FusedSpec& spec) {
   const FusedOptions& o = spec.options;
   Key key;
-  for (const Tensor& w : spec.weights) key.leaves.emplace_back(w);
-  for (const Tensor& b : spec.biases) key.leaves.emplace_back(b);
+  for (const Tensor& w : spec.weights) key.leaves.push_back(leaf_of(w));
+  for (const Tensor& b : spec.biases) key.leaves.push_back(leaf_of(b));
   for (const Tensor* const t :
        {&o.norm_weight, &o.norm_bias, &o.post_norm_weight, &o.post_norm_bias})
-    key.leaves.emplace_back(*t);
+    key.leaves.push_back(leaf_of(*t));
   const nn::FusedNorm pre = nn::pre_norm(o);
   const nn::FusedNorm post = nn::post_norm(o);
   const auto number = [](auto choice) { return static_cast<double>(choice); };
