@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "epilogue/nn.h"
 
@@ -68,6 +69,24 @@ class FusedMlp {
  private:
   explicit FusedMlp(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<const Impl> impl_;
+};
+
+// Linear layers that read the same rows (q, k and v), each as a kernel with packed weights. Of
+// FusedOptions the norm of x counts, which each does while it reads x, `residual` (of one weight
+// alone: another tensor is added to the result) and `int8_weights`. Copies, threads and writes of
+// weights are as FusedMlp's.
+class FusedLinear {
+ public:
+  // weights[i] [n_i, k], views too; biases: empty, or one per weight, undefined where there is
+  // none. Throws Error where shapes, dtypes or options do not fit.
+  explicit FusedLinear(std::span<const Tensor> weights, std::span<const Tensor> biases = {},
+                       const FusedOptions& options = {});
+  // x [..., k] -> outs[i] [..., n_i], contiguous, of x's dtype, apart from x and the residual.
+  // Throws Error as FusedMlp's calls do.
+  void run_into(const Tensor& x, std::span<const Tensor> outs, const Tensor& residual = {}) const;
+
+ private:
+  std::vector<std::shared_ptr<const FusedMlp::Impl>> parts_;
 };
 
 // x [..., k]; gate and up [h, k], down [n, h], as nn.Linear holds them:

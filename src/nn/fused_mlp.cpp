@@ -5,6 +5,7 @@
 
 #include "core/backend.h"
 #include "core/fused_call.h"
+#include "core/known_weight.h"
 #include "core/tensor_impl.h"
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
@@ -18,6 +19,8 @@ constinit const OpDef kFusedGatedMlp{.name = "epilogue::fused_gated_mlp",
                                      .schema = "(Tensor x, Tensor[] weights)"};
 constinit const OpDef kFusedMlp{.name = "epilogue::fused_mlp",
                                 .schema = "(Tensor x, Tensor[] weights)"};
+constinit const OpDef kFusedLinear{.name = "epilogue::fused_linear",
+                                   .schema = "(Tensor x, Tensor[] weights)"};
 
 // Biases of three linears and a residual, and some.
 constexpr size_t kInlineOperands = 8;
@@ -31,15 +34,18 @@ class FusedMlp::Impl {
         biases_(spec.biases.begin(), spec.biases.end()),
         options_(spec.options),
         activation_(spec.activation),
-        gated_(spec.gated) {
+        gated_(spec.gated),
+        residual_is_x_(spec.residual_is_x) {
     nn::require_fit(this->spec(), nullptr);
     chain_ = backend_of(weights_[0].device()).make_row_chain(nn::row_chain_of(this->spec()));
     work_ = nn::work_of(this->spec());
     ops_ = FusedOps(work_.names);
-    for (const Tensor& w : weights_) addresses_.push_back(w.data());
+    known_.reserve(weights_.size());
+    for (const Tensor& w : weights_) known_.emplace_back(w);
   }
 
-  Tensor run(const Tensor& x) const {
+  // `residual`: what is added, unless that is x.
+  Tensor run(const Tensor& x, const Tensor& residual = {}) const {
     require_call(x);
     if (!has_more_kernels()) {
       Tensor out = empty(result_sizes(x), x.dtype(), x.device());
@@ -49,32 +55,41 @@ class FusedMlp::Impl {
     const Tensor rows =
         nn::chain_does_norm(options_, x.device()) ? x : nn::norm_by_ops(nn::pre_norm(options_), x);
     Tensor y = empty(result_sizes(x), x.dtype(), x.device());
-    run_chain(rows, y, x);
+    run_chain(rows, y, residual.defined() ? residual : x);
     if (options_.post_norm != PostNorm::none) y = nn::norm_by_ops(nn::post_norm(options_), y);
     return options_.post_norm == PostNorm::of_result && options_.residual ? x + y : y;
   }
 
-  void run_into(const Tensor& x, const Tensor& out) const {
+  void run_into(const Tensor& x, const Tensor& out, const Tensor& residual = {}) const {
     require_call(x);
     const Dims sizes = result_sizes(x);
+    const bool wants = options_.residual && !residual_is_x_;
+    if (residual.defined() != wants ||
+        (wants && (!(residual.sizes() == sizes) || residual.dtype() != x.dtype() ||
+                   !(residual.device() == x.device()))))
+      nn::fail(spec(),
+               wants ? "a residual of x's dtype and sizes " + to_string(sizes) : "no residual",
+               to_string(residual));
     if (!out.defined() || out.dtype() != x.dtype() || !(out.sizes() == sizes) ||
         !(out.device() == x.device()) || !out.is_contiguous())
       nn::fail(spec(), "a contiguous out of x's dtype and sizes " + to_string(sizes),
                to_string(out));
-    if (extents_meet(x, out))
+    if (extents_meet(x, out) || (wants && extents_meet(residual, out)))
       nn::fail(spec(), "an out apart from x", to_string(out) + " that overlaps it");
     if (has_more_kernels()) {
-      copy_(out, run(x));
+      copy_(out, run(x, residual));
     } else {
-      run_chain(x, out);
+      run_chain(x, out, residual);
       out.increment_version();
     }
   }
 
  private:
   nn::FusedSpec spec() const {
-    return {
-        gated_ ? "fused_gated_mlp" : "fused_mlp", weights_, biases_, activation_, options_, gated_};
+    const char* const name = !residual_is_x_ ? "FusedLinear"
+                             : gated_        ? "fused_gated_mlp"
+                                             : "fused_mlp";
+    return {name, weights_, biases_, activation_, options_, gated_, residual_is_x_};
   }
 
   // Whether the chain is not all.
@@ -98,9 +113,8 @@ class FusedMlp::Impl {
                "x [..., " + std::to_string(first.size(1)) + "] of the weights' dtype " +
                    std::string(dtype_name(first.dtype())) + " on their device",
                to_string(x));
-    for (size_t i = 0; i < weights_.size(); ++i)
-      if (weights_[i].data() != addresses_[i])
-        nn::fail(spec(), "weights in the memory that they had", "one that was given other memory");
+    if (std::ranges::any_of(known_, &KnownWeight::is_moved))
+      nn::fail(spec(), "weights in the memory that they had", "one that was given other memory");
     if (thread_state().capture != nullptr)
       nn::fail(spec(), "a function that is compiled to call ops, not fused kernels",
                "a call while it is being compiled");
@@ -138,7 +152,8 @@ class FusedMlp::Impl {
     };
     const auto notes = [&] { return notes_of(x, out, m); };
     Tensor first = out;
-    run_fused({gated_ ? kFusedGatedMlp : kFusedMlp, inputs, notes}, {&first, 1}, [&] {
+    const OpDef& op = !residual_is_x_ ? kFusedLinear : gated_ ? kFusedGatedMlp : kFusedMlp;
+    run_fused({op, inputs, notes}, {&first, 1}, [&] {
       chain_->run(m, rows, {operands, count}, {&result, 1});
     });
   }
@@ -170,10 +185,11 @@ class FusedMlp::Impl {
   FusedOptions options_;
   nn::Activation activation_;
   bool gated_;
+  bool residual_is_x_;
   std::unique_ptr<RowChain> chain_;
   nn::FusedWork work_;
   FusedOps ops_;
-  std::vector<const void*> addresses_;  // of the weights, as they were packed
+  std::vector<KnownWeight> known_;
 };
 
 FusedMlp FusedMlp::gated(const Tensor& gate, const Tensor& up, const Tensor& down,
@@ -198,5 +214,34 @@ FusedMlp FusedMlp::plain(std::span<const Tensor> weights, std::span<const Tensor
 
 Tensor FusedMlp::operator()(const Tensor& x) const { return impl_->run(x); }
 void FusedMlp::run_into(const Tensor& x, const Tensor& out) const { impl_->run_into(x, out); }
+
+FusedLinear::FusedLinear(std::span<const Tensor> weights, std::span<const Tensor> biases,
+                         const FusedOptions& options) {
+  const auto fail = [](const std::string& expected, const std::string& got) {
+    throw Error("[FusedLinear] expected " + expected + ", got " + got);
+  };
+  if (weights.empty()) fail("at least one weight", "none");
+  if (!biases.empty() && biases.size() != weights.size())
+    fail("one bias per weight", std::to_string(biases.size()));
+  if (options.post_norm != PostNorm::none) fail("no norm after the products", "one");
+  if (options.residual && weights.size() > 1)
+    fail("one weight with a residual", std::to_string(weights.size()));
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (i > 0 && weights[i].defined() && weights[i].dim() == 2 &&
+        weights[0].size(1) != weights[i].size(1))
+      fail("weights [n, " + std::to_string(weights[0].size(1)) + "]", to_string(weights[i]));
+    parts_.push_back(std::make_shared<const FusedMlp::Impl>(nn::FusedSpec{
+        "FusedLinear", weights.subspan(i, 1), biases.empty() ? biases : biases.subspan(i, 1),
+        nn::Activation::relu, options, false, false}));
+  }
+}
+
+void FusedLinear::run_into(const Tensor& x, std::span<const Tensor> outs,
+                           const Tensor& residual) const {
+  if (outs.size() != parts_.size())
+    throw Error("[FusedLinear] expected " + std::to_string(parts_.size()) + " outs, got " +
+                std::to_string(outs.size()));
+  for (size_t i = 0; i < outs.size(); ++i) parts_[i]->run_into(x, outs[i], residual);
+}
 
 }  // namespace epilogue

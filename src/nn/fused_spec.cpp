@@ -132,7 +132,7 @@ void require_fit(const FusedSpec& spec, const Tensor* x) {
   require_parameter(spec, o.norm_bias, columns, "a norm bias");
   require_parameter(spec, o.post_norm_weight, k, "a post norm weight");
   require_parameter(spec, o.post_norm_bias, k, "a post norm bias");
-  if (o.residual && k != columns)
+  if (o.residual && spec.residual_is_x && k != columns)
     fail(spec, "as many columns in the result as in x for a residual", std::to_string(k));
   require_one_device(spec, x != nullptr ? *x : first);
 }

@@ -18,6 +18,7 @@ struct FusedSpec {
   Activation activation;
   const FusedOptions& options;
   bool gated;
+  bool residual_is_x = true;  // else a tensor of the result's sizes
 };
 
 // Throws Error where its tensors or options do not fit each other or, where it is not null, x.

@@ -376,8 +376,7 @@ void Entry::note_guards(std::span<const Tensor> in) {
                        first_same(in, i), in[i].requires_grad()});
   for (const graph::Value& value : captured().values)
     if (value.kind == graph::ValueKind::parameter)
-      parameters_.push_back({value.tensor, value.tensor.data(), value.dtype, value.sizes,
-                             value.strides, value.tensor.version(), value.tensor.requires_grad()});
+      parameters_.push_back({KnownWeight(value.tensor), value.tensor.requires_grad()});
 }
 
 bool Entry::accepts_input(std::span<const Tensor> in, size_t i) const {
@@ -426,13 +425,13 @@ bool Entry::accepts(std::span<const Tensor> in) const {
     return false;
   for (size_t i = 0; i < in.size(); ++i)
     if (!accepts_input(in, i)) return false;
-  return std::all_of(parameters_.begin(), parameters_.end(),
-                     [&](const ParameterGuard& p) {
-                       return p.tensor.data() == p.data && p.tensor.dtype() == p.dtype &&
-                              p.tensor.sizes() == p.sizes && p.tensor.strides() == p.strides &&
-                              (!options_.collapse_linears || p.tensor.version() == p.version) &&
-                              (!guards_gradients() || p.tensor.requires_grad() == p.requires_grad);
-                     }) &&
+  return std::all_of(
+             parameters_.begin(), parameters_.end(),
+             [&](const ParameterGuard& p) {
+               return !p.weight.is_moved() &&
+                      (!options_.collapse_linears || !p.weight.is_written()) &&
+                      (!guards_gradients() || p.weight.tensor.requires_grad() == p.requires_grad);
+             }) &&
          watched_.is_unchanged() && (!plan_->has_free_rows() || fits_rows(in));
 }
 

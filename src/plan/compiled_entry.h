@@ -11,6 +11,7 @@
 
 #include "base/append_list.h"
 #include "base/thread_stripe.h"
+#include "core/known_weight.h"
 #include "core/watched_state.h"
 #include "epilogue/compile.h"
 #include "ops/autocast.h"
@@ -80,12 +81,7 @@ class Entry {
   using Regions = decltype(AutocastState::regions);
   // A parameter's memory when it was captured: another one makes another plan.
   struct ParameterGuard {
-    Tensor tensor;
-    const void* data;
-    DType dtype;
-    Dims sizes;
-    Dims strides;
-    uint32_t version;
+    KnownWeight weight;
     bool requires_grad;
   };
   struct InputGuard {

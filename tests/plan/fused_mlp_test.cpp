@@ -134,6 +134,39 @@ TEST_P(FusedMlps, ResultsGoToTheCallersMemory) {
       0U);
 }
 
+// At odd sizes, with rows for each way in which threads share the work, against float64's sums.
+TEST_P(FusedMlps, LinearLayersOfOneInput) {
+  for (const int64_t rows : {1, 3, 70}) {
+    const Tensor x = to(randn({rows, 37}), GetParam());
+    const Tensor stored = to(randn({37, 29}) * 0.2, GetParam());
+    const Tensor weights[] = {to(randn({50, 37}) * 0.2, GetParam()), transpose(stored, 0, 1),
+                              to(randn({1, 37}) * 0.2, GetParam())};
+    const Tensor biases[] = {to(randn({50}), GetParam()), Tensor(), to(randn({1}), GetParam())};
+    const Tensor norm = to(uniform({37}, 0.5, 1.5), GetParam());
+    for (const bool normed : {false, true}) {
+      const FusedLinear layers(
+          weights, biases,
+          normed ? FusedOptions{.norm = nn::Norm::rms, .norm_weight = norm, .eps = 1e-6}
+                 : FusedOptions{});
+      const Tensor outs[] = {empty({rows, 50}, GetParam()), empty({rows, 29}, GetParam()),
+                             empty({rows, 1}, GetParam())};
+      layers.run_into(x, outs);
+      const Tensor wide = to(normed ? rms(x, norm, NormWeight::product, 1e-6) : x, DType::f32);
+      for (size_t i = 0; i < 3; ++i) {
+        Tensor want = matmul(wide, transpose(to(weights[i], DType::f32), 0, 1));
+        if (biases[i].defined()) want = want + to(biases[i], DType::f32);
+        expect_close(to(outs[i], DType::f32), want, tolerance(),
+                     std::to_string(rows) + " rows, layer " + std::to_string(i));
+      }
+    }
+    const Tensor residual = to(randn({rows, 50}), GetParam());
+    const FusedLinear with_residual({weights, 1}, {biases, 1}, {.residual = true});
+    const Tensor out[] = {empty({rows, 50}, GetParam())};
+    with_residual.run_into(x, out, residual);
+    expect_close(out[0], residual + linear(x, weights[0], biases[0]), 2 * tolerance(), "residual");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, FusedMlps, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& i) { return std::string(dtype_name(i.param)); });
 
@@ -174,6 +207,31 @@ TEST(FusedMlp, MisuseIsNamed) {
   held(randn({1, 16}));
   layer.to(DType::bf16);
   EXPECT_NE(error_of([&] { held(randn({1, 16})); }), "");
+}
+
+TEST(FusedLinear, MisuseIsNamed) {
+  const NoGrad no_grad;
+  const Tensor weights[] = {randn({3, 4}), randn({5, 4})};
+  const Tensor x = randn({2, 4});
+  const Tensor outs[] = {empty({2, 3}), empty({2, 5})};
+  EXPECT_EQ(error_of([&] {
+              FusedLinear({weights, 0});
+            }),
+            "[FusedLinear] expected at least one weight, got none");
+  EXPECT_EQ(error_of([&] { FusedLinear(weights, {}, {.residual = true}); }),
+            "[FusedLinear] expected one weight with a residual, got 2");
+  const FusedLinear layers(weights);
+  EXPECT_EQ(error_of([&] {
+              layers.run_into(x, {outs, 1});
+            }),
+            "[FusedLinear] expected 2 outs, got 1");
+  EXPECT_EQ(error_of([&] { layers.run_into(x, outs, x); }),
+            "[FusedLinear] expected no residual, got f32[2, 4]");
+  const FusedLinear one({weights, 1}, {}, {.residual = true});
+  EXPECT_EQ(error_of([&] {
+              one.run_into(x, {outs, 1}, x);
+            }),
+            "[FusedLinear] expected a residual of x's dtype and sizes [2, 3], got f32[2, 4]");
 }
 
 }  // namespace

@@ -48,6 +48,13 @@ def test_blocks_with_gradients(tmp_path, capsys):
     assert "as PyTorch's own" in capsys.readouterr().out
 
 
+def test_linears(tmp_path):
+    out = tmp_path / "rows.json"
+    bench.main(["linears", "--tiny", "--rows", "3", "--rounds", "2", "--seconds", "0.0", "--peers", "eager", "--models", "llama", "--json", str(out)])
+    rows = json.loads(out.read_text())
+    assert len(rows) == 2 and all(set(row["ms"]) == {"eager", "fused"} for row in rows)
+
+
 def test_models(tmp_path):
     out = tmp_path / "rows.json"
     bench.main(["models", "--tiny", "--layers", "1", "--rows", "5", "--rounds", "2", "--seconds", "0.0", "--peers", "eager",

@@ -29,21 +29,22 @@ def test_opcheck(gated, bias, cache):
 def test_opcheck_of_the_compiled_op():
     from epilogue.torch.handle import Handle
 
-    handle = Handle([torch.randn(40, 24), torch.randn(16, 40)], [None, None], "relu")
-    torch.library.opcheck(torch.ops.epilogue.fused_mlp, (torch.randn(5, 24), handle.number, 0),
+    # opcheck calls with copies of tensors: parameters would have other memory.
+    handle = Handle([torch.randn(40, 24), torch.randn(16, 40)], [None, None], "relu", parameters=[])
+    torch.library.opcheck(torch.ops.epilogue.fused_mlp, (torch.randn(5, 24), handle.number, []),
                           test_utils=("test_schema", "test_faketensor"))  # fmt: skip
 
 
 def test_opcheck_of_what_keeps_handles():
     ops = torch.ops.epilogue
     weights = [torch.randn(40, 24), torch.randn(16, 40)]
-    given = (weights, [None, None], "relu", None, False, [None] * 4, ["none", "product", "none", "none"], [1e-5, 1e-5], False)
+    given = (weights, weights, [None, None], "relu", None, False, [None] * 4, ["none", "product", "none", "none"], [1e-5, 1e-5], False)
     before = ops.handles()
     number = ops.prepare(*given)
     assert (ops.handles(), ops.columns(number)) == (before + 1, 16)
     schema = ("test_schema",)  # there is no tensor to fake
     for op, args in ((ops.prepare, given), (ops.columns, (number,)), (ops.refresh, (number,)), (ops.handles, ()),
-                     (ops.packed_bytes, ()), (ops.release, (number,))):  # fmt: skip
+                     (ops.packed_bytes, ()), (ops.note_step, ()), (ops.release, (number,))):  # fmt: skip
         torch.library.opcheck(op, args, test_utils=schema)
     with pytest.raises(RuntimeError, match=f"no fused MLP of number {number}"):
         ops.columns(number)
@@ -166,7 +167,7 @@ def test_errors_name_shapes_and_dtypes():
     with pytest.raises(TypeError, match="argument 'up' must be Tensor, not NoneType"):
         functional.gated_mlp(x, g, None, d)
     with pytest.raises(RuntimeError, match="no fused MLP of number 12345"):
-        torch.ops.epilogue.fused_mlp(x, 12345, 0)
+        torch.ops.epilogue.fused_mlp(x, 12345, [g])
     assert functional.gated_mlp(*(t.to("meta") for t in (x, g, u, d))).shape == (5, 16)
     ops = torch.ops.epilogue
     for call, words in [
@@ -191,4 +192,4 @@ def test_errors_name_shapes_and_dtypes():
         with pytest.raises(RuntimeError, match=words):
             call()
     with pytest.raises(NotImplementedError, match="meta|Meta"):
-        torch.ops.epilogue.prepare([g.to("meta")], [None], "relu", None, False, [None] * 4, ["none"] * 4, [0.0, 0.0], False)
+        torch.ops.epilogue.prepare([], [g.to("meta")], [None], "relu", None, False, [None] * 4, ["none"] * 4, [0.0, 0.0], False)

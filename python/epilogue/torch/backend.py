@@ -14,8 +14,9 @@ from torch import fx
 
 from . import choose
 from . import functional  # noqa: F401  (registers the ops)
-from .graph_match import GraphMlp, mlp_at, steps_of, value_of
+from .dynamo import GraphMlp, mlp_at, steps_of
 from .match import Plan
+from .nodes import value_of
 from .training import FusedFunction, products_of, result_of, train_once, unprofitable
 
 

@@ -3,6 +3,7 @@
 
     python -m epilogue.torch.bench blocks --rows 1 64 --dtype float32 bfloat16
     python -m epilogue.torch.bench blocks --training        # forward and backward together
+    python -m epilogue.torch.bench linears --rows 1 64      # q, k, v and output projections, all fused
     python -m epilogue.torch.bench models --models llama gpt2 --layers 2
     python -m epilogue.torch.bench models --tiny            # seconds: only whether it works
     python -m epilogue.torch.bench calls                    # what a call costs beside its work
@@ -39,6 +40,8 @@ SHAPES: "dict[str, tuple[int, int, str, str, int]]" = {
     "gpt2": (768, 3072, "plain", "gelu_new", 12),
     "vit": (768, 3072, "plain", "gelu", 12),  # ViT-B
 }
+# columns of k and v
+NARROW = {"llama": 512, "qwen2": 128, "gemma": 256, "gpt2": 768, "vit": 768}
 TINY = (32, 64)
 _ACT = {"silu": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 STEPS = 8  # of decoding, in one measured call
@@ -58,6 +61,18 @@ class Block(nn.Module):
         if self.up is None:
             return self.fc2(self.act(self.fc1(x)))
         return self.fc2(self.act(self.fc1(x)) * self.up(x))
+
+
+class Projections(nn.Module):
+    """An attention's linear layers without the attention."""
+
+    def __init__(self, hidden: int, narrow: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(hidden, n) for n in (hidden, narrow, narrow, hidden))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        return torch.cat((self.out(q), k, v), -1)
 
 
 def _difference(got: typing.Any, want: typing.Any) -> float:
@@ -94,7 +109,7 @@ def compare(
 
 def prepared(
     name: str, module: nn.Module, peers: "typing.Iterable[str]", call: "typing.Callable[[nn.Module], typing.Any]",
-    training: "bool | str" = False,
+    training: "bool | str" = False, linears: "bool | str" = True,
 ) -> "dict[str, nn.Module]":
     """The fused module and those of the peers, each called once. A peer that fails is left out."""
     torch._dynamo.reset()
@@ -105,7 +120,7 @@ def prepared(
     for setting in settings:
         try:
             with compiling(setting):
-                made[setting] = prepare(module, setting, training)
+                made[setting] = prepare(module, setting, training, linears)
                 call(made[setting])
         except Exception as error:  # whatever another project raises
             if setting in ("fused", "fused int8", "eager"):
@@ -181,6 +196,24 @@ def blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
                 rows.append(row)
     ratios = [row["ratio"] for row in rows]
     print(f"geometric mean of {len(ratios)} blocks: {statistics.geometric_mean(ratios):.2f}x of PyTorch's best")
+    return rows
+
+
+def linears(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    rows = []
+    peers = [p for p in options.peers if p in EXACT]
+    for model in options.models:
+        hidden, narrow = TINY if options.tiny else (SHAPES[model][0], NARROW[model])
+        for dtype in options.dtype:
+            module = Projections(hidden, narrow).to(dtype).eval()
+            for count in options.rows:
+                x = torch.randn(count, hidden).to(dtype)
+                name = f"{model} {hidden}, {narrow} {str(dtype)[6:]} M={count}"
+                with torch.no_grad():
+                    made = prepared(name, module, peers, lambda m, x=x: [m(x) for _ in range(3)], linears="always")
+                    calls = {setting: lambda run=run, x=x: run(x) for setting, run in made.items()}
+                    rows.append(compare(name, calls, _tolerance(dtype), options))
+                show(rows[-1])
     return rows
 
 
@@ -316,7 +349,7 @@ def _calls(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
 
 def main(arguments: "list[str] | None" = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m epilogue.torch.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("blocks", "calls", "models"))
+    parser.add_argument("what", choices=("blocks", "calls", "linears", "models"))
     parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 64, 512])
@@ -332,7 +365,7 @@ def main(arguments: "list[str] | None" = None) -> int:
     options.peers = ["eager", *installed(p for p in options.peers if p != "eager")]
     options.dtype = [getattr(torch, name) for name in options.dtype]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
-    rows = {"blocks": blocks, "calls": _calls, "models": models}[options.what](options)
+    rows = {"blocks": blocks, "calls": _calls, "linears": linears, "models": models}[options.what](options)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)

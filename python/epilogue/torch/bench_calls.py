@@ -42,8 +42,8 @@ def calls_of(block: "typing.Callable[[int, int], nn.Module]") -> "dict[str, typi
         if why(fused).fused_calls != 1:
             raise SystemExit(str(why(fused)))
     (pack,) = states_of(module)[0].packs()
-    number, version, op = pack.handle.number, pack.version, torch.ops.epilogue.fused_mlp.default
-    calls["op"] = lambda: op(x, number, version)
+    number, given, op = pack.handle.number, pack.taken.given, torch.ops.epilogue.fused_mlp.default
+    calls["op"] = lambda: op(x, number, given)
     calls["module"] = lambda: module(x)
     calls["layer"] = lambda: fused_layer(x)
     own = states_of(module)[0].run_own

@@ -9,7 +9,8 @@ from torch import nn
 from . import activations, norms
 from .layer import hooks_of
 from .linears import is_conv1d, is_linear
-from .match import PASSIVE, Plan
+from .match import Plan
+from .nodes import PASSIVE
 
 
 class Bound:
@@ -61,9 +62,6 @@ class Bound:
             if names.get(name) is not child:
                 return False
         return True
-
-    def columns(self, first: torch.Tensor) -> int:
-        return first.shape[0 if self.transposed[0] else 1]
 
     def obstacle(self) -> "str | None":
         """Why the modules must run as themselves now."""

@@ -13,7 +13,7 @@ import typing
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from . import activations, signals
+from . import activations
 from . import pointwise  # noqa: F401  (registers fake results and gradients of the compiled ops)
 from .handle import Handle
 from .match import Plan
@@ -23,8 +23,8 @@ _GATED = Plan("forward", "x", ("gate", "up", "down"), "silu", None, True)
 _PLAIN = Plan("forward", "x", ("fc1", "fc2"), "gelu", None, False)
 
 _lock = threading.Lock()
-# By storages and views: the storages, what tells of writes, version, handle.
-_packs: "dict[typing.Any, tuple[list[StorageWeakRef], typing.Any, int, Handle]]" = {}
+# By storages and views.
+_packs: "dict[typing.Any, tuple[list[StorageWeakRef], Handle]]" = {}
 _MOST_PACKS = 1024
 
 
@@ -73,13 +73,12 @@ def _require_gradient(dy: torch.Tensor, x: torch.Tensor, last: torch.Tensor) -> 
         )
 
 
-def _find(plan: Plan, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> "tuple[int, Handle]":
+def _find(plan: Plan, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> Handle:
     """Packed weights of an earlier call with the same memory, or new ones."""
     given = [t for t in (*weights, *biases) if t is not None]
     views = tuple((t.data_ptr(), t.dtype, t.stride(), t.shape) for t in given)
     storages = [StorageWeakRef(t.untyped_storage()) for t in given]
     key = (plan.activation, plan.gated, views, tuple(s.cdata for s in storages))
-    contents = ([t._version for t in given], signals.steps())
     with _lock:
         found = _packs.get(key)
         if found is None or any(s.expired() for s in found[0]):
@@ -87,11 +86,8 @@ def _find(plan: Plan, weights: "list[torch.Tensor]", biases: "list[OptionalTenso
                 del _packs[old]
             while len(_packs) >= _MOST_PACKS:
                 del _packs[next(iter(_packs))]
-            found = (storages, contents, 0, Handle(weights, biases, plan.engine_activation()))
-        elif found[1] != contents:
-            found = (found[0], contents, found[2] + 1, found[3])
-        _packs[key] = found
-        return found[2], found[3]
+            found = _packs[key] = (storages, Handle(weights, biases, plan.engine_activation()))
+        return found[1]
 
 
 def clear() -> None:
@@ -102,13 +98,13 @@ def clear() -> None:
 
 def _forward(plan: Plan, x: torch.Tensor, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]", cache: bool) -> torch.Tensor:
     _require(x, weights, biases)
-    if any(t is not None and t.is_inference() for t in (*weights, *biases)):
-        cache = False  # they have no version
-    if cache:
-        version, handle = _find(plan, weights, biases)
-    else:
-        version, handle = 0, Handle(weights, biases, plan.engine_activation())
-    return torch.ops.epilogue.fused_mlp.default(x.detach(), handle.number, version)
+    given = [t for t in (*weights, *biases) if t is not None]
+    if any(t.is_inference() for t in given):  # they have no version: this call's alone
+        given, cache = [], False
+    handle = _find(plan, weights, biases) if cache else Handle(weights, biases, plan.engine_activation(), parameters=given)
+    out = handle(x.detach(), given)
+    assert out is not None  # handles are found by memory
+    return out
 
 
 def _backward(plan: Plan, dy: torch.Tensor, inputs: "list[OptionalTensor]") -> "list[torch.Tensor]":
@@ -172,8 +168,13 @@ def _(x, fc1, fc2, bias1, bias2, activation, cache):  # type: ignore[no-untyped-
 
 
 @torch.library.register_fake("epilogue::fused_mlp")
-def _(x, handle, version):  # type: ignore[no-untyped-def]
+def _(x, handle, parameters):  # type: ignore[no-untyped-def]
     return x.new_empty((*x.shape[:-1], torch.ops.epilogue.columns.default(handle)))
+
+
+@torch.library.register_fake("epilogue::linear")
+def _(x, handle, parameters, residual):  # type: ignore[no-untyped-def]
+    return [x.new_empty((*x.shape[:-1], n)) for n in torch.ops.epilogue.widths.default(handle)]
 
 
 def _fake_gradients(dy: torch.Tensor, *inputs: typing.Any) -> "list[torch.Tensor]":

@@ -10,12 +10,18 @@ import torch
 from torch import fx, nn
 
 from . import inline, tap
-from .layer import Call, is_layer, match_layer
-from .match import NoMatch, Plan, candidate_method, match
+from .layer import Call, is_layer, match_inline, match_layer
+from .match import Plan, candidate_method, match
+from .patterns import NoMatch
 from .unmatched import unmatched
+from .linear_state import LinearState, Siblings, why_left
+from .linears import is_conv1d, is_linear
+from .shares import shares_of
 from .state import Options, State
 
 _STATE = "_epilogue_state"
+_LINEAR = "_epilogue_linear_state"
+_LEFT = "_epilogue_left"  # why a linear layer stays PyTorch's
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -33,11 +39,14 @@ class Row:
     layer: "str | None" = None  # whose norm and residual are fused with the MLP
     layer_calls: int = 0  # of the fused calls: those with the norm and the residual
     apart: "str | None" = None  # why norm and residual run by themselves, or did in the last such call
+    bytes: int = 0  # of its packed weights, about
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    rows: "tuple[Row, ...]"
+    rows: "tuple[Row, ...]"  # of MLPs
+    linears: "tuple[Row, ...]" = ()  # of linear layers that are no part of a fused MLP
+    shares: "tuple[tuple[str, float], ...]" = ()  # of the time, where a profile was given
 
     @property
     def fused(self) -> "tuple[Row, ...]":
@@ -45,10 +54,23 @@ class Report:
 
     @property
     def fused_calls(self) -> int:
+        """Of MLPs."""
         return sum(row.fused_calls for row in self.rows)
 
+    @property
+    def linear_calls(self) -> int:
+        """Fused calls of linear layers by themselves."""
+        return sum(row.fused_calls for row in self.linears)
+
+    @property
+    def packed_bytes(self) -> int:
+        """What packed weights take, beside the weights themselves, once all have run."""
+        return sum(row.bytes for row in (*self.rows, *self.linears))
+
     def to_dict(self) -> "dict[str, typing.Any]":
-        return {"modules": [dataclasses.asdict(row) for row in self.rows]}
+        rows = {"modules": self.rows, "linears": self.linears}
+        return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
+                "shares": dict(self.shares)}  # fmt: skip
 
     def __str__(self) -> str:
         lines = [f"{len(self.fused)} of {len(self.rows)} MLPs are fused"]
@@ -61,6 +83,19 @@ class Report:
                 lines.append(calls + (f" ({row.reason})" if row.own_calls and row.reason else ""))
             if row.is_fused and row.apart:
                 lines.append(f"    norm and residual by themselves: {row.apart}")
+        if self.linears:
+            fused = [row for row in self.linears if row.is_fused]
+            own = sum(row.own_calls for row in fused)
+            calls = f": {self.linear_calls} fused calls, {own} as their own" if self.linear_calls or own else ""
+            lines.append(f"{len(fused)} of {len(self.linears)} other linear layers are fused{calls}")
+            reasons = [(row.what if not row.is_fused else row.reason, row) for row in self.linears]
+            for reason in dict.fromkeys(text for text, row in reasons if text and (row.own_calls or not row.is_fused)):
+                names = [row.name or "(the model)" for text, row in reasons if text == reason]
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                lines.append(f"  {', '.join(names[:3])}{more}: {reason}")
+        lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights")
+        for kind, share in self.shares:
+            lines.append(f"  {kind} {100 * share:.0f} %" + ("" if kind.startswith("fused") else ": PyTorch's"))
         return "\n".join(lines)
 
 
@@ -132,8 +167,84 @@ def _fused_class(original: type, method: str, norm: "str | None" = None, is_inli
     return type("Fused" + original.__name__, (original,), body)
 
 
+def _rebuild_linear(original: type) -> nn.Module:
+    module = original.__new__(original)
+    module.__class__ = _linear_class(original)
+    return module
+
+
+def _reduce_linear(self: nn.Module, protocol: typing.Any) -> typing.Any:
+    state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    return _rebuild_linear, (type(self)._epilogue_original,), state
+
+
+@functools.lru_cache(maxsize=None)
+def _linear_class(original: type) -> type:
+    """A linear layer whose forward runs fused where it may."""
+    own = original.forward
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if _is_compiling() or len(args) != 1 or kwargs:
+            return own(self, *args, **kwargs)
+        out = self.__dict__[_LINEAR].run(self, args[0])
+        return own(self, *args) if out is None else out
+
+    functools.update_wrapper(call, own)
+    body = {"forward": call, "__reduce_ex__": _reduce_linear, "__doc__": original.__doc__, "__module__": original.__module__,
+            "_epilogue_original": original, "_epilogue_own": own}  # fmt: skip
+    return type("Fused" + original.__name__, (original,), body)
+
+
 def _is_fused(module: nn.Module) -> bool:
-    return hasattr(type(module), "_epilogue_original")
+    """As an MLP, or the layer around one."""
+    return hasattr(type(module), "_epilogue_method")
+
+
+def _is_fused_linear(module: nn.Module) -> bool:
+    return _LINEAR in module.__dict__
+
+
+def _of_mlps(model: nn.Module) -> "set[nn.Module]":
+    """The linear layers of fused MLPs."""
+    fused = [m for m in model.modules() if _is_fused(m)]
+    return {m.get_submodule(path) for m in fused for path in m.__dict__[_STATE].plan.linears}
+
+
+def _bytes_of(linears: "typing.Iterable[nn.Module]") -> int:
+    """What packed copies take, about: panels are filled up to their width."""
+    return sum(p.numel() * p.element_size() for m in linears for p in (m._parameters.get("weight"),) if p is not None)
+
+
+def _fuse_linears(model: nn.Module, options: Options, memory: "int | None") -> None:
+    of_mlps = _of_mlps(model)
+    tied = {p for m in model.modules() if not is_linear(m) for p in m._parameters.values() if p is not None and p.dim() == 2}
+    left = None if memory is None else memory - _bytes_of(of_mlps)
+    for parent in model.modules():
+        siblings: "dict[int, Siblings]" = {}
+        for child in parent.children() if not is_linear(parent) else ():
+            if not is_linear(child) or child in of_mlps or not options.linears:
+                _unfuse_linear(child)
+                continue
+            reason = why_left(child, options, tied)
+            if reason is None and left is not None:
+                left -= _bytes_of([child])
+                if left < 0:
+                    left += _bytes_of([child])
+                    reason = f"memory={memory}: its packed weights take {_bytes_of([child])} bytes"
+            _unfuse_linear(child)
+            if reason is not None:
+                child.__dict__[_LEFT] = reason
+                continue
+            columns = child.weight.shape[0 if is_conv1d(child) else 1]
+            child.__dict__[_LINEAR] = LinearState(options, siblings.setdefault(columns, Siblings()))
+            child.__class__ = _linear_class(type(child))
+
+
+def _unfuse_linear(module: nn.Module) -> None:
+    if _is_fused_linear(module):
+        module.__class__ = type(module)._epilogue_original
+    for name in (_LINEAR, _LEFT):
+        module.__dict__.pop(name, None)
 
 
 def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
@@ -178,9 +289,10 @@ def _fuse_around(
 
 
 def fuse(
-    model: nn.Module, *, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model"
-) -> nn.Module:
-    """Makes the MLPs of `model` run fused, in place, and returns it.
+    model: nn.Module, *, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model",
+    linears: "bool | str" = True, memory: "int | None" = None,
+) -> nn.Module:  # fmt: skip
+    """Makes the MLPs and the linear layers of `model` run fused, in place, and returns it.
 
     Parameters, names of the state and hooks stay as they are; a call that the engine cannot make
     runs the module's own forward (see why()). Only inference is fused unless `training`.
@@ -190,6 +302,10 @@ def fuse(
         ops; "always" asks for it wherever it can run.
     tune: "model" runs every call fused that can be; "measure" times each shape once against the
         module's own forward, and keeps the faster one on disk.
+    linears: linear layers beside MLPs too, where that gains in inference; False: MLPs alone; "always":
+        whether they gain or not.
+    memory: the most bytes that packed weights may take. MLPs come first and are all packed; linear
+        layers that do not fit stay PyTorch's.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"fuse() expects an nn.Module, got {type(model).__name__}")
@@ -197,7 +313,11 @@ def fuse(
         raise ValueError(f"tune is 'model' or 'measure', not {tune!r}")
     if training not in (False, True, "always"):
         raise ValueError(f"training is False, True or 'always', not {training!r}")
-    options = Options(int8_weights=int8_weights, training=training, tune=tune)
+    if linears not in (False, True, "always"):
+        raise ValueError(f"linears is False, True or 'always', not {linears!r}")
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
+        raise ValueError(f"memory is a number of bytes, not {memory!r}")
+    options = Options(int8_weights=int8_weights, training=training, tune=tune, linears=linears)
     apart: "dict[nn.Module, str]" = {}  # by MLP
     for module in list(model.modules()):  # a layer comes before its MLP
         if _is_fused(module):
@@ -217,7 +337,8 @@ def fuse(
             if reason is not None:
                 apart.update((child, reason) for child in module.children())
         if not _is_fused(module) and inline.is_candidate(module):
-            _fuse_around(module, options, inline.match_inline)
+            _fuse_around(module, options, match_inline)
+    _fuse_linears(model, options, memory)
     return model
 
 
@@ -227,6 +348,7 @@ def unfuse(model: nn.Module) -> nn.Module:
         if _is_fused(module):
             module.__class__ = type(module)._epilogue_original
             module.__dict__.pop(_STATE, None)
+        _unfuse_linear(module)
     return model
 
 
@@ -236,10 +358,12 @@ def refresh(model: nn.Module) -> None:
     for module in model.modules():
         if _is_fused(module):
             module.__dict__[_STATE].refresh()
+        elif _is_fused_linear(module):
+            module.__dict__[_LINEAR].refresh()
 
 
 def states_of(model: nn.Module) -> "list[State]":
-    """Of all fused modules, in their order."""
+    """Of all fused MLPs, in their order."""
     return [module.__dict__[_STATE] for module in model.modules() if _is_fused(module)]
 
 
@@ -259,19 +383,36 @@ def _row(name: str, module: nn.Module, layer: "tuple[str, State] | None") -> Row
     state: State = module.__dict__[_STATE]
     kind = type(module)._epilogue_original.__name__
     what = str(state.plan)
+    size = _bytes_of(module.get_submodule(path) for path in state.plan.linears)
     if layer is None:
-        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, None, 0, state.apart)
+        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, None, 0, state.apart, size)
     outer, around = layer
     if around is state:  # a layer whose linear layers are its own children
-        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, outer, state.fused_calls)
+        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, outer, state.fused_calls, None, size)
     what += f"; with {around.plan.around()} of {outer or '(the model)'}"
     calls = around.fused_calls
     apart = around.reason if around.own_calls else None
-    return Row(name, kind, True, what, state.fused_calls + calls, state.own_calls, state.reason, outer, calls, apart)
+    return Row(name, kind, True, what, state.fused_calls + calls, state.own_calls, state.reason, outer, calls, apart, size)
 
 
-def why(model: nn.Module) -> Report:
-    """Which MLPs of `model` are fused, how often they ran, and why others are not."""
+def _linear_rows(model: nn.Module) -> "list[Row]":
+    rows, of_mlps = [], _of_mlps(model)
+    for name, module in model.named_modules():
+        if _is_fused_linear(module):
+            state: LinearState = module.__dict__[_LINEAR]
+            kind = type(module)._epilogue_original.__name__
+            what = "linear layer" if state.together is None else f"linear layer, one of {len(state.together.members)} of one input"
+            rows.append(Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, bytes=_bytes_of([module])))
+        elif _LEFT in module.__dict__ and module not in of_mlps:
+            rows.append(Row(name, type(module).__name__, False, module.__dict__[_LEFT]))
+    return rows
+
+
+def why(model: nn.Module, profile: typing.Any = None) -> Report:
+    """Which MLPs and linear layers of `model` are fused, how often they ran, why others are not, and what packing costs.
+
+    profile: a torch.profiler.profile of a run, for the shares of the time that the rest has.
+    """
     rows = []
     layers = _layer_states(model)
     for name, module in model.named_modules():
@@ -284,4 +425,4 @@ def why(model: nn.Module) -> Report:
         if found is not None:
             what = str(found) if isinstance(found, NoMatch) else "fuse() was not called"
             rows.append(Row(name, type(module).__name__, False, what))
-    return Report(tuple(rows))
+    return Report(tuple(rows), tuple(_linear_rows(model)), () if profile is None else shares_of(profile))

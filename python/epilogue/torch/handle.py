@@ -36,7 +36,7 @@ class Around(typing.NamedTuple):
 
 class Handle:
     """Packed weights, and the call that uses them. Holds the weights' memory, so that an address
-    that is equal is the same memory."""
+    that is equal is the same memory. It alone finds out whether parameters changed."""
 
     def __init__(
         self,
@@ -46,11 +46,16 @@ class Handle:
         dtype: "torch.dtype | None" = None,
         int8_weights: bool = False,
         around: Around = Around(),
+        parameters: "typing.Sequence[torch.Tensor] | None" = None,
     ) -> None:
+        """parameters: those of which the rest are views; by default the weights and biases themselves."""
+        if parameters is None:
+            parameters = [t for t in (*weights, *biases) if t is not None]
         both = (around.norm, around.post_norm)
         norms = [t for n in both for t in ((None, None) if n is None else n.tensors())]
         with torch.no_grad():
             self.number: int = torch.ops.epilogue.prepare.default(
+                list(parameters),
                 [w.detach() for w in weights],
                 [None if b is None else b.detach() for b in biases],
                 activation,
@@ -62,6 +67,10 @@ class Handle:
                 around.residual,
             )
         self._finalizer = weakref.finalize(self, torch.ops.epilogue.release.default, self.number)
+
+    def __call__(self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]") -> "torch.Tensor | None":
+        """With the parameters as they are now; None if one has other memory than it had."""
+        return torch.ops.epilogue.fused_mlp.default(x, self.number, parameters)
 
     def refresh(self) -> None:
         torch.ops.epilogue.refresh.default(self.number)

@@ -10,12 +10,12 @@ that nothing else reads what is between the layers.
 import functools
 import typing
 
-from torch import fx, nn
+from torch import nn
 
 from . import activations, norms
-from .layer import Call, LayerGraph, match_calls
 from .linears import is_conv1d, is_linear
-from .match import PASSIVE, NoMatch, Plan, candidate_method
+from .match import Plan, candidate_method
+from .nodes import PASSIVE
 
 _CALL = "_epilogue_call"
 
@@ -52,65 +52,6 @@ def _is_activation(module: nn.Module) -> bool:
     if type(module) in PASSIVE or is_linear(module) or norms.could_be(module) or any(True for _ in module.parameters()):
         return False
     return not any(True for _ in module.children()) and activations.identify(module) is not None
-
-
-class _InlineMatcher(LayerGraph):
-    def match(self) -> Plan:
-        found = [plan for n in self.graph.nodes if (plan := self.match_at(n)) is not None]
-        if not found:
-            raise NoMatch("forward() has no linear, activation, linear of which nothing else reads a part")
-        if len(found) > 1:
-            raise NoMatch(f"forward() has {len(found)} MLPs; one can be fused")
-        return found[0]
-
-    def match_at(self, down: fx.Node) -> "Plan | None":
-        module = self.module(down)
-        if module is None or not is_linear(module) or len(down.args) != 1 or down.kwargs:
-            return None
-        self.dropouts = []
-        try:
-            act = self.activation(self.strip_dropout(down.args[0]))
-            first, x = self.linear(act[2], "the first layer") if act is not None else ("", None)
-        except NoMatch:
-            return None
-        if act is None or act[1] is None or not isinstance(x, fx.Node):
-            return None
-        names = (first, act[1], str(down.target))
-        if not self.is_apart(down, names):
-            return None
-        self.require_dtypes(self.after(down))
-        return Plan("forward", "", (first, names[2]), act[0], act[1], False, dropouts=tuple(dict.fromkeys(self.dropouts)),
-                    eval_only=True, inline=True)  # fmt: skip
-
-    def is_apart(self, down: fx.Node, names: "tuple[str, ...]") -> bool:
-        """The modules are called once, and each result between them has one reader."""
-        node, seen = down, [down]
-        while str(node.target) != names[0]:
-            node = node.args[0] if node.args else node.kwargs["input"]
-            if len(node.users) != 1:
-                return False
-            seen.append(node)
-        kept = {v.node for m in self.view.modules() for v in m.__dict__.values() if isinstance(v, fx.Proxy)}
-        if kept & set(seen[1:]):
-            return False
-        used = [str(n.target) for n in self.graph.nodes if n not in seen and n.op in ("call_module", "get_attr")]
-        modules = [self.root.get_submodule(name) for name in names]
-        shared = [n for n, m in self.root.named_modules(remove_duplicate=False) if any(m is o for o in modules)]
-        is_called_again = any(u == name or u.startswith(name + ".") for u in used for name in names)
-        return sorted(shared) == sorted(names) and not is_called_again
-
-    def after(self, down: fx.Node) -> "set[fx.Node]":
-        """What is computed from the result."""
-        found = {down}
-        for node in self.graph.nodes:
-            if any(n in found for n in node.all_input_nodes):
-                found.add(node)
-        return found
-
-
-def match_inline(module: nn.Module) -> "tuple[Plan, Call]":
-    """The plan of linear, activation, linear in forward(), and of which calls. Raises NoMatch."""
-    return match_calls(module, lambda call: _InlineMatcher(call).match())
 
 
 class _Call:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An MLP with the norm and the residual of the layer around it:
+"""An MLP within a layer's forward, which torch.fx traces. With the norm and the residual around it:
 
     x + mlp(norm(x))                     Llama's, GPT-2's, ViT's
     x + norm(mlp(norm(x)))               Gemma 2's
 
 The layer's own forward runs as far as the norm. There the fused call gives the layer's result, and
-the forward ends: torch.fx showed that nothing but the MLP and the residual follows the norm.
+the forward ends: torch.fx showed that nothing but the MLP and the residual follows the norm. Or linear,
+act, linear in its midst, of which nothing else reads a part (inline.py runs it).
 """
 
 import dataclasses
@@ -18,11 +19,12 @@ from torch import fx, nn
 
 from . import norms, signals
 from .linears import is_linear
-from .match import ADD, DTYPES, Matcher, NoMatch, Plan, candidate_method, match, shadow, trace
+from .match import DTYPES, Plan, candidate_method, match, output_of, plan_of, shadow, trace
+from .nodes import Nodes
+from .patterns import LAYER, PLAIN, NoMatch, match_at
 
 _TRACED = "_epilogue_traced"
 _OTHER = "epilogue_other"  # stands for arguments that forward() does not name
-_NO_SUM = "its result is not x + mlp(norm(x))"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,16 +111,13 @@ class TracedCall(typing.NamedTuple):
     asked: "set[fx.Node]"  # for their dtypes, in any trace
 
 
-class LayerGraph(Matcher):
+class _Graph(Nodes):
     """What a layer's forward does."""
 
     def __init__(self, call: TracedCall) -> None:
-        self.root = call.layer
-        self.method = "forward"
-        self.dropouts: "list[str]" = []
         self.view = _traced_view(call.shadow, call.first, call.others)
         self.tracer = LayerTracer(call.inner, call.dtype)
-        self.graph = trace(self.tracer, self.view, "forward")
+        super().__init__(trace(self.tracer, self.view, "forward"), call.layer)
         call.asked.update(self.tracer.asked)
 
     def require_dtypes(self, known: "set[fx.Node]") -> None:
@@ -126,84 +125,97 @@ class LayerGraph(Matcher):
         if self.tracer.asked - known:
             raise NoMatch("forward() reads a dtype that need not be that of x")
 
+    def kept(self) -> "dict[fx.Node, str]":
+        """What modules keep as attributes."""
+        found = {}
+        for module in self.view.modules():
+            for key, value in module.__dict__.items():
+                while isinstance(value, fx.proxy.Attribute):  # x.shape makes its node when it is used
+                    value = value.root
+                if isinstance(value, fx.Proxy):
+                    found[value.node] = key
+        return found
 
-class _LayerMatcher(LayerGraph):
-    def __init__(self, call: TracedCall) -> None:
-        super().__init__(call)
-        self.norm: "fx.Node | None" = None
 
-    def match(self) -> Plan:
-        out = next(n for n in self.graph.nodes if n.op == "output").args[0]
-        if not isinstance(out, fx.Node):
-            raise NoMatch("forward() gives several values")
-        if out.target not in ADD or len(out.args) != 2 or out.kwargs:
-            raise NoMatch(f"{_NO_SUM}: it ends with {self.name_of(out)}")
-        sides = [n for n in out.args if isinstance(n, fx.Node)]
-        used_again = [n for n in sides if len(n.users) > 1]
-        if len(sides) != 2 or len(used_again) != 1:
-            raise NoMatch(_NO_SUM)
-        self.x = used_again[0]
-        result = sides[1] if sides[0] is self.x else sides[0]
-        result, around = self.match_post(self.strip_dropout(result))
-        module = self.module(result)
-        if module is None or not is_linear(module):
-            raise NoMatch(f"{_NO_SUM}: before the sum stands {self.name_of(result)}")
-        plan = self.match_mlp(result, dict(around, method="forward", input="", residual=True))
-        assert self.norm is not None
-        pre = norms.identify(self.module(self.norm))
-        if around and "rms" == pre.kind == around["post"].kind and pre.form != around["post"].form:
-            raise NoMatch("its norms round in different places")
-        self.require_nothing_else(out)
-        dropouts = tuple(dict.fromkeys(self.dropouts))
-        return dataclasses.replace(plan, pre_norm=str(self.norm.target), pre=pre, dropouts=dropouts, eval_only=True)
+def _layer_plan(call: TracedCall) -> Plan:
+    graph = _Graph(call)
+    out = output_of(graph.graph)
+    if not isinstance(out, fx.Node):
+        raise NoMatch("forward() gives several values")
+    description, found = match_at(LAYER, graph, out)
+    plan = plan_of(description, found, "forward", eval_only=True)
+    if plan.post is not None and "rms" == plan.pre.kind == plan.post.kind and plan.pre.form != plan.post.form:
+        raise NoMatch("its norms round in different places")
+    _require_nothing_else(graph, found.x, found.norms["pre"][0], out)
+    return plan
 
-    def match_post(self, result: fx.Node) -> "tuple[fx.Node, dict[str, typing.Any]]":
-        module = self.module(result)
-        post = norms.identify(module) if module is not None and not is_linear(module) else None
-        if post is None:
-            return result, {}
-        return self.strip_dropout(result.args[0]), {"post_norm": str(result.target), "post": post, "post_form": "of_result"}
 
-    def require_input(self, node: typing.Any) -> None:
-        node = self.strip_dropout(node)
-        module = self.module(node)
-        if self.norm is None:
-            if not norms.could_be(module) or node.args != (self.x,) or node.kwargs:
-                raise NoMatch("the MLP does not read a norm of what is added to its result")
-            if norms.identify(module) is None:
-                raise NoMatch(norms.reason_against(module))
-            self.norm = node
-        if node is not self.norm:
-            raise NoMatch("the first layers do not read one norm")
+def _require_nothing_else(graph: _Graph, x: fx.Node, norm: fx.Node, out: fx.Node) -> None:
+    """The norm is called once, as a child of the layer, and all that comes after it makes the result."""
+    name = str(norm.target)
+    of_this = [n for n, m in graph.root.named_modules(remove_duplicate=False) if m is graph.module(norm)]
+    calls = [n for n in graph.graph.nodes if n.op == "call_module" and n.target == name]
+    if "." in name or len(of_this) != 1 or len(calls) != 1:
+        raise NoMatch(f"{name} is used more than once, or is no child of the layer")
+    tail, todo = {x, norm}, [out]
+    while todo:
+        node = todo.pop()
+        if node not in tail:
+            tail.add(node)
+            todo += node.all_input_nodes
+    graph.require_dtypes(tail)
+    kept = graph.kept()
+    is_after = False
+    for node in graph.graph.nodes:
+        is_after = is_after or node is norm
+        if is_after and node in kept:
+            raise NoMatch(f"after {name} it sets self.{kept[node]}")
+        if is_after and node.op not in ("output", "get_attr") and node not in tail:
+            raise NoMatch(f"after {name} it does more than the MLP: {graph.name_of(node)}")
 
-    def require_nothing_else(self, out: fx.Node) -> None:
-        """The norm is called once, as a child of the layer, and all that comes after it makes the
-        result."""
-        name = str(self.norm.target)
-        of_this = [n for n, m in self.root.named_modules(remove_duplicate=False) if m is self.module(self.norm)]
-        calls = [n for n in self.graph.nodes if n.op == "call_module" and n.target == name]
-        if "." in name or len(of_this) != 1 or len(calls) != 1:
-            raise NoMatch(f"{name} is used more than once, or is no child of the layer")
-        tail, todo = {self.x, self.norm}, [out]
-        while todo:
-            node = todo.pop()
-            if node not in tail:
-                tail.add(node)
-                todo += node.all_input_nodes
-        self.require_dtypes(tail)
-        kept = {}
-        for key, value in self.view.__dict__.items():
-            while isinstance(value, fx.proxy.Attribute):  # x.shape makes its node when it is used
-                value = value.root
-            if isinstance(value, fx.Proxy):
-                kept[value.node] = key
-        is_after = False
-        for node in self.graph.nodes:
-            is_after = is_after or node is self.norm
-            if is_after and node in kept:
-                raise NoMatch(f"after {name} it sets self.{kept[node]}")
-            if is_after and node.op not in ("output", "get_attr") and node not in tail:
-                raise NoMatch(f"after {name} it does more than the MLP: {self.name_of(node)}")
+
+def _inline_plan(call: TracedCall) -> Plan:
+    graph = _Graph(call)
+    plans = [plan for node in graph.graph.nodes if (plan := _inline_plan_at(graph, node)) is not None]
+    if not plans:
+        raise NoMatch("forward() has no linear, activation, linear of which nothing else reads a part")
+    if len(plans) > 1:
+        raise NoMatch(f"forward() has {len(plans)} MLPs; one can be fused")
+    return plans[0]
+
+
+def _inline_plan_at(graph: _Graph, down: fx.Node) -> "Plan | None":
+    if graph.linear(down) is None:
+        return None
+    try:
+        description, found = match_at(PLAIN, graph, down)
+    except NoMatch:
+        return None
+    plan = plan_of(description, found, "forward", eval_only=True, inline=True)
+    if plan.activation_path is None or not _is_apart(graph, down, plan):
+        return None
+    after = {down}  # what is computed from the result
+    after.update(n for n in graph.graph.nodes if any(i in after for i in n.all_input_nodes))
+    graph.require_dtypes(after)
+    return plan
+
+
+def _is_apart(graph: _Graph, down: fx.Node, plan: Plan) -> bool:
+    """The modules are called once, and each result between them has one reader."""
+    names = (plan.linears[0], str(plan.activation_path), plan.linears[1])
+    node, seen = down, [down]
+    while str(node.target) != names[0]:
+        node = node.args[0] if node.args else node.kwargs["input"]
+        if len(node.users) != 1:
+            return False
+        seen.append(node)
+    if graph.kept().keys() & set(seen[1:]):
+        return False
+    used = [str(n.target) for n in graph.graph.nodes if n not in seen and n.op in ("call_module", "get_attr")]
+    modules = [graph.root.get_submodule(name) for name in names]
+    shared = [n for n, m in graph.root.named_modules(remove_duplicate=False) if any(m is o for o in modules)]
+    is_called_again = any(u == name or u.startswith(name + ".") for u in used for name in names)
+    return sorted(shared) == sorted(names) and not is_called_again
 
 
 def is_layer(module: nn.Module) -> bool:
@@ -250,10 +262,15 @@ def _hands_on(function: typing.Callable[..., typing.Any], name: str) -> bool:
 
 def match_layer(layer: nn.Module) -> "tuple[Plan, Call]":
     """The plan of a layer with its norm and residual, and of which calls. Raises NoMatch with the reason."""
-    return match_calls(layer, lambda call: _LayerMatcher(call).match())
+    return _match_calls(layer, _layer_plan)
 
 
-def match_calls(layer: nn.Module, plan_of: "typing.Callable[[TracedCall], Plan]") -> "tuple[Plan, Call]":
+def match_inline(module: nn.Module) -> "tuple[Plan, Call]":
+    """The plan of linear, activation, linear in forward(), and of which calls. Raises NoMatch."""
+    return _match_calls(module, _inline_plan)
+
+
+def _match_calls(layer: nn.Module, plan_of: "typing.Callable[[TracedCall], Plan]") -> "tuple[Plan, Call]":
     """The plan of a layer's forward, the dtypes and the calls that it holds for."""
     reason = signals.foreign()
     if reason is not None:

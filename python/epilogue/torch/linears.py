@@ -18,17 +18,23 @@ _PRODUCTS = {operator.matmul, operator.add, torch.matmul, torch.add, torch.t, F.
 
 def is_conv1d(module: nn.Module) -> bool:
     """GPT-2's linear layer, whose weight is [in, out]."""
-    kind = type(module)
+    kind = _kind_of(module)
     return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
 
 
+def _kind_of(module: nn.Module) -> type:
+    """Before fuse()."""
+    kind = type(module)
+    return getattr(kind, "_epilogue_original", kind)
+
+
 def is_linear(module: nn.Module) -> bool:
-    return type(module) is nn.Linear or is_conv1d(module) or _is_respelled(module)
+    return _kind_of(module) is nn.Linear or is_conv1d(module) or _is_respelled(module)
 
 
 def _is_respelled(module: nn.Module) -> bool:
     """Falcon's: derived of nn.Linear, and its forward spells the product of weight and bias in another way."""
-    kind = type(module)
+    kind = _kind_of(module)
     if not issubclass(kind, nn.Linear) or module._buffers or module._modules or list(module._parameters) != ["weight", "bias"]:
         return False
     code = getattr(kind.forward, "__code__", None)

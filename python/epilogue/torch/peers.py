@@ -71,11 +71,11 @@ def _autotune(graph: typing.Any, inputs: typing.Any) -> typing.Any:
         return compile_fx(graph, inputs)
 
 
-def prepare(module: nn.Module, setting: str, training: "bool | str" = False) -> nn.Module:
-    """A copy of the module that runs by this setting; `training` as in fuse()."""
+def prepare(module: nn.Module, setting: str, training: "bool | str" = False, linears: "bool | str" = True) -> nn.Module:
+    """A copy of the module that runs by this setting; `training` and `linears` as in fuse()."""
     module = copy.deepcopy(module)
     if setting == "fused":
-        return fuse(module, training=training)
+        return fuse(module, training=training, linears=linears)
     if setting == "fused int8":
         return fuse(module, int8_weights=True)
     if setting == "eager":

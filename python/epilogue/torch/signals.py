@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What says that packed weights may be stale, or that a module must run as itself."""
+"""What says that a module must run as itself; optimizer steps, which handles are told of."""
 
 import sys
 import typing
@@ -16,20 +16,14 @@ _transforms = torch._C._functorch.peek_interpreter_stack
 _jit_state = torch._C._get_tracing_state
 _loaded = sys.modules
 
-# Optimizer steps of this process. AdamW(fused=True) writes parameters without a new _version.
-_steps = 0
+
+def _note_step(*_: typing.Any) -> None:
+    """AdamW(fused=True) writes parameters without a new _version. A compiled step gives them one."""
+    if not torch.compiler.is_compiling():
+        torch.ops.epilogue.note_step.default()
 
 
-def _count_step(*_: typing.Any) -> None:
-    global _steps
-    _steps += 1
-
-
-register_optimizer_step_post_hook(_count_step)
-
-
-def steps() -> int:
-    return _steps
+register_optimizer_step_post_hook(_note_step)
 
 
 def _is_sharded() -> bool:

@@ -6,7 +6,8 @@ import typing
 from torch import nn
 
 from . import inline
-from .match import NoMatch
+from .layer import match_inline
+from .patterns import NoMatch
 
 _EXPERTS = 3  # dimensions of a tensor with a matrix for each expert
 
@@ -20,7 +21,7 @@ def unmatched(module: nn.Module) -> "NoMatch | tuple[typing.Any, ...] | None":
     if not inline.is_candidate(module):
         return None
     try:
-        return inline.match_inline(module)
+        return match_inline(module)
     except NoMatch as reason:
         return reason
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "handle.h"
 
-#include <atomic>
-#include <cstring>
 #include <shared_mutex>
 #include <stdexcept>
 #include <unordered_map>
@@ -14,40 +12,6 @@ namespace {
 
 using epilogue::DType;
 using epilogue::Tensor;
-
-// Elements of each weight that are looked at before a call.
-constexpr int64_t kSamples = 32;
-
-// Handles may share a weight's memory, and packed copies are shared by memory and version: no two
-// writes may have the same number.
-uint32_t next_version() {
-  static std::atomic<uint32_t> version{1};
-  return ++version;
-}
-
-uint64_t mix(uint64_t sum, uint64_t bits, uint64_t position) {
-  return sum + (bits + 0x9e3779b97f4a7c15U) * (2 * position + 0x2545f4914f6cdd1dU);
-}
-
-uint64_t sample_of(const Tensor& t, uint64_t seed) {
-  const int64_t count = t.numel();
-  if (count == 0 || t.dim() > 2) return 0;
-  const size_t bytes = epilogue::dtype_bytes(t.dtype());
-  const auto* const data = static_cast<const std::byte*>(t.data());
-  const int64_t columns = t.size(-1);
-  const int64_t row_stride = t.dim() == 2 ? t.strides()[0] : 0;
-  const int64_t column_stride = t.strides()[t.dim() - 1];
-  const int64_t taken = std::min(count, kSamples);
-  for (int64_t i = 0; i < taken; ++i) {
-    // Spread over the whole, not all in one column.
-    const int64_t at = taken == count ? i : (count / taken) * i + (i * 37) % (count / taken);
-    const int64_t offset = (at / columns) * row_stride + (at % columns) * column_stride;
-    uint64_t bits = 0;
-    std::memcpy(&bits, data + offset * static_cast<int64_t>(bytes), bytes);
-    seed = mix(seed, bits, static_cast<uint64_t>(i));
-  }
-  return seed;
-}
 
 std::optional<DType> engine_dtype(std::optional<torch::headeronly::ScalarType> type) {
   using torch::headeronly::ScalarType;
@@ -92,13 +56,6 @@ void set_forms(const Request& request, epilogue::FusedOptions& options) {
 
 }  // namespace
 
-Tensor Handle::add(const Torch& tensor, const char* what, DType dtype) {
-  const Tensor view = view_of(tensor, what);
-  const Tensor used = view.dtype() == dtype ? view : view.to(dtype);
-  sources_.push_back({tensor, view, used});
-  return used;
-}
-
 Handle::Handle(const Request& request) {
   const epilogue::NoGrad no_grad;
   TorchThreads threads;
@@ -109,79 +66,80 @@ Handle::Handle(const Request& request) {
   // Refers to weights of one number and of one dtype: no converted copies mix with others.
   std::vector<Tensor> weights;
   std::vector<Tensor> biases;
-  for (const Torch& w : request.weights) weights.push_back(add(w, "weight", dtype_));
-  for (const auto& b : request.biases) biases.push_back(b ? add(*b, "bias", dtype_) : Tensor());
+  for (const Torch& w : request.weights) weights.push_back(weights_.add(w, "weight", dtype_));
+  for (const auto& b : request.biases)
+    biases.push_back(b ? weights_.add(*b, "bias", dtype_) : Tensor());
   epilogue::FusedOptions options;
   set_forms(request, options);
   Tensor* const norms[] = {&options.norm_weight, &options.norm_bias, &options.post_norm_weight,
                            &options.post_norm_bias};
   for (size_t i = 0; i < 4; ++i)
-    if (request.norms[i]) *norms[i] = add(*request.norms[i], "norm", dtype_);
-  const auto activation = epilogue::nn::parse_activation(request.activation);
-  if (!epilogue::nn::is_gated(activation)) {
-    mlp_ = epilogue::FusedMlp::plain(weights, biases, activation, options);
-  } else {
-    if (weights.size() != 3) throw std::runtime_error("expected the weights gate, up and down");
-    mlp_ =
-        epilogue::FusedMlp::gated(weights[0], weights[1], weights[2], activation, options, biases);
-  }
+    if (request.norms[i]) *norms[i] = weights_.add(*request.norms[i], "norm", dtype_);
   k_ = weights[0].size(1);
-  n_ = weights.back().size(0);
-  write_again();
-}
-
-uint64_t Handle::sample() const {
-  uint64_t sum = 0;
-  for (const Source& s : sources_) sum = sample_of(s.tensor, sum);
-  return sum;
-}
-
-// What is converted is converted again; the rest gets a version that no weight had before.
-void Handle::write_again() {
-  for (const Source& s : sources_) {
-    if (!s.tensor.is_same(s.used)) epilogue::copy_(s.used, s.tensor);
-    s.used.set_version(next_version());
+  if (request.activation == "none") {
+    for (const Tensor& w : weights) widths_.push_back(w.size(0));
+    linear_.emplace(weights, biases, options);
+  } else {
+    widths_ = {weights.back().size(0)};
+    const auto activation = epilogue::nn::parse_activation(request.activation);
+    if (!epilogue::nn::is_gated(activation)) {
+      mlp_ = epilogue::FusedMlp::plain(weights, biases, activation, options);
+    } else {
+      if (weights.size() != 3) throw std::runtime_error("expected the weights gate, up and down");
+      mlp_ = epilogue::FusedMlp::gated(weights[0], weights[1], weights[2], activation, options,
+                                       biases);
+    }
   }
-  sample_ = sample();
+  weights_.watch(request.parameters);
 }
 
-void Handle::see_writes(int64_t version) {
-  const std::lock_guard lock(mutex_);
-  if (version == version_ && sample() == sample_) return;
-  if (version_ != -1) write_again();
-  version_ = version;
-}
-
-void Handle::refresh() {
-  const std::lock_guard lock(mutex_);
-  TorchThreads threads;
-  const epilogue::ExecutorScope scope(threads);
-  const epilogue::NoGrad no_grad;
-  write_again();
-}
-
-void Handle::require_fit(const Torch& x) const {
+Tensor Handle::rows_of(const Torch& x) const {
   if (x.dim() == 0 || x.size(x.dim() - 1) != k_)
     throw std::runtime_error("mat1 and mat2 shapes cannot be multiplied: x is " + describe(x) +
-                             ", the first weight is " + to_string(sources_[0].tensor));
-}
-
-Torch Handle::run(const Torch& x, int64_t version) {
-  require_fit(x);
-  const epilogue::NoGrad no_grad;
-  TorchThreads threads;
-  const epilogue::ExecutorScope scope(threads);
+                             ", the first weight is " + describe(weights_.first()));
   const Tensor in = view_of(x, "x");
   if (in.dtype() != dtype_)
     throw std::runtime_error("expected x and weights of the same dtype, but x is " + describe(x) +
                              " and the weights are " + std::string(dtype_name(dtype_)));
-  see_writes(version);
-  epilogue::Dims sizes = in.sizes();
-  sizes[sizes.rank() - 1] = n_;
-  Torch out = empty_like_rows(x, sizes);
-  if (out.numel() == 0) return out;
-  mlp_->run_into(in, view_of(out, "out"));
+  return in;
+}
+
+Torch Handle::out_like(const Torch& x, int64_t columns) const {
+  epilogue::Dims sizes;
+  for (int64_t d = 0; d + 1 < x.dim(); ++d) sizes.push_back(x.size(d));
+  sizes.push_back(columns);
+  return empty_like_rows(x, sizes);
+}
+
+std::optional<Torch> Handle::run(const Torch& x, const std::vector<Torch>& parameters) {
+  if (!mlp_) throw std::runtime_error("expected the handle of an MLP, got one of linear layers");
+  if (!weights_.see(parameters)) return std::nullopt;
+  const epilogue::NoGrad no_grad;
+  TorchThreads threads;
+  const epilogue::ExecutorScope scope(threads);
+  const Tensor in = rows_of(x);
+  Torch out = out_like(x, columns());
+  if (out.numel() != 0) mlp_->run_into(in, view_of(out, "out"));
   return out;
+}
+
+std::vector<Torch> Handle::run_linear(const Torch& x, const std::vector<Torch>& parameters,
+                                      const std::optional<Torch>& residual) {
+  if (!linear_) throw std::runtime_error("expected the handle of linear layers, got one of an MLP");
+  if (!weights_.see(parameters)) return {};
+  const epilogue::NoGrad no_grad;
+  TorchThreads threads;
+  const epilogue::ExecutorScope scope(threads);
+  const Tensor in = rows_of(x);
+  std::vector<Torch> outs;
+  std::vector<Tensor> views;
+  for (const int64_t n : widths_) {
+    outs.push_back(out_like(x, n));
+    views.push_back(view_of(outs.back(), "out"));
+  }
+  if (x.numel() != 0)
+    linear_->run_into(in, views, residual ? view_of(*residual, "residual") : Tensor());
+  return outs;
 }
 
 namespace {

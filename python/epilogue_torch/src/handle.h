@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fused MLP with the weights that it was packed from, under a number that Python holds.
+// A fused MLP, or linear layers of the same rows, with the weights that it was packed from, under a
+// number that Python holds.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tensors.h"
+#include "weights.h"
 
 namespace epilogue_torch {
 
 // What epilogue::prepare takes.
 struct Request {
+  std::vector<Torch> parameters;  // that weights, biases and norms are, or are views of
   std::vector<Torch> weights;
   std::vector<std::optional<Torch>> biases;  // one per weight
-  std::string activation;                    // a name of epilogue::nn::Activation
+  std::string activation;  // a name of epilogue::nn::Activation; "none": linear layers side by side
   std::optional<torch::headeronly::ScalarType>
       dtype;  // to compute in: the weights' own, or autocast's
   bool int8_weights = false;
@@ -31,37 +32,27 @@ class Handle {
  public:
   // Throws std::runtime_error where tensors or options do not fit.
   explicit Handle(const Request& request);
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
 
-  // `version`: a number that differs from the last call's where the caller knows of a write. A
-  // sample of the weights' contents is compared besides.
-  Torch run(const Torch& x, int64_t version);
-  int64_t columns() const { return n_; }
+  // Nullopt if one of the request's parameters has other memory since.
+  std::optional<Torch> run(const Torch& x, const std::vector<Torch>& parameters);
+  // The same of linear layers: one result for each; none at all if a parameter has other memory.
+  std::vector<Torch> run_linear(const Torch& x, const std::vector<Torch>& parameters,
+                                const std::optional<Torch>& residual);
+  int64_t columns() const { return widths_.back(); }
+  const std::vector<int64_t>& widths() const { return widths_; }  // of the results
   // Weights are packed anew at the next call.
-  void refresh();
+  void refresh() { weights_.refresh(); }
 
  private:
-  epilogue::Tensor add(const Torch& tensor, const char* what, epilogue::DType dtype);
-  void require_fit(const Torch& x) const;
-  void see_writes(int64_t version);
-  void write_again();
-  uint64_t sample() const;
+  epilogue::Tensor rows_of(const Torch& x) const;
+  Torch out_like(const Torch& x, int64_t columns) const;
 
-  // A tensor of torch, kept alive, as the engine sees it.
-  struct Source {
-    Torch owner;
-    epilogue::Tensor tensor;
-    epilogue::Tensor used;  // the same, or converted to the dtype of the computation
-  };
-  std::vector<Source> sources_;
+  Weights weights_;
   epilogue::DType dtype_;
   int64_t k_ = 0;
-  int64_t n_ = 0;
+  std::vector<int64_t> widths_;
   std::optional<epilogue::FusedMlp> mlp_;
-  std::mutex mutex_;  // of the two below
-  int64_t version_ = -1;
-  uint64_t sample_ = 0;
+  std::optional<epilogue::FusedLinear> linear_;
 };
 
 // Handles by number, from 1. find() throws std::runtime_error where there is none.

@@ -9,11 +9,13 @@ namespace {
 
 using torch::headeronly::ScalarType;
 
-int64_t prepare(std::vector<Torch> weights, std::vector<std::optional<Torch>> biases,
-                std::string activation, std::optional<ScalarType> dtype, bool int8_weights,
+int64_t prepare(std::vector<Torch> parameters, std::vector<Torch> weights,
+                std::vector<std::optional<Torch>> biases, std::string activation,
+                std::optional<ScalarType> dtype, bool int8_weights,
                 std::vector<std::optional<Torch>> norms, std::vector<std::string> forms,
                 std::vector<double> eps, bool residual) {
-  return keep(std::make_shared<Handle>(Request{.weights = std::move(weights),
+  return keep(std::make_shared<Handle>(Request{.parameters = std::move(parameters),
+                                               .weights = std::move(weights),
                                                .biases = std::move(biases),
                                                .activation = std::move(activation),
                                                .dtype = dtype,
@@ -24,8 +26,16 @@ int64_t prepare(std::vector<Torch> weights, std::vector<std::optional<Torch>> bi
                                                .residual = residual}));
 }
 
-Torch run(Torch x, int64_t handle, int64_t version) { return find(handle)->run(x, version); }
+std::optional<Torch> run(Torch x, int64_t handle, std::vector<Torch> parameters) {
+  return find(handle)->run(x, parameters);
+}
 
+std::vector<Torch> run_linear(Torch x, int64_t handle, std::vector<Torch> parameters,
+                              std::optional<Torch> residual) {
+  return find(handle)->run_linear(x, parameters, residual);
+}
+
+std::vector<int64_t> widths_of(int64_t handle) { return find(handle)->widths(); }
 int64_t columns_of(int64_t handle) { return find(handle)->columns(); }
 void refresh_handle(int64_t handle) { find(handle)->refresh(); }
 void release_handle(int64_t handle) { release(handle); }
@@ -36,26 +46,33 @@ int64_t packed_bytes() { return epilogue::memory_stats().packed_bytes; }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
-      "prepare(Tensor[] weights, Tensor?[] biases, str activation, ScalarType? dtype, "
+      "prepare(Tensor[] parameters, Tensor[] weights, Tensor?[] biases, str activation, "
+      "ScalarType? dtype, "
       "bool int8_weights, Tensor?[] norms, str[] forms, float[] eps, bool residual) -> int");
-  m.def("fused_mlp(Tensor x, int handle, int version) -> Tensor");
+  m.def("fused_mlp(Tensor x, int handle, Tensor[] parameters) -> Tensor?");
+  m.def("linear(Tensor x, int handle, Tensor[] parameters, Tensor? residual) -> Tensor[]");
   m.def("columns(int handle) -> int");
+  m.def("widths(int handle) -> int[]");
   m.def("refresh(int handle) -> ()");
   m.def("release(int handle) -> ()");
   m.def("handles() -> int");
+  m.def("note_step() -> ()");
   m.def("packed_bytes() -> int");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("prepare", TORCH_BOX(&prepare));
   m.impl("fused_mlp", TORCH_BOX(&run));
+  m.impl("linear", TORCH_BOX(&run_linear));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
   m.impl("columns", TORCH_BOX(&columns_of));
+  m.impl("widths", TORCH_BOX(&widths_of));
   m.impl("refresh", TORCH_BOX(&refresh_handle));
   m.impl("release", TORCH_BOX(&release_handle));
   m.impl("handles", TORCH_BOX(&count_handles));
+  m.impl("note_step", TORCH_BOX(&note_step));
   m.impl("packed_bytes", TORCH_BOX(&packed_bytes));
 }
 

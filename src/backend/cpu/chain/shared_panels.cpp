@@ -30,8 +30,7 @@ Registry& registry() {
 SharedPanels::SharedPanels(std::span<const Tensor> weights, const simd::PanelLayout& layout,
                            simd::Join join, simd::Precision precision)
     : layout_(layout), join_(join), precision_(precision) {
-  for (const Tensor& w : weights)
-    weights_.push_back({w, w.data(), w.sizes(), w.strides(), w.dtype()});
+  for (const Tensor& w : weights) weights_.emplace_back(w);
 }
 
 SharedPanels::~SharedPanels() {
@@ -44,17 +43,11 @@ SharedPanels::~SharedPanels() {
   if (mine != last) all.entries.erase(mine);
 }
 
-bool SharedPanels::Weight::is(const Tensor& t) const {
-  return tensor.impl()->storage.get() == t.impl()->storage.get() && data == t.data() &&
-         tensor.data() == data && sizes == t.sizes() && strides == t.strides() &&
-         dtype == t.dtype();
-}
-
 bool SharedPanels::are_of(std::span<const Tensor> weights, const simd::PanelLayout& layout,
                           simd::Join join, simd::Precision precision) const {
   return layout == layout_ && join == join_ && precision == precision_ &&
          std::equal(weights.begin(), weights.end(), weights_.begin(), weights_.end(),
-                    [](const Tensor& t, const Weight& w) { return w.is(t); });
+                    [](const Tensor& t, const KnownWeight& w) { return w.is(t) && !w.is_moved(); });
 }
 
 const simd::PackedWeights& SharedPanels::pack() {
@@ -62,7 +55,7 @@ const simd::PackedWeights& SharedPanels::pack() {
   const uint64_t now = versions();
   if (packed_versions_.load(std::memory_order_relaxed) == now) return *panels_;
   std::vector<simd::PackedPart> parts;
-  for (const Weight& w : weights_)  // [n, k]: B is its transpose
+  for (const KnownWeight& w : weights_)  // [n, k]: B is its transpose
     parts.push_back({{w.data, float_type(w.dtype), w.strides[1], w.strides[0]}, w.sizes[1]});
   if (panels_ != nullptr) {
     panels_->repack(parts);

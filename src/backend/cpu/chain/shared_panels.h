@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/simd/panels/packed_weights.h"
+#include "core/known_weight.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue::cpu {
@@ -36,16 +37,6 @@ class SharedPanels {
   friend std::shared_ptr<SharedPanels> share_panels(std::span<const Tensor> weights,
                                                     const simd::PanelLayout& layout,
                                                     simd::Join join, simd::Precision precision);
-  // A weight as it was: a parameter may be given other memory (Module::to()), and then is another
-  // weight.
-  struct Weight {
-    Tensor tensor;
-    const void* data;
-    Dims sizes;
-    Dims strides;
-    DType dtype;
-    bool is(const Tensor& t) const;
-  };
   SharedPanels(std::span<const Tensor> weights, const simd::PanelLayout& layout, simd::Join join,
                simd::Precision precision);
 
@@ -58,7 +49,7 @@ class SharedPanels {
     return second << 32 | weights_[0].tensor.version();
   }
 
-  std::vector<Weight> weights_;
+  std::vector<KnownWeight> weights_;
   const simd::PanelLayout layout_;
   const simd::Join join_;
   const simd::Precision precision_;

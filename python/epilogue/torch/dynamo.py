@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MLPs in Dynamo's graph: what patterns.MLP describes, of tensors that the engine takes."""
+
+from torch import fx
+
+from .match import DTYPES
+from .nodes import Linear, Nodes, value_of
+from .patterns import MLP, Found, NoMatch, match_at
+
+_IN_PLACE = {"setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior",
+             "ipow", "irshift", "isub", "itruediv", "ixor"}  # fmt: skip
+
+
+class GraphMlp:
+    def __init__(self, found: Found) -> None:
+        self.linears: "list[Linear]" = found.chain()
+        self.activation = found.activation.name
+        self.gated, self.packed = found.gated, found.packed
+        self.x = self.linears[0].x
+        self.weights = [linear.weight for linear in self.linears]
+        self.biases = [linear.bias for linear in self.linears]
+        self.transposed = tuple(linear.transposed for linear in self.linears)
+        self._numbers = found.activation.numbers
+
+    def guard(self) -> None:
+        """Lets Dynamo check the numbers' values at each call: with others the graph is made anew."""
+        for number in self._numbers:
+            number.node.guard_float(__file__, 0)
+
+    def __str__(self) -> str:
+        form = "packed" if self.packed else "gated" if self.gated else "plain"
+        return f"compiled {form} MLP, {self.activation}"
+
+    def fits(self) -> bool:
+        values = [value_of(n) for n in (*self.weights, *self.biases, self.x) if n is not None]
+        return all(
+            v is not None and v.device.type == "cpu" and v.dtype == values[-1].dtype and type(v).__name__ in ("FakeTensor", "Tensor", "Parameter")
+            for v in values
+        ) and values[-1].dtype in DTYPES and not (self.packed and self.transposed[0])
+
+
+def mlp_at(node: fx.Node) -> "GraphMlp | None":
+    """The MLP whose result `node` is."""
+    nodes = Nodes(node.graph)
+    if nodes.linear(node) is None:
+        return None
+    try:
+        mlp = GraphMlp(match_at(MLP, nodes, node)[1])
+    except NoMatch:
+        return None
+    return mlp if mlp.fits() and not _is_written_meanwhile(node, steps_of(mlp, node)) else None
+
+
+def steps_of(mlp: GraphMlp, node: fx.Node) -> "list[fx.Node]":
+    """The nodes that make the MLP's result, each after those that read it."""
+    given = {mlp.x, *mlp.weights, *mlp.biases}
+    found, todo = set(), [node]
+    while todo:
+        step = todo.pop()
+        if step not in found and step not in given and step.op != "placeholder":
+            found.add(step)
+            todo += step.all_input_nodes
+    return [n for n in reversed(node.graph.nodes) if n in found]
+
+
+def _is_written_meanwhile(node: fx.Node, steps: "list[fx.Node]") -> bool:
+    """Whether another node writes memory between the MLP's first and last: one op for all of it would
+    read what was written."""
+    own, at = set(steps), node
+    while at is not steps[-1]:
+        at = at.prev
+        if at not in own and _writes(at):
+            return True
+    return False
+
+
+def _writes(node: fx.Node) -> bool:
+    if node.op not in ("call_function", "call_method"):
+        return node.op == "call_module"
+    schema = getattr(node.target, "_schema", None)
+    name = str(getattr(node.target, "__name__", node.target))
+    in_place = getattr(node.target, "__module__", "") == "_operator" and name in _IN_PLACE
+    return (
+        in_place or (name.endswith("_") and not name.endswith("__")) or (schema is not None and schema.is_mutable)
+        or node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True
+    )  # fmt: skip

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear layers by themselves, with packed weights: attention's projections, heads, classifiers.
+
+Layers of one module that are given the same tensor (q, k and v) run as one call. Which these are shows
+at the first calls: structure that no trace of attention would show. The first of them computes all; the
+others take what is theirs if they are given that very tensor, unwritten. Where one is not (another
+input, or not called at all), each runs by itself from then on.
+"""
+
+import dataclasses
+import threading
+import typing
+import weakref
+
+import torch
+from torch import nn
+
+from . import choose, signals
+from .handle import Handle
+from .linears import is_conv1d
+from .taken import Taken, misfit, take, unfit
+from .training import products_of
+
+if typing.TYPE_CHECKING:
+    from .state import Options
+
+_is_autocast_enabled = torch.is_autocast_enabled
+_linear = None  # torch.ops.epilogue.linear.default, once the ops are loaded
+
+# Weights of fewer elements take less time than the checks of a call.
+LEAST_ELEMENTS = 1 << 16
+# Numbers of rows at which a product of packed weights gains where the CPU has instructions for the dtype. One row of f32
+# waits for its weights either way; many rows pay for packing, which PyTorch's kernels do at each call.
+# `python -m epilogue.torch.bench linears` measures it.
+GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
+_LEARNED = 3  # calls of each layer after which it is known with whom it shares its input
+
+
+def loses(rows: int, dtype: torch.dtype) -> "str | None":
+    """Why PyTorch's own product is as fast, as far as that is known without a clock."""
+    if products_of(dtype) == "engine" or rows in GAINS[dtype]:
+        return None
+    return f"{rows} row{'s' * (rows != 1)} of {str(dtype)[6:]}: PyTorch's own product is as fast; tune='measure' times both"
+
+
+def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -> "str | None":
+    """Why a linear layer stays PyTorch's, whatever it is given."""
+    if "forward" in linear.__dict__:
+        return "forward is set on the instance (hooks of another library)"
+    weight = linear._parameters.get("weight")
+    if type(weight) is not nn.Parameter:
+        return f"its weight is a {type(weight).__name__}"
+    if options.linears == "always":
+        return None
+    if weight.numel() < LEAST_ELEMENTS:
+        return "small: a call's checks take as long as the product"
+    if weight in tied and products_of(weight.dtype) != "engine":
+        return "its weight is an embedding's: a packed copy would hold it twice for nothing"
+    return None
+
+
+class _Pack(typing.NamedTuple):
+    taken: Taken
+    handle: "Handle | None"  # None: nothing is packed yet
+
+
+class _Pending(typing.NamedTuple):
+    """Results of a set that was run for its first layer, until the others are called."""
+
+    x: torch.Tensor
+    version: int
+    autocast: "torch.dtype | None"
+    outs: "dict[LinearState, torch.Tensor]"
+
+
+class _Set:
+    """Linear layers of one input, and their packed weights by dtype of the computation."""
+
+    def __init__(self, modules: "list[nn.Module]", members: "tuple[LinearState, ...]" = ()) -> None:
+        self.modules = modules
+        self.members = members  # of several
+        self.local = threading.local()  # what waits for the other members
+        self.reason = ""  # of the last call that gave nothing
+        self.packs: "dict[torch.dtype, _Pack]" = {}
+
+    def run(self, x: torch.Tensor, options: "Options") -> "list[torch.Tensor] | None":
+        """A result for each; None where they run as their own."""
+        global _linear
+        if _linear is None:
+            _linear = torch.ops.epilogue.linear.default
+        autocast = _is_autocast_enabled("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
+        pack = self.packs.get(dtype)
+        if pack is None or not pack.taken.holds(self) or x.shape[-1] != pack.taken.columns:
+            pack = self._pack(x, dtype, autocast, None)
+        if pack is None:
+            return None
+        reason = self._obstacle(x, dtype, pack.taken, options)
+        if reason is not None:
+            self.reason = reason
+            return None
+        given = x if x.dtype is dtype else x.to(dtype)
+        if pack.handle is not None:
+            outs = _linear(given, pack.handle.number, pack.taken.given, None)
+            if outs:
+                return outs
+        pack = self._pack(x, dtype, autocast, options)  # the first call, or weights in other memory
+        return None if pack is None else _linear(given, pack.handle.number, pack.taken.given, None)
+
+    def _pack(self, x: torch.Tensor, dtype: torch.dtype, autocast: bool, options: "Options | None") -> "_Pack | None":
+        """The parameters as they are; with options packed too."""
+        taken = take(self, self.modules, [], is_conv1d(self.modules[0]))
+        reason = taken if isinstance(taken, str) else misfit(x, taken, dtype, autocast)
+        if reason is not None or isinstance(taken, str):
+            self.reason = str(reason)
+            return None
+        if options is None:
+            return _Pack(taken, None)
+        rows = [w.detach().t() if is_conv1d(m) else w.detach() for m, w in zip(self.modules, taken.weights)]
+        handle = Handle(rows, taken.biases, "none", dtype, options.int8_weights, parameters=taken.given)
+        pack = self.packs[dtype] = _Pack(taken, handle)
+        return pack
+
+    def _obstacle(self, x: torch.Tensor, dtype: torch.dtype, taken: Taken, options: "Options") -> "str | None":
+        if taken.wants_gradients(x):
+            return "gradients are wanted"
+        rows = x.numel() // max(x.shape[-1], 1)
+        if options.linears == "always":
+            return None
+        if options.tune != "measure":
+            return loses(rows, dtype)
+        shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
+        key = choose.key("linear", shapes, rows, dtype, options.int8_weights)
+        faster = choose.known(key)
+        if faster is None:
+            own = [type(m)._epilogue_own for m in self.modules]
+            always = dataclasses.replace(options, linears="always")
+            faster = choose.measure(key, lambda: [f(m, x) for f, m in zip(own, self.modules)], lambda: self.run(x, always))
+        return None if faster else f"PyTorch is faster at {rows} rows (measured)"
+
+    def part(self) -> None:
+        """Each by itself from here on."""
+        self.local.pending = None
+        for state in self.members:
+            state.together = None
+
+    def is_whole(self) -> bool:
+        return all(s.together is self and s.alone is not None and s.alone.modules[0] is m for s, m in zip(self.members, self.modules))
+
+    def give(self, state: "LinearState", x: torch.Tensor, options: "Options") -> "torch.Tensor | None":
+        """A member's result; None where it runs by itself."""
+        pending: "_Pending | None" = getattr(self.local, "pending", None)
+        now = (x._version, torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else None)
+        if pending is not None:
+            if pending.x is x and pending[1:3] == now and state in pending.outs:
+                out = pending.outs.pop(state)
+                if not pending.outs:
+                    self.local.pending = None
+                return out
+            self.part()  # somebody did not call for what is theirs, or with another x
+            return None
+        if state is not self.members[0]:
+            return None
+        if not self.is_whole():
+            self.part()
+            return None
+        outs = self.run(x, options)
+        if outs is None:
+            return None
+        waiting = dict(zip(self.members, outs))
+        out = waiting.pop(state)
+        self.local.pending = _Pending(x, *now, waiting)
+        return out
+
+
+class Siblings:
+    """Linear layers of one module that read as many columns. A copy learns anew which of them run as one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: "list[LinearState]" = []  # that were given this tensor
+        self._x: typing.Any = lambda: None
+
+    def __deepcopy__(self, memo: typing.Any) -> "Siblings":
+        return memo.setdefault(id(self), Siblings())
+
+    def __reduce__(self) -> typing.Any:
+        return Siblings, ()
+
+    def note(self, state: "LinearState", x: torch.Tensor) -> None:
+        with self._lock:
+            if self._x() is x:
+                if state not in self._seen:
+                    self._seen.append(state)
+                return
+            if len(self._seen) > 1 and all(s.together is None for s in self._seen):
+                together = _Set([s.alone.modules[0] for s in self._seen], tuple(self._seen))
+                for s in self._seen:
+                    s.together = together
+            self._seen, self._x = [state], weakref.ref(x)
+
+
+class LinearState:
+    """Of one linear layer. Copies and pickles keep the options, not the weights."""
+
+    def __init__(self, options: "Options", siblings: "Siblings | None" = None) -> None:
+        self.options = options
+        self.siblings = siblings
+        self.fused_calls = 0
+        self.own_calls = 0
+        self.reason: "str | None" = None  # of the last call that ran the module's own forward
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Forgets packed weights, and with whom it shares its input."""
+        self.alone: "_Set | None" = None
+        self.together: "_Set | None" = None
+        self._notes = 0
+
+    def __deepcopy__(self, memo: typing.Any) -> "LinearState":
+        return LinearState(self.options, None if self.siblings is None else self.siblings.__deepcopy__(memo))
+
+    def __reduce__(self) -> typing.Any:
+        return LinearState, (self.options, self.siblings)
+
+    def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        """The fused result; None where the module's own forward has to run."""
+        reason = unfit(x) or signals.foreign()
+        out = None if reason is not None else self._run(module, x)
+        if out is not None:
+            self.fused_calls += 1
+            return out
+        self.reason = reason or self.alone.reason
+        self.own_calls += 1
+        return None
+
+    def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
+        if self.alone is None or self.alone.modules[0] is not module:
+            self.refresh()
+            self.alone = _Set([module])
+        if not x.is_inference():  # such a tensor has no version
+            if self.together is not None:
+                out = self.together.give(self, x, self.options)
+                if out is not None:
+                    return out
+            elif self.siblings is not None and self._notes < _LEARNED:
+                self._notes += 1
+                self.siblings.note(self, x)
+        outs = self.alone.run(x, self.options)
+        return None if outs is None else outs[0]

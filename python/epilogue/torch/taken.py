@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters of some modules as one call finds them, and whether the engine takes them."""
+
+import typing
+
+import torch
+from torch import nn
+
+from .match import DTYPES
+
+# Of each call: names of this module, no look-ups by path.
+_Tensor, _Parameter, _strided = torch.Tensor, nn.Parameter, torch.strided
+_is_grad_enabled = torch.is_grad_enabled
+
+
+class Taken(typing.NamedTuple):
+    owner: typing.Any  # whose modules have them
+    slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]"  # where each was found
+    weights: "list[torch.Tensor]"
+    biases: "list[torch.Tensor | None]"
+    given: "list[torch.Tensor]"  # all that are there, those of norms too
+    columns: int  # of x
+
+    def holds(self, owner: typing.Any) -> bool:
+        if owner is not self.owner:
+            return False
+        for own, name, p in self.slots:
+            if own.get(name) is not p or (p is not None and type(p) is not _Parameter):
+                return False
+        return True
+
+    def wants_gradients(self, x: torch.Tensor) -> bool:
+        return _is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.given))
+
+
+def take(owner: typing.Any, linears: "list[nn.Module]", norms: "list[nn.Module | None]", transposed: bool) -> "Taken | str":
+    """Or why not. transposed: whether the first layer's weight is [in, out]."""
+    slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]" = []
+    for linear in linears:
+        own = linear._parameters
+        slots += [(own, "weight", own.get("weight")), (own, "bias", own.get("bias"))]
+    weights, biases = ([p for _, name, p in slots if name == kind] for kind in ("weight", "bias"))
+    for module in norms:
+        if module is not None:
+            slots += [(module._parameters, name, p) for name, p in module._parameters.items()]
+    for _, name, p in slots:
+        if type(p) is not _Parameter and not (p is None and name != "weight"):
+            return f"a parameter is a {type(p).__name__}"
+    given = [p for p in (*weights, *biases, *(p for _, _, p in slots[2 * len(weights) :])) if p is not None]
+    columns = weights[0].shape[0 if transposed else 1] if weights[0].dim() == 2 else -1
+    return Taken(owner, slots, weights, biases, given, columns)
+
+
+def unfit(x: typing.Any) -> "str | None":
+    """Why no fused call takes this input."""
+    if type(x) is not _Tensor:
+        return f"the input is a {type(x).__name__}"
+    if not x.is_cpu or x.layout is not _strided:
+        return f"the input is on {x.device} ({x.layout})"
+    if x.dtype not in DTYPES:
+        return f"the input is {x.dtype}"
+    return None if 0 < x.dim() <= 8 else f"the input has {x.dim()} dimensions"
+
+
+def misfit(x: torch.Tensor, taken: Taken, dtype: torch.dtype, autocast: bool) -> "str | None":
+    """Why no handle can be made of the parameters, or takes no such x."""
+    first = taken.given[0].dtype
+    for p in taken.given:
+        if p.is_inference():
+            return "a parameter was made in inference mode"
+        if p.dtype is not first or not p.is_cpu or p.layout is not _strided:
+            return "parameters of several dtypes, or off the CPU"
+        try:
+            has_memory = p.data_ptr() != 0
+        except RuntimeError:
+            has_memory = False
+        if not has_memory:
+            return "a parameter has no memory"
+    if not autocast and first is not dtype:
+        return f"x is {x.dtype}, the weights are {first}"
+    if dtype not in DTYPES or first not in DTYPES:
+        return f"the engine has no {dtype} of weights of {first}"
+    if x.shape[-1] != taken.columns:
+        return f"x {list(x.shape)} does not fit the weights: the module says how"
+    return None
