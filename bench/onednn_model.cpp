@@ -35,7 +35,16 @@ void append_activation(dnnl::post_ops& post_ops, nn::Activation activation) {
     case nn::Activation::relu: return append(algorithm::eltwise_relu, 0);
     case nn::Activation::geglu_erf:
     case nn::Activation::gelu: return append(algorithm::eltwise_gelu_erf, 0);
+    case nn::Activation::quick_geglu:
+    case nn::Activation::quick_gelu: return append(algorithm::eltwise_swish, 1.702F);
+    case nn::Activation::squared_reglu:
+    case nn::Activation::squared_relu:
+      append(algorithm::eltwise_relu, 0);
+      return append(algorithm::eltwise_square, 0);
+    case nn::Activation::clamped_swiglu: break;  // of both branches
   }
+  throw Error("[onednn] expected an activation of one branch, got " +
+              std::string(nn::activation_name(activation)));
 }
 
 Tensor norm_of(const Model& model, const Tensor& x) {

@@ -43,6 +43,7 @@ struct FusedOptions {
   Tensor post_norm_weight = {};
   Tensor post_norm_bias = {};  // of a layer norm only
   std::optional<double> post_eps = {};
+  nn::SwiGluClamp clamp = {};  // of Activation::clamped_swiglu
 };
 
 // A fused MLP that its owner holds. A copy is the same one. Calls are safe from several threads;
@@ -112,6 +113,76 @@ std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x);
 
 // Drops what the process keeps for the functions above.
 void clear_fused_cache();
+
+// An expert of a mixture, as nn.Linear holds its weights; views with any strides.
+struct Expert {
+  Tensor gate;            // [h, k]; undefined: the expert is not gated
+  Tensor up;              // [h, k]
+  Tensor down;            // [n, h]
+  Tensor gate_bias = {};  // undefined: none
+  Tensor up_bias = {};
+  Tensor down_bias = {};
+};
+
+// How weights of all experts lie in one tensor of three dimensions.
+struct ExpertLayout {
+  bool gated = true;
+  // Gate's rows and up's alternate, as GPT-OSS has them; else all of gate's come first.
+  bool interleaved = false;
+  // [experts, in, out], as GPT-OSS has them; else [experts, out, in].
+  bool transposed = false;
+};
+
+// Views of one tensor for each product: up [experts, 2 h, k] with gate and up in it ([experts, h,
+// k] without a gate), down [experts, n, h], transposed where the layout says so; biases [experts, 2
+// h] and [experts, n], or undefined. Throws Error where shapes do not fit.
+std::vector<Expert> split_experts(const Tensor& up, const Tensor& down,
+                                  const ExpertLayout& layout = {}, const Tensor& up_bias = {},
+                                  const Tensor& down_bias = {});
+
+// The experts of a mixture-of-experts layer as one call:
+//
+//   y[t] = sum over j of weights[t, j] * expert index[t, j] of x[t]
+//   expert(x) = down (act(gate x + b0) * (up x + b1)) + b2, or down act(up x + b1) + b2
+//
+//   const FusedExperts experts(split_experts(gate_up_proj, down_proj), nn::Activation::swiglu);
+//   Tensor y = experts(x, top_k_index, top_k_weights);
+//
+// Pairs of a token and an expert are sorted by expert, so that an expert's weights are read once
+// for all of its tokens (about 100 at a time). With few tokens the threads share each expert's
+// weights, with many each takes blocks of an expert's tokens. The sum over j is f32, in the order
+// of j, and no bit depends on the number of threads. A call keeps the results of its pairs, f32, in
+// up to 128 MiB of its thread's memory.
+//
+// Inference only, CPU only. A copy is the same one. Calls are safe from several threads; weights
+// are written while no call runs. An expert's weights are packed when a token chooses it first, and
+// again after they were written; packed_bytes() says how much that takes.
+class FusedExperts {
+ public:
+  // f32, bf16 or f16, all of one dtype; all experts alike in shapes, gate and biases. Throws Error
+  // where they do not fit each other, or a gate the activation.
+  FusedExperts(std::vector<Expert> experts, nn::Activation activation,
+               const nn::SwiGluClamp& clamp = {});
+
+  // x [tokens, k] of the experts' dtype; index [tokens, j] of i64, from 0 to the number of experts,
+  // which stands for none (expert-parallel models send the pairs of other ranks there); weights
+  // [tokens, j] of f32 or x's dtype -> [tokens, n]. Throws Error where these do not fit, on an
+  // index out of range, or where a weight was given other memory since (Module::to()).
+  Tensor operator()(const Tensor& x, const Tensor& index, const Tensor& weights) const;
+  // The same into `out`: contiguous, of the result's sizes and x's dtype, apart from x.
+  void run_into(const Tensor& x, const Tensor& index, const Tensor& weights,
+                const Tensor& out) const;
+
+  // Bytes that the packed weights of all experts take at the level in use.
+  int64_t packed_bytes() const;
+  int64_t experts() const;
+  int64_t columns() const;  // n
+
+  class Impl;
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
 
 }  // namespace epilogue
 

@@ -146,13 +146,37 @@ class RMSNorm : public Module {
   std::optional<double> eps_;
 };
 
-// The first four gate one branch with another (GatedMLP), the others stand alone (MLP).
-// geglu and gelu_tanh use the tanh form of GELU, geglu_erf and gelu the exact one.
-enum class Activation : uint8_t { geglu, swiglu, reglu, geglu_erf, gelu, relu, silu, gelu_tanh };
+// The first seven gate one branch with another (GatedMLP), the others stand alone (MLP).
+// geglu and gelu_tanh use the tanh form of GELU, geglu_erf and gelu the exact one, quick_geglu and
+// quick_gelu x sigmoid(1.702 x) (CLIP's). squared_reglu and squared_relu are relu(x)^2 (Nemotron's,
+// "relu2" in transformers). clamped_swiglu is GPT-OSS's (SwiGluClamp).
+enum class Activation : uint8_t {
+  geglu,
+  swiglu,
+  reglu,
+  geglu_erf,
+  quick_geglu,
+  squared_reglu,
+  clamped_swiglu,
+  gelu,
+  relu,
+  silu,
+  gelu_tanh,
+  quick_gelu,
+  squared_relu,
+};
+inline constexpr size_t kActivations = 13;
 std::string_view activation_name(Activation activation);
 // The inverse. Throws Error on an unknown name, listing the known ones.
 Activation parse_activation(std::string_view name);
-constexpr bool is_gated(Activation activation) { return activation <= Activation::geglu_erf; }
+constexpr bool is_gated(Activation activation) { return activation <= Activation::clamped_swiglu; }
+
+// clamped_swiglu of a gate g and an up u, as GPT-OSS's experts define it:
+//   g' = min(g, limit), u' = min(max(u, -limit), limit): g' sigmoid(alpha g') (u' + 1)
+struct SwiGluClamp {
+  double alpha = 1.702;
+  double limit = 7;
+};
 
 // fc1 [hidden, dim], act, fc2 [hidden, hidden], act, ..., then a projection back to dim without an
 // activation: `layers` hidden layers and layers + 1 linears. Throws Error on a gated activation.

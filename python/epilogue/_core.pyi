@@ -317,7 +317,7 @@ class Linear(Module):
         """[out], or None."""
 
 class GatedMLP(Module):
-    """down_proj(act(gate_proj(x)) * up_proj(x)): geglu, swiglu, reglu or geglu_erf."""
+    """down_proj(act(gate_proj(x)) * up_proj(x)): geglu, swiglu, reglu, geglu_erf, quick_geglu, squared_reglu or clamped_swiglu."""
 
     def __init__(self, dim: int, hidden: int, activation: str = 'geglu', bias: bool = False) -> None: ...
 

@@ -53,10 +53,19 @@ Key key_of(const nn::FusedSpec& spec) {
   const nn::FusedNorm pre = nn::pre_norm(o);
   const nn::FusedNorm post = nn::post_norm(o);
   const auto number = [](auto choice) { return static_cast<double>(choice); };
-  key.options = {number(spec.activation),  number(spec.gated),        number(o.residual),
-                 number(o.int8_weights),   number(pre.kind),          pre.eps,
-                 number(o.post_norm),      number(post.kind),         post.eps,
-                 number(o.norm_weight_is), number(spec.biases.size())};
+  key.options = {number(spec.activation),
+                 number(spec.gated),
+                 number(o.residual),
+                 number(o.int8_weights),
+                 number(pre.kind),
+                 pre.eps,
+                 number(o.post_norm),
+                 number(post.kind),
+                 post.eps,
+                 number(o.norm_weight_is),
+                 number(spec.biases.size()),
+                 o.clamp.alpha,
+                 o.clamp.limit};
   return key;
 }
 

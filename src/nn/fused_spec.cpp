@@ -2,6 +2,7 @@
 #include "nn/fused_spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "epilogue/ops.h"
@@ -47,6 +48,13 @@ void require_norm(const FusedSpec& spec, const FusedNorm& norm) {
   if (!is_norm_eps(norm.eps)) fail(spec, "a finite eps >= 0", std::to_string(norm.eps));
 }
 
+void require_clamp(const FusedSpec& spec) {
+  const SwiGluClamp& clamp = spec.options.clamp;
+  if (!std::isfinite(clamp.alpha) || !(clamp.limit > 0))
+    fail(spec, "a finite alpha and a limit above 0",
+         std::to_string(clamp.alpha) + " and " + std::to_string(clamp.limit));
+}
+
 void require_post_norm(const FusedSpec& spec) {
   const FusedOptions& o = spec.options;
   if (o.post_norm != PostNorm::none && o.post_norm_kind == Norm::none)
@@ -80,14 +88,15 @@ void add_products(RowChainSpec& spec, const FusedSpec& call, size_t first, size_
   };
   int value = biased(0);
   const int second = count == 2 ? biased(1) : 0;
-  if (!last) value = push(program, {function_of(call.activation), value});
-  if (count == 2) value = push(program, {PointwiseFn::mul, value, second});
+  if (count == 2) {
+    value = push_gate(program, call.activation, call.options.clamp, value, second);
+  } else if (!last && !call.gated) {
+    value = push_activation(program, call.activation, value);
+  }
   if (residual) value = push(program, {PointwiseFn::add, operand, value});
   program.outputs = {value};
   add_stage(spec, {weights.begin(), weights.end()}, std::move(program), operands);
 }
-
-const OpDef& op_of(Activation activation) { return *pointwise_op_of(function_of(activation)); }
 
 }  // namespace
 
@@ -109,6 +118,7 @@ void require_fit(const FusedSpec& spec, const Tensor* x) {
   require_norm(spec, pre_norm(o));
   require_norm(spec, post_norm(o));
   require_post_norm(spec);
+  require_clamp(spec);
   if (x != nullptr && (!x->defined() || x->dim() == 0)) fail(spec, "rows [..., k]", to_string(*x));
   if (!spec.biases.empty() && spec.biases.size() != spec.weights.size())
     fail(spec, "one bias per weight", std::to_string(spec.biases.size()));
@@ -178,6 +188,22 @@ RowChainSpec row_chain_of(const FusedSpec& spec) {
   return chain;
 }
 
+namespace {
+
+// The activation's ops after product i, in the order of GatedMLP::forward().
+std::vector<ActivationOp> ops_after(const FusedSpec& call, size_t i) {
+  if (i + 1 == call.weights.size() || (call.gated && i > 1)) return {};
+  std::vector<ActivationOp> ops = ops_of(call.activation);
+  if (!call.gated) return ops;
+  // One branch alone goes through all of them but the product of both.
+  const bool is_of_gate = call.activation != Activation::clamped_swiglu;
+  const auto join = ops.end() - 1;
+  if (i == 0) return is_of_gate ? std::vector(ops.begin(), join) : std::vector<ActivationOp>();
+  return is_of_gate ? std::vector(join, ops.end()) : ops;
+}
+
+}  // namespace
+
 FusedWork work_of(const FusedSpec& call) {
   FusedWork work;
   const auto element = static_cast<double>(dtype_bytes(call.weights[0].dtype()));
@@ -206,9 +232,7 @@ FusedWork work_of(const FusedSpec& call) {
     add_parameter(w);
     if (bias) add_parameter(call.biases[i]);
     work.flops_per_row += 2.0 * static_cast<double>(w.numel());
-    const bool is_up = call.gated && i == 1;
-    if (i + 1 < call.weights.size() && !is_up) add_op(op_of(call.activation), 2 * n);
-    if (is_up) add_op(kMul, 3 * n);
+    for (const auto& [op, operands] : ops_after(call, i)) add_op(*op, operands * n);
     if (i + 1 == call.weights.size() && o.residual && o.post_norm != PostNorm::of_result)
       add_op(kAdd, 3 * n);
   }

@@ -19,8 +19,10 @@ MLP::MLP(int64_t dim, int64_t hidden, int64_t layers, Activation activation, boo
     : Module("MLP"), activation_(activation) {
   require_sizes("MLP", dim, hidden, layers);
   if (is_gated(activation))
-    throw Error("[MLP] expected a plain activation (gelu, gelu_tanh, relu, silu), got " +
-                std::string(activation_name(activation)) + "; GatedMLP takes that");
+    throw Error(
+        "[MLP] expected a plain activation (gelu, relu, silu, gelu_tanh, quick_gelu, "
+        "squared_relu), got " +
+        std::string(activation_name(activation)) + "; GatedMLP takes that");
   for (int64_t i = 0; i <= layers; ++i) {
     linears_.push_back(
         std::make_unique<Linear>(i == 0 ? dim : hidden, i == layers ? dim : hidden, bias));
@@ -49,8 +51,10 @@ GatedMLP::GatedMLP(int64_t dim, int64_t hidden, Activation activation, bool bias
       activation_(activation) {
   require_sizes("GatedMLP", dim, hidden, 1);
   if (!is_gated(activation))
-    throw Error("[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf), got " +
-                std::string(activation_name(activation)) + "; MLP takes that");
+    throw Error(
+        "[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf, quick_geglu, "
+        "squared_reglu, clamped_swiglu), got " +
+        std::string(activation_name(activation)) + "; MLP takes that");
   register_module("gate_proj", gate_proj);
   register_module("up_proj", up_proj);
   register_module("down_proj", down_proj);
@@ -63,6 +67,10 @@ Tensor GatedMLP::forward(const Tensor& x) const {
   if (gate_weight.defined() && up_weight.defined() && !(gate_weight.sizes() == up_weight.sizes()))
     throw Error("[GatedMLP] expected up_proj.weight of gate_proj.weight's shape " +
                 to_string(gate_weight.sizes()) + ", got " + to_string(up_weight));
+  if (activation_ == Activation::clamped_swiglu) {
+    const Tensor g = gate_proj(x);
+    return down_proj(gate(g, up_proj(x), activation_));
+  }
   const Tensor gate = activate(gate_proj(x), activation_);
   return down_proj(gate * up_proj(x));
 }

@@ -9,10 +9,13 @@
 namespace epilogue::nn::forward_test {
 namespace {
 
-constexpr Activation kGated[] = {Activation::geglu, Activation::swiglu, Activation::reglu,
-                                 Activation::geglu_erf};
-constexpr Activation kPlain[] = {Activation::gelu, Activation::gelu_tanh, Activation::relu,
-                                 Activation::silu};
+constexpr Activation kGated[] = {Activation::geglu,         Activation::swiglu,
+                                 Activation::reglu,         Activation::geglu_erf,
+                                 Activation::quick_geglu,   Activation::squared_reglu,
+                                 Activation::clamped_swiglu};
+constexpr Activation kPlain[] = {Activation::gelu,       Activation::gelu_tanh,
+                                 Activation::relu,       Activation::silu,
+                                 Activation::quick_gelu, Activation::squared_relu};
 
 double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-12 : 2e-5; }
 

@@ -35,7 +35,9 @@ TEST_F(Gradient, Linear) {
 TEST_F(Gradient, EveryActivationOfMakeMlp) {
   for (const Activation activation :
        {Activation::geglu, Activation::swiglu, Activation::reglu, Activation::geglu_erf,
-        Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu})
+        Activation::quick_geglu, Activation::squared_reglu, Activation::clamped_swiglu,
+        Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu,
+        Activation::quick_gelu, Activation::squared_relu})
     for (const bool bias : {true, false}) {
       const auto mlp = make_mlp({.dim = 4, .hidden = 6, .activation = activation, .bias = bias});
       expect_gradients(*mlp, {2, 2, 4});

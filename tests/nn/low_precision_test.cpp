@@ -15,7 +15,9 @@ TEST_P(LowPrecision, EveryMlpIsNearItsExactValue) {
   const double tolerance = 4 * (dtype == DType::bf16 ? 0x1p-8 : 0x1p-11);
   for (const Activation activation :
        {Activation::geglu, Activation::swiglu, Activation::reglu, Activation::geglu_erf,
-        Activation::gelu, Activation::relu, Activation::silu})
+        Activation::quick_geglu, Activation::squared_reglu, Activation::clamped_swiglu,
+        Activation::gelu, Activation::relu, Activation::silu, Activation::quick_gelu,
+        Activation::squared_relu})
     for (const Norm norm : {Norm::none, Norm::rms, Norm::layer}) {
       manual_seed(9);
       const auto mlp = make_mlp({.dim = 32,

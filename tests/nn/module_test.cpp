@@ -133,11 +133,11 @@ TEST(ModuleErrors, Construction) {
   EXPECT_EQ(error_of([] { Linear(-1, 2); }),
             "[Linear] expected sizes of at least 0, got -1 in, 2 out");
   EXPECT_EQ(error_of([] { GatedMLP(2, 2, Activation::relu); }),
-            "[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf), got relu; "
-            "MLP takes that");
+            "[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf, quick_geglu, "
+            "squared_reglu, clamped_swiglu), got relu; MLP takes that");
   EXPECT_EQ(error_of([] { MLP(2, 2, 1, Activation::geglu); }),
-            "[MLP] expected a plain activation (gelu, gelu_tanh, relu, silu), got geglu; GatedMLP "
-            "takes that");
+            "[MLP] expected a plain activation (gelu, relu, silu, gelu_tanh, quick_gelu, "
+            "squared_relu), got geglu; GatedMLP takes that");
   EXPECT_EQ(error_of([] { MLP(2, 2, 0); }),
             "[MLP] expected dim, hidden and layers of at least 1, got 2, 2, 0");
   EXPECT_EQ(error_of([] { make_mlp({.dim = 2, .hidden = 2, .layers = 3}); }),
@@ -149,14 +149,16 @@ TEST(ModuleErrors, Construction) {
 }
 
 TEST(ModuleNames, ActivationsAndNormsParse) {
-  for (const char* name :
-       {"geglu", "swiglu", "reglu", "geglu_erf", "gelu", "relu", "silu", "gelu_tanh"})
-    EXPECT_EQ(activation_name(parse_activation(name)), name);
+  const char* const names[] = {
+      "geglu", "swiglu", "reglu", "geglu_erf", "quick_geglu", "squared_reglu", "clamped_swiglu",
+      "gelu",  "relu",   "silu",  "gelu_tanh", "quick_gelu",  "squared_relu"};
+  static_assert(std::size(names) == kActivations);
+  for (const char* name : names) EXPECT_EQ(activation_name(parse_activation(name)), name);
   for (const char* name : {"none", "rms", "layer"}) EXPECT_EQ(norm_name(parse_norm(name)), name);
   EXPECT_EQ(error_of([] { parse_activation("GELU"); }),
-            "[activation] expected one of geglu, swiglu, reglu, geglu_erf, gelu, relu, silu, "
-            "gelu_tanh, got "
-            "\"GELU\"");
+            "[activation] expected one of geglu, swiglu, reglu, geglu_erf, quick_geglu, "
+            "squared_reglu, clamped_swiglu, gelu, relu, silu, gelu_tanh, quick_gelu, squared_relu, "
+            "got \"GELU\"");
   EXPECT_EQ(error_of([] { parse_norm(""); }), "[norm] expected one of none, rms, layer, got \"\"");
   EXPECT_TRUE(is_gated(Activation::reglu));
   EXPECT_TRUE(is_gated(Activation::geglu_erf));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -35,6 +36,14 @@ double reference_activation(double x, Activation activation) {
     }
     case Activation::swiglu:
     case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::quick_geglu:
+    case Activation::quick_gelu: return x / (1 + std::exp(-1.702 * x));
+    case Activation::squared_reglu:
+    case Activation::squared_relu: return x > 0 ? x * x : 0;
+    case Activation::clamped_swiglu: {  // of the gate; reference_gated() has the other branch
+      const double g = std::min(x, 7.0);
+      return g / (1 + std::exp(-1.702 * g));
+    }
     case Activation::reglu:
     case Activation::relu: break;
   }
@@ -50,7 +59,9 @@ Matrix reference_gated(const Matrix& x, const GatedMLP& mlp) {
   Matrix h = reference_activate(reference_linear(x, mlp.gate_proj.weight, mlp.gate_proj.bias),
                                 mlp.activation());
   const Matrix up = reference_linear(x, mlp.up_proj.weight, mlp.up_proj.bias);
-  for (size_t i = 0; i < h.values.size(); ++i) h.values[i] *= up.values[i];
+  const bool is_clamped = mlp.activation() == Activation::clamped_swiglu;
+  for (size_t i = 0; i < h.values.size(); ++i)
+    h.values[i] *= is_clamped ? std::clamp(up.values[i], -7.0, 7.0) + 1 : up.values[i];
   return reference_linear(h, mlp.down_proj.weight, mlp.down_proj.bias);
 }
 

@@ -14,7 +14,9 @@ TEST(Fused, EqualsCompiledForEveryModule) {
       for (const nn::Activation activation :
            {nn::Activation::geglu, nn::Activation::swiglu, nn::Activation::reglu,
             nn::Activation::geglu_erf, nn::Activation::gelu, nn::Activation::relu,
-            nn::Activation::silu})
+            nn::Activation::silu, nn::Activation::quick_geglu, nn::Activation::squared_reglu,
+            nn::Activation::clamped_swiglu, nn::Activation::quick_gelu,
+            nn::Activation::squared_relu})
         for (const bool residual : {false, true}) {
           const auto module = nn::make_mlp({.dim = 24,
                                             .hidden = 50,

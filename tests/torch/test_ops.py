@@ -193,3 +193,23 @@ def test_errors_name_shapes_and_dtypes():
             call()
     with pytest.raises(NotImplementedError, match="meta|Meta"):
         torch.ops.epilogue.prepare([], [g.to("meta")], [None], "relu", None, False, [None] * 4, ["none"] * 4, [0.0, 0.0], False)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_opcheck_of_experts(gated):
+    from epilogue.torch.mixture import Experts
+
+    up, down = torch.randn(3, 24 if gated else 12, 20), torch.randn(3, 16, 12)
+    # opcheck calls with copies of tensors: parameters would have other memory.
+    experts = Experts(up, down, gated=gated, parameters=[])
+    x, index, weights = torch.randn(5, 20), torch.randint(0, 3, (5, 2)), torch.rand(5, 2)
+    torch.library.opcheck(torch.ops.epilogue.experts, (x, index, weights, experts.number, []),
+                          test_utils=("test_schema", "test_faketensor"))  # fmt: skip
+    empty: list = []
+    given = ([up, down], empty, [up], [down], empty, empty, empty, "swiglu" if gated else "silu", False, False, None,
+             1.702, 7.0)  # fmt: skip
+    schema = ("test_schema",)  # there is no tensor to fake
+    ops = torch.ops.epilogue
+    torch.library.opcheck(ops.prepare_experts, given, test_utils=schema)
+    for op in (ops.experts_columns, ops.experts_bytes, ops.refresh_experts, ops.release_experts):
+        torch.library.opcheck(op, (ops.prepare_experts(*given),), test_utils=schema)

@@ -17,6 +17,7 @@ from . import activations
 from . import pointwise  # noqa: F401  (registers fake results and gradients of the compiled ops)
 from .handle import Handle
 from .match import Plan
+from .mixture import experts  # noqa: F401  (the same for mixtures of experts)
 
 OptionalTensor = typing.Optional[torch.Tensor]
 _GATED = Plan("forward", "x", ("gate", "up", "down"), "silu", None, True)

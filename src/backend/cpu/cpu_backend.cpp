@@ -4,12 +4,14 @@
 #include "base/cpu_features.h"
 #include "core/attention.h"
 #include "core/backend.h"
+#include "core/experts.h"
 
 namespace epilogue {
 namespace cpu {
 
 // Each is defined in the file of its name.
 std::unique_ptr<FusedKernel> make_attention(const FusedSpec& spec);
+std::unique_ptr<FusedKernel> make_experts(const FusedSpec& spec);
 std::unique_ptr<ProgramKernel> make_program(const PointwiseProgram& program);
 
 ShortText kernel_name(std::string_view what, DType dtype) {
@@ -30,6 +32,7 @@ namespace {
 
 constexpr FusedKernelMaker kFusedKernels[] = {
     {&kAttention, make_attention},
+    {&kExperts, make_experts},
 };
 
 bool has_bf16_tiles() {

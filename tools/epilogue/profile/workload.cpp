@@ -300,7 +300,7 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
 // geglu, swiglu, ...
 std::vector<std::string> activation_names() {
   std::vector<std::string> names;
-  for (int i = 0; i <= static_cast<int>(nn::Activation::gelu_tanh); ++i)
+  for (size_t i = 0; i < nn::kActivations; ++i)
     names.emplace_back(nn::activation_name(nn::Activation(i)));
   return names;
 }

@@ -53,6 +53,10 @@ constexpr int64_t kChunkUnit = 32;
 constexpr int64_t kStageTileBytes = 20 << 10;
 constexpr int64_t kMaxTileRows = 48;
 
+constexpr int64_t kLineBytes = 64;
+// Rows at such a distance compete for the same places of L1.
+constexpr int64_t kAliasBytes = 4096;
+
 thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
 
 // Of one product: v = v0 (+ v1, where there is an operand), relu(v) or not; v is stored.
@@ -406,11 +410,33 @@ void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, 
   StageRun(call, {}, {}, row, m).finish_panel(panel, sums);
 }
 
-namespace {
+FloatType rows_type(const StageCall& stage) { return stage.weights->layout().rows; }
 
-constexpr int64_t kLineBytes = 64;
-// Rows at such a distance compete for the same places of L1.
-constexpr int64_t kAliasBytes = 4096;
+int64_t rows_stride(const StageCall& stage) {
+  const auto bytes = static_cast<int64_t>(size_of(rows_type(stage)));
+  const int64_t stride = stage.padded_k;
+  return stride * bytes % kAliasBytes == 0 ? stride + kLineBytes / bytes : stride;
+}
+
+int64_t rows_floats(const StageCall& stage, int64_t m) {
+  const int64_t bytes = rows_stride(stage) * m * static_cast<int64_t>(size_of(rows_type(stage)));
+  return (bytes + kLineBytes - 1) / kLineBytes * (kLineBytes / int64_t{sizeof(float)});
+}
+
+MatrixView stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory) {
+  const FloatType type = rows_type(next);
+  const int64_t stride = rows_stride(next);
+  // Padding: weights are zero there, and 0 times garbage may be NaN.
+  const int64_t columns = stage.stage->flowing_columns();
+  const auto bytes = static_cast<int64_t>(size_of(type));
+  if (next.padded_k > columns)
+    for (int64_t r = 0; r < m; ++r)
+      std::memset(reinterpret_cast<char*>(memory) + (r * stride + columns) * bytes, 0,
+                  static_cast<size_t>((next.padded_k - columns) * bytes));
+  return {memory, type == FloatType::bf16 ? DType::bf16 : DType::f32, stride, 1};
+}
+
+namespace {
 
 // Rows before the first stage and between stages: of a thread's block, or of all threads (then the
 // caller's).
@@ -583,18 +609,6 @@ class CpuRowChain final : public RowChain {
     return call_stages;
   }
 
-  // The type and the stride of the rows before a stage, in memory of ours.
-  static FloatType rows_type(const StageCall& stage) { return stage.weights->layout().rows; }
-  static int64_t rows_stride(const StageCall& stage) {
-    const auto bytes = static_cast<int64_t>(size_of(rows_type(stage)));
-    const int64_t stride = stage.padded_k;
-    return stride * bytes % kAliasBytes == 0 ? stride + kLineBytes / bytes : stride;
-  }
-  static int64_t rows_floats(const StageCall& stage, int64_t m) {
-    const int64_t bytes = rows_stride(stage) * m * static_cast<int64_t>(size_of(rows_type(stage)));
-    return (bytes + kLineBytes - 1) / kLineBytes * (kLineBytes / int64_t{sizeof(float)});
-  }
-
   // x's rows as the first stage wants them: normalised, in its type; where they lie if that is so.
   StageRows first_rows(const Call& call, int64_t row, int64_t m, float* scratch) const {
     const MatrixView& x = call.x;
@@ -608,20 +622,6 @@ class CpuRowChain final : public RowChain {
       return {from, x.row_stride};
     normalise_rows(norm_, {from, have, x.row_stride}, m, k, {scratch, want, rows_stride(first)});
     return {scratch, rows_stride(first)};
-  }
-
-  // What a stage stores for the next one: [m][rows_stride(next)] at `memory`.
-  static MatrixView flow(const ChainStage& stage, const StageCall& next, int64_t m, float* memory) {
-    const FloatType type = rows_type(next);
-    const int64_t stride = rows_stride(next);
-    // Padding: weights are zero there, and 0 times garbage may be NaN.
-    const int64_t columns = stage.flowing_columns();
-    const auto bytes = static_cast<int64_t>(size_of(type));
-    if (next.padded_k > columns)
-      for (int64_t r = 0; r < m; ++r)
-        std::memset(reinterpret_cast<char*>(memory) + (r * stride + columns) * bytes, 0,
-                    static_cast<size_t>((next.padded_k - columns) * bytes));
-    return {memory, type == FloatType::bf16 ? DType::bf16 : DType::f32, stride, 1};
   }
 
   // Rows as a stage's kernel reads them.
@@ -663,7 +663,7 @@ class CpuRowChain final : public RowChain {
       const bool is_last = i + 1 == stages_.size();
       const StageCall& stage = call.stages[i];
       const MatrixView to =
-          is_last ? MatrixView() : flow(stages_[i], call.stages[i + 1], m, area[(i + 1) % 2]);
+          is_last ? MatrixView() : stage_flow(stage, call.stages[i + 1], m, area[(i + 1) % 2]);
       const int64_t panels = stage.weights->panels();
       const StageRows read = kernel_rows(stage, a, m);
       const auto body = [&](int64_t first, int64_t last) {
@@ -692,7 +692,7 @@ class CpuRowChain final : public RowChain {
     float* const memory =
         rows_scratch.get(static_cast<size_t>(rows_floats(first, rows) + rows_floats(second, rows)));
     const StageRows x = first_rows(call, 0, rows, memory);
-    const MatrixView hidden = flow(stages_[0], second, rows, memory + rows_floats(first, rows));
+    const MatrixView hidden = stage_flow(first, second, rows, memory + rows_floats(first, rows));
     const int64_t panels = first.weights->panels();
     const int64_t hidden_each = first.weights->columns_per_panel();
     const auto body = [&](int64_t begin, int64_t end) {

@@ -132,6 +132,15 @@ void multiply_slice(const StageCall& call, const StageRows& a, int64_t m, int64_
                     int64_t end, float* sums, int64_t panel_stride);
 // ... and the program and the stores over one panel's sums [m][columns of a panel].
 void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, float* sums);
+
+// Rows that a stage reads, in memory of the chain's: their type, their stride in elements, and the
+// floats that m of them take.
+simd::FloatType rows_type(const StageCall& stage);
+int64_t rows_stride(const StageCall& stage);
+int64_t rows_floats(const StageCall& stage, int64_t m);
+// What a stage stores for the next one: m rows of it at `memory`, whose padding is cleared here.
+MatrixView stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory);
+
 // The program over one block of sums, done while the products of the next block run.
 //
 // A tile unit multiplies by itself; while it does, the vector units are idle. The sums of a block

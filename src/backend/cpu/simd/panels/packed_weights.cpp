@@ -43,12 +43,12 @@ void copy_columns(const GemmOperand& part, int64_t k, int64_t column, int64_t co
 }  // namespace
 
 const void* PackedWeights::panel(int64_t index, int64_t k) const {
-  return static_cast<const char*>(memory_.get()) +
-         (index * padded_k_ + k) * layout_.width * layout_.weight_bytes;
+  return data_ + (index * padded_k_ + k) * layout_.width * layout_.weight_bytes;
 }
 
 PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n,
-                             const PanelLayout& layout, Join join, Precision precision)
+                             const PanelLayout& layout, Join join, Precision precision,
+                             void* memory)
     : k_(join == Join::depth
              ? std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus<>(),
                                      [](const PackedPart& part) { return part.k; })
@@ -61,9 +61,16 @@ PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n,
       padded_k_(layout.padded(k_)) {
   EPI_ASSERT(layout_.width == pack_kernels().width, "panels are as wide as the level packs them");
   bytes_ = static_cast<size_t>(panels_ * padded_k_ * layout_.width * layout_.weight_bytes);
-  memory_ = allocate_large(bytes_);
+  if (memory == nullptr) memory_ = allocate_large(bytes_);
+  data_ = static_cast<char*>(memory == nullptr ? memory_.get() : memory);
   if (layout_.has_scales) scales_.resize(static_cast<size_t>(panels_ * layout_.width));
   repack(parts);
+}
+
+size_t PackedWeights::bytes_of(const PanelLayout& layout, int64_t k, int64_t n, int products) {
+  const int64_t each = layout.width / products;
+  return static_cast<size_t>((n + each - 1) / each * layout.padded(k) * layout.width *
+                             layout.weight_bytes);
 }
 
 void PackedWeights::repack(std::span<const PackedPart> parts) {
@@ -92,8 +99,7 @@ const float* PackedWeights::scales(int64_t index) const {
 
 void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   const int64_t width = layout_.width;
-  char* const out =
-      static_cast<char*>(memory_.get()) + index * padded_k_ * width * layout_.weight_bytes;
+  char* const out = data_ + index * padded_k_ * width * layout_.weight_bytes;
   const bool same = precision_ == Precision::same;
   if (layout_.store == nullptr && same)
     return copy_parts(parts, index, padded_k_, reinterpret_cast<float*>(out));

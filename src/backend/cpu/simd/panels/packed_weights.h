@@ -30,8 +30,14 @@ class PackedWeights {
   // `parts` (one or two, any strides; of one depth where columns are joined) are read now and not
   // kept. `layout` is of a kernel that serves at the level in use. Panels that are not of 8-bit
   // integers hold the values that Precision::i8 rounds to. Packs on parallel_for's threads.
+  // `memory`: where the panels go, bytes_of() of it, aligned to a cache line; null: into memory of
+  // their own.
   PackedWeights(std::span<const PackedPart> parts, int64_t n, const PanelLayout& layout,
-                Join join = Join::columns, Precision precision = Precision::same);
+                Join join = Join::columns, Precision precision = Precision::same,
+                void* memory = nullptr);
+
+  // What the panels of `products` matrices [k, n] with joined columns take.
+  static size_t bytes_of(const PanelLayout& layout, int64_t k, int64_t n, int products);
 
   // The same for parts of the same sizes and strides whose values changed, in the memory at hand:
   // new memory would cost as much as the copy. Not while a product reads the panels.
@@ -62,7 +68,8 @@ class PackedWeights {
   int64_t panels_;
   int64_t padded_k_;
   size_t bytes_;
-  LargeMemory memory_;
+  LargeMemory memory_;  // null where the panels lie in somebody else's
+  char* data_;
   std::vector<float> scales_;  // [panels][width]
 };
 
