@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops whose time the method divides, in the order of their start.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "epilogue/trace/method.h"
+#include "explain/host/op_visitor.h"
+
+namespace epilogue::trace {
+
+// Remembers the ops of the main thread of a run without a device: what host_time() counts.
+struct CountedVisitor : OpVisitor {
+  void visit(const VisitedOp& op) override { ops.push_back(op.index); }
+  std::vector<uint32_t> ops;
+};
+
+struct CountedOps {
+  CountedOps(const Trace& of, const Links& its_links, std::vector<uint32_t> main_ops,
+             int64_t wall_time_ns);
+
+  const Trace& trace;
+  const Links& links;
+  bool is_device = false;
+  int64_t wall_ns = 0;
+  size_t steps = 1;           // at least 1
+  std::vector<uint32_t> ops;  // events; callers before what they call
+  std::vector<int64_t> ns;    // by event: self time, or of the device work that it launched
+  bool has_backward = false;  // an autograd node ran
+
+  const Event& event(size_t at) const { return trace.events[ops[at]]; }
+  std::string_view name(size_t at) const { return trace.name(event(at)); }
+  int64_t ns_at(size_t at) const { return ns[ops[at]]; }
+  bool is_root(size_t at) const { return links.parent[ops[at]] == kNone; }
+  // In trace.inputs; kNone if shapes were not recorded.
+  uint32_t inputs_id(size_t at) const;
+  std::span<const OpInput> inputs(size_t at) const;
+  uint32_t outermost(size_t at) const;  // an event
+  // Name and inputs in one number.
+  uint64_t key(size_t at) const { return uint64_t{event(at).name} << 32 | inputs_id(at); }
+};
+
+// "autograd::engine::evaluate_function: MulBackward0"
+bool is_autograd_node(std::string_view name);
+// "[64, 512] float, [512, 512]"; "" if there is no tensor.
+std::string shapes_text(std::span<const OpInput> inputs);
+
+// The places of moments of ops, from annotations and Python frames, whichever were recorded.
+class Places {
+ public:
+  explicit Places(const CountedOps& ops) : all_(ops) {}
+  // Where most time of these calls (positions in CountedOps::ops) is called from.
+  CostPlace of(std::span<const uint32_t> calls) const;
+  // The innermost module at each of the calls, by its name; "" none.
+  std::vector<std::string_view> modules_at(std::span<const uint32_t> calls) const;
+
+ private:
+  struct Spans;
+  const Spans& spans() const;
+
+  const CountedOps& all_;
+  mutable std::shared_ptr<Spans> spans_;
+};
+
+}  // namespace epilogue::trace
