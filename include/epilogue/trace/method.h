@@ -56,6 +56,9 @@ struct CostItem {
   std::vector<CostShape> shapes;  // the longest first, at most kCostShapes
   int64_t shape_kinds = 0;        // how many different inputs there are
   CostPlace place;
+  // The op around most of it which the program called for it, where that says more than the op
+  // itself: "aten::one_hot" of a fill. "" if there is none.
+  std::string asked;
   std::vector<CostAnswer> answers;  // those that show a loss first
 };
 inline constexpr size_t kCostShapes = 3;
@@ -68,6 +71,7 @@ struct CallLoop {
   int64_t wall_ns = 0;           // from the first op to the last, of all runs
   int64_t work_ns = 0;           // of that, in the ops beyond what calling them costs
   int64_t op_calls = 0;          // also of the ops that they call
+  int64_t between_ns = 0;        // of wall_ns: in gaps between ops above kCallGapNs
   std::string longest;           // the op inside with most time
   // Time by op name, of the ops themselves: what the loop accounts for.
   std::vector<std::pair<std::string, int64_t>> op_ns;

@@ -8,12 +8,13 @@ namespace {
 
 constexpr double kLoopShare = 0.05;
 constexpr size_t kLoopsShown = 3;
-constexpr size_t kOpsShown = 6;
+constexpr size_t kLoopOpsShown = 6;
 
-std::string ops_text(const std::vector<std::string>& ops) {
+std::string loop_text(const std::vector<std::string>& ops) {
   std::string text;
-  for (size_t i = 0; i < std::min(kOpsShown, ops.size()); ++i) text += (i > 0 ? ", " : "") + ops[i];
-  if (ops.size() > kOpsShown) text += fmt::format(" and {} more", ops.size() - kOpsShown);
+  for (size_t i = 0; i < std::min(kLoopOpsShown, ops.size()); ++i)
+    text += (i > 0 ? ", " : "") + ops[i];
+  if (ops.size() > kLoopOpsShown) text += fmt::format(" and {} more", ops.size() - kLoopOpsShown);
   return text;
 }
 
@@ -25,7 +26,7 @@ void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
     Finding f;
     f.severity = Severity::warning;
     f.title = fmt::format("a loop calls {} {} times, which takes {}: {} of that is not in the work",
-                          ops_text(loop.ops), loop.iterations, duration(loop.wall_ns),
+                          loop_text(loop.ops), loop.iterations, duration(loop.wall_ns),
                           duration(loop.overhead_ns()));
     f.evidence.push_back(fmt::format(
         "{}, {} iterations each, {} ops in all, {} for each iteration",

@@ -39,6 +39,7 @@ bool is_frame(std::string_view op) {
 
 void add_item_lines(const CostItem& item, const CostAnswer* told, Finding& f) {
   f.evidence.push_back(calls_text(item.count, item.ns));
+  if (!item.asked.empty()) f.evidence.push_back("most of it for " + item.asked);
   for (size_t i = 0; i < std::min<size_t>(2, item.shapes.size()); ++i) {
     const CostShape& shape = item.shapes[i];
     if (shape.text.empty()) continue;
@@ -55,18 +56,41 @@ void add_item_lines(const CostItem& item, const CostAnswer* told, Finding& f) {
     }
 }
 
+// Another finding is about the op's time: it says what the trace shows of the op, too.
+void tell(const CostAnswer& loss, const CostItem& item, std::vector<Finding>& findings) {
+  for (Finding& f : findings) {
+    const bool claims = std::ranges::any_of(f.claims, [&](const Claim& claim) {
+      return std::ranges::find(claim.ops, item.op) != claim.ops.end() &&
+             2 * claim.us >= to_us(item.ns);
+    });
+    if (!claims && !is_about(f, item)) continue;
+    f.evidence.push_back(item.op + ": " + loss.text);
+    if (!loss.action.empty()) advise(f, loss.action);
+    return;
+  }
+}
+
 void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
   const TimeLedger ledger = ledger_after(e, out);
   const auto wall = static_cast<double>(e.method.wall_ns);
   for (const CostItem& item : e.method.items) {
+    // What the program asked for says more than the fill or the copy that it consists of.
     const OpKnowledge* known = op_knowledge(item.op);
+    const OpKnowledge* asked = item.asked.empty() ? nullptr : op_knowledge(item.asked);
+    if (asked != nullptr && asked->role != OpRole::main) known = asked;
     const CostAnswer* loss =
         !item.answers.empty() && item.answers.front().is_loss ? &item.answers.front() : nullptr;
     const double left_ns = ledger.left_us(item.op) * kNsPerUs;
-    if (wall <= 0 || left_ns < share_asked(known, loss) * wall || is_frame(item.op)) continue;
-    if (known != nullptr && known->cost == OpCost::metadata) continue;
-    if (std::any_of(out.begin(), out.end(), [&](const Finding& f) { return is_about(f, item); }))
+    if (wall <= 0 || is_frame(item.op)) continue;
+    if (left_ns < share_asked(known, loss) * wall) {
+      if (loss != nullptr) tell(*loss, item, out);
       continue;
+    }
+    if (known != nullptr && known->cost == OpCost::metadata) continue;
+    if (std::any_of(out.begin(), out.end(), [&](const Finding& f) { return is_about(f, item); })) {
+      if (loss != nullptr) tell(*loss, item, out);
+      continue;
+    }
     Finding f;
     f.severity = loss != nullptr ? Severity::warning : Severity::info;
     f.title = fmt::format("{} takes {} of {} ({:.0f} %)", item.op, duration(item.ns),

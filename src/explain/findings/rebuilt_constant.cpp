@@ -7,16 +7,16 @@ namespace epilogue::trace {
 namespace {
 
 constexpr double kRebuiltShare = 0.05;
-constexpr size_t kOpsShown = 8;
+constexpr size_t kConstantOpsShown = 8;
 
 void find_rebuilt_constants(const Explanation& e, std::vector<Finding>& out) {
   for (const RepeatedWork& work : e.method.repeats) {
     if (work.kind != RepeatedWork::Kind::rebuilt_constant) continue;
     if (to_us(work.again_ns) < kRebuiltShare * to_us(e.method.wall_ns)) continue;
     std::string ops;
-    for (size_t i = 0; i < std::min(kOpsShown, work.ops.size()); ++i)
+    for (size_t i = 0; i < std::min(kConstantOpsShown, work.ops.size()); ++i)
       ops += (i > 0 ? ", " : "") + work.ops[i];
-    if (work.ops.size() > kOpsShown) ops += ", ...";
+    if (work.ops.size() > kConstantOpsShown) ops += ", ...";
     Finding f;
     f.severity = Severity::warning;
     f.title = fmt::format("a tensor made of numbers alone is made anew {}: {} of {}",

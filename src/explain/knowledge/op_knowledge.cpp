@@ -129,7 +129,7 @@ constexpr OpKnowledge kTable[] = {
      "roll fft_fftshift fft_ifftshift flip fliplr flipud rot90 pixel_shuffle pixel_unshuffle "
      "channel_shuffle tril triu",
      OpCost::bytes, OpFuses::pointwise, "the same mask or order is made in every step",
-     "make it once and keep it as a buffer", OpRole::aside},
+     "make it once and keep it as a buffer", OpRole::either},
     {"filling", "fill zero zeros zeros_like ones ones_like full full_like new_zeros new_full",
      OpCost::bytes, OpFuses::pointwise, "memory is filled and then written over",
      "torch.empty, or zero_grad(set_to_none=True), writes it once", OpRole::main,

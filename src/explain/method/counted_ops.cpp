@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "explain/index/op_tree.h"
 
@@ -11,10 +12,6 @@ namespace epilogue::trace {
 namespace {
 
 constexpr size_t kTensorsShown = 4;
-
-std::string dims_text(const std::vector<int64_t>& dims) {
-  return fmt::format("[{}]", fmt::join(dims, ", "));
-}
 
 // Device work by the op that launched it; graphs' and cut-off launches' belong to none.
 std::vector<int64_t> device_times_ns(const Trace& trace, const Links& links) {
@@ -24,9 +21,29 @@ std::vector<int64_t> device_times_ns(const Trace& trace, const Links& links) {
   return ns;
 }
 
-bool is_step(std::string_view name) { return name.starts_with("ProfilerStep#"); }
+bool is_old_step(std::string_view name) { return name.starts_with("ProfilerStep#"); }
 
 }  // namespace
+
+std::string_view aten_base(std::string_view name) {
+  constexpr std::string_view kPrefix = "aten::";
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  if (name.ends_with('_') && name.size() > 1) name.remove_suffix(1);
+  return name;
+}
+
+std::optional<int64_t> whole_argument(std::span<const OpInput> inputs, size_t at) {
+  if (at >= inputs.size()) return std::nullopt;
+  const std::string& text = inputs[at].concrete;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string sizes_text(const std::vector<int64_t>& dims) {
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
 
 bool is_autograd_node(std::string_view name) {
   return name.starts_with("autograd::engine::evaluate_function");
@@ -43,12 +60,13 @@ std::string shapes_text(std::span<const OpInput> inputs) {
     if (!its_type.empty()) type = its_type;
   };
   for (const OpInput& input : inputs) {
-    if (!input.dims.empty() && !input.is_list) add(dims_text(input.dims), input.type);
+    if (!input.dims.empty() && !input.is_list) add(sizes_text(input.dims), input.type);
     for (size_t i = 0; i < input.list.size();) {
       size_t end = i + 1;
       while (end < input.list.size() && input.list[end].dims == input.list[i].dims) ++end;
       if (!input.list[i].dims.empty())
-        add((end - i > 1 ? fmt::format("{} x ", end - i) : "") + dims_text(input.list[i].dims), "");
+        add((end - i > 1 ? fmt::format("{} x ", end - i) : "") + sizes_text(input.list[i].dims),
+            "");
       i = end;
     }
   }
@@ -66,7 +84,7 @@ CountedOps::CountedOps(const Trace& of, const Links& its_links, std::vector<uint
       ops(std::move(main_ops)) {
   if (is_device) {
     for (uint32_t i = 0; i < trace.events.size(); ++i)
-      if (trace.events[i].category == Category::cpu_op && !is_step(trace.name(trace.events[i])))
+      if (trace.events[i].category == Category::cpu_op && !is_old_step(trace.name(trace.events[i])))
         ops.push_back(i);
     ns = device_times_ns(trace, links);
   } else {

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "epilogue/trace/method.h"
@@ -46,6 +49,12 @@ struct CountedOps {
 
 // "autograd::engine::evaluate_function: MulBackward0"
 bool is_autograd_node(std::string_view name);
+// "aten::add_" -> "add"; other names as they are.
+std::string_view aten_base(std::string_view name);
+// The whole number that was passed as argument `at`; nothing if it is none or was not recorded.
+std::optional<int64_t> whole_argument(std::span<const OpInput> inputs, size_t at);
+// "[64, 512]"
+std::string sizes_text(const std::vector<int64_t>& dims);
 // "[64, 512] float, [512, 512]"; "" if there is no tensor.
 std::string shapes_text(std::span<const OpInput> inputs);
 
@@ -61,9 +70,12 @@ class Places {
  private:
   struct Spans;
   const Spans& spans() const;
+  // The forward op of an autograd node, both as events; kNone if it is not known.
+  uint32_t forward_of(uint32_t root) const;
 
   const CountedOps& all_;
   mutable std::shared_ptr<Spans> spans_;
+  mutable std::shared_ptr<std::vector<std::pair<int64_t, uint32_t>>> forward_;  // by number
 };
 
 }  // namespace epilogue::trace

@@ -20,16 +20,10 @@ constexpr size_t kLeastWithoutSteps = 32;
 constexpr size_t kMoreThanLayers = 32;
 constexpr size_t kFewOps = 12;
 // What calling an op and a small op itself take: time up to this is no reason for a loop.
-constexpr int64_t kCallNs = 5'000;
-constexpr double kOverheadShare = 0.3;  // of the loop
-constexpr double kLoopShare = 0.03;     // of the run
-constexpr size_t kSampled = 12;         // iterations whose modules are compared
-
-std::string_view base_of(std::string_view name) {
-  if (name.starts_with("aten::")) name.remove_prefix(6);
-  if (name.ends_with('_') && name.size() > 1) name.remove_suffix(1);
-  return name;
-}
+constexpr int64_t kSmallOpNs = 5'000;
+constexpr double kLoopOverhead = 0.3;  // of the loop
+constexpr double kLeastLoop = 0.03;    // of the run
+constexpr size_t kSampled = 12;        // iterations whose modules are compared
 
 // Ops that read parameters: layers have one of them.
 bool reads_parameters(std::string_view name) {
@@ -59,9 +53,9 @@ struct Run {
   size_t iterations = 0;
 };
 
-class Loops {
+class LoopSearch {
  public:
-  Loops(const CountedOps& all, const Places& places) : all_(all), places_(places) {
+  LoopSearch(const CountedOps& all, const Places& places) : all_(all), places_(places) {
     find_roots();
     own_ns_.resize(all.ops.size());
     // On the host also where a device works: what the loop costs is the host's time.
@@ -76,8 +70,10 @@ class Loops {
   }
 
   std::vector<CallLoop> run() {
-    search(true, kLeastIterations);
-    search(false, 2 * kLeastIterations);
+    search(true, kLeastIterations, runs_);
+    search(false, 2 * kLeastIterations, runs_);
+    seeks_nodes_ = true;
+    search(false, kLeastIterations, backward_runs_);
     std::vector<CallLoop> loops;
     for (auto& [signature, runs] : runs_) {
       if (auto loop = describe(runs)) loops.push_back(std::move(*loop));
@@ -89,6 +85,8 @@ class Loops {
   }
 
  private:
+  using Runs = std::map<std::vector<StringId>, std::vector<Run>>;  // by what an iteration holds
+
   void find_roots() {
     // Of the thread with the most outermost ops: a loop is one thread's.
     std::map<std::pair<int32_t, int64_t>, size_t> threads;
@@ -111,12 +109,12 @@ class Loops {
 
   uint32_t step_of(size_t root) const { return all_.links.step[all_.ops[roots_[root]]]; }
 
-  // What is searched for repetition: loops over layers' gradients are the backward of layers.
+  // Autograd's nodes are searched apart: alone they may be the backward of layers.
   bool is_of_loop(size_t root) const {
-    return !taken_[root] && !is_autograd_node(all_.name(roots_[root]));
+    return !taken_[root] && is_autograd_node(all_.name(roots_[root])) == seeks_nodes_;
   }
 
-  void search(bool by_inputs, size_t least) {
+  void search(bool by_inputs, size_t least, Runs& runs) {
     if (all_.links.steps.empty()) least = std::max(least, kLeastWithoutSteps);
     const size_t n = roots_.size();
     std::vector<uint64_t> keys(n);
@@ -135,7 +133,7 @@ class Loops {
         }
         const Run found{i, period, equal / period + 1};
         for (size_t r = i; r < i + found.iterations * period; ++r) taken_[r] = true;
-        runs_[signature(found)].push_back(found);
+        runs[signature(found)].push_back(found);
         i += found.iterations * period;
       }
     }
@@ -150,9 +148,43 @@ class Loops {
     return names;
   }
 
+  using ByName = std::unordered_map<StringId, int64_t>;
+
+  // Adds the times of a run to its loop, and its calls to `calls`.
+  void add_times(const Run& run, CallLoop& loop, ByName& by_name, std::vector<uint32_t>* calls) {
+    const size_t last = run.first + run.iterations * run.period - 1;
+    const Event& first = all_.event(roots_[run.first]);
+    const int64_t end = all_.event(roots_[last]).end_ns();
+    loop.wall_ns += end - first.ts_ns;
+    for (size_t r = run.first + 1; r <= last; ++r) {
+      const int64_t gap = all_.event(roots_[r]).ts_ns - all_.event(roots_[r - 1]).end_ns();
+      if (gap > kCallGapNs) loop.between_ns += gap;
+    }
+    for (size_t at = roots_[run.first]; at < all_.ops.size(); ++at) {
+      const Event& e = all_.event(at);
+      if (e.ts_ns >= end) break;
+      if (e.pid != first.pid || e.tid != first.tid) continue;
+      ++loop.op_calls;
+      if (calls != nullptr) calls->push_back(static_cast<uint32_t>(at));
+      by_name[e.name] += own_ns_[at];
+      loop.work_ns += std::max<int64_t>(0, own_ns_[at] - kSmallOpNs);
+    }
+  }
+
+  // The backward pass of the loop: as many iterations in the same step.
+  void add_backward(const Run& run, CallLoop& loop, ByName& by_name) {
+    for (const auto& [signature, backward] : backward_runs_)
+      for (const Run& its : backward) {
+        const size_t more = std::max(its.iterations, run.iterations);
+        const size_t less = std::min(its.iterations, run.iterations);
+        if (more - less <= 2 && step_of(its.first) == step_of(run.first) && its.first > run.first)
+          add_times(its, loop, by_name, nullptr);
+      }
+  }
+
   std::optional<CallLoop> describe(const std::vector<Run>& runs) {
     CallLoop loop;
-    std::unordered_map<StringId, int64_t> by_name;
+    ByName by_name;
     std::vector<uint32_t> calls;
     size_t most_iterations = 0;
     bool has_parameters = false;
@@ -160,24 +192,11 @@ class Loops {
       ++loop.runs;
       loop.iterations += static_cast<int64_t>(run.iterations);
       most_iterations = std::max(most_iterations, run.iterations);
-      const size_t last = run.first + run.iterations * run.period - 1;
-      const int64_t begin = all_.event(roots_[run.first]).ts_ns;
-      const int64_t end = all_.event(roots_[last]).end_ns();
-      loop.wall_ns += end - begin;
-      const Event& first = all_.event(roots_[run.first]);
-      for (size_t at = roots_[run.first]; at < all_.ops.size(); ++at) {
-        const Event& e = all_.event(at);
-        if (e.ts_ns >= end) break;
-        if (e.pid != first.pid || e.tid != first.tid) continue;
-        ++loop.op_calls;
-        calls.push_back(static_cast<uint32_t>(at));
-        by_name[e.name] += own_ns_[at];
-        loop.work_ns += std::max<int64_t>(0, own_ns_[at] - kCallNs);
-      }
+      add_times(run, loop, by_name, &calls);
+      add_backward(run, loop, by_name);
     }
-    if (static_cast<double>(loop.wall_ns) < kLoopShare * static_cast<double>(all_.wall_ns) ||
-        static_cast<double>(loop.overhead_ns()) <
-            kOverheadShare * static_cast<double>(loop.wall_ns))
+    if (static_cast<double>(loop.wall_ns) < kLeastLoop * static_cast<double>(all_.wall_ns) ||
+        static_cast<double>(loop.overhead_ns()) < kLoopOverhead * static_cast<double>(loop.wall_ns))
       return std::nullopt;
     const Run& run = *std::max_element(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
       return a.iterations < b.iterations;
@@ -204,6 +223,10 @@ class Loops {
     });
     loop.longest = loop.op_ns.front().first;
     loop.remedy = remedy_of(loop);
+    if (has_parameters)
+      loop.remedy +=
+          "; if each iteration needs the one before, torch.compile or CUDA graphs make the calls "
+          "cheaper";
     return loop;
   }
 
@@ -232,7 +255,7 @@ class Loops {
   static std::string remedy_of(const CallLoop& loop) {
     const auto holds = [&](std::string_view base) {
       return std::any_of(loop.op_ns.begin(), loop.op_ns.end(),
-                         [&](const auto& op) { return base_of(op.first) == base; });
+                         [&](const auto& op) { return aten_base(op.first) == base; });
     };
     const bool has_product = holds("mm") || holds("addmm");
     if (has_product && (holds("tanh") || holds("sigmoid")))
@@ -242,6 +265,10 @@ class Loops {
     if (holds("lift_fresh") && !has_product)
       return "make one tensor of all numbers (torch.tensor of the whole list, torch.from_numpy) "
              "and index it";
+    for (const auto& [name, ns] : loop.op_ns)
+      if (const OpKnowledge* known = op_knowledge(name);
+          known != nullptr && reads_parameters(name) && !known->loop.empty())
+        return std::string(known->loop);
     std::string_view plain;
     for (const auto& [name, ns] : loop.op_ns) {
       const OpKnowledge* known = op_knowledge(name);
@@ -262,13 +289,15 @@ class Loops {
   std::vector<char> taken_;      // by root: part of a run
   std::vector<int64_t> own_ns_;  // on the host, by position
   size_t gradients_ = 0;         // accumulated, over all steps
-  std::map<std::vector<StringId>, std::vector<Run>> runs_;
+  bool seeks_nodes_ = false;
+  Runs runs_;
+  Runs backward_runs_;
 };
 
 }  // namespace
 
 std::vector<CallLoop> find_loops(const CountedOps& all, const Places& places) {
-  return Loops(all, places).run();
+  return LoopSearch(all, places).run();
 }
 
 }  // namespace epilogue::trace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <unordered_map>
 
 #include "base/units.h"
@@ -29,7 +30,7 @@ constexpr int64_t kSmallCallNs = 5'000;
 constexpr size_t kManyCalls = 100;
 constexpr double kNearBest = 0.5;  // of the best rate in the run
 
-struct Sum {
+struct NameSum {
   int64_t count = 0;
   int64_t ns = 0;
 };
@@ -41,14 +42,14 @@ class Items {
   Items(const CountedOps& all, const Places& places) : all_(all), places_(places) {}
 
   void run(Method& out) {
-    std::unordered_map<StringId, Sum> by_name;
+    std::unordered_map<StringId, NameSum> by_name;
     for (size_t at = 0; at < all_.ops.size(); ++at) {
       if (all_.is_device && all_.ns_at(at) == 0) continue;
-      Sum& sum = by_name[all_.event(at).name];
+      NameSum& sum = by_name[all_.event(at).name];
       ++sum.count;
       sum.ns += all_.ns_at(at);
     }
-    std::vector<std::pair<StringId, Sum>> names(by_name.begin(), by_name.end());
+    std::vector<std::pair<StringId, NameSum>> names(by_name.begin(), by_name.end());
     std::sort(names.begin(), names.end(), [&](const auto& a, const auto& b) {
       return a.second.ns != b.second.ns ? a.second.ns > b.second.ns
                                         : all_.trace.strings[a.first] < all_.trace.strings[b.first];
@@ -82,11 +83,13 @@ class Items {
  private:
   void describe(CostItem& item, const std::vector<uint32_t>& calls) {
     const OpKnowledge* known = op_knowledge(item.op);
-    if (known != nullptr)
-      if (auto sign = answer_of_sign(known->sign, all_, calls)) {
-        if (sign->action.empty()) sign->action = known->remedy;
-        item.answers.push_back(std::move(*sign));
-      }
+    add_sign(item, known, calls, "");
+    if (const std::vector<uint32_t> around = asked_for(calls); !around.empty()) {
+      item.asked = std::string(all_.name(around.front()));
+      const OpKnowledge* row = op_knowledge(item.asked);
+      add_sign(item, row, around, item.asked + ": ");
+      if (row != nullptr && row->role != OpRole::main) known = row;
+    }
     add_shapes(item, calls);
     item.place = places_.of(calls);
     const int64_t mean = item.ns / std::max<int64_t>(1, item.count);
@@ -105,6 +108,55 @@ class Items {
     std::stable_sort(
         item.answers.begin(), item.answers.end(),
         [](const CostAnswer& a, const CostAnswer& b) { return a.is_loss > b.is_loss; });
+  }
+
+  void add_sign(CostItem& item, const OpKnowledge* known, const std::vector<uint32_t>& calls,
+                const std::string& of) {
+    if (known == nullptr) return;
+    auto sign = answer_of_sign(known->sign, all_, calls);
+    if (!sign) return;
+    if (sign->action.empty()) sign->action = known->remedy;
+    sign->text = of + sign->text;
+    item.answers.push_back(std::move(*sign));
+  }
+
+  // Calls of the op around most of the calls' time that is a question or has a sign: what the
+  // program asked for, of which this is the work. Empty if there is none.
+  std::vector<uint32_t> asked_for(const std::vector<uint32_t>& calls) const {
+    struct Asked {
+      int64_t ns = 0;
+      std::vector<uint32_t> at;
+    };
+    std::unordered_map<StringId, Asked> by_name;
+    int64_t ns = 0;
+    for (const uint32_t call : calls) {
+      ns += all_.ns_at(call);
+      size_t at = call;  // callers stand before what they call
+      for (uint32_t p = all_.links.parent[all_.ops[call]]; p != kNone; p = all_.links.parent[p]) {
+        while (at > 0 && all_.ops[at] != p) --at;
+        if (all_.ops[at] != p) break;
+        if (!is_question(all_.event(at).name)) continue;
+        Asked& asked = by_name[all_.event(at).name];
+        asked.ns += all_.ns_at(call);
+        if (asked.at.empty() || asked.at.back() != at)
+          asked.at.push_back(static_cast<uint32_t>(at));
+        break;
+      }
+    }
+    for (auto& [name, asked] : by_name)
+      if (2 * asked.ns > ns && name != all_.event(calls.front()).name) return std::move(asked.at);
+    return {};
+  }
+
+  // Its row says more than that it works: each name is looked up once.
+  bool is_question(StringId name) const {
+    const auto [found, is_new] = questions_.try_emplace(name, false);
+    if (is_new) {
+      const OpKnowledge* row = op_knowledge(all_.trace.strings[name]);
+      found->second =
+          row != nullptr && (row->role != OpRole::main || row->sign == OpSign::wide_table);
+    }
+    return found->second;
   }
 
   // Calls of the same inputs, the longest first.
@@ -157,9 +209,9 @@ class Items {
       wasted += times[i] - fast;
       slow_calls.push_back(calls[i]);
     }
-    // One call of many is a hiccup: a page fault, the scheduler, the first call of a kernel.
-    if (slow_calls.size() < 2 || 10 * slow_calls.size() < calls.size() ||
-        static_cast<double>(wasted) < kUnevenShare * static_cast<double>(total))
+    if (slow_calls.size() < 2 ||
+        static_cast<double>(wasted) < kUnevenShare * static_cast<double>(total) ||
+        !is_the_same_in_each_step(calls, slow_calls))
       return;
     CostAnswer answer;
     answer.question = CostQuestion::limit;
@@ -175,6 +227,26 @@ class Items {
         "times: torch.set_flush_denormal(True)), the layout of the operands, first calls, other "
         "work on the machine";
     item.answers.push_back(std::move(answer));
+  }
+
+  // The slow calls are the same ones of each step: other work on the machine, the scheduler and
+  // first calls choose others.
+  bool is_the_same_in_each_step(const std::vector<uint32_t>& calls,
+                                const std::vector<uint32_t>& slow_calls) const {
+    std::map<uint32_t, std::vector<bool>> by_step;
+    size_t slow = 0;
+    for (const uint32_t at : calls) {
+      const bool is_slow = slow < slow_calls.size() && slow_calls[slow] == at;
+      slow += is_slow ? 1 : 0;
+      by_step[all_.links.step[all_.ops[at]]].push_back(is_slow);
+    }
+    by_step.erase(kNone);
+    if (by_step.size() < 2) return false;
+    const std::vector<bool>& first = by_step.begin()->second;
+    const auto is_mixed = std::count(first.begin(), first.end(), true);
+    return is_mixed > 0 && is_mixed < static_cast<int64_t>(first.size()) &&
+           std::all_of(by_step.begin(), by_step.end(),
+                       [&](const auto& step) { return step.second == first; });
   }
 
   std::string slow_place(const std::vector<uint32_t>& calls,
@@ -217,6 +289,7 @@ class Items {
   const CountedOps& all_;
   const Places& places_;
   double best_gflops_ = 0;
+  mutable std::unordered_map<StringId, bool> questions_;
 };
 
 }  // namespace

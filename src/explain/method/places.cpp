@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
-#include <unordered_map>
-#include <unordered_set>
+#include <tuple>
 
 #include "explain/index/op_tree.h"
 #include "explain/method/counted_ops.h"
-#include "trace/nesting.h"
 
 namespace epilogue::trace {
 namespace {
 
-constexpr size_t kSampledCalls = 128;
-constexpr std::string_view kModulePrefix = "nn.Module: ";
+constexpr size_t kPlaceCalls = 128;
+constexpr std::string_view kModuleName = "nn.Module: ";
 
 // Functions of the user and of libraries on top of torch: torch's own say little, and
 // comprehensions and built-in functions are part of the function around them.
 bool is_users_function(std::string_view name) {
   constexpr std::string_view kOthers[] = {"/torch/", "<frozen ", "contextlib.py", "threading.py"};
-  if (name.starts_with("<built-in") || name.starts_with(kModulePrefix) ||
+  if (name.starts_with("<built-in") || name.starts_with(kModuleName) ||
       name.starts_with("torch/") || name.ends_with("comp>") || name.ends_with("<genexpr>"))
     return false;
   return std::none_of(std::begin(kOthers), std::end(kOthers), [&](std::string_view other) {
@@ -54,29 +52,94 @@ class Vote {
   std::map<std::string_view, int64_t> by_name_;
 };
 
+// Spans of threads, asked for the innermost one around a moment. Sorted once: places are asked for
+// again and again.
+template <class Span>
+class SpanIndex {
+ public:
+  explicit SpanIndex(const std::vector<Span>& all) : all_(all) {}
+
+  void add(uint32_t span) { order_.push_back(span); }
+  void finish() {
+    std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+      const auto x = start_of(all_[a]);
+      const auto y = start_of(all_[b]);
+      if (x != y) return x < y;
+      return all_[a].dur_ns != all_[b].dur_ns ? all_[a].dur_ns > all_[b].dur_ns : a < b;
+    });
+    around_.resize(order_.size());
+    std::vector<uint32_t> open;
+    for (uint32_t i = 0; i < order_.size(); ++i) {
+      const Span& span = all_[order_[i]];
+      while (!open.empty() && is_over(all_[order_[open.back()]], span.pid, span.tid, span.ts_ns))
+        open.pop_back();
+      around_[i] = open.empty() ? kNone : open.back();
+      open.push_back(i);
+    }
+  }
+  // The name of the innermost; 0 if there is none.
+  StringId name_at(const Moment& m) const {
+    const auto after = std::upper_bound(
+        order_.begin(), order_.end(), std::tuple(m.pid, m.tid, m.ts_ns),
+        [&](const auto& moment, uint32_t span) { return moment < start_of(all_[span]); });
+    if (after == order_.begin()) return 0;
+    auto at = static_cast<uint32_t>(after - order_.begin() - 1);
+    while (at != kNone && is_over(all_[order_[at]], m.pid, m.tid, m.ts_ns)) at = around_[at];
+    return at == kNone ? 0 : all_[order_[at]].name;
+  }
+
+ private:
+  static auto start_of(const Span& s) { return std::tuple(s.pid, s.tid, s.ts_ns); }
+  static bool is_over(const Span& s, int32_t pid, int64_t tid, int64_t ts_ns) {
+    return s.pid != pid || s.tid != tid || s.end_ns() <= ts_ns;
+  }
+
+  const std::vector<Span>& all_;
+  std::vector<uint32_t> order_;
+  std::vector<uint32_t> around_;  // by position in order_: the span that was open before
+};
+
 }  // namespace
 
 // Spans by kind, as events or as frames beside them.
 struct Places::Spans {
-  explicit Spans(const Trace& trace) {
+  explicit Spans(const Trace& trace)
+      : ranges(trace.events),
+        function_events(trace.events),
+        module_events(trace.events),
+        function_frames(trace.frames),
+        module_frames(trace.frames) {
     std::vector<char> kinds(trace.strings.size(), kUnknown);
     for (uint32_t i = 0; i < trace.events.size(); ++i) {
       const Event& e = trace.events[i];
-      if (e.category == Category::user_annotation && is_users_range(trace.name(e)))
-        ranges.push_back(i);
+      if (e.category == Category::user_annotation && is_users_range(trace.name(e))) ranges.add(i);
       if (e.category != Category::python_function) continue;
       const char kind = kind_of(trace, e.name, kinds);
-      if (kind == kFunction) function_events.push_back(i);
-      if (kind == kModule) module_events.push_back(i);
+      if (kind == kFunction) function_events.add(i);
+      if (kind == kModule) module_events.add(i);
     }
     for (uint32_t i = 0; i < trace.frames.size(); ++i) {
       const char kind = kind_of(trace, trace.frames[i].name, kinds);
-      if (kind == kFunction) function_frames.push_back(i);
-      if (kind == kModule) module_frames.push_back(i);
+      if (kind == kFunction) function_frames.add(i);
+      if (kind == kModule) module_frames.add(i);
     }
+    ranges.finish();
+    function_events.finish();
+    module_events.finish();
+    function_frames.finish();
+    module_frames.finish();
   }
 
-  std::vector<uint32_t> ranges, function_events, function_frames, module_events, module_frames;
+  StringId range_at(const Moment& moment) const { return ranges.name_at(moment); }
+  StringId function_at(const Moment& moment) const {
+    return frame_at(function_events, function_frames, moment);
+  }
+  StringId module_at(const Moment& moment) const {
+    return frame_at(module_events, module_frames, moment);
+  }
+
+  SpanIndex<Event> ranges, function_events, module_events;
+  SpanIndex<PythonFrame> function_frames, module_frames;
 
  private:
   static constexpr char kUnknown = 0, kOther = 1, kFunction = 2, kModule = 3;
@@ -84,11 +147,20 @@ struct Places::Spans {
     char& kind = kinds[id];
     if (kind == kUnknown) {
       const std::string_view name = trace.strings[id];
-      kind = name.starts_with(kModulePrefix) ? kModule
-             : is_users_function(name)       ? kFunction
-                                             : kOther;
+      kind = name.starts_with(kModuleName) ? kModule : is_users_function(name) ? kFunction : kOther;
     }
     return kind;
+  }
+  // Frames of threads that began before the profiler may lack their process or their thread.
+  static StringId frame_at(const SpanIndex<Event>& events, const SpanIndex<PythonFrame>& frames,
+                           Moment moment) {
+    for (int lacks = 0; lacks < 3; ++lacks) {
+      if (lacks > 0) moment.pid = 0;
+      if (lacks > 1) moment.tid = 0;
+      if (const StringId name = events.name_at(moment); name != 0) return name;
+      if (const StringId name = frames.name_at(moment); name != 0) return name;
+    }
+    return 0;
   }
 };
 
@@ -97,41 +169,30 @@ const Places::Spans& Places::spans() const {
   return *spans_;
 }
 
-namespace {
-
-// The names of the innermost spans at moments; frames that began before the profiler may lack their
-// process or their thread.
-std::vector<StringId> names_at(const Trace& trace, const std::vector<uint32_t>& events,
-                               const std::vector<uint32_t>& frames,
-                               const std::vector<Moment>& moments) {
-  std::vector<StringId> names(moments.size());
-  for (const int lacks : {0, 1, 2}) {
-    std::vector<Moment> asked;
-    std::vector<size_t> of;
-    for (size_t i = 0; i < moments.size(); ++i) {
-      if (names[i] != 0) continue;
-      Moment moment = moments[i];
-      if (lacks > 0) moment.pid = 0;
-      if (lacks > 1) moment.tid = 0;
-      asked.push_back(moment);
-      of.push_back(i);
-    }
-    if (asked.empty()) break;
-    if (!events.empty()) {
-      const std::vector<uint32_t> found = innermost_at(trace, events, asked);
-      for (size_t i = 0; i < of.size(); ++i)
-        if (found[i] != kNone) names[of[i]] = trace.events[found[i]].name;
-    }
-    if (!frames.empty()) {
-      const std::vector<uint32_t> found = innermost_at(trace.frames, frames, asked);
-      for (size_t i = 0; i < of.size(); ++i)
-        if (found[i] != kNone && names[of[i]] == 0) names[of[i]] = trace.frames[found[i]].name;
-    }
+uint32_t Places::forward_of(uint32_t root) const {
+  const Trace& trace = all_.trace;
+  const auto sequence_of = [&](uint32_t op) {
+    const OpArgs* args = trace.op_args(trace.events[op]);
+    return args == nullptr ? int64_t{-1} : args->sequence_number;
+  };
+  const int64_t sequence = sequence_of(root);
+  if (sequence < 0 || !is_autograd_node(trace.name(trace.events[root]))) return kNone;
+  if (!forward_) {
+    forward_ = std::make_shared<std::vector<std::pair<int64_t, uint32_t>>>();
+    for (const uint32_t op : all_.ops)
+      if (all_.links.parent[op] == kNone && sequence_of(op) >= 0 &&
+          !is_autograd_node(trace.name(trace.events[op])))
+        forward_->emplace_back(sequence_of(op), op);
+    std::stable_sort(forward_->begin(), forward_->end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
   }
-  return names;
+  // The last before: the number of an op that makes no node is that of the next one.
+  uint32_t found = kNone;
+  for (auto at = std::lower_bound(forward_->begin(), forward_->end(), std::pair(sequence, 0U));
+       at != forward_->end() && at->first == sequence; ++at)
+    if (trace.events[at->second].ts_ns < trace.events[root].ts_ns) found = at->second;
+  return found;
 }
-
-}  // namespace
 
 CostPlace Places::of(std::span<const uint32_t> calls) const {
   const Trace& trace = all_.trace;
@@ -139,8 +200,8 @@ CostPlace Places::of(std::span<const uint32_t> calls) const {
   std::vector<int64_t> weights;
   Vote outer;
   // Backward ops stand where their forward op does: both carry one sequence number.
-  std::unordered_map<int64_t, std::vector<size_t>> waiting;
-  const size_t stride = std::max<size_t>(1, calls.size() / kSampledCalls);
+  std::vector<Moment> forward;
+  const size_t stride = std::max<size_t>(1, calls.size() / kPlaceCalls);
   for (size_t c = 0; c < calls.size(); c += stride) {
     const Event& e = all_.event(calls[c]);
     const uint32_t root = all_.outermost(calls[c]);
@@ -148,52 +209,37 @@ CostPlace Places::of(std::span<const uint32_t> calls) const {
     const int64_t weight = all_.ns_at(calls[c]);
     outer.add(root == all_.ops[calls[c]] ? std::string_view() : strip(trace.name(outermost)),
               weight);
-    const OpArgs* args = trace.op_args(outermost);
-    if (is_autograd_node(trace.name(outermost)) && args != nullptr && args->sequence_number >= 0)
-      waiting[args->sequence_number].push_back(moments.size());
     moments.push_back({e.pid, e.tid, e.ts_ns});
+    forward.push_back(moments.back());
+    if (const uint32_t op = forward_of(root); op != kNone) {
+      const Event& there = trace.events[op];
+      forward.back() = {there.pid, there.tid, there.ts_ns};
+    }
     weights.push_back(weight);
   }
-  std::vector<Moment> forward = moments;
-  if (!waiting.empty())
-    for (const uint32_t op : all_.ops) {
-      const Event& e = trace.events[op];
-      const OpArgs* args = trace.op_args(e);
-      if (args == nullptr || args->sequence_number < 0 || all_.links.parent[op] != kNone ||
-          is_autograd_node(trace.name(e)))
-        continue;
-      const auto found = waiting.find(args->sequence_number);
-      if (found == waiting.end()) continue;
-      for (const size_t i : found->second)
-        if (e.ts_ns < moments[i].ts_ns) forward[i] = {e.pid, e.tid, e.ts_ns};
-    }
-  const auto winner = [&](const std::vector<StringId>& names) {
+  const Spans& s = spans();
+  const auto winner = [&](const std::vector<Moment>& of, auto name_at) {
     Vote vote;
-    for (size_t i = 0; i < names.size(); ++i) vote.add(trace.strings[names[i]], weights[i]);
+    for (size_t i = 0; i < of.size(); ++i) vote.add(trace.strings[(s.*name_at)(of[i])], weights[i]);
     return vote.winner();
   };
   CostPlace place;
   place.op = outer.winner();
-  const Spans& s = spans();
-  place.annotation = winner(names_at(trace, s.ranges, {}, moments));
-  place.function = winner(names_at(trace, s.function_events, s.function_frames, forward));
-  place.module = winner(names_at(trace, s.module_events, s.module_frames, forward));
-  if (place.module.starts_with(kModulePrefix)) place.module.erase(0, kModulePrefix.size());
+  place.annotation = winner(moments, &Spans::range_at);
+  place.function = winner(forward, &Spans::function_at);
+  place.module = winner(forward, &Spans::module_at);
+  if (place.module.starts_with(kModuleName)) place.module.erase(0, kModuleName.size());
   return place;
 }
 
 std::vector<std::string_view> Places::modules_at(std::span<const uint32_t> calls) const {
-  std::vector<Moment> moments;
-  moments.reserve(calls.size());
-  for (const uint32_t call : calls) {
-    const Event& e = all_.event(call);
-    moments.push_back({e.pid, e.tid, e.ts_ns});
-  }
   const Spans& s = spans();
   std::vector<std::string_view> names;
   names.reserve(calls.size());
-  for (const StringId id : names_at(all_.trace, s.module_events, s.module_frames, moments))
-    names.push_back(all_.trace.strings[id]);
+  for (const uint32_t call : calls) {
+    const Event& e = all_.event(call);
+    names.push_back(all_.trace.strings[s.module_at({e.pid, e.tid, e.ts_ns})]);
+  }
   return names;
 }
 
@@ -203,8 +249,8 @@ std::string CostPlace::text() const {
     if (!what.empty()) text += (text.empty() ? " " : ", ") + std::string(before) + what;
   };
   add("in ", op);
-  add("module ", module);
-  add("range ", annotation);
+  add("in module ", module);
+  add("in the range ", annotation);
   add("called from ", function);
   return text;
 }

@@ -21,12 +21,6 @@ namespace {
 constexpr double kRepeatShare = 0.03;  // of the run
 constexpr size_t kLongestChain = 64;   // ops that make a constant
 
-std::string_view base_of(std::string_view name) {
-  if (name.starts_with("aten::")) name.remove_prefix(6);
-  if (name.ends_with('_') && name.size() > 1) name.remove_suffix(1);
-  return name;
-}
-
 template <size_t n>
 bool is_one(const std::array<std::string_view, n>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -54,13 +48,13 @@ bool is_forward_only(std::string_view name) {
       "batch_norm", "group_norm", "rms_norm",  "gelu",        "silu",
       "relu",       "softmax",    "embedding", "log_softmax", "scaled_dot_product_attention",
       "max_pool2d", "dropout",    "lstm",      "gru",         "instance_norm"};
-  return name.starts_with("aten::") && is_one(kForward, base_of(name));
+  return name.starts_with("aten::") && is_one(kForward, aten_base(name));
 }
 
 std::optional<RepeatedWork> recomputed_forward(const CountedOps& all, const Places& places) {
   if (!all.has_backward) return std::nullopt;
-  enum State : char { kForward, kBackward, kAgain };
-  std::vector<char> state(all.trace.events.size(), kForward);
+  enum State : char { kOutside, kWithin, kAgain };
+  std::vector<char> state(all.trace.events.size(), kOutside);
   std::unordered_set<uint64_t> seen_forward;
   for (size_t at = 0; at < all.ops.size(); ++at)
     if (is_forward_only(all.name(at))) {
@@ -76,12 +70,12 @@ std::optional<RepeatedWork> recomputed_forward(const CountedOps& all, const Plac
   for (size_t at = 0; at < all.ops.size(); ++at) {
     const uint32_t op = all.ops[at];
     const uint32_t parent = all.links.parent[op];
-    const char around = parent == kNone ? char{kForward} : state[parent];
+    const char around = parent == kNone ? char{kOutside} : state[parent];
     const std::string_view name = all.name(at);
     state[op] = around;
     if (is_autograd_node(name)) {
-      state[op] = kBackward;
-    } else if (around == kBackward && is_forward_only(name) && seen_forward.contains(all.key(at))) {
+      state[op] = kWithin;
+    } else if (around == kWithin && is_forward_only(name) && seen_forward.contains(all.key(at))) {
       state[op] = kAgain;
       ++work.count;
       outermost[all.event(at).name] += all.event(at).dur_ns;
@@ -110,7 +104,7 @@ bool makes_numbers(std::string_view name) {
       "eye",           "linspace",    "logspace",       "tril_indices",
       "triu_indices",  "hann_window", "hamming_window", "blackman_window",
       "kaiser_window", "range"};
-  return name.starts_with("aten::") && is_one(kMakers, base_of(name));
+  return name.starts_with("aten::") && is_one(kMakers, aten_base(name));
 }
 
 // Ops that may follow: the result depends on nothing but their inputs.
@@ -122,16 +116,7 @@ bool may_follow(std::string_view name) {
   constexpr std::array<std::string_view, 10> kMore = {
       "tril", "triu", "cat", "stack", "outer", "cumsum", "repeat", "meshgrid", "flip", "roll"};
   return kind == OpClass::view || kind == OpClass::copy || kind == OpClass::fill ||
-         (name.starts_with("aten::") && is_one(kMore, base_of(name)));
-}
-
-std::optional<int64_t> number(std::span<const OpInput> inputs, size_t at) {
-  if (at >= inputs.size()) return std::nullopt;
-  const std::string& text = inputs[at].concrete;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+         (name.starts_with("aten::") && is_one(kMore, aten_base(name)));
 }
 
 // "[16, 512]": the number of elements.
@@ -217,39 +202,39 @@ class Constants {
   }
 
   static std::optional<int64_t> created(std::string_view name, std::span<const OpInput> inputs) {
-    const std::string_view base = base_of(name);
+    const std::string_view base = aten_base(name);
     if (base == "arange") {
-      const auto first = number(inputs, 0);
-      const auto second = number(inputs, 1);
+      const auto first = whole_argument(inputs, 0);
+      const auto second = whole_argument(inputs, 1);
       return second && first ? *second - *first : first;
     }
-    if (base == "linspace" || base == "logspace") return number(inputs, 2);
+    if (base == "linspace" || base == "logspace") return whole_argument(inputs, 2);
     if (base == "eye") {
-      const auto n = number(inputs, 0);
-      return n ? std::optional(*n * number(inputs, 1).value_or(*n)) : std::nullopt;
+      const auto n = whole_argument(inputs, 0);
+      return n ? std::optional(*n * whole_argument(inputs, 1).value_or(*n)) : std::nullopt;
     }
     if (!inputs.empty() && !inputs[0].concrete.empty())
-      if (const auto n = number(inputs, 0)) return n;
+      if (const auto n = whole_argument(inputs, 0)) return n;
     return inputs.empty() ? std::nullopt : sizes_product(inputs[0].concrete);
   }
 
   static std::optional<int64_t> result(std::string_view name, std::span<const OpInput> inputs,
                                        const std::vector<TensorShape>& tensors) {
-    const std::string_view base = base_of(name);
+    const std::string_view base = aten_base(name);
     const int64_t numel = tensors.front().numel();
     if (base == "slice" || base == "select" || base == "narrow") {
-      const auto dim = number(inputs, 1);
+      const auto dim = whole_argument(inputs, 1);
       const auto rank = static_cast<int64_t>(inputs[0].dims.size());
       if (!dim || rank == 0) return std::nullopt;
       const int64_t d = *dim < 0 ? *dim + rank : *dim;
       if (d < 0 || d >= rank) return std::nullopt;
       const int64_t size = std::max<int64_t>(1, inputs[0].dims[static_cast<size_t>(d)]);
       if (base == "select") return numel / size;
-      if (base == "narrow") return numel / size * number(inputs, 3).value_or(size);
-      const int64_t start = std::clamp<int64_t>(number(inputs, 2).value_or(0), 0, size);
+      if (base == "narrow") return numel / size * whole_argument(inputs, 3).value_or(size);
+      const int64_t start = std::clamp<int64_t>(whole_argument(inputs, 2).value_or(0), 0, size);
       const int64_t end =
-          std::min(size, number(inputs, 3).value_or(std::numeric_limits<int64_t>::max()));
-      const int64_t step = std::max<int64_t>(1, number(inputs, 4).value_or(1));
+          std::min(size, whole_argument(inputs, 3).value_or(std::numeric_limits<int64_t>::max()));
+      const int64_t step = std::max<int64_t>(1, whole_argument(inputs, 4).value_or(1));
       return numel / size * ((std::max(end, start) - start + step - 1) / step);
     }
     if (base == "expand" || base == "repeat")
@@ -266,7 +251,11 @@ class Constants {
   }
 
   void close() {
-    if (chain_.size() > 1 || (chain_.size() == 1 && largest_ > 1)) {
+    // A fill alone is memory that something will be written to.
+    const auto made_of = std::count_if(chain_.begin(), chain_.end(), [&](uint32_t at) {
+      return op_class(all_.name(at)) != OpClass::view;
+    });
+    if (made_of > 1) {
       std::vector<uint64_t> signature;
       signature.reserve(chain_.size());
       for (const uint32_t at : chain_) signature.push_back(all_.key(at));

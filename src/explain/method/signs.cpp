@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
 #include <limits>
 #include <string>
@@ -19,7 +18,7 @@ namespace {
 using Calls = std::span<const uint32_t>;
 using Said = std::optional<CostAnswer>;
 
-constexpr size_t kSampledCalls = 64;
+constexpr size_t kSignCalls = 64;
 constexpr size_t kLookAhead = 12;  // ops after the call, those that it calls left out
 constexpr size_t kLookBack = 12;
 constexpr int64_t kCutTo = 4;      // a slice of a quarter or less
@@ -29,42 +28,23 @@ constexpr int64_t kManyPairs = 1 << 16;
 constexpr size_t kGrowingCalls = 8;
 constexpr size_t kSingleColumns = 4;
 
-int64_t numel(std::span<const int64_t> dims) {
+int64_t elements_of(std::span<const int64_t> dims) {
   int64_t n = 1;
   for (const int64_t d : dims)
     if (d < 0 || __builtin_mul_overflow(n, d, &n)) return 0;
   return n;
 }
 
-std::optional<int64_t> number(std::span<const OpInput> inputs, size_t at) {
-  if (at >= inputs.size()) return std::nullopt;
-  const std::string& text = inputs[at].concrete;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::string_view base_of(std::string_view name) {
-  if (name.starts_with("aten::")) name.remove_prefix(6);
-  if (name.ends_with('_') && name.size() > 1) name.remove_suffix(1);
-  return name;
-}
-
 bool is_product(std::string_view name) {
   constexpr std::array<std::string_view, 9> kProducts = {
       "mm", "addmm", "bmm", "baddbmm", "matmul", "mv", "addmv", "linear", "_addmm_activation"};
-  return std::find(kProducts.begin(), kProducts.end(), base_of(name)) != kProducts.end();
-}
-
-std::string dims_text(const std::vector<int64_t>& dims) {
-  return fmt::format("[{}]", fmt::join(dims, ", "));
+  return std::find(kProducts.begin(), kProducts.end(), aten_base(name)) != kProducts.end();
 }
 
 // The first that `find` says something of, if calls with half of the time (of those sampled) agree
 // that it says something.
 Said by_call(const CountedOps& all, Calls calls, const std::function<Said(size_t at)>& find) {
-  const size_t stride = std::max<size_t>(1, calls.size() / kSampledCalls);
+  const size_t stride = std::max<size_t>(1, calls.size() / kSignCalls);
   int64_t ns = 0;
   int64_t ns_all = 0;
   int64_t most = -1;
@@ -103,9 +83,9 @@ void look_ahead(const CountedOps& all, size_t call, const std::function<bool(siz
 Said wide_table(const CountedOps& all, Calls calls) {
   return by_call(all, calls, [&](size_t at) -> Said {
     const auto inputs = all.inputs(at);
-    const std::optional<int64_t> rows = number(inputs, 2);
+    const std::optional<int64_t> rows = whole_argument(inputs, 2);
     if (!rows || inputs.size() < 2 || inputs[1].dims.empty()) return std::nullopt;
-    const int64_t read = numel(inputs[1].dims);
+    const int64_t read = elements_of(inputs[1].dims);
     if (read <= 0 || *rows / kWideTable < read) return std::nullopt;
     return loss(CostQuestion::less,
                 fmt::format("the gradient is a table of {} rows, and the batch reads {} at most",
@@ -131,9 +111,9 @@ Said accumulates(const CountedOps& all, Calls calls) {
 
 // Elements of a slice or selection of a tensor of these sizes; nothing if it takes all.
 std::optional<std::string> cut_of(std::string_view name, std::span<const OpInput> inputs) {
-  const std::string_view base = base_of(name);
+  const std::string_view base = aten_base(name);
   if (inputs.empty() || inputs[0].dims.empty()) return std::nullopt;
-  const std::optional<int64_t> dim = number(inputs, 1);
+  const std::optional<int64_t> dim = whole_argument(inputs, 1);
   if (!dim) return std::nullopt;
   const auto rank = static_cast<int64_t>(inputs[0].dims.size());
   const int64_t d = *dim < 0 ? *dim + rank : *dim;
@@ -141,10 +121,10 @@ std::optional<std::string> cut_of(std::string_view name, std::span<const OpInput
   const int64_t size = inputs[0].dims[static_cast<size_t>(d)];
   int64_t taken = size;
   if (base == "select") taken = 1;
-  if (base == "narrow") taken = number(inputs, 3).value_or(size);
+  if (base == "narrow") taken = whole_argument(inputs, 3).value_or(size);
   if (base == "slice") {
-    int64_t start = number(inputs, 2).value_or(0);
-    int64_t end = number(inputs, 3).value_or(std::numeric_limits<int64_t>::max());
+    int64_t start = whole_argument(inputs, 2).value_or(0);
+    int64_t end = whole_argument(inputs, 3).value_or(std::numeric_limits<int64_t>::max());
     if (start < 0) start += size;
     if (end < 0) end += size;
     taken = std::min(end, size) - std::clamp<int64_t>(start, 0, size);
@@ -159,7 +139,7 @@ Said cut_after(const CountedOps& all, Calls calls) {
     std::vector<int64_t> dims;
     if (!inputs.empty() && !inputs[0].dims.empty()) {
       dims = inputs[0].dims;
-    } else if (const auto n = number(inputs, 0)) {
+    } else if (const auto n = whole_argument(inputs, 0)) {
       dims = {*n};  // randperm(n)
     }
     if (dims.empty()) return std::nullopt;
@@ -192,7 +172,7 @@ Said grows(const CountedOps& all, Calls calls) {
     int64_t sum = 0;
     int64_t largest = 0;
     for (const OpInput& part : inputs[0].list) {
-      const int64_t n = numel(part.dims);
+      const int64_t n = elements_of(part.dims);
       sum += n;
       largest = std::max(largest, n);
     }
@@ -215,19 +195,19 @@ Said grows(const CountedOps& all, Calls calls) {
 
 Said repeats_input(const CountedOps& all, Calls calls) {
   return by_call(all, calls, [&](size_t at) -> Said {
-    if (base_of(all.name(at)) != "copy") return std::nullopt;
+    if (aten_base(all.name(at)) != "copy") return std::nullopt;
     const auto tensors = tensor_inputs(all.inputs(at));
     if (tensors.size() < 2 || tensors[1].repeats < 2) return std::nullopt;
     // The bias of addmm is such a copy too, and part of the product.
     const uint32_t parent = all.links.parent[all.ops[at]];
     if (parent == kNone) return std::nullopt;
-    const std::string_view asked = base_of(all.trace.name(all.trace.events[parent]));
+    const std::string_view asked = aten_base(all.trace.name(all.trace.events[parent]));
     constexpr std::array<std::string_view, 5> kAsked = {"clone", "contiguous", "reshape",
                                                         "_to_copy", "repeat"};
     if (std::find(kAsked.begin(), kAsked.end(), asked) == kAsked.end()) return std::nullopt;
     return loss(CostQuestion::less,
                 fmt::format("aten::{} writes out a tensor of {} that was expanded {} times", asked,
-                            dims_text(tensors[1].dims), tensors[1].repeats),
+                            sizes_text(tensors[1].dims), tensors[1].repeats),
                 "ops that broadcast read the expanded view as it is; a batched product of which "
                 "one operand is shared is one matmul of a reshaped operand");
   });
@@ -255,8 +235,8 @@ Said one_hot(const CountedOps& all, Calls calls) {
     for (size_t before = at; before-- > 0 && seen < kLookBack;) {
       if (!all.is_root(before) || all.ops[before] == root) continue;
       ++seen;
-      if (base_of(all.name(before)) != "one_hot") continue;
-      const auto classes = number(all.inputs(before), 1);
+      if (aten_base(all.name(before)) != "one_hot") continue;
+      const auto classes = whole_argument(all.inputs(before), 1);
       if (!classes || *classes < 2) continue;
       for (const TensorShape& t : tensors)
         if (!t.dims.empty() && (t.dims.back() == *classes || t.dims.front() == *classes))
@@ -274,7 +254,7 @@ Said one_hot(const CountedOps& all, Calls calls) {
 Said strided_scan(const CountedOps& all, Calls calls) {
   return by_call(all, calls, [&](size_t at) -> Said {
     const auto inputs = all.inputs(at);
-    const std::optional<int64_t> dim = number(inputs, 1);
+    const std::optional<int64_t> dim = whole_argument(inputs, 1);
     if (!dim || inputs[0].dims.size() < 2) return std::nullopt;
     const auto rank = static_cast<int64_t>(inputs[0].dims.size());
     const int64_t d = *dim < 0 ? *dim + rank : *dim;
@@ -284,7 +264,7 @@ Said strided_scan(const CountedOps& all, Calls calls) {
     if (stride < 2 || inputs[0].dims[static_cast<size_t>(d)] < 2) return std::nullopt;
     return loss(CostQuestion::limit,
                 fmt::format("it runs along dimension {} of {}, whose elements lie {} apart", d,
-                            dims_text(inputs[0].dims), stride),
+                            sizes_text(inputs[0].dims), stride),
                 "scan along the last, contiguous dimension");
   });
 }
@@ -299,13 +279,13 @@ Said outer_broadcast(const CountedOps& all, Calls calls) {
     std::vector<std::string> operands;
     for (const TensorShape& t : tensors) {
       largest = std::max(largest, t.numel() / std::max<int64_t>(1, t.repeats));
-      if (t.numel() > 1) operands.push_back(dims_text(t.dims));
+      if (t.numel() > 1) operands.push_back(sizes_text(t.dims));
     }
     if (operands.size() < 2 || result->numel() < kManyPairs || result->numel() / kPairs < largest)
       return std::nullopt;
     return loss(CostQuestion::less,
                 fmt::format("{} become {}: all pairs, {} times the larger operand",
-                            fmt::join(operands, " and "), dims_text(result->dims),
+                            fmt::join(operands, " and "), sizes_text(result->dims),
                             result->numel() / largest),
                 "differences of all pairs that are summed are torch.cdist, or |a|^2 + |b|^2 - 2 ab "
                 "with one matrix product; products of all pairs that are summed are matmul or "
@@ -324,13 +304,13 @@ Said one_column(const CountedOps& all, Calls calls) {
     if (right.dims.size() > 1 && right.dims.back() != 1) return std::nullopt;
     return loss(CostQuestion::together,
                 fmt::format("each of {} calls solves {} for a single column", calls.size(),
-                            dims_text(matrix.dims)));
+                            sizes_text(matrix.dims)));
   });
 }
 
 Said then_product(const CountedOps& all, Calls calls) {
   return by_call(all, calls, [&](size_t at) -> Said {
-    const std::string_view base = base_of(all.name(at));
+    const std::string_view base = aten_base(all.name(at));
     if (base.find("inv") == std::string_view::npos) return std::nullopt;
     const auto inputs = all.inputs(at);
     if (inputs.empty() || inputs[0].dims.size() < 2) return std::nullopt;
@@ -342,7 +322,7 @@ Said then_product(const CountedOps& all, Calls calls) {
         if (t.dims.size() >= 2 && t.dims.back() == dims.back() &&
             t.dims[t.dims.size() - 2] == dims[dims.size() - 2])
           said = loss(CostQuestion::less, fmt::format("the inverse of {} is multiplied next ({})",
-                                                      dims_text(dims), all.name(next)));
+                                                      sizes_text(dims), all.name(next)));
       return true;
     });
     return said;

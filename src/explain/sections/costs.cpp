@@ -30,6 +30,7 @@ Json cost_item_json(const CostItem& item) {
             {"annotation", item.place.annotation},
             {"module", item.place.module},
             {"function", item.place.function}}},
+          {"asked", item.asked},
           {"answers", array_of(item.answers, cost_answer_json)}};
 }
 
