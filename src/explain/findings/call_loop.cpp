@@ -50,9 +50,10 @@ void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
         claim_op(f, op, ns);
         in_ops += ns;
       }
-      f.claims.push_back(
-          {{std::string(kCallingOpsPart), std::string(kBetweenOpsPart)},
-           to_us(std::max<int64_t>(0, loop.wall_ns - in_ops) + loop.op_calls * kDispatchNsPerOp)});
+      f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(loop.between_ns)});
+      f.claims.push_back({{std::string(kCallingOpsPart)},
+                          to_us(std::max<int64_t>(0, loop.wall_ns - in_ops - loop.between_ns) +
+                                loop.op_calls * kDispatchNsPerOp)});
     }
     out.push_back(std::move(f));
     ++shown;

@@ -18,11 +18,12 @@ double share_asked(const OpKnowledge* known, const CostAnswer* loss) {
   return known->role == OpRole::aside ? kAsideShare : 2;  // main work alone is no loss
 }
 
-// It names the op and is about half of its time or more.
-bool is_about(const Finding& finding, const CostItem& item) {
-  if (finding.id == "verdict" || !finding.claims.empty() ||
-      2 * finding.cost_us.value_or(0) < to_us(item.ns))
-    return false;
+// It names the op and is about half of its time or more; where the op has a loss of its own, it
+// saves half of it.
+bool is_about(const Finding& finding, const CostItem& item, bool has_loss) {
+  const double us =
+      has_loss && finding.saving_us ? *finding.saving_us : finding.cost_us.value_or(0);
+  if (finding.id == "verdict" || !finding.claims.empty() || 2 * us < to_us(item.ns)) return false;
   const auto names = [&](const std::string& text) {
     return text.find(item.op) != std::string::npos;
   };
@@ -63,11 +64,33 @@ void tell(const CostAnswer& loss, const CostItem& item, std::vector<Finding>& fi
       return std::ranges::find(claim.ops, item.op) != claim.ops.end() &&
              2 * claim.us >= to_us(item.ns);
     });
-    if (!claims && !is_about(f, item)) continue;
+    if (!claims && !is_about(f, item, true)) continue;
     f.evidence.push_back(item.op + ": " + loss.text);
     if (!loss.action.empty()) advise(f, loss.action);
     return;
   }
+}
+
+// Several ops of which one op consists have one answer ("aten::dropout: ..."): one finding.
+bool joins(const CostAnswer& loss, const CostItem& item, double us,
+           std::vector<Finding>& findings) {
+  const auto is_end = [](std::string_view text, std::string_view of) {
+    return of.ends_with(": " + std::string(text)) || of == text;
+  };
+  for (Finding& f : findings) {
+    if (f.id != kLongOpRule.id) continue;
+    const size_t said = f.title.find("): ");
+    if (said == std::string::npos) continue;
+    const std::string text = f.title.substr(said + 3);
+    if (!is_end(text, loss.text) && !is_end(loss.text, text)) continue;
+    // The action stays last.
+    f.evidence.insert(f.evidence.end() - (f.action.empty() ? 0 : 1),
+                      fmt::format("{} of {} too", duration_us(us), item.op));
+    f.cost_us = f.cost_us.value_or(0) + us;
+    f.claims.push_back({{item.op}, us});
+    return true;
+  }
+  return false;
 }
 
 void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
@@ -87,16 +110,19 @@ void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
       continue;
     }
     if (known != nullptr && known->cost == OpCost::metadata) continue;
-    if (std::any_of(out.begin(), out.end(), [&](const Finding& f) { return is_about(f, item); })) {
+    if (std::any_of(out.begin(), out.end(),
+                    [&](const Finding& f) { return is_about(f, item, loss != nullptr); })) {
       if (loss != nullptr) tell(*loss, item, out);
       continue;
     }
+    if (loss != nullptr && joins(*loss, item, left_ns / kNsPerUs, out)) continue;
     Finding f;
     f.severity = loss != nullptr ? Severity::warning : Severity::info;
     f.title = fmt::format("{} takes {} of {} ({:.0f} %)", item.op, duration(item.ns),
                           duration(e.method.wall_ns), 100 * static_cast<double>(item.ns) / wall);
     if (loss != nullptr) f.title += ": " + loss->text;
     add_item_lines(item, loss, f);
+    f.id = kLongOpRule.id;
     f.cost_us = left_ns / kNsPerUs;
     f.claims.push_back({{item.op}, left_ns / kNsPerUs});
     f.confidence = loss != nullptr ? Confidence::high : Confidence::medium;

@@ -96,6 +96,8 @@ CountedOps::CountedOps(const Trace& of, const Links& its_links, std::vector<uint
     if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
     return x.dur_ns != y.dur_ns ? x.dur_ns > y.dur_ns : a < b;
   });
+  position.assign(trace.events.size(), kNone);
+  for (size_t at = 0; at < ops.size(); ++at) position[ops[at]] = static_cast<uint32_t>(at);
   // A run of two passes of which one was recorded may have nodes in another thread.
   has_backward = std::any_of(trace.events.begin(), trace.events.end(), [&](const Event& e) {
     return e.category == Category::cpu_op && trace.name(e).find("Backward") != std::string::npos;

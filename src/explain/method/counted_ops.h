@@ -30,10 +30,11 @@ struct CountedOps {
   const Links& links;
   bool is_device = false;
   int64_t wall_ns = 0;
-  size_t steps = 1;           // at least 1
-  std::vector<uint32_t> ops;  // events; callers before what they call
-  std::vector<int64_t> ns;    // by event: self time, or of the device work that it launched
-  bool has_backward = false;  // an autograd node ran
+  size_t steps = 1;                // at least 1
+  std::vector<uint32_t> ops;       // events; callers before what they call
+  std::vector<uint32_t> position;  // by event: where it stands in `ops`; kNone
+  std::vector<int64_t> ns;         // by event: self time, or of the device work that it launched
+  bool has_backward = false;       // an autograd node ran
 
   const Event& event(size_t at) const { return trace.events[ops[at]]; }
   std::string_view name(size_t at) const { return trace.name(event(at)); }

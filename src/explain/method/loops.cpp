@@ -59,13 +59,11 @@ class LoopSearch {
     find_roots();
     own_ns_.resize(all.ops.size());
     // On the host also where a device works: what the loop costs is the host's time.
-    std::vector<uint32_t> position(all.trace.events.size(), kNone);
     for (size_t at = 0; at < all.ops.size(); ++at) {
       own_ns_[at] = all.event(at).dur_ns;
-      position[all.ops[at]] = static_cast<uint32_t>(at);
       const uint32_t parent = all.links.parent[all.ops[at]];
-      if (parent != kNone && position[parent] != kNone)
-        own_ns_[position[parent]] -= all.event(at).dur_ns;
+      if (parent != kNone && all.position[parent] != kNone)
+        own_ns_[all.position[parent]] -= all.event(at).dur_ns;
     }
   }
 

@@ -59,8 +59,9 @@ class Items {
     const auto wall = static_cast<double>(std::max<int64_t>(1, all_.wall_ns));
     std::unordered_map<StringId, size_t> place_of;
     for (const auto& [name, sum] : names) {
-      if (out.items.size() >= kMostItems || static_cast<double>(sum.ns) < kItemShare * wall ||
-          static_cast<double>(out.told_ns) >= kToldShare * wall)
+      const bool is_told = static_cast<double>(out.told_ns) >= kToldShare * wall;
+      if (out.items.size() >= kMostItems ||
+          static_cast<double>(sum.ns) < (is_told ? kNotableItem : kItemShare) * wall)
         break;
       place_of[name] = out.items.size();
       CostItem item;
@@ -128,35 +129,33 @@ class Items {
       std::vector<uint32_t> at;
     };
     std::unordered_map<StringId, Asked> by_name;
+    const OpKnowledge* own = op_knowledge(all_.name(calls.front()));
     int64_t ns = 0;
     for (const uint32_t call : calls) {
       ns += all_.ns_at(call);
-      size_t at = call;  // callers stand before what they call
       for (uint32_t p = all_.links.parent[all_.ops[call]]; p != kNone; p = all_.links.parent[p]) {
-        while (at > 0 && all_.ops[at] != p) --at;
-        if (all_.ops[at] != p) break;
-        if (!is_question(all_.event(at).name)) continue;
+        const uint32_t at = all_.position[p];
+        if (at == kNone) break;
+        if (!is_question(all_.event(at).name, own)) continue;
         Asked& asked = by_name[all_.event(at).name];
         asked.ns += all_.ns_at(call);
-        if (asked.at.empty() || asked.at.back() != at)
-          asked.at.push_back(static_cast<uint32_t>(at));
+        if (asked.at.empty() || asked.at.back() != at) asked.at.push_back(at);
         break;
       }
     }
     for (auto& [name, asked] : by_name)
-      if (2 * asked.ns > ns && name != all_.event(calls.front()).name) return std::move(asked.at);
+      if (2 * asked.ns > ns) return std::move(asked.at);
     return {};
   }
 
-  // Its row says more than that it works: each name is looked up once.
-  bool is_question(StringId name) const {
-    const auto [found, is_new] = questions_.try_emplace(name, false);
-    if (is_new) {
-      const OpKnowledge* row = op_knowledge(all_.trace.strings[name]);
-      found->second =
-          row != nullptr && (row->role != OpRole::main || row->sign == OpSign::wide_table);
-    }
-    return found->second;
+  // Its row is another than `own` and says more than that it works. Each name is looked up once.
+  bool is_question(StringId name, const OpKnowledge* own) const {
+    const auto [found, is_new] = rows_.try_emplace(name, nullptr);
+    if (is_new) found->second = op_knowledge(all_.trace.strings[name]);
+    const OpKnowledge* row = found->second;
+    return row != nullptr && row != own &&
+           (row->role != OpRole::main || row->sign == OpSign::wide_table ||
+            row->sign == OpSign::inference);
   }
 
   // Calls of the same inputs, the longest first.
@@ -289,7 +288,7 @@ class Items {
   const CountedOps& all_;
   const Places& places_;
   double best_gflops_ = 0;
-  mutable std::unordered_map<StringId, bool> questions_;
+  mutable std::unordered_map<StringId, const OpKnowledge*> rows_;
 };
 
 }  // namespace

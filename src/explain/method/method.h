@@ -6,7 +6,9 @@
 
 namespace epilogue::trace {
 
-// Items are those that hold this share of the wall time or more, until so much of it is told.
+// Items are those that hold a notable share of the wall time, and smaller ones until so much of it
+// is told.
+inline constexpr double kNotableItem = 0.03;
 inline constexpr double kItemShare = 0.01;
 inline constexpr double kToldShare = 0.9;
 

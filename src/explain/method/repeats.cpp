@@ -206,7 +206,9 @@ class Constants {
     if (base == "arange") {
       const auto first = whole_argument(inputs, 0);
       const auto second = whole_argument(inputs, 1);
-      return second && first ? *second - *first : first;
+      if (!first || !second) return first;
+      const int64_t step = std::max<int64_t>(1, whole_argument(inputs, 2).value_or(1));
+      return (*second - *first + step - 1) / step;
     }
     if (base == "linspace" || base == "logspace") return whole_argument(inputs, 2);
     if (base == "eye") {

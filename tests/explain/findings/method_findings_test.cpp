@@ -99,7 +99,7 @@ TEST(MethodFindings, ACatThatGrowsIsCopiedEachTime) {
     b.rest(820);
     return explain(b);
   };
-  expect_says(trace(true), "12 calls join the result of a call before", "allocate the whole once");
+  expect_says(trace(true), "11 calls join the result of a call before", "allocate the whole once");
   EXPECT_EQ(long_op(trace(false)), nullptr);
 }
 
