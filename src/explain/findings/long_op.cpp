@@ -23,7 +23,9 @@ double share_asked(const OpKnowledge* known, const CostAnswer* loss) {
 bool is_about(const Finding& finding, const CostItem& item, bool has_loss) {
   const double us =
       has_loss && finding.saving_us ? *finding.saving_us : finding.cost_us.value_or(0);
-  if (finding.id == "verdict" || !finding.claims.empty() || 2 * us < to_us(item.ns)) return false;
+  if (finding.id == kVerdictRule.id || finding.id == kSlowStepsRule.id || !finding.claims.empty() ||
+      2 * us < to_us(item.ns))
+    return false;
   const auto names = [&](const std::string& text) {
     return text.find(item.op) != std::string::npos;
   };
@@ -48,7 +50,9 @@ void add_item_lines(const CostItem& item, const CostAnswer* told, Finding& f) {
                                      counted(shape.time.count, "call", "calls"),
                                      duration(shape.time.total_ns)));
   }
-  if (const std::string place = item.place.text(); !place.empty())
+  CostPlace where = item.place;
+  if (where.op == item.op || where.op == item.asked) where.op.clear();
+  if (const std::string place = where.text(); !place.empty())
     f.evidence.push_back("most of it" + place);
   for (const CostAnswer& answer : item.answers)
     if (&answer != told && answer.is_loss) {

@@ -69,7 +69,8 @@ class LoopSearch {
 
   std::vector<CallLoop> run() {
     search(true, kLeastIterations, runs_);
-    search(false, 2 * kLeastIterations, runs_);
+    // Names alone say too little where it is not known what a step is.
+    if (!all_.links.steps.empty()) search(false, 2 * kLeastIterations, runs_);
     seeks_nodes_ = true;
     search(false, kLeastIterations, backward_runs_);
     std::vector<CallLoop> loops;
@@ -121,9 +122,10 @@ class LoopSearch {
     for (size_t period = 1; period <= kLongestPeriod && period * least <= n; ++period) {
       for (size_t i = 0; i + period < n;) {
         size_t equal = 0;  // keys that are those of a period later
-        while (i + equal + period < n && keys[i + equal] == keys[i + equal + period] &&
-               is_of_loop(i + equal) && is_of_loop(i + equal + period) &&
-               step_of(i + equal) == step_of(i + equal + period))
+        while (i + equal + period < n &&
+               (!by_inputs || all_.inputs_id(roots_[i + equal]) != kNone) &&
+               keys[i + equal] == keys[i + equal + period] && is_of_loop(i + equal) &&
+               is_of_loop(i + equal + period) && step_of(i + equal) == step_of(i + equal + period))
           ++equal;
         if (equal < (least - 1) * period) {
           i += equal + 1;
@@ -263,7 +265,7 @@ class LoopSearch {
     if (holds("lift_fresh") && !has_product)
       return "make one tensor of all numbers (torch.tensor of the whole list, torch.from_numpy) "
              "and index it";
-    for (const auto& [name, ns] : loop.op_ns)
+    for (const std::string& name : loop.ops)
       if (const OpKnowledge* known = op_knowledge(name);
           known != nullptr && reads_parameters(name) && !known->loop.empty())
         return std::string(known->loop);

@@ -121,8 +121,8 @@ class Items {
     item.answers.push_back(std::move(*sign));
   }
 
-  // Calls of the op around most of the calls' time that is a question or has a sign: what the
-  // program asked for, of which this is the work. Empty if there is none.
+  // Calls of the outermost op around most of the calls' time that is a question or has a sign: what
+  // the program asked for, of which this is the work. Empty if there is none.
   std::vector<uint32_t> asked_for(const std::vector<uint32_t>& calls) const {
     struct Asked {
       int64_t ns = 0;
@@ -133,15 +133,16 @@ class Items {
     int64_t ns = 0;
     for (const uint32_t call : calls) {
       ns += all_.ns_at(call);
+      uint32_t outermost = kNone;
       for (uint32_t p = all_.links.parent[all_.ops[call]]; p != kNone; p = all_.links.parent[p]) {
         const uint32_t at = all_.position[p];
         if (at == kNone) break;
-        if (!is_question(all_.event(at).name, own)) continue;
-        Asked& asked = by_name[all_.event(at).name];
-        asked.ns += all_.ns_at(call);
-        if (asked.at.empty() || asked.at.back() != at) asked.at.push_back(at);
-        break;
+        if (is_question(all_.event(at).name, own)) outermost = at;
       }
+      if (outermost == kNone) continue;
+      Asked& asked = by_name[all_.event(outermost).name];
+      asked.ns += all_.ns_at(call);
+      if (asked.at.empty() || asked.at.back() != outermost) asked.at.push_back(outermost);
     }
     for (auto& [name, asked] : by_name)
       if (2 * asked.ns > ns) return std::move(asked.at);
