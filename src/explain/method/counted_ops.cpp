@@ -99,8 +99,11 @@ CountedOps::CountedOps(const Trace& of, const Links& its_links, std::vector<uint
   position.assign(trace.events.size(), kNone);
   for (size_t at = 0; at < ops.size(); ++at) position[ops[at]] = static_cast<uint32_t>(at);
   // A run of two passes of which one was recorded may have nodes in another thread.
+  ByNameOnce<char> is_backward(trace);
   has_backward = std::any_of(trace.events.begin(), trace.events.end(), [&](const Event& e) {
-    return e.category == Category::cpu_op && trace.name(e).find("Backward") != std::string::npos;
+    return e.category == Category::cpu_op && is_backward.get(e.name, [](std::string_view name) {
+      return name.find("Backward") != std::string_view::npos;
+    });
   });
 }
 

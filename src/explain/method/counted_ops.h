@@ -22,6 +22,27 @@ struct CountedVisitor : OpVisitor {
   std::vector<uint32_t> ops;
 };
 
+// What is asked of an op's name, once for each name.
+template <class T>
+class ByNameOnce {
+ public:
+  explicit ByNameOnce(const Trace& trace)
+      : trace_(trace), known_(trace.strings.size()), values_(trace.strings.size()) {}
+  template <class F>
+  T get(StringId name, F&& ask) {
+    if (!known_[name]) {
+      known_[name] = 1;
+      values_[name] = ask(trace_.strings[name]);
+    }
+    return values_[name];
+  }
+
+ private:
+  const Trace& trace_;
+  std::vector<char> known_;
+  std::vector<T> values_;
+};
+
 struct CountedOps {
   CountedOps(const Trace& of, const Links& its_links, std::vector<uint32_t> main_ops,
              int64_t wall_time_ns);
@@ -65,8 +86,13 @@ class Places {
   explicit Places(const CountedOps& ops) : all_(ops) {}
   // Where most time of these calls (positions in CountedOps::ops) is called from.
   CostPlace of(std::span<const uint32_t> calls) const;
-  // The innermost module at each of the calls, by its name; "" none.
-  std::vector<std::string_view> modules_at(std::span<const uint32_t> calls) const;
+  // A call of a module.
+  struct Module {
+    std::string_view name;  // "" none
+    int64_t start_ns = 0;
+  };
+  // The innermost module at each of the calls.
+  std::vector<Module> modules_at(std::span<const uint32_t> calls) const;
 
  private:
   struct Spans;

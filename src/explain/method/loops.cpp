@@ -230,24 +230,31 @@ class LoopSearch {
     return loop;
   }
 
-  // Do the iterations run in one and the same module? Empty where no module is recorded.
+  // Does each iteration call one and the same module? Empty where no module tells.
   std::optional<bool> shares_modules(const Run& run) const {
-    std::vector<uint32_t> calls;
-    // The op that reads parameters tells; else the first.
-    size_t offset = 0;
+    // The ops that read parameters tell; else the first.
+    std::vector<size_t> offsets;
     for (size_t r = 0; r < run.period; ++r)
-      if (reads_parameters(all_.name(roots_[run.first + r]))) {
-        offset = r;
-        break;
-      }
+      if (reads_parameters(all_.name(roots_[run.first + r]))) offsets.push_back(r);
+    if (offsets.empty()) offsets.push_back(0);
     const size_t stride = std::max<size_t>(1, run.iterations / kSampled);
-    for (size_t i = 0; i < run.iterations; i += stride)
-      calls.push_back(roots_[run.first + i * run.period + offset]);
-    std::set<std::string_view> modules;
-    for (const std::string_view module : places_.modules_at(calls)) modules.insert(module);
-    modules.erase("");
-    if (modules.empty()) return std::nullopt;
-    return modules.size() == 1;
+    std::optional<bool> shares;
+    for (const size_t offset : offsets) {
+      std::vector<uint32_t> calls;
+      for (size_t i = 0; i < run.iterations; i += stride)
+        calls.push_back(roots_[run.first + i * run.period + offset]);
+      std::set<std::string_view> modules;
+      std::set<int64_t> starts;
+      for (const Places::Module& module : places_.modules_at(calls)) {
+        modules.insert(module.name);
+        starts.insert(module.start_ns);
+      }
+      modules.erase("");
+      if (modules.size() > 1) return false;  // layers may share one of their parts
+      // All in one call of a module: a loop in its forward, or the layers of a compiled model.
+      if (modules.size() == 1 && starts.size() == calls.size()) shares = true;
+    }
+    return shares;
   }
 
   // What the row of the telling op says of loops: one that is more than arithmetic and views, else

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/units.h"
+#include "explain/index/aten_ops.h"
 #include "explain/knowledge/op_knowledge.h"
 #include "explain/method/signs.h"
 #include "explain/products/gemm_shape.h"
@@ -151,9 +152,7 @@ class Items {
 
   // Its row is another than `own` and says more than that it works. Each name is looked up once.
   bool is_question(StringId name, const OpKnowledge* own) const {
-    const auto [found, is_new] = rows_.try_emplace(name, nullptr);
-    if (is_new) found->second = op_knowledge(all_.trace.strings[name]);
-    const OpKnowledge* row = found->second;
+    const OpKnowledge* row = rows_.get(name, op_knowledge);
     return row != nullptr && row != own &&
            (row->role != OpRole::main || row->sign == OpSign::wide_table ||
             row->sign == OpSign::inference);
@@ -193,7 +192,12 @@ class Items {
   // Some calls of one shape take far longer than others of the same.
   void add_uneven(CostItem& item, const std::vector<uint32_t>& calls,
                   const std::vector<int64_t>& times) {
-    if (calls.size() < kUnevenCalls || all_.inputs_id(calls.front()) == kNone) return;
+    // Of other ops the shapes alone do not tell how much they have to do.
+    const OpClass kind = op_class(item.op);
+    const bool is_told_by_shapes =
+        kind == OpClass::gemm || kind == OpClass::pointwise || kind == OpClass::rowwise;
+    if (calls.size() < kUnevenCalls || !is_told_by_shapes || all_.inputs_id(calls.front()) == kNone)
+      return;
     std::vector<int64_t> sorted = times;
     const auto quartile = sorted.begin() + static_cast<ptrdiff_t>((sorted.size() - 1) / 4);
     std::nth_element(sorted.begin(), quartile, sorted.end());
@@ -256,12 +260,14 @@ class Items {
   }
 
   // FLOPs of a product; 0: it is none, or its sizes are not known.
-  double flops(uint32_t at) const {
+  double flops(uint32_t at) {
+    const auto [found, is_new] = flops_.try_emplace(all_.key(at), 0);
+    if (!is_new) return found->second;
     const auto problem = gemm_problem(all_.name(at), all_.inputs(at));
     if (!problem) return 0;
     const GemmShape& s = problem->shape;
-    return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) *
-           static_cast<double>(s.batch);
+    return found->second = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) *
+                           static_cast<double>(s.k) * static_cast<double>(s.batch);
   }
 
   void add_best_rate(const std::vector<uint32_t>& calls) {
@@ -272,7 +278,7 @@ class Items {
   }
 
   // The rate of the longest shape against the best product of the run.
-  void add_rate(CostItem& item, const std::vector<uint32_t>& calls) const {
+  void add_rate(CostItem& item, const std::vector<uint32_t>& calls) {
     const double each = flops(calls.front());
     if (each == 0 || best_gflops_ == 0) return;
     int64_t ns = 0;
@@ -289,7 +295,8 @@ class Items {
   const CountedOps& all_;
   const Places& places_;
   double best_gflops_ = 0;
-  mutable std::unordered_map<StringId, const OpKnowledge*> rows_;
+  mutable ByNameOnce<const OpKnowledge*> rows_{all_.trace};
+  std::unordered_map<uint64_t, double> flops_;  // by name and inputs
 };
 
 }  // namespace

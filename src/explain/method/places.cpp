@@ -77,15 +77,15 @@ class SpanIndex {
       open.push_back(i);
     }
   }
-  // The name of the innermost; 0 if there is none.
-  StringId name_at(const Moment& m) const {
+  // The innermost; null if there is none.
+  const Span* span_at(const Moment& m) const {
     const auto after = std::upper_bound(
         order_.begin(), order_.end(), std::tuple(m.pid, m.tid, m.ts_ns),
         [&](const auto& moment, uint32_t span) { return moment < start_of(all_[span]); });
-    if (after == order_.begin()) return 0;
+    if (after == order_.begin()) return nullptr;
     auto at = static_cast<uint32_t>(after - order_.begin() - 1);
     while (at != kNone && is_over(all_[order_[at]], m.pid, m.tid, m.ts_ns)) at = around_[at];
-    return at == kNone ? 0 : all_[order_[at]].name;
+    return at == kNone ? nullptr : &all_[order_[at]];
   }
 
  private:
@@ -130,11 +130,13 @@ struct Places::Spans {
     module_frames.finish();
   }
 
-  StringId range_at(const Moment& moment) const { return ranges.name_at(moment); }
-  StringId function_at(const Moment& moment) const {
+  // A name and a start.
+  using Found = std::pair<StringId, int64_t>;
+  Found range_at(const Moment& moment) const { return found(ranges.span_at(moment)); }
+  Found function_at(const Moment& moment) const {
     return frame_at(function_events, function_frames, moment);
   }
-  StringId module_at(const Moment& moment) const {
+  Found module_at(const Moment& moment) const {
     return frame_at(module_events, module_frames, moment);
   }
 
@@ -152,15 +154,19 @@ struct Places::Spans {
     return kind;
   }
   // Frames of threads that began before the profiler may lack their process or their thread.
-  static StringId frame_at(const SpanIndex<Event>& events, const SpanIndex<PythonFrame>& frames,
-                           Moment moment) {
+  static Found frame_at(const SpanIndex<Event>& events, const SpanIndex<PythonFrame>& frames,
+                        Moment moment) {
     for (int lacks = 0; lacks < 3; ++lacks) {
       if (lacks > 0) moment.pid = 0;
       if (lacks > 1) moment.tid = 0;
-      if (const StringId name = events.name_at(moment); name != 0) return name;
-      if (const StringId name = frames.name_at(moment); name != 0) return name;
+      if (const Found at = found(events.span_at(moment)); at.first != 0) return at;
+      if (const Found at = found(frames.span_at(moment)); at.first != 0) return at;
     }
-    return 0;
+    return {};
+  }
+  template <class Span>
+  static Found found(const Span* span) {
+    return span == nullptr ? Found() : Found(span->name, span->ts_ns);
   }
 };
 
@@ -220,7 +226,8 @@ CostPlace Places::of(std::span<const uint32_t> calls) const {
   const Spans& s = spans();
   const auto winner = [&](const std::vector<Moment>& of, auto name_at) {
     Vote vote;
-    for (size_t i = 0; i < of.size(); ++i) vote.add(trace.strings[(s.*name_at)(of[i])], weights[i]);
+    for (size_t i = 0; i < of.size(); ++i)
+      vote.add(trace.strings[(s.*name_at)(of[i]).first], weights[i]);
     return vote.winner();
   };
   CostPlace place;
@@ -232,15 +239,16 @@ CostPlace Places::of(std::span<const uint32_t> calls) const {
   return place;
 }
 
-std::vector<std::string_view> Places::modules_at(std::span<const uint32_t> calls) const {
+std::vector<Places::Module> Places::modules_at(std::span<const uint32_t> calls) const {
   const Spans& s = spans();
-  std::vector<std::string_view> names;
-  names.reserve(calls.size());
+  std::vector<Module> modules;
+  modules.reserve(calls.size());
   for (const uint32_t call : calls) {
     const Event& e = all_.event(call);
-    names.push_back(all_.trace.strings[s.module_at({e.pid, e.tid, e.ts_ns})]);
+    const auto [name, start_ns] = s.module_at({e.pid, e.tid, e.ts_ns});
+    modules.push_back({all_.trace.strings[name], start_ns});
   }
-  return names;
+  return modules;
 }
 
 std::string CostPlace::text() const {

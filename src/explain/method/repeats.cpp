@@ -56,8 +56,13 @@ std::optional<RepeatedWork> recomputed_forward(const CountedOps& all, const Plac
   enum State : char { kOutside, kWithin, kAgain };
   std::vector<char> state(all.trace.events.size(), kOutside);
   std::unordered_set<uint64_t> seen_forward;
+  ByNameOnce<char> forward_only(all.trace);
+  ByNameOnce<char> nodes(all.trace);
+  const auto is_layer = [&](size_t at) {
+    return forward_only.get(all.event(at).name, is_forward_only) != 0;
+  };
   for (size_t at = 0; at < all.ops.size(); ++at)
-    if (is_forward_only(all.name(at))) {
+    if (is_layer(at)) {
       uint32_t p = all.links.parent[all.ops[at]];
       while (p != kNone && !is_autograd_node(all.trace.name(all.trace.events[p])))
         p = all.links.parent[p];
@@ -71,11 +76,10 @@ std::optional<RepeatedWork> recomputed_forward(const CountedOps& all, const Plac
     const uint32_t op = all.ops[at];
     const uint32_t parent = all.links.parent[op];
     const char around = parent == kNone ? char{kOutside} : state[parent];
-    const std::string_view name = all.name(at);
     state[op] = around;
-    if (is_autograd_node(name)) {
+    if (nodes.get(all.event(at).name, is_autograd_node) != 0) {
       state[op] = kWithin;
-    } else if (around == kWithin && is_forward_only(name) && seen_forward.contains(all.key(at))) {
+    } else if (around == kWithin && is_layer(at) && seen_forward.contains(all.key(at))) {
       state[op] = kAgain;
       ++work.count;
       outermost[all.event(at).name] += all.event(at).dur_ns;
@@ -172,7 +176,8 @@ class Constants {
   bool add(size_t at) {
     const std::string_view name = all_.name(at);
     const auto inputs = all_.inputs(at);
-    if (inputs.empty() || (chain_.empty() && !makes_numbers(name))) return false;
+    if (inputs.empty() || (chain_.empty() && !makers_.get(all_.event(at).name, makes_numbers)))
+      return false;
     const std::vector<TensorShape> tensors = tensor_inputs(inputs);
     if (tensors.empty()) {
       if (!makes_numbers(name) || chain_.size() >= kLongestChain) return false;
@@ -298,6 +303,7 @@ class Constants {
 
   const CountedOps& all_;
   const Places& places_;
+  ByNameOnce<char> makers_{all_.trace};
   Chain chain_;                      // the open one: positions of roots
   std::map<int64_t, int64_t> live_;  // numbers of elements, and how many tensors have them
   int64_t largest_ = 0;
