@@ -29,7 +29,6 @@ constexpr int64_t kUnevenNs = 20'000;
 // A call that takes less is mostly its dispatch.
 constexpr int64_t kSmallCallNs = 5'000;
 constexpr size_t kManyCalls = 100;
-constexpr double kNearBest = 0.5;  // of the best rate in the run
 
 struct NameSum {
   int64_t count = 0;
@@ -104,7 +103,8 @@ class Items {
                ? std::string(known->loop)
                : "fewer, larger calls: batches, torch._foreach_*, torch.compile",
            false});
-    if (known != nullptr && !known->remedy.empty() && item.answers.empty())
+    if (known != nullptr && !known->remedy.empty() && known->role != OpRole::main &&
+        item.answers.empty())
       item.answers.push_back({CostQuestion::less, "a loss if " + std::string(known->misuse),
                               std::string(known->remedy), false});
     std::stable_sort(
@@ -259,44 +259,61 @@ class Items {
     return slow.empty() || slow == places_.of(calls).text() ? "" : "; the slow ones are" + slow;
   }
 
-  // FLOPs of a product; 0: it is none, or its sizes are not known.
-  double flops(uint32_t at) {
-    const auto [found, is_new] = flops_.try_emplace(all_.key(at), 0);
+  // What a call has to do: a product's FLOPs, the bytes that an elementwise op moves. 0: not known.
+  double work(uint32_t at) {
+    const auto [found, is_new] = work_.try_emplace(all_.key(at), 0);
     if (!is_new) return found->second;
-    const auto problem = gemm_problem(all_.name(at), all_.inputs(at));
-    if (!problem) return 0;
-    const GemmShape& s = problem->shape;
-    return found->second = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) *
-                           static_cast<double>(s.k) * static_cast<double>(s.batch);
+    const std::string_view name = all_.name(at);
+    const auto inputs = all_.inputs(at);
+    if (const auto problem = gemm_problem(name, inputs)) {
+      const GemmShape& s = problem->shape;
+      return found->second = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) *
+                             static_cast<double>(s.k) * static_cast<double>(s.batch);
+    }
+    if (!is_elementwise(op_class(name))) return 0;
+    const auto result = output_shape(name, inputs);
+    if (!result || !result->bytes()) return 0;
+    auto bytes = static_cast<double>(*result->bytes());
+    for (const TensorShape& input : tensor_inputs(inputs)) {
+      if (!input.bytes()) return 0;
+      bytes += static_cast<double>(*input.bytes());
+    }
+    return found->second = bytes;
+  }
+
+  // Work for each nanosecond: GFLOP/s or GB/s.
+  double& best_rate(uint32_t at) {
+    return is_elementwise(op_class(all_.name(at))) ? best_gb_per_s_ : best_gflops_;
   }
 
   void add_best_rate(const std::vector<uint32_t>& calls) {
-    if (calls.empty() || flops(calls.front()) == 0) return;
     for (const uint32_t at : calls)
-      if (all_.ns_at(at) > kUnevenNs)
-        best_gflops_ = std::max(best_gflops_, flops(at) / static_cast<double>(all_.ns_at(at)));
+      if (all_.ns_at(at) > kUnevenNs && work(at) > 0)
+        best_rate(at) = std::max(best_rate(at), work(at) / static_cast<double>(all_.ns_at(at)));
   }
 
-  // The rate of the longest shape against the best product of the run.
+  // The rate of the longest shape against the best of its kind in the run.
   void add_rate(CostItem& item, const std::vector<uint32_t>& calls) {
-    const double each = flops(calls.front());
-    if (each == 0 || best_gflops_ == 0) return;
+    const double best = best_rate(calls.front());
     int64_t ns = 0;
     for (const uint32_t at : calls) ns += all_.ns_at(at);
-    if (ns == 0) return;
-    const double rate = each * static_cast<double>(calls.size()) / static_cast<double>(ns);
-    const double share = rate / best_gflops_;
-    item.answers.push_back(
-        {CostQuestion::limit,
-         fmt::format("{:.1f} GFLOP/s, {:.0f} % of the best product of the run", rate, 100 * share),
-         share >= kNearBest ? "" : "see the table of products for what limits it", false});
+    if (work(calls.front()) == 0 || best == 0 || ns == 0) return;
+    const double rate =
+        work(calls.front()) * static_cast<double>(calls.size()) / static_cast<double>(ns);
+    const bool moves = is_elementwise(op_class(item.op));
+    item.answers.push_back({CostQuestion::limit,
+                            fmt::format("{:.1f} {}, {:.0f} % of the best {} of the run", rate,
+                                        moves ? "GB/s" : "GFLOP/s", 100 * rate / best,
+                                        moves ? "elementwise op" : "product"),
+                            "", false});
   }
 
   const CountedOps& all_;
   const Places& places_;
   double best_gflops_ = 0;
+  double best_gb_per_s_ = 0;
   mutable ByNameOnce<const OpKnowledge*> rows_{all_.trace};
-  std::unordered_map<uint64_t, double> flops_;  // by name and inputs
+  std::unordered_map<uint64_t, double> work_;  // by name and inputs
 };
 
 }  // namespace

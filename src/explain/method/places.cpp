@@ -52,6 +52,8 @@ class Vote {
   std::map<std::string_view, int64_t> by_name_;
 };
 
+}  // namespace
+
 // Spans of threads, asked for the innermost one around a moment. Sorted once: places are asked for
 // again and again.
 template <class Span>
@@ -98,8 +100,6 @@ class SpanIndex {
   std::vector<uint32_t> order_;
   std::vector<uint32_t> around_;  // by position in order_: the span that was open before
 };
-
-}  // namespace
 
 // Spans by kind, as events or as frames beside them.
 struct Places::Spans {
