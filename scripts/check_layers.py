@@ -13,8 +13,8 @@ from pathlib import Path
 # renders and answers may include the findings and the comparison.
 ROOMS = [
     f"explain/{room}"
-    for room in ("index", "knowledge", "kernel_name", "memory", "table", "products", "timeline", "host", "path",
-                 "fusion", "ranks", "compare", "findings")
+    for room in ("index", "knowledge", "kernel_name", "memory", "table", "products", "timeline", "host", "method",
+                 "path", "fusion", "ranks", "compare", "findings")
 ]
 
 # Folder of src/ -> the layers that it may include besides itself. A file belongs to the longest
@@ -55,6 +55,8 @@ LAYERS = {
     "explain/timeline": ["base", "trace", "explain/index", "explain/kernel_name",
                          "explain/products"],
     "explain/host": ["base", "trace", "explain/index", "explain/products", "explain/timeline"],
+    "explain/method": ["base", "trace", "explain/index", "explain/knowledge", "explain/products",
+                       "explain/timeline", "explain/host"],
     "explain/path": ["base", "trace", "explain/index", "explain/timeline"],
     "explain/fusion": ["base", "trace", "explain/index", "explain/kernel_name", "explain/timeline",
                        "explain/host"],
@@ -62,8 +64,8 @@ LAYERS = {
     "explain/compare": ["base", "trace", "explain/index", "explain/kernel_name",
                         "explain/timeline", "explain/fusion"],
     "explain/findings": ["base", "trace", "explain/index", "explain/knowledge", "explain/memory", "explain/table",
-                         "explain/products", "explain/timeline", "explain/host", "explain/path",
-                         "explain/fusion", "explain/ranks"],
+                         "explain/products", "explain/timeline", "explain/host", "explain/method",
+                         "explain/path", "explain/fusion", "explain/ranks"],
     "explain/sections": ["base", "trace", *ROOMS],
     "explain/render": ["base", "base/text", "trace", *ROOMS, "explain/sections"],
     "explain/answer": ["base", "base/text", "trace", *ROOMS, "explain/sections", "explain/render"],
@@ -119,6 +121,7 @@ PUBLIC = {
     "trace/timeline.h": "explain/timeline",
     "trace/verdict.h": "explain/timeline",
     "trace/host.h": "explain/host",
+    "trace/method.h": "explain/method",
     "trace/critical_path.h": "explain/path",
     "trace/queues.h": "explain/timeline",
     "trace/fusion.h": "explain/fusion",

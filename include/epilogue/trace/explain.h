@@ -18,6 +18,7 @@
 #include "epilogue/trace/host.h"
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"
+#include "epilogue/trace/method.h"
 #include "epilogue/trace/queues.h"
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/time.h"
@@ -64,6 +65,12 @@ struct KernelSource {
   std::vector<std::string> fused_ops;  // as its name says: "add", "gelu"
 };
 
+// Time that a finding is about: of ops by their names, or of another part of the run.
+struct Claim {
+  std::vector<std::string> ops;  // full names, or one of "between ops", "calling ops", "data"
+  double us = 0;
+};
+
 // One thing worth knowing, with what it rests on.
 struct Finding {
   std::string id;  // stable, for scripts: "fusion"; docs/findings.md has all
@@ -79,6 +86,9 @@ struct Finding {
   // How sure the saving (else the cost) is; empty if neither is given.
   std::optional<Confidence> confidence;
   std::string action;  // what to do, one sentence, also in the evidence; "" if there is no advice
+  // The cost, by what it is the time of. The findings divide the run's time: what one has claimed,
+  // a later one cannot, and costs that much less. Empty: it takes no part in that.
+  std::vector<Claim> claims;
   std::optional<FindingPlace> where;  // rules that do not say it leave it to their row
   std::vector<std::string> kernels;   // that it is about, beside those that its sentences name
   // Kernels whose source was recorded. Also in the evidence.
@@ -109,6 +119,7 @@ struct Explanation {
   std::vector<DeviceIdle> idle;
   std::vector<IdleGap> gaps;     // of the busiest device, the longest first
   std::optional<HostTime> host;  // of a run without a device
+  Method method;                 // what holds the time, op by op
   std::optional<CriticalPath> critical_path;
   LaunchStats launches;
   std::vector<StreamQueue> queues;

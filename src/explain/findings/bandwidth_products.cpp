@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -32,6 +33,7 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
                 ? "more rows at once (batches), or weights of fewer bytes (bf16, int8), help"
                 : "few columns or a short sum make them so: operands of fewer bytes (bf16) "
                   "help, larger batches do not");
+  claim_products(f, waiting);
   out.push_back(std::move(f));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -26,6 +27,7 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
         fmt::format("take {} out of the step, or make it cheaper", host.functions.front().name);
   }
   f.saving_us = to_us(ns);
+  f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(ns)});
   out.push_back(std::move(f));
 }
 
@@ -38,6 +40,7 @@ constinit const ExplanationRule kBetweenOpsRule = {
         "and in which Python functions",
     .said_if = [] { return "it is " + share_of_wall(); },
     .find = find_between_ops,
-    .confidence = Confidence::high};
+    .confidence = Confidence::high,
+    .is_general = true};
 
 }  // namespace epilogue::trace

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -40,6 +41,8 @@ void find_boolean_masks(const Explanation& e, const Masks& indexed, std::vector<
       "masked_fill and torch.where keep the size and need no search; (x * mask).sum() sums what is "
       "chosen");
   f.cost_us = to_us(ns);
+  for (const OpLoss& mask : masks)
+    f.claims.push_back({{std::string(mask.name), "aten::nonzero"}, to_us(mask.ns)});
   out.push_back(std::move(f));
 }
 

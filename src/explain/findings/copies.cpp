@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -60,6 +61,7 @@ void find_copies(const Explanation& e, const CopiesAsked& asked, std::vector<Fin
                                      duration(copies[i].ns)));
   advise(f, copy_advice(copies.front().name));
   f.cost_us = to_us(ns);
+  f.claims.push_back({{"aten::copy_", "aten::cat"}, to_us(ns)});
   out.push_back(std::move(f));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -32,6 +33,7 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
              : "fewer, larger ops help: batches instead of loops over elements, torch.compile; "
                "recording is left out");
   f.saving_us = to_us(ns);
+  f.claims.push_back({{std::string(kCallingOpsPart)}, to_us(ns)});
   out.push_back(std::move(f));
 }
 
@@ -41,6 +43,7 @@ constinit const ExplanationRule kDispatchRule = {
     .id = "dispatch",
     .says = "how long a run without a device spends on calling ops",
     .said_if = [] { return "it is " + share_of_wall(); },
-    .find = find_dispatch};
+    .find = find_dispatch,
+    .is_general = true};
 
 }  // namespace epilogue::trace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Twice the bytes, half the lanes of each instruction.
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -45,6 +46,8 @@ void find_double_precision(const Explanation& e, const WideOps& wide_ops,
       "float64)");
   f.cost_us = to_us(ns);
   f.saving_us = to_us(ns) / 2;
+  claim_products(f, wide);
+  claim_losses(f, wide_ops.found);
   out.push_back(std::move(f));
 }
 

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "base/large_memory.h"
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/findings/kernel_sources.h"
 #include "explain/host/host_peaks.h"
+#include "explain/method/method.h"
 #include "explain/timeline/idle_causes.h"
 
 namespace epilogue::trace {
@@ -107,9 +109,12 @@ class Visitors {
         makers_.push_back(rule->visits.make);
         all_.push_back(owned_.back().get());
       }
+    all_.push_back(&counted_);
   }
 
   std::span<OpVisitor* const> all() const { return all_; }
+  // The ops that count, of a run without a device. Once.
+  std::vector<uint32_t> counted_ops() { return std::move(counted_.ops); }
   // The visitor of a rule; null if it has none.
   const OpVisitor* find(const ExplanationRule& rule) const {
     const auto at = std::ranges::find(makers_, rule.visits.make);
@@ -117,6 +122,7 @@ class Visitors {
   }
 
  private:
+  CountedVisitor counted_;
   std::vector<std::unique_ptr<OpVisitor>> owned_;
   std::vector<std::unique_ptr<OpVisitor> (*)()> makers_;
   std::vector<OpVisitor*> all_;
@@ -132,6 +138,7 @@ void add_findings(const Visitors& visitors, Explanation& e) {
   }
   if (e.timeline.devices.empty())
     for (Finding& f : e.findings) f.where = FindingPlace::host;
+  divide_time(e, e.findings);
   name_sources(e.compile.triton, e.findings);
   clamp_times(e.findings, to_us(e.timeline.span_ns()));
   doubt_savings(e.findings);
@@ -169,6 +176,9 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
     });
     e.host = host_time(trace, links, visitors.all());
     if (e.host && options.cpu) compare_with_peaks(*options.cpu, *e.host);
+    pause();
+    e.method = method(trace, links, visitors.counted_ops(),
+                      e.host ? e.host->wall_ns : e.timeline.span_ns());
     pause();
     e.critical_path = critical_path(trace, links);
     beside.get();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN did not take the convolution.
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/knowledge/op_knowledge.h"
 
@@ -23,6 +24,7 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
            "nothing where torch.backends.mkldnn.enabled is False; PyTorch also keeps tiny float32 "
            "convolutions of one sample from it: measure whether a larger batch, which oneDNN "
            "takes, is faster");
+    claim_op(f, op.name, op.self_ns);
     out.push_back(std::move(f));
   }
 }

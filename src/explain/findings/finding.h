@@ -52,6 +52,7 @@ struct FindingRule {
   OpVisits visits = {};
   Confidence confidence = Confidence::medium;  // of findings that do not say theirs
   FindingPlace where = FindingPlace::device;   // the same
+  bool is_general = false;  // names a symptom: what names causes claims its time first
 };
 using ExplanationRule = FindingRule<Explanation>;
 using RanksRule = FindingRule<RanksExplanation>;

@@ -46,6 +46,9 @@ extern const ExplanationRule kHostOverheadRule;
 extern const ExplanationRule kNanChecksRule;
 extern const ExplanationRule kTrainingNormsRule;
 extern const ExplanationRule kPlainAttentionRule;
+extern const ExplanationRule kCallLoopRule;
+extern const ExplanationRule kRecomputedForwardRule;
+extern const ExplanationRule kRebuiltConstantRule;
 extern const ExplanationRule kLongOpRule;
 
 // Findings of equal severity and saving keep this order.
@@ -90,6 +93,9 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kNanChecksRule,
     &kTrainingNormsRule,
     &kPlainAttentionRule,
+    &kCallLoopRule,
+    &kRecomputedForwardRule,
+    &kRebuiltConstantRule,
     // Last: about ops that no other finding names.
     &kLongOpRule,
 };

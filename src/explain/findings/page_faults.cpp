@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that goes back to the system after each use comes back page by page.
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -90,9 +91,11 @@ void find_page_faults(const Explanation& e, const NewPages& pages, std::vector<F
   double saved_ns = 0;
   int64_t ns = 0;
   std::vector<std::string> lines;
+  std::vector<Claim> claims;
   for (const OpLoss& op : found.ops.by_time()) {
     if (op.gb_per_s() * kMuchFaster >= found.warm_gb_per_s) continue;
     ns += op.ns;
+    claims.push_back({{std::string(op.name)}, to_us(op.ns)});
     saved_ns += static_cast<double>(op.ns) * (1 - op.gb_per_s() / found.warm_gb_per_s);
     if (lines.size() < kHostFindings)
       lines.push_back(fmt::format("{}: {} in {}, {}, {:.1f} GB/s", op.name, duration(op.ns),
@@ -105,6 +108,7 @@ void find_page_faults(const Explanation& e, const NewPages& pages, std::vector<F
   f.title = fmt::format("results of {} or more are written to new memory each time, which takes {}",
                         format_bytes(static_cast<double>(found.least_bytes)), share(*e.host, ns));
   f.evidence = std::move(lines);
+  f.claims = std::move(claims);
   f.evidence.push_back(fmt::format("ops on memory in use reach {:.1f} GB/s", found.warm_gb_per_s));
   advise(f,
          "write in place or with out=, work in smaller blocks, or keep freed memory in the process "

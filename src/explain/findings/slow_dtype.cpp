@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/findings/stalled_ops.h"
 
@@ -103,6 +104,7 @@ void find_slow_dtype(const Explanation& e, const StalledOps& stalled, std::vecto
   }
   f.cost_us = to_us(ns);
   advise(f, dtype_advice(host, type));
+  claim_products(f, slow);
   out.push_back(std::move(f));
 }
 

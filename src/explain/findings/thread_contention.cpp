@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simple ops of a run without a device move fewer bytes than one core does.
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/findings/stalled_ops.h"
 
@@ -53,6 +54,7 @@ void find_contention(const Explanation& e, const StalledOps& stalled, std::vecto
          "all other ops suffer as well: use no more threads than free cores (OMP_NUM_THREADS, "
          "torch.set_num_threads), one process per core, or an idle machine");
   f.cost_us = to_us(ns);
+  for (const OpLoss& op : ops) claim_op(f, op.name, op.ns);
   out.push_back(std::move(f));
 }
 

@@ -40,6 +40,32 @@ enum class OpFuses : uint8_t {
 };
 std::string_view op_fuses_name(OpFuses fuses);  // "pointwise"
 
+// Whether the time of an op alone is a question.
+enum class OpRole : uint8_t {
+  main,    // a good run may spend its time there: only a sign of misuse makes it a loss
+  either,  // the main work of some programs: a question where it takes much (kEitherShare)
+  aside,   // rarely what a program is about: a question where it is notable
+};
+std::string_view op_role_name(OpRole role);  // "aside"
+
+// How a misuse shows in the shapes, the arguments and the neighbours of the calls. signs.cpp
+// recognises them; a sign that is found brings its numbers and its remedy along.
+enum class OpSign : uint8_t {
+  none,
+  wide_table,       // the gradient has far more rows than the batch read
+  accumulates,      // it adds at places that an index names: the gradient of indexing
+  cut_after,        // a small slice of the result is read next
+  grows,            // each call joins more than the one before
+  repeats_input,    // it writes out a tensor that was expanded
+  inference,        // no backward pass is recorded
+  one_hot,          // an operand was made by one_hot
+  strided_scan,     // it runs along another dimension than the last
+  outer_broadcast,  // two tensors become one that is far larger than both: all pairs
+  one_column,       // a single right-hand side for each matrix, again and again
+  then_product,     // the result is multiplied next
+};
+std::string_view op_sign_name(OpSign sign);  // "wide_table"
+
 struct OpKnowledge {
   std::string_view family;  // "gradient of an embedding, dense"
   std::string_view names;   // of the ops, separated by spaces, without "aten::"
@@ -47,6 +73,9 @@ struct OpKnowledge {
   OpFuses fuses;
   std::string_view misuse;  // when its time is a loss; "" if its time alone does not tell
   std::string_view remedy;  // what to do, as an order; "" if none is known
+  OpRole role = OpRole::main;
+  std::string_view loop = {};  // what to do if a loop calls it many times; "": nothing particular
+  OpSign sign = OpSign::none;
 };
 
 // By the op's full name ("aten::cumsum_"): in-place, `_out` and `_backward` forms that have no row

@@ -7,15 +7,16 @@ namespace epilogue::trace {
 // Each is defined in the file of its topic.
 extern const Section kHead, kHealth, kFindings, kWall, kSteps, kCriticalPath, kIdle, kHost,
     kHostProducts, kHostFunctions, kGemms, kRooflines, kFused, kFusions, kChains, kLaunches,
-    kQueues, kWaits, kCopies, kCollectives, kDeviceRanges, kCompile, kMemory, kModules, kOccupancy;
+    kQueues, kWaits, kCopies, kCollectives, kDeviceRanges, kCompile, kMemory, kModules, kOccupancy,
+    kCosts;
 
 std::span<const Section* const> shown_sections() {
   static constexpr const Section* kShown[] = {
-      &kHead,         &kHealth,    &kFindings, &kWall,         &kSteps,
-      &kCriticalPath, &kIdle,      &kHost,     &kHostProducts, &kHostFunctions,
-      &kGemms,        &kRooflines, &kFused,    &kFusions,      &kChains,
-      &kLaunches,     &kQueues,    &kWaits,    &kCopies,       &kCollectives,
-      &kDeviceRanges, &kCompile,   &kMemory,   &kModules,      &kOccupancy};
+      &kHead,         &kHealth,   &kFindings,    &kCosts,        &kWall,          &kSteps,
+      &kCriticalPath, &kIdle,     &kHost,        &kHostProducts, &kHostFunctions, &kGemms,
+      &kRooflines,    &kFused,    &kFusions,     &kChains,       &kLaunches,      &kQueues,
+      &kWaits,        &kCopies,   &kCollectives, &kDeviceRanges, &kCompile,       &kMemory,
+      &kModules,      &kOccupancy};
   return kShown;
 }
 
@@ -23,7 +24,7 @@ std::span<const Section* const> json_sections() {
   static constexpr const Section* kJson[] = {
       &kHead,         &kSteps,   &kHost,      &kIdle,    &kCriticalPath, &kLaunches, &kQueues,
       &kDeviceRanges, &kGemms,   &kRooflines, &kFusions, &kFindings,     &kHealth,   &kChains,
-      &kWaits,        &kCompile, &kOccupancy, &kMemory,  &kCollectives,  &kModules};
+      &kWaits,        &kCompile, &kOccupancy, &kMemory,  &kCollectives,  &kModules,  &kCosts};
   return kJson;
 }
 

@@ -43,6 +43,22 @@ TEST(OpKnowledge, AMisuseHasARemedy) {
   }
 }
 
+// A finding about an op that is a question has something to say; each sign belongs to some family.
+TEST(OpKnowledge, WhatIsAQuestionHasARemedy) {
+  std::set<OpSign> signs;
+  for (const OpKnowledge& row : all_op_knowledge()) {
+    if (row.role != OpRole::main) EXPECT_FALSE(row.remedy.empty()) << row.family;
+    EXPECT_FALSE(row.loop.ends_with('.')) << row.family;
+    signs.insert(row.sign);
+  }
+  for (int i = 0; i <= static_cast<int>(OpSign::then_product); ++i) {
+    const auto sign = static_cast<OpSign>(i);
+    EXPECT_TRUE(signs.contains(sign)) << op_sign_name(sign);
+    EXPECT_FALSE(op_sign_name(sign).empty());
+  }
+  EXPECT_EQ(op_role_name(OpRole::aside), "aside");
+}
+
 TEST(OpKnowledge, FormsOfAnOpCountAsTheOp) {
   const auto family = [](std::string_view name) {
     const OpKnowledge* row = op_knowledge(name);

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds the time, whatever it is: each op by time, until most of the run is accounted for,
+// with the place that calls it and the answers of the trace to four questions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "epilogue/base/distribution.h"
+#include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
+
+#pragma GCC visibility push(default)
+
+namespace epilogue::trace {
+
+enum class CostQuestion : uint8_t {
+  needed,    // does it have to run at all?
+  less,      // could it be less: fewer rows, fewer bytes, a cheaper op?
+  limit,     // is it as fast as it can be?
+  together,  // could its calls be one?
+};
+std::string_view cost_question_name(CostQuestion question);  // "needed"
+
+struct CostAnswer {
+  CostQuestion question = CostQuestion::less;
+  std::string text;      // "the gradient has 1,000,000 rows, of which a call reads 4,096 at most"
+  std::string action;    // what to do; "" if the answer is that nothing is lost
+  bool is_loss = false;  // the trace shows the loss; false: it holds if what `text` asks is so
+};
+
+// Where most of an item's time is called from. "" where the trace does not say.
+struct CostPlace {
+  std::string op;          // the outermost op or autograd node around it
+  std::string annotation;  // the innermost of the user's ranges
+  std::string module;      // "Encoder_0/Linear_3"; of a backward op: of its forward op
+  std::string function;    // the innermost Python function outside of torch: "train.py(33): loss"
+
+  // " in ENCODER, train.py(33): loss"; "" if nothing is known.
+  std::string text() const;
+};
+
+// Calls of one op on the same inputs.
+struct CostShape {
+  std::string text;  // "[64, 512] float, [512, 512]"; "" if shapes were not recorded
+  Distribution time;
+};
+
+struct CostItem {
+  std::string op;
+  int64_t count = 0;
+  int64_t ns = 0;                 // of the calls themselves; with a device, of what they launched
+  std::vector<CostShape> shapes;  // the longest first, at most kCostShapes
+  int64_t shape_kinds = 0;        // how many different inputs there are
+  CostPlace place;
+  // The op around most of it which the program called for it, where that says more than the op
+  // itself: "aten::one_hot" of a fill. "" if there is none.
+  std::string asked;
+  std::vector<CostAnswer> answers;  // those that show a loss first
+};
+inline constexpr size_t kCostShapes = 3;
+
+// Outermost ops that follow each other again and again, on the same shapes.
+struct CallLoop {
+  std::vector<std::string> ops;  // of one iteration, in their order
+  int64_t iterations = 0;        // of all its runs
+  int64_t runs = 0;              // how often it began
+  int64_t wall_ns = 0;           // from the first op to the last, of all runs
+  int64_t work_ns = 0;           // of that, in the ops beyond what calling them costs
+  int64_t op_calls = 0;          // also of the ops that they call
+  int64_t between_ns = 0;        // of wall_ns: in gaps between ops above kCallGapNs
+  std::string longest;           // the op inside with most time
+  // Time by op name, of the ops themselves: what the loop accounts for.
+  std::vector<std::pair<std::string, int64_t>> op_ns;
+  CostPlace place;
+  std::string remedy;
+  // The modules or the number of gradients show that the iterations share what they call. False:
+  // they may be the layers of a model.
+  bool is_shown = false;
+
+  int64_t overhead_ns() const { return wall_ns - work_ns; }
+};
+
+// Work that ran more often than its result changes.
+struct RepeatedWork {
+  enum class Kind : uint8_t {
+    recomputed_forward,  // ops of the forward pass run again within the backward pass
+    rebuilt_constant,    // made of numbers alone, the same in every step
+    repeated_module,     // one module ran several times in a step, on the same shapes
+  };
+  Kind kind = Kind::recomputed_forward;
+  std::vector<std::string> ops;  // outermost, the longest first (a constant's: in their order)
+  std::string what;              // the module, or the size of what is made
+  int64_t count = 0;             // calls, or times that it is made
+  int64_t per_step = 0;
+  int64_t ns = 0;
+  int64_t again_ns = 0;  // of the repetitions
+  std::vector<std::pair<std::string, int64_t>> op_ns;
+  CostPlace place;
+};
+
+struct Method {
+  bool is_device = false;  // times are of device work, else of the host's main thread
+  int64_t wall_ns = 0;
+  std::vector<CostItem> items;  // by time
+  int64_t told_ns = 0;          // by the items together
+  // Time of all ops by name, that of the items too.
+  std::vector<std::pair<std::string, int64_t>> op_ns;
+  std::vector<CallLoop> loops;  // by overhead
+  std::vector<RepeatedWork> repeats;
+  bool has_backward = false;
+};
+
+}  // namespace epilogue::trace
+
+#pragma GCC visibility pop

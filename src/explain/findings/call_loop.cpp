@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is it together? A Python loop calls small ops again and again.
+#include "explain/findings/claims.h"
+#include "explain/findings/index.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr double kLoopShare = 0.05;
+constexpr size_t kLoopsShown = 3;
+constexpr size_t kLoopOpsShown = 6;
+
+std::string loop_text(const std::vector<std::string>& ops) {
+  std::string text;
+  for (size_t i = 0; i < std::min(kLoopOpsShown, ops.size()); ++i)
+    text += (i > 0 ? ", " : "") + ops[i];
+  if (ops.size() > kLoopOpsShown) text += fmt::format(" and {} more", ops.size() - kLoopOpsShown);
+  return text;
+}
+
+void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host && !waits_for_host(e)) return;
+  size_t shown = 0;
+  for (const CallLoop& loop : e.method.loops) {
+    if (shown == kLoopsShown || to_us(loop.overhead_ns()) < kLoopShare * wall_us(e)) return;
+    Finding f;
+    f.severity = Severity::warning;
+    f.title = fmt::format("a loop calls {} {} times, which takes {}: {} of that is not in the work",
+                          loop_text(loop.ops), loop.iterations, duration(loop.wall_ns),
+                          duration(loop.overhead_ns()));
+    f.evidence.push_back(fmt::format(
+        "{}, {} iterations each, {} ops in all, {} for each iteration",
+        counted(loop.runs, "time", "times"), loop.iterations / std::max<int64_t>(1, loop.runs),
+        loop.op_calls, duration(loop.wall_ns / std::max<int64_t>(1, loop.iterations))));
+    f.evidence.push_back(fmt::format("most time is in {}", loop.longest));
+    if (const std::string place = loop.place.text(); !place.empty())
+      f.evidence.push_back("it stands" + place);
+    if (!loop.is_shown)
+      f.evidence.emplace_back(
+          "if these are the layers of a model, they cannot be one: torch.compile or CUDA graphs "
+          "make their calls cheaper");
+    advise(f, loop.remedy);
+    f.cost_us = to_us(loop.wall_ns);
+    f.saving_us = to_us(loop.overhead_ns());
+    f.confidence = loop.is_shown ? Confidence::medium : Confidence::low;
+    f.where = FindingPlace::host;
+    if (e.host) {
+      int64_t in_ops = 0;
+      for (const auto& [op, ns] : loop.op_ns) {
+        claim_op(f, op, ns);
+        in_ops += ns;
+      }
+      f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(loop.between_ns)});
+      f.claims.push_back({{std::string(kCallingOpsPart)},
+                          to_us(std::max<int64_t>(0, loop.wall_ns - in_ops - loop.between_ns) +
+                                loop.op_calls * kDispatchNsPerOp)});
+    }
+    out.push_back(std::move(f));
+    ++shown;
+  }
+}
+
+}  // namespace
+
+constinit const ExplanationRule kCallLoopRule = {
+    .id = "call-loop",
+    .says =
+        "that a Python loop calls the same small ops again and again, and what takes all of "
+        "them at once",
+    .said_if =
+        [] {
+          return fmt::format(
+              "the same outermost ops follow each other 8 times or more within a step (32 without "
+              "steps), 30 % of the loop or more is calls and small ops, that is {} of the span or "
+              "more, and modules, gradients or the ops themselves show that the iterations are no "
+              "layers (else 32 iterations or more of at most 12 ops, low confidence)",
+              percent_text(kLoopShare));
+        },
+    .find = find_loops_of_calls,
+    .where = FindingPlace::host};
+
+}  // namespace epilogue::trace

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops: the same outermost ops again and again within a step.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "explain/knowledge/op_knowledge.h"
+#include "explain/method/method.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr size_t kLongestPeriod = 64;  // outermost ops of one iteration
+constexpr size_t kLeastIterations = 8;
+// Without steps the loop may be the one over batches, which a profile of a few steps holds.
+constexpr size_t kLeastWithoutSteps = 32;
+// If nothing shows whether the iterations are layers: more than models have, of few ops each.
+constexpr size_t kMoreThanLayers = 32;
+constexpr size_t kFewOps = 12;
+// What calling an op and a small op itself take: time up to this is no reason for a loop.
+constexpr int64_t kSmallOpNs = 5'000;
+constexpr double kLoopOverhead = 0.3;  // of the loop
+constexpr double kLeastLoop = 0.03;    // of the run
+constexpr size_t kSampled = 12;        // iterations whose modules are compared
+
+// Ops that read parameters: layers have one of them.
+bool reads_parameters(std::string_view name) {
+  const OpKnowledge* known = op_knowledge(name);
+  if (known == nullptr) return true;  // a custom op may
+  constexpr std::array<std::string_view, 14> kFamilies = {"matrix products",
+                                                          "batched products",
+                                                          "scaled and quantised products",
+                                                          "grouped layers on a CPU",
+                                                          "convolutions",
+                                                          "convolutions without a library",
+                                                          "recurrent layers",
+                                                          "recurrent cells",
+                                                          "embedding",
+                                                          "batch norm",
+                                                          "layer and RMS norms",
+                                                          "group and instance norms",
+                                                          "bag of embeddings",
+                                                          "attention of nn.MultiheadAttention"};
+  return std::find(kFamilies.begin(), kFamilies.end(), known->family) != kFamilies.end();
+}
+
+// A run of iterations among the roots: [first, first + iterations * period).
+struct Run {
+  size_t first = 0;
+  size_t period = 0;
+  size_t iterations = 0;
+};
+
+class LoopSearch {
+ public:
+  LoopSearch(const CountedOps& all, const Places& places) : all_(all), places_(places) {
+    find_roots();
+    own_ns_.resize(all.ops.size());
+    // On the host also where a device works: what the loop costs is the host's time.
+    for (size_t at = 0; at < all.ops.size(); ++at) {
+      own_ns_[at] = all.event(at).dur_ns;
+      const uint32_t parent = all.links.parent[all.ops[at]];
+      if (parent != kNone && all.position[parent] != kNone)
+        own_ns_[all.position[parent]] -= all.event(at).dur_ns;
+    }
+  }
+
+  std::vector<CallLoop> run() {
+    search(true, kLeastIterations, runs_);
+    // Names alone say too little where it is not known what a step is.
+    if (!all_.links.steps.empty()) search(false, 2 * kLeastIterations, runs_);
+    seeks_nodes_ = true;
+    search(false, kLeastIterations, backward_runs_);
+    std::vector<CallLoop> loops;
+    for (auto& [signature, runs] : runs_) {
+      if (auto loop = describe(runs)) loops.push_back(std::move(*loop));
+    }
+    std::stable_sort(loops.begin(), loops.end(), [](const CallLoop& a, const CallLoop& b) {
+      return a.overhead_ns() > b.overhead_ns();
+    });
+    return loops;
+  }
+
+ private:
+  using Runs = std::map<std::vector<StringId>, std::vector<Run>>;  // by what an iteration holds
+
+  void find_roots() {
+    // Of the thread with the most outermost ops: a loop is one thread's.
+    std::map<std::pair<int32_t, int64_t>, size_t> threads;
+    for (size_t at = 0; at < all_.ops.size(); ++at)
+      if (all_.is_root(at)) ++threads[{all_.event(at).pid, all_.event(at).tid}];
+    const auto most =
+        std::max_element(threads.begin(), threads.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    for (size_t at = 0; most != threads.end() && at < all_.ops.size(); ++at)
+      if (all_.is_root(at) && all_.event(at).pid == most->first.first &&
+          all_.event(at).tid == most->first.second)
+        roots_.push_back(static_cast<uint32_t>(at));
+    taken_.resize(roots_.size());
+    for (const uint32_t root : roots_) {
+      if (all_.name(root).find("AccumulateGrad") != std::string_view::npos &&
+          is_autograd_node(all_.name(root)))
+        ++gradients_;
+    }
+  }
+
+  uint32_t step_of(size_t root) const { return all_.links.step[all_.ops[roots_[root]]]; }
+
+  // Autograd's nodes are searched apart: alone they may be the backward of layers.
+  bool is_of_loop(size_t root) const {
+    return !taken_[root] && is_autograd_node(all_.name(roots_[root])) == seeks_nodes_;
+  }
+
+  void search(bool by_inputs, size_t least, Runs& runs) {
+    if (all_.links.steps.empty()) least = std::max(least, kLeastWithoutSteps);
+    const size_t n = roots_.size();
+    std::vector<uint64_t> keys(n);
+    for (size_t i = 0; i < n; ++i)
+      keys[i] = by_inputs ? all_.key(roots_[i]) : uint64_t{all_.event(roots_[i]).name};
+    for (size_t period = 1; period <= kLongestPeriod && period * least <= n; ++period) {
+      for (size_t i = 0; i + period < n;) {
+        size_t equal = 0;  // keys that are those of a period later
+        while (i + equal + period < n &&
+               (!by_inputs || all_.inputs_id(roots_[i + equal]) != kNone) &&
+               keys[i + equal] == keys[i + equal + period] && is_of_loop(i + equal) &&
+               is_of_loop(i + equal + period) && step_of(i + equal) == step_of(i + equal + period))
+          ++equal;
+        if (equal < (least - 1) * period) {
+          i += equal + 1;
+          continue;
+        }
+        const Run found{i, period, equal / period + 1};
+        for (size_t r = i; r < i + found.iterations * period; ++r) taken_[r] = true;
+        runs[signature(found)].push_back(found);
+        i += found.iterations * period;
+      }
+    }
+  }
+
+  // The names of an iteration whatever it begins with.
+  std::vector<StringId> signature(const Run& run) const {
+    std::vector<StringId> names;
+    for (size_t r = run.first; r < run.first + run.period; ++r)
+      names.push_back(all_.event(roots_[r]).name);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  using ByName = std::unordered_map<StringId, int64_t>;
+
+  // Adds the times of a run to its loop, and its calls to `calls`.
+  void add_times(const Run& run, CallLoop& loop, ByName& by_name, std::vector<uint32_t>* calls) {
+    const size_t last = run.first + run.iterations * run.period - 1;
+    const Event& first = all_.event(roots_[run.first]);
+    const int64_t end = all_.event(roots_[last]).end_ns();
+    loop.wall_ns += end - first.ts_ns;
+    for (size_t r = run.first + 1; r <= last; ++r) {
+      const int64_t gap = all_.event(roots_[r]).ts_ns - all_.event(roots_[r - 1]).end_ns();
+      if (gap > kCallGapNs) loop.between_ns += gap;
+    }
+    for (size_t at = roots_[run.first]; at < all_.ops.size(); ++at) {
+      const Event& e = all_.event(at);
+      if (e.ts_ns >= end) break;
+      if (e.pid != first.pid || e.tid != first.tid) continue;
+      ++loop.op_calls;
+      if (calls != nullptr) calls->push_back(static_cast<uint32_t>(at));
+      by_name[e.name] += own_ns_[at];
+      loop.work_ns += std::max<int64_t>(0, own_ns_[at] - kSmallOpNs);
+    }
+  }
+
+  // The backward pass of the loop: as many iterations in the same step.
+  void add_backward(const Run& run, CallLoop& loop, ByName& by_name) {
+    for (const auto& [signature, backward] : backward_runs_)
+      for (const Run& its : backward) {
+        const size_t more = std::max(its.iterations, run.iterations);
+        const size_t less = std::min(its.iterations, run.iterations);
+        if (more - less <= 2 && step_of(its.first) == step_of(run.first) && its.first > run.first)
+          add_times(its, loop, by_name, nullptr);
+      }
+  }
+
+  std::optional<CallLoop> describe(const std::vector<Run>& runs) {
+    CallLoop loop;
+    ByName by_name;
+    std::vector<uint32_t> calls;
+    size_t most_iterations = 0;
+    bool has_parameters = false;
+    for (const Run& run : runs) {
+      ++loop.runs;
+      loop.iterations += static_cast<int64_t>(run.iterations);
+      most_iterations = std::max(most_iterations, run.iterations);
+      add_times(run, loop, by_name, &calls);
+      add_backward(run, loop, by_name);
+    }
+    if (static_cast<double>(loop.wall_ns) < kLeastLoop * static_cast<double>(all_.wall_ns) ||
+        static_cast<double>(loop.overhead_ns()) < kLoopOverhead * static_cast<double>(loop.wall_ns))
+      return std::nullopt;
+    const Run& run = *std::max_element(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+      return a.iterations < b.iterations;
+    });
+    for (size_t r = run.first; r < run.first + run.period; ++r) {
+      loop.ops.emplace_back(all_.name(roots_[r]));
+      has_parameters = has_parameters || reads_parameters(all_.name(roots_[r]));
+    }
+    const std::optional<bool> shares = shares_modules(run);
+    if (shares && !*shares) return std::nullopt;  // layers
+    const size_t steps = std::max<size_t>(1, all_.steps);
+    const bool more_than_gradients =
+        all_.has_backward && gradients_ > 0 && most_iterations > gradients_ / steps;
+    loop.is_shown = (shares && *shares) || !has_parameters || more_than_gradients;
+    if (!loop.is_shown && (most_iterations < kMoreThanLayers || run.period > kFewOps))
+      return std::nullopt;
+    loop.place = places_.of(calls);
+    // An optimizer's loop over parameters has a rule of its own.
+    if (loop.place.annotation.starts_with("Optimizer.")) return std::nullopt;
+    for (const auto& [name, ns] : by_name)
+      loop.op_ns.emplace_back(all_.trace.strings[name], std::max<int64_t>(0, ns));
+    std::sort(loop.op_ns.begin(), loop.op_ns.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    loop.longest = loop.op_ns.front().first;
+    loop.remedy = remedy_of(loop);
+    if (has_parameters)
+      loop.remedy +=
+          "; if each iteration needs the one before, torch.compile or CUDA graphs make the calls "
+          "cheaper";
+    return loop;
+  }
+
+  // Does each iteration call one and the same module? Empty where no module tells.
+  std::optional<bool> shares_modules(const Run& run) const {
+    // The ops that read parameters tell; else the first.
+    std::vector<size_t> offsets;
+    for (size_t r = 0; r < run.period; ++r)
+      if (reads_parameters(all_.name(roots_[run.first + r]))) offsets.push_back(r);
+    if (offsets.empty()) offsets.push_back(0);
+    const size_t stride = std::max<size_t>(1, run.iterations / kSampled);
+    std::optional<bool> shares;
+    for (const size_t offset : offsets) {
+      std::vector<uint32_t> calls;
+      for (size_t i = 0; i < run.iterations; i += stride)
+        calls.push_back(roots_[run.first + i * run.period + offset]);
+      std::set<std::string_view> modules;
+      std::set<int64_t> starts;
+      for (const Places::Module& module : places_.modules_at(calls)) {
+        modules.insert(module.name);
+        starts.insert(module.start_ns);
+      }
+      modules.erase("");
+      if (modules.size() > 1) return false;  // layers may share one of their parts
+      // All in one call of a module: a loop in its forward, or the layers of a compiled model.
+      if (modules.size() == 1 && starts.size() == calls.size()) shares = true;
+    }
+    return shares;
+  }
+
+  // What the row of the telling op says of loops: one that is more than arithmetic and views, else
+  // the longest.
+  static std::string remedy_of(const CallLoop& loop) {
+    const auto holds = [&](std::string_view base) {
+      return std::any_of(loop.op_ns.begin(), loop.op_ns.end(),
+                         [&](const auto& op) { return aten_base(op.first) == base; });
+    };
+    const bool has_product = holds("mm") || holds("addmm");
+    if (has_product && (holds("tanh") || holds("sigmoid")))
+      return "if this is a recurrence over time: nn.LSTM, nn.GRU or nn.RNN run all steps in one "
+             "call, and what does not depend on the step before (the product with the input) can "
+             "be one product over all steps; else run all iterations as one batch";
+    if (holds("lift_fresh") && !has_product)
+      return "make one tensor of all numbers (torch.tensor of the whole list, torch.from_numpy) "
+             "and index it";
+    for (const std::string& name : loop.ops)
+      if (const OpKnowledge* known = op_knowledge(name);
+          known != nullptr && reads_parameters(name) && !known->loop.empty())
+        return std::string(known->loop);
+    std::string_view plain;
+    for (const auto& [name, ns] : loop.op_ns) {
+      const OpKnowledge* known = op_knowledge(name);
+      if (known == nullptr || known->loop.empty()) continue;
+      const bool is_plain = known->cost == OpCost::metadata ||
+                            (known->cost == OpCost::bytes && known->fuses == OpFuses::pointwise);
+      if (!is_plain) return std::string(known->loop);
+      if (plain.empty()) plain = known->loop;
+    }
+    return plain.empty() ? "one call over a batch in place of the loop; torch.compile, if the "
+                           "iterations depend on each other"
+                         : std::string(plain);
+  }
+
+  const CountedOps& all_;
+  const Places& places_;
+  std::vector<uint32_t> roots_;  // positions in the ops
+  std::vector<char> taken_;      // by root: part of a run
+  std::vector<int64_t> own_ns_;  // on the host, by position
+  size_t gradients_ = 0;         // accumulated, over all steps
+  bool seeks_nodes_ = false;
+  Runs runs_;
+  Runs backward_runs_;
+};
+
+}  // namespace
+
+std::vector<CallLoop> find_loops(const CountedOps& all, const Places& places) {
+  return LoopSearch(all, places).run();
+}
+
+}  // namespace epilogue::trace

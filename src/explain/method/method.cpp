@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/method/method.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+
+#include "base/units.h"
+#include "explain/index/aten_ops.h"
+#include "explain/knowledge/op_knowledge.h"
+#include "explain/method/signs.h"
+#include "explain/products/gemm_shape.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr std::array<std::string_view, 4> kQuestionNames = {"needed", "less", "limit", "together"};
+constexpr size_t kMostItems = 40;
+// Calls of one shape are uneven if those beyond this many times the fast ones (the lower quartile)
+// hold this share of the time.
+constexpr int64_t kUnevenTimes = 3;
+constexpr double kUnevenShare = 0.3;
+constexpr size_t kUnevenCalls = 4;
+// Below this the clock and the scheduler tell more than the op.
+constexpr int64_t kUnevenNs = 20'000;
+// A call that takes less is mostly its dispatch.
+constexpr int64_t kSmallCallNs = 5'000;
+constexpr size_t kManyCalls = 100;
+
+struct NameSum {
+  int64_t count = 0;
+  int64_t ns = 0;
+};
+
+std::string time_text(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
+
+class Items {
+ public:
+  Items(const CountedOps& all, const Places& places) : all_(all), places_(places) {}
+
+  void run(Method& out) {
+    std::unordered_map<StringId, NameSum> by_name;
+    for (size_t at = 0; at < all_.ops.size(); ++at) {
+      if (all_.is_device && all_.ns_at(at) == 0) continue;
+      NameSum& sum = by_name[all_.event(at).name];
+      ++sum.count;
+      sum.ns += all_.ns_at(at);
+    }
+    std::vector<std::pair<StringId, NameSum>> names(by_name.begin(), by_name.end());
+    std::sort(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+      return a.second.ns != b.second.ns ? a.second.ns > b.second.ns
+                                        : all_.trace.strings[a.first] < all_.trace.strings[b.first];
+    });
+    out.op_ns.reserve(names.size());
+    for (const auto& [name, sum] : names) out.op_ns.emplace_back(all_.trace.strings[name], sum.ns);
+    const auto wall = static_cast<double>(std::max<int64_t>(1, all_.wall_ns));
+    std::unordered_map<StringId, size_t> place_of;
+    for (const auto& [name, sum] : names) {
+      const bool is_told = static_cast<double>(out.told_ns) >= kToldShare * wall;
+      if (out.items.size() >= kMostItems ||
+          static_cast<double>(sum.ns) < (is_told ? kNotableItem : kItemShare) * wall)
+        break;
+      place_of[name] = out.items.size();
+      CostItem item;
+      item.op = std::string(all_.trace.strings[name]);
+      item.count = sum.count;
+      item.ns = sum.ns;
+      out.items.push_back(std::move(item));
+      out.told_ns += sum.ns;
+    }
+    std::vector<std::vector<uint32_t>> calls(out.items.size());
+    for (size_t at = 0; at < all_.ops.size(); ++at) {
+      const auto found = place_of.find(all_.event(at).name);
+      if (found == place_of.end() || (all_.is_device && all_.ns_at(at) == 0)) continue;
+      calls[found->second].push_back(static_cast<uint32_t>(at));
+    }
+    for (size_t i = 0; i < out.items.size(); ++i) add_best_rate(calls[i]);
+    for (size_t i = 0; i < out.items.size(); ++i) describe(out.items[i], calls[i]);
+  }
+
+ private:
+  void describe(CostItem& item, const std::vector<uint32_t>& calls) {
+    const OpKnowledge* known = op_knowledge(item.op);
+    add_sign(item, known, calls, "");
+    if (const std::vector<uint32_t> around = asked_for(calls); !around.empty()) {
+      item.asked = std::string(all_.name(around.front()));
+      const OpKnowledge* row = op_knowledge(item.asked);
+      add_sign(item, row, around, item.asked + ": ");
+      if (row != nullptr && row->role != OpRole::main) known = row;
+    }
+    add_shapes(item, calls);
+    item.place = places_.of(calls);
+    const int64_t mean = item.ns / std::max<int64_t>(1, item.count);
+    if (!all_.is_device && item.answers.empty() && mean < kSmallCallNs &&
+        item.count >= static_cast<int64_t>(kManyCalls))
+      item.answers.push_back(
+          {CostQuestion::together,
+           fmt::format("a call takes {}, about what calling an op costs", time_text(mean)),
+           known != nullptr && !known->loop.empty()
+               ? std::string(known->loop)
+               : "fewer, larger calls: batches, torch._foreach_*, torch.compile",
+           false});
+    if (known != nullptr && !known->remedy.empty() && known->role != OpRole::main &&
+        item.answers.empty())
+      item.answers.push_back({CostQuestion::less, "a loss if " + std::string(known->misuse),
+                              std::string(known->remedy), false});
+    std::stable_sort(
+        item.answers.begin(), item.answers.end(),
+        [](const CostAnswer& a, const CostAnswer& b) { return a.is_loss > b.is_loss; });
+  }
+
+  void add_sign(CostItem& item, const OpKnowledge* known, const std::vector<uint32_t>& calls,
+                const std::string& of) {
+    if (known == nullptr) return;
+    auto sign = answer_of_sign(known->sign, all_, calls);
+    if (!sign) return;
+    if (sign->action.empty()) sign->action = known->remedy;
+    sign->text = of + sign->text;
+    item.answers.push_back(std::move(*sign));
+  }
+
+  // Calls of the outermost op around most of the calls' time that is a question or has a sign: what
+  // the program asked for, of which this is the work. Empty if there is none.
+  std::vector<uint32_t> asked_for(const std::vector<uint32_t>& calls) const {
+    struct Asked {
+      int64_t ns = 0;
+      std::vector<uint32_t> at;
+    };
+    std::unordered_map<StringId, Asked> by_name;
+    const OpKnowledge* own = op_knowledge(all_.name(calls.front()));
+    int64_t ns = 0;
+    for (const uint32_t call : calls) {
+      ns += all_.ns_at(call);
+      uint32_t outermost = kNone;
+      for (uint32_t p = all_.links.parent[all_.ops[call]]; p != kNone; p = all_.links.parent[p]) {
+        const uint32_t at = all_.position[p];
+        if (at == kNone) break;
+        if (is_question(all_.event(at).name, own)) outermost = at;
+      }
+      if (outermost == kNone) continue;
+      Asked& asked = by_name[all_.event(outermost).name];
+      asked.ns += all_.ns_at(call);
+      if (asked.at.empty() || asked.at.back() != outermost) asked.at.push_back(outermost);
+    }
+    for (auto& [name, asked] : by_name)
+      if (2 * asked.ns > ns) return std::move(asked.at);
+    return {};
+  }
+
+  // Its row is another than `own` and says more than that it works. Each name is looked up once.
+  bool is_question(StringId name, const OpKnowledge* own) const {
+    const OpKnowledge* row = rows_.get(name, op_knowledge);
+    return row != nullptr && row != own &&
+           (row->role != OpRole::main || row->sign == OpSign::wide_table ||
+            row->sign == OpSign::inference);
+  }
+
+  // Calls of the same inputs, the longest first.
+  void add_shapes(CostItem& item, const std::vector<uint32_t>& calls) {
+    std::unordered_map<uint32_t, std::vector<uint32_t>> by_inputs;
+    for (const uint32_t at : calls) by_inputs[all_.inputs_id(at)].push_back(at);
+    item.shape_kinds = static_cast<int64_t>(by_inputs.size());
+    using Shape = std::pair<int64_t, uint32_t>;  // time, inputs
+    std::vector<Shape> longest;
+    for (const auto& [inputs, at] : by_inputs) {
+      int64_t ns = 0;
+      for (const uint32_t call : at) ns += all_.ns_at(call);
+      longest.emplace_back(ns, inputs);
+    }
+    const size_t shown = std::min(kCostShapes, longest.size());
+    std::partial_sort(longest.begin(), longest.begin() + static_cast<ptrdiff_t>(shown),
+                      longest.end(), [](const Shape& a, const Shape& b) {
+                        return a.first != b.first ? a.first > b.first : a.second < b.second;
+                      });
+    for (size_t i = 0; i < shown; ++i) {
+      const std::vector<uint32_t>& at = by_inputs[longest[i].second];
+      std::vector<int64_t> times;
+      times.reserve(at.size());
+      for (const uint32_t call : at) times.push_back(all_.ns_at(call));
+      add_uneven(item, at, times);
+      if (i == 0) add_rate(item, at);
+      CostShape shape;
+      shape.text = shapes_text(all_.inputs(at.front()));
+      shape.time = *distribution(std::move(times));
+      item.shapes.push_back(std::move(shape));
+    }
+  }
+
+  // Some calls of one shape take far longer than others of the same.
+  void add_uneven(CostItem& item, const std::vector<uint32_t>& calls,
+                  const std::vector<int64_t>& times) {
+    // Of other ops the shapes alone do not tell how much they have to do.
+    const OpClass kind = op_class(item.op);
+    const bool is_told_by_shapes =
+        kind == OpClass::gemm || kind == OpClass::pointwise || kind == OpClass::rowwise;
+    if (calls.size() < kUnevenCalls || !is_told_by_shapes || all_.inputs_id(calls.front()) == kNone)
+      return;
+    std::vector<int64_t> sorted = times;
+    const auto quartile = sorted.begin() + static_cast<ptrdiff_t>((sorted.size() - 1) / 4);
+    std::nth_element(sorted.begin(), quartile, sorted.end());
+    const int64_t fast = *quartile;
+    std::vector<uint32_t> slow_calls;
+    int64_t total = 0;
+    int64_t slow = 0;
+    int64_t wasted = 0;
+    for (size_t i = 0; i < times.size(); ++i) {
+      total += times[i];
+      if (times[i] <= kUnevenTimes * fast || times[i] < kUnevenNs) continue;
+      slow += times[i];
+      wasted += times[i] - fast;
+      slow_calls.push_back(calls[i]);
+    }
+    if (slow_calls.size() < 2 ||
+        static_cast<double>(wasted) < kUnevenShare * static_cast<double>(total) ||
+        !is_the_same_in_each_step(calls, slow_calls))
+      return;
+    CostAnswer answer;
+    answer.question = CostQuestion::limit;
+    answer.is_loss = true;
+    answer.text = fmt::format(
+        "{} of {} calls on {} take {} each, and a quarter of them {} or less: the sizes are the "
+        "same{}",
+        slow_calls.size(), calls.size(), shapes_text(all_.inputs(calls.front())),
+        time_text(slow / static_cast<int64_t>(slow_calls.size())), time_text(fast),
+        slow_place(calls, slow_calls));
+    answer.action =
+        "look at what differs: the values (numbers near zero, denormals, slow a CPU down many "
+        "times: torch.set_flush_denormal(True)), the layout of the operands, first calls, other "
+        "work on the machine";
+    item.answers.push_back(std::move(answer));
+  }
+
+  // The slow calls are the same ones of each step: other work on the machine, the scheduler and
+  // first calls choose others.
+  bool is_the_same_in_each_step(const std::vector<uint32_t>& calls,
+                                const std::vector<uint32_t>& slow_calls) const {
+    std::map<uint32_t, std::vector<bool>> by_step;
+    size_t slow = 0;
+    for (const uint32_t at : calls) {
+      const bool is_slow = slow < slow_calls.size() && slow_calls[slow] == at;
+      slow += is_slow ? 1 : 0;
+      by_step[all_.links.step[all_.ops[at]]].push_back(is_slow);
+    }
+    by_step.erase(kNone);
+    if (by_step.size() < 2) return false;
+    const std::vector<bool>& first = by_step.begin()->second;
+    const auto is_mixed = std::count(first.begin(), first.end(), true);
+    return is_mixed > 0 && is_mixed < static_cast<int64_t>(first.size()) &&
+           std::all_of(by_step.begin(), by_step.end(),
+                       [&](const auto& step) { return step.second == first; });
+  }
+
+  std::string slow_place(const std::vector<uint32_t>& calls,
+                         const std::vector<uint32_t>& slow_calls) const {
+    const std::string slow = places_.of(slow_calls).text();
+    return slow.empty() || slow == places_.of(calls).text() ? "" : "; the slow ones are" + slow;
+  }
+
+  // What a call has to do: a product's FLOPs, the bytes that an elementwise op moves. 0: not known.
+  double work(uint32_t at) {
+    const auto [found, is_new] = work_.try_emplace(all_.key(at), 0);
+    if (!is_new) return found->second;
+    const std::string_view name = all_.name(at);
+    const auto inputs = all_.inputs(at);
+    if (const auto problem = gemm_problem(name, inputs)) {
+      const GemmShape& s = problem->shape;
+      return found->second = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) *
+                             static_cast<double>(s.k) * static_cast<double>(s.batch);
+    }
+    if (!is_elementwise(op_class(name))) return 0;
+    const auto result = output_shape(name, inputs);
+    if (!result || !result->bytes()) return 0;
+    auto bytes = static_cast<double>(*result->bytes());
+    for (const TensorShape& input : tensor_inputs(inputs)) {
+      if (!input.bytes()) return 0;
+      bytes += static_cast<double>(*input.bytes());
+    }
+    return found->second = bytes;
+  }
+
+  // Work for each nanosecond: GFLOP/s or GB/s.
+  double& best_rate(uint32_t at) {
+    return is_elementwise(op_class(all_.name(at))) ? best_gb_per_s_ : best_gflops_;
+  }
+
+  void add_best_rate(const std::vector<uint32_t>& calls) {
+    for (const uint32_t at : calls)
+      if (all_.ns_at(at) > kUnevenNs && work(at) > 0)
+        best_rate(at) = std::max(best_rate(at), work(at) / static_cast<double>(all_.ns_at(at)));
+  }
+
+  // The rate of the longest shape against the best of its kind in the run.
+  void add_rate(CostItem& item, const std::vector<uint32_t>& calls) {
+    const double best = best_rate(calls.front());
+    int64_t ns = 0;
+    for (const uint32_t at : calls) ns += all_.ns_at(at);
+    if (work(calls.front()) == 0 || best == 0 || ns == 0) return;
+    const double rate =
+        work(calls.front()) * static_cast<double>(calls.size()) / static_cast<double>(ns);
+    const bool moves = is_elementwise(op_class(item.op));
+    item.answers.push_back({CostQuestion::limit,
+                            fmt::format("{:.1f} {}, {:.0f} % of the best {} of the run", rate,
+                                        moves ? "GB/s" : "GFLOP/s", 100 * rate / best,
+                                        moves ? "elementwise op" : "product"),
+                            "", false});
+  }
+
+  const CountedOps& all_;
+  const Places& places_;
+  double best_gflops_ = 0;
+  double best_gb_per_s_ = 0;
+  mutable ByNameOnce<const OpKnowledge*> rows_{all_.trace};
+  std::unordered_map<uint64_t, double> work_;  // by name and inputs
+};
+
+}  // namespace
+
+std::string_view cost_question_name(CostQuestion question) {
+  return kQuestionNames[static_cast<size_t>(question)];
+}
+
+Method method(const Trace& trace, const Links& links, std::vector<uint32_t> main_ops,
+              int64_t wall_ns) {
+  const CountedOps all(trace, links, std::move(main_ops), wall_ns);
+  const Places places(all);
+  Method out;
+  out.is_device = all.is_device;
+  out.wall_ns = wall_ns;
+  out.has_backward = all.has_backward;
+  Items(all, places).run(out);
+  out.loops = find_loops(all, places);
+  out.repeats = find_repeats(all, places);
+  return out;
+}
+
+}  // namespace epilogue::trace

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/method/signs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <string>
+#include <unordered_set>
+
+#include "explain/index/aten_ops.h"
+
+namespace epilogue::trace {
+namespace {
+
+using Calls = std::span<const uint32_t>;
+using Said = std::optional<CostAnswer>;
+
+constexpr size_t kSignCalls = 64;
+constexpr size_t kLookAhead = 12;  // ops after the call, those that it calls left out
+constexpr size_t kLookBack = 12;
+constexpr int64_t kCutTo = 4;      // a slice of a quarter or less
+constexpr int64_t kWideTable = 4;  // times as many rows as the batch reads
+constexpr int64_t kPairs = 8;      // times as many elements as the larger operand
+constexpr int64_t kManyPairs = 1 << 16;
+constexpr size_t kGrowingCalls = 8;
+constexpr size_t kSingleColumns = 4;
+
+int64_t elements_of(std::span<const int64_t> dims) {
+  int64_t n = 1;
+  for (const int64_t d : dims)
+    if (d < 0 || __builtin_mul_overflow(n, d, &n)) return 0;
+  return n;
+}
+
+bool is_product(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kProducts = {
+      "mm", "addmm", "bmm", "baddbmm", "matmul", "mv", "addmv", "linear", "_addmm_activation"};
+  return std::find(kProducts.begin(), kProducts.end(), aten_base(name)) != kProducts.end();
+}
+
+// The first that `find` says something of, if calls with half of the time (of those sampled) agree
+// that it says something.
+Said by_call(const CountedOps& all, Calls calls, const std::function<Said(size_t at)>& find) {
+  const size_t stride = std::max<size_t>(1, calls.size() / kSignCalls);
+  int64_t ns = 0;
+  int64_t ns_all = 0;
+  int64_t most = -1;
+  Said said;
+  for (size_t c = 0; c < calls.size(); c += stride) {
+    const int64_t own = std::max<int64_t>(all.ns_at(calls[c]), 1);
+    ns_all += own;
+    Said one = find(calls[c]);
+    if (!one) continue;
+    ns += own;
+    if (own > most) {
+      most = own;
+      said = std::move(one);
+    }
+  }
+  return 2 * ns >= ns_all ? said : std::nullopt;
+}
+
+CostAnswer loss(CostQuestion question, std::string text, std::string action = {}) {
+  return {question, std::move(text), std::move(action), true};
+}
+
+// Visits the ops of the thread that start after the call has ended, until `visit` says stop.
+void look_ahead(const CountedOps& all, size_t call, const std::function<bool(size_t at)>& visit) {
+  const Event& e = all.event(call);
+  // The call may be inside the op that the program calls (sort.stable in sort).
+  size_t seen = 0;
+  for (size_t at = call + 1; at < all.ops.size() && seen < kLookAhead; ++at) {
+    const Event& next = all.event(at);
+    if (next.tid != e.tid || next.pid != e.pid || next.ts_ns < e.end_ns()) continue;
+    ++seen;
+    if (visit(at)) return;
+  }
+}
+
+Said wide_table(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    const std::optional<int64_t> rows = whole_argument(inputs, 2);
+    if (!rows || inputs.size() < 2 || inputs[1].dims.empty()) return std::nullopt;
+    const int64_t read = elements_of(inputs[1].dims);
+    if (read <= 0 || *rows / kWideTable < read) return std::nullopt;
+    return loss(CostQuestion::less,
+                fmt::format("the gradient is a table of {} rows, and the batch reads {} at most",
+                            *rows, read));
+  });
+}
+
+Said accumulates(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    const bool adds = inputs.size() > 3 && inputs[3].concrete == "True";
+    const std::string_view root = all.trace.name(all.trace.events[all.outermost(at)]);
+    const bool is_gradient = root.find("IndexBackward") != std::string_view::npos;
+    if (!adds && !is_gradient) return std::nullopt;
+    return loss(CostQuestion::less,
+                is_gradient ? "it is the gradient of advanced indexing (x[index]): it adds element "
+                              "by element, in order"
+                            : "accumulate=True adds element by element, in order",
+                "index rows with index_select, gather or nn.functional.embedding: their gradients "
+                "add whole rows; read ranges by slices");
+  });
+}
+
+// Elements of a slice or selection of a tensor of these sizes; nothing if it takes all.
+std::optional<std::string> cut_of(std::string_view name, std::span<const OpInput> inputs) {
+  const std::string_view base = aten_base(name);
+  if (inputs.empty() || inputs[0].dims.empty()) return std::nullopt;
+  const std::optional<int64_t> dim = whole_argument(inputs, 1);
+  if (!dim) return std::nullopt;
+  const auto rank = static_cast<int64_t>(inputs[0].dims.size());
+  const int64_t d = *dim < 0 ? *dim + rank : *dim;
+  if (d < 0 || d >= rank) return std::nullopt;
+  const int64_t size = inputs[0].dims[static_cast<size_t>(d)];
+  int64_t taken = size;
+  if (base == "select") taken = 1;
+  if (base == "narrow") taken = whole_argument(inputs, 3).value_or(size);
+  if (base == "slice") {
+    int64_t start = whole_argument(inputs, 2).value_or(0);
+    int64_t end = whole_argument(inputs, 3).value_or(std::numeric_limits<int64_t>::max());
+    if (start < 0) start += size;
+    if (end < 0) end += size;
+    taken = std::min(end, size) - std::clamp<int64_t>(start, 0, size);
+  }
+  if (taken < 0 || taken > size / kCutTo) return std::nullopt;
+  return fmt::format("{} of {}", taken, size);
+}
+
+Said cut_after(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    std::vector<int64_t> dims;
+    if (!inputs.empty() && !inputs[0].dims.empty()) {
+      dims = inputs[0].dims;
+    } else if (const auto n = whole_argument(inputs, 0)) {
+      dims = {*n};  // randperm(n)
+    }
+    if (dims.empty()) return std::nullopt;
+    Said said;
+    look_ahead(all, at, [&](size_t next) {
+      const auto read = all.inputs(next);
+      if (read.empty() || read[0].dims != dims) return false;
+      const auto cut = cut_of(all.name(next), read);
+      if (!cut) return false;
+      said = loss(CostQuestion::less,
+                  fmt::format("{} of the result reads {} elements of a dimension next",
+                              all.name(next), *cut));
+      return true;
+    });
+    return said;
+  });
+}
+
+// Each result is joined with more by a later call.
+Said grows(const CountedOps& all, Calls calls) {
+  std::unordered_set<int64_t> results;
+  size_t grown = 0;
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t ns = 0;
+  int64_t ns_all = 0;
+  for (const uint32_t at : calls) {
+    const auto inputs = all.inputs(at);
+    if (inputs.empty() || inputs[0].list.empty()) continue;
+    int64_t sum = 0;
+    int64_t largest = 0;
+    for (const OpInput& part : inputs[0].list) {
+      const int64_t n = elements_of(part.dims);
+      sum += n;
+      largest = std::max(largest, n);
+    }
+    ns_all += all.ns_at(at);
+    // Most of what is joined is the result of an earlier call.
+    if (2 * largest > sum && largest < sum && results.contains(largest)) {
+      if (grown++ == 0) first = largest;
+      last = std::max(last, sum);
+      ns += all.ns_at(at);
+    }
+    results.insert(sum);
+  }
+  if (grown < kGrowingCalls || 2 * ns < ns_all || results.size() < kGrowingCalls)
+    return std::nullopt;
+  return loss(CostQuestion::less,
+              fmt::format("{} calls join the result of a call before with a little more: it grows "
+                          "from {} to {} elements, and is copied each time",
+                          grown, first, last));
+}
+
+Said repeats_input(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    if (aten_base(all.name(at)) != "copy") return std::nullopt;
+    const auto tensors = tensor_inputs(all.inputs(at));
+    if (tensors.size() < 2 || tensors[1].repeats < 2) return std::nullopt;
+    // The bias of addmm is such a copy too, and part of the product.
+    const uint32_t parent = all.links.parent[all.ops[at]];
+    if (parent == kNone) return std::nullopt;
+    const std::string_view asked = aten_base(all.trace.name(all.trace.events[parent]));
+    constexpr std::array<std::string_view, 5> kAsked = {"clone", "contiguous", "reshape",
+                                                        "_to_copy", "repeat"};
+    if (std::find(kAsked.begin(), kAsked.end(), asked) == kAsked.end()) return std::nullopt;
+    return loss(CostQuestion::less,
+                fmt::format("aten::{} writes out a tensor of {} that was expanded {} times", asked,
+                            sizes_text(tensors[1].dims), tensors[1].repeats),
+                "ops that broadcast read the expanded view as it is; a batched product of which "
+                "one operand is shared is one matmul of a reshaped operand");
+  });
+}
+
+Said inference(const CountedOps& all, Calls calls) {
+  if (all.has_backward) return std::nullopt;
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const std::string_view root = all.trace.name(all.trace.events[all.outermost(at)]);
+    if (root.find("dropout") == std::string_view::npos &&
+        all.name(at).find("dropout") == std::string_view::npos)
+      return std::nullopt;
+    return loss(CostQuestion::needed,
+                "no backward pass is recorded: this looks like inference, and dropout is active",
+                "call model.eval() before inference");
+  });
+}
+
+Said one_hot(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    if (!is_product(all.name(at))) return std::nullopt;
+    const auto tensors = tensor_inputs(all.inputs(at));
+    size_t seen = 0;
+    const size_t root = all.outermost(at);
+    for (size_t before = at; before-- > 0 && seen < kLookBack;) {
+      if (!all.is_root(before) || all.ops[before] == root) continue;
+      ++seen;
+      if (aten_base(all.name(before)) != "one_hot") continue;
+      const auto classes = whole_argument(all.inputs(before), 1);
+      if (!classes || *classes < 2) continue;
+      for (const TensorShape& t : tensors)
+        if (!t.dims.empty() && (t.dims.back() == *classes || t.dims.front() == *classes))
+          return loss(CostQuestion::less,
+                      fmt::format("an operand comes from one_hot of {} classes: all but one of "
+                                  "each {} products are with zero",
+                                  *classes, *classes),
+                      "nn.functional.embedding(index, weight), or index_select on the weight, "
+                      "reads the rows that count");
+    }
+    return std::nullopt;
+  });
+}
+
+Said strided_scan(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    const std::optional<int64_t> dim = whole_argument(inputs, 1);
+    if (!dim || inputs[0].dims.size() < 2) return std::nullopt;
+    const auto rank = static_cast<int64_t>(inputs[0].dims.size());
+    const int64_t d = *dim < 0 ? *dim + rank : *dim;
+    if (d < 0 || d >= rank || inputs[0].strides.size() != inputs[0].dims.size())
+      return std::nullopt;
+    const int64_t stride = inputs[0].strides[static_cast<size_t>(d)];
+    if (stride < 2 || inputs[0].dims[static_cast<size_t>(d)] < 2) return std::nullopt;
+    return loss(CostQuestion::limit,
+                fmt::format("it runs along dimension {} of {}, whose elements lie {} apart", d,
+                            sizes_text(inputs[0].dims), stride),
+                "scan along the last, contiguous dimension");
+  });
+}
+
+Said outer_broadcast(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    const auto tensors = tensor_inputs(inputs);
+    const auto result = output_shape(all.name(at), inputs);
+    if (tensors.size() < 2 || !result) return std::nullopt;
+    int64_t largest = 1;
+    std::vector<std::string> operands;
+    for (const TensorShape& t : tensors) {
+      largest = std::max(largest, t.numel() / std::max<int64_t>(1, t.repeats));
+      if (t.numel() > 1) operands.push_back(sizes_text(t.dims));
+    }
+    if (operands.size() < 2 || result->numel() < kManyPairs || result->numel() / kPairs < largest)
+      return std::nullopt;
+    return loss(CostQuestion::less,
+                fmt::format("{} become {}: all pairs, {} times the larger operand",
+                            fmt::join(operands, " and "), sizes_text(result->dims),
+                            result->numel() / largest),
+                "differences of all pairs that are summed are torch.cdist, or |a|^2 + |b|^2 - 2 ab "
+                "with one matrix product; products of all pairs that are summed are matmul or "
+                "einsum: neither writes the pairs");
+  });
+}
+
+Said one_column(const CountedOps& all, Calls calls) {
+  if (calls.size() < kSingleColumns) return std::nullopt;
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto tensors = tensor_inputs(all.inputs(at));
+    if (tensors.size() < 2) return std::nullopt;
+    const TensorShape& matrix = tensors[0].dims.size() >= 2 ? tensors[0] : tensors[1];
+    const TensorShape& right = tensors[0].dims.size() >= 2 ? tensors[1] : tensors[0];
+    if (matrix.dims.size() != 2) return std::nullopt;
+    if (right.dims.size() > 1 && right.dims.back() != 1) return std::nullopt;
+    return loss(CostQuestion::together,
+                fmt::format("each of {} calls solves {} for a single column", calls.size(),
+                            sizes_text(matrix.dims)));
+  });
+}
+
+Said then_product(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const std::string_view base = aten_base(all.name(at));
+    if (base.find("inv") == std::string_view::npos) return std::nullopt;
+    const auto inputs = all.inputs(at);
+    if (inputs.empty() || inputs[0].dims.size() < 2) return std::nullopt;
+    const std::vector<int64_t>& dims = inputs[0].dims;
+    Said said;
+    look_ahead(all, at, [&](size_t next) {
+      if (!is_product(all.name(next))) return false;
+      for (const TensorShape& t : tensor_inputs(all.inputs(next)))
+        if (t.dims.size() >= 2 && t.dims.back() == dims.back() &&
+            t.dims[t.dims.size() - 2] == dims[dims.size() - 2])
+          said = loss(CostQuestion::less, fmt::format("the inverse of {} is multiplied next ({})",
+                                                      sizes_text(dims), all.name(next)));
+      return true;
+    });
+    return said;
+  });
+}
+
+}  // namespace
+
+std::optional<CostAnswer> answer_of_sign(OpSign sign, const CountedOps& all,
+                                         std::span<const uint32_t> calls) {
+  switch (sign) {
+    case OpSign::none: return std::nullopt;
+    case OpSign::wide_table: return wide_table(all, calls);
+    case OpSign::accumulates: return accumulates(all, calls);
+    case OpSign::cut_after: return cut_after(all, calls);
+    case OpSign::grows: return grows(all, calls);
+    case OpSign::repeats_input: return repeats_input(all, calls);
+    case OpSign::inference: return inference(all, calls);
+    case OpSign::one_hot: return one_hot(all, calls);
+    case OpSign::strided_scan: return strided_scan(all, calls);
+    case OpSign::outer_broadcast: return outer_broadcast(all, calls);
+    case OpSign::one_column: return one_column(all, calls);
+    case OpSign::then_product: return then_product(all, calls);
+  }
+  return std::nullopt;
+}
+
+}  // namespace epilogue::trace

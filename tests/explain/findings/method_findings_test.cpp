@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// The method's findings: for each sign a trace that has it, and one that just does not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "epilogue/trace/explain.h"
+#include "explain/findings/find_finding.h"
+#include "explain/gpu_trace.h"
+
+namespace epilogue::trace::method_findings_test {
+namespace {
+
+using testing::find_finding;
+using testing::GpuTrace;
+using testing::kUs;
+using testing::scalar;
+using testing::tensor;
+using testing::tensor_list;
+
+OpInput number(int64_t value) { return scalar(std::to_string(value)); }
+
+OpInput expanded(std::vector<int64_t> dims, size_t at) {
+  OpInput input = tensor(std::move(dims));
+  input.strides[at] = 0;
+  return input;
+}
+
+// Ops one after the other, and one that is no question: the rest of the run.
+struct Line : GpuTrace {
+  int64_t at_us = 0;
+  void add(const char* name, int64_t us, std::vector<OpInput> of = {}) {
+    op(name, at_us * kUs, (at_us + us) * kUs);
+    if (!of.empty()) inputs(std::move(of));
+    at_us += us;
+  }
+  void rest(int64_t us) { add("aten::mm", us, {tensor({256, 256}), tensor({256, 256})}); }
+  // An op within the one before, of all but its last microsecond.
+  void within(const char* name, int64_t us, std::vector<OpInput> of = {}) {
+    op(name, (at_us - us) * kUs, (at_us - 1) * kUs);
+    if (!of.empty()) inputs(std::move(of));
+  }
+};
+
+const Finding* long_op(const Explanation& e) { return find_finding(e, "long-op"); }
+
+void expect_says(const Explanation& e, std::string_view title, std::string_view action) {
+  const Finding* f = long_op(e);
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find(title), std::string::npos) << f->title;
+  EXPECT_NE(f->action.find(action), std::string::npos) << f->action;
+}
+
+TEST(MethodFindings, ASortOfWhichASliceIsReadIsTopk) {
+  const OpInput rows = tensor({16, 50'000});
+  const auto trace = [&](int64_t end) {
+    Line b;
+    b.add("aten::sort", 70, {rows, number(-1), scalar("True")});
+    b.add("aten::slice", 1, {rows, number(1), number(0), number(end), number(1)});
+    b.rest(929);
+    return explain(b);
+  };
+  expect_says(trace(40), "aten::slice of the result reads 40 of 50000", "topk");
+  EXPECT_EQ(long_op(trace(49'000)), nullptr) << "7 % alone is no question";
+}
+
+TEST(MethodFindings, AGradientOfATableThatIsHardlyReadIsDense) {
+  const auto trace = [&](int64_t rows) {
+    Line b;
+    b.add("aten::embedding_dense_backward", 400,
+          {tensor({256, 16}), tensor({256}, "long int"), number(rows), number(-1)});
+    b.rest(600);
+    return explain(b);
+  };
+  expect_says(trace(300'000), "a table of 300000 rows, and the batch reads 256", "sparse=True");
+  EXPECT_EQ(long_op(trace(512)), nullptr);
+}
+
+TEST(MethodFindings, TheGradientOfIndexingAddsOneByOne) {
+  const auto trace = [&](const char* accumulate) {
+    Line b;
+    b.add("aten::_index_put_impl_", 80,
+          {tensor({20'000, 64}), tensor_list({tensor({40'000})}), tensor({40'000, 64}),
+           scalar(accumulate)});
+    b.rest(920);
+    return explain(b);
+  };
+  expect_says(trace("True"), "accumulate=True adds element by element", "index_select");
+  EXPECT_EQ(long_op(trace("False")), nullptr);
+}
+
+TEST(MethodFindings, ACatThatGrowsIsCopiedEachTime) {
+  const auto trace = [&](bool grows) {
+    Line b;
+    for (int64_t i = 0; i < 12; ++i) {
+      const int64_t rows = grows ? 512 + i : 512;
+      b.add("aten::cat", 15, {tensor_list({tensor({rows, 64}), tensor({1, 64})})});
+    }
+    b.rest(820);
+    return explain(b);
+  };
+  expect_says(trace(true), "11 calls join the result of a call before", "allocate the whole once");
+  EXPECT_EQ(long_op(trace(false)), nullptr);
+}
+
+TEST(MethodFindings, AnExpandedOperandIsWrittenOut) {
+  const auto trace = [&](const OpInput& source) {
+    Line b;
+    b.add("aten::clone", 101, {source});
+    b.within("aten::copy_", 101, {tensor({64, 128, 128}), source});
+    b.rest(899);
+    return explain(b);
+  };
+  expect_says(trace(expanded({64, 128, 128}, 0)), "that was expanded 64 times", "one matmul");
+  EXPECT_EQ(long_op(trace(tensor({64, 128, 128}))), nullptr);
+}
+
+TEST(MethodFindings, DropoutWithoutABackwardPassIsALoss) {
+  const auto trace = [&](bool trains) {
+    Line b;
+    b.add("aten::native_dropout", 100, {tensor({512, 512}), scalar("0.5"), scalar("True")});
+    if (trains) b.add("autograd::engine::evaluate_function: MulBackward0", 1);
+    b.rest(899);
+    return explain(b);
+  };
+  expect_says(trace(false), "dropout is active", "model.eval()");
+  EXPECT_EQ(long_op(trace(true)), nullptr);
+}
+
+TEST(MethodFindings, AProductWithOneHotVectorsIsAnEmbedding) {
+  const auto trace = [&](const char* maker) {
+    Line b;
+    b.add(maker, 10, {tensor({256}, "long int"), number(5000)});
+    b.add("aten::mm", 900, {tensor({256, 5000}), tensor({5000, 64})});
+    b.add("aten::relu", 90, {tensor({256, 64})});
+    return explain(b);
+  };
+  expect_says(trace("aten::one_hot"), "one_hot of 5000 classes", "embedding");
+  EXPECT_EQ(long_op(trace("aten::to")), nullptr);
+}
+
+TEST(MethodFindings, AScanAlongAStridedDimensionIsNamed) {
+  const auto trace = [&](int64_t dim) {
+    Line b;
+    b.add("aten::cumsum", 200, {tensor({512, 512}), number(dim)});
+    b.rest(800);
+    return explain(b);
+  };
+  expect_says(trace(0), "whose elements lie 512 apart", "last, contiguous dimension");
+  EXPECT_EQ(long_op(trace(1)), nullptr);
+}
+
+TEST(MethodFindings, AllPairsByBroadcastingAreADistance) {
+  const auto trace = [&](std::vector<int64_t> other) {
+    Line b;
+    b.add("aten::sub", 200, {tensor({300, 1, 64}), tensor(std::move(other)), number(1)});
+    b.rest(800);
+    return explain(b);
+  };
+  expect_says(trace({1, 400, 64}), "all pairs, 300 times", "torch.cdist");
+  EXPECT_EQ(long_op(trace({300, 400, 64})), nullptr) << "one operand is as large as the result";
+}
+
+TEST(MethodFindings, SolvingForOneColumnAtATimeIsABatch) {
+  const auto trace = [&](int64_t columns) {
+    Line b;
+    for (int i = 0; i < 6; ++i)
+      b.add("aten::_linalg_solve_ex", 20, {tensor({32, 32}), tensor({32, columns})});
+    b.rest(880);
+    return explain(b);
+  };
+  expect_says(trace(1), "each of 6 calls solves [32, 32] for a single column", "stack");
+  EXPECT_EQ(long_op(trace(32)), nullptr);
+}
+
+TEST(MethodFindings, AnInverseThatIsMultipliedIsASolution) {
+  const auto trace = [&](std::vector<int64_t> other) {
+    Line b;
+    b.add("aten::linalg_inv_ex", 90, {tensor({300, 300}), scalar("False")});
+    b.add("aten::mm", 910, {tensor(other), tensor({other.back(), 8})});
+    return explain(b);
+  };
+  expect_says(trace({300, 300}), "the inverse of [300, 300] is multiplied next", "linalg.solve");
+  EXPECT_EQ(long_op(trace({64, 64})), nullptr);
+}
+
+// Two kinds of values in products of one shape: half of the calls are slow.
+TEST(MethodFindings, CallsOfOneShapeThatDifferAreNamed) {
+  const auto trace = [&](int64_t slow_us, bool is_random = false) {
+    Line b;
+    for (int step = 0; step < 2; ++step) {
+      const int64_t start = b.at_us;
+      for (int i = 0; i < 2; ++i) {
+        b.rest(is_random && step == 0 ? slow_us : 30);
+        b.rest(is_random && step == 0 ? 30 : slow_us);
+      }
+      b.annotation("ProfilerStep#" + std::to_string(step), start * kUs, b.at_us * kUs);
+    }
+    return explain(b);
+  };
+  expect_says(trace(1500), "4 of 8 calls on [256, 256] float, [256, 256] take 1.50 ms each",
+              "denormal");
+  EXPECT_EQ(long_op(trace(60)), nullptr);
+  EXPECT_EQ(long_op(trace(1500, true)), nullptr) << "other calls in each step: the machine";
+}
+
+TEST(MethodFindings, WhatTheProgramAskedForIsNamedForItsParts) {
+  const auto trace = [&](const char* name) {
+    Line b;
+    b.add(name, 301, {tensor({256}, "long int"), number(5000)});
+    b.within("aten::fill_", 301, {tensor({256, 5000}, "long int"), number(0)});
+    b.rest(699);
+    return explain(b);
+  };
+  const Explanation e = trace("aten::one_hot");
+  const Finding* f = long_op(e);
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::fill_ takes 300 us"), 0U) << f->title;
+  EXPECT_NE(f->action.find("index_select on the weight"), std::string::npos) << f->action;
+  EXPECT_EQ(long_op(trace("aten::zeros")), nullptr) << "a fill alone is no question";
+}
+
+TEST(MethodFindings, AnOpIsNamedWithItsPlace) {
+  GpuTrace b;
+  b.annotation("prepare", 0, 700 * kUs);
+  b.event(Category::python_function, "train.py(12): prepare", 0, 690 * kUs);
+  b.event(Category::python_function, "nn.Module: Encoder_0", 0, 690 * kUs);
+  b.op("aten::_unique2", 10 * kUs, 500 * kUs);
+  b.inputs({tensor({4096}, "long int")});
+  b.op("aten::mm", 700 * kUs, 1000 * kUs);
+  b.inputs({tensor({256, 256}), tensor({256, 256})});
+  const Explanation e = explain(b);
+  const Finding* f = long_op(e);
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "aten::_unique2 takes 490 us of 1.00 ms (49 %)");
+  EXPECT_NE(
+      std::find(f->evidence.begin(), f->evidence.end(),
+                "most of it in module Encoder_0, in the range prepare, called from train.py(12): "
+                "prepare"),
+      f->evidence.end());
+  EXPECT_NE(std::find(f->evidence.begin(), f->evidence.end(),
+                      "on [4096] long int: 1 call, 490 us in all"),
+            f->evidence.end());
+  EXPECT_FALSE(f->action.empty());
+}
+
+TEST(MethodFindings, WithADeviceTheTimeIsThatOfTheKernels) {
+  GpuTrace b;
+  b.op("aten::sort", 0, 20 * kUs);
+  b.inputs({tensor({16, 50'000}), number(-1)});
+  b.call("cudaLaunchKernel", 5 * kUs, 10 * kUs, 1);
+  b.op("aten::mm", 20 * kUs, 40 * kUs);
+  b.call("cudaLaunchKernel", 25 * kUs, 30 * kUs, 2);
+  b.gpu_kernel("at::native::sort", 30 * kUs, 500 * kUs, 1);
+  b.gpu_kernel("sgemm", 500 * kUs, 1000 * kUs, 2);
+  const Explanation e = explain(b);
+  EXPECT_TRUE(e.method.is_device);
+  expect_says(e, "aten::sort takes 470 us", "topk");
+}
+
+// --- Loops
+// -----------------------------------------------------------------------------------------
+
+// `iterations` times a small op of each kind, within a step.
+Explanation loop_of(int iterations, std::vector<const char*> ops, int64_t op_us,
+                    bool layers = false) {
+  GpuTrace b;
+  int64_t at = 10;
+  for (int i = 0; i < iterations; ++i) {
+    const int64_t start = at;
+    for (const char* name : ops) {
+      b.op(name, at * kUs, (at + op_us) * kUs);
+      b.inputs({tensor({4, 16}), tensor({4, 16})});
+      at += op_us + 4;
+    }
+    const std::string module = "nn.Module: Cell_" + std::to_string(layers ? i : 0);
+    b.event(Category::python_function, module, start * kUs, at * kUs);
+  }
+  b.annotation("ProfilerStep#1", 0, (at + 10) * kUs);
+  return explain(b);
+}
+
+TEST(MethodFindings, ALoopOfSmallCallsIsNamed) {
+  const Explanation e = loop_of(20, {"aten::select", "aten::add"}, 3);
+  const Finding* f = find_finding(e, "call-loop");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("a loop calls aten::select, aten::add 20 times"), 0U) << f->title;
+  EXPECT_EQ(f->confidence, Confidence::medium);
+  EXPECT_FALSE(f->action.empty());
+  EXPECT_EQ(find_finding(loop_of(6, {"aten::select", "aten::add"}, 3), "call-loop"), nullptr);
+  EXPECT_EQ(find_finding(loop_of(20, {"aten::select", "aten::add"}, 300), "call-loop"), nullptr)
+      << "the ops work";
+}
+
+TEST(MethodFindings, LayersOfAModelAreNoLoop) {
+  EXPECT_NE(find_finding(loop_of(20, {"aten::linear", "aten::tanh"}, 3), "call-loop"), nullptr);
+  EXPECT_EQ(find_finding(loop_of(20, {"aten::linear", "aten::tanh"}, 3, true), "call-loop"),
+            nullptr);
+}
+
+TEST(MethodFindings, ALoopClaimsTheTimeOfCalling) {
+  const Explanation e = loop_of(100, {"aten::select", "aten::add"}, 2);
+  const Finding* loop = find_finding(e, "call-loop");
+  ASSERT_NE(loop, nullptr);
+  const Finding* dispatch = find_finding(e, "dispatch");
+  EXPECT_TRUE(dispatch == nullptr || *dispatch->cost_us < 0.2 * *loop->cost_us);
+}
+
+// --- Work that was done before
+// ----------------------------------------------------------------------
+
+TEST(MethodFindings, AForwardPassWithinTheBackwardPassIsCheckpointing) {
+  const auto trace = [](bool again) {
+    Line b;
+    for (int i = 0; i < 2; ++i) {
+      b.add("aten::linear", 200, {tensor({64, 64}), tensor({64, 64})});
+      b.add("autograd::engine::evaluate_function: AddmmBackward0", 301);
+      if (again) b.within("aten::linear", 201, {tensor({64, 64}), tensor({64, 64})});
+    }
+    return explain(b);
+  };
+  const Explanation e = trace(true);
+  const Finding* f = find_finding(e, "recomputed-forward");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 400);
+  EXPECT_NE(f->action.find("checkpoint"), std::string::npos);
+  EXPECT_EQ(find_finding(trace(false), "recomputed-forward"), nullptr);
+}
+
+TEST(MethodFindings, AMaskThatEveryStepMakesAnewIsAConstant) {
+  const auto trace = [](bool is_data) {
+    Line b;
+    const OpInput square = tensor({512, 512});
+    for (int i = 0; i < 3; ++i) {
+      b.add("aten::ones", 50, {scalar("[512, 512]", "ScalarList")});
+      b.add("aten::tril", 50, {is_data ? tensor({512, 256}) : square, number(0)});
+      b.add("aten::logical_not", 50, {is_data ? tensor({512, 256}) : square});
+      b.rest(600);
+    }
+    return explain(b);
+  };
+  const Explanation e = trace(false);
+  const Finding* f = find_finding(e, "rebuilt-constant");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->cost_us, 450);
+  EXPECT_EQ(f->evidence.front(), "aten::ones, aten::tril, aten::logical_not (262144 elements)");
+  EXPECT_EQ(find_finding(trace(true), "rebuilt-constant"), nullptr)
+      << "what reads other sizes reads data, and a fill alone is memory to write to";
+}
+
+// --- The division
+// -----------------------------------------------------------------------------------
+
+TEST(MethodFindings, TheSameTimeIsClaimedOnce) {
+  Line b;
+  b.add("aten::index", 400, {tensor({4096, 64}, "double"), tensor_list({tensor({4096})})});
+  b.within("aten::nonzero", 200, {tensor({4096}, "bool")});
+  b.rest(600);
+  const Explanation e = explain(b);
+  ASSERT_NE(find_finding(e, "boolean-mask"), nullptr);
+  double claimed = 0;
+  for (const Finding& f : e.findings)
+    if (f.id != "verdict" && f.id != "profiler-cost") claimed += f.cost_us.value_or(0);
+  EXPECT_LE(claimed, 1000);
+  EXPECT_EQ(long_op(e), nullptr) << "it is said";
+}
+
+TEST(MethodFindings, EveryOpUntilMostIsToldHasARow) {
+  Line b;
+  for (const char* name : {"aten::mm", "aten::addmm", "aten::bmm", "aten::relu", "aten::sort"})
+    b.add(name, 200, {tensor({64, 64}), tensor({64, 64})});
+  const Explanation e = explain(b);
+  EXPECT_EQ(e.method.items.size(), 5U);
+  EXPECT_EQ(e.method.told_ns, 1000 * kUs);
+  for (const Finding& f : e.findings)
+    if (f.id == "long-op") EXPECT_TRUE(!f.action.empty() || f.evidence.back() == "no remedy known");
+}
+
+}  // namespace
+}  // namespace epilogue::trace::method_findings_test
