@@ -31,7 +31,6 @@ namespace {
 class GzipStream {
  public:
   explicit GzipStream(AtomicFile file);
-  GzipStream(GzipStream&&) noexcept;
   ~GzipStream();
 
   Status write(std::string_view bytes);
@@ -74,7 +73,6 @@ GzipStream::GzipStream(AtomicFile file) : state_(std::make_unique<State>(std::mo
                                 kDefaultMemLevel, Z_DEFAULT_STRATEGY);
   if (code != Z_OK) throw Error("[gzip] expected memory for a compressor, got none");
 }
-GzipStream::GzipStream(GzipStream&&) noexcept = default;
 GzipStream::~GzipStream() = default;
 
 Status GzipStream::write(std::string_view bytes) {
