@@ -176,14 +176,6 @@ Failure not_a_model(const std::string& path, const std::string& detail) {
                       failure_code_name(FailureCode::not_a_model), detail)};
 }
 
-Status save_model(const std::string& path, const nn::Module& network,
-                  const ModelDescription& description, const Metadata& more) {
-  Metadata metadata = more;
-  metadata["model"] = text_of_json(model_json(description));
-  if (description.table) metadata["table"] = text_of_json(table_json(*description.table));
-  return save_safetensors(path, network.state_dict(), metadata);
-}
-
 // `path` is for messages. Code: NotAModel.
 Result<ModelDescription> description_of(const Metadata& metadata, const std::string& path) {
   const auto model = metadata.find("model");
@@ -244,6 +236,14 @@ Result<std::vector<size_t>> feature_columns(const CsvTable& rows, const TableMea
 }
 
 }  // namespace
+
+Status save_model(const std::string& path, const nn::Module& network,
+                  const ModelDescription& description, const Metadata& more) {
+  Metadata metadata = more;
+  metadata["model"] = text_of_json(model_json(description));
+  if (description.table) metadata["table"] = text_of_json(table_json(*description.table));
+  return save_safetensors(path, network.state_dict(), metadata);
+}
 
 std::vector<std::string> ModelDescription::class_names() const {
   if (table) return table->classes;
