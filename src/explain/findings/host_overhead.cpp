@@ -8,7 +8,12 @@ constexpr double kOverheadShare = 0.1;
 
 // The host's own time in ops and between them, while the device waits for what it will start.
 void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
-  const auto idle_us = e.idle.empty() ? 0 : to_us(e.idle.front().host_ns());
+  double gaps_us = 0;  // of the host, which idle-gap is about
+  for (const IdleGap* gap : named_gaps(e))
+    if (gap->cause == IdleCause::host_in_ops || gap->cause == IdleCause::host_between_ops)
+      gaps_us += to_us(gap->dur_ns);
+  const auto all_us = e.idle.empty() ? 0 : to_us(e.idle.front().host_ns());
+  const double idle_us = std::max(0.0, all_us - gaps_us);
   const double profiler_us = e.verdicts.whole.pct(TimePart::profiler) / 100 * wall_us(e);
   const double cost_us = std::max(0.0, idle_us - profiler_us);
   if (e.launches.launches == 0 || cost_us < kOverheadShare * wall_us(e)) return;
@@ -22,6 +27,8 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   if (idle_us > cost_us)
     parts += fmt::format("; {} of that is the profiler's",
                          format_duration_ns((idle_us - cost_us) * kNsPerUs));
+  if (gaps_us > 0)
+    parts += fmt::format("; {} of that is the long gaps that idle-gap names", duration_us(gaps_us));
   f.evidence.push_back(std::move(parts));
   if (e.launches.kernels_with_launch > 0)
     f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
@@ -51,7 +58,8 @@ constinit const ExplanationRule kHostOverheadRule = {
     .says = "how long the device idled while the host was in ops or between them",
     .said_if =
         [] {
-          return "it idled " + share_of_span(kOverheadShare) + ", the profiler's part left out";
+          return "it idled " + share_of_span(kOverheadShare) +
+                 ", the profiler's part and the gaps of idle-gap left out";
         },
     .find = find_host_overhead,
     .where = FindingPlace::host};
