@@ -1,4 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
+// A scan is a kernel of its own. On a CPU random numbers take Inductor longer than eager, and so do
+// norms without AVX-512: which instructions the CPU has is not in the trace.
+const bool is_host = !work.is_synchronous && !work.has_device_work;
+if (is_host && (op.draws || op.norms)) return false;
+if (op.scans && !work.is_synchronous) return false;  // SPDX-License-Identifier: Apache-2.0
 #include "explain/fusion/fusion_groups.h"
 
 #include <algorithm>
@@ -70,8 +74,8 @@ class Grouping {
   bool is_next_turn(uint32_t producer, uint32_t consumer) const {
     const WorkOp& a = work_.ops[producer];
     const WorkOp& b = work_.ops[consumer];
-    return work_.has_shapes && a.name == b.name && tensors_read(a) == 1 && tensors_read(b) == 1 &&
-           std::ranges::equal(a.inputs, b.inputs);
+    return work_.has_shapes && a.op_class != OpClass::fill && a.name == b.name &&
+           tensors_read(a) == 1 && tensors_read(b) == 1 && std::ranges::equal(a.inputs, b.inputs);
   }
 
   static size_t tensors_read(const WorkOp& op) {

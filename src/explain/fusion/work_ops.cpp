@@ -246,6 +246,7 @@ class RecurrentLayers {
 struct NameFacts {
   bool draws = false;
   bool scans = false;
+  bool norms = false;
   size_t operands = SIZE_MAX;
 };
 
@@ -253,7 +254,9 @@ NameFacts facts_of(std::string_view name) {
   if (!name.starts_with("aten::")) return {};
   const OpKnowledge* known = op_knowledge(name);
   const auto fuses = [&](OpFuses how) { return known != nullptr && known->fuses == how; };
-  return {fuses(OpFuses::draws), fuses(OpFuses::scans), most_operands(name)};
+  const bool norms =
+      op_class(name) == OpClass::rowwise && name.find("norm") != std::string_view::npos;
+  return {fuses(OpFuses::draws), fuses(OpFuses::scans), norms, most_operands(name)};
 }
 
 // "[32, 64]" -> 2048 elements; 0 for what is no list of sizes.
@@ -359,6 +362,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     op.is_transcendental = is_transcendental(trace.name(e));
     op.draws = facts_of_name[e.name].draws;
     op.scans = facts_of_name[e.name].scans;
+    op.norms = facts_of_name[e.name].norms;
     op.operands = facts_of_name[e.name].operands;
     op.device_ns = result.has_device_work ? launched->device_ns : e.dur_ns;
     const uint32_t outer = outermost(links, children, i);

@@ -25,6 +25,7 @@ struct WorkOp {
   bool is_in_pattern = false;  // set by find_patterns()
   bool draws = false;          // random numbers
   bool scans = false;          // steps that depend on each other: cumsum
+  bool norms = false;          // rows: layer_norm, rms_norm
   size_t operands = SIZE_MAX;  // inputs that it reads at most (most_operands())
   int64_t device_ns = 0;       // of its kernels; without device work: the op's own time
   int64_t host_ns =

@@ -147,9 +147,9 @@ class HostAccount {
   // The part that an op's own time counts for. An op of which nothing is known works for the
   // product or convolution around it, else it is taken to move bytes.
   HostPart part_of(const VisitedOp& op) {
-    std::optional<std::optional<HostPart>>& part = part_of_name_[op.event.name];
-    if (!part) part = part_of_name(op.name, op.kind);
-    if (*part) return **part;
+    std::optional<std::optional<HostPart>>& known = part_of_name_[op.event.name];
+    if (!known) known = part_of_name(op.name, op.kind);
+    if (*known) return **known;
     for (uint32_t p = links_.parent[op.index]; p != kNone; p = links_.parent[p])
       if (work_kind_of_op(trace_.name(trace_.events[p])) == WorkKind::compute)
         return HostPart::compute;

@@ -252,7 +252,7 @@ TEST(Advice, WhereNoKernelIsSavedNoneIsCounted) {
       const int64_t start = at + 150 * k * kUs;
       b.op("aten::copy_", start, start + 10 * kUs);
       const int64_t rows = 4096 - 64 * i;  // each pair is of its own
-      b.inputs({tensor({rows, 4096}), tensor({rows, 4096})});
+      b.inputs({tensor({rows, 4096}), tensor({rows, 4096}, k == 0 ? "double" : "float")});
       b.call(k == 0 ? "cudaLaunchKernel" : "cudaMemcpyAsync", start, start + 5 * kUs,
              2 * i + k + 1);
       if (k == 0)
@@ -270,8 +270,8 @@ TEST(Advice, WhereNoKernelIsSavedNoneIsCounted) {
 
 TEST(Advice, FindingsSayWhoseTimeTheyAreAbout) {
   GpuTrace b;
-  launching(b, "aten::mul", "vectorized_elementwise_kernel", 0, 5);
-  launching(b, "aten::mul", "vectorized_elementwise_kernel", 400, 5);
+  for (int64_t i = 0; i < 4; ++i)
+    launching(b, "aten::mul", "vectorized_elementwise_kernel", 400 * i, 5);
   const Explanation e = explain(b);
   const Finding* overhead = find_finding(e, "host-overhead");
   ASSERT_NE(overhead, nullptr);
