@@ -13,16 +13,17 @@ bool is_time_of_host(const IdleGap& gap) {
 // The host's own time in ops and between them, while the device waits for what it will start.
 void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   const auto all_us = e.idle.empty() ? 0 : to_us(e.idle.front().host_ns());
+  const double profiler_us = e.verdicts.whole.pct(TimePart::profiler) / 100 * wall_us(e);
   // One gap that is most of it is what idle-gap is about: other remedies help with the rest alone.
   double gap_us = 0;
   for (const IdleGap* gap : named_gaps(e))
     if (is_time_of_host(*gap) && 2 * to_us(gap->dur_ns) > all_us) gap_us = to_us(gap->dur_ns);
   const NoLaunchOp* longest = longest_no_launch(e);
   // One op that takes most of it is no habit of the program either: fewer ops would not help.
-  const bool is_one_op = longest != nullptr && 2 * to_us(longest->max_self_ns) >= all_us;
+  const bool is_one_op =
+      longest != nullptr && 2 * to_us(longest->max_self_ns) >= all_us - profiler_us;
   if (is_one_op) gap_us = 0;
   const double idle_us = std::max(0.0, all_us - gap_us);
-  const double profiler_us = e.verdicts.whole.pct(TimePart::profiler) / 100 * wall_us(e);
   const double cost_us = std::max(0.0, idle_us - profiler_us);
   if (e.launches.launches == 0 || cost_us < kOverheadShare * wall_us(e)) return;
   Finding f;
@@ -41,7 +42,7 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   if (e.launches.kernels_with_launch > 0)
     f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
                                      counted(e.kernels, "kernel", "kernels")));
-  if (longest != nullptr && 2 * to_us(longest->max_self_ns) >= cost_us) {
+  if (is_one_op) {
     f.evidence.push_back(
         fmt::format("one {} takes {} of that", longest->name, duration(longest->max_self_ns)));
     advise(f, kFirstCallAdvice);

@@ -1,8 +1,4 @@
-// A scan is a kernel of its own. On a CPU random numbers take Inductor longer than eager, and so do
-// norms without AVX-512: which instructions the CPU has is not in the trace.
-const bool is_host = !work.is_synchronous && !work.has_device_work;
-if (is_host && (op.draws || op.norms)) return false;
-if (op.scans && !work.is_synchronous) return false;  // SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0
 #include "explain/fusion/fusion_groups.h"
 
 #include <algorithm>
@@ -19,8 +15,11 @@ bool can_chain(OpClass op) {
 // No kernel copies between host and device.
 bool can_chain(const WorkOp& op, const WorkOps& work) {
   if (op.is_transfer || !can_chain(op.op_class)) return false;
-  // A scan is a kernel of its own. On a CPU random numbers take Inductor longer than eager.
-  if (!work.is_synchronous && (op.scans || (op.draws && !work.has_device_work))) return false;
+  // A scan is a kernel of its own. On a CPU random numbers take Inductor longer than eager, and so
+  // do norms without AVX-512: which instructions the CPU has is not in the trace.
+  const bool is_host = !work.is_synchronous && !work.has_device_work;
+  if (is_host && (op.draws || op.norms)) return false;
+  if (op.scans && !work.is_synchronous) return false;
   return !work.has_shapes || !op.inputs.empty();
 }
 
