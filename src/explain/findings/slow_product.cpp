@@ -6,9 +6,11 @@ namespace epilogue::trace {
 namespace {
 
 constexpr double kMuchOfDevice = 0.2;  // of the device's working time
-constexpr double kSlowPct = 50;        // of what peak and memory allow
-constexpr double kGoodPct = 70;        // that products of good sizes reach
-constexpr int64_t kFewRows = 64;       // fewer do not fill a tile
+constexpr double kMuchOfSpan = 0.05;
+constexpr int64_t kLeastRunNs = 20'000;  // shorter ones take what a launch takes
+constexpr double kSlowPct = 50;          // of what peak and memory allow
+constexpr double kGoodPct = 70;          // that products of good sizes reach
+constexpr int64_t kFewRows = 64;         // fewer do not fill a tile
 constexpr int64_t kTileAlignment = 16;
 constexpr double kRaggedPct = 15;  // of the computed elements lie outside the result
 
@@ -79,6 +81,8 @@ void find_slow_products(const Explanation& e, std::vector<Finding>& out) {
   for (const Gemm& g : e.gemms.gemms) {  // the longest first
     const auto ns = static_cast<double>(g.time.total_ns + g.reduction_ns);
     if (shown == kGemmsShown || ns < kMuchOfDevice * device_ns) return;
+    if (to_us(g.time.total_ns) < kMuchOfSpan * wall_us(e) || g.time.median_ns < kLeastRunNs)
+      continue;
     if (!g.shape || !g.attainable_pct || *g.attainable_pct >= kSlowPct) continue;
     // no-tensor-cores says why.
     if (g.uses_tensor_cores == false && !g.tensor_core_advice.empty()) continue;
@@ -98,9 +102,13 @@ constinit const ExplanationRule kSlowProductRule = {
     .said_if =
         [] {
           return fmt::format(
-              "a product takes {} of the device's working time or more and reaches less than {} of "
-              "what peak and memory allow; not if it misses the tensor cores",
-              percent_text(kMuchOfDevice), percent_text(kSlowPct / 100));
+              "a product takes {} of the device's working time and {}, {} each time, and reaches "
+              "less "
+              "than {} of what peak and memory allow; not if it misses the tensor cores, or "
+              "another "
+              "finding says why",
+              percent_text(kMuchOfDevice), share_of_span(kMuchOfSpan), duration(kLeastRunNs),
+              percent_text(kSlowPct / 100));
         },
     .find = find_slow_products};
 
