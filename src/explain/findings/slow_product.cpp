@@ -103,10 +103,8 @@ constinit const ExplanationRule kSlowProductRule = {
         [] {
           return fmt::format(
               "a product takes {} of the device's working time and {}, {} each time, and reaches "
-              "less "
-              "than {} of what peak and memory allow; not if it misses the tensor cores, or "
-              "another "
-              "finding says why",
+              "less than {} of what peak and memory allow; not if it misses the tensor cores, or "
+              "another finding says why",
               percent_text(kMuchOfDevice), share_of_span(kMuchOfSpan), duration(kLeastRunNs),
               percent_text(kSlowPct / 100));
         },
