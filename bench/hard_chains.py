@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.compile saves of chains that bytes alone say too much of: norms, random numbers, scans.
+"""Savings of torch.compile on chains of which bytes alone say too much: norms, random numbers, scans.
 
   bench/hard_chains.py [NAME ...]
 
