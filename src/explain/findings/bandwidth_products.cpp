@@ -71,8 +71,7 @@ constinit const ExplanationRule kBandwidthProductsRule = {
         [] {
           return fmt::format(
               "they compute fewer than {} FLOPs for each byte, have operands of more than {}, run "
-              "at "
-              "less than {} of the rate of other shapes, move {} GB/s or more, and take {}",
+              "at less than {} of the rate of other shapes, move {} GB/s or more, and take {}",
               kLeastFlopsPerByte, round_bytes(kCoreCacheBytes), percent_text(kRateOfNoWait),
               kContendedGbPerS, share_of_wall());
         },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of one op with the same arguments that take far longer than others: not their number or
 // sizes are the reason, but what they read, or what interrupted them.
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/timeline/work_kind.h"
 
@@ -120,6 +121,7 @@ void find_uneven_calls(const Explanation& e, const UnevenCalls& visited,
            "call it alone with the same arguments: if that is as slow, the values are the reason; "
            "if not, look for what else ran then (threads, other processes)");
   }
+  claim_op(f, worst->name, worst->slow_ns);
   f.cost_us = to_us(worst->slow_ns);
   f.saving_us = to_us(worst->excess_ns());
   out.push_back(std::move(f));
