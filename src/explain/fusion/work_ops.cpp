@@ -260,7 +260,7 @@ NameFacts facts_of(std::string_view name) {
 }
 
 // "[32, 64]" -> 2048 elements; 0 for what is no list of sizes.
-int64_t elements_of(std::string_view sizes) {
+int64_t elements_of_sizes(std::string_view sizes) {
   if (!sizes.starts_with('[') || !sizes.ends_with(']')) return 0;
   sizes = sizes.substr(1, sizes.size() - 2);
   int64_t elements = 1;
@@ -281,7 +281,8 @@ std::optional<PartView> part_view(const Trace& trace, uint32_t inputs) {
   const std::vector<TensorShape> tensors =
       tensor_inputs(list.first(std::min<size_t>(1, list.size())));
   if (tensors.size() != 1 || list.size() < 2) return std::nullopt;
-  const PartView view = {0, tensors[0].numel(), elements_of(list[1].concrete), tensors[0].type};
+  const PartView view = {0, tensors[0].numel(), elements_of_sizes(list[1].concrete),
+                         tensors[0].type};
   if (view.part < 1 || view.part >= view.whole) return std::nullopt;
   return view;
 }
