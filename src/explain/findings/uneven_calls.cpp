@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of one op with the same arguments that take far longer than others: not their number or
 // sizes are the reason, but what they read, or what interrupted them.
+#include <set>
+
 #include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/timeline/work_kind.h"
@@ -13,13 +15,22 @@ constexpr int64_t kUneven = 8;
 // if the fastest takes so long; and a slow one takes as long as this, so that few are kept.
 constexpr int64_t kLeastFastNs = 20'000;
 constexpr int64_t kLeastSlowNs = 1'000'000;
+// Of several steps the same calls are slow in this share of them.
+constexpr double kSameCalls = 0.75;
 
 struct UnevenCalls : OpVisitor {
+  struct LongCall {
+    int64_t ns = 0;
+    int64_t position = 0;  // among the calls of its step
+  };
   struct Calls {
     int64_t count = 0;
     int64_t fastest_ns = INT64_MAX;
     int64_t first_ns = -1;
-    std::vector<int64_t> long_ns;  // of kLeastSlowNs or more
+    std::vector<LongCall> long_calls;  // of kLeastSlowNs or more
+    uint32_t step = kNone;             // of the last call
+    int64_t steps = 0;
+    int64_t in_step = 0;  // calls so far
     std::span<const OpInput> inputs;
     bool computes = false;
   };
@@ -32,9 +43,15 @@ struct UnevenCalls : OpVisitor {
       calls.computes = computes_on_host(op.name) || op.kind == OpClass::gemm;
       calls.first_ns = op.self_ns;
     }
+    if (const uint32_t step = op.links.step[op.index]; step != calls.step || calls.count == 0) {
+      calls.step = step;
+      calls.in_step = 0;
+      ++calls.steps;
+    }
     ++calls.count;
     calls.fastest_ns = std::min(calls.fastest_ns, op.self_ns);
-    if (op.self_ns >= kLeastSlowNs) calls.long_ns.push_back(op.self_ns);
+    if (op.self_ns >= kLeastSlowNs) calls.long_calls.push_back({op.self_ns, calls.in_step});
+    ++calls.in_step;
   }
 
   std::map<std::pair<std::string_view, uint32_t>, Calls> by_call;
@@ -53,12 +70,19 @@ struct Uneven {
 std::optional<Uneven> uneven(std::string_view name, const UnevenCalls::Calls& calls) {
   if (calls.count < 2 || calls.fastest_ns < kLeastFastNs) return std::nullopt;
   Uneven found{name, &calls};
-  for (const int64_t ns : calls.long_ns) {
-    if (ns < kUneven * calls.fastest_ns) continue;
+  std::set<int64_t> positions;
+  for (const UnevenCalls::LongCall& call : calls.long_calls) {
+    if (call.ns < kUneven * calls.fastest_ns) continue;
     ++found.slow;
-    found.slow_ns += ns;
+    found.slow_ns += call.ns;
+    positions.insert(call.position);
   }
   if (found.slow == 0) return std::nullopt;
+  // Where the program is the reason, the slow calls are the same ones of each step: the scheduler
+  // and other work on the machine choose others.
+  if (calls.steps > 1 && static_cast<double>(found.slow) <
+                             kSameCalls * static_cast<double>(std::ssize(positions) * calls.steps))
+    return std::nullopt;
   found.is_first_alone = found.slow == 1 && calls.first_ns >= kUneven * calls.fastest_ns;
   return found;
 }
@@ -137,9 +161,8 @@ constinit const ExplanationRule kUnevenCallsRule = {
     .said_if =
         [] {
           return fmt::format(
-              "calls of {} or more take {} times as long as the fastest, which takes {} or more; "
-              "what "
-              "they take longer is {}",
+              "calls of {} or more, in several steps the same ones of each, take {} times as long "
+              "as the fastest, which takes {} or more; what they take longer is {}",
               duration(kLeastSlowNs), kUneven, duration(kLeastFastNs), share_of_wall());
         },
     .visits = visits_of<UnevenCalls, find_uneven_calls>()};
