@@ -48,6 +48,12 @@ struct CompileSummary {
   // Runs of regions over steps; empty without steps or regions. A region that is called several
   // times counts as often.
   std::optional<double> regions_per_step;
+  // Runs of regions within another region. A frame whose graph breaks calls the frame that
+  // continues behind the break, so that each of these runs follows a break; frames that resume in a
+  // loop share a name.
+  int64_t graph_breaks = 0;
+  std::optional<double> graph_breaks_per_step;  // of steps, over steps; empty as regions_per_step
+  int64_t outside_graphs_ns = 0;  // of outermost regions: in none of the graphs that they call
   // Different frames that the regions of a step are of ("0/0" is frame 0), the mean over steps. A
   // function without graph breaks is one; what comes behind a break is another. Empty if
   // regions_per_step is, and if a region does not name its frame (PyTorch before 2.2).

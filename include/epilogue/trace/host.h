@@ -35,8 +35,14 @@ std::string_view host_part_name(HostPart part);  // "compute", "between_ops"
 inline constexpr int64_t kDispatchNsPerOp = 2000;
 // A gap between ops up to this is the call from Python, not a program of its own.
 inline constexpr int64_t kCallGapNs = 20'000;
-// A product that computes fewer FLOPs for each byte that it moves waits for memory on any CPU.
+// A product that computes fewer FLOPs for each byte that it moves waits for memory on any CPU,
+// unless a cache holds what it moves.
 inline constexpr double kLeastFlopsPerByte = 8;
+// A core's cache (L2) holds so much from one call to the next.
+inline constexpr int64_t kCoreCacheBytes = 1 << 20;
+// A product that reaches this share of the best rate among those with more FLOPs for each byte does
+// not wait for memory.
+inline constexpr double kRateOfNoWait = 0.5;
 // A large product in a 16-bit type that is slower than this runs without instructions for the type:
 // one core of 2015 does twice as much in f32.
 inline constexpr double kSlowProductGflops = 30;
@@ -61,9 +67,11 @@ struct HostProduct {
   GemmShape shape;
   std::string type;  // "f32", "bf16"
   Distribution time;
-  double gflops = 0;              // GFLOP/s over the median
-  double flops_per_byte = 0;      // of operands and result
-  bool waits_for_memory = false;  // flops_per_byte is below kLeastFlopsPerByte
+  double gflops = 0;          // GFLOP/s over the median
+  double flops_per_byte = 0;  // of operands and result
+  // flops_per_byte is below kLeastFlopsPerByte, operands and result are larger than
+  // kCoreCacheBytes, and the rate is below kRateOfNoWait of what other shapes of the type reach.
+  bool waits_for_memory = false;
   // So small that calling it takes longer than computing it (kDispatchNsPerOp) on any CPU: its rate
   // says nothing, and its time is dispatch.
   bool is_dispatch = false;
@@ -76,6 +84,14 @@ struct HostProduct {
 // A Python function and its time outside of ops and of the functions that it calls.
 struct HostFunction {
   std::string name;  // "train.py(33): preprocess"
+  int64_t count = 0;
+  int64_t self_ns = 0;
+};
+
+// A range of the program, record_function("preprocess"), and its time outside of ops and of the
+// ranges within it.
+struct HostRange {
+  std::string name;
   int64_t count = 0;
   int64_t self_ns = 0;
 };
@@ -96,6 +112,7 @@ struct HostTime {
   std::vector<HostOp> ops;              // by self time
   std::vector<HostProduct> products;    // by time
   std::vector<HostFunction> functions;  // by time; empty if Python frames were not recorded or read
+  std::vector<HostRange> ranges;        // by time, without those of PyTorch itself
   std::optional<HostCollectives> collectives;  // empty: none was recorded
   int64_t other_threads_ns = 0;                // time in ops of other threads
   std::optional<CpuPeaks> peaks;  // what products are compared with; empty: nobody named the CPU
@@ -122,6 +139,7 @@ struct IdleGap {
   std::string before;                  // the work that ran before; "" at the start
   std::string after;                   // the work that ended it; "" at the end
   bool was_launched = false;           // that work had been launched before the gap's middle
+  bool may_hide_work = false;          // most of it: work that was not recorded may have run
   std::string call;                    // the shortest runtime call around half of the gap; "" none
   std::string op;                      // the outermost op so
   std::string annotation;              // the shortest annotation so

@@ -50,7 +50,8 @@ std::string_view time_part_name(TimePart part);  // "compute", "overhead"
 
 // A device that works at least this share of the wall time is what limits the run; below it the
 // largest cause of idleness is. The profiler's part of the wall time is taken out; collectives that
-// no other kernel hides are waiting, not work. See Verdict::judged_pct.
+// no other kernel hides are waiting, not work; waits in which work that was not recorded may have
+// run are taken out. See Verdict::judged_pct.
 inline constexpr double kDeviceBoundPct = 50;
 // The least share of compute in the device's work for "compute-bound".
 inline constexpr double kComputeBoundPct = 50;
@@ -77,8 +78,8 @@ struct Verdict {
   // Percent of the wall time, by TimePart; they add up to 100. Empty if no device time is known
   // (cpu-only, no-kernels, a region without length).
   std::vector<double> part_pct;
-  // Compared with kDeviceBoundPct: compute and memory work over the wall time less the
-  // profiler's part, in percent. Empty if part_pct is.
+  // Compared with kDeviceBoundPct: compute and memory work over the wall time less the profiler's
+  // part and less unsure waits, in percent. Empty if part_pct is.
   std::optional<double> judged_pct;
   std::vector<std::string> evidence;  // sentences
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "base/units.h"
@@ -608,26 +609,64 @@ KernelLabels labels_of(const std::array<std::vector<KernelUse>, 2>& uses, bool h
   return KernelLabels(names);
 }
 
-// By op: the type of the tensors that it spends most of its time on, as traces write it.
-std::map<std::string_view, std::string_view> main_types(const Trace& trace) {
-  std::map<std::pair<std::string_view, std::string_view>, int64_t> time;
+// "512 x 768, 768 x 3072": of the first tensors.
+std::string argument_sizes(std::span<const OpInput> inputs) {
+  constexpr size_t kTensorsShown = 3;
+  std::string text;
+  size_t shown = 0;
+  for (const TensorShape& tensor : tensor_inputs(inputs)) {
+    if (tensor.dims.empty()) continue;  // a number
+    if (shown++ == kTensorsShown) break;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", fmt::join(tensor.dims, " x "));
+  }
+  return text;
+}
+
+// What an op is called with: type and sizes that it spends most of its time on, and all sizes.
+struct OpArguments {
+  std::string_view type;  // as traces write it; "" if none is known
+  std::string sizes;
+  int64_t longest_ns = -1;
+  std::set<std::string> all_sizes;
+};
+using ArgumentsByOp = std::map<std::string_view, OpArguments>;
+
+ArgumentsByOp arguments_by_op(const Trace& trace) {
+  std::map<std::pair<StringId, uint32_t>, int64_t> time;  // by op and list of arguments
   for (const Event& e : trace.events) {
     const OpArgs* args = e.category == Category::cpu_op ? trace.op_args(e) : nullptr;
-    if (args == nullptr || args->inputs >= trace.inputs.size()) continue;
-    for (const TensorShape& tensor : tensor_inputs(trace.inputs[args->inputs])) {
-      if (tensor.dims.empty()) continue;  // a number
-      time[{trace.name(e), tensor.type}] += e.dur_ns;
+    if (args != nullptr && args->inputs < trace.inputs.size())
+      time[{e.name, args->inputs}] += e.dur_ns;
+  }
+  ArgumentsByOp ops;
+  std::map<std::pair<std::string_view, std::string_view>, int64_t> time_of_type;
+  std::map<std::pair<std::string_view, std::string>, int64_t> time_of_sizes;
+  for (const auto& [key, ns] : time) {
+    const std::string_view name = trace.strings[key.first];
+    const std::span<const OpInput> inputs = trace.inputs[key.second];
+    std::string sizes = argument_sizes(inputs);
+    if (sizes.empty()) continue;
+    OpArguments& op = ops[name];
+    op.all_sizes.insert(sizes);
+    const int64_t of_sizes = time_of_sizes[{name, sizes}] += ns;
+    if (of_sizes > op.longest_ns) {
+      op.longest_ns = of_sizes;
+      op.sizes = std::move(sizes);
+    }
+    for (const TensorShape& tensor : tensor_inputs(inputs)) {
+      if (tensor.dims.empty()) continue;
+      time_of_type[{name, tensor.type}] += ns;
       break;
     }
   }
-  std::map<std::string_view, std::pair<std::string_view, int64_t>> longest;
-  for (const auto& [key, ns] : time)
-    if (const auto [place, is_new] = longest.try_emplace(key.first, key.second, ns);
-        !is_new && ns > place->second.second)
-      place->second = {key.second, ns};
-  std::map<std::string_view, std::string_view> types;
-  for (const auto& [op, type] : longest) types[op] = type.first;
-  return types;
+  std::map<std::string_view, int64_t> longest;
+  for (const auto& [key, ns] : time_of_type)
+    if (const auto [place, is_new] = longest.try_emplace(key.first, ns);
+        is_new || ns > place->second) {
+      place->second = ns;
+      ops[key.first].type = key.second;
+    }
+  return ops;
 }
 
 std::string_view plain_type(std::string_view type) {
@@ -635,19 +674,33 @@ std::string_view plain_type(std::string_view type) {
   return type.starts_with(kPrefix) ? type.substr(kPrefix.size()) : type;
 }
 
-// The same op of another type is another op: autocast is seen by nothing else on a CPU.
-void name_changed_types(const Trace& before, const Trace& after, TraceDiff& diff) {
+// The sizes that take most of the time before do not occur after, and the other way round.
+bool is_resized(const OpArguments& a, const OpArguments& b) {
+  return !b.all_sizes.contains(a.sizes) && !a.all_sizes.contains(b.sizes);
+}
+
+// The same op of another type or other sizes is another op: a comparison of its times alone says
+// nothing.
+void name_changed_arguments(const Trace& before, const Trace& after, TraceDiff& diff) {
   constexpr std::string_view kSame = ": same op";
-  const auto types_before = main_types(before);
-  const auto types_after = main_types(after);
+  const ArgumentsByOp ops_before = arguments_by_op(before);
+  const ArgumentsByOp ops_after = arguments_by_op(after);
   for (DiffPart& part : diff.parts) {
-    if (!part.what.ends_with(kSame)) continue;
-    const std::string_view op =
-        std::string_view(part.what).substr(0, part.what.size() - kSame.size());
-    const auto a = types_before.find(op);
-    const auto b = types_after.find(op);
-    if (a == types_before.end() || b == types_after.end() || a->second == b->second) continue;
-    part.what = fmt::format("{}: {} -> {}", op, plain_type(a->second), plain_type(b->second));
+    const std::string_view op = std::string_view(part.what).substr(0, part.what.find(": "));
+    const auto a = ops_before.find(op);
+    const auto b = ops_after.find(op);
+    if (a == ops_before.end() || b == ops_after.end()) continue;
+    const OpArguments& x = a->second;
+    const OpArguments& y = b->second;
+    const bool is_same_op = part.what.ends_with(kSame);
+    // Of sparse tensors and elements of lists no trace tells the type.
+    const bool is_retyped = is_same_op && x.type != y.type && !x.type.empty() && !y.type.empty();
+    if (is_resized(x, y)) part.why = fmt::format("sizes {} -> {}; {}", x.sizes, y.sizes, part.why);
+    if (!is_same_op) continue;
+    if (is_retyped)
+      part.what = fmt::format("{}: {} -> {}", op, plain_type(x.type), plain_type(y.type));
+    else if (is_resized(x, y))
+      part.what = fmt::format("{}: other sizes", op);
   }
 }
 
@@ -683,7 +736,7 @@ TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trac
   const KernelLabels labels = labels_of(uses, diff.has_device_work);
   for (const Match& match : match_kernels(uses[0], uses[1]))
     diff.parts.push_back(part_of(match, labels, diff));
-  if (!diff.has_device_work) name_changed_types(before, after, diff);
+  name_changed_arguments(before, after, diff);
   add_idle_parts(a, b, diff);
   merge_small(diff, options.min_part_pct);
   // Ops of a trace without device work are not listed beside the other's kernels.

@@ -10,6 +10,32 @@ double moved_gb_per_s(const HostProduct& p) {
   return p.flops_per_byte > 0 ? p.gflops / p.flops_per_byte : 0;
 }
 
+// The product with the same weights and the most rows beyond those of `p`; null if there is none.
+const HostProduct* with_more_rows(const HostTime& host, const HostProduct& p) {
+  const HostProduct* most = nullptr;
+  for (const HostProduct& other : host.products)
+    if (other.type == p.type && other.shape.n == p.shape.n && other.shape.k == p.shape.k &&
+        other.shape.m > p.shape.m && (most == nullptr || other.shape.m > most->shape.m))
+      most = &other;
+  return most;
+}
+
+// More rows are advised where the run shows that they help; else it is a question.
+std::string rows_advice(const HostTime& host, const HostProduct& p) {
+  constexpr std::string_view kFewerBytes = "weights of fewer bytes (bf16, int8) move less";
+  const HostProduct* more = with_more_rows(host, p);
+  if (more == nullptr)
+    return fmt::format(
+        "would more rows at once (batches) do? they read the weights once for all, "
+        "which was not measured in this run; {}",
+        kFewerBytes);
+  const std::string measured = fmt::format("{} rows reach {:.1f} GFLOP/s here, {} rows {:.1f}",
+                                           more->shape.m, more->gflops, p.shape.m, p.gflops);
+  return more->gflops > p.gflops
+             ? fmt::format("more rows at once (batches): {}; {}", measured, kFewerBytes)
+             : fmt::format("{}; more rows at once do not help: {}", kFewerBytes, measured);
+}
+
 void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
@@ -29,10 +55,9 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
   f.evidence.push_back(
       fmt::format("{:.1f} FLOPs for each byte: the first reads and writes {:.1f} GB/s",
                   first.flops_per_byte, moved_gb_per_s(first)));
-  advise(f, is_few_rows
-                ? "more rows at once (batches), or weights of fewer bytes (bf16, int8), help"
-                : "few columns or a short sum make them so: operands of fewer bytes (bf16) "
-                  "help, larger batches do not");
+  advise(f, is_few_rows ? rows_advice(host, first)
+                        : "few columns or a short sum make them so: operands of fewer bytes (bf16) "
+                          "help, larger batches do not");
   claim_products(f, waiting);
   out.push_back(std::move(f));
 }
@@ -45,8 +70,10 @@ constinit const ExplanationRule kBandwidthProductsRule = {
     .said_if =
         [] {
           return fmt::format(
-              "they compute fewer than {} FLOPs for each byte, move {} GB/s or more, and take {}",
-              kLeastFlopsPerByte, kContendedGbPerS, share_of_wall());
+              "they compute fewer than {} FLOPs for each byte, have operands of more than {}, run "
+              "at less than {} of the rate of other shapes, move {} GB/s or more, and take {}",
+              kLeastFlopsPerByte, round_bytes(kCoreCacheBytes), percent_text(kRateOfNoWait),
+              kContendedGbPerS, share_of_wall());
         },
     .find = find_bandwidth_products};
 

@@ -5,6 +5,8 @@
 namespace epilogue::trace {
 namespace {
 
+constexpr double kRangeShare = 0.01;  // of the wall time: shorter ranges are not named
+
 void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
@@ -15,12 +17,26 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   if (!is_notable(host, ns)) return;
   Finding f;
   f.severity = Severity::warning;
-  f.title = fmt::format("{} pass between ops: Python, or code that is not traced", share(host, ns));
+  // A range that the program named is what its author knows best.
+  const HostRange* range = nullptr;
+  if (!host.ranges.empty() && 2 * host.ranges.front().self_ns >= ns) range = &host.ranges.front();
+  f.title = fmt::format("{} pass between ops{}: Python, or code that is not traced",
+                        share(host, ns), range != nullptr ? ", most of it in " + range->name : "");
+  for (size_t i = 0; i < std::min(kHostFindings, host.ranges.size()); ++i)
+    if (is_share_of(host, host.ranges[i].self_ns, kRangeShare))
+      f.evidence.push_back(fmt::format("range {}: {}, {}", host.ranges[i].name,
+                                       counted(host.ranges[i].count, "time", "times"),
+                                       duration(host.ranges[i].self_ns)));
   for (size_t i = 0; i < std::min(kHostFindings, host.functions.size()); ++i)
     f.evidence.push_back(fmt::format("{}: {}, {}", host.functions[i].name,
                                      counted(host.functions[i].count, "call", "calls"),
                                      duration(host.functions[i].self_ns)));
-  if (host.functions.empty()) {
+  if (range != nullptr) {
+    f.action = fmt::format(
+        "take {} out of the step (a loader's worker, another thread, once before), "
+        "or make it cheaper",
+        range->name);
+  } else if (host.functions.empty()) {
     advise(f, "with_stack=True names the functions");
   } else {
     f.action =
@@ -37,7 +53,7 @@ constinit const ExplanationRule kBetweenOpsRule = {
     .id = "between-ops",
     .says =
         "how long a run without a device spends between ops, collectives and compilation left out, "
-        "and in which Python functions",
+        "and in which of the program's ranges (record_function) and Python functions",
     .said_if = [] { return "it is " + share_of_wall(); },
     .find = find_between_ops,
     .confidence = Confidence::high,

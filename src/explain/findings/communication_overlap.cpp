@@ -21,7 +21,10 @@ void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
   const double share = static_cast<double>(overlap) / static_cast<double>(communication);
   Finding f;
   f.severity = share < kPoorOverlap ? Severity::warning : Severity::info;
-  f.title = fmt::format("{:.0f} % of the communication runs beside other kernels", share * 100);
+  const bool is_on_host =
+      std::ranges::all_of(e.ranks, [](const RankSummary& r) { return r.bound == Bound::cpu_only; });
+  f.title = fmt::format("{:.0f} % of the communication runs beside {}", share * 100,
+                        is_on_host ? "ops" : "other kernels");
   const bool is_all = known == e.ranks.size() && e.has_all_ranks();
   f.evidence.push_back(fmt::format(
       "{} of {} over {}", format_duration_ns(overlap), format_duration_ns(communication),
@@ -33,7 +36,7 @@ void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
 
 constinit const RanksRule kCommunicationOverlapRule = {
     .id = "communication-overlap",
-    .says = "how much of the communication runs beside other kernels",
+    .says = "how much of the communication runs beside other kernels, without a device beside ops",
     .said_if =
         [] { return "there is communication; a warning below " + percent_text(kPoorOverlap); },
     .find = find_exposed};

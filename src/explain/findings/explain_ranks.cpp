@@ -49,7 +49,8 @@ RankSummary summary_of(const RankDigest& digest, const Collectives& all, size_t 
   s.bound = digest.bound;
   s.span_ns = c.span_ns;
   s.busy_pct = digest.busy_pct;
-  if (!s.is_truncated && digest.has_kernels) {
+  // Of a run without a device too, if its CPUs had collectives.
+  if (!s.is_truncated && (digest.has_kernels || !c.kinds.empty())) {
     s.communication_ns = c.communication_ns;
     s.overlap_ns = c.overlap_ns;
     s.time = digest.time;

@@ -117,6 +117,9 @@ inline int64_t idle_ns(const Explanation& e, IdleCause cause) {
   return e.idle.empty() ? 0 : e.idle.front().of(cause);
 }
 
+// The long stretches that idle-gap is about: nobody else claims their time.
+std::vector<const IdleGap*> named_gaps(const Explanation& e);
+
 // The device waits for the host.
 inline bool waits_for_host(const Explanation& e) {
   const Bound bound = e.verdicts.whole.bound;

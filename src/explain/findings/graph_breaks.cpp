@@ -4,13 +4,26 @@
 namespace epilogue::trace {
 namespace {
 
+// Empty if the graph does not break, as far as the trace tells.
+std::string title_of(const CompileSummary& compile) {
+  if (compile.graph_breaks_per_step.value_or(0) > 0)
+    return fmt::format("the graph breaks {:.1f} times per step: {:.1f} compiled regions run",
+                       *compile.graph_breaks_per_step, *compile.regions_per_step);
+  if (compile.graph_breaks > 0)
+    return fmt::format("the graph breaks {}: compiled regions run within others",
+                       counted(compile.graph_breaks, "time", "times"));
+  if (const double frames = compile.frames_per_step.value_or(0); frames > 1)
+    return fmt::format(
+        "{:.1f} different compiled regions run per step: the graph breaks, or several functions "
+        "are compiled",
+        frames);
+  return "";
+}
+
 void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
-  if (e.compile.frames_per_step.value_or(0) <= 1) return;
   Finding f;
-  f.title = fmt::format(
-      "{:.1f} different compiled regions run per step: the graph breaks, or several functions are "
-      "compiled",
-      *e.compile.frames_per_step);
+  f.title = title_of(e.compile);
+  if (f.title.empty()) return;
   constexpr size_t kShown = 4;
   for (size_t i = 0; i < std::min(kShown, e.compile.regions.size()); ++i) {
     const CompiledRange& r = e.compile.regions[i];
@@ -18,6 +31,11 @@ void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
                                      counted(r.count, "time", "times"), duration(r.cpu_ns),
                                      counted(r.kernels, "kernel", "kernels")));
   }
+  if (e.compile.outside_graphs_ns > 0)
+    f.evidence.push_back(
+        fmt::format("{} of the regions' time is in no compiled graph: Python, and "
+                    "ops that run eagerly",
+                    duration(e.compile.outside_graphs_ns)));
   advise(f, "torch._dynamo.explain(model)(input) names the causes");
   out.push_back(std::move(f));
 }
@@ -26,8 +44,15 @@ void find_graph_breaks(const Explanation& e, std::vector<Finding>& out) {
 
 constinit const ExplanationRule kGraphBreaksRule = {
     .id = "graph-breaks",
-    .says = "how many different compiled regions run in each step",
-    .said_if = [] { return std::string("there is more than one per step"); },
+    .says =
+        "how often compiled regions continue behind a graph break in each step, or how many "
+        "different ones run",
+    .said_if =
+        [] {
+          return std::string(
+              "a region runs within another (a frame that resumes), or there is more than one per "
+              "step");
+        },
     .find = find_graph_breaks,
     .where = FindingPlace::host};
 

@@ -6,10 +6,24 @@ namespace {
 
 constexpr double kOverheadShare = 0.1;
 
+bool is_time_of_host(const IdleGap& gap) {
+  return gap.cause == IdleCause::host_in_ops || gap.cause == IdleCause::host_between_ops;
+}
+
 // The host's own time in ops and between them, while the device waits for what it will start.
 void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
-  const auto idle_us = e.idle.empty() ? 0 : to_us(e.idle.front().host_ns());
+  const auto all_us = e.idle.empty() ? 0 : to_us(e.idle.front().host_ns());
   const double profiler_us = e.verdicts.whole.pct(TimePart::profiler) / 100 * wall_us(e);
+  // One gap that is most of it is what idle-gap is about: other remedies help with the rest alone.
+  double gap_us = 0;
+  for (const IdleGap* gap : named_gaps(e))
+    if (is_time_of_host(*gap) && 2 * to_us(gap->dur_ns) > all_us) gap_us = to_us(gap->dur_ns);
+  const NoLaunchOp* longest = longest_no_launch(e);
+  // One op that takes most of it is no habit of the program either: fewer ops would not help.
+  const bool is_one_op =
+      longest != nullptr && 2 * to_us(longest->max_self_ns) >= all_us - profiler_us;
+  if (is_one_op) gap_us = 0;
+  const double idle_us = std::max(0.0, all_us - gap_us);
   const double cost_us = std::max(0.0, idle_us - profiler_us);
   if (e.launches.launches == 0 || cost_us < kOverheadShare * wall_us(e)) return;
   Finding f;
@@ -22,13 +36,13 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
   if (idle_us > cost_us)
     parts += fmt::format("; {} of that is the profiler's",
                          format_duration_ns((idle_us - cost_us) * kNsPerUs));
+  if (gap_us > 0)
+    parts += fmt::format("; {} of that is one gap, which idle-gap names", duration_us(gap_us));
   f.evidence.push_back(std::move(parts));
   if (e.launches.kernels_with_launch > 0)
     f.evidence.push_back(fmt::format("{} for {}", counted(e.ops, "op", "ops"),
                                      counted(e.kernels, "kernel", "kernels")));
-  // One op that takes most of it is no habit of the program: fewer ops would not help.
-  const NoLaunchOp* longest = longest_no_launch(e);
-  if (longest != nullptr && 2 * to_us(longest->max_self_ns) >= cost_us) {
+  if (is_one_op) {
     f.evidence.push_back(
         fmt::format("one {} takes {} of that", longest->name, duration(longest->max_self_ns)));
     advise(f, kFirstCallAdvice);
@@ -51,7 +65,9 @@ constinit const ExplanationRule kHostOverheadRule = {
     .says = "how long the device idled while the host was in ops or between them",
     .said_if =
         [] {
-          return "it idled " + share_of_span(kOverheadShare) + ", the profiler's part left out";
+          return "it idled " + share_of_span(kOverheadShare) +
+                 ", the profiler's part left out, and one gap of idle-gap that is more than half "
+                 "of it";
         },
     .find = find_host_overhead,
     .where = FindingPlace::host};

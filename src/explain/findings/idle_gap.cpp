@@ -38,38 +38,86 @@ std::string cause_text(const IdleGap& gap) {
   return "the trace says nothing of the host";
 }
 
+// Work that was not recorded may have run: no idleness that anybody can act on.
+Finding hidden_work(const IdleGap& gap) {
+  Finding f;
+  f.title = fmt::format(
+      "the device shows no work for {} while recorded work waits: most likely it was "
+      "busy with work that was not recorded",
+      duration(gap.dur_ns));
+  f.evidence.push_back("what waited was " + short_name(gap.after));
+  advise(f,
+         "record from an earlier moment (schedule(wait, warmup)), and all processes that use the "
+         "device; judge the run by what is recorded");
+  f.confidence = Confidence::low;
+  f.kernels = {gap.before, gap.after};
+  return f;
+}
+
+std::string remedy(const IdleGap& gap) {
+  switch (gap.cause) {
+    case IdleCause::host_in_ops:
+    case IdleCause::host_between_ops: {
+      const std::string& where = !gap.annotation.empty() ? gap.annotation
+                                 : !gap.function.empty() ? gap.function
+                                                         : gap.op;
+      return fmt::format(
+          "move {} to where the device works meanwhile (a loader's worker, another "
+          "thread, before the step), or make it cheaper",
+          where.empty() ? "what the host does here" : where);
+    }
+    case IdleCause::sync: return "let the host wait later, when there is other work for the device";
+    case IdleCause::data: return "num_workers and prefetch_factor of the loader hide it";
+    default: return "";
+  }
+}
+
 // One stretch that is long by itself; in a loop of many like gaps, none is.
 void find_idle_gap(const Explanation& e, std::vector<Finding>& out) {
-  size_t shown = 0;
-  for (const IdleGap& gap : e.gaps) {
-    if (to_us(gap.dur_ns) < kIdleGapShare * wall_us(e) || gap.dur_ns < kLeastGapNs ||
-        shown == kIdleGapsShown)
-      break;
-    if (gap.after.empty() && gap.cause == IdleCause::other) continue;  // behind all work
-    // Before its first recorded work the device may have been busy with what came before.
-    if (gap.before.empty() && gap.cause == IdleCause::queue) continue;
+  for (const IdleGap* gap : named_gaps(e)) {
+    if (gap->may_hide_work) {
+      out.push_back(hidden_work(*gap));
+      continue;
+    }
     Finding f;
     f.severity = Severity::warning;
-    f.title = fmt::format("the device idles {} at one stretch: {}", duration(gap.dur_ns),
-                          cause_text(gap));
-    const std::string host = host_text(gap);
+    const bool is_hosts =
+        gap->cause == IdleCause::host_in_ops || gap->cause == IdleCause::host_between_ops;
+    f.title = fmt::format("the device idles {} at one stretch{}: {}", duration(gap->dur_ns),
+                          is_hosts ? in_place(gap->annotation) : "", cause_text(*gap));
+    const std::string host = host_text(*gap);
     f.evidence.push_back(host.empty() ? "no single call, op or annotation takes half of it"
                                       : "meanwhile the host was " + host);
-    if (gap.before.empty() || gap.after.empty())
-      f.evidence.push_back(gap.before.empty()
-                               ? "before the first work of the device: " + short_name(gap.after)
-                               : "after the last work of the device: " + short_name(gap.before));
+    if (gap->before.empty() || gap->after.empty())
+      f.evidence.push_back(gap->before.empty()
+                               ? "before the first work of the device: " + short_name(gap->after)
+                               : "after the last work of the device: " + short_name(gap->before));
     else
-      f.evidence.push_back("between " + short_name(gap.before) + " and " + short_name(gap.after));
-    f.saving_us = to_us(gap.dur_ns);
-    f.kernels = {gap.before, gap.after};
-    f.where = gap.cause == IdleCause::queue ? FindingPlace::device : FindingPlace::host;
+      f.evidence.push_back("between " + short_name(gap->before) + " and " + short_name(gap->after));
+    f.action = remedy(*gap);
+    f.saving_us = to_us(gap->dur_ns);
+    f.kernels = {gap->before, gap->after};
+    f.where = gap->cause == IdleCause::queue ? FindingPlace::device : FindingPlace::host;
     out.push_back(std::move(f));
-    ++shown;
   }
 }
 
 }  // namespace
+
+std::vector<const IdleGap*> named_gaps(const Explanation& e) {
+  std::vector<const IdleGap*> list;
+  for (const IdleGap& gap : e.gaps) {
+    if (to_us(gap.dur_ns) < kIdleGapShare * wall_us(e) || gap.dur_ns < kLeastGapNs ||
+        list.size() == kIdleGapsShown)
+      break;
+    if (gap.after.empty() && gap.cause == IdleCause::other) continue;  // behind all work
+    // Before its first recorded work the device may have been busy with what came before: the
+    // verdict says so.
+    if (gap.before.empty() && gap.cause == IdleCause::queue) continue;
+    list.push_back(&gap);
+  }
+  return list;
+}
 
 constinit const ExplanationRule kIdleGapRule = {
     .id = "idle-gap",

@@ -21,6 +21,7 @@ extern const ExplanationRule kPageFaultsRule;
 extern const ExplanationRule kFusionRule;
 extern const ExplanationRule kNoTensorCoresRule;
 extern const ExplanationRule kWaveQuantisationRule;
+extern const ExplanationRule kSlowProductRule;
 extern const ExplanationRule kGraphBreaksRule;
 extern const ExplanationRule kOccupancyArtefactRule;
 extern const ExplanationRule kMemoryPeakRule;
@@ -49,6 +50,7 @@ extern const ExplanationRule kPlainAttentionRule;
 extern const ExplanationRule kCallLoopRule;
 extern const ExplanationRule kRecomputedForwardRule;
 extern const ExplanationRule kRebuiltConstantRule;
+extern const ExplanationRule kUnevenCallsRule;
 extern const ExplanationRule kLongOpRule;
 
 // Findings of equal severity and saving keep this order.
@@ -76,6 +78,8 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kContentionRule,
     &kSlowDtypeRule,
     &kMisalignedProductRule,
+    // After those that say why a product is slow.
+    &kSlowProductRule,
     &kUnfusedAttentionRule,
     &kUnfusedOptimizerRule,
     &kUnfusedNormRule,
@@ -96,6 +100,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kCallLoopRule,
     &kRecomputedForwardRule,
     &kRebuiltConstantRule,
+    &kUnevenCallsRule,
     // Last: about ops that no other finding names.
     &kLongOpRule,
 };

@@ -6,6 +6,9 @@ namespace epilogue::trace {
 namespace {
 
 void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
+  // Where most device work has no launch, launches were not linked: nobody knows which ops start
+  // it.
+  if (2 * e.kernels_without_launch > e.kernels) return;
   int64_t self_ns = 0;
   int64_t count = 0;
   int64_t view_ns = 0;
@@ -58,7 +61,7 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
 constinit const ExplanationRule kNoLaunchOpsRule = {
     .id = "no-launch-ops",
     .says = "which ops take host time and start no device work",
-    .said_if = [] { return "they take " + over_min_share(); },
+    .said_if = [] { return "they take " + over_min_share() + ", and most kernels have a launch"; },
     .find = find_no_launch_ops,
     .where = FindingPlace::host};
 

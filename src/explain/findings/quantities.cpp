@@ -80,6 +80,7 @@ class Quantities {
     add_device_times();
     add_totals();
     add_per_step();
+    add_compiled();
     return std::move(list_);
   }
 
@@ -163,6 +164,16 @@ class Quantities {
         "wall_us_per_step - kernel_us_per_step: host work, and waits for other kernels; 0 if the "
         "kernels of a step outlast it",
         us(std::max<int64_t>(0, sums.wall_ns - sums.kernel_ns)));
+  }
+
+  void add_compiled() {
+    const CompileSummary c = compile_summary(trace_, links_);
+    const bool is_known = !links_.steps.empty();
+    add("compiled_regions_per_step", "regions of torch.compile that a step runs",
+        c.regions_per_step.value_or(0), is_known);
+    add("graph_breaks_per_step",
+        "those that run within another: a frame that continues behind a graph break",
+        c.graph_breaks_per_step.value_or(0), is_known);
   }
 
   const Trace& trace_;

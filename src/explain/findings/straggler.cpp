@@ -61,7 +61,28 @@ std::optional<GroupWaits> worst_group(const RanksExplanation& e) {
   return worst;
 }
 
-// The rank that waits least is the one that the others wait for.
+// One rank holds up the others if it waits for them itself no longer than this share of what they
+// wait for it,
+constexpr double kLastsOwnWait = 0.25;
+
+// and if it is the last in more than half of the steps in which anybody waits.
+bool is_last_in_most_steps(const RanksExplanation& e, int64_t rank) {
+  int64_t steps = 0;
+  int64_t as_last = 0;
+  for (const Straggler& s : e.collectives.stragglers) {
+    steps += s.steps;
+    if (s.rank == rank) as_last = s.steps;
+  }
+  return steps == 0 || 2 * as_last > steps;
+}
+
+bool holds_up_the_others(const RanksExplanation& e, const GroupWaits& group) {
+  return static_cast<double>(*group.wait_ns[group.last]) <=
+             kLastsOwnWait * static_cast<double>(group.longest_ns()) &&
+         is_last_in_most_steps(e, e.ranks[group.last].rank);
+}
+
+// If one rank holds up the others, that is the one that waits least.
 void find_straggler(const RanksExplanation& e, std::vector<Finding>& out) {
   const std::optional<GroupWaits> group = worst_group(e);
   if (!group) return;
@@ -73,13 +94,28 @@ void find_straggler(const RanksExplanation& e, std::vector<Finding>& out) {
   f.severity = Severity::warning;
   const bool has_all = e.has_all_ranks();
   const std::string of_group = group->group.empty() ? "" : " of " + group->group;
-  f.title = fmt::format("rank {} arrives last{}: rank {} waits {}{} in collectives", last.rank,
-                        has_all ? of_group : " of those compared", first.rank,
-                        e.waits_are_whole() ? "" : "at least ", format_duration_ns(wait_ns));
+  const bool is_one = holds_up_the_others(e, *group);
+  const std::string at_least = e.waits_are_whole() ? "" : "at least ";
+  f.title = is_one ? fmt::format("rank {} arrives last{}: rank {} waits {}{} in collectives",
+                                 last.rank, has_all ? of_group : " of those compared", first.rank,
+                                 at_least, format_duration_ns(wait_ns))
+                   : fmt::format(
+                         "the ranks{} wait for each other in collectives: rank {} {}{}, "
+                         "rank {} {}{}; none is always the last",
+                         of_group, first.rank, at_least, format_duration_ns(wait_ns), last.rank,
+                         at_least, format_duration_ns(*group->wait_ns[group->last]));
   for (const CollectiveWaits& waits : e.collectives.waits)
     if (waits.group == group->group) f.evidence.push_back(waits_evidence(waits, has_all));
+  f.cost_us = to_us(wait_ns);
   // A rank that was not compared may hold up all of them.
-  if (has_all) f.saving_us = to_us(wait_ns);
+  if (has_all && is_one) f.saving_us = f.cost_us;
+  f.action = is_one ? fmt::format(
+                          "look at what rank {} does before it arrives: its share of the "
+                          "work, its data loader, what else runs on its machine",
+                          last.rank)
+                    : "give all ranks work that takes equally long, and look for pauses that come "
+                      "now on one, now on another: data loaders, garbage collection, other "
+                      "processes";
   out.push_back(std::move(f));
 }
 
@@ -87,9 +123,16 @@ void find_straggler(const RanksExplanation& e, std::vector<Finding>& out) {
 
 constinit const RanksRule kStragglerRule = {
     .id = "straggler",
-    .says = "which rank arrives last, and how long the others wait for it",
+    .says =
+        "which rank arrives last, and how long the others wait for it; or that the ranks wait for "
+        "each other",
     .said_if =
-        [] { return "a rank waits " + percent_text(kMinWaitShare) + " of its span or more"; },
+        [] {
+          return fmt::format(
+              "a rank waits {} of its span or more; the last one is named if it waits a quarter of "
+              "that itself or less, and is the last in most steps",
+              percent_text(kMinWaitShare));
+        },
     .find = find_straggler};
 
 }  // namespace epilogue::trace

@@ -61,7 +61,11 @@ void find_verdict(const Explanation& e, std::vector<Finding>& out) {
   Finding f;
   const Verdict& whole = e.verdicts.whole;
   f.title = bound_name(whole.bound);
-  if (const std::optional<double> busy = e.timeline.busy_pct()) {
+  const double alone = whole.pct(TimePart::communication);
+  if (whole.bound == Bound::sync && alone > whole.pct(TimePart::sync)) {
+    f.title +=
+        fmt::format(": collectives that no other kernel hides take {:.0f} % of the time", alone);
+  } else if (const std::optional<double> busy = e.timeline.busy_pct()) {
     f.title += fmt::format(": the device works {:.0f} % of the time", *busy);
     if (whole.judged_pct && (*busy >= kDeviceBoundPct) != (*whole.judged_pct >= kDeviceBoundPct))
       f.title += fmt::format(", {:.1f} % as judged", *whole.judged_pct);

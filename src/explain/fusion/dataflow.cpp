@@ -2,6 +2,8 @@
 #include "explain/fusion/dataflow.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +20,14 @@ bool same_tensor(const TensorShape& output, const TensorShape& input) {
   if (output.dims == input.dims) return may_be_one_type(output.type, input.type);
   const bool ranked = !output.dims.empty() && !input.dims.empty();
   return ranked && output.type == input.type && output.dims.back() == input.dims.back();
+}
+
+// Ops that give a number or nothing.
+bool gives_no_tensor(std::string_view name) {
+  static constexpr std::array<std::string_view, 6> kNames = {
+      "aten::item",     "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal",
+      "aten::allclose", "aten::record_stream"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
 // Number of elements and dtype, sorted: an op on lists may take thousands of tensors.
@@ -40,6 +50,10 @@ class Inference {
     flow_.possible_readers.resize(n);
     is_dead_.resize(n);
     for (const WorkOp& op : work.ops) may_write_.push_back(op.output ? Sizes() : input_sizes(op));
+    first_part_.resize(n + 2, static_cast<uint32_t>(work.parts.size()));
+    for (auto i = static_cast<uint32_t>(work.parts.size()); i-- > 0;)
+      first_part_[work.parts[i].before] = i;
+    for (size_t i = n + 1; i-- > 0;) first_part_[i] = std::min(first_part_[i], first_part_[i + 1]);
   }
 
   Dataflow run() {
@@ -96,6 +110,61 @@ class Inference {
     return std::find(readers.begin(), readers.end(), consumer) != readers.end();
   }
 
+  // Of the views right before an op, those that show a part that may be the tensor.
+  size_t parts_like(uint32_t before, const TensorShape& input) const {
+    size_t count = 0;
+    for (const PartView& view : parts_before(before))
+      if (view.part == input.numel() && may_be_one_type(view.type, input.type)) ++count;
+    return count;
+  }
+
+  std::span<const PartView> parts_before(uint32_t op) const {
+    return std::span(work_.parts).subspan(first_part_[op], first_part_[op + 1] - first_part_[op]);
+  }
+
+  // The op, whose output does not fit or is not known, may have made the tensor all the same.
+  bool may_make(uint32_t op, const TensorShape& input) const {
+    const WorkOp& by = work_.ops[op];
+    const int64_t numel = input.numel();
+    if (is_dead_[op] || numel < 2) return false;
+    if (by.output != nullptr)  // seen through a view that transposes it
+      return by.output->numel() == numel && by.output->type == input.type &&
+             flow_.consumers[op].empty();
+    const auto is_like = [&](const TensorShape& t) { return may_be_one_type(t.type, input.type); };
+    if (by.op_class == OpClass::reduction)
+      return std::any_of(by.inputs.begin(), by.inputs.end(),
+                         [&](const TensorShape& t) { return is_like(t) && t.numel() > numel; });
+    if (gives_no_tensor(trace_.strings[by.name])) return false;
+    return by.inputs.empty() ? by.draws || !work_.has_shapes
+                             : std::any_of(by.inputs.begin(), by.inputs.end(), is_like);
+  }
+
+  // A part of such a tensor is written between the two.
+  bool is_changed(uint32_t producer, uint32_t consumer, const TensorShape& input) const {
+    for (uint32_t at = producer + 1; at < consumer; ++at)
+      for (const PartView& view : parts_before(at)) {
+        if (view.whole != input.numel() || !may_be_one_type(view.type, input.type)) continue;
+        for (uint32_t op = at; op < consumer; ++op) {
+          const WorkOp& by = work_.ops[op];
+          if (by.output != nullptr && by.output->numel() == view.part &&
+              is_in_place(trace_.strings[by.name]))
+            return true;
+        }
+      }
+    return false;
+  }
+
+  // Inputs of the reader that are like this one.
+  size_t inputs_like(uint32_t op, const TensorShape& input) const {
+    const WorkOp& reader = work_.ops[op];
+    size_t count = 0;
+    for (size_t i = 0; i < reader.inputs.size(); ++i)
+      if (reads_input(reader, i) && reader.inputs[i].numel() == input.numel() &&
+          may_be_one_type(reader.inputs[i].type, input.type))
+        ++count;
+    return count;
+  }
+
   static void add_possible_reader(PossibleReaders& readers, uint32_t op) {
     if (readers.count < PossibleReaders::kKept) readers.ops[readers.count] = op;
     ++readers.count;
@@ -103,17 +172,28 @@ class Inference {
 
   InputSource source(const TensorShape& input, uint32_t first, uint32_t consumer) {
     InputSource found;
+    const size_t like = inputs_like(consumer, input);
+    size_t others = 0;  // behind p: what the reader's inputs of the kind may be
     for (uint32_t p = consumer; p-- > first;) {
+      others += parts_like(p + 1, input);
       if (may_write(p, input)) {
         if (found.maybe == kNone) found.maybe = p;
         break;
       }
-      if (!fits(p, input) || is_read_by(p, consumer)) continue;
-      if (flow_.consumers[p].empty()) {
+      if (!fits(p, input)) {
+        if (may_make(p, input)) ++others;
+        continue;
+      }
+      if (is_read_by(p, consumer)) {
+        ++others;
+        continue;
+      }
+      if (flow_.consumers[p].empty() && others < like && !is_changed(p, consumer, input)) {
         flow_.consumers[p].push_back(consumer);
         return {p, kNone};
       }
       if (found.maybe == kNone) found.maybe = p;
+      if (others >= like) break;
     }
     // Any of those that fit may be the one: all but the latest would be a guess too, so none of
     // their outputs is taken for dead.
@@ -129,6 +209,7 @@ class Inference {
   // collectives and fused norms write in place, convolutions and attention keep the size.
   std::vector<Sizes> may_write_;
   std::vector<bool> is_dead_;  // its output: overwritten in place, or a square whose sum is known
+  std::vector<uint32_t> first_part_;  // by op, in WorkOps::parts
 };
 
 }  // namespace
@@ -142,6 +223,7 @@ bool Dataflow::may_be_read_outside(uint32_t op, const std::vector<uint32_t>& gro
 }
 
 bool reads_input(const WorkOp& op, size_t input) {
+  if (input >= op.operands) return false;
   return input > 0 || (op.op_class != OpClass::copy && op.op_class != OpClass::fill);
 }
 

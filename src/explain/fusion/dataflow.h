@@ -13,8 +13,11 @@ namespace epilogue::trace {
 
 // Where an input comes from, as indices into WorkOps::ops.
 struct InputSource {
-  uint32_t producer = kNone;  // the latest op of this shape and dtype whose output nobody had read
-  // Without one: the latest that somebody had read before, or of unknown output that may be it.
+  // The latest op of this shape and dtype whose output nobody had read, if nothing behind it may
+  // have made or changed what is read.
+  uint32_t producer = kNone;
+  // Without one: the latest that somebody had read before, that is not sure, or of unknown output
+  // that may be it.
   uint32_t maybe = kNone;
 };
 
@@ -34,13 +37,16 @@ struct Dataflow {
   bool may_be_read_outside(uint32_t op, const std::vector<uint32_t>& group) const;
 };
 
-// False for the first tensor of a copy or a fill: it is written only.
+// False for the first tensor of a copy or a fill, and where an _out form writes: they are written
+// only.
 bool reads_input(const WorkOp& op, size_t input);
 
 // Looks back over the ops of the same thread and region, at most kDataflowWindow of them. Views
 // between two ops may have changed the sizes: equal numbers of elements, dtypes and last sizes make
 // a match. An op of unknown output may have written whatever is like one of its inputs: nothing
-// before it is a producer of that.
+// before it is a producer of that. It may have made any other tensor of its inputs' dtypes, as a
+// view of a part may be the tensor that is read: a producer before these is sure only if the reader
+// has further inputs of the kind, one for each.
 inline constexpr uint32_t kDataflowWindow = 32;
 Dataflow infer_dataflow(const Trace& trace, const WorkOps& work);
 

@@ -15,6 +15,11 @@ bool can_chain(OpClass op) {
 // No kernel copies between host and device.
 bool can_chain(const WorkOp& op, const WorkOps& work) {
   if (op.is_transfer || !can_chain(op.op_class)) return false;
+  // A scan is a kernel of its own. On a CPU random numbers take Inductor longer than eager, and so
+  // do norms without AVX-512: which instructions the CPU has is not in the trace.
+  const bool is_host = !work.is_synchronous && !work.has_device_work;
+  if (is_host && (op.draws || op.norms)) return false;
+  if (op.scans && !work.is_synchronous) return false;
   return !work.has_shapes || !op.inputs.empty();
 }
 
@@ -52,7 +57,7 @@ class Grouping {
     if (work_.ops[producer].op_class == OpClass::fill &&
         work_.ops[consumer].op_class != OpClass::fill)
       return;
-    if (group_of_[producer] == group_of_[consumer]) return;
+    if (group_of_[producer] == group_of_[consumer] || is_next_turn(producer, consumer)) return;
     // One kernel cannot run ops with another op between them that needs the first and feeds the
     // second.
     const uint32_t first = std::min(group_of_[producer], group_of_[consumer]);
@@ -61,6 +66,36 @@ class Grouping {
     const uint32_t from = group_of_[consumer];
     if (is_path_between(flow_, group_of_, producer, consumer)) return;
     rename(from, into);
+  }
+
+  // An op of one tensor that another like it follows is a loop over tensors of one shape (copies of
+  // parameters, activations of layers, gradients in buckets): nobody applies gelu to gelu's result.
+  bool is_next_turn(uint32_t producer, uint32_t consumer) const {
+    const WorkOp& a = work_.ops[producer];
+    const WorkOp& b = work_.ops[consumer];
+    return work_.has_shapes && a.op_class != OpClass::fill && a.name == b.name &&
+           tensors_read(a) == 1 && tensors_read(b) == 1 && std::ranges::equal(a.inputs, b.inputs);
+  }
+
+  static size_t tensors_read(const WorkOp& op) {
+    size_t count = 0;
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      if (reads_input(op, i) && op.inputs[i].numel() > 1) ++count;
+    return count;
+  }
+
+  // On a CPU torch.compile draws the random numbers that a group reads within the kernel, which
+  // takes longer than eager's op: what fusing the rest would save is not known.
+  bool reads_draws(const FusionGroup& group) const {
+    if (work_.is_synchronous || work_.has_device_work) return false;
+    return std::any_of(group.members.begin(), group.members.end(), [&](uint32_t member) {
+      return std::any_of(flow_.sources[member].begin(), flow_.sources[member].end(),
+                         [&](const InputSource& source) {
+                           const uint32_t from =
+                               source.producer != kNone ? source.producer : source.maybe;
+                           return from != kNone && work_.ops[from].draws;
+                         });
+    });
   }
 
   // A group goes by its first member.
@@ -85,6 +120,7 @@ class Grouping {
       groups[at].members.push_back(i);
     }
     groups = split_loops(std::move(groups));
+    std::erase_if(groups, [&](const FusionGroup& group) { return reads_draws(group); });
     for (FusionGroup& group : groups) add_products(group);
     std::erase_if(groups,
                   [](const FusionGroup& g) { return g.members.size() < 2 && g.products.empty(); });

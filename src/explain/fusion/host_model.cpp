@@ -35,9 +35,8 @@ struct Factor {
 };
 
 // Measured with PyTorch 2.15 on CPUs of Intel and AMD with AVX-512, tensors of 512 x 1024. Eager
-// gelu has a shorter exp; norms take all sums in one pass.
-constexpr std::array<Factor, 2> kFactors = {
-    {{"aten::gelu", 1.5, 1.8}, {"aten::native_layer_norm", 0.5, 1.0}}};
+// gelu has a shorter exp.
+constexpr std::array<Factor, 1> kFactors = {{{"aten::gelu", 1.5, 1.8}}};
 
 // Ops that are as fast as memory, or slower for another reason: eager f32 takes these from MKL's
 // vector math, whose speed depends on the CPU's maker, and its elu works on whole vectors.

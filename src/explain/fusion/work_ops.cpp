@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "explain/index/op_tree.h"
 #include "explain/index/sparse_column.h"
 #include "explain/index/trace_metadata.h"
+#include "explain/knowledge/op_knowledge.h"
 #include "explain/timeline/region_map.h"
 #include "explain/timeline/work_kind.h"
 
@@ -240,12 +242,93 @@ class RecurrentLayers {
   std::vector<StringId> names_;
 };
 
+// What is known of an op by its name alone.
+struct NameFacts {
+  bool draws = false;
+  bool scans = false;
+  bool norms = false;
+  size_t operands = SIZE_MAX;
+};
+
+NameFacts facts_of(std::string_view name) {
+  if (!name.starts_with("aten::")) return {};
+  const OpKnowledge* known = op_knowledge(name);
+  const auto fuses = [&](OpFuses how) { return known != nullptr && known->fuses == how; };
+  const bool norms =
+      op_class(name) == OpClass::rowwise && name.find("norm") != std::string_view::npos;
+  return {fuses(OpFuses::draws), fuses(OpFuses::scans), norms, most_operands(name)};
+}
+
+// "[32, 64]" -> 2048 elements; 0 for what is no list of sizes.
+int64_t elements_of_sizes(std::string_view sizes) {
+  if (!sizes.starts_with('[') || !sizes.ends_with(']')) return 0;
+  sizes = sizes.substr(1, sizes.size() - 2);
+  int64_t elements = 1;
+  while (!sizes.empty()) {
+    int64_t size = 0;
+    const auto [end, error] = std::from_chars(sizes.data(), sizes.data() + sizes.size(), size);
+    if (error != std::errc() || size < 0 || __builtin_mul_overflow(elements, size, &elements))
+      return 0;
+    sizes.remove_prefix(static_cast<size_t>(end - sizes.data()));
+    while (sizes.starts_with(',') || sizes.starts_with(' ')) sizes.remove_prefix(1);
+  }
+  return elements;
+}
+
+// slice, select, narrow, split and unbind end in as_strided(self, sizes, strides, offset).
+std::optional<PartView> part_view(const Trace& trace, uint32_t inputs) {
+  const std::span<const OpInput> list = trace.inputs[inputs];
+  const std::vector<TensorShape> tensors =
+      tensor_inputs(list.first(std::min<size_t>(1, list.size())));
+  if (tensors.size() != 1 || list.size() < 2) return std::nullopt;
+  const PartView view = {0, tensors[0].numel(), elements_of_sizes(list[1].concrete),
+                         tensors[0].type};
+  if (view.part < 1 || view.part >= view.whole) return std::nullopt;
+  return view;
+}
+
+// Where each part view stands among the ops.
+std::vector<PartView> part_views(const Trace& trace, const std::vector<WorkOp>& ops) {
+  std::vector<bool> makes_parts(trace.strings.size());
+  for (StringId id = 0; id < trace.strings.size(); ++id)
+    makes_parts[id] = trace.strings[id] == "aten::as_strided";
+  std::unordered_map<uint32_t, std::optional<PartView>> by_inputs;
+  std::vector<std::pair<uint32_t, PartView>> found;  // by event
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::cpu_op || !makes_parts[e.name]) continue;
+    const OpArgs* args = trace.op_args(e);
+    if (args == nullptr || args->inputs >= trace.inputs.size()) continue;
+    const auto [known, is_new] = by_inputs.try_emplace(args->inputs);
+    if (is_new) known->second = part_view(trace, args->inputs);
+    if (known->second) found.emplace_back(i, *known->second);
+  }
+  const auto place = [&](uint32_t event) {
+    const Event& e = trace.events[event];
+    return std::tuple(e.pid, e.tid, e.ts_ns, event);
+  };
+  std::vector<PartView> parts;
+  parts.reserve(found.size());
+  for (auto& [event, view] : found) {
+    const auto after = std::partition_point(
+        ops.begin(), ops.end(), [&](const WorkOp& op) { return place(op.event) < place(event); });
+    view.before = static_cast<uint32_t>(after - ops.begin());
+    parts.push_back(view);
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const PartView& a, const PartView& b) { return a.before < b.before; });
+  return parts;
+}
+
 }  // namespace
 
 WorkOps work_ops(const Trace& trace, const Links& links) {
   std::vector<OpClass> class_of_name(trace.strings.size());
-  for (StringId id = 0; id < class_of_name.size(); ++id)
+  std::vector<NameFacts> facts_of_name(trace.strings.size());
+  for (StringId id = 0; id < class_of_name.size(); ++id) {
     class_of_name[id] = op_class(trace.strings[id]);
+    facts_of_name[id] = facts_of(trace.strings[id]);
+  }
   WorkOps result;
   result.has_device_work = !links.device_work.empty();
   // Launches whose kernels were lost: the host's time says nothing of the work.
@@ -278,6 +361,10 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
                            (kind == OpClass::copy && is_inner_copy(trace, links, class_of_name, i));
     op.op_class = is_hidden ? OpClass::unknown : kind;
     op.is_transcendental = is_transcendental(trace.name(e));
+    op.draws = facts_of_name[e.name].draws;
+    op.scans = facts_of_name[e.name].scans;
+    op.norms = facts_of_name[e.name].norms;
+    op.operands = facts_of_name[e.name].operands;
     op.device_ns = result.has_device_work ? launched->device_ns : e.dur_ns;
     const uint32_t outer = outermost(links, children, i);
     op.host_ns = trace.events[outer].dur_ns;
@@ -291,6 +378,9 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
         args != nullptr && args->inputs < trace.inputs.size()) {
       result.has_shapes = true;
       shapes.set(op, args->inputs);
+      // No kernel for dense matrices runs it, and none takes over its write-back.
+      if (kind == OpClass::gemm && has_sparse(trace.inputs[args->inputs]))
+        op.op_class = OpClass::unknown;
     }
     result.ops.push_back(op);
   }
@@ -299,6 +389,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     const Event& y = trace.events[b.event];
     return std::tie(x.pid, x.tid, x.ts_ns, a.event) < std::tie(y.pid, y.tid, y.ts_ns, b.event);
   });
+  if (result.has_shapes) result.parts = part_views(trace, result.ops);
   return result;
 }
 

@@ -23,6 +23,10 @@ struct WorkOp {
   bool is_transcendental = false;
   bool is_transfer = false;    // copies between host and device, or may do so
   bool is_in_pattern = false;  // set by find_patterns()
+  bool draws = false;          // random numbers
+  bool scans = false;          // steps that depend on each other: cumsum
+  bool norms = false;          // rows: layer_norm, rms_norm
+  size_t operands = SIZE_MAX;  // inputs that it reads at most (most_operands())
   int64_t device_ns = 0;       // of its kernels; without device work: the op's own time
   int64_t host_ns =
       0;  // the op's duration on the host, or the outermost ATen op's that only led here
@@ -34,12 +38,22 @@ struct WorkOp {
   const TensorShape* output = nullptr;  // null where it does not follow from the inputs
 };
 
+// A view that shows a part of a tensor: a row, a slice, a chunk. What it shows may be read in place
+// of what an op wrote, and may be written.
+struct PartView {
+  uint32_t before = 0;  // the first op behind it, in WorkOps::ops
+  int64_t whole = 0;    // elements of the tensor
+  int64_t part = 0;     // elements that the view shows
+  std::string_view type;
+};
+
 struct WorkOps {
   WorkOps() = default;
   WorkOps(WorkOps&&) noexcept = default;  // no copies: ops point into the shapes
   WorkOps& operator=(WorkOps&&) noexcept = default;
 
   std::vector<WorkOp> ops;       // by thread, then by start
+  std::vector<PartView> parts;   // by `before`; none where the trace has no arguments of views
   bool has_device_work = false;  // else the host's time is the work's
   bool has_shapes = false;
   // A launch is the kernel itself (our CPU device): the host's time contains the device's.

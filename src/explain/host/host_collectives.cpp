@@ -2,22 +2,11 @@
 #include "explain/host/host_collectives.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
+#include "explain/index/aten_ops.h"
+
 namespace epilogue::trace {
-namespace {
-
-// As c10d's process groups of CPUs call their work.
-constexpr std::array<std::string_view, 3> kCollectivePrefixes = {"gloo:", "mpi:", "ucc:"};
-
-bool is_cpu_collective(std::string_view name) {
-  return std::ranges::any_of(kCollectivePrefixes,
-                             [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-}  // namespace
-
 std::optional<HostCollectives> host_collectives(const Trace& trace, const IntervalSet& between) {
   std::map<StringId, int64_t> by_name;
   std::vector<Interval> running;

@@ -2,8 +2,12 @@
 #include "explain/host/host_functions.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
 #include <unordered_map>
 
+#include "explain/index/aten_ops.h"
 #include "trace/nesting.h"
 
 namespace epilogue::trace {
@@ -38,7 +42,72 @@ std::vector<PythonFrame> frames_of(const Trace& trace, int32_t pid, int64_t tid)
   return frames;
 }
 
+// Ranges that PyTorch makes: of the profiler, the optimizer, loaders, compiled code, collectives.
+bool is_pytorch_range(std::string_view name) {
+  static constexpr std::array<std::string_view, 8> kPrefixes = {
+      "ProfilerStep#", "Optimizer.", "enumerate(DataLoader)",  "Torch-Compiled Region", "## Call ",
+      "nccl:",         "c10d::",     "DistributedDataParallel"};
+  return is_cpu_collective(name) ||
+         std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// By span: its time within `moments` less that of the spans in it.
+std::vector<int64_t> self_times_of(const std::vector<LaneSpan>& spans,
+                                   const std::vector<uint32_t>& parents,
+                                   const IntervalSet& moments) {
+  const Coverage within(moments);
+  std::vector<int64_t> self_ns(spans.size());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const int64_t ns = within.within_ns({spans[i].start_ns, spans[i].end_ns});
+    self_ns[i] += ns;
+    if (parents[i] != kNone) self_ns[parents[i]] -= ns;
+  }
+  return self_ns;
+}
+
+template <class Timed>
+void by_self_time(std::vector<Timed>& list) {
+  std::sort(list.begin(), list.end(), [](const Timed& a, const Timed& b) {
+    return a.self_ns != b.self_ns ? a.self_ns > b.self_ns : a.name < b.name;
+  });
+}
+
 }  // namespace
+
+std::vector<HostRange> ranges_within(const Trace& trace, int32_t pid, int64_t tid,
+                                     const IntervalSet& moments) {
+  std::vector<uint32_t> events;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category == Category::user_annotation && e.pid == pid && e.tid == tid &&
+        !is_pytorch_range(trace.name(e)))
+      events.push_back(i);
+  }
+  std::sort(events.begin(), events.end(), [&](uint32_t a, uint32_t b) {
+    const Event& x = trace.events[a];
+    const Event& y = trace.events[b];
+    return x.ts_ns != y.ts_ns ? x.ts_ns < y.ts_ns : x.dur_ns > y.dur_ns;
+  });
+  std::vector<LaneSpan> spans;
+  spans.reserve(events.size());
+  for (const uint32_t i : events)
+    spans.push_back({0, 0, trace.events[i].ts_ns, trace.events[i].end_ns()});
+  const std::vector<int64_t> self_ns = self_times_of(spans, nest(spans), moments);
+  std::map<StringId, HostRange> by_name;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (self_ns[i] <= 0) continue;
+    HostRange& range = by_name[trace.events[events[i]].name];
+    range.name = std::string(trace.name(trace.events[events[i]]));
+    range.self_ns += self_ns[i];
+    ++range.count;
+  }
+  std::vector<HostRange> list;
+  list.reserve(by_name.size());
+  for (auto& [name, range] : by_name) list.push_back(std::move(range));
+  by_self_time(list);
+  return list;
+}
 
 std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int64_t tid,
                                            const IntervalSet& moments) {
@@ -47,13 +116,7 @@ std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int6
   spans.reserve(frames.size());
   for (const PythonFrame& frame : frames) spans.push_back({0, 0, frame.ts_ns, frame.end_ns()});
   const std::vector<uint32_t> parents = nest(spans);
-  const Coverage within(moments);
-  std::vector<int64_t> self_ns(frames.size());
-  for (size_t f = 0; f < frames.size(); ++f) {
-    const int64_t ns = within.within_ns({spans[f].start_ns, spans[f].end_ns});
-    self_ns[f] += ns;
-    if (parents[f] != kNone) self_ns[parents[f]] -= ns;
-  }
+  const std::vector<int64_t> self_ns = self_times_of(spans, parents, moments);
   std::unordered_map<StringId, HostFunction> by_name;
   for (size_t f = 0; f < frames.size(); ++f) {
     if (self_ns[f] <= 0) continue;
@@ -69,9 +132,7 @@ std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int6
   std::vector<HostFunction> list;
   list.reserve(by_name.size());
   for (auto& [name, function] : by_name) list.push_back(std::move(function));
-  std::sort(list.begin(), list.end(), [](const HostFunction& a, const HostFunction& b) {
-    return a.self_ns != b.self_ns ? a.self_ns > b.self_ns : a.name < b.name;
-  });
+  by_self_time(list);
   return list;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python functions by the time that they spend themselves.
+// Python functions and ranges of the program by the time that they spend themselves.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +14,10 @@ namespace epilogue::trace {
 // for the function that calls it. Empty without Python frames.
 std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int64_t tid,
                                            const IntervalSet& moments);
+
+// Ranges of the program on one thread (user annotations, but for steps and those of PyTorch
+// itself), within `moments` only; the longest first.
+std::vector<HostRange> ranges_within(const Trace& trace, int32_t pid, int64_t tid,
+                                     const IntervalSet& moments);
 
 }  // namespace epilogue::trace

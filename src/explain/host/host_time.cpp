@@ -9,6 +9,7 @@
 #include "explain/host/op_visitor.h"
 #include "explain/index/intervals.h"
 #include "explain/index/op_tree.h"
+#include "explain/knowledge/op_knowledge.h"
 #include "explain/products/gemm_shape.h"
 #include "explain/timeline/time_account.h"
 #include "explain/timeline/work_kind.h"
@@ -62,6 +63,7 @@ struct OpSums {
 };
 struct ProductSums {
   HostProduct product;
+  int64_t work_ns = 0;  // that counts as memory if it waits for memory, else as compute
   std::vector<int64_t> times_ns;
 };
 
@@ -72,6 +74,7 @@ class HostAccount {
         links_(links),
         visitors_(visitors),
         thread_(main_host_thread(trace, links)),
+        part_of_name_(trace.strings.size()),
         windows_(wall_windows(trace, links, true)),
         self_ns_(self_times_ns(trace, links)),
         profiler_ns_(static_cast<int64_t>(profiler_cost(trace, links).ns_per_op)) {}
@@ -104,6 +107,7 @@ class HostAccount {
           gap.length_ns();
     std::erase_if(between, [](const Interval& gap) { return gap.length_ns() <= kCallGapNs; });
     time_.collectives = host_collectives(trace_, between);
+    time_.ranges = ranges_within(trace_, thread_.first, thread_.second, between);
     time_.functions = functions_within(trace_, thread_.first, thread_.second, between);
     finish();
     return std::move(time_);
@@ -126,13 +130,26 @@ class HostAccount {
     compiling_ = united(std::move(compiling));
   }
 
+  // By its name alone; empty if nothing is known of it.
+  static std::optional<HostPart> part_of_name(std::string_view name, OpClass kind) {
+    if (kind == OpClass::view) return HostPart::dispatch;
+    if (computes_on_host(name)) return HostPart::compute;
+    const std::optional<WorkKind> work = work_kind_of_op(name);
+    if (work) return *work == WorkKind::compute ? HostPart::compute : HostPart::memory;
+    const OpKnowledge* known = op_knowledge(name);
+    const auto costs = [&](OpCost cost) { return known != nullptr && known->cost == cost; };
+    if (costs(OpCost::flops) || costs(OpCost::solve) || costs(OpCost::transform) ||
+        costs(OpCost::search))
+      return HostPart::compute;
+    return std::nullopt;
+  }
+
   // The part that an op's own time counts for. An op of which nothing is known works for the
   // product or convolution around it, else it is taken to move bytes.
-  HostPart part_of(const VisitedOp& op) const {
-    if (op.kind == OpClass::view) return HostPart::dispatch;
-    if (computes_on_host(op.name)) return HostPart::compute;
-    const std::optional<WorkKind> work = work_kind_of_op(op.name);
-    if (work) return *work == WorkKind::compute ? HostPart::compute : HostPart::memory;
+  HostPart part_of(const VisitedOp& op) {
+    std::optional<std::optional<HostPart>>& known = part_of_name_[op.event.name];
+    if (!known) known = part_of_name(op.name, op.kind);
+    if (*known) return **known;
     for (uint32_t p = links_.parent[op.index]; p != kNone; p = links_.parent[p])
       if (work_kind_of_op(trace_.name(trace_.events[p])) == WorkKind::compute)
         return HostPart::compute;
@@ -146,8 +163,8 @@ class HostAccount {
     const int64_t self = op.self_ns;
     const int64_t profiler = std::min(self, profiler_ns_);
     const int64_t rest = self - profiler;
-    const HostProduct* product = kind == HostPart::compute ? add_product(op) : nullptr;
-    const bool is_call = product != nullptr && product->is_dispatch;
+    ProductSums* product = kind == HostPart::compute ? add_product(op) : nullptr;
+    const bool is_call = product != nullptr && product->product.is_dispatch;
     const int64_t dispatch =
         kind == HostPart::dispatch ? rest : std::min(rest, is_call ? kCallGapNs : kDispatchNsPerOp);
     part(HostPart::profiler) += profiler;
@@ -156,8 +173,11 @@ class HostAccount {
     sums.op.part = kind;
     ++sums.op.count;
     sums.op.self_ns += self;
-    const bool waits = product != nullptr && product->waits_for_memory;
-    part(waits ? HostPart::memory : kind) += kind == HostPart::dispatch ? 0 : rest - dispatch;
+    const int64_t work = kind == HostPart::dispatch ? 0 : rest - dispatch;
+    if (product != nullptr)
+      product->work_ns += work;  // counted once the rates of all products are known
+    else
+      part(kind) += work;
     if (op.event.dur_ns > 0)
       for (OpVisitor* visitor : visitors_) visitor->visit(op);
     if (!is_elementwise(op.kind) || !op.bytes()) return;
@@ -168,7 +188,7 @@ class HostAccount {
 
   // Null where the op is no product of known sizes. Among nested products (linear, addmm) the
   // innermost counts.
-  const HostProduct* add_product(const VisitedOp& op) {
+  ProductSums* add_product(const VisitedOp& op) {
     if (op.kind != OpClass::gemm || op.inputs.empty()) return nullptr;
     const auto problem = gemm_problem(op.name, op.inputs);
     if (!problem) return nullptr;
@@ -180,7 +200,7 @@ class HostAccount {
     if (sums.times_ns.empty()) describe(*problem, op.name, sums.product);
     // A bias that addmm copies and an activation that it calls are ops of their own.
     sums.times_ns.push_back(op.self_ns);
-    return &sums.product;
+    return &sums;
   }
 
   static void describe(const GemmProblem& problem, std::string_view op, HostProduct& product) {
@@ -197,7 +217,9 @@ class HostAccount {
     const double sure_ns =
         (2 * m * n * k / kSlowProductGflops + bytes / kSureGbPerS) * static_cast<double>(s.batch);
     product.is_dispatch = sure_ns < static_cast<double>(kDispatchNsPerOp);
-    product.waits_for_memory = !product.is_dispatch && product.flops_per_byte < kLeastFlopsPerByte;
+    product.waits_for_memory = !product.is_dispatch &&
+                               product.flops_per_byte < kLeastFlopsPerByte &&
+                               bytes * static_cast<double>(s.batch) > double{kCoreCacheBytes};
   }
 
   void finish() {
@@ -210,13 +232,23 @@ class HostAccount {
     }
     std::stable_sort(time_.ops.begin(), time_.ops.end(),
                      [](const HostOp& a, const HostOp& b) { return a.self_ns > b.self_ns; });
+    std::map<std::string_view, double> best_gflops;  // by type, of those that compute enough
     for (auto& [key, sums] : products_) {
       HostProduct& p = sums.product;
       p.time = *distribution(std::move(sums.times_ns));
       const double flops = 2.0 * static_cast<double>(p.shape.m) * static_cast<double>(p.shape.n) *
                            static_cast<double>(p.shape.k) * static_cast<double>(p.shape.batch);
       if (p.time.median_ns > 0) p.gflops = flops / static_cast<double>(p.time.median_ns);
-      time_.products.push_back(std::move(p));
+      if (p.is_dispatch || p.flops_per_byte < kLeastFlopsPerByte) continue;
+      double& best = best_gflops[p.type];
+      best = std::max(best, p.gflops);
+    }
+    for (auto& [key, sums] : products_) {
+      HostProduct& p = sums.product;
+      if (const auto best = best_gflops.find(p.type); best != best_gflops.end())
+        p.waits_for_memory = p.waits_for_memory && p.gflops < kRateOfNoWait * best->second;
+      part(p.waits_for_memory ? HostPart::memory : HostPart::compute) += sums.work_ns;
+      time_.products.push_back(p);
     }
     std::stable_sort(time_.products.begin(), time_.products.end(),
                      [](const HostProduct& a, const HostProduct& b) {
@@ -244,6 +276,7 @@ class HostAccount {
   const Links& links_;
   std::span<OpVisitor* const> visitors_;
   ThreadKey thread_;
+  std::vector<std::optional<std::optional<HostPart>>> part_of_name_;  // by StringId
   IntervalSet windows_;
   IntervalSet data_;       // in the data loader
   IntervalSet compiling_;  // in torch.compile itself: Python, whatever ops it calls

@@ -102,6 +102,7 @@ std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, size_t mo
   if (!device || time.span_ns() <= 0) return {};
   const Interval span = {*time.start_ns, *time.end_ns};
   const IdleCauses causes = idle_causes(trace, links, *device, span);
+  const UnsureQueue unsure = unsure_queue(trace, links, *device, causes.of(IdleCause::queue));
   IntervalSet longest = gaps(causes.busy, span);
   std::stable_sort(longest.begin(), longest.end(), [](const Interval& a, const Interval& b) {
     return a.length_ns() > b.length_ns();
@@ -115,6 +116,9 @@ std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, size_t mo
     out.start_ns = gap.begin_ns;
     out.dur_ns = gap.length_ns();
     out.cause = cause_of(causes, gap);
+    const int64_t unsure_ns = total_ns(intersected(unsure.before_first, {gap})) +
+                              total_ns(intersected(unsure.behind_others, {gap}));
+    out.may_hide_work = 2 * unsure_ns >= gap.length_ns();
     name_neighbours(trace, links, *device, gap, out);
     name_host(trace, gap, out);
     if (has_long_gap) name_function(trace, gap, out);

@@ -205,6 +205,11 @@ bool is_elementwise(OpClass op) {
   return op == OpClass::pointwise || op == OpClass::copy || op == OpClass::fill;
 }
 
+size_t most_operands(std::string_view name) {
+  const PointwiseRow* row = pointwise_row_of_op(aten_base_name(name));
+  return row != nullptr && op_class(name) == OpClass::pointwise ? row->operands : SIZE_MAX;
+}
+
 bool is_transcendental(std::string_view name) {
   const std::string_view base = aten_base_name(name);
   if (const PointwiseRow* row = pointwise_row_of_op(base))
@@ -217,6 +222,13 @@ bool is_transcendental(std::string_view name) {
          std::any_of(kMarks.begin(), kMarks.end(), [&](std::string_view mark) {
            return base.find(mark) != std::string_view::npos;
          });
+}
+
+bool is_cpu_collective(std::string_view name) {
+  // As c10d's process groups of CPUs call their work.
+  constexpr std::array<std::string_view, 3> kPrefixes = {"gloo:", "mpi:", "ucc:"};
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 std::optional<int64_t> element_bytes(std::string_view type) {
@@ -238,13 +250,27 @@ std::optional<int64_t> TensorShape::bytes() const {
   return total;
 }
 
-std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs) {
-  std::vector<TensorShape> tensors;
-  const bool has_strides = std::any_of(inputs.begin(), inputs.end(), [](const OpInput& input) {
+namespace {
+
+bool has_strides(std::span<const OpInput> inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const OpInput& input) {
     return is_tensor(input) && !input.strides.empty();
   });
+}
+
+}  // namespace
+
+bool has_sparse(std::span<const OpInput> inputs) {
+  return has_strides(inputs) && std::any_of(inputs.begin(), inputs.end(), [](const OpInput& input) {
+           return is_tensor(input) && is_sparse(input);
+         });
+}
+
+std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs) {
+  std::vector<TensorShape> tensors;
+  const bool are_strides_known = has_strides(inputs);
   for (const OpInput& input : inputs) {
-    const bool is_known = !has_strides || !is_sparse(input);
+    const bool is_known = !are_strides_known || !is_sparse(input);
     const std::string_view type = is_known ? std::string_view(input.type) : "";
     if (is_tensor(input)) tensors.push_back({input.dims, type, repeats_in_memory(input)});
     for (const OpInput& element : input.list)
@@ -261,7 +287,9 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
     case OpClass::view:
     case OpClass::unknown:
     case OpClass::reduction: return std::nullopt;
-    case OpClass::gemm: return product_shape(base, tensors);
+    case OpClass::gemm:
+      // What a product with a sparse operand gives out is not said: dense or sparse.
+      return has_sparse(inputs) ? std::nullopt : product_shape(base, tensors);
     case OpClass::fill:
     case OpClass::rowwise:
     case OpClass::copy: return tensors.front();  // copy_(self, source): self's dtype

@@ -2,6 +2,7 @@
 // Facts about PyTorch's ops by their names: how outputs follow from inputs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -32,9 +33,16 @@ inline bool is_in_place(std::string_view name) { return name.ends_with('_'); }
 // True where data go element by element: pointwise, copies and fills.
 bool is_elementwise(OpClass op);
 
+// Inputs that an op reads at most; what comes behind is where an _out form writes. Of pointwise ops
+// in the table of pointwise functions; of others as many as there are.
+size_t most_operands(std::string_view name);
+
 // True where an element costs far more arithmetic than bytes: gelu, tanh, exp, ... and their
 // derivatives.
 bool is_transcendental(std::string_view name);
+
+// "gloo:all_reduce": a range in which threads of a CPU's process group carry out a collective.
+bool is_cpu_collective(std::string_view name);
 
 // Bytes of one element of a dtype as record_shapes writes it ("float", "c10::BFloat16"); nothing
 // for what is no tensor or not known.
@@ -52,6 +60,9 @@ struct TensorShape {
   std::optional<int64_t> bytes() const;
   bool operator==(const TensorShape&) const = default;
 };
+
+// A tensor among the arguments is sparse: it has sizes and no strides, which the others have.
+bool has_sparse(std::span<const OpInput> inputs);
 
 // The tensors among the arguments, lists flattened. The type of a list's element is "" where the
 // trace does not tell it, and that of a sparse tensor, whose bytes no trace tells.

@@ -2,6 +2,7 @@
 #include "explain/index/op_tree.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -30,6 +31,15 @@ OpTree::OpTree(const Trace& trace, const Links& links) {
       children_[first_child_[links.parent[i] + 1]++] = i;
     }
   }
+}
+
+uint32_t step_at(const Trace& trace, const Links& links, int64_t ts_ns) {
+  const auto after = std::upper_bound(
+      links.steps.begin(), links.steps.end(), ts_ns,
+      [&](int64_t time_ns, uint32_t step) { return time_ns < trace.events[step].ts_ns; });
+  if (after == links.steps.begin() || ts_ns >= trace.events[*std::prev(after)].end_ns())
+    return kNone;
+  return static_cast<uint32_t>(after - links.steps.begin()) - 1;
 }
 
 std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links) {

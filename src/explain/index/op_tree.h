@@ -48,4 +48,8 @@ std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spa
 std::vector<uint32_t> innermost_at(const std::vector<PythonFrame>& frames,
                                    std::vector<uint32_t> spans, const std::vector<Moment>& moments);
 
+// The step that runs at that time, as a position in Links::steps; kNone between steps. Links::step
+// knows it of ops, launches and device work, this of any event.
+uint32_t step_at(const Trace& trace, const Links& links, int64_t ts_ns);
+
 }  // namespace epilogue::trace

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "explain/index/aten_ops.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/kernel_name/text.h"
 #include "explain/products/device_peaks.h"
@@ -563,7 +564,8 @@ std::optional<GemmProblem> gemm_problem(std::string_view op, std::span<const OpI
   if (found == nullptr || inputs.size() < found->a + 2) return std::nullopt;
   const OpInput& a = inputs[found->a];
   const OpInput& b = inputs[found->a + 1];
-  if (a.is_list || b.is_list) return std::nullopt;
+  // Of a sparse operand most products are left out: sizes do not tell the FLOPs.
+  if (a.is_list || b.is_list || has_sparse(inputs)) return std::nullopt;
   const std::optional<GemmShape> shape =
       found->form == Form::linear ? linear_shape(a.dims, b.dims) : matmul_shape(a.dims, b.dims);
   if (!shape || shape->m <= 0 || shape->n <= 0 || shape->k <= 0 || shape->batch <= 0)

@@ -199,7 +199,26 @@ std::string collective_name(std::string_view text) {
   return "other";
 }
 
+namespace {
+
+// Threads of their own carry out the collectives of CPUs; the profiler has a range for each, from
+// when it is posted to its end.
+std::vector<CollectiveCall> host_collective_calls(const Trace& trace) {
+  std::vector<CollectiveCall> calls;
+  for (uint32_t i = 0; i < trace.events.size(); ++i) {
+    const Event& e = trace.events[i];
+    if (e.category != Category::user_annotation && e.category != Category::cpu_op) continue;
+    if (!is_cpu_collective(trace.name(e))) continue;
+    calls.emplace_back().event = i;
+    set_facts(calls.back(), facts_from_annotation(trace, e), trace.name(e));
+  }
+  return calls;
+}
+
+}  // namespace
+
 std::vector<CollectiveCall> collective_calls(const Trace& trace, const Links& links) {
+  if (links.device_work.empty() && links.launches.empty()) return host_collective_calls(trace);
   std::vector<uint32_t> annotations;
   for (uint32_t i = 0; i < trace.events.size(); ++i)
     if (trace.events[i].category == Category::user_annotation &&

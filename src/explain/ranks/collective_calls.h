@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collective kernels of one rank, and bandwidths as nccl-tests defines them (its
+// The collectives of one rank, and bandwidths as nccl-tests defines them (its
 // PERFORMANCE.md).
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace epilogue::trace {
 
 struct CollectiveCall {
-  uint32_t event = kNone;                // the kernel
+  uint32_t event = kNone;                // the kernel; the range of a CPU's collective
   std::string name;                      // "all_reduce"
   std::optional<int64_t> bytes;          // of the rank's input
   std::optional<int64_t> message_bytes;  // the size that bandwidths are over
@@ -24,7 +24,7 @@ struct CollectiveCall {
   std::string group;                     // "[0, 1, 2, 3]"; of many ranks cut, with "..."
 };
 
-// By start.
+// By start. Of a run without a device those of CPUs ("gloo:all_reduce").
 std::vector<CollectiveCall> collective_calls(const Trace& trace, const Links& links);
 
 // "ncclDevKernel_AllReduce_Sum_f32", "nccl:all_reduce", "_allgather_base" -> "all_reduce", ...

@@ -7,7 +7,9 @@
 #include <unordered_map>
 
 #include "epilogue/trace/time.h"
+#include "explain/index/aten_ops.h"
 #include "explain/index/device_busy.h"
+#include "explain/index/op_tree.h"
 #include "explain/ranks/collective_calls.h"
 #include "explain/timeline/work_kind.h"
 #include "trace/step_name.h"
@@ -15,8 +17,22 @@
 namespace epilogue::trace {
 namespace {
 
-// When the kernels that are no collectives ran.
-IntervalSet other_kernels(const Trace& trace) {
+// What hides a CPU's collectives: ops, but for those that post them.
+IntervalSet ops_beside(const Trace& trace) {
+  std::vector<Interval> list;
+  for_each_event_around(trace, [&](const Event& e) {
+    if (e.category != Category::cpu_op || is_cpu_collective(trace.name(e)) ||
+        trace.name(e).starts_with("c10d::"))
+      return;
+    list.push_back({e.ts_ns, e.end_ns()});
+  });
+  return united(std::move(list));
+}
+
+// When the kernels that are no collectives ran; without a device, the ops.
+IntervalSet other_work(const RankTrace& rank) {
+  const Trace& trace = rank.trace;
+  if (rank.links.device_work.empty() && rank.links.launches.empty()) return ops_beside(trace);
   WorkKinds kinds(trace);
   std::vector<Interval> list;
   // A selection also counts kernels beside those that it launched or that ran into it.
@@ -65,7 +81,10 @@ CollectiveRun run_of(const RankTrace& rank, const CollectiveCall& call, const Co
   run.dur_ns = e.dur_ns;
   run.message_bytes = call.message_bytes.value_or(-1);
   run.exposed_ns = e.dur_ns - others.within_ns({e.ts_ns, e.end_ns()});
-  if (const uint32_t step = rank.links.step[call.event]; step != kNone)
+  uint32_t step = rank.links.step[call.event];
+  if (step == kNone && e.category == Category::user_annotation)
+    step = step_at(rank.trace, rank.links, e.ts_ns);
+  if (step != kNone)
     run.step = step_number(rank.trace.name(rank.trace.events[rank.links.steps[step]])).value_or(-1);
   return run;
 }
@@ -87,7 +106,7 @@ void add_steps(const RankTrace& rank, RankDigest& digest) {
 
 void add_collectives(const RankTrace& rank, RankDigest& digest) {
   const std::vector<CollectiveCall> calls = collective_calls(rank.trace, rank.links);
-  const IntervalSet other_moments = other_kernels(rank.trace);
+  const IntervalSet other_moments = calls.empty() ? IntervalSet() : other_work(rank);
   const Coverage others(other_moments);
   std::map<std::string, std::vector<CollectiveCall>> by_name;
   for (const CollectiveCall& call : calls) {

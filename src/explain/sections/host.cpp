@@ -65,6 +65,10 @@ Json host_function_json(const HostFunction& f) {
   return {{"name", f.name}, {"count", f.count}, {"self_us", to_us(f.self_ns)}};
 }
 
+Json host_range_json(const HostRange& r) {
+  return {{"name", r.name}, {"count", r.count}, {"self_us", to_us(r.self_ns)}};
+}
+
 Json host_json(const std::optional<HostTime>& host, JsonLists& lists) {
   if (!host) return nullptr;
   Json parts = Json::object();
@@ -82,7 +86,8 @@ Json host_json(const std::optional<HostTime>& host, JsonLists& lists) {
       {"collectives", host_collectives_json(host->collectives)},
       {"peaks", cpu_peaks_json(*host)},
       {"peak_note", host->products.empty() ? "" : peak_note(*host)},
-      {"python_functions", lists.of("host.python_functions", host->functions, host_function_json)}};
+      {"python_functions", lists.of("host.python_functions", host->functions, host_function_json)},
+      {"ranges", lists.of("host.ranges", host->ranges, host_range_json)}};
 }
 
 // Its ops by their own time; of other runs empty.

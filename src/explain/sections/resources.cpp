@@ -35,6 +35,7 @@ void add_compile_json(const Explanation& e, Json& json, JsonLists& lists) {
                      {"graphs", lists.of("compile.graphs", c.graphs, range_json)},
                      {"regions_per_step", or_null(c.regions_per_step)},
                      {"frames_per_step", or_null(c.frames_per_step)},
+                     {"graph_breaks_per_step", or_null(c.graph_breaks_per_step)},
                      {"triton", lists.of("compile.triton", c.triton, triton_json)}};
 }
 

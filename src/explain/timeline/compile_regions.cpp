@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "epilogue/trace/kernel_name.h"
 #include "explain/index/intervals.h"
@@ -127,17 +128,6 @@ std::string_view frame_of(std::string_view region) {
   return slash == std::string_view::npos ? std::string_view() : id.substr(0, slash);
 }
 
-// The step that runs at that time. (Links::step knows that of ops, and a region may be an
-// annotation.)
-uint32_t step_at(const Trace& trace, const Links& links, int64_t ts_ns) {
-  const auto after = std::upper_bound(
-      links.steps.begin(), links.steps.end(), ts_ns,
-      [&](int64_t time_ns, uint32_t step) { return time_ns < trace.events[step].ts_ns; });
-  if (after == links.steps.begin()) return kNone;
-  const uint32_t step = *std::prev(after);
-  return ts_ns < trace.events[step].end_ns() ? step : kNone;
-}
-
 std::optional<double> frames_per_step(const Trace& trace, const Links& links,
                                       const std::vector<uint32_t>& regions) {
   if (links.steps.empty() || regions.empty()) return std::nullopt;
@@ -149,6 +139,47 @@ std::optional<double> frames_per_step(const Trace& trace, const Links& links,
       frames.emplace(step, frame);
   }
   return static_cast<double>(frames.size()) / static_cast<double>(links.steps.size());
+}
+
+struct NestedRegions {
+  int64_t count = 0;     // regions that run within another
+  int64_t in_steps = 0;  // of these, in steps
+  std::vector<uint32_t> outermost;
+};
+
+NestedRegions nested_regions(const Trace& trace, const Links& links,
+                             const std::vector<uint32_t>& regions) {
+  std::vector<uint32_t> sorted = regions;
+  std::sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) {
+    const Event& x = trace.events[a];
+    const Event& y = trace.events[b];
+    return std::tie(x.pid, x.tid, x.ts_ns, y.dur_ns) < std::tie(y.pid, y.tid, y.ts_ns, x.dur_ns);
+  });
+  NestedRegions found;
+  for (const uint32_t i : sorted) {
+    const Event& e = trace.events[i];
+    const Event* outer = found.outermost.empty() ? nullptr : &trace.events[found.outermost.back()];
+    if (outer == nullptr || outer->pid != e.pid || outer->tid != e.tid ||
+        e.ts_ns >= outer->end_ns()) {
+      found.outermost.push_back(i);
+    } else {
+      ++found.count;
+      if (step_at(trace, links, e.ts_ns) != kNone) ++found.in_steps;
+    }
+  }
+  return found;
+}
+
+// Time of `regions` in which none of `graphs` runs, whatever thread that is on.
+int64_t outside_ns(const Trace& trace, const std::vector<uint32_t>& regions,
+                   const std::vector<uint32_t>& graphs) {
+  const auto moments = [&](const std::vector<uint32_t>& events) {
+    std::vector<Interval> list;
+    for (const uint32_t i : events)
+      list.push_back({trace.events[i].ts_ns, trace.events[i].end_ns()});
+    return united(std::move(list));
+  };
+  return total_ns(subtracted(moments(regions), moments(graphs)));
 }
 
 }  // namespace
@@ -182,6 +213,12 @@ CompileSummary compile_summary(const Trace& trace, const Links& links) {
   if (!links.steps.empty() && !regions.empty())
     summary.regions_per_step =
         static_cast<double>(regions.size()) / static_cast<double>(links.steps.size());
+  const NestedRegions nested = nested_regions(trace, links, regions);
+  summary.graph_breaks = nested.count;
+  if (summary.regions_per_step)
+    summary.graph_breaks_per_step =
+        static_cast<double>(nested.in_steps) / static_cast<double>(links.steps.size());
+  if (!graphs.empty()) summary.outside_graphs_ns = outside_ns(trace, nested.outermost, graphs);
   summary.frames_per_step = frames_per_step(trace, links, regions);
   summary.compile_ns = total_ns(united(std::move(compiling)));
   summary.regions = ranges(trace, links, regions);

@@ -195,6 +195,77 @@ IdleCauses idle_causes(const Trace& trace, const Links& links, int32_t device, I
   return causes;
 }
 
+namespace {
+
+using Stream = std::pair<int32_t, int64_t>;
+
+// Calls by which the host makes a stream wait for an event, by thread and in order.
+class EventWaits {
+ public:
+  explicit EventWaits(const Trace& trace) {
+    std::vector<bool> is_wait(trace.strings.size());
+    for (StringId id = 0; id < trace.strings.size(); ++id)
+      is_wait[id] = trace.strings[id].find("StreamWaitEvent") != std::string_view::npos;
+    for_each_event_around(trace, [&](const Event& e) {
+      if (is_launch_category(e.category) && is_wait[e.name])
+        by_thread_[{e.pid, e.tid}].push_back(e.ts_ns);
+    });
+    for (auto& [thread, times] : by_thread_) std::sort(times.begin(), times.end());
+  }
+
+  // One lies between two moments of the call's thread.
+  bool has_between(int64_t after_ns, const Event& call) const {
+    const auto of_thread = by_thread_.find({call.pid, call.tid});
+    if (of_thread == by_thread_.end()) return false;
+    const std::vector<int64_t>& times = of_thread->second;
+    const auto first = std::upper_bound(times.begin(), times.end(), after_ns);
+    return first != times.end() && *first < call.ts_ns;
+  }
+
+ private:
+  std::map<ThreadKey, std::vector<int64_t>> by_thread_;
+};
+
+// The device's first recorded work; of a selection in the whole trace.
+int64_t first_work_ns(const Trace& trace, int32_t device) {
+  int64_t first_ns = INT64_MAX;
+  for_each_event_around(trace, [&](const Event& e) {
+    if (is_device_work(e.category) && e.pid == device && counts_for_span(e))
+      first_ns = std::min(first_ns, e.ts_ns);
+  });
+  return first_ns;
+}
+
+}  // namespace
+
+UnsureQueue unsure_queue(const Trace& trace, const Links& links, int32_t device,
+                         const IntervalSet& queue) {
+  UnsureQueue unsure;
+  unsure.before_first = intersected(queue, {{INT64_MIN, first_work_ns(trace, device)}});
+  const EventWaits waits(trace);
+  std::map<Stream, int64_t> last_launch_ns;  // of the streams that have had work
+  std::vector<Interval> behind;
+  int64_t end_ns = INT64_MIN;                   // of all work so far
+  for (const uint32_t i : links.device_work) {  // by start
+    const Event& work = trace.events[i];
+    if (work.pid != device) continue;
+    const bool is_launched = links.launch[i] != kNone;
+    const Event* call = is_launched ? &trace.events[links.launch[i]] : nullptr;
+    const auto [stream, is_first] = last_launch_ns.try_emplace({work.pid, work.tid}, INT64_MIN);
+    if (is_launched) {
+      const int64_t from_ns = std::max(end_ns, call->end_ns());
+      const bool may_wait = is_first || waits.has_between(stream->second, *call);
+      if (end_ns != INT64_MIN && work.ts_ns - from_ns >= kUnexplainedWaitNs && may_wait)
+        behind.push_back({from_ns, work.ts_ns});
+      stream->second = std::max(stream->second, call->ts_ns);
+    }
+    end_ns = std::max(end_ns, work.end_ns());
+  }
+  unsure.behind_others =
+      subtracted(intersected(queue, united(std::move(behind))), unsure.before_first);
+  return unsure;
+}
+
 std::vector<DeviceIdle> idle_times(const Trace& trace, const Links& links) {
   const Timeline time = timeline(trace, links);
   std::vector<DeviceIdle> list;

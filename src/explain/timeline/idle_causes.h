@@ -19,6 +19,19 @@ struct IdleCauses {
 // A gap of a twentieth of the span: then it is asked what Python function the host was in.
 inline bool is_long_gap(int64_t gap_ns, int64_t span_ns) { return gap_ns * 20 >= span_ns; }
 
+// Moments in which launched work waits while the device shows none, and may have had some that was
+// not recorded: `before_first` its first recorded work, `behind_others` later: the work that waits
+// is the first of its stream, or the host made the stream wait for an event, and nothing recorded
+// ended right before it started (kUnexplainedWaitNs). Within `queue`, the moments of
+// IdleCause::queue.
+struct UnsureQueue {
+  IntervalSet before_first;
+  IntervalSet behind_others;
+};
+inline constexpr int64_t kUnexplainedWaitNs = 1'000'000;
+UnsureQueue unsure_queue(const Trace& trace, const Links& links, int32_t device,
+                         const IntervalSet& queue);
+
 IdleCauses idle_causes(const Trace& trace, const Links& links, int32_t device, Interval span);
 
 }  // namespace epilogue::trace

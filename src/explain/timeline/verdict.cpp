@@ -27,12 +27,14 @@ namespace {
 // The wall time of a region, by TimePart.
 struct PartTimes {
   std::array<int64_t, kTimeParts> ns = {};
-  // The part of kQueue before the device's first known work.
+  // The parts of TimePart::queue in which work that was not recorded may have run (UnsureQueue).
   int64_t queue_before_first_ns = 0;
+  int64_t queue_behind_others_ns = 0;
 
   int64_t of(TimePart part) const { return ns[static_cast<size_t>(part)]; }
   int64_t wall_ns() const { return std::accumulate(ns.begin(), ns.end(), int64_t{0}); }
   int64_t device_ns() const { return of(TimePart::compute) + of(TimePart::memory); }
+  int64_t unsure_ns() const { return queue_before_first_ns + queue_behind_others_ns; }
   // Verdict::judged_pct. 100 where the profiler took all of the time.
   double judged_pct() const;
 };
@@ -100,22 +102,34 @@ std::string judged_sentence(const PartTimes& times) {
   if (times.of(TimePart::profiler) > 0)
     out += fmt::format("{} {} of the profiler's own time", out.empty() ? "" : " and",
                        format_duration_ns(times.of(TimePart::profiler)));
+  if (times.unsure_ns() > 0)
+    out += fmt::format("{} {} in which work that was not recorded may have run",
+                       out.empty() ? "" : " and", format_duration_ns(times.unsure_ns()));
   return fmt::format("Without{}, it worked {:.1f} % of the time: the verdict rests on this share.",
                      out, times.judged_pct());
 }
 
-std::string unsure_queue_sentence(const PartTimes& times) {
+std::string before_first_sentence(const PartTimes& times) {
   return fmt::format(
       "Launched work waited {} before the first recorded work of the device. The device may have "
-      "been busy then, with work that was launched before the recording.",
+      "been busy then, with work that was launched before the recording: it is taken out before "
+      "judging.",
       format_duration_ns(times.queue_before_first_ns));
+}
+
+std::string behind_others_sentence(const PartTimes& times) {
+  return fmt::format(
+      "Launched work waited {} on a stream that waits for an event, or without work on it "
+      "before, while no recorded work ran. The device may have been busy with work that was not "
+      "recorded: it is taken out before judging.",
+      format_duration_ns(times.queue_behind_others_ns));
 }
 
 std::array<IdlePart, 5> idle_parts(const PartTimes& times) {
   return {
       {{Bound::overhead, times.of(TimePart::overhead),
         "idle while the host was in ops or between them"},
-       {Bound::launch, times.of(TimePart::launch) + times.of(TimePart::queue),
+       {Bound::launch, times.of(TimePart::launch) + times.of(TimePart::queue) - times.unsure_ns(),
         "idle while the host was inside launch calls or launched work had not started"},
        {Bound::sync, times.of(TimePart::sync) + times.of(TimePart::communication),
         "idle while the host waited for the device, or in collectives that no kernel hides"},
@@ -125,7 +139,7 @@ std::array<IdlePart, 5> idle_parts(const PartTimes& times) {
 }
 
 double PartTimes::judged_pct() const {
-  const int64_t judged_ns = wall_ns() - of(TimePart::profiler);
+  const int64_t judged_ns = wall_ns() - of(TimePart::profiler) - unsure_ns();
   return judged_ns > 0 ? share_pct(device_ns(), judged_ns) : 100;
 }
 
@@ -142,7 +156,9 @@ std::vector<std::string> time_evidence(Bound bound, const PartTimes& times, cons
     list.push_back(judged_sentence(times));
   add_reasons(list, bound, times);
   if (share_pct(times.queue_before_first_ns, times.wall_ns()) >= kNotablePct)
-    list.push_back(unsure_queue_sentence(times));
+    list.push_back(before_first_sentence(times));
+  if (share_pct(times.queue_behind_others_ns, times.wall_ns()) >= kNotablePct)
+    list.push_back(behind_others_sentence(times));
   if (times.of(TimePart::profiler) > 0) list.push_back(profiler_sentence(times, profiler));
   return list;
 }
@@ -267,16 +283,6 @@ PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Inter
   return parts;
 }
 
-// When the device's first recorded work started; of a selection in the whole trace.
-int64_t first_work_ns(const Trace& trace, int32_t device) {
-  int64_t first_ns = INT64_MAX;
-  for_each_event_around(trace, [&](const Event& e) {
-    if (is_device_work(e.category) && e.pid == device && counts_for_span(e))
-      first_ns = std::min(first_ns, e.ts_ns);
-  });
-  return first_ns;
-}
-
 // The profiler's cost in ops that began while the device idled for the host, as running sums.
 class IdleProfilerCost {
  public:
@@ -311,7 +317,8 @@ Bound bound_of(const PartTimes& times) {
   const auto worst = std::max_element(
       idle.begin(), idle.end(), [](const IdlePart& a, const IdlePart& b) { return a.ns < b.ns; });
   if (times.judged_pct() < kDeviceBoundPct && worst->ns > 0) {
-    const bool is_queue = times.of(TimePart::queue) > times.of(TimePart::launch);
+    const bool is_queue =
+        times.of(TimePart::queue) - times.unsure_ns() > times.of(TimePart::launch);
     return worst->bound == Bound::launch && is_queue ? Bound::queue : worst->bound;
   }
   const bool is_compute = static_cast<double>(times.of(TimePart::compute)) * 100 >=
@@ -328,8 +335,7 @@ class Judge {
     verdicts_.profiler = profiler_cost(trace, links);
     if (const std::optional<int32_t> device = busiest_device(trace, links)) {
       parts_ = part_sets(trace, links, *device, span_);
-      queue_before_first_ =
-          intersected(parts_.of(TimePart::queue), {{INT64_MIN, first_work_ns(trace, *device)}});
+      unsure_ = unsure_queue(trace, links, *device, parts_.of(TimePart::queue));
     }
     for (const IntervalSet& set : parts_.sets) coverage_.emplace_back(set);
     profiler_.emplace(trace, links, coverage_[static_cast<size_t>(TimePart::overhead)],
@@ -394,7 +400,8 @@ class Judge {
     int64_t& other = times.ns[static_cast<size_t>(TimePart::other)];
     other += window.length_ns() - times.wall_ns();
     int64_t& overhead = times.ns[static_cast<size_t>(TimePart::overhead)];
-    times.queue_before_first_ns = total_ns(intersected(queue_before_first_, {window}));
+    times.queue_before_first_ns = total_ns(intersected(unsure_.before_first, {window}));
+    times.queue_behind_others_ns = total_ns(intersected(unsure_.behind_others, {window}));
     const int64_t profiler = std::min(overhead, profiler_->within_ns(window));
     times.ns[static_cast<size_t>(TimePart::profiler)] = profiler;
     overhead -= profiler;
@@ -404,7 +411,7 @@ class Judge {
   const Links& links_;
   Interval span_;
   PartSets parts_;
-  IntervalSet queue_before_first_;
+  UnsureQueue unsure_;
   std::vector<Coverage> coverage_;
   std::optional<IdleProfilerCost> profiler_;
   Verdicts verdicts_;

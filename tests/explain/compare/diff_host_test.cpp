@@ -80,5 +80,49 @@ TEST(Diff, AnOpOfAnotherTypeIsNotTheSameOnACpu) {
             "aten::addmm: same op");
 }
 
+Trace product_of(int64_t rows, int64_t us) {
+  TraceBuilder b;
+  b.op("aten::addmm", 0, us * kUs);
+  b.inputs({testing::tensor({3072}), testing::tensor({rows, 768}), testing::tensor({768, 3072})});
+  return std::move(b.trace);
+}
+
+TEST(Diff, SizesThatChangedComeBeforeTheMeanTime) {
+  const Trace many = product_of(4096, 5353);
+  const Trace few = product_of(512, 752);
+  const TraceDiff d = diff_traces(many, link(many), few, link(few), {});
+  EXPECT_EQ(d.parts.at(0).what, "aten::addmm: other sizes");
+  EXPECT_EQ(d.parts[0].why,
+            "sizes 3072, 4096 x 768, 768 x 3072 -> 3072, 512 x 768, 768 x 3072; 1 execution, mean "
+            "5353.0 -> 752.0 us");
+}
+
+TEST(Diff, SizesThatOccurOnBothSidesAreTheSame) {
+  Trace before = product_of(4096, 5000);
+  TraceBuilder b;
+  b.op("aten::addmm", 0, 1000 * kUs);
+  b.inputs({testing::tensor({3072}), testing::tensor({4096, 768}), testing::tensor({768, 3072})});
+  b.op("aten::addmm", 1000 * kUs, 3000 * kUs);
+  b.inputs({testing::tensor({3072}), testing::tensor({512, 768}), testing::tensor({768, 3072})});
+  EXPECT_EQ(diff_traces(before, link(before), b.trace, link(b.trace), {}).parts.at(0).what,
+            "aten::addmm: same op");
+}
+
+TEST(Diff, ATypeThatATraceDoesNotTellIsNoChange) {
+  const auto run = [](std::vector<int64_t> strides, int64_t us) {
+    TraceBuilder b;
+    b.op("aten::mm", 0, us * kUs);
+    OpInput left = testing::tensor({256, 512});
+    left.strides =
+        std::move(strides);  // none: a sparse matrix, whose type tensor_inputs leaves out
+    b.inputs({left, testing::tensor({512, 512})});
+    return std::move(b.trace);
+  };
+  const Trace dense = run({512, 1}, 1000);
+  const Trace sparse = run({}, 7500);
+  EXPECT_EQ(diff_traces(dense, link(dense), sparse, link(sparse), {}).parts.at(0).what,
+            "aten::mm: same op");
+}
+
 }  // namespace
 }  // namespace epilogue::trace::diff_host_test

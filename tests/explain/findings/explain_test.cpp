@@ -5,12 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "explain/findings/find_finding.h"
-#include "trace/trace_builder.h"
+#include "explain/gpu_trace.h"
 
 namespace epilogue::trace::explain_test {
 namespace {
 
 using testing::find_finding;
+using testing::GpuTrace;
 using testing::kUs;
 using testing::TraceBuilder;
 
@@ -191,6 +192,47 @@ TEST(Explain, ManyOpsThatLaunchNothingAreASaving) {
   EXPECT_DOUBLE_EQ(*f->saving_us, 200);
 }
 
+TEST(Explain, WhereLaunchesWereNotLinkedNobodyKnowsWhichOpsStartWork) {
+  GpuTrace b;
+  for (int64_t i = 0; i < 50; ++i) {
+    b.op("aten::add", i * 100 * kUs, (i * 100 + 90) * kUs);
+    b.gpu_kernel("mtia_kernel", (i * 100 + 20) * kUs, (i * 100 + 40) * kUs, 1000 + i);
+  }
+  EXPECT_EQ(find_finding(explain(b), "no-launch-ops"), nullptr);
+}
+
+TEST(Explain, ARunThatWaitsInCollectivesIsNotSaidToWork) {
+  GpuTrace b;
+  b.call("cudaLaunchKernel", 0, 2 * kUs, 1);
+  b.gpu_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 3 * kUs, 90 * kUs, 1, 20);
+  b.call("cudaLaunchKernel", 3 * kUs, 4 * kUs, 2);
+  b.gpu_kernel("elementwise", 90 * kUs, 100 * kUs, 2);
+  const Explanation e = explain(b);
+  ASSERT_EQ(e.verdicts.whole.bound, Bound::sync);
+  EXPECT_EQ(e.findings.front().title,
+            "sync-bound: collectives that no other kernel hides take 87 % of the time");
+}
+
+TEST(Explain, AWaitBehindWorkThatWasNotRecordedIsNoSaving) {
+  GpuTrace b;
+  b.annotation("step[DECODE bs=32]", 0, 2000 * kUs);
+  b.call("hipMemcpyAsync", 10 * kUs, 12 * kUs, 1);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Pinned -> Device)", 14 * kUs, 18 * kUs, 1, 3);
+  b.call("hipStreamWaitEvent", 100 * kUs, 101 * kUs);
+  b.call("hipGraphLaunch", 110 * kUs, 150 * kUs, 3);
+  for (int64_t i = 0; i < 10; ++i)
+    b.gpu_kernel("Cijk_gemm", (480'000 + 980 * i) * kUs, (480'980 + 980 * i) * kUs, 3);
+  const Explanation e = explain(b);
+  EXPECT_EQ(e.verdicts.whole.bound, Bound::compute);
+  EXPECT_NE(e.findings.front().title.find("as judged"), std::string::npos)
+      << e.findings.front().title;
+  const Finding* f = find_finding(e, "idle-gap");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("the device shows no work for 480 ms while recorded work waits"), 0U);
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_FALSE(f->saving_us);
+}
+
 TEST(Explain, AGraphBreakIsAFindingAndARegionThatRunsOftenIsNone) {
   TraceBuilder b;
   b.annotation("ProfilerStep#1", 0, 1000 * kUs);
@@ -202,6 +244,23 @@ TEST(Explain, AGraphBreakIsAFindingAndARegionThatRunsOftenIsNone) {
   const Finding* f = find_finding(broken, "graph-breaks");
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->title.starts_with("2.0 different compiled regions run per step")) << f->title;
+}
+
+TEST(Explain, FramesThatResumeWithinTheirRegionAreGraphBreaks) {
+  TraceBuilder b;
+  b.annotation("ProfilerStep#1", 0, 1000 * kUs);
+  b.op("Torch-Compiled Region: 0/0", 0, 900 * kUs);
+  for (int64_t i = 0; i < 5; ++i)
+    b.op("Torch-Compiled Region: 0/0", (100 + i) * kUs, (800 - i) * kUs);
+  b.op("## Call CompiledFxGraph abc ##", 200 * kUs, 300 * kUs);
+  const Explanation broken = explain(b);
+  const Finding* f = find_finding(broken, "graph-breaks");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "the graph breaks 5.0 times per step: 6.0 compiled regions run");
+  EXPECT_EQ(
+      f->evidence[1],
+      "800 us of the regions' time is in no compiled graph: Python, and ops that run eagerly");
+  EXPECT_FALSE(f->action.empty());
 }
 
 TEST(Explain, ThePeakSaysWhatWasThereBeforeTheWindow) {

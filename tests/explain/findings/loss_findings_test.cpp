@@ -94,6 +94,87 @@ TEST(LossFindings, IndexingByAMaskIsTheCallThatSearches) {
   EXPECT_EQ(find_finding(explain(plain), "boolean-mask"), nullptr);
 }
 
+// Two products of one shape: decayed numbers make the second one 50 times as slow.
+TEST(LossFindings, CallsOfOneShapeThatAreFarSlowerHintAtDenormalNumbers) {
+  const auto run = [](int64_t first_us, int64_t second_us, const char* op) {
+    GpuTrace b;
+    b.op(op, 0, first_us * kUs);
+    b.inputs({tensor({512, 512}), tensor({512, 512})});
+    b.op(op, first_us * kUs, (first_us + second_us) * kUs);
+    b.inputs({tensor({512, 512}), tensor({512, 512})});
+    return explain(b);
+  };
+  const Explanation e = run(2'000, 100'000, "aten::mm");
+  const Finding* f = find_finding(e, "uneven-calls");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title,
+            "1 of 2 calls of aten::mm with the same sizes take 50 times as long as the fastest: "
+            "100 ms of "
+            "102 ms (98 %)");
+  EXPECT_EQ(f->evidence.at(0),
+            "512 x 512, 512 x 512: the fastest takes 2.00 ms, these 100 ms each");
+  EXPECT_NE(f->action.find("torch.set_flush_denormal(True)"), std::string::npos);
+  EXPECT_EQ(f->confidence, Confidence::medium);
+  EXPECT_DOUBLE_EQ(*f->saving_us, 98'000);
+  EXPECT_EQ(find_finding(run(20'000, 100'000, "aten::mm"), "uneven-calls"), nullptr) << "5 times";
+  const Explanation first = run(100'000, 2'000, "aten::mm");
+  ASSERT_NE(find_finding(first, "uneven-calls"), nullptr);
+  EXPECT_EQ(find_finding(first, "uneven-calls")->confidence, Confidence::low)
+      << "a first call may pay for what is made once";
+  const Explanation sort = run(2'000, 100'000, "aten::cumsum");
+  ASSERT_NE(find_finding(sort, "uneven-calls"), nullptr);
+  EXPECT_EQ(find_finding(sort, "uneven-calls")->action.find("denormal"), std::string::npos);
+}
+
+TEST(LossFindings, TimeBetweenOpsIsBookedToTheRangeThatTheProgramNamed) {
+  GpuTrace b;
+  b.annotation("ProfilerStep#1", 0, 100'000 * kUs);
+  b.annotation("preprocess", 10'000 * kUs, 61'000 * kUs);
+  b.event(Category::python_function, "train.py(10): train", 0, 100'000 * kUs);
+  b.op("aten::mm", 0, 10'000 * kUs);
+  b.op("aten::relu", 61'000 * kUs, 100'000 * kUs);
+  const Explanation e = explain(b);
+  ASSERT_EQ(e.host->ranges.size(), 1U);
+  EXPECT_EQ(e.host->ranges[0].name, "preprocess");
+  EXPECT_EQ(e.host->ranges[0].self_ns, 51'000 * kUs);
+  const Finding* f = find_finding(e, "between-ops");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title,
+            "51.0 ms of 100 ms (51 %) pass between ops, most of it in preprocess: Python, or code "
+            "that is "
+            "not traced");
+  EXPECT_EQ(f->evidence.at(0), "range preprocess: 1 time, 51.0 ms");
+  EXPECT_EQ(f->action.find("take preprocess out of the step"), 0U);
+}
+
+// 218 ms of preprocessing and many short gaps of 5 ms in all: CUDA graphs help with the latter
+// alone.
+TEST(LossFindings, WhatOneLongGapTakesIsNotClaimedTwice) {
+  const auto run = [](int64_t short_gap_us) {
+    GpuTrace b;
+    b.annotation("preprocess", 0, 218'000 * kUs);
+    int64_t at = 218'000;
+    for (int64_t i = 1; i <= 100; ++i) {
+      b.op("aten::relu", at * kUs, (at + short_gap_us) * kUs);
+      b.call("cudaLaunchKernel", (at + short_gap_us - 2) * kUs, (at + short_gap_us - 1) * kUs, i);
+      b.gpu_kernel("relu", (at + short_gap_us) * kUs, (at + short_gap_us + 100) * kUs, i);
+      at += short_gap_us + 100;
+    }
+    return explain(b);
+  };
+  const Explanation e = run(50);
+  const Finding* gap = find_finding(e, "idle-gap");
+  ASSERT_NE(gap, nullptr);
+  EXPECT_EQ(gap->title.find("the device idles 218 ms at one stretch in preprocess"), 0U)
+      << gap->title;
+  EXPECT_EQ(gap->action.find("move preprocess to where the device works"), 0U);
+  EXPECT_EQ(find_finding(e, "host-overhead"), nullptr) << "5 ms of 233";
+  const Explanation both = run(1000);
+  const Finding* rest = find_finding(both, "host-overhead");
+  ASSERT_NE(rest, nullptr);
+  EXPECT_LT(*rest->saving_us, 101'000) << "without the 218 ms";
+}
+
 TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
   GpuTrace b;
   b.op("_compile.compile_inner (dynamo_timed)", 0, 900 * kUs);

@@ -39,6 +39,33 @@ TEST(ProductFindings, AnNThatTensorCoresCannotReadIsToBePadded) {
   EXPECT_EQ(find_finding(explain(head), "misaligned-product"), nullptr);
 }
 
+// A decode's product: 64 rows, 17.2 GFLOP and 269 MB in 400 us: 43 TFLOP/s of 99.5 that memory
+// allows.
+TEST(ProductFindings, AProductThatTakesHalfOfTheDeviceFarFromItsLimitIsNamed) {
+  const auto found = [](int64_t rows, int64_t us, int64_t other_us) {
+    GemmTrace b(a100());
+    b.product("aten::mm", mm(rows, 16384, 8192, kBf16), kGate, us * kUs);
+    b.product("aten::add", {testing::tensor({64, 8192}, kBf16)}, "elementwise", other_us * kUs);
+    return explain(b);
+  };
+  const Explanation e = found(64, 400, 400);
+  const Finding* f = find_finding(e, "slow-product");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::mm 64 x 16384 x 8192 takes 50 % of the device's time at "), 0U)
+      << f->title;
+  EXPECT_FALSE(f->action.empty());
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_DOUBLE_EQ(*f->cost_us, 400);
+  EXPECT_LT(*f->saving_us, 400);
+  EXPECT_EQ(find_finding(found(64, 200, 400), "slow-product"), nullptr)
+      << "67 % of what memory gives";
+  EXPECT_EQ(find_finding(found(64, 400, 2000), "slow-product"), nullptr)
+      << "17 % of the device's time";
+  const Explanation few = found(8, 400, 100);
+  ASSERT_NE(find_finding(few, "slow-product"), nullptr);
+  EXPECT_NE(find_finding(few, "slow-product")->action.find("would more rows"), std::string::npos);
+}
+
 TEST(ProductFindings, AnOptimizerThatTheDeviceWaitsForCostsTheHostsTime) {
   GpuTrace b;
   b.annotation("Optimizer.step#Adam.step", 0, 800 * kUs);

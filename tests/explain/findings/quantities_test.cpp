@@ -71,6 +71,19 @@ TEST(Quantities, WhatATraceCannotGiveIsUnknown) {
   EXPECT_EQ(value_of(quantities(Trace()), "kernels"), 0);
 }
 
+TEST(Quantities, CompiledRegionsAndGraphBreaks) {
+  GpuTrace b = two_steps();
+  EXPECT_EQ(value_of(quantities(b.trace), "compiled_regions_per_step"), 0);
+  EXPECT_EQ(value_of(quantities(b.trace), "graph_breaks_per_step"), 0);
+  b.annotation("Torch-Compiled Region: 0/0", 100, 900);
+  b.annotation("Torch-Compiled Region: 1/0", 200, 800);
+  b.annotation("Torch-Compiled Region: 1/0", 300, 700);
+  const std::vector<Quantity> list = quantities(b.trace);
+  EXPECT_EQ(value_of(list, "compiled_regions_per_step"), 1.5);
+  EXPECT_EQ(value_of(list, "graph_breaks_per_step"), 1);
+  EXPECT_FALSE(value_of(quantities(Trace()), "graph_breaks_per_step"));
+}
+
 TEST(Quantities, KernelsThatOutlastTheirStepLeaveNoHostTime) {
   GpuTrace b;
   b.annotation("ProfilerStep#1", 0, 10 * kUs);

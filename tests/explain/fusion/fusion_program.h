@@ -40,6 +40,13 @@ class Program {
   void copy(const char* kernel, int64_t us, std::vector<int64_t> dims) {
     op("aten::copy_", us, {tensor(dims, kBFloat16), tensor(dims, kBFloat16)}, kernel);
   }
+  // A view of a part: x[0], a slice, a chunk.
+  void part(std::vector<int64_t> whole, const char* sizes) {
+    builder_.op("aten::as_strided", now_, now_ + kUs);
+    builder_.inputs({tensor(std::move(whole), kBFloat16), scalar(sizes, "ScalarList"),
+                     scalar("[1]", "ScalarList"), scalar("0")});
+    now_ += kUs;
+  }
   void annotated(std::string_view name, const std::function<void()>& body) {
     const int64_t begin = now_;
     body();

@@ -2,6 +2,8 @@
 // Chains that look like fusions and are none, or save nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "epilogue/trace/fusion.h"
 #include "explain/fusion/fusion_program.h"
 
@@ -35,19 +37,112 @@ TEST(FusionRefusals, NoKernelCopiesBetweenHostAndDevice) {
 }
 
 TEST(FusionRefusals, WhatAnUnknownOpMayHaveWrittenComesFromNobodyBeforeIt) {
-  const auto copies_around = [](std::vector<OpInput> inputs) {
+  const auto ops_around = [](std::vector<OpInput> inputs) {
     Program p;
-    p.copy("elementwise", 60, {888, 3072});
+    p.unary("aten::relu", 60, {888, 3072});
     p.op("symm_mem::multimem_all_reduce_", 30, std::move(inputs));
-    p.copy("elementwise", 60, {888, 3072});
+    p.unary("aten::neg", 60, {888, 3072});
     return p.find().fusions.size();
   };
-  EXPECT_EQ(copies_around({tensor({888 * 3072}, kBFloat16)}), 0U);
-  EXPECT_EQ(copies_around({tensor({888, 128}, kBFloat16), tensor({888, 3072}, kBFloat16)}), 0U);
-  EXPECT_EQ(copies_around({tensor_list({tensor({888, 3072}, "")})}), 0U)
+  EXPECT_EQ(ops_around({tensor({888 * 3072}, kBFloat16)}), 0U);
+  EXPECT_EQ(ops_around({tensor({888, 128}, kBFloat16), tensor({888, 3072}, kBFloat16)}), 0U);
+  EXPECT_EQ(ops_around({tensor_list({tensor({888, 3072}, "")})}), 0U)
       << "lists of traces do not tell the dtype";
-  EXPECT_EQ(copies_around({tensor({888 * 3072}, "float")}), 1U);
-  EXPECT_EQ(copies_around({tensor({888, 128}, kBFloat16)}), 1U);
+  EXPECT_EQ(ops_around({tensor({888 * 3072}, "float")}), 1U);
+  EXPECT_EQ(ops_around({tensor({888, 128}, kBFloat16)}), 0U)
+      << "it may have made any tensor of bf16";
+}
+
+// Two tokens of a decoder: between the ops on logits a layer that the trace knows no shape of.
+TEST(FusionRefusals, OpsOfTwoTokensAreNoChain) {
+  Program p;
+  for (int token = 0; token < 2; ++token) {
+    p.op("custom::linear", 200, {tensor({4, 768}, kBFloat16), tensor({50257, 768}, kBFloat16)});
+    p.unary("aten::div", 100, {4, 50257});
+    p.unary("aten::_softmax", 100, {4, 50257});
+    p.unary("aten::argmax", 100, {4, 50257});
+    p.op("aten::sort", 300, {tensor({4, 50257}, kBFloat16)});
+  }
+  for (const Fusion& f : p.find().fusions)
+    EXPECT_LE(std::count(f.ops.begin(), f.ops.end(), "aten::div"), 1) << f.ops.size();
+}
+
+TEST(FusionRefusals, ActivationsOfThreeLayersAreNoChain) {
+  Program p;
+  for (int layer = 0; layer < 3; ++layer) {
+    p.op("custom::norm", 50, {tensor({512, 768}, kBFloat16)});
+    p.op("custom::linear", 200, {tensor({512, 768}, kBFloat16), tensor({3072, 768}, kBFloat16)});
+    p.unary("aten::gelu", 100, {512, 3072});
+    p.op("custom::linear", 200, {tensor({512, 3072}, kBFloat16), tensor({768, 3072}, kBFloat16)});
+  }
+  EXPECT_TRUE(p.find().fusions.empty());
+}
+
+TEST(FusionRefusals, CopiesOfParametersAreNoChain) {
+  Program p;
+  for (int parameter = 0; parameter < 5; ++parameter) p.copy("elementwise", 60, {3072, 768});
+  EXPECT_TRUE(p.find().fusions.empty());
+}
+
+// DistributedDataParallel divides each gradient into its place in the bucket: mul.out(grad, 1/n,
+// view).
+TEST(FusionRefusals, GradientsThatGoIntoABucketAreNoChain) {
+  Program p;
+  for (int gradient = 0; gradient < 8; ++gradient)
+    p.op("aten::mul", 60,
+         {tensor({3072, 768}, kBFloat16), tensor({}, "double"), tensor({3072, 768}, kBFloat16)});
+  EXPECT_TRUE(p.find().fusions.empty());
+}
+
+TEST(FusionRefusals, APartOfAnotherTensorMayBeWhatIsRead) {
+  const auto chains = [](std::vector<int64_t> whole, const char* sizes) {
+    Program p;
+    p.unary("aten::relu", 60, {4, 50257});
+    p.part(std::move(whole), sizes);
+    p.unary("aten::neg", 60, {4, 50257});
+    return p.find().fusions.size();
+  };
+  EXPECT_EQ(chains({4, 10, 50257}, "[4, 50257]"), 0U) << "the logits of the last token";
+  EXPECT_EQ(chains({4, 10, 768}, "[4, 768]"), 1U);
+  EXPECT_EQ(chains({4, 50257}, "[4, 50257]"), 1U) << "all of it";
+}
+
+TEST(FusionRefusals, APartThatIsWrittenInBetweenChangesWhatIsRead) {
+  const auto chains = [](std::vector<int64_t> filled) {
+    Program p;
+    p.unary("aten::relu", 60, {512, 3072});
+    p.part({512, 3072}, "[512, 1024]");
+    p.op("aten::fill_", 20, {tensor(std::move(filled), kBFloat16), scalar("0")});
+    p.unary("aten::neg", 60, {512, 3072});
+    return p.find().fusions.size();
+  };
+  EXPECT_EQ(chains({512, 1024}), 0U);
+  EXPECT_EQ(chains({512, 7}), 1U) << "another tensor";
+}
+
+// silu(gate) * up: the slice that is up lies between, and the product reads both.
+TEST(FusionRefusals, AReaderOfTwoTensorsReadsThePartAndTheResult) {
+  Program p;
+  p.unary("aten::silu", 60, {512, 3072});
+  p.part({512, 6144}, "[512, 3072]");
+  p.binary("aten::mul", 60, {512, 3072}, {512, 3072});
+  const FusionFindings found = p.find();
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
+  ASSERT_NE(chain, nullptr);
+  EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::silu", "aten::mul"}));
+}
+
+TEST(FusionRefusals, AProductWithASparseMatrixTakesNoEpilogue) {
+  const auto fusions = [](bool is_sparse) {
+    Program p;
+    OpInput left = tensor({4096, 4096}, kBFloat16);
+    if (is_sparse) left.strides.clear();
+    p.op("aten::mm", 200, {left, tensor({4096, 512}, kBFloat16)});
+    p.unary("aten::relu", 60, {4096, 512});
+    return p.find().fusions.size();
+  };
+  EXPECT_EQ(fusions(false), 1U);
+  EXPECT_EQ(fusions(true), 0U);
 }
 
 TEST(FusionRefusals, WhatAnOpInPlaceOverwroteNobodyReadsLater) {
@@ -81,15 +176,16 @@ TEST(FusionRefusals, AComparisonDoesNotReadAnothersResult) {
 }
 
 TEST(FusionRefusals, OutermostAnnotationsAreNotJoined) {
-  const auto route = [](Program& p) { p.unary("aten::sigmoid", 50, {4096, 512}); };
+  const auto route = [](Program& p, const char* op) { p.unary(op, 50, {4096, 512}); };
   Program joined;
   joined.annotated("model", [&] {
-    joined.annotated("MoE", [&] { route(joined); });
-    joined.annotated("MoE", [&] { route(joined); });
+    joined.annotated("MoE", [&] { route(joined, "aten::relu"); });
+    joined.annotated("MoE", [&] { route(joined, "aten::sigmoid"); });
   });
   EXPECT_NE(find(joined.find(), FusionKind::pointwise_chain), nullptr);
   Program apart;
-  for (int i = 0; i < 2; ++i) apart.annotated("MoE", [&] { route(apart); });
+  for (const char* op : {"aten::relu", "aten::sigmoid"})
+    apart.annotated("MoE", [&] { route(apart, op); });
   EXPECT_TRUE(apart.find().fusions.empty());
 }
 

@@ -233,7 +233,8 @@ TEST(Fusion, WithoutDeviceWorkTheOpsOwnTimeCounts) {
 
 TEST(Fusion, ChainsOfCopiesAreAGuess) {
   Program p;
-  p.copy("elementwise", 40, {4096, 1024});
+  p.op("aten::copy_", 40, {testing::tensor({4096, 1024}, kBFloat16), testing::tensor({4096, 1024})},
+       "elementwise");
   p.copy("elementwise", 40, {4096, 1024});
   p.unary("aten::relu", 40, {4096, 1024});
   const FusionFindings found = p.find();

@@ -173,18 +173,17 @@ TEST(HostModel, ASoftmaxDoesNotWriteWhereAProductLiesAndItsScaleIsTested) {
   EXPECT_NEAR(with("aten::mul"), 100 + 150 + 100, 1e-6);
 }
 
-TEST(HostModel, ANormOfWhatIsDearToComputeIsAKernelOfItsOwn) {
-  const auto with = [](const char* name) {
-    Program p = on_host();
-    product(p, {1024, 1024});
-    op(p, "aten::neg", 120, {1024, 1024});
-    op(p, name, 120, {1024, 1024});
-    op(p, "aten::native_layer_norm", 240, {1024, 1024});
-    return fused_us(p);
-  };
-  const double pass_us = 40;  // over 4 MiB
-  EXPECT_NEAR(with("aten::relu"), 2 * pass_us, 1e-6);
-  EXPECT_NEAR(with("aten::silu"), 4 * pass_us, 1e-6);
+// Without AVX-512 Inductor takes longer for add and layer_norm than eager does: 562 us for 494.
+TEST(HostModel, ANormIsInNoChain) {
+  Program p = on_host();
+  product(p, {1024, 1024});
+  op(p, "aten::neg", 120, {1024, 1024});
+  op(p, "aten::relu", 120, {1024, 1024});
+  op(p, "aten::native_layer_norm", 240, {1024, 1024});
+  const FusionFindings found = p.find();
+  const Fusion* chain = find(found, FusionKind::pointwise_chain);
+  ASSERT_NE(chain, nullptr);
+  EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::neg", "aten::relu"}));
 }
 
 TEST(HostModel, ASumOfAProductAndATensorIsCopiedIntoThatProduct) {

@@ -56,6 +56,61 @@ TEST(HostTime, AProductOfOneRowWaitsForMemory) {
   EXPECT_LT(host->products.at(0).flops_per_byte, 1);
 }
 
+// 17 x 768 x 192: 7.7 FLOPs for each byte, and a core's cache holds all 655 kB.
+TEST(HostTime, AProductThatACacheHoldsDoesNotWaitForMemory) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 1000 * kUs);
+  b.inputs({tensor({17, 768}), tensor({768, 192})});
+  const std::optional<HostTime> host = judged(b);
+  ASSERT_TRUE(host);
+  EXPECT_LT(host->products.at(0).flops_per_byte, kLeastFlopsPerByte);
+  EXPECT_FALSE(host->products[0].waits_for_memory);
+  EXPECT_EQ(host->bound, Bound::compute);
+}
+
+TEST(HostTime, AProductThatIsAsFastAsOthersDoesNotWaitForMemory) {
+  const auto host_of = [](int64_t us_of_few) {
+    GpuTrace b;
+    b.op("aten::mm", 0, us_of_few * kUs);  // 16.8 MFLOP, 4.3 MB
+    b.inputs({tensor({8, 1024}), tensor({1024, 1024})});
+    product(b, us_of_few, us_of_few + 5000, 1024);  // 1.07 GFLOP: 215 GFLOP/s
+    return *judged(b);
+  };
+  const auto waits = [](const HostTime& host) {
+    for (const HostProduct& p : host.products)
+      if (p.shape.m == 8) return p.waits_for_memory;
+    return false;
+  };
+  const HostTime fast = host_of(100);  // 168 GFLOP/s
+  EXPECT_FALSE(waits(fast));
+  EXPECT_EQ(fast.of(HostPart::memory), 0);
+  const HostTime slow = host_of(400);  // 42 GFLOP/s
+  EXPECT_TRUE(waits(slow));
+  EXPECT_EQ(slow.of(HostPart::memory), 397 * kUs);
+}
+
+TEST(HostTime, AHelperOfASolverComputes) {
+  GpuTrace b;
+  b.op("aten::cholesky_solve", 0, 1000 * kUs);
+  b.op("aten::_cholesky_solve_helper", 10 * kUs, 990 * kUs);
+  b.inputs({tensor({512, 512}), tensor({512, 512}), scalar("False")});
+  const std::optional<HostTime> host = judged(b);
+  ASSERT_TRUE(host);
+  EXPECT_EQ(host->bound, Bound::compute);
+  EXPECT_EQ(host->of(HostPart::memory), 0);
+}
+
+TEST(HostTime, AProductWithASparseMatrixHasNoRate) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 1000 * kUs);
+  OpInput sparse = tensor({100'000, 100'000});
+  sparse.strides.clear();
+  b.inputs({sparse, tensor({100'000, 64})});
+  const std::optional<HostTime> host = judged(b);
+  ASSERT_TRUE(host);
+  EXPECT_TRUE(host->products.empty());
+}
+
 // 4 kFLOP: less than 1 us on any core.
 void tiny_product(GpuTrace& b, int64_t start_us, int64_t end_us) {
   b.op("aten::mm", start_us * kUs, end_us * kUs);

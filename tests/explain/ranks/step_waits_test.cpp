@@ -14,6 +14,7 @@ namespace {
 using testing::find_finding;
 using testing::GpuTrace;
 using testing::kUs;
+using testing::TraceBuilder;
 
 constexpr char kReduce[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 constexpr int64_t kStep = 1000 * kUs;
@@ -87,6 +88,65 @@ TEST(StepWaits, ACollectiveOfDifferentStepsIsLeftOut) {
   ASSERT_EQ(e.collectives.steps.size(), 1u);
   EXPECT_EQ(e.collectives.steps[0].step, 5);
   EXPECT_EQ(e.collectives.waits[0].count, 2) << "matched all the same";
+}
+
+// A rank of CPUs: one gloo:all_reduce in each step, posted at the moment that `us` says before the
+// step ends.
+TraceBuilder gloo_rank(int64_t rank, const std::vector<int64_t>& us) {
+  TraceBuilder b;
+  b.trace.import.path = "run/rank" + std::to_string(rank) + ".json";
+  for (size_t s = 0; s < us.size(); ++s) {
+    const int64_t start = static_cast<int64_t>(s) * kStep;
+    b.annotation("ProfilerStep#" + std::to_string(s + 5), start, start + kStep);
+    b.op("aten::mm", start, start + kStep - us[s] * kUs);
+    b.op("c10d::allreduce_", start + kStep - us[s] * kUs, start + kStep - (us[s] - 2) * kUs);
+    b.annotation("gloo:all_reduce", start + kStep - us[s] * kUs, start + kStep, 9);
+    b.inputs({testing::tensor({1024, 1024})});
+  }
+  b.trace.metadata.emplace_back("distributedInfo",
+                                "{\"rank\": " + std::to_string(rank) + ", \"world_size\": 2}");
+  return b;
+}
+
+RanksExplanation gloo_run(const std::vector<int64_t>& of_0, const std::vector<int64_t>& of_1) {
+  const TraceBuilder a = gloo_rank(0, of_0);
+  const TraceBuilder b = gloo_rank(1, of_1);
+  const Links links_a = link(a.trace);
+  const Links links_b = link(b.trace);
+  const std::vector<RankTrace> ranks = {{a.trace, links_a}, {b.trace, links_b}};
+  return explain_ranks(ranks);
+}
+
+TEST(StepWaits, CollectivesOfCpusAreMatchedByNameAndOrder) {
+  const RanksExplanation e = gloo_run({310, 320, 330}, {10, 20, 30});
+  EXPECT_TRUE(e.collectives.unmatched.empty());
+  ASSERT_EQ(e.collectives.waits.size(), 1u);
+  EXPECT_EQ(e.collectives.waits[0].name, "all_reduce");
+  EXPECT_EQ(e.collectives.waits[0].count, 3);
+  EXPECT_EQ(e.collectives.waits[0].transfer_ns, 60 * kUs);
+  EXPECT_EQ(e.ranks[0].wait_ns, 900 * kUs);
+  EXPECT_EQ(e.ranks[0].communication_ns, 960 * kUs);
+  ASSERT_EQ(e.collectives.steps.size(), 3u);
+  EXPECT_EQ(e.collectives.steps[0].last_rank, 1);
+  EXPECT_EQ(e.collectives.steps[0].lost_ns, 300 * kUs) << "rank 0 is in no op meanwhile";
+  const Finding* f = find_finding(e, "straggler");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "rank 1 arrives last: rank 0 waits 900 us in collectives");
+  ASSERT_NE(find_finding(e, "communication-overlap"), nullptr);
+  EXPECT_EQ(find_finding(e, "communication-overlap")->title,
+            "0 % of the communication runs beside ops");
+}
+
+// Rank 1 is the last in one of two steps and waits 97 us itself in the other.
+TEST(StepWaits, ARankThatWaitsItselfIsNotTheOneThatArrivesLast) {
+  const RanksExplanation e = gloo_run({250, 10}, {50, 107});
+  const Finding* f = find_finding(e, "straggler");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(
+      f->title,
+      "the ranks wait for each other in collectives: rank 0 200 us, rank 1 97.0 us; none is always "
+      "the last");
+  EXPECT_FALSE(f->saving_us);
 }
 
 TEST(StepWaits, RanksThatArriveTogetherHaveNoLast) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "explain/gpu_trace.h"
 
 namespace epilogue::trace::compile_regions_test {
@@ -52,6 +54,40 @@ TEST(CompileRegions, ARegionThatRunsOftenAndItsRecompilationsAreOneFrame) {
   const CompileSummary s = compile_summary(b.trace, link(b.trace));
   EXPECT_DOUBLE_EQ(*s.regions_per_step, 3.5);
   EXPECT_DOUBLE_EQ(*s.frames_per_step, 1.0);
+}
+
+// Frames that resume in a loop share their code, so that all are 1/0; each runs within the frame
+// that broke.
+TEST(CompileRegions, ARegionWithinAnotherFollowsAGraphBreak) {
+  GpuTrace b;
+  for (int64_t step = 0; step < 2; ++step) {
+    const int64_t at = step * 1000;
+    b.annotation("ProfilerStep#" + std::to_string(step + 1), at, at + 1000);
+    b.annotation("Torch-Compiled Region: 0/0", at + 10, at + 900);
+    for (int64_t i = 0; i < 5; ++i)
+      b.annotation("Torch-Compiled Region: 1/0", at + 110 + 10 * i, at + 890 - 10 * i);
+    b.op("## Call CompiledFxGraph abc ##", at + 20, at + 100);
+    b.op("## Call CompiledFxGraph def ##", at + 200, at + 300);
+  }
+  b.annotation("Torch-Compiled Region: 0/0", 2100, 2200);  // outside of all steps
+  b.annotation("Torch-Compiled Region: 1/0", 2110, 2190);
+  const CompileSummary s = compile_summary(b.trace, link(b.trace));
+  EXPECT_EQ(s.graph_breaks, 11);
+  EXPECT_DOUBLE_EQ(*s.graph_breaks_per_step, 5.0);
+  EXPECT_EQ(s.outside_graphs_ns, 2 * (890 - 180) + 100);
+}
+
+TEST(CompileRegions, RegionsBesideEachOtherFollowNoBreak) {
+  GpuTrace b;
+  b.annotation("ProfilerStep#1", 0, 1000);
+  b.annotation("Torch-Compiled Region: 0/0", 0, 400);
+  b.annotation("Torch-Compiled Region: 0/0", 400, 800);
+  b.event(Category::user_annotation, "Torch-Compiled Region: 1/0", 100, 300,
+          2);  // a thread of its own
+  const CompileSummary s = compile_summary(b.trace, link(b.trace));
+  EXPECT_EQ(s.graph_breaks, 0);
+  EXPECT_DOUBLE_EQ(*s.graph_breaks_per_step, 0.0);
+  EXPECT_EQ(s.outside_graphs_ns, 0) << "no graph is recorded";
 }
 
 TEST(CompileRegions, WithoutFramesInTheirNamesTheirNumberIsUnknown) {

@@ -219,13 +219,54 @@ TEST(Verdict, WaitingBeforeTheFirstRecordedWorkNeedBeNoIdleness) {
   const std::string_view reservation =
       "before the first recorded work of the device. The device may have been busy then";
   const Verdicts v = judged(b);
-  EXPECT_EQ(v.whole.bound, Bound::queue) << "launches are a small part of it";
-  EXPECT_EQ(bound_name(v.whole.bound), "queue-bound");
-  EXPECT_TRUE(says(v.whole, "Of that, launch calls took 2.00 us only"));
+  EXPECT_EQ(v.whole.bound, Bound::memory) << "it worked 10 us of the 12 us that are judged";
+  EXPECT_NEAR(*v.whole.judged_pct, 10 * 100 / 12.0, 1e-9);
   EXPECT_TRUE(says(v.whole, "Launched work waited 78.0 us before the first recorded work"));
   EXPECT_TRUE(says(v.regions.at(0).verdict, reservation));
   b.work(Category::gpu_memset, "Memset", 0, 1 * kUs);  // now it is known to have been free
-  EXPECT_FALSE(says(judged(b).whole, reservation));
+  const Verdict free = judged(b).whole;
+  EXPECT_FALSE(says(free, reservation));
+  EXPECT_EQ(free.bound, Bound::queue) << "launches are a small part of it";
+  EXPECT_EQ(bound_name(free.bound), "queue-bound");
+  EXPECT_TRUE(says(free, "Of that, launch calls took 1.00 us only"));
+}
+
+// A server's step: the stream waits for an event of work that ran before the recording, while a
+// small copy on another stream has already run.
+GpuTrace step_behind_others(bool waits_for_event) {
+  GpuTrace b;
+  b.annotation("step[DECODE bs=32]", 0, 2000 * kUs);
+  b.call("hipMemcpyAsync", 10 * kUs, 12 * kUs, 1);
+  b.work(Category::gpu_memcpy, "Memcpy HtoD (Pinned -> Device)", 14 * kUs, 18 * kUs, 1, 3);
+  b.call("hipLaunchKernel", 20 * kUs, 22 * kUs, 2);
+  b.gpu_kernel("small", 24 * kUs, 28 * kUs, 2);
+  if (waits_for_event) b.call("hipStreamWaitEvent", 100 * kUs, 101 * kUs);
+  b.call("hipGraphLaunch", 110 * kUs, 150 * kUs, 3);
+  for (int64_t i = 0; i < 10; ++i)
+    b.gpu_kernel("Cijk_gemm", (480'000 + 980 * i) * kUs, (480'980 + 980 * i) * kUs, 3);
+  return b;
+}
+
+TEST(Verdict, WhatWaitsBehindWorkThatWasNotRecordedIsJudgedInItsOwnWindow) {
+  const Verdicts v = judged(step_behind_others(true));
+  EXPECT_EQ(v.whole.bound, Bound::compute);
+  EXPECT_GT(*v.whole.judged_pct, 95);
+  EXPECT_LT(v.whole.pct(TimePart::compute), 3) << "of the wall time it is little";
+  EXPECT_TRUE(says(v.whole, "Launched work waited 480 ms on a stream that waits for an event"));
+  EXPECT_TRUE(says(v.whole, "in which work that was not recorded may have run, it worked"));
+  EXPECT_EQ(v.regions.at(0).verdict.bound, Bound::compute);
+  EXPECT_GT(*v.regions.at(0).verdict.judged_pct, 95);
+  const Verdicts known = judged(step_behind_others(false));
+  EXPECT_EQ(known.whole.bound, Bound::queue) << "nothing says that the stream waited for others";
+}
+
+TEST(Verdict, AWaitThatRecordedWorkEndsIsSure) {
+  GpuTrace b = step_behind_others(true);
+  b.call("hipLaunchKernel", 478'950 * kUs, 478'951 * kUs, 9);
+  b.gpu_kernel("other", 479'000 * kUs, 479'950 * kUs, 9,
+               5);  // it ends 50 us before the graph starts
+  EXPECT_FALSE(says(judged(b).whole, "on a stream that waits for an event"))
+      << "the wait is that for the other stream, whose work started late";
 }
 
 TEST(Verdict, ARegionThatTheHostLeftEarlyIsJudgedInTheDevicesWindow) {
