@@ -237,7 +237,8 @@ FusedMlp FusedMlp::gated(const Int4Weight& gate, const Int4Weight& up, const Int
                 std::string(nn::activation_name(activation)));
   const Int4Weight int4[] = {gate, up, down};
   const Tensor weights[] = {stand_in(gate, dtype), stand_in(up, dtype), stand_in(down, dtype)};
-  const nn::FusedSpec spec = {"FusedMlp::gated", weights, biases, activation, options, true, true, int4};
+  const nn::FusedSpec spec = {"FusedMlp::gated", weights, biases, activation,
+                              options,           true,    true,   int4};
   return FusedMlp(std::make_shared<const Impl>(spec));
 }
 
@@ -248,7 +249,8 @@ FusedMlp FusedMlp::plain(std::span<const Int4Weight> int4, std::span<const Tenso
                 std::string(nn::activation_name(activation)));
   std::vector<Tensor> weights;
   for (const Int4Weight& w : int4) weights.push_back(stand_in(w, dtype));
-  const nn::FusedSpec spec = {"FusedMlp::plain", weights, biases, activation, options, false, true, int4};
+  const nn::FusedSpec spec = {"FusedMlp::plain", weights, biases, activation,
+                              options,           false,   true,   int4};
   return FusedMlp(std::make_shared<const Impl>(spec));
 }
 

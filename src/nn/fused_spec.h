@@ -18,7 +18,7 @@ struct FusedSpec {
   Activation activation;
   const FusedOptions& options;
   bool gated;
-  bool residual_is_x = true;  // else a tensor of the result's sizes
+  bool residual_is_x = true;              // else a tensor of the result's sizes
   std::span<const Int4Weight> int4 = {};  // instead of the weights' values, or empty
 };
 

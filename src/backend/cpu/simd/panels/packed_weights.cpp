@@ -77,7 +77,8 @@ int64_t PackedWeights::panel_bytes(int64_t k) const {
 }
 
 PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n,
-                             const PanelLayout& layout, Join join, const Rounding& rounding, void* memory)
+                             const PanelLayout& layout, Join join, const Rounding& rounding,
+                             void* memory)
     : k_(join == Join::depth
              ? std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus<>(),
                                      [](const PackedPart& part) { return part.k; })
