@@ -88,6 +88,7 @@ PUBLIC = {
     "tensor.h": "core",
     "runtime.h": "core",
     "fusion_choices.h": "core",
+    "int4_weight.h": "core",
     "ops.h": "ops",
     "autograd.h": "autograd",
     "module.h": "nn",

@@ -45,10 +45,12 @@ struct CompileOptions {
   bool dynamic_rows = true;
   // Weights are frozen: W2 (W1 x) may become (W2 W1) x. A written weight makes a new plan.
   bool collapse_linears = false;
-  // Weights of linear layers become 8-bit integers with one scale per output channel: up to twice
-  // as fast as bf16 where one to four rows wait for the weights. Changes results, for any number of
-  // rows: a relative error of some 5e-3 per product.
-  bool int8_weights = false;
+  // Weights of linear layers become integers of 8 or 4 bits: less to read where few rows wait for
+  // the weights; with 8-bit activations, integer products where many rows wait for the multipliers.
+  // Changes results, for any number of rows: by a relative error per product of some 5e-3 (int8),
+  // 1e-2 (int8 activations too) or 0.1 (int4).
+  Quantisation bits = {};
+  bool int8_weights = false;           // the same as bits.weights = WeightBits::int8
   std::vector<std::string> skip = {};  // passes to leave out, by name
   size_t max_plans = 16;               // 1 or more; the least recently used goes
   Saved saved = Saved::automatic;

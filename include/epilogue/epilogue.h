@@ -15,6 +15,7 @@
 #include "epilogue/dtype.h"
 #include "epilogue/fused.h"
 #include "epilogue/fusion_choices.h"
+#include "epilogue/int4_weight.h"
 #include "epilogue/io.h"
 #include "epilogue/memory.h"
 #include "epilogue/mlp_gradient.h"

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "epilogue/int4_weight.h"
 #include "epilogue/nn.h"
 
 #pragma GCC visibility push(default)
@@ -35,7 +36,8 @@ struct FusedOptions {
   Tensor norm_bias = {};           // of a layer norm only
   std::optional<double> eps = {};  // default: 1e-5 for layer norm, f32's epsilon for RMS norm
   bool residual = false;           // adds x to the result
-  bool int8_weights = false;       // see CompileOptions
+  Quantisation bits = {};          // of weights, and of rows between products
+  bool int8_weights = false;       // the same as bits.weights = WeightBits::int8
   NormWeight norm_weight_is = NormWeight::product;  // of both RMS norms
   // A second norm, after the last product: kernels of its own. of_residual needs `residual`.
   PostNorm post_norm = PostNorm::none;
@@ -58,6 +60,16 @@ class FusedMlp {
                         std::span<const Tensor> biases = {});
   static FusedMlp plain(std::span<const Tensor> weights, std::span<const Tensor> biases,
                         nn::Activation activation, const FusedOptions& options = {});
+
+  // The same of weights of 4 bits that are rounded already (read_gptq(), read_awq()), for x of
+  // `dtype`. Their steps and scales are packed as they are; options.bits stays at its default.
+  // Throws Error also where a weight has an order of inputs of its own, or scales of another dtype
+  // than the others.
+  static FusedMlp gated(const Int4Weight& gate, const Int4Weight& up, const Int4Weight& down,
+                        nn::Activation activation, DType dtype, const FusedOptions& options = {},
+                        std::span<const Tensor> biases = {});
+  static FusedMlp plain(std::span<const Int4Weight> weights, std::span<const Tensor> biases,
+                        nn::Activation activation, DType dtype, const FusedOptions& options = {});
 
   // x [..., k] -> [..., n], of the weights' dtype. Throws Error where x does not fit, or where a
   // weight was given other memory since (Module::to()).
@@ -109,7 +121,8 @@ Tensor fused_mlp(const Tensor& x, std::span<const Tensor> weights, std::span<con
 
 // The module's forward by one of the above; nullopt where it is no MLP, no GatedMLP and no Block of
 // one of these.
-std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x);
+std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x,
+                                    const Quantisation& bits = {});
 
 // Drops what the process keeps for the functions above.
 void clear_fused_cache();

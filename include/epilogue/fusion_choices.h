@@ -29,6 +29,26 @@ enum class NormWeight : uint8_t {
   one_plus,  // n (1 + w) in f32, then rounded: Gemma's
 };
 
+// Fewer bits, where a fused kernel of inference may hold weights (and rows) rounded. The weights
+// themselves stay as they are; what the kernel packs of them is rounded. All choices but the
+// default change results.
+//
+// int8: one scale per output channel, its largest magnitude / 127. int4: one bf16 scale per output
+// channel and group of inputs, the one of some that leaves the least squared error; values are
+// steps of -8 to 7, or with zero_points 0 to 15 less a step of their own.
+enum class WeightBits : uint8_t { same, int8, int4 };
+// int8: each row becomes integers times its largest magnitude / 127 before each product, whose sums
+// are exact integers. With WeightBits::int8 only.
+enum class ActivationBits : uint8_t { same, int8 };
+
+struct Quantisation {
+  WeightBits weights = WeightBits::same;
+  ActivationBits activations = ActivationBits::same;
+  int group = 128;           // of int4: 32 or 128
+  bool zero_points = false;  // of int4
+  bool operator==(const Quantisation&) const = default;
+};
+
 }  // namespace epilogue
 
 #pragma GCC visibility pop

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "epilogue/base/result.h"
+#include "epilogue/int4_weight.h"
 #include "epilogue/tensor.h"
 
 #pragma GCC visibility push(default)
@@ -99,6 +100,11 @@ class SafetensorsFile {
   // the element size, and of BOOL data with bytes other than 0 and 1 (any other byte is true).
   // Codes: TensorNotFound, UnsupportedDtype, UnsupportedRank.
   Result<Tensor> tensor(std::string_view name) const;
+  // The tensor's bytes, u8 [n], over the mapping likewise: of element types that the engine does
+  // not have. Code: TensorNotFound.
+  Result<Tensor> bytes(std::string_view name) const;
+  // As it was opened.
+  const std::string& path() const { return path_; }
 
  private:
   struct Shard;
@@ -118,6 +124,17 @@ class SafetensorsFile {
   std::shared_ptr<HandedOut> handed_out_;
   Metadata metadata_;
 };
+
+// The linear layer `prefix` ("model.layers.0.mlp.up_proj") of a checkpoint with 4-bit weights, as
+// Hugging Face stores what AutoGPTQ or GPTQModel (qweight, qzeros, scales, and g_idx) and AutoAWQ's
+// GEMM (qweight, qzeros, scales) made of it; the file's quantization_config says which. Packed and
+// scaled values are taken over bit for bit. GPTQ's first format ("checkpoint_format": "gptq")
+// stores each zero less one, the second ("gptq_v2") as it is. Codes: TensorNotFound,
+// UnsupportedDtype, InvalidTensor.
+enum class GptqZeros : uint8_t { less_one, as_they_are };
+Result<Int4Weight> read_gptq(const SafetensorsFile& file, std::string_view prefix,
+                             GptqZeros zeros = GptqZeros::less_one);
+Result<Int4Weight> read_awq(const SafetensorsFile& file, std::string_view prefix);
 
 // Writes a checkpoint as the reference writer does (largest element type first, then by name; data
 // 8-byte aligned), under a temporary name, and renames it: `path` is never half a file, and may be

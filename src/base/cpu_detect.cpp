@@ -39,6 +39,9 @@ CpuFeatures detect_features() {
   const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 29)) != 0;
   if (!f16c || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return all;
   all = all | CpuFeatures{avx2};
+  unsigned more = 0;
+  if (__get_cpuid_count(7, 1, &more, &b, &c, &d) != 0 && (more & (1U << 4)) != 0)
+    all = all | CpuFeatures{avx_vnni};
   const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
@@ -49,8 +52,10 @@ CpuFeatures detect_features() {
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) amx = d;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1U << 5)) != 0)
     all = all | CpuFeatures{avx512_bf16};
-  if ((amx & (1U << 22)) != 0 && (amx & (1U << 24)) != 0 && os_grants_amx())
+  if ((amx & (1U << 22)) != 0 && (amx & (1U << 24)) != 0 && os_grants_amx()) {
     all = all | CpuFeatures{amx_bf16};
+    if ((amx & (1U << 25)) != 0) all = all | CpuFeatures{amx_int8};
+  }
   return all;
 }
 #else

@@ -17,10 +17,10 @@ using enum CpuFeature;
 
 constexpr IsaFeatures kTable[] = {
     {Isa::baseline, "baseline", {}, {}},
-    {Isa::avx2, "avx2", {avx2}, {}},
+    {Isa::avx2, "avx2", {avx2}, {avx_vnni}},
     {Isa::avx512, "avx512", {avx2, avx512}, {avx512_vnni}},
     {Isa::avx512_bf16, "avx512_bf16", {avx2, avx512, avx512_bf16}, {avx512_vnni}},
-    {Isa::amx, "amx", {avx2, avx512, avx512_bf16, amx_bf16}, {avx512_vnni}},
+    {Isa::amx, "amx", {avx2, avx512, avx512_bf16, amx_bf16}, {avx512_vnni, amx_int8}},
 };
 
 static_assert(std::size(kTable) == std::size(kIsas));

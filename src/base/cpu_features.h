@@ -17,8 +17,10 @@ enum class CpuFeature : uint8_t {
   avx2,         // with FMA and F16C
   avx512,       // F, BW, CD, DQ and VL
   avx512_vnni,  // dot products of 8- and 16-bit integers
+  avx_vnni,     // the same with vectors of AVX2
   avx512_bf16,  // dot products of pairs of bf16
   amx_bf16,     // tiles of bf16, with memory for them granted by the operating system
+  amx_int8,     // and of 8-bit integers
 };
 
 class CpuFeatures {

@@ -18,6 +18,7 @@
 #include "core/fused_kernel.h"
 #include "core/pointwise_program.h"
 #include "epilogue/fusion_choices.h"
+#include "epilogue/int4_weight.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue {
@@ -53,9 +54,12 @@ struct RowChainSpec {
   // Operands are positions in the list that run() gets, stores positions among the chain's outputs.
   using Stage = RowChainStage<Tensor>;
   DType dtype = DType::f32;  // of x and out; f32, bf16 or f16
-  // Weights become 8-bit integers with one scale per output channel (the largest magnitude / 127):
-  // half the bytes of bf16, where few rows wait for the weights.
-  bool int8_weights = false;
+  // Fewer bytes where few rows wait for the weights, integer products where many rows wait for the
+  // multipliers. Throws Error on a choice that there is none of.
+  Quantisation bits = {};
+  // Of WeightBits::int4: weights that are rounded already, in the order of the stages and their
+  // weights, whose values are not read then. Empty: none. `group` of `bits` is not read either.
+  std::vector<Int4Weight> int4 = {};
   // A block's program may run while the next block's products do, where the processor has a unit
   // for these alone. The results are the same.
   bool overlaps = true;

@@ -188,7 +188,8 @@ void Chain::verify(const NodeRules& rules) const {
   rules.require_result(0, sizes, rows.dtype);
 }
 
-// The operands of the stage that stores the result; not its rows, which every panel of columns reads.
+// The operands of the stage that stores the result; not its rows, which every panel of columns
+// reads.
 std::vector<int> Chain::written_over(const Graph& /*graph*/, const Node& /*node*/,
                                      size_t result) const {
   if (result == 0) return stages.back().operands;
@@ -237,7 +238,7 @@ std::vector<OperandView> Chain::views(const Graph& graph, const Node& node) cons
 std::unique_ptr<FusedKernel> Chain::make_kernel(const Graph& graph, const Node& node,
                                                 const graph::KernelOptions& options) const {
   RowChainSpec spec = spec_of(graph, *this);
-  spec.int8_weights = options.int8_weights;
+  spec.bits = options.bits;
   return std::make_unique<PlannedChain>(backend_of(graph.device).make_row_chain(spec),
                                         graph.value(node.outputs[0]).dtype);
 }

@@ -20,7 +20,7 @@ struct OperandView {
 
 // What every plan of the node's graph wants of its kernels.
 struct KernelOptions {
-  bool int8_weights = false;
+  Quantisation bits = {};
 };
 
 // What verify() holds a node to. Each throws Error with the node's text.

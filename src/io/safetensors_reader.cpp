@@ -182,4 +182,16 @@ Result<Tensor> SafetensorsFile::tensor(std::string_view name) const {
   return detail::make_view(known, sizes, known.strides());
 }
 
+Result<Tensor> SafetensorsFile::bytes(std::string_view name) const {
+  const auto it = where_.find(name);
+  if (it == where_.end())
+    return io_failure(path_, FailureCode::tensor_not_found,
+                      fmt::format("expected the name of one of {} tensors, got {}", names_.size(),
+                                  in_quotes(name)));
+  const auto& shard = shards_[it->second.shard];
+  const SafetensorsEntry& entry = shard->header.entries[it->second.entry];
+  return Tensor::from_blob(shard->data_of(entry), {static_cast<int64_t>(entry.end - entry.begin)},
+                           DType::u8, [keep_alive = shard](void*) {});
+}
+
 }  // namespace epilogue

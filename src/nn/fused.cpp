@@ -52,11 +52,15 @@ Key key_of(const nn::FusedSpec& spec) {
     key.leaves.push_back(leaf_of(*t));
   const nn::FusedNorm pre = nn::pre_norm(o);
   const nn::FusedNorm post = nn::post_norm(o);
+  const Quantisation bits = nn::bits_of(o);
   const auto number = [](auto choice) { return static_cast<double>(choice); };
   key.options = {number(spec.activation),
                  number(spec.gated),
                  number(o.residual),
-                 number(o.int8_weights),
+                 number(bits.weights),
+                 number(bits.activations),
+                 number(bits.group),
+                 number(bits.zero_points),
                  number(pre.kind),
                  pre.eps,
                  number(o.post_norm),
@@ -160,10 +164,12 @@ std::optional<Tensor> forward(const nn::Module& module, const Tensor& x,
 
 }  // namespace
 
-std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x) {
+std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x,
+                                    const Quantisation& bits) {
   const auto* block = dynamic_cast<const nn::Block*>(&module);
-  if (block == nullptr) return forward(module, x, {});
   FusedOptions options;
+  options.bits = bits;
+  if (block == nullptr) return forward(module, x, options);
   options.residual = block->has_residual();
   if (const auto* rms = dynamic_cast<const nn::RMSNorm*>(block->norm())) {
     options.norm = nn::Norm::rms;

@@ -5,6 +5,7 @@
 
 #include "core/backend.h"
 #include "core/fused_call.h"
+#include "core/kernel_list.h"
 #include "core/known_weight.h"
 #include "core/tensor_impl.h"
 #include "epilogue/fused.h"
@@ -35,7 +36,9 @@ class FusedMlp::Impl {
         options_(spec.options),
         activation_(spec.activation),
         gated_(spec.gated),
-        residual_is_x_(spec.residual_is_x) {
+        residual_is_x_(spec.residual_is_x),
+
+        int4_(spec.int4.begin(), spec.int4.end()) {
     nn::require_fit(this->spec(), nullptr);
     chain_ = backend_of(weights_[0].device()).make_row_chain(nn::row_chain_of(this->spec()));
     work_ = nn::work_of(this->spec());
@@ -89,7 +92,7 @@ class FusedMlp::Impl {
     const char* const name = !residual_is_x_ ? "FusedLinear"
                              : gated_        ? "fused_gated_mlp"
                                              : "fused_mlp";
-    return {name, weights_, biases_, activation_, options_, gated_, residual_is_x_};
+    return {name, weights_, biases_, activation_, options_, gated_, residual_is_x_, int4_};
   }
 
   // Whether the chain is not all.
@@ -186,6 +189,7 @@ class FusedMlp::Impl {
   nn::Activation activation_;
   bool gated_;
   bool residual_is_x_;
+  std::vector<Int4Weight> int4_;  // or empty
   std::unique_ptr<RowChain> chain_;
   nn::FusedWork work_;
   FusedOps ops_;
@@ -209,6 +213,44 @@ FusedMlp FusedMlp::plain(std::span<const Tensor> weights, std::span<const Tensor
     throw Error("[FusedMlp::plain] expected a plain activation, got " +
                 std::string(nn::activation_name(activation)));
   const nn::FusedSpec spec = {"FusedMlp::plain", weights, biases, activation, options, false};
+  return FusedMlp(std::make_shared<const Impl>(spec));
+}
+
+namespace {
+
+// Stands for a weight that is rounded already: its sizes, dtype and address, over memory of it.
+// Nobody reads its elements.
+Tensor stand_in(const Int4Weight& w, DType dtype) {
+  require_int4_weight(w, "FusedMlp");
+  if (!has_float_type(dtype))
+    throw Error("[FusedMlp] expected f32, bf16 or f16, got " + std::string(dtype_name(dtype)));
+  return Tensor::from_blob(w.scales.data(), {w.n, w.k}, dtype, [keep = w](void*) {}, {0, 0});
+}
+
+}  // namespace
+
+FusedMlp FusedMlp::gated(const Int4Weight& gate, const Int4Weight& up, const Int4Weight& down,
+                         nn::Activation activation, DType dtype, const FusedOptions& options,
+                         std::span<const Tensor> biases) {
+  if (!nn::is_gated(activation))
+    throw Error("[FusedMlp::gated] expected a gated activation, got " +
+                std::string(nn::activation_name(activation)));
+  const Int4Weight int4[] = {gate, up, down};
+  const Tensor weights[] = {stand_in(gate, dtype), stand_in(up, dtype), stand_in(down, dtype)};
+  const nn::FusedSpec spec = {"FusedMlp::gated", weights, biases, activation,
+                              options,           true,    true,   int4};
+  return FusedMlp(std::make_shared<const Impl>(spec));
+}
+
+FusedMlp FusedMlp::plain(std::span<const Int4Weight> int4, std::span<const Tensor> biases,
+                         nn::Activation activation, DType dtype, const FusedOptions& options) {
+  if (nn::is_gated(activation))
+    throw Error("[FusedMlp::plain] expected a plain activation, got " +
+                std::string(nn::activation_name(activation)));
+  std::vector<Tensor> weights;
+  for (const Int4Weight& w : int4) weights.push_back(stand_in(w, dtype));
+  const nn::FusedSpec spec = {"FusedMlp::plain", weights, biases, activation,
+                              options,           false,   true,   int4};
   return FusedMlp(std::make_shared<const Impl>(spec));
 }
 

@@ -172,10 +172,22 @@ Tensor norm_by_ops(const FusedNorm& norm, const Tensor& x) {
   return to(plain * (to(norm.weight, DType::f32) + 1.0), x.dtype());
 }
 
+Quantisation bits_of(const FusedOptions& o) {
+  Quantisation bits = o.bits;
+  if (o.int8_weights && bits.weights == WeightBits::same) bits.weights = WeightBits::int8;
+  return bits;
+}
+
 RowChainSpec row_chain_of(const FusedSpec& spec) {
   RowChainSpec chain;
   chain.dtype = spec.weights[0].dtype();
-  chain.int8_weights = spec.options.int8_weights;
+  chain.bits = bits_of(spec.options);
+  if (!spec.int4.empty()) {
+    if (!(chain.bits == Quantisation{}))
+      fail(spec, "the default bits for weights that are rounded already", "others");
+    chain.bits.weights = WeightBits::int4;
+    chain.int4.assign(spec.int4.begin(), spec.int4.end());
+  }
   if (chain_does_norm(spec.options, spec.weights[0].device())) {
     const FusedNorm norm = pre_norm(spec.options);
     chain.norm = {norm.kind, norm.eps, norm.weight, norm.bias, norm.weight_is};

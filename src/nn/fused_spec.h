@@ -18,12 +18,16 @@ struct FusedSpec {
   Activation activation;
   const FusedOptions& options;
   bool gated;
-  bool residual_is_x = true;  // else a tensor of the result's sizes
+  bool residual_is_x = true;              // else a tensor of the result's sizes
+  std::span<const Int4Weight> int4 = {};  // instead of the weights' values, or empty
 };
 
 // Throws Error where its tensors or options do not fit each other or, where it is not null, x.
 void require_fit(const FusedSpec& spec, const Tensor* x);
 [[noreturn]] void fail(const FusedSpec& spec, const std::string& expected, const std::string& got);
+
+// With `int8_weights` among them.
+Quantisation bits_of(const FusedOptions& options);
 
 // All but the norms that norm_by_ops() does.
 RowChainSpec row_chain_of(const FusedSpec& spec);

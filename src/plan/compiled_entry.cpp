@@ -236,9 +236,21 @@ bool rows_are_free(const Capture& capture, std::span<const Tensor> in, const gra
   }
 }
 
+// With `int8_weights` among them.
+Quantisation bits_of(const CompileOptions& o) {
+  Quantisation bits = o.bits;
+  if (o.int8_weights && bits.weights == WeightBits::same) bits.weights = WeightBits::int8;
+  return bits;
+}
+
 // The options that decide what candidates are.
 std::string choice_text(const CompileOptions& o) {
-  std::string text = o.int8_weights ? "; int8" : "";
+  const Quantisation bits = bits_of(o);
+  std::string text;
+  if (bits.weights == WeightBits::int8)
+    text = bits.activations == ActivationBits::int8 ? "; w8a8" : "; int8";
+  if (bits.weights == WeightBits::int4)
+    text = "; int4 " + std::to_string(bits.group) + (bits.zero_points ? " zeros" : "");
   if (o.collapse_linears) text += "; collapsed";
   for (const std::string& pass : o.skip) text += "; no " + pass;
   return text + "; " + std::to_string(static_cast<int>(o.saved)) +
@@ -311,7 +323,7 @@ Entry::Built Entry::build(const Candidate& candidate, std::span<const Tensor> in
   built.plan = std::make_unique<Plan>(
       std::move(graph),
       Plan::Options{.free_rows = free_rows,
-                    .kernels = {.int8_weights = inference && options_.int8_weights},
+                    .kernels = {.bits = inference ? bits_of(options_) : Quantisation{}},
                     .handed_out = handed_out()});
   return built;
 }

@@ -309,7 +309,7 @@ TEST(RowChain, Int8WeightsGiveTheProductsOfRoundedWeightsForAnyNumberOfRows) {
         const Tensor out = zeros({rows, n}, dtype);
         RowChainSpec spec;
         spec.dtype = dtype;
-        spec.int8_weights = true;
+        spec.bits.weights = WeightBits::int8;
         spec.stages = {{{w, v}, {2, {{PointwiseFn::add, 0, 1}}, {2}}, {}}};
         const MatrixView outputs[] = {matrix(out)};
         cpu_backend().make_row_chain(spec)->run(rows, matrix(x), {}, outputs);
@@ -329,7 +329,7 @@ TEST(RowChain, Int8WeightsOfColumnsOfZerosAndNotFiniteOnes) {
   const Tensor x = from_values({1, 1}, {1, 2}, DType::f32);
   const Tensor out = full({1, 3}, -1, DType::f32);
   RowChainSpec spec;
-  spec.int8_weights = true;
+  spec.bits.weights = WeightBits::int8;
   spec.stages = {{{w}, {1, {}, {0}}, {}}};
   const MatrixView outputs[] = {matrix(out)};
   cpu_backend().make_row_chain(spec)->run(1, matrix(x), {}, outputs);

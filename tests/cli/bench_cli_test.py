@@ -25,6 +25,37 @@ def torch_python():
     return None
 
 
+class FewerBits(CommandTest):
+    def rows(self, *bits):
+        result = run("bench", *MLP, *FAST, *bits, env=QUIET)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return {row["name"]: row for row in json.loads(result.stdout)["rows"]}
+
+    def test_a_contender_of_its_own_loses_what_its_bits_cost(self):
+        exact = self.rows()["epilogue.compile"]["rel_l2_error"]
+        for name, bits, least, most in (
+                ("epilogue.int8", ("--weight-bits", "int8"), 1e-3, 5e-2),
+                ("epilogue.w8a8", ("--weight-bits", "int8", "--activation-bits", "int8"), 1e-3, 5e-2),
+                ("epilogue.int4", ("--weight-bits", "int4", "--group", "32", "--zero-points"), 2e-2, 4e-1)):
+            rows = self.rows(*bits)
+            self.assertGreater(rows[name]["rel_l2_error"], least)
+            self.assertLess(rows[name]["rel_l2_error"], most)
+            self.assertEqual(rows["epilogue.compile"]["rel_l2_error"], exact)
+
+    def test_choices_that_do_not_fit_are_named(self):
+        for bits, line in (
+                (("--activation-bits", "int8"), "[--activation-bits] expected --weight-bits int8 beside int8 "
+                                                "activations, got same"),
+                (("--weight-bits", "int8", "--group", "32"), "[--group, --zero-points] expected --weight-bits int4 "
+                                                             "beside them, got int8")):
+            result = run("bench", *MLP, *bits, env=QUIET)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(line, result.stderr)
+        result = run("profile", *MLP, "--weight-bits", "int4", env=QUIET)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("expected --mode compile or fused", result.stderr)
+
+
 class Portability(CommandTest):
     def portability(self, *args):
         result = run("bench", "portability", "--quick", "--levels", "avx2", "--seconds", "0.01",

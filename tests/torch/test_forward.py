@@ -2,6 +2,7 @@
 """Each architecture: as close to float64 as PyTorch's own kernels, and fused indeed."""
 
 import copy
+import re
 
 import models
 import pytest
@@ -119,6 +120,50 @@ def test_int8_weights_are_near_and_only_when_asked(llama):
         got = mlp(x)
     assert epilogue.torch.why(mlp).fused_calls == 1
     assert 1e-6 < ((got - want).norm() / want.norm()).item() < 5e-2
+
+
+@pytest.mark.parametrize("rows", [1, 4, 40])
+@pytest.mark.parametrize(
+    "options, least, most",
+    [({"weights": "int8"}, 1e-4, 5e-2), ({"weights": "int8", "activations": "int8"}, 1e-3, 5e-2),
+     ({"weights": "int4"}, 1e-2, 0.4), ({"weights": "int4", "group": 32, "zero_points": True}, 1e-2, 0.3)],
+    ids=str,
+)  # fmt: skip
+def test_fewer_bits_are_near_and_leave_the_state_dict(llama, rows, options, least, most):
+    mlp, _ = models.mlp_of(llama, "llama")
+    before = {name: w.clone() for name, w in mlp.state_dict().items()}
+    x = torch.randn(rows, 48)
+    with torch.no_grad():
+        want = mlp(x)
+        got = epilogue.torch.fuse(mlp, **options)(x)
+    assert epilogue.torch.why(mlp).fused_calls == 1
+    assert least < ((got - want).norm() / want.norm()).item() < most
+    after = mlp.state_dict()
+    assert after.keys() == before.keys()
+    for name, w in before.items():
+        assert torch.equal(after[name], w), name
+
+
+def test_int8_weights_is_an_alias(llama):
+    x = torch.randn(4, 48)
+    with torch.no_grad():
+        one, two = (epilogue.torch.fuse(copy.deepcopy(models.mlp_of(llama, "llama")[0]), **options)(x)
+                    for options in ({"int8_weights": True}, {"weights": "int8"}))  # fmt: skip
+    assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [({"weights": "int2"}, "weights: expected None, 'int8' or 'int4', got 'int2'"),
+     ({"activations": "int8"}, "activations: expected None unless weights are 'int8', got 'int8'"),
+     ({"weights": "int4", "activations": "int8"}, "activations: expected None unless weights are 'int8', got 'int8'"),
+     ({"weights": "int4", "group": 64}, "group: expected 32 or 128, got 64"),
+     ({"weights": "int4", "int8_weights": True}, "weights: expected 'int8' or None beside int8_weights=True, got 'int4'")],
+    ids=str,
+)  # fmt: skip
+def test_bits_that_do_not_fit_are_named(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        epilogue.torch.fuse(torch.nn.Linear(2, 2), **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

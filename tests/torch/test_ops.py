@@ -38,7 +38,7 @@ def test_opcheck_of_the_compiled_op():
 def test_opcheck_of_what_keeps_handles():
     ops = torch.ops.epilogue
     weights = [torch.randn(40, 24), torch.randn(16, 40)]
-    given = (weights, weights, [None, None], "relu", None, False, [None] * 4, ["none", "product", "none", "none"], [1e-5, 1e-5], False)
+    given = (weights, weights, [None, None], "relu", None, "", [None] * 4, ["none", "product", "none", "none"], [1e-5, 1e-5], False)
     before = ops.handles()
     number = ops.prepare(*given)
     assert (ops.handles(), ops.columns(number)) == (before + 1, 16)
@@ -192,7 +192,7 @@ def test_errors_name_shapes_and_dtypes():
         with pytest.raises(RuntimeError, match=words):
             call()
     with pytest.raises(NotImplementedError, match="meta|Meta"):
-        torch.ops.epilogue.prepare([], [g.to("meta")], [None], "relu", None, False, [None] * 4, ["none"] * 4, [0.0, 0.0], False)
+        torch.ops.epilogue.prepare([], [g.to("meta")], [None], "relu", None, "", [None] * 4, ["none"] * 4, [0.0, 0.0], False)
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -42,11 +42,11 @@ def _processor() -> str:
         return platform.machine()
 
 
-def key(plan: str, shape: str, rows: int, dtype: torch.dtype, int8_weights: bool) -> str:
+def key(plan: str, shape: str, rows: int, dtype: torch.dtype, bits: str) -> str:
     """Rows count by powers of two: prompts of many lengths share a choice."""
     bucket = 1 << max(rows - 1, 0).bit_length()
     parts = [_processor(), f"torch {torch.__version__}", f"{torch.get_num_threads()} threads"]
-    return " | ".join([*parts, plan, shape, f"rows {bucket}", str(dtype), "int8" if int8_weights else "exact"])
+    return " | ".join([*parts, plan, shape, f"rows {bucket}", str(dtype), bits or "exact"])
 
 
 def _load() -> "dict[str, bool | str]":

@@ -10,6 +10,7 @@ import torch
 from torch import fx, nn
 
 from . import inline, tap
+from .bits import bits_of
 from .layer import Call, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
 from .patterns import NoMatch
@@ -289,7 +290,8 @@ def _fuse_around(
 
 
 def fuse(
-    model: nn.Module, *, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model",
+    model: nn.Module, *, weights: "str | None" = None, activations: "str | None" = None, group: int = 128,
+    zero_points: bool = False, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model",
     linears: "bool | str" = True, memory: "int | None" = None,
 ) -> nn.Module:  # fmt: skip
     """Makes the MLPs and the linear layers of `model` run fused, in place, and returns it.
@@ -297,7 +299,11 @@ def fuse(
     Parameters, names of the state and hooks stay as they are; a call that the engine cannot make
     runs the module's own forward (see why()). Only inference is fused unless `training`.
 
-    int8_weights: weights of 8 bits with one scale per output channel; changes results.
+    weights: "int8" (one scale per output channel) or "int4" (one per output channel and `group` of
+        inputs, 32 or 128, with a zero point where `zero_points`) for the packed copies; changes
+        results. The parameters and the state_dict keep theirs.
+    activations: "int8" with int8 weights: rows become integers too before each product.
+    int8_weights: the same as weights="int8".
     training: fuse forward and backward passes too, where that moves less memory than PyTorch's own
         ops; "always" asks for it wherever it can run.
     tune: "model" runs every call fused that can be; "measure" times each shape once against the
@@ -317,7 +323,8 @@ def fuse(
         raise ValueError(f"linears is False, True or 'always', not {linears!r}")
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory is a number of bytes, not {memory!r}")
-    options = Options(int8_weights=int8_weights, training=training, tune=tune, linears=linears)
+    bits = bits_of(weights, activations, group, zero_points, int8_weights)
+    options = Options(bits=bits, training=training, tune=tune, linears=linears)
     apart: "dict[nn.Module, str]" = {}  # by MLP
     for module in list(model.modules()):  # a layer comes before its MLP
         if _is_fused(module):

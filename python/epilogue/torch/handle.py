@@ -44,7 +44,7 @@ class Handle:
         biases: "typing.Sequence[torch.Tensor | None]",
         activation: str,
         dtype: "torch.dtype | None" = None,
-        int8_weights: bool = False,
+        bits: str = "",
         around: Around = Around(),
         parameters: "typing.Sequence[torch.Tensor] | None" = None,
     ) -> None:
@@ -60,7 +60,7 @@ class Handle:
                 [None if b is None else b.detach() for b in biases],
                 activation,
                 dtype,
-                int8_weights,
+                bits,
                 norms,
                 around.forms(),
                 [1e-5 if n is None else n.norm.eps for n in both],

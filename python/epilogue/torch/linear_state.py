@@ -117,7 +117,7 @@ class _Set:
         if options is None:
             return _Pack(taken, None)
         rows = [w.detach().t() if is_conv1d(m) else w.detach() for m, w in zip(self.modules, taken.weights)]
-        handle = Handle(rows, taken.biases, "none", dtype, options.int8_weights, parameters=taken.given)
+        handle = Handle(rows, taken.biases, "none", dtype, options.bits, parameters=taken.given)
         pack = self.packs[dtype] = _Pack(taken, handle)
         return pack
 
@@ -130,7 +130,7 @@ class _Set:
         if options.tune != "measure":
             return loses(rows, dtype)
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
-        key = choose.key("linear", shapes, rows, dtype, options.int8_weights)
+        key = choose.key("linear", shapes, rows, dtype, options.bits)
         faster = choose.known(key)
         if faster is None:
             own = [type(m)._epilogue_own for m in self.modules]

@@ -23,7 +23,7 @@ _run = None  # torch.ops.epilogue.fused_mlp.default, once the ops are loaded
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    int8_weights: bool = False
+    bits: str = ""  # fewer of them, by their name (bits.py)
     training: "bool | str" = False  # "always": whether it gains or not
     tune: str = "model"
     linears: "bool | str" = True  # "always": whether they gain or not
@@ -171,8 +171,8 @@ class State:
             return "gradients are wanted: the norm and the residual run by themselves"
         if not self.options.training:
             return "gradients are wanted: fuse(model, training=True)"
-        if self._bound.sizes or self.options.int8_weights:
-            return "gradients of a residual and a norm, or of int8 weights"
+        if self._bound.sizes or self.options.bits:
+            return "gradients of a residual and a norm, or of fewer bits"
         return None
 
     def _products(self, x: torch.Tensor, dtype: torch.dtype, taken: Taken) -> "str | None":
@@ -189,7 +189,7 @@ class State:
             return None
         names = ("own", "torch", "engine")
         cast = " of f32" if weights[0].dtype is not dtype else ""  # under autocast
-        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, False) + cast + " | training"
+        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, "") + cast + " | training"
         fastest = choose.known_of(key, names)
         if fastest is None:
             step = functools.partial(train_once, self.plan, tuple(self._bound.transposed), dtype, x, weights, taken.biases)
@@ -212,7 +212,7 @@ class State:
             rows[:1] = [rows[0][:half], rows[0][half:]]
             offsets[:1] = [None, None] if offsets[0] is None else [offsets[0][:half], offsets[0][half:]]
         options = self.options
-        return Handle(rows, offsets, self.plan.engine_activation(), dtype, options.int8_weights, self._around(), taken.given)
+        return Handle(rows, offsets, self.plan.engine_activation(), dtype, options.bits, self._around(), taken.given)
 
     def _around(self) -> Around:
         plan = self.plan
@@ -227,7 +227,7 @@ class State:
         fused: "typing.Callable[[], torch.Tensor]",
     ) -> bool:  # fmt: skip
         rows = x.numel() // max(x.shape[-1], 1)
-        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, self.options.int8_weights)
+        key = choose.key(str(self.plan), self._shapes(weights), rows, dtype, self.options.bits)
         faster = choose.known(key)
         if faster is None:
             faster = choose.measure(key, lambda: self.run_own(module, x), fused)

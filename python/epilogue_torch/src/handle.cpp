@@ -51,7 +51,16 @@ void set_forms(const Request& request, epilogue::FusedOptions& options) {
   options.eps = request.eps[0];
   options.post_eps = request.eps[1];
   options.residual = request.residual;
-  options.int8_weights = request.int8_weights;
+  if (request.bits.empty()) return;
+  using epilogue::WeightBits;
+  options.bits = by_name<epilogue::Quantisation>(
+      request.bits,
+      {{"int8", {.weights = WeightBits::int8}},
+       {"w8a8", {WeightBits::int8, epilogue::ActivationBits::int8}},
+       {"int4_128", {.weights = WeightBits::int4}},
+       {"int4_32", {.weights = WeightBits::int4, .group = 32}},
+       {"int4_128_zeros", {.weights = WeightBits::int4, .zero_points = true}},
+       {"int4_32_zeros", {.weights = WeightBits::int4, .group = 32, .zero_points = true}}});
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ struct Request {
   std::vector<std::optional<Torch>> biases;  // one per weight
   std::string activation;  // a name of epilogue::nn::Activation; "none": linear layers side by side
   std::optional<torch::headeronly::ScalarType>
-      dtype;  // to compute in: the weights' own, or autocast's
-  bool int8_weights = false;
+      dtype;                                // to compute in: the weights' own, or autocast's
+  std::string bits;                         // fewer bits by their name, or empty
   std::vector<std::optional<Torch>> norms;  // weight and bias of the norm before, of that after
   std::vector<std::string> forms;           // norm, form of its weight, post norm, its kind
   std::vector<double> eps;                  // of the norm before, of that after

@@ -11,7 +11,7 @@ using torch::headeronly::ScalarType;
 
 int64_t prepare(std::vector<Torch> parameters, std::vector<Torch> weights,
                 std::vector<std::optional<Torch>> biases, std::string activation,
-                std::optional<ScalarType> dtype, bool int8_weights,
+                std::optional<ScalarType> dtype, std::string bits,
                 std::vector<std::optional<Torch>> norms, std::vector<std::string> forms,
                 std::vector<double> eps, bool residual) {
   return keep(std::make_shared<Handle>(Request{.parameters = std::move(parameters),
@@ -19,7 +19,7 @@ int64_t prepare(std::vector<Torch> parameters, std::vector<Torch> weights,
                                                .biases = std::move(biases),
                                                .activation = std::move(activation),
                                                .dtype = dtype,
-                                               .int8_weights = int8_weights,
+                                               .bits = std::move(bits),
                                                .norms = std::move(norms),
                                                .forms = std::move(forms),
                                                .eps = std::move(eps),
@@ -48,7 +48,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
       "prepare(Tensor[] parameters, Tensor[] weights, Tensor?[] biases, str activation, "
       "ScalarType? dtype, "
-      "bool int8_weights, Tensor?[] norms, str[] forms, float[] eps, bool residual) -> int");
+      "str bits, Tensor?[] norms, str[] forms, float[] eps, bool residual) -> int");
   m.def("fused_mlp(Tensor x, int handle, Tensor[] parameters) -> Tensor?");
   m.def("linear(Tensor x, int handle, Tensor[] parameters, Tensor? residual) -> Tensor[]");
   m.def("columns(int handle) -> int");

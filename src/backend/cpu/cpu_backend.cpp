@@ -35,9 +35,7 @@ constexpr FusedKernelMaker kFusedKernels[] = {
     {&kExperts, make_experts},
 };
 
-bool has_bf16_tiles() {
-  return ChainKernels{simd::FloatType::bf16, simd::Precision::same, false}.of_many_rows().has_tiles;
-}
+bool has_bf16_tiles() { return ChainKernels{simd::FloatType::bf16, {}}.of_many_rows().has_tiles; }
 
 class CpuBackend final : public Backend {
  public:

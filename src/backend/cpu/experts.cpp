@@ -126,7 +126,7 @@ class ExpertPanels {
       entry.panels->repack(parts);
     } else {
       entry.panels = std::make_unique<PackedWeights>(
-          parts, weights_[expert][0].size(0), layout_, simd::Join::columns, simd::Precision::same,
+          parts, weights_[expert][0].size(0), layout_, simd::Join::columns, simd::Rounding{},
           static_cast<char*>(memory_.get()) + expert * expert_bytes_);
       const auto bytes = static_cast<int64_t>(entry.panels->bytes());
       packed_bytes_ += bytes;
@@ -166,7 +166,7 @@ class ExpertStage {
   // One kernel for all numbers of rows, so that weights are packed once: that for few, which reads
   // bf16 as it is where the one for many would have it widened.
   const PanelKernel& kernel() const {
-    return ChainKernels{stage_.weights_type(), simd::Precision::same, false}.of(stage_, 1);
+    return ChainKernels{stage_.weights_type(), {}}.of(stage_, 1);
   }
 
   ExpertPanels& panels(const ExpertsSpec& spec, const PanelLayout& layout) const {
@@ -349,7 +349,7 @@ class CpuExperts final : public ExpertsKernel {
   int64_t n_result() const { return result_.stage().n(); }
 
   std::string prefix() const {
-    return "epi_" + ChainKernels{float_type(s_.dtype), simd::Precision::same, false}.level_name();
+    return "epi_" + ChainKernels{float_type(s_.dtype), {}}.level_name();
   }
 
   // Tokens of a group: their pairs' results are what a call keeps.

@@ -200,6 +200,33 @@ void multiply(const Instruction& i) {
   products.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Four 8-bit integers at a time, in 32 bits that wrap around.
+void multiply_i8(const Instruction& i) {
+  const int c = i.reg;
+  const int a = i.rm;
+  const int b = i.third;
+  for (const int t : {c, a, b}) require_tile(t);
+  require(c != a && c != b && a != b, "tdpbssd: three tiles");
+  const Config& config = state.config;
+  const int columns = config.row_bytes[c] / 4;
+  const int depth = config.row_bytes[a] / 4;
+  require(config.rows[c] == config.rows[a] && config.row_bytes[c] == config.row_bytes[b] &&
+              config.rows[b] == depth,
+          "tdpbssd: tiles that fit");
+  for (int row = 0; row < config.rows[c]; ++row)
+    for (int j = 0; j < columns; ++j) {
+      uint32_t sum = 0;
+      std::memcpy(&sum, state.tile[c][row] + 4 * j, sizeof sum);
+      for (int k = 0; k < 4 * depth; ++k) {
+        const auto x = static_cast<int8_t>(state.tile[a][row][k]);
+        const auto w = static_cast<int8_t>(state.tile[b][k / 4][4 * j + k % 4]);
+        sum += static_cast<uint32_t>(int32_t{x} * w);
+      }
+      std::memcpy(state.tile[c][row] + 4 * j, &sum, sizeof sum);
+    }
+  products.fetch_add(1, std::memory_order_relaxed);
+}
+
 // False for what is no AMX instruction of ours.
 bool carry_out(const Instruction& i) {
   enum : int { none = 0, f3 = 2, f2 = 3 };
@@ -215,6 +242,8 @@ bool carry_out(const Instruction& i) {
     move(i, i.prefix == f2);
   } else if (i.opcode == 0x5C && i.prefix == f3 && is_register) {
     multiply(i);
+  } else if (i.opcode == 0x5E && i.prefix == f2 && is_register) {
+    multiply_i8(i);
   } else {
     return false;
   }

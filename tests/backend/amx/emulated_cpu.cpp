@@ -32,7 +32,7 @@ CpuFeatures detect_features() {
   if (!tiles) testing::install_amx_emulator();
   if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    all = all | CpuFeatures{avx512, avx512_bf16, amx_bf16};
+    all = all | CpuFeatures{avx512, avx512_bf16, amx_bf16, amx_int8};
   if (__builtin_cpu_supports("avx512vnni")) all = all | CpuFeatures{avx512_vnni};
   return all;
 }

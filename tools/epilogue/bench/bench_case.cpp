@@ -37,12 +37,13 @@ std::vector<double> judge_all(const Judge& judge, const std::vector<BenchContend
   for (const BenchContender& c : contenders) {
     errors.push_back(judge.error_of(c.result));
     const double difference = bench::relative_l2(c.result, contenders.front().result);
+    const double allowed = c.allowed_error.value_or(judge.tolerance.against_exact);
     // Negated: NaN is no agreement.
-    if (!(errors.back() <= judge.tolerance.against_exact)) {
+    if (!(errors.back() <= allowed)) {
       disagreements.push_back(
           fmt::format("{}: relative L2 error {:.1e} against double, allowed {:.1e}", c.timed.name,
-                      errors.back(), judge.tolerance.against_exact));
-    } else if (!(difference <= judge.tolerance.between)) {
+                      errors.back(), allowed));
+    } else if (!c.allowed_error && !(difference <= judge.tolerance.between)) {
       disagreements.push_back(
           fmt::format("{}: relative L2 distance {:.1e} from eager, allowed {:.1e}", c.timed.name,
                       difference, judge.tolerance.between));
@@ -55,7 +56,7 @@ std::vector<double> judge_all(const Judge& judge, const std::vector<BenchContend
 
 BenchCase run_bench_case(const BenchOptions& o, TorchChoice& torch,
                          const std::function<void(const std::string&)>& progress) {
-  const Workload workload = make_workload(o.workload);
+  const Workload workload = make_workload(exact_options(o.workload));
   const bench::Model model = model_of(workload);
   const Judge judge = make_judge(o, model, workload.input);
   BenchContenders all = make_contenders(workload, model, o.workload, torch, progress);

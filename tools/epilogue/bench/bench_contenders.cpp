@@ -57,6 +57,25 @@ void add_fused(const Workload& w, BenchContenders& all) {
   *all.present.back().peak_intermediate_bytes += all.scratch_bytes;
 }
 
+// The plan that the flags of bits ask for.
+void add_fewer_bits(const Workload& w, const WorkloadOptions& o, BenchContenders& all) {
+  const Quantisation bits = bits_of(o);
+  if (bits == Quantisation{}) return;
+  // Steps of 8 and of 4 bits, of rows spread about as a normal distribution: some two and four
+  // times what is measured.
+  constexpr double kError8 = 0.05;
+  constexpr double kError4 = 0.4;
+  auto function = std::make_shared<Compiled>(w.function, compile_options(o));
+  BenchContender contender = measured("epilogue." + bits_name(bits), [function, x = w.input] {
+    const NoGrad no_grad;
+    return (*function)(x);
+  });
+  contender.allowed_error = bits.weights == WeightBits::int4 ? kError4 : kError8;
+  const CompileStats stats = function->stats();
+  *contender.peak_intermediate_bytes += stats.intermediate_bytes + stats.scratch_bytes;
+  all.present.push_back(std::move(contender));
+}
+
 void add_onednn(const Workload& w, const bench::Model& model, BenchContenders& all) {
   const std::string name = "onednn";
   try {
@@ -164,11 +183,21 @@ bench::Model model_of(const Workload& w) {
   return model;
 }
 
+WorkloadOptions exact_options(WorkloadOptions options) {
+  const WorkloadOptions plain;
+  options.weight_bits = plain.weight_bits;
+  options.activation_bits = plain.activation_bits;
+  options.group = plain.group;
+  options.zero_points = plain.zero_points;
+  return options;
+}
+
 BenchContenders make_own_contenders(const Workload& w, const WorkloadOptions& options) {
   BenchContenders all;
   all.present.push_back(measured("epilogue.eager", w.call));
-  add_compiled(w, options, all);
+  add_compiled(w, exact_options(options), all);
   add_fused(w, all);
+  add_fewer_bits(w, options, all);
   return all;
 }
 

@@ -18,6 +18,8 @@ struct BenchContender {
   bench::Contender timed;
   Tensor result;
   std::optional<int64_t> peak_intermediate_bytes;  // besides the result; empty: unknown
+  // Relative L2 error that rounding to fewer bits explains, against double; empty: the dtype's.
+  std::optional<double> allowed_error = {};
 };
 
 struct SkippedContender {
@@ -41,10 +43,13 @@ struct TorchChoice {
 // part.
 TorchChoice choose_torch(const std::string& python);
 
+// The options without fewer bits.
+WorkloadOptions exact_options(WorkloadOptions options);
+
 // A workload as peers see it.
 bench::Model model_of(const Workload& workload);
 
-// Eager, compile and, where there is one, fused.
+// Eager, compile, where there is one, fused, and compile with the options' fewer bits.
 BenchContenders make_own_contenders(const Workload& workload, const WorkloadOptions& options);
 // Those and the peers.
 // Each computes the workload once (or is left out, with the reason). `workload` is eager and must

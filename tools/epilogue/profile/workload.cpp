@@ -99,16 +99,44 @@ void require_supported(const WorkloadOptions& o) {
   if (o.mode == "fused" && o.kind != "mlp")
     throw Error("[--mode] expected an mlp for the fused op, got " + o.kind);
   require_device(o.device);
+  if (!(bits_of(o) == Quantisation{}) && (o.mode == "eager" || o.backward))
+    throw Error(
+        "[--weight-bits] expected --mode compile or fused without --backward: eager ops and "
+        "gradients have the weights' own bits");
   if (!o.prefix.empty() && o.weights.empty())
     throw Error("[--prefix] expected --weights FILE.safetensors beside it, got none");
 }
 
 }  // namespace
 
+Quantisation bits_of(const WorkloadOptions& o) {
+  Quantisation bits;
+  if (o.weight_bits == "int8") bits.weights = WeightBits::int8;
+  if (o.weight_bits == "int4") bits.weights = WeightBits::int4;
+  if (o.activation_bits == "int8") bits.activations = ActivationBits::int8;
+  bits.group = o.group;
+  bits.zero_points = o.zero_points;
+  const bool is_int4 = bits.weights == WeightBits::int4;
+  if (bits.activations == ActivationBits::int8 && bits.weights != WeightBits::int8)
+    throw Error("[--activation-bits] expected --weight-bits int8 beside int8 activations, got " +
+                o.weight_bits);
+  if (!is_int4 && (o.group != 128 || o.zero_points))
+    throw Error("[--group, --zero-points] expected --weight-bits int4 beside them, got " +
+                o.weight_bits);
+  return bits;
+}
+
+std::string bits_name(const Quantisation& bits) {
+  if (bits.weights == WeightBits::int4) return "int4";
+  if (bits.weights == WeightBits::same) return "";
+  return bits.activations == ActivationBits::int8 ? "w8a8" : "int8";
+}
+
 CompileOptions compile_options(const WorkloadOptions& o) {
   CompileOptions options;
   options.skip = o.skip_passes;
   options.collapse_linears = o.collapse_linears;
+  options.bits = bits_of(o);
   options.tune = o.tune == "measure" ? Tune::measure : Tune::model;
   return options;
 }
@@ -288,7 +316,9 @@ Workload make_mlp_workload(const WorkloadOptions& o, DType dtype) {
   if (o.mode == "fused") {
     if (config.bias && nn::is_gated(config.activation))
       throw Error("[--mode] expected no --bias: the fused gated MLP has none");
-    w.call = step_of(false, [model = model, x = x] { return *fused_forward(*model, x); });
+    w.call = step_of(false, [model = model, x = x, bits = bits_of(o)] {
+      return *fused_forward(*model, x, bits);
+    });
   }
   set_call(
       w, o,
@@ -328,6 +358,22 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--prefix", o.prefix,
                  "prefix of the tensors' names, e.g. model.layers.0.mlp; with --weights")
       ->option_text("NAME");
+}
+
+void add_bits_flags(CLI::App& app, WorkloadOptions& o) {
+  app.add_option(
+         "--weight-bits", o.weight_bits,
+         "weights of the fused kernel: same, int8 (a scale per output) or int4 (one per group)")
+      ->check(choices({"same", "int8", "int4"}))
+      ->option_text("BITS [same]");
+  app.add_option("--activation-bits", o.activation_bits,
+                 "rows before each product: same, or int8 (with --weight-bits int8)")
+      ->check(choices({"same", "int8"}))
+      ->option_text("BITS [same]");
+  app.add_option("--group", o.group, "inputs that share a scale of int4 weights: 32 or 128")
+      ->check(CLI::IsMember({32, 128}))
+      ->option_text("N [128]");
+  app.add_flag("--zero-points", o.zero_points, "int4 weights with a zero point per group");
 }
 
 }  // namespace
@@ -430,6 +476,7 @@ void add_workload_flags(CLI::App& app, const std::string& kind, WorkloadOptions&
     app.add_flag("--residual", o.residual, "add the input to the output");
   }
   if (kind == "train-step") add_train_step_flags(app, o);
+  if (kind == "linear" || kind == "mlp") add_bits_flags(app, o);
   add_common_flags(app, o);
 }
 

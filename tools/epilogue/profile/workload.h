@@ -57,6 +57,11 @@ struct WorkloadOptions {
   std::vector<std::string> skip_passes;
   bool collapse_linears = false;
   std::string tune = "model";
+  // of compile and fused
+  std::string weight_bits = "same";
+  std::string activation_bits = "same";
+  int group = 128;
+  bool zero_points = false;
 };
 
 // An MLP and its input [batch, seq, dim].
@@ -91,6 +96,10 @@ struct Workload {
 
 // The options of compile(): passes to skip, collapsed linears, how plans are chosen.
 CompileOptions compile_options(const WorkloadOptions& options);
+// The choice of the flags of bits. Throws Error where they do not fit each other or the workload.
+Quantisation bits_of(const WorkloadOptions& options);
+// The same as a contender's or kernel's suffix: "int8", "w8a8", "int4"; empty: none.
+std::string bits_name(const Quantisation& bits);
 // Adds --tune, of commands that compile.
 void add_tune_flag(CLI::App& app, WorkloadOptions& options);
 

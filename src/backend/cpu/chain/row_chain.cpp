@@ -23,6 +23,7 @@
 #include <cstring>
 #include <optional>
 
+#include "backend/cpu/chain/chain_bits.h"
 #include "backend/cpu/chain/chain_plan.h"
 #include "backend/cpu/chain/row_norm.h"
 #include "backend/cpu/chain/sum_depth.h"
@@ -97,7 +98,7 @@ class StageRun {
         row_(row),
         m_(m),
         each_(weights_.columns_per_panel()),
-        two_sums_(weights_.layout().weight_bytes == 4 && m > 1 && m <= kFewChainRows),
+        two_sums_(call.kernel->layout.weight_bytes == 4 && m > 1 && m <= kFewChainRows),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         tile_rows_(std::clamp<int64_t>(
             kStageTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1,
@@ -105,7 +106,7 @@ class StageRun {
 
   void run(int64_t first, int64_t last) {
     const int64_t size = sums_floats();
-    const int64_t chunk = even_piece(call_.padded_k, kChunkK, kChunkUnit);
+    const int64_t chunk = chunk_of_k();
     const int64_t chunks = (call_.padded_k + chunk - 1) / chunk;
     const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
     const int64_t buffers = program_.buffers() * tile_rows_ * each_;
@@ -157,6 +158,14 @@ class StageRun {
   }
 
  private:
+  // A panel's weights stay in L2 while a block of rows passes. Few rows of 4-bit weights read each
+  // panel once, as one run of memory.
+  int64_t chunk_of_k() const {
+    if (weights_.layout().has_groups && m_ <= kFewChainRows) return call_.padded_k;
+    const int64_t unit = std::max({kChunkUnit, weights_.k_unit(), call_.kernel->layout.sum_unit});
+    return even_piece(call_.padded_k, kChunkK, unit);
+  }
+
   // Where the kernel puts a panel's results, if it can do all that is left to do. `bias`: of its
   // columns, if it is not taken where it lies.
   std::optional<simd::PanelStore> store_in_registers(int64_t panel, const float* bias) const {
@@ -224,15 +233,14 @@ class StageRun {
 
   // How deep one sum goes where k is `length` long.
   int64_t depth_of_sums(int64_t length) const {
-    return std::max<int64_t>(1, sum_depth(weights_, call_.kernel->lanes, m_, length));
+    return std::max<int64_t>(1, sum_depth(weights_, *call_.kernel, m_, length));
   }
 
   // sums (+)= rows x panel over k in [begin, end), in sums of `sum`. `next`: weights to fetch
   // meanwhile, as many; null: none.
   void multiply(int64_t panel, int64_t begin, int64_t end, int64_t sum, const void* next,
                 Sums sums) const {
-    const int64_t bytes = weights_.layout().row_bytes;
-    const int64_t step_bytes = weights_.layout().width * weights_.layout().weight_bytes;
+    const int64_t bytes = call_.kernel->layout.row_bytes;
     // Of one row of f32 the kernel ends its sums itself.
     const bool is_row = m_ == 1 && bytes == 4;
     const int64_t depth = is_row ? std::max<int64_t>(1, end - begin) : sum;
@@ -241,6 +249,8 @@ class StageRun {
     args.depth = sum;
     args.scales = weights_.scales(panel);
     args.row_scales = a_.scales;
+    args.row_sums_stride = a_.sums_stride;
+    args.groups = &weights_.groups();
     args.a_stride = a_.stride;
     const simd::PanelFunction function =
         weights_.products() == 2 ? call_.kernel->two : call_.kernel->one;
@@ -248,9 +258,10 @@ class StageRun {
     for (int64_t k = begin; k < end; k += depth) {
       args.k = std::min(k + depth, end) - k;
       args.a = static_cast<const char*>(a_.data) + k * bytes;
+      args.row_sums = a_.sums == nullptr ? nullptr : a_.sums + k / a_.sum_unit;
       args.panel = weights_.panel(panel, k);
       args.next = next != nullptr && call_.prefetches
-                      ? static_cast<const char*>(next) + (k - begin) * step_bytes
+                      ? static_cast<const char*>(next) + weights_.panel_bytes(k - begin)
                       : nullptr;
       args.sums[0] = is_second ? sums.second : sums.data;
       args.sums[1] = args.sums[0] + m_ * each_;
@@ -355,8 +366,9 @@ class StageRun {
 
 }  // namespace
 
-ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_last, size_t outputs)
-    : spec_(spec), program_(spec.epilogue) {
+ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_last, size_t outputs,
+                       std::span<const Int4Weight> int4)
+    : spec_(spec), int4_(int4.begin(), int4.end()), program_(spec.epilogue) {
   const auto fail = [](const std::string& what) { throw Error("[row chain] expected " + what); };
   if (spec.weights.empty() || spec.weights.size() > 2)
     fail("one or two weights, got " + std::to_string(spec.weights.size()));
@@ -388,12 +400,12 @@ ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_las
 FloatType ChainStage::weights_type() const { return float_type(spec_.weights[0].dtype()); }
 
 const PackedWeights& ChainStage::packed(const PanelLayout& layout,
-                                        simd::Precision precision) const {
+                                        const simd::Rounding& rounding) const {
   const auto* const known =
-      packed_.find([&](const auto& panels) { return panels->layout() == layout; });
+      packed_.find([&](const auto& panels) { return panels->layout().holds_weights_as(layout); });
   if (known != nullptr) return (*known)->current();
   const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
-  return packed_.push(share_panels(spec_.weights, layout, join, precision))->current();
+  return packed_.push(share_panels(spec_.weights, layout, join, rounding, int4_))->current();
 }
 
 void run_stage(const StageCall& call, const MatrixView& flow, const StageRows& a, int64_t row,
@@ -410,7 +422,7 @@ void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, 
   StageRun(call, {}, {}, row, m).finish_panel(panel, sums);
 }
 
-FloatType rows_type(const StageCall& stage) { return stage.weights->layout().rows; }
+FloatType rows_type(const StageCall& stage) { return stage.kernel->layout.rows; }
 
 int64_t rows_stride(const StageCall& stage) {
   const auto bytes = static_cast<int64_t>(size_of(rows_type(stage)));
@@ -441,7 +453,6 @@ namespace {
 // Rows before the first stage and between stages: of a thread's block, or of all threads (then the
 // caller's).
 thread_local simd::Scratch rows_scratch;
-thread_local simd::Scratch quantised_scratch;  // the same as integers, after their scales
 // Of the caller, for all threads: what slices of hidden columns give, and column sums.
 thread_local simd::Scratch slices_scratch;
 thread_local simd::Scratch column_sums_scratch;
@@ -459,16 +470,20 @@ class CpuRowChain final : public RowChain {
   explicit CpuRowChain(const RowChainSpec& spec)
       : dtype_(spec.dtype),
         norm_(spec.norm),
-        precision_(spec.int8_weights ? simd::Precision::i8 : simd::Precision::same),
+        rounding_(spec.int4.empty() ? rounding_of(spec.bits) : rounding_of(spec.int4)),
+        integer_rows_(spec.bits.activations == ActivationBits::int8),
         overlaps_(spec.overlaps) {
     if (!has_float_type(spec.dtype))
       throw Error("[row chain] expected f32, bf16 or f16, got " +
                   std::string(dtype_name(spec.dtype)));
     if (spec.stages.empty()) throw Error("[row chain] expected at least one stage, got none");
     for (const RowChainSpec::Stage& stage : spec.stages) outputs_ += stage.stores.size();
+    std::span<const Int4Weight> int4 = spec.int4;
     for (const RowChainSpec::Stage& stage : spec.stages) {
       const bool is_last = &stage == &spec.stages.back();
-      ChainStage next(stage, spec.dtype, is_last, outputs_);
+      const size_t mine = int4.empty() ? 0 : stage.weights.size();
+      ChainStage next(stage, spec.dtype, is_last, outputs_, int4.first(mine));
+      int4 = int4.subspan(mine);
       if (!stages_.empty() && stages_.back().flowing_columns() != next.k())
         throw Error("[row chain] expected a stage of " +
                     std::to_string(stages_.back().flowing_columns()) + " inputs, got " +
@@ -514,8 +529,7 @@ class CpuRowChain final : public RowChain {
 
   std::string kernel_name() const override {
     std::string name = std::string("epi_") + kernels().level_name() + "_row_chain_" +
-                       std::string(dtype_name(dtype_)) +
-                       (precision_ == simd::Precision::i8 ? "_i8" : "");
+                       std::string(dtype_name(dtype_)) + bits_name(rounding_, integer_rows_);
     if (norm_.kind != Norm::none) name += norm_.kind == Norm::rms ? "_rms" : "_layer_norm";
     for (const ChainStage& s : stages_)
       name += "_" + std::to_string(s.k()) + "x" + std::to_string(s.n()) +
@@ -577,7 +591,7 @@ class CpuRowChain final : public RowChain {
     }
     // Integer rows have one scale for all of a row.
     shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
-                      stages_[1].products() == 1 && precision_ == simd::Precision::same;
+                      stages_[1].products() == 1 && rounding_.to == simd::Precision::same;
     shape.may_group = !has_sums_;
     shape.block_rows = likely_block_rows(many.has_tiles, weights, weights * bytes);
     // Column sums are of kColumnSumRows rows each.
@@ -587,7 +601,9 @@ class CpuRowChain final : public RowChain {
     return shape;
   }
 
-  ChainKernels kernels() const { return {float_type(dtype_), precision_, tuning_.widens}; }
+  ChainKernels kernels() const {
+    return {float_type(dtype_), rounding_, integer_rows_, tuning_.widens};
+  }
 
   template <class Body>
   static void for_blocks(const RowChainPlan& p, Body&& body) {
@@ -602,9 +618,10 @@ class CpuRowChain final : public RowChain {
     call_stages.clear();
     for (const ChainStage& stage : stages_) {
       const PanelKernel& kernel = kernels().of(stage, rows);
-      call_stages.push_back({&stage, &stage.packed(kernel.layout, precision_), &kernel,
-                             kernel.layout.padded(stage.k()), overlaps_ ? kernel.overlap_rows : 0,
-                             tuning_.prefetches, operands, outputs, sums});
+      const PackedWeights& weights = stage.packed(kernel.layout, rounding_);
+      call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
+                             overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches, operands,
+                             outputs, sums});
     }
     return call_stages;
   }
@@ -624,27 +641,13 @@ class CpuRowChain final : public RowChain {
     return {scratch, rows_stride(first)};
   }
 
-  // Rows as a stage's kernel reads them.
-  static StageRows kernel_rows(const StageCall& stage, const StageRows& rows, int64_t m) {
-    const simd::PanelLayout& layout = stage.weights->layout();
-    if (layout.quantise_rows == nullptr) return rows;
-    const int64_t stride = stage.padded_k;
-    const int64_t floats = m + (stride * m * layout.row_bytes + 3) / int64_t{sizeof(float)};
-    float* const scales = quantised_scratch.get(static_cast<size_t>(floats));
-    float* const out = scales + m;
-    layout.quantise_rows(static_cast<const float*>(rows.data), rows.stride, m, stage.stage->k(),
-                         stride, out, stride, scales);
-    return {out, stride, scales};
-  }
-
   // Pieces of a stage's panels: as many as threads, or some more that are not small. A thread that
   // loses its core then keeps the others waiting for one piece, not for half of the weights.
   static int64_t pieces_of_panels(const StageCall& stage, int threads) {
     constexpr int64_t kPieceBytes = 256 << 10;
     constexpr int64_t kMostPerThread = 8;
     const int64_t panels = stage.weights->panels();
-    const simd::PanelLayout& layout = stage.weights->layout();
-    const int64_t bytes = panels * layout.width * stage.padded_k * layout.weight_bytes;
+    const int64_t bytes = panels * stage.weights->panel_bytes(stage.padded_k);
     const int64_t pieces =
         std::clamp<int64_t>(bytes / kPieceBytes, threads, kMostPerThread * threads);
     return std::min(pieces, panels);
@@ -665,7 +668,7 @@ class CpuRowChain final : public RowChain {
       const MatrixView to =
           is_last ? MatrixView() : stage_flow(stage, call.stages[i + 1], m, area[(i + 1) % 2]);
       const int64_t panels = stage.weights->panels();
-      const StageRows read = kernel_rows(stage, a, m);
+      const StageRows read = rows_for_kernel(stage, a, m);
       const auto body = [&](int64_t first, int64_t last) {
         run_stage(stage, to, read, row, m, first, last);
       };
@@ -746,7 +749,8 @@ class CpuRowChain final : public RowChain {
 
   DType dtype_;
   RowChainSpec::Norm norm_;
-  simd::Precision precision_;
+  simd::Rounding rounding_;
+  bool integer_rows_;
   bool overlaps_;
   KernelTuning tuning_;
   uint64_t plan_key_ = next_plan_key();

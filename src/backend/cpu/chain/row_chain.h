@@ -28,8 +28,10 @@ std::unique_ptr<RowChain> make_row_chain(const RowChainSpec& spec);
 
 class ChainStage {
  public:
-  // Throws Error where the stage is malformed. `outputs`: how many the chain has.
-  ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_last, size_t outputs);
+  // Throws Error where the stage is malformed. `outputs`: how many the chain has. `int4`: instead
+  // of the weights' values, or empty.
+  ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_last, size_t outputs,
+             std::span<const Int4Weight> int4 = {});
 
   int64_t k() const { return k_; }  // of what it reads: all of a stacked stage's parts
   int64_t n() const { return spec_.weights[0].size(0); }
@@ -49,10 +51,11 @@ class ChainStage {
 
   // Packs where nobody did in this layout yet, or a weight was written. Thread-safe.
   const simd::PackedWeights& packed(const simd::PanelLayout& layout,
-                                    simd::Precision precision) const;
+                                    const simd::Rounding& rounding) const;
 
  private:
   RowChainSpec::Stage spec_;
+  std::vector<Int4Weight> int4_;
   TileProgram program_;
   int64_t k_ = 0;
   Finish finish_;
@@ -63,8 +66,9 @@ class ChainStage {
 // The panel kernels of stages, as the list of panel kernels has them.
 struct ChainKernels {
   simd::FloatType weights;
-  simd::Precision precision;
-  bool widens;  // KernelTuning::widens
+  simd::Rounding rounding;
+  bool integer_rows = false;
+  bool widens = false;  // KernelTuning::widens
 
   // More than any kernel for few rows serves.
   static constexpr int64_t kManyRows = 1024;
@@ -73,14 +77,19 @@ struct ChainKernels {
     return simd::choose_panel_kernel({.weights = weights,
                                       .count = stage.k() * stage.n() * stage.products(),
                                       .rows = rows,
-                                      .precision = precision,
+                                      .precision = rounding.to,
+                                      .integer_rows = integer_rows,
                                       .widens = widens})
         .kernel();
   }
 
-  // Of any stage: no weights of 8 bits, no kernel for few rows.
+  // Of any stage: no kernel for few rows.
   const simd::PanelKernel& of_many_rows() const {
-    return simd::choose_panel_kernel({.weights = weights, .rows = kManyRows, .widens = widens})
+    return simd::choose_panel_kernel({.weights = weights,
+                                      .rows = kManyRows,
+                                      .precision = rounding.to,
+                                      .integer_rows = integer_rows,
+                                      .widens = widens})
         .kernel();
   }
 
@@ -103,7 +112,11 @@ struct ChainKernels {
 struct StageRows {
   const void* data = nullptr;
   int64_t stride = 0;
-  const float* scales = nullptr;  // of 16-bit integers: one per row
+  const float* scales = nullptr;  // of integers: one per row
+  // Of integers, where the kernel wants them: running sums before every `sum_unit` of k.
+  const int32_t* sums = nullptr;
+  int64_t sums_stride = 0;
+  int64_t sum_unit = 1;
 };
 
 // A stage in one call, the same for all threads: what it runs on, and what the chain's call gave.

@@ -28,8 +28,9 @@ Registry& registry() {
 }  // namespace
 
 SharedPanels::SharedPanels(std::span<const Tensor> weights, const simd::PanelLayout& layout,
-                           simd::Join join, simd::Precision precision)
-    : layout_(layout), join_(join), precision_(precision) {
+                           simd::Join join, const simd::Rounding& rounding,
+                           std::span<const Int4Weight> int4)
+    : int4_(int4.begin(), int4.end()), layout_(layout), join_(join), rounding_(rounding) {
   for (const Tensor& w : weights) weights_.emplace_back(w);
 }
 
@@ -44,8 +45,8 @@ SharedPanels::~SharedPanels() {
 }
 
 bool SharedPanels::are_of(std::span<const Tensor> weights, const simd::PanelLayout& layout,
-                          simd::Join join, simd::Precision precision) const {
-  return layout == layout_ && join == join_ && precision == precision_ &&
+                          simd::Join join, const simd::Rounding& rounding) const {
+  return layout.holds_weights_as(layout_) && join == join_ && rounding == rounding_ &&
          std::equal(weights.begin(), weights.end(), weights_.begin(), weights_.end(),
                     [](const Tensor& t, const KnownWeight& w) { return w.is(t) && !w.is_moved(); });
 }
@@ -57,11 +58,16 @@ const simd::PackedWeights& SharedPanels::pack() {
   std::vector<simd::PackedPart> parts;
   for (const KnownWeight& w : weights_)  // [n, k]: B is its transpose
     parts.push_back({{w.data, float_type(w.dtype), w.strides[1], w.strides[0]}, w.sizes[1]});
+  std::vector<simd::GroupedPart> grouped;
+  for (const Int4Weight& w : int4_)
+    grouped.push_back({w.steps.data_as<uint8_t>(), static_cast<const uint16_t*>(w.scales.data()),
+                       w.zeros.defined() ? w.zeros.data_as<uint8_t>() : nullptr, w.group});
+  for (size_t i = 0; i < grouped.size(); ++i) parts[i].grouped = &grouped[i];
   if (panels_ != nullptr) {
     panels_->repack(parts);
   } else {
     panels_ = std::make_unique<simd::PackedWeights>(parts, weights_[0].sizes[0], layout_, join_,
-                                                    precision_);
+                                                    rounding_);
     count_packed_bytes(static_cast<int64_t>(panels_->bytes()));
   }
   packed_versions_.store(now, std::memory_order_release);
@@ -70,7 +76,8 @@ const simd::PackedWeights& SharedPanels::pack() {
 
 std::shared_ptr<SharedPanels> share_panels(std::span<const Tensor> weights,
                                            const simd::PanelLayout& layout, simd::Join join,
-                                           simd::Precision precision) {
+                                           const simd::Rounding& rounding,
+                                           std::span<const Int4Weight> int4) {
   // Let go after the lock: the last owner's end takes it.
   std::vector<std::shared_ptr<SharedPanels>> others;
   Registry& all = registry();
@@ -80,10 +87,10 @@ std::shared_ptr<SharedPanels> share_panels(std::span<const Tensor> weights,
   for (auto it = first; it != last; ++it) {
     std::shared_ptr<SharedPanels> known = it->second.shared.lock();
     if (known == nullptr) continue;  // it is about to leave the registry
-    if (known->are_of(weights, layout, join, precision)) return known;
+    if (known->are_of(weights, layout, join, rounding)) return known;
     others.push_back(std::move(known));
   }
-  std::shared_ptr<SharedPanels> made(new SharedPanels(weights, layout, join, precision));
+  std::shared_ptr<SharedPanels> made(new SharedPanels(weights, layout, join, rounding, int4));
   all.entries.emplace(key, Registry::Entry{made.get(), made});
   return made;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed weights of a process: one set of panels for each weight, layout and precision, whoever
+// Packed weights of a process: one set of panels for each weight, layout and rounding, whoever
 // computes with it.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include "backend/cpu/simd/panels/packed_weights.h"
 #include "core/known_weight.h"
+#include "epilogue/int4_weight.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue::cpu {
@@ -36,12 +37,13 @@ class SharedPanels {
  private:
   friend std::shared_ptr<SharedPanels> share_panels(std::span<const Tensor> weights,
                                                     const simd::PanelLayout& layout,
-                                                    simd::Join join, simd::Precision precision);
+                                                    simd::Join join, const simd::Rounding& rounding,
+                                                    std::span<const Int4Weight> int4);
   SharedPanels(std::span<const Tensor> weights, const simd::PanelLayout& layout, simd::Join join,
-               simd::Precision precision);
+               const simd::Rounding& rounding, std::span<const Int4Weight> int4);
 
   bool are_of(std::span<const Tensor> weights, const simd::PanelLayout& layout, simd::Join join,
-              simd::Precision precision) const;
+              const simd::Rounding& rounding) const;
   const simd::PackedWeights& pack();
   // Of one or two weights.
   uint64_t versions() const {
@@ -50,18 +52,20 @@ class SharedPanels {
   }
 
   std::vector<KnownWeight> weights_;
+  std::vector<Int4Weight> int4_;
   const simd::PanelLayout layout_;
   const simd::Join join_;
-  const simd::Precision precision_;
+  const simd::Rounding rounding_;
   std::mutex packing_;
   std::unique_ptr<simd::PackedWeights> panels_;
   std::atomic<uint64_t> packed_versions_{~uint64_t{0}};
 };
 
-// One or two weights [n, k], any strides. Two calls with views of the same memory, of the same
-// sizes and strides, get the same panels. Thread-safe.
+// One or two weights [n, k], any strides; `int4`: what is packed instead, or empty. Two calls with
+// views of the same memory, of the same sizes and strides, get the same panels. Thread-safe.
 std::shared_ptr<SharedPanels> share_panels(std::span<const Tensor> weights,
                                            const simd::PanelLayout& layout, simd::Join join,
-                                           simd::Precision precision);
+                                           const simd::Rounding& rounding,
+                                           std::span<const Int4Weight> int4 = {});
 
 }  // namespace epilogue::cpu

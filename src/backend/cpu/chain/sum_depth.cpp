@@ -46,8 +46,10 @@ int64_t even_piece(int64_t total, int64_t wanted, int64_t unit) {
   return (total + unit * pieces - 1) / (unit * pieces) * unit;
 }
 
-int64_t sum_depth(const PackedWeights& weights, int64_t lanes, int64_t rows, int64_t length) {
-  const PanelLayout& layout = weights.layout();
+int64_t sum_depth(const PackedWeights& weights, const simd::PanelKernel& kernel, int64_t rows,
+                  int64_t length) {
+  const PanelLayout& layout = kernel.layout;
+  const int64_t lanes = kernel.lanes;
   if (layout.most_k > 0) return layout.most_k;
   if (layout.rows != FloatType::f32) return length;
   if (rows > kFewChainRows)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "backend/cpu/simd/panels/kernel.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
 
 namespace epilogue::cpu {
@@ -15,8 +16,9 @@ inline constexpr int64_t kFewChainRows = 8;
 // 264, not 256 three times and 16.
 int64_t even_piece(int64_t total, int64_t wanted, int64_t unit);
 
-// How deep one f32 sum goes in a chunk of `length`. What bf16 results lose in a whole chunk is
-// far below their own rounding.
-int64_t sum_depth(const simd::PackedWeights& weights, int64_t lanes, int64_t rows, int64_t length);
+// How deep one f32 sum of `kernel` goes in a chunk of `length`. What bf16 results lose in a whole
+// chunk is far below their own rounding.
+int64_t sum_depth(const simd::PackedWeights& weights, const simd::PanelKernel& kernel, int64_t rows,
+                  int64_t length);
 
 }  // namespace epilogue::cpu

@@ -44,9 +44,11 @@ void round_to_i8(float* values, int64_t k, int64_t width, const float* scales) {
       values[row * width + j] = steps_of(values[row * width + j], scales[j]) * scales[j];
 }
 
-void rows_to_i16(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
-                 int16_t* out, int64_t stride, float* scales) {
-  constexpr float most = 32767;
+namespace {
+
+template <class T>
+void rows_to_integers(float most, const float* in, int64_t in_stride, int64_t m, int64_t k,
+                      int64_t k_end, T* out, int64_t stride, float* scales) {
   // Adding 1.5 * 2^23 rounds to an integer in the low bits, which vectorises where lrint does not.
   constexpr float magic = 12582912.0F;
   for (int64_t i = 0; i < m; ++i, in += in_stride, out += stride) {
@@ -62,11 +64,28 @@ void rows_to_i16(const float* in, int64_t in_stride, int64_t m, int64_t k, int64
     const float factor = usable && sum == 0 ? inverse : 0.0F;
     for (int64_t j = 0; j < k; ++j) {
       const float value = sum == 0 ? in[j] * factor : 0.0F;
-      out[j] = static_cast<int16_t>(std::bit_cast<int32_t>(value + magic) -
-                                    std::bit_cast<int32_t>(magic));
+      out[j] =
+          static_cast<T>(std::bit_cast<int32_t>(value + magic) - std::bit_cast<int32_t>(magic));
     }
-    std::fill(out + k, out + k_end, int16_t{0});
+    std::fill(out + k, out + k_end, T{0});
   }
 }
+
+}  // namespace
+
+void rows_to_i16(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
+                 int16_t* out, int64_t stride, float* scales) {
+  rows_to_integers(32767.0F, in, in_stride, m, k, k_end, out, stride, scales);
+}
+
+template <class T>
+void rows_to_i8(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, T* out,
+                int64_t stride, float* scales) {
+  rows_to_integers(kLargest, in, in_stride, m, k, k_end, out, stride, scales);
+}
+template void rows_to_i8(const float*, int64_t, int64_t, int64_t, int64_t, int8_t*, int64_t,
+                         float*);
+template void rows_to_i8(const float*, int64_t, int64_t, int64_t, int64_t, int16_t*, int64_t,
+                         float*);
 
 }  // namespace epilogue::simd

@@ -19,5 +19,10 @@ void round_to_i8(float* values, int64_t k, int64_t width, const float* scales);
 // from k to k_end; a row that is not finite throughout gets the scale NaN. `stride` is of `out`.
 void rows_to_i16(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                  int16_t* out, int64_t stride, float* scales);
+// The same as 8-bit integers (the largest magnitude over 127), stored as T: int8_t, or int16_t for
+// kernels that multiply these.
+template <class T>
+void rows_to_i8(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, T* out,
+                int64_t stride, float* scales);
 
 }  // namespace epilogue::simd

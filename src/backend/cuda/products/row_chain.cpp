@@ -37,9 +37,9 @@ class CudaRowChain final : public RowChain {
     if (!has_float_type(spec.dtype))
       throw Error("[row chain] expected f32, bf16 or f16, got " +
                   std::string(dtype_name(spec.dtype)));
-    if (spec.int8_weights)
+    if (!(spec.bits == Quantisation{}))
       throw Error("[row chain] expected weights of their own dtype on " + to_string(kDevice) +
-                  ", got int8_weights");
+                  ", got fewer bits");
     if (spec.stages.empty()) throw Error("[row chain] expected at least one stage, got none");
     for (const RowChainSpec::Stage& stage : spec.stages) {
       require_stage_fits(stage, dtype_);

@@ -65,6 +65,20 @@ struct PlainUnit {
         std::memcpy(&tile[c][i][j * 4], &sum, sizeof sum);
       }
   }
+  template <int c, int a, int b>
+  static void multiply_i8() {
+    ASSERT_EQ(rows[c], rows[a]);
+    ASSERT_EQ(rows[b], 16);  // as many fours as a row of `a` has
+    for (int i = 0; i < rows[c]; ++i)
+      for (int j = 0; j < 16; ++j) {
+        int32_t sum = 0;
+        std::memcpy(&sum, &tile[c][i][j * 4], sizeof sum);
+        for (int p = 0; p < 64; ++p)
+          sum += static_cast<int8_t>(tile[a][i][p]) *
+                 static_cast<int8_t>(tile[b][p / 4][4 * j + p % 4]);
+        std::memcpy(&tile[c][i][j * 4], &sum, sizeof sum);
+      }
+  }
 };
 
 }  // namespace epilogue::simd

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AMX as assembly, not intrinsics: gcc's take tile numbers as text only, and gcc 12's loadconfig
-// tells the compiler of 8 of its 64 bytes, so that the others may never be written.
+// Products of bf16 by AMX's tiles.
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "backend/cpu/simd/panels/amx_tiles.h"
+#include "backend/cpu/simd/panels/amx_unit.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
 #include "backend/cpu/simd/panels/pack.h"
@@ -20,48 +20,6 @@ namespace {
 constexpr int64_t kLeastTileRows = 5;
 
 #if defined(__x86_64__)
-
-struct AmxUnit {
-  static void configure(const TileRows& rows) {
-    struct alignas(64) Config {
-      uint8_t palette = 1;
-      uint8_t start_row = 0;
-      uint8_t reserved[14] = {};
-      uint16_t row_bytes[16] = {};
-      uint8_t rows[16] = {};
-    } config;
-    static_assert(sizeof(Config) == 64);
-    for (size_t t = 0; t < rows.size(); ++t) {
-      config.rows[t] = rows[t];
-      config.row_bytes[t] = rows[t] == 0 ? 0 : 64;
-    }
-    __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
-  }
-  static void release() { __asm__ volatile("tilerelease" : : : "memory"); }
-
-  template <int t>
-  static void zero() {
-    __asm__ volatile("tilezero %%tmm%c0" : : "i"(t));
-  }
-  template <int t>
-  static void load(const void* from, int64_t stride_bytes) {
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2"
-                     :
-                     : "r"(from), "r"(stride_bytes), "i"(t)
-                     : "memory");
-  }
-  template <int t>
-  static void store(void* to, int64_t stride_bytes) {
-    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)"
-                     :
-                     : "r"(to), "r"(stride_bytes), "i"(t)
-                     : "memory");
-  }
-  template <int c, int a, int b>
-  static void multiply() {
-    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
-  }
-};
 
 // Stores the sums of one block of rows between the products of the next.
 class StoreWork final : public PanelWork {

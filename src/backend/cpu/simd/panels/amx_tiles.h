@@ -9,6 +9,7 @@
 //   release()
 //   zero<t>(), load<t>(p, stride_bytes), store<t>(p, stride_bytes)
 //   multiply<c, a, b>()    c[i][j] += sum over p of a[i][2p] b[p][2j] + a[i][2p+1] b[p][2j+1]
+//   multiply_i8<c, a, b>() the same of four 8-bit integers a[i][4p..] b[p][4j..], in 32 bits
 #pragma once
 
 #include <algorithm>

@@ -49,8 +49,12 @@ struct PanelArgs {
   const void* panel = nullptr;
   const float* scales = nullptr;      // where the layout has them: one per column of the panel
   const float* row_scales = nullptr;  // of quantised rows: one per row
-  const void* next = nullptr;         // what comes after this panel, as large; fetched meanwhile
-  float* sums[2] = {};                // one array [m][width], or two of [m][width / 2]
+  // Of quantised rows, where the layout asks for them (running_sums()): of row 0 before k = 0.
+  const int32_t* row_sums = nullptr;
+  int64_t row_sums_stride = 0;
+  const GroupFormat* groups = nullptr;  // of panels that have them
+  const void* next = nullptr;           // what comes after this panel, as large; fetched meanwhile
+  float* sums[2] = {};                  // one array [m][width], or two of [m][width / 2]
   // Add to what is there, a later chunk of k: the chunk is summed by itself first, so that long
   // sums do not lose what short ones keep.
   bool accumulate = false;

@@ -6,6 +6,22 @@
 namespace epilogue::simd {
 
 // Each pair is defined in the file of its name.
+const char* decline_i4(const PanelUse& use);
+const PanelKernel& i4_kernel();
+const char* decline_i4_amx(const PanelUse& use);
+const PanelKernel& i4_amx_kernel();
+const char* decline_i4_bf16_pairs(const PanelUse& use);
+const PanelKernel& i4_bf16_pairs_kernel();
+const char* decline_i4_f32(const PanelUse& use);
+const PanelKernel& i4_f32_kernel();
+const char* decline_w8a8_amx(const PanelUse& use);
+const PanelKernel& w8a8_amx_kernel();
+const char* decline_w8a8_dots(const PanelUse& use);
+const PanelKernel& w8a8_dots_kernel();
+const char* decline_w8a8_avx_dots(const PanelUse& use);
+const PanelKernel& w8a8_avx_dots_kernel();
+const char* decline_w8a8_pairs(const PanelUse& use);
+const PanelKernel& w8a8_pairs_kernel();
 const char* decline_i8_pairs(const PanelUse& use);
 const PanelKernel& i8_pairs_kernel();
 const char* decline_i8(const PanelUse& use);
@@ -22,6 +38,14 @@ const PanelKernel& f32_kernel();
 namespace {
 
 constexpr PanelKernelEntry kList[] = {
+    {"i4", decline_i4, i4_kernel},
+    {"i4_amx", decline_i4_amx, i4_amx_kernel},
+    {"i4_bf16_pairs", decline_i4_bf16_pairs, i4_bf16_pairs_kernel},
+    {"i4_f32", decline_i4_f32, i4_f32_kernel},
+    {"w8a8_amx", decline_w8a8_amx, w8a8_amx_kernel},
+    {"w8a8_dots", decline_w8a8_dots, w8a8_dots_kernel},
+    {"w8a8_avx_dots", decline_w8a8_avx_dots, w8a8_avx_dots_kernel},
+    {"w8a8_pairs", decline_w8a8_pairs, w8a8_pairs_kernel},
     {"i8_pairs", decline_i8_pairs, i8_pairs_kernel},
     {"i8", decline_i8, i8_kernel},
     {"amx", decline_amx, amx_kernel},

@@ -6,8 +6,10 @@
 #include <functional>
 #include <numeric>
 
+#include "backend/cpu/simd/panels/group_panel.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/pack_pairs.h"
+#include "backend/cpu/simd/panels/quantise_groups.h"
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/assert.h"
@@ -19,6 +21,7 @@ namespace {
 thread_local Scratch f32_panel;
 thread_local Scratch part_panel;
 thread_local Scratch scale_row;
+thread_local Scratch group_scratch;
 
 bool is_words(const PackedPart& part) {
   return pairs_are_words({part.b.data, part.b.type, part.b.col_stride, part.b.row_stride}, part.k);
@@ -40,14 +43,41 @@ void copy_columns(const GemmOperand& part, int64_t k, int64_t column, int64_t co
   for (int64_t row = 0; row < k; ++row) std::copy_n(whole + row * width, each, out + row * width);
 }
 
+// Columns [first, first + count) of the group that begins at `k`.
+struct GroupColumns {
+  int64_t depth;  // of the part
+  int64_t k;
+  int64_t first;
+  int64_t count;
+};
+void copy_group(const GroupedPart& part, const GroupFormat& f, const GroupColumns& c, int64_t width,
+                const GroupSteps& out) {
+  const int64_t groups = c.depth / part.group;
+  for (int64_t j = 0; j < c.count; ++j) {
+    const int64_t row = c.first + j;
+    const int64_t group = row * groups + c.k / part.group;
+    out.scales[j] = part.scales[group];
+    if (part.zeros != nullptr) out.zeros[j] = part.zeros[group];
+    const uint8_t* const bytes = part.steps + (row * c.depth + c.k) / 2;
+    for (int64_t i = 0; i < f.size; ++i)
+      out.steps[i * width + j] = static_cast<uint8_t>(bytes[i / 2] >> (i % 2 * 4) & kMostSteps);
+  }
+}
+
 }  // namespace
 
 const void* PackedWeights::panel(int64_t index, int64_t k) const {
-  return data_ + (index * padded_k_ + k) * layout_.width * layout_.weight_bytes;
+  return data_ + panel_bytes(index * padded_k_ + k);
+}
+
+int64_t PackedWeights::panel_bytes(int64_t k) const {
+  if (layout_.has_groups)
+    return k / rounding_.groups.size * group_bytes(rounding_.groups, layout_.width);
+  return k * layout_.width * layout_.weight_bytes;
 }
 
 PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n,
-                             const PanelLayout& layout, Join join, Precision precision,
+                             const PanelLayout& layout, Join join, const Rounding& rounding,
                              void* memory)
     : k_(join == Join::depth
              ? std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus<>(),
@@ -56,11 +86,11 @@ PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n,
       n_(n),
       products_(join == Join::depth ? 1 : static_cast<int>(parts.size())),
       layout_(layout),
-      precision_(layout.has_scales ? Precision::i8 : precision),
+      rounding_(layout.has_scales ? Rounding{Precision::i8} : rounding),
       panels_((n + columns_per_panel() - 1) / columns_per_panel()),
-      padded_k_(layout.padded(k_)) {
+      padded_k_((k_ + k_unit() - 1) / k_unit() * k_unit()) {
   EPI_ASSERT(layout_.width == pack_kernels().width, "panels are as wide as the level packs them");
-  bytes_ = static_cast<size_t>(panels_ * padded_k_ * layout_.width * layout_.weight_bytes);
+  bytes_ = static_cast<size_t>(panel_bytes(panels_ * padded_k_));
   if (memory == nullptr) memory_ = allocate_large(bytes_);
   data_ = static_cast<char*>(memory == nullptr ? memory_.get() : memory);
   if (layout_.has_scales) scales_.resize(static_cast<size_t>(panels_ * layout_.width));
@@ -97,10 +127,47 @@ const float* PackedWeights::scales(int64_t index) const {
   return scales_.empty() ? nullptr : scales_.data() + index * layout_.width;
 }
 
+// Steps, scales and zeros of a panel's columns come from values or from what `grouped` has; beyond
+// the last column and the last k they are zeros.
+void PackedWeights::pack_groups(std::span<const PackedPart> parts, int64_t index, char* out) const {
+  const GroupFormat& f = rounding_.groups;
+  const int64_t width = layout_.width;
+  const int64_t each = columns_per_panel();
+  const bool has_values = parts[0].grouped == nullptr;
+  const float* values = nullptr;
+  if (has_values) {
+    float* const all = f32_panel.get(static_cast<size_t>(padded_k_ * width));
+    copy_parts(parts, index, padded_k_, all);
+    values = all;
+  }
+  // 1 + 2 + 1 bytes of each step, scale and zero, in floats.
+  auto* const scales = reinterpret_cast<uint16_t*>(
+      group_scratch.get(static_cast<size_t>((f.size * width + 3 * width) / 4 + 1)));
+  auto* const zeros = reinterpret_cast<uint8_t*>(scales + width);
+  uint8_t* const steps = zeros + width;
+  for (int64_t k = 0; k < padded_k_; k += f.size, out += group_bytes(f, width)) {
+    if (has_values) {
+      round_group(values + k * width, width, f, {steps, scales, zeros});
+    } else {
+      std::fill_n(scales, width, uint16_t{0});
+      std::fill_n(zeros, width, kMiddleStep);
+      std::fill_n(steps, f.size * width, kMiddleStep);
+      for (size_t p = 0; p < parts.size(); ++p) {
+        const int64_t at = static_cast<int64_t>(p) * each;
+        copy_group(*parts[p].grouped, f,
+                   {parts[p].k, k, index * each, std::min(each, n_ - index * each)}, width,
+                   {steps + at, scales + at, zeros + at});
+      }
+    }
+    store_group(f, width, steps, scales, zeros, out);
+  }
+}
+
 void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   const int64_t width = layout_.width;
-  char* const out = data_ + index * padded_k_ * width * layout_.weight_bytes;
-  const bool same = precision_ == Precision::same;
+  char* const out = data_ + panel_bytes(index * padded_k_);
+  if (layout_.has_groups) return pack_groups(parts, index, out);
+  const bool same = rounding_.to == Precision::same;
   if (layout_.store == nullptr && same)
     return copy_parts(parts, index, padded_k_, reinterpret_cast<float*>(out));
   if (layout_.has_pairs && same && std::all_of(parts.begin(), parts.end(), is_words)) {

@@ -18,25 +18,34 @@ enum class Join : uint8_t {
   depth,    // one above the other: one product of rows that are as long as both
 };
 
+// 4-bit weights as somebody else rounded them, [n][k] as nn.Linear holds them.
+struct GroupedPart {
+  const uint8_t* steps = nullptr;    // [n][k / 2], the lower k in the lower half of a byte
+  const uint16_t* scales = nullptr;  // [n][k / group], of the format's type
+  const uint8_t* zeros = nullptr;    // [n][k / group]; null: kMiddleStep
+  int64_t group = 0;                 // a multiple of the format's
+};
+
 // B [k, n] of one part.
 struct PackedPart {
   GemmOperand b;
   int64_t k = 0;
+  // Instead of b's values, which are not read then.
+  const GroupedPart* grouped = nullptr;
 };
 
 // One matrix, or two with as many columns, as panels.
 class PackedWeights {
  public:
   // `parts` (one or two, any strides; of one depth where columns are joined) are read now and not
-  // kept. `layout` is of a kernel that serves at the level in use. Panels that are not of 8-bit
-  // integers hold the values that Precision::i8 rounds to. Packs on parallel_for's threads.
+  // kept. `layout` is of a kernel that serves at the level in use. Panels that are not of integers
+  // hold the values that they are rounded to. Packs on parallel_for's threads.
   // `memory`: where the panels go, bytes_of() of it, aligned to a cache line; null: into memory of
   // their own.
   PackedWeights(std::span<const PackedPart> parts, int64_t n, const PanelLayout& layout,
-                Join join = Join::columns, Precision precision = Precision::same,
-                void* memory = nullptr);
+                Join join = Join::columns, const Rounding& rounding = {}, void* memory = nullptr);
 
-  // What the panels of `products` matrices [k, n] with joined columns take.
+  // What the panels of `products` matrices [k, n] with joined columns take. Not of 4-bit weights.
   static size_t bytes_of(const PanelLayout& layout, int64_t k, int64_t n, int products);
 
   // The same for parts of the same sizes and strides whose values changed, in the memory at hand:
@@ -44,14 +53,20 @@ class PackedWeights {
   void repack(std::span<const PackedPart> parts);
 
   int64_t k() const { return k_; }  // of a row of A
+  int64_t padded_k() const { return padded_k_; }
+  // k that a panel's unit holds: panel() and kernels begin and end at multiples of it.
+  int64_t k_unit() const { return layout_.has_groups ? rounding_.groups.size : layout_.k_unit; }
+  const GroupFormat& groups() const { return rounding_.groups; }
   int64_t n() const { return n_; }  // columns of each part
   int products() const { return products_; }
   const PanelLayout& layout() const { return layout_; }
   int64_t panels() const { return panels_; }
   // Columns of each product that a panel covers; the last one's may reach beyond n (zeros).
   int64_t columns_per_panel() const { return layout_.width / products_; }
-  // From row `k` on (a multiple of the layout's k_unit).
+  // From row `k` on (a multiple of k_unit()).
   const void* panel(int64_t index, int64_t k) const;
+  // Of so much of k of a panel.
+  int64_t panel_bytes(int64_t k) const;
   // Of the columns of a panel; null where the layout has none.
   const float* scales(int64_t index) const;
   size_t bytes() const { return bytes_; }
@@ -59,12 +74,13 @@ class PackedWeights {
  private:
   void copy_parts(std::span<const PackedPart> parts, int64_t index, int64_t rows, float* out) const;
   void pack_panel(std::span<const PackedPart> parts, int64_t index);
+  void pack_groups(std::span<const PackedPart> parts, int64_t index, char* out) const;
 
   int64_t k_;
   int64_t n_;
   int products_;
   PanelLayout layout_;
-  Precision precision_;
+  Rounding rounding_;
   int64_t panels_;
   int64_t padded_k_;
   size_t bytes_;

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of 8 and 4 bits, and 8-bit rows, beside our own bf16 and f32: a SwiGLU MLP as one fused
+// kernel each, in turns, with a plain read of as many bytes as the memory's share of the bound.
+// Each result is first held to the same product of its own rounded weights in double, as far as
+// rounding to the dtype allows.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/large_memory.h"
+#include "base/thread_pool.h"
+#include "bench/agreement.h"
+#include "bench/harness.h"
+#include "bench/model.h"
+#include "bench/pairs.h"
+#include "epilogue/autograd.h"
+#include "epilogue/fused.h"
+#include "epilogue/ops.h"
+#include "epilogue/runtime.h"
+
+namespace epilogue::bench {
+namespace {
+
+struct Options {
+  int64_t k = 2048;
+  int64_t h = 8192;
+  std::vector<int64_t> rows = {1, 4, 8, 64, 512};
+  double seconds = 20;
+  int threads = 0;
+};
+
+struct Choice {
+  const char* name;
+  DType dtype;
+  Quantisation bits;
+  double bytes_per_weight;
+  double allowed;  // relative L2 error against the unrounded product in double
+};
+constexpr double kHeaderOf128 = 2.0 / 128;
+constexpr double kHeaderOf32 = 2.0 / 32;
+const Choice kChoices[] = {
+    {"bf16", DType::bf16, {}, 2, 0.01},
+    {"f32", DType::f32, {}, 4, 1e-5},
+    {"int8", DType::bf16, {.weights = WeightBits::int8}, 1, 0.03},
+    {"w8a8", DType::bf16, {WeightBits::int8, ActivationBits::int8}, 1, 0.04},
+    {"int4 g128", DType::bf16, {.weights = WeightBits::int4}, 0.5 + kHeaderOf128, 0.25},
+    {"int4 g32", DType::bf16, {.weights = WeightBits::int4, .group = 32}, 0.5 + kHeaderOf32, 0.25},
+    {"int4 g128 zeros",
+     DType::bf16,
+     {.weights = WeightBits::int4, .zero_points = true},
+     0.5 + 1.5 * kHeaderOf128,
+     0.25},
+};
+
+// Sums `bytes` of memory on all threads: what a kernel that only reads could do.
+class Reader {
+ public:
+  explicit Reader(int64_t bytes)
+      : words_(bytes / 8), memory_(allocate_large(static_cast<size_t>(bytes))) {
+    auto* const p = static_cast<uint64_t*>(memory_.get());
+    parallel_for(words_, 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) p[i] = static_cast<uint64_t>(i);
+    });
+  }
+  void operator()() const {
+    const auto* const p = static_cast<const uint64_t*>(memory_.get());
+    const int64_t pieces = 8 * num_threads();
+    parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+      uint64_t sums[8] = {};
+      for (int64_t i = words_ * begin / pieces; i + 64 <= words_ * end / pieces; i += 64) {
+        // Into L2 and far ahead, as the kernels read: a processor's own fetching ends at each page.
+        for (int64_t line = 0; line < 64; line += 8) __builtin_prefetch(p + i + 512 + line, 0, 2);
+        for (int64_t j = 0; j < 64; j += 8)
+          for (int64_t s = 0; s < 8; ++s) sums[s] += p[i + j + s];
+      }
+      for (const uint64_t s : sums) sink_.fetch_add(s, std::memory_order_relaxed);
+    });
+  }
+
+ private:
+  int64_t words_;
+  LargeMemory memory_;
+  mutable std::atomic<uint64_t> sink_{0};
+};
+
+struct Weights {
+  Tensor gate;
+  Tensor up;
+  Tensor down;
+};
+
+int run(const Options& o) {
+  const NoGrad no_grad;
+  if (o.threads > 0) set_num_threads(o.threads);
+  const auto weight = [](int64_t n, int64_t k) {
+    return mul(randn({n, k}, DType::f32), 1 / std::sqrt(static_cast<double>(k)));
+  };
+  const Weights f32 = {weight(o.h, o.k), weight(o.h, o.k), weight(o.k, o.h)};
+  const Weights bf16 = {to(f32.gate, DType::bf16), to(f32.up, DType::bf16),
+                        to(f32.down, DType::bf16)};
+  const auto count = static_cast<double>(3 * o.h * o.k);
+  Model model;
+  model.stages.push_back(
+      {.weight = bf16.gate, .activation = nn::Activation::swiglu, .up = bf16.up});
+  model.stages.push_back({.weight = bf16.down});
+  const Reader reader(static_cast<int64_t>(2 * count));
+  fmt::print(
+      "SwiGLU MLP {} x {}, {:.0f} M weights: {}\nnoise probe: {:.2f}x; ratio: bf16's time over "
+      "this one's, median of pairs [95 %]; read: bytes of weights over the time of a plain "
+      "read of as many\n\n",
+      o.k, o.h, count / 1e6, machine_line(), noise_probe());
+  fmt::print("{:>5}  {:<16}{:>12}{:>22}{:>10}{:>8}   {}\n", "rows", "", "median us", "ratio",
+             "GB/s", "read", "error");
+  bool ok = true;
+  for (const int64_t m : o.rows) {
+    const Tensor x = randn({m, o.k}, DType::bf16);
+    const Tensor x32 = to(x, DType::f32);
+    const std::vector<int64_t> checked = checked_rows(m);
+    const Tensor expected = exact_rows(model, x, checked);
+    std::vector<Contender> contenders;
+    std::vector<double> errors;
+    for (const Choice& c : kChoices) {
+      const bool is_f32 = c.dtype == DType::f32;
+      const Weights& w = is_f32 ? f32 : bf16;
+      const FusedMlp mlp =
+          FusedMlp::gated(w.gate, w.up, w.down, nn::Activation::swiglu, {.bits = c.bits});
+      const Tensor& in = is_f32 ? x32 : x;
+      const Tensor y = mlp(in);
+      errors.push_back(relative_l2(rows_of(y, checked), expected));
+      const double allowed = is_f32 ? 0.02 : c.allowed;  // f32's weights are not bf16's
+      if (!(errors.back() <= allowed)) {
+        fmt::print("{} rows, {}: error {:.1e}, expected at most {:.1e}\n", m, c.name, errors.back(),
+                   allowed);
+        ok = false;
+      }
+      contenders.emplace_back(c.name, [mlp, in, y] { mlp.run_into(in, y); });
+    }
+    contenders.emplace_back("read", [&reader] { reader(); });
+    const std::vector<PairTiming> times = time_pairs(contenders, o.seconds, 12, 20);
+    const double read_gbs = 2 * count / times.back().median_ns;
+    for (size_t i = 0; i < times.size(); ++i) {
+      const bool is_read = i + 1 == times.size();
+      const double bytes = is_read ? 2 * count : kChoices[i].bytes_per_weight * count;
+      const PairTiming& t = times[i];
+      const std::string ratio =
+          i == 0 ? ""
+                 : fmt::format("{:.2f} [{:.2f}, {:.2f}]", t.ratio.value, t.ratio.low, t.ratio.high);
+      const double gbs = bytes / t.median_ns;
+      fmt::print("{:>5}  {:<16}{:>12.0f}{:>22}{:>10.1f}{:>7.0f}%   {}\n", m, t.name,
+                 t.median_ns / 1e3, ratio, gbs, gbs / read_gbs * 100,
+                 is_read ? "" : fmt::format("{:.1e}", errors[i]));
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+  return ok ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace epilogue::bench
+
+int main(int argc, char** argv) {
+  epilogue::bench::Options options;
+  CLI::App app("Fewer bits beside bf16 and f32, with the bandwidth of the same run");
+  app.add_option("--dim", options.k, "columns of x");
+  app.add_option("--hidden", options.h, "hidden columns");
+  app.add_option("--rows", options.rows, "numbers of rows");
+  app.add_option("--seconds", options.seconds, "of timing for each number of rows");
+  app.add_option("--threads", options.threads, "threads; all by default");
+  CLI11_PARSE(app, argc, argv);
+  return epilogue::bench::run(options);
+}

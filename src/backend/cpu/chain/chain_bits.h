@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fewer bits in row chains: what weights are rounded to, and rows as integers.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "backend/cpu/chain/row_chain.h"
+#include "backend/cpu/simd/panels/layout.h"
+#include "epilogue/fusion_choices.h"
+#include "epilogue/int4_weight.h"
+
+namespace epilogue::cpu {
+
+// Throws Error where there is no kernel for it.
+simd::Rounding rounding_of(const Quantisation& bits);
+// One format for all weights that are rounded already. Throws Error where they have none.
+simd::Rounding rounding_of(std::span<const Int4Weight> weights);
+
+// As it stands in kernel names: "_i8", "_w8a8", "_i4g128", or nothing.
+std::string bits_name(const simd::Rounding& rounding, bool has_integer_rows);
+
+// m rows as the stage's kernel reads them: as they are, or as integers in memory of this thread,
+// until its next call.
+StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t m);
+
+}  // namespace epilogue::cpu

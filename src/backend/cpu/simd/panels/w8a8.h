@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of 8-bit weights times 8-bit rows share. Their integer sums are the same on
+// every level, bit for bit: exact, at most 127 * 127 each, and none saturates.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/simd/panels/kernel_list.h"
+
+namespace epilogue::simd {
+
+// k that sums of 32 bits hold, with room for what dots() takes away: 255 * 127 times as often.
+inline constexpr int64_t kW8a8Depth = 65536;
+// Of k, in the panels of the kernels that multiply four neighbours at once: a tile's row.
+inline constexpr int64_t kQuadsK = 64;
+
+// A block of sums: out = float(sums) * row_scales[i] * scales[j] (+ earlier).
+struct IntegerSums {
+  const int32_t* sums;
+  int64_t stride;
+  int64_t rows;
+  int64_t columns;  // a multiple of 16
+  const float* row_scales;
+  const float* scales;
+  const float* earlier;  // null: none; as `out` lies
+  float* out;
+  int64_t out_stride;
+};
+
+struct W8a8Kernels {
+  PanelKernel kernel;  // of pairs
+  void (*finish)(const IntegerSums& block);
+};
+// At the level in use.
+const W8a8Kernels& w8a8_kernels();
+
+// Null where the use is of 8-bit weights and rows.
+const char* decline_others_than_w8a8(const PanelUse& use);
+
+// [k / 4][width][4] of 8-bit integers, rows of 8 bits: what VNNI and the tile instructions read.
+PanelLayout w8a8_quads_layout(int64_t width);
+
+// The micro-kernels of AVX512-VNNI, to be called where cpu_has(CpuFeature::avx512_vnni) only.
+void w8a8_dots_one(const PanelArgs& args);
+void w8a8_dots_two(const PanelArgs& args);
+
+}  // namespace epilogue::simd

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Panels of 8-bit weights times rows of 8-bit integers, on any level: both are widened to 16 bits
+// and multiplied in pairs (pmaddwd), whose sums of 32 bits are exact. Compiled once per target.
+//
+// Not pmaddubsw, which multiplies 8 bits by 8 bits: it adds two products in 16 bits and saturates
+// at 32767, and unsigned rows reach 2 * 255 * 127. Rows or weights of 7 bits would fit and lose a
+// bit for good; taking the rows' signs to the weights keeps all bits, but costs an instruction for
+// each vector and row, as much as the narrower multiplication saves.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/simd/panels/w8a8_pairs.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which chooses the target:
+#include <cstring>
+
+#include "backend/cpu/simd/panels/pack_pairs.h"
+#include "backend/cpu/simd/panels/panel_product-inl.h"
+#include "backend/cpu/simd/panels/w8a8.h"
+#include "backend/cpu/simd/quantise.h"
+#include "backend/cpu/simd/scratch.h"
+#include "backend/cpu/simd/targets.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epilogue::simd::HWY_NAMESPACE {
+namespace {
+
+using Di = hn::RebindToSigned<Df>;
+using Vi = hn::Vec<Di>;
+
+#if HWY_TARGET == HWY_SCALAR
+
+// Two neighbours along k.
+struct Pair {
+  int32_t first;
+  int32_t second;
+};
+HWY_INLINE Pair columns_at(const int8_t* b) { return {b[0], b[1]}; }
+HWY_INLINE Pair rows_at(const int16_t* a) { return {a[0], a[1]}; }
+HWY_INLINE Vi add_pairs(Pair columns, Pair rows, Vi sum) {
+  return hn::Set(Di(),
+                 hn::GetLane(sum) + columns.first * rows.first + columns.second * rows.second);
+}
+using Columns = Pair;
+
+#else
+
+using D16 = hn::Repartition<int16_t, Df>;
+using Columns = hn::Vec<D16>;
+
+HWY_INLINE Columns columns_at(const int8_t* b) {
+  return hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<int8_t, D16>(), b));
+}
+// Two neighbours of a row, in all lanes.
+HWY_INLINE Columns rows_at(const int16_t* a) {
+  int32_t bits = 0;
+  std::memcpy(&bits, a, sizeof bits);
+  return hn::BitCast(D16(), hn::Set(Di(), bits));
+}
+HWY_INLINE Vi add_pairs(Columns columns, Columns rows, Vi sum) {
+  Vi none = hn::Zero(Di());
+  return hn::ReorderWidenMulAccumulate(Di(), columns, rows, sum, none);
+}
+
+#endif
+
+// What put_sum() wants of a panel: its scales are in the sums already.
+struct ScaledSums {
+  static constexpr bool kHasScales = false;
+};
+
+template <int64_t kRows, int kParts, Stream kStream>
+void tile(const PanelArgs& args, int64_t row) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  constexpr int64_t step_bytes = 2 * kWidth;
+  constexpr Ahead ahead = ahead_of_stream(1);
+  const int16_t* a[kRows];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i)
+    a[i] = static_cast<const int16_t*>(args.a) + (row + i) * args.a_stride;
+  const auto* b = static_cast<const int8_t*>(args.panel);
+  Vi sums[kRows][kNv];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::Zero(Di());
+  }
+  const int64_t pieces = args.m / kMr;
+  const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k / 2, step_bytes, 1);
+  const int64_t steps = args.k / 2;
+  int64_t step = 0;
+  for (int64_t group = 0; step < steps; ++group) {
+    next.fetch(group);
+    const int64_t end = std::min(steps, (group + 1) * next.group());
+    for (; step < end; ++step, b += step_bytes) {
+      if constexpr (kStream == Stream::first) {
+        // Steps of less than a line: once per line.
+        if (step_bytes >= 64 || step % std::max<int64_t>(1, 64 / step_bytes) == 0)
+          for (int64_t i = 0; i < step_bytes; i += 64) fetch_line<ahead.into>(b + ahead.bytes + i);
+      }
+      Columns columns[kNv];
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j) columns[j] = columns_at(b + 2 * j * lanes);
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kRows; ++i) {
+        const Columns factor = rows_at(a[i] + 2 * step);
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kNv; ++j) sums[i][j] = add_pairs(columns[j], factor, sums[i][j]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+    const Vf row_scale = set(args.row_scales[row + i]);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) {
+      const Vf scale = hn::Mul(row_scale, load(args.scales + j * lanes));
+      put_sum<ScaledSums, kParts>(args, row + i, j,
+                                  hn::Mul(hn::ConvertTo(Df(), sums[i][j]), scale));
+    }
+  }
+}
+
+template <int kParts>
+void w8a8_product(const PanelArgs& args) {
+  all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
+    tile<rows(), kParts, stream()>(args, row);
+  });
+}
+
+thread_local Scratch step_rows;
+
+void store_pairs(const float* values, int64_t k, const float* scales, void* panel) {
+  auto* const rows =
+      reinterpret_cast<int8_t*>(step_rows.get(static_cast<size_t>(k * kWidth / 4 + 1)));
+  to_i8(values, k, kWidth, scales, rows);
+  interleave_rows(rows, k, kWidth, static_cast<int8_t*>(panel));
+}
+
+void widened_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
+                  void* out, int64_t stride, float* scales) {
+  rows_to_i8(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride, scales);
+}
+
+void finish_sums(const IntegerSums& s) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  for (int64_t i = 0; i < s.rows; ++i) {
+    const Vf row_scale = set(s.row_scales[i]);
+    for (int64_t j = 0; j < s.columns; j += lanes) {
+      const Vf sum = hn::ConvertTo(Df(), hn::LoadU(Di(), s.sums + i * s.stride + j));
+      Vf value = hn::Mul(sum, hn::Mul(row_scale, load(s.scales + j)));
+      if (s.earlier != nullptr) value = hn::Add(load(s.earlier + i * s.out_stride + j), value);
+      store(value, s.out + i * s.out_stride + j);
+    }
+  }
+}
+
+}  // namespace
+
+constexpr W8a8Kernels table = {
+    .kernel = {.layout = {.width = kWidth,
+                          .k_unit = 2,
+                          .weight_bytes = 1,
+                          .has_scales = true,
+                          .store = store_pairs,
+                          .quantise_rows = widened_rows,
+                          .row_bytes = 2,
+                          .most_k = kW8a8Depth},
+               .mr = kMr,
+               .lanes = static_cast<int64_t>(kLanes),
+               .one = w8a8_product<1>,
+               .two = w8a8_product<2>,
+               .stores = true},
+    .finish = finish_sums,
+};
+
+}  // namespace epilogue::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace epilogue::simd {
+
+const W8a8Kernels& w8a8_kernels() {
+  static constexpr std::array<const W8a8Kernels*, kTargets> tables = {
+      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
+      HWY_CHOOSE_AVX3(table)};
+  return pick(tables);
+}
+
+const char* decline_others_than_w8a8(const PanelUse& use) {
+  const bool serves = use.precision == Precision::i8 && use.integer_rows;
+  return serves ? nullptr : "needs weights and rows that may be rounded to 8 bits";
+}
+
+const char* decline_w8a8_pairs(const PanelUse& use) { return decline_others_than_w8a8(use); }
+const PanelKernel& w8a8_pairs_kernel() { return w8a8_kernels().kernel; }
+
+}  // namespace epilogue::simd
+#endif  // HWY_ONCE

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of 8 and 4 bits and 8-bit rows, through row chains, fused MLPs and compile(): against the
+// rounded weights' own products in double, for any number of rows, on every instruction set.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "backend/cpu/simd/panels/quantise_groups.h"
+#include "backend/kernel_testing.h"
+#include "base/cpu_features.h"
+#include "core/backend.h"
+#include "core/row_chain.h"
+#include "epilogue/autograd.h"
+#include "epilogue/compile.h"
+#include "epilogue/fused.h"
+#include "epilogue/memory.h"
+#include "epilogue/ops.h"
+#include "ops/op_testing.h"
+#include "ops/table_support.h"
+
+namespace epilogue::testing::fewer_bits_test {
+namespace {
+
+double distance(const Tensor& got, const Tensor& want) {
+  const std::vector<double> a = got.to_vector();
+  const std::vector<double> b = want.to_vector();
+  EXPECT_EQ(a.size(), b.size());
+  double off = 0;
+  double all = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    off += (a[i] - b[i]) * (a[i] - b[i]);
+    all += b[i] * b[i];
+  }
+  return std::sqrt(off / all);
+}
+
+// w [n, k] rounded group by group, in double; a last group that is not whole is filled with zeros.
+Tensor rounded_to_int4(const Tensor& w, const Quantisation& bits) {
+  const std::vector<double> values = w.to_vector();
+  const int64_t n = w.size(0);
+  const int64_t k = w.size(1);
+  const simd::GroupFormat f = {bits.group, bits.zero_points};
+  std::vector<double> out(values.size());
+  std::vector<float> group(static_cast<size_t>(f.size));
+  std::vector<uint8_t> steps(group.size());
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t first = 0; first < k; first += f.size) {
+      const int64_t count = std::min(f.size, k - first);
+      std::fill(group.begin(), group.end(), 0.0F);
+      for (int64_t j = 0; j < count; ++j)
+        group[static_cast<size_t>(j)] =
+            static_cast<float>(values[static_cast<size_t>(i * k + first + j)]);
+      uint16_t scale_bits = 0;
+      uint8_t zero = 0;
+      simd::round_group(group.data(), 1, f, {steps.data(), &scale_bits, &zero});
+      float scale = 0;
+      simd::to_f32(f.scales, &scale_bits, &scale, 1);
+      for (int64_t j = 0; j < count; ++j)
+        out[static_cast<size_t>(i * k + first + j)] =
+            double{scale} * (steps[static_cast<size_t>(j)] - zero);
+    }
+  return from_values(out, {n, k}, DType::f64);
+}
+
+// Rows of t rounded to 127 steps of their largest magnitude, in double.
+Tensor rounded_to_int8(const Tensor& t) {
+  std::vector<double> values = t.to_vector();
+  const auto k = static_cast<size_t>(t.size(1));
+  for (size_t row = 0; row < values.size(); row += k) {
+    double largest = 0;
+    for (size_t j = 0; j < k; ++j) largest = std::max(largest, std::abs(values[row + j]));
+    const float scale = static_cast<float>(largest) / 127.0F;
+    for (size_t j = 0; j < k; ++j)
+      values[row + j] =
+          scale == 0 ? 0
+                     : std::nearbyint(static_cast<float>(values[row + j]) / scale) * double{scale};
+  }
+  return from_values(values, {t.size(0), t.size(1)}, DType::f64);
+}
+
+Tensor run_chain(const Tensor& x, const std::vector<Tensor>& weights, const Quantisation& bits) {
+  const Tensor out = zeros({x.size(0), weights[0].size(0)}, x.dtype());
+  RowChainSpec spec;
+  spec.dtype = x.dtype();
+  spec.bits = bits;
+  const PointwiseProgram sum = {2, {{PointwiseFn::add, 0, 1}}, {2}};
+  spec.stages = {{weights, weights.size() == 2 ? sum : PointwiseProgram{1, {}, {0}}, {}}};
+  const MatrixView outputs[] = {matrix(out)};
+  backend_of(x.device()).make_row_chain(spec)->run(x.size(0), matrix(x), {}, outputs);
+  return out;
+}
+
+TEST(FewerBits, Int4GivesTheProductsOfRoundedWeightsForAnyNumberOfRows) {
+  const test::IsaScope scope;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int group : {32, 128})
+        for (const bool has_zeros : {false, true}) {
+          const Quantisation bits = {
+              .weights = WeightBits::int4, .group = group, .zero_points = has_zeros};
+          const Tensor w = make_tensor({65, 290}, dtype, Layout::contiguous, -0.3, 0.4);
+          const Tensor v = make_tensor({65, 290}, dtype, Layout::transposed, -2, 1);
+          const Tensor both = add(rounded_to_int4(w, bits), rounded_to_int4(v, bits));
+          for (const int64_t rows : {1, 2, 3, 4, 5, 8, 9, 17, 100}) {
+            const Tensor x = make_tensor({rows, 290}, dtype, Layout::contiguous);
+            const Tensor want = mm(to(x, DType::f64), t(both));
+            // Kernels of bf16 rows round the weights once more.
+            const double allowed = dtype == DType::f32 ? 1e-4 : 1e-2;
+            EXPECT_LT(distance(run_chain(x, {w, v}, bits), want), allowed)
+                << isa_name(level) << " " << rows << " rows " << dtype_name(dtype) << " groups of "
+                << group << (has_zeros ? " with zeros" : "");
+            EXPECT_LT(distance(run_chain(x, {w}, bits),
+                               mm(to(x, DType::f64), t(rounded_to_int4(w, bits)))),
+                      allowed)
+                << rows << " rows, one product";
+          }
+        }
+  }
+}
+
+TEST(FewerBits, Int8RowsGiveTheProductsOfRoundedRowsAndWeights) {
+  const test::IsaScope scope;
+  const Quantisation bits = {WeightBits::int8, ActivationBits::int8};
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int64_t k : {1, 70, 1500})
+        for (const int64_t rows : {1, 2, 5, 6, 7, 100}) {
+          const Tensor w = make_tensor({65, k}, dtype, Layout::contiguous, -0.3, 0.4);
+          const Tensor v = make_tensor({65, k}, dtype, Layout::transposed, -2, 1);
+          const Tensor x = make_tensor({rows, k}, dtype, Layout::contiguous);
+          const Tensor want =
+              mm(rounded_to_int8(x), t(add(rounded_to_int8(w), rounded_to_int8(v))));
+          // A step that lies between two may go either way: the reference divides, kernels
+          // multiply.
+          EXPECT_LT(distance(run_chain(x, {w, v}, bits), want), dtype == DType::f32 ? 2e-4 : 1e-2)
+              << isa_name(level) << " " << rows << " x " << k << " " << dtype_name(dtype);
+        }
+  }
+}
+
+// Every level's sums are the same integers, and what follows them is the same.
+TEST(FewerBits, Int8RowsGiveTheSameBitsOnEveryLevel) {
+  const test::IsaScope scope;
+  const Tensor w = make_tensor({65, 300}, DType::f32, Layout::contiguous, -0.3, 0.4);
+  const Tensor x = make_tensor({7, 300}, DType::f32, Layout::contiguous);
+  std::vector<double> first;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    const std::vector<double> got =
+        run_chain(x, {w}, {WeightBits::int8, ActivationBits::int8}).to_vector();
+    if (first.empty()) first = got;
+    EXPECT_EQ(got, first) << isa_name(level);
+  }
+}
+
+TEST(FewerBits, RowsOfZerosAndNotFiniteOnes) {
+  const Quantisation w8a8 = {WeightBits::int8, ActivationBits::int8};
+  const Tensor w = ones({3, 40}, DType::f32);
+  for (const Quantisation& bits : {w8a8, Quantisation{.weights = WeightBits::int4}}) {
+    std::vector<double> values(80, 0);
+    values[50] = std::numeric_limits<double>::infinity();
+    const std::vector<double> got =
+        run_chain(from_values(values, {2, 40}, DType::f32), {w}, bits).to_vector();
+    for (size_t j = 0; j < 3; ++j) {
+      EXPECT_EQ(got[j], 0);
+      EXPECT_FALSE(std::isfinite(got[3 + j]));
+    }
+  }
+}
+
+TEST(FewerBits, OneCopyOf4BitWeightsServesFewAndManyRows) {
+  const NoGrad no_grad;
+  const Tensor w = randn({256, 512}, DType::f32);
+  const FusedMlp mlp =
+      FusedMlp::plain({&w, 1}, {}, nn::Activation::relu, {.bits = {.weights = WeightBits::int4}});
+  const int64_t before = memory_stats().packed_bytes;
+  mlp(randn({1, 512}));
+  const int64_t one = memory_stats().packed_bytes - before;
+  EXPECT_NEAR(static_cast<double>(one), 256 * 512 * (0.5 + 2.0 / 128), 1);
+  mlp(randn({100, 512}));
+  EXPECT_EQ(memory_stats().packed_bytes - before, one);
+}
+
+Int4Weight random_int4(int64_t n, int64_t k, int64_t group, DType scales, bool has_zeros,
+                       uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::uniform_int_distribution<int> bytes(0, 255);
+  Int4Weight w = {n, k, group, empty({n, k / 2}, DType::u8), {}, {}, {}};
+  for (int64_t i = 0; i < w.steps.numel(); ++i)
+    w.steps.data_as<uint8_t>()[i] = static_cast<uint8_t>(bytes(generator));
+  w.scales = to(uniform({n, k / group}, 0.001, 0.02), scales);
+  if (!has_zeros) return w;
+  w.zeros = empty({n, k / group}, DType::u8);
+  for (int64_t i = 0; i < w.zeros.numel(); ++i)
+    w.zeros.data_as<uint8_t>()[i] = static_cast<uint8_t>(bytes(generator) % 17);
+  return w;
+}
+
+TEST(FewerBits, WeightsThatAreRoundedAlreadyArePackedAsTheyAre) {
+  const NoGrad no_grad;
+  const test::IsaScope scope;
+  manual_seed(5);
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const int64_t group : {32, 64, 128, 256})
+      for (const DType scales : {DType::f16, DType::bf16}) {
+        const Int4Weight gate = random_int4(70, 256, group, scales, true, 1);
+        const Int4Weight up = random_int4(70, 256, group, scales, false, 2);
+        const Int4Weight wide = random_int4(64, 256, group, scales, true, 3);
+        // Of two stages: the second reads 256 hidden columns.
+        const Int4Weight first = random_int4(256, 256, group, scales, true, 4);
+        const Tensor x = randn({50, 256});
+        const auto exact = [&](const Tensor& rows) {
+          const Tensor hidden =
+              relu(mm(to(rows, DType::f64), t(to(first.dequantised(), DType::f64))));
+          return mm(hidden, t(to(wide.dequantised(), DType::f64)));
+        };
+        const Int4Weight both[] = {first, wide};
+        const FusedMlp mlp = FusedMlp::plain(both, {}, nn::Activation::relu, DType::f32);
+        for (const int64_t rows : {1, 7, 50}) {
+          const Tensor part = slice(x, 0, 0, rows);
+          EXPECT_LT(distance(mlp(part), exact(part)), 1e-4)
+              << isa_name(level) << " groups of " << group << ", " << rows << " rows";
+        }
+        EXPECT_EQ(gate.dequantised().size(1), up.dequantised().size(1));
+      }
+  }
+}
+
+TEST(FewerBits, MisuseIsNamed) {
+  const Tensor w = ones({8, 64}, DType::f32);
+  const Tensor x = ones({1, 64}, DType::f32);
+  EXPECT_EQ(error_of([&] { run_chain(x, {w}, {.activations = ActivationBits::int8}); }),
+            "[row chain] expected int8 weights with int8 activations, got others");
+  EXPECT_EQ(error_of([&] { run_chain(x, {w}, {.weights = WeightBits::int4, .group = 64}); }),
+            "[row chain] expected int4 weights in groups of 32 or 128, got 64");
+  Int4Weight q = random_int4(8, 64, 32, DType::f16, false, 1);
+  const auto make = [&](const FusedOptions& options = {}) {
+    return error_of([&] {
+      FusedMlp::plain({&q, 1}, {}, nn::Activation::relu, DType::f32, options);
+    });
+  };
+  EXPECT_EQ(make(), "");
+  EXPECT_EQ(make({.bits = {.weights = WeightBits::int8}}),
+            "[fused_mlp] expected the default bits for weights that are rounded already, got "
+            "others");
+  q.order = empty({64}, DType::i64);
+  for (int64_t j = 0; j < 64; ++j) q.order.data_as<int64_t>()[j] = 63 - j;
+  EXPECT_EQ(
+      make(),
+      "[row chain] expected 4-bit weights of inputs in their order, got an order of their own "
+      "(desc_act)");
+  q.order.data_as<int64_t>()[1] = 63;
+  EXPECT_EQ(make(), "[FusedMlp] expected an order of 64 inputs, each once, got 63 at 1");
+  q.order = {};
+  q.group = 24;
+  EXPECT_EQ(make(),
+            "[FusedMlp] expected k in groups of a multiple of 32, got n 8, k 64, groups of 24");
+  q.group = 64;
+  EXPECT_EQ(make(),
+            "[FusedMlp] expected scales f16 or bf16[8, 1], contiguous and on the CPU, got "
+            "f16[8, 2]");
+}
+
+TEST(FewerBits, CompileRoundsAsTheFusedMlpDoes) {
+  const NoGrad no_grad;
+  manual_seed(3);
+  const nn::GatedMLP mlp(64, 96);
+  Compiled exact = compile(mlp);
+  struct Case {
+    Quantisation bits;
+    double least;
+    double most;
+  };
+  const Case cases[] = {
+      {{.weights = WeightBits::int8}, 1e-4, 1.5e-2},
+      {{WeightBits::int8, ActivationBits::int8}, 1e-3, 3e-2},
+      {{.weights = WeightBits::int4}, 3e-2, 0.3},
+      {{.weights = WeightBits::int4, .group = 32, .zero_points = true}, 2e-2, 0.2},
+  };
+  for (const Case& c : cases) {
+    Compiled rounded = compile(mlp, {.bits = c.bits});
+    for (const int64_t rows : {1, 4, 5, 50}) {
+      const Tensor x = randn({rows, 64});
+      const Tensor y = rounded(x);
+      EXPECT_LT(distance(y, exact(x)), c.most) << rows;
+      EXPECT_GT(distance(y, exact(x)), c.least) << rows << ": nothing was rounded";
+      EXPECT_LT(
+          distance(fused_gated_mlp(x, mlp.gate_proj.weight, mlp.up_proj.weight,
+                                   mlp.down_proj.weight, nn::Activation::geglu, {.bits = c.bits}),
+                   y),
+          1e-5);
+    }
+  }
+  clear_fused_cache();
+}
+
+}  // namespace
+}  // namespace epilogue::testing::fewer_bits_test
