@@ -157,7 +157,8 @@ def try_root(root, wheels):
         if python == "python3.11" and version == ".".join(re.findall(r"\d+", root.check("python3", "--version"))[:2]):
             continue
         for wheel in wheels:
-            if wheel.name.startswith("epilogue_torch-"):
+            # The command is for any Python: once is enough.
+            if wheel.name.startswith("epilogue_torch-") or (wheel.name.startswith("epilogue_command-") and python != "python3"):
                 continue
             seconds = install(root, python, "/test/environment", wheel)
             if seconds is None:
