@@ -78,7 +78,8 @@ while read -r version python; do
   [ "$version" = 3.11 ] || [ -z "$stable" ] || continue
   echo "wheels.sh: the package, by $python ($version)"
   # shellcheck disable=SC2086  # options
-  build "$python" . $common --config-settings=wheel.py-api=cp312 --config-settings=cmake.define.EPILOGUE_TORCH=OFF </dev/null
+  build "$python" . $common --config-settings=wheel.py-api=cp312 --config-settings=cmake.define.EPILOGUE_TORCH=OFF \
+    --config-settings=cmake.define.EPILOGUE_COMMAND_FOLDER= </dev/null
   [ "$version" = 3.11 ] || stable=yes
   package=yes
 done <<END

@@ -25,6 +25,7 @@ TRACE = SOURCE / "tests" / "data" / "torch" / "mlp_geglu_rich_eager.json.gz"
 FINDING = "one kernel could run aten::gelu + aten::mul"
 UBUNTU_KEYS = os.environ.get("EPILOGUE_UBUNTU_KEYRING", "/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 UBUNTU_MIRROR = os.environ.get("EPILOGUE_UBUNTU_MIRROR", "http://archive.ubuntu.com/ubuntu")
+CHROOT = shutil.which("chroot") or "/usr/sbin/chroot"
 COMPILERS = ("cc", "gcc", "g++", "c++", "clang", "ld")
 
 
@@ -77,7 +78,7 @@ class Root:
         """Runs a command in the root without the variables of this process; pip takes no package from a network."""
         settings = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "EPILOGUE_CACHE_DIR": "off", "PIP_NO_INDEX": "1",
                     "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment}
-        return subprocess.run(["chroot", str(self.path), *map(str, command)], env=settings, text=True, check=False,
+        return subprocess.run([CHROOT, str(self.path), *map(str, command)], env=settings, text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
 
     def check(self, *command, **environment):
@@ -156,7 +157,8 @@ def try_root(root, wheels):
         if python == "python3.11" and version == ".".join(re.findall(r"\d+", root.check("python3", "--version"))[:2]):
             continue
         for wheel in wheels:
-            if wheel.name.startswith("epilogue_torch-"):
+            # The command is for any Python: once is enough.
+            if wheel.name.startswith("epilogue_torch-") or (wheel.name.startswith("epilogue_command-") and python != "python3"):
                 continue
             seconds = install(root, python, "/test/environment", wheel)
             if seconds is None:
