@@ -14,7 +14,8 @@ namespace epilogue {
 // Tensors are contiguous, on the host, of one size, and all f32, bf16 or f16. `up` is undefined in
 // an MLP without a gate. Arithmetic is in f32, and each result is rounded once. Results lie apart
 // from each other and from what is read. Throw Error where this does not hold, or on an activation
-// other than "silu", "relu", "gelu" and "gelu_tanh". No gradient is recorded.
+// other than "silu", "relu", "gelu", "gelu_tanh", "quick_gelu" (x sigmoid(1.702 x)) and
+// "squared_relu" (relu(x)^2). No gradient is recorded.
 
 // out = act(gate) * up
 void mlp_hidden_into(std::string_view activation, const Tensor& gate, const Tensor& up,

@@ -25,6 +25,8 @@ double activated(const std::string& name, double x) {
   if (name == "silu") return x / (1 + std::exp(-x));
   if (name == "relu") return x > 0 ? x : 0;
   if (name == "gelu") return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+  if (name == "quick_gelu") return x / (1 + std::exp(-1.702 * x));
+  if (name == "squared_relu") return x > 0 ? x * x : 0;
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 double slope(const std::string& name, double x) {
@@ -104,7 +106,8 @@ TEST_P(MlpGradient, IsTheFormulaInDoubleOnEveryLevel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MlpGradient,
-                         ::testing::Combine(::testing::Values("silu", "relu", "gelu", "gelu_tanh"),
+                         ::testing::Combine(::testing::Values("silu", "relu", "gelu", "gelu_tanh",
+                                                              "quick_gelu", "squared_relu"),
                                             ::testing::Values(DType::f32, DType::bf16, DType::f16),
                                             ::testing::Bool()));
 

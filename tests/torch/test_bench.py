@@ -55,6 +55,14 @@ def test_linears(tmp_path):
     assert len(rows) == 2 and all(set(row["ms"]) == {"eager", "fused"} for row in rows)
 
 
+def test_experts(tmp_path):
+    out = tmp_path / "rows.json"
+    bench.main(["experts", "--tiny", "--rows", "1", "9", "--rounds", "2", "--seconds", "0.0", "--peers", "grouped_mm", "--json", str(out)])
+    rows = json.loads(out.read_text())
+    assert len(rows) == 8 and all(set(row["ms"]) >= {"fused", "eager", "grouped_mm"} for row in rows)
+    assert all(row["error"]["fused"] < 1e-2 and ("bandwidth" in row) == (" 1 rows" in row["name"]) for row in rows)
+
+
 def test_models(tmp_path):
     out = tmp_path / "rows.json"
     bench.main(["models", "--tiny", "--layers", "1", "--rows", "5", "--rounds", "2", "--seconds", "0.0", "--peers", "eager",

@@ -50,7 +50,7 @@ def test_opcheck_of_what_keeps_handles():
         ops.columns(number)
 
 
-@pytest.mark.parametrize("activation", ["silu", "relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", sorted(activations.KNOWN))
 @pytest.mark.parametrize("gated", [False, True])
 def test_opcheck_of_the_ops_of_training(gated, activation):
     gate, up, d_hidden = torch.randn(3, 5, 40)
@@ -70,7 +70,7 @@ def test_opcheck_of_the_product(added):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("activation", ["silu", "relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", sorted(activations.KNOWN))
 @pytest.mark.parametrize("gated", [False, True])
 def test_the_middle_of_an_mlp_is_as_exact_as_eager(gated, activation, dtype):
     act = activations.KNOWN[activation]
@@ -162,7 +162,7 @@ def test_errors_name_shapes_and_dtypes():
     for call, words in cases:
         with pytest.raises(RuntimeError, match=words):
             call()
-    with pytest.raises(ValueError, match="gelu, gelu_tanh, relu, silu, not 'tanh'"):
+    with pytest.raises(ValueError, match="gelu, gelu_tanh, quick_gelu, relu, silu, squared_relu, not 'tanh'"):
         functional.gated_mlp(x, g, u, d, activation="tanh")
     with pytest.raises(TypeError, match="argument 'up' must be Tensor, not NoneType"):
         functional.gated_mlp(x, g, None, d)
@@ -186,7 +186,7 @@ def test_errors_name_shapes_and_dtypes():
         (lambda: ops.mlp_backward(x.to("meta"), x, g, d, None, None, "silu"), "torch.float32 on meta"),
         (lambda: functional.mlp(x, g, d, bias1=torch.empty(40, device="meta")), "same device, but got cpu and meta"),
         (lambda: ops.mlp_hidden(x.double(), None, "silu"), "Float, BFloat16 or Half, but got Double"),
-        (lambda: ops.mlp_hidden(x, None, "tanh"), 'one of silu, relu, gelu, gelu_tanh, got "tanh"'),
+        (lambda: ops.mlp_hidden(x, None, "tanh"), 'one of silu, relu, gelu, gelu_tanh, quick_gelu, squared_relu, got "tanh"'),
         (lambda: ops.mlp_gradients(x[:2], x, None, "silu"), r"\[2, ?24\]"),
     ]:
         with pytest.raises(RuntimeError, match=words):

@@ -19,10 +19,30 @@ def error(got, want):
     return ((got.double() - want.double()).norm() / want.double().norm()).item()
 
 
+def keep_routes(model):
+    """Experts take the routes of the first run: a choice among near ones is luck, and makes a leap of the result."""
+    routes = []
+
+    def hook(module, args):
+        if module not in kept:
+            kept[module] = args[1:]
+        index, weights = kept[module]
+        routes.append(index)
+        return args[0], index, weights.to(args[0].dtype)
+
+    kept = {}
+    for module in model.modules():
+        if type(module).__name__.endswith("Experts"):
+            module.register_forward_pre_hook(hook)
+    return routes
+
+
 def test_model_gives_what_it_gave(name):
     entry, model = zoo.ZOO[name], zoo.build(name)
     given = zoo.inputs(entry.takes)
+    routes = keep_routes(model)
     want = zoo.result(model, given)
+    assert bool(routes) == ("moe" in name or name in ("mixtral", "gpt_oss", "deepseek_v3"))
     assert epilogue.torch.fuse(model) is model
     assert error(zoo.result(model, given), want) < 2e-6
     report = epilogue.torch.why(model)

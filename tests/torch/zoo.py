@@ -20,7 +20,6 @@ T5 = dict(vocab_size=V, d_model=H, d_kv=12, d_ff=I, num_layers=2, num_heads=4, p
 GPT = dict(ENDS, vocab_size=V, n_embd=H, n_layer=2, n_head=4, n_positions=128)
 PICTURE = dict(SMALL, image_size=32, patch_size=8)
 DINO = dict(hidden_size=H, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8, mlp_ratio=2)
-EXPERTS = "a matrix for each expert"
 
 
 class Entry(typing.NamedTuple):
@@ -67,15 +66,15 @@ _DECODERS = {
     "olmo2": _llm("Olmo2"),
     "starcoder2": _llm("Starcoder2"),
     "glm4": _llm("Glm4", head_dim=12),
-    "nemotron": _llm("Nemotron", 0, ("ReLUSquaredActivation",) * 2),
-    "mixtral": _llm("Mixtral", 0, (EXPERTS,) * 2, num_local_experts=4),
-    "qwen2_moe": _llm("Qwen2Moe", 2, (EXPERTS,) * 2, num_experts=4, moe_intermediate_size=32,
+    "nemotron": _llm("Nemotron"),
+    "mixtral": _llm("Mixtral", num_local_experts=4),
+    "qwen2_moe": _llm("Qwen2Moe", 4, num_experts=4, moe_intermediate_size=32,
                       shared_expert_intermediate_size=64, num_experts_per_tok=2),
-    "qwen3_moe": _llm("Qwen3Moe", 0, (EXPERTS,) * 2, head_dim=12, num_experts=4, moe_intermediate_size=32, num_experts_per_tok=2),
-    "granitemoe": _llm("GraniteMoe", 0, (EXPERTS,) * 2, num_local_experts=4),
-    "olmoe": _llm("Olmoe", 0, (EXPERTS,) * 2, num_experts=4, num_experts_per_tok=2),
-    "gpt_oss": _llm("GptOss", 0, (EXPERTS,) * 2, head_dim=12, num_local_experts=4, num_experts_per_tok=2),
-    "deepseek_v3": _llm("DeepseekV3", 2, (EXPERTS,), num_key_value_heads=4, moe_intermediate_size=32, n_routed_experts=4, n_group=2,
+    "qwen3_moe": _llm("Qwen3Moe", head_dim=12, num_experts=4, moe_intermediate_size=32, num_experts_per_tok=2),
+    "granitemoe": _llm("GraniteMoe", num_local_experts=4),
+    "olmoe": _llm("Olmoe", num_experts=4, num_experts_per_tok=2),
+    "gpt_oss": _llm("GptOss", head_dim=12, num_local_experts=4, num_experts_per_tok=2),
+    "deepseek_v3": _llm("DeepseekV3", 3, num_key_value_heads=4, moe_intermediate_size=32, n_routed_experts=4, n_group=2,
                         topk_group=1, num_experts_per_tok=2, n_shared_experts=1, kv_lora_rank=16, q_lora_rank=24,
                         qk_rope_head_dim=8, v_head_dim=12, qk_nope_head_dim=12, first_k_dense_replace=1),
 }  # fmt: skip
@@ -103,7 +102,7 @@ _ENCODERS = {
     "modernbert": _entry("ModernBertModel", "ModernBertConfig", **ENCODER, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2),
     "wav2vec2": _entry("Wav2Vec2Model", "Wav2Vec2Config", "wave", **SMALL, conv_dim=(16, 16), conv_stride=(5, 4), conv_kernel=(10, 4),
                        num_feat_extract_layers=2, num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2),
-    "clip": _entry("CLIPVisionModel", "CLIPVisionConfig", "picture", 0, ("QuickGELUActivation",) * 2, **PICTURE),
+    "clip": _entry("CLIPVisionModel", "CLIPVisionConfig", "picture", **PICTURE),
     "clip_gelu": _entry("CLIPVisionModel", "CLIPVisionConfig", "picture", **PICTURE, hidden_act="gelu"),
     "siglip": _entry("SiglipVisionModel", "SiglipVisionConfig", "picture", 3, **PICTURE),
     "dinov2": _entry("Dinov2Model", "Dinov2Config", "picture", **DINO),

@@ -12,9 +12,12 @@ KNOWN: "dict[str, typing.Callable[[torch.Tensor], torch.Tensor]]" = {
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
     "relu": F.relu,
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+    "squared_relu": lambda x: F.relu(x).square(),
 }
 # Plain name -> the engine's name where it gates another branch.
-GATED = {"gelu": "geglu_erf", "gelu_tanh": "geglu", "silu": "swiglu", "relu": "reglu"}
+GATED = {"gelu": "geglu_erf", "gelu_tanh": "geglu", "silu": "swiglu", "relu": "reglu", "quick_gelu": "quick_geglu",
+         "squared_relu": "squared_reglu"}  # fmt: skip
 
 
 def _grid() -> torch.Tensor:

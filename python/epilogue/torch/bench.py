@@ -6,6 +6,7 @@
     python -m epilogue.torch.bench linears --rows 1 64      # q, k, v and output projections, all fused
     python -m epilogue.torch.bench models --models llama gpt2 --layers 2
     python -m epilogue.torch.bench models --tiny            # seconds: only whether it works
+    python -m epilogue.torch.bench experts --rows 1 64      # options of its own: experts --help
     python -m epilogue.torch.bench calls                    # what a call costs beside its work
 
 Every row checks first that results agree, then runs all settings in turn, round after round, and
@@ -26,7 +27,7 @@ import typing
 import torch
 from torch import nn
 
-from . import activations, bandwidth, bench_calls
+from . import activations, bandwidth, bench_calls, bench_experts
 from .fuse import fuse, why
 from .isolated import Blocks
 from .peers import EXACT, INT8, PEERS, TRAINING, compiling, installed, prepare
@@ -348,8 +349,11 @@ def _calls(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
 
 
 def main(arguments: "list[str] | None" = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["experts"]:
+        return bench_experts.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m epilogue.torch.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("blocks", "calls", "linears", "models"))
+    parser.add_argument("what", choices=("blocks", "calls", "experts", "linears", "models"))
     parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 64, 512])

@@ -209,7 +209,8 @@ _register_autograd(_mlp, _mlp_backward, 5)
 def gated_mlp(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, *,
               gate_bias: OptionalTensor = None, up_bias: OptionalTensor = None, down_bias: OptionalTensor = None,
               activation: str = "silu", cache: bool = False) -> torch.Tensor:  # fmt: skip
-    """down(act(gate x) * (up x)). `activation`: silu, gelu (exact), gelu_tanh or relu.
+    """down(act(gate x) * (up x)). `activation`: silu, gelu (exact), gelu_tanh, relu,
+    quick_gelu or squared_relu.
 
     cache: keeps the packed weights for later calls with the same memory (inference). Writes are
     noticed as docs/pytorch.md says.
@@ -220,6 +221,6 @@ def gated_mlp(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch
 
 def mlp(x: torch.Tensor, fc1: torch.Tensor, fc2: torch.Tensor, *, bias1: OptionalTensor = None,
         bias2: OptionalTensor = None, activation: str = "gelu", cache: bool = False) -> torch.Tensor:  # fmt: skip
-    """fc2(act(fc1 x)). `activation`: gelu, gelu_tanh, silu or relu."""
+    """fc2(act(fc1 x)). `activation`: gelu, gelu_tanh, silu, relu, quick_gelu or squared_relu."""
     _require_tensors(x=x, fc1=fc1, fc2=fc2)
     return _mlp(x, fc1, fc2, bias1, bias2, activation, cache)

@@ -14,7 +14,9 @@ from .bits import bits_of
 from .layer import Call, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
 from .patterns import NoMatch
+from .routed import ExpertsPlan, match_experts
 from .unmatched import unmatched
+from .experts_state import ExpertsState
 from .linear_state import LinearState, Siblings, why_left
 from .linears import is_conv1d, is_linear
 from .shares import shares_of
@@ -22,7 +24,9 @@ from .state import Options, State
 
 _STATE = "_epilogue_state"
 _LINEAR = "_epilogue_linear_state"
+_EXPERTS = "_epilogue_experts_state"
 _LEFT = "_epilogue_left"  # why a linear layer stays PyTorch's
+_EXPERTS_LEFT = "_epilogue_experts_left"  # why experts do
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -45,7 +49,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    rows: "tuple[Row, ...]"  # of MLPs
+    rows: "tuple[Row, ...]"  # of MLPs, and of mixtures' experts, which count as one
     linears: "tuple[Row, ...]" = ()  # of linear layers that are no part of a fused MLP
     shares: "tuple[tuple[str, float], ...]" = ()  # of the time, where a profile was given
 
@@ -168,20 +172,28 @@ def _fused_class(original: type, method: str, norm: "str | None" = None, is_inli
     return type("Fused" + original.__name__, (original,), body)
 
 
-def _rebuild_linear(original: type) -> nn.Module:
+def _rebuild(original: type, make: "typing.Callable[[type], type]") -> nn.Module:
     module = original.__new__(original)
-    module.__class__ = _linear_class(original)
+    module.__class__ = make(original)
     return module
 
 
-def _reduce_linear(self: nn.Module, protocol: typing.Any) -> typing.Any:
-    state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
-    return _rebuild_linear, (type(self)._epilogue_original,), state
+def _class_of(original: type, make: "typing.Callable[[type], type]", call: typing.Callable[..., typing.Any]) -> type:
+    """`original` with a forward that runs fused where it may. `make` gives the same class again."""
+
+    def reduce(self: nn.Module, protocol: typing.Any) -> typing.Any:
+        state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+        return _rebuild, (original, make), state
+
+    own = original.forward
+    functools.update_wrapper(call, own)
+    body = {"forward": call, "__reduce_ex__": reduce, "__doc__": original.__doc__, "__module__": original.__module__,
+            "_epilogue_original": original, "_epilogue_own": own}  # fmt: skip
+    return type("Fused" + original.__name__, (original,), body)
 
 
 @functools.lru_cache(maxsize=None)
 def _linear_class(original: type) -> type:
-    """A linear layer whose forward runs fused where it may."""
     own = original.forward
 
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
@@ -190,10 +202,20 @@ def _linear_class(original: type) -> type:
         out = self.__dict__[_LINEAR].run(self, args[0])
         return own(self, *args) if out is None else out
 
-    functools.update_wrapper(call, own)
-    body = {"forward": call, "__reduce_ex__": _reduce_linear, "__doc__": original.__doc__, "__module__": original.__module__,
-            "_epilogue_original": original, "_epilogue_own": own}  # fmt: skip
-    return type("Fused" + original.__name__, (original,), body)
+    return _class_of(original, _linear_class, call)
+
+
+@functools.lru_cache(maxsize=None)
+def _experts_class(original: type) -> type:
+    own = original.forward
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if _is_compiling() or (args and isinstance(args[0], fx.Proxy)):
+            return own(self, *args, **kwargs)
+        out = self.__dict__[_EXPERTS].run(self, args, kwargs)
+        return own(self, *args, **kwargs) if out is None else out
+
+    return _class_of(original, _experts_class, call)
 
 
 def _is_fused(module: nn.Module) -> bool:
@@ -203,6 +225,10 @@ def _is_fused(module: nn.Module) -> bool:
 
 def _is_fused_linear(module: nn.Module) -> bool:
     return _LINEAR in module.__dict__
+
+
+def _is_fused_experts(module: nn.Module) -> bool:
+    return _EXPERTS in module.__dict__
 
 
 def _of_mlps(model: nn.Module) -> "set[nn.Module]":
@@ -216,10 +242,45 @@ def _bytes_of(linears: "typing.Iterable[nn.Module]") -> int:
     return sum(p.numel() * p.element_size() for m in linears for p in (m._parameters.get("weight"),) if p is not None)
 
 
-def _fuse_linears(model: nn.Module, options: Options, memory: "int | None") -> None:
+def _bytes_of_experts(module: nn.Module) -> int:
+    return sum(p.numel() * p.element_size() for p in module._parameters.values() if p is not None and p.dim() == 3)
+
+
+def _experts_of(module: nn.Module) -> "ExpertsPlan | NoMatch | None":
+    try:
+        return match_experts(module)
+    except NoMatch as reason:
+        return reason
+
+
+def _fuse_experts(model: nn.Module, options: Options, memory: "int | None") -> "int | None":
+    """Returns how much of the memory is left."""
+    left = None if memory is None else memory - _bytes_of(_of_mlps(model))
+    for module in model.modules():
+        _unfuse_experts(module)
+        plan = None if _is_fused(module) else _experts_of(module)
+        if not isinstance(plan, ExpertsPlan):
+            continue
+        size = _bytes_of_experts(module)
+        if left is not None and size > left:
+            module.__dict__[_EXPERTS_LEFT] = f"memory={memory}: the packed weights of its experts take {size} bytes"
+            continue
+        left = None if left is None else left - size
+        module.__dict__[_EXPERTS] = ExpertsState(plan, options)
+        module.__class__ = _experts_class(type(module))
+    return left
+
+
+def _unfuse_experts(module: nn.Module) -> None:
+    if _is_fused_experts(module):
+        module.__class__ = type(module)._epilogue_original
+        del module.__dict__[_EXPERTS]
+    module.__dict__.pop(_EXPERTS_LEFT, None)
+
+
+def _fuse_linears(model: nn.Module, options: Options, memory: "int | None", left: "int | None") -> None:
     of_mlps = _of_mlps(model)
     tied = {p for m in model.modules() if not is_linear(m) for p in m._parameters.values() if p is not None and p.dim() == 2}
-    left = None if memory is None else memory - _bytes_of(of_mlps)
     for parent in model.modules():
         siblings: "dict[int, Siblings]" = {}
         for child in parent.children() if not is_linear(parent) else ():
@@ -294,24 +355,24 @@ def fuse(
     zero_points: bool = False, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model",
     linears: "bool | str" = True, memory: "int | None" = None,
 ) -> nn.Module:  # fmt: skip
-    """Makes the MLPs and the linear layers of `model` run fused, in place, and returns it.
+    """Makes the MLPs, the experts and the linear layers of `model` run fused, in place, and returns it.
 
     Parameters, names of the state and hooks stay as they are; a call that the engine cannot make
     runs the module's own forward (see why()). Only inference is fused unless `training`.
 
     weights: "int8" (one scale per output channel) or "int4" (one per output channel and `group` of
         inputs, 32 or 128, with a zero point where `zero_points`) for the packed copies; changes
-        results. The parameters and the state_dict keep theirs.
+        results. The parameters and the state_dict keep theirs; experts are packed as they are.
     activations: "int8" with int8 weights: rows become integers too before each product.
     int8_weights: the same as weights="int8".
     training: fuse forward and backward passes too, where that moves less memory than PyTorch's own
-        ops; "always" asks for it wherever it can run.
+        ops; "always" asks for it wherever it can run. Experts train as their own.
     tune: "model" runs every call fused that can be; "measure" times each shape once against the
         module's own forward, and keeps the faster one on disk.
     linears: linear layers beside MLPs too, where that gains in inference; False: MLPs alone; "always":
         whether they gain or not.
-    memory: the most bytes that packed weights may take. MLPs come first and are all packed; linear
-        layers that do not fit stay PyTorch's.
+    memory: the most bytes that packed weights may take. MLPs come first and are all packed; experts of a
+        mixture, then linear layers, stay PyTorch's if they do not fit.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"fuse() expects an nn.Module, got {type(model).__name__}")
@@ -345,7 +406,7 @@ def fuse(
                 apart.update((child, reason) for child in module.children())
         if not _is_fused(module) and inline.is_candidate(module):
             _fuse_around(module, options, match_inline)
-    _fuse_linears(model, options, memory)
+    _fuse_linears(model, options, memory, _fuse_experts(model, options, memory))
     return model
 
 
@@ -355,6 +416,7 @@ def unfuse(model: nn.Module) -> nn.Module:
         if _is_fused(module):
             module.__class__ = type(module)._epilogue_original
             module.__dict__.pop(_STATE, None)
+        _unfuse_experts(module)
         _unfuse_linear(module)
     return model
 
@@ -367,6 +429,8 @@ def refresh(model: nn.Module) -> None:
             module.__dict__[_STATE].refresh()
         elif _is_fused_linear(module):
             module.__dict__[_LINEAR].refresh()
+        elif _is_fused_experts(module):
+            module.__dict__[_EXPERTS].refresh()
 
 
 def states_of(model: nn.Module) -> "list[State]":
@@ -402,6 +466,13 @@ def _row(name: str, module: nn.Module, layer: "tuple[str, State] | None") -> Row
     return Row(name, kind, True, what, state.fused_calls + calls, state.own_calls, state.reason, outer, calls, apart, size)
 
 
+def _experts_row(name: str, module: nn.Module) -> Row:
+    state: ExpertsState = module.__dict__[_EXPERTS]
+    kind = type(module)._epilogue_original.__name__
+    size = _bytes_of_experts(module)
+    return Row(name, kind, True, str(state.plan), state.fused_calls, state.own_calls, state.reason, bytes=size)
+
+
 def _linear_rows(model: nn.Module) -> "list[Row]":
     rows, of_mlps = [], _of_mlps(model)
     for name, module in model.named_modules():
@@ -416,7 +487,7 @@ def _linear_rows(model: nn.Module) -> "list[Row]":
 
 
 def why(model: nn.Module, profile: typing.Any = None) -> Report:
-    """Which MLPs and linear layers of `model` are fused, how often they ran, why others are not, and what packing costs.
+    """Which MLPs (experts too) and linear layers of `model` are fused, how often they ran, why others are not, and what packing costs.
 
     profile: a torch.profiler.profile of a run, for the shares of the time that the rest has.
     """
@@ -428,8 +499,11 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
             if of_mlp or name in layers:
                 rows.append(_row(name, module, layers.get(name)))
             continue
-        found = _plan_of(module) or unmatched(module)
+        if _is_fused_experts(module):
+            rows.append(_experts_row(name, module))
+            continue
+        found = _experts_of(module) or _plan_of(module) or unmatched(module)
         if found is not None:
-            what = str(found) if isinstance(found, NoMatch) else "fuse() was not called"
+            what = str(found) if isinstance(found, NoMatch) else module.__dict__.get(_EXPERTS_LEFT, "fuse() was not called")
             rows.append(Row(name, type(module).__name__, False, what))
     return Report(tuple(rows), tuple(_linear_rows(model)), () if profile is None else shares_of(profile))

@@ -15,11 +15,12 @@ import weakref
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from . import activations
+
 Tensors = typing.Union[torch.Tensor, typing.Sequence[torch.Tensor]]
 
 # Plain name -> the engine's name where it gates another branch, and where it stands alone.
-GATED = {"silu": "swiglu", "gelu": "geglu_erf", "gelu_tanh": "geglu", "relu": "reglu", "quick_gelu": "quick_geglu",
-         "squared_relu": "squared_reglu", "clamped_swiglu": "clamped_swiglu"}  # fmt: skip
+GATED = {**activations.GATED, "clamped_swiglu": "clamped_swiglu"}
 PLAIN = sorted(set(GATED) - {"clamped_swiglu"})
 
 

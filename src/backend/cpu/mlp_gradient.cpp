@@ -20,16 +20,48 @@ constexpr int64_t kMlpTile = 1024;
 // Elements per thread at least: waking one costs as much as some thousand activations.
 constexpr int64_t kMlpGrain = 8192;
 
+// act(x) = f(scale x) / scale, or its square.
 struct MlpActivation {
   std::string_view name;
-  PointwiseFn forward;
-  PointwiseFn backward;
+  PointwiseFn f;
+  PointwiseFn f_backward;  // of d and x: d f'(x)
+  float scale = 1.0F;
+  bool squared = false;
+
+  void run(const simd::PointwiseKernels& kernels, const float* x, float* out, size_t n) const {
+    if (scale != 1.0F) {
+      kernels.run(PointwiseFn::mul, {x, simd::TileOperand(scale)}, out, n);
+      kernels.run(f, {out}, out, n);
+      kernels.run(PointwiseFn::mul, {out, simd::TileOperand(1.0F / scale)}, out, n);
+    } else {
+      kernels.run(f, {x}, out, n);
+    }
+    if (squared) kernels.run(PointwiseFn::mul, {out, out}, out, n);
+  }
+
+  // `out` may be `d`; `scratch` is a tile by itself.
+  void run_backward(const simd::PointwiseKernels& kernels, const float* d, const float* x,
+                    float* out, float* scratch, size_t n) const {
+    if (squared) {  // (f^2)' = 2 f f'
+      kernels.run(f, {x}, scratch, n);
+      kernels.run(PointwiseFn::mul, {d, scratch}, out, n);
+      kernels.run(PointwiseFn::mul, {out, simd::TileOperand(2.0F)}, out, n);
+      kernels.run(f_backward, {out, x}, out, n);
+    } else if (scale != 1.0F) {
+      kernels.run(PointwiseFn::mul, {x, simd::TileOperand(scale)}, scratch, n);
+      kernels.run(f_backward, {d, scratch}, out, n);
+    } else {
+      kernels.run(f_backward, {d, x}, out, n);
+    }
+  }
 };
 constexpr MlpActivation kMlpActivations[] = {
     {"silu", PointwiseFn::silu, PointwiseFn::silu_backward},
     {"relu", PointwiseFn::relu, PointwiseFn::relu_backward},
     {"gelu", PointwiseFn::gelu_erf, PointwiseFn::gelu_erf_backward},
     {"gelu_tanh", PointwiseFn::gelu_tanh, PointwiseFn::gelu_tanh_backward},
+    {"quick_gelu", PointwiseFn::silu, PointwiseFn::silu_backward, 1.702F},
+    {"squared_relu", PointwiseFn::relu, PointwiseFn::relu_backward, 1.0F, true},
 };
 
 [[noreturn]] void fail_mlp(const std::string& expected, const std::string& got) {
@@ -39,7 +71,8 @@ constexpr MlpActivation kMlpActivations[] = {
 const MlpActivation& mlp_activation(std::string_view name) {
   for (const MlpActivation& known : kMlpActivations)
     if (known.name == name) return known;
-  fail_mlp("one of silu, relu, gelu, gelu_tanh", "\"" + std::string(name) + "\"");
+  fail_mlp("one of silu, relu, gelu, gelu_tanh, quick_gelu, squared_relu",
+           "\"" + std::string(name) + "\"");
 }
 
 void require_alike(const Tensor& first, std::initializer_list<Tensor> others) {
@@ -116,7 +149,7 @@ struct MlpBackward {
     const float* const g = gate.read(begin, n, read[0]);
     const float* const dh = d_hidden.read(begin, n, read[1]);
     const float* const u = up.defined() ? up.read(begin, n, read[2]) : nullptr;
-    if (hidden.defined() || d_up.defined()) kernels.run(act.forward, {g}, active, n);
+    if (hidden.defined() || d_up.defined()) act.run(kernels, g, active, n);
     const auto write = [&](const TileWriter& to, const float* a, const float* b) {
       if (!to.defined()) return;
       float* const out = to.tile(begin, result);
@@ -128,7 +161,7 @@ struct MlpBackward {
     if (!d_gate.defined()) return;
     float* const out = d_gate.tile(begin, result);
     if (u != nullptr) kernels.run(PointwiseFn::mul, {dh, u}, out, n);
-    kernels.run(act.backward, {u != nullptr ? out : dh, g}, out, n);
+    act.run_backward(kernels, u != nullptr ? out : dh, g, out, active, n);
     d_gate.store(begin, out, n);
   }
 };
@@ -157,7 +190,7 @@ void mlp_hidden_into(std::string_view activation, const Tensor& gate, const Tens
     alignas(64) float read[2][kMlpTile];
     alignas(64) float result[kMlpTile];
     float* const tile = to.tile(begin, result);
-    kernels.run(act.forward, {in.read(begin, n, read[0])}, tile, n);
+    act.run(kernels, in.read(begin, n, read[0]), tile, n);
     if (factor.defined())
       kernels.run(PointwiseFn::mul, {tile, factor.read(begin, n, read[1])}, tile, n);
     to.store(begin, tile, n);

@@ -1,28 +1,31 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Experts of a mixture as one call, beside transformers' ways to run them: experts_bench.py [options]
+"""Experts of a mixture as one call, beside transformers' ways to run them.
 
-Peers: the loop over experts (eager), transformers' grouped_mm and batched_mm, torch.compile of the loop.
-Results agree first. Then all take turns, round after round; a line has the ratio of medians to the best
-peer with its 95 % interval over rounds. With one row the share of the bandwidth that was measured in the
-same rounds follows. Batched_mm copies each pair's weights: it is left out where that takes more than 4 GB.
+    python -m epilogue.torch.bench experts --rows 1 16 64 512
 
-Needs torch, transformers and epilogue.torch. Say which machine gave the figures, and keep it quiet.
+Peers: the loop over experts (eager), transformers' grouped_mm and batched_mm, torch.compile of the loop. `fused` is a module
+that fuse() took, with the checks of its calls. Results agree first. Then all take turns, round after round; a line has the
+ratio of medians to the best peer with its 95 % interval over rounds. With one row the share of the bandwidth that was measured
+in the same rounds follows. Batched_mm copies each pair's weights: it is left out where that takes more than 4 GB.
+
+Needs transformers. Say which machine gave the figures, and keep it quiet.
 """
 
 import argparse
 import json
 import math
 import statistics
-import sys
 import types
+import typing
 
 import torch
 
-import epilogue.torch  # noqa: F401  (loads the ops)
-from epilogue.torch import bandwidth
-from epilogue.torch.mixture import Experts
-from epilogue.torch.timing import interleaved, ratio, relative
+from . import bandwidth
+from .fuse import fuse, why
+from .timing import interleaved, ratio, relative
+
+Shape = typing.Tuple[int, int, int, int]
+Calls = typing.Dict[str, typing.Callable[[], typing.Any]]
 
 # experts, columns, hidden columns of an expert, experts of a token
 SHAPES = {"qwen3-moe": (32, 1024, 768, 4), "mixtral": (8, 1024, 3584, 2)}
@@ -32,7 +35,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 BATCHED_BYTES = 4 << 30
 
 
-def module_of(shape, dtype):
+def _module(shape: Shape, dtype: torch.dtype) -> typing.Any:
     from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
     experts, columns, hidden, _ = shape
@@ -44,22 +47,23 @@ def module_of(shape, dtype):
     return module.to(dtype)
 
 
-def routed(rows, shape, dtype):
+def _routed(rows: int, shape: Shape, dtype: torch.dtype) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
     experts, columns, _, choices = shape
     x = torch.randn(rows, columns, dtype=dtype)
     weights, index = torch.topk(torch.softmax(torch.randn(rows, experts), -1), choices, -1)
     return x, index, weights / weights.sum(-1, keepdim=True)
 
 
-def calls_of(shape, rows, dtype, peers):
+def _calls_of(shape: Shape, rows: int, dtype: torch.dtype, peers: "list[str]") -> "tuple[Calls, int, torch.Tensor, typing.Any]":
+    """The calls, the bytes of the weights that they read, the result in f64, and the fused module."""
     from transformers.integrations import moe
 
-    module = module_of(shape, dtype)
-    x, index, weights = routed(rows, shape, dtype)
+    module = _module(shape, dtype)
+    x, index, weights = _routed(rows, shape, dtype)
     loop = type(module).forward
     loop = getattr(loop, "__wrapped__", loop)  # without the choice among implementations
-    fused = Experts(module.gate_up_proj, module.down_proj, activation="silu")
-    calls = {"fused": lambda: fused(x, index, weights), "eager": lambda: loop(module, x, index, weights)}
+    fuse(module)
+    calls: Calls = {"fused": lambda: module(x, index, weights), "eager": lambda: loop(module, x, index, weights)}
     element = module.gate_up_proj.element_size()
     pair_bytes = sum(p[0].numel() for p in module.parameters()) * element
     if "grouped_mm" in peers:
@@ -71,19 +75,15 @@ def calls_of(shape, rows, dtype, peers):
         compiled = torch.compile(lambda a, i, w: loop(module, a, i, w), dynamic=False)
         calls["compile"] = lambda: compiled(x, index, weights)
     chosen = index.unique().numel()
-    exact = loop(module_like(module, shape), x.double(), index, weights.double())
-    return calls, chosen * pair_bytes, exact
-
-
-def module_like(module, shape):
-    wide = module_of(shape, torch.float64)
+    wide = _module(shape, torch.float64)
     wide.load_state_dict(module.state_dict())
-    return wide
+    exact = loop(wide, x.double(), index, weights.double())
+    return calls, chosen * pair_bytes, exact, module
 
 
-def measure(name, shape, rows, dtype, options):
+def _measure(name: str, shape: Shape, rows: int, dtype: torch.dtype, options: argparse.Namespace) -> "dict[str, typing.Any]":
     torch.manual_seed(rows)
-    calls, weight_bytes, exact = calls_of(shape, rows, dtype, options.peers)
+    calls, weight_bytes, exact, module = _calls_of(shape, rows, dtype, options.peers)
     label = f"{name} {rows} rows {str(dtype).removeprefix('torch.')}"
     with torch.no_grad():
         want = calls["eager"]()
@@ -101,6 +101,9 @@ def measure(name, shape, rows, dtype, options):
         errors = {key: relative(calls[key](), exact) for key in ("fused", "eager")}
         beside = {"read": bandwidth.reader(options.tiny)} if rows == 1 else {}
         times = interleaved({**calls, **beside}, options.seconds, options.rounds)
+    (took,) = why(module).rows
+    if took.own_calls or not took.fused_calls:
+        raise SystemExit(f"{label}: not fused: {took.reason or took.what}")
     medians = {key: statistics.median(v) for key, v in times.items()}
     best = min((k for k in calls if k != "fused"), key=medians.__getitem__)
     center, low, high = ratio(times[best], times["fused"])
@@ -114,8 +117,9 @@ def measure(name, shape, rows, dtype, options):
     return row
 
 
-def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: "list[str]") -> int:
+    parser = argparse.ArgumentParser(prog="python -m epilogue.torch.bench experts", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 16, 64, 512])
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=list(DTYPES))
@@ -132,7 +136,7 @@ def main(arguments):
     rows = []
     for dtype in options.dtype:
         some = [
-            measure(name, (TINY if options.tiny else SHAPES)[name], n, DTYPES[dtype], options)
+            _measure(name, (TINY if options.tiny else SHAPES)[name], n, DTYPES[dtype], options)
             for name in options.shapes
             for n in options.rows
         ]
@@ -142,7 +146,4 @@ def main(arguments):
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return 0

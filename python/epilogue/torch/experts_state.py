@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fused experts of a mixture know beside their weights, and the checks that each call makes."""
+
+import typing
+
+import torch
+from torch import nn
+
+from . import activations, choose, signals
+from .layer import hooks_of
+from .mixture import Experts
+from .routed import ExpertsPlan, implementation_of, is_same_way, traits_of
+from .taken import Taken, misfit, unfit
+
+if typing.TYPE_CHECKING:
+    from .state import Options
+
+_Parameter, _Tensor, _strided = nn.Parameter, torch.Tensor, torch.strided
+_is_autocast_enabled = torch.is_autocast_enabled
+_is_grad_enabled = torch.is_grad_enabled
+_INDICES = (torch.int64, torch.int32)
+
+
+class _Pack(typing.NamedTuple):
+    taken: Taken
+    dtype: torch.dtype
+    experts: Experts
+
+
+class ExpertsState:
+    """Of one experts module. Copies and pickles keep the plan and the options, not the weights."""
+
+    def __init__(self, plan: ExpertsPlan, options: "Options") -> None:
+        self.plan = plan
+        self.options = options
+        self.fused_calls = 0
+        self.own_calls = 0
+        self.reason: "str | None" = None  # of the last call that ran the module's own forward
+        self._pack: "_Pack | None" = None
+        self._children: "list[tuple[nn.Module, type, list[typing.Any]]] | None" = None
+
+    def __deepcopy__(self, memo: typing.Any) -> "ExpertsState":
+        return ExpertsState(self.plan, self.options)
+
+    def __copy__(self) -> "ExpertsState":
+        return ExpertsState(self.plan, self.options)
+
+    def __reduce__(self) -> typing.Any:
+        return ExpertsState, (self.plan, self.options)
+
+    def refresh(self) -> None:
+        """Forgets packed weights: the next call packs what the weights are then."""
+        self._pack = None
+        self._children = None
+
+    def run(self, module: nn.Module, args: typing.Any, kwargs: typing.Any) -> "torch.Tensor | None":
+        """The fused result; None where the module's own forward has to run."""
+        given = args
+        if kwargs:
+            rest = self.plan.inputs[len(args) :]
+            given = (*args, *(kwargs[name] for name in rest)) if set(kwargs) == set(rest) else ()
+        if len(given) == 3:
+            x, index, weights = given
+            reason = unfit(x) or signals.foreign() or _unrouted(x, index, weights) or self._changed(module)
+            out = self._run(module, x, index, weights) if reason is None else None
+            if out is not None:
+                self.fused_calls += 1
+                return out
+            if reason is not None:
+                self.reason = reason
+        else:
+            self.reason = "called with other arguments than " + ", ".join(self.plan.inputs)
+        self.own_calls += 1
+        return None
+
+    def _changed(self, module: nn.Module) -> "str | None":
+        plan = self.plan
+        if "forward" in module.__dict__:
+            return "forward is set on the instance (hooks of another library)"
+        if plan.eval_only and module.training:
+            return "the experts are in training mode, in which they do more"
+        if traits_of(module) != plan.traits:
+            return "changed since it was fused: an attribute has another value"
+        if not is_same_way(plan, implementation_of(module)):
+            return f"changed since it was fused: experts_implementation is {implementation_of(module)!r}"
+        for name in plan.names():
+            if name not in module._parameters:
+                return f"changed since it was fused: {name} is no parameter (a parametrization, LoRA)"
+        now = {name: m for name, m in module._modules.items() if m is not None}
+        if self._children is None:
+            if list(now) != [plan.activation_path] * (plan.activation_path is not None):
+                return "changed since it was fused: it has other submodules"
+            if any(activations.identify(m) != plan.activation for m in now.values()):
+                return "changed since it was fused: it has another activation"
+            self._children = [(m, type(m), hooks_of(m)) for m in now.values()]
+        if len(now) != len(self._children) or any(m is not child for m, (child, _, _) in zip(now.values(), self._children)):
+            self._children = None  # one that gives the same serves too
+            return self._changed(module)
+        for child, kind, hooks in self._children:
+            if any(hooks):
+                return f"a hook on {kind.__name__}"
+            if type(child) is not kind or "forward" in child.__dict__:
+                return f"{kind.__name__} has a forward of its own instance"
+        return None
+
+    def _run(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> "torch.Tensor | None":
+        if _is_autocast_enabled("cpu"):
+            self.reason = "autocast around experts"
+            return None
+        if weights.requires_grad and _is_grad_enabled():
+            self.reason = "gradients are wanted: experts have no fused backward pass"
+            return None
+        pack = self._pack
+        if pack is None or pack.dtype is not x.dtype or x.shape[-1] != pack.taken.columns or not pack.taken.holds(module):
+            return self._run_anew(module, x, index, weights)
+        if pack.taken.wants_gradients(x):
+            self.reason = "gradients are wanted: experts have no fused backward pass"
+            return None
+        if self.options.tune == "measure" and not self._is_faster(module, x, index, weights, pack):
+            return None
+        out = pack.experts(x, index, weights, pack.taken.given)
+        return self._run_anew(module, x, index, weights) if out is None else out
+
+    def _run_anew(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> "torch.Tensor | None":
+        """A call that needs weights packed."""
+        taken = self._take(module)
+        reason = taken if isinstance(taken, str) else misfit(x, taken, x.dtype, False)
+        if reason is None and taken.wants_gradients(x):
+            reason = "gradients are wanted: experts have no fused backward pass"
+        if reason is not None:
+            self.reason = reason
+            return None
+        named = {name: p for _, name, p in taken.slots}
+        pack = _Pack(taken, x.dtype, self.plan.make(named))
+        if self.options.tune == "measure" and not self._is_faster(module, x, index, weights, pack):
+            return None
+        self._pack = pack
+        return pack.experts(x, index, weights, taken.given)
+
+    def _take(self, module: nn.Module) -> "Taken | str":
+        plan, own = self.plan, module._parameters
+        slots = [(own, name, own.get(name)) for name in plan.names()]
+        for _, name, p in slots:
+            if type(p) is not _Parameter:
+                return f"{name} is a {type(p).__name__}"
+        given = [p for _, _, p in slots]
+        if len([p for p in own.values() if p is not None]) != len(given):
+            return "changed since it was fused: it has other parameters"
+        up = own[plan.up]
+        hidden = plan.hidden * (2 if plan.gated and plan.gate is None else 1)
+        wanted = (plan.experts, plan.columns, hidden) if plan.transposed else (plan.experts, hidden, plan.columns)
+        if tuple(up.shape) != wanted:
+            return f"changed since it was fused: {plan.up} is {list(up.shape)}"
+        weights = given[: len(plan.weights())]
+        return Taken(module, slots, weights, given[len(weights) :], given, plan.columns)
+
+    def _is_faster(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, pack: _Pack) -> bool:
+        rows = x.shape[0]
+        shapes = " ".join("x".join(str(n) for n in w.shape) for w in pack.taken.weights)
+        key = choose.key(f"{self.plan}; {index.shape[-1]} of a token", shapes, rows, x.dtype, False)
+        faster = choose.known(key)
+        if faster is None:
+            own = type(module)._epilogue_own
+            with torch.no_grad():
+                faster = choose.measure(
+                    key, lambda: own(module, x, index, weights), lambda: pack.experts(x, index, weights, pack.taken.given)
+                )
+        if not faster:
+            self.reason = f"PyTorch is faster at {rows} rows (measured)"
+        return faster
+
+
+def _unrouted(x: torch.Tensor, index: typing.Any, weights: typing.Any) -> "str | None":
+    """Why this is no routing that the op takes: the module says what it wants."""
+    if type(index) is not _Tensor or type(weights) is not _Tensor or not index.is_cpu or not weights.is_cpu:
+        return "the routing is no plain tensor on the CPU"
+    if index.dtype not in _INDICES or (weights.dtype is not torch.float32 and weights.dtype is not x.dtype):
+        return f"the routing is {index.dtype} and {weights.dtype}"
+    if x.dim() != 2 or index.dim() != 2 or index.shape != weights.shape or index.shape[0] != x.shape[0] or weights.layout is not _strided:
+        return f"x {list(x.shape)} does not fit the routing {list(index.shape)} and {list(weights.shape)}"
+    return None
