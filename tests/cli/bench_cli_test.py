@@ -44,10 +44,11 @@ class FewerBits(CommandTest):
 
     def test_choices_that_do_not_fit_are_named(self):
         for bits, line in (
-                (("--activation-bits", "int8"), "[--activation-bits] expected --weight-bits int8 beside int8 "
+                (("--activation-bits", "int8"), "--activation-bits: expected --weight-bits int8 beside int8 "
                                                 "activations, got same"),
-                (("--weight-bits", "int8", "--group", "32"), "[--group, --zero-points] expected --weight-bits int4 "
-                                                             "beside them, got int8")):
+                (("--weight-bits", "int8", "--group", "32"), "--group, --zero-points: expected --weight-bits int4 "
+                                                             "beside them, got int8"),
+                (("--weight-bits", "int4", "--group", "48"), "--group: expected 32 or 128, got 48")):
             result = run("bench", *MLP, *bits, env=QUIET)
             self.assertEqual(result.returncode, 2)
             self.assertIn(line, result.stderr)

@@ -123,6 +123,8 @@ Quantisation bits_of(const WorkloadOptions& o) {
   if (!is_int4 && (o.group != 128 || o.zero_points))
     throw Error("[--group, --zero-points] expected --weight-bits int4 beside them, got " +
                 o.weight_bits);
+  if (is_int4 && o.group != 32 && o.group != 128)
+    throw Error("[--group] expected 32 or 128, got " + std::to_string(o.group));
   return bits;
 }
 
@@ -371,7 +373,7 @@ void add_bits_flags(CLI::App& app, WorkloadOptions& o) {
       ->check(choices({"same", "int8"}))
       ->option_text("BITS [same]");
   app.add_option("--group", o.group, "inputs that share a scale of int4 weights: 32 or 128")
-      ->check(CLI::IsMember({32, 128}))
+      ->check(whole_number(1))
       ->option_text("N [128]");
   app.add_flag("--zero-points", o.zero_points, "int4 weights with a zero point per group");
 }
