@@ -379,7 +379,9 @@ TEST(MethodFindings, EveryOpUntilMostIsToldHasARow) {
   EXPECT_EQ(e.method.items.size(), 5U);
   EXPECT_EQ(e.method.told_ns, 1000 * kUs);
   for (const Finding& f : e.findings)
-    if (f.id == "long-op") EXPECT_TRUE(!f.action.empty() || f.evidence.back() == "no remedy known");
+    if (f.id == "long-op") {
+      EXPECT_TRUE(!f.action.empty() || f.evidence.back() == "no remedy known");
+    }
 }
 
 }  // namespace

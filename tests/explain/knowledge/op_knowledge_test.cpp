@@ -47,7 +47,9 @@ TEST(OpKnowledge, AMisuseHasARemedy) {
 TEST(OpKnowledge, WhatIsAQuestionHasARemedy) {
   std::set<OpSign> signs;
   for (const OpKnowledge& row : all_op_knowledge()) {
-    if (row.role != OpRole::main) EXPECT_FALSE(row.remedy.empty()) << row.family;
+    if (row.role != OpRole::main) {
+      EXPECT_FALSE(row.remedy.empty()) << row.family;
+    }
     EXPECT_FALSE(row.loop.ends_with('.')) << row.family;
     signs.insert(row.sign);
   }
