@@ -121,11 +121,12 @@ double product_gflops(simd::FloatType type) {
   const std::vector<float> zeros(static_cast<size_t>(kDepth * kPanels * width), 0.0F);
   const simd::PackedPart part{{zeros.data(), type, kPanels * width, 1}, kDepth};
   const simd::PackedWeights weights({&part, 1}, kPanels * width, kernel.layout);
+  const std::vector<float> rows(static_cast<size_t>(kRows * kDepth), 0.0F);
   std::vector<float> sums(static_cast<size_t>(kRows * width));
   simd::PanelArgs args;
   args.m = kRows;
   args.k = kDepth;
-  args.a = zeros.data();
+  args.a = rows.data();
   args.a_stride = kDepth;
   args.sums[0] = sums.data();
   const auto run = [&] {
