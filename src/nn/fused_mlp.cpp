@@ -37,7 +37,6 @@ class FusedMlp::Impl {
         activation_(spec.activation),
         gated_(spec.gated),
         residual_is_x_(spec.residual_is_x),
-
         int4_(spec.int4.begin(), spec.int4.end()) {
     nn::require_fit(this->spec(), nullptr);
     chain_ = backend_of(weights_[0].device()).make_row_chain(nn::row_chain_of(this->spec()));
