@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fused experts of a mixture know beside their weights, and the checks that each call makes."""
 
+import functools
 import typing
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from . import activations, choose, signals
+from .fused_class import class_of, is_compiling
 from .layer import hooks_of
 from .mixture import Experts
-from .routed import ExpertsPlan, implementation_of, is_same_way, traits_of
+from .patterns import NoMatch
+from .report import Row
+from .routed import ExpertsPlan, implementation_of, is_same_way, match_experts, traits_of
 from .taken import Taken, misfit, unfit
 
 if typing.TYPE_CHECKING:
     from .state import Options
 
+STATE = "_epilogue_experts_state"
+LEFT = "_epilogue_experts_left"  # why experts stay PyTorch's
 _Parameter, _Tensor, _strided = nn.Parameter, torch.Tensor, torch.strided
 _is_autocast_enabled = torch.is_autocast_enabled
 _is_grad_enabled = torch.is_grad_enabled
@@ -179,3 +185,65 @@ def _unrouted(x: torch.Tensor, index: typing.Any, weights: typing.Any) -> "str |
     if x.dim() != 2 or index.dim() != 2 or index.shape != weights.shape or index.shape[0] != x.shape[0] or weights.layout is not _strided:
         return f"x {list(x.shape)} does not fit the routing {list(index.shape)} and {list(weights.shape)}"
     return None
+
+
+@functools.lru_cache(maxsize=None)
+def _experts_class(original: type) -> type:
+    own = original.forward
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if is_compiling() or (args and isinstance(args[0], fx.Proxy)):
+            return own(self, *args, **kwargs)
+        out = self.__dict__[STATE].run(self, args, kwargs)
+        return own(self, *args, **kwargs) if out is None else out
+
+    return class_of(original, _experts_class, call)
+
+
+def is_fused_experts(module: nn.Module) -> bool:
+    return STATE in module.__dict__
+
+
+def bytes_of(module: nn.Module) -> int:
+    """What packed copies of its experts take, about."""
+    return sum(p.numel() * p.element_size() for p in module._parameters.values() if p is not None and p.dim() == 3)
+
+
+def experts_of(module: nn.Module) -> "ExpertsPlan | NoMatch | None":
+    try:
+        return match_experts(module)
+    except NoMatch as reason:
+        return reason
+
+
+def fuse_experts(
+    model: nn.Module, options: "Options", memory: "int | None", left: "int | None", is_fused: "typing.Callable[[nn.Module], bool]"
+) -> "int | None":
+    """left: how much of the memory packed weights may still take. Returns the same after it."""
+    for module in model.modules():
+        unfuse_experts(module)
+        plan = None if is_fused(module) else experts_of(module)
+        if not isinstance(plan, ExpertsPlan):
+            continue
+        size = bytes_of(module)
+        if left is not None and size > left:
+            module.__dict__[LEFT] = f"memory={memory}: the packed weights of its experts take {size} bytes"
+            continue
+        left = None if left is None else left - size
+        module.__dict__[STATE] = ExpertsState(plan, options)
+        module.__class__ = _experts_class(type(module))
+    return left
+
+
+def unfuse_experts(module: nn.Module) -> None:
+    if is_fused_experts(module):
+        module.__class__ = type(module)._epilogue_original
+        del module.__dict__[STATE]
+    module.__dict__.pop(LEFT, None)
+
+
+def row_of(name: str, module: nn.Module) -> Row:
+    state: ExpertsState = module.__dict__[STATE]
+    kind = type(module)._epilogue_original.__name__
+    size = bytes_of(module)
+    return Row(name, kind, True, str(state.plan), state.fused_calls, state.own_calls, state.reason, bytes=size)

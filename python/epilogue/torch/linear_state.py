@@ -8,6 +8,7 @@ input, or not called at all), each runs by itself from then on.
 """
 
 import dataclasses
+import functools
 import threading
 import typing
 import weakref
@@ -16,14 +17,18 @@ import torch
 from torch import nn
 
 from . import choose, signals
+from .fused_class import class_of, is_compiling
 from .handle import Handle
-from .linears import is_conv1d
+from .linears import is_conv1d, is_linear
+from .report import Row
 from .taken import Taken, misfit, take, unfit
 from .training import products_of
 
 if typing.TYPE_CHECKING:
     from .state import Options
 
+STATE = "_epilogue_linear_state"
+_LEFT = "_epilogue_left"  # why a linear layer stays PyTorch's
 _is_autocast_enabled = torch.is_autocast_enabled
 _linear = None  # torch.ops.epilogue.linear.default, once the ops are loaded
 
@@ -248,3 +253,72 @@ class LinearState:
                 self.siblings.note(self, x)
         outs = self.alone.run(x, self.options)
         return None if outs is None else outs[0]
+
+
+@functools.lru_cache(maxsize=None)
+def _linear_class(original: type) -> type:
+    own = original.forward
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if is_compiling() or len(args) != 1 or kwargs:
+            return own(self, *args, **kwargs)
+        out = self.__dict__[STATE].run(self, args[0])
+        return own(self, *args) if out is None else out
+
+    return class_of(original, _linear_class, call)
+
+
+def is_fused_linear(module: nn.Module) -> bool:
+    return STATE in module.__dict__
+
+
+def bytes_of(linears: "typing.Iterable[nn.Module]") -> int:
+    """What packed copies take, about: panels are filled up to their width."""
+    return sum(p.numel() * p.element_size() for m in linears for p in (m._parameters.get("weight"),) if p is not None)
+
+
+def fuse_linears(
+    model: nn.Module, of_mlps: "set[nn.Module]", options: "Options", memory: "int | None", left: "int | None"
+) -> None:
+    """of_mlps: layers that fused MLPs consist of. left: how much of the memory packed weights may still take."""
+    tied = {p for m in model.modules() if not is_linear(m) for p in m._parameters.values() if p is not None and p.dim() == 2}
+    for parent in model.modules():
+        siblings: "dict[int, Siblings]" = {}
+        for child in parent.children() if not is_linear(parent) else ():
+            if not is_linear(child) or child in of_mlps or not options.linears:
+                unfuse_linear(child)
+                continue
+            reason = why_left(child, options, tied)
+            if reason is None and left is not None:
+                left -= bytes_of([child])
+                if left < 0:
+                    left += bytes_of([child])
+                    reason = f"memory={memory}: its packed weights take {bytes_of([child])} bytes"
+            unfuse_linear(child)
+            if reason is not None:
+                child.__dict__[_LEFT] = reason
+                continue
+            columns = child.weight.shape[0 if is_conv1d(child) else 1]
+            child.__dict__[STATE] = LinearState(options, siblings.setdefault(columns, Siblings()))
+            child.__class__ = _linear_class(type(child))
+
+
+def unfuse_linear(module: nn.Module) -> None:
+    if is_fused_linear(module):
+        module.__class__ = type(module)._epilogue_original
+    for name in (STATE, _LEFT):
+        module.__dict__.pop(name, None)
+
+
+def rows_of(model: nn.Module, of_mlps: "set[nn.Module]") -> "list[Row]":
+    """Of linear layers that are no part of a fused MLP."""
+    rows = []
+    for name, module in model.named_modules():
+        if is_fused_linear(module):
+            state: LinearState = module.__dict__[STATE]
+            kind = type(module)._epilogue_original.__name__
+            what = "linear layer" if state.together is None else f"linear layer, one of {len(state.together.members)} of one input"
+            rows.append(Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, bytes=bytes_of([module])))
+        elif _LEFT in module.__dict__ and module not in of_mlps:
+            rows.append(Row(name, type(module).__name__, False, module.__dict__[_LEFT]))
+    return rows

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What why() gives."""
+
+import dataclasses
+import typing
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What happened to one module."""
+
+    name: str
+    module: str
+    is_fused: bool
+    what: str  # the plan, or why it is not fused
+    fused_calls: int = 0
+    own_calls: int = 0
+    reason: "str | None" = None  # of the last call that ran the module's own forward
+    layer: "str | None" = None  # whose norm and residual are fused with the MLP
+    layer_calls: int = 0  # of the fused calls: those with the norm and the residual
+    apart: "str | None" = None  # why norm and residual run by themselves, or did in the last such call
+    bytes: int = 0  # of its packed weights, about
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    rows: "tuple[Row, ...]"  # of MLPs, and of mixtures' experts, which count as one
+    linears: "tuple[Row, ...]" = ()  # of linear layers that are no part of a fused MLP
+    shares: "tuple[tuple[str, float], ...]" = ()  # of the time, where a profile was given
+
+    @property
+    def fused(self) -> "tuple[Row, ...]":
+        return tuple(row for row in self.rows if row.is_fused)
+
+    @property
+    def fused_calls(self) -> int:
+        """Of MLPs."""
+        return sum(row.fused_calls for row in self.rows)
+
+    @property
+    def linear_calls(self) -> int:
+        """Fused calls of linear layers by themselves."""
+        return sum(row.fused_calls for row in self.linears)
+
+    @property
+    def packed_bytes(self) -> int:
+        """What packed weights take, beside the weights themselves, once all have run."""
+        return sum(row.bytes for row in (*self.rows, *self.linears))
+
+    def to_dict(self) -> "dict[str, typing.Any]":
+        rows = {"modules": self.rows, "linears": self.linears}
+        return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
+                "shares": dict(self.shares)}  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.fused)} of {len(self.rows)} MLPs are fused"]
+        for row in self.rows:
+            mark = "fused" if row.is_fused else "not fused"
+            lines.append(f"  {row.name or '(the model)'}: {mark}: {row.what}")
+            if row.is_fused and (row.fused_calls or row.own_calls):
+                with_norm = f" ({row.layer_calls} with norm and residual)" if row.layer else ""
+                calls = f"    {row.fused_calls} fused calls{with_norm}, {row.own_calls} as the module's own"
+                lines.append(calls + (f" ({row.reason})" if row.own_calls and row.reason else ""))
+            if row.is_fused and row.apart:
+                lines.append(f"    norm and residual by themselves: {row.apart}")
+        if self.linears:
+            fused = [row for row in self.linears if row.is_fused]
+            own = sum(row.own_calls for row in fused)
+            calls = f": {self.linear_calls} fused calls, {own} as their own" if self.linear_calls or own else ""
+            lines.append(f"{len(fused)} of {len(self.linears)} other linear layers are fused{calls}")
+            reasons = [(row.what if not row.is_fused else row.reason, row) for row in self.linears]
+            for reason in dict.fromkeys(text for text, row in reasons if text and (row.own_calls or not row.is_fused)):
+                names = [row.name or "(the model)" for text, row in reasons if text == reason]
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                lines.append(f"  {', '.join(names[:3])}{more}: {reason}")
+        lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights")
+        for kind, share in self.shares:
+            lines.append(f"  {kind} {100 * share:.0f} %" + ("" if kind.startswith("fused") else ": PyTorch's"))
+        return "\n".join(lines)
