@@ -53,7 +53,11 @@ class _Torch:
 
     @staticmethod
     def product(a: torch.Tensor, b: torch.Tensor, added: "torch.Tensor | None" = None) -> torch.Tensor:
-        return a @ b if added is None else added.addmm_(a, b)
+        if added is None:
+            return a @ b
+        # In f32 addmm_ may add one term after the other to what is there (of few rows, and of 9 it does): the sums of two
+        # products would be one, twice as long, that rounds more than each. 16-bit results are rounded once by it.
+        return added.add_(a @ b) if a.dtype is torch.float32 else added.addmm_(a, b)
 
 
 class _Engine:

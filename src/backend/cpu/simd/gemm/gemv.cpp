@@ -17,7 +17,10 @@ namespace {
 // Rows of x that one pass handles at once; more rows pass again over the same piece of B, which is
 // in L1 by then. 4 x 4 sums need more registers than AVX2 and SSE4 have.
 inline constexpr int64_t kPassRows = HWY_TARGET == HWY_AVX3 ? 4 : 2;
-inline constexpr int64_t kUnroll = 4;  // rows (n contiguous) or columns (k contiguous) of B at once
+inline constexpr int64_t kUnroll = 4;  // columns (k contiguous) of B at once
+// Rows (n contiguous) of B at once. Their products are added up before they join the sum: it is
+// added to an eighth as often, and rounds as much less.
+inline constexpr int64_t kUnrollRows = 8;
 
 // sums[i][j] += x[i][0] * b[0][j] + ... over kDepth rows of B, for every column.
 template <FloatType kType, int64_t kRows, int64_t kDepth>
@@ -31,24 +34,26 @@ void add_rows(const GemvArgs& g, int64_t row, const Storage<kType>* HWY_RESTRICT
   int64_t j = 0;
   for (; j + lanes <= g.n; j += lanes) {
     Vf rows[kDepth];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int64_t t = 0; t < kDepth; ++t)
       rows[t] = load_as_f32<kType>(d, b + (kk + t) * g.b_stride + j);
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kRows; ++i) {
-      Vf sum = load(sums + i * g.sums_stride + j);
-#pragma GCC unroll 4
-      for (int64_t t = 0; t < kDepth; ++t) sum = hn::MulAdd(set(x[i][t]), rows[t], sum);
-      store(sum, sums + i * g.sums_stride + j);
+      Vf sum = hn::Mul(set(x[i][0]), rows[0]);
+#pragma GCC unroll 8
+      for (int64_t t = 1; t < kDepth; ++t) sum = hn::MulAdd(set(x[i][t]), rows[t], sum);
+      float* const to = sums + i * g.sums_stride + j;
+      store(hn::Add(load(to), sum), to);
     }
   }
   if (j == g.n) return;
   const auto rest = static_cast<size_t>(g.n - j);
   for (int64_t i = 0; i < kRows; ++i) {
-    Vf sum = load_tail(sums + i * g.sums_stride + j, rest);
+    Vf sum = set(0.0F);
     for (int64_t t = 0; t < kDepth; ++t)
       sum = hn::MulAdd(set(x[i][t]), load_tail<kType>(d, b + (kk + t) * g.b_stride + j, rest), sum);
-    store_tail(sum, sums + i * g.sums_stride + j, rest);
+    float* const to = sums + i * g.sums_stride + j;
+    store_tail(hn::Add(load_tail(to, rest), sum), to, rest);
   }
 }
 
@@ -60,13 +65,13 @@ void add_rows_all(const GemvArgs& g, const Storage<kType>* b, int64_t kk) {
   for (; row < g.m; ++row) add_rows<kType, 1, kDepth>(g, row, b, kk);
 }
 
-// The sums stay in L1 (the caller bounds n) while kUnroll rows of B stream by at a time.
+// The sums stay in L1 (the caller bounds n) while kUnrollRows rows of B stream by at a time.
 template <FloatType kType>
 void n_contiguous_typed(const GemvArgs& g) {
   const auto* b = static_cast<const Storage<kType>*>(g.b);
   for (int64_t i = 0; i < g.m; ++i) std::fill_n(g.sums + i * g.sums_stride, g.n, 0.0F);
   int64_t kk = 0;
-  for (; kk + kUnroll <= g.k; kk += kUnroll) add_rows_all<kType, kUnroll>(g, b, kk);
+  for (; kk + kUnrollRows <= g.k; kk += kUnrollRows) add_rows_all<kType, kUnrollRows>(g, b, kk);
   for (; kk < g.k; ++kk) add_rows_all<kType, 1>(g, b, kk);
 }
 

@@ -45,18 +45,44 @@ struct BlockPanel {
   bool is_direct;  // whole vectors of f32, and so is what is added
 };
 
-// kRows rows of it. Results are written from registers, or go through a tile in L1. One chain of
-// sums: a row's bits do not depend on how many rows there are. Nothing is unrolled: the address of
-// B's rows takes the registers that longer loops need.
+// Products that one sum takes in before it is added to the others: shorter sums round less. As row
+// chains have it (chain/sum_depth.cpp): libraries sum shorter pieces on narrow vectors.
+constexpr int64_t kSumDepth = kLanes >= 16 ? 256 : 160;
+
+// `k` in about equal pieces of about that many.
+constexpr int64_t sum_piece(int64_t k) {
+  constexpr int64_t unit = 8;
+  const int64_t pieces = std::max<int64_t>(1, (k + kSumDepth / 2) / kSumDepth);
+  return (k + unit * pieces - 1) / (unit * pieces) * unit;
+}
+
+// kRows rows of it. Sums of one piece of k are added up in a tile in L1. Results are written from
+// registers, or go through that tile. One chain of sums: a row's bits do not depend on how many
+// rows there are. Nothing is unrolled: the address of B's rows takes the registers that longer
+// loops need.
 template <int64_t kRows, int64_t kVectors>
 void block_tile(const BlockPanel& p, int64_t row) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   const float* rows[kRows];
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) rows[i] = p.args.a + (row + i) * p.args.a_stride;
-  const F32Rows b = {p.b, p.args.b_stride};
-  const NextPanel none(nullptr, 1, 0, p.args.k, 0, 1);
+  F32Rows b = {p.b, p.args.b_stride};
   HWY_ALIGN float tile[kRows * kWidth];
+  const int64_t piece = sum_piece(p.args.k);
+  int64_t rest = p.args.k;
+  for (; rest > piece; rest -= piece) {
+    const bool is_first = rest == p.args.k;
+    micro_kernel<kVectors, 1, 1, Ahead{}>(
+        rows, b, piece, NextPanel(nullptr, 1, 0, piece, 0, 1),
+        [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+          float* const to = tile + i * kWidth + j * lanes;
+          store(is_first ? sum : hn::Add(load(to), sum), to);
+        });
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) rows[i] += piece;
+    b.rows += piece * b.stride;
+  }
+  const bool is_whole = rest == p.args.k;
   const bool is_direct = p.is_direct;
   const WriteBack& to = p.out;
   float* const out = is_direct ? static_cast<float*>(to.out) + row * to.out_row_stride : tile;
@@ -68,7 +94,9 @@ void block_tile(const BlockPanel& p, int64_t row) {
   const Vf alpha = set(is_direct ? to.alpha : 1.0F);
   const Vf scale = set(to.scale);
   micro_kernel<kVectors, 1, 1, Ahead{}>(
-      rows, b, p.args.k, none, [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+      rows, b, rest, NextPanel(nullptr, 1, 0, rest, 0, 1),
+      [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+        if (!is_whole) sum = hn::Add(load(tile + i * kWidth + j * lanes), sum);
         Vf v = hn::Mul(sum, alpha);
         if (addend != nullptr)
           v = hn::MulAdd(load(addend + i * to.addend_row_stride + j * lanes), scale, v);
