@@ -17,6 +17,7 @@ from .routed import ExpertsPlan, implementation_of, is_same_way, match_experts, 
 from .taken import Taken, misfit, unfit
 
 if typing.TYPE_CHECKING:
+    from .released import Store
     from .state import Options
 
 STATE = "_epilogue_experts_state"
@@ -42,6 +43,7 @@ class ExpertsState:
         self.fused_calls = 0
         self.own_calls = 0
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
+        self.store: "Store | None" = None  # where the weights are if packed ones replace them
         self._pack: "_Pack | None" = None
         self._children: "list[tuple[nn.Module, type, list[typing.Any]]] | None" = None
 
@@ -71,6 +73,8 @@ class ExpertsState:
             out = self._run(module, x, index, weights) if reason is None else None
             if out is not None:
                 self.fused_calls += 1
+                if self.store is not None:
+                    self.store.settle(self._pack.taken.weights)
                 return out
             if reason is not None:
                 self.reason = reason

@@ -12,6 +12,7 @@ from .fused_class import STATE, fused_class
 from .layer import Call, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
 from .patterns import NoMatch
+from .released import Store, folder_of, releasable
 from .report import Report, Row
 from .shares import shares_of
 from .state import Options, State
@@ -73,7 +74,7 @@ def _fuse_around(
 def fuse(
     model: nn.Module, *, weights: "str | None" = None, activations: "str | None" = None, group: int = 128,
     zero_points: bool = False, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model",
-    linears: "bool | str" = True, memory: "int | None" = None,
+    linears: "bool | str" = True, memory: "int | None" = None, release: "bool | str" = False,
 ) -> nn.Module:  # fmt: skip
     """Makes the MLPs, the experts and the linear layers of `model` run fused, in place, and returns it.
 
@@ -93,6 +94,9 @@ def fuse(
         whether they gain or not.
     memory: the most bytes that packed weights may take. MLPs come first and are all packed; experts of a
         mixture, then linear layers, stay PyTorch's if they do not fit.
+    release: packed weights replace the originals in memory. Their values go to a file without a name (in the folder
+        for temporary files, or in this one), which the parameters map: state_dict(), writes and a module's own forward
+        find them there. unfuse() brings them back. What was packed runs fused at any number of rows.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"fuse() expects an nn.Module, got {type(model).__name__}")
@@ -105,7 +109,11 @@ def fuse(
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory is a number of bytes, not {memory!r}")
     bits = bits_of(weights, activations, group, zero_points, int8_weights)
-    options = Options(bits=bits, training=training, tune=tune, linears=linears)
+    folder = folder_of(release)
+    if folder is not None and tune == "measure":
+        raise ValueError("release=True is for tune='model': what packed weights replace is not timed beside them")
+    options = Options(bits=bits, training=training, tune=tune, linears=linears, release=folder is not None)
+    _restore(model)
     apart: "dict[nn.Module, str]" = {}  # by MLP
     for module in list(model.modules()):  # a layer comes before its MLP
         if _is_fused(module):
@@ -130,11 +138,47 @@ def fuse(
     left = None if memory is None else memory - linear_state.bytes_of(of_mlps)
     left = experts_state.fuse_experts(model, options, memory, left, _is_fused)
     linear_state.fuse_linears(model, of_mlps, options, memory, left)
+    if folder is not None:
+        _release(model, folder)
     return model
+
+
+def _packing(model: nn.Module) -> "list[tuple[State | experts_state.ExpertsState | linear_state.LinearState, nn.Module, str]]":
+    """Whoever packs weights, and the parameters: a module and a name."""
+    found: "list[typing.Any]" = []
+    for module in model.modules():
+        if _is_fused(module):
+            state = module.__dict__[STATE]
+            found += [(state, module.get_submodule(path), "weight") for path in state.plan.linears]
+        elif experts_state.is_fused_experts(module):
+            state = module.__dict__[experts_state.STATE]
+            found += [(state, module, name) for name in state.plan.weights()]
+        elif linear_state.is_fused_linear(module):
+            found.append((module.__dict__[linear_state.STATE], module, "weight"))
+    return found
+
+
+def _release(model: nn.Module, folder: str) -> None:
+    packing = _packing(model)
+    parameters = releasable(model, [(module, name) for _, module, name in packing])
+    if parameters:
+        store = Store(parameters, folder)
+        for state, _, _ in packing:
+            state.store = store
+
+
+def _restore(model: nn.Module) -> None:
+    for state, module, name in _packing(model):
+        parameter = module._parameters.get(name)
+        if state.store is not None and type(parameter) is nn.Parameter:
+            state.store.restore(parameter)
+    for state, _, _ in _packing(model):
+        state.store = None
 
 
 def unfuse(model: nn.Module) -> nn.Module:
     """Undoes fuse(), in place."""
+    _restore(model)
     for module in model.modules():
         if _is_fused(module):
             module.__class__ = type(module)._epilogue_original
@@ -209,4 +253,6 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
         if found is not None:
             what = str(found) if isinstance(found, NoMatch) else module.__dict__.get(experts_state.LEFT, "fuse() was not called")
             rows.append(Row(name, type(module).__name__, False, what))
-    return Report(tuple(rows), tuple(linear_state.rows_of(model, _of_mlps(model))), () if profile is None else shares_of(profile))
+    stores = {id(state.store): state.store.bytes for state, _, _ in _packing(model) if state.store is not None}
+    linears = tuple(linear_state.rows_of(model, _of_mlps(model)))
+    return Report(tuple(rows), linears, () if profile is None else shares_of(profile), sum(stores.values()))

@@ -9,6 +9,9 @@ import torch
 from .norms import Norm
 
 
+made = 0  # handles, ever: each packs its weights at its first call
+
+
 class NormWeights(typing.NamedTuple):
     """A norm, with the tensors of a module."""
 
@@ -49,6 +52,8 @@ class Handle:
         parameters: "typing.Sequence[torch.Tensor] | None" = None,
     ) -> None:
         """parameters: those of which the rest are views; by default the weights and biases themselves."""
+        global made
+        made += 1
         if parameters is None:
             parameters = [t for t in (*weights, *biases) if t is not None]
         both = (around.norm, around.post_norm)

@@ -25,6 +25,7 @@ from .taken import Taken, misfit, take, unfit
 from .training import products_of
 
 if typing.TYPE_CHECKING:
+    from .released import Store
     from .state import Options
 
 STATE = "_epilogue_linear_state"
@@ -130,7 +131,7 @@ class _Set:
         if taken.wants_gradients(x):
             return "gradients are wanted"
         rows = x.numel() // max(x.shape[-1], 1)
-        if options.linears == "always":
+        if options.linears == "always" or options.release:
             return None
         if options.tune != "measure":
             return loses(rows, dtype)
@@ -214,6 +215,7 @@ class LinearState:
         self.fused_calls = 0
         self.own_calls = 0
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
+        self.store: "Store | None" = None  # where the weight is if a packed one replaces it
         self.refresh()
 
     def refresh(self) -> None:
@@ -234,6 +236,9 @@ class LinearState:
         out = None if reason is not None else self._run(module, x)
         if out is not None:
             self.fused_calls += 1
+            if self.store is not None:
+                together = self.together
+                self.store.settle(m.weight for m in (self.alone if together is None else together).modules)
             return out
         self.reason = reason or self.alone.reason
         self.own_calls += 1

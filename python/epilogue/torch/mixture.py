@@ -77,10 +77,9 @@ class Experts:
 
         x [..., k]; index [tokens, j], Long or Int, from 0 to the number of experts, which stands for none;
         weights [tokens, j], float32 or x's dtype. `parameters`: as they are now, if the module may have
-        others than at first. None if one of them has other memory than it had.
+        others than at first. None if one of them, of an expert that was chosen, has other memory than it had.
         """
-        current = self.parameters if parameters is None else parameters
-        return torch.ops.epilogue.experts.default(x, index, weights, self.number, current)
+        return torch.ops.epilogue.experts.default(x, index, weights, self.number, () if parameters is None else parameters)
 
     def refresh(self) -> None:
         """Weights are packed again at the next call."""

@@ -27,6 +27,7 @@ class Report:
     rows: "tuple[Row, ...]"  # of MLPs, and of mixtures' experts, which count as one
     linears: "tuple[Row, ...]" = ()  # of linear layers that are no part of a fused MLP
     shares: "tuple[tuple[str, float], ...]" = ()  # of the time, where a profile was given
+    released_bytes: int = 0  # of originals that are in a file
 
     @property
     def fused(self) -> "tuple[Row, ...]":
@@ -50,7 +51,7 @@ class Report:
     def to_dict(self) -> "dict[str, typing.Any]":
         rows = {"modules": self.rows, "linears": self.linears}
         return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
-                "shares": dict(self.shares)}  # fmt: skip
+                "released_bytes": self.released_bytes, "shares": dict(self.shares)}  # fmt: skip
 
     def __str__(self) -> str:
         lines = [f"{len(self.fused)} of {len(self.rows)} MLPs are fused"]
@@ -73,7 +74,8 @@ class Report:
                 names = [row.name or "(the model)" for text, row in reasons if text == reason]
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 lines.append(f"  {', '.join(names[:3])}{more}: {reason}")
-        lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights")
+        released = f", of which {self.released_bytes / 2**20:.1f} MiB are in a file" if self.released_bytes else ""
+        lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights{released}")
         for kind, share in self.shares:
             lines.append(f"  {kind} {100 * share:.0f} %" + ("" if kind.startswith("fused") else ": PyTorch's"))
         return "\n".join(lines)

@@ -17,6 +17,9 @@ from .match import Plan
 from .taken import Taken, misfit, take, unfit
 from .training import products_of, train_once, trained, unprofitable
 
+if typing.TYPE_CHECKING:
+    from .released import Store
+
 _is_autocast_enabled = torch.is_autocast_enabled
 _run = None  # torch.ops.epilogue.fused_mlp.default, once the ops are loaded
 
@@ -27,6 +30,7 @@ class Options:
     training: "bool | str" = False  # "always": whether it gains or not
     tune: str = "model"
     linears: "bool | str" = True  # "always": whether they gain or not
+    release: bool = False  # originals are in a file
 
 
 class _Pack(typing.NamedTuple):
@@ -45,6 +49,7 @@ class State:
         self.fused_calls = 0
         self.own_calls = 0
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
+        self.store: "Store | None" = None  # where the weights are if packed ones replace them
         self._bound: "Bound | None" = None
         self._packs: "dict[torch.dtype, _Pack]" = {}  # by dtype of the computation
 
@@ -82,6 +87,8 @@ class State:
             out = self._run(module, x)
             if out is not None:
                 self.fused_calls += 1
+                if self.store is not None:
+                    self.store.settle(m.weight for m in self._bound.linears)
                 return out
         else:
             self.reason = reason

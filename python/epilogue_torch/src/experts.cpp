@@ -67,13 +67,17 @@ class ExpertsHandle {
         request.dtype ? engine_dtype_of(*request.dtype) : view_of(request.ups[0], "up").dtype();
     const auto activation = epilogue::nn::parse_activation(request.activation);
     std::vector<Expert> experts;
-    for (size_t i = 0; i < request.ups.size(); ++i) add_experts(request, i, activation, experts);
+    for (size_t i = 0; i < request.ups.size(); ++i) {
+      add_experts(request, i, activation, experts);
+      group_of_.resize(experts.size(), static_cast<int64_t>(i));
+    }
     k_ = experts.at(0).up.size(1);
     experts_.emplace(std::move(experts), activation, request.clamp);
     weights_.watch(request.parameters);
   }
 
-  // Nullopt if one of the request's parameters has other memory since.
+  // Nullopt if one of the request's parameters has other memory since, as far as the chosen experts
+  // read it. `parameters`: as they are now; empty: the same objects.
   std::optional<Torch> run(const Torch& x, const Torch& index, const Torch& weights,
                            const Tensors& parameters) {
     const epilogue::NoGrad no_grad;
@@ -83,15 +87,15 @@ class ExpertsHandle {
     if (in.dim() == 0 || in.size(-1) != k_ || in.dtype() != dtype_)
       fail("x [..., " + std::to_string(k_) + "] of " + std::string(dtype_name(dtype_)),
            describe(x));
-    if (!weights_.see(parameters)) return std::nullopt;
+    const Tensor chosen = index_of(index);
+    if (!sees(parameters, chosen)) return std::nullopt;
     epilogue::Dims sizes = in.sizes();
     sizes[sizes.rank() - 1] = experts_->columns();
     Torch out = empty_like_rows(x, sizes);
     int64_t rows = 1;
     for (int d = 0; d + 1 < in.dim(); ++d) rows *= in.size(d);
     const Tensor result = view_of(out, "out");
-    experts_->run_into(epilogue::reshape(in, {rows, k_}), index_of(index),
-                       view_of(weights, "weights"),
+    experts_->run_into(epilogue::reshape(in, {rows, k_}), chosen, view_of(weights, "weights"),
                        epilogue::reshape(result, {rows, experts_->columns()}));
     return out;
   }
@@ -125,7 +129,25 @@ class ExpertsHandle {
     if (list.empty()) return {};
     if (list.size() != count)
       fail(std::string("one ") + what + " for each up, or none", std::to_string(list.size()));
-    return weights_.add(list[i], what, dtype_);
+    return weights_.add(list[i], what, dtype_, count == 1 ? -1 : static_cast<int64_t>(i));
+  }
+
+  // Of one tensor for each expert, those of the chosen ones are looked at.
+  bool sees(const Tensors& parameters, const Tensor& chosen) {
+    if (group_of_.back() == 0) return weights_.see(parameters);
+    const auto* const data = chosen.data_as<int64_t>();
+    const epilogue::Strides strides = chosen.strides();
+    std::vector<int64_t> groups;
+    std::vector<char> is_in(static_cast<size_t>(group_of_.back()) + 1);
+    for (int64_t t = 0; t < chosen.size(0); ++t)
+      for (int64_t j = 0; j < chosen.size(1); ++j) {
+        const auto expert = static_cast<uint64_t>(data[t * strides[0] + j * strides[1]]);
+        if (expert >= group_of_.size()) continue;  // none, or an error that the call reports
+        const int64_t group = group_of_[expert];
+        if (is_in[static_cast<size_t>(group)] == 0) groups.push_back(group);
+        is_in[static_cast<size_t>(group)] = 1;
+      }
+    return weights_.see(parameters, &groups);
   }
 
   // The experts of tensor i of each list: all, or one.
@@ -160,6 +182,7 @@ class ExpertsHandle {
   Weights weights_;
   DType dtype_ = DType::f32;
   int64_t k_ = 0;
+  std::vector<int64_t> group_of_;  // by expert: which of the request's tensors it is in
   std::optional<epilogue::FusedExperts> experts_;
 };
 

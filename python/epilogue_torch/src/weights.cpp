@@ -55,26 +55,55 @@ struct View {
   int64_t* strides = nullptr;
 };
 
-uint64_t sample_of(const View& t) {
+// Where the samples of a tensor lie, in bytes from its start: spread over the whole, not all in one
+// column.
+std::vector<int64_t> places_of(const View& t) {
   int64_t count = 1;
   for (int64_t d = 0; d < t.dim; ++d) count *= t.sizes[d];
-  if (count == 0 || t.data == nullptr) return 0;
-  const auto* const data = static_cast<const std::byte*>(t.data);
+  std::vector<int64_t> places;
+  if (count == 0 || t.data == nullptr) return places;
   const int64_t taken = std::min(count, kSamples);
-  uint64_t sum = 0;
   for (int64_t i = 0; i < taken; ++i) {
-    // Spread over the whole, not all in one column.
     int64_t at = taken == count ? i : (count / taken) * i + (i * 37) % (count / taken);
     int64_t offset = 0;
     for (int64_t d = t.dim - 1; d >= 0; --d) {
       offset += at % t.sizes[d] * t.strides[d];
       at /= t.sizes[d];
     }
-    uint64_t bits = 0;
-    std::memcpy(&bits, data + offset * t.element, static_cast<size_t>(t.element));
-    sum = mix(sum, bits, static_cast<uint64_t>(i));
+    places.push_back(offset * t.element);
+  }
+  return places;
+}
+
+template <class Bits>
+uint64_t sum_of(const std::byte* data, const std::vector<int64_t>& places) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    Bits bits = 0;
+    std::memcpy(&bits, data + places[i], sizeof(Bits));
+    sum = mix(sum, bits, i);
   }
   return sum;
+}
+
+uint64_t sample_of(const View& t, const std::vector<int64_t>& places) {
+  const auto* const data = static_cast<const std::byte*>(t.data);
+  switch (t.element) {
+    case 1: return sum_of<uint8_t>(data, places);
+    case 2: return sum_of<uint16_t>(data, places);
+    case 4: return sum_of<uint32_t>(data, places);
+    default: return sum_of<uint64_t>(data, places);
+  }
+}
+
+// Whether some of its memory is the parameter's.
+bool lies_in(const Tensor& tensor, const View& parameter) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < parameter.dim; ++d)
+    last += std::max<int64_t>(parameter.sizes[d] - 1, 0) * parameter.strides[d];
+  const auto* const begin = static_cast<const std::byte*>(parameter.data);
+  const auto* const at = static_cast<const std::byte*>(tensor.data());
+  return at >= begin && at <= begin + last * parameter.element;
 }
 
 // The engine's tensors of all handles, by address. Handles keep the memory, so that an address is
@@ -125,10 +154,10 @@ SharedTensors& shared_tensors() {
 
 void note_step() { steps.fetch_add(1, std::memory_order_relaxed); }
 
-Tensor Weights::add(const Torch& tensor, const char* what, epilogue::DType dtype) {
+Tensor Weights::add(const Torch& tensor, const char* what, epilogue::DType dtype, int64_t group) {
   const Tensor view = shared_tensors().take(view_of(tensor, what));
   const Tensor used = view.dtype() == dtype ? view : view.to(dtype);
-  sources_.push_back({tensor, view, used});
+  sources_.push_back({tensor, view, used, group});
   return used;
 }
 
@@ -138,38 +167,77 @@ Weights::~Weights() {
 
 void Weights::watch(const std::vector<Torch>& parameters) {
   const std::lock_guard lock(mutex_);
+  parameters_ = parameters;
   for (const Torch& p : parameters) {
     const View now(p);
-    known_.push_back({now.data,
-                      now.dtype,
-                      {now.sizes, now.sizes + now.dim},
-                      {now.strides, now.strides + now.dim},
-                      version_of(p),
-                      sample_of(now)});
+    Known known{now.data,
+                now.dtype,
+                {now.sizes, now.sizes + now.dim},
+                {now.strides, now.strides + now.dim},
+                version_of(p),
+                places_of(now),
+                0,
+                {}};
+    known.sample = sample_of(now, known.places);
+    const size_t number = known_.size();
+    bool has_group = true;
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (!lies_in(sources_[i].tensor, now)) continue;
+      known.sources.push_back(i);
+      has_group = has_group && sources_[i].group >= 0;
+    }
+    if (known.sources.empty() || !has_group) {
+      of_all_.push_back(number);
+    } else {
+      for (const size_t i : known.sources) {
+        const auto group = static_cast<size_t>(sources_[i].group);
+        if (of_group_.size() <= group) of_group_.resize(group + 1);
+        of_group_[group].push_back(number);
+      }
+    }
+    known_.push_back(std::move(known));
   }
   steps_ = steps.load(std::memory_order_relaxed);
 }
 
-bool Weights::see(const std::vector<Torch>& parameters) {
+bool Weights::see(const std::vector<Torch>& parameters, const std::vector<int64_t>* groups) {
   const std::lock_guard lock(mutex_);
-  if (parameters.size() != known_.size()) return false;
+  const std::vector<Torch>& now = parameters.empty() ? parameters_ : parameters;
+  if (now.size() != known_.size()) return false;
   const int64_t now_steps = steps.load(std::memory_order_relaxed);
-  bool written = now_steps != steps_;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const View now(parameters[i]);
-    Known& known = known_[i];
-    if (now.data != known.data || now.dtype != known.dtype ||
-        !std::equal(now.sizes, now.sizes + now.dim, known.sizes.begin(), known.sizes.end()) ||
-        !std::equal(now.strides, now.strides + now.dim, known.strides.begin(), known.strides.end()))
-      return false;
-    const int64_t version = version_of(parameters[i]);
-    const uint64_t sample = sample_of(now);
-    written = written || version != known.version || sample != known.sample;
-    known.version = version;
-    known.sample = sample;
+  if (groups == nullptr || now_steps != steps_) {
+    // One that was moved makes the whole useless: what others know does not matter then.
+    for (size_t i = 0; i < now.size(); ++i)
+      if (!see_one(now[i], known_[i])) return false;
+  } else {
+    for (const size_t i : of_all_)
+      if (!see_one(now[i], known_[i])) return false;
+    for (const int64_t group : *groups)
+      if (static_cast<size_t>(group) < of_group_.size())
+        for (const size_t i : of_group_[static_cast<size_t>(group)])
+          if (!see_one(now[i], known_[i])) return false;
   }
+  if (now_steps != steps_) write_again();
   steps_ = now_steps;
-  if (written) write_again();
+  return true;
+}
+
+bool Weights::see_one(const Torch& parameter, Known& known) {
+  const View now(parameter);
+  if (now.data != known.data || now.dtype != known.dtype ||
+      !std::equal(now.sizes, now.sizes + now.dim, known.sizes.begin(), known.sizes.end()) ||
+      !std::equal(now.strides, now.strides + now.dim, known.strides.begin(), known.strides.end()))
+    return false;
+  const int64_t version = version_of(parameter);
+  const uint64_t sample = sample_of(now, known.places);
+  if (version == known.version && sample == known.sample) return true;
+  known.version = version;
+  known.sample = sample;
+  if (known.sources.empty()) {
+    write_again();
+  } else {
+    for (const size_t i : known.sources) write_again(sources_[i]);
+  }
   return true;
 }
 
@@ -178,15 +246,17 @@ void Weights::refresh() {
   write_again();
 }
 
-// What is converted is converted again; the rest gets a version that no weight had before.
 void Weights::write_again() {
+  for (const Source& s : sources_) write_again(s);
+}
+
+// What is converted is converted again; the rest gets a version that no weight had before.
+void Weights::write_again(const Source& source) {
   const epilogue::NoGrad no_grad;
   TorchThreads threads;
   const epilogue::ExecutorScope scope(threads);
-  for (const Source& s : sources_) {
-    if (!s.tensor.is_same(s.used)) epilogue::copy_(s.used, s.tensor);
-    s.used.set_version(next_version());
-  }
+  if (!source.tensor.is_same(source.used)) epilogue::copy_(source.used, source.tensor);
+  source.used.set_version(next_version());
 }
 
 }  // namespace epilogue_torch

@@ -72,12 +72,11 @@ void block_tile(const BlockPanel& p, int64_t row) {
   int64_t rest = p.args.k;
   for (; rest > piece; rest -= piece) {
     const bool is_first = rest == p.args.k;
-    micro_kernel<kVectors, 1, 1, Ahead{}>(
-        rows, b, piece, NextPanel(nullptr, 1, 0, piece, 0, 1),
-        [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
-          float* const to = tile + i * kWidth + j * lanes;
-          store(is_first ? sum : hn::Add(load(to), sum), to);
-        });
+    micro_kernel<kVectors, 1, 1, Ahead{}>(rows, b, piece, NextPanel(nullptr, 1, 0, piece, 0, 1),
+                                          [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+                                            float* const to = tile + i * kWidth + j * lanes;
+                                            store(is_first ? sum : hn::Add(load(to), sum), to);
+                                          });
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; ++i) rows[i] += piece;
     b.rows += piece * b.stride;
