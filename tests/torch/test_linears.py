@@ -462,3 +462,68 @@ def test_norm_before_and_residual_behind(kind):
     torch.testing.assert_close(got, residual + F.linear(normed, w, b), rtol=1e-4, atol=1e-5)
     with pytest.raises(RuntimeError, match="a residual of x's dtype"):
         torch.ops.epilogue.linear(x, handle.number, [w, b], None)
+
+
+def with_gradients(layer, x, dy):
+    layer.zero_grad()
+    x = x.detach().requires_grad_()
+    layer(x).backward(dy)
+    return {"x": x.grad, **{k: p.grad for k, p in layer.named_parameters() if p.grad is not None}}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("kind", ["linear", "no bias", "conv1d"])
+def test_gradients_by_the_engine_are_as_exact(kind, dtype):
+    layer = transformers.pytorch_utils.Conv1D(520, 776) if kind == "conv1d" else nn.Linear(776, 520, kind == "linear")
+    model = nn.Sequential(layer.to(dtype))
+    fused = epilogue.torch.fuse(copy.deepcopy(model), training="always")
+    exact = copy.deepcopy(model).double()
+    counts = (1, 5, 64, 300)
+    for rows in counts:
+        x, dy = torch.randn(2, rows, 776).to(dtype), torch.randn(2, rows, 520).to(dtype)
+        want = with_gradients(exact, x.double(), dy.double())
+        own, got = with_gradients(model, x, dy), with_gradients(fused, x, dy)
+        assert own.keys() == got.keys()
+        for key in own:
+            # Two orders of f32 sums: bias gradients of few terms have errors near 0, whose ratio is chance.
+            slack = 1e-7 if dtype is torch.float32 else 0
+            assert relative(got[key], want[key]) <= 1.05 * relative(own[key], want[key]) + slack, f"{key}, {rows} rows"
+    assert epilogue.torch.why(fused).linear_calls == len(counts)
+
+
+def test_which_linears_train_fused(monkeypatch, tmp_path):
+    from epilogue.torch import choose, training
+
+    layer = nn.Linear(512, 512)
+    x = torch.randn(4, 512)
+    for given, products, calls in ((False, "engine", 0), (True, "torch", 0), (True, "engine", 1), ("always", "torch", 1)):
+        monkeypatch.setattr(training, "products_of", lambda dtype, products=products: products)
+        model = epilogue.torch.fuse(nn.Sequential(copy.deepcopy(layer)), training=given)
+        model(x).sum().backward()
+        report = epilogue.torch.why(model)
+        assert report.linear_calls == calls and ("gradients" in str(report)) == (not calls)
+    monkeypatch.setenv("EPILOGUE_CACHE_DIR", str(tmp_path))
+    choose.forget()
+    model = epilogue.torch.fuse(nn.Sequential(copy.deepcopy(layer)), training=True, tune="measure")
+    model(x).sum().backward()
+    (file,) = tmp_path.iterdir()
+    assert '| training": "' in file.read_text()
+    choose.forget()
+
+
+def test_frozen_weights_and_second_derivatives():
+    layer = nn.Sequential(nn.Linear(300, 260))
+    fused = epilogue.torch.fuse(copy.deepcopy(layer), training="always")
+    x = torch.randn(3, 300)
+    for model in (layer, fused):
+        model[0].weight.requires_grad_(False)
+    own, got = (with_gradients(m, x, torch.ones(3, 260)) for m in (layer, fused))
+    assert own.keys() == got.keys() == {"x", "0.bias"}
+
+    def penalty(model):
+        leaf = x.detach().requires_grad_()
+        (first,) = torch.autograd.grad(model(leaf).square().sum(), leaf, create_graph=True)
+        first.square().sum().backward()
+        return leaf.grad
+
+    torch.testing.assert_close(penalty(fused), penalty(layer), rtol=1e-3, atol=1e-4)

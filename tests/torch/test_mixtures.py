@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """fuse() on models with experts: what it recognises, how exact it is, and when experts run as their own."""
 
+import copy
 import types
 
 import models
@@ -254,9 +255,55 @@ def test_gradients_are_the_modules_own():
     layer.requires_grad_(False)
     layer(x, index, weights.requires_grad_()).sum().backward()
     assert weights.grad is not None and calls_of(layer) == [(0, 2)]
-    assert epilogue.torch.why(layer).rows[0].reason == "gradients are wanted: experts have no fused backward pass"
+    assert epilogue.torch.why(layer).rows[0].reason == "gradients are wanted: fuse(model, training=True)"
     layer(x, index, weights.detach())
     assert calls_of(layer) == [(1, 2)]
+
+
+def with_gradients(layer, x, index, weights, dy):
+    layer.zero_grad()
+    leaves = [t.detach().requires_grad_() for t in (x, weights)]
+    layer(leaves[0], index, leaves[1]).backward(dy)
+    return {"x": leaves[0].grad, "weights": leaves[1].grad, **{k: p.grad for k, p in layer.named_parameters()}}
+
+
+WIDE = dict(hidden_size=256, num_attention_heads=4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["mixtral", "deepseek_v3"])
+def test_gradients_by_the_engine_are_as_exact(name, dtype):
+    sizes = dict(WIDE, intermediate_size=384) if name == "mixtral" else dict(WIDE, moe_intermediate_size=384)
+    layer = layer_of(name, dtype, **sizes)
+    fused = epilogue.torch.fuse(copy.deepcopy(layer), training="always")
+    exact = copy.deepcopy(layer).double()
+    for count, rows in enumerate((1, 7, 64)):
+        x, index, weights = routed(rows, dtype, columns=256)
+        dy = torch.randn(rows, 256).to(dtype)
+        if rows == 7:
+            index[:, :] = torch.tensor([1, 3])  # two experts without a token
+        want = with_gradients(exact, x.double(), index, weights.double(), dy.double())
+        own, got = with_gradients(layer, x, index, weights, dy), with_gradients(fused, x, index, weights, dy)
+        for key in own:
+            assert got[key].dtype == own[key].dtype and got[key].shape == own[key].shape
+            slack = 3e-7 if dtype is torch.float32 else 0
+            assert relative(got[key], want[key]) <= 1.05 * relative(own[key], want[key]) + slack, f"{key}, {rows} rows"
+        assert calls_of(fused) == [(count + 1, 0)]
+
+
+def test_which_experts_train_fused(monkeypatch):
+    from epilogue.torch import training
+
+    layer = layer_of()
+    for products, calls in (("torch", (0, 1)), ("engine", (1, 0))):
+        monkeypatch.setattr(training, "products_of", lambda dtype, products=products: products)
+        epilogue.torch.unfuse(layer)
+        epilogue.torch.fuse(layer, training=True)
+        layer(*routed(5)).sum().backward()
+        assert calls_of(layer) == [calls]
+    clamped = epilogue.torch.fuse(layer_of("gpt_oss"), training="always")
+    clamped(*routed(5)).sum().backward()
+    assert calls_of(clamped) == [(0, 1)] and "no fused backward pass" in str(epilogue.torch.why(clamped).rows[0].reason)
 
 
 def _autocast(layer, args):

@@ -15,6 +15,7 @@ from .patterns import NoMatch
 from .report import Row
 from .routed import ExpertsPlan, implementation_of, is_same_way, match_experts, traits_of
 from .taken import Taken, misfit, unfit
+from .training import trained_experts, untrainable_experts
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -117,26 +118,29 @@ class ExpertsState:
         if _is_autocast_enabled("cpu"):
             self.reason = "autocast around experts"
             return None
-        if weights.requires_grad and _is_grad_enabled():
-            self.reason = "gradients are wanted: experts have no fused backward pass"
-            return None
+        if _is_grad_enabled() and (weights.requires_grad or x.requires_grad or any(p.requires_grad for p in module.parameters())):
+            return self._trained(module, x, index, weights)
         pack = self._pack
         if pack is None or pack.dtype is not x.dtype or x.shape[-1] != pack.taken.columns or not pack.taken.holds(module):
             return self._run_anew(module, x, index, weights)
-        if pack.taken.wants_gradients(x):
-            self.reason = "gradients are wanted: experts have no fused backward pass"
-            return None
         if self.options.tune == "measure" and not self._is_faster(module, x, index, weights, pack):
             return None
         out = pack.experts(x, index, weights, pack.taken.given)
         return self._run_anew(module, x, index, weights) if out is None else out
 
+    def _trained(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> "torch.Tensor | None":
+        taken = self._take(module)
+        reason = taken if isinstance(taken, str) else misfit(x, taken, x.dtype, False)
+        reason = reason or untrainable_experts(self.plan, x.dtype, self.options.training)
+        if reason is not None or isinstance(taken, str):
+            self.reason = str(reason)
+            return None
+        return trained_experts(self.plan, {name: p for _, name, p in taken.slots}, x, index, weights)
+
     def _run_anew(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> "torch.Tensor | None":
         """A call that needs weights packed."""
         taken = self._take(module)
         reason = taken if isinstance(taken, str) else misfit(x, taken, x.dtype, False)
-        if reason is None and taken.wants_gradients(x):
-            reason = "gradients are wanted: experts have no fused backward pass"
         if reason is not None:
             self.reason = reason
             return None

@@ -22,7 +22,7 @@ from .handle import Handle
 from .linears import is_conv1d, is_linear
 from .report import Row
 from .taken import Taken, misfit, take, unfit
-from .training import products_of
+from .training import products_of, train_linear_once, trained_linear, unprofitable
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -30,6 +30,7 @@ if typing.TYPE_CHECKING:
 
 STATE = "_epilogue_linear_state"
 _LEFT = "_epilogue_left"  # why a linear layer stays PyTorch's
+_is_grad_enabled = torch.is_grad_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
 _linear = None  # torch.ops.epilogue.linear.default, once the ops are loaded
 
@@ -144,6 +145,34 @@ class _Set:
             faster = choose.measure(key, lambda: [f(m, x) for f, m in zip(own, self.modules)], lambda: self.run(x, always))
         return None if faster else f"PyTorch is faster at {rows} rows (measured)"
 
+    def train(self, x: torch.Tensor, options: "Options") -> "torch.Tensor | None":
+        """The result of the one layer, with gradients by the engine; None where PyTorch's own product is as fast."""
+        autocast = _is_autocast_enabled("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
+        transposed = is_conv1d(self.modules[0])
+        taken = take(self, self.modules, [], transposed)
+        reason = taken if isinstance(taken, str) else misfit(x, taken, dtype, autocast)
+        if reason is None and options.bits:
+            reason = "gradients of fewer bits"
+        if reason is None and options.training != "always" and options.tune != "measure":
+            reason = unprofitable(dtype)
+        if reason is not None or isinstance(taken, str):
+            self.reason = str(reason)
+            return None
+        weight, bias = taken.weights[0], taken.biases[0]
+        if options.training != "always" and options.tune == "measure":
+            rows = x.numel() // max(x.shape[-1], 1)
+            key = choose.key("linear", "x".join(str(n) for n in weight.shape), rows, dtype, "") + " | training"
+            names = ("own", "engine")
+            fastest = choose.known_of(key, names)
+            if fastest is None:
+                step = functools.partial(train_linear_once, transposed, dtype, x, weight, bias)
+                fastest = choose.measure_all(key, {name: functools.partial(step, name) for name in names})
+            if fastest == "own":
+                self.reason = f"PyTorch is faster at {rows} rows with gradients (measured)"
+                return None
+        return trained_linear(transposed, dtype, x, weight, bias)
+
     def part(self) -> None:
         """Each by itself from here on."""
         self.local.pending = None
@@ -248,6 +277,8 @@ class LinearState:
         if self.alone is None or self.alone.modules[0] is not module:
             self.refresh()
             self.alone = _Set([module])
+        if _is_grad_enabled() and self.options.training and (x.requires_grad or any(p.requires_grad for p in module.parameters(False))):
+            return self.alone.train(x, self.options)
         if not x.is_inference():  # such a tensor has no version
             if self.together is not None:
                 out = self.together.give(self, x, self.options)

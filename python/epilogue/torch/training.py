@@ -70,6 +70,9 @@ class _Engine:
         return torch.ops.epilogue.product.default(x, weight.t(), bias)
 
 
+if typing.TYPE_CHECKING:
+    from .routed import ExpertsPlan
+
 _PRODUCTS: "dict[str, typing.Any]" = {"torch": _Torch, "engine": _Engine}
 
 
@@ -226,3 +229,83 @@ def train_once(plan: Plan, transposed: "tuple[bool, ...]", dtype: torch.dtype, x
             y = trained(plan, transposed, how, dtype, leaf, parameters[: len(weights)], parameters[len(weights) :])
         asked = [t for t in (leaf, *parameters) if t is not None and t.requires_grad]
         torch.autograd.grad(y, asked, torch.ones_like(y))
+
+
+class LinearFunction(torch.autograd.Function):
+    """A linear layer by the engine's products."""
+
+    @staticmethod
+    def forward(ctx: typing.Any, transposed: bool, x: torch.Tensor, weight: torch.Tensor,
+                bias: "torch.Tensor | None") -> torch.Tensor:  # fmt: skip
+        ctx.transposed = transposed
+        ctx.save_for_backward(x, weight, bias)
+        rows = x.reshape(-1, x.shape[-1])
+        return _Engine.linear(rows, weight.t() if transposed else weight, bias).reshape(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: typing.Any, dy: torch.Tensor) -> typing.Any:
+        x, weight, bias = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():  # a second derivative is wanted: recorded from x on
+            y = F.linear(x, weight.t() if ctx.transposed else weight, bias)
+            asked = [t for t, w in zip((x, weight, bias), wanted) if w]
+            found = iter(torch.autograd.grad(y, asked, dy, create_graph=True))
+            return (None, *(next(found) if w else None for w in wanted))
+        rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+        dx = _Engine.product(dy_rows, weight.t() if ctx.transposed else weight).reshape(x.shape) if wanted[0] else None
+        dw = _weight_gradient(_Engine.product, [dy_rows], rows, ctx.transposed) if wanted[1] else None
+        return None, dx, dw, dy_rows.sum(0) if wanted[2] else None
+
+
+def trained_linear(transposed: bool, dtype: torch.dtype, x: torch.Tensor, weight: torch.Tensor,
+                   bias: "torch.Tensor | None") -> torch.Tensor:  # fmt: skip
+    """As trained() casts."""
+    return LinearFunction.apply(transposed, *(t if t is None else t.to(dtype) for t in (x, weight, bias)))
+
+
+def train_linear_once(transposed: bool, dtype: torch.dtype, x: torch.Tensor, weight: torch.Tensor, bias: "torch.Tensor | None",
+                      how: str) -> None:  # fmt: skip
+    """As train_once(); `how`: "own" or "engine"."""
+    with torch.enable_grad():
+        leaves = [None if t is None else t.detach().requires_grad_(t.requires_grad) for t in (x, weight, bias)]
+        if how == "own":
+            y = F.linear(leaves[0], leaves[1].t() if transposed else leaves[1], leaves[2])
+        else:
+            y = trained_linear(transposed, dtype, *leaves)
+        torch.autograd.grad(y, [t for t in leaves if t is not None and t.requires_grad], torch.ones_like(y))
+
+
+def trained_experts(plan: "ExpertsPlan", parameters: "typing.Mapping[str, torch.Tensor]", x: torch.Tensor, index: torch.Tensor,
+                    weights: torch.Tensor) -> torch.Tensor:  # fmt: skip
+    """The experts of a mixture with gradients: each one's tokens through one fused MLP, by the engine's products.
+    The weighted sum is f32, in the order of the choices."""
+    tokens, choices = index.shape
+    # unbind: its gradient is one stack; that of a slice would be as large as all experts, for each.
+    stacks = [parameters[name].unbind(0) for name in plan.weights()]
+    biases = [None if name is None else parameters[name].unbind(0) for name in plan.biases]
+    packed = plan.gated and plan.gate is None
+    of_layers = biases[1:] if plan.gate is None else biases
+    mlp = Plan("forward", "x", ("linear",) * len(stacks), plan.activation, None, plan.gated, packed)
+    chosen = index.reshape(-1)
+    order = torch.argsort(chosen, stable=True)
+    counts = torch.bincount(chosen, minlength=plan.experts + 1)[: plan.experts].tolist()  # the last: no expert
+    given = x.index_select(0, order // choices).split([*counts, tokens * choices - sum(counts)])
+    out = []
+    for expert, rows in enumerate(given[:-1]):
+        if rows.shape[0] == 0:
+            continue
+        own = [stack[expert] for stack in stacks]
+        of_own = [None if b is None else b[expert] for b in of_layers]
+        out.append(FusedFunction.apply(mlp, (plan.transposed,) * len(own), "engine", rows, *own, *of_own))
+    out.append(x.new_zeros((given[-1].shape[0], plan.columns)))
+    pairs = torch.cat(out).index_select(0, torch.argsort(order)).view(tokens, choices, -1)
+    return (pairs.float() * weights.float()[:, :, None]).sum(1).to(x.dtype)
+
+
+def untrainable_experts(plan: "ExpertsPlan", dtype: torch.dtype, training: "bool | str") -> "str | None":
+    """Why experts with gradients stay PyTorch's."""
+    if not training:
+        return "gradients are wanted: fuse(model, training=True)"
+    if plan.interleaved or plan.activation not in activations.KNOWN:
+        return "gradients are wanted: gate and up in turn, or a clamp, have no fused backward pass"
+    return None if training == "always" else unprofitable(dtype)
