@@ -4,48 +4,42 @@
     python -m epilogue.torch.bench blocks --rows 1 64 --dtype float32 bfloat16
     python -m epilogue.torch.bench blocks --training        # forward and backward together
     python -m epilogue.torch.bench linears --rows 1 64      # q, k, v and output projections, all fused
-    python -m epilogue.torch.bench models --models llama gpt2 --layers 2
-    python -m epilogue.torch.bench models --tiny            # seconds: only whether it works
+    python -m epilogue.torch.bench models --quick           # whole models; options of its own: models --help
     python -m epilogue.torch.bench experts --rows 1 64      # options of its own: experts --help
     python -m epilogue.torch.bench calls                    # what a call costs beside its work
 
 Every row checks first that results agree, then runs all settings in turn, round after round, and
-prints medians with the 95 % interval of the ratio over rounds. `share` is the part of eager's time
-that MLPs have: no speed-up of MLPs alone exceeds 1 / (1 - share). Rows of one token state the share of the
+prints medians with the 95 % interval of the ratio over rounds. Rows of one token state the share of the
 time that reading the weights takes by itself (`roofline`), at the bandwidth that was measured in the
-same rounds. Whole models state how much of what their MLPs save alone the whole saves.
+same rounds.
 """
 
 import argparse
-import copy
 import json
 import statistics
 import sys
-import time
 import typing
 
 import torch
 from torch import nn
 
 from . import activations, bandwidth, bench_calls, bench_experts
-from .fuse import fuse, why
-from .isolated import Blocks
-from .peers import EXACT, INT8, PEERS, TRAINING, compiling, installed, prepare
+from .fuse import why
+from .peers import EXACT, INT8, MIXTURES, PEERS, TRAINING, compiling, installed, prepare
 from .timing import interleaved, ratio, relative
 
-# hidden size, size between the products, form, activation, layers of the whole model
-SHAPES: "dict[str, tuple[int, int, str, str, int]]" = {
-    "llama": (2048, 8192, "gated", "silu", 16),  # Llama-3.2-1B
-    "qwen2": (896, 4864, "gated", "silu", 24),  # Qwen2.5-0.5B
-    "gemma": (2048, 16384, "gated", "gelu_pytorch_tanh", 18),  # Gemma-2B
-    "gpt2": (768, 3072, "plain", "gelu_new", 12),
-    "vit": (768, 3072, "plain", "gelu", 12),  # ViT-B
+# hidden size, size between the products, form, activation
+SHAPES: "dict[str, tuple[int, int, str, str]]" = {
+    "llama": (2048, 8192, "gated", "silu"),  # Llama-3.2-1B
+    "qwen2": (896, 4864, "gated", "silu"),  # Qwen2.5-0.5B
+    "gemma": (2048, 16384, "gated", "gelu_pytorch_tanh"),  # Gemma-2B
+    "gpt2": (768, 3072, "plain", "gelu_new"),
+    "vit": (768, 3072, "plain", "gelu"),  # ViT-B
 }
 # columns of k and v
 NARROW = {"llama": 512, "qwen2": 128, "gemma": 256, "gpt2": 768, "vit": 768}
 TINY = (32, 64)
 _ACT = {"silu": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
-STEPS = 8  # of decoding, in one measured call
 
 
 class Block(nn.Module):
@@ -99,10 +93,10 @@ def compare(
     calls = {k: call for k, call in calls.items() if k not in wrong}
     times = interleaved({**calls, **(beside or {})}, options.seconds, options.rounds)
     medians = {k: statistics.median(v) for k, v in times.items()}
-    best = min((k for k in calls if k in EXACT), key=medians.__getitem__)
+    best = min((k for k in calls if k in (*EXACT, *MIXTURES)), key=medians.__getitem__)
     center, low, high = ratio(times[best], times["fused"])
     row = {"name": name, "ms": {k: medians[k] for k in calls}, "best": best, "ratio": center, "low": low, "high": high,
-           "differences": differences, "left_out": sorted(wrong), "beside_ms": {k: medians[k] for k in beside or {}}}  # fmt: skip
+           "differences": differences, "times": {k: times[k] for k in calls}, "left_out": sorted(wrong), "beside_ms": {k: medians[k] for k in beside or {}}}  # fmt: skip
     if "torchao" in calls and "fused int8" in calls:
         row["int8"] = ratio(times["torchao"], times["fused int8"])
     return row
@@ -143,7 +137,10 @@ def show(row: "dict[str, typing.Any]") -> None:
     if "share" in row:
         line += f"   share {row['share']:.0%}, limit {1 / max(1 - row['share'], 1e-9):.2f}x"
     if "tokens_per_s" in row:
-        line += "   tokens/s: " + "  ".join(f"{k} {v:.1f}" for k, v in row["tokens_per_s"].items())
+        rates = {k: f"{v[0]:.1f} [{v[1]:.1f}, {v[2]:.1f}]" for k, v in row["tokens_per_s"].items()}
+        line += "   tokens/s: " + "  ".join(f"{k} {v}" for k, v in rates.items())
+    if "fused" in row:
+        line += f"   fused calls: {row['fused'][0]} and {row['fused'][1]} of linear layers"
     if row.get("own"):
         line += f"   as PyTorch's own: {row['own']}"
     print(line, flush=True)
@@ -184,7 +181,7 @@ def blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     rows = []
     read = bandwidth.reader(options.tiny)
     for model in options.models:
-        hidden, wide, form, act, _ = SHAPES[model]
+        hidden, wide, form, act = SHAPES[model]
         if options.tiny:
             hidden, wide = TINY
         for dtype in options.dtype:
@@ -218,132 +215,6 @@ def linears(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     return rows
 
 
-def whole(model: str, options: argparse.Namespace) -> nn.Module:
-    """A model of transformers from its config, with random weights."""
-    import transformers as t
-
-    hidden, wide, _, act, layers = SHAPES[model]
-    if options.tiny:
-        hidden, wide = TINY
-    heads = max(hidden // 64, 2)
-    layers = min(layers, options.layers)
-    sizes = dict(hidden_size=hidden, intermediate_size=wide, num_hidden_layers=layers, num_attention_heads=heads,
-                 vocab_size=1024, max_position_embeddings=2048, bos_token_id=1, eos_token_id=None, pad_token_id=0)  # fmt: skip
-    if model == "llama":
-        return t.LlamaForCausalLM(t.LlamaConfig(**sizes, num_key_value_heads=max(heads // 4, 1)))
-    if model == "qwen2":
-        return t.Qwen2ForCausalLM(t.Qwen2Config(**sizes, num_key_value_heads=2))
-    if model == "gemma":
-        return t.GemmaForCausalLM(t.GemmaConfig(**sizes, num_key_value_heads=1, head_dim=hidden // heads))
-    if model == "gpt2":
-        config = t.GPT2Config(n_embd=hidden, n_inner=wide, n_layer=layers, n_head=heads, vocab_size=1024,
-                              activation_function=act, bos_token_id=1, eos_token_id=None)  # fmt: skip
-        return t.GPT2LMHeadModel(config)
-    sizes = {k: v for k, v in sizes.items() if k.startswith(("hidden", "inter", "num"))}
-    return t.ViTModel(t.ViTConfig(**sizes, image_size=32 if options.tiny else 224))
-
-
-def mlp_share(model: nn.Module, call: "typing.Callable[[], typing.Any]") -> float:
-    """The part of a call's time that its MLPs have."""
-    inside: "list[float]" = []
-    starts: "list[float]" = []
-    names = {row.name for row in why(fuse(copy.deepcopy(model))).fused}
-    hooks = []
-    for name, module in model.named_modules():
-        if name in names:
-            hooks.append(module.register_forward_pre_hook(lambda *_: starts.append(time.perf_counter())))
-            hooks.append(module.register_forward_hook(lambda *_: inside.append(time.perf_counter() - starts.pop())))
-    shares = []
-    for _ in range(4):
-        inside.clear()
-        start = time.perf_counter()
-        call()
-        shares.append(sum(inside) / (time.perf_counter() - start))
-    for hook in hooks:
-        hook.remove()
-    return statistics.median(shares[1:])
-
-
-def _phase(model: str, phase: str, count: int, plain: nn.Module) -> "tuple[typing.Callable[[nn.Module], torch.Tensor], int]":
-    """What a phase calls, and how many tokens that is."""
-    if model == "vit":
-        size = plain.config.image_size
-        images = torch.randn(1, 3, size, size, dtype=next(plain.parameters()).dtype)
-        return lambda m: m(pixel_values=images)[0], 1
-    ids = torch.randint(2, 1024, (1, count))
-    if phase == "decode":
-        step = ids[:, -1:]
-
-        def decode(m: nn.Module) -> torch.Tensor:
-            from transformers import DynamicCache
-
-            cache = DynamicCache()
-            m(ids[:, :8], past_key_values=cache, use_cache=True)
-            for _ in range(STEPS):
-                out = m(step, past_key_values=cache, use_cache=True)
-            return out.logits
-
-        return decode, STEPS
-    return lambda m: m(ids, use_cache=False).logits, count
-
-
-def models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
-    rows = []
-    read = bandwidth.reader(options.tiny)
-    for model in options.models:
-        for dtype in options.dtype:
-            plain = whole(model, options).to(dtype).eval()
-            phases = ["forward"] if model == "vit" else ["prefill", "decode"]
-            for phase in phases:
-                call, tokens = _phase(model, phase, max(options.rows), plain)
-                name = f"{model} {phase} {str(dtype)[6:]}"
-                with torch.no_grad():
-                    # A cache that grows makes Dynamo compile at every step.
-                    peers = [p for p in options.peers if p == "eager" or phase != "decode"]
-                    made = prepared(name, plain, peers, call)
-                    calls = {setting: lambda run=run, call=call: call(run) for setting, run in made.items()}
-                    alone = Blocks(made["fused"], calls["fused"])
-                    beside = {"own": alone.own, "fused": alone.fused}
-                    beside = {f"blocks {k}": v for k, v in beside.items()}
-                    if phase == "decode":
-                        beside["read"] = read
-                    row = compare(name, calls, 1e-3 if dtype is torch.float32 else 6e-2, options, beside)
-                    row["share"] = mlp_share(plain, lambda call=call, plain=plain: call(plain))
-                row["saved_ms"] = row["ms"]["eager"] - row["ms"]["fused"]
-                row["isolated_ms"] = row["beside_ms"]["blocks own"] - row["beside_ms"]["blocks fused"]
-                if row["isolated_ms"] > 0:
-                    row["kept"] = row["saved_ms"] / row["isolated_ms"]
-                if phase == "decode":
-                    moved = (STEPS + 1) * bandwidth.weight_bytes(plain)
-                    row.update(bandwidth.share(moved, row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
-                row["tokens_per_s"] = {k: tokens / v * 1e3 for k, v in row["ms"].items()}
-                show(row)
-                rows.append(row)
-            if options.training and model != "vit":
-                rows.append(_training_row(model, dtype, plain, options))
-    return rows
-
-
-def _training_row(model: str, dtype: torch.dtype, plain: nn.Module, options: argparse.Namespace) -> "dict[str, typing.Any]":
-    ids = torch.randint(2, 1024, (1, max(options.rows)))
-    settings = {"eager": copy.deepcopy(plain), "fused": fuse(copy.deepcopy(plain), training=options.training)}
-    calls = {}
-    for name, m in settings.items():
-        optimizer = torch.optim.SGD(m.parameters(), 1e-6)
-
-        def step(m: nn.Module = m, optimizer: typing.Any = optimizer) -> torch.Tensor:
-            loss = m(ids, labels=ids, use_cache=False).loss
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss.detach()
-
-        calls[name] = step
-    row = compare(f"{model} training step {str(dtype)[6:]}", calls, 1e-2, options)
-    show(row)
-    return row
-
-
 def _calls(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     return bench_calls.calls(lambda hidden, wide: Block(hidden, wide, "gated", "silu"), options.rounds, options.seconds)
 
@@ -352,15 +223,18 @@ def main(arguments: "list[str] | None" = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["experts"]:
         return bench_experts.main(arguments[1:])
+    if arguments[:1] == ["models"]:
+        from . import bench_models  # which compares as this module does
+
+        return bench_models.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m epilogue.torch.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("blocks", "calls", "experts", "linears", "models"))
     parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 64, 512])
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--layers", type=int, default=4, help="of whole models, at most")
     parser.add_argument("--training", nargs="?", const=True, default=False, choices=("always",),
-                        help="blocks: forward and backward together; models: a training step too. 'always': as in fuse()")
+                        help="blocks: forward and backward together. 'always': as in fuse()")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.05, help="of each setting in a round, about")
     parser.add_argument("--tiny", action="store_true", help="sizes that say nothing of speed")
@@ -369,7 +243,7 @@ def main(arguments: "list[str] | None" = None) -> int:
     options.peers = ["eager", *installed(p for p in options.peers if p != "eager")]
     options.dtype = [getattr(torch, name) for name in options.dtype]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
-    rows = {"blocks": blocks, "calls": _calls, "linears": linears, "models": models}[options.what](options)
+    rows = {"blocks": blocks, "calls": _calls, "linears": linears}[options.what](options)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)

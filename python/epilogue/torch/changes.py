@@ -45,8 +45,10 @@ def _to_bf16(candidate: Candidate, tolerance: float) -> "tuple[Candidate, str] |
 def _fuse(candidate: Candidate, tolerance: float) -> "tuple[Candidate, str] | None":
     made = candidate.copy()
     fuse(made.model, training=made.optimizer is not None)
-    count = len(why(made.model).fused)
-    return (made, f"{count} MLPs fused") if count else None
+    report = why(made.model)
+    mlps, linears = len(report.fused), sum(row.is_fused for row in report.linears)
+    parts = [f"{mlps} MLPs"] * (mlps > 0) + [f"{linears} linear layers"] * (linears > 0)
+    return (made, " and ".join(parts) + " fused") if parts else None
 
 
 def _sdpa(candidate: Candidate, tolerance: float) -> "tuple[Candidate, str] | None":

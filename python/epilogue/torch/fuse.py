@@ -200,6 +200,11 @@ def refresh(model: nn.Module) -> None:
             module.__dict__[experts_state.STATE].refresh()
 
 
+def packing_states(model: nn.Module) -> "list[State | experts_state.ExpertsState | linear_state.LinearState]":
+    """Of all that packs weights: fused MLPs, experts and linear layers, in their order."""
+    return list(dict.fromkeys(state for state, _, _ in _packing(model)))
+
+
 def states_of(model: nn.Module) -> "list[State]":
     """Of all fused MLPs, in their order."""
     return [module.__dict__[STATE] for module in model.modules() if _is_fused(module)]

@@ -10,8 +10,12 @@ import typing
 import torch
 from torch import nn
 
-from .fuse import states_of
+from .experts_state import ExpertsState
+from .fuse import packing_states, states_of
+from .linear_state import LEARNING_CALLS, LinearState
 from .state import State
+
+AnyState = typing.Union[State, ExpertsState, LinearState]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,16 +34,19 @@ class _Call:
 
 
 @contextlib.contextmanager
-def _watched(states: "list[State]", kind: "type[State]", name: str, value: typing.Any) -> "typing.Iterator[None]":
-    """Makes the states a kind that watches calls, with one attribute, for a while."""
+def _watched(
+    states: "typing.Sequence[AnyState]", kinds: "dict[type, type]", name: str, value: typing.Any
+) -> "typing.Iterator[None]":
+    """Makes the states kinds that watch calls, by their own kinds, with one attribute, for a while."""
+    own = [type(state) for state in states]
     for state in states:
-        state.__class__ = kind
+        state.__class__ = kinds[type(state)]
         setattr(state, name, value)
     try:
         yield
     finally:
-        for state in states:
-            state.__class__ = State
+        for state, kind in zip(states, own):
+            state.__class__ = kind
             delattr(state, name)
 
 
@@ -68,7 +75,7 @@ class Blocks:
     ) -> None:  # fmt: skip
         self.calls: "list[_Call]" = []
         self.settings = settings
-        with _watched(states_of(model), _Recording, "calls", self.calls):
+        with _watched(states_of(model), {State: _Recording}, "calls", self.calls):
             run()
 
     @property
@@ -97,20 +104,40 @@ class _Timed(State):
     clock: "InPlace"
 
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
-        return self.clock.run(self, super().run, module, x)
+        return self.clock.run(lambda: super(_Timed, self).run(module, x), lambda: self.run_own(module, x))
+
+
+class _TimedLinear(LinearState):
+    clock: "InPlace"
+
+    def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        own = type(module)._epilogue_own
+        return self.clock.run(lambda: super(_TimedLinear, self).run(module, x), lambda: own(module, x))
+
+
+class _TimedExperts(ExpertsState):
+    clock: "InPlace"
+
+    def run(self, module: nn.Module, args: typing.Any, kwargs: typing.Any) -> "torch.Tensor | None":
+        own = type(module)._epilogue_own
+        return self.clock.run(lambda: super(_TimedExperts, self).run(module, args, kwargs), lambda: own(module, *args, **kwargs))
+
+
+_TIMED = {State: _Timed, LinearState: _TimedLinear, ExpertsState: _TimedExperts}
 
 
 class InPlace:
-    """The MLPs that one run of a fused model calls, timed where they run: caches and the heap are as the rest of the
+    """The MLPs, experts and linear layers that one run of a fused model calls, timed where they run: caches and the heap are as the rest of the
     model leaves them, which by itself takes an MLP a tenth more or less. Without gradients."""
 
     def __init__(self, model: nn.Module, run: "typing.Callable[[], typing.Any]") -> None:
-        self._states = states_of(model)
+        self._states = packing_states(model)
         self._run = run
         self._runs_own = False
         self._results: "list[bool]" = []  # of a run, by call: whether it gave one
         self._seconds = 0.0
-        self.fused_ms()
+        for _ in range(LEARNING_CALLS):  # which linear layers share an input
+            self.fused_ms()
         self._is_fused = self._results
 
     def own_ms(self) -> float:
@@ -123,19 +150,19 @@ class InPlace:
 
     def _timed(self, runs_own: bool) -> float:
         self._runs_own, self._results, self._seconds = runs_own, [], 0.0
-        with _watched(self._states, _Timed, "clock", self):
+        with _watched(self._states, _TIMED, "clock", self):
             self._run()
         return self._seconds * 1e3
 
     def run(
-        self, state: State, fused: "typing.Callable[[nn.Module, typing.Any], torch.Tensor | None]", module: nn.Module, x: typing.Any
+        self, fused: "typing.Callable[[], torch.Tensor | None]", own: "typing.Callable[[], torch.Tensor]"
     ) -> "torch.Tensor | None":
         call = len(self._results)
         if self._runs_own and not (call < len(self._is_fused) and self._is_fused[call]):
             self._results.append(False)
             return None
         start = time.perf_counter()
-        out = state.run_own(module, x) if self._runs_own else fused(module, x)
+        out = own() if self._runs_own else fused()
         self._seconds += time.perf_counter() - start
         self._results.append(out is not None)
         return out

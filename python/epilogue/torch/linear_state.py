@@ -40,7 +40,7 @@ LEAST_ELEMENTS = 1 << 16
 # waits for its weights either way; many rows pay for packing, which PyTorch's kernels do at each call.
 # `python -m epilogue.torch.bench linears` measures it.
 GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
-_LEARNED = 3  # calls of each layer after which it is known with whom it shares its input
+LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
 
 
 def loses(rows: int, dtype: torch.dtype) -> "str | None":
@@ -284,7 +284,7 @@ class LinearState:
                 out = self.together.give(self, x, self.options)
                 if out is not None:
                     return out
-            elif self.siblings is not None and self._notes < _LEARNED:
+            elif self.siblings is not None and self._notes < LEARNING_CALLS:
                 self._notes += 1
                 self.siblings.note(self, x)
         outs = self.alone.run(x, self.options)

@@ -15,6 +15,7 @@ from .fuse import fuse
 EXACT = ("eager", "compile", "autotune", "openvino", "zentorch")
 TRAINING = EXACT[:3]  # those that have a backward pass
 INT8 = ("torchao",)
+MIXTURES = ("grouped_mm",)  # of whole models with experts: transformers' own way
 PEERS = (*EXACT, *INT8)
 # What a peer's name is to import, and how to get it.
 _PACKAGES = {
@@ -78,7 +79,9 @@ def prepare(module: nn.Module, setting: str, training: "bool | str" = False, lin
         return fuse(module, training=training, linears=linears)
     if setting == "fused int8":
         return fuse(module, int8_weights=True)
-    if setting == "eager":
+    if setting == "eager" or setting in MIXTURES:
+        if hasattr(module, "set_experts_implementation"):
+            module.set_experts_implementation(setting)
         return module
     if setting == "compile":
         return torch.compile(module, dynamic=False)

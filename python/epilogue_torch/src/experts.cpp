@@ -136,7 +136,7 @@ class ExpertsHandle {
   bool sees(const Tensors& parameters, const Tensor& chosen) {
     if (group_of_.back() == 0) return weights_.see(parameters);
     const auto* const data = chosen.data_as<int64_t>();
-    const epilogue::Strides strides = chosen.strides();
+    const epilogue::Dims& strides = chosen.strides();
     std::vector<int64_t> groups;
     std::vector<char> is_in(static_cast<size_t>(group_of_.back()) + 1);
     for (int64_t t = 0; t < chosen.size(0); ++t)
