@@ -7,6 +7,7 @@ import json
 import models
 import pytest
 import torch
+import transformers
 import zoo
 from torch._dynamo.utils import counters
 
@@ -322,3 +323,80 @@ def test_a_fused_module_compiles_as_its_own_forward():
         assert epilogue.torch.why(mlp).fused_calls == 0
         torch.testing.assert_close(torch.compile(mlp, fullgraph=True, backend="epilogue")(x), want)
     assert replaced() == 1
+
+
+class Projections(torch.nn.Module):
+    """Layers of one input, one of what they give, and Conv1D; wide enough to count."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.q, self.k = torch.nn.Linear(264, 264, dtype=dtype), torch.nn.Linear(264, 256, bias=False, dtype=dtype)
+        self.out = transformers.pytorch_utils.Conv1D(264, 264).to(dtype)
+        self.small = torch.nn.Linear(264, 8, dtype=dtype)
+
+    def forward(self, x, write=False):
+        q = self.q(x)
+        if write:
+            x.mul_(2)
+        return torch.cat((self.out(torch.tanh(q)), self.k(x), self.small(x)), -1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_linear_layers_run_with_packed_weights(dtype):
+    counters.clear()
+    module = Projections(dtype).eval()
+    compiled = torch.compile(module, backend="epilogue", options={"linears": "always"})
+    exact = copy.deepcopy(module).double()
+    for rows in (5, 5):
+        x = torch.randn(2, rows, 264).to(dtype)
+        with torch.no_grad():
+            got, own_result, want = compiled(x), module(x), exact(x.double())
+        off, eager = (((t.double() - want).norm() / want.norm()).item() for t in (got, own_result))
+        assert off <= 1.05 * eager + (1e-7 if dtype is torch.float32 else 0)
+    assert counters["epilogue"]["linears"] == 4 and counters["epilogue"]["mlps"] == 0
+    with torch.no_grad():  # not stale
+        module.q.weight.mul_(1.5)
+        tolerance = 5e-2 if dtype is torch.bfloat16 else 1e-4
+        torch.testing.assert_close(compiled(x), module(x), rtol=tolerance, atol=tolerance)
+
+
+def test_linear_layers_around_a_write_and_which_stay():
+    counters.clear()
+    module = Projections(torch.float32).eval()
+    x = torch.randn(3, 264)
+    with torch.no_grad():
+        want = module(x.clone(), True)
+        got = torch.compile(module, backend="epilogue", options={"linears": "always"})(x.clone(), True)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    assert counters["epilogue"]["linears"] == 4
+    for options, count in (({"linears": False}, 0), ({}, 3)):  # 3 rows of f32 gain, small layers do not
+        torch._dynamo.reset()
+        counters.clear()
+        with torch.no_grad():
+            torch.compile(module, backend="epilogue", options=options)(x)
+        assert counters["epilogue"]["linears"] == count
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="linears is False, True or 'always'"):
+        torch.compile(module, backend="epilogue", options={"linears": 3})(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_linear_layers_with_gradients(dtype):
+    counters.clear()
+    module = Projections(dtype)
+    compiled = torch.compile(module, backend="epilogue", options={"training": "always"})
+    exact = copy.deepcopy(module).double()
+    x, dy = torch.randn(7, 264).to(dtype), torch.randn(7, 528).to(dtype)
+
+    def gradients(run, of, x, dy):
+        of.zero_grad()
+        leaf = x.detach().requires_grad_()
+        run(leaf).backward(dy)
+        return [leaf.grad, *(p.grad.clone() for p in of.parameters())]
+
+    want = gradients(exact, exact, x.double(), dy.double())
+    own, got = gradients(module, module, x, dy), gradients(compiled, module, x, dy)
+    assert counters["epilogue"]["linears"] == 3
+    for g, o, w in zip(got, own, want):
+        off, eager = (((t.double() - w).norm() / w.norm()).item() for t in (g, o))
+        assert off <= 1.05 * eager + (1e-7 if dtype is torch.float32 else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile(model, backend="epilogue"): MLPs as fused kernels, all else by Inductor.
+"""torch.compile(model, backend="epilogue"): MLPs as fused kernels, linear layers with packed weights, all else by Inductor.
 
 Dynamo's graph is rewritten before AOTAutograd sees it, so that patterns are whole and training is
 covered. torch._dynamo.utils.counters["epilogue"] counts what was replaced, and why not.
@@ -7,17 +7,21 @@ covered. torch._dynamo.utils.counters["epilogue"] counts what was replaced, and 
 
 import collections
 import functools
+import math
+import operator
 import typing
 
 import torch
+import torch.nn.functional as F
 from torch import fx
 
 from . import choose
 from . import functional  # noqa: F401  (registers the ops)
-from .dynamo import GraphMlp, mlp_at, steps_of
-from .match import Plan
-from .nodes import value_of
-from .training import FusedFunction, products_of, result_of, train_once, unprofitable
+from .dynamo import GraphMlp, is_written_between, mlp_at, steps_of
+from .linear_state import LEAST_ELEMENTS, loses
+from .match import DTYPES, Plan
+from .nodes import Linear, Nodes, value_of
+from .training import FusedFunction, LinearFunction, products_of, result_of, train_once, unprofitable
 
 
 class Options(typing.NamedTuple):
@@ -25,6 +29,7 @@ class Options(typing.NamedTuple):
 
     training: "bool | str" = True
     tune: str = "model"
+    linears: "bool | str" = True
 
 
 def _options(given: "dict[str, typing.Any]") -> "tuple[Options, dict[str, typing.Any]]":
@@ -35,7 +40,87 @@ def _options(given: "dict[str, typing.Any]") -> "tuple[Options, dict[str, typing
         raise ValueError(f"training is False, True or 'always', not {options.training!r}")
     if options.tune not in ("model", "measure"):
         raise ValueError(f"tune is 'model' or 'measure', not {options.tune!r}")
+    if options.linears not in (False, True, "always"):
+        raise ValueError(f"linears is False, True or 'always', not {options.linears!r}")
     return options, rest
+
+
+def trained_linear_node(x: torch.Tensor, weight: torch.Tensor, bias: "torch.Tensor | None", transposed: bool) -> torch.Tensor:
+    """The node of a linear layer with gradients."""
+    return LinearFunction.apply(transposed, x, weight, bias)
+
+
+def _linear_at(nodes: Nodes, node: fx.Node) -> "Linear | None":
+    """A linear layer of parameters that the engine takes."""
+    linear = nodes.linear(node)
+    if linear is None or any(n is not None and n.op not in ("placeholder", "get_attr") for n in (linear.weight, linear.bias)):
+        return None
+    values = [value_of(n) for n in (linear.x, linear.weight, linear.bias) if n is not None]
+    if any(v is None or v.device.type != "cpu" or v.dtype != values[0].dtype for v in values) or values[0].dtype not in DTYPES:
+        return None
+    return linear if values[1].dim() == 2 and values[0].dim() > 0 else None
+
+
+def _why_left(linear: Linear, trains: bool, options: Options) -> "str | None":
+    """Why Inductor runs this linear layer."""
+    x = value_of(linear.x)
+    if trains and not options.training:
+        return "gradients: training=False"
+    if options.linears == "always" or (trains and options.training == "always"):
+        return None
+    if trains:
+        return unprofitable(x.dtype)
+    engine = products_of(x.dtype) == "engine"
+    if not engine and any(user.target is F.embedding for user in linear.weight.users):
+        return "linear layers: the weight is an embedding's"
+    rows = x.shape[:-1]
+    if not engine and not all(isinstance(n, int) for n in rows):
+        return "linear layers: PyTorch's own product is as fast, or the number of rows is unknown"
+    reason = None if engine else loses(math.prod(rows), x.dtype)
+    return None if reason is None else "linear layers: PyTorch's own product is as fast"
+
+
+def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "collections.Counter[str]") -> None:
+    """Layers of one input become one op, at the place of the first."""
+    nodes = Nodes(graph)
+    groups: "dict[typing.Any, list[tuple[fx.Node, Linear]]]" = {}
+    for node in list(graph.nodes):
+        linear = _linear_at(nodes, node)
+        if linear is None or any(user.target is operator.add and nodes.linear(user) is not None for user in node.users):
+            continue  # of a product and its bias, the sum
+        if value_of(linear.weight).numel() < LEAST_ELEMENTS and options.linears != "always":
+            continue
+        reason = _why_left(linear, trains, options)
+        if reason is None:
+            groups.setdefault(linear.x, []).append((node, linear))
+        else:
+            counts[reason] += 1
+    for group in groups.values():
+        alone = trains or is_written_between(group[0][0], group[-1][0])
+        for some in [[one] for one in group] if alone else [group]:
+            with graph.inserting_before(some[0][0]):
+                if trains:
+                    ((_, one),) = some
+                    made = [graph.call_function(trained_linear_node, (one.x, one.weight, one.bias, one.transposed))]
+                else:
+                    weights = [graph.call_method("t", (one.weight,)) if one.transposed else one.weight for _, one in some]
+                    op = graph.call_function(torch.ops.epilogue.linears.default, (some[0][1].x, weights, [one.bias for _, one in some]))
+                    made = [graph.call_function(operator.getitem, (op, i)) for i in range(len(some))]
+            for (node, _), new in zip(some, made):
+                new.meta = dict(node.meta)
+                node.replace_all_uses_with(new)
+                todo = [node]
+                while todo:  # what it consisted of
+                    step = todo.pop()
+                    if not step.users and (step is node or step.target in _PARTS):
+                        todo += [n for n in step.all_input_nodes if n not in todo]
+                        graph.erase_node(step)
+                counts["linears"] += 1
+
+
+# Of a linear layer that is written as several ops.
+_PARTS = (torch.addmm, "view", "reshape", torch.reshape, operator.matmul, torch.matmul, "matmul", torch.t, "t",
+          torch.ops.aten.numpy_T, torch.ops.aten.numpy_T.default)  # fmt: skip
 
 
 def _plan(mlp: GraphMlp) -> Plan:
@@ -149,7 +234,9 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
             if not step.users:  # not all dead code: a node without users may write in place
                 graph.erase_node(step)
         counts["mlps"] += 1
-    if counts["mlps"]:
+    if options.linears:
+        _rewrite_linears(graph, trains, options, counts)
+    if counts["mlps"] or counts["linears"]:
         graph.lint()
         graph_module.recompile()
     return counts

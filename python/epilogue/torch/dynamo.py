@@ -74,6 +74,16 @@ def _is_written_meanwhile(node: fx.Node, steps: "list[fx.Node]") -> bool:
     return False
 
 
+def is_written_between(first: fx.Node, last: fx.Node) -> bool:
+    """Whether a node between these writes memory."""
+    at = last
+    while at is not first:
+        at = at.prev
+        if at is not first and _writes(at):
+            return True
+    return False
+
+
 def _writes(node: fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return node.op == "call_module"

@@ -74,12 +74,13 @@ def _require_gradient(dy: torch.Tensor, x: torch.Tensor, last: torch.Tensor) -> 
         )
 
 
-def _find(plan: Plan, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> Handle:
-    """Packed weights of an earlier call with the same memory, or new ones."""
+def _find(activation: str, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> Handle:
+    """Packed weights of an earlier call with the same memory, or new ones. activation: the engine's name; "none": linear
+    layers of one input."""
     given = [t for t in (*weights, *biases) if t is not None]
     views = tuple((t.data_ptr(), t.dtype, t.stride(), t.shape) for t in given)
     storages = [StorageWeakRef(t.untyped_storage()) for t in given]
-    key = (plan.activation, plan.gated, views, tuple(s.cdata for s in storages))
+    key = (activation, tuple(b is None for b in biases), views, tuple(s.cdata for s in storages))
     with _lock:
         found = _packs.get(key)
         if found is None or any(s.expired() for s in found[0]):
@@ -87,7 +88,7 @@ def _find(plan: Plan, weights: "list[torch.Tensor]", biases: "list[OptionalTenso
                 del _packs[old]
             while len(_packs) >= _MOST_PACKS:
                 del _packs[next(iter(_packs))]
-            found = _packs[key] = (storages, Handle(weights, biases, plan.engine_activation()))
+            found = _packs[key] = (storages, Handle(weights, biases, activation))
         return found[1]
 
 
@@ -102,7 +103,7 @@ def _forward(plan: Plan, x: torch.Tensor, weights: "list[torch.Tensor]", biases:
     given = [t for t in (*weights, *biases) if t is not None]
     if any(t.is_inference() for t in given):  # they have no version: this call's alone
         given, cache = [], False
-    handle = _find(plan, weights, biases) if cache else Handle(weights, biases, plan.engine_activation(), parameters=given)
+    handle = _find(plan.engine_activation(), weights, biases) if cache else Handle(weights, biases, plan.engine_activation(), parameters=given)
     out = handle(x.detach(), given)
     assert out is not None  # handles are found by memory
     return out
@@ -166,6 +167,22 @@ def _(x, gate, up, down, gate_bias, up_bias, down_bias, activation, cache):  # t
 @_mlp.register_fake
 def _(x, fc1, fc2, bias1, bias2, activation, cache):  # type: ignore[no-untyped-def]
     return _fake(x, [fc1, fc2], [bias1, bias2])
+
+
+@torch.library.custom_op("epilogue::linears", mutates_args=(), device_types="cpu")
+def _linears(x: torch.Tensor, weights: typing.List[torch.Tensor], biases: typing.List[OptionalTensor]) -> typing.List[torch.Tensor]:
+    """Linear layers of one input, in inference, by weights that stay packed; what torch.compile's backend inserts."""
+    given = [t for t in (*weights, *biases) if t is not None]
+    if any(t.is_inference() for t in given):  # they have no version
+        handle, given = Handle(weights, biases, "none", parameters=[]), []
+    else:
+        handle = _find("none", weights, biases)
+    return torch.ops.epilogue.linear.default(x.detach(), handle.number, given, None)
+
+
+@_linears.register_fake
+def _(x, weights, biases):  # type: ignore[no-untyped-def]
+    return [x.new_empty((*x.shape[:-1], w.shape[0])) for w in weights]
 
 
 @torch.library.register_fake("epilogue::fused_mlp")
