@@ -188,3 +188,31 @@ def test_compiled_graphs_keep_the_op():
     with torch.no_grad():
         compiled = torch.compile(lambda *a: op(*a, number, parameters) * 2, fullgraph=True, backend="aot_eager")
         torch.testing.assert_close(compiled(x, index, weights), 2 * layer(x, index, weights), rtol=1e-4, atol=1e-4)
+
+
+def test_writes_to_one_of_many_tensors_are_found_when_it_is_read():
+    ups, downs = [torch.randn(24, 16) for _ in range(6)], [torch.randn(16, 12) for _ in range(6)]
+    experts = Experts(ups, downs)
+    x, weights = torch.randn(3, 16), torch.rand(3, 2)
+
+    def agree(index):
+        index = torch.tensor(index)
+        fresh = Experts([u.clone() for u in ups], [d.clone() for d in downs])(x, index, weights)
+        torch.testing.assert_close(experts(x, index, weights), fresh)
+
+    low, high = [[0, 1], [1, 2], [2, 0]], [[3, 4], [5, 3], [0, 5]]
+    agree(low)
+    agree(high)
+    downs[4].data.mul_(2)  # no version changes
+    ups[1].add_(1)
+    for index in (low, high, low):
+        agree(index)
+    ups[5].numpy()[:] *= 3
+    agree(low)
+    agree(high)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)
+    optimizer.step()
+    agree(high)
+    ups[2].data = ups[2].data.clone()  # other memory: packed by somebody else
+    assert experts(x, torch.tensor(low), weights) is None
+    agree([[3, 4], [5, 3], [4, 5]])  # which this call does not read

@@ -86,8 +86,8 @@ def fuse(
         results. The parameters and the state_dict keep theirs; experts are packed as they are.
     activations: "int8" with int8 weights: rows become integers too before each product.
     int8_weights: the same as weights="int8".
-    training: fuse forward and backward passes too, where that moves less memory than PyTorch's own
-        ops; "always" asks for it wherever it can run. Experts train as their own.
+    training: fuse forward and backward passes too, of MLPs, experts and linear layers, where that gains: where PyTorch
+        has no instructions for the dtype; "always" asks for it wherever it can run.
     tune: "model" runs every call fused that can be; "measure" times each shape once against the
         module's own forward, and keeps the faster one on disk.
     linears: linear layers beside MLPs too, where that gains in inference; False: MLPs alone; "always":
