@@ -69,6 +69,8 @@ class Report:
             own = sum(row.own_calls for row in fused)
             calls = f": {self.linear_calls} fused calls, {own} as their own" if self.linear_calls or own else ""
             lines.append(f"{len(fused)} of {len(self.linears)} other linear layers are fused{calls}")
+            if fused:
+                lines.append("  norms, rotary embeddings and residuals around them: PyTorch's")
             reasons = [(row.what if not row.is_fused else row.reason, row) for row in self.linears]
             for reason in dict.fromkeys(text for text, row in reasons if text and (row.own_calls or not row.is_fused)):
                 names = [row.name or "(the model)" for text, row in reasons if text == reason]
