@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one call saves that takes the RMSNorm before q, k and v, or the residual behind the output projection, beside the same by
-themselves; and which share of that time rotary embeddings have. CPU time of one thread, interleaved pairs, medians.
+"""Times one call that takes the RMSNorm before q, k and v, or the residual behind the output projection, beside the same by
+themselves; and rotary embeddings, beside a copy of what they read. CPU time of one thread, interleaved pairs, medians.
 
     python bench/attention_neighbours.py [--hidden 1024] [--rows 1 16 128] [--dtype bfloat16]
 
