@@ -67,6 +67,8 @@ class Experts:
                 self.parameters, *([t.detach() for t in some] for some in lists), engine_activation(activation, gated),
                 interleaved, transposed, dtype, alpha, limit,
             )  # fmt: skip
+        # The op keeps those of many tensors: to pass them takes longer than to look at what an expert reads.
+        self._given = () if len(lists[1]) > 1 else self.parameters
         self._finalizer = weakref.finalize(self, torch.ops.epilogue.release_experts.default, self.number)
 
     def __call__(
@@ -79,7 +81,8 @@ class Experts:
         weights [tokens, j], float32 or x's dtype. `parameters`: as they are now, if the module may have
         others than at first. None if one of them, of an expert that was chosen, has other memory than it had.
         """
-        return torch.ops.epilogue.experts.default(x, index, weights, self.number, () if parameters is None else parameters)
+        current = self._given if parameters is None else parameters
+        return torch.ops.epilogue.experts.default(x, index, weights, self.number, current)
 
     def refresh(self) -> None:
         """Weights are packed again at the next call."""

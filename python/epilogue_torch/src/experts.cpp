@@ -73,11 +73,13 @@ class ExpertsHandle {
     }
     k_ = experts.at(0).up.size(1);
     experts_.emplace(std::move(experts), activation, request.clamp);
-    weights_.watch(request.parameters);
+    // Of many tensors, to pass them takes longer than to look at those of the chosen experts.
+    weights_.watch(request.parameters, group_of_.back() > 0);
   }
 
   // Nullopt if one of the request's parameters has other memory since, as far as the chosen experts
-  // read it. `parameters`: as they are now; empty: the same objects.
+  // read it. `parameters`: as they are now; empty, where experts have a
+  // tensor each: the same objects.
   std::optional<Torch> run(const Torch& x, const Torch& index, const Torch& weights,
                            const Tensors& parameters) {
     const epilogue::NoGrad no_grad;

@@ -165,9 +165,9 @@ Weights::~Weights() {
   for (const Source& s : sources_) shared_tensors().let_go(s.tensor);
 }
 
-void Weights::watch(const std::vector<Torch>& parameters) {
+void Weights::watch(const std::vector<Torch>& parameters, bool keeps) {
   const std::lock_guard lock(mutex_);
-  parameters_ = parameters;
+  if (keeps) parameters_ = parameters;
   for (const Torch& p : parameters) {
     const View now(p);
     Known known{now.data,

@@ -37,11 +37,12 @@ class Weights {
   epilogue::Tensor add(const Torch& tensor, const char* what, epilogue::DType dtype,
                        int64_t group = -1);
   // The parameters behind what was added. None was made in inference mode: these have no version.
-  void watch(const std::vector<Torch>& parameters);
+  // keeps: calls may leave them out; torch.utils.swap_tensors() refuses what is kept.
+  void watch(const std::vector<Torch>& parameters, bool keeps = false);
 
   // False if a parameter was moved. A written one is packed again at the engine's next call.
   // Thread-safe; `parameters` are those of watch(), as they are now: the owner may have put others
-  // in their place; empty: the same objects. groups: those that the call reads; null: all.
+  // in their place; empty: those that were kept. groups: those that the call reads; null: all.
   bool see(const std::vector<Torch>& parameters, const std::vector<int64_t>* groups = nullptr);
   // As if all were written.
   void refresh();
