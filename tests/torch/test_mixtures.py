@@ -275,6 +275,7 @@ WIDE = dict(hidden_size=256, num_attention_heads=4)
 def test_gradients_by_the_engine_are_as_exact(name, dtype):
     sizes = dict(WIDE, intermediate_size=384) if name == "mixtral" else dict(WIDE, moe_intermediate_size=384)
     layer = layer_of(name, dtype, **sizes)
+    layer.config._experts_implementation = "eager"  # grouped_mm has no float64
     fused = epilogue.torch.fuse(copy.deepcopy(layer), training="always")
     exact = copy.deepcopy(layer).double()
     for count, rows in enumerate((1, 7, 64)):
@@ -286,8 +287,11 @@ def test_gradients_by_the_engine_are_as_exact(name, dtype):
         own, got = with_gradients(layer, x, index, weights, dy), with_gradients(fused, x, index, weights, dy)
         for key in own:
             assert got[key].dtype == own[key].dtype and got[key].shape == own[key].shape
-            slack = 3e-7 if dtype is torch.float32 else 0
-            assert relative(got[key], want[key]) <= 1.05 * relative(own[key], want[key]) + slack, f"{key}, {rows} rows"
+            # The ratio of two roundings' errors over n elements has a spread of 1 / sqrt(n): that of the routing's
+            # weights, of two elements a row, is chance, that of the experts' weights is not.
+            limit = 1.05 + 3 * got[key].numel() ** -0.5
+            rounding = torch.finfo(dtype).eps if got[key].numel() < 64 else 0
+            assert relative(got[key], want[key]) <= limit * relative(own[key], want[key]) + 2 * rounding, f"{key}, {rows} rows"
         assert calls_of(fused) == [(count + 1, 0)]
 
 
