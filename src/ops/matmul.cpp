@@ -2,6 +2,7 @@
 // Matrix products: mm, addmm, bmm, and matmul, which maps any ranks to them.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/tensor_impl.h"
 #include "epilogue/ops.h"
@@ -73,7 +74,8 @@ void integer_product_reference(const Tensor& a, const Tensor& b, const Tensor& o
   }
 }
 
-// out = beta * bias + alpha * a b, summed in double.
+// out = beta * bias + alpha * a b, summed in double. A block of columns at a time, whose part of b
+// is read once: each element's sum still runs over p in order.
 void product_reference(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor* bias,
                        double beta, double alpha) {
   if (!is_floating(out.dtype())) return integer_product_reference(a, b, out, bias, beta, alpha);
@@ -83,14 +85,27 @@ void product_reference(const Tensor& a, const Tensor& b, const Tensor& out, cons
   const int64_t m = out.size(0);
   const int64_t n = out.size(1);
   const int64_t k = a.size(1);
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (int64_t p = 0; p < k; ++p) sum += ea.at({i, p}) * eb.at({p, j});
-      sum *= alpha;
-      // beta 0 leaves the bias unread: its NaNs do not spread.
-      if (bias != nullptr && beta != 0) sum += beta * Elements(*bias, out.sizes()).at({i, j});
-      result.set(i * n + j, sum);
+  constexpr int64_t kColumns = 64;
+  std::vector<double> part(static_cast<size_t>(k * kColumns));
+  for (int64_t first = 0; first < n; first += kColumns) {
+    const int64_t columns = std::min(kColumns, n - first);
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t j = 0; j < columns; ++j)
+        part[static_cast<size_t>(p * kColumns + j)] = eb.at({p, first + j});
+    for (int64_t i = 0; i < m; ++i) {
+      double sums[kColumns] = {};
+      for (int64_t p = 0; p < k; ++p) {
+        const double x = ea.at({i, p});
+        const double* row = &part[static_cast<size_t>(p * kColumns)];
+        for (int64_t j = 0; j < columns; ++j) sums[j] += x * row[j];
+      }
+      for (int64_t j = 0; j < columns; ++j) {
+        double sum = alpha * sums[j];
+        // beta 0 leaves the bias unread: its NaNs do not spread.
+        if (bias != nullptr && beta != 0)
+          sum += beta * Elements(*bias, out.sizes()).at({i, first + j});
+        result.set(i * n + first + j, sum);
+      }
     }
   }
 }
