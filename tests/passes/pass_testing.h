@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that read like the pass: a list of cases, each a graph; golden/PASS.txt holds their texts
-// before and after the pass, and its notes.
+// as a diff of before and after the pass, and its notes.
 #pragma once
 
 #include <functional>
