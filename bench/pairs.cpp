@@ -26,11 +26,11 @@ size_t samples_outside(size_t n) {
 }
 
 // Warm-up for caches, and for threads that sleep; a long call warms up by itself.
-constexpr double kWarmUpNs = 5e6;
-constexpr double kLongCallNs = 20e6;
+constexpr double kPairWarmUpNs = 5e6;
+constexpr double kLongPairNs = 20e6;
 
 // Threads of a peer spin after its last call (see harness.cpp).
-constexpr auto kSettle = std::chrono::milliseconds(15);
+constexpr auto kPairSettle = std::chrono::milliseconds(15);
 
 }  // namespace
 
@@ -51,8 +51,8 @@ std::vector<PairTiming> time_pairs(const std::vector<Contender>& contenders, dou
     Block block{.calls = 1, .samples = 1, .dropped = 0};
     block.calls = std::clamp(static_cast<int>(block_ms * 1e6 / std::max(ns, 1.0)), 1, 1'000'000);
     // Whoever follows another finds caches full of that one's data.
-    if (ns < kLongCallNs)
-      block.dropped = static_cast<int>(std::ceil(kWarmUpNs / (ns * block.calls)));
+    if (ns < kLongPairNs)
+      block.dropped = static_cast<int>(std::ceil(kPairWarmUpNs / (ns * block.calls)));
     blocks.push_back(block);
   }
   const bool has_pauses =
@@ -62,7 +62,7 @@ std::vector<PairTiming> time_pairs(const std::vector<Contender>& contenders, dou
   for (int round = 0; round < least_rounds || monotonic_ns() < end; ++round)
     for (size_t k = 0; k < n; ++k) {
       const size_t who = (k + static_cast<size_t>(round)) % n;
-      if (has_pauses) std::this_thread::sleep_for(kSettle);
+      if (has_pauses) std::this_thread::sleep_for(kPairSettle);
       times[who].push_back(contenders[who].run(blocks[who]).front());
     }
   std::vector<PairTiming> timings;
