@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds tests that assert nothing, and C++ tests outside their file's namespace: check_tests.py [ROOT]
+"""Finds tests that assert nothing, C++ tests outside their file's namespace, and helpers without a use: check_tests.py [ROOT]
 
 Every TEST of tests/**/*.cpp and every test method of tests/**/*_test.py must assert something that is
 no constant, itself or in a helper that it names: a function, lambda or macro of its file, of the
 headers of tests/ that this includes, or of the .cpp files beside those. The files of one executable
 are compiled together: each has its names in a namespace called like the file (views_test in
-views_test.cpp), and an anonymous one inside. Exit 1 with one line per test or file.
+views_test.cpp). A compiler does not say which functions of such a namespace nobody calls; this does.
+Exit 1 with one line per test, helper or file.
 """
 import ast
 import re
@@ -25,7 +26,8 @@ FUNCTION = re.compile(
     r"(~?\b\w+)\s*\([^;{}]*\)\s*(?:(?:const|noexcept|override|final)\s*)*(?:->[\w:<>,&* ]+|:[^;{}]*)?\{")
 LAMBDA = re.compile(r"\b(\w+)\s*=\s*\[[^\]]*\]\s*(?:\([^;{}]*\)\s*)?(?:mutable|->[\w:<>,&* ]+|\s)*\{")
 MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|.)*)", re.MULTILINE)
-ANONYMOUS = re.compile(r"((?:^namespace [^{}\n]*\{\s*)?)^namespace \{", re.MULTILINE)
+NAMESPACE = re.compile(r"^namespace ([\w:]*) ?\{", re.MULTILINE)
+HELPER = re.compile(r"^(?!TEST|template|static_assert)[A-Za-z][\w:<>,&* ]*[ &*>](\w+)\([^;{}]*\)(?: const)? \{", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 KEYWORDS = {"if", "for", "while", "switch", "catch", "return", "sizeof", "TEST", "TEST_F", "TEST_P"}
 QUOTED = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
@@ -110,15 +112,20 @@ def check_cpp(sources, file):
             yield text.count("\n", 0, test.start(2)) + 1, f"{test[1]}.{test[2]}"
 
 
-def outside_namespace(sources, file):
-    """Lines of anonymous namespaces that are not in one called like the file."""
-    text = plain(sources.text(file))
-    anonymous = list(ANONYMOUS.finditer(text))
-    if TEST.search(text) and not anonymous:
-        yield 1
-    for found in anonymous:
-        if not re.match(rf"namespace (?:\w+::)*{file.stem} \{{", found[1]):
-            yield text.count("\n", 0, found.end()) + 1
+def outside_namespace(text, file):
+    """The lines of tests that are not in a namespace called like the file."""
+    own = [(m.end(), m.end() + len(block(text, m.end()))) for m in NAMESPACE.finditer(text)
+           if m[1].split("::")[-1] == file.stem]
+    for test in TEST.finditer(text):
+        if not any(start <= test.start() < end for start, end in own):
+            yield text.count("\n", 0, test.start(1)) + 1
+
+
+def unused_helpers(text):
+    """Lines and names of functions that the file defines and never names again."""
+    for helper in HELPER.finditer(text):
+        if helper[1] not in KEYWORDS | {"PrintTo"} and len(re.findall(rf"\b{helper[1]}\b", text)) == 1:
+            yield text.count("\n", 0, helper.start(1)) + 1, helper[1]
 
 
 def calls(node):
@@ -155,18 +162,21 @@ def main():
     sources = Sources(root)
     complaints, tests = [], 0
     for file in sorted((root / "tests").rglob("*")):
+        path = file.relative_to(root).as_posix()
         if file.suffix == ".cpp":
-            tests += len(TEST.findall(plain(sources.text(file))))
+            text = plain(sources.text(file))
+            in_file = len(TEST.findall(text))
+            tests += in_file
             found = check_cpp(sources, file)
-            names = outside_namespace(sources, file) if TEST.search(plain(sources.text(file))) else []
-            complaints += [f"{file.relative_to(root).as_posix()}:{line}: expected the anonymous namespace "
-                           f"in a namespace {file.stem}" for line in names]
+            if in_file:
+                complaints += [f"{path}:{line}: expected the test in a namespace {file.stem}"
+                               for line in outside_namespace(text, file)]
+                complaints += [f"{path}:{line}: nothing uses {name}" for line, name in unused_helpers(text)]
         elif file.name.endswith("_test.py"):
             tests += 1
             found = check_python(file)
         else:
             continue
-        path = file.relative_to(root).as_posix()
         complaints += [f"{path}:{line}: {name} asserts nothing" for line, name in found]
     if tests == 0:
         complaints = [f"{root}: no tests found"]

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graph as a structure: very long, very wide, and gone when its last tensor is.
-#include <gtest/gtest.h>
-
-#include <thread>
-
 #include "autograd/leaf.h"
+#include "support/test.h"
 
 namespace epilogue::graph_test {
-namespace {
 
 using test::leaf;
 using test::Values;
@@ -98,5 +94,4 @@ TEST(Graph, RequiresGradCanBeSwitched) {
   EXPECT_FALSE((x * x).requires_grad());
 }
 
-}  // namespace
 }  // namespace epilogue::graph_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profiler's view of a backward pass: names, nesting and sequence numbers as in PyTorch.
-#include <gtest/gtest.h>
-
 #include "autograd/leaf.h"
 #include "autograd/run_log.h"
+#include "support/test.h"
 
 namespace epilogue::names_test {
-namespace {
 
 using test::leaf;
 using test::random_leaf;
@@ -156,5 +154,4 @@ TEST(Names, RangesAreClosedWhenARuleFails) {
   EXPECT_EQ(log.depth(), 0);
 }
 
-}  // namespace
 }  // namespace epilogue::names_test

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs on several threads at once; meant for ThreadSanitizer as much as for the values.
-#include <gtest/gtest.h>
-
-#include <thread>
-
 #include "autograd/leaf.h"
+#include "support/test.h"
 
 namespace epilogue::threads_test {
-namespace {
 
 using test::leaf;
 using test::Values;
@@ -70,5 +66,4 @@ TEST(Threads, GradModeIsPerThread) {
   EXPECT_FALSE(grad_enabled());
 }
 
-}  // namespace
 }  // namespace epilogue::threads_test

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views and copies inside the graph.
-#include <gtest/gtest.h>
-
 #include "autograd/leaf.h"
+#include "support/test.h"
 
 namespace epilogue::views_test {
-namespace {
 
 using test::leaf;
 using test::Values;
@@ -99,5 +97,4 @@ TEST(ViewGradients, MatmulOfManyRanks) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::views_test

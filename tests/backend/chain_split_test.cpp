@@ -12,7 +12,6 @@
 #include "ops/table_support.h"
 
 namespace epilogue::testing::chain_split_test {
-namespace {
 
 using cpu::ChainSplit;
 using cpu::StageSize;
@@ -279,5 +278,4 @@ TEST(RowChain, NanInAHiddenColumnStaysInItsRow) {
   for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 40 == 2) << i;
 }
 
-}  // namespace
 }  // namespace epilogue::testing::chain_split_test

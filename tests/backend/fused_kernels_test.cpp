@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise programs and row chains as backends run them, against plain loops in double.
-#include <cmath>
-#include <limits>
-
 #include "backend/cpu/tile_program.h"
 #include "backend/kernel_testing.h"
 #include "base/cpu_features.h"
 #include "core/backend.h"
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::testing::fused_kernels_test {
-namespace {
 
 // v3 = gelu_erf(v0); v4 = v3 * v1; v5 = v4 + 2 v2; v6 = 1 - v5.
 PointwiseProgram example() {
@@ -34,15 +31,15 @@ TEST(PointwiseProgram, VerifyRefusesWhatDoesNotExistYet) {
   verify(example());
   PointwiseProgram late = example();
   late.steps[0].operands[0] = 4;
-  EXPECT_NE(error_of([&] { verify(late); }).find("computed before"), std::string::npos);
+  EXPECT_HAS(error_of([&] { verify(late); }), "computed before");
   PointwiseProgram output = example();
   output.outputs = {7};
-  EXPECT_NE(error_of([&] { verify(output); }).find("outputs that exist"), std::string::npos);
-  EXPECT_NE(error_of([] { verify({1, {}, {}}); }).find("at least one output"), std::string::npos);
-  EXPECT_NE(error_of([] {
-              verify({1, {{PointwiseFn::add, kConstantOperand, kConstantOperand}}, {1}});
-            }).find("no constant"),
-            std::string::npos);
+  EXPECT_HAS(error_of([&] { verify(output); }), "outputs that exist");
+  EXPECT_HAS(error_of([] { verify({1, {}, {}}); }), "at least one output");
+  EXPECT_HAS(error_of([] {
+               verify({1, {{PointwiseFn::add, kConstantOperand, kConstantOperand}}, {1}});
+             }),
+             "no constant");
 }
 
 TEST(TileProgram, ValuesThatDieLendTheirBuffers) {
@@ -117,13 +114,12 @@ TEST(Program, MayWriteWhereItReadsAndBroadcastsNumbersAndColumns) {
 
 TEST(Program, MisuseIsNamed) {
   const auto program = cpu_backend().make_program(example());
-  EXPECT_EQ(error_of([&] { program->run(1, 1, {}, {}); }),
-            "[program] expected 3 inputs and 2 outputs, got 0 and 0");
+  EXPECT_ERROR(program->run(1, 1, {}, {}),
+               "[program] expected 3 inputs and 2 outputs, got 0 and 0");
   const Tensor t = zeros({2, 2}, DType::f64);
   const MatrixView in[] = {matrix(t), matrix(t), matrix(t)};
   const MatrixView out[] = {matrix(t), matrix(t)};
-  EXPECT_EQ(error_of([&] { program->run(2, 2, in, out); }),
-            "[program] expected f32, bf16 or f16, got f64");
+  EXPECT_ERROR(program->run(2, 2, in, out), "[program] expected f32, bf16 or f16, got f64");
 }
 
 enum class Operand { none, bias, matrix };
@@ -356,11 +352,8 @@ TEST(RowChain, MisuseIsNamed) {
             "[row chain] expected stores among outputs 1 to 3, got 4");
   EXPECT_EQ(with([](RowChainSpec& s) { s.stages[1].weights.pop_back(); }),
             "[row chain] expected a stage of 16 inputs, got f32[4, 8]");
-  EXPECT_EQ(error_of([&] {
-              cpu_backend().make_row_chain(backward.spec())->run(1, matrix(backward.dy), {}, {});
-            }),
-            "[row chain] expected 4 outputs, got 0");
+  EXPECT_ERROR(cpu_backend().make_row_chain(backward.spec())->run(1, matrix(backward.dy), {}, {}),
+               "[row chain] expected 4 outputs, got 0");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::fused_kernels_test

@@ -2,14 +2,7 @@
 // The pointwise part of an MLP's backward pass against the ops one by one, in f64.
 #include "epilogue/mlp_gradient.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "base/cpu_features.h"
 #include "epilogue/autograd.h"
@@ -17,9 +10,9 @@
 #include "epilogue/ops.h"
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::testing::mlp_gradient_test {
-namespace {
 
 double activated(const std::string& name, double x) {
   if (name == "silu") return x / (1 + std::exp(-x));
@@ -158,5 +151,4 @@ TEST(MlpGradient, RefusesWhatDoesNotFit) {
   EXPECT_THROW(mlp_gradients_into("silu", x, x, {}, {out, out, {}}), Error);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::mlp_gradient_test

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that reduce rows and columns, alone and at the end of a product, against loops in
 // double.
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-
 #include "backend/cpu/tile_program.h"
 #include "backend/kernel_testing.h"
 #include "base/cpu_features.h"
@@ -13,9 +8,9 @@
 #include "epilogue/runtime.h"
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::testing::reducing_programs_test {
-namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -183,14 +178,10 @@ TEST(PointwiseProgram, ExtentsFollowReductions) {
 }
 
 TEST(PointwiseProgram, ReductionsTakeElementsAndColumnSumsAreStoredOnly) {
-  EXPECT_EQ(error_of([] {
-              verify({1, {{PointwiseFn::row_sum, 0}, {PointwiseFn::column_sum, 1}}, {2}});
-            }),
-            "[pointwise program] expected reductions of elements");
-  EXPECT_EQ(error_of([] {
-              verify({1, {{PointwiseFn::column_sum, 0}, {PointwiseFn::add, 0, 1}}, {2}});
-            }),
-            "[pointwise program] expected column sums to be stored only");
+  EXPECT_ERROR(verify({1, {{PointwiseFn::row_sum, 0}, {PointwiseFn::column_sum, 1}}, {2}}),
+               "[pointwise program] expected reductions of elements");
+  EXPECT_ERROR(verify({1, {{PointwiseFn::column_sum, 0}, {PointwiseFn::add, 0, 1}}, {2}}),
+               "[pointwise program] expected column sums to be stored only");
 }
 
 TEST(TileProgram, ColumnSumsKeepWhatTheySum) {
@@ -292,5 +283,4 @@ TEST(RowChain, ReductionsThatItCannotDoAreNamed) {
             "[row chain] expected column sums among the stores, got v1 = column_sum(v0); store v1");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::reducing_programs_test

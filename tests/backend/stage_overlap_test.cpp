@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A chain's stage on tiles: programs between the next block's products give bit for bit what they
 // give after their own. The tile unit is one in plain code: any machine with panels of AVX-512.
-#include <gtest/gtest.h>
-
-#include <numeric>
-
 #include "backend/cpu/chain/row_chain.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/kernel_testing.h"
 #include "backend/simd/panels/plain_tile_unit.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::testing::stage_overlap_test {
-namespace {
 
 using cpu::ReadyRows;
 using cpu::StageOverlap;
@@ -127,5 +123,4 @@ TEST(StageOverlapPieces, FollowTheProductsByOneBlock) {
             74);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::stage_overlap_test

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ticks never run backwards and convert to the wall clock's nanoseconds.
 #include "base/clock.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <thread>
+#include "support/test.h"
 
 namespace epilogue::clock_test {
-namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
@@ -82,5 +75,4 @@ TEST(TickConverter, BackwardAnchorsDoNotTurnTimeAround) {
   EXPECT_GT(convert.duration_ns(1'000), 0);
 }
 
-}  // namespace
 }  // namespace epilogue::clock_test

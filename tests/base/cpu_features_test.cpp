@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instruction set levels: names, forcing one, the environment.
 #include "base/cpu_features.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <string>
-#include <utility>
+#include "support/test.h"
 
 namespace epilogue::cpu_features_test {
-namespace {
 
 // Exit code and output of print_isa under EPILOGUE_ISA=level.
 std::pair<int, std::string> run_with_isa(const std::string& level) {
@@ -101,8 +95,7 @@ TEST(IsaEnvironment, EmptyMeansTheBest) {
 TEST(IsaEnvironment, NonsenseIsAnError) {
   const auto [code, out] = run_with_isa("sse9");
   EXPECT_EQ(code, 2);
-  EXPECT_NE(out.find("got 'sse9'"), std::string::npos) << out;
+  EXPECT_HAS(out, "got 'sse9'");
 }
 
-}  // namespace
 }  // namespace epilogue::cpu_features_test

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files appear whole or not at all; mapping and its failures.
 #include "base/file.h"
+#include "support/test.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace epilogue::file_test {
-namespace {
 namespace fs = std::filesystem;
 
 class File : public testing::Test {
@@ -154,5 +148,4 @@ TEST_F(File, WhatCannotBeReadSaysWhy) {
   EXPECT_EQ(read_file(path("none")).failure().code, FailureCode::file_error);
 }
 
-}  // namespace
 }  // namespace epilogue::file_test

@@ -2,21 +2,14 @@
 // Caches as sysfs and CPUID tell them; the machine's figures and the file that keeps them.
 #include "base/machine.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
 #include "base/caches.h"
 #include "base/cpu_features.h"
 #include "base/file.h"
 #include "base/machine_figures.h"
 #include "base/thread_pool.h"
+#include "support/test.h"
 
 namespace epilogue::machine_test {
-namespace {
 
 namespace fs = std::filesystem;
 using samples::figures_of_now;
@@ -154,7 +147,7 @@ TEST(MachineFile, ABrokenOneIsReplaced) {
                            "{\"schema_version\": 1, \"machines\": [1, {}, null]}"}) {
     write_file(machine_file(), text).value();
     EXPECT_TRUE(set_machine_figures(figures_of_now()).ok()) << text;
-    EXPECT_NE(read_file(machine_file()).value().find("f32_peak_gflops"), std::string::npos);
+    EXPECT_HAS(read_file(machine_file()).value(), "f32_peak_gflops");
   }
 }
 
@@ -176,5 +169,4 @@ TEST(MachineRates, ManyThreadsMayAsk) {
   for (std::thread& t : threads) t.join();
 }
 
-}  // namespace
 }  // namespace epilogue::machine_test

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text/nearest.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
+#include "support/test.h"
 
 namespace epilogue::nearest_test {
-namespace {
 
 using List = std::vector<std::string>;
 
@@ -56,5 +51,4 @@ TEST(OneOfText, JoinsNames) {
   EXPECT_EQ(one_of_text(List{"a", "b"}), "a or b");
 }
 
-}  // namespace
 }  // namespace epilogue::nearest_test

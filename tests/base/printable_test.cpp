@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/printable.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "support/test.h"
 
 namespace epilogue::printable_test {
-namespace {
 
 TEST(Printable, KeepsPlainTextAndUtf8) {
   EXPECT_EQ(printable("layer.0/weight \u00e4\u20ac\U0001f600"),
@@ -32,5 +28,4 @@ TEST(Printable, SurvivesBrokenUtf8) {
   EXPECT_EQ(printable("\xc2"), "\xc2");
 }
 
-}  // namespace
 }  // namespace epilogue::printable_test

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress line, and that no bar is drawn into a file.
 #include "base/progress.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <string>
+#include "support/test.h"
 
 namespace epilogue::progress_test {
-namespace {
 
 TEST(ProgressLine, Start) {
   EXPECT_EQ(progress_line("read", 0, 10, 1, "", 80), "read [........................]   0 %");
@@ -48,5 +43,4 @@ TEST(ProgressBar, IsSilentWhereThereIsNoTerminal) {
   std::fclose(file);
 }
 
-}  // namespace
 }  // namespace epilogue::progress_test

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Result: both styles of use.
 #include "epilogue/base/result.h"
-
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <utility>
+#include "support/test.h"
 
 namespace epilogue::result_test {
-namespace {
 
 Result<int> half(int n) {
   if (n % 2 != 0) return Failure{FailureCode::invalid_offset, std::to_string(n) + " is odd"};
@@ -56,5 +50,4 @@ TEST(Result, StatusHasNoValue) {
   EXPECT_THROW((void)bad.value(), Error);
 }
 
-}  // namespace
 }  // namespace epilogue::result_test

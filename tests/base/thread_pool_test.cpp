@@ -2,25 +2,11 @@
 // parallel_for: every item once, nested, contended, throwing.
 #include "base/thread_pool.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <map>
-#include <mutex>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include "epilogue/base/error.h"
 #include "epilogue/base/executor.h"
+#include "support/test.h"
 
 namespace epilogue::thread_pool_test {
-namespace {
 
 using Piece = std::pair<int64_t, int64_t>;
 
@@ -297,5 +283,4 @@ TEST_F(ThreadPool, AnExecutorWithoutThreadsIsRefused) {
   EXPECT_THROW(ExecutorScope{none}, Error);
 }
 
-}  // namespace
 }  // namespace epilogue::thread_pool_test

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_stripe.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <barrier>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <thread>
-#include <vector>
 
 #include "base/slot_pool.h"
 #include "base/snapshot.h"
+#include "support/test.h"
 
 namespace epilogue::thread_stripe_test {
-namespace {
 
 // Runs `body(index)` on so many threads that all live at once.
 template <class Body>
@@ -137,5 +129,4 @@ TEST(Snapshot, ReadersSeeAValueThatLives) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::thread_stripe_test

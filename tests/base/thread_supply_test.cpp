@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel_for where the system gives fewer threads than wanted, and after a fork. Sanitizers can
 // take neither a small address space nor threads of a forked child.
-#include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <fstream>
-#include <functional>
-#include <mutex>
-#include <set>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-
 #include "base/thread_pool.h"
+#include "support/test.h"
 
 namespace epilogue::thread_supply_test {
-namespace {
 
 constexpr unsigned kHangSeconds = 20;
 constexpr int kThrew = 99;
@@ -155,5 +144,4 @@ TEST(ThreadSupply, AForkedChildEndsAsProgramsDo) {
               0);
 }
 
-}  // namespace
 }  // namespace epilogue::thread_supply_test

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers for people: three significant digits and the right unit.
 #include "base/units.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <limits>
+#include "support/test.h"
 
 namespace epilogue::units_test {
-namespace {
 
 TEST(Units, Durations) {
   EXPECT_EQ(format_duration_ns(0), "0 ns");
@@ -57,5 +52,4 @@ TEST(Units, Counts) {
   EXPECT_EQ(format_count(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
 }
 
-}  // namespace
 }  // namespace epilogue::units_test

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/call_memory.h"
 
-#include <gtest/gtest.h>
-
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::bench::call_memory_test {
-namespace {
 
 TEST(CallMemory, TheResultDoesNotCountWheneverItIsMade) {
   const auto before = [] {
@@ -56,5 +54,4 @@ TEST(CallMemory, ACompiledGatedMlpHoldsLessThanATenthOfEagersIntermediates) {
   EXPECT_LT(static_cast<double>(held), 0.1 * static_cast<double>(eager));
 }
 
-}  // namespace
 }  // namespace epilogue::bench::call_memory_test

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/harness.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
+#include "support/test.h"
 
 namespace epilogue::bench::harness_test {
-namespace {
 
 TEST(Harness, ABlockDropsItsFirstSamplesAndAveragesCalls) {
   int calls = 0;
@@ -69,5 +64,4 @@ TEST(Harness, EachContenderGetsBlocksThatFitItsOwnSpeed) {
   EXPECT_EQ(paused.blocks[0].dropped, 4);   // 2 ms
 }
 
-}  // namespace
 }  // namespace epilogue::bench::harness_test

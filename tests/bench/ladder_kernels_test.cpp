@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/ladder_kernels.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "bench/agreement.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::bench::ladder::ladder_kernels_test {
-namespace {
 
 // One rounding of an f32 sum; bf16 rounds to 8 bits.
 double allowed(DType dtype) { return dtype == DType::f32 ? 1e-6 : 0x1p-8; }
@@ -77,5 +73,4 @@ TEST(LadderKernels, OtherDtypesAndSizesAreRefused) {
   EXPECT_THROW(scalar_mul(empty({3}), empty({2}), empty({3})), Error);
 }
 
-}  // namespace
 }  // namespace epilogue::bench::ladder::ladder_kernels_test

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/model.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "bench/agreement.h"
 #include "bench/onednn_model.h"
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::bench::model_test {
-namespace {
 
 // x [3, 2]; gate relu, up, down, a residual: small enough to work out by hand.
 Model gated_by_hand() {
@@ -108,7 +104,7 @@ TEST(OnednnModel, AgreesWithTheExactRows) {
       try {
         peer = std::make_unique<OnednnModel>(model, x);
       } catch (const Error& e) {
-        ASSERT_NE(std::string(e.what()).find("not built in"), std::string::npos) << e.what();
+        ASSERT_HAS(std::string(e.what()), "not built in") << e.what();
         GTEST_SKIP() << e.what();
       }
       peer->run();
@@ -121,5 +117,4 @@ TEST(OnednnModel, AgreesWithTheExactRows) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::bench::model_test

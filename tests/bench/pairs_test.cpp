@@ -2,23 +2,14 @@
 // Medians with intervals, pairs, and processes that disturb.
 #include "bench/pairs.h"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <fstream>
-#include <iterator>
-#include <numeric>
-#include <string>
-#include <thread>
-
 #include "base/clock.h"
 #include "bench/disturbance.h"
+#include "support/test.h"
 
 namespace epilogue::bench::pairs_test {
-namespace {
 
 std::vector<double> numbers(int n) {
   std::vector<double> v(static_cast<size_t>(n));
@@ -107,5 +98,4 @@ TEST(Disturbance, RunsInItsScopeAndEndsWithItsOwner) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
-}  // namespace
 }  // namespace epilogue::bench::pairs_test

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/peer_process.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "base/file.h"
+#include "support/test.h"
 
 namespace epilogue::bench::peer_process_test {
-namespace {
 
 constexpr int kMs = 20'000;
 
@@ -48,8 +44,7 @@ TEST(PeerProcess, AProgramThatIsNotThereIsAFailure) {
   const auto peer = PeerProcess::start({"/nonexistent/python"}, log_file());
   ASSERT_FALSE(peer);
   EXPECT_EQ(peer.failure().code, FailureCode::peer_start);
-  EXPECT_NE(peer.failure().message.find("/nonexistent/python: No such file"), std::string::npos);
+  EXPECT_HAS(peer.failure().message, "/nonexistent/python: No such file");
 }
 
-}  // namespace
 }  // namespace epilogue::bench::peer_process_test

@@ -2,24 +2,17 @@
 // The caching allocator: alignment, reuse, exact statistics, events, threads.
 #include "core/allocator.h"
 
-#include <gtest/gtest.h>
-
-#include <cstring>
 #include <latch>
-#include <map>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 #include "epilogue/tensor.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 // Under a sanitizer, memory that cannot be had is a null pointer, as it is without one.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
 namespace epilogue::allocator_test {
-namespace {
 
 using test::message_of;
 
@@ -262,10 +255,10 @@ TEST_F(Allocator, ThreadsThatLiveAreCounted) {
 }
 
 TEST_F(Allocator, RidiculousSizesThrow) {
-  EXPECT_EQ(message_of([] { allocate_bytes((size_t{1} << 49) + 1); }),
-            "[allocate] expected a size below 512 TiB, got 562949953421313 bytes");
-  EXPECT_EQ(message_of([] { allocate_bytes(SIZE_MAX); }),
-            "[allocate] expected a size below 512 TiB, got 18446744073709551615 bytes");
+  EXPECT_ERROR(allocate_bytes((size_t{1} << 49) + 1),
+               "[allocate] expected a size below 512 TiB, got 562949953421313 bytes");
+  EXPECT_ERROR(allocate_bytes(SIZE_MAX),
+               "[allocate] expected a size below 512 TiB, got 18446744073709551615 bytes");
   // More than an address space holds.
   const std::string message = message_of([] { allocate_bytes(size_t{1} << 49); });
   EXPECT_TRUE(message.starts_with("[allocate] out of memory: wanted 512 TiB with ")) << message;
@@ -322,8 +315,8 @@ TEST_F(Allocator, ObserverHearsWhatMemoryIsForWhenItIsSaidAndBeforeItIsFreed) {
   }
   EXPECT_EQ(ledger.categories, std::vector<Said>(2, Said(MemoryCategory::parameter, 100)));
   EXPECT_EQ(ledger.unmatched, 0);
-  EXPECT_EQ(message_of([] { set_memory_category({}, MemoryCategory::input); }),
-            "[set_memory_category] expected a tensor, got undefined");
+  EXPECT_ERROR(set_memory_category({}, MemoryCategory::input),
+               "[set_memory_category] expected a tensor, got undefined");
 }
 
 TEST_F(Allocator, ObserverHearsEveryAllocationAndFree) {
@@ -359,5 +352,4 @@ TEST_F(Allocator, RemovedObserverHearsNothing) {
   EXPECT_EQ(memory_observer(), nullptr);
 }
 
-}  // namespace
 }  // namespace epilogue::allocator_test

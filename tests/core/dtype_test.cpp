@@ -2,16 +2,11 @@
 // The 16-bit formats: every pattern, and rounding around every pair of neighbours.
 #include "epilogue/dtype.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
 #include "core/element.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::dtype_test {
-namespace {
 
 struct Format {
   int exponent_bits;
@@ -137,9 +132,10 @@ TEST(DTypeTest, NamesParseBack) {
   for (const DType dtype : kDTypes) EXPECT_EQ(parse_dtype(dtype_name(dtype)), dtype);
   EXPECT_EQ(dtype_trace_name(DType::bf16), "c10::BFloat16");
   EXPECT_EQ(dtype_trace_name(DType::i64), "long int");
-  EXPECT_EQ(test::message_of([] { parse_dtype("float8"); }),
-            "[dtype] expected f32, bf16, f16, f64, i64, u8, bool or a name of PyTorch's (float32, "
-            "float, bfloat16, float16, half, float64, double, int64, long, uint8), got 'float8'");
+  EXPECT_ERROR(
+      parse_dtype("float8"),
+      "[dtype] expected f32, bf16, f16, f64, i64, u8, bool or a name of PyTorch's (float32, "
+      "float, bfloat16, float16, half, float64, double, int64, long, uint8), got 'float8'");
   EXPECT_NE(test::message_of([] { parse_dtype("torch.f32"); }), "(no error)");
 }
 
@@ -166,5 +162,4 @@ TEST(DTypeTest, DispatchGivesTheTypeOfEveryDType) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::dtype_test

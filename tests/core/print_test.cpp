@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Printed tensors: PyTorch's own text (2.x) for the same values.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <sstream>
-
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::print_test {
-namespace {
 
 std::string text(const Tensor& t) {
   std::ostringstream out;
@@ -111,5 +105,4 @@ TEST(Print, PlacesInTheGraph) {
   EXPECT_EQ(text(sum(x)), "tensor(2., grad_fn=<SumBackward0>)");
 }
 
-}  // namespace
 }  // namespace epilogue::print_test

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promotion: the lattice of types, and how dimensions and numbers take part in it.
-#include <gtest/gtest.h>
-
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::promotion_test {
-namespace {
 
 using enum DType;
 
@@ -83,5 +81,4 @@ TEST(Promotion, InPlaceKeepsTheWrittenType) {
   EXPECT_EQ(mul_(x, 1.5).to_vector(), (std::vector<double>{3, 3}));
 }
 
-}  // namespace
 }  // namespace epilogue::promotion_test

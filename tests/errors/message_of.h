@@ -28,3 +28,6 @@ std::string message_of(Call&& call) {
 }
 
 }  // namespace epilogue::test
+
+// The Error that `call` throws says `message`.
+#define EXPECT_ERROR(call, message) EXPECT_EQ(::epilogue::test::message_of([&] { call; }), message)

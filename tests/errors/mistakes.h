@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of user mistakes and what the library says to each.
+// Tensors that tests of messages make mistakes with.
 #pragma once
-
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::test {
-
-struct Mistake {
-  std::function<void()> call;
-  std::string message;
-};
-
-inline void expect_messages(const std::vector<Mistake>& mistakes) {
-  for (const Mistake& m : mistakes) EXPECT_EQ(message_of(m.call), m.message);
-}
 
 // Tensors of zeros by shape and dtype: what messages print.
 inline Tensor f32(Dims sizes) { return zeros(sizes); }

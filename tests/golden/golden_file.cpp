@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden/golden_file.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include "support/test.h"
 
 namespace epilogue::test {
 namespace golden_file {
-namespace {
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -51,7 +44,6 @@ std::vector<std::vector<size_t>> common_lines(const std::vector<std::string>& a,
   return common;
 }
 
-}  // namespace
 }  // namespace golden_file
 
 std::string line_diff(std::string_view expected, std::string_view got) {

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The goldens' own machinery: what it finds, what it says, what it writes.
 #include "golden/golden_file.h"
+#include "support/test.h"
 
 #include <gtest/gtest-spi.h>
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 namespace epilogue::test::golden_file_test {
-namespace {
 
 // A file for this test alone, compared and not rewritten, whatever the environment says.
 class GoldenFiles : public ::testing::Test {
@@ -90,5 +85,4 @@ TEST(LineDiff, MarksWhatIsGoneAndWhatIsNew) {
   EXPECT_EQ(line_diff("a\nb\n", "b\n"), "- a\n  b\n");
 }
 
-}  // namespace
 }  // namespace epilogue::test::golden_file_test

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/checksum.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::io::checksum_test {
-namespace {
 
 TEST(Checksum, IsCrc32AsOfGzip) {
   EXPECT_EQ(crc32("123456789"), 0xCBF43926U);  // the check value of CRC-32/ISO-HDLC
@@ -15,5 +13,4 @@ TEST(Checksum, GoesOnWhereItWasLeft) {
   EXPECT_EQ(crc32("56789", crc32("", crc32("1234"))), crc32("123456789"));
 }
 
-}  // namespace
 }  // namespace epilogue::io::checksum_test

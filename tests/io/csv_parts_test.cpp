@@ -2,14 +2,10 @@
 // Parts of a CSV file: together they are the table, wherever they begin.
 #include "io/csv_parts.h"
 
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "io/files.h"
+#include "support/test.h"
 
 namespace epilogue::io::csv_parts_test {
-namespace {
 
 using io_test::TempFolder;
 using io_test::write_bytes;
@@ -95,12 +91,11 @@ TEST(CsvParts, AFileThatBecomesShorterIsNamed) {
   write_bytes(path, "a,b\n");
   const auto rows = parts.value().part(parts.value().count() - 1);
   ASSERT_FALSE(rows.ok());
-  EXPECT_NE(rows.failure().message.find("it became shorter than"), std::string::npos);
+  EXPECT_HAS(rows.failure().message, "it became shorter than");
   EXPECT_EQ(CsvParts::open(folder.path() + "/none.csv", {}).failure().code,
             FailureCode::file_error);
   write_bytes(path, "");
   EXPECT_EQ(CsvParts::open(path, {}).failure().code, FailureCode::csv_empty);
 }
 
-}  // namespace
 }  // namespace epilogue::io::csv_parts_test

@@ -2,13 +2,11 @@
 // CSV: RFC 4180's quoting and line ends, numbers, missing values, and every refusal with its line.
 #include "epilogue/csv.h"
 
-#include <gtest/gtest.h>
-
 #include "errors/message_of.h"
 #include "io/files.h"
+#include "support/test.h"
 
 namespace epilogue::csv_test {
-namespace {
 
 using io_test::TempFolder;
 using io_test::write_bytes;
@@ -190,12 +188,12 @@ TEST(Csv, EveryTruncationIsHandled) {
 TEST(Csv, RowsAndColumnsThatAreNotThere) {
   const CsvTable t = parsed("a,b\n1,2\n3,4\n");
   const std::string start = "[CsvTable] expected a row below 2 and a column below 2, got ";
-  EXPECT_EQ(test::message_of([&] { t.cell(2, 0); }), start + "2 and 0");
-  EXPECT_EQ(test::message_of([&] { t.is_missing(-1, 0); }), start + "-1 and 0");
-  EXPECT_EQ(test::message_of([&] { (void)t.number(0, 2).ok(); }), start + "0 and 2");
-  EXPECT_EQ(test::message_of([] { CsvTable{}.cell(0, 0); }),
-            "[CsvTable] expected a row below 0 and a column below 0, got 0 and 0");
-  EXPECT_EQ(test::message_of([&] { t.line(9); }), "[CsvTable] expected a row below 2, got 9");
+  EXPECT_ERROR(t.cell(2, 0), start + "2 and 0");
+  EXPECT_ERROR(t.is_missing(-1, 0), start + "-1 and 0");
+  EXPECT_ERROR((void)t.number(0, 2).ok(), start + "0 and 2");
+  EXPECT_ERROR(CsvTable{}.cell(0, 0),
+               "[CsvTable] expected a row below 0 and a column below 0, got 0 and 0");
+  EXPECT_ERROR(t.line(9), "[CsvTable] expected a row below 2, got 9");
 }
 
 TEST(Csv, ChunksAreTheWholeTable) {
@@ -230,8 +228,7 @@ TEST(Csv, ChunksRefuseWhatATableRefuses) {
   CsvChunks chunks = CsvChunks::open(path).value();
   EXPECT_EQ(chunks.next(10).failure().message,
             path + ": CsvWidth: line 3: expected 2 cells, got 1");
-  EXPECT_EQ(test::message_of([&] { (void)chunks.next(0); }),
-            "[CsvChunks] expected one row or more, got 0");
+  EXPECT_ERROR((void)chunks.next(0), "[CsvChunks] expected one row or more, got 0");
   write_bytes(path, "");
   EXPECT_EQ(CsvChunks::open(path).failure().code, FailureCode::csv_empty);
   write_bytes(path, "a,b\n");
@@ -241,5 +238,4 @@ TEST(Csv, ChunksRefuseWhatATableRefuses) {
   EXPECT_EQ(CsvChunks::open(folder.path() + "/none.csv").failure().code, FailureCode::file_error);
 }
 
-}  // namespace
 }  // namespace epilogue::csv_test

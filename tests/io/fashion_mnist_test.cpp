@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data set as Debian packages it (skipped where the package is absent), and damaged copies.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <string>
-
 #include "epilogue/io.h"
 #include "files.h"
+#include "support/test.h"
 
 namespace epilogue::fashion_mnist_test {
-namespace {
 
 using io_test::TempFolder;
 using io_test::write_bytes;
@@ -158,5 +152,4 @@ TEST(FashionMnist, TheFirstRealImagesAreThoseOfTheWhole) {
       std::memcmp(first.test.images.data(), all.test.images.data(), first.test.images.bytes()), 0);
 }
 
-}  // namespace
 }  // namespace epilogue::fashion_mnist_test

@@ -2,16 +2,9 @@
 // Small files for the tests of io: a folder of their own, bytes written and read back.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <string>
-#include <string_view>
+#include "support/test.h"
 
 namespace epilogue::io_test {
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
 #include <zlib.h>
-
-#include <random>
-#include <string>
 
 #include "epilogue/io.h"
 #include "files.h"
+#include "support/test.h"
 
 namespace epilogue::idx_test {
-namespace {
 
 using io_test::TempFolder;
 using io_test::write_bytes;
@@ -195,5 +191,4 @@ TEST_F(Idx, RandomBitFlipsNeverCrash) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::idx_test

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/message.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "support/test.h"
 
 namespace epilogue::io::message_test {
-namespace {
 
 TEST(IoFailure, IsOneLineWithTheCode) {
   const Failure failure =
@@ -15,5 +11,4 @@ TEST(IoFailure, IsOneLineWithTheCode) {
   EXPECT_EQ(failure.message, "dir/a\\x0ab: HeaderTooSmall: expected 8, got 3");
 }
 
-}  // namespace
 }  // namespace epilogue::io::message_test

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of 4 bits in the formats of GPTQ and AWQ, packed here as the formats are defined; headers
 // that lie.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <functional>
-#include <map>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "epilogue/io.h"
 #include "files.h"
+#include "support/test.h"
 
 namespace epilogue::packed_int4_test {
-namespace {
 
 using io_test::safetensors_bytes;
 using io_test::TempFolder;
@@ -316,5 +306,4 @@ TEST(PackedInt4, LyingAwqHeadersGiveOneClearError) {
                  [](const SafetensorsFile& file) { return read_awq(file, "m"); });
 }
 
-}  // namespace
 }  // namespace epilogue::packed_int4_test

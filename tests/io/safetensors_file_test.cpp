@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening checkpoints: tensors over the mapping, and shards behind an index.
-#include <gtest/gtest.h>
-
-#include <optional>
-#include <string>
-
 #include "epilogue/io.h"
 #include "files.h"
+#include "support/test.h"
 
 namespace epilogue::safetensors_file_test {
-namespace {
 
 using io_test::read_bytes;
 using io_test::safetensors_bytes;
@@ -294,5 +289,4 @@ TEST_F(SafetensorsIndex, DeepNestingIsRefused) {
                       "expected at most 128 levels of nesting, got more");
 }
 
-}  // namespace
 }  // namespace epilogue::safetensors_file_test

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damaged files: truncated at every byte, bits flipped at random, pieces exchanged. None may crash,
 // and what is accepted must lie inside the file.
-#include <gtest/gtest.h>
-
-#include <random>
-#include <string>
-
 #include "epilogue/io.h"
 #include "files.h"
+#include "support/test.h"
 
 namespace epilogue::safetensors_mutation_test {
-namespace {
 
 using io_test::read_bytes;
 using io_test::TempFolder;
@@ -128,5 +123,4 @@ TEST(SafetensorsMutation, FlippedFilesOpenOrFailAndTheirTensorsAreReadable) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::safetensors_mutation_test

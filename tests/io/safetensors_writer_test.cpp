@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The writer: its bytes against a file written by hand, and round trips.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <string>
-
 #include "epilogue/io.h"
 #include "files.h"
+#include "support/test.h"
 
 namespace epilogue::safetensors_writer_test {
-namespace {
 
 using io_test::read_bytes;
 using io_test::safetensors_bytes;
@@ -231,5 +225,4 @@ TEST(SafetensorsWriter, PathThatCannotBeWritten) {
   EXPECT_EQ(status.failure().code, FailureCode::file_error);
 }
 
-}  // namespace
 }  // namespace epilogue::safetensors_writer_test

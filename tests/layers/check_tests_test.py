@@ -16,7 +16,7 @@ inline void quiet(int) {}
 #define CHECK_ONE(x) \\
   EXPECT_EQ(x, 1)
 """
-NAMESPACE = "namespace epilogue::a_test {\nnamespace {\n"
+NAMESPACE = "namespace epilogue::a_test {\n"
 PYTHON = """
 import unittest
 from helper import Base
@@ -29,10 +29,10 @@ class A(Base):
 class CheckTests(unittest.TestCase):
     def check(self, body, expected, more=None):
         path = "tests/ops/a_test.cpp"
-        text = f'#include "ops/helpers.h"\n{NAMESPACE}TEST(A, B) {{\n{body}\n}}\n}}\n}}\n'
+        text = f'#include "ops/helpers.h"\n{NAMESPACE}TEST(A, B) {{\n{body}\n}}\n}}\n'
         code, out = run("check_tests.py", {path: text, "tests/ops/helpers.h": HELPERS, **(more or {})})
         self.assertEqual((code, out), (0, "") if expected else
-                         (1, f"{path}:4: A.B asserts nothing\n"), body)
+                         (1, f"{path}:3: A.B asserts nothing\n"), body)
 
     def test_assertions_and_helpers_that_assert_pass(self):
         for body in ("EXPECT_EQ(f(), 1);", "ASSERT_NO_THROW(f());", "if (f()) FAIL() << 1;",
@@ -56,12 +56,23 @@ class CheckTests(unittest.TestCase):
 
     def test_each_file_has_its_namespace(self):
         body = "TEST(A, B) { EXPECT_EQ(f(), 1); }\n"
-        for opening, line in (("namespace epilogue {\nnamespace {\n", 2), ("namespace {\n", 1), ("", 1),
-                              ("namespace epilogue::b_test {\nnamespace {\n", 2),
-                              (NAMESPACE + "}\nint g();\nnamespace {\n", 5)):
+        for opening, line in (("namespace epilogue {\nnamespace {\n", 3), ("namespace {\n", 2), ("", 1),
+                              ("namespace epilogue::b_test {\n", 2), (NAMESPACE + "}\nnamespace {\n", 4)):
             code, out = run("check_tests.py", {"tests/ops/a_test.cpp": opening + body})
-            self.assertEqual((code, out), (1, f"tests/ops/a_test.cpp:{line}: expected the anonymous "
-                                              "namespace in a namespace a_test\n"), opening)
+            self.assertEqual((code, out), (1, f"tests/ops/a_test.cpp:{line}: expected the test in a "
+                                              "namespace a_test\n"), opening)
+        for opening in (NAMESPACE, NAMESPACE + "namespace {\n", NAMESPACE + "struct S { int f() { return 1; } };\n"):
+            self.assertEqual(run("check_tests.py", {"tests/ops/a_test.cpp": opening + body + "}\n}\n"}), (0, ""), opening)
+
+    def test_helpers_without_a_use_are_found(self):
+        body = "TEST(A, B) { EXPECT_EQ(two(), 1); }\n"
+        for helper, name in (("int one() { return 1; }\nint two() { return 2; }\n", "one"),
+                             ("int two() { return 2; }\nstd::vector<int>& all_of(int x) {\n}\n", "all_of")):
+            code, out = run("check_tests.py", {"tests/ops/a_test.cpp": NAMESPACE + helper + body + "}\n"})
+            self.assertEqual(code, 1, helper)
+            self.assertIn(f": nothing uses {name}\n", out)
+        helper = "int one() { return 1; }\nint two() { return one(); }\n"
+        self.assertEqual(run("check_tests.py", {"tests/ops/a_test.cpp": NAMESPACE + helper + body + "}\n"}), (0, ""))
 
     def test_python_methods_are_checked(self):
         helper = "class Base:\n    def ok(self):\n        self.assertTrue(self.run())\n"

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/machine_facts.h"
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "base/machine_figures.h"
 #include "epilogue/runtime.h"
+#include "support/test.h"
 
 namespace epilogue::measure::machine_facts_test {
-namespace {
 
 using nlohmann::json;
 using samples::figures_of_now;
@@ -81,5 +79,4 @@ TEST(MachineFacts, ATraceCarriesWhatAnalysesRead) {
   EXPECT_TRUE(trace_metadata(json::object()).empty());
 }
 
-}  // namespace
 }  // namespace epilogue::measure::machine_facts_test

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layer against the loops of reference.h, in f64 and f32.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "nn/reference.h"
+#include "support/test.h"
 
 namespace epilogue::nn::forward_test {
-namespace {
 
 constexpr Activation kGated[] = {Activation::geglu,         Activation::swiglu,
                                  Activation::reglu,         Activation::geglu_erf,
@@ -173,5 +169,4 @@ TEST(ForwardEdge, DropoutWorksOnlyWhileTraining) {
   EXPECT_EQ(layer(x).to_vector(), x.to_vector());
 }
 
-}  // namespace
 }  // namespace epilogue::nn::forward_test

@@ -2,14 +2,10 @@
 // Values that PyTorch computed: tests/data/training/golden.json, made by the script beside it.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "epilogue/tensor.h"
+#include "support/test.h"
 
 namespace epilogue::test {
 

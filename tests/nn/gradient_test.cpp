@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole layers through gradcheck in f64, with respect to the input and every parameter.
-#include <gtest/gtest.h>
-
 #include "epilogue/autograd.h"
 #include "nn/reference.h"
+#include "support/test.h"
 
 namespace epilogue::nn::gradient_test {
-namespace {
 
 void expect_gradients(Module& module, const Dims& input_sizes) {
   module.to(DType::f64);
@@ -70,5 +68,4 @@ TEST_F(Gradient, NoGradLeavesNoGraph) {
   EXPECT_FALSE(mlp(randn({2, 4})).requires_grad());
 }
 
-}  // namespace
 }  // namespace epilogue::nn::gradient_test

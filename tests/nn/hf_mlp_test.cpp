@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face MLPs: small files in every naming, loaded and compared with hand-built modules.
-#include <gtest/gtest.h>
-
 #include "epilogue/io.h"
 #include "nn/reference.h"
 #include "nn/temp_file.h"
+#include "support/test.h"
 
 namespace epilogue::nn::hf_mlp_test {
-namespace {
 
 constexpr int64_t kDim = 4;
 constexpr int64_t kHidden = 6;
@@ -292,12 +290,11 @@ TEST(HfMlpErrors, ModulesOfAnotherKind) {
   MLP deep(4, 6, 2);
   const TensorSource source = memory_source({});
   for (Module* module : {static_cast<Module*>(&linear), static_cast<Module*>(&deep)})
-    EXPECT_EQ(
-        error_of([&] { (void)load_hf_mlp(*module, source, ""); }),
+    EXPECT_ERROR(
+        (void)load_hf_mlp(*module, source, ""),
         "[load_hf_mlp] expected a GatedMLP, an MLP of one hidden layer or a Block around one, "
         "got " +
             module->class_name());
 }
 
-}  // namespace
 }  // namespace epilogue::nn::hf_mlp_test

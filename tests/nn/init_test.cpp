@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initialisation: bounds, moments, order of draws, the same numbers for the same seed.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "nn/reference.h"
+#include "support/test.h"
 
 namespace epilogue::nn::init_test {
-namespace {
 
 TEST(Init, LinearStaysInsideItsBoundAndComesNearIt) {
   manual_seed(11);
@@ -89,12 +84,11 @@ TEST(Init, NormsStartAsOnesAndZeros) {
 }
 
 TEST(Init, Errors) {
-  EXPECT_EQ(error_of([] { uniform_(empty({2}, DType::i64)); }),
-            "[uniform_] expected a floating tensor, got i64[2]");
-  EXPECT_EQ(error_of([] { kaiming_uniform_(empty({2})); }),
-            "[kaiming_uniform_] expected at least 2 dimensions, got f32[2]");
-  EXPECT_EQ(error_of([] { normal_({}); }), "[normal_] expected a floating tensor, got undefined");
+  EXPECT_ERROR(uniform_(empty({2}, DType::i64)),
+               "[uniform_] expected a floating tensor, got i64[2]");
+  EXPECT_ERROR(kaiming_uniform_(empty({2})),
+               "[kaiming_uniform_] expected at least 2 dimensions, got f32[2]");
+  EXPECT_ERROR(normal_({}), "[normal_] expected a floating tensor, got undefined");
 }
 
-}  // namespace
 }  // namespace epilogue::nn::init_test

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // bf16 and f16 modules: right dtypes, and values near those of f64.
-#include <gtest/gtest.h>
-
 #include "nn/reference.h"
+#include "support/test.h"
 
 namespace epilogue::nn::low_precision_test {
-namespace {
 
 class LowPrecision : public testing::TestWithParam<DType> {};
 
@@ -47,5 +45,4 @@ TEST_P(LowPrecision, GradientsHaveTheParametersDtype) {
 INSTANTIATE_TEST_SUITE_P(DTypes, LowPrecision, testing::Values(DType::bf16, DType::f16),
                          [](const auto& p) { return std::string(dtype_name(p.param)); });
 
-}  // namespace
 }  // namespace epilogue::nn::low_precision_test

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Module: names, order, training mode, gradients, dtype, and the messages of misuse.
-#include <gtest/gtest.h>
-
 #include "nn/reference.h"
+#include "support/test.h"
 
 namespace epilogue::nn::module_test {
-namespace {
 
 std::vector<std::string> names_of(const NamedTensors& tensors) {
   std::vector<std::string> names;
@@ -67,14 +65,11 @@ TEST(ModuleNames, BadNamesAreRefused) {
     Tensor forward(const Tensor& x) const override { return x; }
     Tensor scale = ones({1});
   };
-  EXPECT_EQ(error_of([] {
-              Model({"a", "a"});
-            }),
-            "[register] expected a new name without dots for Model, got \"a\"");
-  EXPECT_EQ(error_of([] { Model({"a.b"}); }),
-            "[register] expected a new name without dots for Model, got \"a.b\"");
-  EXPECT_EQ(error_of([] { Model({""}); }),
-            "[register] expected a new name without dots for Model, got \"\"");
+  EXPECT_ERROR(Model({"a", "a"}),
+               "[register] expected a new name without dots for Model, got \"a\"");
+  EXPECT_ERROR(Model({"a.b"}),
+               "[register] expected a new name without dots for Model, got \"a.b\"");
+  EXPECT_ERROR(Model({""}), "[register] expected a new name without dots for Model, got \"\"");
 }
 
 TEST(Module, CountsElements) {
@@ -125,27 +120,24 @@ TEST(Module, ToConvertsInPlaceAndKeepsTheTensors) {
   layer.zero_grad();
   sum(layer(randn({2, 3}, DType::f64))).backward();
   EXPECT_EQ(held.grad().dtype(), DType::f64);
-  EXPECT_EQ(error_of([&] { layer.to(DType::i64); }),
-            "[to] expected a floating dtype for Linear, got i64");
+  EXPECT_ERROR(layer.to(DType::i64), "[to] expected a floating dtype for Linear, got i64");
 }
 
 TEST(ModuleErrors, Construction) {
-  EXPECT_EQ(error_of([] { Linear(-1, 2); }),
-            "[Linear] expected sizes of at least 0, got -1 in, 2 out");
-  EXPECT_EQ(error_of([] { GatedMLP(2, 2, Activation::relu); }),
-            "[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf, quick_geglu, "
-            "squared_reglu, clamped_swiglu), got relu; MLP takes that");
-  EXPECT_EQ(error_of([] { MLP(2, 2, 1, Activation::geglu); }),
-            "[MLP] expected a plain activation (gelu, relu, silu, gelu_tanh, quick_gelu, "
-            "squared_relu), got geglu; GatedMLP takes that");
-  EXPECT_EQ(error_of([] { MLP(2, 2, 0); }),
-            "[MLP] expected dim, hidden and layers of at least 1, got 2, 2, 0");
-  EXPECT_EQ(error_of([] { make_mlp({.dim = 2, .hidden = 2, .layers = 3}); }),
-            "[make_mlp] expected 1 layer with the gated activation geglu, got 3");
-  EXPECT_EQ(error_of([] { Sequential({nullptr}); }), "[Sequential] expected a layer, got null");
-  EXPECT_EQ(error_of([] { Block(2, Norm::rms, nullptr); }), "[Block] expected a module, got null");
-  EXPECT_EQ(error_of([] { Dropout(1.5); }),
-            "[Dropout] expected a probability in [0, 1], got 1.500000");
+  EXPECT_ERROR(Linear(-1, 2), "[Linear] expected sizes of at least 0, got -1 in, 2 out");
+  EXPECT_ERROR(
+      GatedMLP(2, 2, Activation::relu),
+      "[GatedMLP] expected a gated activation (geglu, swiglu, reglu, geglu_erf, quick_geglu, "
+      "squared_reglu, clamped_swiglu), got relu; MLP takes that");
+  EXPECT_ERROR(MLP(2, 2, 1, Activation::geglu),
+               "[MLP] expected a plain activation (gelu, relu, silu, gelu_tanh, quick_gelu, "
+               "squared_relu), got geglu; GatedMLP takes that");
+  EXPECT_ERROR(MLP(2, 2, 0), "[MLP] expected dim, hidden and layers of at least 1, got 2, 2, 0");
+  EXPECT_ERROR(make_mlp({.dim = 2, .hidden = 2, .layers = 3}),
+               "[make_mlp] expected 1 layer with the gated activation geglu, got 3");
+  EXPECT_ERROR(Sequential({nullptr}), "[Sequential] expected a layer, got null");
+  EXPECT_ERROR(Block(2, Norm::rms, nullptr), "[Block] expected a module, got null");
+  EXPECT_ERROR(Dropout(1.5), "[Dropout] expected a probability in [0, 1], got 1.500000");
 }
 
 TEST(ModuleNames, ActivationsAndNormsParse) {
@@ -155,15 +147,15 @@ TEST(ModuleNames, ActivationsAndNormsParse) {
   static_assert(std::size(names) == kActivations);
   for (const char* name : names) EXPECT_EQ(activation_name(parse_activation(name)), name);
   for (const char* name : {"none", "rms", "layer"}) EXPECT_EQ(norm_name(parse_norm(name)), name);
-  EXPECT_EQ(error_of([] { parse_activation("GELU"); }),
-            "[activation] expected one of geglu, swiglu, reglu, geglu_erf, quick_geglu, "
-            "squared_reglu, clamped_swiglu, gelu, relu, silu, gelu_tanh, quick_gelu, squared_relu, "
-            "got \"GELU\"");
-  EXPECT_EQ(error_of([] { parse_norm(""); }), "[norm] expected one of none, rms, layer, got \"\"");
+  EXPECT_ERROR(
+      parse_activation("GELU"),
+      "[activation] expected one of geglu, swiglu, reglu, geglu_erf, quick_geglu, "
+      "squared_reglu, clamped_swiglu, gelu, relu, silu, gelu_tanh, quick_gelu, squared_relu, "
+      "got \"GELU\"");
+  EXPECT_ERROR(parse_norm(""), "[norm] expected one of none, rms, layer, got \"\"");
   EXPECT_TRUE(is_gated(Activation::reglu));
   EXPECT_TRUE(is_gated(Activation::geglu_erf));
   EXPECT_FALSE(is_gated(Activation::gelu));
 }
 
-}  // namespace
 }  // namespace epilogue::nn::module_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules announce themselves to the run observer, nested and numbered per class.
-#include <gtest/gtest.h>
-
 #include "core/observer.h"
 #include "nn/reference.h"
+#include "support/test.h"
 
 namespace epilogue::nn::range_test {
-namespace {
 
 // Writes "name(" and ")" for module ranges and the op's name for top-level ops.
 class Listener : public RunObserver {
@@ -74,5 +72,4 @@ TEST(ModuleRange, ForwardAloneIsSilent) {
   EXPECT_TRUE(listener.names.empty());
 }
 
-}  // namespace
 }  // namespace epilogue::nn::range_test

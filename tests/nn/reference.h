@@ -2,14 +2,9 @@
 // The layers once more, as plain loops over doubles: what the tests compare with.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "epilogue/nn.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::nn {
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // state_dict and load_state_dict, also through a file; every disagreement is named.
-#include <gtest/gtest.h>
-
-#include <cstring>
-
 #include "epilogue/io.h"
 #include "nn/reference.h"
 #include "nn/temp_file.h"
+#include "support/test.h"
 
 namespace epilogue::nn::state_dict_test {
-namespace {
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
@@ -74,8 +70,8 @@ TEST(StateDict, OneMessageForEveryDisagreementAndNothingIsChanged) {
                               {"down_proj.bias", ones({3})},
                               {"extra", ones({1})},
                               {"another", ones({1})}};
-  EXPECT_EQ(
-      error_of([&] { mlp.load_state_dict(state); }),
+  EXPECT_ERROR(
+      mlp.load_state_dict(state),
       "[load_state_dict] expected the keys and shapes of GatedMLP, got missing key(s): "
       "\"gate_proj.bias\", \"up_proj.bias\"; unexpected key(s): \"extra\", \"another\"; size "
       "mismatch for gate_proj.weight: [2, 3] in the state, [3, 2] in the module; size mismatch "
@@ -90,20 +86,16 @@ TEST(StateDict, NotStrictReturnsTheKeysButRefusesShapes) {
   EXPECT_EQ(result.missing, (std::vector<std::string>{"bias"}));
   EXPECT_EQ(result.unexpected, (std::vector<std::string>{"extra"}));
   EXPECT_EQ(layer.weight.to_vector(), std::vector<double>(6, 1.0));
-  EXPECT_EQ(
-      error_of([&] {
-        layer.load_state_dict({{"weight", ones({2})}}, false);
-      }),
+  EXPECT_ERROR(
+      layer.load_state_dict({{"weight", ones({2})}}, false),
       "[load_state_dict] expected the keys and shapes of Linear, got size mismatch for weight: "
       "[2] in the state, [3, 2] in the module");
 }
 
 TEST(StateDict, AnUndefinedTensorCountsAsMissing) {
   Linear layer(2, 3);
-  EXPECT_EQ(
-      error_of([&] {
-        layer.load_state_dict({{"weight", ones({3, 2})}, {"bias", Tensor()}});
-      }),
+  EXPECT_ERROR(
+      layer.load_state_dict({{"weight", ones({3, 2})}, {"bias", Tensor()}}),
       "[load_state_dict] expected the keys and shapes of Linear, got missing key(s): \"bias\"");
 }
 
@@ -111,12 +103,9 @@ TEST(StateDict, SharedWeightsRoundTrip) {
   const auto layer = std::make_shared<Linear>(3, 3);
   Sequential model({layer, layer});
   model.load_state_dict(model.state_dict());
-  EXPECT_EQ(error_of([&] {
-              model.load_state_dict({{"0.weight", layer->weight.detach()}});
-            }),
-            "[load_state_dict] expected the keys and shapes of Sequential, got missing key(s): "
-            "\"0.bias\", \"1.weight\", \"1.bias\"");
+  EXPECT_ERROR(model.load_state_dict({{"0.weight", layer->weight.detach()}}),
+               "[load_state_dict] expected the keys and shapes of Sequential, got missing key(s): "
+               "\"0.bias\", \"1.weight\", \"1.bias\"");
 }
 
-}  // namespace
 }  // namespace epilogue::nn::state_dict_test

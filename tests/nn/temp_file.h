@@ -2,11 +2,9 @@
 // A file name of this test that is removed at the end.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <string>
+#include "support/test.h"
 
 namespace epilogue::nn {
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's values for functions of the table at their edges: dtypes, ties, NaN, large integers.
-#include <limits>
-
 #include "ops/op_testing.h"
 #include "ops/pointwise/pointwise.h"
+#include "support/test.h"
 
 namespace epilogue::testing::functions_test {
-namespace {
 
 using Doubles = std::vector<double>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -115,5 +113,4 @@ TEST(Functions, DtypesOfResults) {
   EXPECT_EQ(where(mask, to(a, DType::bf16), 0.0).dtype(), DType::bf16);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::functions_test

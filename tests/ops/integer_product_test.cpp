@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of integers: exact, wrapping, with a bias.
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::test::integer_product_test {
-namespace {
 
 std::vector<int64_t> values(const Tensor& t) {
   const auto* data = static_cast<const int64_t*>(t.data());
@@ -34,16 +30,16 @@ TEST_F(IntegerProduct, BeyondTheIntegersOfADoubleIsExact) {
 }
 
 TEST_F(IntegerProduct, FractionalScalesAreRefused) {
-  EXPECT_EQ(message_of([&] { addmm(bias, a, b, 0.5, 1); }),
-            "[aten::addmm] expected an integer beta and alpha for integer tensors, got 0.500000");
+  EXPECT_ERROR(
+      addmm(bias, a, b, 0.5, 1),
+      "[aten::addmm] expected an integer beta and alpha for integer tensors, got 0.500000");
 }
 
 TEST(BoolTensor, RefusesInPlaceWritesOfIntegers) {
   const Tensor flags = zeros({2}, DType::boolean);
   const Tensor two = full({2}, 2, DType::i64);
-  EXPECT_EQ(message_of([&] { mul_(flags, two); }),
-            "[aten::mul_] expected bool values to write to a bool tensor, got i64[2]");
+  EXPECT_ERROR(mul_(flags, two),
+               "[aten::mul_] expected bool values to write to a bool tensor, got i64[2]");
 }
 
-}  // namespace
 }  // namespace epilogue::test::integer_product_test

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op of the index: description, shape rule, kernels against the reference on every ISA level,
 // gradients against finite differences, FLOPs and bytes, integer dtypes.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <set>
-
 #include "base/cpu_features.h"
 #include "core/backend.h"
 #include "epilogue/autograd.h"
@@ -15,9 +8,9 @@
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::test::op_table_test {
-namespace {
 
 constexpr DType kFloating[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
 constexpr DType kIntegers[] = {DType::i64, DType::u8, DType::boolean};
@@ -301,7 +294,7 @@ TEST_P(OpTable, IntegersWorkOrFailClearly) {
         out = run_on_copies(op, in, sample.attrs);
       } catch (const Error& e) {
         EXPECT_TRUE(std::string_view(e.what()).starts_with("[aten::")) << e.what();
-        EXPECT_NE(std::string_view(e.what()).find("expected"), std::string_view::npos) << e.what();
+        EXPECT_HAS(std::string_view(e.what()), "expected") << e.what();
         continue;
       }
       expect_reference(op, in, sample.attrs, out, text);
@@ -345,5 +338,4 @@ TEST(OpFlops, MatrixProductsCount2MNK) {
   EXPECT_EQ(kBmm.flops(Call{kBmm, bmm_in, {}, bmm_out}), 2 * 4 * 3 * 7 * 5);
 }
 
-}  // namespace
 }  // namespace epilogue::test::op_table_test

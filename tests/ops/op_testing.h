@@ -2,18 +2,12 @@
 // Shared by the op tests: tensors of every layout, the reference's answer, comparison, call trees.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "core/observer.h"
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
+#include "support/test.h"
 
 namespace epilogue::testing {
 

@@ -3,9 +3,9 @@
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "op_testing.h"
+#include "support/test.h"
 
 namespace epilogue::pointwise_test {
-namespace {
 
 using namespace testing;
 
@@ -76,7 +76,7 @@ void check(Random& random, const Case& c) {
   }
   std::string what = std::string(c.op->name) + " on " + std::string(isa_name(active_isa())) + ":";
   for (const Tensor& t : in) what.append(" ").append(to_string(t) + to_string(t.strides()));
-  ASSERT_NE(explain_kernels(*c.op, in, c.attrs).find("simd: chosen"), std::string::npos) << what;
+  ASSERT_HAS(explain_kernels(*c.op, in, c.attrs), "simd: chosen") << what;
   const Tensor got = run_op(*c.op, in, c.attrs)[0];
   expect_close(got, reference_of(*c.op, in, c.attrs, got), 3e-6, what);
 }
@@ -174,7 +174,7 @@ TEST(Pointwise, DoublesKeepTheirPrecision) {
     const std::vector<Attr> attrs =
         op == &kAdd || op == &kSub ? std::vector<Attr>{0.7} : std::vector<Attr>{};
     const Tensor got = run_op(*op, in, attrs)[0];
-    EXPECT_NE(explain_kernels(*op, in, attrs).find("f64: chosen"), std::string::npos);
+    EXPECT_HAS(explain_kernels(*op, in, attrs), "f64: chosen");
     expect_close(got, reference_of(*op, in, attrs, got), 1e-15, std::string(op->name));
   }
   EXPECT_EQ(neg(t(a)).to_vector()[1], -a.to_vector()[700]);
@@ -235,5 +235,4 @@ TEST(Tensor, ToADTypeIsTheOp) {
   EXPECT_EQ(x.grad().to_vector(), (std::vector<double>{2, 2}));
 }
 
-}  // namespace
 }  // namespace epilogue::pointwise_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // permute, squeeze, unsqueeze, split, chunk and stack beyond what the op table checks.
-#include <gtest/gtest.h>
-
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::test::shapes_test {
-namespace {
 
 using Values = std::vector<double>;
 
@@ -61,34 +59,20 @@ TEST(Shapes, StackJoinsInANewDimension) {
 
 TEST(Shapes, Messages) {
   const Tensor x = zeros({2, 3});
-  EXPECT_EQ(message_of([&] { permute(x, 0); }),
-            "[aten::permute] expected one number per dimension of f32[2, 3], got [0]");
-  EXPECT_EQ(message_of([&] {
-              permute(x, {0, -2});
-            }),
-            "[aten::permute] expected each dimension once, got [0, -2]");
-  EXPECT_EQ(message_of([&] { squeeze(x, 2); }),
-            "[aten::squeeze] expected a dimension in [-2, 1], got 2");
-  EXPECT_EQ(message_of([&] { unsqueeze(x, 3); }),
-            "[aten::unsqueeze] expected a dimension in [-3, 2], got 3");
-  EXPECT_EQ(message_of([&] { split(x, 0); }),
-            "[aten::split] expected a split_size of 1 or more, got 0");
-  EXPECT_EQ(message_of([&] {
-              split(x, {1, 2});
-            }),
-            "[aten::split] expected sizes that add up to 2, got 3");
-  EXPECT_EQ(message_of([&] { chunk(x, 0); }), "[aten::chunk] expected 1 or more chunks, got 0");
-  EXPECT_EQ(message_of([&] { chunk(x, 2, 2); }),
-            "[aten::chunk] expected a dimension in [-2, 1], got 2");
-  EXPECT_EQ(message_of([&] { split({}, 1); }),
-            "[aten::split] expected a tensor for 'self', got undefined");
-  EXPECT_EQ(message_of([&] {
-              stack({x, zeros({3})});
-            }),
-            "[aten::stack] expected tensors of one shape, got f32[2, 3] and f32[3]");
-  EXPECT_EQ(message_of([] { stack(std::span<const Tensor>()); }),
-            "[aten::stack] expected at least one tensor, got none");
+  EXPECT_ERROR(permute(x, 0),
+               "[aten::permute] expected one number per dimension of f32[2, 3], got [0]");
+  EXPECT_ERROR(permute(x, {0, -2}), "[aten::permute] expected each dimension once, got [0, -2]");
+  EXPECT_ERROR(squeeze(x, 2), "[aten::squeeze] expected a dimension in [-2, 1], got 2");
+  EXPECT_ERROR(unsqueeze(x, 3), "[aten::unsqueeze] expected a dimension in [-3, 2], got 3");
+  EXPECT_ERROR(split(x, 0), "[aten::split] expected a split_size of 1 or more, got 0");
+  EXPECT_ERROR(split(x, {1, 2}), "[aten::split] expected sizes that add up to 2, got 3");
+  EXPECT_ERROR(chunk(x, 0), "[aten::chunk] expected 1 or more chunks, got 0");
+  EXPECT_ERROR(chunk(x, 2, 2), "[aten::chunk] expected a dimension in [-2, 1], got 2");
+  EXPECT_ERROR(split({}, 1), "[aten::split] expected a tensor for 'self', got undefined");
+  EXPECT_ERROR(stack({x, zeros({3})}),
+               "[aten::stack] expected tensors of one shape, got f32[2, 3] and f32[3]");
+  EXPECT_ERROR(stack(std::span<const Tensor>()),
+               "[aten::stack] expected at least one tensor, got none");
 }
 
-}  // namespace
 }  // namespace epilogue::test::shapes_test

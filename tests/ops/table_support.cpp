@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/table_support.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "core/element.h"
 #include "core/tensor_impl.h"
+#include "support/test.h"
 
 namespace epilogue::test {
 namespace {

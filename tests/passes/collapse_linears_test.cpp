@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::collapse_linears_test {
-namespace {
 
 PipelineOptions asked_for() {
   PipelineOptions options;
@@ -41,5 +40,4 @@ const PassCases kCases(
       asked_for()},
      {"NotWhereItIsNotCheaper", [] { return two_linears(1); }, asked_for()}});
 
-}  // namespace
 }  // namespace epilogue::testing::collapse_linears_test

@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::drop_dead_test {
-namespace {
 
 template <class F>
 Graph of_input(Dims sizes, F f) {
@@ -44,5 +43,4 @@ const PassCases kCases(
                      return of_input({3, 4}, [](const Tensor& x) { return softmax(x, -1); });
                    }}});
 
-}  // namespace
 }  // namespace epilogue::testing::drop_dead_test

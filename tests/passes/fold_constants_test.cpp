@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::fold_constants_test {
-namespace {
 
 const PassCases kCases("fold_constants", {{"NumbersAreComputedOnce",
                                            [] {
@@ -17,5 +16,4 @@ const PassCases kCases("fold_constants", {{"NumbersAreComputedOnce",
                                                  [](In x, In p) { return x[0] * (p[0] + 3.0); });
                                            }}});
 
-}  // namespace
 }  // namespace epilogue::testing::fold_constants_test

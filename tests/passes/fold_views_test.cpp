@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::fold_views_test {
-namespace {
 
 Graph product_of(const Tensor& x, const Tensor& w) {
   return graph_of({x}, {w}, [](In in, In p) { return linear(in[0], p[0]); });
@@ -99,5 +98,4 @@ const PassCases kCases(
                     }},
                    {"FewRowsWhereAllIsPacked", [] { return step(); }, packed(Packed::always)}});
 
-}  // namespace
 }  // namespace epilogue::testing::fold_views_test

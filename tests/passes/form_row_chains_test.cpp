@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::form_row_chains_test {
-namespace {
 
 // What reads the norm of an input.
 template <class F>
@@ -118,5 +117,4 @@ const PassCases kCases(
      {"AHiddenBlockThatFits", [] { return two_linears(21845); }},
      {"NotAHiddenBlockThatDoesNotFit", [] { return two_linears(21846); }}});
 
-}  // namespace
 }  // namespace epilogue::testing::form_row_chains_test

@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::fuse_attention_test {
-namespace {
 
 // Of q, k, v [2, n, 4], and a mask if there is a fourth.
 Tensor probabilities(In in) {
@@ -129,5 +128,4 @@ const PassCases kCases(
         return graph_of({zeros({12, 4})}, {}, [](In x, In) { return softmax(x[0] * 0.5, -1); });
       }}});
 
-}  // namespace
 }  // namespace epilogue::testing::fuse_attention_test

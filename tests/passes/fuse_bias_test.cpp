@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::fuse_bias_test {
-namespace {
 
 Graph product_of(const Tensor& x, const Tensor& w, const Tensor& b) {
   return graph_of({x}, {w, b}, [](In in, In p) { return linear(in[0], p[0], p[1]); });
@@ -67,5 +66,4 @@ const PassCases kCases(
                                           1);
                    }}});
 
-}  // namespace
 }  // namespace epilogue::testing::fuse_bias_test

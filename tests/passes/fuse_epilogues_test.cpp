@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::fuse_epilogues_test {
-namespace {
 
 // A product that is a result too.
 Graph stored_product() {
@@ -122,5 +121,4 @@ const PassCases kCases(
       }},
      {"NotASecondResultOnADevice", [] { return on_cuda(stored_product()); }}});
 
-}  // namespace
 }  // namespace epilogue::testing::fuse_epilogues_test

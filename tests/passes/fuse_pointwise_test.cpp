@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::fuse_pointwise_test {
-namespace {
 
 template <class F>
 Graph of_input(Dims sizes, F f) {
@@ -96,5 +95,4 @@ const PassCases kCases(
         });
       }}});
 
-}  // namespace
 }  // namespace epilogue::testing::fuse_pointwise_test

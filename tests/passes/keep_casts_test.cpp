@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::keep_casts_test {
-namespace {
 
 const PassCases kCases(
     "keep_casts",
@@ -29,5 +28,4 @@ const PassCases kCases(
         return graph_of({zeros({3, 4})}, {}, [](In x, In) { return exp(to(x[0], DType::bf16)); });
       }}});
 
-}  // namespace
 }  // namespace epilogue::testing::keep_casts_test

@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::merge_gemms_test {
-namespace {
 
 // The gate is a result too.
 Graph gate_that_is_read() {
@@ -54,5 +53,4 @@ const PassCases kCases(
         });
       }}});
 
-}  // namespace
 }  // namespace epilogue::testing::merge_gemms_test

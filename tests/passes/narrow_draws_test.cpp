@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::narrow_draws_test {
-namespace {
 
 template <class F>
 Graph of_input(F f) {
@@ -50,5 +49,4 @@ const PassCases kCases("narrow_draws",
                            });
                          }}});
 
-}  // namespace
 }  // namespace epilogue::testing::narrow_draws_test

@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::overlap_epilogues_test {
-namespace {
 
 Graph product(DType dtype, bool overlaps) {
   Graph graph = graph_of({zeros({3, 4}, dtype)}, {zeros({6, 4}, dtype)},
@@ -16,5 +15,4 @@ const PassCases kCases("overlap_epilogues",
                         {"NotForF32", [] { return product(DType::f32, true); }},
                         {"NotWithoutSuchAUnit", [] { return product(DType::bf16, false); }}});
 
-}  // namespace
 }  // namespace epilogue::testing::overlap_epilogues_test

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver of the passes. Each pass has a file of its own: PASS_test.cpp.
 #include "pass_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::pipeline_test {
-namespace {
 
 Graph gated_mlp() {
   return graph_of({zeros({2, 3, 4})}, {zeros({6, 4}), zeros({6, 4}), zeros({4, 6})},
@@ -35,7 +35,7 @@ TEST(Pipeline, NamesThatAreNoPassAreRefused) {
   options.skip = {"merge_gemms", "make_faster"};
   const std::string before = graph::to_text(graph);
   const std::string error = error_of([&] { passes::run_pipeline(graph, options); });
-  EXPECT_NE(error.find("'make_faster'"), std::string::npos) << error;
+  EXPECT_HAS(error, "'make_faster'");
   EXPECT_EQ(graph::to_text(graph), before);
 }
 
@@ -43,10 +43,9 @@ TEST(Pipeline, TwiceIsOnce) {
   Graph graph = gated_mlp();
   passes::run_pipeline(graph, {});
   const std::string first = graph::to_text(graph);
-  EXPECT_EQ(first.find("aten::"), std::string::npos) << first;
+  EXPECT_LACKS(first, "aten::");
   passes::run_pipeline(graph, {});
   EXPECT_EQ(graph::to_text(graph), first);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::pipeline_test

@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::recompute_saved_test {
-namespace {
 
 PipelineOptions options_of(Saved saved, Packed packed) {
   PipelineOptions options;
@@ -77,5 +76,4 @@ const PassCases kCases(
                         [](In x, In p) { return relu(linear(x[0], p[0])); });
       }}});
 
-}  // namespace
 }  // namespace epilogue::testing::recompute_saved_test

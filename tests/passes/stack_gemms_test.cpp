@@ -2,7 +2,6 @@
 #include "pass_testing.h"
 
 namespace epilogue::testing::stack_gemms_test {
-namespace {
 
 // The backward pass of a gated layer in ops: dh = dy w, dg = dh u, du = dh g, dx = dg a + du b. The
 // inputs are dy, g, u; the parameters w, a, b.
@@ -103,5 +102,4 @@ const PassCases kCases("stack_gemms",
                         {"RowsThatFitABlock", [] { return summed(10922); }},
                         {"NotRowsThatFitNoBlock", [] { return summed(10923); }}});
 
-}  // namespace
 }  // namespace epilogue::testing::stack_gemms_test

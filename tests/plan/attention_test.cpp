@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax(q k^T * scale + mask) v as one kernel that holds no scores.
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <span>
-
 #include "base/cpu_features.h"
 #include "epilogue/amp.h"
 #include "epilogue/profiler.h"
 #include "epilogue/runtime.h"
 #include "plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::attention_test {
-namespace {
 
 using Function = std::function<Tensor(std::span<const Tensor>)>;
 
@@ -261,12 +256,10 @@ TEST(Attention, ServesAModule) {
     // q, k, v, attention, out.
     EXPECT_EQ(compiled.stats().kernels, 5) << compiled.explain();
     const std::string text = compiled.explain();
-    EXPECT_NE(text.find("_attention, 12 x 1 x "), std::string::npos) << text;
-    EXPECT_NE(text.find("fuse_attention: aten::bmm %"), std::string::npos) << text;
-    EXPECT_NE(text.find("as attention, whose scores stay in the cache: saves "), std::string::npos);
-    EXPECT_NE(compiled.dump(CompiledDump::plan).find(": 12 x [60, 60] scores * 0.288675"),
-              std::string::npos)
-        << compiled.dump(CompiledDump::plan);
+    EXPECT_HAS(text, "_attention, 12 x 1 x ");
+    EXPECT_HAS(text, "fuse_attention: aten::bmm %");
+    EXPECT_HAS(text, "as attention, whose scores stay in the cache: saves ");
+    EXPECT_HAS(compiled.dump(CompiledDump::plan), ": 12 x [60, 60] scores * 0.288675");
   }
 }
 
@@ -309,7 +302,7 @@ TEST(Attention, ItsEventNamesTheOps) {
   std::string name;
   for (const trace::Event& e : result.events)
     if (e.category == trace::Category::kernel) name = result.name(e);
-  EXPECT_NE(name.find("_attention_bmm_mul_add__softmax_bmm_f32"), std::string::npos) << name;
+  EXPECT_HAS(name, "_attention_bmm_mul_add__softmax_bmm_f32");
 }
 
 // The backward pass reads the probabilities: eager's ops, fused as before.
@@ -360,5 +353,4 @@ TEST(Attention, MeasuringKeepsTheBestAmongPlansThatAgree) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::testing::attention_test

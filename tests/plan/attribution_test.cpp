@@ -9,7 +9,6 @@
 #include "plan_testing.h"
 
 namespace epilogue::testing::attribution_test {
-namespace {
 
 trace::Trace record(const std::function<void()>& body, profiler::ProfileOptions options = {}) {
   trace::Trace result;
@@ -145,5 +144,4 @@ TEST(Attribution, LongListsAreCutBetweenOpsInNamesAlone) {
   EXPECT_TRUE(name.view().ends_with("_etc_bf16")) << name.view();
 }
 
-}  // namespace
 }  // namespace epilogue::testing::attribution_test

@@ -7,7 +7,6 @@
 #include "plan_testing.h"
 
 namespace epilogue::testing::compile_test {
-namespace {
 
 struct Case {
   nn::MlpConfig config;
@@ -175,5 +174,4 @@ TEST(Compile, RunsOnTheCallersThreads) {
   EXPECT_EQ(serial.runs > 0, num_threads() > 1);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::compile_test

@@ -7,9 +7,9 @@
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "step_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::dropout_test {
-namespace {
 
 constexpr uint64_t kSeed = 17;
 constexpr double kDropped = 0.25;
@@ -227,7 +227,7 @@ TEST(CompiledDropout, WithoutTrainingNothingIsDrawn) {
   const auto got = draw([&](const Tensor& t) { return compiled(t); }, x);
   expect_near(got.result, draw(*network, x).result, "eval");
   EXPECT_EQ(got.state.offset, 0U);
-  EXPECT_EQ(compiled.dump(CompiledDump::plan).find("bernoulli"), std::string::npos);
+  EXPECT_LACKS(compiled.dump(CompiledDump::plan), "bernoulli");
 }
 
 TEST(CompiledDropout, ProbabilitiesOfZeroAndOneDrawNothing) {
@@ -288,12 +288,8 @@ TEST(CompiledDropout, TheDrawIsAKernelAndAllElseJoinsTheProducts) {
   const Tensor x = randn({6, 16});
   draw([&](const Tensor& t) { return compiled(t); }, x);
   EXPECT_EQ(compiled.stats().kernels, 2) << compiled.explain();
-  EXPECT_NE(compiled.explain().find("into what reads it: no, numbers are drawn once"),
-            std::string::npos)
-      << compiled.explain();
-  EXPECT_NE(compiled.dump(CompiledDump::plan).find("aten::bernoulli_(none; 0.75) -> u8[6, 16]"),
-            std::string::npos)
-      << compiled.dump(CompiledDump::plan);
+  EXPECT_HAS(compiled.explain(), "into what reads it: no, numbers are drawn once");
+  EXPECT_HAS(compiled.dump(CompiledDump::plan), "aten::bernoulli_(none; 0.75) -> u8[6, 16]");
 }
 
 // The backward pass reads the bytes that were drawn: the scaled mask is nobody's to keep.
@@ -304,7 +300,7 @@ TEST(CompiledDropout, TheBackwardPassKeepsTheMaskAsBytes) {
   step(x, x);
   const std::string plan = step.dump(CompiledDump::plan);
   EXPECT_EQ(count_of(plan, "aten::bernoulli_"), 1) << plan;
-  EXPECT_EQ(plan.find("aten::div"), std::string::npos) << plan;
+  EXPECT_LACKS(plan, "aten::div");
   EXPECT_EQ(count_of(plan, "u8[6, 16]"), 1) << plan;
 }
 
@@ -328,5 +324,4 @@ TEST(CompiledDropout, AMaskThatIsAResultKeepsItsDtype) {
   expect_equal(got[1], want[1], "kept");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::dropout_test

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of 8 and 4 bits and 8-bit rows, through row chains, fused MLPs and compile(): against the
 // rounded weights' own products in double, for any number of rows, on every instruction set.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <random>
-
 #include "backend/cpu/simd/panels/quantise_groups.h"
 #include "backend/kernel_testing.h"
 #include "base/cpu_features.h"
@@ -19,9 +13,9 @@
 #include "epilogue/ops.h"
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::testing::fewer_bits_test {
-namespace {
 
 double distance(const Tensor& got, const Tensor& want) {
   const std::vector<double> a = got.to_vector();
@@ -234,10 +228,10 @@ TEST(FewerBits, WeightsThatAreRoundedAlreadyArePackedAsTheyAre) {
 TEST(FewerBits, MisuseIsNamed) {
   const Tensor w = ones({8, 64}, DType::f32);
   const Tensor x = ones({1, 64}, DType::f32);
-  EXPECT_EQ(error_of([&] { run_chain(x, {w}, {.activations = ActivationBits::int8}); }),
-            "[row chain] expected int8 weights with int8 activations, got others");
-  EXPECT_EQ(error_of([&] { run_chain(x, {w}, {.weights = WeightBits::int4, .group = 64}); }),
-            "[row chain] expected int4 weights in groups of 32 or 128, got 64");
+  EXPECT_ERROR(run_chain(x, {w}, {.activations = ActivationBits::int8}),
+               "[row chain] expected int8 weights with int8 activations, got others");
+  EXPECT_ERROR(run_chain(x, {w}, {.weights = WeightBits::int4, .group = 64}),
+               "[row chain] expected int4 weights in groups of 32 or 128, got 64");
   Int4Weight q = random_int4(8, 64, 32, DType::f16, false, 1);
   const auto make = [&](const FusedOptions& options = {}) {
     return error_of([&] {
@@ -299,5 +293,4 @@ TEST(FewerBits, CompileRoundsAsTheFusedMlpDoes) {
   clear_fused_cache();
 }
 
-}  // namespace
 }  // namespace epilogue::testing::fewer_bits_test

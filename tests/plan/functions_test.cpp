@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of all kinds: what cannot be fused runs as the op itself.
-#include <limits>
-
 #include "epilogue/profiler.h"
 #include "epilogue/trace/event.h"
 #include "ops/op_testing.h"
 #include "plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::functions_test {
-namespace {
 
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
@@ -65,7 +63,7 @@ TEST(CompiledFunctions, ComputedMatricesAreMultipliedByTheOp) {
   const Compiled c = expect_same(
       [](std::span<const Tensor> in) { return std::vector<Tensor>{matmul(in[0], in[1])}; },
       {randn({5, 6}), randn({6, 4})});
-  EXPECT_NE(c.explain().find("the second matrix is computed, not a parameter"), std::string::npos);
+  EXPECT_HAS(c.explain(), "the second matrix is computed, not a parameter");
 }
 
 TEST(CompiledFunctions, ResultsMayBeInputsParametersViewsAndTheSameTwice) {
@@ -120,7 +118,7 @@ TEST(CompiledFunctions, NormsWithAndWithoutWhatChainsNeed) {
     return std::vector<Tensor>{matmul(n, w), matmul(layer_norm(in[0], {6}, g, g), w), n};
   };
   const Compiled c = expect_same(f, {randn({4, 6})}, 1e-5);
-  EXPECT_NE(c.explain().find("others read its result too"), std::string::npos);
+  EXPECT_HAS(c.explain(), "others read its result too");
 }
 
 TEST(CompiledFunctions, NanAndInfinityComeThrough) {
@@ -147,7 +145,7 @@ TEST(CompiledFunctions, CollapsedLinearsFollowTheirWeights) {
   const Tensor in[] = {randn({4, 8})};
   Compiled compiled = compile(f, {.collapse_linears = true});
   expect_close(compiled(in)[0], f(in)[0], 1e-3, "collapsed");
-  EXPECT_NE(compiled.dump(CompiledDump::plan).find("f32[8, 8]"), std::string::npos);
+  EXPECT_HAS(compiled.dump(CompiledDump::plan), "f32[8, 8]");
   copy_(w1, randn({64, 8}));
   expect_close(compiled(in)[0], f(in)[0], 1e-3, "written weight");
   EXPECT_EQ(compiled.stats().misses, 2);
@@ -171,7 +169,7 @@ TEST(CompiledFunctions, TheTraceShowsOneKernelNamedByTheOpsItStandsFor) {
     if (e.category == trace::Category::cpu_op) ops.push_back(name);
   }
   ASSERT_EQ(kernels.size(), 1U);
-  EXPECT_NE(kernels[0].find("_row_chain_mm_gelu_mm_mul_mm_f32"), std::string::npos) << kernels[0];
+  EXPECT_HAS(kernels[0], "_row_chain_mm_gelu_mm_mul_mm_f32");
   EXPECT_EQ(ops, std::vector<std::string>{"epilogue::row_chain"});
   // 3 products of 8 x 32 x 64, gelu 9 and mul 1 per hidden element.
   ASSERT_EQ(profile.trace().kernels.size(), 1U);
@@ -203,5 +201,4 @@ TEST(CompiledFunctions, TracedWorkFollowsTheRowsOfTheCall) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::testing::functions_test

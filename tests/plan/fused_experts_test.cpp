@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // FusedExperts beside the loop over experts that models run, both against the loop in f64.
-#include <cstring>
-#include <limits>
-#include <thread>
-
 #include "base/cpu_features.h"
 #include "epilogue/fused.h"
 #include "epilogue/runtime.h"
@@ -11,9 +7,9 @@
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
 #include "plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::fused_experts_test {
-namespace {
 
 struct Sizes {
   int64_t experts, k, hidden, n;
@@ -426,24 +422,20 @@ TEST_F(FusedExpertsTest, ErrorsNameWhatWasExpected) {
             "[fused_experts] expected weights [3, 2] of f32 or x's dtype, got f64[3, 2]");
   for (const int64_t wrong : {-1, 5}) {
     const Tensor out = full({3, 24}, 7);
-    EXPECT_EQ(error_of([&] {
-                fused.run_into(
-                    x, from_values(std::vector<int64_t>{0, 1, 2, 3, wrong, 0}, {3, 2}, DType::i64),
-                    weights, out);
-              }),
-              "[fused_experts] expected indices of experts from 0 to 3, or 4 for none, got " +
-                  std::to_string(wrong));
+    EXPECT_ERROR(fused.run_into(
+                     x, from_values(std::vector<int64_t>{0, 1, 2, 3, wrong, 0}, {3, 2}, DType::i64),
+                     weights, out),
+                 "[fused_experts] expected indices of experts from 0 to 3, or 4 for none, got " +
+                     std::to_string(wrong));
     for (const double v : out.to_vector()) EXPECT_EQ(v, 7);
   }
   EXPECT_EQ(error_of([&] {
               fused.run_into(x, index, weights, x);
             }).find("[fused_experts] expected an out apart from x"),
             0U);
-  EXPECT_EQ(error_of([&] {
-              fused.run_into(x, index, weights, zeros({3, 23}));
-            }),
-            "[fused_experts] expected a contiguous out of x's dtype and sizes [3, 24], got "
-            "f32[3, 23]");
+  EXPECT_ERROR(fused.run_into(x, index, weights, zeros({3, 23})),
+               "[fused_experts] expected a contiguous out of x's dtype and sizes [3, 24], got "
+               "f32[3, 23]");
 }
 
 TEST_F(FusedExpertsTest, ErrorsOfExpertsNameWhatWasExpected) {
@@ -468,35 +460,24 @@ TEST_F(FusedExpertsTest, ErrorsOfExpertsNameWhatWasExpected) {
   changed[0].gate = {};
   EXPECT_EQ(made(changed, nn::Activation::swiglu),
             "[fused_experts] expected a gate in each expert, of a gated activation, got undefined");
-  EXPECT_EQ(
-      error_of([] {
-        split_experts(randn({2, 5, 4}), randn({2, 4, 2}));
-      }),
+  EXPECT_ERROR(
+      split_experts(randn({2, 5, 4}), randn({2, 4, 2})),
       "[fused_experts] expected up with an even number of rows, for gate and up, got f32[2, 5, 4]");
-  EXPECT_EQ(error_of([] {
-              split_experts(randn({2, 4}), randn({2, 4, 2}));
-            }),
-            "[fused_experts] expected up [experts, out, in], got f32[2, 4]");
-  EXPECT_EQ(error_of([] {
-              split_experts(randn({2, 4, 4}), randn({3, 4, 2}));
-            }),
-            "[fused_experts] expected down [2, out, in], got f32[3, 4, 2]");
-  EXPECT_EQ(error_of([] {
-              split_experts(randn({2, 4, 4}), randn({2, 4, 2}), {}, randn({2, 3}));
-            }),
-            "[fused_experts] expected biases of up [2, 4], got f32[2, 3]");
+  EXPECT_ERROR(split_experts(randn({2, 4}), randn({2, 4, 2})),
+               "[fused_experts] expected up [experts, out, in], got f32[2, 4]");
+  EXPECT_ERROR(split_experts(randn({2, 4, 4}), randn({3, 4, 2})),
+               "[fused_experts] expected down [2, out, in], got f32[3, 4, 2]");
+  EXPECT_ERROR(split_experts(randn({2, 4, 4}), randn({2, 4, 2}), {}, randn({2, 3})),
+               "[fused_experts] expected biases of up [2, 4], got f32[2, 3]");
 }
 
 TEST(FusedExpertsErrors, GradientsAreRefused) {
   const Mixture m({2, 24, 16, 24}, DType::f32, nn::Activation::swiglu);
   Tensor x = randn({3, 24});
   x.set_requires_grad(true);
-  EXPECT_EQ(error_of([&] {
-              m.fused()(x, zeros({3, 1}, DType::i64), ones({3, 1}));
-            }),
-            "[fused_experts] expected no_grad: there is no backward pass, got a tensor that "
-            "requires a gradient");
+  EXPECT_ERROR(m.fused()(x, zeros({3, 1}, DType::i64), ones({3, 1})),
+               "[fused_experts] expected no_grad: there is no backward pass, got a tensor that "
+               "requires a gradient");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::fused_experts_test

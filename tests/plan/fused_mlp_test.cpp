@@ -6,7 +6,6 @@
 #include "plan_testing.h"
 
 namespace epilogue::testing::fused_mlp_test {
-namespace {
 
 struct Weights {
   explicit Weights(DType dtype) {
@@ -191,16 +190,13 @@ TEST(FusedMlp, MisuseIsNamed) {
   const NoGrad no_grad;
   const Weights w(DType::f32);
   const FusedMlp mlp = FusedMlp::gated(w.gate, w.up, w.down, nn::Activation::swiglu);
-  EXPECT_EQ(error_of([&] {
-              mlp(randn({2, 8}));
-            }),
-            "[fused_gated_mlp] expected x [..., 16] of the weights' dtype f32 on their device, got "
-            "f32[2, 8]");
-  EXPECT_EQ(error_of([&] {
-              FusedMlp::gated(w.gate, w.up, w.down, nn::Activation::swiglu,
-                              {.post_norm = PostNorm::of_residual});
-            }),
-            "[fused_gated_mlp] expected a residual for PostNorm::of_residual, got none");
+  EXPECT_ERROR(
+      mlp(randn({2, 8})),
+      "[fused_gated_mlp] expected x [..., 16] of the weights' dtype f32 on their device, got "
+      "f32[2, 8]");
+  EXPECT_ERROR(FusedMlp::gated(w.gate, w.up, w.down, nn::Activation::swiglu,
+                               {.post_norm = PostNorm::of_residual}),
+               "[fused_gated_mlp] expected a residual for PostNorm::of_residual, got none");
   nn::Linear layer(16, 16);
   const Tensor weights[] = {layer.weight};
   const FusedMlp held = FusedMlp::plain(weights, {}, nn::Activation::relu);
@@ -214,25 +210,15 @@ TEST(FusedLinear, MisuseIsNamed) {
   const Tensor weights[] = {randn({3, 4}), randn({5, 4})};
   const Tensor x = randn({2, 4});
   const Tensor outs[] = {empty({2, 3}), empty({2, 5})};
-  EXPECT_EQ(error_of([&] {
-              FusedLinear({weights, 0});
-            }),
-            "[FusedLinear] expected at least one weight, got none");
-  EXPECT_EQ(error_of([&] { FusedLinear(weights, {}, {.residual = true}); }),
-            "[FusedLinear] expected one weight with a residual, got 2");
+  EXPECT_ERROR(FusedLinear({weights, 0}), "[FusedLinear] expected at least one weight, got none");
+  EXPECT_ERROR(FusedLinear(weights, {}, {.residual = true}),
+               "[FusedLinear] expected one weight with a residual, got 2");
   const FusedLinear layers(weights);
-  EXPECT_EQ(error_of([&] {
-              layers.run_into(x, {outs, 1});
-            }),
-            "[FusedLinear] expected 2 outs, got 1");
-  EXPECT_EQ(error_of([&] { layers.run_into(x, outs, x); }),
-            "[FusedLinear] expected no residual, got f32[2, 4]");
+  EXPECT_ERROR(layers.run_into(x, {outs, 1}), "[FusedLinear] expected 2 outs, got 1");
+  EXPECT_ERROR(layers.run_into(x, outs, x), "[FusedLinear] expected no residual, got f32[2, 4]");
   const FusedLinear one({weights, 1}, {}, {.residual = true});
-  EXPECT_EQ(error_of([&] {
-              one.run_into(x, {outs, 1}, x);
-            }),
-            "[FusedLinear] expected a residual of x's dtype and sizes [2, 3], got f32[2, 4]");
+  EXPECT_ERROR(one.run_into(x, {outs, 1}, x),
+               "[FusedLinear] expected a residual of x's dtype and sizes [2, 3], got f32[2, 4]");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::fused_mlp_test

@@ -3,9 +3,9 @@
 
 #include "ops/op_testing.h"
 #include "plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::fused_test {
-namespace {
 
 TEST(Fused, EqualsCompiledForEveryModule) {
   const NoGrad no_grad;
@@ -92,22 +92,19 @@ TEST(Fused, MisuseIsNamed) {
   const Tensor x = randn({2, 8});
   const Tensor w = randn({16, 8});
   const Tensor down = randn({8, 16});
-  EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, w, w, nn::Activation::geglu); }),
-            "[fused_gated_mlp] expected down [n, 16] of x's dtype, got f32[16, 8]");
-  EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, down, down, nn::Activation::geglu); }),
-            "[fused_gated_mlp] expected up [n, 8] of x's dtype, got f32[8, 16]");
-  EXPECT_EQ(error_of([&] {
-              fused_gated_mlp(x, w, randn({4, 8}), down, nn::Activation::geglu);
-            }),
-            "[fused_gated_mlp] expected up of gate's shape [16, 8], got f32[4, 8]");
-  EXPECT_EQ(error_of([&] { fused_gated_mlp(x, w, w, down, nn::Activation::gelu); }),
-            "[fused_gated_mlp] expected a gated activation, got gelu");
+  EXPECT_ERROR(fused_gated_mlp(x, w, w, w, nn::Activation::geglu),
+               "[fused_gated_mlp] expected down [n, 16] of x's dtype, got f32[16, 8]");
+  EXPECT_ERROR(fused_gated_mlp(x, w, down, down, nn::Activation::geglu),
+               "[fused_gated_mlp] expected up [n, 8] of x's dtype, got f32[8, 16]");
+  EXPECT_ERROR(fused_gated_mlp(x, w, randn({4, 8}), down, nn::Activation::geglu),
+               "[fused_gated_mlp] expected up of gate's shape [16, 8], got f32[4, 8]");
+  EXPECT_ERROR(fused_gated_mlp(x, w, w, down, nn::Activation::gelu),
+               "[fused_gated_mlp] expected a gated activation, got gelu");
   const Tensor weights[] = {w};
-  EXPECT_EQ(error_of([&] { fused_mlp(x, weights, {}, nn::Activation::relu, {.residual = true}); }),
-            "[fused_mlp] expected as many columns in the result as in x for a residual, got 16");
+  EXPECT_ERROR(fused_mlp(x, weights, {}, nn::Activation::relu, {.residual = true}),
+               "[fused_mlp] expected as many columns in the result as in x for a residual, got 16");
   nn::GatedMLP mlp(8, 16);
-  EXPECT_NE(error_of([&] { fused_forward(mlp, x); }).find("no_grad"), std::string::npos);
+  EXPECT_HAS(error_of([&] { fused_forward(mlp, x); }), "no_grad");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::fused_test

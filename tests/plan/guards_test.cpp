@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A compiled function follows what its modules hold, and takes any number of tensors.
-#include <array>
-
 #include "ops/op_testing.h"
 #include "plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::guards_test {
-namespace {
 
 struct Scale : nn::Module {
   explicit Scale(double by) : Module("Scale"), factor(by) {}
@@ -123,8 +121,8 @@ TEST_F(Guards, SeveralInputsAndResults) {
   ASSERT_EQ(both.size(), 2U);
   expect_close(both[0], relu(x_), 0, "first");
   expect_close(both[1], x_ + 1.0, 0, "second");
-  EXPECT_EQ(error_of([&] { pair(x_); }), "[compile] expected a function with 1 result(s), got 2");
-  EXPECT_EQ(error_of([&] { two(x_); }), "[compile] expected 2 input(s), got 1");
+  EXPECT_ERROR(pair(x_), "[compile] expected a function with 1 result(s), got 2");
+  EXPECT_ERROR(two(x_), "[compile] expected 2 input(s), got 1");
 }
 
 TEST_F(Guards, ModulesOfTwoInputs) {
@@ -134,8 +132,8 @@ TEST_F(Guards, ModulesOfTwoInputs) {
   expect_close(c(x_, y), cross.left(x_), 1e-6, "training");
   cross.eval();
   expect_close(c(x_, y), cross.left(x_) * y, 1e-6, "eval");
-  EXPECT_EQ(error_of([&] { static_cast<nn::Module&>(cross)(x_); }),
-            "[Cross] expected a class with a forward() of one tensor");
+  EXPECT_ERROR(static_cast<nn::Module&>(cross)(x_),
+               "[Cross] expected a class with a forward() of one tensor");
 }
 
 TEST_F(Guards, ResultsGoToTheCallersMemory) {
@@ -149,20 +147,16 @@ TEST_F(Guards, ResultsGoToTheCallersMemory) {
   const int64_t before = memory_stats().allocations;
   for (int i = 0; i < 10; ++i) c.run_into(x_, out);
   EXPECT_EQ(memory_stats().allocations, before);
-  EXPECT_EQ(error_of([&] {
-              c.run_into(x_, zeros({3, 5}));
-            }),
-            "[compile] expected a contiguous out of f32[3, 6] on cpu, got f32[3, 5]");
+  EXPECT_ERROR(c.run_into(x_, zeros({3, 5})),
+               "[compile] expected a contiguous out of f32[3, 6] on cpu, got f32[3, 5]");
   const Compiled same = compile([](const Tensor& x) { return x + 1.0; });
-  EXPECT_EQ(
-      error_of([&] { same.run_into(x_, x_); }),
+  EXPECT_ERROR(
+      same.run_into(x_, x_),
       "[compile] expected an out apart from the inputs, got f32[3, 4] that overlaps f32[3, 4]");
   // Columns of a table, and the memory of its first rows.
   const Tensor table = zeros({24});
-  EXPECT_EQ(
-      error_of([&] {
-        same.run_into(slice(view(table, {4, 6}), 1, 0, 4), view(slice(table, 0, 0, 16), {4, 4}));
-      }),
+  EXPECT_ERROR(
+      same.run_into(slice(view(table, {4, 6}), 1, 0, 4), view(slice(table, 0, 0, 16), {4, 4})),
       "[compile] expected an out apart from the inputs, got f32[4, 4] that overlaps f32[4, 4]");
   // Results that are no memory of the plan's: an input, one value twice.
   const Compiled passes = compile([](const Tensor& x) {
@@ -175,10 +169,10 @@ TEST_F(Guards, ResultsGoToTheCallersMemory) {
   expect_close(outs[1], relu(x_), 0, "result");
   expect_close(outs[2], relu(x_), 0, "result again");
   const std::array twice = {outs[0], outs[1], outs[1]};
-  EXPECT_EQ(error_of([&] { passes.run_into(std::span(&x_, 1), twice); }),
-            "[compile] expected an out apart from the other results, got f32[3, 4] that overlaps "
-            "f32[3, 4]");
+  EXPECT_ERROR(
+      passes.run_into(std::span(&x_, 1), twice),
+      "[compile] expected an out apart from the other results, got f32[3, 4] that overlaps "
+      "f32[3, 4]");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::guards_test

@@ -7,7 +7,6 @@
 #include "plan_testing.h"
 
 namespace epilogue::testing::memory_plan_test {
-namespace {
 
 graph::Graph captured(const graph::Function& f, const Tensor& x) {
   return graph::capture(f, {&x, 1});
@@ -150,5 +149,4 @@ TEST(MemoryPlan, AChainDoesNotWriteOverItsRows) {
   EXPECT_EQ(p.arena_bytes, 2 * 512);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::memory_plan_test

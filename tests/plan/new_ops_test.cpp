@@ -6,7 +6,6 @@
 #include "step_testing.h"
 
 namespace epilogue::testing::new_ops_test {
-namespace {
 
 using Function = std::vector<Tensor> (*)(std::span<const Tensor>);
 
@@ -80,5 +79,4 @@ TEST(CompiledNewOps, AStepFromTokensToALossGivesEagersGradients) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::testing::new_ops_test

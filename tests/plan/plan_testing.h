@@ -2,17 +2,11 @@
 // What the tests of compiled functions share: an exact answer, and how far others are from it.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::testing {
 

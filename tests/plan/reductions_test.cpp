@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled functions that reduce rows and columns give what eager gives.
-#include <functional>
-#include <limits>
-
 #include "base/cpu_features.h"
 #include "epilogue/runtime.h"
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
 #include "plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::reductions_test {
-namespace {
 
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
@@ -201,5 +198,4 @@ TEST(CompiledReductions, NoRowsAndNoColumns) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::testing::reductions_test

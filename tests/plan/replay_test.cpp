@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a plan's launches are run, recorded and repeated: over a backend that only counts.
 #include "plan/replay.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::plan::replay_test {
-namespace {
 
 class CountingGraph final : public LaunchGraph {
  public:
@@ -98,5 +96,4 @@ TEST(Replays, TheLeastUsedRecordingIsDropped) {
   EXPECT_EQ(f.runs, before + 1);
 }
 
-}  // namespace
 }  // namespace epilogue::plan::replay_test

@@ -5,7 +5,6 @@
 #include "plan_testing.h"
 
 namespace epilogue::testing::selections_test {
-namespace {
 
 using PairFunction = Tensor (*)(const Tensor& x, const Tensor& y);
 
@@ -141,5 +140,4 @@ TEST(Selections, TwoConstantsOfOneStepRunAsTheOp) {
   expect_close(got, want, 1e-6, compiled.dump(CompiledDump::plan));
 }
 
-}  // namespace
 }  // namespace epilogue::testing::selections_test

@@ -4,9 +4,9 @@
 #include "ops/table_support.h"
 #include "plan_testing.h"
 #include "step_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::step_test {
-namespace {
 
 constexpr DType kFloatTypes[] = {DType::f32, DType::bf16, DType::f16};
 
@@ -105,8 +105,7 @@ TEST(CompiledStep, WeightsAreLeftUnpackedWhereRowsAreFew) {
   step(randn({16, 18}), randn({16, 18}));
   EXPECT_EQ(count_of(step.dump(CompiledDump::plan), " = chain("), 0)
       << step.dump(CompiledDump::plan);
-  EXPECT_NE(step.explain().find("packing it anew pays from 72 rows on"), std::string::npos)
-      << step.explain();
+  EXPECT_HAS(step.explain(), "packing it anew pays from 72 rows on");
   // Inference packs once.
   Compiled inference = compile(mlp);
   const NoGrad no_grad;
@@ -178,7 +177,7 @@ TEST(CompiledStep, BiasGradientsStandBesideThoseOfTheRows) {
   const std::string plan = step.dump(CompiledDump::plan);
   EXPECT_EQ(count_of(plan, " = column_sum("), 3) << plan;
   EXPECT_EQ(count_of(plan, "aten::sum("), 1) << plan;
-  EXPECT_NE(step.explain().find("fuse_epilogues: aten::sum"), std::string::npos) << step.explain();
+  EXPECT_HAS(step.explain(), "fuse_epilogues: aten::sum");
 }
 
 class StepGradients : public SmallMlp {};
@@ -363,32 +362,24 @@ TEST(CompiledStepErrors, MisuseIsNamed) {
   const auto message = [&](CompiledStep step, std::vector<Tensor> in) {
     return error_of([&] { step(in); });
   };
-  EXPECT_NE(message(compile_step(mlp, mse), {x}).find("expected x and target, got 1 inputs"),
-            std::string::npos);
-  EXPECT_NE(message(compile_step([&](std::span<const Tensor> in) { return mlp(in[0]); }), {x})
-                .find("only for scalar outputs"),
-            std::string::npos);
-  EXPECT_NE(message(compile_step([](std::span<const Tensor> in) { return sum(in[0]); }), {x})
-                .find("expected an output that requires a gradient"),
-            std::string::npos);
+  EXPECT_HAS(message(compile_step(mlp, mse), {x}), "expected x and target, got 1 inputs");
+  EXPECT_HAS(message(compile_step([&](std::span<const Tensor> in) { return mlp(in[0]); }), {x}),
+             "only for scalar outputs");
+  EXPECT_HAS(message(compile_step([](std::span<const Tensor> in) { return sum(in[0]); }), {x}),
+             "expected an output that requires a gradient");
   EXPECT_EQ(message(compile_step(
                         [&](std::span<const Tensor> in) { return sum(mlp(add_(in[0], in[0]))); }),
                     {x}),
             "[compile] expected ops that write nothing in place, got aten::add_");
-  EXPECT_NE(message(compile_step(mlp, mse), {mlp(x), x}).find("expected leaves as inputs"),
-            std::string::npos);
+  EXPECT_HAS(message(compile_step(mlp, mse), {mlp(x), x}), "expected leaves as inputs");
   const Tensor past = mlp.gate_proj.weight * 2.0;
-  EXPECT_NE(
+  EXPECT_HAS(
       message(compile_step([&](std::span<const Tensor> in) { return sum(linear(in[0], past)); }),
-              {x})
-          .find("whose tensors are leaves"),
-      std::string::npos);
-  EXPECT_NE(error_of([&] {
-              compile_step(mlp, mse, {.collapse_linears = true});
-            }).find("expected collapse_linears off"),
-            std::string::npos);
+              {x}),
+      "whose tensors are leaves");
+  EXPECT_HAS(error_of([&] { compile_step(mlp, mse, {.collapse_linears = true}); }),
+             "expected collapse_linears off");
   for (const Tensor& p : mlp.parameters()) EXPECT_FALSE(p.grad().defined());
 }
 
-}  // namespace
 }  // namespace epilogue::testing::step_test

@@ -5,7 +5,6 @@
 #include "step_testing.h"
 
 namespace epilogue::testing::step_update_test {
-namespace {
 
 class StepUpdates : public SmallMlp {};
 
@@ -130,22 +129,20 @@ TEST_F(StepUpdates, ThePlansOwnGradientsShareMemoryWithWhatWasNeededBefore) {
 }
 
 TEST_F(StepUpdates, MisuseIsNamed) {
-  EXPECT_EQ(error_of([] { compile_step(CompiledStep::Loss()); }),
-            "[compile_step] expected a loss, got an empty function");
+  EXPECT_ERROR(compile_step(CompiledStep::Loss()),
+               "[compile_step] expected a loss, got an empty function");
   CompiledStep step = compile_step(mlp_, mse);
-  EXPECT_EQ(error_of([&] { step.train(x_, target_, {}); }),
-            "[compile_step] expected an update, got an empty function");
-  EXPECT_EQ(error_of([&] {
-              step.run(std::array{x_, target_}, {});
-            }),
-            "[compile_step] expected a receiver, got an empty function");
-  EXPECT_EQ(error_of([&] { step.train(x_, target_, [&] { step.train(x_, target_, [] {}); }); }),
-            "[compile_step] expected one call at a time of a compiled step and its copies, got one "
-            "during another: give each thread its own compile_step()");
+  EXPECT_ERROR(step.train(x_, target_, {}),
+               "[compile_step] expected an update, got an empty function");
+  EXPECT_ERROR(step.run(std::array{x_, target_}, {}),
+               "[compile_step] expected a receiver, got an empty function");
+  EXPECT_ERROR(
+      step.train(x_, target_, [&] { step.train(x_, target_, [] {}); }),
+      "[compile_step] expected one call at a time of a compiled step and its copies, got one "
+      "during another: give each thread its own compile_step()");
   const CompiledStep taken = std::move(step);
-  EXPECT_EQ(error_of([&] { step(x_, target_); }),  // NOLINT(bugprone-use-after-move)
-            "[compile_step] expected a compiled step, got one that was moved from");
+  EXPECT_ERROR(step(x_, target_),  // NOLINT(bugprone-use-after-move)
+               "[compile_step] expected a compiled step, got one that was moved from");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::step_update_test

@@ -7,7 +7,6 @@
 #include "step_testing.h"
 
 namespace epilogue::testing::step_weight_test {
-namespace {
 
 using optim::micro_batches;
 using optim::MicroBatch;
@@ -76,9 +75,7 @@ TEST_F(StepWeight, OnePlanServesAllWeights) {
   EXPECT_EQ(step.stats().plans, 1);
   EXPECT_NEAR(step(x_, target_).item(), 2 * loss, 1e-6);
   EXPECT_EQ(step.stats().plans, 2);
-  EXPECT_EQ(error_of([&] { step(x_, target_, NAN); }),
-            "[compile_step] expected a finite loss weight, got nan");
+  EXPECT_ERROR(step(x_, target_, NAN), "[compile_step] expected a finite loss weight, got nan");
 }
 
-}  // namespace
 }  // namespace epilogue::testing::step_weight_test

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One compiled or fused object under many threads, and what packed weights cost.
 #include <barrier>
-#include <thread>
 
 #include "epilogue/fused.h"
 #include "ops/op_testing.h"
 #include "plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::threads_test {
-namespace {
 
 constexpr int kThreads = 8;
 constexpr int kRounds = 6;
@@ -132,5 +131,4 @@ TEST_F(Threads, ManyLayersStayPacked) {
   EXPECT_LT(memory_stats().packed_bytes, packed);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::threads_test

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans chosen by the model, by name and by measuring; what is kept of it.
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-
 #include "base/file.h"
 #include "epilogue/compile_step.h"
 #include "plan/candidates.h"
 #include "plan/choice_store.h"
 #include "plan/plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::tune_test {
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -59,7 +53,7 @@ TEST_F(Tuned, TheModelsPlanComesFirstAndHasAName) {
   ASSERT_GE(list.size(), 5U);
   EXPECT_TRUE(list[0].is_chosen);
   EXPECT_EQ(timed(list), 0);
-  EXPECT_NE(compiled.explain().find("plan: row-chains, by the model"), std::string::npos);
+  EXPECT_HAS(compiled.explain(), "plan: row-chains, by the model");
   EXPECT_FALSE(fs::exists(plans_file())) << "nothing was measured";
 }
 
@@ -96,7 +90,7 @@ TEST_F(Tuned, AnUnknownNameIsAnError) {
   } catch (const Error& e) {
     EXPECT_EQ(std::string(e.what()).find("[compile] expected a choice among row-chains, "), 0U)
         << e.what();
-    EXPECT_NE(std::string(e.what()).find("got 'fastest'"), std::string::npos) << e.what();
+    EXPECT_HAS(std::string(e.what()), "got 'fastest'") << e.what();
   }
 }
 
@@ -110,7 +104,7 @@ TEST_F(Tuned, MeasuringTimesTheCandidatesAndKeepsTheChoice) {
   EXPECT_GE(timed(list), 3);
   EXPECT_EQ(std::ranges::count_if(list, &PlanCandidate::is_chosen), 1);
   EXPECT_LT(relative_l2(y, to(mlp(x), DType::f64).to_vector()), 2e-6);
-  EXPECT_NE(compiled.explain().find("the fastest when measured"), std::string::npos);
+  EXPECT_HAS(compiled.explain(), "the fastest when measured");
   ASSERT_TRUE(fs::exists(plans_file()));
 
   // Another process takes what is there: here a choice that no measurement would make twice.
@@ -137,7 +131,7 @@ TEST_F(Tuned, AFileThatCannotBeUsedIsMeasuredAnew) {
     Compiled compiled = compile(mlp, {.tune = Tune::measure});
     compiled(x);
     EXPECT_GE(timed(compiled.candidates()), 2) << text;
-    EXPECT_NE(read_file(plans_file()).value().find("median_us"), std::string::npos) << text;
+    EXPECT_HAS(read_file(plans_file()).value(), "median_us") << text;
   }
   // A name that this version does not know.
   std::string text = read_file(plans_file()).value();
@@ -146,7 +140,7 @@ TEST_F(Tuned, AFileThatCannotBeUsedIsMeasuredAnew) {
   write_file(plans_file(), text).value();
   Compiled compiled = compile(mlp, {.tune = Tune::measure});
   compiled(x);
-  EXPECT_EQ(compiled.choice().find("old-"), std::string::npos);
+  EXPECT_LACKS(compiled.choice(), "old-");
 }
 
 TEST_F(Tuned, WhatDrawsIsNotMeasured) {
@@ -213,5 +207,4 @@ TEST_F(Tuned, TheStoreTellsMachinesAndGraphsApart) {
   EXPECT_FALSE(plan::find_choice(plan::choice_key("b")).has_value());
 }
 
-}  // namespace
 }  // namespace epilogue::testing::tune_test

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Callbacks: on_trace_ready or the schedule throws, or calls back into the profile.
-#include <gtest/gtest.h>
-
-#include <stdexcept>
-#include <string>
-
 #include "core/observer.h"
 #include "epilogue/ops.h"
 #include "epilogue/profiler.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::profiler::callback_test {
-namespace {
 
 using test::message_of;
 
@@ -23,8 +18,8 @@ ProfileOptions failing_options() {
 // Nothing records, and another profile may.
 void expect_stopped(Profile& p) {
   EXPECT_EQ(run_observer(), nullptr);
-  EXPECT_EQ(message_of([&] { p.step(); }), "[profile] expected start() before step()");
-  EXPECT_EQ(message_of([&] { p.stop(); }), "[profile] expected start() before stop()");
+  EXPECT_ERROR(p.step(), "[profile] expected start() before step()");
+  EXPECT_ERROR(p.stop(), "[profile] expected start() before stop()");
   Profile other;
   EXPECT_EQ(message_of([&] {
               other.start();
@@ -91,5 +86,4 @@ TEST(Callback, CallsFromWithinItAreRefused) {
   p.stop();
 }
 
-}  // namespace
 }  // namespace epilogue::profiler::callback_test

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile of a device: the five kernels of a gated MLP with their ops, calls and streams.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "core/backend.h"
 #include "epilogue/autograd.h"
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 #include "epilogue/profiler.h"
 #include "profile/device_tracer.h"
+#include "support/test.h"
 
 namespace epilogue::profiler::cupti_device_test {
-namespace {
 
 constexpr Device kCuda{DeviceType::cuda, 0};
 
@@ -61,5 +57,4 @@ TEST(WithoutATracer, TheReasonIsOneLine) {
   EXPECT_EQ(device_tracer_status().find('\n'), std::string::npos);
 }
 
-}  // namespace
 }  // namespace epilogue::profiler::cupti_device_test

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUPTI's records, made by hand: no library, no device.
 #include "profile/cupti/cupti_records.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::profiler::cupti_records_test {
-namespace {
 
 CuptiRecords make_records() {
   return CuptiRecords([](CUpti_CallbackDomain domain, CUpti_CallbackId id) {
@@ -181,5 +179,4 @@ TEST(Demangled, NamesThatAreNotMangledStay) {
   EXPECT_EQ(demangled("ampere_sgemm_128x64_tn"), "ampere_sgemm_128x64_tn");
 }
 
-}  // namespace
 }  // namespace epilogue::profiler::cupti_records_test

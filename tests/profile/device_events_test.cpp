@@ -2,15 +2,11 @@
 // A device's activities in the trace: made by hand, built with the recorder's ops.
 #include "profile/device_events.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "ops/ops.h"
 #include "profile/build_trace.h"
+#include "support/test.h"
 
 namespace epilogue::profiler::device_events_test {
-namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr uint64_t kThread = 77;
@@ -207,5 +203,4 @@ TEST(DeviceEvents, AnOpOfAThreadThatWasNotRecordedLinksNothing) {
   EXPECT_EQ(event(t, trace::Category::kernel).external_id, 0);
 }
 
-}  // namespace
 }  // namespace epilogue::profiler::device_events_test

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recorded run: ops, launches, kernels, links, shapes, memory, threads.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "epilogue/autograd.h"
 #include "epilogue/nn.h"
 #include "epilogue/profiler.h"
 #include "profile/op_inputs.h"
 #include "profile/recording.h"
+#include "support/test.h"
 
 namespace epilogue::profiler::profile_test {
-namespace {
 
 using trace::Category;
 using trace::Event;
@@ -55,7 +46,7 @@ TEST(Recording, LinearWithBiasIsOneKernel) {
                 {"aten::linear", "aten::t", "aten::transpose", "aten::as_strided", "aten::addmm"}));
   const auto kernels = of(t, Category::kernel);
   ASSERT_EQ(kernels.size(), 1U);
-  EXPECT_NE(t.name(*kernels[0]).find("_bias"), std::string::npos) << t.name(*kernels[0]);
+  EXPECT_HAS(t.name(*kernels[0]), "_bias");
   EXPECT_EQ(t.name(*by_external_id(t, kernels[0]->external_id)), "aten::addmm");
 }
 
@@ -260,5 +251,4 @@ TEST(Recording, CostIsMeasuredAndStated) {
                           [](const auto& m) { return m.first == "epilogue_recorder"; }));
 }
 
-}  // namespace
 }  // namespace epilogue::profiler::profile_test

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedule function and the session's transitions, against torch.profiler's tables.
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "core/observer.h"
 #include "epilogue/ops.h"
 #include "epilogue/profiler.h"
+#include "support/test.h"
 
 namespace epilogue::profiler::schedule_test {
-namespace {
 
 std::string sequence(const Schedule& s, int steps) {
   std::string text;
@@ -165,5 +160,4 @@ TEST(Profile, AnExceptionLeavesNothingRecording) {
   next.stop();
 }
 
-}  // namespace
 }  // namespace epilogue::profiler::schedule_test

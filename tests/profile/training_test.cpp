@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profiled training step: names, links, lists of tensors, and who held which memory.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <set>
-#include <string>
-
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
@@ -14,9 +8,9 @@
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"
 #include "profile/recording.h"
+#include "support/test.h"
 
 namespace epilogue::profiler::training_test {
-namespace {
 
 using trace::Category;
 using trace::MemoryCategory;
@@ -165,5 +159,4 @@ TEST(TrainingMemory, SurvivesTheFile) {
   std::remove(path.c_str());
 }
 
-}  // namespace
 }  // namespace epilogue::profiler::training_test

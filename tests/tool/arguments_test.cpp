@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/epilogue/arguments.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
+#include "support/test.h"
 #include "tool/parse.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool::arguments_test {
-namespace {
 
 // The check's message for a value; "" where it takes it. The value may change.
 std::string said(const CLI::Validator& check, std::string& value) { return check(value); }
@@ -70,7 +65,7 @@ TEST(Values, ControlCharactersDoNotReachATerminal) {
   const std::string text = said(whole_number(0), "\x1b[31m1\n");
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_EQ(text.find('\n'), std::string::npos);
-  EXPECT_NE(text.find("[31m1"), std::string::npos);
+  EXPECT_HAS(text, "[31m1");
 }
 
 TEST(AddFormat, TakesThreeNames) {
@@ -105,5 +100,4 @@ TEST(AddThreads, TakesWhatTheLibraryTakes) {
             "--threads: expected a whole number from 0 to 4096, got '4097'");
 }
 
-}  // namespace
 }  // namespace epilogue::tool::arguments_test

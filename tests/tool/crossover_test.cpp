@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/epilogue/bench/crossover.h"
-
-#include <gtest/gtest.h>
-
-#include <string>
+#include "support/test.h"
 
 namespace epilogue::tool::crossover_test {
-namespace {
 
 // Kernel times beside a dispatch of 1 us.
 Crossover crossover_of(const std::vector<std::pair<int64_t, double>>& kernel_us) {
@@ -39,17 +35,14 @@ TEST(Crossover, OfSeveralCrossingsNoneIsTheOne) {
   const Crossover c = crossover_of({{16, 0.5}, {32, 2}, {64, 0.5}, {128, 2}});
   EXPECT_EQ(c.crossings.size(), 3U);
   EXPECT_FALSE(c.size().has_value());
-  EXPECT_NE(crossover_sentence(c).find("3 times in this run, at n = 23, 45 and 91."),
-            std::string::npos)
-      << crossover_sentence(c);
+  EXPECT_HAS(crossover_sentence(c), "3 times in this run, at n = 23, 45 and 91.");
 }
 
 TEST(Crossover, TheTableSaysWhatBoundsEachSize) {
   const std::string table = crossover_table(crossover_of({{64, 0.5}, {128, 2}}));
-  EXPECT_NE(table.find("overhead\n"), std::string::npos);
-  EXPECT_NE(table.find("the kernels\n"), std::string::npos);
-  EXPECT_NE(table.find("33.3%"), std::string::npos);
+  EXPECT_HAS(table, "overhead\n");
+  EXPECT_HAS(table, "the kernels\n");
+  EXPECT_HAS(table, "33.3%");
 }
 
-}  // namespace
 }  // namespace epilogue::tool::crossover_test

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/epilogue/memory_limit.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <limits>
 
 #include "base/units.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::tool::memory_limit_test {
-namespace {
 
 TEST(MemoryLimit, IsWhatThisProcessMayUse) {
   const double machine =
@@ -37,5 +34,4 @@ TEST(RequireMemory, NamesFlagsAndSizesHoweverLarge) {
                Error);
 }
 
-}  // namespace
 }  // namespace epilogue::tool::memory_limit_test

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <string>
-
 #include "explain/render/document.h"
+#include "support/test.h"
 #include "tools/epilogue/command.h"
 
 namespace epilogue::tool::print_test {
-namespace {
 
 std::string printed(const trace::Document& document, Format format) {
   testing::internal::CaptureStdout();
@@ -31,5 +26,4 @@ TEST(Print, WhatIsToldOnTheWayIsNotPrintedAsJson) {
   EXPECT_EQ(printed(note, Format::text), "on the way\n");
 }
 
-}  // namespace
 }  // namespace epilogue::tool::print_test

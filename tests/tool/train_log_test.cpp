@@ -2,14 +2,10 @@
 // metrics.jsonl of a run that was stopped, perhaps in the middle of a line.
 #include "tools/epilogue/train/train_log.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "io/files.h"
+#include "support/test.h"
 
 namespace epilogue::tool::train_log_test {
-namespace {
 
 using io_test::read_bytes;
 using io_test::TempFolder;
@@ -76,11 +72,9 @@ TEST(LearningCurve, HasALineForEachSeries) {
       {.epoch = 2, .train_loss = 0.5, .test_loss = 0.6, .test_score = 0.8}};
   const std::string svg = learning_curve_svg(epochs, "mlp on <t>", train::Task::classification);
   for (const char* text : {"training loss", "test loss", "test accuracy", "mlp on &lt;t&gt;"})
-    EXPECT_NE(svg.find(text), std::string::npos) << text;
-  EXPECT_EQ(svg.find("<t>"), std::string::npos);
-  EXPECT_NE(learning_curve_svg(epochs, "", train::Task::regression).find("test R2"),
-            std::string::npos);
+    EXPECT_HAS(svg, text) << text;
+  EXPECT_LACKS(svg, "<t>");
+  EXPECT_HAS(learning_curve_svg(epochs, "", train::Task::regression), "test R2");
 }
 
-}  // namespace
 }  // namespace epilogue::tool::train_log_test

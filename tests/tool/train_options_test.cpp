@@ -2,15 +2,11 @@
 // The flags of a training run: defaults, what checkpoints keep, what trainers get.
 #include "tools/epilogue/train/train_options.h"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-
 #include "errors/message_of.h"
+#include "support/test.h"
 #include "tool/parse.h"
 
 namespace epilogue::tool::train_options_test {
-namespace {
 
 TrainOptions parsed(const std::vector<std::string>& arguments) {
   CLI::App app;
@@ -180,5 +176,4 @@ TEST(TrainerOptions, AreWhatTheFlagsSay) {
   EXPECT_FALSE(plain.clip_norm.has_value());
 }
 
-}  // namespace
 }  // namespace epilogue::tool::train_options_test

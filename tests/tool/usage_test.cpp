@@ -2,16 +2,10 @@
 // The line for what does not parse, over a command of two levels.
 #include "tools/epilogue/usage.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
+#include "support/test.h"
 #include "tools/epilogue/arguments.h"
 
 namespace epilogue::tool::usage_test {
-namespace {
 
 class Usage : public testing::Test {
  protected:
@@ -101,5 +95,4 @@ TEST_F(Usage, ErrorsOfTheLibraryGetTheCommandAndTheFlagsName) {
   EXPECT_EQ(error_line(app_, "[open"), "epilogue profile mlp: [open");
 }
 
-}  // namespace
 }  // namespace epilogue::tool::usage_test

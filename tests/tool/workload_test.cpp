@@ -2,15 +2,13 @@
 // The workloads that profile, compile and bench run, from their flags on.
 #include "tools/epilogue/profile/workload.h"
 
-#include <gtest/gtest.h>
-
 #include "epilogue/ops.h"
 #include "epilogue/runtime.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 #include "tool/parse.h"
 
 namespace epilogue::tool::workload_test {
-namespace {
 
 struct Parsed {
   WorkloadOptions options;
@@ -134,5 +132,4 @@ TEST(Workload, MisuseNamesTheFlag) {
       refused("matmul-add", {"--size", "1000000000"}).find("[--size] expected sizes that fit"), 0U);
 }
 
-}  // namespace
 }  // namespace epilogue::tool::workload_test

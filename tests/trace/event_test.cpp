@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/event.h"
 
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::event_test {
-namespace {
 
 using testing::scalar;
 using testing::tensor;
@@ -96,5 +94,4 @@ TEST(Trace, BaseIsAMultipleOfThreeMonths) {
   EXPECT_EQ(base_time_ns(now), 1'775'078'550'000'000'000);  // as in a file of that day
 }
 
-}  // namespace
 }  // namespace epilogue::trace::event_test

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::flows_test {
-namespace {
 
 using testing::TraceBuilder;
 
@@ -72,5 +70,4 @@ TEST(ForwardBackward, NeedsThreadAndNumberToMatch) {
   EXPECT_TRUE(b.trace.flows.empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::flows_test

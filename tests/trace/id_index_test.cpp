@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
 #include "trace/id_index.h"
 
-#include <gtest/gtest.h>
-
-#include <utility>
-#include <vector>
-
 namespace epilogue::trace::id_index_test {
-namespace {
 
 IdIndex index_of(const std::vector<std::pair<int64_t, uint32_t>>& entries) {
   IdIndex index;
@@ -39,5 +34,4 @@ TEST(IdIndex, TakesIdsOfTheWholeRange) {
 
 TEST(IdIndex, WithoutIdsFindsNothing) { EXPECT_EQ(index_of({}).find(1), kNone); }
 
-}  // namespace
 }  // namespace epilogue::trace::id_index_test

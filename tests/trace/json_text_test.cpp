@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
 #include "trace/json_text.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace epilogue::trace::json_text_test {
-namespace {
 
 std::string json_string(std::string_view text) {
   std::string out;
@@ -83,5 +79,4 @@ TEST(Numbers, AreValidJson) {
   EXPECT_EQ(out, "-9223372036854775808");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::json_text_test

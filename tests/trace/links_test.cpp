@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/links.h"
 
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::links_test {
-namespace {
 
 using testing::TraceBuilder;
 
@@ -306,5 +304,4 @@ TEST(Links, LaunchNames) {
   EXPECT_FALSE(is_graph_launch_name("cudaLaunchKernel"));
 }
 
-}  // namespace
 }  // namespace epilogue::trace::links_test

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/nesting.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <numeric>
-#include <random>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::nesting_test {
-namespace {
 
 using testing::TraceBuilder;
 using Parents = std::vector<uint32_t>;
@@ -97,5 +90,4 @@ TEST(EventOrder, OfManyEventsHoweverTheirTimesLie) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::nesting_test

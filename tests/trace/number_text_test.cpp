@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
 #include "trace/read/json/number_text.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-
 namespace epilogue::trace::number_text_test {
-namespace {
 
 int64_t us(std::string_view text) {
   const ExactNumber number = parse_us(text);
@@ -70,5 +66,4 @@ TEST(NumberText, RealsAreFinite) {
     EXPECT_FALSE(parse_real(text).has_value()) << text;
 }
 
-}  // namespace
 }  // namespace epilogue::trace::number_text_test

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events that must be recovered from each broken file of a collection, and what must be said about
 // it.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "epilogue/trace/file.h"
+#include "support/test.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace::reader_malformed_test {
-namespace {
 
 struct Recovered {
   std::string name;
@@ -129,7 +121,7 @@ TEST(ReaderMalformed, GivesWhatCanBeReadAndSaysWhatCannot) {
     if (c.failure) {
       ASSERT_FALSE(read.ok());
       EXPECT_EQ(read.failure().code, c.failure);
-      EXPECT_NE(read.failure().message.find(c.file), std::string::npos);
+      EXPECT_HAS(read.failure().message, c.file);
       continue;
     }
     ASSERT_TRUE(read.ok()) << read.failure().message;
@@ -174,8 +166,7 @@ TEST(ReaderMalformed, NamesWhatTheFileLooksLike) {
   const auto read = read_trace((folder / "pytorch_execution_trace.json.gz").string());
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.failure().code, FailureCode::not_a_trace);
-  EXPECT_NE(read.failure().message.find("PyTorch execution trace"), std::string::npos);
+  EXPECT_HAS(read.failure().message, "PyTorch execution trace");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::reader_malformed_test

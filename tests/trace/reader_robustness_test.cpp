@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties: any prefix and any damage of a small trace reads without a crash, and loses no more
 // than it must.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-
 #include "epilogue/trace/file.h"
+#include "support/test.h"
 
 namespace epilogue::trace::reader_robustness_test {
-namespace {
 
 // Three events of different kinds between metadata, as Kineto lays them out.
 std::string small_trace() {
@@ -138,5 +133,4 @@ TEST(ReaderRobustness, TimesThatWouldOverflowAreSkipped) {
   EXPECT_EQ(t.import.skips[0].count, 3);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::reader_robustness_test

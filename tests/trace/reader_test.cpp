@@ -2,15 +2,10 @@
 // Small documents with what must come out of them.
 #include "epilogue/trace/file.h"
 
-#include <gtest/gtest.h>
-
-#include <optional>
-#include <string>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::reader_test {
-namespace {
 
 Trace read(const std::string& text, const ReadOptions& options = {}) {
   return read_trace_text(text, "t.json", options).value();
@@ -316,5 +311,4 @@ TEST(Reader, ReadsBackWhatTheWriterWrote) {
   EXPECT_EQ(chrome_trace_json(t, "t.json"), text);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::reader_test

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts of many windows: cut anywhere, read by any number of threads, compressed or not.
-#include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <unistd.h>
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string>
-
 #include "epilogue/trace/file.h"
+#include "support/test.h"
 
 namespace epilogue::trace::reader_windows_test {
-namespace {
 
 constexpr int kEvents = 20'000;  // about 4 MB of text
 
@@ -217,5 +211,4 @@ TEST_F(GzipFile, BytesBehindTheLastMemberAreSaidAndZerosArePadding) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::reader_windows_test

@@ -3,13 +3,7 @@
 // not there.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
+#include "support/test.h"
 
 namespace epilogue::trace::testing {
 

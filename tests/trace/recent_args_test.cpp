@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/read/recent_args.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "epilogue/trace/file.h"
+#include "support/test.h"
 
 namespace epilogue::trace::recent_args_test {
-namespace {
 
 KernelArgs on_stream(int64_t stream) {
   KernelArgs args;
@@ -77,5 +73,4 @@ TEST(RecentArgs, EventsOfATraceKeepTheirArgs) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::recent_args_test

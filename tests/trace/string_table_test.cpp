@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/read/string_table.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "support/test.h"
 #include "trace/read/same_text.h"
 
 namespace epilogue::trace::string_table_test {
-namespace {
 
 using Texts = std::vector<std::string_view>;
 
@@ -60,5 +54,4 @@ TEST(SameText, ComparesEveryByte) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::string_table_test

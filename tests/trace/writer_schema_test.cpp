@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every field of every kind of event, against Kineto's format.
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 #include "trace/written.h"
 
 namespace epilogue::trace::writer_schema_test {
-namespace {
 
 using testing::Json;
 using testing::keys;
@@ -106,7 +104,7 @@ TEST(Schema, CpuOp) {
   b.last_args().overload_name = b.trace.strings.intern("out");
   b.last_args().is_async = true;
   const std::string text = chrome_trace_json(b.trace, "t");
-  EXPECT_NE(text.find("\"ts\": 1234.567, \"dur\": 1000.001,"), std::string::npos) << text;
+  EXPECT_HAS(text, "\"ts\": 1234.567, \"dur\": 1000.001,");
   const Json e = only(written(b.trace), "X", "cpu_op");
   EXPECT_EQ(keys(e), kSpanKeys);
   EXPECT_EQ(e["name"], "aten::addmm");
@@ -152,7 +150,7 @@ TEST(Schema, Annotations) {
   EXPECT_EQ(device["args"].dump(), R"({"External id":1})");
   // One nanosecond earlier, two longer.
   const std::string text = chrome_trace_json(b.trace, "t");
-  EXPECT_NE(text.find("\"ts\": 1.999, \"dur\": 2.002,"), std::string::npos) << text;
+  EXPECT_HAS(text, "\"ts\": 1.999, \"dur\": 2.002,");
   EXPECT_EQ(device["pid"], 0);
   EXPECT_EQ(device["tid"], 7);
 }
@@ -361,5 +359,4 @@ TEST(Schema, SpanAndWindow) {
             R"({"name":"Record Window End","ph":"i","s":"g","pid":"","tid":"","ts":9.0})");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::writer_schema_test

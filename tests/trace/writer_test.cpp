@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/file.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "base/file.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 #include "trace/written.h"
 
 namespace epilogue::trace::writer_test {
-namespace {
 
 namespace fs = std::filesystem;
 using testing::Json;
@@ -97,7 +93,7 @@ TEST_F(WriterFiles, SaysWhatCannotBeWritten) {
     const std::string path = dir_ / "file" / name;
     const Status status = write_chrome_trace(TraceBuilder().trace, path);
     ASSERT_FALSE(status);
-    EXPECT_NE(status.failure().message.find((dir_ / "file").string()), std::string::npos);
+    EXPECT_HAS(status.failure().message, (dir_ / "file").string());
   }
   EXPECT_EQ(files(), 1U);
 }
@@ -220,5 +216,4 @@ TEST(Writer, SideTableIndicesOutOfRangeAreIgnored) {
   EXPECT_NO_THROW((void)written(b.trace));
 }
 
-}  // namespace
 }  // namespace epilogue::trace::writer_test

@@ -2,23 +2,17 @@
 // Checkpoint files: what goes in comes out; what is damaged or foreign is refused; which are kept.
 #include "epilogue/checkpoint.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <filesystem>
-
 #include "epilogue/io.h"
 #include "errors/message_of.h"
 #include "io/files.h"
+#include "support/test.h"
 
 namespace epilogue::train::checkpoint_test {
-namespace {
 
 namespace fs = std::filesystem;
 using io_test::read_bytes;
 using io_test::TempFolder;
 using io_test::write_bytes;
-using test::message_of;
 
 StateDict some_state(double value = 1) {
   return {
@@ -171,8 +165,8 @@ TEST(CheckpointFolder, ANegativeStepIsRefusedAndRemovesNothing) {
   const CheckpointFolder checkpoints(folder.path(), 5);
   for (const int64_t step : {10, 20, 30}) ASSERT_TRUE(checkpoints.save(step, some_state()).ok());
   const std::vector<std::string> before = names_in(folder.path());
-  EXPECT_EQ(message_of([&] { checkpoints.save(-1, some_state()).value(); }),
-            "[CheckpointFolder] expected a step of 0 or more, got -1");
+  EXPECT_ERROR(checkpoints.save(-1, some_state()).value(),
+               "[CheckpointFolder] expected a step of 0 or more, got -1");
   EXPECT_EQ(names_in(folder.path()), before);
   EXPECT_EQ(before.size(), 3U);
   ASSERT_TRUE(checkpoints.save(0, some_state()).ok());
@@ -181,9 +175,7 @@ TEST(CheckpointFolder, ANegativeStepIsRefusedAndRemovesNothing) {
 }
 
 TEST(CheckpointFolder, AnEmptyPathIsRefused) {
-  EXPECT_EQ(message_of([] { CheckpointFolder(""); }),
-            "[CheckpointFolder] expected the path of a folder, got \"\"");
+  EXPECT_ERROR(CheckpointFolder(""), "[CheckpointFolder] expected the path of a folder, got \"\"");
 }
 
-}  // namespace
 }  // namespace epilogue::train::checkpoint_test

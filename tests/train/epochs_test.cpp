@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs over epochs: their order, and that a run which was stopped ends with the same bits.
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <memory>
-#include <optional>
-
 #include "epilogue/checkpoint.h"
 #include "epilogue/ops.h"
 #include "epilogue/train.h"
 #include "errors/message_of.h"
 #include "io/files.h"
+#include "support/test.h"
 #include "train/same_bits.h"
 
 namespace epilogue::train::epochs_test {
-namespace {
 
 using io_test::TempFolder;
 
@@ -179,10 +173,10 @@ TEST(Epochs, RefuseStatesOfOtherDataAndPositions) {
   StateDict state = good;
   state.metadata["data.fingerprint"] = "0badf00d";
   const std::string sum = good.metadata.at("data.fingerprint");
-  EXPECT_EQ(test::message_of([&] { process.epochs().load(state); }),
-            "[Epochs] expected the data that the run began with (check sum 0badf00d), got other "
-            "data (" +
-                sum + ")");
+  EXPECT_ERROR(process.epochs().load(state),
+               "[Epochs] expected the data that the run began with (check sum 0badf00d), got other "
+               "data (" +
+                   sum + ")");
   state.metadata.erase("data.fingerprint");
   EXPECT_EQ(
       process.epochs().mismatch(state),
@@ -191,8 +185,7 @@ TEST(Epochs, RefuseStatesOfOtherDataAndPositions) {
                                    std::pair("batch", "-1"), std::pair("batch", "5")}) {
     state = good;
     state.metadata[std::string("position.") + key] = value;
-    EXPECT_NE(process.epochs().mismatch(state).find("expected a position within 3 epochs"),
-              std::string::npos)
+    EXPECT_HAS(process.epochs().mismatch(state), "expected a position within 3 epochs")
         << key << value;
   }
   state = good;
@@ -226,5 +219,4 @@ TEST(StepsPerEpoch, CountsTheShortBatch) {
   EXPECT_EQ(steps_per_epoch(0, 8), 0);
 }
 
-}  // namespace
 }  // namespace epilogue::train::epochs_test

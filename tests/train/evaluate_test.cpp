@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer's figures of examples that it does not learn from.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "epilogue/ops.h"
 #include "epilogue/train.h"
+#include "support/test.h"
 
 namespace epilogue::train::evaluate_test {
-namespace {
 
 // y = x: what it predicts is known.
 class Identity final : public nn::Module {
@@ -49,5 +45,4 @@ TEST(Evaluate, GivesAccuracyAndLeavesTheMode) {
   EXPECT_TRUE(std::isnan(trainer.evaluate(examples.rows(0, 0)).loss));
 }
 
-}  // namespace
 }  // namespace epilogue::train::evaluate_test

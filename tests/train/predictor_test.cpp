@@ -2,23 +2,16 @@
 // Trained models as files: what is written reads back and predicts the same; what is refused.
 #include "epilogue/predictor.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
 #include "io/files.h"
+#include "support/test.h"
 #include "train/network.h"
 
 namespace epilogue::train::predictor_test {
-namespace {
 
 using io_test::TempFolder;
-using test::message_of;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -69,8 +62,9 @@ TEST_F(PredictorTest, NetworksHaveTheWeightsThatAreCounted) {
             .architecture = a, .inputs = 5, .hidden = hidden, .layers = layers, .outputs = 4};
         EXPECT_EQ(num_parameters(o), static_cast<double>(make_network(o)->num_parameters()));
       }
-  EXPECT_EQ(message_of([] { make_network({.inputs = 1, .hidden = 0, .outputs = 1}); }),
-            "[make_network] expected inputs, hidden, layers and outputs above 0, got 1, 0, 1, 1");
+  EXPECT_ERROR(
+      make_network({.inputs = 1, .hidden = 0, .outputs = 1}),
+      "[make_network] expected inputs, hidden, layers and outputs above 0, got 1, 0, 1, 1");
 }
 
 TEST_F(PredictorTest, ClassesOfATable) {
@@ -141,14 +135,10 @@ TEST_F(PredictorTest, ImagesAreScaled) {
 TEST_F(PredictorTest, InputsThatDoNotFit) {
   save(table_model(Task::classification));
   const Predictor model = Predictor::open(path_).value();
-  EXPECT_EQ(message_of([&] {
-              model.predict(zeros({4, 2}));
-            }),
-            "[Predictor] expected inputs f32 [n, 3], got f32[4, 2]");
-  EXPECT_EQ(message_of([&] {
-              model.inputs_of(zeros({4, 3}, DType::bf16));
-            }),
-            "[Predictor] expected values f32 [n, 3], got bf16[4, 3]");
+  EXPECT_ERROR(model.predict(zeros({4, 2})),
+               "[Predictor] expected inputs f32 [n, 3], got f32[4, 2]");
+  EXPECT_ERROR(model.inputs_of(zeros({4, 3}, DType::bf16)),
+               "[Predictor] expected values f32 [n, 3], got bf16[4, 3]");
   const auto failure_of = [&](const char* text) {
     return model.inputs_of(CsvTable::parse(text, "t.csv").value()).failure().message;
   };
@@ -200,10 +190,9 @@ TEST_F(PredictorTest, TextDatesAndGapsOfATable) {
                 .message,
             "t.csv: TableColumn: expected the column 'city', which the model reads, got none of "
             "that name; did you mean cit?");
-  EXPECT_EQ(message_of([&] {
-              model.inputs_of(zeros({1, 4}));
-            }),
-            "[Predictor] expected a table, as 'city', which the model reads, is text; got numbers");
+  EXPECT_ERROR(
+      model.inputs_of(zeros({1, 4})),
+      "[Predictor] expected a table, as 'city', which the model reads, is text; got numbers");
 }
 
 TEST_F(PredictorTest, ValuesThatAreNotThereAreGaps) {
@@ -257,5 +246,4 @@ TEST_F(PredictorTest, FilesThatAreNoModels) {
             start + "its version is 2, that known is 1");
 }
 
-}  // namespace
 }  // namespace epilogue::train::predictor_test

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-
 #include "epilogue/checkpoint.h"
+#include "support/test.h"
 
 namespace epilogue::train {
 

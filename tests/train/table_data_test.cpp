@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables as tensors: which rows are held out, how values are scaled, what is refused.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "epilogue/data.h"
+#include "support/test.h"
 
 namespace epilogue::train::table_data_test {
-namespace {
 
 CsvTable table_of(std::string_view text) { return CsvTable::parse(text, "t.csv").value(); }
 
@@ -200,5 +196,4 @@ TEST(TableData, LargeValuesAreScaledInDouble) {
   for (const double v : inputs) EXPECT_TRUE(std::isfinite(v));
 }
 
-}  // namespace
 }  // namespace epilogue::train::table_data_test

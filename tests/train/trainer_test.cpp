@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer's step beside the loop that one would write by hand.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <memory>
-#include <optional>
-
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
 #include "epilogue/train.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 #include "train/same_bits.h"
 
 namespace epilogue::train::trainer_test {
-namespace {
 
 constexpr int64_t kRows = 8;
 constexpr int64_t kSteps = 6;
@@ -353,11 +344,9 @@ TEST(Trainer, RefusesEmptyBatchesAndRows) {
   const auto network = some_network();
   Trainer trainer(*network, {});
   const Examples batch = some_examples();
-  EXPECT_EQ(test::message_of([&] { trainer.step(batch.rows(0, 0)); }),
-            "[Trainer] expected a batch of 1 or more examples, got 0");
-  EXPECT_EQ(test::message_of([&] { trainer.evaluate(batch, {}, 0); }),
-            "[Trainer] expected 1 or more rows at once, got 0");
+  EXPECT_ERROR(trainer.step(batch.rows(0, 0)),
+               "[Trainer] expected a batch of 1 or more examples, got 0");
+  EXPECT_ERROR(trainer.evaluate(batch, {}, 0), "[Trainer] expected 1 or more rows at once, got 0");
 }
 
-}  // namespace
 }  // namespace epilogue::train::trainer_test

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "core/pointwise_program.h"
 #include "core/program_kernel.h"
 
 namespace epilogue::cuda {

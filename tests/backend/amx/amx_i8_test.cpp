@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile instructions of 8-bit integers as the kernel has them, on any x86-64 machine: where the
 // processor has no tiles, the emulator carries them out, whatever vectors there are.
-#include <gtest/gtest.h>
-
 #include "backend/amx/amx_emulator.h"
 #include "backend/cpu/simd/panels/amx_i8_tiles.h"
 #include "backend/cpu/simd/panels/amx_unit.h"
 #include "backend/simd/panels/integer_products.h"
 #include "base/cpu_features.h"
+#include "support/test.h"
 
 namespace epilogue::simd::amx_i8_test {
-namespace {
 
 TEST(AmxI8, SumsAreExact) {
   detected_features();  // installs the emulator, or asks for the tiles
@@ -26,5 +24,4 @@ TEST(AmxI8, SumsAreExact) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::simd::amx_i8_test

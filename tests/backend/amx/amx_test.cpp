@@ -2,16 +2,14 @@
 // The AMX kernels' machine code under the emulator, through everything that leads to it. The other
 // files of this executable are the tests of kernels and compiled functions, which take AMX for one
 // more instruction set here.
-#include <cstring>
-
 #include "backend/amx/amx_emulator.h"
 #include "backend/cpu/simd/probe.h"
 #include "base/cpu_features.h"
 #include "ops/table_support.h"
 #include "plan/plan_testing.h"
+#include "support/test.h"
 
 namespace epilogue::testing::amx_test {
-namespace {
 
 class Amx : public ::testing::Test {
  protected:
@@ -112,5 +110,4 @@ TEST_F(EmulatedAmx, TheProbeOfThePeakRunsTiles) {
   EXPECT_GT(gflops, 0);
 }
 
-}  // namespace
 }  // namespace epilogue::testing::amx_test

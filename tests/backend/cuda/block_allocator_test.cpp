@@ -3,15 +3,10 @@
 // (c10/cuda/CUDACachingAllocator).
 #include "backend/cuda/block_allocator.h"
 
-#include <gtest/gtest.h>
-
-#include <random>
-#include <vector>
-
 #include "epilogue/base/error.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::block_allocator_test {
-namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
@@ -228,5 +223,4 @@ TEST(BlockAllocator, LiveBlocksNeverOverlap) {
   EXPECT_EQ(source.held, 0U);
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::block_allocator_test

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused kernels on the device, against ops in f32 on the host: programs, row chains, the Hopper
 // kernel in every form, compiled functions.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "backend/cuda/kernels/gated_sm90.h"
 #include "backend/cuda/runtime.h"
 #include "backend/device/device_testing.h"
@@ -12,9 +8,9 @@
 #include "epilogue/compile.h"
 #include "epilogue/fused.h"
 #include "epilogue/nn.h"
+#include "support/test.h"
 
 namespace epilogue::test::device_chain_test {
-namespace {
 
 using CudaChain = OnDevice;
 
@@ -191,5 +187,4 @@ TEST_F(CudaChain, CompiledIsEagerForEveryBatch) {
     }
 }
 
-}  // namespace
 }  // namespace epilogue::test::device_chain_test

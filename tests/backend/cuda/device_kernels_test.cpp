@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is CUDA's own about its ops: which kernel is taken, and what kernels cannot throw.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "backend/device/device_testing.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::test::device_kernels_test {
-namespace {
 
 using CudaKernels = OnDevice;
 
@@ -28,5 +24,4 @@ TEST_F(CudaKernels, ATargetThatIsNoClassMakesTheLossNaN) {
   EXPECT_TRUE(std::isnan(cross_entropy(logits, target).item()));
 }
 
-}  // namespace
 }  // namespace epilogue::test::device_kernels_test

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device tensors: copies, memory, timers, recorded launches; and what is said without a device.
-#include <gtest/gtest.h>
-
-#include <array>
-
 #include "backend/device/device_testing.h"
 #include "core/allocator.h"
+#include "support/test.h"
 
 namespace epilogue::test::device_tensor_test {
-namespace {
 
 using CudaTensor = OnDevice;
 
@@ -126,5 +122,4 @@ TEST(DeviceName, IsParsed) {
   EXPECT_THROW(parse_device("gpu"), Error);
 }
 
-}  // namespace
 }  // namespace epilogue::test::device_tensor_test

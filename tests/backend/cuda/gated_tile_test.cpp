@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper kernel's walk over tiles, and the calls it takes.
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <set>
-#include <string>
-#include <utility>
-
 #include "backend/cuda/kernels/gated_sm90.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::gated_tile_test {
-namespace {
 
 TEST(GatedTile, EveryTileIsVisitedOnce) {
   for (const int64_t rows : {1, 3, 7, 8, 9, 16, 31, 64})
@@ -72,5 +65,4 @@ TEST(GatedCall, SaysWhatItNeeds) {
   EXPECT_EQ(reason(huge), "needs sizes below 2^30");
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::gated_tile_test

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that a product can run while it writes.
 #include "backend/cuda/products/gemm_epilogue.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::cuda::gemm_epilogue_test {
-namespace {
 
 const MatrixView kBias{nullptr, DType::bf16, 0, 1};
 const MatrixView kMatrix{nullptr, DType::bf16, 64, 1};
@@ -64,5 +62,4 @@ TEST(Gated, ActivationTimesUpIsRecognised) {
   EXPECT_EQ(match_gated({3, {{Fn::silu, 0}, {Fn::mul, 3, 1}}, {4}}), std::nullopt);
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::gemm_epilogue_test

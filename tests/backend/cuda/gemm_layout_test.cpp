@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-major products with any strides as cuBLASLt's column-major ones. Each case computes the
 // product both ways on the host.
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "backend/cuda/products/gemm.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::gemm_layout_test {
-namespace {
 
 constexpr int64_t kM = 3;
 constexpr int64_t kN = 4;
@@ -97,5 +93,4 @@ TEST(GemmLayout, LeadingDimensionsAreNeverTooSmall) {
   EXPECT_GE(column->first_ld, column->first_transposed ? kK : 1);
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::gemm_layout_test

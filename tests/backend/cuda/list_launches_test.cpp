@@ -2,12 +2,10 @@
 // How lists are cut into launches, and which block works on what. No device.
 #include "backend/cuda/list_launches.h"
 
-#include <gtest/gtest.h>
-
 #include "ops/ops.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::list_launches_test {
-namespace {
 
 std::vector<ListTensors> launches_of(const OpDef& op, const std::vector<Tensor>& in) {
   return list_launches(Call{op, in, {}, {}});
@@ -64,5 +62,4 @@ TEST(ListLaunches, ListsStandInTheirOrderAndAbsentOnesAreNull) {
 
 TEST(ListLaunches, NoTensorsAreNoLaunch) { EXPECT_TRUE(launches_of(kForeachMul_, {}).empty()); }
 
-}  // namespace
 }  // namespace epilogue::cuda::list_launches_test

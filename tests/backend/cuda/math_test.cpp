@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's pointwise functions against the ops' references. (The fast forms run on a device
 // only: device_ops_test.)
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
 #include "epilogue/ops.h"
 #include "math_on_host.h"
 #include "ops/ops.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::math_test {
-namespace {
 
 struct Case {
   PointwiseFn fn;
@@ -117,5 +112,4 @@ TEST(DeviceMath, ExtremesAreTheReferences) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::math_test

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizers' arithmetic on the device, element by element on the host, against the references:
 // over the op table's samples, in f32.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "backend/cuda/optimizers.h"
 #include "math_on_host.h"
 #include "ops/ops.h"
 #include "ops/optimizer_steps.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::optimizer_math_test {
-namespace {
 
 using test::Layout;
 
@@ -86,5 +82,4 @@ TEST(OptimizerMath, BiasCorrectionsKeepTheirDigits) {
     }
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::optimizer_math_test

@@ -2,16 +2,12 @@
 // Compiled code on disk: kept, compared, and never believed where it was made of something else.
 #include "backend/cuda/program_cache.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "base/file.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::program_cache_test {
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -90,5 +86,4 @@ TEST(CodeCacheFolder, FollowsTheEnvironment) {
   EXPECT_EQ(code_cache_folder(), "");
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::program_cache_test

@@ -3,17 +3,11 @@
 // NVRTC, no device.
 #include "backend/cuda/program_source.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <limits>
-
 #include "backend/cuda/nvrtc.h"
 #include "epilogue/base/error.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::program_source_test {
-namespace {
 
 using Fn = PointwiseFn;
 
@@ -82,12 +76,11 @@ TEST(ProgramSource, ConstantsAreReadBackAsTheSameNumbers) {
        {Fn::mul, 3, kConstantOperand, 1e-30F}},
       {4}};
   const std::string text = kernel_text(program, variant({{DType::f32}}, {DType::f32}, 1));
-  EXPECT_NE(text.find("v1[i] = Mul::run<kFast>(v0[i], 0.333333343f);"), std::string::npos);
-  EXPECT_NE(text.find("v2[i] = Sub::run<kFast>(1.0f, v1[i], -2.0f);"), std::string::npos);
-  EXPECT_NE(text.find("Add::run<kFast>(v2[i], __int_as_float(0x7f800000), 1.0f)"),
-            std::string::npos);
-  EXPECT_NE(text.find("1e-30f"), std::string::npos) << text;
-  EXPECT_NE(text.find("kFast = false"), std::string::npos);
+  EXPECT_HAS(text, "v1[i] = Mul::run<kFast>(v0[i], 0.333333343f);");
+  EXPECT_HAS(text, "v2[i] = Sub::run<kFast>(1.0f, v1[i], -2.0f);");
+  EXPECT_HAS(text, "Add::run<kFast>(v2[i], __int_as_float(0x7f800000), 1.0f)");
+  EXPECT_HAS(text, "1e-30f");
+  EXPECT_HAS(text, "kFast = false");
 }
 
 TEST(ProgramSource, InputsAreReadAsTheirStridesAllow) {
@@ -96,12 +89,11 @@ TEST(ProgramSource, InputsAreReadAsTheirStridesAllow) {
       variant({{DType::f32}, {DType::f16, Access::per_row}, {DType::bf16, Access::strided}},
               {DType::f32, DType::f16}, 1);
   const std::string text = kernel_text(program, v);
-  EXPECT_NE(text.find("v1[i] = to_float(*(in1 + row * in1_row));"), std::string::npos);
-  EXPECT_NE(text.find("v2[i] = to_float((in2 + row * in2_row)[(col + i) * in2_col]);"),
-            std::string::npos);
-  EXPECT_NE(text.find("const Bf16* in2, long long in2_row, long long in2_col"), std::string::npos);
-  EXPECT_NE(text.find("store_vector(v4, out0"), std::string::npos);
-  EXPECT_NE(text.find("store_vector(v3, out1"), std::string::npos);
+  EXPECT_HAS(text, "v1[i] = to_float(*(in1 + row * in1_row));");
+  EXPECT_HAS(text, "v2[i] = to_float((in2 + row * in2_row)[(col + i) * in2_col]);");
+  EXPECT_HAS(text, "const Bf16* in2, long long in2_row, long long in2_col");
+  EXPECT_HAS(text, "store_vector(v4, out0");
+  EXPECT_HAS(text, "store_vector(v3, out1");
 }
 
 TEST(ProgramSource, StepsHaveTheirParametersAndAsManyOperandsAsTheyNeed) {
@@ -111,12 +103,12 @@ TEST(ProgramSource, StepsHaveTheirParametersAndAsManyOperandsAsTheyNeed) {
   program.steps[1].parameters = {0.1F};
   const std::string text = kernel_text(
       program, variant({{DType::f32}, {DType::boolean}}, {DType::f32, DType::boolean}, 8));
-  EXPECT_NE(text.find("v2[i] = Gt::run<kFast>(v0[i], 0.5f);"), std::string::npos) << text;
-  EXPECT_NE(text.find("v3[i] = LeakyRelu::run<kFast>(v1[i], 0.100000001f);"), std::string::npos);
-  EXPECT_NE(text.find("v4[i] = Where::run<kFast>(v2[i], v3[i], 0.25f);"), std::string::npos);
-  EXPECT_NE(text.find("const Truth* in1"), std::string::npos);
-  EXPECT_NE(text.find("Truth* out1"), std::string::npos);
-  EXPECT_NE(text.find("v3 = leaky_relu(v1, negative_slope=0.1)"), std::string::npos);
+  EXPECT_HAS(text, "v2[i] = Gt::run<kFast>(v0[i], 0.5f);");
+  EXPECT_HAS(text, "v3[i] = LeakyRelu::run<kFast>(v1[i], 0.100000001f);");
+  EXPECT_HAS(text, "v4[i] = Where::run<kFast>(v2[i], v3[i], 0.25f);");
+  EXPECT_HAS(text, "const Truth* in1");
+  EXPECT_HAS(text, "Truth* out1");
+  EXPECT_HAS(text, "v3 = leaky_relu(v1, negative_slope=0.1)");
 }
 
 TEST(ProgramSource, LongProgramsHaveNamesThatFit) {
@@ -175,9 +167,8 @@ void expect_compiles(const PointwiseProgram& program, const ProgramVariant& v) {
   for (const int architecture : {kHopper, kAmpere}) {
     const Compiled code = compile_source(program_source(program, v), architecture, true);
     EXPECT_GT(code.cubin.size(), 1000U);
-    EXPECT_NE(code.cubin.find(program_kernel_name(program, v)), std::string::npos);
-    EXPECT_NE(code.log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-        << code.log;
+    EXPECT_HAS(code.cubin, program_kernel_name(program, v));
+    EXPECT_HAS(code.log, "0 bytes spill stores, 0 bytes spill loads");
   }
 }
 
@@ -234,9 +225,8 @@ TEST(CompiledProgram, WhatDoesNotCompileIsReportedWithTheCompilersWords) {
     compile_source("__global__ void f() { no_such_thing(); }", kHopper);
     FAIL() << "it compiled";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("no_such_thing"), std::string::npos);
+    EXPECT_HAS(std::string(e.what()), "no_such_thing");
   }
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::program_source_test

@@ -3,13 +3,11 @@
 // arithmetic is repeated here and compared with the strides.
 #include "backend/cuda/tensor_walk.h"
 
-#include <gtest/gtest.h>
-
 #include "core/tensor_impl.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::cuda::tensor_walk_test {
-namespace {
 
 // A tensor that says it lies on the device; nothing reads its elements here.
 Tensor on_device(Tensor t) {
@@ -109,5 +107,4 @@ TEST(ReduceShape, ASumOverNothingHasNoElements) {
   EXPECT_EQ(shape.count, 0);
 }
 
-}  // namespace
 }  // namespace epilogue::cuda::tensor_walk_test

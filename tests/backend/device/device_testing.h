@@ -3,12 +3,11 @@
 // and over CUDA, where they skip, visibly, if none is there.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include "core/backend.h"
 #include "core/tensor_impl.h"
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
+#include "support/test.h"
 
 namespace epilogue::test {
 

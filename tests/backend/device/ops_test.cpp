@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op on a device against its reference: the samples of the op table, each dtype and layout.
-#include <gtest/gtest.h>
-
 #include "backend/device/device_testing.h"
 #include "ops/ops.h"
 #include "ops/run_op.h"
 #include "ops/table_support.h"
+#include "support/test.h"
 
 namespace epilogue::test::ops_test {
-namespace {
 
 using DeviceOps = OnDevice;
 
@@ -98,5 +96,4 @@ TEST_F(DeviceOps, GradientsAreTheHosts) {
       EXPECT_NEAR(got[t][i], want[t][i], 1e-3) << "leaf " << t << ", element " << i;
 }
 
-}  // namespace
 }  // namespace epilogue::test::ops_test

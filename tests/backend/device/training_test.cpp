@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on a device is training on the host: optimizers, clipping, loss scaling, autocast,
 // compiled steps, checkpoints, profiles.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-#include <memory>
-
 #include "backend/device/device_testing.h"
 #include "epilogue/amp.h"
 #include "epilogue/checkpoint.h"
@@ -17,9 +11,9 @@
 #include "epilogue/optim.h"
 #include "epilogue/profiler.h"
 #include "io/files.h"
+#include "support/test.h"
 
 namespace epilogue::test::training_test {
-namespace {
 
 using DeviceTraining = OnDevice;
 using io_test::TempFolder;
@@ -269,8 +263,7 @@ TEST_F(DeviceTraining, CompiledDropoutDrawsEagersMasks) {
   CompiledStep step =
       compile_step(model, [](const Tensor& y, const Tensor& t) { return mse_loss(y, t); });
   expect_close(gradients([&] { step(x, target); }), eager);
-  EXPECT_NE(step.explain().find("programs on cuda:0 read no masks"), std::string::npos)
-      << step.explain();
+  EXPECT_HAS(step.explain(), "programs on cuda:0 read no masks");
 }
 
 // Programs there read no bytes: such an op stays an op.
@@ -349,5 +342,4 @@ TEST_F(DeviceTraining, AStepCanBeProfiled) {
   EXPECT_EQ(counts("aten::_amp_foreach_non_finite_check_and_unscale_"), 1);
 }
 
-}  // namespace
 }  // namespace epilogue::test::training_test

@@ -6,7 +6,6 @@
 #include "base/philox.h"
 
 namespace epilogue::simd::bernoulli_test {
-namespace {
 
 constexpr uint64_t kSeed = 0x299f31d0a4093822;
 
@@ -50,5 +49,4 @@ TEST(Bernoulli, BytesBecomeOnesOfADtype) {
   });
 }
 
-}  // namespace
 }  // namespace epilogue::simd::bernoulli_test

@@ -2,12 +2,10 @@
 // Conversions against the definition: all 65,536 values up, ties and edges down, on every ISA.
 #include "backend/cpu/simd/convert.h"
 
-#include <limits>
-
 #include "backend/simd/simd_testing.h"
+#include "support/test.h"
 
 namespace epilogue::simd::convert_test {
-namespace {
 
 constexpr FloatType kHalves[] = {FloatType::bf16, FloatType::f16};
 
@@ -163,5 +161,4 @@ TEST(Convert, ByTypeAgreesWithTheTables) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::simd::convert_test

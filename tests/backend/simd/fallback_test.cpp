@@ -9,7 +9,6 @@
 #include "backend/simd/simd_testing.h"
 
 namespace epilogue::simd::fallback_test {
-namespace {
 
 TEST(Fallback, IsAllThereIs) {
   for_each_isa([](Isa) {
@@ -22,5 +21,4 @@ TEST(Fallback, IsAllThereIs) {
   });
 }
 
-}  // namespace
 }  // namespace epilogue::simd::fallback_test

@@ -2,13 +2,12 @@
 // The kernels of the table of functions: every row in every form of its operands, and the accuracy
 // and special values of those that follow silu_backward.
 #include <bit>
-#include <functional>
 
 #include "backend/cpu/simd/pointwise.h"
 #include "backend/simd/simd_testing.h"
+#include "support/test.h"
 
 namespace epilogue::simd::functions_test {
-namespace {
 
 using Fn = PointwiseFn;
 
@@ -217,5 +216,4 @@ TEST(Functions, NanAndInfinity) {
   });
 }
 
-}  // namespace
 }  // namespace epilogue::simd::functions_test

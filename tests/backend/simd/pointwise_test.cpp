@@ -2,12 +2,10 @@
 // Pointwise kernels against the formulas in double, at every size, in place, and at the edges.
 #include "backend/cpu/simd/pointwise.h"
 
-#include <functional>
-
 #include "backend/simd/simd_testing.h"
+#include "support/test.h"
 
 namespace epilogue::simd::pointwise_test {
-namespace {
 
 constexpr double kBeta = 0.79788456080286535588;
 constexpr double kKappa = 0.044715;
@@ -307,5 +305,4 @@ TEST(Pointwise, MaskScaleAxpyFill) {
   });
 }
 
-}  // namespace
 }  // namespace epilogue::simd::pointwise_test

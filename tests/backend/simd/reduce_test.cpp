@@ -2,13 +2,10 @@
 // Row kernels against double, at every size, with edges; gradients against their formulas.
 #include "backend/cpu/simd/reduce.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "backend/simd/simd_testing.h"
+#include "support/test.h"
 
 namespace epilogue::simd::reduce_test {
-namespace {
 
 std::vector<double> doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 
@@ -326,5 +323,4 @@ TEST(Row, GradientsThatAreNotWantedMayBeNull) {
   });
 }
 
-}  // namespace
 }  // namespace epilogue::simd::reduce_test

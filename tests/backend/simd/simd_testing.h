@@ -2,18 +2,10 @@
 // What every SIMD test needs: all ISA levels of this machine, guarded arrays, awkward sizes.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <random>
-#include <string>
-#include <vector>
 
 #include "base/cpu_features.h"
+#include "support/test.h"
 
 namespace epilogue::simd {
 

@@ -2,8 +2,6 @@
 // The level that is asked for is the one that runs.
 #include "backend/cpu/simd/targets.h"
 
-#include <algorithm>
-
 #include "backend/cpu/simd/gemm/gemv.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/write_back.h"
@@ -11,9 +9,9 @@
 #include "backend/cpu/simd/probe.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/simd/simd_testing.h"
+#include "support/test.h"
 
 namespace epilogue::simd::targets_test {
-namespace {
 
 std::string expected_target(Isa isa) {
   if (isa == Isa::baseline) return "SSE4";
@@ -93,5 +91,4 @@ TEST(Targets, DotProductsOfBf16AreProbedWhereTheLevelHasThem) {
   EXPECT_GT(all, 0.5 * dots);
 }
 
-}  // namespace
 }  // namespace epilogue::simd::targets_test

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizer, gradient and cross-entropy kernels against plain loops in double: every size, offset
 // and level, nothing touched beyond the arrays.
-#include <array>
 #include <bit>
 
 #include "backend/cpu/simd/cross_entropy.h"
@@ -9,9 +8,9 @@
 #include "backend/cpu/simd/optimizer.h"
 #include "backend/simd/simd_testing.h"
 #include "epilogue/dtype.h"
+#include "support/test.h"
 
 namespace epilogue::simd::training_test {
-namespace {
 
 constexpr double kTolerance = 4e-7;
 
@@ -252,5 +251,4 @@ TEST(CrossEntropyKernels, NonFiniteLogitsGiveNaN) {
   });
 }
 
-}  // namespace
 }  // namespace epilogue::simd::training_test

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/answer.h"
 
-#include <gtest/gtest.h>
-
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <stdexcept>
-
 #include "epilogue/trace/report.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::trace::answer_test {
-namespace {
 
 const std::string kEager = EPILOGUE_TEST_DATA "/torch/mlp_geglu_eager.json.gz";
 const std::string kCompiled = EPILOGUE_TEST_DATA "/torch/mlp_geglu_compile.json.gz";
@@ -65,10 +57,9 @@ TEST(Answer, SaysWhyThereIsNone) {
   const Result<Answer> no_step = explain_answer({.path = kEager, .step = 99});
   ASSERT_FALSE(no_step);
   EXPECT_EQ(no_step.failure().code, FailureCode::no_such_step);
-  EXPECT_NE(test::message_of([] {
-              static_cast<void>(check_answer({.path = "/no/such.json"}, {"opps > 1"}));
-            }).find("did you mean ops"),
-            std::string::npos);
+  EXPECT_HAS(test::message_of(
+                 [] { static_cast<void>(check_answer({.path = "/no/such.json"}, {"opps > 1"})); }),
+             "did you mean ops");
 }
 
 TEST(Answer, JudgementsComeInTheOrderOfTheExpressions) {
@@ -189,7 +180,7 @@ TEST_F(RankFolderTest, FilesThatAreNoTracesAreCountedAndNamed) {
   const auto json =
       nlohmann::json::parse(explain_answer({.path = folder_.string()}).value().json());
   ASSERT_EQ(json["left_out"].size(), 2u);
-  EXPECT_NE(json["left_out"][1].get<std::string>().find("empty.json: "), std::string::npos);
+  EXPECT_HAS(json["left_out"][1].get<std::string>(), "empty.json: ");
   const auto& findings = json["findings"];
   const auto found = std::find_if(findings.begin(), findings.end(),
                                   [](const auto& f) { return f["id"] == "left-out-files"; });
@@ -209,5 +200,4 @@ TEST_F(RankFolderTest, OneTraceBesideAFileThatIsNoneIsExplainedItself) {
   EXPECT_EQ(warnings.size(), 1u);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::answer_test

@@ -2,12 +2,10 @@
 // Differences between traces without device work.
 #include "epilogue/trace/diff.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/compare/diff_testing.h"
+#include "support/test.h"
 
 namespace epilogue::trace::diff_host_test {
-namespace {
 
 using testing::diff;
 using testing::find_part;
@@ -124,5 +122,4 @@ TEST(Diff, ATypeThatATraceDoesNotTellIsNoChange) {
             "aten::mm: same op");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::diff_host_test

@@ -2,14 +2,10 @@
 // Differences between small traces: every part known, and the sum always closed.
 #include "epilogue/trace/diff.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "explain/compare/diff_testing.h"
+#include "support/test.h"
 
 namespace epilogue::trace::diff_test {
-namespace {
 
 using testing::diff;
 using testing::find_part;
@@ -72,8 +68,8 @@ TEST(Diff, AnotherKernelOfTheSameOpIsExplainedByItsFields) {
   const DiffPart* part = find_part(d, "aten::mm: other kernels");
   ASSERT_NE(part, nullptr);
   EXPECT_EQ(part->delta_ns(), -20 * kUs);
-  EXPECT_NE(part->why.find("128x128"), std::string::npos) << part->why;
-  EXPECT_NE(part->why.find("128x256"), std::string::npos) << part->why;
+  EXPECT_HAS(part->why, "128x128");
+  EXPECT_HAS(part->why, "128x256");
   EXPECT_EQ(d.kernels_added.size(), 1U);
   EXPECT_EQ(d.kernels_removed.size(), 1U);
 }
@@ -157,7 +153,7 @@ TEST(Diff, BytesThatOneTraceDoesNotSayAreNotCompared) {
   const TraceDiff d = diff(a, b);
   ASSERT_EQ(d.parts.size(), 1U);
   EXPECT_EQ(d.parts[0].bytes, (std::array<int64_t, 2>{-1, 7000}));
-  EXPECT_EQ(d.parts[0].why.find("bytes"), std::string::npos) << d.parts[0].why;
+  EXPECT_LACKS(d.parts[0].why, "bytes");
 }
 
 TEST(Diff, IdleTimeOfTheHostIsAPartOfItsOwn) {
@@ -326,5 +322,4 @@ TEST(Diff, EmptyTracesAreEqual) {
   EXPECT_EQ(diff(a, b).wall_ns, (std::array<int64_t, 2>{0, 0}));
 }
 
-}  // namespace
 }  // namespace epilogue::trace::diff_test

@@ -2,12 +2,8 @@
 // Differences between small traces, whose sum is always closed.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string_view>
-
 #include "epilogue/trace/diff.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::testing {

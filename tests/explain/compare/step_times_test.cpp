@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regressions: the test of Mann and Whitney, and steps judged by it.
-#include <gtest/gtest.h>
-
 #include "epilogue/trace/diff.h"
 #include "explain/compare/mann_whitney.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::step_times_test {
-namespace {
 
 using Times = std::vector<int64_t>;
 
@@ -107,5 +105,4 @@ TEST(CompareSteps, DoesNotDecideByTooFewSteps) {
   EXPECT_FALSE(compare_steps({}, times_of({{1, 2}})).can_decide);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::step_times_test

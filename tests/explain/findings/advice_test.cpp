@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What findings say and advise, where an expert would say something else of another run.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::advice_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -47,7 +43,7 @@ TEST(Advice, WhereTheDeviceLimitsTheRunTheVerdictNamesWhatItWorksOn) {
                        "ampere_sgemm_128x64_tn in aten::bmm: 360 us (36 % of the device's "
                        "work), 1 time"));
   for (const std::string& line : verdict.evidence)
-    EXPECT_EQ(line.find("elementwise"), std::string::npos) << "4 % is no reason";
+    EXPECT_LACKS(line, "elementwise") << "4 % is no reason";
   EXPECT_EQ(verdict.where, FindingPlace::device);
 
   GpuTrace idle;
@@ -55,7 +51,7 @@ TEST(Advice, WhereTheDeviceLimitsTheRunTheVerdictNamesWhatItWorksOn) {
   launching(idle, "aten::index", "vectorized_gather_kernel<16, long>", 900, 40);
   const Explanation waiting = explain(idle);
   for (const std::string& line : waiting.findings.front().evidence)
-    EXPECT_EQ(line.find("gather"), std::string::npos) << "the host limits it";
+    EXPECT_LACKS(line, "gather") << "the host limits it";
   EXPECT_EQ(waiting.findings.front().where, FindingPlace::host);
 }
 
@@ -93,7 +89,7 @@ TEST(Advice, WaitingForCollectivesIsNoPython) {
   const Explanation python = explain(gloo_trace("my_annotation"));
   EXPECT_EQ(find_finding(python, "exposed-collectives"), nullptr);
   EXPECT_NE(find_finding(python, "between-ops"), nullptr);
-  EXPECT_NE(python.findings.front().title.find("Python between them"), std::string::npos);
+  EXPECT_HAS(python.findings.front().title, "Python between them");
 }
 
 // Views before each of 6 kernels, of which the first are started by compiled code.
@@ -121,9 +117,9 @@ TEST(Advice, ACompiledRunIsNotToldToCompile) {
     EXPECT_NE(before->action.find(", torch.compile;"),
               before->action.find("torch.compile leaves out"))
         << before->action;
-    EXPECT_EQ(after->action.find(", torch.compile;"), std::string::npos) << after->action;
-    EXPECT_EQ(after->action.find("torch.compile leaves out"), std::string::npos) << after->action;
-    EXPECT_NE(after->action.find("CUDA graphs"), std::string::npos);
+    EXPECT_LACKS(after->action, ", torch.compile;");
+    EXPECT_LACKS(after->action, "torch.compile leaves out");
+    EXPECT_HAS(after->action, "CUDA graphs");
   }
 }
 
@@ -150,8 +146,7 @@ TEST(Advice, WithoutShortKernelsNothingIsSaidOfThem) {
   const Explanation e = explain(b);
   const Finding* f = find_finding(e, "launch-cost");
   ASSERT_NE(f, nullptr);
-  for (const std::string& line : f->evidence)
-    EXPECT_EQ(line.find("0 of 2"), std::string::npos) << line;
+  for (const std::string& line : f->evidence) EXPECT_LACKS(line, "0 of 2");
 }
 
 TEST(Advice, ALoaderInTheTrainingProcessAsksForWorkers) {
@@ -184,7 +179,7 @@ TEST(Advice, OfManyCopiesTheLongestAreNamed) {
   const Finding* f = find_finding(e, "pageable-copies");
   ASSERT_NE(f, nullptr);
   ASSERT_EQ(f->evidence.size(), 5U);
-  EXPECT_NE(f->evidence[0].find("aten::op0"), std::string::npos);
+  EXPECT_HAS(f->evidence[0], "aten::op0");
   EXPECT_EQ(f->evidence[3], "and 2 more, each shorter");
 }
 
@@ -205,7 +200,7 @@ TEST(Advice, AProductThatMovesNextToNothingDoesNotWaitForMemory) {
   const Finding* narrow = find_finding(columns, "bandwidth-products");
   ASSERT_NE(narrow, nullptr);
   EXPECT_EQ(narrow->title.find("narrow products take"), 0U);
-  EXPECT_NE(narrow->action.find("larger batches do not"), std::string::npos);
+  EXPECT_HAS(narrow->action, "larger batches do not");
   EXPECT_EQ(find_finding(product_of(256, 10, 1024, 60'000), "bandwidth-products"), nullptr)
       << "0.02 GB/s: something else is in its way";
 }
@@ -281,5 +276,4 @@ TEST(Advice, FindingsSayWhoseTimeTheyAreAbout) {
   EXPECT_EQ(finding_place_name(FindingPlace::device), "device");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::advice_test

@@ -2,17 +2,11 @@
 // Ranks side by side where some are missing, cut off or do not match: bounds and unknowns, never 0.
 #include "epilogue/trace/explain.h"
 
-#include <gtest/gtest.h>
-
-#include <deque>
-#include <utility>
-#include <vector>
-
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::explain_ranks_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -152,5 +146,4 @@ TEST(ExplainRanks, WaitsOfUnmatchedCollectivesAreUnknown) {
   EXPECT_EQ(f->evidence, (std::vector<std::string>{"rank 0: 1", "rank 1: 2"}));
 }
 
-}  // namespace
 }  // namespace epilogue::trace::explain_ranks_test

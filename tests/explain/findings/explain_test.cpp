@@ -2,13 +2,11 @@
 // Findings of small traces: which are made, and which are not.
 #include "epilogue/trace/explain.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::explain_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -224,8 +222,7 @@ TEST(Explain, AWaitBehindWorkThatWasNotRecordedIsNoSaving) {
     b.gpu_kernel("Cijk_gemm", (480'000 + 980 * i) * kUs, (480'980 + 980 * i) * kUs, 3);
   const Explanation e = explain(b);
   EXPECT_EQ(e.verdicts.whole.bound, Bound::compute);
-  EXPECT_NE(e.findings.front().title.find("as judged"), std::string::npos)
-      << e.findings.front().title;
+  EXPECT_HAS(e.findings.front().title, "as judged");
   const Finding* f = find_finding(e, "idle-gap");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title.find("the device shows no work for 480 ms while recorded work waits"), 0U);
@@ -284,5 +281,4 @@ TEST(Explain, CountsDistinctKernels) {
   EXPECT_EQ(e.distinct_kernels, 2);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::explain_test

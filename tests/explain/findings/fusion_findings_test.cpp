@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a finding about kernels that could be one says that they take, and what is left of it.
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::fusion_findings_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -44,7 +40,7 @@ TEST(FusionFindings, WhereTheDeviceWaitsTheHostsTimeIsWhatTheyTake) {
   EXPECT_GT(fusion.host_us, 60);  // four ops, but for what recording them costs
   EXPECT_DOUBLE_EQ(*f->saving_us, fusion.host_saving_us);
   EXPECT_GT(*f->cost_us - *f->saving_us, 10) << "the op that stays takes its time";
-  EXPECT_NE(f->evidence.front().find("on the host"), std::string::npos) << f->evidence.front();
+  EXPECT_HAS(f->evidence.front(), "on the host");
 }
 
 TEST(FusionFindings, WhereTheHostWaitsTheDevicesTimeIsWhatTheyTake) {
@@ -54,7 +50,7 @@ TEST(FusionFindings, WhereTheHostWaitsTheDevicesTimeIsWhatTheyTake) {
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->cost_us, 800);
   EXPECT_LT(*f->saving_us, 800);
-  EXPECT_EQ(f->evidence.front().find("on the host"), std::string::npos) << f->evidence.front();
+  EXPECT_LACKS(f->evidence.front(), "on the host");
 }
 
 TEST(FusionFindings, ManyFillsAreNamedOnceWithTheirRemedy) {
@@ -65,7 +61,7 @@ TEST(FusionFindings, ManyFillsAreNamedOnceWithTheirRemedy) {
   const Finding* const f = find_finding(e, "fusion");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "one kernel could run 10 x aten::fill_");
-  EXPECT_NE(f->action.find("set_to_none=True"), std::string::npos);
+  EXPECT_HAS(f->action, "set_to_none=True");
 }
 
 TEST(FusionFindings, AFewFillsAreNoGradients) {
@@ -75,5 +71,4 @@ TEST(FusionFindings, AFewFillsAreNoGradients) {
   EXPECT_TRUE(f->action.empty()) << f->action;
 }
 
-}  // namespace
 }  // namespace epilogue::trace::fusion_findings_test

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/explain.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <optional>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::health_test {
-namespace {
 
 using testing::GpuTrace;
 using testing::tensor;
@@ -103,8 +98,7 @@ TEST(Health, WhatTheReaderMetIsSaid) {
   b.trace.import.python_functions_left_out = 10;
   EXPECT_EQ(item_of(b, "truncated")->severity, Severity::error);
   EXPECT_EQ(count_of(b, "skipped-events"), 3);
-  EXPECT_NE(item_of(b, "skipped-events")->detail.find("a name is not closed (3)"),
-            std::string::npos);
+  EXPECT_HAS(item_of(b, "skipped-events")->detail, "a name is not closed (3)");
   EXPECT_EQ(count_of(b, "repaired-events"), 2);
   EXPECT_EQ(item_of(b, "repaired-events")->detail, "Read all the same: inf is no JSON (2).");
   EXPECT_EQ(item_of(b, "bad-checksum")->severity, Severity::warning);
@@ -128,14 +122,14 @@ TEST(Health, WrongExternalIdsAreSaid) {
 TEST(Health, TheEraFollowsFromTheForm) {
   GpuTrace b;
   for (int64_t i = 0; i < 20; ++i) b.op("aten::mm", i * 1000, (i + 1) * 1000);
-  EXPECT_NE(item_of(b, "era")->detail.find("before 2024-03"), std::string::npos);
+  EXPECT_HAS(item_of(b, "era")->detail, "before 2024-03");
   b.trace.import.is_bare_array = true;
-  EXPECT_NE(item_of(b, "era")->detail.find("2021"), std::string::npos);
+  EXPECT_HAS(item_of(b, "era")->detail, "2021");
   b.trace.base_time_ns = 1;
-  EXPECT_NE(item_of(b, "era")->detail.find("2024-05 or later"), std::string::npos);
+  EXPECT_HAS(item_of(b, "era")->detail, "2024-05 or later");
   b.gpu_kernel("k", 0, 10);
   b.trace.kernels.back().graph_id = 0;
-  EXPECT_NE(item_of(b, "era")->detail.find("2026-02"), std::string::npos);
+  EXPECT_HAS(item_of(b, "era")->detail, "2026-02");
   b.trace.metadata.emplace_back("epilogue_recorder", "{}");
   EXPECT_EQ(item_of(b, "era")->detail, "Written by epilogue.");
 }
@@ -146,5 +140,4 @@ TEST(Health, OfAnEmptyTraceIsItsEra) {
   EXPECT_EQ(items[0].id, "era");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::health_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings of runs without a device: traces that have one, and traces that just do not.
-#include <gtest/gtest.h>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::host_findings_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -29,7 +27,7 @@ TEST(HostFindings, ATypeWithoutInstructionsIsNamedWithWhatF32WouldSave) {
   const Explanation e = explain(b);
   const Finding* f = find_finding(e, "slow-dtype");
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->title.find("products in bf16"), std::string::npos);
+  EXPECT_HAS(f->title, "products in bf16");
   EXPECT_NEAR(*f->saving_us, 33'500 - 3'580, 20);
   EXPECT_EQ(e.findings[1].id, "slow-dtype") << "the largest comes first";
 
@@ -87,7 +85,7 @@ TEST(HostFindings, OfACpuThatIsNamedItsInstructionsAreKnown) {
   EXPECT_EQ(title(explain_on(b, "EPYC 7763", 1)), takes + "Zen 3 has no instructions for bf16");
   const Explanation amx = explain_on(b, "Sapphire Rapids", 1);
   EXPECT_EQ(title(amx), takes + "slow, although Sapphire Rapids has instructions for bf16");
-  EXPECT_NE(find_finding(amx, "slow-dtype")->action.find("ONEDNN_MAX_CPU_ISA"), std::string::npos);
+  EXPECT_HAS(find_finding(amx, "slow-dtype")->action, "ONEDNN_MAX_CPU_ISA");
 }
 
 TEST(HostFindings, WhereAnotherProductOfTheTypeIsFastItsInstructionsAreThere) {
@@ -128,9 +126,7 @@ TEST(HostFindings, WhereAllIsSlowThreadsContend) {
   const Explanation e = explain(b);
   const Finding* f = find_finding(e, "thread-contention");
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->evidence.at(0).find("aten::copy_: 15.0 ms in 1 call, 1.00 MiB each"),
-            std::string::npos)
-      << f->evidence.at(0);
+  EXPECT_HAS(f->evidence.at(0), "aten::copy_: 15.0 ms in 1 call, 1.00 MiB each");
   EXPECT_EQ(find_finding(e, "slow-dtype"), nullptr) << "the type need not be the cause";
   GpuTrace fast;
   fast.op("aten::copy_", 0, 1'000 * kUs);
@@ -160,8 +156,7 @@ TEST(HostFindings, SmallLoopsThatAreSlowEachTimeWaitForThreads) {
   const Explanation e = explain(small_loops(250, 470, contiguous));  // 6.3 and 3.3 GB/s
   const Finding* f = find_finding(e, "thread-contention");
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->evidence.at(0).find("12 calls, 1.50 MiB each, 3.4"), std::string::npos)
-      << f->evidence.at(0);
+  EXPECT_HAS(f->evidence.at(0), "12 calls, 1.50 MiB each, 3.4");
   EXPECT_NEAR(*f->cost_us, 2 * (250 + 11 * 470), 1e-6) << "the norms suffer as well";
 }
 
@@ -347,9 +342,8 @@ TEST(HostFindings, OpsThatAreNoViewsAreNotCalledViews) {
   const Finding* f = find_finding(e, "no-launch-ops");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title, "2 ops start no device work and take 80.0 us of the host's time");
-  EXPECT_EQ(f->evidence.back().find("mostly views"), std::string::npos);
+  EXPECT_LACKS(f->evidence.back(), "mostly views");
   EXPECT_FALSE(f->saving_us);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::host_findings_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings name the sources of Triton kernels, where they were recorded.
-#include <gtest/gtest.h>
-
 #include "explain/findings/find_finding.h"
 #include "explain/findings/kernel_sources.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::kernel_sources_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -106,5 +104,4 @@ TEST(KernelSources, AGapBetweenKernelsSaysWhereTheyComeFrom) {
             "triton_poi_fused_add_gelu_0, from /tmp/torchinductor_me/c1/c1.py (add, gelu)");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::kernel_sources_test

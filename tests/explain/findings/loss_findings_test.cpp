@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings about time that is lost for one reason: traces that have it, and traces that just do
 // not.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <filesystem>
-
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/file.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace::loss_findings_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -113,7 +108,7 @@ TEST(LossFindings, CallsOfOneShapeThatAreFarSlowerHintAtDenormalNumbers) {
             "102 ms (98 %)");
   EXPECT_EQ(f->evidence.at(0),
             "512 x 512, 512 x 512: the fastest takes 2.00 ms, these 100 ms each");
-  EXPECT_NE(f->action.find("torch.set_flush_denormal(True)"), std::string::npos);
+  EXPECT_HAS(f->action, "torch.set_flush_denormal(True)");
   EXPECT_EQ(f->confidence, Confidence::medium);
   EXPECT_DOUBLE_EQ(*f->saving_us, 98'000);
   EXPECT_EQ(find_finding(run(20'000, 100'000, "aten::mm"), "uneven-calls"), nullptr) << "5 times";
@@ -123,7 +118,7 @@ TEST(LossFindings, CallsOfOneShapeThatAreFarSlowerHintAtDenormalNumbers) {
       << "a first call may pay for what is made once";
   const Explanation sort = run(2'000, 100'000, "aten::cumsum");
   ASSERT_NE(find_finding(sort, "uneven-calls"), nullptr);
-  EXPECT_EQ(find_finding(sort, "uneven-calls")->action.find("denormal"), std::string::npos);
+  EXPECT_LACKS(find_finding(sort, "uneven-calls")->action, "denormal");
 }
 
 TEST(LossFindings, TimeBetweenOpsIsBookedToTheRangeThatTheProgramNamed) {
@@ -301,7 +296,7 @@ TEST(LossFindings, AnOpThatNoOtherFindingIsAboutIsNamed) {
   const Finding* f = find_finding(e, "long-op");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title.find("aten::_cdist_forward takes 600 us of 1.00 ms (60 %)"), 0U) << f->title;
-  EXPECT_NE(f->action.find("use_mm_for_euclid_dist"), std::string::npos);
+  EXPECT_HAS(f->action, "use_mm_for_euclid_dist");
   EXPECT_NE(std::find(f->evidence.begin(), f->evidence.end(),
                       "a loss if p = 2 over many points is computed pair by pair"),
             f->evidence.end());
@@ -399,5 +394,4 @@ TEST(LossFindings, NoSavingIsAboveTheTimeThatItIsTakenFrom) {
   EXPECT_GT(seen, 10);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::loss_findings_test

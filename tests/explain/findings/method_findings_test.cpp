@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The method's findings: for each sign a trace that has it, and one that just does not.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::method_findings_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -47,8 +43,8 @@ const Finding* long_op(const Explanation& e) { return find_finding(e, "long-op")
 void expect_says(const Explanation& e, std::string_view title, std::string_view action) {
   const Finding* f = long_op(e);
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->title.find(title), std::string::npos) << f->title;
-  EXPECT_NE(f->action.find(action), std::string::npos) << f->action;
+  EXPECT_HAS(f->title, title);
+  EXPECT_HAS(f->action, action);
 }
 
 TEST(MethodFindings, ASortOfWhichASliceIsReadIsTopk) {
@@ -203,7 +199,7 @@ TEST(MethodFindings, CallsOfOneShapeThatDifferAreNamed) {
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title.find("4 of 8 calls of aten::mm with the same sizes take 50 times as long"), 0U)
       << f->title;
-  EXPECT_NE(f->action.find("denormal"), std::string::npos);
+  EXPECT_HAS(f->action, "denormal");
   EXPECT_EQ(long_op(e), nullptr) << "it is said once";
   EXPECT_EQ(long_op(trace(60)), nullptr);
   EXPECT_EQ(long_op(trace(1500, true)), nullptr) << "other calls in each step: the machine";
@@ -222,7 +218,7 @@ TEST(MethodFindings, WhatTheProgramAskedForIsNamedForItsParts) {
   const Finding* f = long_op(e);
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title.find("aten::fill_ takes 300 us"), 0U) << f->title;
-  EXPECT_NE(f->action.find("index_select on the weight"), std::string::npos) << f->action;
+  EXPECT_HAS(f->action, "index_select on the weight");
   EXPECT_EQ(long_op(trace("aten::zeros")), nullptr) << "a fill alone is no question";
 }
 
@@ -329,7 +325,7 @@ TEST(MethodFindings, AForwardPassWithinTheBackwardPassIsCheckpointing) {
   const Finding* f = find_finding(e, "recomputed-forward");
   ASSERT_NE(f, nullptr);
   EXPECT_DOUBLE_EQ(*f->saving_us, 400);
-  EXPECT_NE(f->action.find("checkpoint"), std::string::npos);
+  EXPECT_HAS(f->action, "checkpoint");
   EXPECT_EQ(find_finding(trace(false), "recomputed-forward"), nullptr);
 }
 
@@ -384,5 +380,4 @@ TEST(MethodFindings, EveryOpUntilMostIsToldHasARow) {
     }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::method_findings_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains that stand for one op of PyTorch: norms, GELU, rotary embeddings, optimizers of lists.
-#include <gtest/gtest.h>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::pattern_findings_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -94,7 +92,7 @@ TEST(PatternFindings, WithADifferenceBeforeTheSquareItIsALayerNorm) {
   const Finding* f = find_finding(e, "unfused-norm");
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->title.starts_with("LayerNorm runs as aten::sub")) << f->title;
-  EXPECT_NE(f->action.find("layer_norm"), std::string::npos);
+  EXPECT_HAS(f->action, "layer_norm");
 }
 
 TEST(PatternFindings, GeluByHandAsksForGelu) {
@@ -157,5 +155,4 @@ TEST(PatternFindings, ALoopInPlaceOverManyTensorsIsNoChain) {
   EXPECT_TRUE(e.fusions.fusions.empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::pattern_findings_test

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings about products and about waits on a device: traces that have one, and those that do not.
-#include <gtest/gtest.h>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/products/device_samples.h"
 #include "explain/products/gemm_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::product_findings_test {
-namespace {
 
 using testing::a100;
 using testing::find_finding;
@@ -25,8 +23,8 @@ TEST(ProductFindings, AnNThatTensorCoresCannotReadIsToBePadded) {
   const Explanation e = explain(b);
   const Finding* f = find_finding(e, "misaligned-product");
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->title.find("N of 3137 is no multiple of 8"), std::string::npos) << f->title;
-  EXPECT_NE(f->evidence.at(1).find("pad N to 3144"), std::string::npos);
+  EXPECT_HAS(f->title, "N of 3137 is no multiple of 8");
+  EXPECT_HAS(f->evidence.at(1), "pad N to 3144");
 
   GemmTrace aligned(a100());
   aligned.product("aten::mm", mm(1024, 3144, 1024, kBf16), kGate, 400 * kUs);
@@ -63,7 +61,7 @@ TEST(ProductFindings, AProductThatTakesHalfOfTheDeviceFarFromItsLimitIsNamed) {
       << "17 % of the device's time";
   const Explanation few = found(8, 400, 100);
   ASSERT_NE(find_finding(few, "slow-product"), nullptr);
-  EXPECT_NE(find_finding(few, "slow-product")->action.find("would more rows"), std::string::npos);
+  EXPECT_HAS(find_finding(few, "slow-product")->action, "would more rows");
 }
 
 TEST(ProductFindings, AnOptimizerThatTheDeviceWaitsForCostsTheHostsTime) {
@@ -93,7 +91,7 @@ TEST(ProductFindings, AnItemThatMakesTheHostWaitHasItsRemedy) {
   const Explanation e = explain(b);
   const Finding* f = find_finding(e, "sync");
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->evidence.back().find("keep it on the device"), std::string::npos);
+  EXPECT_HAS(f->evidence.back(), "keep it on the device");
 }
 
 // Tiles of 128 x 128, one for each of 108 multiprocessors.
@@ -112,5 +110,4 @@ TEST(ProductFindings, WavesAreFilledOnlyWhereTheyLimitTheProduct) {
   EXPECT_FALSE(finds(32, 18432, 144)) << "32 FLOPs for each byte: memory limits it";
 }
 
-}  // namespace
 }  // namespace epilogue::trace::product_findings_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/explain.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::quantities_test {
-namespace {
 
 using testing::GpuTrace;
 using testing::kUs;
@@ -125,5 +123,4 @@ TEST(Quantities, BadExpectationsAreRefused) {
   EXPECT_EQ(parse_expectation("  kernels<=5 ").value().op, "<=");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::quantities_test

@@ -1,14 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of traces that others captured.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <deque>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <set>
-
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/file.h"
@@ -16,10 +7,10 @@
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/time.h"
+#include "support/test.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace::real_traces_test {
-namespace {
 
 using testing::has_real_trace;
 using testing::real_trace_path;
@@ -328,5 +319,4 @@ TEST(RealTraces, RanksOfOneStepWaitForTheLast) {
   EXPECT_EQ(e.collectives.steps[0].last_rank, 7);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::real_traces_test

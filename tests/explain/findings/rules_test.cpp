@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/findings.md against the descriptions of all findings.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <set>
-
 #include "explain/findings/index.h"
+#include "support/test.h"
 
 namespace epilogue::trace::rules_test {
-namespace {
 
 std::filesystem::path page_path() {
   return (std::filesystem::path(__FILE__) / "../../../../docs/findings.md").lexically_normal();
@@ -63,5 +55,4 @@ TEST(FindingRules, EachHasAnIdOfItsOwnAndAllOfADescription) {
   EXPECT_GT(ids.size(), 40U);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::rules_test

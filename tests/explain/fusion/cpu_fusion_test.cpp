@@ -2,12 +2,10 @@
 // Fusions in traces without device work: an op's own calls are part of it.
 #include "epilogue/trace/fusion.h"
 
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::cpu_fusion_test {
-namespace {
 
 using testing::kUs;
 using testing::scalar;
@@ -98,8 +96,8 @@ TEST(CpuFusion, NoGpuLibraryIsNamed) {
   linear_gelu(b, 0);
   const FusionFindings f = found(b);
   ASSERT_EQ(f.fusions.size(), 1U);
-  EXPECT_EQ(f.fusions[0].assumption.find("cuBLASLt"), std::string::npos);
-  EXPECT_NE(f.fusions[0].assumption.find("oneDNN"), std::string::npos);
+  EXPECT_LACKS(f.fusions[0].assumption, "cuBLASLt");
+  EXPECT_HAS(f.fusions[0].assumption, "oneDNN");
 }
 
 // Eager's dropout draws a mask, scales it and multiplies. Inductor draws within its kernel, which
@@ -247,5 +245,4 @@ TEST(CpuFusion, WhatARecurrentLayerCallsIsNotFused) {
   EXPECT_EQ(fusions_in("aten::gru"), 0U) << "torch.compile leaves it as it is";
 }
 
-}  // namespace
 }  // namespace epilogue::trace::cpu_fusion_test

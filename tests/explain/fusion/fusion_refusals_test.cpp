@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains that look like fusions and are none, or save nothing.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "epilogue/trace/fusion.h"
 #include "explain/fusion/fusion_program.h"
+#include "support/test.h"
 
 namespace epilogue::trace::fusion_refusals_test {
-namespace {
 
 using testing::find;
 using testing::kBFloat16;
@@ -220,5 +216,4 @@ TEST(FusionRefusals, HostileShapesDoNotOverflow) {
   EXPECT_NO_THROW(p.find());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::fusion_refusals_test

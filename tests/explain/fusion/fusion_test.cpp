@@ -2,12 +2,10 @@
 // Fusions found on small programs, with savings worked out by hand.
 #include "epilogue/trace/fusion.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/fusion/fusion_program.h"
+#include "support/test.h"
 
 namespace epilogue::trace::fusion_test {
-namespace {
 
 using testing::find;
 using testing::kBFloat16;
@@ -250,5 +248,4 @@ TEST(Fusion, AnEmptyTraceHasNone) {
   EXPECT_EQ(found.bandwidth_gb_per_s, 0);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::fusion_test

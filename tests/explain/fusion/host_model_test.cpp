@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of a fused kernel on the host: bytes, new pages, arithmetic. Every number is worked out
 // by hand from a trace made for it.
-#include <gtest/gtest.h>
-
 #include "explain/fusion/fusion_program.h"
+#include "support/test.h"
 
 namespace epilogue::trace::host_model_test {
-namespace {
 
 using testing::find;
 using testing::Program;
@@ -207,5 +205,4 @@ TEST(HostModel, ASumOfAProductAndATensorIsCopiedIntoThatProduct) {
   EXPECT_NEAR(with("aten::add", true), 3 * pass_us, 1e-6) << "its product has a bias already";
 }
 
-}  // namespace
 }  // namespace epilogue::trace::host_model_test

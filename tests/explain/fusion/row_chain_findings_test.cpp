@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predicted savings of compile() on traces of our own CPU device, worked out by hand.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "epilogue/trace/fusion.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::row_chain_findings_test {
-namespace {
 
 using testing::kUs;
 using testing::tensor;
@@ -142,5 +138,4 @@ TEST(RowChainFindings, OddMetadataIsNoModel) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::row_chain_findings_test

@@ -2,12 +2,10 @@
 // Runs without a device: where the host's time goes.
 #include "epilogue/trace/host.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::host_time_test {
-namespace {
 
 using testing::GpuTrace;
 using testing::kUs;
@@ -218,5 +216,4 @@ TEST(IdleGaps, TheLongestIsNamedWithWhatTheHostWasIn) {
   EXPECT_TRUE(idle_gaps(Trace(), Links()).empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::host_time_test

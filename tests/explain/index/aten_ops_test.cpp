@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/index/aten_ops.h"
 
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::aten_ops_test {
-namespace {
 
 using testing::scalar;
 using testing::tensor;
@@ -141,5 +139,4 @@ TEST(TensorInputs, BytesOfExpandedAndSparseTensors) {
   EXPECT_EQ(tensor_inputs(old)[0].bytes(), 200 * 64 * 4) << "old traces record no strides at all";
 }
 
-}  // namespace
 }  // namespace epilogue::trace::aten_ops_test

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/index/intervals.h"
-
-#include <gtest/gtest.h>
-
-#include <random>
+#include "support/test.h"
 
 namespace epilogue::trace {
 
@@ -13,7 +10,6 @@ void PrintTo(const Interval& i, std::ostream* out) {
 }
 
 namespace intervals_test {
-namespace {
 
 TEST(Intervals, UnionMergesWhatOverlapsOrTouches) {
   EXPECT_EQ(united({{30, 40}, {0, 10}, {5, 20}, {20, 25}, {31, 33}}),
@@ -88,6 +84,5 @@ TEST(Intervals, AgreeWithMomentsCountedOneByOne) {
   }
 }
 
-}  // namespace
 }  // namespace intervals_test
 }  // namespace epilogue::trace

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/index/sparse_column.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::trace::sparse_column_test {
-namespace {
 
 TEST(SparseColumn, HasAValueWhereOneWasMade) {
   SparseColumn<int> column(4);
@@ -18,5 +16,4 @@ TEST(SparseColumn, HasAValueWhereOneWasMade) {
   EXPECT_EQ(column.find(1), nullptr);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::sparse_column_test

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/kernel_name/kernel_labels.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::trace::kernel_labels_test {
-namespace {
 
 // With the instances that a real trace has.
 std::string mul_by(const std::string& functor) {
@@ -51,5 +49,4 @@ TEST(KernelLabels, NamesThatNoExcerptTellsApartAreWhole) {
   EXPECT_EQ(labels.of(late), late);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::kernel_labels_test

@@ -2,18 +2,10 @@
 // The decoder of kernel names, on names of real traces; unknown and hostile names; differences.
 #include "epilogue/trace/kernel_name.h"
 
-#include <gtest/gtest.h>
-
-#include <random>
-#include <set>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "explain/kernel_name/decode.h"
+#include "support/test.h"
 
 namespace epilogue::trace::kernel_name_test {
-namespace {
 
 std::string text(bool value) { return value ? "yes" : "no"; }
 std::string text(int64_t value) { return std::to_string(value); }
@@ -494,5 +486,4 @@ TEST(KernelNameDifference, SaysWhatTheTableExpects) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::kernel_name_test

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel names, matrix products and occupancy of real traces.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <map>
-#include <set>
-
 #include "epilogue/trace/file.h"
 #include "epilogue/trace/gemms.h"
 #include "epilogue/trace/kernel_name.h"
+#include "support/test.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace::kernel_traces_test {
-namespace {
 
 using testing::has_real_trace;
 using testing::real_trace_path;
@@ -163,5 +154,4 @@ TEST(RealOccupancy, AgreesWithTheRecordedOneWhereThatIsNoArtefact) {
   EXPECT_GT(artefacts, 0);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::kernel_traces_test

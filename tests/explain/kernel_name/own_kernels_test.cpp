@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rooflines of this project's CPU kernels, which state their work, on a machine that was measured.
-#include <gtest/gtest.h>
-
 #include "epilogue/trace/gemms.h"
 #include "epilogue/trace/time.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::own_kernels_test {
-namespace {
 
 using testing::TraceBuilder;
 
@@ -67,5 +65,4 @@ TEST(Gemms, SixteenBitProductsThatAreWidenedAreHeldAgainstF32) {
   EXPECT_EQ(gemm_report(narrow.trace, link(narrow.trace)).gemms.at(0).math_type, "");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::own_kernels_test

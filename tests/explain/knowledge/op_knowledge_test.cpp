@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/knowledge/op_knowledge.h"
 
-#include <gtest/gtest.h>
-
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "explain/index/aten_ops.h"
+#include "support/test.h"
 
 namespace epilogue::trace::op_knowledge_test {
-namespace {
 
 std::vector<std::string> names_of(const OpKnowledge& row) {
   std::istringstream in{std::string(row.names)};
@@ -100,5 +93,4 @@ TEST(OpKnowledge, AgreesWithTheClassesOfOps) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::op_knowledge_test

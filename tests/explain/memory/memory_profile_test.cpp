@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/memory.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::memory_profile_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -154,5 +152,4 @@ TEST(MemoryProfile, AStepsPeakIsAboveItsStart) {
   EXPECT_EQ(step_peak_bytes(b.trace, link(b.trace)), 160);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::memory_profile_test

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/memory/memory_sums.h"
-
-#include <gtest/gtest.h>
-
-#include <random>
+#include "support/test.h"
 
 namespace epilogue::trace::memory_sums_test {
-namespace {
 
 MemoryEvent record(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::cpu) {
   MemoryEvent m;
@@ -70,5 +66,4 @@ TEST(MemorySums, EqualsTheSumOverAllRecords) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::memory_sums_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/critical_path.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::critical_path_test {
-namespace {
 
 using testing::GpuTrace;
 using testing::kUs;
@@ -217,5 +215,4 @@ TEST(CriticalPath, ThereIsNoneWithoutLaunchedWork) {
   EXPECT_FALSE(critical_path(Trace(), Links()));
 }
 
-}  // namespace
 }  // namespace epilogue::trace::critical_path_test

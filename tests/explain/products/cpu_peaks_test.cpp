@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include <cctype>
-#include <set>
 
 #include "epilogue/trace/cpu.h"
 #include "explain/products/cpu_families.h"
+#include "support/test.h"
 
 namespace epilogue::trace::cpu_peaks_test {
-namespace {
 
 std::string family_of(const char* name) {
   const Result<CpuPeaks> peaks = estimate_cpu_peaks(name);
@@ -51,15 +48,13 @@ TEST(CpuPeaks, OfAnUnknownNameNoGuessIsMade) {
     const Result<CpuPeaks> peaks = estimate_cpu_peaks(name);
     ASSERT_FALSE(peaks) << name;
     EXPECT_EQ(peaks.failure().code, FailureCode::unknown_cpu);
-    EXPECT_NE(peaks.failure().message.find("Haswell, "), std::string::npos);
-    EXPECT_NE(peaks.failure().message.find("got '" + std::string(name) + "'"), std::string::npos);
+    EXPECT_HAS(peaks.failure().message, "Haswell, ");
+    EXPECT_HAS(peaks.failure().message, "got '" + std::string(name) + "'");
   }
   // One or two units: a factor of two.
-  EXPECT_NE(family_of("Intel Xeon Processor (Skylake, IBRS)").find("name the product"),
-            std::string::npos);
-  EXPECT_NE(family_of("Intel(R) Core(TM) i9-7900X CPU @ 3.30GHz").find("Core X"),
-            std::string::npos);
-  EXPECT_NE(family_of("Apple M2").find("matrix unit"), std::string::npos);
+  EXPECT_HAS(family_of("Intel Xeon Processor (Skylake, IBRS)"), "name the product");
+  EXPECT_HAS(family_of("Intel(R) Core(TM) i9-7900X CPU @ 3.30GHz"), "Core X");
+  EXPECT_HAS(family_of("Apple M2"), "matrix unit");
 }
 
 TEST(CpuPeaks, AreUnitsTimesLanesTimesClockTimesThreads) {
@@ -119,5 +114,4 @@ TEST(CpuFamilyTable, HasNoRowThatNothingCanReach) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::cpu_peaks_test

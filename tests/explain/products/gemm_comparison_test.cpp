@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which products are compared, and what is found about those off the tensor cores.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "epilogue/trace/explain.h"
 #include "explain/products/device_samples.h"
 #include "explain/products/gemm_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::gemm_comparison_test {
-namespace {
 
 using testing::a100;
 using testing::GemmTrace;
@@ -107,7 +103,7 @@ TEST(TensorCoreFindings, AreOnePerReasonWithWhatCanBeDone) {
   EXPECT_TRUE(found[0].evidence[0].starts_with("aten::mm 64 x 64 x 128: 1 execution, 9.00 us"))
       << found[0].evidence[0];
   EXPECT_EQ(found[0].evidence[3], "and 1 more");
-  EXPECT_NE(found[0].evidence[4].find("torch.autocast"), std::string::npos);
+  EXPECT_HAS(found[0].evidence[4], "torch.autocast");
 }
 
 TEST(TensorCoreFindings, NameTheProductWhereThereIsOne) {
@@ -126,5 +122,4 @@ TEST(TensorCoreFindings, AreNoneWhereNothingCanBeDone) {
   EXPECT_EQ(tensor_core_findings(t).size(), 0U);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::gemm_comparison_test

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/gemms.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/products/device_peaks.h"
 #include "explain/products/device_samples.h"
 #include "explain/products/gemm_shape.h"
 #include "explain/products/gemm_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::gemms_test {
-namespace {
 
 using testing::a100;
 using testing::GemmTrace;
@@ -207,18 +205,17 @@ TEST(Gemms, SaysWhyTensorCoresAreNotUsed) {
   const Gemm f32 = t.report().gemms[0];
   EXPECT_EQ(f32.uses_tensor_cores, false);
   EXPECT_EQ(f32.tensor_core_note, "f32 without TF32");
-  EXPECT_NE(f32.tensor_core_advice.find("set_float32_matmul_precision"), std::string::npos);
+  EXPECT_HAS(f32.tensor_core_advice, "set_float32_matmul_precision");
   EXPECT_DOUBLE_EQ(*f32.peak_tflops, 19.5);
   GemmTrace old(v100());
   old.product("aten::mm", mm(64, 64, 64, "float"), "volta_sgemm_128x64_tn", 5000);
-  EXPECT_NE(old.report().gemms[0].tensor_core_note.find("from compute capability 8.0"),
-            std::string::npos);
-  EXPECT_NE(old.report().gemms[0].tensor_core_advice.find("torch.autocast"), std::string::npos);
+  EXPECT_HAS(old.report().gemms[0].tensor_core_note, "from compute capability 8.0");
+  EXPECT_HAS(old.report().gemms[0].tensor_core_advice, "torch.autocast");
   GemmTrace vector(a100());
   vector.product("aten::mm", mm(1, 4096, 4096, kBf16),
                  "void gemv2T_kernel_val<int, int, __nv_bfloat16>(x)", 5000);
   const Gemm gemv = vector.report().gemms[0];
-  EXPECT_NE(gemv.tensor_core_note.find("vector"), std::string::npos);
+  EXPECT_HAS(gemv.tensor_core_note, "vector");
   EXPECT_EQ(gemv.tensor_core_advice, "") << "memory limits it anyway";
   EXPECT_FALSE(gemv.peak_tflops);  // no published rate for bf16 off the tensor cores
   EXPECT_EQ(gemv.side, RooflineSide::memory);
@@ -304,5 +301,4 @@ TEST(DevicePeaks, OfACpuComeFromItsTrace) {
   EXPECT_DOUBLE_EQ(peaks->memory_gb_per_s, 20);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::gemms_test

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/gemms.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "explain/gpu_trace.h"
 #include "explain/products/device_samples.h"
+#include "support/test.h"
 
 namespace epilogue::trace::occupancy_test {
-namespace {
 
 using testing::a100;
 using testing::GpuTrace;
@@ -91,7 +87,7 @@ TEST(Occupancy, NamesTheRecordedZeroThatIsAnArtefact) {
   EXPECT_EQ(list[0].kernel, "gemm");
   EXPECT_TRUE(list[0].is_recorded_zero_artefact);
   EXPECT_NEAR(*list[0].estimated_pct, 18.75, 1e-9);
-  EXPECT_NE(list[0].note.find("artefact"), std::string::npos);
+  EXPECT_HAS(list[0].note, "artefact");
   EXPECT_FALSE(list[1].is_recorded_zero_artefact);
   EXPECT_NEAR(*list[1].estimated_pct, 100.0 / 132 * 32 / 2048, 1e-9);
   EXPECT_EQ(list[1].note, "");
@@ -131,5 +127,4 @@ TEST(Occupancy, FindsADeviceByItsIdOrAmongAlikeOnes) {
   EXPECT_EQ(find_device(t, 7), nullptr);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::occupancy_test

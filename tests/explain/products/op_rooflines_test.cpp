@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work and traffic of ops that are no matrix products, and how near that is to the device's
 // limits.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <iterator>
-#include <map>
-
 #include "epilogue/trace/file.h"
 #include "explain/products/device_samples.h"
 #include "explain/products/gemm_trace.h"
 #include "explain/products/op_problem.h"
+#include "support/test.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace::op_rooflines_test {
-namespace {
 
 using testing::a100;
 using testing::GemmTrace;
@@ -211,5 +203,4 @@ TEST(OpRooflines, AgreeWithTraceLensToThreePercent) {
   EXPECT_EQ(compared, 35);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::op_rooflines_test

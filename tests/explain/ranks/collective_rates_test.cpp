@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bandwidths of collectives, worked out by hand from nccl-tests' definitions.
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
 #include "explain/ranks/collective_calls.h"
+#include "support/test.h"
 
 namespace epilogue::trace::collective_rates_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -93,5 +91,4 @@ TEST(CollectiveCalls, SizesThatKernelsShareAreOfNone) {
     EXPECT_FALSE(call.message_bytes);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::collective_rates_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/ranks.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
 #include "explain/ranks/collective_calls.h"
+#include "support/test.h"
 
 namespace epilogue::trace::collectives_test {
-namespace {
 
 using testing::GpuTrace;
 using testing::tensor;
@@ -180,5 +178,4 @@ TEST(Collectives, Names) {
   EXPECT_EQ(collective_name("something"), "other");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::collectives_test

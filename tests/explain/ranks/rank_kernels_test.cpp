@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time by kind of work per rank, and kernels over ranks, worked out by hand.
-#include <gtest/gtest.h>
-
-#include <deque>
-
 #include "epilogue/trace/explain.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::rank_kernels_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -89,5 +85,4 @@ TEST(KernelsOverRanks, HaveMeanLeastAndMostPerRank) {
   EXPECT_FALSE(kernels[1].min_rank);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::rank_kernels_test

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
-#include <deque>
-
 #include "epilogue/trace/explain.h"
 #include "explain/gpu_trace.h"
 #include "explain/ranks/rank_digest.h"
+#include "support/test.h"
 
 namespace epilogue::trace::same_run_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -84,5 +80,4 @@ TEST(SameRun, TimesAreComparedOnTheClockThatTracesShare) {
   EXPECT_EQ(reason(trace_of("a"), later), "a and b ran at different times");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::same_run_test

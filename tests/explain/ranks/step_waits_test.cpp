@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is waited for in each step, worked out by hand.
-#include <gtest/gtest.h>
-
-#include <deque>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::step_waits_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -209,5 +205,4 @@ TEST(ChangingStragglers, NoRankIsTheLastInThreeOfFourSteps) {
       << "15 us of 1 ms are too little";
 }
 
-}  // namespace
 }  // namespace epilogue::trace::step_waits_test

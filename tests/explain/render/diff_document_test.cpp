@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a difference is shown: what is compared, of what the lists are, in text and JSON.
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/report.h"
 #include "explain/render/has_text.h"
+#include "support/test.h"
 
 namespace epilogue::trace::diff_document_test {
-namespace {
 
 using testing::has_text;
 
@@ -98,5 +96,4 @@ TEST(DiffDocument, ListsShowLabelsAndJsonBoth) {
   EXPECT_EQ(parsed["parts"][0]["kernel_names"][0][0], std::string(300, 'k'));
 }
 
-}  // namespace
 }  // namespace epilogue::trace::diff_document_test

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/render/document.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::trace::document_test {
-namespace {
 
 const Document kDocument = {
     Heading{"Title"},
@@ -180,7 +178,7 @@ TEST(DocumentJson, IsWhatTheDocumentGivesWhenItIsAskedFor) {
 TEST(DocumentJson, SurvivesBytesThatAreNoUtf8) {
   Document document;
   document.facts = {{"name", "\xff"}};
-  EXPECT_NE(document_json(document).find("\xef\xbf\xbd"), std::string::npos);
+  EXPECT_HAS(document_json(document), "\xef\xbf\xbd");
 }
 
 // --- Lines that are ready ------------------------------------------------------------------------
@@ -192,5 +190,4 @@ TEST(Preformatted, HasLinesForEachForm) {
   EXPECT_EQ(document_markdown(document), "### Title\n\n| a | b |\nboth\n");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::document_test

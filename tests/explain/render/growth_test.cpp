@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the work for a page grows with the trace: a loop over all threads for each thread once took
 // minutes.
-#include <gtest/gtest.h>
 #include <time.h>
-
-#include <algorithm>
-#include <functional>
-#include <string>
 
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::growth_test {
-namespace {
 
 using testing::TraceBuilder;
 
@@ -84,5 +79,4 @@ TEST(Growth, APageOfManyThreadsTakesTimeInProportion) { EXPECT_LT(growth(threads
 TEST(Growth, APageOfManyStreamsTakesTimeInProportion) { EXPECT_LT(growth(streams), kMostTimes); }
 TEST(Growth, APageOfManyNamesTakesTimeInProportion) { EXPECT_LT(growth(names), kMostTimes); }
 
-}  // namespace
 }  // namespace epilogue::trace::growth_test

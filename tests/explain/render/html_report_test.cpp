@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/report.h"
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "epilogue/trace/diff.h"
@@ -13,12 +11,12 @@
 #include "explain/render/html/base64.h"
 #include "explain/render/html/page_data.h"
 #include "explain/render/unpack.h"
+#include "support/test.h"
 #include "trace/gzip_bytes.h"
 #include "trace/real_traces.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::html_report_test {
-namespace {
 
 using testing::block;
 using testing::from_base64;
@@ -249,8 +247,8 @@ TEST(HtmlReport, HasThePiecesOfTheCriticalPath) {
   ASSERT_EQ(pieces.size(), 4u);
   EXPECT_EQ(pieces[2], nlohmann::json({3.0, 9.0, 0}));
   const std::string text = explain_text(explain(b.trace, link(b.trace)), {});
-  EXPECT_NE(text.find("Critical path: 10.0 us"), std::string::npos) << text;
-  EXPECT_NE(text.find("7.00 us (30.0 % less)"), std::string::npos) << text;
+  EXPECT_HAS(text, "Critical path: 10.0 us");
+  EXPECT_HAS(text, "7.00 us (30.0 % less)");
 }
 
 // The annotation goes on for 5 us after the last moment of the path.
@@ -261,11 +259,9 @@ TEST(HtmlReport, TextSaysWhatTheTraceSpansOutsideOfItsPath) {
   b.gpu_kernel("sgemm", 3000, 9000, 1);
   b.call("cudaDeviceSynchronize", 2000, 10'000);
   const auto text_of = [&] { return explain_text(explain(b.trace, link(b.trace)), {}); };
-  EXPECT_EQ(text_of().find("The trace spans"), std::string::npos) << text_of();
+  EXPECT_LACKS(text_of(), "The trace spans");
   b.annotation("ProfilerStep#1", 0, 15'000);
-  EXPECT_NE(text_of().find("The trace spans 15.0 us: 5.00 us of it lie before the first moment"),
-            std::string::npos)
-      << text_of();
+  EXPECT_HAS(text_of(), "The trace spans 15.0 us: 5.00 us of it lie before the first moment");
 }
 
 // Two kernels are launched before the first begins; an annotation spans both.
@@ -285,10 +281,8 @@ TEST(HtmlReport, HasQueuesAndDeviceRanges) {
   EXPECT_EQ(e["device_ranges"][0]["busy_us"], 3.0);
   EXPECT_EQ(e["device_ranges"][0]["idle_us"], 1.0);
   const std::string text = explain_text(explain(b.trace, link(b.trace)), {});
-  EXPECT_NE(text.find("up to 2 pieces of work were launched and had not started"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("Annotations on the device"), std::string::npos);
+  EXPECT_HAS(text, "up to 2 pieces of work were launched and had not started");
+  EXPECT_HAS(text, "Annotations on the device");
 }
 
 TEST(EmbedTrace, PlainTextIsCompressedAndNamedSo) {
@@ -330,5 +324,4 @@ TEST(HtmlReport, ARealTraceTakesFewBytesPerEvent) {
   EXPECT_LT(block(page, "data-columns").size(), 16u * data["timeline"]["events"].get<size_t>());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::html_report_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/render/html/page_timeline.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/render/html/timeline_rows.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::page_timeline_test {
-namespace {
 
 using testing::TraceBuilder;
 
@@ -160,5 +158,4 @@ TEST(TimelineRows, KernelsWhoseTimesAreLostAreNotDrawn) {
   EXPECT_EQ(rows.left_out, 0);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::page_timeline_test

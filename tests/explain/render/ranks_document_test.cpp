@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranks are shown: what is a bound says so, what is unknown is "-" or null.
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/report.h"
 #include "explain/render/has_text.h"
+#include "support/test.h"
 
 namespace epilogue::trace::ranks_document_test {
-namespace {
 
 using testing::has_text;
 
@@ -158,5 +156,4 @@ TEST(RanksDocument, NothingMatchedIsSaid) {
   EXPECT_EQ(nlohmann::json::parse(ranks_json(e))["unmatched"][0], "all_reduce");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::ranks_document_test

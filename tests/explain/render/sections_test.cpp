@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/sections/section.h"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <set>
-
 #include "epilogue/trace/file.h"
 #include "explain/gpu_trace.h"
 #include "explain/render/json_numbers.h"
+#include "support/test.h"
 #include "trace/real_traces.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::sections_test {
-namespace {
 
 // Reads every value of every column, and compares the rows with those of the JSON.
 class CheckingSink : public SectionSink {
@@ -94,5 +89,4 @@ TEST(Sections, OfARealTraceTooHaveRowsThatTheJsonHas) {
   EXPECT_GT(checked_tables(read_trace(testing::real_trace_path(name)).value()), 10U);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::sections_test

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/render/table_formats.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::trace::table_formats_test {
-namespace {
 
 TEST(TableFormats, Time) {
   EXPECT_EQ(table_time(0, TimeUnit::automatic), "0.000us");
@@ -51,5 +49,4 @@ TEST(TableFormats, FlopsUnitFollowsTheSmallest) {
   EXPECT_EQ(table_flops(0, flops_scale(1000)), "--");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::table_formats_test

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
+#include "support/test.h"
 
 namespace epilogue::trace::table_json_test {
-namespace {
 
 using nlohmann::json;
 
@@ -94,5 +92,4 @@ TEST(TableJson, Empty) {
   EXPECT_EQ(table["self_cpu_total_us"], 0.0);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::table_json_test

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
+#include "support/test.h"
 
 namespace epilogue::trace::table_markdown_test {
-namespace {
 
 TEST(TableMarkdown, IsAGithubTable) {
   KeyAverages a;
@@ -28,5 +26,4 @@ TEST(TableMarkdown, IsAGithubTable) {
   EXPECT_EQ(table_markdown({}), "");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::table_markdown_test

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole tables, to the character. A '|' marks the end of each line, where torch.profiler's spaces
 // are.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <sstream>
-
 #include "epilogue/base/error.h"
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::table_text_test {
-namespace {
 
 using testing::scalar;
 using testing::tensor;
@@ -274,10 +269,9 @@ TEST(TableText, ALineBreakInANameStaysInItsRow) {
   TraceBuilder b;
   b.op("first\nsecond\tthird", 0, 1'000);
   const std::string table = format_table(key_averages(b.trace), {});
-  EXPECT_NE(table.find("    first\\x0asecond\\x09third  "), std::string::npos) << table;
+  EXPECT_HAS(table, "    first\\x0asecond\\x09third  ");
   // Rule, headers, rule, one row, rule, total.
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6) << table;
 }
 
-}  // namespace
 }  // namespace epilogue::trace::table_text_test

@@ -2,18 +2,13 @@
 // Which files of a folder are served. Paths come from whoever can reach the port.
 #include "explain/render/trace_folder.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <filesystem>
-#include <string>
-#include <vector>
 
 #include "errors/message_of.h"
 #include "io/files.h"
+#include "support/test.h"
 
 namespace epilogue::trace::trace_folder_test {
-namespace {
 
 namespace fs = std::filesystem;
 using io_test::TempFolder;
@@ -130,8 +125,8 @@ TEST_F(Served, TheFolderItselfMayBeALink) {
 
 TEST_F(Served, AFileIsNoFolder) {
   const std::string file = out_ / "served/a.json", none = out_ / "none";
-  EXPECT_EQ(test::message_of([&] { TraceFolder folder(file); }), file + ": expected a folder");
-  EXPECT_EQ(test::message_of([&] { TraceFolder folder(none); }), none + ": expected a folder");
+  EXPECT_ERROR(TraceFolder folder(file), file + ": expected a folder");
+  EXPECT_ERROR(TraceFolder folder(none), none + ": expected a folder");
 }
 
 TEST(ContentType, FollowsTheEndOfTheName) {
@@ -148,5 +143,4 @@ TEST(PercentEncoded, LeavesUnreservedCharactersAndSlashes) {
   EXPECT_EQ(percent_encoded("\xc3\xa4\n"), "%C3%A4%0A");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::trace_folder_test

@@ -2,12 +2,9 @@
 // Reads back what a page carries, with code of its own.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <cstdint>
-#include <string>
-#include <string_view>
+#include "support/test.h"
 
 namespace epilogue::trace::testing {
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/render/utf8.h"
-
-#include <gtest/gtest.h>
+#include "support/test.h"
 
 namespace epilogue::trace::utf8_test {
-namespace {
 
 TEST(Utf8, CountsCharacters) {
   EXPECT_EQ(utf8_length(""), 0U);
@@ -28,5 +26,4 @@ TEST(Utf8, Pads) {
   EXPECT_EQ(pad_left("abcd", 3), "abcd");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::utf8_test

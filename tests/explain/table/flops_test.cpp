@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/table/flops.h"
 
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::flops_test {
-namespace {
 
 using testing::scalar;
 using testing::tensor;
@@ -84,5 +82,4 @@ TEST(TorchFlops, ArgumentsThatDoNotFitAreZero) {
   (void)torch_flops("aten::conv2d", conv("1", "-9223372036854775808", "9223372036854775807", "1"));
 }
 
-}  // namespace
 }  // namespace epilogue::trace::flops_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/table.h"
 
-#include <gtest/gtest.h>
-
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::key_averages_test {
-namespace {
 
 using testing::scalar;
 using testing::tensor;
@@ -396,5 +394,4 @@ TEST(KeyAverages, BackwardOpsHaveTheForwardStack) {
   EXPECT_TRUE(row(a, "Other0").stack.empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::key_averages_test

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::compile_regions_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -150,5 +146,4 @@ TEST(CompileRegions, EagerTracesHaveNone) {
   EXPECT_FALSE(s.frames_per_step);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::compile_regions_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::dispatch_chains_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -78,7 +76,7 @@ TEST(DispatchChains, LongChainsAreCut) {
   const DispatchChains d = chains_of(b);
   ASSERT_EQ(d.chains.size(), 1u);
   EXPECT_EQ(d.chains[0].ops, kDeep);
-  EXPECT_NE(d.chains[0].text.find("..."), std::string::npos);
+  EXPECT_HAS(d.chains[0].text, "...");
   EXPECT_LT(d.chains[0].text.size(), 300u);
   EXPECT_TRUE(chains_of(GpuTrace()).chains.empty());
 }
@@ -98,5 +96,4 @@ TEST(DispatchChains, DepthIsNoRecursion) {
   EXPECT_EQ(d.chains[0].no_launch_ops, 0);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::dispatch_chains_test

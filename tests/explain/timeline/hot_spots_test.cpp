@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::hot_spots_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -69,5 +67,4 @@ TEST(HotSpots, NoneInAnEmptyTrace) {
   EXPECT_TRUE(spots.copies.empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::hot_spots_test

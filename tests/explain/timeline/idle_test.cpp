@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
-#include <numeric>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::idle_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -98,5 +94,4 @@ TEST(Idle, WithoutAHostNothingIsKnownOfTheCause) {
   EXPECT_TRUE(idle_times(Trace(), Links()).empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::idle_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::launches_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -136,5 +134,4 @@ TEST(Launches, OfNothingAreUnknown) {
   EXPECT_FALSE(stats.kernels_per_launch);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::launches_test

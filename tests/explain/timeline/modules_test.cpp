@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::modules_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -45,5 +43,4 @@ TEST(Modules, TimeAndKernelsGoUpTheTree) {
 
 TEST(Modules, NoneWithoutFrames) { EXPECT_TRUE(module_times(Trace(), Links()).empty()); }
 
-}  // namespace
 }  // namespace epilogue::trace::modules_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/queues.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::queues_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -57,5 +55,4 @@ TEST(DeviceRanges, SayWhatTheDeviceDidInThem) {
   EXPECT_TRUE(device_ranges(Trace(), Links()).empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::queues_test

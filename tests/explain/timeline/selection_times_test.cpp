@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times in a part of a trace: the times of its window, as the whole trace knows them.
-#include <gtest/gtest.h>
-
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
-
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/file.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 #include "trace/real_traces.h"
 
 namespace epilogue::trace::selection_times_test {
-namespace {
 
 using testing::GpuTrace;
 using testing::kUs;
@@ -183,5 +176,4 @@ TEST(SelectionTimes, OfRealTracesAreTheUnionOfDeviceWorkInTheWindow) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::trace::selection_times_test

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/slow_steps.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "epilogue/trace/explain.h"
+#include "support/test.h"
 #include "trace/trace_builder.h"
 
 namespace epilogue::trace::slow_steps_test {
-namespace {
 
 using testing::kUs;
 using testing::TraceBuilder;
@@ -103,8 +99,7 @@ TEST(SlowSteps, ExplainNamesWhatTheyTakeLongerFor) {
   EXPECT_EQ(f->evidence[0],
             "ProfilerStep#3: 200 us against a median of 100 us; aten::mm takes 40.0 us more, "
             "aten::add 20.0 us, aten::gelu 20.0 us");
-  EXPECT_NE(f->evidence[1].find("the machine had other work"), std::string::npos);
+  EXPECT_HAS(f->evidence[1], "the machine had other work");
 }
 
-}  // namespace
 }  // namespace epilogue::trace::slow_steps_test

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::steps_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -81,5 +79,4 @@ TEST(Steps, TheWindowStandsInWhereThereIsNothing) {
   EXPECT_TRUE(regions(Trace(), Links()).empty());
 }
 
-}  // namespace
 }  // namespace epilogue::trace::steps_test

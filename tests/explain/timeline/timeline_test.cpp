@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::timeline_test {
-namespace {
 
 using testing::GpuTrace;
 
@@ -77,5 +75,4 @@ TEST(Timeline, OfAnEmptyTraceIsUnknown) {
   EXPECT_FALSE(timeline_of(host).busy_pct()) << "nothing ran on a device: unknown, not 0";
 }
 
-}  // namespace
 }  // namespace epilogue::trace::timeline_test

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <numeric>
-#include <string_view>
-
 #include "epilogue/trace/ranks.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::verdict_test {
-namespace {
 
 using testing::GpuTrace;
 using testing::kUs;
@@ -320,5 +314,4 @@ TEST(Verdict, MissingKernelsAreToldFromMissingLaunches) {
   EXPECT_EQ(judge_time(Trace(), Links()).whole.bound, Bound::cpu_only);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::verdict_test

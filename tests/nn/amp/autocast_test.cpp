@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Autocast: result dtypes as PyTorch's, gradients through casts, the weight cache, nesting,
 // threads.
-#include <thread>
-
+#include "ops/autocast.h"
 #include "epilogue/amp.h"
 #include "epilogue/autograd.h"
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 #include "errors/message_of.h"
 #include "nn/golden.h"
-#include "ops/autocast.h"
 #include "ops/op_testing.h"
+#include "support/test.h"
 
 namespace epilogue::amp::autocast_test {
-namespace {
 
 using epilogue::testing::CallTree;
 using test::golden;
-using test::message_of;
 
 Tensor weight(Dims sizes = {2, 2}) {
   Tensor w = randn(sizes);
@@ -191,10 +188,8 @@ TEST(Autocast, NestsAndDisables) {
     EXPECT_EQ(mm(a, a).dtype(), DType::bf16);
   }
   EXPECT_EQ(mm(a, a).dtype(), DType::f32);
-  EXPECT_EQ(message_of([] { Autocast({.dtype = DType::f32}); }),
-            "[autocast] expected bf16 or f16, got f32");
-  EXPECT_EQ(message_of([] { Autocast({.dtype = DType::i64}); }),
-            "[autocast] expected bf16 or f16, got i64");
+  EXPECT_ERROR(Autocast({.dtype = DType::f32}), "[autocast] expected bf16 or f16, got f32");
+  EXPECT_ERROR(Autocast({.dtype = DType::i64}), "[autocast] expected bf16 or f16, got i64");
 }
 
 TEST(Autocast, EndsItsRegionWhenAnOpThrows) {
@@ -268,5 +263,4 @@ TEST(Autocast, ASkippedStepDoesNotVouchForACopyOfOtherWeights) {
   EXPECT_EQ(mm(ones({1, 8}), weight).to_vector()[0], 2);
 }
 
-}  // namespace
 }  // namespace epilogue::amp::autocast_test

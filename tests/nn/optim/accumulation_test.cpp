@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // N micro-batches equal one batch, and need the memory of one micro-batch.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
 #include "errors/message_of.h"
+#include "support/test.h"
 
 namespace epilogue::optim::accumulation_test {
-namespace {
-
-using test::message_of;
 
 TEST(MicroBatches, CoverEveryRowOnce) {
   for (const int64_t rows : {0, 1, 7, 8, 10}) {
@@ -33,8 +27,8 @@ TEST(MicroBatches, CoverEveryRowOnce) {
   // 10 rows in 4: 3, 3, 3, 1.
   EXPECT_EQ(micro_batches(10, 4).back().begin, 9);
   EXPECT_EQ(micro_batches(10, 4).back().share, 0.1);
-  EXPECT_EQ(message_of([] { micro_batches(4, 0); }),
-            "[micro_batches] expected rows >= 0 in 1 or more parts, got 4 in 0");
+  EXPECT_ERROR(micro_batches(4, 0),
+               "[micro_batches] expected rows >= 0 in 1 or more parts, got 4 in 0");
   const std::vector<MicroBatch> halves = micro_batches(INT64_MAX, 2);
   ASSERT_EQ(halves.size(), 2U);
   EXPECT_EQ(halves[1].begin, int64_t{1} << 62);
@@ -114,5 +108,4 @@ TEST(Accumulation, NeedsTheMemoryOfOneMicroBatch) {
   EXPECT_LT(parts * 4, whole);
 }
 
-}  // namespace
 }  // namespace epilogue::optim::accumulation_test

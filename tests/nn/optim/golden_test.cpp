@@ -2,15 +2,13 @@
 // Optimizers against PyTorch's own runs, against hand-worked tables, and on every instruction set.
 #include "nn/golden.h"
 
-#include <cmath>
-
 #include "base/cpu_features.h"
 #include "epilogue/autograd.h"
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
+#include "support/test.h"
 
 namespace epilogue::optim::golden_test {
-namespace {
 
 using nlohmann::json;
 using test::expect_golden;
@@ -124,5 +122,4 @@ TEST(OptimizerGolden, HandWorkedTable) {
               0.975312789, kTolerance);
 }
 
-}  // namespace
 }  // namespace epilogue::optim::golden_test

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross entropy, fused forward and backward, against PyTorch's runs.
-#include <string>
-
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 #include "nn/golden.h"
 #include "ops/op_testing.h"
+#include "support/test.h"
 
 namespace epilogue::loss_golden_test {
-namespace {
 
 using nlohmann::json;
 using test::expect_golden;
@@ -67,5 +65,4 @@ TEST(MseLossModule, IsTheFunction) {
   EXPECT_EQ(nn::MSELoss(Reduction::sum)(x, y).item(), 30);
 }
 
-}  // namespace
 }  // namespace epilogue::loss_golden_test

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step besides its formula: one kernel, scaling, clipping, skipping, copies, state.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
 #include "epilogue/autograd.h"
 #include "epilogue/nn.h"
 #include "epilogue/ops.h"
 #include "epilogue/optim.h"
 #include "ops/op_testing.h"
+#include "support/test.h"
 
 namespace epilogue::optim::optimizer_test {
-namespace {
 
 using testing::CallTree;
 
@@ -279,5 +274,4 @@ TEST(OptimizerState, NamesAndNumbersReadBackExactly) {
   EXPECT_FALSE(other.state_dict().tensors[0].second.data() == dict.tensors[0].second.data());
 }
 
-}  // namespace
 }  // namespace epilogue::optim::optimizer_test

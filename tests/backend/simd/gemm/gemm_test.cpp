@@ -2,15 +2,12 @@
 // The GEMM against double sums: shapes, strides, types, bias kinds, scales, threads, every ISA.
 #include "backend/cpu/simd/gemm/gemm.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "backend/simd/gemm/gemm_testing.h"
 #include "backend/simd/simd_testing.h"
 #include "base/thread_pool.h"
+#include "support/test.h"
 
 namespace epilogue::simd::gemm_test {
-namespace {
 
 enum class Layout { row_major, column_major, strided };
 
@@ -56,6 +53,16 @@ Matrix make_bias(const Case& c, uint32_t seed) {
   return bias;
 }
 
+// A row's products and their magnitudes, added to a row of sums.
+EPI_OPTIMIZED void add_products(double a, const double* b, int64_t n, double* sums,
+                                double* magnitudes) {
+  for (int64_t j = 0; j < n; ++j) {
+    const double product = a * b[j];
+    sums[j] += product;
+    magnitudes[j] += product < 0 ? -product : product;
+  }
+}
+
 // |error| <= what f32 sums of k terms in any order may lose, plus one rounding to C's type.
 void expect_close(const Case& c, const Matrix& a, const Matrix& b, const Matrix& bias,
                   const std::vector<float>& got) {
@@ -70,11 +77,7 @@ void expect_close(const Case& c, const Matrix& a, const Matrix& b, const Matrix&
     std::vector<double> sums(width);
     std::vector<double> magnitudes(width);
     for (size_t k = 0; k < a_row.size(); ++k)
-      for (size_t j = 0; j < width; ++j) {
-        const double product = a_row[k] * b_rows[k][j];
-        sums[j] += product;
-        magnitudes[j] += std::abs(product);
-      }
+      add_products(a_row[k], b_rows[k].data(), c.n, sums.data(), magnitudes.data());
     for (int64_t j = 0; j < c.n; ++j) {
       double want = c.alpha * sums[static_cast<size_t>(j)];
       double magnitude = std::abs(c.alpha) * magnitudes[static_cast<size_t>(j)];
@@ -385,5 +388,4 @@ TEST(Gemm, SixteenBitResultsAreRoundedOnce) {
   });
 }
 
-}  // namespace
 }  // namespace epilogue::simd::gemm_test

@@ -6,7 +6,6 @@
 #include "base/thread_pool.h"
 
 namespace epilogue::simd::plan_test {
-namespace {
 
 // y = x W^T: W is [n, k] row-major.
 GemmCall linear(int64_t m, int64_t k, int64_t n, FloatType type) {
@@ -99,5 +98,4 @@ TEST(GemmPlan, ChunksAreEvenAndCover) {
     }
 }
 
-}  // namespace
 }  // namespace epilogue::simd::plan_test

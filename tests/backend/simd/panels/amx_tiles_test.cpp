@@ -3,19 +3,13 @@
 // AMX.
 #include "backend/cpu/simd/panels/amx_tiles.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <random>
-#include <vector>
-
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/simd/panels/plain_tile_unit.h"
+#include "support/test.h"
 
 namespace epilogue::simd::amx_tiles_test {
-namespace {
 
 std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
   std::mt19937 generator(seed);
@@ -186,5 +180,4 @@ TEST_F(AmxTiles, WorkRunsBetweenProductsAndGetsTheSameSums) {
   }
 }
 
-}  // namespace
 }  // namespace epilogue::simd::amx_tiles_test

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of integers: 8-bit weights times 8-bit rows, whose sums are exact, and 4-bit weights.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "backend/cpu/simd/panels/amx_i8_tiles.h"
 #include "backend/cpu/simd/panels/group_panel.h"
@@ -20,7 +13,6 @@
 #include "base/cpu_features.h"
 
 namespace epilogue::simd::integer_kernels_test {
-namespace {
 
 class LevelScope {
  public:
@@ -118,6 +110,7 @@ struct Unit {
 };
 
 #include "backend/cpu/simd/panels/w8a8_dots-inl.h"
+#include "support/test.h"
 
 }  // namespace plain_dots
 
@@ -384,5 +377,4 @@ TEST(RoundGroup, AColumnThatIsNotFiniteIsNaN) {
     }
 }
 
-}  // namespace
 }  // namespace epilogue::simd::integer_kernels_test

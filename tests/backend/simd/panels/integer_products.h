@@ -2,16 +2,9 @@
 // Products of 8-bit integers against sums of integers, bit for bit.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "backend/cpu/simd/panels/integer_rows.h"
 #include "backend/cpu/simd/panels/kernel.h"
+#include "support/test.h"
 
 namespace epilogue::simd {
 
@@ -21,6 +14,15 @@ inline std::vector<float> random_integers(int64_t count, uint32_t seed) {
   std::vector<float> out(static_cast<size_t>(count));
   for (float& x : out) x = static_cast<float>(values(generator));
   return out;
+}
+
+// The sum of k products of integers; those of w stand `stride` apart.
+EPI_OPTIMIZED inline int32_t integer_dot(const float* a, const float* w, int64_t stride,
+                                         int64_t k) {
+  int32_t sum = 0;
+  for (int64_t q = 0; q < k; ++q)
+    sum += static_cast<int32_t>(a[q]) * static_cast<int32_t>(w[q * stride]);
+  return sum;
 }
 
 // m rows of k integers through one panel of a layout, by `product(args, parts)`: what it gives,
@@ -83,10 +85,8 @@ inline void expect_integer_product(const PanelLayout& layout, int64_t m, int64_t
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < each; ++j) {
           const int64_t column = p * each + j;
-          int32_t sum = 0;
-          for (int64_t q = 0; q < k; ++q)
-            sum += static_cast<int32_t>(a[static_cast<size_t>(i * k + q)]) *
-                   static_cast<int32_t>(w[static_cast<size_t>(q * width + column)]);
+          const int32_t sum = integer_dot(&a[static_cast<size_t>(i * k)],
+                                          &w[static_cast<size_t>(column)], width, k);
           float expected = static_cast<float>(sum) * (row_scales[static_cast<size_t>(i)] *
                                                       scales[static_cast<size_t>(column)]);
           if (accumulates) expected += 0.5F;

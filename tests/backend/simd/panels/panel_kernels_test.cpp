@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The panel kernels against sums in double: every level, every kernel of the list, one and two
 // parts, ragged sizes, any strides of the weights.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "backend/cpu/simd/panels/kernel_list.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
 #include "base/cpu_features.h"
+#include "support/test.h"
 
 namespace epilogue::simd::panel_kernels_test {
-namespace {
 
 struct Matrix {
   std::vector<uint16_t> bf16;
@@ -330,5 +322,4 @@ TEST_P(PanelKernels, ColumnsBeyondTheLastAreZero) {
 INSTANTIATE_TEST_SUITE_P(Levels, PanelKernels, testing::ValuesIn(kIsas),
                          [](const auto& level) { return std::string(isa_name(level.param)); });
 
-}  // namespace
 }  // namespace epilogue::simd::panel_kernels_test

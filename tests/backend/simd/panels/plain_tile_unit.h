@@ -3,11 +3,8 @@
 // touched than configured.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-
 #include "backend/cpu/simd/panels/amx_tiles.h"
+#include "support/test.h"
 
 namespace epilogue::simd {
 
