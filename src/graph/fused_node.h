@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/fused_kernel.h"
+#include "epilogue/fusion_choices.h"
 #include "graph/graph.h"
 
 namespace epilogue::graph {

@@ -46,6 +46,17 @@ class CheckLayers(unittest.TestCase):
             "src/explain/index/steps.cpp", '#include "epilogue/tensor.h"\n',
             '1: layer explain/index may not include "epilogue/tensor.h" (layer core)')
 
+    def test_a_header_includes_what_declares_its_types(self):
+        files = {**GOOD, "src/core/kernel.h": "struct Kernel {\n};\n"}
+        path = "src/core/backend.h"
+        for text in ('#include "core/kernel.h"\nKernel& kernel();\n', "struct Kernel;\nKernel& kernel();\n",
+                     "// a Kernel\nconst char* name = \"Kernel\";\n", "struct Mine {\n  enum Kernel { a };\n  Kernel b;\n};\n",
+                     "int kernel(Mine::Kernel);\n"):
+            self.assertEqual(run("check_layers.py", {**files, path: text}), (0, ""), text)
+        for text in ("Kernel& kernel();\n", '#include "core/op.h"\n\nstruct Backend {\n  Kernel kernel;\n};\n'):
+            self.assertEqual(run("check_layers.py", {**files, path: text}),
+                             (1, f"{path}:1: names Kernel without a header that declares it\n"), text)
+
     def test_rooms_of_the_analysis(self):
         rooms = {
             "src/explain/findings/index.h": '#include "explain/timeline/idle.h"\n',
