@@ -1,4 +1,5 @@
-# libepilogue_trace.so (base, pointwise, trace, explain, sections, render, answer) and libepilogue.so (the engine; it
+# libepilogue_trace.so (base, pointwise, trace, memory_snapshot, explain, sections, render,
+# answer) and libepilogue.so (the engine; it
 # loads the first): the static libraries' own objects, linked once more. Whoever loads them in a
 # process shares one thread pool, one allocator and the packed weights.
 # What include/epilogue declares is exported (docs/abi.md); so is base, and what else of the trace half

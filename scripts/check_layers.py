@@ -46,6 +46,7 @@ LAYERS = {
     "io": ["base", "base/text", "core"],
     "train": ["base", "base/text", "core", "ops", "autograd", "nn", "nn/optim", "nn/amp", "plan", "io"],
     "trace": ["base"],
+    "memory_snapshot": ["base", "trace"],
     # The rooms of explain are a library together; what renders and what answers are one each.
     "explain/index": ["base", "pointwise", "trace"],
     "explain/knowledge": ["base", "pointwise"],
@@ -68,9 +69,9 @@ LAYERS = {
     "explain/findings": ["base", "trace", "explain/index", "explain/knowledge", "explain/memory", "explain/table",
                          "explain/products", "explain/timeline", "explain/host", "explain/method",
                          "explain/path", "explain/fusion", "explain/ranks"],
-    "explain/sections": ["base", "trace", *ROOMS],
-    "explain/render": ["base", "base/text", "trace", *ROOMS, "explain/sections"],
-    "explain/answer": ["base", "base/text", "trace", *ROOMS, "explain/sections", "explain/render"],
+    "explain/sections": ["base", "trace", "memory_snapshot", *ROOMS],
+    "explain/render": ["base", "base/text", "trace", "memory_snapshot", *ROOMS, "explain/sections"],
+    "explain/answer": ["base", "base/text", "trace", "memory_snapshot", *ROOMS, "explain/sections", "explain/render"],
     "profile": ["base", "core", "ops", "trace", "explain/memory", "explain/table",
                 "explain/products", "explain/render"],
 }
@@ -110,6 +111,7 @@ PUBLIC = {
     "trace/event.h": "trace",
     "trace/file.h": "trace",
     "trace/links.h": "trace",
+    "trace/memory_snapshot.h": "memory_snapshot",
     "trace/tables.h": "trace",
     "trace/kernel_name.h": "explain/kernel_name",
     "trace/memory.h": "explain/memory",

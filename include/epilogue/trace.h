@@ -19,6 +19,7 @@
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/links.h"
 #include "epilogue/trace/memory.h"
+#include "epilogue/trace/memory_snapshot.h"
 #include "epilogue/trace/method.h"
 #include "epilogue/trace/queues.h"
 #include "epilogue/trace/ranks.h"

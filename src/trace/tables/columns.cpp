@@ -15,103 +15,6 @@
 namespace epilogue::trace {
 namespace {
 
-template <class T>
-constexpr const char* format_of() {
-  if constexpr (std::is_same_v<T, bool>) return "b";
-  if constexpr (std::is_same_v<T, int32_t>) return "i";
-  if constexpr (std::is_same_v<T, double>) return "g";
-  return "l";
-}
-
-template <class T>
-struct Unwrapped {
-  using type = T;
-};
-template <class T>
-struct Unwrapped<std::optional<T>> {
-  using type = T;
-};
-
-template <class T>
-void put(Buffers& out, size_t at, T value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    if (value) out.values[at / 8] = static_cast<uint8_t>(out.values[at / 8] | 1u << (at % 8));
-  } else {
-    std::memcpy(out.values.data() + at * sizeof(T), &value, sizeof(T));
-  }
-}
-
-// get(row) gives int64_t, int32_t, double or bool, or an optional of these.
-template <class Get>
-ArrowColumn numbers(const char* name, const Get& get) {
-  using Given = std::invoke_result_t<Get, uint32_t>;
-  using T = typename Unwrapped<Given>::type;
-  return {name, format_of<T>(),
-          [get](std::span<const uint32_t> rows, const Dictionary*, Buffers& out) {
-            out.values.assign(
-                std::is_same_v<T, bool> ? (rows.size() + 7) / 8 : rows.size() * sizeof(T), 0);
-            for (size_t i = 0; i < rows.size(); ++i) {
-              const Given value = get(rows[i]);
-              if constexpr (std::is_same_v<Given, T>) {
-                put<T>(out, i, value);
-              } else if (value) {
-                put<T>(out, i, *value);
-              } else {
-                out.set_null(i, rows.size());
-              }
-            }
-          }};
-}
-
-// Foreign traces hold any bytes; Arrow's text is UTF-8. Text that is not keeps its ASCII.
-std::string utf8(std::string_view text) {
-  if (simdjson::validate_utf8(text.data(), text.size())) return std::string(text);
-  std::string out;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x80) {
-      out += c;
-    } else {
-      out += "\xEF\xBF\xBD";
-    }
-  }
-  return out;
-}
-
-// key(row) gives a number below `keys`, or kNone for null; text(key) its string, called once each.
-template <class Key, class Text>
-ArrowColumn texts(const char* name, size_t keys, const Key& key, const Text& text) {
-  const auto fill = [key](std::span<const uint32_t> rows, const Dictionary* dictionary,
-                          Buffers& out) {
-    out.values.assign(rows.size() * sizeof(int32_t), 0);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const uint32_t k = key(rows[i]);
-      if (k == kNone) {
-        out.set_null(i, rows.size());
-      } else {
-        put<int32_t>(out, i, dictionary->codes[k]);
-      }
-    }
-  };
-  const auto make = [=](const Rows& rows) {
-    Dictionary dictionary;
-    dictionary.codes.assign(keys, -1);
-    // Several keys may have one text; a dictionary's values are distinct.
-    std::unordered_map<std::string, int32_t> by_text;
-    for (const uint32_t row : rows) {
-      const uint32_t k = key(row);
-      if (k == kNone || dictionary.codes[k] >= 0) continue;
-      const auto [found, is_new] =
-          by_text.try_emplace(utf8(text(k)), static_cast<int32_t>(by_text.size()));
-      dictionary.codes[k] = found->second;
-      if (!is_new) continue;
-      dictionary.text += found->first;
-      dictionary.offsets.push_back(static_cast<int64_t>(dictionary.text.size()));
-    }
-    return dictionary;
-  };
-  return {name, "i", fill, make};
-}
-
 template <class Id>
 ArrowColumn strings(const char* name, const TableData& d, const Id& id) {
   return texts(name, d.trace.strings.size(), id, [&d](uint32_t k) { return d.trace.strings[k]; });
@@ -398,6 +301,19 @@ std::vector<ArrowColumn> link_columns(const TableData& d) {
 }
 
 }  // namespace
+
+std::string utf8(std::string_view text) {
+  if (simdjson::validate_utf8(text.data(), text.size())) return std::string(text);
+  std::string out;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x80) {
+      out += c;
+    } else {
+      out += "\xEF\xBF\xBD";
+    }
+  }
+  return out;
+}
 
 std::vector<ArrowColumn> columns_of(TableKind kind, const TableData& d) {
   switch (kind) {

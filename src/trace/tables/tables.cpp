@@ -111,7 +111,7 @@ void dictionary_array(ArrowArray* out, const std::shared_ptr<const Dictionary>& 
 }
 
 struct StreamHolder {
-  std::shared_ptr<const TableData> data;
+  std::shared_ptr<const void> data;
   const Rows* rows = nullptr;
   std::vector<ArrowColumn> columns;
   std::vector<std::shared_ptr<const Dictionary>> dictionaries;  // made for the first batch
@@ -196,6 +196,19 @@ TableKind kind_of(std::string_view table) {
 
 }  // namespace
 
+void export_arrow_schema(const std::vector<ArrowColumn>& columns, ArrowSchema* out) {
+  schema_of(columns, out);
+}
+
+void export_arrow_stream(std::shared_ptr<const void> data, const Rows& rows,
+                         std::vector<ArrowColumn> columns, ArrowArrayStream* out) {
+  auto holder = std::make_unique<StreamHolder>();
+  holder->data = std::move(data);
+  holder->rows = &rows;
+  holder->columns = std::move(columns);
+  *out = {stream_schema, stream_next, stream_error, release_stream, holder.release()};
+}
+
 TraceTables::TraceTables(Trace trace)
     : data_(std::make_shared<const TableData>(std::move(trace))) {}
 
@@ -206,16 +219,12 @@ int64_t TraceTables::row_count(std::string_view table) const {
 }
 
 void TraceTables::export_schema(std::string_view table, ArrowSchema* out) const {
-  schema_of(columns_of(kind_of(table), *data_), out);
+  export_arrow_schema(columns_of(kind_of(table), *data_), out);
 }
 
 void TraceTables::export_stream(std::string_view table, ArrowArrayStream* out) const {
   const TableKind kind = kind_of(table);
-  auto holder = std::make_unique<StreamHolder>();
-  holder->data = data_;
-  holder->rows = &data_->rows_of(kind);
-  holder->columns = columns_of(kind, *data_);
-  *out = {stream_schema, stream_next, stream_error, release_stream, holder.release()};
+  export_arrow_stream(data_, data_->rows_of(kind), columns_of(kind, *data_), out);
 }
 
 const Trace& TraceTables::trace() const { return data_->trace; }
