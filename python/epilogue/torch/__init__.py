@@ -35,5 +35,6 @@ from . import functional
 from .advice import Advice
 from .advisor import advise
 from .fuse import Report, fuse, refresh, unfuse, why
+from .smooth import Smoothing, smooth
 
-__all__ = ["Advice", "Report", "advise", "functional", "fuse", "refresh", "unfuse", "why"]
+__all__ = ["Advice", "Report", "Smoothing", "advise", "functional", "fuse", "refresh", "smooth", "unfuse", "why"]
