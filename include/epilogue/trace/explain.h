@@ -67,7 +67,9 @@ struct KernelSource {
 
 // Time that a finding is about: of ops by their names, or of another part of the run.
 struct Claim {
-  std::vector<std::string> ops;  // full names, or one of "between ops", "calling ops", "data"
+  // Full names; "between ops", "calling ops", "data" of a run without a device; "idle: sync" (each
+  // IdleCause) of a device's.
+  std::vector<std::string> ops;
   double us = 0;
 };
 

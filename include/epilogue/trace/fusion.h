@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +48,9 @@ struct Fusion {
   double time_us = 0;     // on the device (without device work: on the host)
   double host_us = 0;     // dispatch and launch of the ops, where there is device work
   double pattern_us = 0;  // of that, of ops that belong to a Pattern: its remedy goes first
+  // Of time_us, what the device's saving is taken from, by the op's name: not the products into
+  // whose kernel the others move.
+  std::map<std::string, double, std::less<>> op_us;
   // The part of the device's saving in a CPU trace that is new pages. If a
   // finding is about those, its remedy goes first, too.
   double new_pages_us = 0;
@@ -86,6 +91,8 @@ struct Pattern {
   double time_us = 0;    // as Fusion::time_us
   double saving_us = 0;  // never above time_us
   double host_us = 0;    // of an optimizer: its steps on the host
+  // Of time_us, what the saving is taken from, by the op's name.
+  std::map<std::string, double, std::less<>> op_us;
 };
 
 struct FusionFindings {

@@ -136,6 +136,7 @@ struct IdleGap {
   int64_t start_ns = 0;
   int64_t dur_ns = 0;
   IdleCause cause = IdleCause::other;  // of most of it
+  std::array<int64_t, kIdleCauses> cause_ns = {};  // by IdleCause
   std::string before;                  // the work that ran before; "" at the start
   std::string after;                   // the work that ended it; "" at the end
   bool was_launched = false;           // that work had been launched before the gap's middle

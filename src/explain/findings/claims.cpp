@@ -37,8 +37,15 @@ std::vector<size_t> claim_order(const std::vector<Finding>& findings) {
 
 }  // namespace
 
+std::string idle_part(IdleCause cause) { return "idle: " + std::string(idle_cause_name(cause)); }
+
 TimeLedger::TimeLedger(const Explanation& e) {
   for (const auto& [op, ns] : e.method.op_ns) left_us_[op] += to_us(ns);
+  if (!e.idle.empty())
+    for (int c = 0; c < kIdleCauses; ++c) {
+      const auto cause = static_cast<IdleCause>(c);
+      left_us_.emplace(idle_part(cause), to_us(e.idle.front().of(cause)));
+    }
   if (!e.host) return;
   left_us_.emplace(kBetweenOpsPart, to_us(e.host->of(HostPart::between_ops)));
   left_us_.emplace(kCallingOpsPart, to_us(e.host->of(HostPart::dispatch)));
@@ -96,6 +103,27 @@ TimeLedger ledger_after(const Explanation& e, const std::vector<Finding>& findin
   for (const size_t i : claim_order(findings))
     for (const Claim& claim : findings[i].claims) ledger.take(claim);
   return ledger;
+}
+
+void claim_idle(const Explanation& e, Finding& f, const std::vector<IdleCause>& causes, double us) {
+  Claim claim;
+  double most = 0;
+  for (const IdleCause cause : causes) {
+    claim.ops.push_back(idle_part(cause));
+    most += to_us(idle_ns(e, cause));
+  }
+  claim.us = std::min(us, most);
+  if (claim.us > 0) f.claims.push_back(std::move(claim));
+}
+
+void claim_saving(Finding& f, const std::map<std::string, double, std::less<>>& op_us,
+                  double saving_us) {
+  double all_us = 0;
+  for (const auto& [op, us] : op_us) all_us += us;
+  if (all_us <= 0) return;
+  const double share = std::min(1.0, saving_us / all_us);
+  for (const auto& [op, us] : op_us)
+    if (share * us > 0) f.claims.push_back({{op}, share * us});
 }
 
 void claim_op(Finding& f, std::string_view name, int64_t ns) {

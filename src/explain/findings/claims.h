@@ -16,6 +16,8 @@ namespace epilogue::trace {
 inline constexpr std::string_view kBetweenOpsPart = "between ops";
 inline constexpr std::string_view kCallingOpsPart = "calling ops";
 inline constexpr std::string_view kDataPart = "data";
+// Idle time of the busiest device by its cause: "idle: sync".
+std::string idle_part(IdleCause cause);
 
 // What is left of the time of each op and part.
 class TimeLedger {
@@ -37,6 +39,11 @@ void divide_time(const Explanation& e, std::vector<Finding>& findings);
 // The ledger after all claims of `findings`.
 TimeLedger ledger_after(const Explanation& e, const std::vector<Finding>& findings);
 
+// Takes `us` of the device's idle time, of these causes in turn: at most what they are.
+void claim_idle(const Explanation& e, Finding& f, const std::vector<IdleCause>& causes, double us);
+// A saving on ops that take so long each, by name.
+void claim_saving(Finding& f, const std::map<std::string, double, std::less<>>& op_us,
+                  double saving_us);
 void claim_op(Finding& f, std::string_view name, int64_t ns);
 void claim_losses(Finding& f, const OpLosses& losses);
 void claim_products(Finding& f, const std::vector<const HostProduct*>& products);

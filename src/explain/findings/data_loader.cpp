@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -29,6 +30,7 @@ void find_data_loader(const Explanation& e, std::vector<Finding>& out) {
   }
   advise(f, loader_advice(e));
   f.saving_us = to_us(idle);
+  claim_idle(e, f, {IdleCause::data}, to_us(idle));
   out.push_back(std::move(f));
 }
 
@@ -45,6 +47,7 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
   }
   advise(f, loader_advice(e));
   f.saving_us = to_us(ns);
+  f.claims.push_back({{std::string(kDataPart)}, to_us(ns)});
   out.push_back(std::move(f));
 }
 
@@ -61,6 +64,7 @@ constinit const ExplanationRule kDataLoaderRule = {
           e.host ? find_host_data(e, out) : find_data_loader(e, out);
         },
     .confidence = Confidence::high,
-    .where = FindingPlace::host};
+    .where = FindingPlace::host,
+    .is_general = true};
 
 }  // namespace epilogue::trace

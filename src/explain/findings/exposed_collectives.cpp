@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -34,6 +35,7 @@ void find_host_collectives(const Explanation& e, std::vector<Finding>& out) {
          "a rank that arrives early waits here: explain the folder with all ranks to see for whom; "
          "fewer bytes (gradients in bf16, no_sync() between micro-batches) shorten them");
   f.cost_us = to_us(c.alone_ns);
+  f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(c.alone_ns)});
   out.push_back(std::move(f));
 }
 

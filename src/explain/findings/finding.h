@@ -217,6 +217,10 @@ inline constexpr std::string_view kFirstCallAdvice =
 
 // Half of the kernels or more are started by compiled code.
 bool is_mostly_compiled(const Explanation& e);
+// What to do about a runtime call that starts no work and takes long (slow-call), and about an op
+// that makes the host wait (sync); "" if nothing is known.
+std::string_view slow_call_advice(std::string_view call);
+std::string_view sync_advice(std::string_view op);
 // Null if no op starts no work.
 const NoLaunchOp* longest_no_launch(const Explanation& e);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -72,6 +73,12 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion, bool pays_for
                                      duration_us(fusion.new_pages_us)));
   }
   f.cost_us = fusion.predicted_cost_us;
+  // What it saves, not what its ops take: the rest stays, and other findings may be about it.
+  if (waits_for_host(e))
+    claim_idle(e, f, {IdleCause::host_in_ops, IdleCause::launch, IdleCause::host_between_ops},
+               *f.saving_us);
+  else
+    claim_saving(f, fusion.op_us, *f.saving_us);
   f.confidence = fusion.confidence;
   f.kernels = fusion.kernels;
   return f;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -47,6 +48,7 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
         fmt::format("one {} takes {} of that", longest->name, duration(longest->max_self_ns)));
     advise(f, kFirstCallAdvice);
     f.saving_us = cost_us;
+    claim_idle(e, f, {IdleCause::host_in_ops, IdleCause::host_between_ops}, cost_us);
     out.push_back(std::move(f));
     return;
   }
@@ -55,6 +57,7 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
                         "in the step (.item(), print)",
                         is_mostly_compiled(e) ? "" : ", torch.compile"));
   f.saving_us = cost_us;
+  claim_idle(e, f, {IdleCause::host_in_ops, IdleCause::host_between_ops}, cost_us);
   out.push_back(std::move(f));
 }
 
@@ -70,6 +73,7 @@ constinit const ExplanationRule kHostOverheadRule = {
                  "of it";
         },
     .find = find_host_overhead,
-    .where = FindingPlace::host};
+    .where = FindingPlace::host,
+    .is_general = true};
 
 }  // namespace epilogue::trace

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -54,7 +55,16 @@ Finding hidden_work(const IdleGap& gap) {
   return f;
 }
 
-std::string remedy(const IdleGap& gap) {
+// One call of an op that starts no work takes most of it.
+bool is_first_call(const Explanation& e, const IdleGap& gap) {
+  const NoLaunchOp* longest = longest_no_launch(e);
+  return longest != nullptr && longest->name == gap.op && 2 * longest->max_self_ns >= gap.dur_ns;
+}
+
+std::string remedy(const Explanation& e, const IdleGap& gap) {
+  if (is_first_call(e, gap)) return std::string(kFirstCallAdvice);
+  if (const std::string_view advice = slow_call_advice(gap.call); !advice.empty())
+    return std::string(advice);
   switch (gap.cause) {
     case IdleCause::host_in_ops:
     case IdleCause::host_between_ops: {
@@ -66,7 +76,10 @@ std::string remedy(const IdleGap& gap) {
           "thread, before the step), or make it cheaper",
           where.empty() ? "what the host does here" : where);
     }
-    case IdleCause::sync: return "let the host wait later, when there is other work for the device";
+    case IdleCause::sync:
+      if (const std::string_view advice = sync_advice(gap.op); !advice.empty())
+        return std::string(advice);
+      return "let the host wait later, when there is other work for the device";
     case IdleCause::data: return "num_workers and prefetch_factor of the loader hide it";
     default: return "";
   }
@@ -94,8 +107,10 @@ void find_idle_gap(const Explanation& e, std::vector<Finding>& out) {
                                : "after the last work of the device: " + short_name(gap->before));
     else
       f.evidence.push_back("between " + short_name(gap->before) + " and " + short_name(gap->after));
-    f.action = remedy(*gap);
+    f.action = remedy(e, *gap);
     f.saving_us = to_us(gap->dur_ns);
+    for (int c = 0; c < kIdleCauses; ++c)
+      claim_idle(e, f, {static_cast<IdleCause>(c)}, to_us(gap->cause_ns[static_cast<size_t>(c)]));
     f.kernels = {gap->before, gap->after};
     f.where = gap->cause == IdleCause::queue ? FindingPlace::device : FindingPlace::host;
     out.push_back(std::move(f));

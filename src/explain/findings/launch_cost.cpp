@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -37,6 +38,7 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
            "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
            "fusion, larger batches");
   f.saving_us = to_us(idle);
+  claim_idle(e, f, {IdleCause::launch}, to_us(idle));
   out.push_back(std::move(f));
 }
 
@@ -47,6 +49,7 @@ constinit const ExplanationRule kLaunchCostRule = {
     .says = "how long the device waited while the host was in launch calls",
     .said_if = [] { return "it waited " + over_min_share(); },
     .find = find_launch_cost,
-    .where = FindingPlace::host};
+    .where = FindingPlace::host,
+    .is_general = true};
 
 }  // namespace epilogue::trace

@@ -23,8 +23,11 @@ double share_asked(const OpKnowledge* known, const CostAnswer* loss) {
 bool is_about(const Finding& finding, const CostItem& item, bool has_loss) {
   const double us =
       has_loss && finding.saving_us ? *finding.saving_us : finding.cost_us.value_or(0);
-  if (finding.id == kVerdictRule.id || finding.id == kSlowStepsRule.id || !finding.claims.empty() ||
-      2 * us < to_us(item.ns))
+  // Others claim all the time that they are about: the ledger knows it.
+  const bool claims_a_part = finding.id == kFusionRule.id || finding.id.starts_with("unfused-") ||
+                             finding.id == kPageFaultsRule.id;
+  if (finding.id == kVerdictRule.id || finding.id == kSlowStepsRule.id ||
+      (!finding.claims.empty() && !claims_a_part) || 2 * us < to_us(item.ns))
     return false;
   const auto names = [&](const std::string& text) {
     return text.find(item.op) != std::string::npos;

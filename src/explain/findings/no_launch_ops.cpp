@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/index/aten_ops.h"
 
@@ -53,6 +54,7 @@ void find_no_launch_ops(const Explanation& e, std::vector<Finding>& out) {
   // Only time that the device waited for can be saved.
   if (!is_one && 2 * view_ns >= self_ns && e.verdicts.whole.bound == Bound::overhead)
     f.saving_us = to_us(std::min(self_ns, idle_ns(e, IdleCause::host_in_ops)));
+  if (f.saving_us) claim_idle(e, f, {IdleCause::host_in_ops}, *f.saving_us);
   out.push_back(std::move(f));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -18,6 +19,10 @@ void find_recompilation(const Explanation& e, std::vector<Finding>& out) {
              : "call the function before the recording; if it occurs again, TORCH_LOGS=recompiles "
                "names what changed");
   f.saving_us = to_us(c.compile_ns);
+  if (e.host)
+    f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(c.compile_ns)});
+  else
+    claim_idle(e, f, {IdleCause::host_in_ops, IdleCause::host_between_ops}, to_us(c.compile_ns));
   out.push_back(std::move(f));
 }
 

@@ -1,10 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
 namespace {
 
-// Advice on an op that makes the host wait; "" if none is known.
+void find_syncs(const Explanation& e, std::vector<Finding>& out) {
+  const int64_t idle = idle_ns(e, IdleCause::sync);
+  if (!is_worth_it(e, to_us(idle))) return;
+  Finding f;
+  f.severity = Severity::warning;
+  f.title =
+      fmt::format("the device idles {} while the host waits for it or for copies", duration(idle));
+  constexpr size_t kShown = 3;
+  for (size_t i = 0; i < std::min(kShown, e.hot_spots.syncs.size()); ++i) {
+    const SyncSpot& spot = e.hot_spots.syncs[i];
+    f.evidence.push_back(
+        fmt::format("{}{}: {}, the host waits {}{}", spot.call, in_place(spot.where),
+                    counted(spot.time.count, "time", "times"), duration(spot.time.total_ns),
+                    spot.is_implied ? ", implied by the op" : ""));
+  }
+  if (!e.hot_spots.syncs.empty() && e.hot_spots.syncs.front().is_implied)
+    if (const std::string_view advice = sync_advice(e.hot_spots.syncs.front().where);
+        !advice.empty())
+      advise(f, advice);
+  f.saving_us = to_us(idle);
+  claim_idle(e, f, {IdleCause::sync}, to_us(idle));
+  out.push_back(std::move(f));
+}
+
+}  // namespace
+
 std::string_view sync_advice(std::string_view op) {
   struct Advice {
     std::string_view op;
@@ -32,37 +58,13 @@ std::string_view sync_advice(std::string_view op) {
   return "";
 }
 
-void find_syncs(const Explanation& e, std::vector<Finding>& out) {
-  const int64_t idle = idle_ns(e, IdleCause::sync);
-  if (!is_worth_it(e, to_us(idle))) return;
-  Finding f;
-  f.severity = Severity::warning;
-  f.title =
-      fmt::format("the device idles {} while the host waits for it or for copies", duration(idle));
-  constexpr size_t kShown = 3;
-  for (size_t i = 0; i < std::min(kShown, e.hot_spots.syncs.size()); ++i) {
-    const SyncSpot& spot = e.hot_spots.syncs[i];
-    f.evidence.push_back(
-        fmt::format("{}{}: {}, the host waits {}{}", spot.call, in_place(spot.where),
-                    counted(spot.time.count, "time", "times"), duration(spot.time.total_ns),
-                    spot.is_implied ? ", implied by the op" : ""));
-  }
-  if (!e.hot_spots.syncs.empty() && e.hot_spots.syncs.front().is_implied)
-    if (const std::string_view advice = sync_advice(e.hot_spots.syncs.front().where);
-        !advice.empty())
-      advise(f, advice);
-  f.saving_us = to_us(idle);
-  out.push_back(std::move(f));
-}
-
-}  // namespace
-
 constinit const ExplanationRule kSyncRule = {
     .id = "sync",
     .says = "how long the device idled while the host waited for it",
     .said_if = [] { return "it idled " + over_min_share(); },
     .find = find_syncs,
     .confidence = Confidence::high,
-    .where = FindingPlace::host};
+    .where = FindingPlace::host,
+    .is_general = true};
 
 }  // namespace epilogue::trace

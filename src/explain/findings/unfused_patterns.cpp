@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains of ops that are a known function: one kernel does it.
+#include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 
 namespace epilogue::trace {
@@ -65,6 +66,11 @@ Finding pattern_finding(const Explanation& e, const Pattern& pattern, double cos
   // A device that waits for the host saves nothing.
   if (!waits_for_host(e)) f.saving_us = pattern.saving_us;
   f.cost_us = cost_us;
+  if (f.saving_us)
+    claim_saving(f, pattern.op_us, *f.saving_us);
+  else if (is_host_time)
+    claim_idle(e, f, {IdleCause::host_in_ops, IdleCause::launch, IdleCause::host_between_ops},
+               cost_us);
   if (is_host_time) f.where = FindingPlace::host;
   return f;
 }

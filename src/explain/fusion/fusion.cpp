@@ -167,6 +167,9 @@ class Finder {
     ++fusion.count;
     for (const uint32_t i : found.ops) {
       add_kernel(fusion, work_.ops[i]);
+      if (found.kind != FusionKind::gemm_epilogue || work_.ops[i].op_class != OpClass::gemm)
+        fusion.op_us.try_emplace(std::string(name(i))).first->second +=
+            static_cast<double>(work_.ops[i].device_ns) / kNsPerUs;
       if (work_.ops[i].is_in_pattern)
         fusion.pattern_us += static_cast<double>(work_.ops[i].device_ns) / kNsPerUs;
     }

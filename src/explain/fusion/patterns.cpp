@@ -179,6 +179,11 @@ class Patterns {
     const Event& y = trace_.events[work_.ops[b].event];
     return x.pid == y.pid && x.tid == y.tid && work_.ops[a].region == work_.ops[b].region;
   }
+  // `share` of its time is saved.
+  void add_saving(Pattern& pattern, uint32_t i, double share = 1) const {
+    pattern.saving_us += share * time_us(i);
+    pattern.op_us[std::string(name(i))] += time_us(i);
+  }
   double time_us(uint32_t i) const {
     return static_cast<double>(work_.ops[i].device_ns) / kNsPerUs;
   }
@@ -201,13 +206,13 @@ class Patterns {
     if (first == kNone || last == kNone) return;
     std::string text;
     double time = 0;
-    double between = 0;
+    std::vector<uint32_t> between;
     const bool is_on_host = !work_.has_device_work;
     for (uint32_t i = first; i <= last; ++i) {
       text += (text.empty() ? "" : " + ") + std::string(name(i));
       time += time_us(i);
       const bool stays = is_batched_product(i) || (is_on_host && i == softmax);
-      if (!stays) between += time_us(i);
+      if (!stays) between.push_back(i);
       if (!is_batched_product(i)) work_.ops[i].is_in_pattern = true;
     }
     Pattern& pattern = found_[text];
@@ -218,7 +223,7 @@ class Patterns {
     pattern.time_us += time;
     // The scores never reach memory. The products stay, and on a CPU the exponentials: a softmax
     // whose rows lie in the cache computes most of its time.
-    pattern.saving_us += between;
+    for (const uint32_t i : between) add_saving(pattern, i);
   }
 
   void add_chain(const ChainMatch& match) {
@@ -234,7 +239,7 @@ class Patterns {
     ++pattern.count;
     pattern.ops += match.last - match.first + 1;
     for (uint32_t i = match.first; i <= match.last; ++i)
-      if (i != match.stays) pattern.saving_us += time_us(i);
+      if (i != match.stays) add_saving(pattern, i);
   }
 
   void find_optimizers() {
@@ -289,7 +294,7 @@ class Patterns {
     for (uint32_t i = begin; i < end; ++i) {
       ++pattern.ops;
       pattern.time_us += time_us(i);
-      pattern.saving_us += time_us(i) * (1 - kFusedAdamShare);
+      add_saving(pattern, i, 1 - kFusedAdamShare);
       work_.ops[i].op_class = OpClass::unknown;
       work_.ops[i].is_in_pattern = true;
     }
@@ -312,7 +317,7 @@ class Patterns {
     for (const uint32_t i : ops) {
       ++pattern.ops;
       pattern.time_us += time_us(i);
-      pattern.saving_us += time_us(i) * (1 - (is_adam ? kFusedAdamShare : kFusedSgdShare));
+      add_saving(pattern, i, 1 - (is_adam ? kFusedAdamShare : kFusedSgdShare));
       work_.ops[i].op_class = OpClass::unknown;
       work_.ops[i].is_in_pattern = true;
     }

@@ -81,17 +81,11 @@ void name_host(const Trace& trace, const Interval& gap, IdleGap& out) {
   out.function = name_or_none(trace, hosts.function);
 }
 
-IdleCause cause_of(const IdleCauses& causes, const Interval& gap) {
-  size_t best = static_cast<size_t>(IdleCause::other);
-  int64_t most = 0;
-  for (size_t c = 0; c < causes.idle.size(); ++c) {
-    const int64_t ns = total_ns(intersected(causes.idle[c], {gap}));
-    if (ns > most) {
-      most = ns;
-      best = c;
-    }
-  }
-  return static_cast<IdleCause>(best);
+void add_causes(const IdleCauses& causes, const Interval& gap, IdleGap& out) {
+  for (size_t c = 0; c < causes.idle.size(); ++c)
+    out.cause_ns[c] = total_ns(intersected(causes.idle[c], {gap}));
+  const auto most = std::max_element(out.cause_ns.begin(), out.cause_ns.end());
+  if (*most > 0) out.cause = static_cast<IdleCause>(most - out.cause_ns.begin());
 }
 
 }  // namespace
@@ -115,7 +109,7 @@ std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, size_t mo
     IdleGap out;
     out.start_ns = gap.begin_ns;
     out.dur_ns = gap.length_ns();
-    out.cause = cause_of(causes, gap);
+    add_causes(causes, gap, out);
     const int64_t unsure_ns = total_ns(intersected(unsure.before_first, {gap})) +
                               total_ns(intersected(unsure.behind_others, {gap}));
     out.may_hide_work = 2 * unsure_ns >= gap.length_ns();

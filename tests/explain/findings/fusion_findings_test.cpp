@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a finding about kernels that could be one says that they take, and what is left of it.
 #include "epilogue/trace/explain.h"
+#include "explain/findings/claims.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
 #include "support/test.h"
@@ -51,6 +52,37 @@ TEST(FusionFindings, WhereTheHostWaitsTheDevicesTimeIsWhatTheyTake) {
   EXPECT_DOUBLE_EQ(*f->cost_us, 800);
   EXPECT_LT(*f->saving_us, 800);
   EXPECT_LACKS(f->evidence.front(), "on the host");
+}
+
+// What it would save cannot be saved again by a finding about one of its ops.
+TEST(FusionFindings, ClaimsWhatItSavesOfItsOps) {
+  const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 200);
+  const Finding* const f = find_finding(e, "fusion");
+  ASSERT_NE(f, nullptr);
+  double claimed = 0;
+  for (const Claim& claim : f->claims) {
+    ASSERT_EQ(claim.ops.size(), 1U);
+    EXPECT_TRUE(claim.ops[0] == "aten::mul" || claim.ops[0] == "aten::add") << claim.ops[0];
+    claimed += claim.us;
+  }
+  EXPECT_EQ(f->claims.size(), 2U);
+  EXPECT_NEAR(claimed, *f->saving_us, 1e-6);
+  const TimeLedger ledger = ledger_after(e, e.findings);
+  EXPECT_NEAR(ledger.left_us("aten::mul") + ledger.left_us("aten::add"), 800 - *f->saving_us, 1e-6);
+}
+
+// Where the device waits, what fewer ops would save is idle time: host-overhead has the rest.
+TEST(FusionFindings, ClaimsIdleTimeWhereTheDeviceWaits) {
+  const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 2);
+  const Finding* const f = find_finding(e, "fusion");
+  ASSERT_NE(f, nullptr);
+  ASSERT_EQ(f->claims.size(), 1U);
+  EXPECT_EQ(f->claims[0].ops.front(), "idle: host_in_ops");
+  double saved = 0;
+  for (const Finding& other : e.findings)
+    if (!other.claims.empty() && other.claims[0].ops.front().starts_with("idle: "))
+      saved += other.saving_us.value_or(0);
+  EXPECT_LE(saved, static_cast<double>(e.idle.front().idle_ns) / 1000 + 1e-6);
 }
 
 TEST(FusionFindings, ManyFillsAreNamedOnceWithTheirRemedy) {

@@ -82,6 +82,28 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+// Findings about a device's idle time save no more together than there is.
+TEST(RealTraces, IdleTimeIsSavedOnce) {
+  if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
+  int traces = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(real_traces_folder())) {
+    const std::string path = entry.path().string();
+    if (!entry.is_regular_file() || path.find(".json") == std::string::npos) continue;
+    const Result<Trace> read = read_trace(path);
+    if (!read.ok()) continue;
+    SCOPED_TRACE(path);
+    const Explanation e = explain(read.value(), link(read.value()));
+    if (e.idle.empty()) continue;
+    double saved_us = 0;
+    for (const Finding& f : e.findings)
+      if (!f.claims.empty() && f.claims.front().ops.front().starts_with("idle: "))
+        saved_us += f.saving_us.value_or(0);
+    traces += saved_us > 0 ? 1 : 0;
+    EXPECT_LE(saved_us, 1.03 * static_cast<double>(e.idle.front().idle_ns) / 1000);
+  }
+  EXPECT_GT(traces, 10);
+}
+
 // For whatever a trace holds.
 TEST(RealTraces, TimesAddUp) {
   if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
