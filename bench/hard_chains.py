@@ -6,9 +6,10 @@ softmax, scans. Measured, and, with EPILOGUE, beside what `epilogue explain` pre
   bench/hard_chains.py [EPILOGUE] [--set first|second|third] [--only TEXT] [--rounds 9] [--save DIR]
 
 Runs each chain eagerly and compiled on one thread of the CPU, in turns, and takes the medians of
-their CPU time, which other work on the machine hardly changes. Below 0 %, Inductor's kernel takes
-longer. An eager trace of each chain, recorded between the turns, is explained: predicted = its
-pointwise-chain fusions, in percent of what the ops beside matrix products take in it. A chain that
+their CPU time, which other work on the machine hardly changes, less the time of calling a compiled
+function. Below 0 %, Inductor's kernel takes longer. Three eager traces of each chain, recorded between
+the turns, are explained: predicted = the pointwise-chain fusions of a step, in percent of the time of
+its ops beside matrix products (medians of steps and traces). A chain that
 `explain` does not offer is not advised to be fused: "-", and its error is what advice would have
 saved (0 where Inductor is slower). The model was made looking at the first set; the others were
 recorded afterwards. --save keeps traces and measurements, `--from DIR` predicts again from them.
@@ -124,22 +125,32 @@ def record(f, tensors, path):
 
 
 def shares(epilogue, path):
-    """What the ops beside products take, in percent of all ops, and of that the predicted saving."""
+    """The share that ops beside products take of all, and the share of that which is predicted."""
+    found = [share(epilogue, p) for p in sorted(path.parent.glob(f"{path.stem}.*.json"))]
+    predicted = [p for _, p in found if p is not None]
+    return (statistics.median(s for s, _ in found),
+            statistics.median(predicted) if 2 * len(predicted) > len(found) else None)
+
+
+def share(epilogue, path):
     from fusion_pairs import inside, run_json, steps
     trace = [e for e in json.loads(path.read_text())["traceEvents"] if e.get("ph") == "X"]
     windows = steps(trace)
-    all_us = chain_us = 0
+    all_us, chain_us = [0] * len(windows), [0] * len(windows)
     end = float("-inf")
     for e in sorted((e for e in trace if e.get("cat") == "cpu_op"), key=lambda e: e["ts"]):
-        if e["ts"] < end or not any(inside(e, s) for s in windows):
+        window = next((i for i, s in enumerate(windows) if inside(e, s)), None)
+        if e["ts"] < end or window is None:
             continue  # called by the one before
         end = e["ts"] + e["dur"]
-        all_us += e["dur"]
-        chain_us += 0 if e["name"] in PRODUCTS else e["dur"]
+        all_us[window] += e["dur"]
+        chain_us[window] += 0 if e["name"] in PRODUCTS else e["dur"]
     document = run_json(epilogue, "explain", path, "--format", "json")
     chosen = [f["predicted_saving_us"] for f in document["fusions"]
               if f["kind"] == "pointwise-chain"]
-    return chain_us / all_us, (sum(chosen) / chain_us if chosen else None)
+    chain = statistics.median(chain_us)
+    return (chain / statistics.median(all_us),
+            sum(chosen) / len(windows) / chain if chosen else None)
 
 
 def measure(args, name, chain, shape, folder):
@@ -157,9 +168,21 @@ def measure(args, name, chain, shape, folder):
         times = []
         for i in range(args.rounds):
             times.append((cpu_us(chain, tensors), cpu_us(compiled, tensors)))
-            if i == args.rounds // 2:
-                record(chain, tensors, folder / f"{name}_{shape[0]}_{shape[1]}.json")
-    return tuple(statistics.median(t[i] for t in times) for i in range(2))
+            if i % 3 == 1:
+                record(chain, tensors, folder / f"{name}_{shape[0]}_{shape[1]}.{i}.json")
+    eager, fused = (statistics.median(t[i] for t in times) for i in range(2))
+    return eager, fused - args.call_us
+
+
+def call_us():
+    """Time of calling a compiled function that computes next to nothing."""
+    import torch
+    tiny = torch.compile(lambda x, y, w, b: x + y)
+    tensors = tuple(torch.ones(2) for _ in range(4))
+    with torch.no_grad():
+        for _ in range(3):
+            tiny(*tensors)
+        return statistics.median(cpu_us(tiny, tensors) for _ in range(51))
 
 
 def row(name, shape, before, after, share, predicted):
@@ -183,6 +206,8 @@ def run(args, folder):
     else:
         import torch
         torch.set_num_threads(1)
+        args.call_us = call_us()
+        print(f"(calling a compiled function: {args.call_us:.0f} us)")
         blocks, shapes = chains()[args.set]
         for name, chain in blocks.items():
             for shape in shapes:

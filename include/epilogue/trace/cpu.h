@@ -3,6 +3,7 @@
 // CPU which recorded it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ struct CpuPeaks {
   bool is_threads_assumed = false;  // nobody said how many: one
   double ghz = 0;                   // 0: not known
   bool is_ghz_assumed = false;      // the family's; the name gives none
+  std::optional<int64_t> l2_bytes;  // of a core's own cache (L2). Empty: not known
   std::optional<double> f64;
   std::optional<double> f32;
   std::optional<double> bf16;

@@ -38,7 +38,7 @@ inline constexpr int64_t kCallGapNs = 20'000;
 // A product that computes fewer FLOPs for each byte that it moves waits for memory on any CPU,
 // unless a cache holds what it moves.
 inline constexpr double kLeastFlopsPerByte = 8;
-// A core's cache (L2) holds so much from one call to the next.
+// A core's cache (L2) holds so much from one call to the next, where nobody named the CPU.
 inline constexpr int64_t kCoreCacheBytes = 1 << 20;
 // A product that reaches this share of the best rate among those with more FLOPs for each byte does
 // not wait for memory.
@@ -70,7 +70,8 @@ struct HostProduct {
   double gflops = 0;          // GFLOP/s over the median
   double flops_per_byte = 0;  // of operands and result
   // flops_per_byte is below kLeastFlopsPerByte, operands and result are larger than
-  // kCoreCacheBytes, and the rate is below kRateOfNoWait of what other shapes of the type reach.
+  // HostTime::cache_bytes, and the rate is below kRateOfNoWait of what other shapes of the type
+  // reach.
   bool waits_for_memory = false;
   // So small that calling it takes longer than computing it (kDispatchNsPerOp) on any CPU: its rate
   // says nothing, and its time is dispatch.
@@ -115,6 +116,9 @@ struct HostTime {
   std::vector<HostRange> ranges;        // by time, without those of PyTorch itself
   std::optional<HostCollectives> collectives;  // empty: none was recorded
   int64_t other_threads_ns = 0;                // time in ops of other threads
+  // What the L2 caches of the run's cores hold together; kCoreCacheBytes if the CPU is not known.
+  int64_t cache_bytes = kCoreCacheBytes;
+  bool is_cache_known = false;
   std::optional<CpuPeaks> peaks;  // what products are compared with; empty: nobody named the CPU
 
   int64_t of(HostPart part) const { return part_ns[static_cast<size_t>(part)]; }
@@ -135,16 +139,16 @@ std::optional<HostTime> host_time(const Trace& trace, const Links& links);
 struct IdleGap {
   int64_t start_ns = 0;
   int64_t dur_ns = 0;
-  IdleCause cause = IdleCause::other;  // of most of it
+  IdleCause cause = IdleCause::other;              // of most of it
   std::array<int64_t, kIdleCauses> cause_ns = {};  // by IdleCause
-  std::string before;                  // the work that ran before; "" at the start
-  std::string after;                   // the work that ended it; "" at the end
-  bool was_launched = false;           // that work had been launched before the gap's middle
-  bool may_hide_work = false;          // most of it: work that was not recorded may have run
-  std::string call;                    // the shortest runtime call around half of the gap; "" none
-  std::string op;                      // the outermost op so
-  std::string annotation;              // the shortest annotation so
-  std::string function;                // the innermost Python function so, if frames were read
+  std::string before;                              // the work that ran before; "" at the start
+  std::string after;                               // the work that ended it; "" at the end
+  bool was_launched = false;   // that work had been launched before the gap's middle
+  bool may_hide_work = false;  // most of it: work that was not recorded may have run
+  std::string call;            // the shortest runtime call around half of the gap; "" none
+  std::string op;              // the outermost op so
+  std::string annotation;      // the shortest annotation so
+  std::string function;        // the innermost Python function so, if frames were read
 };
 
 // The longest of the busiest device, at most `most` of them.

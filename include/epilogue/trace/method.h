@@ -102,6 +102,23 @@ struct RepeatedWork {
   CostPlace place;
 };
 
+// A module, a range of the program, a Python function or a gap that holds a notable share of the
+// time, beside the ops.
+struct CostSpot {
+  enum class Kind : uint8_t {
+    module,    // its own time: not that of modules below
+    range,     // record_function(): its time outside of ops and of ranges within it
+    function,  // its time outside of ops and of the functions that it calls
+    gap,       // a stretch in which the device idled
+  };
+  Kind kind = Kind::module;
+  std::string name;  // "" of a gap in which the trace names nothing
+  int64_t count = 0;
+  int64_t ns = 0;
+  std::string text;  // what the trace says of it; "" nothing more
+};
+std::string_view cost_spot_name(CostSpot::Kind kind);  // "module"
+
 struct Method {
   bool is_device = false;  // times are of device work, else of the host's main thread
   int64_t wall_ns = 0;
@@ -111,6 +128,7 @@ struct Method {
   std::vector<std::pair<std::string, int64_t>> op_ns;
   std::vector<CallLoop> loops;  // by overhead
   std::vector<RepeatedWork> repeats;
+  std::vector<CostSpot> spots;  // by time
   bool has_backward = false;
 };
 

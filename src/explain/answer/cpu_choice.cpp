@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/caches.h"
 #include "base/cpu_features.h"
 #include "base/machine.h"
 #include "base/text/nearest.h"
@@ -35,6 +36,7 @@ CpuPeaks peaks_here(int threads) {
   peaks.cpu = "measured on this machine";
   peaks.is_estimate = false;
   peaks.threads = threads > 0 ? threads : figures->threads;
+  if (const long l2 = cpu_caches().l2_bytes; l2 > 0) peaks.l2_bytes = l2;
   // One thread may clock higher than all of them; none is sure for the numbers between.
   const double share = static_cast<double>(peaks.threads) / figures->threads;
   const double all = figures->f32_gflops;

@@ -55,6 +55,14 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
   f.evidence.push_back(
       fmt::format("{:.1f} FLOPs for each byte: the first reads and writes {:.1f} GB/s",
                   first.flops_per_byte, moved_gb_per_s(first)));
+  const std::string cpu =
+      host.peaks && !host.peaks->family.empty() ? host.peaks->family : "this machine";
+  f.evidence.push_back(
+      host.is_cache_known
+          ? fmt::format("operands are larger than the {} that the L2 caches hold ({})",
+                        format_bytes(static_cast<double>(host.cache_bytes)), cpu)
+          : fmt::format("the CPU's caches are not known: {} of L2 is assumed; --cpu names the CPU",
+                        round_bytes(host.cache_bytes)));
   advise(f, is_few_rows ? rows_advice(host, first)
                         : "few columns or a short sum make them so: operands of fewer bytes (bf16) "
                           "help, larger batches do not");
@@ -70,7 +78,9 @@ constinit const ExplanationRule kBandwidthProductsRule = {
     .said_if =
         [] {
           return fmt::format(
-              "they compute fewer than {} FLOPs for each byte, have operands of more than {}, run "
+              "they compute fewer than {} FLOPs for each byte, have operands of more than {} (with "
+              "--cpu, than the L2 caches of its "
+              "cores hold), run "
               "at less than {} of the rate of other shapes, move {} GB/s or more, and take {}",
               kLeastFlopsPerByte, round_bytes(kCoreCacheBytes), percent_text(kRateOfNoWait),
               kContendedGbPerS, share_of_wall());

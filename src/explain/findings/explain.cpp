@@ -174,11 +174,11 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
       e.fused = fused_kernels(trace);
       e.occupancies = kernel_occupancies(trace);
     });
-    e.host = host_time(trace, links, visitors.all());
+    e.host = host_time(trace, links, visitors.all(), options.cpu ? &*options.cpu : nullptr);
     if (e.host && options.cpu) compare_with_peaks(*options.cpu, *e.host);
     pause();
     e.method = method(trace, links, visitors.counted_ops(),
-                      e.host ? e.host->wall_ns : e.timeline.span_ns());
+                      e.host ? e.host->wall_ns : e.timeline.span_ns(), e.host ? &*e.host : nullptr);
     pause();
     e.critical_path = critical_path(trace, links);
     beside.get();
@@ -209,6 +209,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   }
   pause();
   explain_waits(trace, links, e);
+  e.method.spots = cost_spots(e.method, e.host ? &*e.host : nullptr, e.modules, e.gaps);
   drop_unasked_frames(e);
   add_findings(visitors, e);
   return e;

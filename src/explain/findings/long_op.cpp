@@ -58,6 +58,9 @@ void add_item_lines(const CostItem& item, const CostAnswer* told, Finding& f) {
   if (const std::string place = where.text(); !place.empty())
     f.evidence.push_back("most of it" + place);
   for (const CostAnswer& answer : item.answers)
+    if (!answer.is_loss && answer.question == CostQuestion::limit && answer.action.empty())
+      f.evidence.push_back(answer.text);
+  for (const CostAnswer& answer : item.answers)
     if (&answer != told && answer.is_loss) {
       f.evidence.push_back(answer.text);
       if (!answer.action.empty()) f.evidence.push_back(answer.action);

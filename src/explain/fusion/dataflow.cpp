@@ -135,7 +135,7 @@ class Inference {
       return std::any_of(by.inputs.begin(), by.inputs.end(),
                          [&](const TensorShape& t) { return is_like(t) && t.numel() > numel; });
     if (gives_no_tensor(trace_.strings[by.name])) return false;
-    return by.inputs.empty() ? by.draws || !work_.has_shapes
+    return by.inputs.empty() ? by.fuses == OpFuses::draws || !work_.has_shapes
                              : std::any_of(by.inputs.begin(), by.inputs.end(), is_like);
   }
 

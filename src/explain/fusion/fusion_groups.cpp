@@ -18,8 +18,9 @@ bool can_chain(const WorkOp& op, const WorkOps& work) {
   // A scan is a kernel of its own. On a CPU random numbers take Inductor longer than eager, and so
   // do norms without AVX-512: which instructions the CPU has is not in the trace.
   const bool is_host = !work.is_synchronous && !work.has_device_work;
-  if (is_host && (op.draws || op.norms)) return false;
-  if (op.scans && !work.is_synchronous) return false;
+  if (is_host && (op.fuses == OpFuses::draws || op.fuses == OpFuses::norms)) return false;
+  if ((op.fuses == OpFuses::scans || op.fuses == OpFuses::alone) && !work.is_synchronous)
+    return false;
   return !work.has_shapes || !op.inputs.empty();
 }
 
@@ -93,8 +94,30 @@ class Grouping {
                          [&](const InputSource& source) {
                            const uint32_t from =
                                source.producer != kNone ? source.producer : source.maybe;
-                           return from != kNone && work_.ops[from].draws;
+                           return from != kNone && work_.ops[from].fuses == OpFuses::draws;
                          });
+    });
+  }
+
+  // Inductor runs a scan and what makes its input as one loop without vectors, in which each
+  // function takes many times as long: what the group would gain, the whole loses.
+  bool meets_scan(const FusionGroup& group) const {
+    if (work_.is_synchronous || work_.has_device_work) return false;
+    const auto joins_scan = [&](uint32_t scan) {
+      return std::any_of(
+          flow_.sources[scan].begin(), flow_.sources[scan].end(), [&](const InputSource& source) {
+            return source.producer != kNone && can_chain(work_.ops[source.producer], work_);
+          });
+    };
+    const auto is_scan = [&](uint32_t op) {
+      return op != kNone && work_.ops[op].fuses == OpFuses::scans && joins_scan(op);
+    };
+    return std::any_of(group.members.begin(), group.members.end(), [&](uint32_t member) {
+      return std::any_of(flow_.sources[member].begin(), flow_.sources[member].end(),
+                         [&](const InputSource& source) {
+                           return is_scan(source.producer) || is_scan(source.maybe);
+                         }) ||
+             std::any_of(flow_.consumers[member].begin(), flow_.consumers[member].end(), is_scan);
     });
   }
 
@@ -120,7 +143,8 @@ class Grouping {
       groups[at].members.push_back(i);
     }
     groups = split_loops(std::move(groups));
-    std::erase_if(groups, [&](const FusionGroup& group) { return reads_draws(group); });
+    std::erase_if(
+        groups, [&](const FusionGroup& group) { return reads_draws(group) || meets_scan(group); });
     for (FusionGroup& group : groups) add_products(group);
     std::erase_if(groups,
                   [](const FusionGroup& g) { return g.members.size() < 2 && g.products.empty(); });

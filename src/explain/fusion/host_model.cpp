@@ -64,9 +64,13 @@ double number_of(const std::array<Factor, N>& table, const TimedRun& run) {
   return run.element_bytes == 2 ? row->reduced : row->f32;
 }
 
+// On a CPU without AVX-512 they take about as long as eager's. No trace tells which it was: so much
+// of what eager's op computes is sure to stay.
+constexpr double kOwnShare = 0.7;
+
 double fused_arithmetic_ns(const TimedRun& run) {
   if (const double multiple = number_of(kMultiplesOfBytes, run); multiple > 0)
-    return run.cached_ns * multiple;
+    return std::max(run.cached_ns * multiple, kOwnShare * (run.ns - run.bytes_ns));
   double factor = number_of(kFactors, run);
   const bool has_tanh = run.name == "aten::gelu" && run.ns > kExactGelu * run.bytes_ns;
   if (factor == 0 || has_tanh) factor = 1;
@@ -76,6 +80,12 @@ double fused_arithmetic_ns(const TimedRun& run) {
 // Cost of calling an op, whatever it does.
 constexpr double kCallNs = 2'000;
 constexpr double kShortestQuantile = 0.2;
+constexpr double kTypicalQuantile = 0.5;
+// A softmax that is fused takes so many times as long as eager's alone, and a reduction that much
+// of its time: it reads rows from the cache once more than eager's op does. Measured with PyTorch
+// 2.15 on an AMD EPYC with AVX2, one thread (bench/hard_chains.py).
+constexpr double kRowsTimes = 1.15;
+constexpr double kReductionShare = 0.4;
 constexpr double kFewBytesShare = 0.01;
 // GB/s, reads before writes counted: what two cores of a server reach, where the trace does not
 // tell it, and what one core of a PC does. Slower ops pay for something else, new pages mostly.
@@ -133,7 +143,10 @@ HostModel::HostModel(const Trace& trace, const WorkOps& work) : trace_(trace), w
     RatesOfPowers& kind = does_no_more && !meets_new_pages(op) ? rates : least_rates;
     kind[power_of(largest_bytes(op))].push_back(cost / ns);
   }
-  for (auto& [key, ns] : runs) shortest_ns_[key] = quantile(ns, kShortestQuantile);
+  for (auto& [key, ns] : runs) {
+    shortest_ns_[key] = quantile(ns, kShortestQuantile);
+    typical_ns_[key] = quantile(ns, kTypicalQuantile);
+  }
   set_rates(rates, least_rates);
 
   std::vector<double> page_ns;
@@ -144,6 +157,11 @@ HostModel::HostModel(const Trace& trace, const WorkOps& work) : trace_(trace), w
     page_ns.push_back((static_cast<double>(op.device_ns) - moving_ns) / written);
   }
   new_page_ns_per_byte_ = std::max(0.0, quantile(page_ns, 0.5));
+}
+
+double HostModel::time_of(const std::map<Key, double>& times, const WorkOp& op) const {
+  return op.output ? times.at({op.name, op.output->type, op.output->numel()})
+                   : static_cast<double>(op.device_ns);
 }
 
 bool HostModel::is_op_in_place(const WorkOp& op) const {
@@ -192,14 +210,19 @@ double HostModel::new_pages_ns(double written) const {
   return written >= double{kFreshBytes} ? written * new_page_ns_per_byte_ : 0;
 }
 
-// Reductions and simple ops are done when their bytes are read: eager sums of reduced dtypes cast
-// them first, a fused kernel does not.
+// Simple ops are done when their bytes are read; eager sums of reduced dtypes cast them first, a
+// fused kernel does not.
 double HostModel::arithmetic_ns(const WorkOp& op) const {
-  if (is_simple(op) || op.op_class == OpClass::reduction || !op.output) return 0;
+  if (is_simple(op) || !op.output) return 0;
   const double written = bytes_written(op);
+  if (op.op_class == OpClass::reduction) {
+    const bool casts = !op.inputs.empty() && element_bytes(op.inputs[0].type).value_or(0) == 2;
+    return casts ? 0 : kReductionShare * time_of(shortest_ns_, op);
+  }
+  if (op.fuses == OpFuses::rows)
+    return std::max(0.0, kRowsTimes * (time_of(shortest_ns_, op) - new_pages_ns(written)));
   const double cost = cost_of_bytes(op);
-  const double ns = shortest_ns_.at({op.name, op.output->type, op.output->numel()}) -
-                    (is_op_in_place(op) ? 0 : new_pages_ns(written));
+  const double ns = time_of(shortest_ns_, op) - (is_op_in_place(op) ? 0 : new_pages_ns(written));
   return fused_arithmetic_ns(
       {.name = trace_.strings[op.name],
        .element_bytes = element_bytes(op.output->type).value_or(0),
@@ -258,14 +281,20 @@ HostModel::Saving HostModel::saving(const FusionGroup& group, const GroupBytes& 
   double arithmetic = 0;
   double largest = 0;
   double pages_now_ns = 0;
+  double rows_cost = 0;  // bytes within the time of a softmax
+  double typical_ns = 0;
   for (const uint32_t i : group.members) {
     const WorkOp& op = work_.ops[i];
     arithmetic += arithmetic_ns(op);
+    if (op.fuses == OpFuses::rows) rows_cost += cost_of_bytes(op);
+    // What the machine did meanwhile is no saving.
+    typical_ns += std::min(static_cast<double>(op.device_ns), time_of(typical_ns_, op));
     largest = std::max(largest, largest_bytes(op));
     if (!is_op_in_place(op)) pages_now_ns += new_pages_ns(bytes_written(op));
   }
-  Saving saving{now_ns -
-                std::max(kCallNs, after.cost / rate_for(largest) + arithmetic + after.pages_ns)};
+  const double cost = std::max(0.0, after.cost - rows_cost);
+  now_ns = std::min(now_ns, typical_ns);
+  Saving saving{now_ns - std::max(kCallNs, cost / rate_for(largest) + arithmetic + after.pages_ns)};
   // Where hardly a byte is saved, the time above the model's is not what fusing would save.
   const double saved_share = 1 - bytes.after / std::max(1.0, bytes.now);
   const bool is_by_element =

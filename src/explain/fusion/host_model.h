@@ -6,10 +6,11 @@
 // A byte that is read counts once, a byte that is written into memory that was not read before
 // counts twice (the cache reads the line first). The rate is what the trace's ops that only move
 // bytes reach on tensors of like size. Arithmetic is what remains of the shortest of a member's
-// runs, or what Inductor's kernels take (inductor_arithmetic.h). The kernel writes where a product
-// lies that nobody else reads, and passes over its bytes as often as Inductor's kernels do; a
-// result of 32 MiB or more that lies elsewhere is new memory each time (glibc maps it), whose
-// pages cost what they cost the trace's simple ops.
+// runs, or what Inductor's kernels take; a softmax keeps its whole time, a reduction a part. The
+// kernel writes where a product lies that nobody else reads, and passes over its bytes as often as
+// Inductor's kernels do; a result of 32 MiB or more that lies elsewhere is new memory each time
+// (glibc maps it), whose pages cost what they cost the trace's simple ops. The saving is against
+// the usual time of the members: what the machine did meanwhile is none.
 #pragma once
 
 #include <algorithm>
@@ -67,7 +68,10 @@ class HostModel {
 
   const Trace& trace_;
   const WorkOps& work_;
+  double time_of(const std::map<Key, double>& times, const WorkOp& op) const;
+
   std::map<Key, double> shortest_ns_;  // the fifth part of an op's runs is shorter
+  std::map<Key, double> typical_ns_;   // half of them are
   double measured_bytes_per_ns_ = 0;
   std::array<double, kPowers> rate_of_power_{};  // by power of two of a tensor's bytes
   double new_page_ns_per_byte_ = 0;

@@ -12,7 +12,6 @@
 #include "explain/index/op_tree.h"
 #include "explain/index/sparse_column.h"
 #include "explain/index/trace_metadata.h"
-#include "explain/knowledge/op_knowledge.h"
 #include "explain/timeline/region_map.h"
 #include "explain/timeline/work_kind.h"
 
@@ -244,19 +243,14 @@ class RecurrentLayers {
 
 // What is known of an op by its name alone.
 struct NameFacts {
-  bool draws = false;
-  bool scans = false;
-  bool norms = false;
+  OpFuses fuses = OpFuses::pointwise;
   size_t operands = SIZE_MAX;
 };
 
 NameFacts facts_of(std::string_view name) {
   if (!name.starts_with("aten::")) return {};
   const OpKnowledge* known = op_knowledge(name);
-  const auto fuses = [&](OpFuses how) { return known != nullptr && known->fuses == how; };
-  const bool norms =
-      op_class(name) == OpClass::rowwise && name.find("norm") != std::string_view::npos;
-  return {fuses(OpFuses::draws), fuses(OpFuses::scans), norms, most_operands(name)};
+  return {known != nullptr ? known->fuses : OpFuses::pointwise, most_operands(name)};
 }
 
 // "[32, 64]" -> 2048 elements; 0 for what is no list of sizes.
@@ -361,9 +355,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
                            (kind == OpClass::copy && is_inner_copy(trace, links, class_of_name, i));
     op.op_class = is_hidden ? OpClass::unknown : kind;
     op.is_transcendental = is_transcendental(trace.name(e));
-    op.draws = facts_of_name[e.name].draws;
-    op.scans = facts_of_name[e.name].scans;
-    op.norms = facts_of_name[e.name].norms;
+    op.fuses = facts_of_name[e.name].fuses;
     op.operands = facts_of_name[e.name].operands;
     op.device_ns = result.has_device_work ? launched->device_ns : e.dur_ns;
     const uint32_t outer = outermost(links, children, i);

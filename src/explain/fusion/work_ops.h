@@ -10,6 +10,7 @@
 
 #include "epilogue/trace/links.h"
 #include "explain/index/aten_ops.h"
+#include "explain/knowledge/op_knowledge.h"
 
 namespace epilogue::trace {
 
@@ -21,13 +22,11 @@ struct WorkOp {
   uint32_t region = kNone;  // its step, else its outermost annotation (steps.h)
   OpClass op_class = OpClass::unknown;
   bool is_transcendental = false;
-  bool is_transfer = false;    // copies between host and device, or may do so
-  bool is_in_pattern = false;  // set by find_patterns()
-  bool draws = false;          // random numbers
-  bool scans = false;          // steps that depend on each other: cumsum
-  bool norms = false;          // rows: layer_norm, rms_norm
-  size_t operands = SIZE_MAX;  // inputs that it reads at most (most_operands())
-  int64_t device_ns = 0;       // of its kernels; without device work: the op's own time
+  bool is_transfer = false;            // copies between host and device, or may do so
+  bool is_in_pattern = false;          // set by find_patterns()
+  OpFuses fuses = OpFuses::pointwise;  // as its row says, or, without one, by its class
+  size_t operands = SIZE_MAX;          // inputs that it reads at most (most_operands())
+  int64_t device_ns = 0;               // of its kernels; without device work: the op's own time
   int64_t host_ns =
       0;  // the op's duration on the host, or the outermost ATen op's that only led here
   uint32_t host_ops = 1;  // ops within that, itself included: the profiler's cost per op

@@ -69,7 +69,8 @@ struct ProductSums {
 
 class HostAccount {
  public:
-  HostAccount(const Trace& trace, const Links& links, std::span<OpVisitor* const> visitors)
+  HostAccount(const Trace& trace, const Links& links, std::span<OpVisitor* const> visitors,
+              const CpuPeaks* cpu)
       : trace_(trace),
         links_(links),
         visitors_(visitors),
@@ -77,7 +78,11 @@ class HostAccount {
         part_of_name_(trace.strings.size()),
         windows_(wall_windows(trace, links, true)),
         self_ns_(self_times_ns(trace, links)),
-        profiler_ns_(static_cast<int64_t>(profiler_cost(trace, links).ns_per_op)) {}
+        profiler_ns_(static_cast<int64_t>(profiler_cost(trace, links).ns_per_op)) {
+    if (cpu == nullptr || !cpu->l2_bytes) return;
+    time_.cache_bytes = *cpu->l2_bytes * std::max(1, cpu->threads);
+    time_.is_cache_known = true;
+  }
 
   HostTime run() {
     time_.wall_ns = total_ns(windows_);
@@ -139,7 +144,7 @@ class HostAccount {
     const OpKnowledge* known = op_knowledge(name);
     const auto costs = [&](OpCost cost) { return known != nullptr && known->cost == cost; };
     if (costs(OpCost::flops) || costs(OpCost::solve) || costs(OpCost::transform) ||
-        costs(OpCost::search))
+        costs(OpCost::search) || costs(OpCost::pairs))
       return HostPart::compute;
     return std::nullopt;
   }
@@ -203,7 +208,7 @@ class HostAccount {
     return &sums;
   }
 
-  static void describe(const GemmProblem& problem, std::string_view op, HostProduct& product) {
+  void describe(const GemmProblem& problem, std::string_view op, HostProduct& product) const {
     const GemmShape& s = problem.shape;
     product.op = op;
     product.shape = s;
@@ -217,9 +222,9 @@ class HostAccount {
     const double sure_ns =
         (2 * m * n * k / kSlowProductGflops + bytes / kSureGbPerS) * static_cast<double>(s.batch);
     product.is_dispatch = sure_ns < static_cast<double>(kDispatchNsPerOp);
-    product.waits_for_memory = !product.is_dispatch &&
-                               product.flops_per_byte < kLeastFlopsPerByte &&
-                               bytes * static_cast<double>(s.batch) > double{kCoreCacheBytes};
+    product.waits_for_memory =
+        !product.is_dispatch && product.flops_per_byte < kLeastFlopsPerByte &&
+        bytes * static_cast<double>(s.batch) > static_cast<double>(time_.cache_bytes);
   }
 
   void finish() {
@@ -307,16 +312,16 @@ const std::optional<OpBytes>& VisitedOp::bytes() const {
 }
 
 std::optional<HostTime> host_time(const Trace& trace, const Links& links,
-                                  std::span<OpVisitor* const> visitors) {
+                                  std::span<OpVisitor* const> visitors, const CpuPeaks* cpu) {
   if (!links.device_work.empty() || !links.launches.empty()) return std::nullopt;
   const bool has_ops = std::any_of(trace.events.begin(), trace.events.end(),
                                    [](const Event& e) { return e.category == Category::cpu_op; });
   if (!has_ops) return std::nullopt;
-  return HostAccount(trace, links, visitors).run();
+  return HostAccount(trace, links, visitors, cpu).run();
 }
 
 std::optional<HostTime> host_time(const Trace& trace, const Links& links) {
-  return host_time(trace, links, {});
+  return host_time(trace, links, {}, nullptr);
 }
 
 }  // namespace epilogue::trace

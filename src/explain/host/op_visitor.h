@@ -53,8 +53,10 @@ class OpVisitor {
   virtual void visit(const VisitedOp& op) = 0;
 };
 
-// As host_time(), and shows each visitor the ops that count.
+// As host_time(), and shows each visitor the ops that count. `cpu`, if it is known, tells the
+// caches.
 std::optional<HostTime> host_time(const Trace& trace, const Links& links,
-                                  std::span<OpVisitor* const> visitors);
+                                  std::span<OpVisitor* const> visitors,
+                                  const CpuPeaks* cpu = nullptr);
 
 }  // namespace epilogue::trace

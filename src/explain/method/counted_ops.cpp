@@ -83,19 +83,24 @@ CountedOps::CountedOps(const Trace& of, const Links& its_links, std::vector<uint
       steps(std::max<size_t>(1, its_links.steps.size())),
       ops(std::move(main_ops)) {
   if (is_device) {
+    ByNameOnce<char> old_steps(trace);
     for (uint32_t i = 0; i < trace.events.size(); ++i)
-      if (trace.events[i].category == Category::cpu_op && !is_old_step(trace.name(trace.events[i])))
+      if (trace.events[i].category == Category::cpu_op &&
+          old_steps.get(trace.events[i].name, is_old_step) == 0)
         ops.push_back(i);
     ns = device_times_ns(trace, links);
   } else {
     ns = self_times_ns(trace, links);
   }
-  std::sort(ops.begin(), ops.end(), [&](uint32_t a, uint32_t b) {
+  const auto is_before = [&](uint32_t a, uint32_t b) {
     const Event& x = trace.events[a];
     const Event& y = trace.events[b];
     if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
     return x.dur_ns != y.dur_ns ? x.dur_ns > y.dur_ns : a < b;
-  });
+  };
+  // The ops of one thread stand in this order mostly.
+  if (!std::is_sorted(ops.begin(), ops.end(), is_before))
+    std::sort(ops.begin(), ops.end(), is_before);
   position.assign(trace.events.size(), kNone);
   for (size_t at = 0; at < ops.size(); ++at) position[ops[at]] = static_cast<uint32_t>(at);
   // A run of two passes of which one was recorded may have nodes in another thread.

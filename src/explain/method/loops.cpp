@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops: the same outermost ops again and again within a step.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -25,25 +24,10 @@ constexpr double kLoopOverhead = 0.3;  // of the loop
 constexpr double kLeastLoop = 0.03;    // of the run
 constexpr size_t kSampled = 12;        // iterations whose modules are compared
 
-// Ops that read parameters: layers have one of them.
+// Ops that read parameters: layers have one of them. A custom op may.
 bool reads_parameters(std::string_view name) {
   const OpKnowledge* known = op_knowledge(name);
-  if (known == nullptr) return true;  // a custom op may
-  constexpr std::array<std::string_view, 14> kFamilies = {"matrix products",
-                                                          "batched products",
-                                                          "scaled and quantised products",
-                                                          "grouped layers on a CPU",
-                                                          "convolutions",
-                                                          "convolutions without a library",
-                                                          "recurrent layers",
-                                                          "recurrent cells",
-                                                          "embedding",
-                                                          "batch norm",
-                                                          "layer and RMS norms",
-                                                          "group and instance norms",
-                                                          "bag of embeddings",
-                                                          "attention of nn.MultiheadAttention"};
-  return std::find(kFamilies.begin(), kFamilies.end(), known->family) != kFamilies.end();
+  return known == nullptr || known->has_weights;
 }
 
 // A run of iterations among the roots: [first, first + iterations * period).
@@ -99,18 +83,27 @@ class LoopSearch {
           all_.event(at).tid == most->first.second)
         roots_.push_back(static_cast<uint32_t>(at));
     taken_.resize(roots_.size());
+    // Asked again and again: once for each name, and side by side in memory.
+    ByNameOnce<char> nodes(all_.trace);
+    ByNameOnce<char> accumulate(all_.trace);
+    is_node_.reserve(roots_.size());
+    steps_.reserve(roots_.size());
     for (const uint32_t root : roots_) {
-      if (all_.name(root).find("AccumulateGrad") != std::string_view::npos &&
-          is_autograd_node(all_.name(root)))
+      const StringId name = all_.event(root).name;
+      is_node_.push_back(nodes.get(name, is_autograd_node));
+      steps_.push_back(all_.links.step[all_.ops[root]]);
+      if (is_node_.back() != 0 && accumulate.get(name, [](std::string_view text) {
+            return text.find("AccumulateGrad") != std::string_view::npos;
+          }) != 0)
         ++gradients_;
     }
   }
 
-  uint32_t step_of(size_t root) const { return all_.links.step[all_.ops[roots_[root]]]; }
+  uint32_t step_of(size_t root) const { return steps_[root]; }
 
   // Autograd's nodes are searched apart: alone they may be the backward of layers.
   bool is_of_loop(size_t root) const {
-    return !taken_[root] && is_autograd_node(all_.name(roots_[root])) == seeks_nodes_;
+    return taken_[root] == 0 && (is_node_[root] != 0) == seeks_nodes_;
   }
 
   void search(bool by_inputs, size_t least, Runs& runs) {
@@ -122,10 +115,10 @@ class LoopSearch {
     for (size_t period = 1; period <= kLongestPeriod && period * least <= n; ++period) {
       for (size_t i = 0; i + period < n;) {
         size_t equal = 0;  // keys that are those of a period later
-        while (i + equal + period < n &&
-               (!by_inputs || all_.inputs_id(roots_[i + equal]) != kNone) &&
-               keys[i + equal] == keys[i + equal + period] && is_of_loop(i + equal) &&
-               is_of_loop(i + equal + period) && step_of(i + equal) == step_of(i + equal + period))
+        while (i + equal + period < n && keys[i + equal] == keys[i + equal + period] &&
+               (!by_inputs || static_cast<uint32_t>(keys[i + equal]) != kNone) &&
+               is_of_loop(i + equal) && is_of_loop(i + equal + period) &&
+               step_of(i + equal) == step_of(i + equal + period))
           ++equal;
         if (equal < (least - 1) * period) {
           i += equal + 1;
@@ -294,6 +287,8 @@ class LoopSearch {
   const Places& places_;
   std::vector<uint32_t> roots_;  // positions in the ops
   std::vector<char> taken_;      // by root: part of a run
+  std::vector<char> is_node_;    // by root: autograd's
+  std::vector<uint32_t> steps_;  // by root
   std::vector<int64_t> own_ns_;  // on the host, by position
   size_t gradients_ = 0;         // accumulated, over all steps
   bool seeks_nodes_ = false;

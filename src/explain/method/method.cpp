@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <unordered_map>
 
@@ -29,6 +30,55 @@ constexpr int64_t kUnevenNs = 20'000;
 // A call that takes less is mostly its dispatch.
 constexpr int64_t kSmallCallNs = 5'000;
 constexpr size_t kManyCalls = 100;
+// So many times as long as where it was measured: more than machines, dtypes and threads differ.
+constexpr double kSlowTimes = 10;
+
+// Units of the table's cost (op_cost_unit) in one call; 0 where the shapes do not tell them.
+double units_of(OpCost cost, std::string_view name, std::span<const OpInput> inputs) {
+  const std::vector<TensorShape> tensors = tensor_inputs(inputs);
+  if (tensors.empty()) return 0;
+  double least = 0;
+  double most = 0;
+  const TensorShape* largest = nullptr;
+  for (const TensorShape& t : tensors) {
+    const auto n = static_cast<double>(t.numel());
+    least = largest == nullptr ? n : std::min(least, n);
+    if (largest == nullptr || n > most) largest = &t;
+    most = std::max(most, n);
+  }
+  const auto last_of = [](const TensorShape& t) {
+    return t.dims.empty() ? 1.0 : static_cast<double>(std::max<int64_t>(1, t.dims.back()));
+  };
+  const auto doublings = [](double n) { return std::max(1.0, std::log2(n)); };
+  switch (cost) {
+    case OpCost::bytes:
+    case OpCost::arithmetic:
+    case OpCost::scan:
+    case OpCost::wait:
+      if (const auto result = output_shape(name, inputs))
+        most = std::max(most, static_cast<double>(result->numel()));
+      return most;
+    case OpCost::gather: {  // a table may be larger than what is read of it
+      const auto result = output_shape(name, inputs);
+      return result ? static_cast<double>(result->numel()) : 0;
+    }
+    case OpCost::sort:
+    case OpCost::transform: return most * doublings(last_of(*largest));
+    case OpCost::search: return most * doublings(least);
+    case OpCost::solve: {
+      const double n = last_of(tensors[0]);
+      return static_cast<double>(tensors[0].numel()) * n;
+    }
+    case OpCost::pairs: {
+      const TensorShape& other = tensors.size() > 1 ? tensors[1] : tensors[0];
+      return static_cast<double>(tensors[0].numel()) *
+             (other.dims.size() < 2 ? 1.0 : static_cast<double>(other.dims[other.dims.size() - 2]));
+    }
+    case OpCost::flops:
+    case OpCost::metadata: return 0;  // products have rates; a view has no size
+  }
+  return 0;
+}
 
 struct NameSum {
   int64_t count = 0;
@@ -39,7 +89,8 @@ std::string time_text(int64_t ns) { return format_duration_ns(static_cast<double
 
 class Items {
  public:
-  Items(const CountedOps& all, const Places& places) : all_(all), places_(places) {}
+  Items(const CountedOps& all, const Places& places, const HostTime* host)
+      : all_(all), places_(places), host_(host) {}
 
   void run(Method& out) {
     std::unordered_map<StringId, NameSum> by_name;
@@ -181,7 +232,7 @@ class Items {
       times.reserve(at.size());
       for (const uint32_t call : at) times.push_back(all_.ns_at(call));
       add_uneven(item, at, times);
-      if (i == 0) add_rate(item, at);
+      if (i == 0 && !add_rate(item, at)) add_unit_cost(item, at);
       CostShape shape;
       shape.text = shapes_text(all_.inputs(at.front()));
       shape.time = *distribution(std::move(times));
@@ -282,8 +333,24 @@ class Items {
   }
 
   // Work for each nanosecond: GFLOP/s or GB/s.
+  // Of elementwise ops apart, and of what fits in a cache: memory's bandwidth does not bound it.
   double& best_rate(uint32_t at) {
-    return is_elementwise(op_class(all_.name(at))) ? best_gb_per_s_ : best_gflops_;
+    if (!is_elementwise(op_class(all_.name(at)))) return best_gflops_;
+    return fits_in_cache(at) ? best_cached_gb_per_s_ : best_gb_per_s_;
+  }
+
+  bool fits_in_cache(uint32_t at) {
+    return host_ != nullptr && work(at) <= static_cast<double>(host_->cache_bytes);
+  }
+
+  std::string_view rated_as(uint32_t at, bool moves) {
+    if (!moves) return "product";
+    if (host_ == nullptr) return "elementwise op";
+    if (host_->is_cache_known)
+      return fits_in_cache(at) ? "elementwise op within the L2 caches"
+                               : "elementwise op beyond the L2 caches";
+    return fits_in_cache(at) ? "elementwise op within 1 MiB (the caches are not known)"
+                             : "elementwise op beyond 1 MiB (the caches are not known)";
   }
 
   void add_best_rate(const std::vector<uint32_t>& calls) {
@@ -293,25 +360,47 @@ class Items {
   }
 
   // The rate of the longest shape against the best of its kind in the run.
-  void add_rate(CostItem& item, const std::vector<uint32_t>& calls) {
+  bool add_rate(CostItem& item, const std::vector<uint32_t>& calls) {
     const double best = best_rate(calls.front());
     int64_t ns = 0;
     for (const uint32_t at : calls) ns += all_.ns_at(at);
-    if (work(calls.front()) == 0 || best == 0 || ns == 0) return;
+    if (work(calls.front()) == 0 || best == 0 || ns == 0) return false;
     const double rate =
         work(calls.front()) * static_cast<double>(calls.size()) / static_cast<double>(ns);
     const bool moves = is_elementwise(op_class(item.op));
-    item.answers.push_back({CostQuestion::limit,
-                            fmt::format("{:.1f} {}, {:.0f} % of the best {} of the run", rate,
-                                        moves ? "GB/s" : "GFLOP/s", 100 * rate / best,
-                                        moves ? "elementwise op" : "product"),
-                            "", false});
+    item.answers.push_back(
+        {CostQuestion::limit,
+         fmt::format("{:.1f} {}, {:.0f} % of the best {} of the run", rate,
+                     moves ? "GB/s" : "GFLOP/s", 100 * rate / best, rated_as(calls.front(), moves)),
+         "", false});
+    return true;
+  }
+
+  // What a unit of work takes, against what it took where it was measured.
+  void add_unit_cost(CostItem& item, const std::vector<uint32_t>& calls) {
+    const OpKnowledge* known = op_knowledge(item.op);
+    if (all_.is_device || known == nullptr || known->unit_ns <= 0) return;
+    const double units =
+        units_of(known->cost, all_.name(calls.front()), all_.inputs(calls.front()));
+    int64_t ns = 0;
+    for (const uint32_t at : calls) ns += all_.ns_at(at);
+    const double unit_ns = static_cast<double>(ns) / static_cast<double>(calls.size()) / units;
+    if (units <= 0 || ns < static_cast<int64_t>(calls.size()) * kUnevenNs) return;
+    std::string text = fmt::format(
+        "{:.2g} ns for each {}; {:.2g} where it was measured (float32, one core of an AMD EPYC)",
+        unit_ns, op_cost_unit(known->cost), known->unit_ns);
+    if (unit_ns >= kSlowTimes * known->unit_ns)
+      text += fmt::format(": {:.0f} times as long, which values, strides or dtype may explain",
+                          unit_ns / known->unit_ns);
+    item.answers.push_back({CostQuestion::limit, std::move(text), "", false});
   }
 
   const CountedOps& all_;
   const Places& places_;
+  const HostTime* host_;
   double best_gflops_ = 0;
   double best_gb_per_s_ = 0;
+  double best_cached_gb_per_s_ = 0;
   mutable ByNameOnce<const OpKnowledge*> rows_{all_.trace};
   std::unordered_map<uint64_t, double> work_;  // by name and inputs
 };
@@ -323,17 +412,78 @@ std::string_view cost_question_name(CostQuestion question) {
 }
 
 Method method(const Trace& trace, const Links& links, std::vector<uint32_t> main_ops,
-              int64_t wall_ns) {
+              int64_t wall_ns, const HostTime* host) {
   const CountedOps all(trace, links, std::move(main_ops), wall_ns);
   const Places places(all);
   Method out;
   out.is_device = all.is_device;
   out.wall_ns = wall_ns;
   out.has_backward = all.has_backward;
-  Items(all, places).run(out);
+  Items(all, places, host).run(out);
   out.loops = find_loops(all, places);
   out.repeats = find_repeats(all, places);
   return out;
+}
+
+namespace {
+
+std::string_view cause_text(IdleCause cause) {
+  switch (cause) {
+    case IdleCause::queue: return "work was launched and waited";
+    case IdleCause::launch: return "the host launched";
+    case IdleCause::sync: return "the host waited for the device";
+    case IdleCause::data: return "the host loaded data";
+    case IdleCause::host_in_ops: return "the host was in ops";
+    case IdleCause::host_between_ops: return "the host was between ops";
+    case IdleCause::other: break;
+  }
+  return "the trace does not say why";
+}
+
+// The longest op that is mostly called from the module.
+std::string main_op_of(const Method& method, const ModuleTime& module) {
+  for (const CostItem& item : method.items)
+    if (item.place.module == module.name) return "most time in " + item.op;
+  return "";
+}
+
+}  // namespace
+
+std::vector<CostSpot> cost_spots(const Method& method, const HostTime* host,
+                                 std::span<const ModuleTime> modules,
+                                 std::span<const IdleGap> gaps) {
+  constexpr size_t kMostSpots = 20;
+  constexpr std::string_view kOutside = "outside of ops: Python, or code that is not traced";
+  std::vector<CostSpot> spots;
+  for (const ModuleTime& m : modules)
+    spots.push_back({CostSpot::Kind::module, m.path, m.count,
+                     method.is_device ? m.self_device_ns : m.self_cpu_ns, main_op_of(method, m)});
+  for (const IdleGap& gap : gaps)
+    spots.push_back({CostSpot::Kind::gap,
+                     !gap.annotation.empty() ? gap.annotation
+                     : !gap.function.empty() ? gap.function
+                     : !gap.op.empty()       ? gap.op
+                                             : gap.call,
+                     1, gap.dur_ns, std::string(cause_text(gap.cause))});
+  if (host != nullptr) {
+    for (const HostRange& r : host->ranges)
+      spots.push_back({CostSpot::Kind::range, r.name, r.count, r.self_ns, std::string(kOutside)});
+    for (const HostFunction& f : host->functions)
+      spots.push_back(
+          {CostSpot::Kind::function, f.name, f.count, f.self_ns, std::string(kOutside)});
+  }
+  std::erase_if(spots, [&](const CostSpot& s) {
+    return static_cast<double>(s.ns) < kNotableItem * static_cast<double>(method.wall_ns);
+  });
+  std::stable_sort(spots.begin(), spots.end(),
+                   [](const CostSpot& a, const CostSpot& b) { return a.ns > b.ns; });
+  if (spots.size() > kMostSpots) spots.resize(kMostSpots);
+  return spots;
+}
+
+std::string_view cost_spot_name(CostSpot::Kind kind) {
+  constexpr std::array<std::string_view, 4> kNames = {"module", "range", "function", "gap"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 }  // namespace epilogue::trace

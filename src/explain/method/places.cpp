@@ -63,12 +63,14 @@ class SpanIndex {
 
   void add(uint32_t span) { order_.push_back(span); }
   void finish() {
-    std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+    const auto is_before = [&](uint32_t a, uint32_t b) {
       const auto x = start_of(all_[a]);
       const auto y = start_of(all_[b]);
       if (x != y) return x < y;
       return all_[a].dur_ns != all_[b].dur_ns ? all_[a].dur_ns > all_[b].dur_ns : a < b;
-    });
+    };
+    if (!std::is_sorted(order_.begin(), order_.end(), is_before))
+      std::sort(order_.begin(), order_.end(), is_before);
     around_.resize(order_.size());
     std::vector<uint32_t> open;
     for (uint32_t i = 0; i < order_.size(); ++i) {

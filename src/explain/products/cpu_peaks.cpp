@@ -128,6 +128,7 @@ CpuPeaks peaks_of(std::string_view name, const CpuFamily& family, double ghz, in
   peaks.cpu = name;
   peaks.family = family.name;
   peaks.threads = threads;
+  if (family.l2_kib > 0) peaks.l2_bytes = int64_t{family.l2_kib} << 10;
   peaks.ghz = ghz;
   peaks.f64 = rate(family.f32 / 2);
   peaks.f32 = rate(family.f32);
@@ -220,6 +221,8 @@ namespace {
 //   [A]   AMD Software Optimization Guide for the family: two FMA pipes, their width
 //   [ARM] Arm Software Optimization Guide for the core: pipes of FMLA, their width
 //   [F]   Fujitsu, A64FX Microarchitecture Manual: two pipes of SVE, 512 bits
+//   L2: the same manuals and product pages. Graviton2 has 1 MiB as Altra; N2 and V2 differ by product,
+//   and A64FX shares 8 MiB among twelve cores.
 // No row of bf16 here rests on a measurement: where a vendor states no rate, it is kRateUnknown.
 // The clock is a round number near the base clocks of a family's servers, or what the cloud that
 // runs it states. It is said to be assumed wherever it is used.
@@ -228,29 +231,29 @@ constexpr double kHas = kRateUnknown;
 
 // clang-format off
 constexpr CpuFamily kCpuFamilies[] = {
-    // name                             f32 bf16  f16   i8    GHz
-    {"Haswell",                         32, kNo,  kNo,  kHas, 2.5},  // [I] 2 x 256 bits
-    {"Broadwell",                       32, kNo,  kNo,  kHas, 2.3},  // [I] 2 x 256
-    {"Skylake",                         32, kNo,  kNo,  kHas, 3.5},  // [I] 2 x 256; Core, to Comet Lake
-    {"Skylake-SP",                      64, kNo,  kNo,  kHas, 2.5},  // [I] [ARK] 2 x 512
-    {"Skylake-SP with one FMA unit",    32, kNo,  kNo,  kHas, 2.3},  // [I] [ARK] 1 x 512
-    {"Cascade Lake",                    64, kNo,  kNo,  256,  2.6},  // [I] [ARK] 2 x 512, VNNI on both
-    {"Cascade Lake with one FMA unit",  32, kNo,  kNo,  128,  2.3},  // [I] [ARK] 1 x 512
-    {"Cooper Lake",                     64, kHas, kNo,  256,  2.5},  // [I] [ARK] 2 x 512; AVX512-BF16
-    {"Ice Lake-SP",                     64, kNo,  kNo,  256,  2.6},  // [I] [ARK] 2 x 512
-    {"Sapphire Rapids",                 64, 1024, 128,  2048, 2.1},  // [I] 2 x 512, AVX512-FP16; [AMX]
-    {"Emerald Rapids",                  64, 1024, 128,  2048, 2.3},  // [I] 2 x 512, AVX512-FP16; [AMX]
-    {"Granite Rapids",                  64, 1024, kHas, 2048, 2.3},  // [I] 2 x 512; [AMX]; AMX-FP16
-    {"Zen",                             16, kNo,  kNo,  kHas, 2.2},  // [A] 17h 00-1F: 2 x 128
-    {"Zen 2",                           32, kNo,  kNo,  kHas, 2.4},  // [A] 17h 30-7F: 2 x 256
-    {"Zen 3",                           32, kNo,  kNo,  kHas, 2.5},  // [A] 19h 00-5F: 2 x 256
-    {"Zen 4",                           32, kHas, kNo,  kHas, 2.6},  // [A] 19h 10-1F: 2 x 256; AVX512-BF16
-    {"Zen 5",                           64, kHas, kNo,  kHas, 2.6},  // [A] 1Ah: 2 x 512; AVX512-BF16
-    {"Neoverse-N1",                     16, kNo,  32,   kHas, 2.5},  // [ARM] 2 x 128; Graviton2: AWS
-    {"Neoverse-V1",                     32, kHas, 64,   kHas, 2.6},  // [ARM] 4 x 128; Graviton3: AWS
-    {"Neoverse-N2",                     16, kHas, 32,   kHas, 2.8},  // [ARM] 2 x 128
-    {"Neoverse-V2",                     32, kHas, 64,   kHas, 2.8},  // [ARM] 4 x 128
-    {"A64FX",                           64, kNo,  128,  kHas, 2.0},  // [F]
+    // name                             f32 bf16  f16   i8    GHz  L2 of a core in KiB, where all products of a family have the same
+    {"Haswell",                         32, kNo,  kNo,  kHas, 2.5, 256},  // [I] 2 x 256 bits
+    {"Broadwell",                       32, kNo,  kNo,  kHas, 2.3, 256},  // [I] 2 x 256
+    {"Skylake",                         32, kNo,  kNo,  kHas, 3.5, 256},  // [I] 2 x 256; Core, to Comet Lake
+    {"Skylake-SP",                      64, kNo,  kNo,  kHas, 2.5, 1024},  // [I] [ARK] 2 x 512
+    {"Skylake-SP with one FMA unit",    32, kNo,  kNo,  kHas, 2.3, 1024},  // [I] [ARK] 1 x 512
+    {"Cascade Lake",                    64, kNo,  kNo,  256,  2.6, 1024},  // [I] [ARK] 2 x 512, VNNI on both
+    {"Cascade Lake with one FMA unit",  32, kNo,  kNo,  128,  2.3, 1024},  // [I] [ARK] 1 x 512
+    {"Cooper Lake",                     64, kHas, kNo,  256,  2.5, 1024},  // [I] [ARK] 2 x 512; AVX512-BF16
+    {"Ice Lake-SP",                     64, kNo,  kNo,  256,  2.6, 1280},  // [I] [ARK] 2 x 512
+    {"Sapphire Rapids",                 64, 1024, 128,  2048, 2.1, 2048},  // [I] 2 x 512, AVX512-FP16; [AMX]
+    {"Emerald Rapids",                  64, 1024, 128,  2048, 2.3, 2048},  // [I] 2 x 512, AVX512-FP16; [AMX]
+    {"Granite Rapids",                  64, 1024, kHas, 2048, 2.3, 2048},  // [I] 2 x 512; [AMX]; AMX-FP16
+    {"Zen",                             16, kNo,  kNo,  kHas, 2.2, 512},  // [A] 17h 00-1F: 2 x 128
+    {"Zen 2",                           32, kNo,  kNo,  kHas, 2.4, 512},  // [A] 17h 30-7F: 2 x 256
+    {"Zen 3",                           32, kNo,  kNo,  kHas, 2.5, 512},  // [A] 19h 00-5F: 2 x 256
+    {"Zen 4",                           32, kHas, kNo,  kHas, 2.6, 1024},  // [A] 19h 10-1F: 2 x 256; AVX512-BF16
+    {"Zen 5",                           64, kHas, kNo,  kHas, 2.6, 1024},  // [A] 1Ah: 2 x 512; AVX512-BF16
+    {"Neoverse-N1",                     16, kNo,  32,   kHas, 2.5, 1024},  // [ARM] 2 x 128; Graviton2: AWS
+    {"Neoverse-V1",                     32, kHas, 64,   kHas, 2.6, 1024},  // [ARM] 4 x 128; Graviton3: AWS
+    {"Neoverse-N2",                     16, kHas, 32,   kHas, 2.8, 0},  // [ARM] 2 x 128
+    {"Neoverse-V2",                     32, kHas, 64,   kHas, 2.8, 0},  // [ARM] 4 x 128
+    {"A64FX",                           64, kNo,  128,  kHas, 2.0, 0},  // [F]
 };
 
 constexpr std::string_view kWhichSkylake =

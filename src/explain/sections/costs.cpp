@@ -34,8 +34,17 @@ Json cost_item_json(const CostItem& item) {
           {"answers", array_of(item.answers, cost_answer_json)}};
 }
 
+Json cost_spot_json(const CostSpot& spot) {
+  return {{"kind", cost_spot_name(spot.kind)},
+          {"name", spot.name},
+          {"count", spot.count},
+          {"time_us", to_us(spot.ns)},
+          {"text", spot.text}};
+}
+
 void add_costs_json(const Explanation& e, Json& json, JsonLists& lists) {
   json["costs"] = lists.of("costs", e.method.items, cost_item_json);
+  json["cost_spots"] = lists.of("cost_spots", e.method.spots, cost_spot_json);
 }
 
 Json shapes_cell(const Json& item) {
@@ -77,6 +86,16 @@ void show_costs(const Explanation& e, SectionSink& sink) {
       100 * static_cast<double>(e.method.told_ns) / static_cast<double>(e.method.wall_ns),
       e.method.is_device ? "by the device work that they launched"
                          : "by their own time, without the ops that they call"));
+  if (e.method.spots.empty()) return;
+  sink.table(table_of(
+      "By module, range, function and gap", "cost_spots", e.method.spots, cost_spot_json,
+      {Column(Kind::text, "kind", "kind"), Column(Kind::text, "name", "name").wide(60),
+       Column(Kind::us, "time", "time_us"),
+       Column(Kind::percent, "share",
+              [=](const Json& item) { return Json(item["time_us"].get<double>() * 100 / wall_us); })
+           .hint(e.method.is_device ? "of the span" : "of the wall time"),
+       Column(Kind::count, "times", "count"), Column(Kind::text, "what it is", "text").wide(60)},
+      "time_us"));
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
-class Places {
+class SpotPlaces {
  public:
-  Places(const Trace& trace, const Links& links, const std::vector<uint32_t>& calls)
+  SpotPlaces(const Trace& trace, const Links& links, const std::vector<uint32_t>& calls)
       : trace_(trace), links_(links) {
     std::vector<uint32_t> annotations;
     for (uint32_t i = 0; i < trace.events.size(); ++i)
@@ -59,7 +59,7 @@ struct CopySums {
 
 using SpotKey = std::pair<StringId, Place>;
 
-std::vector<SyncSpot> sync_spots(const Trace& trace, const Places& places,
+std::vector<SyncSpot> sync_spots(const Trace& trace, const SpotPlaces& places,
                                  const std::vector<uint32_t>& waits) {
   std::map<SpotKey, std::vector<int64_t>> spots;
   for (const uint32_t i : waits)
@@ -98,7 +98,7 @@ int64_t bytes_of_copy(const Trace& trace, const Links& links, uint32_t copy) {
   return call_args < trace.runtime_calls.size() ? trace.runtime_calls[call_args].bytes : -1;
 }
 
-std::vector<CopySpot> copy_spots(const Trace& trace, const Links& links, const Places& places,
+std::vector<CopySpot> copy_spots(const Trace& trace, const Links& links, const SpotPlaces& places,
                                  const std::vector<uint32_t>& copies) {
   std::map<SpotKey, CopySums> spots;
   for (const uint32_t i : copies) {
@@ -153,7 +153,7 @@ HotSpots hot_spots(const Trace& trace, const Links& links) {
     calls.push_back(call);
     if (is_blocking_copy(trace, work, trace.events[call])) waits.push_back(call);
   }
-  const Places places(trace, links, calls);
+  const SpotPlaces places(trace, links, calls);
   return {sync_spots(trace, places, waits), copy_spots(trace, links, places, copies),
           loader_spots(trace)};
 }
