@@ -211,7 +211,7 @@ def cases():
         ("max_unpool2d", lambda: F.max_unpool2d(pooled, places, 2), e),
         ("adaptive_avg_pool2d", lambda: F.adaptive_avg_pool2d(image, 8), e),
         ("adaptive_max_pool2d", lambda: F.adaptive_max_pool2d(image, 8), e),
-        ("fractional_max_pool2d", lambda: F.fractional_max_pool2d(image, 2, output_ratio=0.5), e),
+        ("fractional_max_pool2d", lambda: F.fractional_max_pool2d(image, 2, output_ratio=(0.5, 0.5)), e),
         ("fft_rfft", lambda: torch.fft.rfft(signal), signal.numel() * 14),
         ("fft_fft", lambda: torch.fft.fft(signal.to(torch.complex64)), signal.numel() * 14),
         ("fft_fft2", lambda: torch.fft.fft2(image), e * 13),

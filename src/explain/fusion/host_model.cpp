@@ -85,7 +85,7 @@ constexpr double kTypicalQuantile = 0.5;
 // of its time: it reads rows from the cache once more than eager's op does. Measured with PyTorch
 // 2.15 on an AMD EPYC with AVX2, one thread (bench/hard_chains.py).
 constexpr double kRowsTimes = 1.15;
-constexpr double kReductionShare = 0.4;
+constexpr double kReductionShare = 0.25;
 constexpr double kFewBytesShare = 0.01;
 // GB/s, reads before writes counted: what two cores of a server reach, where the trace does not
 // tell it, and what one core of a PC does. Slower ops pay for something else, new pages mostly.

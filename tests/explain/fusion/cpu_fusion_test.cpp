@@ -125,18 +125,26 @@ TEST(CpuFusion, WhatReadsRandomNumbersPromisesNoSaving) {
   EXPECT_TRUE(found(native).fusions.empty());
 }
 
-TEST(CpuFusion, AScanIsAKernelOfItsOwn) {
-  TraceBuilder b;
-  b.op("aten::_softmax", 0, 100 * kUs);
-  b.inputs({tensor({256, 4096})});
-  b.op("aten::cumsum", 100 * kUs, 300 * kUs);
-  b.inputs({tensor({256, 4096}), scalar("-1"), scalar("")});
-  b.op("aten::sub", 300 * kUs, 400 * kUs);
-  b.inputs({tensor({256, 4096}), tensor({256, 4096})});
-  b.op("aten::gt", 400 * kUs, 500 * kUs);
-  b.inputs({tensor({256, 4096}), scalar("0.9")});
-  for (const Fusion& f : found(b).fusions)
-    EXPECT_EQ(f.ops, (std::vector<std::string>{"aten::sub", "aten::gt"}));
+// Inductor runs a scan and the softmax before it as one loop without vectors.
+TEST(CpuFusion, AScanIsAKernelOfItsOwnAndSpoilsWhatMakesItsInput) {
+  const auto fusions = [](bool is_made) {
+    TraceBuilder b;
+    if (is_made) {
+      b.op("aten::_softmax", 0, 100 * kUs);
+      b.inputs({tensor({256, 4096})});
+    }
+    b.op("aten::cumsum", 100 * kUs, 300 * kUs);
+    b.inputs({tensor({256, 4096}), scalar("-1"), scalar("")});
+    b.op("aten::sub", 300 * kUs, 400 * kUs);
+    b.inputs({tensor({256, 4096}), tensor({256, 4096})});
+    b.op("aten::gt", 400 * kUs, 500 * kUs);
+    b.inputs({tensor({256, 4096}), scalar("0.9")});
+    return found(b).fusions;
+  };
+  EXPECT_TRUE(fusions(true).empty());
+  const std::vector<Fusion> alone = fusions(false);
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(alone[0].ops, (std::vector<std::string>{"aten::sub", "aten::gt"}));
 }
 
 TEST(CpuFusion, MemoryIsNotTakenToBeAsSlowAsArithmetic) {

@@ -66,7 +66,7 @@ TEST(HostModel, ResultsOf32MiBPayForNewPagesAndTheKernelInAProductDoesNot) {
   EXPECT_NEAR(run(false), 10'000, 1e-6) << "its bytes and its pages are those of one op";
 }
 
-TEST(HostModel, WhatASlowRunCostsIsSavedTheArithmeticOfTheFastOnesStays) {
+TEST(HostModel, WhatOneRunTakesBeyondTheOthersIsNoSaving) {
   Program p = on_host();
   for (const int64_t us : {400, 400, 400, 4000}) {
     p.annotated("step", [&] {
@@ -78,9 +78,9 @@ TEST(HostModel, WhatASlowRunCostsIsSavedTheArithmeticOfTheFastOnesStays) {
   const FusionFindings found = p.find();
   const Fusion* chain = find(found, FusionKind::pointwise_chain);
   ASSERT_NE(chain, nullptr);
-  // One kernel: 100 us for the bytes and 300 us of arithmetic.
+  // One kernel: 100 us for the bytes and 300 us of arithmetic; what interrupted the last run stays.
   EXPECT_EQ(chain->count, 4);
-  EXPECT_NEAR(chain->time_us - chain->device_saving_us, 4 * 400, 1e-6);
+  EXPECT_NEAR(chain->time_us - chain->device_saving_us, 4 * 400 + 3600, 1e-6);
 }
 
 TEST(HostModel, TanhOfF32IsSlowerFusedThanInMklsVectorMath) {
@@ -155,7 +155,7 @@ TEST(HostModel, ReductionsTellHowFastMemoryIsWhereResultsMeetNewPages) {
   op(p, "aten::neg", 10'000, {4096, 2048});
   // One kernel reads the product and writes its result there.
   const double us_of_32_mib = 500 / (1 + 2 / 2048.0);
-  EXPECT_NEAR(fused_us(p), 2 * us_of_32_mib, 1);
+  EXPECT_NEAR(fused_us(p), 2 * us_of_32_mib + 0.25 * 500, 1) << "and sums from the cache";
 }
 
 TEST(HostModel, ASoftmaxDoesNotWriteWhereAProductLiesAndItsScaleIsTested) {
@@ -167,8 +167,8 @@ TEST(HostModel, ASoftmaxDoesNotWriteWhereAProductLiesAndItsScaleIsTested) {
     p.op("aten::_softmax", 250, {tensor({1024, 1024}), scalar("-1"), scalar("False")});
     return fused_us(p);
   };
-  EXPECT_NEAR(with("aten::neg"), 100 + 150, 1e-6);
-  EXPECT_NEAR(with("aten::mul"), 100 + 150 + 100, 1e-6);
+  EXPECT_NEAR(with("aten::neg"), 1.15 * 250, 1e-6) << "it keeps its time";
+  EXPECT_NEAR(with("aten::mul"), 1.15 * 250 + 100, 1e-6);
 }
 
 // Without AVX-512 Inductor takes longer for add and layer_norm than eager does: 562 us for 494.
