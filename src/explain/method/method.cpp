@@ -334,8 +334,8 @@ class Items {
 
   // Work for each nanosecond: GFLOP/s or GB/s.
   // Of elementwise ops apart, and of what fits in a cache: memory's bandwidth does not bound it.
-  double& best_rate(uint32_t at) {
-    if (!is_elementwise(op_class(all_.name(at)))) return best_gflops_;
+  double& best_rate(uint32_t at, bool moves) {
+    if (!moves) return best_gflops_;
     return fits_in_cache(at) ? best_cached_gb_per_s_ : best_gb_per_s_;
   }
 
@@ -353,21 +353,28 @@ class Items {
                              : "elementwise op beyond 1 MiB (the caches are not known)";
   }
 
+  // Of calls of one name.
   void add_best_rate(const std::vector<uint32_t>& calls) {
-    for (const uint32_t at : calls)
-      if (all_.ns_at(at) > kUnevenNs && work(at) > 0)
-        best_rate(at) = std::max(best_rate(at), work(at) / static_cast<double>(all_.ns_at(at)));
+    const bool moves = is_elementwise(op_class(all_.name(calls.front())));
+    for (const uint32_t at : calls) {
+      const auto ns = static_cast<double>(all_.ns_at(at));
+      if (all_.ns_at(at) <= kUnevenNs) continue;
+      if (const double done = work(at); done > 0) {
+        double& best = best_rate(at, moves);
+        best = std::max(best, done / ns);
+      }
+    }
   }
 
   // The rate of the longest shape against the best of its kind in the run.
   bool add_rate(CostItem& item, const std::vector<uint32_t>& calls) {
-    const double best = best_rate(calls.front());
+    const bool moves = is_elementwise(op_class(item.op));
+    const double best = best_rate(calls.front(), moves);
     int64_t ns = 0;
     for (const uint32_t at : calls) ns += all_.ns_at(at);
     if (work(calls.front()) == 0 || best == 0 || ns == 0) return false;
     const double rate =
         work(calls.front()) * static_cast<double>(calls.size()) / static_cast<double>(ns);
-    const bool moves = is_elementwise(op_class(item.op));
     item.answers.push_back(
         {CostQuestion::limit,
          fmt::format("{:.1f} {}, {:.0f} % of the best {} of the run", rate,

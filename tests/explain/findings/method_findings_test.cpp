@@ -350,6 +350,87 @@ TEST(MethodFindings, AMaskThatEveryStepMakesAnewIsAConstant) {
       << "what reads other sizes reads data, and a fill alone is memory to write to";
 }
 
+// --- Caches and places
+// ------------------------------------------------------------------------------
+
+// 1.6 MiB of operands: more than the L2 of a Zen 4 core holds, less than that of Sapphire Rapids.
+TEST(MethodFindings, WhatTheL2CachesHoldDoesNotWaitForMemory) {
+  Line b;
+  for (int i = 0; i < 10; ++i) b.add("aten::mm", 1260, {tensor({16, 768}), tensor({768, 512})});
+  b.add("aten::mm", 8000, {tensor({1024, 768}), tensor({768, 512})});
+  const Links links = link(b.trace);
+  const auto of = [&](const char* cpu) {
+    ExplainOptions options;
+    if (cpu != nullptr) options.cpu = estimate_cpu_peaks(cpu, 1).value();
+    return explain(b.trace, links, options);
+  };
+  const Explanation unknown = of(nullptr);
+  const Finding* f = find_finding(unknown, "bandwidth-products");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(std::any_of(f->evidence.begin(), f->evidence.end(), [](const std::string& line) {
+    return line == "the CPU's caches are not known: 1 MiB of L2 is assumed; --cpu names the CPU";
+  }));
+  const Explanation small = of("Zen 4");
+  f = find_finding(small, "bandwidth-products");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(std::any_of(f->evidence.begin(), f->evidence.end(), [](const std::string& line) {
+    return line == "operands are larger than the 1.00 MiB that the L2 caches hold (Zen 4)";
+  }));
+  EXPECT_EQ(find_finding(of("Sapphire Rapids"), "bandwidth-products"), nullptr);
+}
+
+TEST(MethodFindings, ElementwiseOpsAreRatedAmongThoseOfTheirCaches) {
+  Line b;
+  for (int i = 0; i < 4; ++i) {
+    b.add("aten::add", 25, {tensor({256, 256}), tensor({256, 256})});        // 0.75 MiB
+    b.add("aten::mul", 4000, {tensor({2048, 2048}), tensor({2048, 2048})});  // 48 MiB
+  }
+  const Explanation e = explain(b);
+  ASSERT_EQ(e.method.items.size(), 1U) << "add takes less than a per cent";
+  ASSERT_FALSE(e.method.items[0].answers.empty());
+  EXPECT_EQ(
+      e.method.items[0].answers[0].text,
+      "12.6 GB/s, 100 % of the best elementwise op beyond 1 MiB (the caches are not known) of "
+      "the run");
+}
+
+TEST(MethodFindings, AUnitOfALongOpIsComparedWithWhereItWasMeasured) {
+  Line b;
+  b.add("aten::logcumsumexp", 800'000, {tensor({1024, 1024}), number(-1)});
+  b.rest(100);
+  const Explanation e = explain(b);
+  const Finding* f = long_op(e);
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(std::any_of(f->evidence.begin(), f->evidence.end(), [](const std::string& line) {
+    return line.find(" ns for each element; ") != std::string::npos &&
+           line.find(" times as long") != std::string::npos;
+  }));
+}
+
+TEST(MethodFindings, RangesAndGapsStandBesideOps) {
+  Line b;
+  b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
+  b.annotation("preprocess", 100 * kUs, 400 * kUs);
+  b.at_us = 400;
+  b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
+  const Explanation e = explain(b);
+  ASSERT_EQ(e.method.spots.size(), 1U);
+  EXPECT_EQ(cost_spot_name(e.method.spots[0].kind), "range");
+  EXPECT_EQ(e.method.spots[0].name, "preprocess");
+  EXPECT_EQ(e.method.spots[0].ns, 300 * kUs);
+  GpuTrace device;
+  for (int64_t i = 0; i < 2; ++i) {
+    device.op("aten::relu", i * 500 * kUs, (i * 500 + 10) * kUs);
+    device.call("cudaLaunchKernel", (i * 500 + 5) * kUs, (i * 500 + 8) * kUs, i + 1);
+    device.gpu_kernel("relu", (i * 500 + 10) * kUs, (i * 500 + 60) * kUs, i + 1);
+  }
+  const Explanation idle = explain(device);
+  ASSERT_EQ(idle.method.spots.size(), 1U);
+  EXPECT_EQ(cost_spot_name(idle.method.spots[0].kind), "gap");
+  EXPECT_EQ(idle.method.spots[0].ns, 450 * kUs);
+  EXPECT_EQ(idle.method.spots[0].text, "the host was between ops");
+}
+
 // --- The division
 // -----------------------------------------------------------------------------------
 
