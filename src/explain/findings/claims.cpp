@@ -21,6 +21,9 @@ bool is_general(const Finding& f) {
   return rule != std::end(kExplanationRules) && (*rule)->is_general;
 }
 
+// Causes, symptoms, and last the rest of the host's time, which a long gap is a part of.
+int turn(const Finding& f) { return f.id == kHostOverheadRule.id ? 2 : is_general(f) ? 1 : 0; }
+
 double weight(const Finding& f) { return f.saving_us.value_or(f.cost_us.value_or(0)); }
 
 // Positions of the findings in the order in which they claim.
@@ -28,9 +31,9 @@ std::vector<size_t> claim_order(const std::vector<Finding>& findings) {
   std::vector<size_t> order(findings.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {
-    const bool general_a = is_general(findings[a]);
-    const bool general_b = is_general(findings[b]);
-    return general_a != general_b ? general_b : weight(findings[a]) > weight(findings[b]);
+    const int turn_a = turn(findings[a]);
+    const int turn_b = turn(findings[b]);
+    return turn_a != turn_b ? turn_a < turn_b : weight(findings[a]) > weight(findings[b]);
   });
   return order;
 }

@@ -64,7 +64,6 @@ constinit const ExplanationRule kDataLoaderRule = {
           e.host ? find_host_data(e, out) : find_data_loader(e, out);
         },
     .confidence = Confidence::high,
-    .where = FindingPlace::host,
-    .is_general = true};
+    .where = FindingPlace::host};
 
 }  // namespace epilogue::trace

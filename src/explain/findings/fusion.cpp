@@ -73,14 +73,16 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion, bool pays_for
                                      duration_us(fusion.new_pages_us)));
   }
   f.cost_us = fusion.predicted_cost_us;
+  f.confidence = fusion.confidence;
+  f.kernels = fusion.kernels;
   // What it saves, not what its ops take: the rest stays, and other findings may be about it.
+  if (waits_for_host(e) && fusion.confidence == Confidence::low)
+    return f;  // it is not sure enough to take from what is
   if (waits_for_host(e))
     claim_idle(e, f, {IdleCause::host_in_ops, IdleCause::launch, IdleCause::host_between_ops},
                *f.saving_us);
   else
     claim_saving(f, fusion.op_us, *f.saving_us);
-  f.confidence = fusion.confidence;
-  f.kernels = fusion.kernels;
   return f;
 }
 

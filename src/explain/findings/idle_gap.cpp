@@ -145,6 +145,7 @@ constinit const ExplanationRule kIdleGapRule = {
                              share_of_span(kIdleGapShare), duration(kLeastGapNs), kIdleGapsShown);
         },
     .find = find_idle_gap,
-    .confidence = Confidence::high};
+    .confidence = Confidence::high,
+    .is_general = true};
 
 }  // namespace epilogue::trace

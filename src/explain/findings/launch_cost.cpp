@@ -49,7 +49,6 @@ constinit const ExplanationRule kLaunchCostRule = {
     .says = "how long the device waited while the host was in launch calls",
     .said_if = [] { return "it waited " + over_min_share(); },
     .find = find_launch_cost,
-    .where = FindingPlace::host,
-    .is_general = true};
+    .where = FindingPlace::host};
 
 }  // namespace epilogue::trace

@@ -56,6 +56,7 @@ constinit const ExplanationRule kSlowCallRule = {
         "loading code)",
     .said_if = [] { return "they take " + share_of_span(kSlowCallShare); },
     .find = find_slow_calls,
-    .where = FindingPlace::host};
+    .where = FindingPlace::host,
+    .is_general = true};
 
 }  // namespace epilogue::trace

@@ -64,7 +64,6 @@ constinit const ExplanationRule kSyncRule = {
     .said_if = [] { return "it idled " + over_min_share(); },
     .find = find_syncs,
     .confidence = Confidence::high,
-    .where = FindingPlace::host,
-    .is_general = true};
+    .where = FindingPlace::host};
 
 }  // namespace epilogue::trace

@@ -341,7 +341,11 @@ TEST(HostFindings, CallsThatStartNoWorkAreNamedWhereNoGapIsLong) {
   const Finding* call = find_finding(e, "slow-call");
   ASSERT_NE(call, nullptr);
   EXPECT_EQ(call->title, "cudaFree takes 600 us of the host's time");
-  EXPECT_EQ(find_finding(e, "host-overhead"), nullptr) << "it is the same time";
+  double saved_us = 0;
+  for (const Finding& f : e.findings)
+    if (f.id == "slow-call" || f.id == "host-overhead")
+      saved_us += f.saving_us.value_or(f.cost_us.value_or(0));
+  EXPECT_LE(saved_us, static_cast<double>(e.idle.front().host_ns()) / kUs) << "the same time";
 }
 
 TEST(HostFindings, OpsThatAreNoViewsAreNotCalledViews) {
