@@ -265,7 +265,7 @@ TEST(Advice, WhereNoKernelIsSavedNoneIsCounted) {
 
 TEST(Advice, FindingsSayWhoseTimeTheyAreAbout) {
   GpuTrace b;
-  for (int64_t i = 0; i < 4; ++i)
+  for (int64_t i = 0; i < 40; ++i)  // no gap is long by itself
     launching(b, "aten::mul", "vectorized_elementwise_kernel", 400 * i, 5);
   const Explanation e = explain(b);
   const Finding* overhead = find_finding(e, "host-overhead");
