@@ -434,7 +434,7 @@ Method method(const Trace& trace, const Links& links, std::vector<uint32_t> main
 
 namespace {
 
-std::string_view cause_text(IdleCause cause) {
+std::string_view gap_cause_text(IdleCause cause) {
   switch (cause) {
     case IdleCause::queue: return "work was launched and waited";
     case IdleCause::launch: return "the host launched";
@@ -471,7 +471,7 @@ std::vector<CostSpot> cost_spots(const Method& method, const HostTime* host,
                      : !gap.function.empty() ? gap.function
                      : !gap.op.empty()       ? gap.op
                                              : gap.call,
-                     1, gap.dur_ns, std::string(cause_text(gap.cause))});
+                     1, gap.dur_ns, std::string(gap_cause_text(gap.cause))});
   if (host != nullptr) {
     for (const HostRange& r : host->ranges)
       spots.push_back({CostSpot::Kind::range, r.name, r.count, r.self_ns, std::string(kOutside)});
