@@ -27,6 +27,7 @@ SCHEMES = [
     ("int8, rows too", {"weights": "int8", "activations": "int8"}, "w8a8"),
     ("int4, groups of 128", {"weights": "int4"}, "int4 128 symmetric"),
     ("int4, groups of 32", {"weights": "int4", "group": 32}, "int4 32 symmetric"),
+    ("int4, groups of 32, rows", {"weights": "int4", "group": 32, "activations": "int8"}, None),
     ("int4, groups of 128, zeros", {"weights": "int4", "zero_points": True}, "int4 128 asymmetric"),
     ("int4, groups of 32, zeros", {"weights": "int4", "group": 32, "zero_points": True}, "int4 32 asymmetric"),
 ]
@@ -71,6 +72,8 @@ def torchao_config(name):
 
 def torchao_of(module, name):
     """The module by torchao; None where it is not installed or has no such scheme here."""
+    if name is None:
+        return None
     try:
         from torchao.quantization import quantize_
 

@@ -16,8 +16,8 @@
 #include <span>
 #include <vector>
 
-#include "epilogue/int4_weight.h"
 #include "epilogue/nn.h"
+#include "epilogue/rounded_weight.h"
 
 #pragma GCC visibility push(default)
 
@@ -61,14 +61,15 @@ class FusedMlp {
   static FusedMlp plain(std::span<const Tensor> weights, std::span<const Tensor> biases,
                         nn::Activation activation, const FusedOptions& options = {});
 
-  // The same of weights of 4 bits that are rounded already (read_gptq(), read_awq()), for x of
-  // `dtype`. Their steps and scales are packed as they are; options.bits stays at its default.
-  // Throws Error also where a weight has an order of inputs of its own, or scales of another dtype
-  // than the others.
-  static FusedMlp gated(const Int4Weight& gate, const Int4Weight& up, const Int4Weight& down,
-                        nn::Activation activation, DType dtype, const FusedOptions& options = {},
-                        std::span<const Tensor> biases = {});
-  static FusedMlp plain(std::span<const Int4Weight> weights, std::span<const Tensor> biases,
+  // The same of weights that are rounded already (read_gptq(), read_awq(), read_rounded(),
+  // round_weight()), for x of `dtype`. Their steps and scales are packed as they are; of
+  // options.bits `activations` alone may be set. Throws Error also where some have 4 bits and
+  // others 8, where a weight has an order of inputs of its own, or scales of another dtype than the
+  // others.
+  static FusedMlp gated(const RoundedWeight& gate, const RoundedWeight& up,
+                        const RoundedWeight& down, nn::Activation activation, DType dtype,
+                        const FusedOptions& options = {}, std::span<const Tensor> biases = {});
+  static FusedMlp plain(std::span<const RoundedWeight> weights, std::span<const Tensor> biases,
                         nn::Activation activation, DType dtype, const FusedOptions& options = {});
 
   // x [..., k] -> [..., n], of the weights' dtype. Throws Error where x does not fit, or where a
@@ -94,11 +95,16 @@ class FusedLinear {
   // none. Throws Error where shapes, dtypes or options do not fit.
   explicit FusedLinear(std::span<const Tensor> weights, std::span<const Tensor> biases = {},
                        const FusedOptions& options = {});
+  // The same of weights that are rounded already, as FusedMlp takes them.
+  FusedLinear(std::span<const RoundedWeight> weights, std::span<const Tensor> biases, DType dtype,
+              const FusedOptions& options = {});
   // x [..., k] -> outs[i] [..., n_i], contiguous, of x's dtype, apart from x and the residual.
   // Throws Error as FusedMlp's calls do.
   void run_into(const Tensor& x, std::span<const Tensor> outs, const Tensor& residual = {}) const;
 
  private:
+  void add_parts(std::span<const Tensor> weights, std::span<const RoundedWeight> rounded,
+                 std::span<const Tensor> biases, const FusedOptions& options);
   std::vector<std::shared_ptr<const FusedMlp::Impl>> parts_;
 };
 
@@ -173,9 +179,10 @@ std::vector<Expert> split_experts(const Tensor& up, const Tensor& down,
 class FusedExperts {
  public:
   // f32, bf16 or f16, all of one dtype; all experts alike in shapes, gate and biases. Throws Error
-  // where they do not fit each other, or a gate the activation.
+  // where they do not fit each other, or a gate the activation. `bits`: what weights (and rows) are
+  // rounded to.
   FusedExperts(std::vector<Expert> experts, nn::Activation activation,
-               const nn::SwiGluClamp& clamp = {});
+               const nn::SwiGluClamp& clamp = {}, const Quantisation& bits = {});
 
   // x [tokens, k] of the experts' dtype; index [tokens, j] of i64, from 0 to the number of experts,
   // which stands for none (expert-parallel models send the pairs of other ranks there); weights

@@ -38,7 +38,7 @@ enum class NormWeight : uint8_t {
 // steps of -8 to 7, or with zero_points 0 to 15 less a step of their own.
 enum class WeightBits : uint8_t { same, int8, int4 };
 // int8: each row becomes integers times its largest magnitude / 127 before each product, whose sums
-// are exact integers. With WeightBits::int8 only.
+// (of each group with WeightBits::int4, of more than 8 rows) are exact. Not with WeightBits::same.
 enum class ActivationBits : uint8_t { same, int8 };
 
 struct Quantisation {

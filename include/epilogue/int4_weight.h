@@ -15,10 +15,10 @@ namespace epilogue {
 struct Int4Weight {
   int64_t n = 0;
   int64_t k = 0;
-  int64_t group = 0;  // inputs that share a scale; k is a multiple of it, and it one of 32
-  Tensor steps;       // u8 [n, k / 2]: the lower j in the lower half of a byte
-  Tensor scales;      // f16 or bf16 [n, k / group]
-  Tensor zeros;       // u8 [n, k / group], 0 to 16; undefined: 8
+  int64_t group = 0;  // inputs that share a scale, a multiple of 32; the last one may be short
+  Tensor steps;       // u8 [n, (k + 1) / 2]: the lower j in the lower half of a byte
+  Tensor scales;      // f16 or bf16 [n, groups], as many as k needs
+  Tensor zeros;       // u8 [n, groups], 0 to 16; undefined: 8
   // i64 [k]: column j of the above is input order[j] (GPTQ's desc_act); undefined: input j.
   Tensor order;
 

@@ -6,6 +6,7 @@
 
 #include "core/fused_kernel.h"
 #include "core/pointwise_program.h"
+#include "epilogue/fusion_choices.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue {
@@ -27,6 +28,7 @@ struct ExpertsSpec final : FusedSpec {
     std::vector<Tensor> biases;   // one for each weight; undefined where there is none
   };
   DType dtype = DType::f32;     // of x, the experts and the result: f32, bf16 or f16
+  Quantisation bits = {};       // of the packed copies of weights, and of rows between products
   std::vector<Expert> experts;  // at least one; all of one form and of the same sizes
   // After the products: of the first weights with their biases, of the last one with its.
   PointwiseProgram hidden;

@@ -57,8 +57,8 @@ struct RowChainSpec {
   // Fewer bytes where few rows wait for the weights, integer products where many rows wait for the
   // multipliers. Throws Error on a choice that there is none of.
   Quantisation bits = {};
-  // Of WeightBits::int4: weights that are rounded already, in the order of the stages and their
-  // weights, whose values are not read then. Empty: none. `group` of `bits` is not read either.
+  // Weights that are rounded already, as `bits` says but for its `group`, by stage, whose values
+  // are not read then. Those of 8 bits: group 0, steps u8 [n, k], scales f32 [n]. Empty: none.
   std::vector<Int4Weight> int4 = {};
   // A block's program may run while the next block's products do, where the processor has a unit
   // for these alone. The results are the same.

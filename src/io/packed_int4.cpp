@@ -8,15 +8,21 @@
 //         qzeros [groups, n / 8]: bits 4 i of column c are z[8 c + i], less one in the first format
 //   AWQ   qweight [k, n / 8], qzeros [groups, n / 8]: bits 4 i of column c are column
 //         8 c + kAwqOrder[i] of either; g = k / group
+//
+// and files of weights that are rounded already, as rounded_file.h describes them.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
+#include <locale>
 #include <optional>
+#include <sstream>
 
-#include "epilogue/io.h"
+#include "epilogue/rounded_file.h"
 #include "io/message.h"
 
 namespace epilogue {
@@ -228,6 +234,127 @@ Result<Int4Weight> read_gptq(const SafetensorsFile& file, std::string_view prefi
 
 Result<Int4Weight> read_awq(const SafetensorsFile& file, std::string_view prefix) {
   return PackedReader(file, prefix).awq();
+}
+
+namespace {
+
+constexpr std::string_view kRoundedKey = "rounded.";
+
+// As the metadata has them.
+struct RoundedSizes {
+  bool has_bytes = false;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t group = 0;
+};
+
+// Nullopt where the text says something else.
+std::optional<RoundedSizes> sizes_of(const std::string& text) {
+  std::istringstream words(text);
+  words.imbue(std::locale::classic());
+  std::string kind;
+  RoundedSizes s;
+  words >> kind >> s.n >> s.k;
+  s.has_bytes = kind == "int8";
+  if (!s.has_bytes) words >> s.group;
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  std::string rest;
+  if (words.fail() || (words >> rest) || (kind != "int4" && kind != "int8") || s.n < 1 || s.k < 1 ||
+      s.n > most || s.k > most)
+    return std::nullopt;
+  if (!s.has_bytes && (s.group < kGroupUnit || s.group > most || s.group % kGroupUnit != 0))
+    return std::nullopt;
+  return s;
+}
+
+// A tensor of one of the dtypes and that shape.
+Result<Tensor> part_of(const SafetensorsFile& file, const std::string& name,
+                       std::initializer_list<DType> dtypes, const Dims& sizes) {
+  auto part = file.tensor(name);
+  if (!part) return part.failure();
+  const Tensor& t = part.value();
+  if (std::ranges::find(dtypes, t.dtype()) != dtypes.end() && t.sizes() == sizes) return t;
+  std::vector<std::string_view> names;
+  for (const DType d : dtypes) names.push_back(dtype_name(d));
+  return io_failure(file.path(), FailureCode::invalid_tensor,
+                    fmt::format("tensor {}: expected {} {}, got {}", in_quotes(name),
+                                fmt::join(names, " or "), to_string(sizes), to_string(t)));
+}
+
+}  // namespace
+
+Status save_rounded(const std::string& path, const NamedRounded& weights,
+                    const NamedTensors& others, const Metadata& metadata) {
+  NamedTensors tensors = others;
+  Metadata described = metadata;
+  for (const auto& [name, any] : weights) {
+    const std::string key = std::string(kRoundedKey) + name;
+    if (const auto* const w = std::get_if<Int8Weight>(&any)) {
+      require_int8_weight(*w, "save_rounded");
+      described[key] = fmt::format("int8 {} {}", w->n, w->k);
+      tensors.emplace_back(name + ".steps", w->steps);
+      tensors.emplace_back(name + ".scales", w->scales);
+      continue;
+    }
+    const auto& w = std::get<Int4Weight>(any);
+    require_int4_weight(w, "save_rounded");
+    if (w.order.defined())
+      throw Error("[save_rounded] expected inputs in their order, got an order of their own in " +
+                  in_quotes(name));
+    described[key] = fmt::format("int4 {} {} {}", w.n, w.k, w.group);
+    tensors.emplace_back(name + ".steps", w.steps);
+    tensors.emplace_back(name + ".scales", w.scales);
+    if (w.zeros.defined()) tensors.emplace_back(name + ".zeros", w.zeros);
+  }
+  return save_safetensors(path, tensors, described);
+}
+
+Result<RoundedWeight> read_rounded(const SafetensorsFile& file, const std::string& name) {
+  const auto found = file.metadata().find(std::string(kRoundedKey) + name);
+  if (found == file.metadata().end())
+    return io_failure(
+        file.path(), FailureCode::tensor_not_found,
+        fmt::format("expected a rounded weight {}, got none of that name", in_quotes(name)));
+  const auto s = sizes_of(found->second);
+  if (!s)
+    return io_failure(
+        file.path(), FailureCode::invalid_metadata,
+        fmt::format("{}: expected \"int8 n k\" or \"int4 n k group\" with groups of a multiple of "
+                    "{}, got {}",
+                    in_quotes(found->first), kGroupUnit, in_quotes(found->second)));
+  if (s->has_bytes) {
+    auto steps = part_of(file, name + ".steps", {DType::u8}, {s->n, s->k});
+    if (!steps) return steps.failure();
+    auto scales = part_of(file, name + ".scales", {DType::f32}, {s->n});
+    if (!scales) return scales.failure();
+    return RoundedWeight(Int8Weight{s->n, s->k, steps.value(), scales.value()});
+  }
+  Int4Weight w{s->n, s->k, s->group, {}, {}, {}, {}};
+  const int64_t groups = (w.k + w.group - 1) / w.group;
+  auto steps = part_of(file, name + ".steps", {DType::u8}, {w.n, (w.k + 1) / 2});
+  if (!steps) return steps.failure();
+  auto scales = part_of(file, name + ".scales", {DType::bf16, DType::f16}, {w.n, groups});
+  if (!scales) return scales.failure();
+  w.steps = steps.value();
+  w.scales = scales.value();
+  if (file.contains(name + ".zeros")) {
+    auto zeros = part_of(file, name + ".zeros", {DType::u8}, {w.n, groups});
+    if (!zeros) return zeros.failure();
+    w.zeros = zeros.value();
+    const auto* const first = w.zeros.data_as<uint8_t>();
+    if (std::any_of(first, first + w.zeros.numel(), [](uint8_t z) { return z > 16; }))
+      return io_failure(file.path(), FailureCode::invalid_tensor,
+                        fmt::format("tensor {}: expected zeros from 0 to 16, got a larger one",
+                                    in_quotes(name + ".zeros")));
+  }
+  return RoundedWeight(std::move(w));
+}
+
+std::vector<std::string> rounded_names(const SafetensorsFile& file) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : file.metadata())
+    if (key.starts_with(kRoundedKey)) names.push_back(key.substr(kRoundedKey.size()));
+  return names;
 }
 
 }  // namespace epilogue

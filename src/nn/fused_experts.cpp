@@ -93,7 +93,8 @@ std::vector<Expert> split_experts(const Tensor& up, const Tensor& down, const Ex
 
 class FusedExperts::Impl {
  public:
-  Impl(std::vector<Expert> experts, nn::Activation activation, const nn::SwiGluClamp& clamp)
+  Impl(std::vector<Expert> experts, nn::Activation activation, const nn::SwiGluClamp& clamp,
+       const Quantisation& bits)
       : experts_(std::move(experts)), gated_(nn::is_gated(activation)) {
     if (experts_.empty()) fail_experts("at least one expert", "none");
     if (!std::isfinite(clamp.alpha) || !(clamp.limit > 0))
@@ -104,7 +105,7 @@ class FusedExperts::Impl {
         backend_of(first().up.device()).capabilities().maker_of(kExperts);
     if (maker == nullptr) fail_experts("experts on the CPU", to_string(first().up.device()));
     kernel_ = std::unique_ptr<ExpertsKernel>(
-        dynamic_cast<ExpertsKernel*>(maker->make(spec_of(activation, clamp)).release()));
+        dynamic_cast<ExpertsKernel*>(maker->make(spec_of(activation, clamp, bits)).release()));
     for (const Expert& e : experts_)
       for (const Tensor* const t : tensors_of(e)) addresses_.push_back(address_of(*t));
     describe_work(activation);
@@ -178,8 +179,10 @@ class FusedExperts::Impl {
     require_bias(e.down_bias, first().down_bias, down.size(0), "a down's bias");
   }
 
-  ExpertsSpec spec_of(nn::Activation activation, const nn::SwiGluClamp& clamp) const {
+  ExpertsSpec spec_of(nn::Activation activation, const nn::SwiGluClamp& clamp,
+                      const Quantisation& bits) const {
     ExpertsSpec spec;
+    spec.bits = bits;
     spec.dtype = dtype();
     for (const Expert& e : experts_) {
       ExpertsSpec::Expert& to = spec.experts.emplace_back();
@@ -316,8 +319,8 @@ class FusedExperts::Impl {
 };
 
 FusedExperts::FusedExperts(std::vector<Expert> experts, nn::Activation activation,
-                           const nn::SwiGluClamp& clamp)
-    : impl_(std::make_shared<const Impl>(std::move(experts), activation, clamp)) {}
+                           const nn::SwiGluClamp& clamp, const Quantisation& bits)
+    : impl_(std::make_shared<const Impl>(std::move(experts), activation, clamp, bits)) {}
 
 Tensor FusedExperts::operator()(const Tensor& x, const Tensor& index, const Tensor& weights) const {
   return impl_->run(x, index, weights);

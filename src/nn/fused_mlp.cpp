@@ -2,6 +2,7 @@
 // FusedMlp: a row chain with its weights, and the norms that are kernels of their own.
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "core/backend.h"
 #include "core/fused_call.h"
@@ -37,7 +38,7 @@ class FusedMlp::Impl {
         activation_(spec.activation),
         gated_(spec.gated),
         residual_is_x_(spec.residual_is_x),
-        int4_(spec.int4.begin(), spec.int4.end()) {
+        rounded_(spec.rounded.begin(), spec.rounded.end()) {
     nn::require_fit(this->spec(), nullptr);
     chain_ = backend_of(weights_[0].device()).make_row_chain(nn::row_chain_of(this->spec()));
     work_ = nn::work_of(this->spec());
@@ -91,7 +92,7 @@ class FusedMlp::Impl {
     const char* const name = !residual_is_x_ ? "FusedLinear"
                              : gated_        ? "fused_gated_mlp"
                                              : "fused_mlp";
-    return {name, weights_, biases_, activation_, options_, gated_, residual_is_x_, int4_};
+    return {name, weights_, biases_, activation_, options_, gated_, residual_is_x_, rounded_};
   }
 
   // Whether the chain is not all.
@@ -188,7 +189,7 @@ class FusedMlp::Impl {
   nn::Activation activation_;
   bool gated_;
   bool residual_is_x_;
-  std::vector<Int4Weight> int4_;  // or empty
+  std::vector<RoundedWeight> rounded_;  // or empty
   std::unique_ptr<RowChain> chain_;
   nn::FusedWork work_;
   FusedOps ops_;
@@ -219,37 +220,52 @@ namespace {
 
 // Stands for a weight that is rounded already: its sizes, dtype and address, over memory of it.
 // Nobody reads its elements.
-Tensor stand_in(const Int4Weight& w, DType dtype) {
-  require_int4_weight(w, "FusedMlp");
+Tensor stand_in(const RoundedWeight& any, DType dtype, const char* name) {
   if (!has_float_type(dtype))
-    throw Error("[FusedMlp] expected f32, bf16 or f16, got " + std::string(dtype_name(dtype)));
-  return Tensor::from_blob(w.scales.data(), {w.n, w.k}, dtype, [keep = w](void*) {}, {0, 0});
+    throw Error("[" + std::string(name) + "] expected f32, bf16 or f16, got " +
+                std::string(dtype_name(dtype)));
+  return std::visit(
+      [&](const auto& w) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(w)>, Int4Weight>) {
+          require_int4_weight(w, name);
+        } else {
+          require_int8_weight(w, name);
+        }
+        return Tensor::from_blob(w.scales.data(), {w.n, w.k}, dtype, [keep = w](void*) {}, {0, 0});
+      },
+      any);
+}
+
+std::vector<Tensor> stand_ins(std::span<const RoundedWeight> rounded, DType dtype,
+                              const char* name) {
+  std::vector<Tensor> weights;
+  for (const RoundedWeight& w : rounded) weights.push_back(stand_in(w, dtype, name));
+  return weights;
 }
 
 }  // namespace
 
-FusedMlp FusedMlp::gated(const Int4Weight& gate, const Int4Weight& up, const Int4Weight& down,
-                         nn::Activation activation, DType dtype, const FusedOptions& options,
-                         std::span<const Tensor> biases) {
+FusedMlp FusedMlp::gated(const RoundedWeight& gate, const RoundedWeight& up,
+                         const RoundedWeight& down, nn::Activation activation, DType dtype,
+                         const FusedOptions& options, std::span<const Tensor> biases) {
   if (!nn::is_gated(activation))
     throw Error("[FusedMlp::gated] expected a gated activation, got " +
                 std::string(nn::activation_name(activation)));
-  const Int4Weight int4[] = {gate, up, down};
-  const Tensor weights[] = {stand_in(gate, dtype), stand_in(up, dtype), stand_in(down, dtype)};
+  const RoundedWeight rounded[] = {gate, up, down};
+  const std::vector<Tensor> weights = stand_ins(rounded, dtype, "FusedMlp");
   const nn::FusedSpec spec = {"FusedMlp::gated", weights, biases, activation,
-                              options,           true,    true,   int4};
+                              options,           true,    true,   rounded};
   return FusedMlp(std::make_shared<const Impl>(spec));
 }
 
-FusedMlp FusedMlp::plain(std::span<const Int4Weight> int4, std::span<const Tensor> biases,
+FusedMlp FusedMlp::plain(std::span<const RoundedWeight> rounded, std::span<const Tensor> biases,
                          nn::Activation activation, DType dtype, const FusedOptions& options) {
   if (nn::is_gated(activation))
     throw Error("[FusedMlp::plain] expected a plain activation, got " +
                 std::string(nn::activation_name(activation)));
-  std::vector<Tensor> weights;
-  for (const Int4Weight& w : int4) weights.push_back(stand_in(w, dtype));
+  const std::vector<Tensor> weights = stand_ins(rounded, dtype, "FusedMlp");
   const nn::FusedSpec spec = {"FusedMlp::plain", weights, biases, activation,
-                              options,           false,   true,   int4};
+                              options,           false,   true,   rounded};
   return FusedMlp(std::make_shared<const Impl>(spec));
 }
 
@@ -258,6 +274,16 @@ void FusedMlp::run_into(const Tensor& x, const Tensor& out) const { impl_->run_i
 
 FusedLinear::FusedLinear(std::span<const Tensor> weights, std::span<const Tensor> biases,
                          const FusedOptions& options) {
+  add_parts(weights, {}, biases, options);
+}
+
+FusedLinear::FusedLinear(std::span<const RoundedWeight> rounded, std::span<const Tensor> biases,
+                         DType dtype, const FusedOptions& options) {
+  add_parts(stand_ins(rounded, dtype, "FusedLinear"), rounded, biases, options);
+}
+
+void FusedLinear::add_parts(std::span<const Tensor> weights, std::span<const RoundedWeight> rounded,
+                            std::span<const Tensor> biases, const FusedOptions& options) {
   const auto fail = [](const std::string& expected, const std::string& got) {
     throw Error("[FusedLinear] expected " + expected + ", got " + got);
   };
@@ -271,9 +297,10 @@ FusedLinear::FusedLinear(std::span<const Tensor> weights, std::span<const Tensor
     if (i > 0 && weights[i].defined() && weights[i].dim() == 2 &&
         weights[0].size(1) != weights[i].size(1))
       fail("weights [n, " + std::to_string(weights[0].size(1)) + "]", to_string(weights[i]));
-    parts_.push_back(std::make_shared<const FusedMlp::Impl>(nn::FusedSpec{
-        "FusedLinear", weights.subspan(i, 1), biases.empty() ? biases : biases.subspan(i, 1),
-        nn::Activation::relu, options, false, false}));
+    parts_.push_back(std::make_shared<const FusedMlp::Impl>(
+        nn::FusedSpec{"FusedLinear", weights.subspan(i, 1),
+                      biases.empty() ? biases : biases.subspan(i, 1), nn::Activation::relu, options,
+                      false, false, rounded.empty() ? rounded : rounded.subspan(i, 1)}));
   }
 }
 

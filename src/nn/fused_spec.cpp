@@ -182,11 +182,19 @@ RowChainSpec row_chain_of(const FusedSpec& spec) {
   RowChainSpec chain;
   chain.dtype = spec.weights[0].dtype();
   chain.bits = bits_of(spec.options);
-  if (!spec.int4.empty()) {
-    if (!(chain.bits == Quantisation{}))
-      fail(spec, "the default bits for weights that are rounded already", "others");
-    chain.bits.weights = WeightBits::int4;
-    chain.int4.assign(spec.int4.begin(), spec.int4.end());
+  if (!spec.rounded.empty()) {
+    const Quantisation rest = {.activations = chain.bits.activations};
+    if (!(chain.bits == rest))
+      fail(spec, "no bits but of activations for weights that are rounded already", "others");
+    chain.bits.weights =
+        std::holds_alternative<Int8Weight>(spec.rounded[0]) ? WeightBits::int8 : WeightBits::int4;
+    for (const RoundedWeight& any : spec.rounded) {
+      const auto* const bytes = std::get_if<Int8Weight>(&any);
+      chain.int4.push_back(
+          bytes == nullptr
+              ? std::get<Int4Weight>(any)
+              : Int4Weight{bytes->n, bytes->k, 0, bytes->steps, bytes->scales, {}, {}});
+    }
   }
   if (chain_does_norm(spec.options, spec.weights[0].device())) {
     const FusedNorm norm = pre_norm(spec.options);

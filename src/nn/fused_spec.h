@@ -18,8 +18,8 @@ struct FusedSpec {
   Activation activation;
   const FusedOptions& options;
   bool gated;
-  bool residual_is_x = true;              // else a tensor of the result's sizes
-  std::span<const Int4Weight> int4 = {};  // instead of the weights' values, or empty
+  bool residual_is_x = true;                    // else a tensor of the result's sizes
+  std::span<const RoundedWeight> rounded = {};  // instead of the weights' values, or empty
 };
 
 // Throws Error where its tensors or options do not fit each other or, where it is not null, x.

@@ -250,7 +250,8 @@ std::string choice_text(const CompileOptions& o) {
   if (bits.weights == WeightBits::int8)
     text = bits.activations == ActivationBits::int8 ? "; w8a8" : "; int8";
   if (bits.weights == WeightBits::int4)
-    text = "; int4 " + std::to_string(bits.group) + (bits.zero_points ? " zeros" : "");
+    text = (bits.activations == ActivationBits::int8 ? "; w4a8 " : "; int4 ") +
+           std::to_string(bits.group) + (bits.zero_points ? " zeros" : "");
   if (o.collapse_linears) text += "; collapsed";
   for (const std::string& pass : o.skip) text += "; no " + pass;
   return text + "; " + std::to_string(static_cast<int>(o.saved)) +

@@ -2,6 +2,7 @@
 // Weights of 4 bits in the formats of GPTQ and AWQ, packed here as the formats are defined; headers
 // that lie.
 #include "epilogue/io.h"
+#include "epilogue/rounded_file.h"
 #include "files.h"
 #include "support/test.h"
 
@@ -304,6 +305,78 @@ TEST(PackedInt4, LyingAwqHeadersGiveOneClearError) {
   };
   expect_refused(awq_entries(w), liars,
                  [](const SafetensorsFile& file) { return read_awq(file, "m"); });
+}
+
+RoundedWeight int4_weight(bool has_zeros) {
+  Int4Weight w{3, 37, 32, empty({3, 19}, DType::u8), full({3, 2}, 0.5, DType::bf16), {}, {}};
+  for (int64_t i = 0; i < w.steps.numel(); ++i)
+    w.steps.data_as<uint8_t>()[i] = static_cast<uint8_t>(37 * i);
+  if (!has_zeros) return w;
+  w.zeros = empty({3, 2}, DType::u8);
+  for (int64_t i = 0; i < 6; ++i) w.zeros.data_as<uint8_t>()[i] = static_cast<uint8_t>(2 * i + 6);
+  return w;
+}
+
+Int8Weight int8_weight() {
+  Int8Weight w{2, 5, empty({2, 5}, DType::u8), full({2}, 0.25)};
+  for (int64_t i = 0; i < 10; ++i)
+    w.steps.data_as<uint8_t>()[i] = static_cast<uint8_t>(25 * i - 125);
+  return w;
+}
+
+std::vector<double> values_of(const RoundedWeight& w) {
+  return std::visit([](const auto& some) { return some.dequantised().to_vector(); }, w);
+}
+
+TEST(RoundedFile, GivesBackWhatWasSaved) {
+  const TempFolder folder;
+  const std::string path = folder / "rounded.safetensors";
+  const NamedRounded weights = {
+      {"a", int4_weight(false)}, {"b.weight", int4_weight(true)}, {"c", int8_weight()}};
+  ASSERT_TRUE(save_rounded(path, weights, {{"norm", full({5}, 2)}}, {{"by", "a test"}}));
+  const SafetensorsFile file = SafetensorsFile::open(path).value();
+  EXPECT_EQ(file.metadata().at("by"), "a test");
+  EXPECT_EQ(file.metadata().at("rounded.c"), "int8 2 5");
+  EXPECT_EQ(file.metadata().at("rounded.a"), "int4 3 37 32");
+  EXPECT_EQ(file.tensor("norm").value().to_vector(), std::vector<double>(5, 2));
+  EXPECT_EQ(rounded_names(file), (std::vector<std::string>{"a", "b.weight", "c"}));
+  for (const auto& [name, weight] : weights)
+    EXPECT_EQ(values_of(read_rounded(file, name).value()), values_of(weight)) << name;
+  EXPECT_EQ(values_of(weights[2].second)[0], -125 * 0.25);
+  const Result<RoundedWeight> none = read_rounded(file, "norm");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.failure().message,
+            path + ": TensorNotFound: expected a rounded weight 'norm', got none of that name");
+}
+
+TEST(RoundedFile, FilesThatLieAreNamed) {
+  const TempFolder folder;
+  const auto error = [&](const std::string& text, const NamedTensors& tensors) {
+    const std::string path = folder / "lies.safetensors";
+    EXPECT_TRUE(save_safetensors(path, tensors, {{"rounded.w", text}}));
+    const auto got = read_rounded(SafetensorsFile::open(path).value(), "w");
+    return got ? std::string("none") : got.failure().message.substr(path.size() + 2);
+  };
+  const Tensor steps = empty({2, 16}, DType::u8);
+  const Tensor scales = full({2, 1}, 1, DType::f16);
+  EXPECT_EQ(error("int4 2 32 32", {{"w.steps", steps}, {"w.scales", scales}}), "none");
+  for (const char* text :
+       {"", "int4", "int4 2 32", "int4 2 32 31", "int4 2 32 0", "int4 -2 32 32", "int4 2 32 32 1",
+        "int3 2 32 32", "int8 2", "int8 2 99999999999999999999", "int4 2 32 32x"})
+    EXPECT_EQ(
+        error(text, {{"w.steps", steps}, {"w.scales", scales}}),
+        "InvalidMetadata: 'rounded.w': expected \"int8 n k\" or \"int4 n k group\" with groups "
+        "of a multiple of 32, got '" +
+            std::string(text) + "'");
+  EXPECT_EQ(error("int4 2 64 32", {{"w.steps", steps}, {"w.scales", scales}}),
+            "InvalidTensor: tensor 'w.steps': expected u8 [2, 32], got u8[2, 16]");
+  EXPECT_EQ(error("int4 2 32 32", {{"w.steps", steps}, {"w.scales", full({2, 1}, 1)}}),
+            "InvalidTensor: tensor 'w.scales': expected bf16 or f16 [2, 1], got f32[2, 1]");
+  Tensor zeros = empty({2, 1}, DType::u8);
+  zeros.data_as<uint8_t>()[0] = 3;
+  zeros.data_as<uint8_t>()[1] = 17;
+  EXPECT_EQ(error("int4 2 32 32", {{"w.steps", steps}, {"w.scales", scales}, {"w.zeros", zeros}}),
+            "InvalidTensor: tensor 'w.zeros': expected zeros from 0 to 16, got a larger one");
 }
 
 }  // namespace epilogue::packed_int4_test

@@ -11,6 +11,7 @@
 #include "epilogue/fused.h"
 #include "epilogue/memory.h"
 #include "epilogue/ops.h"
+#include "epilogue/round_weight.h"
 #include "ops/op_testing.h"
 #include "ops/table_support.h"
 #include "support/test.h"
@@ -151,6 +152,129 @@ TEST(FewerBits, Int8RowsGiveTheSameBitsOnEveryLevel) {
   }
 }
 
+// Many rows become 8 bits beside 4-bit weights, few become 16.
+TEST(FewerBits, Int8RowsBeside4BitWeights) {
+  const test::IsaScope scope;
+  for (const int group : {32, 128})
+    for (const bool has_zeros : {false, true}) {
+      const Quantisation bits = {WeightBits::int4, ActivationBits::int8, group, has_zeros};
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const Tensor w = make_tensor({65, 290}, dtype, Layout::contiguous, -0.3, 0.4);
+        const Tensor v = make_tensor({65, 290}, dtype, Layout::transposed, -2, 1);
+        const Tensor both = t(add(rounded_to_int4(w, bits), rounded_to_int4(v, bits)));
+        for (const int64_t rows : {1, 8, 9, 12, 17, 100}) {
+          const Tensor x = make_tensor({rows, 290}, dtype, Layout::contiguous);
+          const Tensor want = mm(rows > 8 ? rounded_to_int8(x) : to(x, DType::f64), both);
+          std::vector<double> first;
+          for (const Isa level : available_isas()) {
+            set_active_isa(level);
+            const Tensor got = run_chain(x, {w, v}, bits);
+            // A step that lies between two may go either way.
+            EXPECT_LT(distance(got, want), dtype == DType::f32 ? 1e-3 : 1e-2)
+                << isa_name(level) << " " << rows << " rows, groups of " << group;
+            if (rows <= 8) continue;
+            if (first.empty()) first = got.to_vector();
+            EXPECT_EQ(got.to_vector(), first) << isa_name(level) << ": other bits";
+          }
+        }
+      }
+    }
+}
+
+// Both ways to the same panels: the weights, and what round_weight() makes of them.
+TEST(FewerBits, RoundWeightIsWhatKernelsPack) {
+  const NoGrad no_grad;
+  const test::IsaScope scope;
+  const Quantisation choices[] = {{.weights = WeightBits::int8},
+                                  {WeightBits::int8, ActivationBits::int8},
+                                  {.weights = WeightBits::int4},
+                                  {.weights = WeightBits::int4, .group = 32, .zero_points = true},
+                                  {WeightBits::int4, ActivationBits::int8, 32}};
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const Quantisation& bits : choices)
+        for (const int64_t k : {1, 37, 290}) {
+          const Tensor up = make_tensor({71, k}, dtype, Layout::transposed, -0.3, 0.4);
+          const Tensor gate = make_tensor({71, k}, dtype, Layout::contiguous, -0.3, 0.4);
+          const Tensor down = make_tensor({65, 71}, dtype, Layout::contiguous, -2, 1);
+          const FusedMlp direct =
+              FusedMlp::gated(gate, up, down, nn::Activation::swiglu, {.bits = bits});
+          const FusedMlp rounded = FusedMlp::gated(
+              round_weight(gate, bits), round_weight(up, bits), round_weight(down, bits),
+              nn::Activation::swiglu, dtype, {.bits = {.activations = bits.activations}});
+          for (const int64_t rows : {1, 5, 40}) {
+            const Tensor x = make_tensor({rows, k}, dtype, Layout::contiguous);
+            EXPECT_EQ(rounded(x).to_vector(), direct(x).to_vector())
+                << isa_name(level) << " " << rows << " x " << k << " " << dtype_name(dtype);
+          }
+          const Tensor values =
+              std::visit([](const auto& w) { return w.dequantised(); }, round_weight(down, bits));
+          EXPECT_LT(distance(values, down), bits.weights == WeightBits::int8 ? 0.02 : 0.2);
+        }
+  }
+}
+
+TEST(FewerBits, StepsOfMinus128AreKept) {
+  const NoGrad no_grad;
+  const test::IsaScope scope;
+  Int8Weight w{3, 70, empty({3, 70}, DType::u8), ones({3}, DType::f32)};
+  auto* const steps = static_cast<int8_t*>(w.steps.data());
+  for (int64_t i = 0; i < 210; ++i) steps[i] = static_cast<int8_t>(i % 256 - 128);
+  const RoundedWeight one[] = {w};
+  const Tensor x = make_tensor({20, 70}, DType::f32, Layout::contiguous);
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    const FusedMlp mlp = FusedMlp::plain(one, {}, nn::Activation::relu, DType::f32);
+    for (const int64_t rows : {1, 20}) {
+      const Tensor part = slice(x, 0, 0, rows);
+      const Tensor want = mm(to(part, DType::f64), t(to(w.dequantised(), DType::f64)));
+      EXPECT_LT(distance(mlp(part), want), 1e-4) << isa_name(level) << " " << rows << " rows";
+    }
+  }
+}
+
+TEST(FewerBits, ExpertsRoundAsTheirMlpsDo) {
+  const NoGrad no_grad;
+  const test::IsaScope scope;
+  manual_seed(9);
+  const Tensor up = randn({3, 2 * 72, 100});
+  const Tensor down = randn({3, 50, 72});
+  const std::vector<Expert> experts = split_experts(up, down);
+  const Quantisation choices[] = {{.weights = WeightBits::int8},
+                                  {WeightBits::int8, ActivationBits::int8},
+                                  {.weights = WeightBits::int4},
+                                  {.weights = WeightBits::int4, .group = 32, .zero_points = true},
+                                  {WeightBits::int4, ActivationBits::int8, 32}};
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const Quantisation& bits : choices) {
+      const FusedExperts fused(experts, nn::Activation::swiglu, {}, bits);
+      const FusedExperts exact(experts, nn::Activation::swiglu);
+      EXPECT_LT(fused.packed_bytes(), exact.packed_bytes() / 2);
+      for (const int64_t tokens : {1, 4, 30, 200}) {
+        const Tensor x = randn({tokens, 100});
+        const Tensor index = empty({tokens, 1}, DType::i64);
+        for (int64_t i = 0; i < tokens; ++i) index.data_as<int64_t>()[i] = i % 3;
+        const Tensor y = fused(x, index, ones({tokens, 1}));
+        // Steps of rows that lie between two go the same way: the rows are the same.
+        for (int64_t i = 0; i < std::min<int64_t>(tokens, 3); ++i) {
+          const Expert& e = experts[static_cast<size_t>(i % 3)];
+          const FusedMlp mlp =
+              FusedMlp::gated(e.gate, e.up, e.down, nn::Activation::swiglu, {.bits = bits});
+          // As many rows as the expert has: kernels of few rows round rows in another way.
+          const int64_t rows = (tokens - i + 2) / 3;
+          const Tensor mine = empty({rows, 100});
+          for (int64_t r = 0; r < rows; ++r)
+            copy_(slice(mine, 0, r, r + 1), slice(x, 0, i + 3 * r, i + 3 * r + 1));
+          EXPECT_LT(distance(slice(y, 0, i, i + 1), slice(mlp(mine), 0, 0, 1)), 5e-3)
+              << isa_name(level) << " " << tokens << " tokens, expert " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(FewerBits, RowsOfZerosAndNotFiniteOnes) {
   const Quantisation w8a8 = {WeightBits::int8, ActivationBits::int8};
   const Tensor w = ones({3, 40}, DType::f32);
@@ -213,7 +337,7 @@ TEST(FewerBits, WeightsThatAreRoundedAlreadyArePackedAsTheyAre) {
               relu(mm(to(rows, DType::f64), t(to(first.dequantised(), DType::f64))));
           return mm(hidden, t(to(wide.dequantised(), DType::f64)));
         };
-        const Int4Weight both[] = {first, wide};
+        const RoundedWeight both[] = {first, wide};
         const FusedMlp mlp = FusedMlp::plain(both, {}, nn::Activation::relu, DType::f32);
         for (const int64_t rows : {1, 7, 50}) {
           const Tensor part = slice(x, 0, 0, rows);
@@ -229,19 +353,20 @@ TEST(FewerBits, MisuseIsNamed) {
   const Tensor w = ones({8, 64}, DType::f32);
   const Tensor x = ones({1, 64}, DType::f32);
   EXPECT_ERROR(run_chain(x, {w}, {.activations = ActivationBits::int8}),
-               "[row chain] expected int8 weights with int8 activations, got others");
+               "[row chain] expected int8 or int4 weights with int8 activations, got others");
   EXPECT_ERROR(run_chain(x, {w}, {.weights = WeightBits::int4, .group = 64}),
                "[row chain] expected int4 weights in groups of 32 or 128, got 64");
   Int4Weight q = random_int4(8, 64, 32, DType::f16, false, 1);
   const auto make = [&](const FusedOptions& options = {}) {
     return error_of([&] {
-      FusedMlp::plain({&q, 1}, {}, nn::Activation::relu, DType::f32, options);
+      const RoundedWeight one[] = {q};
+      FusedMlp::plain(one, {}, nn::Activation::relu, DType::f32, options);
     });
   };
   EXPECT_EQ(make(), "");
   EXPECT_EQ(make({.bits = {.weights = WeightBits::int8}}),
-            "[fused_mlp] expected the default bits for weights that are rounded already, got "
-            "others");
+            "[fused_mlp] expected no bits but of activations for weights that are rounded already, "
+            "got others");
   q.order = empty({64}, DType::i64);
   for (int64_t j = 0; j < 64; ++j) q.order.data_as<int64_t>()[j] = 63 - j;
   EXPECT_EQ(
@@ -275,6 +400,7 @@ TEST(FewerBits, CompileRoundsAsTheFusedMlpDoes) {
       {{WeightBits::int8, ActivationBits::int8}, 1e-3, 3e-2},
       {{.weights = WeightBits::int4}, 3e-2, 0.3},
       {{.weights = WeightBits::int4, .group = 32, .zero_points = true}, 2e-2, 0.2},
+      {{WeightBits::int4, ActivationBits::int8, 32}, 2e-2, 0.3},
   };
   for (const Case& c : cases) {
     Compiled rounded = compile(mlp, {.bits = c.bits});

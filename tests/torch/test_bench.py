@@ -55,6 +55,17 @@ def test_linears(tmp_path):
     assert len(rows) == 2 and all(set(row["ms"]) == {"eager", "fused"} for row in rows)
 
 
+def test_decode(tmp_path, capsys):
+    out = tmp_path / "rows.json"
+    bench.main(["decode", "--tiny", "--layers", "1", "--rounds", "3", "--no-compile", "--f32", "--json", str(out)])
+    rows = {row["setting"]: row for row in json.loads(out.read_text())}
+    assert len(rows) == 8 and all(row["tokens_per_s"] > 0 and row["rounds"] == 3 for row in rows.values())
+    fused = {name: row for name, row in rows.items() if name.startswith("fused")}
+    assert len(fused) == 6 and all(0 <= row["rest"] < 1 and row["roofline"] > 0 for row in fused.values())
+    assert fused["fused f32, own bits"]["off"] < 1e-4 < fused["fused f32, int8"]["off"] < fused["fused f32, int4"]["off"]
+    assert "best of PyTorch's" in capsys.readouterr().out
+
+
 def test_experts(tmp_path):
     out = tmp_path / "rows.json"
     bench.main(["experts", "--tiny", "--rows", "1", "9", "--rounds", "2", "--seconds", "0.0", "--peers", "grouped_mm", "--json", str(out)])

@@ -126,7 +126,8 @@ def test_int8_weights_are_near_and_only_when_asked(llama):
 @pytest.mark.parametrize(
     "options, least, most",
     [({"weights": "int8"}, 1e-4, 5e-2), ({"weights": "int8", "activations": "int8"}, 1e-3, 5e-2),
-     ({"weights": "int4"}, 1e-2, 0.4), ({"weights": "int4", "group": 32, "zero_points": True}, 1e-2, 0.3)],
+     ({"weights": "int4"}, 1e-2, 0.4), ({"weights": "int4", "activations": "int8"}, 1e-2, 0.4),
+     ({"weights": "int4", "group": 32, "zero_points": True}, 1e-2, 0.3)],
     ids=str,
 )  # fmt: skip
 def test_fewer_bits_are_near_and_leave_the_state_dict(llama, rows, options, least, most):
@@ -155,8 +156,7 @@ def test_int8_weights_is_an_alias(llama):
 @pytest.mark.parametrize(
     "options, message",
     [({"weights": "int2"}, "weights: expected None, 'int8' or 'int4', got 'int2'"),
-     ({"activations": "int8"}, "activations: expected None unless weights are 'int8', got 'int8'"),
-     ({"weights": "int4", "activations": "int8"}, "activations: expected None unless weights are 'int8', got 'int8'"),
+     ({"activations": "int8"}, "activations: expected None unless weights are 'int8' or 'int4', got 'int8'"),
      ({"weights": "int4", "group": 64}, "group: expected 32 or 128, got 64"),
      ({"weights": "int4", "int8_weights": True}, "weights: expected 'int8' or None beside int8_weights=True, got 'int4'")],
     ids=str,

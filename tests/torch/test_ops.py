@@ -207,7 +207,7 @@ def test_opcheck_of_experts(gated):
                           test_utils=("test_schema", "test_faketensor"))  # fmt: skip
     empty: list = []
     given = ([up, down], empty, [up], [down], empty, empty, empty, "swiglu" if gated else "silu", False, False, None,
-             1.702, 7.0)  # fmt: skip
+             1.702, 7.0, "")  # fmt: skip
     schema = ("test_schema",)  # there is no tensor to fake
     ops = torch.ops.epilogue
     torch.library.opcheck(ops.prepare_experts, given, test_utils=schema)

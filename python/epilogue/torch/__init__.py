@@ -35,6 +35,7 @@ from . import functional
 from .advice import Advice
 from .advisor import advise
 from .fuse import Report, fuse, refresh, unfuse, why
+from .packed import load_packed, save_packed
 from .smooth import Smoothing, smooth
 
-__all__ = ["Advice", "Report", "Smoothing", "advise", "functional", "fuse", "refresh", "smooth", "unfuse", "why"]
+__all__ = ["Advice", "Report", "Smoothing", "advise", "functional", "fuse", "load_packed", "refresh", "save_packed", "smooth", "unfuse", "why"]

@@ -30,12 +30,30 @@ def bits_of(
         refuse("weights", "'int8' or None beside int8_weights=True", weights)
     if int8_weights:
         weights = "int8"
-    if activations is not None and weights != "int8":
-        refuse("activations", "None unless weights are 'int8'", activations)
+    if activations is not None and weights is None:
+        refuse("activations", "None unless weights are 'int8' or 'int4'", activations)
     if weights != "int4":
         if group != 128 or zero_points:
             refuse("group and zero_points", "none unless weights are 'int4'", (group, zero_points))
         return {None: "", "int8": "w8a8" if activations else "int8"}[weights]
     if group not in _GROUPS:
         refuse("group", "32 or 128", group)
-    return f"int4_{group}" + ("_zeros" if zero_points else "")
+    return f"{'w4a8' if activations else 'int4'}_{group}" + ("_zeros" if zero_points else "")
+
+
+def options_of(bits: str) -> "dict[str, typing.Any]":
+    """The choice of that name as fuse() takes it."""
+    if not bits:
+        return {}
+    kind, *rest = bits.split("_")
+    options: "dict[str, typing.Any]" = {"weights": "int8" if kind in ("int8", "w8a8") else "int4"}
+    if kind in ("w8a8", "w4a8"):
+        options["activations"] = "int8"
+    if rest:
+        options.update(group=int(rest[0]), zero_points="zeros" in rest)
+    return options
+
+
+def rows_of(bits: str) -> str:
+    """Of weights that are rounded already: the choice for rows alone."""
+    return "rows" if bits.startswith(("w8a8", "w4a8")) else ""

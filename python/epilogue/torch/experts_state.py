@@ -145,7 +145,7 @@ class ExpertsState:
             self.reason = reason
             return None
         named = {name: p for _, name, p in taken.slots}
-        pack = _Pack(taken, x.dtype, self.plan.make(named))
+        pack = _Pack(taken, x.dtype, self.plan.make(named, self.options.bits))
         if self.options.tune == "measure" and not self._is_faster(module, x, index, weights, pack):
             return None
         self._pack = pack
@@ -171,7 +171,7 @@ class ExpertsState:
     def _is_faster(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, pack: _Pack) -> bool:
         rows = x.shape[0]
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in pack.taken.weights)
-        key = choose.key(f"{self.plan}; {index.shape[-1]} of a token", shapes, rows, x.dtype, False)
+        key = choose.key(f"{self.plan}; {index.shape[-1]} of a token", shapes, rows, x.dtype, self.options.bits)
         faster = choose.known(key)
         if faster is None:
             own = type(module)._epilogue_own

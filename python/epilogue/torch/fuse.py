@@ -7,10 +7,11 @@ import typing
 from torch import nn
 
 from . import experts_state, inline, linear_state
-from .bits import bits_of
+from .bits import bits_of, options_of
 from .fused_class import STATE, fused_class
 from .layer import Call, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
+from .packed import rounded_of
 from .patterns import NoMatch
 from .released import Store, folder_of, releasable
 from .report import Report, Row
@@ -36,7 +37,7 @@ def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
         return None
     if method in module.__dict__:
         return NoMatch(f"{method} is set on the instance (hooks of another library)")
-    if not all(type(p) is nn.Parameter for p in module.parameters()):
+    if not all(type(p) is nn.Parameter or rounded_of(p) is not None for p in module.parameters()):
         return NoMatch("parameters of a type of their own (DTensor, quantised, ...)")
     try:
         plan = match(module, method)
@@ -82,9 +83,11 @@ def fuse(
     runs the module's own forward (see why()). Only inference is fused unless `training`.
 
     weights: "int8" (one scale per output channel) or "int4" (one per output channel and `group` of
-        inputs, 32 or 128, with a zero point where `zero_points`) for the packed copies; changes
-        results. The parameters and the state_dict keep theirs; experts are packed as they are.
-    activations: "int8" with int8 weights: rows become integers too before each product.
+        inputs, 32 or 128, with a zero point where `zero_points`) for the packed copies of MLPs, linear layers and
+        experts; changes results, at any number of rows. The parameters and the state_dict keep theirs; save_packed()
+        writes the rounded ones. Weights that are rounded already (load_packed(), torchao's) are taken as they are.
+    activations: "int8" with such weights: rows become integers too before each product (few rows beside int4
+        weights become integers of 16 bits).
     int8_weights: the same as weights="int8".
     training: fuse forward and backward passes too, of MLPs, experts and linear layers, where that gains: where PyTorch
         has no instructions for the dtype; "always" asks for it wherever it can run.
@@ -203,6 +206,23 @@ def refresh(model: nn.Module) -> None:
 def packing_states(model: nn.Module) -> "list[State | experts_state.ExpertsState | linear_state.LinearState]":
     """Of all that packs weights: fused MLPs, experts and linear layers, in their order."""
     return list(dict.fromkeys(state for state, _, _ in _packing(model)))
+
+
+def bits_by_linear(model: nn.Module) -> "tuple[dict[nn.Module, str], dict[str, typing.Any]]":
+    """Which linear layers run with fewer bits, and the options of fuse() that all have."""
+    bits: "dict[nn.Module, str]" = {}
+    common: "dict[str, typing.Any]" = {}
+    for module in model.modules():
+        if _is_fused(module):
+            state: State = module.__dict__[STATE]
+            linears, options = [module.get_submodule(path) for path in state.plan.linears], state.options
+        elif linear_state.is_fused_linear(module):
+            linears, options = [module], module.__dict__[linear_state.STATE].options
+        else:
+            continue
+        bits.update((linear, options.bits) for linear in linears)
+        common = {**options_of(options.bits), "linears": options.linears}
+    return bits, common
 
 
 def states_of(model: nn.Module) -> "list[State]":

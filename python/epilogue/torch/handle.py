@@ -6,7 +6,9 @@ import weakref
 
 import torch
 
+from .bits import rows_of
 from .norms import Norm
+from .packed import Rounded
 
 
 made = 0  # handles, ever: each packs its weights at its first call
@@ -43,7 +45,7 @@ class Handle:
 
     def __init__(
         self,
-        weights: "typing.Sequence[torch.Tensor]",
+        weights: "typing.Sequence[torch.Tensor | Rounded]",
         biases: "typing.Sequence[torch.Tensor | None]",
         activation: str,
         dtype: "torch.dtype | None" = None,
@@ -51,26 +53,26 @@ class Handle:
         around: Around = Around(),
         parameters: "typing.Sequence[torch.Tensor] | None" = None,
     ) -> None:
-        """parameters: those of which the rest are views; by default the weights and biases themselves."""
+        """parameters: those of which the rest are views; by default the weights and biases themselves. Weights that
+        are rounded already need a dtype; of `bits` the choice for rows counts."""
         global made
         made += 1
         if parameters is None:
-            parameters = [t for t in (*weights, *biases) if t is not None]
+            parameters = [t for t in (*weights, *biases) if isinstance(t, torch.Tensor)]
         both = (around.norm, around.post_norm)
         norms = [t for n in both for t in ((None, None) if n is None else n.tensors())]
+        offsets = [None if b is None else b.detach() for b in biases]
+        rest = (norms, around.forms(), [1e-5 if n is None else n.norm.eps for n in both], around.residual)
+        ops = torch.ops.epilogue
         with torch.no_grad():
-            self.number: int = torch.ops.epilogue.prepare.default(
-                list(parameters),
-                [w.detach() for w in weights],
-                [None if b is None else b.detach() for b in biases],
-                activation,
-                dtype,
-                bits,
-                norms,
-                around.forms(),
-                [1e-5 if n is None else n.norm.eps for n in both],
-                around.residual,
-            )
+            if isinstance(weights[0], Rounded):
+                parts = [[getattr(w, part) for w in weights] for part in ("steps", "scales", "zeros", "inputs", "group")]
+                self.number: int = ops.prepare_rounded.default(
+                    list(parameters), *parts, offsets, activation, dtype, rows_of(bits), *rest
+                )
+            else:
+                matrices = [w.detach() for w in weights]
+                self.number = ops.prepare.default(list(parameters), matrices, offsets, activation, dtype, bits, *rest)
         self._finalizer = weakref.finalize(self, torch.ops.epilogue.release.default, self.number)
 
     def __call__(self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]") -> "torch.Tensor | None":

@@ -20,8 +20,10 @@ from . import choose, signals
 from .fused_class import class_of, is_compiling
 from .handle import Handle
 from .linears import is_conv1d, is_linear
+from .packed import rounded_of
 from .report import Row
 from .taken import Taken, misfit, take, unfit
+from .taken import rows_of as outputs_first
 from .training import products_of, train_linear_once, trained_linear, unprofitable
 
 if typing.TYPE_CHECKING:
@@ -55,13 +57,15 @@ def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -
     if "forward" in linear.__dict__:
         return "forward is set on the instance (hooks of another library)"
     weight = linear._parameters.get("weight")
-    if type(weight) is not nn.Parameter:
+    is_rounded = rounded_of(weight) is not None
+    if type(weight) is not nn.Parameter and not is_rounded:
         return f"its weight is a {type(weight).__name__}"
     if options.linears == "always":
         return None
     if weight.numel() < LEAST_ELEMENTS:
         return "small: a call's checks take as long as the product"
-    if weight in tied and products_of(weight.dtype) != "engine":
+    # Of fewer bits a copy is smaller, and read instead.
+    if not (options.bits or is_rounded) and weight in tied and products_of(weight.dtype) != "engine":
         return "its weight is an embedding's: a packed copy would hold it twice for nothing"
     return None
 
@@ -123,7 +127,7 @@ class _Set:
             return None
         if options is None:
             return _Pack(taken, None)
-        rows = [w.detach().t() if is_conv1d(m) else w.detach() for m, w in zip(self.modules, taken.weights)]
+        rows = outputs_first(taken.weights, [is_conv1d(m) for m in self.modules])
         handle = Handle(rows, taken.biases, "none", dtype, options.bits, parameters=taken.given)
         pack = self.packs[dtype] = _Pack(taken, handle)
         return pack
@@ -132,7 +136,9 @@ class _Set:
         if taken.wants_gradients(x):
             return "gradients are wanted"
         rows = x.numel() // max(x.shape[-1], 1)
-        if options.linears == "always" or options.release:
+        # Who asks for fewer bits gets them at any number of rows: results do not change with it.
+        few_bits = taken.is_rounded or (options.bits and options.tune != "measure")
+        if options.linears == "always" or options.release or few_bits:
             return None
         if options.tune != "measure":
             return loses(rows, dtype)
@@ -152,7 +158,7 @@ class _Set:
         transposed = is_conv1d(self.modules[0])
         taken = take(self, self.modules, [], transposed)
         reason = taken if isinstance(taken, str) else misfit(x, taken, dtype, autocast)
-        if reason is None and options.bits:
+        if reason is None and (options.bits or taken.is_rounded):
             reason = "gradients of fewer bits"
         if reason is None and options.training != "always" and options.tune != "measure":
             reason = unprofitable(dtype)

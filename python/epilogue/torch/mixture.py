@@ -46,6 +46,8 @@ class Experts:
     Biases are [experts, rows]. Each may be a list with the tensor of each expert, too, without the first
     dimension. f32, bf16 or f16. activation: silu, gelu (exact), gelu_tanh, relu, quick_gelu, squared_relu,
     or clamped_swiglu, GPT-OSS's, with `alpha` and `limit`. dtype: to compute in, the weights' own by default.
+    bits: what weights (and rows) are rounded to, "" or "int8", "w8a8", "int4_128", "int4_32", "w4a8_128", "w4a8_32",
+    those of 4 bits also with "_zeros" after them.
 
     An expert's weights are packed when a token chooses it first, and again after they were written
     (docs/pytorch.md says which writes are seen); `packed_bytes()` says how much that takes in the end.
@@ -55,7 +57,7 @@ class Experts:
         self, up: Tensors, down: Tensors, *, gate: "Tensors | None" = None, up_bias: "Tensors | None" = None,
         down_bias: "Tensors | None" = None, gate_bias: "Tensors | None" = None, activation: str = "silu",
         gated: bool = True, interleaved: bool = False, transposed: bool = False, alpha: float = 1.702,
-        limit: float = 7.0, dtype: "torch.dtype | None" = None,
+        limit: float = 7.0, dtype: "torch.dtype | None" = None, bits: str = "",
         parameters: "typing.Sequence[torch.Tensor] | None" = None,
     ) -> None:  # fmt: skip
         """parameters: those of which the others are views; by default the weights and biases themselves."""
@@ -65,7 +67,7 @@ class Experts:
         with torch.no_grad():
             self.number: int = torch.ops.epilogue.prepare_experts.default(
                 self.parameters, *([t.detach() for t in some] for some in lists), engine_activation(activation, gated),
-                interleaved, transposed, dtype, alpha, limit,
+                interleaved, transposed, dtype, alpha, limit, bits,
             )  # fmt: skip
         # The op keeps those of many tensors: to pass them takes longer than to look at what an expert reads.
         self._given = () if len(lists[1]) > 1 else self.parameters

@@ -91,7 +91,7 @@ class Store:
             return
         self._packed = packed
         for p in parameters:
-            if self.holds(p):
+            if type(p) is nn.Parameter and self.holds(p):  # a weight that is rounded already has no memory of its own
                 begin = p.data_ptr()
                 end = begin + -(-p.numel() * p.element_size() // _PAGE) * _PAGE
                 _libc.madvise(begin, end - begin, mmap.MADV_RANDOM)  # samples shall bring no neighbours

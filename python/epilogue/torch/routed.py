@@ -58,7 +58,7 @@ class ExpertsPlan:
         """Of all parameters."""
         return (*self.weights(), *(name for name in self.biases if name is not None))
 
-    def make(self, parameters: "typing.Mapping[str, torch.Tensor]") -> Experts:
+    def make(self, parameters: "typing.Mapping[str, torch.Tensor]", bits: str = "") -> Experts:
         def of(name: "str | None") -> "torch.Tensor | None":
             return None if name is None else parameters[name]
 
@@ -66,7 +66,7 @@ class ExpertsPlan:
         alpha, limit = self.clamp
         return Experts(parameters[self.up], parameters[self.down], gate=of(self.gate), up_bias=up_bias, down_bias=down_bias,
                        gate_bias=gate_bias, activation=self.activation, gated=self.gated, interleaved=self.interleaved,
-                       transposed=self.transposed, alpha=alpha, limit=limit)  # fmt: skip
+                       transposed=self.transposed, alpha=alpha, limit=limit, bits=bits)  # fmt: skip
 
     def __str__(self) -> str:
         form = "gated" if self.gated else "plain"

@@ -14,7 +14,8 @@ from .bound import Bound
 from .handle import Around, Handle, NormWeights
 from .layer import Call
 from .match import Plan
-from .taken import Taken, misfit, take, unfit
+from .packed import Rounded
+from .taken import Taken, misfit, rows_of, take, unfit
 from .training import products_of, train_once, trained, unprofitable
 
 if typing.TYPE_CHECKING:
@@ -137,6 +138,9 @@ class State:
             self.reason = reason
             return None
         if trains:
+            if taken.is_rounded:
+                self.reason = "gradients with packed weights"
+                return None
             return self._trained(x, dtype, taken)
 
         def call() -> torch.Tensor:
@@ -212,11 +216,16 @@ class State:
 
     def _make(self, dtype: torch.dtype, taken: Taken) -> Handle:
         bound = self._bound
-        rows = [w.detach().t() if t else w.detach() for w, t in zip(taken.weights, bound.transposed)]
+        rows = rows_of(taken.weights, bound.transposed)
         offsets = list(taken.biases)
         if self.plan.packed:
-            half = rows[0].shape[0] // 2
-            rows[:1] = [rows[0][:half], rows[0][half:]]
+            first = rows[0]
+            if isinstance(first, Rounded):
+                half = first.steps.shape[0] // 2
+                rows[:1] = [first.outputs(0, half), first.outputs(half, 2 * half)]
+            else:
+                half = first.shape[0] // 2
+                rows[:1] = [first[:half], first[half:]]
             offsets[:1] = [None, None] if offsets[0] is None else [offsets[0][:half], offsets[0][half:]]
         options = self.options
         return Handle(rows, offsets, self.plan.engine_activation(), dtype, options.bits, self._around(), taken.given)

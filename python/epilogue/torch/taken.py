@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from .match import DTYPES
+from .packed import Rounded, rounded_of
 
 # Of each call: names of this module, no look-ups by path.
 _Tensor, _Parameter, _strided = torch.Tensor, nn.Parameter, torch.strided
@@ -16,18 +17,26 @@ _is_grad_enabled = torch.is_grad_enabled
 class Taken(typing.NamedTuple):
     owner: typing.Any  # whose modules have them
     slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]"  # where each was found
-    weights: "list[torch.Tensor]"
+    weights: "list[torch.Tensor | Rounded]"  # all of them rounded already, or none
     biases: "list[torch.Tensor | None]"
-    given: "list[torch.Tensor]"  # all that are there, those of norms too
+    given: "list[torch.Tensor]"  # all that are there, those of norms too, but for rounded weights
     columns: int  # of x
 
     def holds(self, owner: typing.Any) -> bool:
         if owner is not self.owner:
             return False
         for own, name, p in self.slots:
-            if own.get(name) is not p or (p is not None and type(p) is not _Parameter):
+            if own.get(name) is not p:
                 return False
+            if p is not None and type(p) is not _Parameter:
+                now = rounded_of(p)  # not where the dtype was changed
+                if now is None or all(w is not now for w in self.weights):
+                    return False
         return True
+
+    @property
+    def is_rounded(self) -> bool:
+        return isinstance(self.weights[0], Rounded)
 
     def wants_gradients(self, x: torch.Tensor) -> bool:
         return _is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.given))
@@ -43,12 +52,29 @@ def take(owner: typing.Any, linears: "list[nn.Module]", norms: "list[nn.Module |
     for module in norms:
         if module is not None:
             slots += [(module._parameters, name, p) for name, p in module._parameters.items()]
-    for _, name, p in slots:
-        if type(p) is not _Parameter and not (p is None and name != "weight"):
+    of_norms = [p for _, _, p in slots[2 * len(weights) :]]
+    rounded = [rounded_of(p) for p in weights]
+    is_rounded = rounded[0] is not None
+    if any((r is not None) != is_rounded for r in rounded):
+        return "some weights are packed, others are not"
+    if is_rounded:
+        if any((r.group == 0) != (rounded[0].group == 0) or r.scales.dtype is not rounded[0].scales.dtype for r in rounded):
+            return "weights are packed in several ways"
+        weights = rounded
+    for p in [] if is_rounded else weights:
+        if type(p) is not _Parameter:
             return f"a parameter is a {type(p).__name__}"
-    given = [p for p in (*weights, *biases, *(p for _, _, p in slots[2 * len(weights) :])) if p is not None]
-    columns = weights[0].shape[0 if transposed else 1] if weights[0].dim() == 2 else -1
+    for p in [*biases, *of_norms]:
+        if p is not None and type(p) is not _Parameter:
+            return f"a parameter is a {type(p).__name__}"
+    given = [p for p in (*([] if is_rounded else weights), *biases, *of_norms) if p is not None]
+    columns = weights[0].shape[0 if transposed else 1] if len(weights[0].shape) == 2 else -1
     return Taken(owner, slots, weights, biases, given, columns)
+
+
+def rows_of(weights: "typing.Sequence[torch.Tensor | Rounded]", transposed: "typing.Sequence[bool]") -> "list[typing.Any]":
+    """Weights as nn.Linear holds them, [out, in]: what is rounded already is held so."""
+    return [w if isinstance(w, Rounded) else w.detach().t() if t else w.detach() for w, t in zip(weights, transposed)]
 
 
 def unfit(x: typing.Any) -> "str | None":
@@ -64,7 +90,9 @@ def unfit(x: typing.Any) -> "str | None":
 
 def misfit(x: torch.Tensor, taken: Taken, dtype: torch.dtype, autocast: bool) -> "str | None":
     """Why no handle can be made of the parameters, or takes no such x."""
-    first = taken.given[0].dtype
+    first = taken.weights[0].dtype
+    if any(w.dtype is not first for w in taken.weights):
+        return "parameters of several dtypes, or off the CPU"
     for p in taken.given:
         if p.is_inference():
             return "a parameter was made in inference mode"

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "handle.h"
 #include "torch_threads.h"
 #include "weights.h"
 
@@ -39,6 +40,7 @@ struct ExpertsRequest {
   epilogue::ExpertLayout layout;
   std::optional<ScalarType> dtype;  // to compute in: the weights' own, or autocast's
   epilogue::nn::SwiGluClamp clamp;
+  epilogue::Quantisation bits;
 };
 
 [[noreturn]] void fail(const std::string& expected, const std::string& got) {
@@ -72,7 +74,7 @@ class ExpertsHandle {
       group_of_.resize(experts.size(), static_cast<int64_t>(i));
     }
     k_ = experts.at(0).up.size(1);
-    experts_.emplace(std::move(experts), activation, request.clamp);
+    experts_.emplace(std::move(experts), activation, request.clamp, request.bits);
     // Of many tensors, to pass them takes longer than to look at those of the chosen experts.
     weights_.watch(request.parameters, group_of_.back() > 0);
   }
@@ -210,7 +212,8 @@ std::shared_ptr<ExpertsHandle> find_experts(int64_t number) {
 int64_t prepare_experts(Tensors parameters, Tensors gates, Tensors ups, Tensors downs,
                         Tensors gate_biases, Tensors up_biases, Tensors down_biases,
                         std::string activation, bool interleaved, bool transposed,
-                        std::optional<ScalarType> dtype, double alpha, double limit) {
+                        std::optional<ScalarType> dtype, double alpha, double limit,
+                        std::string bits) {
   auto handle = std::make_shared<ExpertsHandle>(
       ExpertsRequest{.parameters = std::move(parameters),
                      .gates = std::move(gates),
@@ -222,7 +225,8 @@ int64_t prepare_experts(Tensors parameters, Tensors gates, Tensors ups, Tensors 
                      .activation = std::move(activation),
                      .layout = {.interleaved = interleaved, .transposed = transposed},
                      .dtype = dtype,
-                     .clamp = {.alpha = alpha, .limit = limit}});
+                     .clamp = {.alpha = alpha, .limit = limit},
+                     .bits = quantisation_of(bits)});
   ExpertsHandles& all = experts_handles();
   const std::unique_lock lock(all.mutex);
   all.by_number.emplace(all.next, std::move(handle));
@@ -254,7 +258,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
       "prepare_experts(Tensor[] parameters, Tensor[] gates, Tensor[] ups, Tensor[] downs, "
       "Tensor[] gate_biases, Tensor[] up_biases, Tensor[] down_biases, str activation, "
-      "bool interleaved, bool transposed, ScalarType? dtype, float alpha, float limit) -> int");
+      "bool interleaved, bool transposed, ScalarType? dtype, float alpha, float limit, str bits) "
+      "-> int");
   m.def(
       "experts(Tensor x, Tensor index, Tensor weights, int handle, Tensor[] parameters) -> "
       "Tensor?");

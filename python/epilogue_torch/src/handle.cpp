@@ -51,27 +51,56 @@ void set_forms(const Request& request, epilogue::FusedOptions& options) {
   options.eps = request.eps[0];
   options.post_eps = request.eps[1];
   options.residual = request.residual;
-  if (request.bits.empty()) return;
-  using epilogue::WeightBits;
-  options.bits = by_name<epilogue::Quantisation>(
-      request.bits,
-      {{"int8", {.weights = WeightBits::int8}},
-       {"w8a8", {WeightBits::int8, epilogue::ActivationBits::int8}},
-       {"int4_128", {.weights = WeightBits::int4}},
-       {"int4_32", {.weights = WeightBits::int4, .group = 32}},
-       {"int4_128_zeros", {.weights = WeightBits::int4, .zero_points = true}},
-       {"int4_32_zeros", {.weights = WeightBits::int4, .group = 32, .zero_points = true}}});
+  options.bits = quantisation_of(request.bits);
+}
+
+int64_t inputs_of(const epilogue::RoundedWeight& w) {
+  return std::visit([](const auto& some) { return some.k; }, w);
+}
+int64_t outputs_of(const epilogue::RoundedWeight& w) {
+  return std::visit([](const auto& some) { return some.n; }, w);
 }
 
 }  // namespace
+
+epilogue::Quantisation quantisation_of(const std::string& name) {
+  using epilogue::ActivationBits;
+  using epilogue::WeightBits;
+  epilogue::Quantisation bits;
+  if (name.empty()) return bits;
+  if (name == "int8") return {.weights = WeightBits::int8};
+  if (name == "w8a8") return {WeightBits::int8, ActivationBits::int8};
+  if (name == "rows") return {.activations = ActivationBits::int8};  // of rounded weights
+  std::string rest = name;
+  const auto take = [&rest](std::string_view part) {
+    if (!rest.starts_with(part)) return false;
+    rest.erase(0, part.size());
+    return true;
+  };
+  bits.weights = WeightBits::int4;
+  if (take("w4a8_")) {
+    bits.activations = ActivationBits::int8;
+  } else if (!take("int4_")) {
+    throw std::runtime_error("unknown option '" + name + "'");
+  }
+  bits.group = take("128") ? 128 : take("32") ? 32 : 0;
+  bits.zero_points = take("_zeros");
+  if (bits.group == 0 || !rest.empty()) throw std::runtime_error("unknown option '" + name + "'");
+  return bits;
+}
 
 Handle::Handle(const Request& request) {
   const epilogue::NoGrad no_grad;
   TorchThreads threads;
   const epilogue::ExecutorScope scope(threads);
-  if (request.weights.empty() || request.weights.size() != request.biases.size())
+  const bool is_rounded = !request.rounded.empty();
+  const size_t count = is_rounded ? request.rounded.size() : request.weights.size();
+  if (count == 0 || count != request.biases.size())
     throw std::runtime_error("expected one bias or None for each of the weights");
-  dtype_ = engine_dtype(request.dtype).value_or(view_of(request.weights[0], "weight").dtype());
+  if (is_rounded && !request.dtype)
+    throw std::runtime_error("expected a dtype to compute in beside rounded weights, got none");
+  dtype_ =
+      request.dtype ? *engine_dtype(request.dtype) : view_of(request.weights[0], "weight").dtype();
   // Refers to weights of one number and of one dtype: no converted copies mix with others.
   std::vector<Tensor> weights;
   std::vector<Tensor> biases;
@@ -84,19 +113,29 @@ Handle::Handle(const Request& request) {
                            &options.post_norm_bias};
   for (size_t i = 0; i < 4; ++i)
     if (request.norms[i]) *norms[i] = weights_.add(*request.norms[i], "norm", dtype_);
-  k_ = weights[0].size(1);
+  const auto& rounded = request.rounded;
+  k_ = is_rounded ? inputs_of(rounded[0]) : weights[0].size(1);
+  for (size_t i = 0; i < count; ++i)
+    widths_.push_back(is_rounded ? outputs_of(rounded[i]) : weights[i].size(0));
   if (request.activation == "none") {
-    for (const Tensor& w : weights) widths_.push_back(w.size(0));
-    linear_.emplace(weights, biases, options);
-  } else {
-    widths_ = {weights.back().size(0)};
-    const auto activation = epilogue::nn::parse_activation(request.activation);
-    if (!epilogue::nn::is_gated(activation)) {
-      mlp_ = epilogue::FusedMlp::plain(weights, biases, activation, options);
+    if (is_rounded) {
+      linear_.emplace(std::span(rounded), biases, dtype_, options);
     } else {
-      if (weights.size() != 3) throw std::runtime_error("expected the weights gate, up and down");
-      mlp_ = epilogue::FusedMlp::gated(weights[0], weights[1], weights[2], activation, options,
-                                       biases);
+      linear_.emplace(std::span<const Tensor>(weights), biases, options);
+    }
+  } else {
+    widths_ = {widths_.back()};
+    const auto activation = epilogue::nn::parse_activation(request.activation);
+    using epilogue::FusedMlp;
+    if (!epilogue::nn::is_gated(activation)) {
+      mlp_ = is_rounded ? FusedMlp::plain(std::span(rounded), biases, activation, dtype_, options)
+                        : FusedMlp::plain(weights, biases, activation, options);
+    } else {
+      if (count != 3) throw std::runtime_error("expected the weights gate, up and down");
+      mlp_ = is_rounded
+                 ? FusedMlp::gated(rounded[0], rounded[1], rounded[2], activation, dtype_, options,
+                                   biases)
+                 : FusedMlp::gated(weights[0], weights[1], weights[2], activation, options, biases);
     }
   }
   weights_.watch(request.parameters);
@@ -105,7 +144,7 @@ Handle::Handle(const Request& request) {
 Tensor Handle::rows_of(const Torch& x) const {
   if (x.dim() == 0 || x.size(x.dim() - 1) != k_)
     throw std::runtime_error("mat1 and mat2 shapes cannot be multiplied: x is " + describe(x) +
-                             ", the first weight is " + describe(weights_.first()));
+                             ", the first weight has " + std::to_string(k_) + " inputs");
   const Tensor in = view_of(x, "x");
   if (in.dtype() != dtype_)
     throw std::runtime_error("expected x and weights of the same dtype, but x is " + describe(x) +

@@ -26,7 +26,12 @@ struct Request {
   std::vector<std::string> forms;           // norm, form of its weight, post norm, its kind
   std::vector<double> eps;                  // of the norm before, of that after
   bool residual = false;
+  // Instead of `weights`: weights that are rounded already. `bits` is of the rows then.
+  std::vector<epilogue::RoundedWeight> rounded = {};
 };
+
+// The choice of fewer bits of that name; "": all bits. Throws std::runtime_error on other names.
+epilogue::Quantisation quantisation_of(const std::string& name);
 
 class Handle {
  public:

@@ -63,6 +63,18 @@ epilogue::Tensor view_of(const Torch& tensor, const char* what) {
   return epilogue::Tensor::from_blob(data, sizes_of(tensor), *dtype, {}, strides);
 }
 
+epilogue::Tensor part_of(const Torch& tensor, const char* what) {
+  require_defined(tensor, what);
+  const std::optional<DType> dtype =
+      tensor.scalar_type() == ScalarType::Byte ? DType::u8 : dtype_of(tensor.scalar_type());
+  if (!tensor.is_cpu() || !dtype || tensor.dim() < 1 || tensor.dim() > 2 || !tensor.is_contiguous())
+    throw std::runtime_error(std::string("expected ") + what +
+                             " contiguous, on the CPU, of Byte, Float, BFloat16 or Half, but got " +
+                             describe(tensor));
+  void* const data = const_cast<void*>(tensor.const_data_ptr());
+  return epilogue::Tensor::from_blob(data, sizes_of(tensor), *dtype, [keep = tensor](void*) {});
+}
+
 Torch empty_like_rows(const Torch& like, epilogue::Dims sizes) {
   std::vector<int64_t> strides(static_cast<size_t>(sizes.rank()), 1);
   for (int d = sizes.rank() - 2; d >= 0; --d)

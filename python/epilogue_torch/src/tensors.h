@@ -21,6 +21,10 @@ void require_defined(const Torch& tensor, const char* what);
 // `what`, where the tensor is not on the CPU or of a dtype that the engine does not multiply.
 epilogue::Tensor view_of(const Torch& tensor, const char* what);
 
+// Tensors of a rounded weight, and memory for one: with bytes (Byte) beside the dtypes of weights.
+// Contiguous; the engine's tensor keeps the memory alive.
+epilogue::Tensor part_of(const Torch& tensor, const char* what);
+
 // Fresh memory of torch's: [sizes], contiguous, of `like`'s dtype.
 Torch empty_like_rows(const Torch& like, epilogue::Dims sizes);
 

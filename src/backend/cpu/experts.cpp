@@ -23,6 +23,7 @@
 #include <memory>
 #include <mutex>
 
+#include "backend/cpu/chain/chain_bits.h"
 #include "backend/cpu/chain/row_chain.h"
 #include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/float_type.h"
@@ -76,19 +77,20 @@ thread_local simd::Scratch sum_scratch;
 class ExpertPanels {
  public:
   ExpertPanels(const ExpertsSpec& spec, size_t first, size_t count, const PanelLayout& layout)
-      : layout_(layout), entries_(spec.experts.size()) {
+      : layout_(layout), rounding_(rounding_of(spec.bits)), entries_(spec.experts.size()) {
     for (const ExpertsSpec::Expert& expert : spec.experts)
       weights_.push_back(std::span(expert.weights).subspan(first, count));
-    expert_bytes_ = bytes_of_one(weights_[0], layout);
+    expert_bytes_ = bytes_of_one(weights_[0], layout, rounding_);
     memory_ = allocate_large(expert_bytes_ * entries_.size());
   }
   ~ExpertPanels() { count_packed_bytes(-packed_bytes_.load()); }
   ExpertPanels(const ExpertPanels&) = delete;
   ExpertPanels& operator=(const ExpertPanels&) = delete;
 
-  static size_t bytes_of_one(std::span<const Tensor> weights, const PanelLayout& layout) {
+  static size_t bytes_of_one(std::span<const Tensor> weights, const PanelLayout& layout,
+                             const simd::Rounding& rounding) {
     const size_t bytes = PackedWeights::bytes_of(layout, weights[0].size(1), weights[0].size(0),
-                                                 static_cast<int>(weights.size()));
+                                                 static_cast<int>(weights.size()), rounding.groups);
     return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
 
@@ -126,7 +128,7 @@ class ExpertPanels {
       entry.panels->repack(parts);
     } else {
       entry.panels = std::make_unique<PackedWeights>(
-          parts, weights_[expert][0].size(0), layout_, simd::Join::columns, simd::Rounding{},
+          parts, weights_[expert][0].size(0), layout_, simd::Join::columns, rounding_,
           static_cast<char*>(memory_.get()) + expert * expert_bytes_);
       const auto bytes = static_cast<int64_t>(entry.panels->bytes());
       packed_bytes_ += bytes;
@@ -136,6 +138,7 @@ class ExpertPanels {
   }
 
   const PanelLayout layout_;
+  const simd::Rounding rounding_;
   std::vector<std::span<const Tensor>> weights_;  // by expert
   size_t expert_bytes_ = 0;
   LargeMemory memory_;
@@ -150,6 +153,8 @@ class ExpertStage {
   ExpertStage(const ExpertsSpec& spec, size_t first, size_t count, const PointwiseProgram& program,
               bool is_last)
       : stage_(stage_of(spec, first, count, program), spec.dtype, is_last, 1),
+        rounding_(rounding_of(spec.bits)),
+        integer_rows_(spec.bits.activations == ActivationBits::int8),
         first_(first),
         count_(count) {
     for (const ExpertsSpec::Expert& expert : spec.experts) {
@@ -163,14 +168,20 @@ class ExpertStage {
   const ChainStage& stage() const { return stage_; }
   const std::vector<MatrixView>& biases(size_t expert) const { return biases_[expert]; }
 
-  // One kernel for all numbers of rows, so that weights are packed once: that for few, which reads
+  // One layout for all numbers of rows, so that weights are packed once: that for few, which reads
   // bf16 as it is where the one for many would have it widened.
-  const PanelKernel& kernel() const {
-    return ChainKernels{stage_.weights_type(), {}}.of(stage_, 1);
+  const PanelKernel& kernel() const { return kernels().of(stage_, 1); }
+  // The kernel for a block of `rows`: of that layout, or that of few rows.
+  const PanelKernel& kernel(int64_t rows) const {
+    const PanelKernel& few = kernel();
+    if (rounding_.to != simd::Precision::i4) return few;
+    const PanelKernel& wanted = kernels().of(stage_, rows);
+    return wanted.layout.holds_weights_as(few.layout) ? wanted : few;
   }
+  const simd::Rounding& rounding() const { return rounding_; }
 
   ExpertPanels& panels(const ExpertsSpec& spec, const PanelLayout& layout) const {
-    const auto fits = [&](const auto& p) { return p->layout() == layout; };
+    const auto fits = [&](const auto& p) { return layout.holds_weights_as(p->layout()); };
     if (const auto* known = panels_.find(fits)) return **known;
     const std::lock_guard<std::mutex> lock(*adding_);
     if (const auto* known = panels_.find(fits)) return **known;
@@ -180,11 +191,12 @@ class ExpertStage {
   int64_t packed_bytes(const ExpertsSpec& spec) const {
     const std::span<const Tensor> weights =
         std::span(spec.experts[0].weights).subspan(first_, count_);
-    return static_cast<int64_t>(ExpertPanels::bytes_of_one(weights, kernel().layout) *
+    return static_cast<int64_t>(ExpertPanels::bytes_of_one(weights, kernel().layout, rounding_) *
                                 spec.experts.size());
   }
 
  private:
+  ChainKernels kernels() const { return {stage_.weights_type(), rounding_, integer_rows_}; }
   static RowChainSpec::Stage stage_of(const ExpertsSpec& spec, size_t first, size_t count,
                                       const PointwiseProgram& program) {
     RowChainSpec::Stage stage;
@@ -199,6 +211,8 @@ class ExpertStage {
   }
 
   ChainStage stage_;
+  simd::Rounding rounding_;
+  bool integer_rows_;
   size_t first_;
   size_t count_;
   std::vector<std::vector<MatrixView>> biases_;  // by expert: those that are there
@@ -318,7 +332,8 @@ class CpuExperts final : public ExpertsKernel {
 
   KernelInfo info(int64_t rows, std::string_view ops) const override {
     KernelInfo info;
-    info.name = fused_kernel_name(prefix(), "experts", ops, s_.dtype);
+    info.name = fused_kernel_name(prefix() + bits_name(hidden_.rounding(), has_integer_rows()),
+                                  "experts", ops, s_.dtype);
     info.grid = {experts(), 1, 1};
     info.block = {std::min(rows, most_rows()), n_hidden(), n_result()};
     info.threads = num_threads();
@@ -326,8 +341,9 @@ class CpuExperts final : public ExpertsKernel {
   }
 
   std::string describe(int64_t /*rows*/) const override {
-    return prefix() + "_experts, " + std::to_string(experts()) + " of " + std::to_string(k()) +
-           " x " + std::to_string(n_hidden()) + " x " + std::to_string(n_result()) + ", " +
+    return prefix() + bits_name(hidden_.rounding(), has_integer_rows()) + "_experts, " +
+           std::to_string(experts()) + " of " + std::to_string(k()) + " x " +
+           std::to_string(n_hidden()) + " x " + std::to_string(n_result()) + ", " +
            format_bytes(static_cast<double>(packed_bytes())) + " of packed weights";
   }
 
@@ -348,6 +364,8 @@ class CpuExperts final : public ExpertsKernel {
   int64_t n_hidden() const { return hidden_.stage().n(); }
   int64_t n_result() const { return result_.stage().n(); }
 
+  bool has_integer_rows() const { return s_.bits.activations == ActivationBits::int8; }
+
   std::string prefix() const {
     return "epi_" + ChainKernels{float_type(s_.dtype), {}}.level_name();
   }
@@ -367,7 +385,7 @@ class CpuExperts final : public ExpertsKernel {
     call.stage = &stage.stage();
     call.weights = &panels.current(expert);
     call.kernel = &kernel;
-    call.padded_k = kernel.layout.padded(stage.stage().k());
+    call.padded_k = call.weights->padded_k();
     call.overlap_rows = kernel.overlap_rows;
     call.operands = stage.biases(expert);
     return call;
@@ -376,13 +394,14 @@ class CpuExperts final : public ExpertsKernel {
   // Blocks of all experts that tokens chose. Packs their weights where nobody did.
   void make_blocks(const Routing& routing, std::vector<ExpertBlock>& blocks) const {
     blocks.clear();
-    const PanelKernel& hidden = hidden_.kernel();
-    const PanelKernel& result = result_.kernel();
-    ExpertPanels& hidden_panels = hidden_.panels(s_, hidden.layout);
-    ExpertPanels& result_panels = result_.panels(s_, result.layout);
+    ExpertPanels& hidden_panels = hidden_.panels(s_, hidden_.kernel().layout);
+    ExpertPanels& result_panels = result_.panels(s_, result_.kernel().layout);
     for (size_t e = 0; e + 1 < routing.first.size(); ++e) {
       const int64_t rows = routing.first[e + 1] - routing.first[e];
       if (rows == 0) continue;
+      // Blocks of an expert differ by few rows: one kernel serves all.
+      const PanelKernel& hidden = hidden_.kernel(std::min(rows, most_rows()));
+      const PanelKernel& result = result_.kernel(std::min(rows, most_rows()));
       ExpertBlock block;
       block.hidden = call_of(hidden_, hidden, hidden_panels, e);
       block.result = call_of(result_, result, result_panels, e);
@@ -401,7 +420,8 @@ class CpuExperts final : public ExpertsKernel {
     const auto weights = static_cast<double>(layout.width * call.padded_k);
     const bool is_bf16 = layout.rows == FloatType::bf16;
     const double flops_per_ns = is_bf16 ? rates.bf16_flops_per_ns : rates.f32_flops_per_ns;
-    return std::max(weights * static_cast<double>(layout.weight_bytes) / rates.stream_bytes_per_ns,
+    const auto bytes = static_cast<double>(call.weights->panel_bytes(call.padded_k));
+    return std::max(bytes / rates.stream_bytes_per_ns,
                     2 * weights * static_cast<double>(rows) / flops_per_ns);
   }
   static double stage_ns(const StageCall& call, int64_t rows, const MachineRates& rates) {
@@ -466,14 +486,16 @@ class CpuExperts final : public ExpertsKernel {
     hand_out(wholes + static_cast<int64_t>(state.hidden.size()), threads, [&](int64_t i) {
       if (i < wholes) return run_whole(rows, *state.whole[static_cast<size_t>(i)]);
       const Piece& p = state.hidden[static_cast<size_t>(i - wholes)];
-      run_stage(p.block->hidden, p.block->flow, p.block->from, p.block->slot, p.block->rows,
+      const ExpertBlock& b = *p.block;
+      run_stage(b.hidden, b.flow, rows_for_kernel(b.hidden, b.from, b.rows), b.slot, b.rows,
                 p.first, p.last);
     });
     cut(state.shared, &ExpertBlock::result, threads, rates, state.result);
     hand_out(static_cast<int64_t>(state.result.size()), threads, [&](int64_t i) {
       const Piece& p = state.result[static_cast<size_t>(i)];
-      run_stage(p.block->result, {}, {p.block->flow.data, p.block->flow.row_stride}, p.block->slot,
-                p.block->rows, p.first, p.last);
+      const ExpertBlock& b = *p.block;
+      run_stage(b.result, {}, rows_for_kernel(b.result, {b.flow.data, b.flow.row_stride}, b.rows),
+                b.slot, b.rows, p.first, p.last);
     });
     sum_pairs(call, begin, tokens, state.routing, pairs);
   }
@@ -521,7 +543,7 @@ class CpuExperts final : public ExpertsKernel {
       b->flow = stage_flow(b->hidden, b->result, b->rows, memory);
       memory += rows_floats(b->result, b->rows);
       if (b->rows == 1 && float_type(rows.x.dtype) == rows_type(b->hidden) &&
-          b->hidden.padded_k == k()) {
+          (b->hidden.padded_k == k() || b->hidden.kernel->layout.quantise_rows != nullptr)) {
         b->from = {rows.at(b->slot), k()};
       } else {
         gathered += b->rows;
@@ -544,10 +566,10 @@ class CpuExperts final : public ExpertsKernel {
     float* const memory =
         block_scratch.get(static_cast<size_t>(before + rows_floats(b.result, b.rows)));
     const MatrixView flow = stage_flow(b.hidden, b.result, b.rows, memory + before);
-    run_stage(b.hidden, flow, gather(rows, b, memory), b.slot, b.rows, 0,
-              b.hidden.weights->panels());
-    run_stage(b.result, {}, {flow.data, flow.row_stride}, b.slot, b.rows, 0,
-              b.result.weights->panels());
+    run_stage(b.hidden, flow, rows_for_kernel(b.hidden, gather(rows, b, memory), b.rows), b.slot,
+              b.rows, 0, b.hidden.weights->panels());
+    run_stage(b.result, {}, rows_for_kernel(b.result, {flow.data, flow.row_stride}, b.rows), b.slot,
+              b.rows, 0, b.result.weights->panels());
   }
 
   void sum_pairs(const Call& call, int64_t begin, int64_t tokens, const Routing& routing,

@@ -2,6 +2,7 @@
 #include "backend/cpu/chain/shared_panels.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "backend/cpu/float_type.h"
@@ -58,11 +59,20 @@ const simd::PackedWeights& SharedPanels::pack() {
   std::vector<simd::PackedPart> parts;
   for (const KnownWeight& w : weights_)  // [n, k]: B is its transpose
     parts.push_back({{w.data, float_type(w.dtype), w.strides[1], w.strides[0]}, w.sizes[1]});
-  std::vector<simd::GroupedPart> grouped;
-  for (const Int4Weight& w : int4_)
-    grouped.push_back({w.steps.data_as<uint8_t>(), static_cast<const uint16_t*>(w.scales.data()),
-                       w.zeros.defined() ? w.zeros.data_as<uint8_t>() : nullptr, w.group});
-  for (size_t i = 0; i < grouped.size(); ++i) parts[i].grouped = &grouped[i];
+  // Two weights at most.
+  std::array<simd::GroupedPart, 2> grouped;
+  std::array<simd::SteppedPart, 2> stepped;
+  for (size_t i = 0; i < int4_.size(); ++i) {
+    const Int4Weight& w = int4_[i];
+    if (w.group == 0) {  // of 8 bits
+      stepped[i] = {static_cast<const int8_t*>(w.steps.data()), w.scales.data_as<float>()};
+      parts[i].stepped = &stepped[i];
+    } else {
+      grouped[i] = {w.steps.data_as<uint8_t>(), static_cast<const uint16_t*>(w.scales.data()),
+                    w.zeros.defined() ? w.zeros.data_as<uint8_t>() : nullptr, w.group};
+      parts[i].grouped = &grouped[i];
+    }
+  }
   if (panels_ != nullptr) {
     panels_->repack(parts);
   } else {

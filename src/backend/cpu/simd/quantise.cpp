@@ -11,9 +11,10 @@ namespace {
 
 constexpr float kLargest = 127;
 
-// A scale near the smallest float is inexact: hence the clamp.
+// A scale near the smallest float is inexact: hence the clamp. -128 is of steps that somebody else
+// made, whose scale here is 1.
 float steps_of(float value, float scale) {
-  return scale > 0 ? std::clamp(std::nearbyint(value / scale), -kLargest, kLargest) : 0.0F;
+  return scale > 0 ? std::clamp(std::nearbyint(value / scale), -kLargest - 1, kLargest) : 0.0F;
 }
 
 }  // namespace

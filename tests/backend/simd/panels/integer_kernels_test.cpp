@@ -260,6 +260,129 @@ TEST_P(IntegerKernels, FourBitWeightsGiveTheirProducts) {
   EXPECT_GE(kernels, 4);
 }
 
+// Rows of 8 bits, as the kernel reads them, times 4-bit weights: sums of a group are integers, and
+// what is made of them is added in the order of the groups, so that every bit is known.
+void expect_grouped_sums(const PanelKernel& kernel, const char* name, const GroupFormat& f,
+                         int64_t m, int64_t k, int64_t n, int parts) {
+  std::vector<GroupedWeights> weights;
+  std::vector<PackedPart> operands;
+  for (int p = 0; p < parts; ++p) weights.emplace_back(n, k, f, 12 + static_cast<uint32_t>(p));
+  for (const GroupedWeights& w : weights) operands.push_back({{}, k, &w.part});
+  const PackedWeights packed(operands, n, kernel.layout, Join::columns, {Precision::i4, f});
+  std::mt19937 generator(1);
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> a(static_cast<size_t>(m * k));
+  for (float& x : a) x = values(generator);
+  std::fill_n(a.begin(), k, 1.0F);  // all at the end of the range
+  std::vector<int16_t> memory(a.size());
+  std::vector<float> row_scales(static_cast<size_t>(m));
+  kernel.layout.quantise_rows(a.data(), k, m, k, k, memory.data(), k, row_scales.data());
+  const bool has_bytes = kernel.layout.row_bytes == 1;
+  const auto* const bytes = reinterpret_cast<const int8_t*>(memory.data());
+  const auto row = [&](int64_t i, int64_t q) {
+    return has_bytes ? int32_t{bytes[i * k + q]} : int32_t{memory[static_cast<size_t>(i * k + q)]};
+  };
+  EXPECT_EQ(row(0, 0), 127);
+  const int64_t groups = k / f.size;
+  std::vector<int32_t> row_sums(static_cast<size_t>(m * (groups + 1)));
+  if (has_bytes) {
+    running_sums(bytes, k, m, k, f.size, row_sums.data());
+  } else {
+    running_sums(memory.data(), k, m, k, f.size, row_sums.data());
+  }
+  PanelArgs args;
+  args.m = m;
+  args.k = k;
+  args.a = memory.data();
+  args.a_stride = k;
+  args.row_scales = row_scales.data();
+  args.row_sums = row_sums.data();
+  args.row_sums_stride = groups + 1;
+  args.groups = &packed.groups();
+  const int64_t each = packed.columns_per_panel();
+  std::vector<float> sums[2];
+  for (auto& s : sums) s.resize(static_cast<size_t>(m * kernel.layout.width));
+  args.sums[0] = sums[0].data();
+  args.sums[1] = sums[1].data();
+  for (int64_t panel = 0; panel < packed.panels(); ++panel) {
+    args.panel = packed.panel(panel, 0);
+    const PanelFunction function = parts == 2 ? kernel.two : kernel.one;
+    args.accumulate = false;
+    function(args);
+    args.accumulate = true;
+    function(args);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < std::min(each, n - panel * each); ++j)
+        for (int p = 0; p < parts; ++p) {
+          const GroupedWeights& w = weights[static_cast<size_t>(p)];
+          float expected = 0;
+          for (int64_t g = 0; g < 2 * groups; ++g) {
+            const auto at = static_cast<size_t>((panel * each + j) * groups + g % groups);
+            int32_t sum = 0;
+            for (int64_t q = g % groups * f.size; q < (g % groups + 1) * f.size; ++q) {
+              const auto step = static_cast<size_t>((panel * each + j) * k + q);
+              const int32_t value = (w.steps[step / 2] >> (step % 2 * 4) & 15) -
+                                    (f.has_zeros ? int32_t{w.zeros[at]} : 8);
+              sum += value * row(i, q);
+            }
+            float scale = 0;
+            to_f32(f.scales, &w.scales[at], &scale, 1);
+            const float both = row_scales[static_cast<size_t>(i)] * scale;
+            const float product = static_cast<float>(sum) * both;
+            expected = g == 0 ? product : expected + product;
+          }
+          ASSERT_EQ(sums[p][static_cast<size_t>(i * each + j)], expected)
+              << name << ": " << m << " x " << k << " x " << n << " groups of " << f.size
+              << (f.has_zeros ? " with zeros" : "") << ", part " << p << " of " << parts << " at "
+              << i << ", " << j;
+        }
+  }
+}
+
+void expect_grouped_sums_of_all_sizes(const PanelKernel& kernel, const char* name) {
+  for (const int64_t size : {32, 128})
+    for (const bool has_zeros : {false, true})
+      for (const FloatType scales : {FloatType::bf16, FloatType::f16})
+        for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 13, 33})
+          for (const int parts : {1, 2}) {
+            expect_grouped_sums(kernel, name, {size, has_zeros, scales}, m, 128, 65, parts);
+            expect_grouped_sums(kernel, name, {size, has_zeros, scales}, m, 384, 3, parts);
+          }
+}
+
+constexpr PanelUse kW4a8 = {
+    .weights = FloatType::f32, .rows = 100, .precision = Precision::i4, .integer_rows = true};
+
+TEST_P(IntegerKernels, SumsOf4BitWeightsAnd8BitRowsAreExact) {
+  const LevelScope level(GetParam());
+  int kernels = 0;
+  for (const PanelKernelEntry& entry : panel_kernels()) {
+    if (entry.decline(kW4a8) != nullptr || entry.kernel().layout.quantise_rows == nullptr) continue;
+    ++kernels;
+    expect_grouped_sums_of_all_sizes(entry.kernel(), entry.name);
+  }
+  EXPECT_GE(kernels, 1);
+}
+
+// What AVX-VNNI's kernel does with groups, over an instruction in plain code.
+TEST_P(IntegerKernels, GroupsOfDotProductsOverAPlainUnit) {
+  const LevelScope level(GetParam());
+  constexpr int64_t width = plain_dots::Unit::kLanes;
+  if (i4_kernels().kernel.layout.width != width) GTEST_SKIP() << "other panels";
+  static const PanelLayout inner = w8a8_quads_layout(width);
+  PanelKernel kernel = i4_kernels().kernel;
+  kernel.layout.quantise_rows = inner.quantise_rows;
+  kernel.layout.row_bytes = inner.row_bytes;
+  kernel.one = [](const PanelArgs& args) {
+    w4a8_product(args, inner, StepOrder::quads, plain_dots::dots_product<plain_dots::Unit, 1, 1>);
+  };
+  for (const int64_t size : {32, 128})
+    for (const bool has_zeros : {false, true})
+      for (const int64_t m : {1, 5, 6, 7, 33})
+        expect_grouped_sums(kernel, "plain dots", {size, has_zeros, FloatType::bf16}, m, 384, 65,
+                            1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, IntegerKernels, testing::ValuesIn(kIsas),
                          [](const auto& level) { return std::string(isa_name(level.param)); });
 

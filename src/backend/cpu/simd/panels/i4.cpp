@@ -199,6 +199,65 @@ void widen_i4_panel(const GroupFormat& f, const void* panel, int64_t k, float* o
                                     : widen_groups<FloatType::bf16>(f, panel, k, out);
 }
 
+// Of four bytes x and y, each below 128: x - y.
+HWY_INLINE uint32_t less(uint32_t x, uint32_t y) {
+  constexpr uint32_t top = 0x80808080U;
+  return ((x | top) - y) ^ top;
+}
+
+// A word's neighbours 0 to 3, and 4 to 7, in bytes (group_bit()).
+HWY_INLINE uint32_t first_quad(uint32_t w) {
+  return (w & 0xFU) | (w >> 8 & 0xF00U) | (w << 12 & 0xF0000U) | (w << 4 & 0xF000000U);
+}
+HWY_INLINE uint32_t second_quad(uint32_t w) {
+  return (w >> 8 & 0xFU) | (w >> 16 & 0xF00U) | (w << 4 & 0xF0000U) | (w >> 4 & 0xF000000U);
+}
+
+void unpack_words(const uint32_t* words, int64_t count, StepOrder order, const uint32_t* zeros,
+                  int8_t* out) {
+  for (int64_t w = 0; w < count; ++w, words += kWidth, out += 8 * kWidth) {
+    if (order == StepOrder::quads) {
+      auto* const to = reinterpret_cast<uint32_t*>(out);
+      for (int64_t j = 0; j < kWidth; ++j) {
+        to[j] = less(first_quad(words[j]), zeros[j]);
+        to[kWidth + j] = less(second_quad(words[j]), zeros[j]);
+      }
+    } else {
+      auto* const to = reinterpret_cast<uint16_t*>(out);
+      for (int t = 0; t < 4; ++t)
+        for (int64_t j = 0; j < kWidth; ++j) {
+          const uint32_t pair = words[j] >> (4 * t) & 0x000F000FU;
+          to[t * kWidth + j] =
+              static_cast<uint16_t>(less((pair | pair >> 8) & 0xFFFFU, zeros[j] & 0xFFFFU));
+        }
+    }
+  }
+}
+
+// Integers of 8 bits, from -16 to 15, or from 0 to 15 beside their zeros.
+void unpack_i4_panel(const GroupFormat& f, const void* panel, int64_t k, StepOrder order,
+                     const UnpackedSteps& out) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  for (int64_t g = 0; g * f.size < k; ++g) {
+    const GroupView group = group_at(panel, f, kWidth, g);
+    for (int64_t j = 0; j < kNv; ++j) {
+      float* const scales = out.scales + g * kWidth + j * lanes;
+      if (f.scales == FloatType::f16) {
+        store(scales_of<FloatType::f16>(group.scales, j), scales);
+      } else {
+        store(scales_of<FloatType::bf16>(group.scales, j), scales);
+      }
+    }
+    uint32_t zeros[kWidth];
+    for (int64_t j = 0; j < kWidth; ++j) {
+      const uint32_t zero = group.zeros == nullptr ? kMiddleStep : group.zeros[j];
+      if (out.zeros != nullptr) out.zeros[g * kWidth + j] = static_cast<int32_t>(zero);
+      zeros[j] = out.zeros != nullptr ? 0 : zero * 0x01010101U;
+    }
+    unpack_words(group.words, f.size / 8, order, zeros, out.steps + g * f.size * kWidth);
+  }
+}
+
 void quantise_i4_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                       void* out, int64_t stride, float* scales) {
   rows_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride, scales);
@@ -219,6 +278,7 @@ constexpr I4Kernels table = {
                .two = i4_product<2>,
                .stores = true},
     .widen = widen_i4_panel,
+    .unpack = unpack_i4_panel,
 };
 
 }  // namespace epilogue::simd::HWY_NAMESPACE

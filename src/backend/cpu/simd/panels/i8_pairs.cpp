@@ -45,7 +45,7 @@ __m512i pair_of(const int16_t* a) {
 }
 
 // sums (+)= (a[k] b[k] + a[k + 1] b[k + 1] + ...) times the row's scale and the column's. Integer
-// sums are exact, and fit: kSumDepth products of at most 127 * 32767.
+// sums are exact, and fit: kSumDepth products of at most 128 * 32767.
 template <int64_t kRows, int kParts>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t part_vectors = kNv / kParts;
@@ -117,7 +117,7 @@ void i8_pairs_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 namespace epilogue::simd {
 namespace {
 
-// How much of k sums may take in: 127 * 32767 times as often fits 32 bits.
+// How much of k sums may take in: 128 * 32767 times as often fits 32 bits.
 constexpr int64_t kSumDepth = 512;
 thread_local Scratch step_rows;
 

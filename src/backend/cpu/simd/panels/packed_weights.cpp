@@ -52,14 +52,18 @@ struct GroupColumns {
 };
 void copy_group(const GroupedPart& part, const GroupFormat& f, const GroupColumns& c, int64_t width,
                 const GroupSteps& out) {
-  const int64_t groups = c.depth / part.group;
+  const int64_t groups = (c.depth + part.group - 1) / part.group;
+  const int64_t filled = std::min(f.size, c.depth - c.k);
   for (int64_t j = 0; j < c.count; ++j) {
     const int64_t row = c.first + j;
     const int64_t group = row * groups + c.k / part.group;
     out.scales[j] = part.scales[group];
     if (part.zeros != nullptr) out.zeros[j] = part.zeros[group];
-    const uint8_t* const bytes = part.steps + (row * c.depth + c.k) / 2;
-    for (int64_t i = 0; i < f.size; ++i)
+    const uint8_t* const bytes = part.steps + row * ((c.depth + 1) / 2) + c.k / 2;
+    // Beyond the last k steps are the zero: they are worth nothing.
+    if (filled < f.size)
+      for (int64_t i = 0; i < f.size; ++i) out.steps[i * width + j] = out.zeros[j];
+    for (int64_t i = 0; i < filled; ++i)
       out.steps[i * width + j] = static_cast<uint8_t>(bytes[i / 2] >> (i % 2 * 4) & kMostSteps);
   }
 }
@@ -97,8 +101,12 @@ PackedWeights::PackedWeights(std::span<const PackedPart> parts, int64_t n,
   repack(parts);
 }
 
-size_t PackedWeights::bytes_of(const PanelLayout& layout, int64_t k, int64_t n, int products) {
+size_t PackedWeights::bytes_of(const PanelLayout& layout, int64_t k, int64_t n, int products,
+                               const GroupFormat& groups) {
   const int64_t each = layout.width / products;
+  if (layout.has_groups)
+    return static_cast<size_t>((n + each - 1) / each * ((k + groups.size - 1) / groups.size) *
+                               group_bytes(groups, layout.width));
   return static_cast<size_t>((n + each - 1) / each * layout.padded(k) * layout.width *
                              layout.weight_bytes);
 }
@@ -163,10 +171,38 @@ void PackedWeights::pack_groups(std::span<const PackedPart> parts, int64_t index
   }
 }
 
+// Steps of 8 bits are stored as they are, or as the values that they stand for.
+void PackedWeights::pack_steps(std::span<const PackedPart> parts, int64_t index, char* out) {
+  const int64_t width = layout_.width;
+  const int64_t each = columns_per_panel();
+  const int64_t first = index * each;
+  const int64_t count = std::min(each, n_ - first);
+  float* const values = layout_.store == nullptr
+                            ? reinterpret_cast<float*>(out)
+                            : f32_panel.get(static_cast<size_t>(padded_k_ * width));
+  std::fill_n(values, padded_k_ * width, 0.0F);
+  float* const ones = scale_row.get(static_cast<size_t>(width));
+  std::fill_n(ones, width, 1.0F);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const SteppedPart& part = *parts[p].stepped;
+    const int64_t at = static_cast<int64_t>(p) * each;
+    for (int64_t j = 0; j < count; ++j) {
+      const int8_t* const steps = part.steps + (first + j) * parts[p].k;
+      const float scale = layout_.has_scales ? 1.0F : part.scales[first + j];
+      for (int64_t k = 0; k < parts[p].k; ++k)
+        values[k * width + at + j] = static_cast<float>(steps[k]) * scale;
+      if (layout_.has_scales)
+        scales_[static_cast<size_t>(index * width + at + j)] = part.scales[first + j];
+    }
+  }
+  if (layout_.store != nullptr) layout_.store(values, padded_k_, ones, out);
+}
+
 void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   const int64_t width = layout_.width;
   char* const out = data_ + panel_bytes(index * padded_k_);
   if (layout_.has_groups) return pack_groups(parts, index, out);
+  if (parts[0].stepped != nullptr) return pack_steps(parts, index, out);
   const bool same = rounding_.to == Precision::same;
   if (layout_.store == nullptr && same)
     return copy_parts(parts, index, padded_k_, reinterpret_cast<float*>(out));

@@ -20,10 +20,16 @@ enum class Join : uint8_t {
 
 // 4-bit weights as somebody else rounded them, [n][k] as nn.Linear holds them.
 struct GroupedPart {
-  const uint8_t* steps = nullptr;    // [n][k / 2], the lower k in the lower half of a byte
-  const uint16_t* scales = nullptr;  // [n][k / group], of the format's type
-  const uint8_t* zeros = nullptr;    // [n][k / group]; null: kMiddleStep
+  const uint8_t* steps = nullptr;    // [n][(k + 1) / 2], the lower k in the lower half of a byte
+  const uint16_t* scales = nullptr;  // [n][groups], of the format's type; the last may be short
+  const uint8_t* zeros = nullptr;    // [n][groups]; null: kMiddleStep
   int64_t group = 0;                 // a multiple of the format's
+};
+
+// 8-bit weights as somebody else rounded them, likewise.
+struct SteppedPart {
+  const int8_t* steps = nullptr;  // [n][k]
+  const float* scales = nullptr;  // [n]
 };
 
 // B [k, n] of one part.
@@ -32,6 +38,7 @@ struct PackedPart {
   int64_t k = 0;
   // Instead of b's values, which are not read then.
   const GroupedPart* grouped = nullptr;
+  const SteppedPart* stepped = nullptr;
 };
 
 // One matrix, or two with as many columns, as panels.
@@ -45,8 +52,10 @@ class PackedWeights {
   PackedWeights(std::span<const PackedPart> parts, int64_t n, const PanelLayout& layout,
                 Join join = Join::columns, const Rounding& rounding = {}, void* memory = nullptr);
 
-  // What the panels of `products` matrices [k, n] with joined columns take. Not of 4-bit weights.
-  static size_t bytes_of(const PanelLayout& layout, int64_t k, int64_t n, int products);
+  // What the panels of `products` matrices [k, n] with joined columns take. `groups`: of 4-bit
+  // weights.
+  static size_t bytes_of(const PanelLayout& layout, int64_t k, int64_t n, int products,
+                         const GroupFormat& groups = {});
 
   // The same for parts of the same sizes and strides whose values changed, in the memory at hand:
   // new memory would cost as much as the copy. Not while a product reads the panels.
@@ -74,6 +83,7 @@ class PackedWeights {
  private:
   void copy_parts(std::span<const PackedPart> parts, int64_t index, int64_t rows, float* out) const;
   void pack_panel(std::span<const PackedPart> parts, int64_t index);
+  void pack_steps(std::span<const PackedPart> parts, int64_t index, char* out);
   void pack_groups(std::span<const PackedPart> parts, int64_t index, char* out) const;
 
   int64_t k_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels of 8-bit weights times 8-bit rows share. Their integer sums are the same on
-// every level, bit for bit: exact, at most 127 * 127 each, and none saturates.
+// every level, bit for bit: exact, at most 128 * 127 each, and none saturates.
 #pragma once
 
 #include <cstdint>
 
+#include "backend/cpu/simd/panels/i4_kernels.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
 
 namespace epilogue::simd {
@@ -39,6 +40,11 @@ const char* decline_others_than_w8a8(const PanelUse& use);
 
 // [k / 4][width][4] of 8-bit integers, rows of 8 bits: what VNNI and the tile instructions read.
 PanelLayout w8a8_quads_layout(int64_t width);
+
+// 4-bit weights times rows of 8 bits by a kernel of 8-bit weights, group after group of k: the
+// panel is unpacked into that of `inner`, the kernel's layout, in `order`.
+void w4a8_product(const PanelArgs& args, const PanelLayout& inner, StepOrder order,
+                  PanelFunction kernel);
 
 // The micro-kernels of AVX512-VNNI, to be called where cpu_has(CpuFeature::avx512_vnni) only.
 void w8a8_dots_one(const PanelArgs& args);

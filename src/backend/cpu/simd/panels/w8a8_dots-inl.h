@@ -23,8 +23,8 @@ void dots_tile(const PanelArgs& args, int64_t row) {
   for (int64_t i = 0; i < kRows; ++i) {
     a[i] = static_cast<const int8_t*>(args.a) + (row + i) * args.a_stride;
     const int32_t* const before = args.row_sums + (row + i) * args.row_sums_stride;
-    const auto moved =
-        static_cast<uint32_t>(before[args.k / kQuadsK]) - static_cast<uint32_t>(before[0]);
+    const auto moved = static_cast<uint32_t>(before[(args.k + kQuadsK - 1) / kQuadsK]) -
+                       static_cast<uint32_t>(before[0]);
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kVectors; ++j)
       sums[i][j] = Unit::set(static_cast<int32_t>(0U - 128U * moved));
