@@ -55,6 +55,12 @@ const Choice kChoices[] = {
      {.weights = WeightBits::int4, .zero_points = true},
      0.5 + 1.5 * kHeaderOf128,
      0.25},
+    {"w4a8 g128", DType::bf16, {WeightBits::int4, ActivationBits::int8}, 0.5 + kHeaderOf128, 0.25},
+    {"w4a8 g32",
+     DType::bf16,
+     {WeightBits::int4, ActivationBits::int8, 32},
+     0.5 + kHeaderOf32,
+     0.25},
 };
 
 // Sums `bytes` of memory on all threads: what a kernel that only reads could do.

@@ -18,6 +18,7 @@
 #include "epilogue/base/result.h"
 #include "epilogue/csv.h"
 #include "epilogue/data.h"
+#include "epilogue/fusion_choices.h"
 #include "epilogue/io.h"
 #include "epilogue/nn.h"
 
@@ -81,7 +82,9 @@ class Predictor {
  public:
   // Codes: those of SafetensorsFile, and NotAModel (no description, or one that is not of these
   // weights).
-  static Result<Predictor> open(const std::string& path);
+  // `bits`: the network's weights (and rows) rounded, which changes results. Throws Error where
+  // these do not fit each other.
+  static Result<Predictor> open(const std::string& path, const Quantisation& bits = {});
 
   const ModelDescription& description() const { return description_; }
 
@@ -105,7 +108,7 @@ class Predictor {
 
  private:
   Predictor(ModelDescription description, std::shared_ptr<const nn::Module> network,
-            std::string path);
+            std::string path, const Quantisation& bits);
   Tensor stored_of(const Tensor& values) const;
 
   // Inputs of rows [begin, end).
@@ -116,6 +119,8 @@ class Predictor {
   std::shared_ptr<const FeatureEncoder> encoder_;  // of a model of tables
   std::shared_ptr<const InputLayout> layout_;      // null: inputs are what is stored
   std::shared_ptr<const nn::Module> network_;
+  // The compiled network where it has fewer bits, which any thread may call. Else empty.
+  std::function<Tensor(const Tensor&)> rounded_;
   std::string path_;
 };
 

@@ -356,18 +356,18 @@ class Compiled:
 
     def __repr__(self) -> str: ...
 
-def compile(f: object, *, dynamic_rows: bool = True, int8_weights: bool = False, tune: str = 'model') -> Compiled:
+def compile(f: object, *, dynamic_rows: bool = True, int8_weights: bool = False, tune: str = 'model', weights: str | None = None, activations: str | None = None, group: int = 128, zero_points: bool = False) -> Compiled:
     """
     A module or a function of tensors as a few fused kernels. The first call captures, fuses and plans.
 
-    The function must be pure: its results depend on its inputs and on tensors that it holds, by way of ops alone. ``tune='measure'`` times the plans on the first call's inputs. Raises Error where it writes elsewhere in place or reads elements.
+    The function must be pure: its results depend on its inputs and on tensors that it holds, by way of ops alone. ``tune='measure'`` times the plans on the first call's inputs. ``weights``: 'int8' or 'int4' for the packed copies of weights (of 4 bits with a scale for ``group`` inputs, 32 or 128, and a zero point each with ``zero_points``); ``activations``: 'int8' makes rows integers too before each product. Both change results. ``int8_weights`` is the same as ``weights='int8'``. Raises Error where it writes elsewhere in place or reads elements.
     """
 
-def fused_gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, activation: str = 'geglu', norm: str = 'none', norm_weight: Tensor | None = None, residual: bool = False, int8_weights: bool = False) -> Tensor:
+def fused_gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, *, activation: str = 'geglu', norm: str = 'none', norm_weight: Tensor | None = None, residual: bool = False, int8_weights: bool = False, weights: str | None = None, activations: str | None = None, group: int = 128, zero_points: bool = False) -> Tensor:
     """
     down (act(gate norm(x)) * (up norm(x))) (+ x) as one kernel: x [..., k]; gate and up [h, k], down [n, h]; f32, bf16 or f16, all of one dtype.
 
-    Inference only. Weights are packed at the first call and kept: pass the same tensors call after call. Thread-safe.
+    Inference only. Weights are packed at the first call and kept: pass the same tensors call after call. Fewer bits as compile()'s. Thread-safe.
     """
 
 class Profile:
@@ -424,7 +424,8 @@ class Predicted:
 class Predictor:
     """A model.safetensors of ``epilogue train``."""
 
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: str, *, weights: str | None = None, activations: str | None = None, group: int = 128, zero_points: bool = False) -> None:
+        """Fewer bits as compile()'s, which change predictions."""
 
     def predict(self, path: str) -> Predicted:
         """

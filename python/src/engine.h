@@ -9,6 +9,7 @@
 #include <string>
 
 #include "epilogue/dims.h"
+#include "epilogue/fusion_choices.h"
 #include "epilogue/tensor.h"
 
 namespace epilogue::python {
@@ -36,6 +37,17 @@ inline std::shared_ptr<nanobind::object> held(nanobind::object object) {
 inline std::optional<Tensor> if_defined(const Tensor& t) {
   return t.defined() ? std::optional(t) : std::nullopt;
 }
+
+// Fewer bits as Python's keywords name them.
+struct BitsChoice {
+  std::optional<std::string> weights;      // "int8" or "int4"
+  std::optional<std::string> activations;  // "int8"
+  int group = 128;
+  bool zero_points = false;
+  bool int8_weights = false;
+};
+// Throws Error where these do not fit each other.
+Quantisation bits_of(const BitsChoice& choice);
 
 // A sequence of numbers, or one number.
 Dims to_dims(nanobind::handle sizes);

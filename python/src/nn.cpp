@@ -81,11 +81,44 @@ void bind_layers(nb::module_& m) {
           "dim"_a, "hidden"_a, "layers"_a = 1, "activation"_a = "gelu", "bias"_a = true);
 }
 
-CompileOptions options_of(bool dynamic_rows, bool int8_weights, const std::string& tune) {
+}  // namespace
+
+Quantisation bits_of(const BitsChoice& c) {
+  const auto refuse = [](const char* name, const char* expected, const std::string& got) {
+    throw Error("[" + std::string(name) + "] expected " + expected + ", got " + got);
+  };
+  Quantisation bits;
+  bits.group = c.group;
+  bits.zero_points = c.zero_points;
+  const std::string weights = c.weights.value_or(c.int8_weights ? "int8" : "");
+  if (weights == "int8") {
+    bits.weights = WeightBits::int8;
+  } else if (weights == "int4") {
+    bits.weights = WeightBits::int4;
+  } else if (c.weights) {
+    refuse("weights", "None, 'int8' or 'int4'", "'" + weights + "'");
+  }
+  if (c.int8_weights && weights != "int8")
+    refuse("weights", "'int8' or None beside int8_weights=True", "'" + weights + "'");
+  if (c.activations && *c.activations != "int8")
+    refuse("activations", "None or 'int8'", "'" + *c.activations + "'");
+  if (c.activations && bits.weights == WeightBits::same)
+    refuse("activations", "None unless weights are 'int8' or 'int4'", "'int8'");
+  if (c.activations) bits.activations = ActivationBits::int8;
+  if (bits.weights != WeightBits::int4 && (c.group != 128 || c.zero_points))
+    refuse("group and zero_points", "none unless weights are 'int4'",
+           std::to_string(c.group) + (c.zero_points ? " with zero points" : ""));
+  if (c.group != 32 && c.group != 128) refuse("group", "32 or 128", std::to_string(c.group));
+  return bits;
+}
+
+namespace {
+
+CompileOptions options_of(bool dynamic_rows, const Quantisation& bits, const std::string& tune) {
   if (tune != "model" && tune != "measure")
     throw Error("[compile] expected tune 'model' or 'measure', got '" + tune + "'");
   return {.dynamic_rows = dynamic_rows,
-          .int8_weights = int8_weights,
+          .bits = bits,
           .tune = tune == "measure" ? Tune::measure : Tune::model};
 }
 
@@ -109,8 +142,11 @@ Compiled compile_function(nb::object function, CompileOptions options) {
                  std::move(options));
 }
 
-Compiled compile_any(nb::object f, bool dynamic_rows, bool int8_weights, const std::string& tune) {
-  CompileOptions options = options_of(dynamic_rows, int8_weights, tune);
+Compiled compile_any(nb::object f, bool dynamic_rows, bool int8_weights, const std::string& tune,
+                     const std::optional<std::string>& weights,
+                     const std::optional<std::string>& activations, int group, bool zero_points) {
+  const BitsChoice choice = {weights, activations, group, zero_points, int8_weights};
+  CompileOptions options = options_of(dynamic_rows, bits_of(choice), tune);
   const auto as = [&]<class Layer>() { return compile(nb::cast<const Layer&>(f), options); };
   if (nb::isinstance<nn::GatedMLP>(f)) return as.template operator()<nn::GatedMLP>();
   if (nb::isinstance<nn::MLP>(f)) return as.template operator()<nn::MLP>();
@@ -155,22 +191,32 @@ void bind_compile(nb::module_& m) {
       .def("__repr__", [](const Compiled& self) {
         return "<epilogue.Compiled: " + std::to_string(self.stats().plans) + " plans>";
       });
-  m.def("compile", compile_any, "f"_a, nb::kw_only(), "dynamic_rows"_a = true,
-        "int8_weights"_a = false, "tune"_a = "model", nb::keep_alive<0, 1>(),
-        "A module or a function of tensors as a few fused kernels. The first call captures, fuses "
-        "and plans.\n\nThe function must be pure: its results depend on its inputs and on tensors "
-        "that it holds, by way of ops alone. ``tune='measure'`` times the plans on the first "
-        "call's inputs. Raises Error where it writes elsewhere in place or reads elements.");
+  m.def(
+      "compile", compile_any, "f"_a, nb::kw_only(), "dynamic_rows"_a = true,
+      "int8_weights"_a = false, "tune"_a = "model", "weights"_a.none() = nb::none(),
+      "activations"_a.none() = nb::none(), "group"_a = 128, "zero_points"_a = false,
+      nb::keep_alive<0, 1>(),
+      "A module or a function of tensors as a few fused kernels. The first call captures, fuses "
+      "and plans.\n\nThe function must be pure: its results depend on its inputs and on tensors "
+      "that it holds, by way of ops alone. ``tune='measure'`` times the plans on the first "
+      "call's inputs. ``weights``: 'int8' or 'int4' for the packed copies of weights (of 4 bits "
+      "with a scale for ``group`` inputs, 32 or 128, and a zero point each with "
+      "``zero_points``); ``activations``: 'int8' makes rows integers too before each product. Both "
+      "change results. ``int8_weights`` is the same as ``weights='int8'``. Raises Error where it "
+      "writes elsewhere in place or reads elements.");
 }
 
 Tensor fused(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down,
              const std::string& activation, const std::string& norm,
-             const std::optional<Tensor>& norm_weight, bool residual, bool int8_weights) {
-  return fused_gated_mlp(x, gate, up, down, nn::parse_activation(activation),
-                         {.norm = nn::parse_norm(norm),
-                          .norm_weight = norm_weight.value_or(Tensor()),
-                          .residual = residual,
-                          .int8_weights = int8_weights});
+             const std::optional<Tensor>& norm_weight, bool residual, bool int8_weights,
+             const std::optional<std::string>& weights,
+             const std::optional<std::string>& activations, int group, bool zero_points) {
+  return fused_gated_mlp(
+      x, gate, up, down, nn::parse_activation(activation),
+      {.norm = nn::parse_norm(norm),
+       .norm_weight = norm_weight.value_or(Tensor()),
+       .residual = residual,
+       .bits = bits_of({weights, activations, group, zero_points, int8_weights})});
 }
 
 }  // namespace
@@ -180,10 +226,12 @@ void bind_modules(nb::module_& m) {
   bind_compile(m);
   m.def("fused_gated_mlp", fused, "x"_a, "gate"_a, "up"_a, "down"_a, nb::kw_only(),
         "activation"_a = "geglu", "norm"_a = "none", "norm_weight"_a.none() = nb::none(),
-        "residual"_a = false, "int8_weights"_a = false, Unlocked(),
+        "residual"_a = false, "int8_weights"_a = false, "weights"_a.none() = nb::none(),
+        "activations"_a.none() = nb::none(), "group"_a = 128, "zero_points"_a = false, Unlocked(),
         "down (act(gate norm(x)) * (up norm(x))) (+ x) as one kernel: x [..., k]; gate and up "
         "[h, k], down [n, h]; f32, bf16 or f16, all of one dtype.\n\nInference only. Weights are "
-        "packed at the first call and kept: pass the same tensors call after call. Thread-safe.");
+        "packed at the first call and kept: pass the same tensors call after call. Fewer bits as "
+        "compile()'s. Thread-safe.");
 }
 
 }  // namespace epilogue::python

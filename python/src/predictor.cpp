@@ -45,10 +45,15 @@ void bind_predictor(nb::module_& m) {
   nb::class_<train::Predictor>(m, "Predictor", "A model.safetensors of ``epilogue train``.")
       .def(
           "__init__",
-          [](train::Predictor* self, const std::string& path) {
-            new (self) train::Predictor(train::Predictor::open(path).value());
+          [](train::Predictor* self, const std::string& path,
+             const std::optional<std::string>& weights,
+             const std::optional<std::string>& activations, int group, bool zero_points) {
+            const Quantisation bits = bits_of({weights, activations, group, zero_points, false});
+            new (self) train::Predictor(train::Predictor::open(path, bits).value());
           },
-          "path"_a)
+          "path"_a, nb::kw_only(), "weights"_a.none() = nb::none(),
+          "activations"_a.none() = nb::none(), "group"_a = 128, "zero_points"_a = false,
+          "Fewer bits as compile()'s, which change predictions.")
       .def("predict", &predict, "path"_a, Unlocked(),
            "Predictions for a CSV file, to the last digit those of ``epilogue predict``. Raises "
            "Error on a file that the model cannot use.")

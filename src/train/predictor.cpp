@@ -12,6 +12,7 @@
 
 #include "base/text/nearest.h"
 #include "epilogue/autograd.h"
+#include "epilogue/compile.h"
 #include "epilogue/ops.h"
 #include "io/csv_state.h"
 #include "io/message.h"
@@ -196,6 +197,15 @@ Result<ModelDescription> description_of(const Metadata& metadata, const std::str
 // Rows that run at once: hidden values of more would not stay in a cache.
 constexpr int64_t kRowsAtOnce = 1024;
 
+void require_bits(const Quantisation& bits) {
+  if (bits.weights == WeightBits::same && !(bits == Quantisation{}))
+    throw Error(
+        "[Predictor] expected weights of int8 or int4 beside other choices of bits, got the "
+        "weights' own");
+  if (bits.group != 32 && bits.group != 128)
+    throw Error("[Predictor] expected groups of 32 or 128, got " + std::to_string(bits.group));
+}
+
 void require_matrix(const char* what, const Tensor& t, int64_t columns) {
   if (!t.defined() || t.dtype() != DType::f32 || t.dim() != 2 || t.size(1) != columns)
     throw Error(fmt::format("[Predictor] expected {} f32 [n, {}], got {}", what, columns,
@@ -253,7 +263,8 @@ std::vector<std::string> ModelDescription::class_names() const {
   return names;
 }
 
-Result<Predictor> Predictor::open(const std::string& path) {
+Result<Predictor> Predictor::open(const std::string& path, const Quantisation& bits) {
+  require_bits(bits);
   auto file = SafetensorsFile::open(path);
   if (!file) return file.failure();
   auto description = description_of(file.value().metadata(), path);
@@ -264,15 +275,21 @@ Result<Predictor> Predictor::open(const std::string& path) {
     auto network = make_network(description.value().network);
     network->load_state_dict(weights.value());
     network->eval();
-    return Predictor(std::move(description).value(), std::move(network), path);
+    return Predictor(std::move(description).value(), std::move(network), path, bits);
   } catch (const Error& e) {
     return not_a_model(path, e.what());
   }
 }
 
 Predictor::Predictor(ModelDescription description, std::shared_ptr<const nn::Module> network,
-                     std::string path)
+                     std::string path, const Quantisation& bits)
     : description_(std::move(description)), network_(std::move(network)), path_(std::move(path)) {
+  if (!(bits == Quantisation{})) {
+    CompileOptions options;
+    options.bits = bits;
+    const auto compiled = std::make_shared<Compiled>(compile(*network_, options));
+    rounded_ = [compiled](const Tensor& x) { return (*compiled)(x); };
+  }
   if (!description_.table) return;
   encoder_ = std::make_shared<const FeatureEncoder>(description_.table->features);
   layout_ = description_.table->layout();
@@ -362,7 +379,8 @@ Predictions Predictor::predict(int64_t n, const InputsAt& inputs_at) const {
   if (classifies) result.probabilities = empty({n, outputs});
   for (int64_t begin = 0; begin < n; begin += kRowsAtOnce) {
     const int64_t end = std::min(n, begin + kRowsAtOnce);
-    const Tensor out = network_->forward(inputs_at(begin, end));
+    const Tensor inputs = inputs_at(begin, end);
+    const Tensor out = rounded_ ? rounded_(inputs) : network_->forward(inputs);
     if (!classifies) {
       for (const double v : out.to_vector())
         result.values.push_back(v * description_.table->target_std +

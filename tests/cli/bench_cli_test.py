@@ -44,7 +44,7 @@ class FewerBits(CommandTest):
 
     def test_choices_that_do_not_fit_are_named(self):
         for bits, line in (
-                (("--activation-bits", "int8"), "--activation-bits: expected --weight-bits int8 beside int8 "
+                (("--activation-bits", "int8"), "--activation-bits: expected --weight-bits int8 or int4 beside int8 "
                                                 "activations, got same"),
                 (("--weight-bits", "int8", "--group", "32"), "--group, --zero-points: expected --weight-bits int4 "
                                                              "beside them, got int8"),

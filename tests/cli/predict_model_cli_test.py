@@ -82,6 +82,26 @@ class PredictModel(CommandTest):
         errors = [abs(float(row["prediction"]) - float(k["value"])) for row, k in zip(rows, rows_of(table))]
         self.assertLess(sum(errors) / len(errors), 3)  # of values from 950 to 1050
 
+    def test_fewer_bits_change_predictions_a_little(self):
+        table = f"{self.out}/plane.csv"
+        write_plane(table)
+        model = self.train(table)
+        exact = [float(row["prediction"]) for row in self.predict(model, table)]
+        spread = max(exact) - min(exact)
+        seen = set()
+        for flags, most in ((("int8",), 0.05), (("int8", "--activation-bits", "int8"), 0.1), (("int4",), 0.5),
+                            (("int4", "--group", "32", "--zero-points"), 0.5), (("int4", "--activation-bits", "int8"), 0.5)):
+            got = [float(row["prediction"]) for row in self.predict(model, table, "--weight-bits", *flags)]
+            off = max(abs(a - b) for a, b in zip(got, exact))
+            self.assertGreater(off, 0, flags)
+            self.assertLess(off, most * spread, flags)
+            seen.add(tuple(got))
+        self.assertEqual(len(seen), 5)
+        for flags, line in ((("--group", "32"), "--group, --zero-points: expected --weight-bits int4 beside them, got same"),
+                            (("--activation-bits", "int8"),
+                             "--activation-bits: expected --weight-bits int8 or int4 beside int8 activations, got same")):
+            self.assertIn(line, self.misuse("predict", model, table, "-o", f"{self.out}/x.csv", *flags))
+
     def test_many_rows_are_read_piece_by_piece(self):
         table = f"{self.out}/plane.csv"
         write_plane(table)

@@ -194,6 +194,32 @@ def test_compile_and_the_fused_mlp_compute_the_formula(mlp):
     assert "1 kernel for 5 ops" in module.explain()
 
 
+@pytest.mark.parametrize(
+    "bits, least, most",
+    [({"weights": "int8"}, 1e-4, 0.02), ({"int8_weights": True}, 1e-4, 0.02), ({"weights": "int8", "activations": "int8"}, 1e-3, 0.04),
+     ({"weights": "int4", "group": 32, "zero_points": True}, 1e-2, 0.3), ({"weights": "int4", "activations": "int8"}, 1e-2, 0.3)],
+    ids=str,
+)
+def test_fewer_bits_are_near_and_the_same_both_ways(mlp, bits, least, most):
+    x = np.random.default_rng(0).standard_normal((16, 64), np.float32)
+    want = geglu(x.astype(np.float64), *weights_of(mlp))
+    gate, up, down = (p.weight for p in (mlp.gate_proj, mlp.up_proj, mlp.down_proj))
+    t = epilogue.from_numpy(x)
+    with epilogue.no_grad():
+        compiled = epilogue.compile(mlp, **bits)(t).numpy()
+        fused = epilogue.fused_gated_mlp(t, gate, up, down, activation="geglu", **bits).numpy()
+    off = np.linalg.norm(compiled - want) / np.linalg.norm(want)
+    assert least < off < most
+    np.testing.assert_allclose(fused, compiled, rtol=1e-4, atol=1e-5)
+
+
+def test_bits_that_do_not_fit_are_one_error(mlp):
+    with pytest.raises(epilogue.Error, match=r"\[activations\] expected None unless weights are 'int8' or 'int4', got 'int8'"):
+        epilogue.compile(mlp, activations="int8")
+    with pytest.raises(epilogue.Error, match=r"\[weights\] expected 'int8' or None beside int8_weights=True, got 'int4'"):
+        epilogue.compile(mlp, weights="int4", int8_weights=True)
+
+
 def test_a_compiled_function_holds_what_it_needs():
     with epilogue.no_grad():
         fast = epilogue.compile(epilogue.GatedMLP(8, 16))

@@ -62,6 +62,38 @@ def test_every_digit_is_the_commands(trained):
         assert predicted.values == [float(row["prediction"]) for row in printed]
 
 
+@pytest.mark.parametrize("flags", [["int8"], ["int8", "int8"], ["int4", None, 32, True], ["int4", "int8"]], ids=str)
+def test_fewer_bits_are_the_commands_too(trained, flags, tmp_path):
+    model, table, exact = trained
+    weights, activations, group, zeros = [*flags, None, 128, False][: len(flags)] + [None, 128, False][len(flags) - 1:]
+    out = str(tmp_path / "p.csv")
+    arguments = ["--weight-bits", weights, *(["--activation-bits", activations] if activations else []),
+                 *(["--group", str(group)] if group != 128 else []), *(["--zero-points"] if zeros else [])]
+    subprocess.run([COMMAND, "predict", model, table, "-o", out, *arguments], check=True, capture_output=True)
+    printed = rows_of(out)
+    predictor = epilogue.Predictor(model, weights=weights, activations=activations, group=group, zero_points=zeros)
+    predicted = predictor.predict(table)
+    if predictor.class_names:
+        assert predicted.classes == [row["prediction"] for row in printed]
+        name = "p(high)"
+        assert np.array_equal(np.asarray(predicted.probabilities.numpy())[:, 0], np.array([r[name] for r in printed], dtype=np.float32))
+    else:
+        name = "prediction"
+        assert predicted.values == [float(row[name]) for row in printed]
+    ours, theirs = (np.array([float(row[name]) for row in rows]) for rows in (printed, exact))
+    off = np.abs(ours - theirs).max()
+    assert 0 < off < (0.05 if weights == "int8" else 0.5) * np.ptp(theirs)
+
+
+def test_bits_that_do_not_fit_are_said(trained):
+    for options, message in (({"weights": "int2"}, r"\[weights\] expected None, 'int8' or 'int4', got 'int2'"),
+                             ({"activations": "int8"}, r"\[activations\] expected None unless weights are"),
+                             ({"weights": "int4", "group": 64}, r"\[group\] expected 32 or 128, got 64"),
+                             ({"group": 32}, r"\[group and zero_points\] expected none unless weights are 'int4', got 32")):
+        with pytest.raises(epilogue.Error, match=message):
+            epilogue.Predictor(trained[0], **options)
+
+
 def test_the_metadata_says_it_all(trained):
     """docs/training.md, read with NumPy alone."""
     model, table, printed = trained

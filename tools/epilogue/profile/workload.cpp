@@ -109,7 +109,7 @@ void require_supported(const WorkloadOptions& o) {
 
 }  // namespace
 
-Quantisation bits_of(const WorkloadOptions& o) {
+Quantisation bits_of(const BitsFlags& o) {
   Quantisation bits;
   if (o.weight_bits == "int8") bits.weights = WeightBits::int8;
   if (o.weight_bits == "int4") bits.weights = WeightBits::int4;
@@ -117,9 +117,10 @@ Quantisation bits_of(const WorkloadOptions& o) {
   bits.group = o.group;
   bits.zero_points = o.zero_points;
   const bool is_int4 = bits.weights == WeightBits::int4;
-  if (bits.activations == ActivationBits::int8 && bits.weights != WeightBits::int8)
-    throw Error("[--activation-bits] expected --weight-bits int8 beside int8 activations, got " +
-                o.weight_bits);
+  if (bits.activations == ActivationBits::int8 && bits.weights == WeightBits::same)
+    throw Error(
+        "[--activation-bits] expected --weight-bits int8 or int4 beside int8 activations, got " +
+        o.weight_bits);
   if (!is_int4 && (o.group != 128 || o.zero_points))
     throw Error("[--group, --zero-points] expected --weight-bits int4 beside them, got " +
                 o.weight_bits);
@@ -129,9 +130,26 @@ Quantisation bits_of(const WorkloadOptions& o) {
 }
 
 std::string bits_name(const Quantisation& bits) {
-  if (bits.weights == WeightBits::int4) return "int4";
+  const bool has_integer_rows = bits.activations == ActivationBits::int8;
+  if (bits.weights == WeightBits::int4) return has_integer_rows ? "w4a8" : "int4";
   if (bits.weights == WeightBits::same) return "";
-  return bits.activations == ActivationBits::int8 ? "w8a8" : "int8";
+  return has_integer_rows ? "w8a8" : "int8";
+}
+
+void add_bits_flags(CLI::App& app, BitsFlags& o) {
+  app.add_option(
+         "--weight-bits", o.weight_bits,
+         "weights of the fused kernel: same, int8 (a scale per output) or int4 (one per group)")
+      ->check(choices({"same", "int8", "int4"}))
+      ->option_text("BITS [same]");
+  app.add_option("--activation-bits", o.activation_bits,
+                 "rows before each product: same, or int8 (with --weight-bits int8 or int4)")
+      ->check(choices({"same", "int8"}))
+      ->option_text("BITS [same]");
+  app.add_option("--group", o.group, "inputs that share a scale of int4 weights: 32 or 128")
+      ->check(whole_number(1))
+      ->option_text("N [128]");
+  app.add_flag("--zero-points", o.zero_points, "int4 weights with a zero point per group");
 }
 
 CompileOptions compile_options(const WorkloadOptions& o) {
@@ -360,22 +378,6 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
   app.add_option("--prefix", o.prefix,
                  "prefix of the tensors' names, e.g. model.layers.0.mlp; with --weights")
       ->option_text("NAME");
-}
-
-void add_bits_flags(CLI::App& app, WorkloadOptions& o) {
-  app.add_option(
-         "--weight-bits", o.weight_bits,
-         "weights of the fused kernel: same, int8 (a scale per output) or int4 (one per group)")
-      ->check(choices({"same", "int8", "int4"}))
-      ->option_text("BITS [same]");
-  app.add_option("--activation-bits", o.activation_bits,
-                 "rows before each product: same, or int8 (with --weight-bits int8)")
-      ->check(choices({"same", "int8"}))
-      ->option_text("BITS [same]");
-  app.add_option("--group", o.group, "inputs that share a scale of int4 weights: 32 or 128")
-      ->check(whole_number(1))
-      ->option_text("N [128]");
-  app.add_flag("--zero-points", o.zero_points, "int4 weights with a zero point per group");
 }
 
 }  // namespace

@@ -20,7 +20,15 @@ class App;
 
 namespace epilogue::tool {
 
-struct WorkloadOptions {
+// Fewer bits, of kernels that compile() and fused ops make.
+struct BitsFlags {
+  std::string weight_bits = "same";
+  std::string activation_bits = "same";
+  int group = 128;
+  bool zero_points = false;
+};
+
+struct WorkloadOptions : BitsFlags {
   std::string kind;  // "matmul-add", "linear", "mlp", "train-step"
   // matmul-add
   int64_t size = 64;
@@ -57,11 +65,6 @@ struct WorkloadOptions {
   std::vector<std::string> skip_passes;
   bool collapse_linears = false;
   std::string tune = "model";
-  // of compile and fused
-  std::string weight_bits = "same";
-  std::string activation_bits = "same";
-  int group = 128;
-  bool zero_points = false;
 };
 
 // An MLP and its input [batch, seq, dim].
@@ -96,9 +99,11 @@ struct Workload {
 
 // The options of compile(): passes to skip, collapsed linears, how plans are chosen.
 CompileOptions compile_options(const WorkloadOptions& options);
-// The choice of the flags of bits. Throws Error where they do not fit each other or the workload.
-Quantisation bits_of(const WorkloadOptions& options);
-// The same as a contender's or kernel's suffix: "int8", "w8a8", "int4"; empty: none.
+// Their choice. Throws Error where they do not fit each other.
+Quantisation bits_of(const BitsFlags& flags);
+// Adds them.
+void add_bits_flags(CLI::App& app, BitsFlags& flags);
+// The same as a contender's or kernel's suffix: "int8", "w8a8", "int4", "w4a8"; empty: none.
 std::string bits_name(const Quantisation& bits);
 // Adds --tune, of commands that compile.
 void add_tune_flag(CLI::App& app, WorkloadOptions& options);

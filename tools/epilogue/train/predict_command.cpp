@@ -28,6 +28,7 @@
 #include "io/csv_records.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
+#include "tools/epilogue/profile/workload.h"
 #include "tools/epilogue/train/train_options.h"
 
 namespace epilogue::tool {
@@ -207,6 +208,7 @@ struct PredictFlags {
   std::string delimiter;
   bool no_header = false;
   int threads = 0;
+  BitsFlags bits;
   Format format = Format::text;
 };
 
@@ -275,7 +277,7 @@ std::vector<std::pair<std::string, int64_t>> unseen_of(const train::Predictor& m
 int run_predict_command(const PredictFlags& o) {
   if (o.threads != 0) set_num_threads(o.threads);
   const auto begin = std::chrono::steady_clock::now();
-  const train::Predictor model = train::Predictor::open(o.model).value();
+  const train::Predictor model = train::Predictor::open(o.model, bits_of(o.bits)).value();
   const auto input = open_prediction_input(model, o.input, input_options(o));
   const int64_t rows = write_predictions(model, *input, o.out);
   const double seconds =
@@ -319,6 +321,7 @@ void add_predict_command(CLI::App& app, Body& run) {
       ->option_text("CHAR [as in training]");
   predict->add_flag("--no-header", o->no_header, "the first line holds values");
   add_threads(*predict, o->threads);
+  add_bits_flags(*predict, o->bits);
   add_format(*predict, o->format);
   predict->footer(
       "Example: epilogue predict runs/iris/model.safetensors new.csv -o predicted.csv\n"
