@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "epilogue/base/distribution.h"
 #include "epilogue/trace/event.h"
+#include "epilogue/trace/fusion.h"
 #include "epilogue/trace/links.h"
 
 #pragma GCC visibility push(default)
@@ -118,6 +120,26 @@ struct CostSpot {
   std::string text;  // what the trace says of it; "" nothing more
 };
 std::string_view cost_spot_name(CostSpot::Kind kind);  // "module"
+// Work that an expert would not have the program do, with what shows it.
+enum class WasteKind : uint8_t {
+  grown_sequence,   // each pass runs over all of the passes before
+  unread_gradient,  // gradients that no optimizer reads
+  constant_matrix,  // products with one matrix that nothing in the run makes or trains
+  unfolded_convolution,
+  cut_result,         // of a result that was computed in full little is read
+  untrained_forward,  // a part of the forward pass of training that gradients do not reach
+};
+struct Waste {
+  WasteKind kind = WasteKind::grown_sequence;
+  std::string title;
+  std::vector<std::string> evidence;
+  std::string action;
+  int64_t ns = 0;                    // what it takes now
+  std::optional<int64_t> saving_ns;  // empty: how much remains is not known
+  Confidence confidence = Confidence::medium;
+  std::vector<std::pair<std::string, int64_t>> op_ns;
+  CostPlace place;
+};
 
 struct Method {
   bool is_device = false;  // times are of device work, else of the host's main thread
@@ -129,6 +151,7 @@ struct Method {
   std::vector<CallLoop> loops;  // by overhead
   std::vector<RepeatedWork> repeats;
   std::vector<CostSpot> spots;  // by time
+  std::vector<Waste> wastes;  // the largest first
   bool has_backward = false;
 };
 

@@ -18,11 +18,17 @@ std::string loop_text(const std::vector<std::string>& ops) {
   return text;
 }
 
+bool has_collectives(const CallLoop& loop) {
+  return std::ranges::any_of(loop.ops,
+                             [](const std::string& op) { return op.starts_with("c10d::"); });
+}
+
 void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host && !waits_for_host(e)) return;
   size_t shown = 0;
   for (const CallLoop& loop : e.method.loops) {
     if (shown == kLoopsShown || to_us(loop.overhead_ns()) < kLoopShare * wall_us(e)) return;
+    if (is_said(out, kSmallCollectivesRule) && has_collectives(loop)) continue;
     Finding f;
     f.severity = Severity::warning;
     f.title = fmt::format("a loop calls {} {} times, which takes {}: {} of that is not in the work",

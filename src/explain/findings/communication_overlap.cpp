@@ -29,6 +29,15 @@ void find_exposed(const RanksExplanation& e, std::vector<Finding>& out) {
   f.evidence.push_back(fmt::format(
       "{} of {} over {}", format_duration_ns(overlap), format_duration_ns(communication),
       is_all ? "all ranks" : counted(static_cast<int64_t>(known), "rank", "ranks")));
+  if (share < kPoorOverlap) {
+    advise(
+        f,
+        "start collectives while there is work left: DistributedDataParallel reduces its buckets "
+        "beside the backward pass (gradients as views, bucket_cap_mb), FSDP prefetches "
+        "(forward_prefetch, backward_prefetch), own calls take async_op=True and wait() late");
+  } else {
+    advise(f, "nothing: most of it is hidden");
+  }
   out.push_back(std::move(f));
 }
 

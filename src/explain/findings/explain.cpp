@@ -70,8 +70,10 @@ void sort_findings(std::vector<Finding>& findings) {
     // Threads that wait for each other make every other time longer than it is.
     if ((a.id == kContentionRule.id) != (b.id == kContentionRule.id))
       return a.id == kContentionRule.id;
+    // A question of which the trace does not show that anything is lost counts half.
     const auto weight = [](const Finding& f) {
-      return f.saving_us.value_or(f.cost_us.value_or(-1));
+      if (f.saving_us) return *f.saving_us;
+      return f.cost_us.value_or(-1) * (f.confidence == Confidence::low ? 0.5 : 1);
     };
     return weight(a) > weight(b);
   });

@@ -34,6 +34,22 @@ std::string_view advice(FusionKind kind) {
   return "";
 }
 
+std::string_view remedy(FusionKind kind) {
+  switch (kind) {
+    case FusionKind::pointwise_chain:
+      return "torch.compile the function or module that calls these ops";
+    case FusionKind::gemm_epilogue:
+      return "torch.compile(mode=\"max-autotune\") the module, whose templates take the ops after "
+             "a "
+             "product along";
+    case FusionKind::merged_gemms:
+      return "join the weights along their output dimension (torch.cat once, or one nn.Linear), "
+             "multiply once, and split the result";
+    case FusionKind::row_chain: return "epilogue.compile() the module";
+  }
+  return "";
+}
+
 // Many fills in a row are gradients that are set to zero.
 bool are_fills(const Fusion& fusion) {
   constexpr size_t kManyFills = 8;
@@ -64,8 +80,9 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion, bool pays_for
                                      format_bytes(fusion.bytes_now)));
   f.evidence.push_back(fmt::format("confidence {}; assumes that {}",
                                    confidence_name(fusion.confidence), fusion.assumption));
-  if (are_fills(fusion))
-    advise(f, "if optimizer.zero_grad() does this: zero_grad(set_to_none=True) leaves it out");
+  advise(f, are_fills(fusion)
+                ? "if optimizer.zero_grad() does this: zero_grad(set_to_none=True) leaves it out"
+                : remedy(fusion.kind));
   f.saving_us = fusion.predicted_saving_us;
   if (fusion.new_pages_us > 0 && pays_for_pages) {
     *f.saving_us -= fusion.new_pages_us;

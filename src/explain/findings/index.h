@@ -51,6 +51,13 @@ extern const ExplanationRule kCallLoopRule;
 extern const ExplanationRule kRecomputedForwardRule;
 extern const ExplanationRule kRebuiltConstantRule;
 extern const ExplanationRule kUnevenCallsRule;
+extern const ExplanationRule kGrownSequenceRule;
+extern const ExplanationRule kUnreadGradientRule;
+extern const ExplanationRule kConstantMatrixRule;
+extern const ExplanationRule kUnfoldedConvolutionRule;
+extern const ExplanationRule kCutResultRule;
+extern const ExplanationRule kUntrainedForwardRule;
+extern const ExplanationRule kSmallCollectivesRule;
 extern const ExplanationRule kLongOpRule;
 
 // Findings of equal severity and saving keep this order.
@@ -97,10 +104,18 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kNanChecksRule,
     &kTrainingNormsRule,
     &kPlainAttentionRule,
+    // Before call-loop, which leaves loops of collectives to it.
+    &kSmallCollectivesRule,
     &kCallLoopRule,
     &kRecomputedForwardRule,
     &kRebuiltConstantRule,
     &kUnevenCallsRule,
+    &kGrownSequenceRule,
+    &kUnreadGradientRule,
+    &kConstantMatrixRule,
+    &kUnfoldedConvolutionRule,
+    &kCutResultRule,
+    &kUntrainedForwardRule,
     // Last: about ops that no other finding names.
     &kLongOpRule,
 };
@@ -110,15 +125,23 @@ extern const RanksRule kMissingRanksRule;
 extern const RanksRule kLeftOutFilesRule;
 extern const RanksRule kTruncatedRankRule;
 extern const RanksRule kUnmatchedCollectivesRule;
+extern const RanksRule kSmallCollectivesOfRanksRule;
 extern const RanksRule kStragglerRule;
 extern const RanksRule kPersistentStragglerRule;
 extern const RanksRule kChangingStragglersRule;
 extern const RanksRule kCommunicationOverlapRule;
 
 inline constexpr const RanksRule* kRanksRules[] = {
-    &kWorldSizeUnknownRule,    &kMissingRanksRule,         &kLeftOutFilesRule,
-    &kTruncatedRankRule,       &kUnmatchedCollectivesRule, &kStragglerRule,
-    &kPersistentStragglerRule, &kChangingStragglersRule,   &kCommunicationOverlapRule,
+    &kWorldSizeUnknownRule,
+    &kMissingRanksRule,
+    &kLeftOutFilesRule,
+    &kTruncatedRankRule,
+    &kUnmatchedCollectivesRule,
+    &kSmallCollectivesOfRanksRule,
+    &kStragglerRule,
+    &kPersistentStragglerRule,
+    &kChangingStragglersRule,
+    &kCommunicationOverlapRule,
 };
 
 }  // namespace epilogue::trace

@@ -13,6 +13,7 @@ void find_left_out(const RanksExplanation& e, std::vector<Finding>& out) {
                 : fmt::format("{} files of the folder are left out: they cannot be read as traces",
                               e.left_out.size());
   f.evidence = e.left_out;
+  advise(f, "keep the traces of one run alone in the folder, or record these again");
   out.push_back(std::move(f));
 }
 

@@ -31,6 +31,10 @@ void find_memory_peak(const Explanation& e, std::vector<Finding>& out) {
       f.severity = Severity::error;
       f.evidence.push_back(counted(m.out_of_memory, "allocation", "allocations") + " failed");
     }
+    advise(f,
+           "if memory is short: smaller batches or micro-batches, activation checkpointing "
+           "(torch.utils.checkpoint), 16 bits (torch.autocast), and no_grad() where nothing is "
+           "trained");
     out.push_back(std::move(f));
   }
 }

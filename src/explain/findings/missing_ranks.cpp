@@ -18,6 +18,7 @@ void find_unknown_world(const RanksExplanation& e, std::vector<Finding>& out) {
   Finding f;
   f.title = fmt::format("no trace says how many ranks the run had; {} here", here(e));
   f.evidence.emplace_back(kWhoIsNotHere);
+  advise(f, "explain the folder with the traces of all ranks");
   out.push_back(std::move(f));
 }
 
@@ -35,6 +36,7 @@ void find_missing(const RanksExplanation& e, std::vector<Finding>& out) {
                               e.ranks.size() == 1 ? "is" : "are", fmt::join(list, ", "))
                 : fmt::format("{} here, missing between them: {}", here(e), fmt::join(list, ", "));
   f.evidence.emplace_back(kWhoIsNotHere);
+  advise(f, "explain the folder with the traces of all ranks");
   out.push_back(std::move(f));
 }
 

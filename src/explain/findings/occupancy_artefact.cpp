@@ -17,6 +17,7 @@ void find_occupancy_artefact(const Explanation& e, std::vector<Finding>& out) {
   f.title = fmt::format("{} recorded with 0 % occupancy, which is wrong",
                         counted(kernels, "kernel is", "kernels are"));
   f.evidence.push_back(longest->kernel + ": " + longest->note);
+  advise(f, "read the occupancy in \"resources\", which is computed from registers and sizes");
   out.push_back(std::move(f));
 }
 

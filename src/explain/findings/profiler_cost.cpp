@@ -14,6 +14,9 @@ void find_profiler_cost(const Explanation& e, std::vector<Finding>& out) {
       "{}, {} {:.2f} us each{}", counted(e.ops, "op", "ops"),
       cost.is_measured ? "measured at" : "estimated at", cost.ns_per_op / kNsPerUs,
       cost.is_inflated ? " (shapes, stacks or memory were recorded: they cost most)" : ""));
+  advise(f,
+         "compare times with a run without the profiler; record without shapes, stacks and memory "
+         "if the host's times matter");
   out.push_back(std::move(f));
 }
 

@@ -31,7 +31,24 @@ void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
   f.title = fmt::format("{} of {} steps {} over {} times the median: read the steps, not the mean",
                         e.slow_steps.size(), e.steps.size(),
                         e.slow_steps.size() == 1 ? "takes" : "take", kSlowStep);
-  f.saving_us = extra_us;
+  const bool is_first = e.slow_steps.size() == 1 && !e.steps.empty() &&
+                        e.slow_steps.front().name == e.steps.front().name;
+  const bool is_throughout =
+      std::ranges::all_of(e.slow_steps, [](const SlowStep& s) { return s.is_slower_throughout; });
+  advise(f, is_first
+                ? "leave the first step out: schedule(wait, warmup); it pays for first calls and "
+                  "memory"
+            : is_throughout
+                ? "record again on a machine that does nothing else"
+                : "compare these steps' inputs with the others' (lengths, sizes), and look "
+                  "for what runs now and then: logging, checkpoints, evaluation, garbage "
+                  "collection; if nothing differs, other work on the machine");
+  // Other work on the machine: what it takes is no saving.
+  if (is_throughout) {
+    f.cost_us = extra_us;
+  } else {
+    f.saving_us = extra_us;
+  }
   out.push_back(std::move(f));
 }
 

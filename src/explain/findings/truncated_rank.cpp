@@ -12,6 +12,7 @@ void find_truncated(const RanksExplanation& e, std::vector<Finding>& out) {
     f.title =
         fmt::format("the trace of rank {} ends early: its collectives are not matched", r.rank);
     f.evidence.push_back(r.path + ": what it lost is not known");
+    advise(f, "record this rank again, and let the profiler finish before the process ends");
     out.push_back(std::move(f));
   }
 }

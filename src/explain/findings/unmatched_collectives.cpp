@@ -18,6 +18,7 @@ void find_unmatched(const RanksExplanation& e, std::vector<Finding>& out) {
       f.evidence.push_back(
           fmt::format("rank {}: {}", e.ranks[i].rank, kind == kinds.end() ? 0 : kind->time.count));
     }
+    advise(f, "record the same steps on all ranks");
     out.push_back(std::move(f));
   }
 }

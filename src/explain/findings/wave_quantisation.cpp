@@ -18,6 +18,9 @@ Finding wave_finding(const Gemm& g) {
       "{} tiles in waves of {}: {:.2f} waves take the time of {}; the last is {:.0f} % full",
       g.tiling->tiles, *g.tiling->tiles_per_wave, *g.tiling->waves,
       static_cast<int64_t>(*g.tiling->waves) + 1, g.tiling->last_wave_fill_pct.value_or(0)));
+  advise(f,
+         "choose M or N (batch, sequence length, padding of the vocabulary) so that the tiles fill "
+         "whole waves; torch.compile(mode=\"max-autotune\") tries other tiles and split-K");
   return f;
 }
 

@@ -2,6 +2,8 @@
 // The ops whose time the method divides, in the order of their start.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "epilogue/trace/method.h"
 #include "explain/host/op_visitor.h"
 
@@ -68,6 +71,12 @@ struct CountedOps {
   // Name and inputs in one number.
   uint64_t key(size_t at) const { return uint64_t{event(at).name} << 32 | inputs_id(at); }
 };
+
+template <size_t n>
+bool is_one(const std::array<std::string_view, n>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+inline std::string time_text(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
 
 // "autograd::engine::evaluate_function: MulBackward0"
 bool is_autograd_node(std::string_view name);

@@ -85,8 +85,6 @@ struct NameSum {
   int64_t ns = 0;
 };
 
-std::string time_text(int64_t ns) { return format_duration_ns(static_cast<double>(ns)); }
-
 class Items {
  public:
   Items(const CountedOps& all, const Places& places, const HostTime* host)
@@ -429,6 +427,7 @@ Method method(const Trace& trace, const Links& links, std::vector<uint32_t> main
   Items(all, places, host).run(out);
   out.loops = find_loops(all, places);
   out.repeats = find_repeats(all, places);
+  out.wastes = find_wastes(all, places);
   return out;
 }
 

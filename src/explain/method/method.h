@@ -30,5 +30,6 @@ std::vector<CostSpot> cost_spots(const Method& method, const HostTime* host,
 
 std::vector<CallLoop> find_loops(const CountedOps& all, const Places& places);
 std::vector<RepeatedWork> find_repeats(const CountedOps& all, const Places& places);
+std::vector<Waste> find_wastes(const CountedOps& all, const Places& places);
 
 }  // namespace epilogue::trace

@@ -21,11 +21,6 @@ namespace {
 constexpr double kRepeatShare = 0.03;  // of the run
 constexpr size_t kLongestChain = 64;   // ops that make a constant
 
-template <size_t n>
-bool is_one(const std::array<std::string_view, n>& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-
 using ByName = std::unordered_map<StringId, int64_t>;
 
 std::vector<std::pair<std::string, int64_t>> by_time(const Trace& trace, const ByName& ns) {

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about work that is not needed, or that could be less: each with a trace that has it, and
+// with one that just does not.
+#include <gtest/gtest.h>
+
+#include "epilogue/trace/explain.h"
+#include "explain/findings/find_finding.h"
+#include "explain/gpu_trace.h"
+
+namespace epilogue::trace::waste_findings_test {
+namespace {
+
+using testing::find_finding;
+using testing::GpuTrace;
+using testing::kUs;
+using testing::scalar;
+using testing::tensor;
+using testing::tensor_list;
+
+OpInput number(int64_t value) { return scalar(std::to_string(value)); }
+
+// Ops one after the other; `call` holds those until `end`.
+struct Program : GpuTrace {
+  int64_t at_us = 0;
+  int64_t step_us = 0;
+  int64_t steps = 0;
+
+  void add(std::string_view name, int64_t us, std::vector<OpInput> of = {}, int64_t sequence = -1) {
+    op(name, at_us * kUs, (at_us + us) * kUs);
+    if (!of.empty()) inputs(std::move(of));
+    if (sequence >= 0) last_args().sequence_number = sequence;
+    at_us += us;
+  }
+  // An op that calls another, which takes all but the last microsecond.
+  void add_around(std::string_view name, std::string_view inner, int64_t us,
+                  std::vector<OpInput> of = {}, int64_t sequence = -1) {
+    op(name, at_us * kUs, (at_us + us) * kUs);
+    if (!of.empty()) inputs(of);
+    if (sequence >= 0) last_args().sequence_number = sequence;
+    op(inner, at_us * kUs, (at_us + us - 1) * kUs);
+    if (!of.empty()) inputs(std::move(of));
+    at_us += us;
+  }
+  void node(const std::string& name, int64_t us, int64_t sequence,
+            std::string_view inner = "aten::convolution_backward") {
+    add_around("autograd::engine::evaluate_function: " + name, inner, us, {}, sequence);
+  }
+  void end_step() {
+    annotation("ProfilerStep#" + std::to_string(steps++), step_us * kUs, at_us * kUs);
+    step_us = at_us;
+  }
+};
+
+// --- A sequence that grows
+// --------------------------------------------------------------------------
+
+// `passes` of a layer over rows that grow, each of which ends in a cat.
+Explanation decoding(int64_t passes, int64_t more, bool extends, int64_t first = 64) {
+  Program b;
+  for (int64_t i = 0; i < passes; ++i) {
+    const int64_t rows = first + i * more;
+    b.add("aten::addmm", 50, {tensor({256}), tensor({rows, 64}), tensor({64, 256})});
+    b.add("aten::gelu", 20, {tensor({rows, 256})});
+    b.add("aten::mm", 10, {tensor({1, 64}), tensor({64, 1000})});
+    if (extends) b.add("aten::cat", 1, {tensor_list({tensor({rows}), tensor({1})})});
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, DecodingThatRunsOverThePrefixEachTimeIsNamed) {
+  const Explanation e = decoding(10, 1, true);
+  const Finding* f = find_finding(e, "grown-sequence");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find("each of 9 passes runs over the whole sequence"), std::string::npos)
+      << f->title;
+  EXPECT_NE(f->action.find("KV cache"), std::string::npos);
+  EXPECT_EQ(f->confidence, Confidence::high);
+  // 9 passes of 70 us, of which all but one row was there before; the head's rows do not grow.
+  EXPECT_NEAR(*f->saving_us, 9 * 70 * (1 - 1 / 68.0), 5);
+  EXPECT_EQ(f->evidence.front(), "aten::addmm on 65 to 73 rows, 1 more each time");
+}
+
+TEST(WasteFindings, RowsThatDoNotGrowByOneNumberAreNoSequence) {
+  EXPECT_EQ(find_finding(decoding(10, 0, true), "grown-sequence"), nullptr);
+  EXPECT_EQ(find_finding(decoding(5, 1, true), "grown-sequence"), nullptr) << "too few";
+  EXPECT_EQ(find_finding(decoding(10, 1, false), "grown-sequence"), nullptr)
+      << "nothing extends it";
+  EXPECT_EQ(find_finding(decoding(10, 64, true), "grown-sequence"), nullptr)
+      << "batches that are sorted by length";
+  const Finding* alone = nullptr;
+  const Explanation e = decoding(14, 1, false);
+  ASSERT_NE(alone = find_finding(e, "grown-sequence"), nullptr);
+  EXPECT_EQ(alone->confidence, Confidence::low);
+}
+
+// --- Gradients that nobody reads
+// --------------------------------------------------------------------
+
+// Steps of an encoder and a head; the encoder's gradient is `encoder` in AccumulateGrad.
+Explanation training(std::string_view encoder, std::string_view head, int passes = 1) {
+  Program b;
+  int64_t number = 10;
+  for (int step = 0; step < 3; ++step) {
+    for (int pass = 0; pass < passes; ++pass) {
+      b.event(Category::python_function, "nn.Module: Encoder_0", b.at_us * kUs,
+              (b.at_us + 50) * kUs);
+      b.add("aten::conv2d", 50, {}, number);
+      b.add("aten::conv2d", 50, {}, number + 1);
+      b.node("ConvolutionBackward0", 60, number + 1);
+      b.add_around("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", head, 3);
+      b.node("ConvolutionBackward0", 100, number);
+      b.add_around("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", encoder,
+                   3);
+      number += 2;
+    }
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, GradientsThatNobodySetsToZeroAreNotRead) {
+  const Explanation e = training("aten::add_", "aten::detach");
+  const Finding* f = find_finding(e, "unread-gradient");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->saving_us, 300, 4);
+  EXPECT_NE(f->action.find("Encoder_0 under torch.no_grad()"), std::string::npos) << f->action;
+  EXPECT_NE(f->evidence.front().find("1 of 2 gradients of a step"), std::string::npos);
+}
+
+TEST(WasteFindings, GradientsOfWhatIsTrainedAreRead) {
+  EXPECT_EQ(find_finding(training("aten::detach", "aten::detach"), "unread-gradient"), nullptr);
+  EXPECT_EQ(find_finding(training("aten::add_", "aten::add_"), "unread-gradient"), nullptr)
+      << "zero_grad(set_to_none=False)";
+  EXPECT_EQ(find_finding(training("aten::detach", "aten::add_"), "unread-gradient"), nullptr)
+      << "the encoder's nodes come last: nothing lies behind them";
+  EXPECT_EQ(find_finding(training("aten::add_", "aten::detach", 2), "unread-gradient"), nullptr)
+      << "one pass may add to what another one left";
+}
+
+// --- Products with a matrix of data
+// -----------------------------------------------------------------
+
+Explanation graph_layers(std::vector<int64_t> matrix, const char* around, const char* other,
+                         bool trains) {
+  Program b;
+  const int64_t n = matrix.front();
+  for (int step = 0; step < 3; ++step) {
+    if (*other != 0) b.add(other, 5, {tensor(matrix)});
+    for (int i = 0; i < 2; ++i)
+      b.add_around(around, "aten::mm", 200, {tensor(matrix), tensor({n, 64})}, 10 + i);
+    if (trains)
+      b.add_around("autograd::engine::evaluate_function: MmBackward0", "aten::mm", 100,
+                   {tensor({n, 64}), tensor({64, n})}, 10);
+    b.add("aten::relu", 100, {tensor({n, 64})});
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, ProductsWithAMatrixOfDataMayBeSparse) {
+  const Explanation e = graph_layers({1000, 1000}, "aten::matmul", "", false);
+  const Finding* f = find_finding(e, "constant-matrix");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find("one dense matrix of [1000, 1000]"), std::string::npos) << f->title;
+  EXPECT_NE(f->action.find("to_sparse_csr"), std::string::npos);
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_FALSE(f->saving_us.has_value());
+}
+
+TEST(WasteFindings, WeightsAndComputedMatricesAreNotData) {
+  const auto says = [](const Explanation& e) {
+    return find_finding(e, "constant-matrix") != nullptr;
+  };
+  EXPECT_FALSE(says(graph_layers({1000, 1000}, "aten::linear", "", false))) << "a layer's weight";
+  EXPECT_FALSE(says(graph_layers({1000, 1000}, "aten::matmul", "aten::exp", false)))
+      << "it is computed";
+  EXPECT_FALSE(says(graph_layers({1000, 1000}, "aten::matmul", "", true))) << "it is trained";
+  EXPECT_FALSE(says(graph_layers({128, 128}, "aten::matmul", "", false))) << "it is small";
+}
+
+// --- Convolutions by hand
+// ---------------------------------------------------------------------------
+
+Explanation patches(const char* maker, const char* next) {
+  Program b;
+  for (int64_t i = 0; i < 2; ++i) {
+    b.add(maker, 50, {tensor({8, 16, 32, 32})}, 2 * i);
+    b.add("aten::flatten", 1, {tensor({32, 16, 3, 3})});
+    b.add_around(next, "aten::bmm", 100, {tensor({8, 32, 144}), tensor({8, 144, 900})}, 2 * i + 1);
+    b.add("aten::relu", 40, {tensor({8, 32, 900})});
+    b.node("Im2ColBackward0", 60, 2 * i, "aten::col2im");
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, UnfoldAndAProductAreAConvolution) {
+  const Explanation e = patches("aten::im2col", "aten::matmul");
+  const Finding* f = find_finding(e, "unfolded-convolution");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->saving_us, 2 * (50 + 60 + 1 + 1), 4) << "without the products";
+  EXPECT_NE(f->action.find("conv2d"), std::string::npos);
+  EXPECT_EQ(find_finding(patches("aten::im2col", "aten::sum"), "unfolded-convolution"), nullptr);
+  EXPECT_EQ(find_finding(patches("aten::clone", "aten::matmul"), "unfolded-convolution"), nullptr);
+}
+
+}  // namespace
+}  // namespace epilogue::trace::waste_findings_test
