@@ -571,7 +571,7 @@ class Wastes {
     const std::string_view base = aten_base(roots_.name(root));
     const auto inputs = all_.inputs(roots_.at(root));
     const auto rank = static_cast<int64_t>(result.dims.size());
-    const auto numel = static_cast<double>(std::max<int64_t>(1, TensorShape{result.dims}.numel()));
+    const auto numel = static_cast<double>(std::max<int64_t>(1, TensorShape{result.dims, {}}.numel()));
     const bool is_cut = base == "slice" || base == "select" || base == "narrow";
     if (is_cut) {
       const auto dim = whole_argument(inputs, 1);
@@ -613,7 +613,7 @@ class Wastes {
         const auto& dims = inputs[1].list[i].dims;
         if (dims.empty() || dims.size() == result.dims.size() || i >= result.dims.size())
           return std::nullopt;
-        rows = std::max(rows, static_cast<double>(TensorShape{dims}.numel()));
+        rows = std::max(rows, static_cast<double>(TensorShape{dims, {}}.numel()));
         of *= static_cast<double>(result.dims[i]);
       }
       return rows / std::max(1.0, of);

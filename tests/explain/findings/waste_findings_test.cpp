@@ -3,6 +3,8 @@
 // with one that just does not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
@@ -201,6 +203,122 @@ TEST(WasteFindings, UnfoldAndAProductAreAConvolution) {
   EXPECT_NE(f->action.find("conv2d"), std::string::npos);
   EXPECT_EQ(find_finding(patches("aten::im2col", "aten::sum"), "unfolded-convolution"), nullptr);
   EXPECT_EQ(find_finding(patches("aten::clone", "aten::matmul"), "unfolded-convolution"), nullptr);
+}
+
+// --- Results of which little is read
+// ----------------------------------------------------------------
+
+// A head over all positions, of which `read` picks what it wants.
+Explanation head(const char* name, std::vector<OpInput> args, const char* other = "") {
+  Program b;
+  const OpInput logits = tensor({4, 128, 1000});
+  args.insert(args.begin(), logits);
+  for (int i = 0; i < 2; ++i) {
+    b.add("aten::gelu", 100, {tensor({4, 128, 64})});
+    b.add_around("aten::linear", "aten::addmm", 400, {tensor({4, 128, 64}), tensor({1000, 64})});
+    b.add("aten::slice", 1, {logits, number(0), number(0), number(INT64_MAX), number(1)});
+    b.add(name, 1, args);
+    if (*other != 0) b.add(other, 10, {logits, number(-1)});
+    b.add("aten::argmax", 5, {tensor({4, 1000})});
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, AResultOfWhichLittleIsReadIsCutFirst) {
+  const Explanation e = head("aten::select", {number(1), number(-1)});
+  const Finding* f = find_finding(e, "cut-result");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(
+      f->title.find("aten::linear computes [4, 128, 1000], of which aten::select reads 0.8 %"), 0U)
+      << f->title;
+  EXPECT_NEAR(*f->saving_us, 2 * 400 * (1 - 1 / 128.0), 1);
+  EXPECT_NE(f->action.find("before aten::linear"), std::string::npos);
+}
+
+TEST(WasteFindings, AResultThatIsReadIsNotCut) {
+  const auto says = [](const Explanation& e) { return find_finding(e, "cut-result") != nullptr; };
+  EXPECT_FALSE(says(head("aten::select", {number(1), number(-1)}, "aten::log_softmax")))
+      << "something reads all of it";
+  EXPECT_FALSE(says(head("aten::slice", {number(1), number(0), number(64), number(1)})))
+      << "half of it is read";
+  EXPECT_FALSE(says(head("aten::view", {})));
+}
+
+TEST(WasteFindings, ADiagonalOfAProductIsComputedAlone) {
+  Program b;
+  for (int i = 0; i < 2; ++i) {
+    b.add_around("aten::matmul", "aten::bmm", 400, {tensor({8, 64, 32}), tensor({8, 32, 64})});
+    b.add("aten::diagonal", 1, {tensor({8, 64, 64}), number(0), number(1), number(2)});
+    b.add("aten::relu", 100, {tensor({8, 64})});
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "cut-result");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->action.find("einsum"), std::string::npos);
+}
+
+// --- A forward pass that gradients do not reach
+// -----------------------------------------------------
+
+Explanation features(int64_t us, bool is_trained) {
+  Program b;
+  int64_t number = 20;
+  for (int step = 0; step < 3; ++step) {
+    b.event(Category::python_function, "train.py(7): features", b.at_us * kUs,
+            (b.at_us + us) * kUs);
+    b.add("aten::stft", us, {}, number);
+    if (is_trained) ++number;
+    b.add("aten::linear", 100, {}, number);
+    b.add("aten::mse_loss", 5, {}, number + 1);
+    b.node("MseLossBackward0", 5, number + 1, "aten::mse_loss_backward");
+    b.node("AddmmBackward0", 200, number, "aten::mm");
+    number += 2;
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, ForwardWorkThatNoGradientReachesIsAQuestion) {
+  const Explanation e = features(200, false);
+  const Finding* f = find_finding(e, "untrained-forward");
+  ASSERT_NE(f, nullptr);
+  EXPECT_DOUBLE_EQ(*f->cost_us, 600);
+  EXPECT_FALSE(f->saving_us.has_value());
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_NE(std::find(f->evidence.begin(), f->evidence.end(),
+                      "most of it called from train.py(7): features"),
+            f->evidence.end());
+  EXPECT_EQ(find_finding(features(200, true), "untrained-forward"), nullptr);
+  EXPECT_EQ(find_finding(features(20, false), "untrained-forward"), nullptr) << "it is short";
+}
+
+// --- Many small collectives
+// -------------------------------------------------------------------------
+
+GpuTrace gradients(int64_t count, int64_t elements) {
+  GpuTrace b;
+  for (int64_t step = 0; step < 3; ++step) {
+    const int64_t start = step * 1000;
+    b.annotation("ProfilerStep#" + std::to_string(step), start * kUs, (start + 1000) * kUs);
+    b.op("aten::mm", start * kUs, (start + 200) * kUs);
+    b.inputs({tensor({256, 256}), tensor({256, 256})});
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = start + 200 + i * 800 / count;
+      b.annotation("gloo:all_reduce", at * kUs, (at + 700 / count) * kUs, 9);
+      b.inputs({tensor({elements})});
+    }
+  }
+  return b;
+}
+
+TEST(WasteFindings, ManyCollectivesOfFewBytesAreOne) {
+  const Explanation e = explain(gradients(20, 1000));
+  const Finding* f = find_finding(e, "small-collectives");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("all_reduce runs 20 times in a step with 3.91 KiB each"), 0U) << f->title;
+  EXPECT_NE(f->action.find("one buffer"), std::string::npos);
+  EXPECT_EQ(find_finding(explain(gradients(4, 1000)), "small-collectives"), nullptr);
+  EXPECT_EQ(find_finding(explain(gradients(20, 1'000'000)), "small-collectives"), nullptr);
 }
 
 }  // namespace
