@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/findings/claims.h"
 #include "explain/findings/index.h"
+#include "explain/host/host_functions.h"
 
 namespace epilogue::trace {
 namespace {
@@ -39,8 +40,13 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   } else if (host.functions.empty()) {
     advise(f, "with_stack=True names the functions");
   } else {
-    f.action =
-        fmt::format("take {} out of the step, or make it cheaper", host.functions.front().name);
+    // The longest may say little by itself; a library among the next ones says what it is about.
+    std::string_view remedy;
+    for (size_t i = 0; i < std::min(kHostFindings, host.functions.size()) && remedy.empty(); ++i)
+      remedy = remedy_of_function(host.functions[i].name);
+    f.action = fmt::format("take {} out of the step (a loader's worker, once before){}",
+                           host.functions.front().name,
+                           remedy.empty() ? ", or make it cheaper" : ": " + std::string(remedy));
   }
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(ns)});

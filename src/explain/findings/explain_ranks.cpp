@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "explain/findings/index.h"
+#include "explain/host/host_functions.h"
 #include "explain/ranks/rank_digest.h"
 
 namespace epilogue::trace {
@@ -59,6 +60,43 @@ RankSummary summary_of(const RankDigest& digest, const Collectives& all, size_t 
   return s;
 }
 
+// Of the wait for the last rank: what does not explain so much of it is no reason.
+constexpr double kReasonShare = 0.2;
+
+// What the last rank spends more time on than the others do.
+void name_what_is_late(const RankDigests& digests, RanksExplanation& e) {
+  for (Finding& f : e.findings) {
+    const bool names_one = f.title.starts_with("rank ") &&
+                           (f.id == kStragglerRule.id || f.id == kPersistentStragglerRule.id);
+    if (!names_one) continue;
+    for (size_t last = 0; last < e.ranks.size(); ++last) {
+      if (!f.title.starts_with(fmt::format("rank {} ", e.ranks[last].rank))) continue;
+      std::pair<int64_t, std::string> most;
+      int64_t others_ns = 0;
+      for (const auto& [name, ns] : digests.ranks[last].host_ns) {
+        int64_t others = 0;
+        for (size_t r = 0; r < digests.ranks.size(); ++r)
+          if (const auto found = digests.ranks[r].host_ns.find(name);
+              r != last && found != digests.ranks[r].host_ns.end())
+            others = std::max(others, found->second);
+        if (ns - others <= most.first) continue;
+        most = {ns - others, name};
+        others_ns = others;
+      }
+      if (static_cast<double>(most.first) < kReasonShare * f.cost_us.value_or(0) * kNsPerUs)
+        continue;
+      f.evidence.insert(
+          f.evidence.begin(),
+          fmt::format("{} takes {} on rank {}, {} on the others at most", most.second,
+                      duration(most.first + others_ns), e.ranks[last].rank, duration(others_ns)));
+      const std::string_view remedy = remedy_of_function(most.second);
+      f.action = fmt::format("look at {} on rank {}{}", most.second, e.ranks[last].rank,
+                             remedy.empty() ? ": give it less of that, or the others as much"
+                                            : ": " + std::string(remedy));
+    }
+  }
+}
+
 }  // namespace
 
 bool RanksExplanation::has_all_ranks() const {
@@ -83,6 +121,7 @@ RanksExplanation explain_ranks(const RankDigests& digests, std::vector<std::stri
     rule->find(e, e.findings);
     complete_findings(*rule, e.findings, first);
   }
+  name_what_is_late(digests, e);
   return e;
 }
 

@@ -66,6 +66,11 @@ void complete_findings(const FindingRule<Input>& rule, std::vector<Finding>& fin
     if (f.id.empty()) f.id = rule.id;
     if (!f.where) f.where = rule.where;
     if (!f.confidence && (f.saving_us || f.cost_us)) f.confidence = rule.confidence;
+    // The verdict is no loss: it frames the others.
+    constexpr std::string_view kNone = "no remedy known";
+    if (f.action.empty() && rule.id != "verdict" &&
+        (f.evidence.empty() || f.evidence.back() != kNone))
+      f.evidence.emplace_back(kNone);
   }
 }
 

@@ -136,4 +136,35 @@ std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int6
   return list;
 }
 
+std::string_view remedy_of_function(std::string_view name) {
+  struct Row {
+    std::string_view part;  // of the function's file or name
+    std::string_view remedy;
+  };
+  constexpr std::string_view kSave =
+      "save every N steps, or copy the state and write it in the background "
+      "(torch.distributed.checkpoint.async_save)";
+  constexpr std::string_view kLog = "log every N steps, outside of the step";
+  constexpr std::string_view kDecode = "do it in the data loader's workers (num_workers)";
+  constexpr Row kRows[] = {
+      {"torch/serialization.py", kSave},
+      {"checkpoint", kSave},
+      {"_tensor_str.py", kLog},
+      {"logging/", kLog},
+      {"tensorboard", kLog},
+      {"json/", "write it every N steps, outside of the step"},
+      {"numpy/",
+       "do it in PyTorch on the whole batch (vectorised), or once, in the data loader's "
+       "workers"},
+      {"PIL/", kDecode},
+      {"cv2", kDecode},
+      {"tokeniz", kDecode},
+      {"pandas/", kDecode},
+      {"copy.py", "copy what is needed alone, and not in every step"},
+  };
+  for (const Row& row : kRows)
+    if (name.find(row.part) != std::string_view::npos) return row.remedy;
+  return {};
+}
+
 }  // namespace epilogue::trace

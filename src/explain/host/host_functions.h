@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "epilogue/trace/host.h"
@@ -19,5 +20,9 @@ std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int6
 // itself), within `moments` only; the longest first.
 std::vector<HostRange> ranges_within(const Trace& trace, int32_t pid, int64_t tid,
                                      const IntervalSet& moments);
+
+// What to do about the time of a Python function of a known library, after "out of the step"; "" if
+// nothing particular is known.
+std::string_view remedy_of_function(std::string_view name);
 
 }  // namespace epilogue::trace

@@ -134,6 +134,7 @@ class Items {
   void describe(CostItem& item, const std::vector<uint32_t>& calls) {
     const OpKnowledge* known = op_knowledge(item.op);
     add_sign(item, known, calls, "");
+    if (auto answer = answer_of_shapes(all_, calls)) item.answers.push_back(std::move(*answer));
     if (const std::vector<uint32_t> around = asked_for(calls); !around.empty()) {
       item.asked = std::string(all_.name(around.front()));
       const OpKnowledge* row = op_knowledge(item.asked);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "explain/index/aten_ops.h"
@@ -27,6 +28,11 @@ constexpr int64_t kPairs = 8;      // times as many elements as the larger opera
 constexpr int64_t kManyPairs = 1 << 16;
 constexpr size_t kGrowingCalls = 8;
 constexpr size_t kSingleColumns = 4;
+constexpr int64_t kLongKernel = 15;    // along one dimension
+constexpr int64_t kManyTaps = 225;     // 15 x 15
+constexpr int64_t kGathered = 4;       // times as many rows as the table has
+constexpr size_t kGatherLookBack = 8;  // outermost ops
+constexpr size_t kSolveLookAhead = 64;
 
 int64_t elements_of(std::span<const int64_t> dims) {
   int64_t n = 1;
@@ -329,7 +335,153 @@ Said then_product(const CountedOps& all, Calls calls) {
   });
 }
 
+// --- Signs of no row
+// ------------------------------------------------------------------------------
+
+// "[1, 1]": nothing but ones.
+bool are_ones(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("[]1, ") == std::string_view::npos &&
+         text.find("11") == std::string_view::npos;
+}
+
+Said wide_kernel(const CountedOps& all, Calls calls) {
+  return by_call(all, calls, [&](size_t at) -> Said {
+    if (all.name(at).find("conv") == std::string_view::npos) return std::nullopt;
+    // The op that the program calls has the strides at one place.
+    for (uint32_t op = all.ops[at]; op != kNone; op = all.links.parent[op]) {
+      const std::string_view base = aten_base(all.trace.name(all.trace.events[op]));
+      if (base != "convolution" && base != "conv1d" && base != "conv2d" && base != "conv3d")
+        continue;
+      if (all.position[op] == kNone) return std::nullopt;
+      const auto inputs = all.inputs(all.position[op]);
+      if (inputs.size() < 4 || inputs[1].dims.size() < 3 || !are_ones(inputs[3].concrete))
+        return std::nullopt;
+      const std::vector<int64_t> kernel(inputs[1].dims.begin() + 2, inputs[1].dims.end());
+      const auto longest = std::max_element(kernel.begin(), kernel.end());
+      const int64_t taps = elements_of(kernel);
+      if (*longest < kLongKernel || taps < kManyTaps) return std::nullopt;
+      const bool is_line = *longest == taps;
+      return loss(
+          CostQuestion::less,
+          fmt::format("a kernel of {} reads {} samples for each result", fmt::join(kernel, " x "),
+                      taps),
+          is_line
+              ? "convolve by FFT: torch.fft.rfft of both, a product, irfft "
+                "(torchaudio.functional.fftconvolve); or take a shorter kernel"
+              : "if it is separable (a Gaussian, a box), two passes with one-dimensional kernels "
+                "(k "
+                "x 1, then 1 x k) do it; else convolve by FFT, or take a smaller kernel; a fixed "
+                "filter of the input may run outside of the step");
+    }
+    return std::nullopt;
+  });
+}
+
+// Outermost ops in their order, and which of them made the autograd node of a number.
+struct Outermost {
+  explicit Outermost(const CountedOps& all) {
+    for (size_t at = 0; at < all.ops.size(); ++at) {
+      if (all.is_root(at)) roots.push_back(static_cast<uint32_t>(at));
+      const OpArgs* args = all.trace.op_args(all.event(at));
+      if (args == nullptr || args->sequence_number < 0 || roots.empty()) continue;
+      if (!is_autograd_node(all.name(roots.back())))
+        by_number[args->sequence_number] = roots.size() - 1;
+    }
+  }
+  // Of a call, or of the forward op of the node around it; kNone if that is not known.
+  size_t of(const CountedOps& all, size_t at) const {
+    const uint32_t op = all.outermost(at);
+    if (is_autograd_node(all.trace.name(all.trace.events[op]))) {
+      const OpArgs* args = all.trace.op_args(all.trace.events[op]);
+      const auto found = args == nullptr ? by_number.end() : by_number.find(args->sequence_number);
+      return found == by_number.end() ? kNone : found->second;
+    }
+    const auto found = std::lower_bound(roots.begin(), roots.end(), all.position[op]);
+    return found == roots.end() ? kNone : static_cast<size_t>(found - roots.begin());
+  }
+
+  std::vector<uint32_t> roots;
+  std::unordered_map<int64_t, size_t> by_number;
+};
+
+// Rows that were gathered from a table of far fewer: each is multiplied again and again.
+Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls calls) {
+  constexpr std::array<std::string_view, 4> kGathers = {"index", "index_select", "embedding",
+                                                        "gather"};
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const size_t root = outermost.of(all, at);
+    if (root == kNone || !is_product(all.name(outermost.roots[root]))) return std::nullopt;
+    const auto tensors = tensor_inputs(all.inputs(outermost.roots[root]));
+    const size_t left = aten_base(all.name(outermost.roots[root])) == "addmm" ? 1 : 0;
+    if (tensors.size() < left + 2 || tensors[left].dims.size() < 2) return std::nullopt;
+    const int64_t width = tensors[left].dims.back();
+    const int64_t rows = tensors[left].numel() / std::max<int64_t>(1, width);
+    int64_t gathered = 0;  // columns
+    int64_t table = 0;
+    for (size_t back = 1; back <= std::min(kGatherLookBack, root) && gathered < width; ++back) {
+      const uint32_t before = outermost.roots[root - back];
+      const std::string_view base = aten_base(all.name(before));
+      if (is_product(all.name(before))) break;
+      if (std::find(kGathers.begin(), kGathers.end(), base) == kGathers.end()) continue;
+      const auto read = all.inputs(before);
+      if (read.empty() || read[0].dims.size() != 2 || read[0].dims[0] > rows / kGathered) continue;
+      gathered += read[0].dims[1];
+      table = std::max(table, read[0].dims[0]);
+    }
+    if (gathered != width || table == 0) return std::nullopt;
+    return loss(CostQuestion::less,
+                fmt::format("its {} rows were gathered from {}: each of these is multiplied {} "
+                            "times",
+                            rows, table, rows / table),
+                "project before the gather: multiply the rows of the table (nodes first), and "
+                "gather the results; of a cat of several gathers split the weight, project each "
+                "table, gather and add");
+  });
+}
+
+bool is_factor_or_solve(std::string_view name) {
+  const std::string_view base = aten_base(name);
+  return base.starts_with("linalg_") || base.find("cholesky") != std::string_view::npos ||
+         base.find("triangular") != std::string_view::npos || base == "inverse";
+}
+
+// A matrix of diag_embed that goes into a factorisation as it is.
+Said diagonal_matrix(const CountedOps& all, const Outermost& outermost, Calls calls) {
+  constexpr std::array<std::string_view, 3> kMakers = {"diag_embed", "diag", "diagflat"};
+  return by_call(all, calls, [&](size_t at) -> Said {
+    size_t root = outermost.of(all, at);
+    if (root == kNone || !is_factor_or_solve(all.name(outermost.roots[root]))) return std::nullopt;
+    // Of a solve the factorisation before it counts.
+    for (size_t seen = 0; seen < kSolveLookAhead; ++seen, --root) {
+      if (is_factor_or_solve(all.name(outermost.roots[root])))
+        for (size_t back = 1; back <= std::min<size_t>(kGatherLookBack, root); ++back) {
+          const uint32_t before = outermost.roots[root - back];
+          if (std::find(kMakers.begin(), kMakers.end(), aten_base(all.name(before))) !=
+              kMakers.end())
+            return loss(CostQuestion::less,
+                        fmt::format("its matrix comes from {} as it is: a diagonal matrix is "
+                                    "factorised and solved like a full one",
+                                    all.name(before)),
+                        "divide by the diagonal; Independent(Normal(mean, scale), 1) is the "
+                        "MultivariateNormal of a diagonal covariance");
+          if (op_class(all.name(before)) != OpClass::view) break;
+        }
+      if (root == 0) break;
+    }
+    return std::nullopt;
+  });
+}
+
 }  // namespace
+
+std::optional<CostAnswer> answer_of_shapes(const CountedOps& all, std::span<const uint32_t> calls) {
+  const std::string_view name = all.name(calls.front());
+  if (name.find("conv") != std::string_view::npos) return wide_kernel(all, calls);
+  const bool is_algebra = is_factor_or_solve(name) || aten_base(name) == "tril";
+  if (!is_product(name) && !is_algebra) return std::nullopt;
+  const Outermost outermost(all);
+  return is_algebra ? diagonal_matrix(all, outermost, calls) : gathered_rows(all, outermost, calls);
+}
 
 std::optional<CostAnswer> answer_of_sign(OpSign sign, const CountedOps& all,
                                          std::span<const uint32_t> calls) {

@@ -14,5 +14,8 @@ namespace epilogue::trace {
 // by start) have the sign. Its action is empty where the row's remedy says it.
 std::optional<CostAnswer> answer_of_sign(OpSign sign, const CountedOps& all,
                                          std::span<const uint32_t> calls);
+// The same, of signs that belong to no row: kernels of many taps, products of rows that were
+// gathered from far fewer, factorisations of a diagonal matrix.
+std::optional<CostAnswer> answer_of_shapes(const CountedOps& all, std::span<const uint32_t> calls);
 
 }  // namespace epilogue::trace

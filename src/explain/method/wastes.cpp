@@ -571,7 +571,8 @@ class Wastes {
     const std::string_view base = aten_base(roots_.name(root));
     const auto inputs = all_.inputs(roots_.at(root));
     const auto rank = static_cast<int64_t>(result.dims.size());
-    const auto numel = static_cast<double>(std::max<int64_t>(1, TensorShape{result.dims, {}}.numel()));
+    const auto numel =
+        static_cast<double>(std::max<int64_t>(1, TensorShape{result.dims, {}}.numel()));
     const bool is_cut = base == "slice" || base == "select" || base == "narrow";
     if (is_cut) {
       const auto dim = whole_argument(inputs, 1);

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "epilogue/trace/host.h"
 #include "epilogue/trace/time.h"
 #include "explain/index/aten_ops.h"
 #include "explain/index/device_busy.h"
@@ -263,6 +264,12 @@ void RankDigests::add(const RankTrace& rank) {
   digest.busy_pct = timeline(rank.trace, rank.links).busy_pct();
   add_collectives(rank, digest);
   add_kernels(rank, names, digest);
+  if (const auto host = host_time(rank.trace, rank.links)) {
+    for (const HostRange& range : host->ranges)
+      digest.host_ns["range " + range.name] += range.self_ns;
+    for (const HostFunction& f : host->functions) digest.host_ns[f.name] += f.self_ns;
+    for (const HostOp& op : host->ops) digest.host_ns[op.name] += op.self_ns;
+  }
   ranks.push_back(std::move(digest));
 }
 

@@ -72,6 +72,9 @@ struct RankDigest {
   std::map<int64_t, int64_t> step_ns;
   std::optional<DeviceTime> time;
   std::vector<RankKernel> kernels;  // each name once
+  // Of a run without a device: what its main thread spends on ranges and Python functions between
+  // ops, and on ops themselves.
+  std::map<std::string, int64_t> host_ns;
 };
 
 // The ranks in the order in which they were added.
