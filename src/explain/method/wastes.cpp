@@ -243,8 +243,7 @@ class Wastes {
         sizes.ns += all_.ns_at(at);
         sizes.again_ns += all_.ns_at(at) / m * (m - growth.by);
         int64_t numel = 0;
-        for (const TensorShape& t : tensor_inputs(all_.inputs(at)))
-          numel = std::max(numel, t.numel());
+        for (const TensorShape& t : tensor_inputs(all_.inputs(at))) numel += t.numel();
         auto& [sum, count] = sizes.numel[m];
         sum += numel;
         ++count;
@@ -631,6 +630,7 @@ class Wastes {
     Cut cut;
     for (size_t next = root + 1; next < std::min(roots_.size(), root + 1 + kReadLookAhead);
          ++next) {
+      if (all_.key(roots_.at(next)) == all_.key(roots_.at(root))) break;  // another result
       const std::vector<TensorShape> tensors = tensor_inputs(all_.inputs(roots_.at(next)));
       if (std::none_of(tensors.begin(), tensors.end(),
                        [&](const TensorShape& t) { return t.dims == result.dims; }))

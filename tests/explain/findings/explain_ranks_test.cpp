@@ -143,7 +143,7 @@ TEST(ExplainRanks, WaitsOfUnmatchedCollectivesAreUnknown) {
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title,
             "how long ranks wait in all_reduce is unknown: not all ranks ran it equally often");
-  EXPECT_EQ(f->evidence, (std::vector<std::string>{"rank 0: 1", "rank 1: 2"}));
+  EXPECT_EQ(f->evidence, (std::vector<std::string>{"rank 0: 1", "rank 1: 2", f->action}));
 }
 
 }  // namespace epilogue::trace::explain_ranks_test

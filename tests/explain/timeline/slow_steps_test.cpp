@@ -95,7 +95,7 @@ TEST(SlowSteps, ExplainNamesWhatTheyTakeLongerFor) {
   const auto f = std::find_if(e.findings.begin(), e.findings.end(),
                               [](const Finding& finding) { return finding.id == "slow-steps"; });
   ASSERT_NE(f, e.findings.end());
-  ASSERT_EQ(f->evidence.size(), 2U);
+  ASSERT_EQ(f->evidence.size(), 3U);
   EXPECT_EQ(f->evidence[0],
             "ProfilerStep#3: 200 us against a median of 100 us; aten::mm takes 40.0 us more, "
             "aten::add 20.0 us, aten::gelu 20.0 us");
