@@ -67,10 +67,10 @@ void complete_findings(const FindingRule<Input>& rule, std::vector<Finding>& fin
     if (!f.where) f.where = rule.where;
     if (!f.confidence && (f.saving_us || f.cost_us)) f.confidence = rule.confidence;
     // The verdict is no loss: it frames the others.
-    constexpr std::string_view kNone = "no remedy known";
+    constexpr std::string_view kNoRemedy = "no remedy known";
     if (f.action.empty() && rule.id != "verdict" &&
-        (f.evidence.empty() || f.evidence.back() != kNone))
-      f.evidence.emplace_back(kNone);
+        (f.evidence.empty() || f.evidence.back() != kNoRemedy))
+      f.evidence.emplace_back(kNoRemedy);
   }
 }
 
