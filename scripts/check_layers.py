@@ -63,7 +63,7 @@ LAYERS = {
     "explain/path": ["base", "trace", "explain/index", "explain/timeline"],
     "explain/fusion": ["base", "trace", "explain/index", "explain/knowledge", "explain/kernel_name",
                        "explain/timeline", "explain/host"],
-    "explain/ranks": ["base", "trace", "explain/index", "explain/timeline"],
+    "explain/ranks": ["base", "trace", "explain/index", "explain/timeline", "explain/host"],
     "explain/compare": ["base", "trace", "explain/index", "explain/kernel_name",
                         "explain/timeline", "explain/fusion"],
     "explain/findings": ["base", "trace", "explain/index", "explain/knowledge", "explain/memory", "explain/table",

@@ -12,7 +12,6 @@
 
 #include "epilogue/base/distribution.h"
 #include "epilogue/trace/event.h"
-#include "epilogue/trace/fusion.h"
 #include "epilogue/trace/links.h"
 
 #pragma GCC visibility push(default)
@@ -129,6 +128,12 @@ enum class WasteKind : uint8_t {
   cut_result,         // of a result that was computed in full little is read
   untrained_forward,  // a part of the forward pass of training that gradients do not reach
 };
+// How far the trace shows it.
+enum class WasteProof : uint8_t {
+  question,  // it is a loss if what the evidence asks is so
+  likely,
+  shown,
+};
 struct Waste {
   WasteKind kind = WasteKind::grown_sequence;
   std::string title;
@@ -136,7 +141,7 @@ struct Waste {
   std::string action;
   int64_t ns = 0;                    // what it takes now
   std::optional<int64_t> saving_ns;  // empty: how much remains is not known
-  Confidence confidence = Confidence::medium;
+  WasteProof proof = WasteProof::likely;
   std::vector<std::pair<std::string, int64_t>> op_ns;
   CostPlace place;
 };

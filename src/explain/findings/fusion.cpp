@@ -34,7 +34,7 @@ std::string_view advice(FusionKind kind) {
   return "";
 }
 
-std::string_view remedy(FusionKind kind) {
+std::string_view remedy_of(FusionKind kind) {
   switch (kind) {
     case FusionKind::pointwise_chain:
       return "torch.compile the function or module that calls these ops";
@@ -82,7 +82,7 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion, bool pays_for
                                    confidence_name(fusion.confidence), fusion.assumption));
   advise(f, are_fills(fusion)
                 ? "if optimizer.zero_grad() does this: zero_grad(set_to_none=True) leaves it out"
-                : remedy(fusion.kind));
+                : remedy_of(fusion.kind));
   f.saving_us = fusion.predicted_saving_us;
   if (fusion.new_pages_us > 0 && pays_for_pages) {
     *f.saving_us -= fusion.new_pages_us;

@@ -8,6 +8,10 @@ namespace {
 
 constexpr double kWasteShown = 0.05;  // of the run; the method looks for no less
 
+static_assert(static_cast<Confidence>(WasteProof::question) == Confidence::low &&
+              static_cast<Confidence>(WasteProof::likely) == Confidence::medium &&
+              static_cast<Confidence>(WasteProof::shown) == Confidence::high);
+
 template <WasteKind kind>
 void find_wastes_of(const Explanation& e, std::vector<Finding>& out) {
   for (const Waste& waste : e.method.wastes) {
@@ -21,7 +25,7 @@ void find_wastes_of(const Explanation& e, std::vector<Finding>& out) {
     advise(f, waste.action);
     f.cost_us = to_us(waste.ns);
     if (waste.saving_ns) f.saving_us = to_us(*waste.saving_ns);
-    f.confidence = waste.confidence;
+    f.confidence = static_cast<Confidence>(waste.proof);
     for (const auto& [op, ns] : waste.op_ns) claim_op(f, op, ns);
     out.push_back(std::move(f));
   }

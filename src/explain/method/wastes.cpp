@@ -33,7 +33,7 @@ constexpr double kReadShare = 0.25;    // of a result: more is no question
 constexpr double kUntrainedShare = 0.1;
 constexpr size_t kUnfoldLookAhead = 8;  // outermost ops between the patches and their product
 
-bool is_product_name(std::string_view name) {
+bool is_multiplication(std::string_view name) {
   constexpr std::array<std::string_view, 10> kProducts = {
       "mm", "addmm", "bmm", "baddbmm", "matmul", "mv", "addmv", "linear", "einsum", "tensordot"};
   return name.starts_with("aten::") && is_one(kProducts, aten_base(name));
@@ -276,7 +276,7 @@ class Wastes {
         "transformers' generate, StaticCache), or the state of a recurrence, and run the new rows "
         "alone";
     waste.saving_ns = again_ns;
-    waste.confidence = is_shown ? Confidence::high : Confidence::low;
+    waste.proof = is_shown ? WasteProof::shown : WasteProof::question;
     add(std::move(waste), calls, times);
   }
 
@@ -365,7 +365,7 @@ class Wastes {
                     added / passes.size(), all_gradients / passes.size()));
     waste.ns = ns;
     waste.saving_ns = ns;
-    waste.confidence = Confidence::high;
+    waste.proof = WasteProof::shown;
     waste.place = places_.of(calls);
     const std::string part = !waste.place.module.empty()     ? "module " + waste.place.module
                              : !waste.place.function.empty() ? waste.place.function
@@ -386,7 +386,7 @@ class Wastes {
     for (size_t at = 0; at < all_.ops.size(); ++at) {
       const std::string_view name = all_.name(at);
       if (is_autograd_node(name) || name.find("Backward") != std::string_view::npos ||
-          is_product_name(name) || op_class(name) == OpClass::view ||
+          is_multiplication(name) || op_class(name) == OpClass::view ||
           name == "aten::resolve_conj" || name == "aten::resolve_neg" || name == "aten::mT" ||
           name == "aten::contiguous")
         continue;
@@ -452,7 +452,7 @@ class Wastes {
           "@), or gather rows by the edges and index_add_ them; if it is a transform (Fourier, "
           "Toeplitz), call torch.fft or a convolution";
       waste.ns = calls.ns;
-      waste.confidence = Confidence::low;
+      waste.proof = WasteProof::question;
       add(std::move(waste), calls.at, times);
     }
   }
@@ -495,7 +495,7 @@ class Wastes {
       if (base != "im2col" && !(is_view && r > 0 && aten_base(roots_.name(r - 1)) == "unfold"))
         continue;
       for (size_t next = r + 1; next < std::min(roots_.size(), r + 1 + kUnfoldLookAhead); ++next) {
-        if (!is_product_name(roots_.name(next))) continue;
+        if (!is_multiplication(roots_.name(next))) continue;
         patches.push_back(roots_.at(r));
         if (shape.empty()) shape = shapes_text(all_.inputs(roots_.at(r)));
         for (size_t i = r; i <= next; ++i) {
@@ -523,7 +523,7 @@ class Wastes {
         "kernel]: a convolution does not write the patches";
     waste.ns = ns;
     waste.saving_ns = around_ns;
-    waste.confidence = Confidence::medium;
+    waste.proof = WasteProof::likely;
     add(std::move(waste), patches, times);
   }
 
@@ -697,7 +697,7 @@ class Wastes {
                                ops.first);
       waste.ns = ns;
       waste.saving_ns = saving;
-      waste.confidence = Confidence::medium;
+      waste.proof = WasteProof::likely;
       add(std::move(waste), found.calls, times);
     }
   }
@@ -748,7 +748,7 @@ class Wastes {
         "prompt), compute it once and keep the results; else prepare it in the data loader's "
         "workers";
     waste.ns = ns;
-    waste.confidence = Confidence::low;
+    waste.proof = WasteProof::question;
     add(std::move(waste), calls, times);
   }
 
