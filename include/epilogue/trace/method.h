@@ -119,6 +119,7 @@ struct CostSpot {
   std::string text;  // what the trace says of it; "" nothing more
 };
 std::string_view cost_spot_name(CostSpot::Kind kind);  // "module"
+
 // Work that an expert would not have the program do, with what shows it.
 enum class WasteKind : uint8_t {
   grown_sequence,   // each pass runs over all of the passes before

@@ -37,6 +37,9 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
     advise(f,
            "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
            "fusion, larger batches");
+  else
+    f.action = slow->is_first ? "launch it once before the recording (a warm-up)"
+                              : "look at that launch, not at the number of launches";
   f.saving_us = to_us(idle);
   claim_idle(e, f, {IdleCause::launch}, to_us(idle));
   out.push_back(std::move(f));

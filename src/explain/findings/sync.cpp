@@ -24,6 +24,10 @@ void find_syncs(const Explanation& e, std::vector<Finding>& out) {
     if (const std::string_view advice = sync_advice(e.hot_spots.syncs.front().where);
         !advice.empty())
       advise(f, advice);
+  if (f.action.empty())
+    f.action =
+        "wait later, when the device has other work, and less often: synchronize(), .item() and "
+        "copies to the host once every so many steps";
   f.saving_us = to_us(idle);
   claim_idle(e, f, {IdleCause::sync}, to_us(idle));
   out.push_back(std::move(f));
