@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings about work that is not needed, or that could be less: each with a trace that has it, and
 // with one that just does not.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
+#include "support/test.h"
 
 namespace epilogue::trace::waste_findings_test {
-namespace {
 
 using testing::find_finding;
 using testing::GpuTrace;
@@ -403,5 +399,4 @@ TEST(WasteFindings, ManyCollectivesOfFewBytesAreOne) {
   EXPECT_EQ(find_finding(explain(gradients(20, 1'000'000)), "small-collectives"), nullptr);
 }
 
-}  // namespace
 }  // namespace epilogue::trace::waste_findings_test
