@@ -102,7 +102,8 @@ class Folder(TrainTest):
                     pass
             _, errors = process.communicate(timeout=120)
             self.assertEqual(process.returncode, 2, errors)
-            self.assertIn("it was removed or moved while the run went on", errors)
+            # A checkpoint that is written while the folder is emptied loses its file before the folder is gone.
+            self.assertRegex(errors, "it was removed or moved while the run went on|cannot rename to: No such file or directory")
 
 
 if __name__ == "__main__":

@@ -53,9 +53,9 @@ constexpr int64_t kQueryBlock = 96;
 constexpr int64_t kKeyBlock = 256;
 constexpr int64_t kRowsUnit = 8;
 constexpr int64_t kKeysUnit = 64;
-// Depth of one f32 sum of q k^T, and of p v: shorter sums round less.
-constexpr int64_t kScoreDepth = 256;
-constexpr int64_t kValueDepth = 128;
+// Depth of one f32 sum of q k^T, and of p v: shorter sums round less. No deeper than a sum of an
+// eager product on any instruction set (simd/panels/f32.cpp).
+constexpr int64_t kAttentionSumDepth = 128;
 // A multiple of every kernel's k step.
 constexpr int64_t kDepthUnit = 32;
 // Groups for each thread, where the batch alone gives fewer: a thread that loses its core then
@@ -284,7 +284,7 @@ class CpuAttention final : public FusedKernel {
     const PointwiseFn scale = s_.divides ? PointwiseFn::div : PointwiseFn::mul;
     const int64_t depth = layout.padded(s_.depth);
     const int64_t step =
-        layout.rows == FloatType::f32 ? even_piece(depth, kScoreDepth, kDepthUnit) : depth;
+        layout.rows == FloatType::f32 ? even_piece(depth, kAttentionSumDepth, kDepthUnit) : depth;
     float* const tile = b.area(b.at.tile);
     for (int64_t j = 0; j < n; j += layout.width) {
       const auto* const panel = reinterpret_cast<const char*>(
@@ -351,7 +351,7 @@ class CpuAttention final : public FusedKernel {
       p = b.area(b.at.rounded);
     }
     const int64_t step =
-        layout.rows == FloatType::f32 ? even_piece(padded, kValueDepth, kDepthUnit) : padded;
+        layout.rows == FloatType::f32 ? even_piece(padded, kAttentionSumDepth, kDepthUnit) : padded;
     for (int64_t panel = 0; panel < b.at.value_panels; ++panel) {
       const auto* const values =
           reinterpret_cast<const char*>(b.area(b.at.values + panel * b.at.value_panel));
