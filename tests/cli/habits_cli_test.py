@@ -11,6 +11,7 @@ from command import BINARY, CommandTest, run
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "torch")
 TRACE = os.path.join(DATA, "linear_1024_32_64_eager.json.gz")
 OTHER = os.path.join(DATA, "linear_1024_32_64_compile.json.gz")
+SNAPSHOT = os.path.join(DATA, "..", "memory_snapshots", "train_protocol_5.pickle")
 
 # Their result is one table.
 ONE_TABLE = {("table",), ("check",), ("ops",)}
@@ -151,7 +152,8 @@ class Habits(CommandTest):
         """One quick call of each command. A new command must join."""
         calls = {("table",): [TRACE], ("explain",): [TRACE], ("diff",): [TRACE, OTHER],
                  ("check",): [TRACE, "kernels_per_step >= 0"], ("name",): ["sgemm_kernel"],
-                 ("report",): [TRACE, "-o", os.path.join(self.out, "r.html")], ("serve",): None}
+                 ("report",): [TRACE, "-o", os.path.join(self.out, "r.html")], ("serve",): None,
+                 ("memory",): [SNAPSHOT, "--against", SNAPSHOT, "--page", os.path.join(self.out, "m.html")]}
         if not self.has_engine:
             return calls
         small = ["--batch", "2", "--dtype", "f32"]

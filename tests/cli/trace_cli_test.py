@@ -369,7 +369,7 @@ class English(CommandTest):
 
 class Help(CommandTest):
     def test_every_trace_command_has_help_with_an_example(self):
-        for command in ("table", "explain", "diff", "check", "name", "report", "serve"):
+        for command in ("table", "explain", "diff", "check", "name", "report", "serve", "memory"):
             self.assertIn("Example: epilogue " + command, self.ok(command, "--help"), command)
 
 

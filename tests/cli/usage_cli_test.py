@@ -89,7 +89,7 @@ class Values(CommandTest):
         for command in (["profile", "matmul-add"], ["profile", "linear"], ["profile", "mlp"],
                         ["profile", "train-step"], ["compile", "mlp"], ["bench", "mlp"],
                         ["bench", "ladder"], ["train"], ["table"], ["explain"], ["diff"],
-                        ["report"], ["serve"], ["tour"], ["info"]):
+                        ["report"], ["serve"], ["memory"], ["tour"], ["info"]):
             help_text = self.ok(*command, "--help")
             for flag in re.findall(r"^ +(--[\w-]+) (?:N|MS|S|X|P|LR|W|STEPS|NORM|SHARE)\b", help_text,
                                    re.M):

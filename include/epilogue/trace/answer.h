@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace commands as functions: what `epilogue explain`, table, diff, check, report and name
-// print, of files or of bytes in memory. The command, the Python package and embedders share them.
+// The trace commands as functions: what `epilogue explain`, table, diff, check, report, memory and
+// name print, of files or of bytes in memory. The command, the Python package and embedders share
+// them.
 //
 //   const Answer answer = explain_answer({.path = "trace.json.gz"}).value();
 //   std::cout << answer.text();
@@ -155,6 +156,19 @@ struct ReportAnswer {
 Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
                                    const ReportAnswerOptions& options = {},
                                    const AnswerHooks& hooks = {});
+
+struct MemoryAnswerOptions {
+  int top = 10;                    // rows of each list in text and Markdown; -1: all. JSON has all
+  std::optional<int> device = {};  // this one alone; -1: pinned memory of the host
+  std::optional<TraceInput> against = {};  // an earlier snapshot to compare with
+  std::string page = {};                   // the HTML page is written here; empty: none
+  std::string title = {};                  // of the page; empty: the file's name
+};
+// What a memory snapshot of PyTorch says (epilogue/trace/memory_snapshot.h): the input is a pickle;
+// its part (step, from_ms, to_ms) is not looked at. Fails where read_memory_snapshot() does. Throws
+// Error if the snapshot does not have the device.
+Result<Answer> memory_answer(const TraceInput& input, const MemoryAnswerOptions& options = {},
+                             const AnswerHooks& hooks = {});
 
 // Decoded kernel names; a list.
 Answer names_answer(std::span<const std::string> names);

@@ -21,7 +21,7 @@ std::string default_sort(const KeyAverages& averages) {
 }
 
 // What the table and its JSON are made of.
-struct TableData {
+struct TableAnswerData {
   KeyAverages averages;
   TableOptions table;  // of text and Markdown
   TableOptions all;    // of JSON
@@ -29,7 +29,7 @@ struct TableData {
   int64_t skipped_events = 0;
 };
 
-std::string table_answer_json(const TableData& data) {
+std::string table_answer_json(const TableAnswerData& data) {
   auto json = nlohmann::ordered_json::parse(table_json(data.averages, data.all));
   json["events"] = data.events;
   json["skipped_events"] = data.skipped_events;
@@ -47,7 +47,7 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
   // Python frames take their time out of the steps' own, as in PyTorch's table.
   const Result<Trace> trace = load_trace(input, PythonFrames::events, hooks);
   if (!trace) return trace.failure();
-  auto data = std::make_shared<TableData>();
+  auto data = std::make_shared<TableAnswerData>();
   data->averages =
       key_averages(trace.value(), {.group_by_input_shape = options.group_by_input_shape});
   poll(hooks);

@@ -17,11 +17,15 @@ namespace epilogue::trace {
 struct Explanation;
 struct RanksExplanation;
 struct TraceDiff;
+struct SnapshotAnswer;
 
 // `top`: rows of each list; -1: all. JSON has all.
 Document explain_document(const Explanation& explanation, int top);
 Document diff_document(const TraceDiff& diff, int top);
 Document ranks_document(const RanksExplanation& ranks, int top);
+Document snapshot_document(const SnapshotAnswer& answer, int top);
+// One page that holds all of it: tables, the curve, the map of addresses over time.
+std::string snapshot_html_report(const SnapshotAnswer& answer, const std::string& title);
 // Bandwidths of collectives: "18.3 GB/s", "-" if they are not known.
 std::string algbw_text(const std::optional<CollectiveRates>& rates);
 std::string busbw_text(const std::optional<CollectiveRates>& rates);

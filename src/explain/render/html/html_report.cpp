@@ -12,10 +12,12 @@
 #include "base/printable.h"
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
+#include "explain/render/documents.h"
 #include "explain/render/html/assets.h"
 #include "explain/render/html/base64.h"
 #include "explain/render/html/page_data.h"
 #include "explain/render/html/page_timeline.h"
+#include "explain/sections/snapshot_sections.h"
 #include "trace/gzip_bytes.h"
 
 namespace epilogue::trace {
@@ -106,6 +108,17 @@ std::string page_of(const nlohmann::ordered_json& data, std::string_view verdict
 }
 
 }  // namespace
+
+std::string snapshot_html_report(const SnapshotAnswer& answer, const std::string& title) {
+  std::string verdict = "no device in the snapshot";
+  for (const DeviceMemoryReport& d : answer.report.devices) {
+    verdict = d.findings.empty()
+                  ? fmt::format("{} at the peak", format_bytes(static_cast<double>(d.peak_bytes)))
+                  : d.findings.front().title;
+    if (!d.findings.empty()) break;
+  }
+  return page_of(snapshot_page_data(answer, title), verdict, "", "");
+}
 
 EmbeddedTrace embed_trace(std::string_view file, std::string_view path, size_t limit_bytes) {
   EmbeddedTrace embedded;

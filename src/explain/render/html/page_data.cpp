@@ -10,6 +10,7 @@
 
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
+#include "explain/render/html/page_sink.h"
 #include "explain/render/json_numbers.h"
 #include "explain/render/table_rows.h"
 #include "explain/sections/curve_json.h"
@@ -135,76 +136,11 @@ Json path_pieces_json(const std::optional<CriticalPath>& path) {
   return pieces;
 }
 
-// Describes sections to the page's scripts: [{"id", "title", "blocks": [...]}]. A block is
-// {"head"},
-// {"note"}, {"bullets"}, {"plot", "what"} or a table {"caption", "list", "columns", "sort_by"}; its
-// rows lie at the path `list` of the explanation. A column has the path of its value in a row, or
-// the values of all rows.
-class PageSink : public SectionSink {
- public:
-  void begin(const Section& section) {
-    sections_.push_back({{"id", section.id}, {"title", section.title}, {"blocks", Json::array()}});
-  }
-  void head(std::string text, Where where) override {
-    if (where != Where::text) add({{"head", std::move(text)}});
-  }
-  void note(std::string text, Where where) override {
-    if (where != Where::text) add({{"note", std::move(text)}});
-  }
-  void bullets(const std::vector<Item>& items, Where where) override {
-    if (where == Where::text) return;
-    Json lines = Json::array();
-    for (const Item& item : items) lines.push_back(item.first);
-    add({{"bullets", std::move(lines)}});
-  }
-  void table(const SectionTable& table) override {
-    if (table.where == Where::text || table.list.empty() || table.size == 0) return;
-    Json columns = Json::array();
-    for (const Column& column : table.columns)
-      if (column.is_shown && column.where != Where::text)
-        columns.push_back(column_json(column, table));
-    add({{"caption", table.caption},
-         {"list", table.list},
-         {"columns", std::move(columns)},
-         {"sort_by", table.sort_by}});
-  }
-  void plot(std::string_view name, const Json& what) override {
-    add({{"plot", name}, {"what", what}});
-  }
-  int top() const override { return kPageLines; }
-
-  // Sections that gave nothing are left out.
-  Json take() {
-    Json shown = Json::array();
-    for (Json& section : sections_)
-      if (!section["blocks"].empty()) shown.push_back(std::move(section));
-    return shown;
-  }
-
- private:
-  static constexpr int kPageLines = 10;
-
-  static Json column_json(const Column& column, const SectionTable& table) {
-    Json json = {{"title", column.title},
-                 {"kind", kKindNames[static_cast<size_t>(column.kind)]},
-                 {"note", column.note},
-                 {"key", column.key}};
-    if (!column.derive) return json;
-    Json& values = json["values"] = Json::array();
-    for (size_t i = 0; i < std::min(table.size, kMaxPageRows); ++i)
-      values.push_back(column.derive(table.row(i)));
-    return json;
-  }
-  void add(Json block) { sections_.back()["blocks"].push_back(std::move(block)); }
-
-  std::vector<Json> sections_;
-};
-
 Json sections_json(const Explanation& e) {
   PageSink sink;
   for (const Section* section : shown_sections()) {
     if (section->show == nullptr) continue;
-    sink.begin(*section);
+    sink.begin(section->id, section->title);
     section->show(e, sink);
   }
   return sink.take();

@@ -9,6 +9,8 @@ async function main() {
   markCutLists(report);
   if (report.ranks) {
     showRanksPage(report);
+  } else if (report.snapshot) {
+    showSnapshotPage(report);
   } else {
     showTracePage(report, columnBytes);
   }

@@ -49,6 +49,9 @@ const PLOTS = {
   roofline: (report, what) => rooflinePlot(report.explanation[what.list], what.points),
   queues: (report) => queuePlots(report),
   memory: (report, at) => memoryPlot(report, at),
+  snapshot_findings: (report, at) => snapshotFindings(report.explanation.devices[at]),
+  snapshot_curve: (report, at) => snapshotCurve(report.snapshot[at]),
+  snapshot_map: (report, at) => snapshotMap(report.snapshot[at]),
 };
 
 // What a click on a row does, by the section.
