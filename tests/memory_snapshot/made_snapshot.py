@@ -199,6 +199,7 @@ class Run:
         self.layers = [self.random.randrange(1, 5) * 3 * MIB + 4096 * self.random.randrange(3) for _ in range(o.layers)]
 
     def annotate(self, name, stage):
+        self.a.time_us += 1
         self.annotations.append({"name": name, "stage": stage, "device": 0, "time_us": self.a.time_us})
 
     def prepare(self):
