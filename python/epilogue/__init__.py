@@ -70,6 +70,7 @@ if typing.TYPE_CHECKING:
         tensor,
         zeros,
     )
+    from ._memory import DeviceMemory, MemoryFinding, MemoryReport, MemoryTables, memory, memory_tables
     from ._explanation import Explanation, Finding, RanksExplanation
     from ._profile import profile, schedule
     from ._result import KernelName, Report, Result
@@ -102,6 +103,7 @@ _HOMES = {
         "record_function relu set_num_threads sigmoid silu softmax sum tanh tensor zeros"
     ),
     "._explanation": "Explanation Finding RanksExplanation",
+    "._memory": "DeviceMemory MemoryFinding MemoryReport MemoryTables memory memory_tables",
     "._profile": "profile schedule",
     "._result": "KernelName Report Result",
     "._source": "TraceLike",

@@ -25,7 +25,7 @@ class TraceTable:
     thread; the table may be used from several.
     """
 
-    def __init__(self, native: "_core.TraceTables", name: str):
+    def __init__(self, native: "_core.TraceTables | _core.SnapshotTables", name: str):
         self._native = native
         self.name = name
 

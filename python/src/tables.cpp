@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "epilogue/trace/memory_snapshot.h"
 #include "epilogue/trace/tables.h"
 #include "trace_source.h"
 
@@ -28,20 +29,23 @@ nb::capsule capsule_of(std::unique_ptr<Struct> held, const char* name) {
   });
 }
 
-nb::capsule schema(const TraceTables& tables, const std::string& table) {
+template <class Tables>
+nb::capsule schema(const Tables& tables, const std::string& table) {
   auto made = std::make_unique<ArrowSchema>();
   tables.export_schema(table, made.get());
   return capsule_of(std::move(made), "arrow_schema");
 }
 
-nb::capsule stream(const TraceTables& tables, const std::string& table) {
+template <class Tables>
+nb::capsule stream(const Tables& tables, const std::string& table) {
   auto made = std::make_unique<ArrowArrayStream>();
   tables.export_stream(table, made.get());
   return capsule_of(std::move(made), "arrow_array_stream");
 }
 
 // [("id", "int64"), ("name", "text")]
-std::vector<std::pair<std::string, std::string>> columns(const TraceTables& tables,
+template <class Tables>
+std::vector<std::pair<std::string, std::string>> columns(const Tables& tables,
                                                          const std::string& table) {
   ArrowSchema made;
   tables.export_schema(table, &made);
@@ -63,6 +67,18 @@ std::vector<std::string> table_names() {
   return {names.begin(), names.end()};
 }
 
+auto memory_tables(const Source& source) {
+  return unlocked([&](const trace::AnswerHooks& hooks) -> Result<trace::SnapshotTables> {
+    const auto poll = [&](int64_t, int64_t) { hooks.poll(); };
+    const trace::TraceInput& input = source.input;
+    Result<trace::MemorySnapshot> read =
+        input.bytes ? trace::read_memory_snapshot_bytes(*input.bytes, input.name, poll)
+                    : trace::read_memory_snapshot(input.path, poll);
+    if (!read) return read.failure();
+    return trace::SnapshotTables(std::move(read).value());
+  });
+}
+
 auto tables(const Source& source, bool python_frames) {
   return unlocked([&](const trace::AnswerHooks& hooks) -> Result<TraceTables> {
     Result<trace::Trace> read = trace::load_trace(
@@ -78,11 +94,22 @@ auto tables(const Source& source, bool python_frames) {
 void bind_tables(nb::module_& m) {
   nb::class_<TraceTables>(m, "TraceTables")
       .def("row_count", &TraceTables::row_count, "table"_a)
-      .def("columns", columns, "table"_a)
-      .def("schema", schema, "table"_a)
-      .def("stream", stream, "table"_a)
+      .def("columns", columns<TraceTables>, "table"_a)
+      .def("schema", schema<TraceTables>, "table"_a)
+      .def("stream", stream<TraceTables>, "table"_a)
       .def("base_time_ns", [](const TraceTables& t) { return t.trace().base_time_ns; })
       .def("metadata", [](const TraceTables& t) { return t.trace().metadata; });
+  using trace::SnapshotTables;
+  nb::class_<SnapshotTables>(m, "SnapshotTables")
+      .def("row_count", &SnapshotTables::row_count, "table"_a)
+      .def("columns", columns<SnapshotTables>, "table"_a)
+      .def("schema", schema<SnapshotTables>, "table"_a)
+      .def("stream", stream<SnapshotTables>, "table"_a);
+  m.def("memory_tables", memory_tables, "source"_a);
+  m.def("memory_table_names", [] {
+    const auto names = SnapshotTables::names();
+    return std::vector<std::string>(names.begin(), names.end());
+  });
   m.def("tables", tables, "source"_a, "python_frames"_a);
   m.def("table_names", table_names);
 }

@@ -102,6 +102,14 @@ auto report(const Source& source, const std::string& out, const Source* against,
   return std::tuple(std::move(report.answer), std::move(report.credentials), std::move(warnings));
 }
 
+auto memory(const Source& source, const Source* against, std::optional<int> device, int top,
+            std::string page) {
+  trace::MemoryAnswerOptions options = {.top = top, .device = device, .page = std::move(page)};
+  if (against != nullptr) options.against = against->input;
+  return unlocked(
+      [&](const AnswerHooks& hooks) { return trace::memory_answer(source.input, options, hooks); });
+}
+
 std::vector<std::string> sort_keys() {
   const auto keys = trace::sort_keys();
   return {keys.begin(), keys.end()};
@@ -126,6 +134,7 @@ void bind_trace(nb::module_& m) {
   m.def("quantities", quantities, "source"_a);
   m.def("report", report, "source"_a, "out"_a, "against"_a.none(), "title"_a, "embeds_trace"_a,
         "modules"_a, "cpu"_a, "cpu_threads"_a);
+  m.def("memory", memory, "source"_a, "against"_a.none(), "device"_a.none(), "top"_a, "page"_a);
   m.def("names", [](const std::vector<std::string>& names) { return trace::names_answer(names); });
   m.def("sort_keys", sort_keys);
 }
