@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks every #include against the layer table: check_layers.py [ROOT]
 
-CMake alone does not: all folders share one include path. Exit 1 with one line per bad include.
+CMake alone does not: all folders share one include path. A header that names a type of the project includes what declares
+it; the compiler does not ask for it where sources are compiled many at a time. Exit 1 with one line per complaint.
 docs/architecture.md explains the layers; this table is what counts.
 """
 import re
@@ -165,6 +166,11 @@ EXPORTS = ("#pragma GCC visibility push(default)", "#pragma GCC visibility pop")
 
 SUFFIXES = {".h", ".inc", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# Types that a header declares, at the left for others and anywhere for itself; what it names.
+COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^[ \t]*#[^\n]*', re.DOTALL | re.MULTILINE)
+DECLARED = re.compile(r"^(?:template <.*>\n?)?(?:struct|class|enum class|using) (?:\[\[\w+\]\] )?([A-Z]\w+)", re.MULTILINE)
+KNOWN = re.compile(r"\b(?:struct|class|typename|using|enum) (?:\[\[\w+\]\] |alignas\(\w+\) )?([A-Z]\w+)")
+NAMED = re.compile(r"(?<![:.\w])([A-Z]\w+)")
 
 
 def layer_of_source(path):
@@ -248,6 +254,29 @@ def check_file(root, path):
             yield number, complaint
 
 
+def check_headers(root):
+    """Yields (path, complaint) for headers of include/ and src/ that name a type without a header that declares it."""
+    texts = {file.relative_to(root).as_posix(): file.read_text(encoding="utf-8")
+             for top in ("include", "src") for file in (root / top).rglob("*.h")}
+    code = {path: COMMENT_OR_TEXT.sub("", text) for path, text in texts.items()}
+    declared = {path: set(DECLARED.findall(text)) for path, text in code.items()}
+    everywhere = set().union(*declared.values())
+    included = {path: [top + name for name in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE)
+                       for top in ("include/", "src/") if top + name in texts] for path, text in texts.items()}
+    for path, text in code.items():
+        if path.endswith("-inl.h"):
+            continue  # included where all of it is there
+        reached, todo = set(), [path]
+        while todo:
+            current = todo.pop()
+            if current not in reached:
+                reached.add(current)
+                todo += included[current]
+        known = set(KNOWN.findall(text)).union(*(declared[other] for other in reached))
+        for name in sorted(set(NAMED.findall(text)) & everywhere - known):
+            yield path, f"names {name} without a header that declares it"
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     files = [
@@ -262,6 +291,9 @@ def main():
         for number, complaint in check_file(root, path):
             print(f"{path}:{number}: {complaint}")
             complaints += 1
+    for path, complaint in check_headers(root):
+        print(f"{path}:1: {complaint}")
+        complaints += 1
     if not files:
         print(f"check_layers.py: no sources under {root}")
         return 1

@@ -186,7 +186,12 @@ TEST_F(RankFolderTest, FilesThatAreNoTracesAreCountedAndNamed) {
                                   [](const auto& f) { return f["id"] == "left-out-files"; });
   ASSERT_NE(found, findings.end());
   EXPECT_EQ((*found)["title"], "2 files of the folder are left out: they cannot be read as traces");
-  EXPECT_EQ((*found)["evidence"], json["left_out"]);
+  // What to do comes last.
+  nlohmann::json files = (*found)["evidence"];
+  ASSERT_FALSE(files.empty());
+  EXPECT_HAS(files.back().get<std::string>(), "keep the traces of one run alone in the folder");
+  files.erase(files.size() - 1);
+  EXPECT_EQ(files, json["left_out"]);
 }
 
 TEST_F(RankFolderTest, OneTraceBesideAFileThatIsNoneIsExplainedItself) {
