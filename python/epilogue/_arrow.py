@@ -56,13 +56,11 @@ class TraceTable:
         return f"<epilogue.TraceTable {self.name} of {len(self)} rows>"
 
 
-class TraceTables(typing.Mapping[str, TraceTable]):
-    """All tables of a trace, by name: what :func:`tables` gives."""
+class TablesByName(typing.Mapping[str, TraceTable]):
+    """Tables of one file, by name."""
 
-    def __init__(self, native: "_core.TraceTables", path: str):
-        self._native = native
-        self._path = path
-        self._tables = {name: TraceTable(native, name) for name in _core.table_names()}
+    def __init__(self, native: "_core.TraceTables | _core.SnapshotTables", names: "list[str]"):
+        self._tables = {name: TraceTable(native, name) for name in names}
 
     def __getitem__(self, name: str) -> TraceTable:
         return self._tables[name]
@@ -72,6 +70,18 @@ class TraceTables(typing.Mapping[str, TraceTable]):
 
     def __len__(self) -> int:
         return len(self._tables)
+
+    def __repr__(self) -> str:
+        return f"<epilogue.{type(self).__name__} " + ", ".join(f"{n}: {len(t)}" for n, t in self.items()) + ">"
+
+
+class TraceTables(TablesByName):
+    """All tables of a trace, by name: what :func:`tables` gives."""
+
+    def __init__(self, native: "_core.TraceTables", path: str):
+        super().__init__(native, _core.table_names())
+        self._native = native
+        self._path = path
 
     @property
     def ops(self) -> TraceTable:
@@ -131,9 +141,6 @@ class TraceTables(typing.Mapping[str, TraceTable]):
                     return rank
         found = re.search(r"rank[-_]?(\d+)", os.path.basename(self._path))
         return int(found[1]) if found else None
-
-    def __repr__(self) -> str:
-        return "<epilogue.TraceTables " + ", ".join(f"{n}: {len(t)}" for n, t in self.items()) + ">"
 
 
 def tables(

@@ -9,7 +9,7 @@ import os
 import typing
 
 from . import _core
-from ._arrow import TraceTable
+from ._arrow import TablesByName, TraceTable
 from ._result import Result, dataframe, html_table
 from ._source import Source
 from ._trace import _warn
@@ -117,20 +117,11 @@ class MemoryReport(Result):
         return html_table(("", "finding", "evidence", "remedy"), rows)
 
 
-class MemoryTables(typing.Mapping[str, TraceTable]):
+class MemoryTables(TablesByName):
     """The tables of a snapshot, by name: what :func:`memory_tables` gives."""
 
     def __init__(self, native: "_core.SnapshotTables"):
-        self._tables = {name: TraceTable(native, name) for name in _core.memory_table_names()}
-
-    def __getitem__(self, name: str) -> TraceTable:
-        return self._tables[name]
-
-    def __iter__(self) -> "typing.Iterator[str]":
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
+        super().__init__(native, _core.memory_table_names())
 
     @property
     def allocations(self) -> TraceTable:
@@ -156,9 +147,6 @@ class MemoryTables(typing.Mapping[str, TraceTable]):
     def frames(self) -> TraceTable:
         """The frames of each stack, the innermost at depth 0."""
         return self["frames"]
-
-    def __repr__(self) -> str:
-        return "<epilogue.MemoryTables " + ", ".join(f"{n}: {len(t)}" for n, t in self.items()) + ">"
 
 
 def _source(snapshot: SnapshotLike) -> Source:

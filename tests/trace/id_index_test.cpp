@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/test.h"
 #include "trace/id_index.h"
+#include "support/test.h"
 
 namespace epilogue::trace::id_index_test {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/test.h"
 #include "trace/json_text.h"
+#include "support/test.h"
 
 #include <nlohmann/json.hpp>
 

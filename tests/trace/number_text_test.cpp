@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/test.h"
 #include "trace/read/json/number_text.h"
+#include "support/test.h"
 
 namespace epilogue::trace::number_text_test {
 

@@ -157,7 +157,7 @@ struct Method {
   std::vector<CallLoop> loops;  // by overhead
   std::vector<RepeatedWork> repeats;
   std::vector<CostSpot> spots;  // by time
-  std::vector<Waste> wastes;  // the largest first
+  std::vector<Waste> wastes;    // the largest first
   bool has_backward = false;
 };
 

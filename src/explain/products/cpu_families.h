@@ -19,7 +19,7 @@ struct CpuFamily {
   double bf16;
   double f16;
   double i8;
-  double ghz;   // assumed where a product's name gives no clock: what servers of the family sustain
+  double ghz;  // assumed where a product's name gives no clock: what servers of the family sustain
   int l2_kib;  // of a core; 0: not known
 };
 

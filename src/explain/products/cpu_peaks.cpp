@@ -221,8 +221,8 @@ namespace {
 //   [A]   AMD Software Optimization Guide for the family: two FMA pipes, their width
 //   [ARM] Arm Software Optimization Guide for the core: pipes of FMLA, their width
 //   [F]   Fujitsu, A64FX Microarchitecture Manual: two pipes of SVE, 512 bits
-//   L2: the same manuals and product pages. Graviton2 has 1 MiB as Altra; N2 and V2 differ by product,
-//   and A64FX shares 8 MiB among twelve cores.
+//   L2: the same manuals and product pages. Graviton2 has 1 MiB as Altra; N2 and V2 differ by
+//   product, and A64FX shares 8 MiB among twelve cores.
 // No row of bf16 here rests on a measurement: where a vendor states no rate, it is kRateUnknown.
 // The clock is a round number near the base clocks of a family's servers, or what the cloud that
 // runs it states. It is said to be assumed wherever it is used.

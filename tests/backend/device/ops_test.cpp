@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op on a device against its reference: the samples of the op table, each dtype and layout.
-#include "backend/device/device_testing.h"
 #include "ops/ops.h"
+#include "backend/device/device_testing.h"
 #include "ops/run_op.h"
 #include "ops/table_support.h"
 #include "support/test.h"

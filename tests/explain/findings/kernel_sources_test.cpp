@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings name the sources of Triton kernels, where they were recorded.
-#include "explain/findings/find_finding.h"
 #include "explain/findings/kernel_sources.h"
+#include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
 #include "support/test.h"
 

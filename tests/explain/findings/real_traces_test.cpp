@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of traces that others captured.
+#include "trace/real_traces.h"
 #include "epilogue/trace/diff.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/file.h"
@@ -8,7 +9,6 @@
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/time.h"
 #include "support/test.h"
-#include "trace/real_traces.h"
 
 namespace epilogue::trace::real_traces_test {
 

@@ -87,8 +87,8 @@ std::string cell(std::string_view text) {
 std::string cost_text(const OpKnowledge& row) {
   const std::string_view unit = op_cost_unit(row.cost);
   if (row.unit_ns <= 0) return fmt::format("by {}", unit);
-  const std::string number = row.unit_ns >= 100 ? fmt::format("{:.0f}", row.unit_ns)
-                                                : fmt::format("{:.2g}", row.unit_ns);
+  const std::string number =
+      row.unit_ns >= 100 ? fmt::format("{:.0f}", row.unit_ns) : fmt::format("{:.2g}", row.unit_ns);
   return fmt::format("{} ns for each {}", number, unit);
 }
 
