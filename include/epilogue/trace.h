@@ -24,6 +24,7 @@
 #include "epilogue/trace/queues.h"
 #include "epilogue/trace/ranks.h"
 #include "epilogue/trace/report.h"
+#include "epilogue/trace/serving.h"
 #include "epilogue/trace/slow_steps.h"
 #include "epilogue/trace/table.h"
 #include "epilogue/trace/tables.h"

@@ -93,6 +93,9 @@ struct ExplainAnswerOptions {
   int top = 10;          // rows of each list in text and Markdown; -1: all. JSON has all
   bool modules = false;  // time per nn.Module, if the trace was recorded with_stack (slower)
   CpuChoice cpu = {};    // warns where the products ran on a device; no choice for a folder
+  // A trace of the capture, or of an eager run of the same model: names kernels of replayed graphs
+  // (graph_report()). Throws Error for a folder.
+  std::optional<TraceInput> capture = {};
 };
 // A path may be a folder with one trace for each rank of a run.
 Result<Answer> explain_answer(const TraceInput& input, const ExplainAnswerOptions& options = {},

@@ -21,6 +21,7 @@
 #include "epilogue/trace/method.h"
 #include "epilogue/trace/queues.h"
 #include "epilogue/trace/ranks.h"
+#include "epilogue/trace/serving.h"
 #include "epilogue/trace/time.h"
 
 #pragma GCC visibility push(default)
@@ -138,12 +139,16 @@ struct Explanation {
   std::vector<KernelOccupancy> occupancies;
   std::vector<ModuleTime> modules;
   RankCollectives collectives;  // of this rank alone
+  GraphReport graphs;
+  ServingReport serving;
   // The verdict first, errors next, then by saving, else by cost: the largest first.
   std::vector<Finding> findings;
 };
 
 struct ExplainOptions {
   std::optional<CpuPeaks> cpu = {};  // what products of a run without a device are compared with
+  // Names kernels of replayed graphs by the order of its own. Must outlive the call.
+  const GraphReference* capture = nullptr;
   // Called between the analyses, on the caller's thread; what it throws ends the call.
   std::function<void()> between = {};
 };

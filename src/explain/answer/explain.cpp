@@ -2,6 +2,8 @@
 // The findings of one trace, or of the ranks of one run.
 #include "epilogue/trace/explain.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "explain/answer/cpu_choice.h"
@@ -13,6 +15,16 @@
 namespace epilogue::trace {
 namespace {
 
+// The order of kernels of the capture; empty without one.
+Result<std::optional<GraphReference>> read_capture(const std::optional<TraceInput>& input,
+                                                   const AnswerHooks& hooks) {
+  if (!input) return std::optional<GraphReference>();
+  const Result<Trace> trace = load_trace(*input, PythonFrames::events, hooks);
+  if (!trace) return trace.failure();
+  return std::optional<GraphReference>(std::in_place,
+                                       GraphReference(trace.value(), link(trace.value())));
+}
+
 Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions& options,
                             const AnswerHooks& hooks) {
   const std::optional<CpuPeaks> cpu = peaks_of_choice(options.cpu);  // said before a file is read
@@ -20,10 +32,17 @@ Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions&
   const Result<Trace> trace =
       load_trace(input, frames_for(options.modules, PythonFrames::beside), hooks);
   if (!trace) return trace.failure();
+  const Result<std::optional<GraphReference>> capture = read_capture(options.capture, hooks);
+  if (!capture) return capture.failure();
   const Links links = link(trace.value());
   poll(hooks);
   auto explanation = std::make_shared<const Explanation>(
-      explain(trace.value(), links, ExplainOptions{.cpu = cpu, .between = hooks.poll}));
+      explain(trace.value(), links,
+              ExplainOptions{.cpu = cpu,
+                             .capture = capture.value() ? &*capture.value() : nullptr,
+                             .between = hooks.poll}));
+  if (options.capture && explanation->graphs.is_empty())
+    warn(hooks, explanation->path + ": replays no graph, so that the capture names nothing");
   warn_if_unused(options.cpu, trace.value(), *explanation, hooks);
   return Answer(explain_document(*explanation, options.top), explanation);
 }
@@ -33,6 +52,10 @@ Result<Answer> explain_folder(const TraceInput& folder, const ExplainAnswerOptio
   const std::vector<std::string> paths = traces_of_folder(folder.path);
   if (paths.size() == 1) return explain_file(rank_input(folder, paths.front()), options, hooks);
   refuse_for_ranks(options.cpu, folder, paths.size());
+  if (options.capture)
+    throw Error(
+        fmt::format("[explain] expected one trace beside a capture, got {} of the folder {}",
+                    paths.size(), folder.path));
   const Result<RankFolder> ranks = read_ranks(folder, paths, frames_for(options.modules), hooks);
   if (!ranks) return ranks.failure();
   if (ranks.value().paths.size() == 1)

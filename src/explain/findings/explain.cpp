@@ -194,6 +194,8 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
       const RankTrace self{trace, links};
       e.collectives = collectives({&self, 1}).ranks.front();
       e.gemms = gemm_report(trace, links);
+      e.graphs = graph_report(trace, links, options.capture);
+      e.serving = serving_report(trace, links);
     });
     e.verdicts = judge_time(trace, links);
     beside.get();

@@ -2,6 +2,8 @@
 
 #include "trace/read/args_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -237,11 +239,11 @@ uint32_t ArgsBuilder::inputs(const RawArgs& raw) {
   return input_ids_[number];
 }
 
-StringId ArgsBuilder::other(const RawArgs& raw) {
-  if (raw.other().empty()) return 0;
-  const uint32_t number = other_texts_.intern(raw.other());
+StringId ArgsBuilder::other(const std::string& members) {
+  if (members.empty()) return 0;
+  const uint32_t number = other_texts_.intern(members);
   if (number == other_ids_.size()) {
-    const std::string object = "{" + raw.other() + "}";
+    const std::string object = "{" + members + "}";
     other_ids_.push_back(nlohmann::json::accept(object) ? strings_.intern(object) : 0);
   }
   if (other_ids_[number] == 0) partial_->notes.add(Note::bad_argument, offset_);
@@ -259,7 +261,7 @@ OpArgs ArgsBuilder::op(const RawArgs& raw, std::string_view name, bool is_annota
   args.sequence_number = integer(raw, ArgKey::sequence_number, -1);
   args.fwd_tid = integer(raw, ArgKey::fwd_thread_id, 0);
   args.is_async = raw[ArgKey::async] == "true";
-  args.other_args = other(raw);
+  args.other_args = other(raw.other());
   args.fused_ops = text(raw[ArgKey::fused_ops]);
   // The scope is not in the file. Only backward functions and their wrapper name a forward thread.
   if (is_annotation) {
@@ -289,7 +291,11 @@ KernelArgs ArgsBuilder::kernel(const RawArgs& raw, int32_t pid, int64_t tid) {
   args.bytes = integer(raw, ArgKey::bytes, -1);
   args.flops = integer(raw, ArgKey::flops, -1);
   args.threads = small(raw, ArgKey::threads, -1);
-  args.other_args = other(raw);
+  // An annotation of a graph's node (torch.cuda.graph) has a name.
+  args.other_args = raw.has(ArgKey::name)
+                        ? other(fmt::format("{}{}\"name\": {}", raw.other(),
+                                            raw.other().empty() ? "" : ", ", raw[ArgKey::name]))
+                        : other(raw.other());
   args.fused_ops = text(raw[ArgKey::fused_ops]);
   args.unfused_bytes = integer(raw, ArgKey::unfused_bytes, -1);
   return args;

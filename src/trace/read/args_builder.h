@@ -45,7 +45,7 @@ class ArgsBuilder {
   double real(const RawArgs& raw, ArgKey key);
   bool triple(std::string_view value, std::array<int64_t, 3>& out);
   uint32_t inputs(const RawArgs& raw);
-  StringId other(const RawArgs& raw);
+  StringId other(const std::string& members);  // of an object, without its braces
   void note(std::string_view value);
 
   Partial* partial_ = nullptr;
