@@ -2,8 +2,6 @@
 
 #include "trace/read/args_builder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -291,11 +289,13 @@ KernelArgs ArgsBuilder::kernel(const RawArgs& raw, int32_t pid, int64_t tid) {
   args.bytes = integer(raw, ArgKey::bytes, -1);
   args.flops = integer(raw, ArgKey::flops, -1);
   args.threads = small(raw, ArgKey::threads, -1);
-  // An annotation of a graph's node (torch.cuda.graph) has a name.
-  args.other_args = raw.has(ArgKey::name)
-                        ? other(fmt::format("{}{}\"name\": {}", raw.other(),
-                                            raw.other().empty() ? "" : ", ", raw[ArgKey::name]))
-                        : other(raw.other());
+  std::string members = raw.other();
+  if (raw.has(ArgKey::name)) {  // an annotation of a graph's node (torch.cuda.graph)
+    if (!members.empty()) members += ", ";
+    members += "\"name\": ";
+    members += raw[ArgKey::name];
+  }
+  args.other_args = other(members);
   args.fused_ops = text(raw[ArgKey::fused_ops]);
   args.unfused_bytes = integer(raw, ArgKey::unfused_bytes, -1);
   return args;
