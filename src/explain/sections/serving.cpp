@@ -185,8 +185,9 @@ std::string graphs_note(const GraphReport& g) {
     const char* what = s == GraphSource::annotation ? "annotations"
                        : s == GraphSource::capture  ? "the order of the capture's kernels"
                                                     : "the order of this trace's other kernels";
-    by += fmt::format("{}{} name {:.0f} % of the graphs' work", by.empty() ? ": " : ", ", what,
-                      share_pct(ns(s), g.device_ns));
+    by +=
+        fmt::format("{}{} {} {:.0f} % of the graphs' work", by.empty() ? ": " : ", ", what,
+                    s == GraphSource::annotation ? "name" : "names", share_pct(ns(s), g.device_ns));
   }
   return note + by + ".";
 }
