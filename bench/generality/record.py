@@ -15,7 +15,9 @@ EXAMPLE = """example:
 
 Each case gets a folder OUT/ID: trace.json, or rank0.json and rank1.json, and expected.json."""
 
-MODULES = ("round1", "round2", "round3", "round4", "clean_first", "clean_second")
+MODULES = (
+    "round1", "round2", "round3", "round4", "round5", "round6", "clean_first", "clean_second", "clean_third",
+)
 WORLD = 2
 
 
