@@ -404,7 +404,7 @@ def timeseries_rolling_windows(mended):
     domain="vision",
     mode="inference",
     scale="distributed",
-    profile=Profile(with_stack=True),
+    profile=Profile(with_stack=True, steps=2),
     cause="An evaluation gathers its predictions with all_gather_object: lists of small tensors are pickled.",
     symptom="After the forward, both ranks have long stretches of Python in pickle, and short gloo:all_gather.",
     answer="gather_predictions sends dictionaries of tensors by all_gather_object, which pickles and unpickles each; "
@@ -419,7 +419,7 @@ def distributed_objects(mended, rank, world):
         nn.Conv2d(3, 32, 3, stride=2), nn.ReLU(), nn.Conv2d(32, 64, 3, stride=2), nn.ReLU(),
         nn.Conv2d(64, 64, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 24),
     ).eval()
-    images = torch.randn(96, 3, 48, 48)
+    images = torch.randn(16, 3, 48, 48)
 
     def gather_predictions(boxes, scores):
         if mended:
