@@ -1,6 +1,7 @@
-# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...] [INLINES])
+# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...] [INLINES | QUICK])
 # One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down. INLINES: its speed
-# hangs on calls of small functions (epi_inlining_flags).
+# hangs on calls of small functions (epi_inlining_flags). QUICK: the time to compile it counts, not its speed
+# (epi_quick_flags).
 # epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
 # A GoogleTest executable and its CTest entry.
 #
@@ -88,10 +89,13 @@ endfunction()
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 
 function(epi_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES;QUICK" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
   add_library(epilogue_${name} STATIC ${arg_SOURCES})
   if(arg_INLINES)
     target_compile_options(epilogue_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${epi_inlining_flags}>)
+  endif()
+  if(arg_QUICK)
+    target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_quick_flags>)
   endif()
   add_library(epilogue::${name} ALIAS epilogue_${name})
   # Declarations of include/epilogue are visible beyond a shared library (each header says so), and what
