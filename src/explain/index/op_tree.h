@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "epilogue/trace/event.h"
@@ -32,6 +33,9 @@ class OpTree {
 // Time that an op spends itself, not in the ops it calls. By event; 0 for what is no op. Launch
 // calls count as the time of the op that makes them.
 std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links);
+
+// Frames of an nn.Module's forward are named "nn.Module: Linear_3".
+inline constexpr std::string_view kModulePrefix = "nn.Module: ";
 
 // A moment of a thread.
 struct Moment {

@@ -74,8 +74,6 @@ struct AllocatingFrames {
   std::vector<uint32_t> functions;  // all that are not built in
 };
 
-constexpr std::string_view kModuleFrame = "nn.Module: ";
-
 AllocatingFrames allocating_frames(const Trace& trace) {
   AllocatingFrames frames;
   frames.all = trace.frames;
@@ -85,7 +83,7 @@ AllocatingFrames allocating_frames(const Trace& trace) {
   frames.are_events = trace.frames.empty();
   for (uint32_t i = 0; i < frames.all.size(); ++i) {
     const std::string_view name = trace.strings[frames.all[i].name];
-    if (name.starts_with(kModuleFrame)) {
+    if (name.starts_with(kModulePrefix)) {
       frames.modules.push_back(i);
     } else if (!name.starts_with("<built-in")) {
       frames.functions.push_back(i);
@@ -108,7 +106,7 @@ void add_python_holders(const Trace& trace, const AllocatingFrames& frames, cons
     const StringId module = name_of(modules[i]);
     const StringId function = name_of(own[i] != kNone ? own[i] : functions[i]);
     PythonMemoryHolder& holder = holders[{module, function}];
-    if (module != 0) holder.module = trace.strings[module].substr(kModuleFrame.size());
+    if (module != 0) holder.module = trace.strings[module].substr(kModulePrefix.size());
     holder.function = std::string(trace.strings[function]);
     ++holder.allocations;
     holder.bytes += trace.memory[live[i]].bytes;

@@ -10,13 +10,12 @@ namespace epilogue::trace {
 namespace {
 
 constexpr size_t kPlaceCalls = 128;
-constexpr std::string_view kModuleName = "nn.Module: ";
 
 // Functions of the user and of libraries on top of torch: torch's own say little, and
 // comprehensions and built-in functions are part of the function around them.
 bool is_users_function(std::string_view name) {
   constexpr std::string_view kOthers[] = {"/torch/", "<frozen ", "contextlib.py", "threading.py"};
-  if (name.starts_with("<built-in") || name.starts_with(kModuleName) ||
+  if (name.starts_with("<built-in") || name.starts_with(kModulePrefix) ||
       name.starts_with("torch/") || name.ends_with("comp>") || name.ends_with("<genexpr>"))
     return false;
   return std::none_of(std::begin(kOthers), std::end(kOthers), [&](std::string_view other) {
@@ -151,7 +150,9 @@ struct Places::Spans {
     char& kind = kinds[id];
     if (kind == kUnknown) {
       const std::string_view name = trace.strings[id];
-      kind = name.starts_with(kModuleName) ? kModule : is_users_function(name) ? kFunction : kOther;
+      kind = name.starts_with(kModulePrefix) ? kModule
+             : is_users_function(name)       ? kFunction
+                                             : kOther;
     }
     return kind;
   }
@@ -237,7 +238,7 @@ CostPlace Places::of(std::span<const uint32_t> calls) const {
   place.annotation = winner(moments, &Spans::range_at);
   place.function = winner(forward, &Spans::function_at);
   place.module = winner(forward, &Spans::module_at);
-  if (place.module.starts_with(kModuleName)) place.module.erase(0, kModuleName.size());
+  if (place.module.starts_with(kModulePrefix)) place.module.erase(0, kModulePrefix.size());
   return place;
 }
 

@@ -26,8 +26,6 @@ constexpr size_t kGram = 3;             // kernels that a place is looked for by
 constexpr size_t kPlacesOfGram = 4096;  // a gram that stands more often says little
 constexpr int64_t kMostEdits = 4096;    // bounds the memory of an alignment: 64 MiB
 
-constexpr std::string_view kModulePrefixOfFrame = "nn.Module: ";
-
 // Who launched a kernel. Empty texts are not known.
 struct Origin {
   std::string op;
@@ -89,14 +87,14 @@ class Surroundings {
       const Event& e = trace.events[i];
       if (e.category != Category::python_function) continue;
       const std::string_view name = trace.name(e);
-      if (name.starts_with(kModulePrefixOfFrame))
+      if (name.starts_with(kModulePrefix))
         modules_.push_back(i);
       else if (is_users_frame(name))
         frames_.push_back(i);
     }
     for (uint32_t i = 0; i < trace.frames.size(); ++i) {
       const std::string_view name = trace.strings[trace.frames[i].name];
-      if (name.starts_with(kModulePrefixOfFrame))
+      if (name.starts_with(kModulePrefix))
         modules_beside_.push_back(i);
       else if (is_users_frame(name))
         frames_beside_.push_back(i);
@@ -129,8 +127,7 @@ class Surroundings {
     if (!frames_beside_.empty())
       put(innermost_at(trace_.frames, frames_beside_, moments), beside, &Origin::frame);
     for (Origin& origin : origins)
-      if (origin.module.starts_with(kModulePrefixOfFrame))
-        origin.module.erase(0, kModulePrefixOfFrame.size());
+      if (origin.module.starts_with(kModulePrefix)) origin.module.erase(0, kModulePrefix.size());
     return origins;
   }
 
@@ -332,9 +329,8 @@ class Aligner {
   explicit Aligner(const GraphReference::Contents& reference) : reference_(reference) {
     const std::vector<StringId>& order = reference.order;
     for (size_t i = 0; i + kGram <= order.size(); ++i)
-      if (std::find(order.begin() + static_cast<ptrdiff_t>(i),
-                    order.begin() + static_cast<ptrdiff_t>(i + kGram),
-                    0) == order.begin() + static_cast<ptrdiff_t>(i + kGram))
+      if (std::ranges::all_of(std::span(order).subspan(i, kGram),
+                              [](StringId name) { return name != 0; }))
         places_[gram(order, i)].push_back(static_cast<uint32_t>(i));
   }
 

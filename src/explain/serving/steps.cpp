@@ -498,10 +498,8 @@ std::vector<ServingPhaseTime> phase_times(const std::vector<ServingStep>& steps)
 // Ops that route tokens: one input is the router's logits [tokens, experts]. The chosen experts
 // [tokens, k] are another input where the op writes them itself (topk_softmax).
 std::vector<ExpertLoad> expert_loads(const Trace& trace) {
-  struct Sum {
-    std::vector<double> tokens;
-  };
-  std::map<std::tuple<StringId, int64_t, int64_t>, Sum> sums;  // op, experts, k or 0
+  // Tokens of each call, by op, experts, and k or 0.
+  std::map<std::tuple<StringId, int64_t, int64_t>, std::vector<double>> calls;
   for (const Event& e : trace.events) {
     if (e.category != Category::cpu_op) continue;
     const std::string_view name = trace.name(e);
@@ -527,15 +525,15 @@ std::vector<ExpertLoad> expert_loads(const Trace& trace) {
       for (const auto& m : matrices) per_token = std::min(per_token, m[1]);
       if (per_token == experts) per_token = 0;
     }
-    sums[{e.name, experts, per_token}].tokens.push_back(static_cast<double>(tokens));
+    calls[{e.name, experts, per_token}].push_back(static_cast<double>(tokens));
   }
   std::vector<ExpertLoad> loads;
-  for (auto& [key, sum] : sums) {
+  for (auto& [key, tokens] : calls) {
     const auto [op, experts, per_token] = key;
     ExpertLoad load{.op = std::string(trace.strings[op]),
-                    .calls = static_cast<int64_t>(sum.tokens.size()),
+                    .calls = static_cast<int64_t>(tokens.size()),
                     .experts = experts,
-                    .tokens = rank_of(std::move(sum.tokens), 0.5)};
+                    .tokens = rank_of(std::move(tokens), 0.5)};
     if (per_token > 0) {
       load.per_token = per_token;
       load.tokens_per_expert =

@@ -9,8 +9,6 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr std::string_view kModulePrefix = "nn.Module: ";
-
 // A module at one place of the tree of modules.
 struct Node {
   uint32_t parent = kNone;  // position of the node around it

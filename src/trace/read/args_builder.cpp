@@ -289,13 +289,15 @@ KernelArgs ArgsBuilder::kernel(const RawArgs& raw, int32_t pid, int64_t tid) {
   args.bytes = integer(raw, ArgKey::bytes, -1);
   args.flops = integer(raw, ArgKey::flops, -1);
   args.threads = small(raw, ArgKey::threads, -1);
-  std::string members = raw.other();
   if (raw.has(ArgKey::name)) {  // an annotation of a graph's node (torch.cuda.graph)
+    std::string members = raw.other();
     if (!members.empty()) members += ", ";
     members += "\"name\": ";
     members += raw[ArgKey::name];
+    args.other_args = other(members);
+  } else {
+    args.other_args = other(raw.other());
   }
-  args.other_args = other(members);
   args.fused_ops = text(raw[ArgKey::fused_ops]);
   args.unfused_bytes = integer(raw, ArgKey::unfused_bytes, -1);
   return args;
