@@ -22,6 +22,7 @@ function(epi_dependency_lines out)
       endif()
     endforeach()
   endforeach()
+  list(TRANSFORM packages REPLACE "^SQLite$" "SQLite3")
   list(TRANSFORM packages REPLACE "^CUDA$" "CUDAToolkit")  # the package of CUDA::cudart_static
   list(REMOVE_DUPLICATES packages)
   list(SORT packages)

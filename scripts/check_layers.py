@@ -153,6 +153,7 @@ LIBRARIES = {
     "zlib.h": ["src/trace", "src/io"],
     "isa-l/": ["src/trace/read"],
     "simdjson.h": ["src/trace", "src/io"],
+    "sqlite3.h": ["src/trace/nsys"],
     "nlohmann/": ["src/base", "src/plan", "src/measure", "src/trace", "src/explain", "src/io", "src/train",
                   "tools"],
     "gtest/": [],

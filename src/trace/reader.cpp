@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 
 #include "epilogue/base/result.h"
 #include "epilogue/trace/file.h"
+#include "trace/nsys/nsys_reader.h"
 #include "trace/read/assembler.h"
 #include "trace/read/byte_source.h"
 #include "trace/read/pipeline.h"
@@ -27,7 +30,7 @@ using std::string_view_literals::operator""sv;
 
 // First bytes of what is found beside traces.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kMagics = {{
-    {"SQLite format 3"sv, "an SQLite database (an Nsight Systems export?)"},
+    {kSqliteMagic, "an SQLite database, which is read from a file alone, and not compressed"},
     {"PK\x03\x04"sv, "a zip archive: unpack it first"},
     {"BZh"sv, "compressed with bzip2: unpack it first"},
     {"\x28\xb5\x2f\xfd"sv, "compressed with zstd: unpack it first"},
@@ -127,9 +130,21 @@ Result<Trace> read_source(ByteSource& source, const std::string& name, const Rea
   return trace;
 }
 
+// The first bytes of a regular file; "" of others: a pipe's bytes can be read once.
+std::string head_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return "";
+  std::string head(kSqliteMagic.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  return head;
+}
+
 }  // namespace
 
 Result<Trace> read_trace(const std::string& path, const ReadOptions& options) {
+  if (path != "-" && head_of(path) == kSqliteMagic) return read_nsys(path, options);
   auto source = open_source(path);
   if (!source) return source.failure();
   return read_source(*source.value(), path == "-" ? "stdin" : path, options);
@@ -137,6 +152,7 @@ Result<Trace> read_trace(const std::string& path, const ReadOptions& options) {
 
 Result<Trace> read_trace_text(std::string_view text, std::string_view name,
                               const ReadOptions& options) {
+  if (text.starts_with(kSqliteMagic)) return read_nsys_bytes(text, std::string(name), options);
   return read_source(*memory_source(text), std::string(name), options);
 }
 

@@ -57,7 +57,7 @@ class Package(unittest.TestCase):
 
     def test_its_dependencies_are_those_of_the_binary(self):
         depends = said("dpkg-deb", "-f", self.package, "Depends")
-        for name in ("libc6", "libfmt", "libsimdjson", "libisal", "zlib1g"):
+        for name in ("libc6", "libfmt", "libsimdjson", "libisal", "libsqlite3", "zlib1g"):
             self.assertIn(name, depends)
         self.assertNotIn("-dev", depends)
         self.assertEqual(said("dpkg-deb", "-f", self.package, "Section").strip(), "devel")
