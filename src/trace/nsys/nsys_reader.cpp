@@ -346,7 +346,8 @@ Result<Trace> read_database(sqlite3* db, const std::string& name, const ReadOpti
     Trace trace = reader.take();
     trace.import.path = name;
     return trace;
-  } catch (const Broken& broken) {
+  } catch (Broken& broken) {
+    std::replace(broken.what.begin(), broken.what.end(), '\n', ' ');  // it quotes the schema
     return Failure{
         FailureCode::not_a_trace,
         name + ": expected a trace, got an SQLite database that cannot be read: " + broken.what};
