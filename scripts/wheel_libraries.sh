@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# wheel_libraries.sh FOLDER: static twins of the libraries that Debian ships as shared ones alone, in FOLDER/prefix; made once.
-# Their sources are those of the installed packages: apt fetches them from its own archives, checks the signatures and
+# wheel_libraries.sh FOLDER: static twins, for shared libraries to link, of the libraries that Debian has no such archive of,
+# in FOLDER/prefix; made once. Their sources are those of the installed packages: apt fetches them from its own archives, checks the signatures and
 # applies Debian's patches. Headers stay the system's, so that objects of other builds serve (cmake/EpilogueTargets.cmake,
 # EPILOGUE_STATIC_LIBRARIES). cpp-httplib comes as its header, without OpenSSL and brotli, for `epilogue serve`.
 set -eu
@@ -29,7 +29,7 @@ cd "$folder/sources"
 rm -rf ./*/
 # The version that is installed, where its headers are used.
 wanted=cpp-httplib
-for package in libfmt-dev libsimdjson-dev libisal-dev libhwy-dev; do
+for package in libfmt-dev libsimdjson-dev libisal-dev libhwy-dev libsqlite3-dev; do
   wanted="$wanted $(dpkg-query --show --showformat='${source:Package}=${source:Version}' "$package")"
 done
 # shellcheck disable=SC2086  # a list
@@ -51,6 +51,13 @@ archive highway-* hwy -DBUILD_TESTING=OFF -DHWY_ENABLE_EXAMPLES=OFF -DHWY_ENABLE
 # Reading .json.gz asks for inflate alone.
 make -C libisal-* -f Makefile.unx lib units=igzip CFLAGS_=-fPIC >libisal.log 2>&1
 cp libisal-*/bin/isa-l.a "$prefix/lib/libisal.a"
+# One source of all of SQLite, which its own scripts write. No extension is ever loaded.
+cd sqlite3-*
+./configure --disable-tcl >log 2>&1
+make sqlite3.c >>log 2>&1
+"${CC:-cc}" -O2 -fPIC -ffunction-sections -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -c sqlite3.c -o sqlite3.o
+ar crs "$prefix/lib/libsqlite3.a" sqlite3.o
+cd ..
 cp cpp-httplib-*/httplib.h "$prefix/include/"
 cat >"$prefix/lib/pkgconfig/cpp-httplib.pc" <<END
 Name: cpp-httplib

@@ -27,7 +27,7 @@ sh scripts/wheel_libraries.sh "$work/libraries"
 export CMAKE_PREFIX_PATH="$work/libraries/prefix"
 # libstdc++ asks for one function of a newer glibc than all else (wheel_glibc.c); sections that nothing uses go. libgcc_s stays shared:
 # as an archive it asks for glibc 2.35, and exceptions cross from one library to another.
-hidden="libstdc++.a:libfmt.a:libhwy.a:libisal.a:libsimdjson.a"
+hidden="libstdc++.a:libfmt.a:libhwy.a:libisal.a:libsimdjson.a:libsqlite3.a"
 export LDFLAGS="$work/libraries/prefix/lib/wheel_glibc.o -static-libstdc++ -Wl,--exclude-libs,$hidden -Wl,--gc-sections"
 # The compiler of other builds, not the one that Python was built with.
 export CXX="${CXX:-c++}"

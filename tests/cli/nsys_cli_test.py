@@ -103,6 +103,42 @@ class NsysTest(CommandTest):
             self.assertNotIn("_v", name)
             self.assertEqual(count, 5)
 
+    def test_sizes_and_sequence_numbers_of_emit_nvtx(self):
+        path = self.made()
+        db = sqlite3.connect(path)
+        sizes = {"mm": "[[512, 256], [256, 1024]]", "add": "[[512, 1024], [], [[2], [3, 4]]]"}
+        for op, text in sizes.items():
+            db.execute("UPDATE NVTX_EVENTS SET text = text || ? WHERE text LIKE ?",
+                       (f", sizes = {text}, input_op_ids = [(1, 0), (2, 0)]", f"aten::{op}, %"))
+        db.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) VALUES (1800000, 1810000, 59, "
+                   "'MmBackward0, seq = 0, op_id = 99', ?)", (TID + 1,))
+        db.commit()
+        db.close()
+        said = self.explain(path)
+        self.assertEqual([(p["shape"], p["time"]["count"]) for p in said["gemms"]],
+                         [({"m": 512, "n": 1024, "k": 256, "batch": 1}, 5)])
+        self.assertEqual(said["ops"], 11)
+        self.assertNotIn("no-shapes", [h["id"] for h in said["health"]])
+        table = self.ok("table", "--group-by-input-shape", path)
+        self.assertIn("[[512, 1024], [], [[2], [3, 4]]]", table)
+        notes = self.ok("explain", path)
+        self.assertIn("Recorded by Nsight Systems.", notes)
+        self.assertNotIn("The profiler itself took", notes)
+
+    def test_the_page_holds_no_database(self):
+        page = os.path.join(self.out, "page.html")
+        said = self.ok("report", self.made(), "-o", page)
+        self.assertIn("without the trace", said)
+        self.assertIn("viewers read no SQLite database", said)
+
+    def test_a_folder_of_ranks(self):
+        folder = os.path.join(self.out, "ranks")
+        os.mkdir(folder)
+        for rank in range(3):
+            self.made(name=os.path.join("ranks", f"rank{rank}.sqlite"))
+        said = self.explain(folder)
+        self.assertEqual([r["rank"] for r in said["ranks"]], [0, 1, 2])
+
     def test_columns_of_other_versions_may_be_missing(self):
         path = self.made()
         db = sqlite3.connect(path)

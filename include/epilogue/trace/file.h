@@ -18,7 +18,8 @@ namespace epilogue::trace {
 // --- Reading ------------------------------------------------------------------------------------
 // Reads Chrome/Kineto JSON traces: plain or gzip, an object or a bare array, of any PyTorch since
 // 2021, NVIDIA, AMD, CPU, or our own. Broken parts are repaired or skipped event
-// by event; Trace::import says what and how often.
+// by event; Trace::import says what and how often. Also SQLite exports of Nsight Systems
+// (`nsys export --type sqlite`), from a file or bytes in memory, not compressed.
 
 // Python frames are up to 91 % of a file.
 enum class PythonFrames : uint8_t {

@@ -80,11 +80,12 @@ std::vector<std::string> traces_of_folder(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string path = entry.path().string();
-    if (path.ends_with(".json") || path.ends_with(".json.gz")) paths.push_back(path);
+    if (path.ends_with(".json") || path.ends_with(".json.gz") || path.ends_with(".sqlite"))
+      paths.push_back(path);
   }
   std::sort(paths.begin(), paths.end());
   if (paths.empty())
-    throw Error(folder + ": expected traces (*.json, *.json.gz), one per rank, got none");
+    throw Error(folder + ": expected traces (*.json, *.json.gz, *.sqlite), one per rank, got none");
   return paths;
 }
 

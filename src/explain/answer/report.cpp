@@ -17,6 +17,7 @@
 #include "explain/answer/rank_folder.h"
 #include "explain/findings/explain_ranks.h"
 #include "explain/render/document.h"
+#include "trace/nsys/nsys_reader.h"
 
 namespace epilogue::trace {
 namespace {
@@ -36,6 +37,8 @@ Result<EmbeddedTrace> embedded_trace(const TraceInput& input, const ReportAnswer
     const std::span<const std::byte> bytes = file->bytes();
     content = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  if (content.starts_with(kSqliteMagic))
+    return EmbeddedTrace{.note = "The trace is not in this page: viewers read no SQLite database."};
   EmbeddedTrace embedded = embed_trace(content, input.name.empty() ? input.path : input.name);
   if (is_part(input) && !embedded.gzip.empty())
     embedded.note = "The page shows a part of the trace; the trace in it is the whole file.";

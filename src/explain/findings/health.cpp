@@ -208,8 +208,12 @@ class Examiner {
   }
 
   void recording() {
+    const bool is_nsight = recorder_of(trace_) == Recorder::nsight;
     add("no-shapes", Severity::info, counts_.ops_with_shapes == 0 ? counts_.ops : 0,
-        "Input shapes were not recorded (record_shapes): FLOPs, bytes and GEMM sizes are unknown.");
+        std::string("Input shapes were not recorded (") +
+            (is_nsight ? "torch.autograd.profiler.emit_nvtx(record_shapes=True)"
+                       : "record_shapes") +
+            "): FLOPs, bytes and GEMM sizes are unknown.");
     add("stacks-recorded", Severity::warning, counts_.python_frames,
         std::string(is_own_trace(trace_) ? "Call stacks and module ranges" : "Python frames") +
             " were recorded: the host is slower than without the profiler" +

@@ -34,11 +34,6 @@ constexpr int64_t kStreamSyncLane = 1'000'000;
 // Fewer events may be whole microseconds by chance.
 constexpr size_t kEnoughEvents = 16;
 
-bool is_own(const Trace& trace) {
-  return std::any_of(trace.metadata.begin(), trace.metadata.end(),
-                     [](const auto& entry) { return entry.first == "epilogue_recorder"; });
-}
-
 bool has_occupancy(const Trace& trace) {
   return std::any_of(trace.kernels.begin(), trace.kernels.end(), [&](const KernelArgs& args) {
     return trace.strings[args.other_args].find("\"occupancy\"") != std::string_view::npos;
@@ -61,8 +56,18 @@ bool has_whole_microseconds(const Trace& trace) {
 
 int64_t clock_step_ns(const Trace& trace) { return has_whole_microseconds(trace) ? 1000 : 1; }
 
+Recorder recorder_of(const Trace& trace) {
+  if (find_metadata(trace, "epilogue_recorder")) return Recorder::own;
+  if (find_metadata(trace, "nsight_systems")) return Recorder::nsight;
+  return Recorder::torch;
+}
+
 std::string trace_era(const Trace& trace) {
-  if (is_own(trace)) return "Written by epilogue.";
+  switch (recorder_of(trace)) {
+    case Recorder::own: return "Written by epilogue.";
+    case Recorder::nsight: return "Recorded by Nsight Systems.";
+    case Recorder::torch: break;
+  }
   if (has_sync_lane(trace)) return "PyTorch profiler of 2026-04 or later.";
   if (has_occupancy(trace)) return "PyTorch profiler of 2026-03 or later.";
   if (std::any_of(trace.kernels.begin(), trace.kernels.end(),

@@ -21,6 +21,10 @@ std::optional<double> metadata_number(const Trace& trace, std::string_view key);
 // say what they compute and move.
 bool is_own_trace(const Trace& trace);
 
+// Which program recorded a trace, as its metadata say (the readers of src/trace write them).
+enum class Recorder : uint8_t { torch, own, nsight };
+Recorder recorder_of(const Trace& trace);
+
 // A trace does not say which PyTorch wrote it; its form does, roughly.
 
 // "epilogue", "PyTorch profiler of 2026-02 or later", ...

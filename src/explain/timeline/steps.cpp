@@ -11,6 +11,7 @@
 #include "epilogue/trace/slow_steps.h"
 #include "explain/index/device_busy.h"
 #include "explain/index/op_tree.h"
+#include "explain/index/trace_metadata.h"
 #include "explain/timeline/region_map.h"
 
 namespace epilogue::trace {
@@ -366,7 +367,9 @@ ProfilerCost profiler_cost(const Trace& trace, const Links& links) {
   cost.is_inflated = recorded.record_shapes || recorded.profile_memory || recorded.with_stack ||
                      recorded.with_modules;
   const bool is_recent = trace.base_time_ns != 0;
-  if (is_recent)
+  if (recorder_of(trace) == Recorder::nsight)
+    cost.ns_per_op = 0;  // not known
+  else if (is_recent)
     cost.ns_per_op = cost.is_inflated ? kRecentProfilerNsPerOp : kRecentPlainProfilerNsPerOp;
   else if (cost.is_inflated)
     cost.ns_per_op = kProfilerNsPerOp;

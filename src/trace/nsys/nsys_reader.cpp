@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -113,6 +114,58 @@ std::string_view without_version(std::string_view name) {
                                                                                 : name;
 }
 
+// One tensor of "[[2, 3], []]", or a list of tensors.
+OpInput input_of(const nlohmann::json& sizes) {
+  OpInput input;
+  for (const nlohmann::json& size : sizes) {
+    if (size.is_number_integer()) input.dims.push_back(size.get<int64_t>());
+    if (!size.is_array()) continue;
+    input.is_list = true;
+    input.list.push_back(input_of(size));
+  }
+  return input;
+}
+
+// The text of a range of torch.autograd.profiler.emit_nvtx (torch/csrc/profiler/util.cpp,
+// getNvtxStr): "aten::mm, seq = 3, op_id = 7, sizes = [[2, 3], [3, 4]], input_op_ids = [...]".
+// All that follows the name may be missing.
+struct OpText {
+  std::string_view name;
+  int64_t sequence_number = -1;
+  std::vector<OpInput> inputs;
+  bool is_op = false;
+};
+OpText op_text(std::string_view text) {
+  constexpr std::string_view kSequence = ", seq = ";
+  constexpr std::string_view kId = ", op_id = ";
+  constexpr std::string_view kSizes = ", sizes = ";
+  constexpr std::string_view kInputIds = ", input_op_ids = ";
+  OpText op;
+  op.name = text.substr(0, std::min(text.find(kSequence), text.find(kId)));
+  op.is_op = op.name.starts_with("aten::") || op.name.size() < text.size();
+  if (!op.is_op) return op;
+  op.name = op.name.substr(0, op.name.find(kSizes));
+  if (const size_t at = text.find(kSequence); at != std::string_view::npos) {
+    const char* const begin = text.data() + at + kSequence.size();
+    std::from_chars(begin, text.data() + text.size(), op.sequence_number);
+  }
+  if (const size_t at = text.find(kSizes); at != std::string_view::npos) {
+    std::string_view sizes = text.substr(at + kSizes.size());
+    sizes = sizes.substr(0, sizes.find(kInputIds));
+    const auto json = nlohmann::json::parse(sizes, nullptr, false);
+    if (json.is_array())
+      for (const nlohmann::json& one : json) op.inputs.push_back(input_of(one));
+  }
+  return op;
+}
+
+// "MulBackward0": the ranges do not say which ops are of the backward pass.
+bool is_backward(std::string_view name) {
+  const size_t digits = name.find_last_not_of("0123456789");
+  return digits != std::string_view::npos && name.substr(0, digits + 1).ends_with("Backward") &&
+         name.find(':') == std::string_view::npos;
+}
+
 class NsysReader {
  public:
   NsysReader(sqlite3* db, const ReadOptions& options) : db_(db), options_(options) {}
@@ -127,10 +180,12 @@ class NsysReader {
     has_any |= read_calls();
     has_any |= read_ranges();
     if (!has_any) return false;
+    find_backward_ops();
     read_devices();
     read_start();
     trace_.import.events = static_cast<int64_t>(trace_.events.size());
     set_window(trace_, std::nullopt);
+    infer_recorded(trace_);
     set_device_label(trace_);
     trace_.span_name = "Nsight Systems";
     trace_.metadata.emplace_back("nsight_systems", "true");
@@ -281,20 +336,44 @@ class NsysReader {
       const StringId text = rows.has(4)   ? trace_.strings.intern(rows.text(4))
                             : rows.has(5) ? string(rows.number(5))
                                           : StringId{0};
-      std::string_view name = trace_.strings[text];
-      const size_t more = std::min(name.find(", seq = "), name.find(", op_id = "));
-      const bool is_op = name.starts_with("aten::") || more != std::string_view::npos;
-      Event* e = event(rows, is_op ? Category::cpu_op : Category::user_annotation);
+      OpText op = op_text(trace_.strings[text]);
+      Event* e = event(rows, op.is_op ? Category::cpu_op : Category::user_annotation);
       if (e == nullptr) continue;
       e->pid = pid_of(rows.number(2));
       e->tid = tid_of(rows.number(2));
-      e->name = trace_.strings.intern(name.substr(0, more));
+      e->name = trace_.strings.intern(op.name);
       e->args = static_cast<uint32_t>(trace_.ops.size());
       OpArgs& args = trace_.ops.emplace_back();
-      if (!is_op) args.scope = Scope::user_scope;
+      if (!op.is_op) args.scope = Scope::user_scope;
+      args.sequence_number = op.sequence_number;
+      if (!op.inputs.empty()) args.inputs = trace_.inputs.intern(std::move(op.inputs));
       args.is_async = type == kStartEnd;  // may overlap others, and end on another thread
     }
     return rows.is_there();
+  }
+
+  // A backward op belongs to the thread of the last op of the forward pass with its number.
+  void find_backward_ops() {
+    std::unordered_map<int64_t, int64_t> forward_tid;
+    std::vector<const Event*> ops;
+    for (const Event& e : trace_.events)
+      if (const OpArgs* args = trace_.op_args(e); args != nullptr && args->sequence_number >= 0)
+        ops.push_back(&e);
+    std::stable_sort(ops.begin(), ops.end(),
+                     [](const Event* a, const Event* b) { return a->ts_ns < b->ts_ns; });
+    for (const Event* e : ops) {
+      OpArgs& args = trace_.ops[e->args];
+      const std::string_view name = trace_.name(*e);
+      if (!is_backward(name)) {
+        if (name.starts_with("aten::")) forward_tid[args.sequence_number] = e->tid;
+        continue;
+      }
+      const auto found = forward_tid.find(args.sequence_number);
+      if (found == forward_tid.end()) continue;
+      args.scope = Scope::backward_function;
+      args.fwd_tid = found->second;
+    }
+    link_forward_backward(trace_);
   }
 
   void read_devices() {

@@ -26,7 +26,7 @@ int run_table_command(const TableFlags& o) {
 void add_table_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<TableFlags>();
   CLI::App* table = app.add_subcommand("table", "Prints the key-averages table of any trace");
-  table->add_option("TRACE", o->input.path, "a PyTorch trace, .json or .json.gz; -: stdin")
+  table->add_option("TRACE", o->input.path, "a trace, .json, .json.gz or .sqlite; -: stdin")
       ->required()
       ->option_text(" ");
   table
