@@ -120,7 +120,7 @@ class NsysTest(CommandTest):
         self.assertEqual(said["ops"], 11)
         self.assertNotIn("no-shapes", [h["id"] for h in said["health"]])
         table = self.ok("table", "--group-by-input-shape", path)
-        self.assertIn("[[512, 1024], [], [[2], [3, 4]]]", table)
+        self.assertIn("[[512, 1024], [], []]", table)  # of a list PyTorch's table shows none
         notes = self.ok("explain", path)
         self.assertIn("Recorded by Nsight Systems.", notes)
         self.assertNotIn("The profiler itself took", notes)
