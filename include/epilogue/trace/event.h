@@ -342,6 +342,7 @@ struct Trace {
   int64_t end_ns = 0;
   std::string span_name = "PyTorch Profiler";
   // Names the device columns of tables: "CUDA" for PyTorch's traces, "KERNEL" for our CPU device,
+  // "TPU" for a TPU's,
   // "" when no device was profiled.
   std::string device_label = "CUDA";
   ImportReport import;

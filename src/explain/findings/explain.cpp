@@ -13,6 +13,7 @@
 #include "explain/findings/index.h"
 #include "explain/findings/kernel_sources.h"
 #include "explain/host/host_peaks.h"
+#include "explain/index/trace_metadata.h"
 #include "explain/method/method.h"
 #include "explain/timeline/idle_causes.h"
 
@@ -130,12 +131,72 @@ class Visitors {
   std::vector<OpVisitor*> all_;
 };
 
+// The findings that hold of a run of XLA (JAX), and what to do there. The others speak of PyTorch's
+// ops. `action` takes the place of what names PyTorch; a finding without one says what the rule
+// does.
+struct XlaRemedy {
+  const ExplanationRule* rule;
+  std::string_view action = "";
+};
+constexpr XlaRemedy kXlaRemedies[] = {
+    {&kVerdictRule},
+    {&kLostDataRule, "record again with fewer steps, while no other profiler uses the device"},
+    {&kLaunchCostRule,
+     "fewer, larger launches help: command buffers (--xla_gpu_enable_command_buffer=FUSION,CUBLAS, "
+     "...), more work in one jitted function (jax.lax.scan over steps)"},
+    {&kSyncRule,
+     "read values (float(x), numpy.asarray(x)) and call block_until_ready() once every so many "
+     "steps"},
+    {&kPageableCopiesRule,
+     "copy the next batch (jax.device_put) while the device works on this one"},
+    {&kExposedCollectivesRule,
+     "--xla_gpu_enable_latency_hiding_scheduler=true lets XLA run them beside other work; a device "
+     "that arrives early waits here"},
+    {&kSlowStepsRule,
+     "leave the first step out, which compiles; of the others compare shapes (a new one compiles "
+     "again: jax_log_compiles says so)"},
+    {&kNoTensorCoresRule,
+     "jax.config.update(\"jax_default_matmul_precision\", \"tensorfloat32\"), or bfloat16"},
+    {&kOccupancyArtefactRule},
+    {&kIdleGapRule,
+     "call the function once before the recording, since its first call compiles it, and prepare "
+     "the next batch while the device works"},
+    {&kSlowCallRule, "call the function once before the recording"},
+    {&kHostOverheadRule,
+     "more work in each call: one jitted function for the whole step, jax.lax.scan over steps, "
+     "donated arguments; no value read between steps"},
+};
+
+// Null: the rule says nothing of a run of XLA.
+const XlaRemedy* xla_remedy(const ExplanationRule& rule) {
+  const auto* const found = std::ranges::find(kXlaRemedies, &rule, &XlaRemedy::rule);
+  return found == std::end(kXlaRemedies) ? nullptr : found;
+}
+
+void fit_to_xla(const XlaRemedy& remedy, std::vector<Finding>& findings, size_t first) {
+  constexpr std::string_view kMarks[] = {"torch",       "schedule(",   "with_stack",
+                                         ".item()",     "pin_memory",  "CUDA graph",
+                                         "num_workers", "folder with", "synchronize()"};
+  for (; first < findings.size(); ++first) {
+    Finding& f = findings[first];
+    const bool is_torchs = std::ranges::any_of(
+        kMarks, [&](std::string_view mark) { return f.action.find(mark) != std::string::npos; });
+    if (!is_torchs || remedy.action.empty()) continue;
+    for (std::string& line : f.evidence)
+      if (line == f.action) line = remedy.action;
+    f.action = remedy.action;
+  }
+}
+
 // The findings drawn from the analyses, in their order.
-void add_findings(const Visitors& visitors, Explanation& e) {
+void add_findings(const Visitors& visitors, Recorder recorder, Explanation& e) {
   for (const ExplanationRule* rule : kExplanationRules) {
+    const XlaRemedy* const xla = recorder == Recorder::xla ? xla_remedy(*rule) : nullptr;
+    if (recorder == Recorder::xla && xla == nullptr) continue;
     const size_t first = e.findings.size();
     if (rule->find != nullptr) rule->find(e, e.findings);
     if (const OpVisitor* visitor = visitors.find(*rule)) rule->visits.find(e, *visitor, e.findings);
+    if (xla != nullptr) fit_to_xla(*xla, e.findings, first);
     complete_findings(*rule, e.findings, first);
   }
   if (e.timeline.devices.empty())
@@ -215,7 +276,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   explain_waits(trace, links, e);
   e.method.spots = cost_spots(e.method, e.host ? &*e.host : nullptr, e.modules, e.gaps);
   drop_unasked_frames(e);
-  add_findings(visitors, e);
+  add_findings(visitors, recorder_of(trace), e);
   return e;
 }
 

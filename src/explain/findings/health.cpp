@@ -179,7 +179,8 @@ class Examiner {
     add("external-id-wrong", Severity::info, links_.external_id_disagrees,
         "External ids name other ops than those around the launch calls (profilers of 2022 to "
         "early 2024 wrote the correlation there). Device work is attributed by nesting instead.");
-    add("linked-by-external-id", Severity::warning, links_.linked_by_external_id,
+    const bool has_ids = recorder_of(trace_) != Recorder::xla;
+    add("linked-by-external-id", Severity::warning, has_ids ? links_.linked_by_external_id : 0,
         "Device work without a correlation is attributed by its External id if it has one.");
   }
 
@@ -204,11 +205,21 @@ class Examiner {
     add("no-steps", Severity::info, links_.steps.empty() ? counts_.ops : 0,
         trace_.selection ? "No ProfilerStep lies whole in this part of the trace: numbers per step "
                            "are unknown."
-                         : "No ProfilerStep annotation: numbers per step are unknown.");
+        : recorder_of(trace_) == Recorder::xla
+            ? "No step (jax.profiler.StepTraceAnnotation): numbers per step are unknown."
+            : "No ProfilerStep annotation: numbers per step are unknown.");
   }
 
   void recording() {
-    const bool is_nsight = recorder_of(trace_) == Recorder::nsight;
+    const Recorder recorder = recorder_of(trace_);
+    const bool is_nsight = recorder == Recorder::nsight;
+    const auto derived =
+        static_cast<int64_t>(metadata_number(trace_, "xla_derived_events").value_or(0));
+    add("derived-events", Severity::info, derived,
+        "Events that say again, by step, op or source, what other lanes of the XLA profiler say, "
+        "or "
+        "mark its own work: left out.");
+    if (recorder == Recorder::xla) return xla_recording();
     add("no-shapes", Severity::info, counts_.ops_with_shapes == 0 ? counts_.ops : 0,
         std::string("Input shapes were not recorded (") +
             (is_nsight ? "torch.autograd.profiler.emit_nvtx(record_shapes=True)"
@@ -227,6 +238,12 @@ class Examiner {
     add("profiler-overhead-events", Severity::info, counts_.overhead_events,
         fmt::format("The profiler recorded {} of its own work (buffer requests, lazy loading).",
                     format_duration_ns(counts_.overhead_ns)));
+  }
+
+  // XLA records neither shapes nor what its profiler costs.
+  void xla_recording() {
+    add("stacks-recorded", Severity::warning, counts_.python_frames,
+        "Python frames were recorded: the host is slower than without the profiler.");
   }
 
   const Trace& trace_;

@@ -59,6 +59,7 @@ int64_t clock_step_ns(const Trace& trace) { return has_whole_microseconds(trace)
 Recorder recorder_of(const Trace& trace) {
   if (find_metadata(trace, "epilogue_recorder")) return Recorder::own;
   if (find_metadata(trace, "nsight_systems")) return Recorder::nsight;
+  if (find_metadata(trace, "xla_profiler")) return Recorder::xla;
   return Recorder::torch;
 }
 
@@ -66,6 +67,7 @@ std::string trace_era(const Trace& trace) {
   switch (recorder_of(trace)) {
     case Recorder::own: return "Written by epilogue.";
     case Recorder::nsight: return "Recorded by Nsight Systems.";
+    case Recorder::xla: return "Recorded by the XLA profiler (JAX, TensorFlow).";
     case Recorder::torch: break;
   }
   if (has_sync_lane(trace)) return "PyTorch profiler of 2026-04 or later.";

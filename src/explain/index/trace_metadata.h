@@ -22,7 +22,7 @@ std::optional<double> metadata_number(const Trace& trace, std::string_view key);
 bool is_own_trace(const Trace& trace);
 
 // Which program recorded a trace, as its metadata say (the readers of src/trace write them).
-enum class Recorder : uint8_t { torch, own, nsight };
+enum class Recorder : uint8_t { torch, own, nsight, xla };
 Recorder recorder_of(const Trace& trace);
 
 // A trace does not say which PyTorch wrote it; its form does, roughly.

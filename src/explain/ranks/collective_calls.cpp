@@ -74,15 +74,16 @@ struct Alias {
   std::string_view name;
 };
 // The longer ones first: "reduce" is part of others.
-constexpr std::array<Alias, 9> kNames = {{{"allreduce", "all_reduce"},
-                                          {"allgather", "all_gather"},
-                                          {"reducescatter", "reduce_scatter"},
-                                          {"alltoall", "all_to_all"},
-                                          {"sendrecv", "send_recv"},
-                                          {"broadcast", "broadcast"},
-                                          {"barrier", "barrier"},
-                                          {"reduce", "reduce"},
-                                          {"gather", "gather"}}};
+constexpr std::array<Alias, 10> kNames = {{{"allreduce", "all_reduce"},
+                                           {"allgather", "all_gather"},
+                                           {"reducescatter", "reduce_scatter"},
+                                           {"alltoall", "all_to_all"},
+                                           {"sendrecv", "send_recv"},
+                                           {"collectivepermute", "send_recv"},  // of HLO
+                                           {"broadcast", "broadcast"},
+                                           {"barrier", "barrier"},
+                                           {"reduce", "reduce"},
+                                           {"gather", "gather"}}};
 
 struct ScalarSize {
   std::string_view type;
@@ -193,7 +194,8 @@ void drop_shared_sizes(const std::vector<uint32_t>& sources, std::vector<Collect
 std::string collective_name(std::string_view text) {
   std::string plain;
   for (const char c : text)
-    if (c != '_') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (c != '_' && c != '-')
+      plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const Alias& alias : kNames)
     if (plain.find(alias.mark) != std::string::npos) return std::string(alias.name);
   return "other";

@@ -367,7 +367,8 @@ ProfilerCost profiler_cost(const Trace& trace, const Links& links) {
   cost.is_inflated = recorded.record_shapes || recorded.profile_memory || recorded.with_stack ||
                      recorded.with_modules;
   const bool is_recent = trace.base_time_ns != 0;
-  if (recorder_of(trace) == Recorder::nsight)
+  const Recorder recorder = recorder_of(trace);
+  if (recorder == Recorder::nsight || recorder == Recorder::xla)
     cost.ns_per_op = 0;  // not known
   else if (is_recent)
     cost.ns_per_op = cost.is_inflated ? kRecentProfilerNsPerOp : kRecentPlainProfilerNsPerOp;

@@ -29,6 +29,11 @@ constexpr std::array<std::string_view, 3> kNotComputeMarks = {"gemv", "splitKred
 constexpr double kTeraPerNs = 1e-3;   // operations / (TFLOP/s) in nanoseconds
 constexpr double kAboveMemory = 1.2;  // times the measured bandwidth: faster comes from a cache
 constexpr std::array<std::string_view, 4> kCommunicationMarks = {"nccl", "Nccl", "rccl", "hccl"};
+// Ops of HLO ("all-reduce.9", "fusion.3"), and the categories of them that a TPU's trace names.
+constexpr std::array<std::string_view, 5> kHloCommunicationMarks = {
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"};
+constexpr std::array<std::string_view, 4> kHloComputeMarks = {"convolution", "dot_general", "dot.",
+                                                              "gemm"};
 
 // Words in names of products, convolutions and attention, and of their gradients.
 constexpr std::array<std::string_view, 14> kComputeOps = {
@@ -61,6 +66,22 @@ std::optional<WorkKind> stated_kind(std::string_view name) {
   return std::nullopt;
 }
 
+// Empty: it tells nothing.
+std::optional<WorkKind> hlo_kind(std::string_view text) {
+  if (has_any(text, kHloCommunicationMarks)) return WorkKind::communication;
+  if (text == "dot" || has_any(text, kHloComputeMarks)) return WorkKind::compute;
+  return std::nullopt;
+}
+
+// The category of HLO in a kernel's args; "" if there is none.
+std::string_view hlo_category(std::string_view args) {
+  constexpr std::string_view kKey = "\"hlo_category\": \"";
+  const size_t at = args.find(kKey);
+  if (at == std::string_view::npos) return {};
+  args.remove_prefix(at + kKey.size());
+  return args.substr(0, args.find('"'));
+}
+
 }  // namespace
 
 WorkKind work_kind(std::string_view name) { return stated_kind(name).value_or(WorkKind::memory); }
@@ -79,12 +100,15 @@ std::optional<WorkKind> work_kind_of_op(std::string_view op_name) {
     case OpClass::unknown: break;
   }
   if (has_any(op_name, kComputeOps)) return WorkKind::compute;
+  // "dot.4": an op of HLO on a CPU.
+  if (op_name.find(':') == std::string_view::npos) return hlo_kind(op_name);
   return std::nullopt;
 }
 
 WorkKinds::WorkKinds(const Trace& trace)
     : trace_(trace), kinds_(trace.strings.size()), kinds_of_ops_(trace.strings.size()) {
   if (is_own_trace(trace)) peaks_ = find_device_peaks(trace, 0);
+  is_xla_ = recorder_of(trace) == Recorder::xla;
 }
 
 WorkKinds::NameKind WorkKinds::of_name(StringId name) {
@@ -110,13 +134,22 @@ WorkKind WorkKinds::unless_slow(const Event& kernel, WorkKind kind) const {
   return waits ? WorkKind::memory : kind;
 }
 
-WorkKind WorkKinds::of(const Event& kernel) {
-  return unless_slow(kernel, of_name(kernel.name).kind);
+WorkKinds::NameKind WorkKinds::of_kernel(const Event& kernel) {
+  const NameKind by_name = of_name(kernel.name);
+  if (!is_xla_ || by_name.is_told) return by_name;
+  const KernelArgs* args = trace_.kernel_args(kernel);
+  const std::string_view category =
+      args == nullptr ? std::string_view() : hlo_category(trace_.strings[args->other_args]);
+  std::optional<WorkKind> kind = hlo_kind(category);
+  if (!kind) kind = hlo_kind(trace_.name(kernel));
+  return {kind.value_or(WorkKind::memory), kind.has_value() || !category.empty()};
 }
+
+WorkKind WorkKinds::of(const Event& kernel) { return unless_slow(kernel, of_kernel(kernel).kind); }
 
 WorkKind WorkKinds::of(uint32_t kernel, const Links& links) {
   const Event& e = trace_.events[kernel];
-  const NameKind name = of_name(e.name);
+  const NameKind name = of_kernel(e);
   return unless_slow(
       e, name.is_told ? name.kind : of_ops(links.op[kernel], links).value_or(name.kind));
 }

@@ -49,12 +49,15 @@ class WorkKinds {
     bool is_told;  // by the name
   };
   NameKind of_name(StringId name);
+  // Of a run of XLA also by the category of HLO that a TPU's trace gives it, or the op in its name.
+  NameKind of_kernel(const Event& kernel);
   // Kind of the op, else of those around it.
   std::optional<WorkKind> of_ops(uint32_t op, const Links& links);
   WorkKind unless_slow(const Event& kernel, WorkKind kind) const;
   bool waits_for_memory(const Event& kernel) const;
 
   const Trace& trace_;
+  bool is_xla_ = false;
   std::optional<DevicePeaks> peaks_;                                  // of our own traces
   std::vector<std::optional<NameKind>> kinds_;                        // by StringId
   std::vector<std::optional<std::optional<WorkKind>>> kinds_of_ops_;  // by StringId

@@ -270,6 +270,23 @@ OpArgs ArgsBuilder::op(const RawArgs& raw, std::string_view name, bool is_annota
   return args;
 }
 
+OpArgs ArgsBuilder::uncategorised(const RawArgs& raw) {
+  constexpr std::array<std::pair<std::string_view, ArgKey>, 3> kKnown = {
+      {{"name", ArgKey::name}, {"flops", ArgKey::flops}, {"bytes", ArgKey::bytes}}};
+  std::string members = raw.other();
+  for (const auto& [text, key] : kKnown) {
+    if (!raw.has(key)) continue;
+    if (!members.empty()) members += ", ";
+    members += '"';
+    members += text;
+    members += "\": ";
+    members += raw[key];
+  }
+  OpArgs args;
+  args.other_args = other(members);
+  return args;
+}
+
 KernelArgs ArgsBuilder::kernel(const RawArgs& raw, int32_t pid, int64_t tid) {
   KernelArgs args;
   args.device = small(raw, ArgKey::device, pid);

@@ -31,6 +31,8 @@ class ArgsBuilder {
   int64_t integer(const RawArgs& raw, ArgKey key, int64_t missing);
 
   OpArgs op(const RawArgs& raw, std::string_view name, bool is_annotation);
+  // For an event without a category: all of its args in other_args but for the correlation.
+  OpArgs uncategorised(const RawArgs& raw);
   KernelArgs kernel(const RawArgs& raw, int32_t pid, int64_t tid);
   RuntimeArgs runtime_call(const RawArgs& raw);
   SyncArgs sync(const RawArgs& raw);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trace/read/finish_trace.h"
+#include "trace/read/xla.h"
 
 namespace epilogue::trace {
 
@@ -74,7 +75,8 @@ void Merger::add_events(const Partial& partial, const Numbers& numbers) {
     if (e.args == kNone) continue;
     switch (e.category) {
       case Category::cpu_op:
-      case Category::user_annotation: e.args += ops; break;
+      case Category::user_annotation:
+      case Category::other: e.args += ops; break;
       case Category::kernel:
       case Category::gpu_memcpy:
       case Category::gpu_memset: e.args += kernels; break;
@@ -189,6 +191,7 @@ Trace Assembler::finish(const StreamFaults& faults) {
   const int64_t usable_events = merger_.usable_events();
   Trace trace = merger_.finish();
   document_.finish(trace);
+  settle_xla(trace, frames_);
   infer_recorded(trace);
   set_device_label(trace);
   trace.import.events = usable_events;

@@ -62,7 +62,7 @@ class Merger {
 class Assembler {
  public:
   Assembler(size_t workers, PythonFrames frames)
-      : merger_(workers + 1), own_worker_(workers), parser_(frames) {}
+      : merger_(workers + 1), frames_(frames), own_worker_(workers), parser_(frames) {}
 
   // False when the text is no JSON.
   bool add(TextWindow& window);
@@ -80,6 +80,7 @@ class Assembler {
 
   DocumentScanner document_;
   Merger merger_;
+  PythonFrames frames_;
   size_t own_worker_;  // the number of the parser here
   WindowParser parser_;
   bool in_list_ = false;

@@ -106,6 +106,7 @@ bool EventParser::parse(JsonCursor& cursor, int64_t offset) {
     if (frames_ == PythonFrames::beside) keep_beside(members);
     return true;
   }
+  if (members.is_empty) return true;  // "{}" ends the lists of the XLA profiler
   if (raw_.has_duplicate()) note(Note::duplicate_key);
   if (raw_.has_extra_comma()) note(Note::extra_comma);
   build(members);
@@ -157,6 +158,7 @@ bool EventParser::take_members(JsonCursor& cursor, Members& members) {
     std::string_view value;
     if (!cursor.take_key(key)) return false;
     const uint32_t code = key_code(key);
+    members.is_empty = false;
     if (code == key_code("args")) {
       if (!take_args(cursor, members)) return false;
     } else {
@@ -282,6 +284,8 @@ void EventParser::build_span(const Members& members) {
     event.args = append(partial_->syncs, args_.sync(raw_));
   } else if (event.category == Category::python_function) {
     event.args = append(partial_->python, args_.python(raw_));
+  } else if (members.cat.empty()) {  // the names of its lane may say what it is (xla.h)
+    event.args = append(partial_->ops, args_.uncategorised(raw_));
   }
   partial_->events.push_back(event);
 }

@@ -33,6 +33,7 @@ class EventParser {
   // The members of an event as they are written; "" when there is none.
   struct Members {
     std::string_view ph, cat, name, pid, tid, ts, dur, id;
+    bool is_empty = true;  // no key at all
     // Null for a key that does not count.
     std::string_view* member(uint32_t key_code);
   };

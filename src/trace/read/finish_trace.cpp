@@ -84,7 +84,10 @@ void set_device_label(Trace& trace) {
   const bool has_device =
       !trace.devices.empty() || std::any_of(trace.events.begin(), trace.events.end(),
                                             [](auto& e) { return is_device_category(e.category); });
-  trace.device_label = !has_device ? "" : is_own(trace) ? "KERNEL" : "CUDA";
+  const bool is_tpu = std::any_of(
+      trace.metadata.begin(), trace.metadata.end(),
+      [](const auto& entry) { return entry.first == "xla_device" && entry.second == "\"TPU\""; });
+  trace.device_label = !has_device ? "" : is_own(trace) ? "KERNEL" : is_tpu ? "TPU" : "CUDA";
 }
 
 }  // namespace epilogue::trace

@@ -18,7 +18,7 @@ void set_flows(Trace& trace, const std::vector<FlowEnd>& ends);
 void set_window(Trace& trace, const std::optional<RecordedSpan>& span);
 // Older files do not say what was recorded: what is there was. Precondition: the metadata are set.
 void infer_recorded(Trace& trace);
-// "CUDA", "KERNEL" or "", see Trace::device_label.
+// "CUDA", "TPU", "KERNEL" or "", see Trace::device_label.
 void set_device_label(Trace& trace);
 
 }  // namespace epilogue::trace

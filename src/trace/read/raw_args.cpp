@@ -18,6 +18,7 @@ constexpr Name kNames[] = {
     {"External id", ArgKey::external_id},
     {"external id", ArgKey::external_id},
     {"correlation", ArgKey::correlation},
+    {"correlation_id", ArgKey::correlation},
     {"Record function id", ArgKey::record_function_id},
     {"Ev Idx", ArgKey::ev_idx},
     {"Profiler Event Index", ArgKey::ev_idx},
