@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -148,11 +149,20 @@ class Habits(CommandTest):
             file.write("a,b,kind\n" + "".join(f"{i},{i % 3},{'xy'[i % 2]}\n" for i in range(40)))
         return path
 
+    def parts(self):
+        folder, parts = os.path.join(self.out, "ranks"), os.path.join(self.out, "parts")
+        os.mkdir(folder)
+        for rank in range(2):
+            shutil.copy(TRACE, os.path.join(folder, f"rank{rank}.json.gz"))
+        self.ok("explain", folder, "--shard", "1/1", "--parts", parts)
+        return parts
+
     def arguments(self):
         """One quick call of each command. A new command must join."""
         calls = {("table",): [TRACE], ("explain",): [TRACE], ("diff",): [TRACE, OTHER],
                  ("check",): [TRACE, "kernels_per_step >= 0"], ("name",): ["sgemm_kernel"],
                  ("report",): [TRACE, "-o", os.path.join(self.out, "r.html")], ("serve",): None,
+                 ("merge",): [self.parts()],
                  ("memory",): [SNAPSHOT, "--against", SNAPSHOT, "--page", os.path.join(self.out, "m.html")]}
         if not self.has_engine:
             return calls

@@ -101,6 +101,31 @@ struct ExplainAnswerOptions {
 Result<Answer> explain_answer(const TraceInput& input, const ExplainAnswerOptions& options = {},
                               const AnswerHooks& hooks = {});
 
+// Ranks of one run in parts, for folders that one machine would take too long to read: each part is
+// read by a call of its own, anywhere, and written to a file; joined they give what
+// explain_answer() gives of the folder, bit for bit.
+struct ShardAnswerOptions {
+  int64_t index = 1;             // the part, from 1
+  int64_t count = 1;             // of so many
+  std::string folder = "parts";  // of what is written: part-INDEX-of-COUNT.epart; made if missing
+  bool modules = false;          // see ExplainAnswerOptions
+};
+// Reads the traces INDEX, INDEX + COUNT, ... of the folder, by name. Fails where explain_answer()
+// does, and if the file cannot be written. Throws Error if the input is no folder.
+Result<Answer> shard_answer(const TraceInput& folder, const ShardAnswerOptions& options,
+                            const AnswerHooks& hooks = {});
+
+struct MergeAnswerOptions {
+  int top = 10;            // see ExplainAnswerOptions
+  std::string page = {};   // the HTML page of all ranks is written here; empty: none
+  std::string title = {};  // of the page
+};
+// Joins all parts of one run, in any order; a path may be a folder with them. Fails if a file is no
+// part, or damaged. Throws Error if a part is missing or there twice, and if parts do not go
+// together.
+Result<Answer> merge_answer(const std::vector<std::string>& parts,
+                            const MergeAnswerOptions& options = {}, const AnswerHooks& hooks = {});
+
 struct TableAnswerOptions {
   // One of sort_keys(); empty: by the device's own time where there is any, else the host's.
   std::string sort_by = {};

@@ -61,6 +61,40 @@ struct CollectiveWaits {
   // The ranks that take part, "[0, 1]", if they are recorded and not all that are here.
   std::string group = {};
   std::optional<CollectiveRates> rates = {};  // by the transfers alone
+  std::string group_name = {};                // of its process group, as recorded
+};
+
+// The process groups of one description ("mesh_tp", "TENSOR_MODEL_PARALLEL_GROUP"), which divide
+// the ranks in one way.
+struct GroupTime {
+  std::string name;         // the description; if there is none, "groups of 4 ranks"
+  std::string parallelism;  // "tensor", "pipeline", "data", "expert", "context"; "": not told
+  std::vector<std::string> members;      // "[0, 1]", each group with collectives once
+  int64_t size = 0;                      // ranks of the largest
+  std::vector<std::string> collectives;  // "all_reduce", by time
+  int64_t count = 0;                     // on all ranks together
+  // Sums over their kernels, the mean over the ranks that ran any. Of the wait those are left out
+  // that are not matched.
+  int64_t total_ns = 0;
+  int64_t exposed_ns = 0;
+  std::optional<int64_t> wait_ns;
+};
+
+// The ranks at one place of their pipeline. Times are means over them.
+struct PipelineStage {
+  int64_t stage = 0;  // place in the process group of the pipeline, from 0
+  std::vector<int64_t> ranks;
+  int64_t span_ns = 0;
+  int64_t work_ns = 0;       // compute and memory
+  int64_t send_recv_ns = 0;  // sends and receives that nothing hides: waits for other stages
+  int64_t idle_ns = 0;
+};
+
+struct Pipeline {
+  std::vector<PipelineStage> stages;  // two or more, by number
+  // Idle time and exposed sends and receives of all ranks by their spans. Idle time has other
+  // causes too, so that bubbles are this at most.
+  double bubble_pct = 0;
 };
 
 // Who was waited for in one step. Collectives that not all ranks launched in the same step are
@@ -91,6 +125,8 @@ struct Collectives {
   std::vector<std::string> unmatched;  // the others, "all_reduce", "all_reduce [0, 1]"
   std::vector<StepWaits> steps;        // by number
   std::vector<Straggler> stragglers;   // to which most is lost first
+  std::vector<GroupTime> groups;       // of which collectives take most first
+  std::optional<Pipeline> pipeline;    // empty: no group of stages is known
 };
 
 // Kinds of device work, by their limit when they run alone.

@@ -95,27 +95,47 @@ TraceInput rank_input(const TraceInput& folder, const std::string& path) {
   return input;
 }
 
-Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
-                              PythonFrames frames, const AnswerHooks& hooks) {
-  RankFolder result;
+Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
+                                 PythonFrames frames, const AnswerHooks& hooks) {
+  RankReading result;
   FolderWatch watch(paths, hooks);
-  std::vector<Failure> failures;
-  for (const std::string& path : paths) {
-    const Status added = add_rank(rank_input(folder, path), frames, watch.next_file(), result);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const Status added =
+        add_rank(rank_input(folder, paths[i]), frames, watch.next_file(), result.folder);
     // Without a rank that cannot be read the others would mislead.
     if (!added && !is_no_trace(added.failure())) return added.failure();
-    if (!added) failures.push_back(added.failure());
+    if (added)
+      result.read.push_back(i);
+    else
+      result.left_out.emplace_back(i, added.failure());
   }
-  if (result.paths.empty()) return failures.front();
-  for (const Failure& failure : failures) {
+  return result;
+}
+
+Status judge_folder(const std::string& path, const std::vector<Failure>& left_out,
+                    RankFolder& folder, const AnswerHooks& hooks) {
+  if (folder.paths.empty()) return left_out.front();
+  for (const Failure& failure : left_out) {
     warn(hooks, failure.message + "; left out");
-    result.left_out.push_back(failure.message);
+    folder.left_out.push_back(failure.message);
   }
-  if (const std::string reason = why_not_ranks(result.digests); !reason.empty())
+  if (const std::string reason = why_not_ranks(folder.digests); !reason.empty())
     throw Error(fmt::format(
         "{}: expected the ranks of one run, got {} traces of different runs: {}; name one trace, "
         "or compare two with epilogue diff A B",
-        folder.path, result.paths.size(), reason));
+        path, folder.paths.size(), reason));
+  return ok_status();
+}
+
+Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
+                              PythonFrames frames, const AnswerHooks& hooks) {
+  Result<RankReading> read = read_digests(folder, paths, frames, hooks);
+  if (!read) return read.failure();
+  RankFolder result = std::move(read.value().folder);
+  std::vector<Failure> failures;
+  for (const auto& [position, failure] : read.value().left_out) failures.push_back(failure);
+  const Status judged = judge_folder(folder.path, failures, result, hooks);
+  if (!judged) return judged.failure();
   return result;
 }
 

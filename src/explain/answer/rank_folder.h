@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "explain/answer/load.h"
@@ -23,6 +24,21 @@ struct RankFolder {
   RankDigests digests;                // of the same, in the same order
   std::vector<std::string> left_out;  // files that are no traces, with the reason
 };
+// Digests of some traces of a folder, without a judgement.
+struct RankReading {
+  RankFolder folder;         // left_out is empty
+  std::vector<size_t> read;  // of the digests, in the paths
+  std::vector<std::pair<size_t, Failure>> left_out;
+};
+// Reads one trace after the other and holds no more than one at once. Fails if a file cannot be
+// read; one that is no trace is left out.
+Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
+                                 PythonFrames frames, const AnswerHooks& hooks);
+// Warns of what was left out and notes it. Fails if nothing was read. Throws Error if the traces,
+// two or more, are not the ranks of one run.
+Status judge_folder(const std::string& path, const std::vector<Failure>& left_out,
+                    RankFolder& folder, const AnswerHooks& hooks);
+
 // Reads one trace after the other and holds no more than one at once. Files that are no traces are
 // left out, with a warning. Fails if another file cannot be read, and if all are left out. Throws
 // Error if the traces, two or more, are not the ranks of one run.

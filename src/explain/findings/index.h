@@ -130,6 +130,7 @@ extern const RanksRule kStragglerRule;
 extern const RanksRule kPersistentStragglerRule;
 extern const RanksRule kChangingStragglersRule;
 extern const RanksRule kCommunicationOverlapRule;
+extern const RanksRule kPipelineBubblesRule;
 
 inline constexpr const RanksRule* kRanksRules[] = {
     &kWorldSizeUnknownRule,
@@ -142,6 +143,7 @@ inline constexpr const RanksRule* kRanksRules[] = {
     &kPersistentStragglerRule,
     &kChangingStragglersRule,
     &kCommunicationOverlapRule,
+    &kPipelineBubblesRule,
 };
 
 }  // namespace epilogue::trace

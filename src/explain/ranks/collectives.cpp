@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <vector>
@@ -114,18 +113,6 @@ std::vector<size_t> whole_ranks(const std::vector<RankDigest>& ranks) {
   return whole;
 }
 
-// "[0, 1, 2]" -> 0, 1, 2. Empty if it is no whole list.
-std::vector<int64_t> ranks_of_group(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  std::vector<int64_t> ranks;
-  if (!json.is_array()) return ranks;
-  for (const auto& rank : json) {
-    if (!rank.is_number_integer()) return {};
-    ranks.push_back(rank.get<int64_t>());
-  }
-  return ranks;
-}
-
 // Matches the collectives of all ranks, key by key.
 class RankMatcher {
  public:
@@ -179,6 +166,7 @@ class RankMatcher {
     if (!is_unknown) waits = waits_of(key, members, size);
     if (waits) {
       waits->group = group;
+      waits->group_name = key.group_name;
       result_.waits.push_back(std::move(*waits));
     } else {
       const std::string name = group.empty() ? key.name : key.name + " " + group;
@@ -240,6 +228,7 @@ Collectives collectives(const RankDigests& digests) {
     result.ranks.back().rank = digest.identity.rank.value_or(static_cast<int64_t>(r));
   }
   RankMatcher(digests.ranks, result).match();
+  add_group_times(digests, result);
   return result;
 }
 

@@ -263,6 +263,7 @@ void RankDigests::add(const RankTrace& rank) {
     digest.bound = judge_time(rank.trace, rank.links).whole.bound;
   digest.busy_pct = timeline(rank.trace, rank.links).busy_pct();
   add_collectives(rank, digest);
+  add_process_groups(rank.trace, names, digest);
   add_kernels(rank, names, digest);
   if (const auto host = host_time(rank.trace, rank.links)) {
     for (const HostRange& range : host->ranges)

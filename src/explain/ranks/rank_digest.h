@@ -60,6 +60,14 @@ struct RankKernel {
   int64_t total_ns = 0;
 };
 
+// A process group as distributedInfo names it. Texts are in RankDigests::names, since all ranks
+// have the same.
+struct ProcessGroup {
+  StringId description = 0;  // "mesh_tp", "default_pg"; "": none
+  StringId ranks = 0;        // "[0, 1]"
+  int64_t size = 0;
+};
+
 struct RankDigest {
   RankIdentity identity;
   bool is_truncated = false;
@@ -75,6 +83,7 @@ struct RankDigest {
   // Of a run without a device: what its main thread spends on ranges and Python functions between
   // ops, and on ops themselves.
   std::map<std::string, int64_t> host_ns;
+  std::map<std::string, ProcessGroup> groups;  // by name, "0"
 };
 
 // The ranks in the order in which they were added.
@@ -86,6 +95,12 @@ struct RankDigests {
 };
 
 RankIdentity rank_identity(const Trace& trace, StringPool& names);
+// "[0, 1, 2]" -> 0, 1, 2. Empty if it is no whole list.
+std::vector<int64_t> ranks_of_group(std::string_view text);
+// Fills in RankDigest::groups. Names go to `names`.
+void add_process_groups(const Trace& trace, StringPool& names, RankDigest& digest);
+// Fills in Collectives::groups and pipeline. Precondition: all else of it is there.
+void add_group_times(const RankDigests& digests, Collectives& result);
 std::string why_not_ranks(std::span<const RankIdentity> ranks);
 std::string why_not_ranks(const RankDigests& digests);
 Collectives collectives(const RankDigests& digests);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several ranks as a document, and as JSON.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
+#include <vector>
 
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
@@ -30,7 +33,29 @@ std::string share_text(int64_t part_ns, int64_t of_ns) {
       of_ns > 0 ? 100.0 * static_cast<double>(part_ns) / static_cast<double>(of_ns) : 0);
 }
 
-void add_ranks(const RanksExplanation& e, Document& document) {
+// Positions of the ranks that the text shows: all of them up to 64, else those that wait least and
+// most, by number.
+std::vector<size_t> shown_ranks(const RanksExplanation& e, int top) {
+  constexpr size_t kAllShown = 64;
+  std::vector<size_t> shown(e.ranks.size());
+  std::iota(shown.begin(), shown.end(), size_t{0});
+  const size_t each = static_cast<size_t>(std::max(top, 0));
+  if (shown.size() <= kAllShown || top < 0 || shown.size() <= 2 * each) return shown;
+  std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) {
+    return e.ranks[a].wait_ns.value_or(0) < e.ranks[b].wait_ns.value_or(0);
+  });
+  shown.erase(shown.begin() + static_cast<std::ptrdiff_t>(each),
+              shown.end() - static_cast<std::ptrdiff_t>(each));
+  std::sort(shown.begin(), shown.end());
+  return shown;
+}
+
+std::string more_ranks(const RanksExplanation& e, const std::vector<size_t>& shown) {
+  if (shown.size() == e.ranks.size()) return "";
+  return fmt::format("and {} more; these wait least and most", e.ranks.size() - shown.size());
+}
+
+void add_ranks(const RanksExplanation& e, int top, Document& document) {
   document.push_back(Heading{"Ranks"});
   Grid grid{{{"rank"},
              {"span"},
@@ -42,13 +67,17 @@ void add_ranks(const RanksExplanation& e, Document& document) {
              {"file", true, 60}},
             {},
             ""};
-  for (const RankSummary& r : e.ranks)
+  const std::vector<size_t> shown = shown_ranks(e, top);
+  grid.more = more_ranks(e, shown);
+  for (const size_t i : shown) {
+    const RankSummary& r = e.ranks[i];
     grid.rows.push_back({std::to_string(r.rank), format_duration_ns(r.span_ns),
                          r.busy_pct ? fmt::format("{:.1f} %", *r.busy_pct) : "-",
                          duration_or_dash(r.communication_ns), duration_or_dash(r.overlap_ns),
                          duration_or_dash(r.wait_ns),
                          r.bound ? std::string(bound_name(*r.bound)) : "-",
                          r.path.substr(r.path.find_last_of('/') + 1)});
+  }
   document.push_back(std::move(grid));
 }
 
@@ -79,6 +108,53 @@ void add_waits(const RanksExplanation& e, Document& document) {
                      "by the time of the transfer alone")});
 }
 
+void add_groups(const RanksExplanation& e, int top, Document& document) {
+  if (e.collectives.groups.empty()) return;
+  document.push_back(Heading{"Process groups"});
+  Grid grid{{{"group", true, 40},
+             {"parallel", true},
+             {"groups"},
+             {"ranks"},
+             {"collectives", true, 60},
+             {"count"},
+             {"per rank"},
+             {"exposed"},
+             {e.waits_are_whole() ? "waiting" : "waiting at least"}},
+            {},
+            ""};
+  for (const GroupTime& g : e.collectives.groups)
+    grid.rows.push_back({g.name, g.parallelism.empty() ? "-" : g.parallelism,
+                         format_count(std::ssize(g.members)), format_count(g.size),
+                         fmt::format("{}", fmt::join(g.collectives, ", ")), format_count(g.count),
+                         format_duration_ns(g.total_ns), format_duration_ns(g.exposed_ns),
+                         duration_or_dash(g.wait_ns)});
+  limit_rows(grid, top);
+  document.push_back(std::move(grid));
+  document.push_back(Paragraph{
+      "Groups of one name, with collectives. Times are means over the ranks that ran them."});
+}
+
+void add_pipeline(const RanksExplanation& e, Document& document) {
+  if (!e.collectives.pipeline) return;
+  document.push_back(Heading{"Pipeline"});
+  Grid grid{
+      {{"stage"}, {"ranks", true, 40}, {"span"}, {"work"}, {"send and receive"}, {"idle"}}, {}, ""};
+  for (const PipelineStage& s : e.collectives.pipeline->stages) {
+    const auto cell = [&](int64_t ns) {
+      return fmt::format("{} {:>6}", format_duration_ns(ns), share_text(ns, s.span_ns));
+    };
+    grid.rows.push_back({std::to_string(s.stage), fmt::format("{}", fmt::join(s.ranks, ", ")),
+                         format_duration_ns(s.span_ns), cell(s.work_ns), cell(s.send_recv_ns),
+                         cell(s.idle_ns)});
+  }
+  document.push_back(std::move(grid));
+  document.push_back(
+      Paragraph{fmt::format("Bubbles take {:.1f} % at most: idle time, and sends and receives that "
+                            "nothing hides. Times are "
+                            "means over the ranks of a stage; work is compute and memory.",
+                            e.collectives.pipeline->bubble_pct)});
+}
+
 void add_step_waits(const RanksExplanation& e, int top, Document& document) {
   if (e.collectives.steps.empty()) return;
   const bool has_all = e.has_all_ranks();
@@ -106,13 +182,16 @@ void add_step_waits(const RanksExplanation& e, int top, Document& document) {
       "collectives while nothing else runs, the mean over these ranks."});
 }
 
-void add_times(const RanksExplanation& e, Document& document) {
+void add_times(const RanksExplanation& e, int top, Document& document) {
   if (std::none_of(e.ranks.begin(), e.ranks.end(),
                    [](const RankSummary& r) { return r.time.has_value(); }))
     return;
   document.push_back(Heading{"Time of the device"});
   Grid grid{{{"rank"}, {"compute"}, {"memory"}, {"communication"}, {"idle"}}, {}, ""};
-  for (const RankSummary& r : e.ranks) {
+  const std::vector<size_t> shown = shown_ranks(e, top);
+  grid.more = more_ranks(e, shown);
+  for (const size_t i : shown) {
+    const RankSummary& r = e.ranks[i];
     const auto cell = [&](int64_t DeviceTime::*part) {
       if (!r.time) return std::string("-");
       return fmt::format("{} {:>6}", format_duration_ns((*r.time).*part),
@@ -172,10 +251,12 @@ Document build_ranks(const RanksExplanation& e, int top) {
   if (!list.items.empty()) document.push_back(std::move(list));
   if (e.collectives.waits.empty())
     document.push_back(Paragraph{"No collective is matched between ranks: nothing to compare."});
-  add_ranks(e, document);
+  add_ranks(e, top, document);
   add_waits(e, document);
+  add_groups(e, top, document);
+  add_pipeline(e, document);
   add_step_waits(e, top, document);
-  add_times(e, document);
+  add_times(e, top, document);
   add_kernel_table(e, top, document);
   return document;
 }

@@ -75,6 +75,7 @@ Json waits_json(const RanksExplanation& e) {
     waits.push_back({{"name", w.name},
                      {"count", w.count},
                      {"group", w.group.empty() ? Json() : Json(w.group)},
+                     {"group_name", w.group_name.empty() ? Json() : Json(w.group_name)},
                      {"transfer_us", to_us(w.transfer_ns)},
                      {"sized_count", w.rates ? w.rates->count : 0},
                      {"algbw_gb_per_s", algbw_json(w.rates)},
@@ -97,6 +98,34 @@ Json steps_json(const RanksExplanation& e) {
                      {"wait_us", std::move(each)}});
   }
   return steps;
+}
+
+Json groups_json(const RanksExplanation& e) {
+  Json list = Json::array();
+  for (const GroupTime& g : e.collectives.groups)
+    list.push_back({{"name", g.name},
+                    {"parallelism", g.parallelism.empty() ? Json() : Json(g.parallelism)},
+                    {"members", g.members},
+                    {"ranks_per_group", g.size},
+                    {"collectives", g.collectives},
+                    {"count", g.count},
+                    {"total_us", to_us(g.total_ns)},
+                    {"exposed_us", to_us(g.exposed_ns)},
+                    {"wait_us", us_or_null(g.wait_ns)}});
+  return list;
+}
+
+Json pipeline_json(const RanksExplanation& e) {
+  if (!e.collectives.pipeline) return {};
+  Json stages = Json::array();
+  for (const PipelineStage& s : e.collectives.pipeline->stages)
+    stages.push_back({{"stage", s.stage},
+                      {"ranks", s.ranks},
+                      {"span_us", to_us(s.span_ns)},
+                      {"work_us", to_us(s.work_ns)},
+                      {"send_recv_us", to_us(s.send_recv_ns)},
+                      {"idle_us", to_us(s.idle_ns)}});
+  return {{"bubble_pct", e.collectives.pipeline->bubble_pct}, {"stages", std::move(stages)}};
 }
 
 Json stragglers_json(const RanksExplanation& e) {
@@ -122,6 +151,8 @@ Json ranks_explanation_json(const RanksExplanation& e, size_t max_kernels) {
           {"ranks", rank_list_json(e)},
           {"waits", waits_json(e)},
           {"unmatched", e.collectives.unmatched},
+          {"groups", groups_json(e)},
+          {"pipeline", pipeline_json(e)},
           {"steps", steps_json(e)},
           {"stragglers", stragglers_json(e)},
           {"kernels", rank_kernels_json(e, max_kernels)},

@@ -15,6 +15,7 @@ function showRanksPage(report) {
   showRankTable(ranks);
   showDeviceTime(ranks);
   showRankCollectives(ranks);
+  showGroups(ranks);
   showStragglers(ranks);
   showRankKernels(ranks, index);
 }
@@ -93,6 +94,28 @@ function showRankCollectives(ranks) {
       numberColumn("Bytes", "bytes", format.bytes), usColumn("Total", "total_us"), usColumn("Hidden", "overlap_us"),
       usColumn("Exposed", "exposed_us"), ...bandwidthColumns,
     ], kinds, { sortBy: 4 }));
+}
+
+function showGroups(ranks) {
+  if (ranks.groups.length > 0) {
+    addSection("groups", ["Process groups", "Groups"],
+      note("Groups of one name, with collectives. Times are means over the ranks that ran them."),
+      tableNode("Groups by name", [
+        textColumn("Group", "name"), textColumn("Parallel", (g) => g.parallelism ?? DASH),
+        countColumn("Groups", (g) => g.members.length), countColumn("Ranks", "ranks_per_group", "of the largest"),
+        textColumn("Collectives", (g) => g.collectives.join(", ")), countColumn("Count", "count", "on all ranks together"),
+        usColumn("Per rank", "total_us"), usColumn("Exposed", "exposed_us"),
+        usColumn("Waiting", "wait_us", "for ranks that arrive later, in collectives that are matched"),
+      ], ranks.groups, { sortBy: 6 }));
+  }
+  if (!ranks.pipeline) return;
+  addSection("pipeline", "Pipeline",
+    note(`Bubbles take ${ranks.pipeline.bubble_pct.toFixed(1)} % at most: idle time, and sends and receives that nothing hides.`),
+    tableNode("Stages: means over their ranks", [
+      rankColumn("Stage", "stage"), textColumn("Ranks", (s) => s.ranks.join(", ")), usColumn("Span", "span_us"),
+      usColumn("Work", "work_us", "compute and memory"),
+      usColumn("Send and receive", "send_recv_us", "that nothing hides"), usColumn("Idle", "idle_us"),
+    ], ranks.pipeline.stages));
 }
 
 function showStragglers(ranks) {
