@@ -222,6 +222,10 @@ inline constexpr std::string_view kFirstCallAdvice =
 
 // Half of the kernels or more are started by compiled code.
 bool is_mostly_compiled(const Explanation& e);
+// Every launch is of a graph: what leaves launches to graphs is no advice.
+inline bool launches_graphs_alone(const Explanation& e) {
+  return e.launches.launches > 0 && e.launches.graph_launches == e.launches.launches;
+}
 // What to do about a runtime call that starts no work and takes long (slow-call), and about an op
 // that makes the host wait (sync); "" if nothing is known.
 std::string_view slow_call_advice(std::string_view call);

@@ -52,10 +52,16 @@ void find_host_overhead(const Explanation& e, std::vector<Finding>& out) {
     out.push_back(std::move(f));
     return;
   }
-  advise(f, fmt::format("let the host do less per kernel: CUDA graphs (torch.compile "
-                        "mode=\"reduce-overhead\"), larger batches{}; no waits for the device "
-                        "in the step (.item(), print)",
-                        is_mostly_compiled(e) ? "" : ", torch.compile"));
+  if (launches_graphs_alone(e))
+    advise(f,
+           "let the host do less between graphs: one graph for more of the step, sampling and "
+           "bookkeeping beside the device's work (prepare the next step while this one runs), "
+           "larger batches; no waits for the device in the step (.item(), print)");
+  else
+    advise(f, fmt::format("let the host do less per kernel: CUDA graphs (torch.compile "
+                          "mode=\"reduce-overhead\"), larger batches{}; no waits for the device "
+                          "in the step (.item(), print)",
+                          is_mostly_compiled(e) ? "" : ", torch.compile"));
   f.saving_us = cost_us;
   claim_idle(e, f, {IdleCause::host_in_ops, IdleCause::host_between_ops}, cost_us);
   out.push_back(std::move(f));

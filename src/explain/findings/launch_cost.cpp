@@ -34,9 +34,11 @@ void find_launch_cost(const Explanation& e, std::vector<Finding>& out) {
   // Beside an outlier, launches that take less of the wall time are not what to work on.
   constexpr double kMinRestShare = 0.05;
   if (!slow || to_us(idle - slow->dur_ns) >= kMinRestShare * wall_us(e))
-    advise(f,
-           "fewer, larger launches help: CUDA graphs (torch.compile mode=\"reduce-overhead\"), "
-           "fusion, larger batches");
+    advise(f, launches_graphs_alone(e)
+                  ? "all launches are of graphs: one graph for more of the step (its launch takes "
+                    "longer with more nodes, but once), fewer nodes by fusion, or larger batches"
+                  : "fewer, larger launches help: CUDA graphs (torch.compile "
+                    "mode=\"reduce-overhead\"), fusion, larger batches");
   else
     f.action = slow->is_first ? "launch it once before the recording (a warm-up)"
                               : "look at that launch, not at the number of launches";

@@ -139,6 +139,28 @@ TEST(Advice, OneFirstCallIsNoReasonForCudaGraphs) {
   }
 }
 
+// A run whose only launches are of graphs is not told to use graphs.
+TEST(Advice, LaunchesOfGraphsAreNotToldToBecomeGraphs) {
+  for (const char* call : {"cudaGraphLaunch", "cudaLaunchKernel"}) {
+    GpuTrace b;
+    for (int64_t i = 0; i < 6; ++i) {
+      const int64_t at = 300 * i * kUs;
+      b.op("aten::step", at, at + 100 * kUs);
+      b.call(call, at + 50 * kUs, at + 90 * kUs, i + 1);
+      b.gpu_kernel("vectorized_elementwise_kernel", at + 90 * kUs, at + 150 * kUs, i + 1);
+    }
+    const Explanation e = explain(b);
+    const bool is_graph = std::string_view(call) == "cudaGraphLaunch";
+    for (const char* id : {"launch-cost", "host-overhead"}) {
+      const Finding* f = find_finding(e, id);
+      ASSERT_NE(f, nullptr) << call << " " << id;
+      EXPECT_EQ(f->action.find("CUDA graphs (") == std::string::npos, is_graph) << f->action;
+      EXPECT_EQ(f->action.find("one graph for more of the step") != std::string::npos, is_graph)
+          << f->action;
+    }
+  }
+}
+
 TEST(Advice, WithoutShortKernelsNothingIsSaidOfThem) {
   GpuTrace b;
   launching(b, "aten::mul", "vectorized_elementwise_kernel", 0, 5);
