@@ -101,6 +101,7 @@ struct RepeatedWork {
   int64_t again_ns = 0;  // of the repetitions
   std::vector<std::pair<std::string, int64_t>> op_ns;
   CostPlace place;
+  bool is_shown = true;  // by the sizes; false: the names of the ops alone suggest it
 };
 
 // A module, a range of the program, a Python function or a gap that holds a notable share of the
@@ -128,6 +129,22 @@ enum class WasteKind : uint8_t {
   unfolded_convolution,
   cut_result,         // of a result that was computed in full little is read
   untrained_forward,  // a part of the forward pass of training that gradients do not reach
+  repeated_backward,  // several backward passes go through the same nodes
+  dearer_order,       // the same ops in another order compute less
+  built_matrix,       // matrices are made of vectors and multiplied by vectors
+  all_experts,        // every expert computes all rows, of which a choice keeps few
+  padding,            // most elements of a batch fill it up
+  beside_training,    // ops after the backward pass and outside of the optimizer
+  repeated_module,    // the first module of a loop may read the same each time
+  small_passes,       // many backward passes of the same small ops in a step
+  unread_graph,       // nodes are recorded for gradients, and no pass reads them
+  cut_gradients,      // the gradient of each slice fills a tensor of full size
+  all_pairs,          // pairs of rows are written out and reduced
+  overlapping_windows,
+  made_weight,   // a weight is made of factors in each pass
+  hand_penalty,  // a sum over parameters in the forward pass
+  round_trip,    // a transform of what was transformed back
+  composite_op,  // one that programs are rarely about, with what it calls
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {
@@ -144,6 +161,7 @@ struct Waste {
   std::optional<int64_t> saving_ns;  // empty: how much remains is not known
   WasteProof proof = WasteProof::likely;
   std::vector<std::pair<std::string, int64_t>> op_ns;
+  int64_t op_calls = 0;  // that would go: calling them takes time, too; 0: not counted
   CostPlace place;
 };
 
@@ -158,6 +176,10 @@ struct Method {
   std::vector<RepeatedWork> repeats;
   std::vector<CostSpot> spots;  // by time
   std::vector<Waste> wastes;    // the largest first
+  // Where most small calls stand, and the outermost ops and autograd nodes around most of them,
+  // with the numbers of calls; empty with a device, and where calls take little.
+  CostPlace calls_place;
+  std::vector<std::pair<std::string, int64_t>> callers;
   bool has_backward = false;
 };
 

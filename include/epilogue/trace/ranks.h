@@ -45,6 +45,10 @@ struct RankCollectives {
   int64_t communication_ns = 0;        // union over all collectives
   int64_t overlap_ns = 0;              // of that, beside other kernels
   int64_t span_ns = 0;
+  // Forward passes of DistributedDataParallel, each with an all_reduce before the next, and steps
+  // of optimizers; by their annotations.
+  int64_t ddp_forwards = 0;
+  int64_t optimizer_steps = 0;
 };
 
 // The n-th collective of a kind and group is the same one on all ranks of the group. The rank that

@@ -44,9 +44,17 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
     std::string_view remedy;
     for (size_t i = 0; i < std::min(kHostFindings, host.functions.size()) && remedy.empty(); ++i)
       remedy = remedy_of_function(host.functions[i].name);
-    f.action = fmt::format("take {} out of the step (a loader's worker, once before){}",
-                           host.functions.front().name,
-                           remedy.empty() ? ", or make it cheaper" : ": " + std::string(remedy));
+    // The call of the backward pass holds what autograd's engine does between its nodes.
+    const auto own = std::find_if(
+        host.functions.begin(), host.functions.end(), [](const HostFunction& function) {
+          return function.name.find("_engine_run_backward") == std::string::npos;
+        });
+    f.action =
+        own != host.functions.begin() && remedy.empty()
+            ? "fewer and larger nodes of the backward pass: batches in place of loops, one "
+              "table or layer in place of many small ones, torch.compile"
+            : fmt::format("take {} out of the step (a loader's worker, once before){}", own->name,
+                          remedy.empty() ? ", or make it cheaper" : ": " + std::string(remedy));
   }
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(ns)});

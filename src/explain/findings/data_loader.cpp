@@ -11,7 +11,9 @@ std::string_view loader_advice(const Explanation& e) {
   });
   return is_single
              ? "it loads in the training process: num_workers > 0 loads beside the model, "
-               "persistent_workers keeps the workers; cheaper decoding helps in any case"
+               "persistent_workers keeps the workers; samples that are tensors already are picked "
+               "at once (a BatchSampler as sampler with batch_size=None, or __getitems__), not one "
+               "by one; cheaper decoding helps in any case"
              : "more loader workers (num_workers), fetching ahead (prefetch_factor) or cheaper "
                "decoding help";
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/findings/claims.h"
 #include "explain/findings/index.h"
+#include "explain/host/host_functions.h"
 
 namespace epilogue::trace {
 namespace {
 
 constexpr size_t kMostCalled = 8;
+constexpr int64_t kManyWithin = 5;  // a caller of a fifth of the ops is named
 
 void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
@@ -23,15 +25,30 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
                    [](const HostOp* a, const HostOp* b) { return a->count > b->count; });
   for (size_t i = 0; i < std::min(kHostFindings, most.size()); ++i)
     f.evidence.push_back(most[i]->name + ": " + calls_text(most[i]->count, most[i]->self_ns));
+  if (const std::string place = e.method.calls_place.text(); !place.empty())
+    f.evidence.push_back("most of them" + place);
+  for (const auto& [caller, count] : e.method.callers)
+    if (count * kManyWithin >= host.op_calls)
+      f.evidence.push_back(fmt::format("{}: {} within it", caller, counted(count, "op", "ops")));
+  // A library that makes calls of its own: printing, saving.
+  std::string_view remedy;
+  for (size_t i = 0; i < std::min(kHostFindings, host.functions.size()) && remedy.empty(); ++i) {
+    remedy = remedy_of_function(host.functions[i].name);
+    if (!remedy.empty())
+      f.evidence.push_back(fmt::format("between them: {}", host.functions[i].name));
+  }
   const bool reads_numbers = std::any_of(
       most.begin(), most.begin() + static_cast<ptrdiff_t>(std::min(kMostCalled, most.size())),
       [](const HostOp* op) { return op->name == "aten::item"; });
-  advise(f,
-         reads_numbers
-             ? "aten::item reads one number at a time: .tolist() reads all of a tensor, and sums "
-               "and comparisons of whole tensors need no loop"
-             : "fewer, larger ops help: batches instead of loops over elements, torch.compile; "
-               "recording is left out");
+  if (!remedy.empty())
+    advise(f, "leave the calls of that function out of the step: " + std::string(remedy));
+  else
+    advise(f,
+           reads_numbers
+               ? "aten::item reads one number at a time: .tolist() reads all of a tensor, and sums "
+                 "and comparisons of whole tensors need no loop"
+               : "fewer, larger ops help: batches instead of loops over elements, torch.compile; "
+                 "recording is left out");
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kCallingOpsPart)}, to_us(ns)});
   out.push_back(std::move(f));

@@ -19,6 +19,18 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
                           share(*e.host, op.self_ns));
     f.evidence.push_back(calls_text(op.count, op.self_ns));
     f.cost_us = to_us(op.self_ns);
+    const auto item = std::find_if(e.method.items.begin(), e.method.items.end(),
+                                   [&](const CostItem& i) { return i.op == op.name; });
+    if (item != e.method.items.end() && !item->shapes.empty() &&
+        item->shapes.front().text.find(" double") != std::string::npos) {
+      f.title += ", because it is in float64";
+      advise(f,
+             "convert model and inputs to float32 (.float(); what comes from numpy or from readers "
+             "is float64 often): oneDNN takes it, and every other op reads half of the bytes");
+      claim_op(f, op.name, op.self_ns);
+      out.push_back(std::move(f));
+      continue;
+    }
     advise(f,
            "oneDNN takes no float64, bf16 and f16 only on CPUs with instructions for them, and "
            "nothing where torch.backends.mkldnn.enabled is False; PyTorch also keeps tiny float32 "

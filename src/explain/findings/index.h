@@ -57,8 +57,27 @@ extern const ExplanationRule kConstantMatrixRule;
 extern const ExplanationRule kUnfoldedConvolutionRule;
 extern const ExplanationRule kCutResultRule;
 extern const ExplanationRule kUntrainedForwardRule;
+extern const ExplanationRule kRepeatedBackwardRule;
+extern const ExplanationRule kBesideTrainingRule;
+extern const ExplanationRule kRepeatedModuleRule;
+extern const ExplanationRule kSmallPassesRule;
+extern const ExplanationRule kUnreadGraphRule;
+extern const ExplanationRule kCutGradientsRule;
+extern const ExplanationRule kDearerOrderRule;
+extern const ExplanationRule kBuiltMatrixRule;
+extern const ExplanationRule kAllExpertsRule;
+extern const ExplanationRule kPaddingRule;
+extern const ExplanationRule kAllPairsRule;
+extern const ExplanationRule kOverlappingWindowsRule;
+extern const ExplanationRule kMadeWeightRule;
+extern const ExplanationRule kHandPenaltyRule;
+extern const ExplanationRule kCompositeOpRule;
+extern const ExplanationRule kRoundTripRule;
 extern const ExplanationRule kSmallCollectivesRule;
+extern const ExplanationRule kRepeatedReductionRule;
+extern const ExplanationRule kSentBuffersRule;
 extern const ExplanationRule kLongOpRule;
+extern const ExplanationRule kMainWorkRule;
 
 // Findings of equal severity and saving keep this order.
 inline constexpr const ExplanationRule* kExplanationRules[] = {
@@ -106,6 +125,8 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kPlainAttentionRule,
     // Before call-loop, which leaves loops of collectives to it.
     &kSmallCollectivesRule,
+    &kRepeatedReductionRule,
+    &kSentBuffersRule,
     &kCallLoopRule,
     &kRecomputedForwardRule,
     &kRebuiltConstantRule,
@@ -115,9 +136,27 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kConstantMatrixRule,
     &kUnfoldedConvolutionRule,
     &kCutResultRule,
+    &kRepeatedBackwardRule,
+    &kRepeatedModuleRule,
+    &kSmallPassesRule,
+    &kUnreadGraphRule,
+    &kCutGradientsRule,
+    &kDearerOrderRule,
+    &kBuiltMatrixRule,
+    &kAllExpertsRule,
+    &kPaddingRule,
+    &kAllPairsRule,
+    &kOverlappingWindowsRule,
+    &kMadeWeightRule,
+    &kHandPenaltyRule,
+    &kCompositeOpRule,
+    &kRoundTripRule,
+    // After those that say what the work is.
     &kUntrainedForwardRule,
+    &kBesideTrainingRule,
     // Last: about ops that no other finding names.
     &kLongOpRule,
+    &kMainWorkRule,
 };
 
 extern const RanksRule kWorldSizeUnknownRule;
@@ -126,6 +165,8 @@ extern const RanksRule kLeftOutFilesRule;
 extern const RanksRule kTruncatedRankRule;
 extern const RanksRule kUnmatchedCollectivesRule;
 extern const RanksRule kSmallCollectivesOfRanksRule;
+extern const RanksRule kRepeatedReductionOfRanksRule;
+extern const RanksRule kSentBuffersOfRanksRule;
 extern const RanksRule kStragglerRule;
 extern const RanksRule kPersistentStragglerRule;
 extern const RanksRule kChangingStragglersRule;
@@ -139,6 +180,8 @@ inline constexpr const RanksRule* kRanksRules[] = {
     &kTruncatedRankRule,
     &kUnmatchedCollectivesRule,
     &kSmallCollectivesOfRanksRule,
+    &kRepeatedReductionOfRanksRule,
+    &kSentBuffersOfRanksRule,
     &kStragglerRule,
     &kPersistentStragglerRule,
     &kChangingStragglersRule,

@@ -11,6 +11,11 @@ namespace {
 constexpr double kShownLossShare = 0.05;  // of an op whose loss the trace shows
 constexpr double kAsideShare = 0.1;       // of one that programs are rarely about
 constexpr double kEitherShare = 0.3;      // of one that may be the program's work, or is unknown
+constexpr double kMainShare = 0.5;        // of one that is the program's work mostly
+
+constexpr std::string_view kKeepResult =
+    "; if what it reads is the same in several of these calls, or changes little, compute it once "
+    "(or every few steps) outside the loop and reuse the result";
 
 double share_asked(const OpKnowledge* known, const CostAnswer* loss) {
   if (loss != nullptr) return kShownLossShare;
@@ -34,6 +39,14 @@ bool is_about(const Finding& finding, const CostItem& item, bool has_loss) {
   };
   return names(finding.title) ||
          std::any_of(finding.evidence.begin(), finding.evidence.end(), names);
+}
+
+// Another finding is about a tenth of the time: the program's own work needs no word.
+bool is_explained(const std::vector<Finding>& findings, double wall_ns) {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+    return f.id != kVerdictRule.id &&
+           f.saving_us.value_or(f.cost_us.value_or(0)) * kNsPerUs >= kAsideShare * wall_ns;
+  });
 }
 
 // An op whose own time is what it does for the ops that it calls.
@@ -136,11 +149,18 @@ void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
     f.cost_us = left_ns / kNsPerUs;
     f.claims.push_back({{item.op}, left_ns / kNsPerUs});
     f.confidence = loss != nullptr ? Confidence::high : Confidence::medium;
+    // Programs are rarely about it: its result may be there already.
+    const auto steps = static_cast<int64_t>(e.steps.size());
+    const int64_t per_step = steps > 1 ? item.count / steps : 0;
+    const bool is_repeated = known != nullptr && known->role != OpRole::main && per_step >= 2;
+    if (is_repeated) f.evidence.push_back(fmt::format("{} times in each step", per_step));
     if (loss != nullptr && !loss->action.empty()) {
       advise(f, loss->action);
     } else if (known != nullptr && !known->remedy.empty()) {
-      if (loss == nullptr) f.evidence.push_back(fmt::format("a loss if {}", known->misuse));
-      advise(f, known->remedy);
+      if (loss == nullptr && !known->misuse.empty())
+        f.evidence.push_back(fmt::format("a loss if {}", known->misuse));
+      advise(f, is_repeated ? std::string(known->remedy) + std::string(kKeepResult)
+                            : std::string(known->remedy));
     } else {
       f.evidence.emplace_back("no remedy known");
     }
@@ -148,7 +168,47 @@ void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
   }
 }
 
+// The op that most of the time goes to, where nothing else is found: no loss, but its place.
+void find_main_work(const Explanation& e, std::vector<Finding>& out) {
+  const auto wall = static_cast<double>(e.method.wall_ns);
+  if (wall <= 0 || is_explained(out, wall)) return;
+  for (const CostItem& item : e.method.items) {
+    const OpKnowledge* known = op_knowledge(item.op);
+    if (known == nullptr || known->role != OpRole::main || known->cost == OpCost::metadata ||
+        is_frame(item.op) || static_cast<double>(item.ns) < kMainShare * wall)
+      continue;
+    Finding f;
+    f.severity = Severity::info;
+    f.title = fmt::format("most of the time is in {}, and no loss is found: {} of {} ({:.0f} %)",
+                          item.op, duration(item.ns), duration(e.method.wall_ns),
+                          100 * static_cast<double>(item.ns) / wall);
+    add_item_lines(item, nullptr, f);
+    f.cost_us = to_us(item.ns);
+    f.confidence = Confidence::medium;
+    if (!known->misuse.empty()) f.evidence.push_back(fmt::format("a loss if {}", known->misuse));
+    if (known->remedy.empty())
+      f.evidence.emplace_back("no remedy known");
+    else
+      advise(f, "if this is the program's own work, " + std::string(known->remedy));
+    out.push_back(std::move(f));
+    return;
+  }
+}
+
 }  // namespace
+
+constinit const ExplanationRule kMainWorkRule = {
+    .id = "main-work",
+    .says = "which op most of the time goes to, and where it is called, if nothing else is found",
+    .said_if =
+        [] {
+          return fmt::format(
+              "one op that programs are about (a product, a convolution, a norm, ...) takes {} of "
+              "the time or more, and no other finding is about {} or more",
+              percent_text(kMainShare), percent_text(kAsideShare));
+        },
+    .find = find_main_work,
+    .is_general = true};
 
 constinit const ExplanationRule kLongOpRule = {
     .id = "long-op",

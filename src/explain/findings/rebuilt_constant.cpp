@@ -19,13 +19,18 @@ void find_rebuilt_constants(const Explanation& e, std::vector<Finding>& out) {
     if (work.ops.size() > kConstantOpsShown) ops += ", ...";
     Finding f;
     f.severity = Severity::warning;
-    f.title = fmt::format("a tensor made of numbers alone is made anew {}: {} of {}",
+    f.title = fmt::format("a tensor made of numbers alone {} anew {}: {} of {}",
+                          work.is_shown ? "is made" : "is most likely computed",
                           counted(work.count, "time", "times"), duration(work.again_ns),
                           duration(e.method.wall_ns));
     f.evidence.push_back(fmt::format("{} ({})", ops, work.what));
     if (const std::string place = work.place.text(); !place.empty())
       f.evidence.push_back("it stands" + place);
-    f.evidence.emplace_back("that it reads nothing else follows from the sizes alone");
+    f.evidence.emplace_back(
+        work.is_shown ? "that it reads nothing else follows from the sizes alone"
+                      : "shapes were not recorded (record_shapes=True): that it reads no data is "
+                        "likely by the ops' names, and not shown");
+    if (!work.is_shown) f.confidence = Confidence::low;
     advise(f,
            "make it once, outside of the step, and keep it (register_buffer with "
            "persistent=False, functools.cache by size); a causal mask is is_causal=True of "
@@ -47,7 +52,8 @@ constinit const ExplanationRule kRebuiltConstantRule = {
     .said_if =
         [] {
           return "ops that begin with `arange`, `ones`, `full`, ... and read, by their sizes, "
-                 "nothing but what they made repeat in every step, and take " +
+                 "nothing but what they made repeat in every step (without shapes: 8 elementwise "
+                 "ops or more behind `arange` or a window, low confidence), and take " +
                  percent_text(kRebuiltShare) + " of the time or more";
         },
     .find = find_rebuilt_constants};

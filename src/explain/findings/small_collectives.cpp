@@ -85,7 +85,152 @@ std::string small_collectives_if() {
       share_of_span(kSmallCollectivesShare));
 }
 
+// --- Gradients that are reduced before they are complete
+// ------------------------------------------
+
+constexpr double kRepeatedReductionShare = 0.05;  // of the span
+
+struct Reductions {
+  const CollectiveStats* kind = nullptr;
+  int64_t passes = 0;  // for each step of the optimizer
+};
+
+// DistributedDataParallel reduces after each backward pass, several of which are for one step of
+// the optimizer. no_sync() would leave reductions to one pass of them.
+Reductions repeated_reductions(const RankCollectives& rank) {
+  Reductions found;
+  if (rank.optimizer_steps == 0 || rank.ddp_forwards < 2 * rank.optimizer_steps) return found;
+  for (const CollectiveStats& kind : rank.kinds)
+    if (kind.name.find("all_reduce") != std::string::npos && kind.time.count >= rank.ddp_forwards &&
+        static_cast<double>(kind.time.total_ns) >=
+            kRepeatedReductionShare * static_cast<double>(rank.span_ns)) {
+      found.kind = &kind;
+      found.passes = rank.ddp_forwards / rank.optimizer_steps;
+      break;
+    }
+  return found;
+}
+
+Finding reduction_finding(const Reductions& of, const RankCollectives& rank) {
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format(
+      "gradients are accumulated over {} micro-batches, and DDP runs all_reduce after each of "
+      "them: {} of {}",
+      of.passes, duration(of.kind->time.total_ns), duration(rank.span_ns));
+  f.evidence.push_back(
+      fmt::format("{} forward passes of DistributedDataParallel, {} of the optimizer, {} {} times",
+                  rank.ddp_forwards, counted(rank.optimizer_steps, "step", "steps"), of.kind->name,
+                  of.kind->time.count));
+  advise(f,
+         "wrap all but the last micro-batch of a step in model.no_sync(): their gradients add up "
+         "on each rank, and one all_reduce per optimizer step carries the sum");
+  return f;
+}
+
+void find_repeated_reductions(const Explanation& e, std::vector<Finding>& out) {
+  const Reductions of = repeated_reductions(e.collectives);
+  if (of.kind == nullptr) return;
+  Finding f = reduction_finding(of, e.collectives);
+  const int64_t ns =
+      e.host && e.host->collectives ? e.host->collectives->alone_ns : of.kind->exposed_ns;
+  f.cost_us = to_us(ns);
+  f.saving_us = to_us(ns / of.passes * (of.passes - 1));
+  if (e.host) f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(ns)});
+  out.push_back(std::move(f));
+}
+
+void find_repeated_reductions_of_ranks(const RanksExplanation& e, std::vector<Finding>& out) {
+  for (const RankCollectives& rank : e.collectives.ranks) {
+    const Reductions of = repeated_reductions(rank);
+    if (of.kind == nullptr) continue;
+    Finding f = reduction_finding(of, rank);
+    f.evidence.insert(
+        f.evidence.end() - 1,
+        fmt::format("on rank {}; the time has what it waits for others in it", rank.rank));
+    f.cost_us = to_us(of.kind->time.total_ns);
+    out.push_back(std::move(f));
+    return;
+  }
+}
+
+std::string repeated_reductions_if() {
+  return fmt::format(
+      "`DistributedDataParallel.forward` runs twice for each `Optimizer.step` or more, and so does "
+      "all_reduce, which takes {}",
+      share_of_span(kRepeatedReductionShare));
+}
+
+// --- Buffers that are sent before each forward pass
+// ------------------------------------------------
+
+// DistributedDataParallel broadcasts the module's buffers from rank 0 at each forward pass.
+const CollectiveStats* sent_buffers(const RankCollectives& rank) {
+  if (rank.ddp_forwards == 0) return nullptr;
+  for (const CollectiveStats& kind : rank.kinds)
+    if (kind.name.find("broadcast") != std::string::npos && kind.time.count >= rank.ddp_forwards &&
+        static_cast<double>(kind.time.total_ns) >=
+            kRepeatedReductionShare * static_cast<double>(rank.span_ns))
+      return &kind;
+  return nullptr;
+}
+
+Finding buffers_finding(const CollectiveStats& kind, const RankCollectives& rank) {
+  Finding f;
+  f.severity = Severity::warning;
+  f.title = fmt::format(
+      "DistributedDataParallel sends the module's buffers from rank 0 before each forward pass: {} "
+      "of {}",
+      duration(kind.time.total_ns), duration(rank.span_ns));
+  f.evidence.push_back(fmt::format("{} runs {} times in {}", kind.name, kind.time.count,
+                                   counted(rank.ddp_forwards, "forward pass", "forward passes")));
+  advise(f,
+         "pass broadcast_buffers=False to DistributedDataParallel if the buffers are constants or "
+         "equal on all ranks (tables, masks, positions; statistics of batch norms by "
+         "SyncBatchNorm), or keep constants out of the buffers");
+  f.cost_us = to_us(kind.time.total_ns);
+  return f;
+}
+
+void find_sent_buffers(const Explanation& e, std::vector<Finding>& out) {
+  const CollectiveStats* kind = sent_buffers(e.collectives);
+  if (kind == nullptr) return;
+  Finding f = buffers_finding(*kind, e.collectives);
+  if (e.host) f.claims.push_back({{std::string(kBetweenOpsPart)}, *f.cost_us});
+  out.push_back(std::move(f));
+}
+
+void find_sent_buffers_of_ranks(const RanksExplanation& e, std::vector<Finding>& out) {
+  for (const RankCollectives& rank : e.collectives.ranks) {
+    const CollectiveStats* kind = sent_buffers(rank);
+    if (kind == nullptr) continue;
+    Finding f = buffers_finding(*kind, rank);
+    f.evidence.insert(
+        f.evidence.end() - 1,
+        fmt::format("on rank {}; the time has what it waits for others in it", rank.rank));
+    out.push_back(std::move(f));
+    return;
+  }
+}
+
+std::string sent_buffers_if() {
+  return fmt::format(
+      "broadcasts run as often as `DistributedDataParallel.forward` or more, and take {}",
+      share_of_span(kRepeatedReductionShare));
+}
+
 }  // namespace
+
+constinit const ExplanationRule kSentBuffersRule = {
+    .id = "sent-buffers",
+    .says = "that DDP broadcasts buffers before each forward pass",
+    .said_if = sent_buffers_if,
+    .find = find_sent_buffers};
+
+constinit const RanksRule kSentBuffersOfRanksRule = {.id = "sent-buffers-of-ranks",
+                                                     .says = "the same, of the ranks of a folder",
+                                                     .said_if = sent_buffers_if,
+                                                     .find = find_sent_buffers_of_ranks};
 
 constinit const ExplanationRule kSmallCollectivesRule = {
     .id = "small-collectives",
@@ -98,5 +243,17 @@ constinit const RanksRule kSmallCollectivesOfRanksRule = {
     .says = "the same, of the ranks of a folder",
     .said_if = small_collectives_if,
     .find = find_small_collectives_of_ranks};
+
+constinit const ExplanationRule kRepeatedReductionRule = {
+    .id = "repeated-reduction",
+    .says = "that DDP reduces gradients after each of several micro-batches of a step",
+    .said_if = repeated_reductions_if,
+    .find = find_repeated_reductions};
+
+constinit const RanksRule kRepeatedReductionOfRanksRule = {
+    .id = "repeated-reduction-of-ranks",
+    .says = "the same, of the ranks of a folder",
+    .said_if = repeated_reductions_if,
+    .find = find_repeated_reductions_of_ranks};
 
 }  // namespace epilogue::trace

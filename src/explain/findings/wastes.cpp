@@ -27,6 +27,9 @@ void find_wastes_of(const Explanation& e, std::vector<Finding>& out) {
     if (waste.saving_ns) f.saving_us = to_us(*waste.saving_ns);
     f.confidence = static_cast<Confidence>(waste.proof);
     for (const auto& [op, ns] : waste.op_ns) claim_op(f, op, ns);
+    if (e.host && waste.op_calls > 0)
+      f.claims.push_back(
+          {{std::string(kCallingOpsPart)}, to_us(waste.op_calls * kDispatchNsPerOp)});
     out.push_back(std::move(f));
   }
 }
@@ -108,6 +111,189 @@ constinit const ExplanationRule kUntrainedForwardRule = {
               "ops before the backward pass that make no autograd node take 10 % of the time or "
               "more; low confidence, and a question");
         },
-    .find = find_wastes_of<WasteKind::untrained_forward>};
+    .find = find_wastes_of<WasteKind::untrained_forward>,
+    .is_general = true};
+
+constinit const ExplanationRule kRepeatedBackwardRule = {
+    .id = "repeated-backward",
+    .says = "that several backward passes of a step go through the same part of the graph",
+    .said_if =
+        [] {
+          return and_share(
+              "an autograd node of one sequence number runs 8 times or more in a step, or twice "
+              "without create_graph; what the repetitions take");
+        },
+    .find = find_wastes_of<WasteKind::repeated_backward>};
+
+constinit const ExplanationRule kCutGradientsRule = {
+    .id = "cut-gradients",
+    .says = "that a loop over slices makes a gradient of full size for each slice",
+    .said_if =
+        [] {
+          return and_share("`SelectBackward` or `SliceBackward` runs 8 times in a step or more");
+        },
+    .find = find_wastes_of<WasteKind::cut_gradients>};
+
+constinit const ExplanationRule kBesideTrainingRule = {
+    .id = "beside-training",
+    .says = "that a step does work which is no part of training: metrics, averages, logs",
+    .said_if =
+        [] {
+          return std::string(
+              "ops after the last autograd node of a step and outside of `Optimizer.` take 10 % of "
+              "the time or more; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::beside_training>,
+    .is_general = true};
+
+constinit const ExplanationRule kRepeatedModuleRule = {
+    .id = "repeated-module",
+    .says =
+        "that a loop runs two modules one after the other, of which one may be needed once: the "
+        "first if it reads the same each time, the last if no iteration reads its result",
+    .said_if =
+        [] {
+          return and_share(
+              "in a run of inference a module runs 3 times in a step or more with the same ops, "
+              "and another one after it as often; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::repeated_module>};
+
+constinit const ExplanationRule kSmallPassesRule = {
+    .id = "small-passes",
+    .says = "that a step runs many small backward passes of the same nodes, where one could be all",
+    .said_if =
+        [] {
+          return std::string(
+              "8 backward passes of the same nodes in a step or more, each with a forward pass of "
+              "its own; calls and small ops take 30 % of the wall time or more");
+        },
+    .find = find_wastes_of<WasteKind::small_passes>};
+
+constinit const ExplanationRule kUnreadGraphRule = {
+    .id = "unread-graph",
+    .says = "that a run without a backward pass records its ops for gradients",
+    .said_if =
+        [] {
+          return std::string(
+              "ops carry sequence numbers, and 2 us for each number are 2 % of the wall time or "
+              "more; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::unread_graph>};
+
+constinit const ExplanationRule kDearerOrderRule = {
+    .id = "dearer-order",
+    .says =
+        "that products, an interpolation and a 1 x 1 convolution, or a mean and a linear layer are "
+        "taken in the order that computes more, or that norms of inference are not folded into "
+        "the weights before them",
+    .said_if =
+        [] {
+          return and_share(
+              "a product multiplies the result of the one before and the other order has half of "
+              "the multiplications or fewer, a 1 x 1 convolution to fewer channels follows "
+              "`upsample_*`, a mean over rows follows `linear`, or `batch_norm` of a run without a "
+              "backward pass follows a convolution or `linear`");
+        },
+    .find = find_wastes_of<WasteKind::dearer_order>};
+
+constinit const ExplanationRule kBuiltMatrixRule = {
+    .id = "built-matrix",
+    .says = "that matrices are made of vectors (`diag_embed`) and multiplied by vectors",
+    .said_if =
+        [] {
+          return and_share(
+              "a product is among the 12 ops after `diag_embed` or `diag`, and its other operand "
+              "has an eighth of the columns or fewer (of a matrix that is diagonal still: any)");
+        },
+    .find = find_wastes_of<WasteKind::built_matrix>};
+
+constinit const ExplanationRule kAllExpertsRule = {
+    .id = "all-experts",
+    .says = "that every expert of a mixture computes all rows, though each row keeps few of them",
+    .said_if =
+        [] {
+          return and_share(
+              "`max`, `argmax` or `topk` of [rows, N] is followed by N products of one kind on all "
+              "rows, and by N ops that multiply with a column");
+        },
+    .find = find_wastes_of<WasteKind::all_experts>};
+
+constinit const ExplanationRule kPaddingRule = {
+    .id = "padding",
+    .says = "that batches are padded to a length that few of their sequences have",
+    .said_if =
+        [] {
+          return and_share(
+              "`pad_sequence`, or `pad` of each sample before `stack`, fills 40 % of a batch or "
+              "more; ops on tensors of these sizes");
+        },
+    .find = find_wastes_of<WasteKind::padding>};
+
+constinit const ExplanationRule kAllPairsRule = {
+    .id = "all-pairs",
+    .says = "that products or differences of all pairs of rows are written out and then reduced",
+    .said_if =
+        [] {
+          return and_share(
+              "`cosine_similarity`, or an elementwise op with a reduction of its result within 6 "
+              "ops, broadcasts two tensors to 8 times the elements of the larger one and 65,536 or "
+              "more");
+        },
+    .find = find_wastes_of<WasteKind::all_pairs>};
+
+constinit const ExplanationRule kOverlappingWindowsRule = {
+    .id = "overlapping-windows",
+    .says = "that windows which overlap are reduced one by one",
+    .said_if =
+        [] {
+          return and_share(
+              "a reduction reads the result of `unfold`, whose windows hold each element 4 times "
+              "or more");
+        },
+    .find = find_wastes_of<WasteKind::overlapping_windows>};
+
+constinit const ExplanationRule kMadeWeightRule = {
+    .id = "made-weight",
+    .says = "that a weight is made of low-rank factors in each pass and multiplied by few rows",
+    .said_if =
+        [] {
+          return and_share(
+              "a product of two matrices of a rank of a quarter or less is added to a tensor, and "
+              "a linear layer reads the sum with fewer rows than n k / (n + k)");
+        },
+    .find = find_wastes_of<WasteKind::made_weight>};
+
+constinit const ExplanationRule kHandPenaltyRule = {
+    .id = "hand-penalty",
+    .says = "that a penalty of parameters is a loop over them in the forward pass",
+    .said_if =
+        [] {
+          return and_share(
+              "`pow`, `square`, `abs` or a norm with a sum and an addition follow each other 4 "
+              "times or more and make autograd nodes");
+        },
+    .find = find_wastes_of<WasteKind::hand_penalty>};
+
+constinit const ExplanationRule kCompositeOpRule = {
+    .id = "composite-op",
+    .says = "that an op which programs are rarely about holds much of the time in what it calls",
+    .said_if =
+        [] {
+          return std::string(
+              "the op and what it calls take 10 % of the wall time or more (30 % if some programs "
+              "are about it), half of that or more in what it calls, and no other op has half of "
+              "it");
+        },
+    .find = find_wastes_of<WasteKind::composite_op>};
+
+constinit const ExplanationRule kRoundTripRule = {
+    .id = "round-trip",
+    .says = "that a Fourier transform is taken back and then taken again",
+    .said_if =
+        [] {
+          return and_share("`stft` follows `istft`, or `fft_*` its inverse, with views between");
+        },
+    .find = find_wastes_of<WasteKind::round_trip>};
 
 }  // namespace epilogue::trace

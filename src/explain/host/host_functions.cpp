@@ -121,7 +121,9 @@ std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int6
   for (size_t f = 0; f < frames.size(); ++f) {
     if (self_ns[f] <= 0) continue;
     auto of = static_cast<uint32_t>(f);
-    while (parents[of] != kNone && is_builtin(trace.strings[frames[of].name])) of = parents[of];
+    while (parents[of] != kNone && is_builtin(trace.strings[frames[of].name]) &&
+           remedy_of_function(trace.strings[frames[of].name]).empty())
+      of = parents[of];
     const std::string_view name = trace.strings[frames[of].name];
     if (is_profiler(name)) continue;
     HostFunction& function = by_name[frames[of].name];
@@ -145,8 +147,15 @@ std::string_view remedy_of_function(std::string_view name) {
       "save every N steps, or copy the state and write it in the background "
       "(torch.distributed.checkpoint.async_save)";
   constexpr std::string_view kLog = "log every N steps, outside of the step";
+  constexpr std::string_view kObjects =
+      "send tensors, not objects: all_gather, all_reduce or broadcast of stacked tensors pickles "
+      "nothing";
+  constexpr std::string_view kCollect =
+      "no garbage collection in the step: gc.freeze() after the start, gc.collect() every N steps";
   constexpr std::string_view kDecode = "do it in the data loader's workers (num_workers)";
   constexpr Row kRows[] = {
+      {"_legacy_load", kObjects},
+      {"_reduce_ex_internal", kObjects},
       {"torch/serialization.py", kSave},
       {"checkpoint", kSave},
       {"_tensor_str.py", kLog},
@@ -161,6 +170,37 @@ std::string_view remedy_of_function(std::string_view name) {
       {"tokeniz", kDecode},
       {"pandas/", kDecode},
       {"copy.py", "copy what is needed alone, and not in every step"},
+      {"_object", kObjects},
+      {"pickle", kObjects},
+      {"anomaly_mode", "turn anomaly detection off (torch.autograd.set_detect_anomaly(False))"},
+      {"traceback.py", "no tracebacks in the step; torch.autograd.set_detect_anomaly(False)"},
+      {"built-in function collect>", kCollect},
+      {"built-in function sleep>", "wait for an event, not for a time"},
+      {": state_dict",
+       "call state_dict() once, not in a loop over its keys: each call builds the whole "
+       "dictionary; "
+       "averages of weights by torch._foreach_lerp_ on lists of the parameters"},
+      {"empty_cache", "the allocator reuses its memory: no empty_cache() in the step"},
+      {"subprocess", "start no process in the step"},
+      {"wandb", kLog},
+      {"mlflow", kLog},
+      {"tqdm", "refresh the progress bar less often (mininterval, miniters)"},
+      {"built-in function print", kLog},
+      {"matplotlib", kLog},
+      {"sklearn/",
+       "compute metrics every N steps, on collected tensors (torchmetrics), or in "
+       "another process"},
+      {"scipy/", "do it in PyTorch on the whole batch, or once, in the data loader's workers"},
+      {"networkx", "build the graph once, outside of the step, and keep its edges as tensors"},
+      {"_utils/collate.py", kDecode},
+      {"torchvision/transforms", kDecode},
+      {"torchaudio/", kDecode},
+      {"zipfile", kDecode},
+      {"gzip", kDecode},
+      {"csv", kDecode},
+      {"io.open", kDecode},
+      {"torch/random.py", ""},
+      {"random.py", "draw all numbers of the batch in one call (torch.randint, torch.rand)"},
   };
   for (const Row& row : kRows)
     if (name.find(row.part) != std::string_view::npos) return row.remedy;

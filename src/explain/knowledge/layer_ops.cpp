@@ -29,13 +29,19 @@ constexpr OpKnowledge kLayerOps[] = {
      "attention; order a chain of products by their sizes",
      OpRole::main, "stack the operands: one bmm or einsum computes all of them", OpSign::one_hot,
      true},
-    {"products by subscripts", "einsum tensordot bilinear _trilinear", OpCost::flops, 0.014,
-     OpFuses::epilogue,
+    {"products by subscripts", "einsum tensordot", OpCost::flops, 0.014, OpFuses::epilogue,
      "a batch of small matrices, or operands that are expanded or transposed first",
      "one mm of reshaped operands if one side is shared; scaled_dot_product_attention if it is "
      "attention; order a chain of products by their sizes",
      OpRole::main, "stack the operands: one bmm or einsum computes all of them", OpSign::one_hot,
      true},
+    {"bilinear layers", "bilinear _trilinear", OpCost::flops, 0, OpFuses::alone,
+     "its outputs are unrolled, forward and backward: for each a tensor of all rows is written",
+     "one product with the weight for all outputs, then times the other input and a sum: (x1 @ "
+     "W.permute(1, 0, 2).flatten(1)).unflatten(1, (outputs, -1)) * x2.unsqueeze(1), summed over "
+     "the "
+     "last dimension, or torch.einsum('bi,oij,bj->bo', x1, W, x2)",
+     OpRole::either, "stack the operands: one einsum computes all of them", OpSign::none, true},
     {"chains of products", "chain_matmul linalg_multi_dot", OpCost::flops, 0, OpFuses::epilogue,
      "products are taken from the left whatever their sizes",
      "linalg.multi_dot orders them by size", OpRole::main,
@@ -258,8 +264,10 @@ constexpr OpKnowledge kLayerOps[] = {
      "stack the rows and run them in one call"},
     {"weight norm",
      "_weight_norm _weight_norm_interface _weight_norm_interface_backward norm_except_dim renorm",
-     OpCost::bytes, 0.58, OpFuses::reduction, "weights are normalised in every call of inference",
-     "torch.nn.utils.parametrize.remove_parametrizations(module, \"weight\") once the weights stay",
+     OpCost::bytes, 0.58, OpFuses::reduction,
+     "one weight is normalised several times in a step, or in every call of inference",
+     "compute the weight once per step: torch.nn.utils.parametrize.cached() around a forward pass "
+     "that reads it in a loop; once the weights stay, remove_parametrizations(module, \"weight\")",
      OpRole::aside, "normalise once, outside of the loop", OpSign::inference},
     // --- Losses --------------------------------------------------------------------------
     {"cross entropy", "cross_entropy_loss", OpCost::bytes, 1.3, OpFuses::reduction,

@@ -14,10 +14,14 @@ constexpr OpKnowledge kMovingOps[] = {
      "nn.Embedding(sparse=True) with torch.optim.SparseAdam or SGD touches only the rows that were "
      "read",
      OpRole::main, "", OpSign::wide_table},
-    {"embedding", "embedding embedding_renorm", OpCost::gather, 4.6, OpFuses::pointwise,
-     "max_norm is set: every call renormalises rows in place",
-     "leave max_norm out, or renormalise once per step", OpRole::main,
-     "look all ids up in one call", OpSign::none, true},
+    {"embedding", "embedding", OpCost::gather, 4.6, OpFuses::pointwise, "", "", OpRole::main,
+     "look all ids up in one call: tables of one width can be one table with an offset for each",
+     OpSign::none, true},
+    {"rows renormalised by an embedding", "embedding_renorm", OpCost::gather, 0, OpFuses::alone,
+     "max_norm of nn.Embedding is set: every call renormalises the rows that it reads, one by one",
+     "leave max_norm out: normalise the rows that were looked up (F.normalize), or renormalise the "
+     "whole table once per step in one call",
+     OpRole::aside, "look all ids up in one call", OpSign::none, true},
     {"bag of embeddings",
      "embedding_bag _embedding_bag _embedding_bag_forward_only _embedding_bag_backward "
      "_embedding_bag_dense_backward _embedding_bag_sparse_backward "

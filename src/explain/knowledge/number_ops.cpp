@@ -311,9 +311,11 @@ constexpr OpKnowledge kNumberOps[] = {
      OpRole::either, "torch.linalg takes batches: stack the matrices"},
     {"singular values",
      "linalg_svd _linalg_svd linalg_svdvals svd linalg_matrix_rank linalg_cond nuclear_norm",
-     OpCost::solve, 0.42, OpFuses::alone, "all are computed where a few are read, or for a norm",
-     "svdvals or eigvalsh if vectors are not read; svd_lowrank or lobpcg for the largest few; a "
-     "power iteration for a spectral norm",
+     OpCost::solve, 0.42, OpFuses::alone,
+     "all are computed where a few are read, or for a norm; full_matrices is left at True",
+     "full_matrices=False computes only the columns of U and V that belong to a singular value; "
+     "svdvals if vectors are not read; svd_lowrank for the largest few; a power iteration for a "
+     "spectral norm",
      OpRole::either, "torch.linalg takes batches: stack the matrices"},
     {"cross products", "linalg_cross cross", OpCost::bytes, 4.8, OpFuses::pointwise, "", ""},
     // --- Optimizer and training ----------------------------------------------------------

@@ -198,7 +198,9 @@ class LoopSearch {
       loop.ops.emplace_back(all_.name(roots_[r]));
       has_parameters = has_parameters || reads_parameters(all_.name(roots_[r]));
     }
-    const std::optional<bool> shares = shares_modules(run);
+    std::optional<bool> shares = shares_modules(run);
+    // Layers read what the one before gave; tables read ids.
+    if (shares && !*shares && reads_tables(run)) shares = true;
     if (shares && !*shares) return std::nullopt;  // layers
     const size_t steps = std::max<size_t>(1, all_.steps);
     const bool more_than_gradients =
@@ -221,6 +223,17 @@ class LoopSearch {
           "; if each iteration needs the one before, torch.compile or CUDA graphs make the calls "
           "cheaper";
     return loop;
+  }
+
+  // All that reads parameters in an iteration looks rows up.
+  bool reads_tables(const Run& run) const {
+    bool looks_up = false;
+    for (size_t r = run.first; r < run.first + run.period; ++r) {
+      if (!reads_parameters(all_.name(roots_[r]))) continue;
+      if (!aten_base(all_.name(roots_[r])).starts_with("embedding")) return false;
+      looks_up = true;
+    }
+    return looks_up;
   }
 
   // Does each iteration call one and the same module? Empty where no module tells.
@@ -262,6 +275,19 @@ class LoopSearch {
       return "if this is a recurrence over time: nn.LSTM, nn.GRU or nn.RNN run all steps in one "
              "call, and what does not depend on the step before (the product with the input) can "
              "be one product over all steps; else run all iterations as one batch";
+    if (loop.ops.size() == 1 && loop.ops.front() == "aten::detach")
+      return "a loop of detach alone is most likely state_dict(), or a copy of all parameters, "
+             "again and again: call it once and keep the dictionary; averages of weights by "
+             "torch._foreach_lerp_ on lists of the parameters";
+    if (holds("set") && !has_product)
+      return "tensors are unpickled one by one: send or save stacked tensors, not objects "
+             "(all_gather or broadcast in place of all_gather_object and broadcast_object_list; "
+             "one "
+             "file of tensors)";
+    if (holds("mul") && holds("sum") && !has_product)
+      return "stack the parts: products of pairs that are summed are one matrix product (x @ "
+             "x.transpose(-1, -2)), and the sum over all pairs is (square of the sum - sum of the "
+             "squares) / 2";
     if (holds("lift_fresh") && !has_product)
       return "make one tensor of all numbers (torch.tensor of the whole list, torch.from_numpy) "
              "and index it";

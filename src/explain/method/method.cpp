@@ -30,6 +30,8 @@ constexpr int64_t kUnevenNs = 20'000;
 // A call that takes less is mostly its dispatch.
 constexpr int64_t kSmallCallNs = 5'000;
 constexpr size_t kManyCalls = 100;
+constexpr double kManyCallsShare = 0.05;  // of the run: where calls take less, nobody asks for them
+constexpr size_t kCallersShown = 3;
 // So many times as long as where it was measured: more than machines, dtypes and threads differ.
 constexpr double kSlowTimes = 10;
 
@@ -413,6 +415,37 @@ class Items {
 
 }  // namespace
 
+namespace {
+
+// Where the calls stand that are mostly their dispatch, if there are many.
+void place_calls(const CountedOps& all, const Places& places, Method& out) {
+  if (all.is_device) return;
+  std::vector<uint32_t> calls;
+  for (size_t at = 0; at < all.ops.size(); ++at)
+    if (all.ns_at(at) < kSmallCallNs) calls.push_back(static_cast<uint32_t>(at));
+  if (static_cast<double>(calls.size()) * static_cast<double>(kDispatchNsPerOp) <
+      kManyCallsShare * static_cast<double>(all.wall_ns))
+    return;
+  out.calls_place = places.of(calls);
+  std::unordered_map<StringId, int64_t> by_root;
+  uint32_t root = kNone;
+  for (size_t at = 0; at < all.ops.size(); ++at) {
+    if (all.is_root(at)) root = all.ops[at];
+    if (root != kNone && !all.is_root(at)) ++by_root[all.trace.events[root].name];
+  }
+  for (const auto& [name, count] : by_root) {
+    std::string_view text = all.trace.strings[name];
+    if (is_autograd_node(text)) text.remove_prefix(std::min(text.size(), text.rfind(' ') + 1));
+    out.callers.emplace_back(text, count);
+  }
+  std::sort(out.callers.begin(), out.callers.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  if (out.callers.size() > kCallersShown) out.callers.resize(kCallersShown);
+}
+
+}  // namespace
+
 std::string_view cost_question_name(CostQuestion question) {
   return kQuestionNames[static_cast<size_t>(question)];
 }
@@ -429,6 +462,7 @@ Method method(const Trace& trace, const Links& links, std::vector<uint32_t> main
   out.loops = find_loops(all, places);
   out.repeats = find_repeats(all, places);
   out.wastes = find_wastes(all, places);
+  place_calls(all, places, out);
   return out;
 }
 

@@ -20,6 +20,7 @@ namespace {
 
 constexpr double kRepeatShare = 0.03;  // of the run
 constexpr size_t kLongestChain = 64;   // ops that make a constant
+constexpr int64_t kNamedChain = 8;     // ops that suggest one where shapes were not recorded
 
 using ByName = std::unordered_map<StringId, int64_t>;
 
@@ -171,6 +172,7 @@ class Constants {
   bool add(size_t at) {
     const std::string_view name = all_.name(at);
     const auto inputs = all_.inputs(at);
+    if (inputs.empty() && all_.trace.inputs.size() == 0) return add_by_name(at);
     if (inputs.empty() || (chain_.empty() && !makers_.get(all_.event(at).name, makes_numbers)))
       return false;
     const std::vector<TensorShape> tensors = tensor_inputs(inputs);
@@ -192,6 +194,20 @@ class Constants {
     chain_.push_back(static_cast<uint32_t>(at));
     made(result(name, inputs, tensors));
     return true;
+  }
+
+  // Without shapes the names alone tell: elementwise ops behind a table of numbers.
+  bool add_by_name(size_t at) {
+    const std::string_view name = all_.name(at);
+    const bool begins = makes_numbers(name) && !is_fill(name);
+    if (chain_.size() >= kLongestChain || (chain_.empty() ? !begins : !begins && !may_follow(name)))
+      return false;
+    chain_.push_back(static_cast<uint32_t>(at));
+    return true;
+  }
+  static bool is_fill(std::string_view name) {
+    return op_class(name) == OpClass::fill || aten_base(name) == "ones" ||
+           aten_base(name) == "zeros" || aten_base(name) == "full";
   }
 
   void made(std::optional<int64_t> numel) {
@@ -257,7 +273,7 @@ class Constants {
     const auto made_of = std::count_if(chain_.begin(), chain_.end(), [&](uint32_t at) {
       return op_class(all_.name(at)) != OpClass::view;
     });
-    if (made_of > 1) {
+    if (made_of >= (all_.trace.inputs.size() == 0 ? kNamedChain : 2)) {
       std::vector<uint64_t> signature;
       signature.reserve(chain_.size());
       for (const uint32_t at : chain_) signature.push_back(all_.key(at));
@@ -288,7 +304,9 @@ class Constants {
     if (static_cast<double>(work.ns) < kRepeatShare * static_cast<double>(all_.wall_ns))
       return std::nullopt;
     for (const uint32_t root : chains.front()) work.ops.emplace_back(all_.name(root));
-    work.what = fmt::format("{} elements", sizes_[chains.front().front()]);
+    work.is_shown = all_.trace.inputs.size() != 0;
+    work.what = work.is_shown ? fmt::format("{} elements", sizes_[chains.front().front()])
+                              : "its size was not recorded";
     work.count = static_cast<int64_t>(chains.size());
     work.again_ns = work.ns;
     work.op_ns = by_time(all_.trace, ops);

@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "explain/index/aten_ops.h"
+#include "explain/method/asked_ops.h"
 
 namespace epilogue::trace {
 namespace {
@@ -33,6 +34,14 @@ constexpr int64_t kManyTaps = 225;     // 15 x 15
 constexpr int64_t kGathered = 4;       // times as many rows as the table has
 constexpr size_t kGatherLookBack = 8;  // outermost ops
 constexpr size_t kSolveLookAhead = 64;
+constexpr int64_t kLargePrime = 97;  // of the length of a transform
+
+int64_t largest_prime(int64_t n) {
+  int64_t largest = 1;
+  for (int64_t p = 2; p * p <= n; ++p)
+    for (; n % p == 0; n /= p) largest = p;
+  return std::max(n, largest);
+}
 
 int64_t elements_of(std::span<const int64_t> dims) {
   int64_t n = 1;
@@ -404,38 +413,74 @@ struct Outermost {
   std::unordered_map<int64_t, size_t> by_number;
 };
 
-// Rows that were gathered from a table of far fewer: each is multiplied again and again.
+// Rows that were gathered or repeated from far fewer: each is multiplied again and again.
 Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls calls) {
   constexpr std::array<std::string_view, 4> kGathers = {"index", "index_select", "embedding",
                                                         "gather"};
+  constexpr std::array<std::string_view, 4> kRepeats = {"repeat", "repeat_interleave", "expand",
+                                                        "tile"};
+  const auto is_of = [](const auto& list, std::string_view base) {
+    return std::find(list.begin(), list.end(), base) != list.end();
+  };
   return by_call(all, calls, [&](size_t at) -> Said {
     const size_t root = outermost.of(all, at);
     if (root == kNone || !is_product(all.name(outermost.roots[root]))) return std::nullopt;
     const auto tensors = tensor_inputs(all.inputs(outermost.roots[root]));
     const size_t left = aten_base(all.name(outermost.roots[root])) == "addmm" ? 1 : 0;
     if (tensors.size() < left + 2 || tensors[left].dims.size() < 2) return std::nullopt;
-    const int64_t width = tensors[left].dims.back();
+    int64_t width = tensors[left].dims.back();
     const int64_t rows = tensors[left].numel() / std::max<int64_t>(1, width);
     int64_t gathered = 0;  // columns
     int64_t table = 0;
+    std::string_view by;
+    std::vector<int64_t> parts;  // columns of what a cat joins
     for (size_t back = 1; back <= std::min(kGatherLookBack, root) && gathered < width; ++back) {
       const uint32_t before = outermost.roots[root - back];
       const std::string_view base = aten_base(all.name(before));
-      if (is_product(all.name(before))) break;
-      if (std::find(kGathers.begin(), kGathers.end(), base) == kGathers.end()) continue;
       const auto read = all.inputs(before);
-      if (read.empty() || read[0].dims.size() != 2 || read[0].dims[0] > rows / kGathered) continue;
-      gathered += read[0].dims[1];
-      table = std::max(table, read[0].dims[0]);
+      if (is_product(all.name(before))) {
+        // A layer before this one, on the same rows: they were repeated for it already.
+        const auto layer = tensor_inputs(read);
+        const size_t of = aten_base(all.name(before)) == "addmm" ? 1 : 0;
+        if (aten_base(all.name(before)) != "linear" || layer.size() < of + 2 || gathered > 0 ||
+            layer[of].dims.empty() || layer[of + 1].dims.front() != width ||
+            layer[of].numel() != rows * layer[of].dims.back())
+          break;
+        width = layer[of].dims.back();
+        parts.clear();
+        continue;
+      }
+      if (base == "cat" && !read.empty())
+        for (const OpInput& part : read[0].list)
+          if (!part.dims.empty()) parts.push_back(part.dims.back());
+      const bool repeats = is_of(kRepeats, base);
+      if ((!repeats && !is_of(kGathers, base)) || read.empty() || read[0].dims.size() < 2) continue;
+      if (!repeats && read[0].dims.size() != 2) continue;
+      const int64_t columns = read[0].dims.back();
+      const int64_t from = elements_of(read[0].dims) / std::max<int64_t>(1, columns);
+      if (from == 0 || from > rows / kGathered) continue;
+      if (columns != width && std::find(parts.begin(), parts.end(), columns) == parts.end())
+        continue;
+      gathered += columns;
+      table = std::max(table, from);
+      by = base;
     }
-    if (gathered != width || table == 0) return std::nullopt;
-    return loss(CostQuestion::less,
-                fmt::format("its {} rows were gathered from {}: each of these is multiplied {} "
-                            "times",
-                            rows, table, rows / table),
-                "project before the gather: multiply the rows of the table (nodes first), and "
-                "gather the results; of a cat of several gathers split the weight, project each "
-                "table, gather and add");
+    // Of a cat, half of the columns are worth it.
+    if (table == 0 || gathered > width || 2 * gathered < width) return std::nullopt;
+    const bool repeats = is_of(kRepeats, by);
+    return loss(
+        CostQuestion::less,
+        fmt::format("{}its {} rows were {} from {}{}: each of these is multiplied {} "
+                    "times",
+                    gathered < width ? fmt::format("in {} of {} columns ", gathered, width) : "",
+                    rows, repeats ? "repeated" : "gathered", table,
+                    repeats ? fmt::format(" ({})", by) : "", rows / table),
+        repeats ? "project before the rows are repeated: multiply the distinct rows once (one "
+                  "per user, query or condition) and expand the results; of a cat split the "
+                  "weight, project each part at its own size, and add by broadcasting"
+                : "project before the gather: multiply the rows of the table (nodes first), and "
+                  "gather the results; of a cat of several gathers split the weight, project "
+                  "each table, gather and add");
   });
 }
 
@@ -474,11 +519,123 @@ Said diagonal_matrix(const CountedOps& all, const Outermost& outermost, Calls ca
 
 }  // namespace
 
+// Transforms of a length with a large prime factor take several times as long.
+Said awkward_length(const CountedOps& all, Calls calls) {
+  const std::string_view base = aten_base(all.name(calls.front()));
+  if (base != "_fft_r2c" && base != "_fft_c2r" && base != "_fft_c2c") return std::nullopt;
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    if (inputs.size() < 4 || inputs[0].dims.empty()) return std::nullopt;
+    int64_t worst = 0;
+    int64_t factor = 0;
+    const auto look = [&](int64_t length) {
+      if (const int64_t largest = largest_prime(length); largest > factor) {
+        factor = largest;
+        worst = length;
+      }
+    };
+    const std::vector<int64_t> over = numbers_of(inputs[1].concrete);
+    const auto rank = static_cast<int64_t>(inputs[0].dims.size());
+    for (size_t i = 0; i < over.size(); ++i) {
+      const int64_t d = over[i] < 0 ? over[i] + rank : over[i];
+      if (d < 0 || d >= rank) return std::nullopt;
+      // Half of the last dimension of a real result is given.
+      const bool is_half = base == "_fft_c2r" && i + 1 == over.size();
+      look(is_half ? whole_argument(inputs, 3).value_or(1)
+                   : inputs[0].dims[static_cast<size_t>(d)]);
+    }
+    if (factor < kLargePrime) return std::nullopt;
+    int64_t fast = worst;
+    while (largest_prime(fast) > 5) ++fast;
+    return loss(CostQuestion::limit,
+                fmt::format("a transform of length {}, which has the prime factor {}: lengths of "
+                            "small factors are several times faster",
+                            worst, factor),
+                fmt::format("pad to a length of small factors: the next one is {} (n={} of "
+                            "torch.fft; a linear convolution stays the same if it is padded more)",
+                            fast, fast));
+  });
+}
+
+// Of a tall or wide matrix full_matrices=True makes a square matrix of vectors that few read.
+Said full_vectors(const CountedOps& all, Calls calls) {
+  if (aten_base(all.name(calls.front())) != "_linalg_svd") return std::nullopt;
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    if (inputs.size() < 3 || inputs[0].dims.size() < 2 || inputs[1].concrete != "True" ||
+        inputs[2].concrete != "True")
+      return std::nullopt;
+    const int64_t rows = inputs[0].dims[inputs[0].dims.size() - 2];
+    const int64_t columns = inputs[0].dims.back();
+    const int64_t longer = std::max(rows, columns);
+    const int64_t shorter = std::min(rows, columns);
+    if (shorter == 0 || longer / shorter < 2) return std::nullopt;
+    return loss(CostQuestion::less,
+                fmt::format("full_matrices=True makes {} x {} vectors of {}, of which {} belong to "
+                            "a singular value",
+                            longer, longer, sizes_text(inputs[0].dims), shorter),
+                "pass full_matrices=False if the other vectors are not read (svd(...)[1] alone: "
+                "svdvals)");
+  });
+}
+
+// A softmax over a dimension that is contiguous, of a view in which it is not the last one: a copy
+// is made, along which its elements lie apart.
+Said transposed_softmax(const CountedOps& all, Calls calls) {
+  const std::string_view base = aten_base(all.name(calls.front()));
+  const bool is_gradient = base == "_log_softmax_backward_data" || base == "_softmax_backward_data";
+  if (base != "_log_softmax" && base != "_softmax" && !is_gradient) return std::nullopt;
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    const auto dim = whole_argument(inputs, is_gradient ? 2 : 1);
+    if (!dim || inputs[0].dims.size() < 2) return std::nullopt;
+    const auto& dims = inputs[0].dims;
+    const auto rank = static_cast<int64_t>(dims.size());
+    const int64_t d = *dim < 0 ? *dim + rank : *dim;
+    if (d < 0 || d + 1 >= rank || inputs[0].strides.size() != dims.size()) return std::nullopt;
+    const int64_t apart = elements_of(std::span(dims).subspan(static_cast<size_t>(d) + 1));
+    // Of an image the channels lie apart by nature; in its gradient the forward's copy is read.
+    if (apart < 2 || (!is_gradient && inputs[0].strides[static_cast<size_t>(d)] != 1) || rank > 3)
+      return std::nullopt;
+    return loss(
+        CostQuestion::limit,
+        fmt::format("it runs along dimension {} of {}, a transposed view: it is copied, and "
+                    "the elements then lie {} apart",
+                    d, sizes_text(dims), apart),
+        "softmax along the last, contiguous dimension: flatten scores to [rows, classes] "
+        "and targets to [rows] before cross_entropy (no transpose)");
+  });
+}
+
+// No library multiplies whole numbers: a plain loop does.
+Said integer_product(const CountedOps& all, Calls calls) {
+  constexpr std::array<std::string_view, 6> kWhole = {"long int",  "int",           "short",
+                                                      "short int", "unsigned char", "signed char"};
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    for (const TensorShape& t : tensor_inputs(inputs)) {
+      if (t.dims.size() < 2) continue;
+      if (std::find(kWhole.begin(), kWhole.end(), t.type) == kWhole.end()) return std::nullopt;
+      return loss(CostQuestion::limit,
+                  fmt::format("it multiplies whole numbers ({}), for which there is no BLAS: a "
+                              "plain loop runs",
+                              t.type),
+                  "multiply in float32 (.float()), which is exact while results stay below 2^24 "
+                  "(float64: 2^53), and convert the result");
+    }
+    return std::nullopt;
+  });
+}
+
 std::optional<CostAnswer> answer_of_shapes(const CountedOps& all, std::span<const uint32_t> calls) {
   const std::string_view name = all.name(calls.front());
   if (name.find("conv") != std::string_view::npos) return wide_kernel(all, calls);
+  if (auto said = awkward_length(all, calls)) return said;
+  if (auto said = full_vectors(all, calls)) return said;
+  if (auto said = transposed_softmax(all, calls)) return said;
   const bool is_algebra = is_factor_or_solve(name) || aten_base(name) == "tril";
   if (!is_product(name) && !is_algebra) return std::nullopt;
+  if (auto said = integer_product(all, calls)) return said;
   const Outermost outermost(all);
   return is_algebra ? diagonal_matrix(all, outermost, calls) : gathered_rows(all, outermost, calls);
 }

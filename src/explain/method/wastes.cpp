@@ -12,14 +12,14 @@
 
 #include "base/units.h"
 #include "explain/index/aten_ops.h"
+#include "explain/method/asked_ops.h"
 #include "explain/method/method.h"
+#include "explain/method/roots.h"
 #include "explain/products/gemm_shape.h"
 
 namespace epilogue::trace {
 namespace {
 
-// Of the run: less is not worth a finding.
-constexpr double kWasteShare = 0.05;
 // Rows that grow by the same number so many times in a row are a sequence that grows.
 constexpr size_t kGrowths = 6;
 // If nothing shows what extends it; batches that are sorted by length grow, too.
@@ -28,85 +28,10 @@ constexpr int64_t kLargestGrowth = 8;  // a part of the longest
 // A matrix of data of so many rows and columns, times so many fewer columns.
 constexpr int64_t kWideMatrix = 256;
 constexpr int64_t kNarrower = 4;
-constexpr size_t kReadLookAhead = 12;  // outermost ops that may read a result
-constexpr double kReadShare = 0.25;    // of a result: more is no question
-constexpr double kUntrainedShare = 0.1;
+constexpr size_t kReadLookAhead = 12;   // outermost ops that may read a result
+constexpr double kReadShare = 0.25;     // of a result: more is no question
+constexpr size_t kSources = 32;         // outermost ops before a result of which little is read
 constexpr size_t kUnfoldLookAhead = 8;  // outermost ops between the patches and their product
-
-bool is_multiplication(std::string_view name) {
-  constexpr std::array<std::string_view, 10> kProducts = {
-      "mm", "addmm", "bmm", "baddbmm", "matmul", "mv", "addmv", "linear", "einsum", "tensordot"};
-  return name.starts_with("aten::") && is_one(kProducts, aten_base(name));
-}
-
-// Time by op name.
-class OpTimes {
- public:
-  void add(StringId name, int64_t ns) { by_name_[name] += ns; }
-  std::vector<std::pair<std::string, int64_t>> list(const Trace& trace) const {
-    std::vector<std::pair<std::string, int64_t>> list;
-    list.reserve(by_name_.size());
-    for (const auto& [name, ns] : by_name_) list.emplace_back(trace.strings[name], ns);
-    std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-      return a.second != b.second ? a.second > b.second : a.first < b.first;
-    });
-    return list;
-  }
-
- private:
-  std::unordered_map<StringId, int64_t> by_name_;
-};
-
-// The outermost ops with all that they call.
-class Roots {
- public:
-  explicit Roots(const CountedOps& all) : all_(all), of_(all.ops.size(), kNone) {
-    for (size_t at = 0; at < all.ops.size(); ++at) {
-      if (all.is_root(at)) {
-        of_[at] = static_cast<uint32_t>(list_.size());
-        list_.push_back(static_cast<uint32_t>(at));
-        within_.emplace_back();
-      } else {
-        // Callers stand before what they call.
-        const uint32_t parent = all.position[all.links.parent[all.ops[at]]];
-        if (parent == kNone) continue;
-        of_[at] = of_[parent];
-      }
-      if (of_[at] != kNone) within_[of_[at]].push_back(static_cast<uint32_t>(at));
-    }
-  }
-
-  size_t size() const { return list_.size(); }
-  uint32_t at(size_t root) const { return list_[root]; }  // a position in CountedOps::ops
-  std::string_view name(size_t root) const { return all_.name(list_[root]); }
-  const std::vector<uint32_t>& within(size_t root) const { return within_[root]; }
-  uint32_t of(size_t at) const { return of_[at]; }
-  int64_t sequence(size_t root) const {
-    const OpArgs* args = all_.trace.op_args(all_.event(list_[root]));
-    return args == nullptr ? -1 : args->sequence_number;
-  }
-  uint32_t step(size_t root) const { return all_.links.step[all_.ops[list_[root]]]; }
-  bool has(size_t root, std::string_view base) const {
-    return std::any_of(within_[root].begin(), within_[root].end(), [&](uint32_t at) {
-      return all_.name(at).starts_with("aten::") && aten_base(all_.name(at)) == base;
-    });
-  }
-  // Adds the times of all that it calls; returns their sum.
-  int64_t add_times(size_t root, OpTimes& times) const {
-    int64_t ns = 0;
-    for (const uint32_t at : within_[root]) {
-      ns += all_.ns_at(at);
-      times.add(all_.event(at).name, all_.ns_at(at));
-    }
-    return ns;
-  }
-
- private:
-  const CountedOps& all_;
-  std::vector<uint32_t> list_;
-  std::vector<uint32_t> of_;  // by position
-  std::vector<std::vector<uint32_t>> within_;
-};
 
 class Wastes {
  public:
@@ -118,7 +43,10 @@ class Wastes {
     find_constant_matrices();
     find_unfolded_convolutions();
     find_cut_results();
-    find_untrained_forward();
+    find_wastes_of_passes(all_, places_, roots_, found_);
+    const AskedOps asked(all_, roots_);
+    find_excess(asked, places_, found_);
+    find_forms(asked, places_, found_);
     std::stable_sort(found_.begin(), found_.end(), [](const Waste& a, const Waste& b) {
       return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);
     });
@@ -552,6 +480,9 @@ class Wastes {
       result.dims.back() = tensors[1].dims.back();
     } else if (name == "aten::addmm" && tensors.size() > 2 && tensors[1].dims.size() == 2) {
       result.dims = {tensors[1].dims[0], tensors[2].dims.back()};
+    } else if (name.starts_with("aten::conv") && inputs.size() > 5 && tensors.size() > 1 &&
+               tensors[1].dims.size() > 2) {
+      return convolved(inputs, tensors[0].dims, tensors[1].dims);
     } else if (op_class(name) == OpClass::pointwise && !is_in_place(name)) {
       const auto shape = output_shape(name, inputs);
       if (!shape) return std::nullopt;
@@ -560,6 +491,26 @@ class Wastes {
       result.row_wise = true;
     } else {
       return std::nullopt;
+    }
+    return result;
+  }
+
+  // Of a convolution that is not transposed: samples, filters, positions.
+  static std::optional<Result> convolved(std::span<const OpInput> inputs,
+                                         const std::vector<int64_t>& input,
+                                         const std::vector<int64_t>& weight) {
+    const std::vector<int64_t> stride = numbers_of(inputs[3].concrete);
+    const std::vector<int64_t> padding = numbers_of(inputs[4].concrete);
+    const std::vector<int64_t> dilation = numbers_of(inputs[5].concrete);
+    const size_t n = weight.size() - 2;
+    if (input.size() != weight.size() || stride.size() != n || padding.size() != n ||
+        dilation.size() != n)
+      return std::nullopt;
+    Result result{{input[0], weight[0]}, false};
+    for (size_t d = 0; d < n; ++d) {
+      const int64_t taps = dilation[d] * (weight[d + 2] - 1) + 1;
+      result.dims.push_back(
+          (input[d + 2] + 2 * padding[d] - taps) / std::max<int64_t>(1, stride[d]) + 1);
     }
     return result;
   }
@@ -605,7 +556,8 @@ class Wastes {
       return static_cast<double>(tensors[1].numel()) /
              static_cast<double>(std::max<int64_t>(1, result.dims[static_cast<size_t>(*dim)]));
     }
-    if (base == "index" && inputs.size() > 1 && inputs[1].list.size() == tensors.size() - 1) {
+    if (base == "index" && inputs.size() > 1 && !inputs[1].list.empty() &&
+        inputs[1].list.size() == tensors.size() - 1) {
       // Of index tensors that broadcast; a mask has the sizes of what it reads.
       double rows = 1;
       double of = 1;
@@ -618,6 +570,14 @@ class Wastes {
       }
       return rows / std::max(1.0, of);
     }
+    // The index tensors were not recorded: the next op reads rows of the same width.
+    if (base == "index" && root + 1 < roots_.size()) {
+      const auto next = tensor_inputs(all_.inputs(roots_.at(root + 1)));
+      if (next.empty() || next.front().dims.size() < 2 ||
+          next.front().dims.back() != result.dims.back())
+        return std::nullopt;
+      return static_cast<double>(next.front().numel()) / numel;
+    }
     return std::nullopt;
   }
 
@@ -625,6 +585,23 @@ class Wastes {
     double share = 0;
     size_t reader = kNone;
   };
+
+  // Adds what comes before a result of which rows alone are read, on the same rows.
+  void add_sources(size_t root, const std::vector<int64_t>& dims,
+                   std::vector<size_t>& roots) const {
+    const auto has_rows = [&](const TensorShape& t) {
+      return t.dims.size() + 1 >= dims.size() &&
+             std::equal(dims.begin(), dims.end() - 1, t.dims.begin());
+    };
+    for (size_t r = root; r-- > 0 && root - r <= kSources;) {
+      const std::string_view name = roots_.name(r);
+      const std::vector<TensorShape> tensors = tensor_inputs(all_.inputs(roots_.at(r)));
+      if (is_autograd_node(name) || is_in_place(name) ||
+          std::none_of(tensors.begin(), tensors.end(), has_rows))
+        return;
+      roots.push_back(r);
+    }
+  }
   // What is read of a result by the ops that follow, if that is little.
   std::optional<Cut> cut_of(size_t root, const Result& result) const {
     Cut cut;
@@ -654,6 +631,7 @@ class Wastes {
       double share = 0;
       std::vector<int64_t> dims;
       std::string reader;
+      int64_t step = 1;  // of a slice
     };
     std::map<std::pair<std::string_view, std::string_view>, Found> by_ops;
     for (size_t r = 0; r < roots_.size(); ++r) {
@@ -665,6 +643,10 @@ class Wastes {
       Found& found = by_ops[{roots_.name(r), roots_.name(cut->reader)}];
       found.calls.push_back(roots_.at(r));
       found.roots.push_back(r);
+      const std::string_view reads = aten_base(roots_.name(cut->reader));
+      if (reads == "index" || reads == "index_select") add_sources(r, result->dims, found.roots);
+      if (aten_base(roots_.name(cut->reader)) == "slice")
+        found.step = whole_argument(all_.inputs(roots_.at(cut->reader)), 4).value_or(1);
       if (roots_.sequence(r) >= 0) found.numbers.insert(roots_.sequence(r));
       found.share = std::max(found.share, cut->share);
       if (found.dims.empty()) found.dims = result->dims;
@@ -687,69 +669,28 @@ class Wastes {
                       sizes_text(found.dims), ops.second, 100 * found.share, time_text(saving));
       waste.evidence.push_back(fmt::format("{} calls on {}", found.calls.size(),
                                            shapes_text(all_.inputs(found.calls.front()))));
-      waste.action = found.reader == "aten::diagonal"
-                         ? "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1), or "
-                           "einsum('...ij,...ji->...i', a, b)"
-                         : fmt::format(
-                               "cut first: select the rows or columns that are read before {} (of "
-                               "a language model the last position: hidden[:, -1], "
-                               "logits_to_keep=1 of transformers)",
-                               ops.first);
+      if (found.roots.size() > found.calls.size() + found.numbers.size())
+        waste.evidence.emplace_back("with the ops before it on the same rows");
+      if (found.step > 1 && ops.first.starts_with("aten::conv"))
+        waste.action = fmt::format(
+            "give the convolution the step: stride={} computes only what is read (times the stride "
+            "that it has)",
+            found.step);
+      else
+        waste.action =
+            found.reader == "aten::diagonal"
+                ? "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1), or "
+                  "einsum('...ij,...ji->...i', a, b)"
+                : fmt::format(
+                      "cut first: select the rows or columns that are read before {} (of "
+                      "a language model the last position: hidden[:, -1], "
+                      "logits_to_keep=1 of transformers)",
+                      ops.first);
       waste.ns = ns;
       waste.saving_ns = saving;
       waste.proof = WasteProof::likely;
       add(std::move(waste), found.calls, times);
     }
-  }
-
-  // --- A forward pass that gradients do not reach
-  // ---------------------------------------------------
-
-  void find_untrained_forward() {
-    if (!all_.has_backward || all_.links.steps.empty()) return;
-    std::map<uint32_t, size_t> first_node;  // of each step
-    for (size_t r = roots_.size(); r-- > 0;)
-      if (is_autograd_node(roots_.name(r))) first_node[roots_.step(r)] = r;
-    first_node.erase(kNone);
-    if (first_node.size() < 2) return;
-    OpTimes times;
-    std::vector<uint32_t> calls;
-    int64_t ns = 0;
-    size_t reached = 0;
-    for (size_t r = 0; r + 1 < roots_.size(); ++r) {
-      const auto node = first_node.find(roots_.step(r));
-      if (node == first_node.end() || r >= node->second) continue;
-      // The number of an op that makes no node is that of the next one, too.
-      const int64_t number = roots_.sequence(r);
-      size_t next = r + 1;
-      while (next < node->second && roots_.sequence(next) < 0) ++next;
-      if (number >= 0 && roots_.sequence(next) > number) {
-        ++reached;
-        continue;
-      }
-      if (next == node->second && number >= 0) continue;  // the loss
-      ns += roots_.add_times(r, times);
-      calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
-    }
-    if (reached == 0 ||
-        static_cast<double>(ns) < kUntrainedShare * static_cast<double>(all_.wall_ns))
-      return;
-    Waste waste;
-    waste.kind = WasteKind::untrained_forward;
-    waste.place = places_.of(calls);
-    if (waste.place.annotation.starts_with("Optimizer.")) return;
-    const auto ops = times.list(all_.trace);
-    waste.title = fmt::format(
-        "work that gradients do not reach comes before the backward pass of each step: {} of {}, "
-        "most of it in {}",
-        time_text(ns), time_text(all_.wall_ns), ops.front().first);
-    waste.action =
-        "if its inputs come again (a frozen model, features of a data set, a fixed graph or "
-        "prompt), compute it once and keep the results; else prepare it in the data loader's "
-        "workers";
-    waste.ns = ns;
-    waste.proof = WasteProof::question;
-    add(std::move(waste), calls, times);
   }
 
   const CountedOps& all_;

@@ -103,6 +103,29 @@ void add_steps(const RankTrace& rank, RankDigest& digest) {
   }
 }
 
+// A forward pass counts if all_reduce runs before the next one: a model may hold several modules of
+// DistributedDataParallel, and one backward pass reduces for all of them.
+void count_passes(const Trace& trace, RankCollectives& result) {
+  std::vector<std::pair<int64_t, char>> moments;
+  for (const Event& e : trace.events) {
+    if (e.category != Category::user_annotation && e.category != Category::cpu_op) continue;
+    const std::string_view name = trace.name(e);
+    if (name == "DistributedDataParallel.forward")
+      moments.emplace_back(e.ts_ns, 'f');
+    else if (name.find("all_reduce") != std::string_view::npos ||
+             name.find("allreduce") != std::string_view::npos)
+      moments.emplace_back(e.ts_ns, 'r');
+    else if (name.starts_with("Optimizer.step#"))
+      ++result.optimizer_steps;
+  }
+  std::sort(moments.begin(), moments.end());
+  bool is_forward = false;
+  for (const auto& [ts, kind] : moments) {
+    result.ddp_forwards += kind == 'r' && is_forward ? 1 : 0;
+    is_forward = kind == 'f';
+  }
+}
+
 }  // namespace
 
 void add_collectives(const RankTrace& rank, RankDigest& digest) {
@@ -120,6 +143,7 @@ void add_collectives(const RankTrace& rank, RankDigest& digest) {
   RankCollectives& result = digest.collectives;
   result.rank = rank_info(rank.trace).rank.value_or(0);
   result.span_ns = timeline(rank.trace, rank.links).span_ns();
+  if (!calls.empty()) count_passes(rank.trace, result);
   const IntervalSet all = union_of(rank.trace, calls);
   result.communication_ns = total_ns(all);
   result.overlap_ns = total_ns(intersected(all, other_moments));

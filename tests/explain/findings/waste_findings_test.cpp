@@ -3,6 +3,7 @@
 // with one that just does not.
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
+#include "explain/findings/op_sequence.h"
 #include "explain/gpu_trace.h"
 #include "support/test.h"
 
@@ -11,50 +12,18 @@ namespace epilogue::trace::waste_findings_test {
 using testing::find_finding;
 using testing::GpuTrace;
 using testing::kUs;
+using testing::number;
+using testing::OpSequence;
 using testing::scalar;
 using testing::tensor;
 using testing::tensor_list;
-
-OpInput number(int64_t value) { return scalar(std::to_string(value)); }
-
-// Ops one after the other; `call` holds those until `end`.
-struct Program : GpuTrace {
-  int64_t at_us = 0;
-  int64_t step_us = 0;
-  int64_t steps = 0;
-
-  void add(std::string_view name, int64_t us, std::vector<OpInput> of = {}, int64_t sequence = -1) {
-    op(name, at_us * kUs, (at_us + us) * kUs);
-    if (!of.empty()) inputs(std::move(of));
-    if (sequence >= 0) last_args().sequence_number = sequence;
-    at_us += us;
-  }
-  // An op that calls another, which takes all but the last microsecond.
-  void add_around(std::string_view name, std::string_view inner, int64_t us,
-                  std::vector<OpInput> of = {}, int64_t sequence = -1) {
-    op(name, at_us * kUs, (at_us + us) * kUs);
-    if (!of.empty()) inputs(of);
-    if (sequence >= 0) last_args().sequence_number = sequence;
-    op(inner, at_us * kUs, (at_us + us - 1) * kUs);
-    if (!of.empty()) inputs(std::move(of));
-    at_us += us;
-  }
-  void node(const std::string& name, int64_t us, int64_t sequence,
-            std::string_view inner = "aten::convolution_backward") {
-    add_around("autograd::engine::evaluate_function: " + name, inner, us, {}, sequence);
-  }
-  void end_step() {
-    annotation("ProfilerStep#" + std::to_string(steps++), step_us * kUs, at_us * kUs);
-    step_us = at_us;
-  }
-};
 
 // --- A sequence that grows
 // --------------------------------------------------------------------------
 
 // `passes` of a layer over rows that grow, each of which ends in a cat.
 Explanation decoding(int64_t passes, int64_t more, bool extends, int64_t first = 64) {
-  Program b;
+  OpSequence b;
   for (int64_t i = 0; i < passes; ++i) {
     const int64_t rows = first + i * more;
     b.add("aten::addmm", 50, {tensor({256}), tensor({rows, 64}), tensor({64, 256})});
@@ -97,7 +66,7 @@ TEST(WasteFindings, RowsThatDoNotGrowByOneNumberAreNoSequence) {
 
 // Steps of an encoder and a head; the encoder's gradient is `encoder` in AccumulateGrad.
 Explanation training(std::string_view encoder, std::string_view head, int passes = 1) {
-  Program b;
+  OpSequence b;
   int64_t number = 10;
   for (int step = 0; step < 3; ++step) {
     for (int pass = 0; pass < passes; ++pass) {
@@ -141,7 +110,7 @@ TEST(WasteFindings, GradientsOfWhatIsTrainedAreRead) {
 
 Explanation graph_layers(std::vector<int64_t> matrix, const char* around, const char* other,
                          bool trains) {
-  Program b;
+  OpSequence b;
   const int64_t n = matrix.front();
   for (int step = 0; step < 3; ++step) {
     if (*other != 0) b.add(other, 5, {tensor(matrix)});
@@ -181,7 +150,7 @@ TEST(WasteFindings, WeightsAndComputedMatricesAreNotData) {
 // ---------------------------------------------------------------------------
 
 Explanation patches(const char* maker, const char* next) {
-  Program b;
+  OpSequence b;
   for (int64_t i = 0; i < 2; ++i) {
     b.add(maker, 50, {tensor({8, 16, 32, 32})}, 2 * i);
     b.add("aten::flatten", 1, {tensor({32, 16, 3, 3})});
@@ -207,7 +176,7 @@ TEST(WasteFindings, UnfoldAndAProductAreAConvolution) {
 
 // A head over all positions, of which `read` picks what it wants.
 Explanation head(const char* name, std::vector<OpInput> args, const char* other = "") {
-  Program b;
+  OpSequence b;
   const OpInput logits = tensor({4, 128, 1000});
   args.insert(args.begin(), logits);
   for (int i = 0; i < 2; ++i) {
@@ -242,7 +211,7 @@ TEST(WasteFindings, AResultThatIsReadIsNotCut) {
 }
 
 TEST(WasteFindings, ADiagonalOfAProductIsComputedAlone) {
-  Program b;
+  OpSequence b;
   for (int i = 0; i < 2; ++i) {
     b.add_around("aten::matmul", "aten::bmm", 400, {tensor({8, 64, 32}), tensor({8, 32, 64})});
     b.add("aten::diagonal", 1, {tensor({8, 64, 64}), number(0), number(1), number(2)});
@@ -258,7 +227,7 @@ TEST(WasteFindings, ADiagonalOfAProductIsComputedAlone) {
 // -----------------------------------------------------
 
 Explanation features(int64_t us, bool is_trained) {
-  Program b;
+  OpSequence b;
   int64_t number = 20;
   for (int step = 0; step < 3; ++step) {
     b.event(Category::python_function, "train.py(7): features", b.at_us * kUs,
@@ -293,7 +262,7 @@ TEST(WasteFindings, ForwardWorkThatNoGradientReachesIsAQuestion) {
 // --------------------------------------------------------------------------------
 
 Explanation convolution(std::vector<int64_t> weight, const char* stride) {
-  Program b;
+  OpSequence b;
   for (int i = 0; i < 2; ++i) {
     b.add_around("aten::conv2d", "aten::mkldnn_convolution", 200,
                  {tensor({8, 3, 96, 96}), tensor(weight), tensor({3}), scalar(stride)});
@@ -317,7 +286,7 @@ TEST(WasteFindings, AKernelOfManyTapsHasACheaperWay) {
 }
 
 Explanation messages(int64_t nodes) {
-  Program b;
+  OpSequence b;
   for (int i = 0; i < 2; ++i) {
     b.add("aten::index", 20, {tensor({nodes, 64}), tensor_list({tensor({30'000}, "long int")})});
     b.add("aten::index", 20, {tensor({nodes, 64}), tensor_list({tensor({30'000}, "long int")})});
@@ -329,7 +298,7 @@ Explanation messages(int64_t nodes) {
 }
 
 TEST(WasteFindings, RowsThatWereGatheredAreProjectedBefore) {
-  Program b;
+  OpSequence b;
   for (int i = 0; i < 2; ++i) {
     b.add("aten::index_select", 20, {tensor({1500, 128}), number(0), tensor({30'000}, "long int")});
     b.add("aten::mm", 300, {tensor({30'000, 128}), tensor({128, 64})});
@@ -346,7 +315,7 @@ TEST(WasteFindings, RowsThatWereGatheredAreProjectedBefore) {
 }
 
 Explanation gaussian(const char* before) {
-  Program b;
+  OpSequence b;
   for (int i = 0; i < 2; ++i) {
     b.add("aten::diag_embed", 10, {tensor({512, 48})});
     b.add("aten::expand", 1, {tensor({512, 48, 48})});
@@ -368,6 +337,238 @@ TEST(WasteFindings, ADiagonalMatrixIsNotFactorised) {
   const Explanation full = gaussian("aten::add");
   for (const Finding& other : full.findings)
     EXPECT_EQ(other.title.find("a diagonal matrix"), std::string::npos) << "it is a sum";
+}
+
+// --- Backward passes through the same graph
+// ---------------------------------------------------------
+
+Explanation chunks(bool retains) {
+  OpSequence b;
+  int64_t number = 1;
+  for (int step = 0; step < 2; ++step) {
+    const int64_t first = number;
+    for (int chunk = 0; chunk < 3; ++chunk) {
+      b.add("aten::linear", 50, {}, number++);
+      for (int64_t n = number - 1; n >= (retains ? first : number - 1); --n)
+        b.node("AddmmBackward0", 100, n, "aten::mm");
+    }
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, NodesThatRunAgainBelongToAGraphThatWasKept) {
+  const Explanation e = chunks(true);
+  const Finding* f = find_finding(e, "repeated-backward");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find("go through the same graph again, up to 3 times"), std::string::npos)
+      << f->title;
+  // In each step the first chunk's node runs three times, the second's twice.
+  EXPECT_NEAR(*f->saving_us, 2 * (200 + 100), 6);
+  EXPECT_NE(f->action.find("call backward once"), std::string::npos);
+  EXPECT_EQ(find_finding(chunks(false), "repeated-backward"), nullptr);
+}
+
+// `passes` gradients of one graph, each of which keeps a graph of its own, and the loss's.
+Explanation gradients_of_gradients(int passes) {
+  OpSequence b;
+  int64_t number = 1;
+  for (int step = 0; step < 2; ++step) {
+    const int64_t forward = number++;
+    b.add("aten::linear", 50, {}, forward);
+    for (int pass = 0; pass <= passes; ++pass) {
+      b.node("AddmmBackward0", 100, forward, "aten::mm");
+      if (pass < passes) b.last_args().sequence_number = number++;
+    }
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, AGradientOfAGradientIsNoRepetition) {
+  EXPECT_EQ(find_finding(gradients_of_gradients(2), "repeated-backward"), nullptr);
+  const Explanation e = gradients_of_gradients(12);
+  const Finding* f = find_finding(e, "repeated-backward");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->action.find("jacrev"), std::string::npos);
+}
+
+TEST(WasteFindings, SlicesInALoopHaveGradientsOfFullSize) {
+  const auto slices = [](int count) {
+    OpSequence b;
+    int64_t number = 1;
+    for (int step = 0; step < 2; ++step) {
+      b.add("aten::mm", 1500, {tensor({256, 256}), tensor({256, 256})});
+      for (int i = 0; i < count; ++i) b.add("aten::select", 2, {}, number + i);
+      for (int i = count; i-- > 0;) b.node("SelectBackward0", 50, number + i, "aten::fill_");
+      number += count;
+      b.end_step();
+    }
+    return explain(b);
+  };
+  const Explanation e = slices(20);
+  const Finding* f = find_finding(e, "cut-gradients");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find("SelectBackward0 runs 20 times in a step"), std::string::npos)
+      << f->title;
+  EXPECT_NE(f->action.find("unbind"), std::string::npos);
+  EXPECT_EQ(find_finding(slices(3), "cut-gradients"), nullptr);
+}
+
+// --- The dearer order
+// -------------------------------------------------------------------------------
+
+TEST(WasteFindings, APointwiseConvolutionGoesBeforeTheInterpolation) {
+  const auto trace = [](const std::vector<int64_t>& weight) {
+    OpSequence b;
+    for (int i = 0; i < 2; ++i) {
+      b.add("aten::upsample_bilinear2d", 200, {tensor({2, 96, 20, 20})});
+      b.add("aten::conv2d", 100, {tensor({2, 96, 160, 160}), tensor(weight)});
+      b.add("aten::mm", 500, {tensor({256, 256}), tensor({256, 256})});
+    }
+    return explain(b);
+  };
+  const Explanation e = trace({12, 96, 1, 1});
+  const Finding* f = find_finding(e, "dearer-order");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find("enlarges 96 channels"), std::string::npos) << f->title;
+  EXPECT_NEAR(*f->saving_us, 2 * (200 * (1 - 12 / 96.0) + 100 * (1 - 1 / 64.0)), 2);
+  EXPECT_EQ(find_finding(trace({12, 96, 3, 3}), "dearer-order"), nullptr);
+  EXPECT_EQ(find_finding(trace({192, 96, 1, 1}), "dearer-order"), nullptr) << "more channels";
+}
+
+// q k^T v without a softmax, or with one.
+Explanation attention_of(const char* between, int64_t length) {
+  OpSequence b;
+  for (int i = 0; i < 2; ++i) {
+    b.add("aten::matmul", 300, {tensor({4, length, 32}), tensor({4, 32, length})});
+    if (*between != 0) b.add(between, 10, {tensor({4, length, length}), scalar("2")});
+    b.add("aten::matmul", 300, {tensor({4, length, length}), tensor({4, length, 32})});
+    b.add("aten::mm", 500, {tensor({256, 256}), tensor({256, 256})});
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, AChainOfProductsIsTakenInTheCheaperOrder) {
+  for (const char* between : {"", "aten::div"}) {
+    const Explanation e = attention_of(between, 512);
+    const Finding* f = find_finding(e, "dearer-order");
+    ASSERT_NE(f, nullptr) << between;
+    EXPECT_NE(f->action.find("A @ (B @ C)"), std::string::npos);
+    // 512 x 512 x 32 twice, or 32 x 512 x 32 twice.
+    EXPECT_NEAR(*f->saving_us, 2 * 600 * (1 - 1 / 16.0), 2);
+  }
+  EXPECT_EQ(find_finding(attention_of("aten::softmax", 512), "dearer-order"), nullptr);
+  EXPECT_EQ(find_finding(attention_of("", 48), "dearer-order"), nullptr) << "it is as cheap";
+}
+
+// --- Matrices of vectors
+// ----------------------------------------------------------------------------
+
+Explanation jacobian(int64_t columns) {
+  OpSequence b;
+  for (int i = 0; i < 2; ++i) {
+    b.add("aten::diag_embed", 100, {tensor({128, 160})});
+    b.add("aten::mul", 100, {tensor({128, 160, 1}), tensor({128, 1, 160})});
+    b.add("aten::sub", 100, {tensor({128, 160, 160}), tensor({128, 160, 160})});
+    b.add("aten::bmm", 100, {tensor({128, 160, 160}), tensor({128, 160, columns})});
+    b.add("aten::mm", 500, {tensor({256, 256}), tensor({256, 256})});
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, AMatrixOfVectorsTimesAVectorNeedsNoMatrix) {
+  const Explanation e = jacobian(1);
+  const Finding* f = find_finding(e, "built-matrix");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->title.find("matrices of [128, 160, 160]"), std::string::npos) << f->title;
+  EXPECT_NEAR(*f->saving_us, 800 * (1 - 2 / 160.0), 3);
+  EXPECT_NE(f->action.find("closed form"), std::string::npos);
+  EXPECT_EQ(find_finding(jacobian(160), "built-matrix"), nullptr) << "a product of matrices";
+}
+
+// --- Experts
+// ----------------------------------------------------------------------------------------
+
+Explanation mixture(int64_t rows, int products) {
+  OpSequence b;
+  for (int step = 0; step < 2; ++step) {
+    b.add("aten::max", 5, {tensor({384, 8}), number(1), scalar("False")});
+    for (int i = 0; i < products; ++i) {
+      b.add("aten::linear", 100, {tensor({rows, 160}), tensor({640, 160}), tensor({640})});
+      b.add("aten::eq", 2, {tensor({384}), number(i)});
+      b.add("aten::mul", 2, {tensor({384, 640}), tensor({384, 1})});
+    }
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, ExpertsThatComputeAllRowsAreNamed) {
+  const Explanation e = mixture(384, 8);
+  const Finding* f = find_finding(e, "all-experts");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("each of 8 experts computes all 384 rows, of which a choice keeps 1"), 0U)
+      << f->title;
+  EXPECT_NEAR(*f->saving_us, 2 * 8 * 100 * 7 / 8.0, 2);
+  EXPECT_EQ(find_finding(mixture(48, 8), "all-experts"), nullptr) << "each has its own rows";
+  EXPECT_EQ(find_finding(mixture(384, 6), "all-experts"), nullptr) << "they are no experts";
+}
+
+// --- Padding
+// ----------------------------------------------------------------------------------------
+
+Explanation padded(const std::vector<int64_t>& lengths, int64_t more) {
+  OpSequence b;
+  const int64_t longest = lengths.back();
+  const auto rows = static_cast<int64_t>(lengths.size());
+  for (int step = 0; step < 2; ++step) {
+    std::vector<OpInput> parts;
+    for (const int64_t n : lengths) parts.push_back(tensor({n}, "long int"));
+    b.add("aten::pad_sequence", 5, {tensor_list(std::move(parts))});
+    if (more > 0)
+      b.add("aten::pad", 5,
+            {tensor({rows, longest}, "long int"), scalar("[0, " + std::to_string(more) + "]")});
+    b.add("aten::linear", 400, {tensor({rows, longest + more, 64}), tensor({64, 64})});
+    b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, PaddingIsCountedFromWhatIsPadded) {
+  const Explanation e = padded({12, 24, 36, 48}, 144);
+  const Finding* f = find_finding(e, "padding");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("84 % of a batch of [4, 192] is padding"), 0U) << f->title;
+  EXPECT_NEAR(*f->saving_us, 2 * 400 * 0.75, 10) << "the longest has 48 of 192";
+  EXPECT_NE(f->action.find("longest sequence of each batch"), std::string::npos);
+  const Explanation uneven = padded({4, 4, 4, 192}, 0);
+  ASSERT_NE(f = find_finding(uneven, "padding"), nullptr);
+  EXPECT_EQ(f->action.find("put sequences of like length"), 0U) << f->action;
+  EXPECT_EQ(find_finding(padded({40, 44, 46, 48}, 0), "padding"), nullptr);
+}
+
+// --- Constants without shapes
+// -----------------------------------------------------------------------
+
+TEST(WasteFindings, ATableOfNumbersIsSuspectedByNamesAlone) {
+  const auto kernels = [](int ops) {
+    OpSequence b;
+    for (int step = 0; step < 3; ++step) {
+      b.add("aten::arange", 10);
+      for (int i = 0; i < ops; ++i) b.add(i % 2 == 0 ? "aten::mul" : "aten::cos", 50);
+      b.add("aten::conv1d", 500);
+      b.end_step();
+    }
+    return explain(b);
+  };
+  const Explanation e = kernels(10);
+  const Finding* f = find_finding(e, "rebuilt-constant");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_NE(f->title.find("most likely computed anew 3 times"), std::string::npos) << f->title;
+  EXPECT_EQ(find_finding(kernels(4), "rebuilt-constant"), nullptr) << "positions";
 }
 
 // --- Many small collectives
@@ -397,6 +598,38 @@ TEST(WasteFindings, ManyCollectivesOfFewBytesAreOne) {
   EXPECT_NE(f->action.find("one buffer"), std::string::npos);
   EXPECT_EQ(find_finding(explain(gradients(4, 1000)), "small-collectives"), nullptr);
   EXPECT_EQ(find_finding(explain(gradients(20, 1'000'000)), "small-collectives"), nullptr);
+}
+
+// Micro-batches of DistributedDataParallel for one step of the optimizer.
+Explanation micro_batches(int passes, bool reduces) {
+  OpSequence b;
+  for (int step = 0; step < 2; ++step) {
+    for (int pass = 0; pass < passes; ++pass) {
+      b.annotation("DistributedDataParallel.forward", b.at_us * kUs, (b.at_us + 100) * kUs);
+      b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
+      if (reduces || pass + 1 == passes) {
+        b.annotation("gloo:all_reduce", b.at_us * kUs, (b.at_us + 100) * kUs, 9);
+        b.inputs({tensor({1'000'000})});
+      }
+      b.at_us += 100;
+    }
+    b.annotation("Optimizer.step#SGD.step", b.at_us * kUs, (b.at_us + 50) * kUs);
+    b.add("aten::_foreach_add_", 50);
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, MicroBatchesAreReducedOnce) {
+  const Explanation e = micro_batches(4, true);
+  const Finding* f = find_finding(e, "repeated-reduction");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("gradients are accumulated over 4 micro-batches"), 0U) << f->title;
+  EXPECT_NE(f->action.find("no_sync()"), std::string::npos);
+  EXPECT_NEAR(*f->saving_us, 0.75 * *f->cost_us, 1);
+  EXPECT_EQ(find_finding(micro_batches(4, false), "repeated-reduction"), nullptr)
+      << "no_sync(), or several modules of which one backward pass reduces the gradients";
+  EXPECT_EQ(find_finding(micro_batches(1, true), "repeated-reduction"), nullptr);
 }
 
 }  // namespace epilogue::trace::waste_findings_test

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops that a program asks for, in their order: what searches for cheaper forms of them read.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "explain/method/counted_ops.h"
+#include "explain/method/roots.h"
+
+namespace epilogue::trace {
+
+// ATen's ops that no other of ATen's calls, also those within autograd nodes; and ops of others
+// that call none, which may change what flows between two of ATen's. Compiled code is left out:
+// its kernels are no ops.
+class AskedOps {
+ public:
+  AskedOps(const CountedOps& all, const Roots& roots);
+
+  size_t size() const { return list_.size(); }
+  bool empty() const { return list_.empty(); }
+  uint32_t at(size_t i) const { return list_[i]; }  // a position in CountedOps::ops
+  const std::vector<uint32_t>& list() const { return list_; }
+  const CountedOps& all() const { return all_; }
+  const Roots& roots() const { return roots_; }
+
+  std::string_view name(size_t i) const { return all_.name(list_[i]); }
+  std::string_view base(size_t i) const { return aten_base(name(i)); }
+  std::span<const OpInput> inputs(size_t i) const { return all_.inputs(list_[i]); }
+  uint64_t key(size_t i) const { return all_.key(list_[i]); }
+  // Within the same autograd node, or both outside of any.
+  bool is_same_root(size_t i, size_t j) const;
+  int64_t sequence(size_t i) const;  // -1: it made no node
+
+  // Adds an op with what it calls, and its nodes of the backward pass; returns their time.
+  int64_t take(size_t i, OpTimes& times, std::vector<uint32_t>& calls) const;
+
+ private:
+  const CountedOps& all_;
+  const Roots& roots_;
+  std::vector<uint32_t> list_;
+  std::unordered_map<int64_t, std::vector<size_t>> nodes_;  // by sequence number: roots
+};
+
+// All whole numbers in a text: "[0, 144]" -> {0, 144}.
+std::vector<int64_t> numbers_of(std::string_view text);
+
+// Work that another order or other sizes would not do (excess.cpp). Adds to `found`.
+void find_excess(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+// Ops for which another form has a cheaper one (forms.cpp). Adds to `found`.
+void find_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+}  // namespace epilogue::trace

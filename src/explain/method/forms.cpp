@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops whose result a cheaper form gives: all pairs that are written out, windows that overlap,
+// products with one-hot rows and with Kronecker products, weights that are made anew from factors,
+// penalties of parameters.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "explain/index/aten_ops.h"
+#include "explain/knowledge/op_knowledge.h"
+#include "explain/method/asked_ops.h"
+#include "explain/method/method.h"
+
+namespace epilogue::trace {
+namespace {
+
+constexpr double kEitherComposite = 0.3;  // of one that may be the program's work
+constexpr double kCompositeShare = 0.1;   // of the run
+constexpr int64_t kPairsTimes = 8;        // as many elements as the larger operand
+constexpr int64_t kWrittenPairs = 1 << 16;
+constexpr size_t kReducedWithin = 6;    // ops between the pairs and what reduces them
+constexpr int64_t kWindowsOverlap = 4;  // windows that hold an element
+constexpr size_t kWindowReaders = 8;    // ops after the windows
+constexpr size_t kProductWithin = 6;    // ops between a matrix and its product
+constexpr int64_t kLowRank = 4;         // times as wide as its factors' rank
+constexpr size_t kPenalties = 4;        // parameters of a step
+
+constexpr std::array<std::string_view, 20> kReducingOps = {"sum",
+                                                           "mean",
+                                                           "std",
+                                                           "var",
+                                                           "std_mean",
+                                                           "var_mean",
+                                                           "amax",
+                                                           "amin",
+                                                           "max",
+                                                           "min",
+                                                           "prod",
+                                                           "median",
+                                                           "nanmedian",
+                                                           "quantile",
+                                                           "norm",
+                                                           "logsumexp",
+                                                           "any",
+                                                           "all",
+                                                           "linalg_vector_norm",
+                                                           "argmax"};
+
+using Dims = std::vector<int64_t>;
+
+std::optional<Dims> joint_dims(const Dims& a, const Dims& b) {
+  Dims result(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i < result.size(); ++i) {
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) return std::nullopt;
+    result[result.size() - 1 - i] = std::max(x, y);
+  }
+  return result;
+}
+
+// Calls of one kind, with what they and their nodes of the backward pass take.
+struct CostlyForm {
+  std::vector<uint32_t> calls;
+  OpTimes times;
+  int64_t ns = 0;
+  int64_t count = 0;
+  size_t first = 0;   // among the asked ops
+  size_t second = 0;  // the op that makes it a loss
+};
+
+class Forms {
+ public:
+  Forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
+      : asked_(asked), all_(asked.all()), places_(places), found_(found) {}
+
+  void run() {
+    find_composites();
+    find_penalties();
+    find_round_trips();
+    find_kronecker_products();
+    if (asked_.empty() || all_.trace.inputs.size() == 0) return;
+    find_pairs();
+    find_windows();
+    find_one_hot_products();
+    find_made_weights();
+  }
+
+ private:
+  bool is_worth_it(int64_t ns) const {
+    return ns > 0 && static_cast<double>(ns) >= kWasteShare * static_cast<double>(all_.wall_ns);
+  }
+  void take(CostlyForm& form, size_t i) { form.ns += asked_.take(i, form.times, form.calls); }
+
+  // Fills in times and the place. `title` is followed by the times.
+  void add(WasteKind kind, CostlyForm& form, const std::string& title,
+           std::vector<std::string> evidence, std::string action, std::optional<double> saved_share,
+           WasteProof proof) {
+    if (!is_worth_it(form.ns)) return;
+    Waste waste;
+    waste.kind = kind;
+    waste.title = fmt::format("{}: {} of {}", title, time_text(form.ns), time_text(all_.wall_ns));
+    waste.evidence = std::move(evidence);
+    waste.action = std::move(action);
+    waste.ns = form.ns;
+    if (saved_share)
+      waste.saving_ns = static_cast<int64_t>(static_cast<double>(form.ns) * *saved_share);
+    waste.proof = proof;
+    waste.op_ns = form.times.list(all_.trace);
+    waste.place = places_.of(form.calls);
+    found_.push_back(std::move(waste));
+  }
+
+  std::string times_of(const CostlyForm& form) const {
+    return fmt::format("{} time{}, {}", form.count, form.count == 1 ? "" : "s",
+                       shapes_text(asked_.inputs(form.first)));
+  }
+
+  // --- Ops that are many ops
+  // -----------------------------------------------------------------------
+
+  // Programs are rarely about such an op, and its time is in what it calls.
+  void find_composites() {
+    std::map<std::string_view, CostlyForm> forms;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      const OpKnowledge* known = op_knowledge(asked_.name(i));
+      if (known == nullptr || known->role == OpRole::main || known->remedy.empty()) continue;
+      CostlyForm& form = forms[asked_.name(i)];
+      take(form, i);
+      if (form.count++ == 0) form.first = i;
+    }
+    for (auto& [name, form] : forms) {
+      int64_t own_ns = 0;
+      for (const uint32_t at : form.calls) own_ns += all_.ns_at(at);
+      // Its own time is a finding of its own.
+      const OpKnowledge* known = op_knowledge(name);
+      const double share = known->role == OpRole::aside ? kCompositeShare : kEitherComposite;
+      if (2 * own_ns > form.ns ||
+          static_cast<double>(form.ns) < share * static_cast<double>(all_.wall_ns))
+        continue;
+      // One op that holds most of the call is named itself, and what it is called for.
+      int64_t forward_ns = 0;
+      for (const uint32_t at : form.calls) forward_ns += all_.event(at).dur_ns;
+      const auto longest = form.times.list(all_.trace).front();
+      if (longest.first != name && 2 * longest.second > form.ns && 2 * forward_ns > form.ns)
+        continue;
+      add(WasteKind::composite_op, form, fmt::format("{} and what it calls", name),
+          {times_of(form), fmt::format("a loss if {}", known->misuse)}, std::string(known->remedy),
+          std::nullopt, WasteProof::likely);
+    }
+  }
+
+  // --- All pairs
+  // ----------------------------------------------------------------------------------
+
+  // Sizes that two operands have together, if these are all pairs of their rows.
+  std::optional<Dims> pairs_of(size_t i) const {
+    const std::string_view base = asked_.base(i);
+    const bool is_whole = base == "cosine_similarity" || base == "pairwise_distance";
+    if (!is_whole && op_class(asked_.name(i)) != OpClass::pointwise) return std::nullopt;
+    const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(i));
+    if (tensors.size() < 2) return std::nullopt;
+    const auto result = joint_dims(tensors[0].dims, tensors[1].dims);
+    if (!result || result->size() < 3) return std::nullopt;
+    int64_t largest = 1;
+    for (size_t t = 0; t < 2; ++t) {
+      if (tensors[t].dims == *result && tensors[t].repeats < kPairsTimes) return std::nullopt;
+      largest = std::max(largest, tensors[t].numel() / std::max<int64_t>(1, tensors[t].repeats));
+    }
+    const int64_t numel = TensorShape{*result, {}}.numel();
+    if (numel < kWrittenPairs || numel / kPairsTimes < largest) return std::nullopt;
+    return result;
+  }
+
+  // Differences or products of all pairs that are reduced at once.
+  void find_pairs() {
+    std::map<uint64_t, CostlyForm> forms;
+    std::map<uint64_t, Dims> sizes;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      const auto dims = pairs_of(i);
+      if (!dims) continue;
+      const std::string_view base = asked_.base(i);
+      size_t last = i;
+      if (base != "cosine_similarity" && base != "pairwise_distance") {
+        for (size_t j = i + 1; j < std::min(asked_.size(), i + kReducedWithin); ++j) {
+          const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(j));
+          if (!asked_.is_same_root(i, j) || tensors.empty() || tensors[0].dims != *dims) break;
+          if (!is_one(kReducingOps, asked_.base(j))) continue;
+          last = j;
+          break;
+        }
+        if (last == i) continue;
+      }
+      CostlyForm& form = forms[asked_.key(i)];
+      for (size_t j = i; j <= last; ++j) take(form, j);
+      if (form.count++ == 0) form.first = i;
+      form.second = last;
+      sizes[asked_.key(i)] = *dims;
+      i = last;
+    }
+    for (auto& [key, form] : forms) {
+      const std::string_view base = asked_.base(form.first);
+      const bool is_product = base == "mul" || base == "cosine_similarity";
+      const std::vector<TensorShape> operands = tensor_inputs(asked_.inputs(form.first));
+      add(WasteKind::all_pairs, form,
+          fmt::format("{} writes out all pairs of {} and {} ({}), which {} reduces",
+                      asked_.name(form.first), sizes_text(operands[0].dims),
+                      sizes_text(operands[1].dims), sizes_text(sizes[key]),
+                      form.second == form.first ? "it" : asked_.name(form.second)),
+          {times_of(form)},
+          is_product
+              ? "one matrix product gives the sums of products of all pairs: a @ b.T, or einsum "
+                "(for cosines normalise the rows first: F.normalize(a) @ F.normalize(b).T)"
+              : "distances of all pairs are torch.cdist, or |a|^2 + |b|^2 - 2 a @ b.T with one "
+                "matrix product: neither writes the pairs; other sums of pairs go in blocks of "
+                "rows",
+          std::nullopt, WasteProof::likely);
+    }
+  }
+
+  // --- Windows that overlap
+  // -----------------------------------------------------------------------
+
+  void find_windows() {
+    std::map<uint64_t, CostlyForm> forms;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      if (asked_.base(i) != "unfold") continue;
+      const auto in = asked_.inputs(i);
+      const auto dim = whole_argument(in, 1);
+      const auto size = whole_argument(in, 2);
+      const auto step = whole_argument(in, 3);
+      if (!dim || !size || !step || *step < 1 || in[0].dims.empty()) continue;
+      const auto rank = static_cast<int64_t>(in[0].dims.size());
+      const int64_t d = *dim < 0 ? *dim + rank : *dim;
+      if (d < 0 || d >= rank || *size / *step < kWindowsOverlap) continue;
+      Dims windows = in[0].dims;
+      windows[static_cast<size_t>(d)] = (windows[static_cast<size_t>(d)] - *size) / *step + 1;
+      windows.push_back(*size);
+      CostlyForm& form = forms[asked_.key(i)];
+      for (size_t j = i + 1; j < std::min(asked_.size(), i + 1 + kWindowReaders); ++j) {
+        const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(j));
+        if (tensors.empty() || tensors[0].dims != windows || !is_one(kReducingOps, asked_.base(j)))
+          continue;
+        take(form, j);
+        form.second = j;
+      }
+      if (form.count++ == 0) form.first = i;
+    }
+    for (auto& [key, form] : forms) {
+      if (form.second == 0) continue;
+      const auto in = asked_.inputs(form.first);
+      const int64_t size = whole_argument(in, 2).value_or(1);
+      const int64_t step = whole_argument(in, 3).value_or(1);
+      add(WasteKind::overlapping_windows, form,
+          fmt::format("{} reduces windows of {} that overlap: it reads each element {} times",
+                      asked_.name(form.second), size, size / step),
+          {times_of(form)},
+          "sums over windows follow from one pass: differences of cumsum(x) (and of cumsum(x * x) "
+          "for std and var), or avg_pool1d / max_pool1d with stride 1; a weighted sum is a "
+          "convolution",
+          1 - static_cast<double>(4 * step) /
+                  static_cast<double>(std::max<int64_t>(size, 4 * step)),
+          WasteProof::shown);
+    }
+  }
+
+  // --- Products with what is mostly zeros
+  // -------------------------------------------------------------
+
+  // The product that reads a result of these sizes soon; nothing if there is none.
+  std::optional<size_t> product_after(size_t i, const Dims& dims, CostlyForm& form) {
+    std::vector<size_t> between;
+    for (size_t j = i + 1; j < std::min(asked_.size(), i + 1 + kProductWithin); ++j) {
+      const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(j));
+      const bool reads = std::any_of(tensors.begin(), tensors.end(),
+                                     [&](const TensorShape& t) { return t.dims == dims; });
+      if (is_multiplication(asked_.name(j))) {
+        if (!reads) continue;
+        take(form, i);
+        for (const size_t b : between) take(form, b);
+        take(form, j);
+        return j;
+      }
+      if (reads) between.push_back(j);
+    }
+    return std::nullopt;
+  }
+
+  void find_one_hot_products() {
+    std::map<uint64_t, CostlyForm> forms;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      if (asked_.base(i) != "one_hot") continue;
+      const auto in = asked_.inputs(i);
+      const auto classes = whole_argument(in, 1);
+      if (!classes || *classes < 2 || in.empty()) continue;
+      Dims dims = in[0].dims;
+      dims.push_back(*classes);
+      CostlyForm& form = forms[asked_.key(i)];
+      const auto product = product_after(i, dims, form);
+      if (!product) continue;
+      if (form.count++ == 0) form.first = i;
+      form.second = *product;
+    }
+    for (auto& [key, form] : forms) {
+      if (form.count == 0) continue;
+      const int64_t classes = whole_argument(asked_.inputs(form.first), 1).value_or(1);
+      add(WasteKind::built_matrix, form,
+          fmt::format("aten::one_hot makes rows of {} with a single 1, which {} multiplies",
+                      classes, asked_.name(form.second)),
+          {times_of(form), shapes_text(asked_.inputs(form.second))},
+          "read the rows: nn.Embedding, nn.functional.embedding(index, table) or "
+          "table.index_select(0, index) gives the same without the matrix",
+          1 - 2.0 / static_cast<double>(classes), WasteProof::shown);
+    }
+  }
+
+  // (A x B) v: without shapes the names alone tell.
+  void find_kronecker_products() {
+    CostlyForm form;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      if (asked_.base(i) != "kron") continue;
+      for (size_t j = i + 1; j < std::min(asked_.size(), i + kProductWithin); ++j) {
+        if (!is_multiplication(asked_.name(j))) continue;
+        take(form, i);
+        take(form, j);
+        if (form.count++ == 0) form.first = i;
+        form.second = j;
+        break;
+      }
+    }
+    if (form.count == 0) return;
+    add(WasteKind::built_matrix, form,
+        fmt::format("aten::kron writes a Kronecker product, which {} multiplies next",
+                    asked_.name(form.second)),
+        {fmt::format("{} times", form.count)},
+        "multiply by the factors: (A x B) vec(U) is vec(A U B^T), i.e. A @ U @ B.T with U viewed "
+        "as a matrix: two small products in place of the large matrix",
+        std::nullopt, WasteProof::likely);
+  }
+
+  // --- Weights that are made anew
+  // -----------------------------------------------------------------
+
+  // W + U V, multiplied by fewer rows than the sum is worth: x W^T + (x V^T) U^T.
+  void find_made_weights() {
+    CostlyForm form;
+    int64_t rank = 0;
+    for (size_t i = 0; i + 2 < asked_.size(); ++i) {
+      const std::string_view of = asked_.base(i);
+      if (of != "mm" && of != "matmul") continue;
+      const std::vector<TensorShape> factors = tensor_inputs(asked_.inputs(i));
+      if (factors.size() != 2 || factors[0].dims.size() != 2 || factors[1].dims.size() != 2)
+        continue;
+      const Dims weight = {factors[0].dims[0], factors[1].dims[1]};
+      const int64_t k = factors[0].dims[1];
+      if (k * kLowRank > std::min(weight[0], weight[1])) continue;
+      std::vector<size_t> sums;
+      for (size_t j = i + 1; j < std::min(asked_.size(), i + 1 + kProductWithin); ++j) {
+        const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(j));
+        if (asked_.base(j) == "linear" && tensors.size() > 1 && tensors[1].dims == weight) {
+          const int64_t rows = tensors[0].numel() / std::max<int64_t>(1, weight[1]);
+          if (sums.empty() || rows * (weight[0] + weight[1]) > weight[0] * weight[1]) break;
+          take(form, i);
+          for (const size_t s : sums) take(form, s);
+          if (form.count++ == 0) form.first = i;
+          form.second = j;
+          rank = k;
+          break;
+        }
+        const bool has_weight = std::any_of(tensors.begin(), tensors.end(),
+                                            [&](const TensorShape& t) { return t.dims == weight; });
+        if (!has_weight || op_class(asked_.name(j)) != OpClass::pointwise) {
+          if (op_class(asked_.name(j)) == OpClass::view) continue;
+          break;
+        }
+        if (asked_.base(j) == "add" || asked_.base(j) == "mul") sums.push_back(j);
+      }
+    }
+    if (form.count == 0) return;
+    add(WasteKind::made_weight, form,
+        fmt::format("weights are made anew from factors of rank {} in each pass, and then "
+                    "multiplied by fewer rows than that is worth",
+                    rank),
+        {times_of(form), "read next by " + shapes_text(asked_.inputs(form.second))},
+        "apply the factors to the input: F.linear(x, weight) + (x @ down.T) @ up.T (as LoRA does); "
+        "for inference merge them once and keep the sum",
+        0.9, WasteProof::likely);
+  }
+
+  // --- Round trips
+  // ---------------------------------------------------------------------------------
+
+  // A transform back, and the same transform of its result.
+  void find_round_trips() {
+    using Pair = std::pair<std::string_view, std::string_view>;
+    constexpr std::array<Pair, 7> kInverses = {{{"istft", "stft"},
+                                                {"fft_irfft", "fft_rfft"},
+                                                {"fft_ifft", "fft_fft"},
+                                                {"fft_irfft2", "fft_rfft2"},
+                                                {"fft_ifft2", "fft_fft2"},
+                                                {"fft_irfftn", "fft_rfftn"},
+                                                {"fft_ifftn", "fft_fftn"}}};
+    std::map<std::string_view, CostlyForm> forms;
+    for (size_t i = 0; i + 1 < asked_.size(); ++i) {
+      const auto pair = std::find_if(kInverses.begin(), kInverses.end(),
+                                     [&](const Pair& p) { return p.first == asked_.base(i); });
+      if (pair == kInverses.end()) continue;
+      for (size_t j = i + 1; j < std::min(asked_.size(), i + kProductWithin); ++j) {
+        const std::string_view base = asked_.base(j);
+        if (base == "pad" || op_class(asked_.name(j)) == OpClass::view) continue;
+        if (base != pair->second) break;
+        CostlyForm& form = forms[asked_.name(i)];
+        take(form, i);
+        take(form, j);
+        if (form.count++ == 0) form.first = i;
+        form.second = j;
+        break;
+      }
+    }
+    for (auto& [name, form] : forms)
+      add(WasteKind::round_trip, form,
+          fmt::format("{} next undoes what {} does", asked_.name(form.second), name),
+          {times_of(form)},
+          "keep the transformed tensor and work on it (mask, scale, or augment the spectrogram "
+          "that "
+          "the model reads itself): neither transform is needed",
+          std::nullopt, WasteProof::likely);
+  }
+
+  // --- Penalties
+  // ----------------------------------------------------------------------------------
+
+  // p.pow(2).sum() added up over parameters, whose gradients pass through each of them again.
+  void find_penalties() {
+    if (!all_.has_backward) return;
+    constexpr std::array<std::string_view, 5> kPowers = {"pow", "square", "abs", "norm",
+                                                         "linalg_vector_norm"};
+    CostlyForm form;
+    std::vector<size_t> run;
+    size_t links = 0;
+    const auto end_run = [&] {
+      if (links >= kPenalties) {
+        if (form.count == 0) form.first = run.front();
+        for (const size_t i : run) take(form, i);
+        form.count += static_cast<int64_t>(links);
+      }
+      run.clear();
+      links = 0;
+    };
+    for (size_t i = 0; i + 1 < asked_.size(); ++i) {
+      if (!is_one(kPowers, asked_.base(i)) || asked_.sequence(i) < 0) continue;
+      const bool is_norm = asked_.base(i).find("norm") != std::string_view::npos;
+      const size_t sum = is_norm ? i : i + 1;
+      if (sum + 1 >= asked_.size() || (!is_norm && asked_.base(sum) != "sum")) continue;
+      // To one number: the sum has no list of dimensions.
+      if (const auto in = asked_.inputs(sum); !is_norm && in.size() > 2) continue;
+      size_t last = sum;
+      if (const std::string_view next = asked_.base(sum + 1); next == "add" || next == "mul")
+        last = sum + 1;
+      if (last == sum) continue;
+      if (!run.empty() && i > run.back() + 2) end_run();
+      for (size_t r = i; r <= last; ++r) run.push_back(r);
+      ++links;
+      i = last;
+    }
+    end_run();
+    if (form.count == 0) return;
+    add(WasteKind::hand_penalty, form,
+        fmt::format("a penalty of {} is computed tensor by tensor in the forward pass, and its "
+                    "gradient through each of them",
+                    fmt::format("{} tensors", form.count / static_cast<int64_t>(all_.steps))),
+        {fmt::format("{}, then a sum and an addition, {} times", asked_.name(form.first),
+                     form.count)},
+        "if these are the parameters, pass weight_decay to the optimizer, which adds the penalty's "
+        "gradient in its own pass (of AdamW decoupled); else torch._foreach_norm takes all tensors "
+        "at once",
+        std::nullopt, WasteProof::likely);
+  }
+
+  const AskedOps& asked_;
+  const CountedOps& all_;
+  const Places& places_;
+  std::vector<Waste>& found_;
+};
+
+}  // namespace
+
+void find_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found) {
+  Forms(asked, places, found).run();
+}
+
+}  // namespace epilogue::trace

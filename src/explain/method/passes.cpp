@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes of training: backward passes that go through one graph again, many small ones in a step,
+// gradients of slices, graphs that no pass reads, and work before and behind that no gradient
+// needs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/units.h"
+#include "epilogue/trace/host.h"
+#include "explain/index/aten_ops.h"
+#include "explain/knowledge/op_knowledge.h"
+#include "explain/method/method.h"
+#include "explain/method/roots.h"
+
+namespace epilogue::trace {
+namespace {
+
+// A node may run as often where gradients of gradients are taken.
+constexpr int64_t kManyPasses = 8;
+constexpr int64_t kSmallNodeOpNs = 5'000;   // about what calling an op takes
+constexpr double kSmallOpsShare = 0.3;      // of the run, in calls and small ops
+constexpr int64_t kNodeNs = 2'000;          // what recording an op for a gradient takes
+constexpr double kUntrainedShare = 0.1;     // of the run
+constexpr double kUnreadGraphShare = 0.02;  // of the run
+
+class Passes {
+ public:
+  Passes(const CountedOps& all, const Places& places, const Roots& roots, std::vector<Waste>& found)
+      : all_(all), places_(places), roots_(roots), found_(found) {}
+
+  void run() {
+    if (!all_.has_backward) {
+      find_unread_graph();
+      return;
+    }
+    if (!find_repeated_backward()) find_small_passes();
+    find_cut_gradients();
+    find_untrained_forward();
+    find_work_beside_training();
+  }
+
+ private:
+  bool is_worth_it(int64_t ns) const {
+    return ns > 0 && static_cast<double>(ns) >= kWasteShare * static_cast<double>(all_.wall_ns);
+  }
+
+  void add(Waste waste, std::span<const uint32_t> calls, const OpTimes& times) {
+    waste.op_ns = times.list(all_.trace);
+    waste.place = places_.of(calls);
+    found_.push_back(std::move(waste));
+  }
+
+  // --- Backward passes through the same graph
+  // -----------------------------------------------------
+
+  // Whether a node's ops are recorded for a gradient of the gradient (create_graph=True).
+  bool keeps_graph(size_t root) const {
+    return std::any_of(roots_.within(root).begin(), roots_.within(root).end(), [&](uint32_t at) {
+      const OpArgs* args = all_.trace.op_args(all_.event(at));
+      return args != nullptr && args->sequence_number >= 0 && all_.name(at).starts_with("aten::");
+    });
+  }
+
+  bool find_repeated_backward() {
+    struct Repeated {
+      int64_t count = 0;
+      int64_t plain = 0;  // without a graph of its own
+      int64_t ns = 0;
+      std::vector<size_t> roots;
+    };
+    // By step, thread, number and name: an op's nodes may share its number.
+    using Key = std::tuple<uint32_t, int64_t, int64_t, StringId>;
+    std::vector<std::pair<Key, size_t>> keyed;
+    for (size_t r = 0; r < roots_.size(); ++r)
+      if (roots_.sequence(r) >= 0 && is_autograd_node(roots_.name(r)))
+        keyed.push_back({{roots_.step(r), all_.trace.op_args(all_.event(roots_.at(r)))->fwd_tid,
+                          roots_.sequence(r), all_.event(roots_.at(r)).name},
+                         r});
+    std::sort(keyed.begin(), keyed.end());
+    std::vector<std::pair<Key, Repeated>> nodes;
+    for (size_t i = 1; i < keyed.size(); ++i) {
+      if (keyed[i].first != keyed[i - 1].first) continue;
+      if (nodes.empty() || nodes.back().first != keyed[i].first)
+        nodes.push_back({keyed[i].first, {1, 0, 0, {keyed[i - 1].second}}});
+      ++nodes.back().second.count;
+      nodes.back().second.roots.push_back(keyed[i].second);
+    }
+    OpTimes times;
+    Waste waste;
+    int64_t again_ns = 0;
+    int64_t most = 0;
+    int64_t most_plain = 0;
+    int64_t ops = 0;
+    std::vector<uint32_t> calls;
+    std::map<int64_t, int64_t> ns_by_count;
+    std::unordered_map<StringId, int64_t> by_name;
+    for (auto& [key, node] : nodes) {
+      OpTimes own;
+      for (const size_t r : node.roots) {
+        node.ns += roots_.add_times(r, own);
+        node.plain += keeps_graph(r) ? 0 : 1;
+        ops += static_cast<int64_t>(roots_.within(r).size());
+        calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+      }
+      most = std::max(most, node.count);
+      most_plain = std::max(most_plain, node.plain);
+      const int64_t again = node.ns / node.count * (node.count - 1);
+      waste.ns += node.ns;
+      again_ns += again;
+      ns_by_count[node.count] += node.ns;
+      by_name[std::get<3>(key)] += node.ns;
+      for (const size_t r : node.roots)
+        for (const uint32_t at : roots_.within(r))
+          times.add(all_.event(at).name, all_.ns_at(at) / node.count * (node.count - 1));
+    }
+    if (again_ns == 0 || !is_worth_it(again_ns) || (most < kManyPasses && most_plain < 2))
+      return false;
+    const auto longest =
+        std::max_element(by_name.begin(), by_name.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::string_view name = all_.trace.strings[longest->first];
+    name.remove_prefix(std::min(name.size(), name.rfind(' ') + 1));
+    // Each pass over all of it, or each over what the passes before had and a little more.
+    const bool is_whole = 2 * ns_by_count.rbegin()->second >= waste.ns;
+    waste.kind = WasteKind::repeated_backward;
+    waste.title = fmt::format(
+        "backward passes go through the same graph again, up to {} times in a step: {} "
+        "of {}",
+        most, time_text(again_ns), time_text(all_.wall_ns));
+    waste.evidence.push_back(fmt::format(
+        "{} of one forward op runs up to {} times: {}", name, most,
+        is_whole ? "a pass for each output (a Jacobian, or autograd.grad in a loop), or "
+                   "backward(retain_graph=True) again"
+                 : "each pass repeats those before it (retain_graph=True, and a state "
+                   "that is not detached)"));
+    waste.action =
+        is_whole
+            ? "take all outputs in one pass: sum those that do not depend on each other (the "
+              "samples of a batch) and call autograd.grad once; torch.func.vmap(jacrev(f)) or "
+              "jacobian(vectorize=True), is_grads_batched=True; of several losses add them and "
+              "call backward once"
+            : "add the losses and call backward once, or detach() the state between the chunks "
+              "of a sequence (truncated backpropagation)";
+    waste.saving_ns = again_ns;
+    waste.proof = most >= kManyPasses ? WasteProof::shown : WasteProof::likely;
+    waste.op_calls = ops;
+    add(std::move(waste), calls, times);
+    return true;
+  }
+
+  // --- Gradients of slices
+  // ------------------------------------------------------------------------
+
+  void find_cut_gradients() {
+    std::map<StringId, std::vector<size_t>> by_name;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      const std::string_view name = roots_.name(r);
+      if (is_autograd_node(name) &&
+          (name.ends_with("CopySlices") || name.find("SelectBackward") != std::string_view::npos ||
+           name.find("SliceBackward") != std::string_view::npos))
+        by_name[all_.event(roots_.at(r)).name].push_back(r);
+    }
+    for (const auto& [name, nodes] : by_name) {
+      const auto per_step = static_cast<int64_t>(nodes.size() / all_.steps);
+      if (per_step < kManyPasses) continue;
+      OpTimes times;
+      std::vector<uint32_t> calls;
+      Waste waste;
+      for (const size_t r : nodes) {
+        waste.ns += roots_.add_times(r, times);
+        waste.op_calls += static_cast<int64_t>(roots_.within(r).size());
+        calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+      }
+      const int64_t saving = waste.ns / per_step * (per_step - 1);
+      if (!is_worth_it(saving)) continue;
+      std::string_view node = all_.trace.strings[name];
+      node.remove_prefix(std::min(node.size(), node.rfind(' ') + 1));
+      waste.kind = WasteKind::cut_gradients;
+      waste.title = fmt::format(
+          "the gradient of each slice {} a tensor of full size: {} runs {} times in a step, {} "
+          "of {}",
+          node.ends_with("CopySlices") ? "copies" : "fills", node, per_step, time_text(waste.ns),
+          time_text(all_.wall_ns));
+      const bool is_write = node.ends_with("CopySlices");
+      waste.evidence.emplace_back(
+          is_write
+              ? "out[:, i] = y in a loop: the node of each write copies the whole gradient"
+              : "x[:, i] in a loop: each gradient is zeros of x's size with one slice written, "
+                "and these are added up");
+      waste.action =
+          is_write
+              ? "collect the parts in a list and join them once (torch.stack or torch.cat): one "
+                "gradient for all parts; no writes into a tensor that gradients go through"
+              : "compute on the whole tensor without a loop (all classes or steps at once: one_hot "
+                "or scatter and one sum, vectorised); where the slices are needed one by one, "
+                "x.unbind(dim) or split() has one gradient for all of them";
+      if (const std::string packed = packed_action(); !packed.empty() && !is_write)
+        waste.action = packed;
+      waste.saving_ns = saving;
+      add(std::move(waste), calls, times);
+    }
+  }
+
+  // Recurrent layers slice a packed sequence for each step. "" if nothing is packed.
+  std::string packed_action() const {
+    for (size_t r = 0; r + 1 < roots_.size(); ++r) {
+      if (aten_base(roots_.name(r)) != "_pack_padded_sequence") continue;
+      const auto padded = tensor_inputs(all_.inputs(roots_.at(r)));
+      std::string action =
+          "the sequences are packed (pack_padded_sequence), and a recurrent layer slices them for "
+          "each step: give it the padded tensor, with sequences of like length in one batch";
+      if (padded.empty() || padded.front().dims.size() != 3) return action;
+      const auto& dims = padded.front().dims;
+      for (size_t next = r + 1; next < roots_.size(); ++next) {
+        const std::string_view base = aten_base(roots_.name(next));
+        if (base != "gru" && base != "lstm" && base != "rnn_tanh" && base != "rnn_relu") continue;
+        const auto rows = tensor_inputs(all_.inputs(roots_.at(next)));
+        if (!rows.empty() && rows.front().dims == std::vector<int64_t>{dims[0] * dims[1], dims[2]})
+          action = fmt::format(
+              "all sequences of the packed batch have one length ({} x {} rows hold no padding): "
+              "leave pack_padded_sequence out, and give the recurrent layer the padded tensor",
+              dims[0], dims[1]);
+        return action;
+      }
+      return action;
+    }
+    return {};
+  }
+
+  // --- Many small passes
+  // --------------------------------------------------------------------------
+
+  // Passes of the same nodes, one for each sample or each small part of a batch.
+  void find_small_passes() {
+    if (all_.is_device || all_.links.steps.empty()) return;
+    struct Pass {
+      uint32_t step = kNone;
+      size_t nodes = 0;
+      StringId first = 0;
+    };
+    std::vector<Pass> passes;
+    int64_t highest = -1;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      const int64_t sequence = roots_.sequence(r);
+      if (sequence < 0 || !is_autograd_node(roots_.name(r))) continue;
+      if (passes.empty() || sequence > highest) {
+        passes.push_back({roots_.step(r), 0, all_.event(roots_.at(r)).name});
+        highest = sequence;
+      }
+      ++passes.back().nodes;
+    }
+    size_t same = 0;
+    for (const Pass& pass : passes)
+      same += pass.first == passes.front().first && pass.nodes == passes.front().nodes ? 1 : 0;
+    const auto per_step = static_cast<int64_t>(passes.size() / all_.steps);
+    if (per_step < kManyPasses || 10 * same < 9 * passes.size()) return;
+    int64_t small = 0;
+    int64_t ops = 0;
+    for (size_t at = 0; at < all_.ops.size(); ++at) {
+      small += std::min(all_.ns_at(at), kSmallNodeOpNs);
+      ++ops;
+    }
+    if (static_cast<double>(small) < kSmallOpsShare * static_cast<double>(all_.wall_ns)) return;
+    Waste waste;
+    waste.kind = WasteKind::small_passes;
+    waste.title = fmt::format(
+        "a step runs {} backward passes of the same {} nodes: {} of {} are calls and small ops",
+        per_step, passes.front().nodes, time_text(small), time_text(all_.wall_ns));
+    waste.evidence.emplace_back(
+        "each pass has a forward pass of its own: a loop over samples, or micro-batches that are "
+        "too small");
+    waste.action =
+        "run the samples as one batch and call backward once on the sum of their losses; gradients "
+        "of each sample by torch.func.vmap(grad(loss)) over the batch; larger micro-batches";
+    waste.ns = small;
+    waste.saving_ns = small / per_step * (per_step - 1);
+    waste.op_calls = ops / per_step * (per_step - 1);
+    waste.proof = WasteProof::likely;
+    std::vector<uint32_t> calls;
+    for (size_t r = 0; r < roots_.size(); ++r)
+      if (!is_autograd_node(roots_.name(r))) calls.push_back(roots_.at(r));
+    add(std::move(waste), calls, {});
+  }
+
+  // --- Graphs that no pass reads
+  // ------------------------------------------------------------------
+
+  // Without no_grad() each op of inference makes a node of a graph.
+  void find_unread_graph() {
+    std::unordered_set<int64_t> numbers;
+    std::vector<uint32_t> calls;
+    for (size_t at = 0; at < all_.ops.size(); ++at) {
+      const OpArgs* args = all_.trace.op_args(all_.event(at));
+      if (args == nullptr || args->sequence_number < 0) continue;
+      if (numbers.insert(args->sequence_number).second) calls.push_back(static_cast<uint32_t>(at));
+    }
+    const auto nodes = static_cast<int64_t>(numbers.size());
+    if (nodes < 2 || all_.is_device ||
+        static_cast<double>(nodes * kNodeNs) <
+            kUnreadGraphShare * static_cast<double>(all_.wall_ns))
+      return;
+    Waste waste;
+    waste.kind = WasteKind::unread_graph;
+    waste.title = fmt::format(
+        "{} nodes of a graph are recorded for gradients, and no backward pass reads them", nodes);
+    waste.evidence.push_back(
+        fmt::format("about {} at {} each, and every result is kept alive; nn.Transformer's and "
+                    "nn.MultiheadAttention's fast paths need no_grad, too",
+                    time_text(nodes * kNodeNs), time_text(kNodeNs)));
+    waste.action =
+        "run inference under torch.inference_mode() (or torch.no_grad()); if the backward pass is "
+        "outside of the recording, this is no loss";
+    waste.ns = nodes * kNodeNs;
+    waste.proof = WasteProof::question;
+    add(std::move(waste), calls, {});
+  }
+
+  // --- Work beside training
+  // ---------------------------------------------------------------------
+
+  // Ops after the last node of each step and outside of the optimizer.
+  void find_work_beside_training() {
+    if (!all_.has_backward || all_.links.steps.empty()) return;
+    std::vector<std::pair<int64_t, int64_t>> steps;  // of optimizers
+    for (const Event& e : all_.trace.events)
+      if (e.category == Category::user_annotation && all_.trace.name(e).starts_with("Optimizer."))
+        steps.emplace_back(e.ts_ns, e.end_ns());
+    if (steps.empty()) return;  // one by hand, which is no work beside
+    std::sort(steps.begin(), steps.end());
+    std::map<uint32_t, size_t> last_node;  // of each step
+    for (size_t r = 0; r < roots_.size(); ++r)
+      if (is_autograd_node(roots_.name(r))) last_node[roots_.step(r)] = r;
+    last_node.erase(kNone);
+    if (last_node.size() < 2) return;
+    // Ops of the forward pass, those that read parameters.
+    std::unordered_set<uint64_t> forward;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      const OpKnowledge* known = op_knowledge(roots_.name(r));
+      if (roots_.sequence(r) >= 0 && known != nullptr && known->has_weights)
+        forward.insert(all_.key(roots_.at(r)));
+    }
+    OpTimes times;
+    std::vector<uint32_t> calls;
+    int64_t ns = 0;
+    int64_t again_ns = 0;  // of ops that the forward pass has, too
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      const auto node = last_node.find(roots_.step(r));
+      if (node == last_node.end() || r <= node->second) continue;
+      const int64_t ts_ns = all_.event(roots_.at(r)).ts_ns;
+      const auto next = std::upper_bound(steps.begin(), steps.end(),
+                                         std::pair(ts_ns, std::numeric_limits<int64_t>::max()));
+      if (next != steps.begin() && std::prev(next)->second > ts_ns) continue;
+      // A compiled region may be the optimizer.
+      if (roots_.name(r).starts_with("Torch-Compiled Region")) continue;
+      // What clips gradients belongs to training.
+      if (roots_.name(r).find("_norm") != std::string_view::npos) continue;
+      const int64_t own = roots_.add_times(r, times);
+      ns += own;
+      if (forward.contains(all_.key(roots_.at(r)))) again_ns += own;
+      calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+    }
+    if (static_cast<double>(ns) < kUntrainedShare * static_cast<double>(all_.wall_ns)) return;
+    Waste waste;
+    waste.kind = WasteKind::beside_training;
+    const auto ops = times.list(all_.trace);
+    waste.title = fmt::format(
+        "work that is no part of training comes after the backward pass of each step: {} of {}, "
+        "most of it in {}",
+        time_text(ns), time_text(all_.wall_ns), ops.front().first);
+    waste.action =
+        "metrics, logs, averages of weights (EMA) and validation: do them every N steps, or on "
+        "fewer rows, under no_grad; loops over parameters by torch._foreach calls "
+        "(torch.optim.swa_utils.AveragedModel); copies of the state in the background";
+    if (2 * again_ns > ns) {
+      waste.title = fmt::format(
+          "the model runs again after the backward pass of each step: {} of {}, most of it in {}",
+          time_text(ns), time_text(all_.wall_ns), ops.front().first);
+      waste.evidence.push_back(
+          fmt::format("{} of it in ops that the forward pass runs too", time_text(again_ns)));
+      waste.action =
+          "take metrics (accuracy, top-k) from the outputs that the loss has read "
+          "(outputs.detach()) instead of calling the model again; evaluate every N steps, under "
+          "no_grad and in eval mode";
+    }
+    waste.ns = ns;
+    waste.proof = WasteProof::question;
+    add(std::move(waste), calls, times);
+  }
+
+  // --- A forward pass that gradients do not reach
+  // ---------------------------------------------------
+
+  void find_untrained_forward() {
+    if (!all_.has_backward || all_.links.steps.empty()) return;
+    std::map<uint32_t, size_t> first_node;  // of each step
+    for (size_t r = roots_.size(); r-- > 0;)
+      if (is_autograd_node(roots_.name(r))) first_node[roots_.step(r)] = r;
+    first_node.erase(kNone);
+    if (first_node.size() < 2) return;
+    OpTimes times;
+    std::vector<uint32_t> calls;
+    int64_t ns = 0;
+    size_t reached = 0;
+    for (size_t r = 0; r + 1 < roots_.size(); ++r) {
+      const auto node = first_node.find(roots_.step(r));
+      if (node == first_node.end() || r >= node->second) continue;
+      // The number of an op that makes no node is that of the next one, too.
+      const int64_t number = roots_.sequence(r);
+      size_t next = r + 1;
+      while (next < node->second && roots_.sequence(next) < 0) ++next;
+      if (number >= 0 && roots_.sequence(next) > number) {
+        ++reached;
+        continue;
+      }
+      if (next == node->second && number >= 0) continue;  // the loss
+      // Whole numbers have no gradients: what the op is says more, also of one that programs are
+      // rarely about.
+      const auto tensors = tensor_inputs(all_.inputs(roots_.at(r)));
+      if (!tensors.empty() && std::all_of(tensors.begin(), tensors.end(), [](const TensorShape& t) {
+            return t.type.find("int") != std::string_view::npos || t.type == "bool";
+          }))
+        continue;
+      const OpKnowledge* known = op_knowledge(roots_.name(r));
+      if (known != nullptr && known->role == OpRole::aside) continue;
+      ns += roots_.add_times(r, times);
+      calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+    }
+    if (reached == 0 ||
+        static_cast<double>(ns) < kUntrainedShare * static_cast<double>(all_.wall_ns))
+      return;
+    Waste waste;
+    waste.kind = WasteKind::untrained_forward;
+    waste.place = places_.of(calls);
+    if (waste.place.annotation.starts_with("Optimizer.")) return;
+    const auto ops = times.list(all_.trace);
+    waste.title = fmt::format(
+        "work that gradients do not reach comes before the backward pass of each step: {} of {}, "
+        "most of it in {}",
+        time_text(ns), time_text(all_.wall_ns), ops.front().first);
+    waste.action =
+        "if its inputs come again (a frozen model, features of a data set, a fixed graph or "
+        "prompt), compute it once and keep the results; else prepare it in the data loader's "
+        "workers";
+    waste.ns = ns;
+    waste.proof = WasteProof::question;
+    add(std::move(waste), calls, times);
+  }
+
+  const CountedOps& all_;
+  const Places& places_;
+  const Roots& roots_;
+  std::vector<Waste>& found_;
+};
+
+}  // namespace
+
+void find_wastes_of_passes(const CountedOps& all, const Places& places, const Roots& roots,
+                           std::vector<Waste>& found) {
+  Passes(all, places, roots, found).run();
+}
+
+}  // namespace epilogue::trace
