@@ -6,7 +6,7 @@ import typing
 import torch
 from torch import nn
 
-from . import activations, norms
+from . import activations, norms, sharded
 from .layer import hooks_of
 from .linears import is_conv1d, is_linear
 from .match import Plan
@@ -21,6 +21,9 @@ class Bound:
         self.steps: "list[tuple[dict[str, typing.Any], str, nn.Module]]" = []
         self.children: "list[tuple[nn.Module, type, dict[str, typing.Any]]]" = []
         self.hooks: "list[typing.Any]" = []
+        self.split: "sharded.Split | None" = None  # over ranks, as obstacle() found it last
+        self._marks: "list[typing.Any]" = []
+        self._found: "sharded.Split | str" = ""
         found = {path: self._resolve(root, path) for path in plan.paths()}
         self.linears = [found[path] for path in plan.linears]
         self.dropouts = [found[path] for path in plan.dropouts]
@@ -63,14 +66,31 @@ class Bound:
                 return False
         return True
 
+    def _split(self) -> "str | None":
+        """Finds out whether hooks and weights are those of a plan of tensor parallelism, or says why not."""
+        others = [hooks for child, _, _ in self.children if child not in self.linears for hooks in hooks_of(child)]
+        if any(others):
+            return "a hook on a layer of the MLP"
+        marks = [mark for linear in self.linears for mark in sharded.marks_of(linear)]
+        if marks != self._marks:
+            self._marks, self._found = marks, sharded.split_of_mlp(self.linears)
+        if isinstance(self._found, str):
+            has_hook = any(self.hooks) and self._found == "a hook on a layer"
+            return "a hook on a layer of the MLP" if has_hook else self._found
+        self.split = self._found
+        return None
+
     def obstacle(self) -> "str | None":
         """Why the modules must run as themselves now."""
-        if any(self.hooks):
-            return "a hook on a layer of the MLP"
+        self.split = None
+        if any(self.hooks) or any(sharded.is_marked(linear) for linear in self.linears):
+            reason = self._split()
+            if reason is not None:
+                return reason
         for child, kind, own in self.children:
             if type(child) is not kind:
                 return f"a layer of the MLP became {type(child).__name__}"
-            if "forward" in own:
+            if "forward" in own and (self.split is None or child not in self.linears):
                 return f"{kind.__name__} has a forward of its own instance"
         for dropout in self.dropouts:
             if dropout.training and getattr(dropout, "p", 0) > 0:

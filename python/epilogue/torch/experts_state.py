@@ -7,7 +7,7 @@ import typing
 import torch
 from torch import fx, nn
 
-from . import activations, choose, signals
+from . import activations, choose, sharded, signals
 from .fused_class import class_of, is_compiling
 from .layer import hooks_of
 from .mixture import Experts
@@ -46,6 +46,7 @@ class ExpertsState:
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
         self.store: "Store | None" = None  # where the weights are if packed ones replace them
         self._pack: "_Pack | None" = None
+        self._split: "tuple[typing.Any, sharded.ExpertsSplit | str]" = (None, "")
         self._children: "list[tuple[nn.Module, type, list[typing.Any]]] | None" = None
 
     def __deepcopy__(self, memo: typing.Any) -> "ExpertsState":
@@ -84,9 +85,27 @@ class ExpertsState:
         self.own_calls += 1
         return None
 
+    def split_of(self, module: nn.Module) -> "sharded.ExpertsSplit | str | None":
+        """Of experts that ranks share; None: nothing says so."""
+        forward = module.__dict__.get("forward")
+        if forward is None:
+            return None
+        marks = [forward, *(id(p) for p in module._parameters.values())]
+        if self._split[0] != marks:
+            self._split = (marks, sharded.split_of_experts(module))
+        return self._split[1]
+
+    def run_split(self, module: nn.Module, args: typing.Any, kwargs: typing.Any) -> "torch.Tensor | None":
+        """The result of experts that ranks share; None where nothing says so, or where the plan's forward has to run."""
+        split = self.split_of(module)
+        names = self.plan.inputs[len(args) :]
+        if not isinstance(split, sharded.ExpertsSplit) or tuple(kwargs) != tuple(names):
+            return None
+        return split.call(module, args, kwargs, lambda *a, **k: self.run(module, a, k), type(module)._epilogue_own)
+
     def _changed(self, module: nn.Module) -> "str | None":
         plan = self.plan
-        if "forward" in module.__dict__:
+        if "forward" in module.__dict__ and not isinstance(self.split_of(module), sharded.ExpertsSplit):
             return "forward is set on the instance (hooks of another library)"
         if plan.eval_only and module.training:
             return "the experts are in training mode, in which they do more"
@@ -123,10 +142,13 @@ class ExpertsState:
         pack = self._pack
         if pack is None or pack.dtype is not x.dtype or x.shape[-1] != pack.taken.columns or not pack.taken.holds(module):
             return self._run_anew(module, x, index, weights)
-        if self.options.tune == "measure" and not self._is_faster(module, x, index, weights, pack):
+        if self._measures(module) and not self._is_faster(module, x, index, weights, pack):
             return None
         out = pack.experts(x, index, weights, pack.taken.given)
         return self._run_anew(module, x, index, weights) if out is None else out
+
+    def _measures(self, module: nn.Module) -> bool:
+        return self.options.tune == "measure" and self.split_of(module) is None  # ranks must choose alike
 
     def _trained(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> "torch.Tensor | None":
         taken = self._take(module)
@@ -135,7 +157,8 @@ class ExpertsState:
         if reason is not None or isinstance(taken, str):
             self.reason = str(reason)
             return None
-        return trained_experts(self.plan, {name: p for _, name, p in taken.slots}, x, index, weights)
+        live = {name: p.to_local() if sharded.is_dtensor(p) else p for _, name, p in taken.slots}
+        return trained_experts(self.plan, live, x, index, weights)
 
     def _run_anew(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> "torch.Tensor | None":
         """A call that needs weights packed."""
@@ -144,9 +167,9 @@ class ExpertsState:
         if reason is not None:
             self.reason = reason
             return None
-        named = {name: p for _, name, p in taken.slots}
+        named = {name: sharded.local_of(p) for _, name, p in taken.slots}
         pack = _Pack(taken, x.dtype, self.plan.make(named, self.options.bits))
-        if self.options.tune == "measure" and not self._is_faster(module, x, index, weights, pack):
+        if self._measures(module) and not self._is_faster(module, x, index, weights, pack):
             return None
         self._pack = pack
         return pack.experts(x, index, weights, taken.given)
@@ -154,19 +177,21 @@ class ExpertsState:
     def _take(self, module: nn.Module) -> "Taken | str":
         plan, own = self.plan, module._parameters
         slots = [(own, name, own.get(name)) for name in plan.names()]
+        is_split = isinstance(self.split_of(module), sharded.ExpertsSplit)
         for _, name, p in slots:
-            if type(p) is not _Parameter:
+            if type(p) is not _Parameter and not (is_split and sharded.is_dtensor(p) and not p.is_inference()):
                 return f"{name} is a {type(p).__name__}"
-        given = [p for _, _, p in slots]
+        given = [sharded.local_of(p) for _, _, p in slots]
+        whole = tuple((p, p._version) for _, _, p in slots) if is_split else ()
         if len([p for p in own.values() if p is not None]) != len(given):
             return "changed since it was fused: it has other parameters"
-        up = own[plan.up]
+        up = sharded.local_of(own[plan.up])
         hidden = plan.hidden * (2 if plan.gated and plan.gate is None else 1)
         wanted = (plan.experts, plan.columns, hidden) if plan.transposed else (plan.experts, hidden, plan.columns)
         if tuple(up.shape) != wanted:
             return f"changed since it was fused: {plan.up} is {list(up.shape)}"
         weights = given[: len(plan.weights())]
-        return Taken(module, slots, weights, given[len(weights) :], given, plan.columns)
+        return Taken(module, slots, weights, given[len(weights) :], given, plan.columns, whole)
 
     def _is_faster(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, pack: _Pack) -> bool:
         rows = x.shape[0]
@@ -208,13 +233,26 @@ def _experts_class(original: type) -> type:
     return class_of(original, _experts_class, call)
 
 
+@functools.lru_cache(maxsize=None)
+def _split_class(original: type) -> type:
+    """Of experts that ranks share: __call__ stands around the plan's forward."""
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        hooked = self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks
+        out = None if is_compiling() or hooked else self.__dict__[STATE].run_split(self, args, kwargs)
+        return original.__call__(self, *args, **kwargs) if out is None else out
+
+    return class_of(original, _split_class, call, "__call__")
+
+
 def is_fused_experts(module: nn.Module) -> bool:
     return STATE in module.__dict__
 
 
 def bytes_of(module: nn.Module) -> int:
     """What packed copies of its experts take, about."""
-    return sum(p.numel() * p.element_size() for p in module._parameters.values() if p is not None and p.dim() == 3)
+    parts = (sharded.local_of(p) for p in module._parameters.values() if p is not None and p.dim() == 3)
+    return sum(p.numel() * p.element_size() for p in parts)
 
 
 def experts_of(module: nn.Module) -> "ExpertsPlan | NoMatch | None":
@@ -239,7 +277,7 @@ def fuse_experts(
             continue
         left = None if left is None else left - size
         module.__dict__[STATE] = ExpertsState(plan, options)
-        module.__class__ = _experts_class(type(module))
+        module.__class__ = (_split_class if "forward" in module.__dict__ else _experts_class)(type(module))
     return left
 
 
@@ -254,4 +292,6 @@ def row_of(name: str, module: nn.Module) -> Row:
     state: ExpertsState = module.__dict__[STATE]
     kind = type(module)._epilogue_original.__name__
     size = bytes_of(module)
-    return Row(name, kind, True, str(state.plan), state.fused_calls, state.own_calls, state.reason, bytes=size)
+    split = state.split_of(module)
+    part = str(split) if isinstance(split, sharded.ExpertsSplit) else None
+    return Row(name, kind, True, str(state.plan), state.fused_calls, state.own_calls, state.reason, bytes=size, part=part)

@@ -6,7 +6,7 @@ import typing
 
 from torch import nn
 
-from . import experts_state, inline, linear_state
+from . import experts_state, inline, linear_state, sharded
 from .bits import bits_of, options_of
 from .fused_class import STATE, fused_class
 from .layer import Call, is_layer, match_inline, match_layer
@@ -37,7 +37,7 @@ def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
         return None
     if method in module.__dict__:
         return NoMatch(f"{method} is set on the instance (hooks of another library)")
-    if not all(type(p) is nn.Parameter or rounded_of(p) is not None for p in module.parameters()):
+    if not all(type(p) is nn.Parameter or rounded_of(p) is not None or sharded.is_dtensor(p) for p in module.parameters()):
         return NoMatch("parameters of a type of their own (DTensor, quantised, ...)")
     try:
         plan = match(module, method)
@@ -113,6 +113,8 @@ def fuse(
         raise ValueError(f"memory is a number of bytes, not {memory!r}")
     bits = bits_of(weights, activations, group, zero_points, int8_weights)
     folder = folder_of(release)
+    if folder is not None and any(sharded.is_dtensor(p) for p in model.parameters()):
+        raise ValueError("release=True is for parameters of one process: the model has DTensors")
     if folder is not None and tune == "measure":
         raise ValueError("release=True is for tune='model': what packed weights replace is not timed beside them")
     options = Options(bits=bits, training=training, tune=tune, linears=linears, release=folder is not None)
@@ -143,7 +145,28 @@ def fuse(
     linear_state.fuse_linears(model, of_mlps, options, memory, left)
     if folder is not None:
         _release(model, folder)
+    try:
+        sharded.agree(model, _running(model, options))
+    except RuntimeError:
+        unfuse(model)
+        raise
     return model
+
+
+def _running(model: nn.Module, options: Options) -> "list[tuple[str, str]]":
+    """What each module runs as, for sharded.agree()."""
+    found = [("(options)", str(options))]
+    for name, module in model.named_modules():
+        if _is_fused(module):
+            state: State = module.__dict__[STATE]
+            reason = state.check(module)
+            found.append((name, f"fused: {state.plan}" if reason is None else f"not fused: {reason}"))
+        elif experts_state.is_fused_experts(module):
+            found.append((name, "fused experts"))
+        elif linear_state.is_fused_linear(module):
+            split = sharded.split_of(module) if sharded.is_marked(module) else None
+            found.append((name, f"not fused: {split}" if isinstance(split, str) else "a fused linear layer"))
+    return found
 
 
 def _packing(model: nn.Module) -> "list[tuple[State | experts_state.ExpertsState | linear_state.LinearState, nn.Module, str]]":
@@ -247,15 +270,17 @@ def _row(name: str, module: nn.Module, layer: "tuple[str, State] | None") -> Row
     kind = type(module)._epilogue_original.__name__
     what = str(state.plan)
     size = linear_state.bytes_of(module.get_submodule(path) for path in state.plan.linears)
+    part = state.part()
     if layer is None:
-        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, None, 0, state.apart, size)
+        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, None, 0, state.apart, size, part)
+    part = layer[1].part() or part
     outer, around = layer
     if around is state:  # a layer whose linear layers are its own children
-        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, outer, state.fused_calls, None, size)
+        return Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, outer, state.fused_calls, None, size, part)
     what += f"; with {around.plan.around()} of {outer or '(the model)'}"
     calls = around.fused_calls
     apart = around.reason if around.own_calls else None
-    return Row(name, kind, True, what, state.fused_calls + calls, state.own_calls, state.reason, outer, calls, apart, size)
+    return Row(name, kind, True, what, state.fused_calls + calls, state.own_calls, state.reason, outer, calls, apart, size, part)
 
 
 def why(model: nn.Module, profile: typing.Any = None) -> Report:

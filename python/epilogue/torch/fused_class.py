@@ -90,15 +90,19 @@ def _rebuild(original: type, make: "typing.Callable[[type], type]") -> nn.Module
     return module
 
 
-def class_of(original: type, make: "typing.Callable[[type], type]", call: typing.Callable[..., typing.Any]) -> type:
-    """`original` with a forward that runs fused where it may. `make` gives the same class again."""
+def class_of(
+    original: type, make: "typing.Callable[[type], type]", call: typing.Callable[..., typing.Any], method: str = "forward"
+) -> type:
+    """`original` with a forward (or, around hooks and a forward of the instance, a __call__) that runs fused where it may.
+    `make` gives the same class again."""
 
     def reduce(self: nn.Module, protocol: typing.Any) -> typing.Any:
         state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
         return _rebuild, (original, make), state
 
     own = original.forward
-    functools.update_wrapper(call, own)
-    body = {"forward": call, "__reduce_ex__": reduce, "__doc__": original.__doc__, "__module__": original.__module__,
-            "_epilogue_original": original, "_epilogue_own": own}  # fmt: skip
+    if method == "forward":
+        functools.update_wrapper(call, own)
+    body = {method: call, "__reduce_ex__": reduce, "__doc__": original.__doc__, "__module__": original.__module__,
+            "_epilogue_original": original, "_epilogue_own": own, "_epilogue_fused": call}  # fmt: skip
     return type("Fused" + original.__name__, (original,), body)

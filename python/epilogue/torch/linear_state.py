@@ -5,6 +5,8 @@ Layers of one module that are given the same tensor (q, k and v) run as one call
 at the first calls: structure that no trace of attention would show. The first of them computes all; the
 others take what is theirs if they are given that very tensor, unwritten. Where one is not (another
 input, or not called at all), each runs by itself from then on.
+
+A layer that tensor parallelism split (sharded.py) is called in place of its hooks.
 """
 
 import dataclasses
@@ -16,7 +18,7 @@ import weakref
 import torch
 from torch import nn
 
-from . import choose, signals
+from . import choose, sharded, signals
 from .fused_class import class_of, is_compiling
 from .handle import Handle
 from .linears import is_conv1d, is_linear
@@ -54,15 +56,16 @@ def loses(rows: int, dtype: torch.dtype) -> "str | None":
 
 def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -> "str | None":
     """Why a linear layer stays PyTorch's, whatever it is given."""
-    if "forward" in linear.__dict__:
+    split = sharded.split_of(linear) if sharded.is_marked(linear) else None
+    if "forward" in linear.__dict__ and not isinstance(split, sharded.Split):
         return "forward is set on the instance (hooks of another library)"
     weight = linear._parameters.get("weight")
     is_rounded = rounded_of(weight) is not None
-    if type(weight) is not nn.Parameter and not is_rounded:
-        return f"its weight is a {type(weight).__name__}"
+    if type(weight) is not nn.Parameter and not is_rounded and not isinstance(split, sharded.Split):
+        return f"its weight is a {type(weight).__name__}" + (f": {split}" if sharded.is_dtensor(weight) else "")
     if options.linears == "always":
         return None
-    if weight.numel() < LEAST_ELEMENTS:
+    if sharded.local_of(weight).numel() < LEAST_ELEMENTS:
         return "small: a call's checks take as long as the product"
     # Of fewer bits a copy is smaller, and read instead.
     if not (options.bits or is_rounded) and weight in tied and products_of(weight.dtype) != "engine":
@@ -93,6 +96,7 @@ class _Set:
         self.local = threading.local()  # what waits for the other members
         self.reason = ""  # of the last call that gave nothing
         self.packs: "dict[torch.dtype, _Pack]" = {}
+        self.split: "sharded.Split | None" = None  # that all of them have
 
     def run(self, x: torch.Tensor, options: "Options") -> "list[torch.Tensor] | None":
         """A result for each; None where they run as their own."""
@@ -118,9 +122,13 @@ class _Set:
         pack = self._pack(x, dtype, autocast, options)  # the first call, or weights in other memory
         return None if pack is None else _linear(given, pack.handle.number, pack.taken.given, None)
 
+    def _take(self) -> "Taken | str":
+        is_split = self.split is not None
+        return take(self, self.modules, [], is_conv1d(self.modules[0]), is_split, is_split and self.split.partial)
+
     def _pack(self, x: torch.Tensor, dtype: torch.dtype, autocast: bool, options: "Options | None") -> "_Pack | None":
         """The parameters as they are; with options packed too."""
-        taken = take(self, self.modules, [], is_conv1d(self.modules[0]))
+        taken = self._take()
         reason = taken if isinstance(taken, str) else misfit(x, taken, dtype, autocast)
         if reason is not None or isinstance(taken, str):
             self.reason = str(reason)
@@ -140,7 +148,7 @@ class _Set:
         few_bits = taken.is_rounded or (options.bits and options.tune != "measure")
         if options.linears == "always" or options.release or few_bits:
             return None
-        if options.tune != "measure":
+        if options.tune != "measure" or self.split is not None:  # ranks must choose alike
             return loses(rows, dtype)
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
         key = choose.key("linear", shapes, rows, dtype, options.bits)
@@ -156,17 +164,18 @@ class _Set:
         autocast = _is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         transposed = is_conv1d(self.modules[0])
-        taken = take(self, self.modules, [], transposed)
+        taken = self._take()
         reason = taken if isinstance(taken, str) else misfit(x, taken, dtype, autocast)
         if reason is None and (options.bits or taken.is_rounded):
             reason = "gradients of fewer bits"
-        if reason is None and options.training != "always" and options.tune != "measure":
+        measures = options.tune == "measure" and self.split is None
+        if reason is None and options.training != "always" and not measures:
             reason = unprofitable(dtype)
         if reason is not None or isinstance(taken, str):
             self.reason = str(reason)
             return None
-        weight, bias = taken.weights[0], taken.biases[0]
-        if options.training != "always" and options.tune == "measure":
+        (weight,), (bias,) = taken.live()
+        if options.training != "always" and measures:
             rows = x.numel() // max(x.shape[-1], 1)
             key = choose.key("linear", "x".join(str(n) for n in weight.shape), rows, dtype, "") + " | training"
             names = ("own", "engine")
@@ -231,11 +240,12 @@ class Siblings:
     def note(self, state: "LinearState", x: torch.Tensor) -> None:
         with self._lock:
             if self._x() is x:
-                if state not in self._seen:
+                if state not in self._seen and state.alone.split == self._seen[0].alone.split:
                     self._seen.append(state)
                 return
             if len(self._seen) > 1 and all(s.together is None for s in self._seen):
                 together = _Set([s.alone.modules[0] for s in self._seen], tuple(self._seen))
+                together.split = self._seen[0].alone.split
                 for s in self._seen:
                     s.together = together
             self._seen, self._x = [state], weakref.ref(x)
@@ -258,6 +268,8 @@ class LinearState:
         self.alone: "_Set | None" = None
         self.together: "_Set | None" = None
         self._notes = 0
+        self._marks: "list[typing.Any]" = []
+        self._split: "sharded.Split | str" = ""
 
     def __deepcopy__(self, memo: typing.Any) -> "LinearState":
         return LinearState(self.options, None if self.siblings is None else self.siblings.__deepcopy__(memo))
@@ -268,7 +280,7 @@ class LinearState:
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The fused result; None where the module's own forward has to run."""
         reason = unfit(x) or signals.foreign()
-        out = None if reason is not None else self._run(module, x)
+        out = None if reason is not None else self._run(module, x, None)
         if out is not None:
             self.fused_calls += 1
             if self.store is not None:
@@ -279,10 +291,38 @@ class LinearState:
         self.own_calls += 1
         return None
 
-    def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
-        if self.alone is None or self.alone.modules[0] is not module:
+    def run_split(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        """The same of a layer that is split over ranks, in place of the hooks of its plan. None: nothing is on it, or they run."""
+        if not sharded.is_marked(module):
+            return None
+        split = self.split_of(module)
+        reason = split if isinstance(split, str) else signals.foreign()
+        if reason is None:
+            gradients = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters(False)))
+            if gradients and not self.options.training:
+                reason = "gradients are wanted: fuse(model, training=True)"
+        if reason is None:
+            rows = split.enter(x, gradients)
+            reason = rows if isinstance(rows, str) else unfit(rows)
+        out = None if reason is not None else self._run(module, rows, split)
+        if out is not None:
+            self.fused_calls += 1
+            return split.leave(out, module.weight.shape[0], module._parameters.get("bias") if split.partial else None, None)
+        self.reason = reason or self.alone.reason
+        self.own_calls += 1
+        return None
+
+    def split_of(self, module: nn.Module) -> "sharded.Split | str":
+        marks = sharded.marks_of(module)
+        if marks != self._marks:
+            self._marks, self._split = marks, sharded.split_of(module)
+        return self._split
+
+    def _run(self, module: nn.Module, x: torch.Tensor, split: "sharded.Split | None") -> "torch.Tensor | None":
+        if self.alone is None or self.alone.modules[0] is not module or self.alone.split != split:
             self.refresh()
             self.alone = _Set([module])
+            self.alone.split = split
         if _is_grad_enabled() and self.options.training and (x.requires_grad or any(p.requires_grad for p in module.parameters(False))):
             return self.alone.train(x, self.options)
         if not x.is_inference():  # such a tensor has no version
@@ -304,10 +344,26 @@ def _linear_class(original: type) -> type:
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         if is_compiling() or len(args) != 1 or kwargs:
             return own(self, *args, **kwargs)
-        out = self.__dict__[STATE].run(self, args[0])
+        state: LinearState = self.__dict__[STATE]
+        if sharded.is_dtensor(self._parameters.get("weight")) and type(self) is _linear_class(original):
+            self.__class__ = _split_class(original)  # split since it was fused: from the next call on
+        out = state.run(self, args[0])
         return own(self, *args) if out is None else out
 
     return class_of(original, _linear_class, call)
+
+
+@functools.lru_cache(maxsize=None)
+def _split_class(original: type) -> type:
+    """Of a layer that is split over ranks: __call__ stands around the hooks and the forward of its plan."""
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if is_compiling() or len(args) != 1 or kwargs or not isinstance(args[0], torch.Tensor):
+            return original.__call__(self, *args, **kwargs)
+        out = self.__dict__[STATE].run_split(self, args[0])
+        return original.__call__(self, *args) if out is None else out
+
+    return class_of(original, _split_class, call, "__call__")
 
 
 def is_fused_linear(module: nn.Module) -> bool:
@@ -316,7 +372,8 @@ def is_fused_linear(module: nn.Module) -> bool:
 
 def bytes_of(linears: "typing.Iterable[nn.Module]") -> int:
     """What packed copies take, about: panels are filled up to their width."""
-    return sum(p.numel() * p.element_size() for m in linears for p in (m._parameters.get("weight"),) if p is not None)
+    parts = (sharded.local_of(m._parameters.get("weight")) for m in linears)
+    return sum(p.numel() * p.element_size() for p in parts if p is not None)
 
 
 def fuse_linears(
@@ -342,7 +399,7 @@ def fuse_linears(
                 continue
             columns = child.weight.shape[0 if is_conv1d(child) else 1]
             child.__dict__[STATE] = LinearState(options, siblings.setdefault(columns, Siblings()))
-            child.__class__ = _linear_class(type(child))
+            child.__class__ = (_split_class if sharded.is_marked(child) else _linear_class)(type(child))
 
 
 def unfuse_linear(module: nn.Module) -> None:
@@ -360,7 +417,9 @@ def rows_of(model: nn.Module, of_mlps: "set[nn.Module]") -> "list[Row]":
             state: LinearState = module.__dict__[STATE]
             kind = type(module)._epilogue_original.__name__
             what = "linear layer" if state.together is None else f"linear layer, one of {len(state.together.members)} of one input"
-            rows.append(Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, bytes=bytes_of([module])))
+            split = state.split_of(module) if sharded.is_marked(module) else None
+            part = str(split) if isinstance(split, sharded.Split) else None
+            rows.append(Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, bytes=bytes_of([module]), part=part))
         elif _LEFT in module.__dict__ and module not in of_mlps:
             rows.append(Row(name, type(module).__name__, False, module.__dict__[_LEFT]))
     return rows

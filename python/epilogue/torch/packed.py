@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .linears import is_conv1d, is_linear
+from .sharded import is_dtensor
 
 _VERSION = "1"
 _ROUNDED, _TIED, _TRANSPOSED, _DTYPE = "rounded.", "tied.", "transposed.", "dtype."
@@ -204,6 +205,8 @@ def save_packed(model: nn.Module, path: "str | os.PathLike[str]", metadata: "dic
 
     from .fuse import bits_by_linear
 
+    if any(is_dtensor(p) for p in model.parameters()):
+        raise ValueError("model: expected parameters of one process, got DTensors: save the model before it is split")
     bits, common = bits_by_linear(model)
     tensors: "dict[str, torch.Tensor]" = {}
     facts = {**(metadata or {}), "epilogue.packed": _VERSION, "epilogue.options": json.dumps(common)}

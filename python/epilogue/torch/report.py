@@ -20,6 +20,7 @@ class Row:
     layer_calls: int = 0  # of the fused calls: those with the norm and the residual
     apart: "str | None" = None  # why norm and residual run by themselves, or did in the last such call
     bytes: int = 0  # of its packed weights, about
+    part: "str | None" = None  # which part of it this rank has, under tensor parallelism
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Report:
                 "released_bytes": self.released_bytes, "shares": dict(self.shares)}  # fmt: skip
 
     def __str__(self) -> str:
-        lines = [f"{len(self.fused)} of {len(self.rows)} MLPs are fused"]
+        parts = {row.part for row in (*self.rows, *self.linears) if row.part}
+        lines = [f"{len(self.fused)} of {len(self.rows)} MLPs are fused" + "".join(f", {part}" for part in sorted(parts))]
         for row in self.rows:
             mark = "fused" if row.is_fused else "not fused"
             lines.append(f"  {row.name or '(the model)'}: {mark}: {row.what}")

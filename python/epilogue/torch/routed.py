@@ -17,6 +17,7 @@ from torch import nn
 from . import activations
 from .mixture import PLAIN, Experts
 from .patterns import NoMatch
+from .sharded import is_dtensor, local_of, split_of_experts
 
 _SMALL = (8, 24)  # hidden columns and columns of the module that is tried: multiples of 8, as grouped products want
 _SCALES = (0.1, 1.0, 10.0, 1e3)  # of rows
@@ -76,8 +77,8 @@ class ExpertsPlan:
 
 
 def own_parameters(module: nn.Module) -> "dict[str, torch.Tensor]":
-    """A matrix, or a bias, for each of several experts, or nothing."""
-    found = {name: p for name, p in module._parameters.items() if p is not None}
+    """A matrix, or a bias, for each of several experts, or nothing. Where ranks share them, this rank's part."""
+    found = {name: local_of(p) for name, p in module._parameters.items() if p is not None}
     counts = {p.shape[0] for p in found.values() if p.dim() in (2, 3)}
     matrices = [p for p in found.values() if p.dim() == 3]
     return found if len(matrices) in (2, 3) and len(counts) == 1 and counts != {1} else {}
@@ -112,9 +113,13 @@ def match_experts(module: nn.Module) -> "ExpertsPlan | None":
         return None
     names = ", ".join(name for name, p in parameters.items() if p.dim() == 3)
     about = f"experts: {names} have a matrix for each expert"
+    is_split = False
     if "forward" in module.__dict__:
-        raise NoMatch("forward is set on the instance (hooks of another library)")
-    if not all(type(p) is nn.Parameter for p in module.parameters()):
+        split = split_of_experts(module)
+        if isinstance(split, str):
+            raise NoMatch(split)
+        is_split = True
+    if not all(type(p) is nn.Parameter or (is_split and is_dtensor(p)) for p in module.parameters()):
         raise NoMatch("parameters of a type of their own (DTensor, quantised, ...)")
     inputs = list(inspect.signature(type(module).forward).parameters)[1:]
     if len(inputs) != 3:
@@ -123,6 +128,8 @@ def match_experts(module: nn.Module) -> "ExpertsPlan | None":
         raise NoMatch(f"{about}; it has other parameters or buffers too")
     reason = f"{about}, in no layout that the engine has"
     for plan in _candidates(module, parameters, (inputs[0], inputs[1], inputs[2])):
+        if is_split and any(plan.biases):
+            raise NoMatch(f"{about}; biases of experts that ranks share are added by the module")
         error = _tried(module, plan, False)
         if error is None:
             return plan if _tried(module, plan, True) is None else dataclasses.replace(plan, eval_only=True)
@@ -194,7 +201,7 @@ def _tried(module: nn.Module, plan: ExpertsPlan, training: bool) -> "str | None"
 
     small = {
         name: nn.Parameter(normal(plan.experts, *(sizes[n] for n in p.shape[1:])), False)
-        for name, p in ((name, module._parameters[name]) for name in plan.names())
+        for name, p in own_parameters(module).items()
     }
     own = {k: sizes.get(v, v) if type(v) is int else v for k, v in module.__dict__.items()}
     tried: nn.Module = object.__new__(type(module))

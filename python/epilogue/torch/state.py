@@ -9,7 +9,7 @@ import typing
 import torch
 from torch import nn
 
-from . import choose, signals
+from . import choose, sharded, signals
 from .bound import Bound
 from .handle import Around, Handle, NormWeights
 from .layer import Call
@@ -72,6 +72,14 @@ class State:
         """What is packed now."""
         return tuple(self._packs.values())
 
+    def part(self) -> "str | None":
+        """Which rank's, under tensor parallelism."""
+        return None if self._bound is None or self._bound.split is None else str(self._bound.split)
+
+    def check(self, module: nn.Module) -> "str | None":
+        """Why a call now would run the modules themselves, whatever it is given."""
+        return self._bind(module) or self._bound.obstacle()
+
     def declines(self, layer: nn.Module, args: typing.Any, kwargs: typing.Any) -> bool:
         """Whether a layer's forward has to run to its end, as its own."""
         reason = "the layer is in training mode" if layer.training else self.call.obstacle(args, kwargs)
@@ -85,7 +93,7 @@ class State:
         """The fused result; None where the module's own forward has to run."""
         reason = self._refuse(module, x)
         if reason is None:
-            out = self._run(module, x)
+            out = self._run(module, x) if self._bound.split is None else self._run_split(module, x, self._bound.split)
             if out is not None:
                 self.fused_calls += 1
                 if self.store is not None:
@@ -97,16 +105,43 @@ class State:
         return None
 
     def _refuse(self, module: nn.Module, x: typing.Any) -> "str | None":
-        reason = unfit(x) or signals.foreign()
+        reason = signals.foreign()
         if reason is not None:
             return reason
+        reason = self._bind(module) or self._bound.obstacle()
+        return unfit(x) if reason is None and self._bound.split is None else reason
+
+    def _bind(self, module: nn.Module) -> "str | None":
         if self._bound is None or not self._bound.holds(module):
             try:
                 self._bound = Bound(module, self.plan)
             except TypeError as error:
                 self._bound = None
                 return f"changed since it was fused: {error}"
-        return self._bound.obstacle()
+        return None
+
+    def _run_split(self, module: nn.Module, x: typing.Any, split: sharded.Split) -> "torch.Tensor | None":
+        """This rank's part of the call, and what joins it with the others."""
+        bound, plan = self._bound, self.plan
+        last = bound.linears[-1]
+        if plan.post is not None:
+            self.reason = "the norm of the result follows the sum over ranks"
+            return None
+        if plan.residual and not (split.local and type(x) is torch.Tensor and split.given == split.output):
+            self.reason = "the residual is laid out otherwise than the result"
+            return None
+        parameters = (p for linear in bound.linears for p in linear._parameters.values() if p is not None)
+        gradients = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in parameters))
+        if gradients and (reason := self._untrainable()) is not None:
+            self.reason = reason
+            return None
+        rows = split.enter(x, gradients)
+        reason = rows if isinstance(rows, str) else unfit(rows)
+        if reason is not None:
+            self.reason = reason
+            return None
+        out = self._run(module, rows)
+        return None if out is None else split.leave(out, last.weight.shape[0], last._parameters.get("bias"), x if plan.residual else None)
 
     def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
         global _run
@@ -116,7 +151,7 @@ class State:
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         pack = self._packs.get(dtype)
         if pack is not None and pack.taken.holds(self._bound) and x.shape[-1] == pack.taken.columns:
-            if self.options.tune != "measure" and not pack.taken.wants_gradients(x):
+            if (self.options.tune != "measure" or self._bound.split is not None) and not pack.taken.wants_gradients(x):
                 out = _run(x if x.dtype is dtype else x.to(dtype), pack.handle.number, pack.taken.given)
                 if out is not None:
                     return out
@@ -128,7 +163,8 @@ class State:
             self.reason = "autocast around a residual and a norm"
             return None
         bound = self._bound
-        taken = take(bound, bound.linears, bound.norms, bound.transposed[0])
+        is_split = bound.split is not None
+        taken = take(bound, bound.linears, bound.norms, bound.transposed[0], is_split, is_split)
         if isinstance(taken, str):
             self.reason = taken
             return None
@@ -152,7 +188,7 @@ class State:
                 out = pack.handle(given, taken.given)
             return out
 
-        if self.options.tune == "measure" and not self._is_faster(module, x, dtype, taken.weights, call):
+        if self.options.tune == "measure" and not is_split and not self._is_faster(module, x, dtype, taken.weights, call):
             return None
         return call()
 
@@ -173,7 +209,7 @@ class State:
         if products is None:
             return None
         plan, transposed = self.plan, tuple(self._bound.transposed)
-        return trained(plan, transposed, products, dtype, x, taken.weights, taken.biases)
+        return trained(plan, transposed, products, dtype, x, *taken.live())
 
     def _untrainable(self) -> "str | None":
         if self.plan.inline:
@@ -192,7 +228,7 @@ class State:
         rows = x.numel() // max(x.shape[-1], 1)
         if self.options.training == "always":
             return products_of(dtype)
-        if self.options.tune != "measure":
+        if self.options.tune != "measure" or self._bound.split is not None:  # ranks must choose alike
             reason = unprofitable(dtype)
             if reason is None:
                 return products_of(dtype)
@@ -236,7 +272,7 @@ class State:
             None if module is None else NormWeights(norm, module.weight, getattr(module, "bias", None))
             for module, norm in zip(self._bound.norms, (plan.pre, plan.post))
         )
-        return Around(pre, plan.residual, plan.post_form, post)
+        return Around(pre, plan.residual and self._bound.split is None, plan.post_form, post)
 
     def _is_faster(
         self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, weights: "list[torch.Tensor]",

@@ -8,6 +8,7 @@ from torch import nn
 
 from .match import DTYPES
 from .packed import Rounded, rounded_of
+from .sharded import is_dtensor
 
 # Of each call: names of this module, no look-ups by path.
 _Tensor, _Parameter, _strided = torch.Tensor, nn.Parameter, torch.strided
@@ -21,6 +22,8 @@ class Taken(typing.NamedTuple):
     biases: "list[torch.Tensor | None]"
     given: "list[torch.Tensor]"  # all that are there, those of norms too, but for rounded weights
     columns: int  # of x
+    # Parameters of which `weights` and `biases` are this rank's part, with their versions: the part has none of its own.
+    whole: "tuple[tuple[torch.Tensor, int], ...]" = ()
 
     def holds(self, owner: typing.Any) -> bool:
         if owner is not self.owner:
@@ -28,10 +31,13 @@ class Taken(typing.NamedTuple):
         for own, name, p in self.slots:
             if own.get(name) is not p:
                 return False
-            if p is not None and type(p) is not _Parameter:
+            if p is not None and type(p) is not _Parameter and not self.whole:
                 now = rounded_of(p)  # not where the dtype was changed
                 if now is None or all(w is not now for w in self.weights):
                     return False
+        for p, version in self.whole:
+            if p._version != version:
+                return False
         return True
 
     @property
@@ -39,11 +45,26 @@ class Taken(typing.NamedTuple):
         return isinstance(self.weights[0], Rounded)
 
     def wants_gradients(self, x: torch.Tensor) -> bool:
-        return _is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.given))
+        return _is_grad_enabled() and (x.requires_grad or self.trains())
+
+    def trains(self) -> bool:
+        return any(p.requires_grad for p in self.given) or any(p.requires_grad for p, _ in self.whole)
+
+    def live(self) -> "tuple[list[torch.Tensor], list[torch.Tensor | None]]":
+        """Weights and biases that gradients reach."""
+        if not self.whole:
+            return self.weights, self.biases
+        parts = {id(p._local_tensor): p for p, _ in self.whole}
+        weights, biases = ([None if t is None else parts[id(t)].to_local() for t in ts] for ts in (self.weights, self.biases))
+        return weights, biases
 
 
-def take(owner: typing.Any, linears: "list[nn.Module]", norms: "list[nn.Module | None]", transposed: bool) -> "Taken | str":
-    """Or why not. transposed: whether the first layer's weight is [in, out]."""
+def take(
+    owner: typing.Any, linears: "list[nn.Module]", norms: "list[nn.Module | None]", transposed: bool, is_split: bool = False,
+    is_partial: bool = False,
+) -> "Taken | str":  # fmt: skip
+    """Or why not. transposed: whether the first layer's weight is [in, out]. is_split: parameters of linear layers are DTensors,
+    of which this rank's part is taken; is_partial: the last one's bias is added later."""
     slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]" = []
     for linear in linears:
         own = linear._parameters
@@ -53,6 +74,15 @@ def take(owner: typing.Any, linears: "list[nn.Module]", norms: "list[nn.Module |
         if module is not None:
             slots += [(module._parameters, name, p) for name, p in module._parameters.items()]
     of_norms = [p for _, _, p in slots[2 * len(weights) :]]
+    whole: "list[tuple[torch.Tensor, int]]" = []
+    if is_split:
+        parts = [p for p in (*weights, *biases) if p is not None]
+        if not all(is_dtensor(p) for p in parts) or any(p.is_inference() for p in parts):
+            return "some parameters are DTensors with a version, others are not"
+        whole = [(p, p._version) for p in parts]
+        weights, biases = ([None if p is None else p._local_tensor for p in ps] for ps in (weights, biases))
+        if is_partial:
+            biases[-1] = None
     rounded = [rounded_of(p) for p in weights]
     is_rounded = rounded[0] is not None
     if any((r is not None) != is_rounded for r in rounded):
@@ -61,15 +91,15 @@ def take(owner: typing.Any, linears: "list[nn.Module]", norms: "list[nn.Module |
         if any((r.group == 0) != (rounded[0].group == 0) or r.scales.dtype is not rounded[0].scales.dtype for r in rounded):
             return "weights are packed in several ways"
         weights = rounded
-    for p in [] if is_rounded else weights:
+    for p in [] if is_rounded or is_split else weights:
         if type(p) is not _Parameter:
             return f"a parameter is a {type(p).__name__}"
-    for p in [*biases, *of_norms]:
+    for p in [*([] if is_split else biases), *of_norms]:
         if p is not None and type(p) is not _Parameter:
             return f"a parameter is a {type(p).__name__}"
     given = [p for p in (*([] if is_rounded else weights), *biases, *of_norms) if p is not None]
     columns = weights[0].shape[0 if transposed else 1] if len(weights[0].shape) == 2 else -1
-    return Taken(owner, slots, weights, biases, given, columns)
+    return Taken(owner, slots, weights, biases, given, columns, tuple(whole))
 
 
 def rows_of(weights: "typing.Sequence[torch.Tensor | Rounded]", transposed: "typing.Sequence[bool]") -> "list[typing.Any]":

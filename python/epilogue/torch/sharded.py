@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers that tensor parallelism split over the ranks of a mesh: what its plan asks for, and how a rank's part joins the others.
+
+    columns   W is Shard(0): all rows in, this rank's columns out             gate and up, q, k and v
+    rows      W is Shard(1): this rank's columns in, a partial sum out        down, o
+
+Plans are known by what they put on a linear layer: the two hooks of torch's parallelize_module, the forward of transformers'
+tp_plan, or a weight that is a DTensor and nothing else (then rows are DTensors too). A fused call runs between the two ends of
+the plan: it reads what the first layer would be given, and its partial sum is reduced to what the last layer would give.
+"""
+
+import copy
+import functools
+import sys
+import typing
+
+import torch
+from torch import nn
+
+from . import training
+from .match import DTYPES
+
+_loaded = sys.modules
+_Tensor = torch.Tensor
+_TORCH, _TRANSFORMERS = "torch.distributed.tensor.parallel.style", "transformers.distributed.tensor_parallel"
+_EXPERTS = "transformers.distributed.expert_parallel"
+
+
+def dtensor_class() -> "type | None":
+    """None where nobody loaded it, so that nothing can be one."""
+    module = _loaded.get("torch.distributed.tensor")
+    return None if module is None else getattr(module, "DTensor", None)
+
+
+def is_dtensor(value: typing.Any) -> bool:
+    kind = dtensor_class()
+    return kind is not None and isinstance(value, kind)
+
+
+def local_of(p: typing.Any) -> typing.Any:
+    """This rank's part of a parameter."""
+    return p._local_tensor if is_dtensor(p) else p
+
+
+def _settled(x: typing.Any) -> typing.Any:
+    """A result of a collective that is under way, once it is there."""
+    return x.wait() if type(x).__name__ == "AsyncCollectiveTensor" and hasattr(x, "wait") else x
+
+
+class Split(typing.NamedTuple):
+    """How a linear layer, or an MLP, is split, and what the plan gives and wants at its ends."""
+
+    partial: bool  # the result is a sum over ranks; if not, this rank's columns of it
+    mesh: typing.Any  # a DeviceMesh of one dimension
+    given: typing.Any  # the placement of rows that are plain tensors; None: they are DTensors
+    wanted: typing.Any  # the placement that the product reads
+    output: typing.Any  # the placement of the result; None: what the product gives
+    local: bool  # the result is a plain tensor
+
+    def enter(self, x: typing.Any, gradients: bool) -> "torch.Tensor | str":
+        """The rows that this rank's part reads, or why there are none."""
+        x = _settled(x)
+        kind = dtensor_class()
+        if type(x) is _Tensor:
+            if self.given is None:
+                return "the weights are DTensors, the input is not"
+            if not gradients and self.given == self.wanted:
+                return x
+            x = kind.from_local(x, self.mesh, [self.given], run_check=False)
+        elif type(x) is not kind or x.device_mesh != self.mesh:
+            return f"the input is a {type(x).__name__}" + (" of another mesh" if type(x) is kind else "")
+        if not _is_placed(x, self.wanted):
+            x = x.redistribute(placements=[self.wanted])
+        if not gradients:
+            return _settled(x._local_tensor)
+        from torch.distributed.tensor import Partial
+
+        return _settled(x.to_local(grad_placements=[Partial()] if self.wanted.is_replicate() else None))
+
+    def leave(self, out: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None") -> torch.Tensor:
+        """The result as the plan wants it, from this rank's part. Writes into `out` where no gradient needs it. columns: of the
+        whole result; bias: of the last layer, which no part has added, a DTensor; residual: rows as the result's."""
+        is_plain = self.partial and self.local and not out.requires_grad and self.output is not None and self.output.is_replicate()
+        if is_plain and (bias is None or not bias.requires_grad or not torch.is_grad_enabled()):
+            torch.distributed.all_reduce(out, group=self.mesh.get_group())
+            for more in (None if bias is None else bias._local_tensor, residual):
+                if more is not None:
+                    out = out.add_(more) if more.dtype is out.dtype else out + more
+            return out
+        from torch.distributed.tensor import Partial, Shard
+
+        last = out.dim() - 1
+        shape = (*out.shape[:-1], columns)
+        strides = [1]
+        for size in reversed(shape[1:]):
+            strides.insert(0, strides[0] * max(size, 1))
+        made = dtensor_class().from_local(
+            out, self.mesh, [Partial() if self.partial else Shard(last)], run_check=False, shape=torch.Size(shape), stride=tuple(strides)
+        )
+        if self.output is not None and not _is_placed(made, self.output):
+            made = made.redistribute(placements=[self.output])
+        if bias is not None:
+            made = made + bias.to(out.dtype)
+        result = _settled(made.to_local()) if self.local else made
+        return result if residual is None else result + residual
+
+    def __str__(self) -> str:
+        return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
+
+
+def _is_placed(x: typing.Any, placement: typing.Any) -> bool:
+    now = x.placements[0]
+    if placement.is_shard() and now.is_shard() and type(now) is type(placement):
+        return now.dim % x.dim() == placement.dim % x.dim()
+    return now == placement
+
+
+def _cells(function: typing.Any) -> "dict[str, typing.Any]":
+    """What a nested function keeps of the one around it."""
+    code, closure = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None or closure is None:
+        return {}
+    return {name: cell.cell_contents for name, cell in zip(code.co_freevars, closure)}
+
+
+class _Plan(typing.NamedTuple):
+    """What was put on one linear layer."""
+
+    columns: "bool | None"  # None: the weight alone says it
+    mesh: typing.Any
+    given: typing.Any
+    output: typing.Any
+    local: bool
+
+
+def _by_torch(linear: nn.Module) -> "_Plan | str":
+    """Of parallelize_module's hooks: one before and one after forward(), as distribute_module sets them."""
+    before, after = list(linear._forward_pre_hooks.values()), list(linear._forward_hooks.values())
+    styles = _loaded.get(_TORCH)
+    if styles is None or len(before) != 1 or len(after) != 1 or linear._backward_hooks or linear._backward_pre_hooks:
+        return "a hook on a layer"
+    first, last = _cells(before[0]), _cells(after[0])
+    enter, leave = first.get("input_fn"), last.get("output_fn")
+    if not isinstance(enter, functools.partial) or not isinstance(leave, functools.partial) or enter.keywords or leave.keywords:
+        return "a hook on a layer"
+    for kind, columns in ((styles.ColwiseParallel, True), (styles.RowwiseParallel, False)):
+        if enter.func is kind._prepare_input_fn and leave.func is kind._prepare_output_fn:
+            (given,), (output,), local = enter.args[0], leave.args[0], leave.args[1]
+            return _Plan(columns, first["device_mesh"], given, output, local)
+    return "a hook on a layer"
+
+
+def _by_transformers(linear: nn.Module) -> "_Plan | str":
+    """Of the forward that tp_plan sets on an instance."""
+    reason = "forward is set on the instance (hooks of another library)"
+    forward = linear.__dict__["forward"]
+    inner = _cells(forward)
+    styles = _loaded.get(_TRANSFORMERS)
+    if styles is None or getattr(forward, "__module__", None) != _TRANSFORMERS or inner.get("module") is not linear:
+        return reason
+    style, original = inner["self"], inner["original_forward"]
+    if getattr(original, "__self__", None) is not linear or not _is_own(linear, original.__func__):
+        return reason
+    for kind, columns in ((styles.ColwiseParallel, True), (styles.RowwiseParallel, False)):
+        if type(style) is kind and not getattr(linear, "_hf_quantized_needs_local_tp", False):
+            return _Plan(columns, inner["mesh"], style.input_layouts, style.output_layouts, style.use_local_output)
+    return f"transformers' {type(style).__name__}"
+
+
+def _is_own(module: nn.Module, function: typing.Any) -> bool:
+    """Whether it is the forward of the module's class, fused or not."""
+    kind = type(module)
+    return function in (getattr(kind, "_epilogue_own", None), kind.forward, getattr(kind, "_epilogue_fused", None))
+
+
+def is_marked(linear: nn.Module) -> bool:
+    """Whether something of a plan is on it: worth a look."""
+    return bool(
+        linear._forward_pre_hooks or linear._forward_hooks or linear._backward_hooks or linear._backward_pre_hooks
+        or "forward" in linear.__dict__ or is_dtensor(linear._parameters.get("weight"))
+    )  # fmt: skip
+
+
+def marks_of(linear: nn.Module) -> "list[typing.Any]":
+    """What split_of() depends on, to compare."""
+    own = linear._parameters
+    hooks = [*linear._forward_pre_hooks.values(), *linear._forward_hooks.values(), len(linear._backward_hooks), len(linear._backward_pre_hooks)]
+    return [*hooks, linear.__dict__.get("forward"), id(own.get("weight")), id(own.get("bias"))]
+
+
+def split_of(linear: nn.Module) -> "Split | str":
+    """How a layer that is_marked() is split, or why it is no layer of a plan."""
+    if "forward" in linear.__dict__:
+        if linear._forward_pre_hooks or linear._forward_hooks or linear._backward_hooks or linear._backward_pre_hooks:
+            return "a hook on a layer beside the forward of its instance"
+        plan = _by_transformers(linear)
+    elif linear._forward_pre_hooks or linear._forward_hooks or linear._backward_hooks or linear._backward_pre_hooks:
+        plan = _by_torch(linear)
+    else:
+        plan = _Plan(None, getattr(linear._parameters.get("weight"), "device_mesh", None), None, None, False)
+    return plan if isinstance(plan, str) else _checked(linear, plan)
+
+
+def _checked(linear: nn.Module, plan: _Plan) -> "Split | str":
+    """The plan's weights are what it says."""
+    weight, bias = linear._parameters.get("weight"), linear._parameters.get("bias")
+    if not is_dtensor(weight) or (bias is not None and not is_dtensor(bias)):
+        return "a plan of tensor parallelism whose parameters are no DTensors"
+    if weight.device_mesh != plan.mesh or weight.device_mesh.ndim != 1 or weight.dim() != 2:
+        return f"a weight of {weight.dim()} dimensions on a mesh of {weight.device_mesh.ndim}"
+    from torch.distributed.tensor import Replicate, Shard
+
+    columns = _is_placed(weight, Shard(0)) if plan.columns is None else plan.columns
+    of_weight, of_bias = (Shard(0), Shard(0)) if columns else (Shard(1), Replicate())
+    if not _is_placed(weight, of_weight) or (bias is not None and (bias.device_mesh != plan.mesh or not _is_placed(bias, of_bias))):
+        return f"a weight that is {weight.placements[0]}"
+    return Split(not columns, weight.device_mesh, plan.given, Replicate() if columns else Shard(-1), plan.output, plan.local)
+
+
+def split_of_mlp(linears: "list[nn.Module]") -> "Split | str":
+    """Of gate and up by columns and down by rows, which nothing redistributes between."""
+    parts = [split_of(linear) for linear in linears]
+    for part in parts:
+        if isinstance(part, str):
+            return part
+    first, last = parts[0], parts[-1]
+    if any(p != first for p in parts[:-1]) or first.partial or not last.partial or first.mesh != last.mesh:
+        return "tensor parallelism that is no split by columns, then by rows"
+    for placement in (first.output, last.given):
+        if placement is not None and not (placement.is_shard() and type(placement) is type(last.wanted) and placement.dim == -1):
+            return f"what is between its layers is {placement}"
+    if first.local and last.given is None:
+        return "its layers hand on what is no plain tensor"
+    return Split(True, first.mesh, first.given, first.wanted, last.output, last.local)
+
+
+class ExpertsSplit(typing.NamedTuple):
+    """Experts of transformers' plan: each rank has some of them, or some columns of each."""
+
+    style: typing.Any  # what runs before and after the experts' own forward
+    mesh: typing.Any
+    implementation: typing.Any  # of expert parallelism; None: columns are split
+
+    def call(
+        self, module: nn.Module, args: typing.Any, kwargs: typing.Any, run: "typing.Callable[..., torch.Tensor | None]",
+        own: "typing.Callable[..., torch.Tensor]",
+    ) -> torch.Tensor:  # fmt: skip
+        """As the plan's forward, with `run` in place of the experts' own, which runs where that gives None."""
+        if self.implementation is None:
+            args, kwargs = self.style.transform_inputs_pre_forward(module, args, kwargs, self.mesh)
+            out = run(*args, **kwargs)
+            if out is None:
+                with self.style.context_around_forward(module, self.mesh):
+                    out = own(module, *args, **kwargs)
+            return self.style.transform_output_post_forward(module, out, self.mesh)
+
+        def local(*given: typing.Any) -> torch.Tensor:
+            out = run(*given)
+            if out is not None:
+                return out
+            with self.style.context_around_forward(module, self.mesh):
+                return own(module, *given)
+
+        twin = _with_experts(self.implementation, local)
+        x, index, weights = (value.to_local() if is_dtensor(value) else value for value in (*args, *kwargs.values()))
+        return twin(x, index, weights).to(x.dtype)
+
+    def __str__(self) -> str:
+        return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
+
+
+def _with_experts(implementation: typing.Any, forward: "typing.Callable[..., torch.Tensor]") -> typing.Any:
+    """A copy of one of transformers' ways to bring tokens to experts, which calls `forward` for them. One may hold others."""
+    twin = copy.copy(implementation)
+    for name, value in vars(implementation).items():
+        if name == "experts_forward":
+            setattr(twin, name, forward)
+        elif "experts_forward" in getattr(value, "__dict__", ()):
+            setattr(twin, name, _with_experts(value, forward))
+    return twin
+
+
+def split_of_experts(module: nn.Module) -> "ExpertsSplit | str":
+    """Of experts whose instance has a forward of its own, or why it is none of a plan."""
+    reason = "forward is set on the instance (hooks of another library)"
+    forward = module.__dict__["forward"]
+    inner = _cells(forward)
+    at = getattr(forward, "__module__", None)
+    if inner.get("module") is not module or at not in (_TRANSFORMERS, _EXPERTS) or at not in _loaded:
+        return reason
+    style, implementation = inner.get("self"), inner.get("implementation")
+    mesh = inner.get("mesh", inner.get("ep_mesh"))
+    known = "MoeExpertsParallel" if at == _TRANSFORMERS else "EpDispatchExpertsParallel"
+    original = inner.get("original_forward") if implementation is None else getattr(implementation, "experts_forward", None)
+    if type(style) is not getattr(_loaded[at], known, None) or getattr(original, "__self__", None) is not module:
+        return f"transformers' {type(style).__name__}"
+    if not _is_own(module, original.__func__) or mesh is None or mesh.ndim != 1:
+        return reason
+    if not all(is_dtensor(p) and p.device_mesh == mesh for p in module._parameters.values() if p is not None):
+        return "a plan of expert parallelism whose parameters are no DTensors"
+    return ExpertsSplit(style, mesh, implementation)
+
+
+def _of_capabilities() -> "list[str]":
+    return [training.products_of(dtype) for dtype in DTYPES]
+
+
+def agree(model: nn.Module, what: "list[tuple[str, str]]") -> None:
+    """Raises RuntimeError on every rank of a mesh where they would not fuse the same: the name of a module, and what it runs as.
+    Each rank that holds a part of the model has to call."""
+    meshes = []
+    for p in model.parameters():
+        if is_dtensor(p) and p.device_mesh.ndim == 1 and p.device_mesh.device_type == "cpu" and p.device_mesh not in meshes:
+            meshes.append(p.device_mesh)
+    for mesh in meshes:
+        mine = [*what, *(("(products)", name) for name in _of_capabilities())]
+        group = mesh.get_group()
+        all_ranks: "list[typing.Any]" = [None] * mesh.size()
+        torch.distributed.all_gather_object(all_ranks, mine, group=group)
+        for rank, other in enumerate(all_ranks):
+            if other == all_ranks[0]:
+                continue
+            pairs = list(zip(all_ranks[0], other))
+            name, first, second = next(
+                ((a[0], a[1], b if b[0] != a[0] else b[1]) for a, b in pairs if a != b), ("the model", f"{len(all_ranks[0])} layers", f"{len(other)}")
+            )
+            raise RuntimeError(f"fuse(): expected all ranks to fuse the same, got {name or '(the model)'}: rank 0: {first}; rank {rank}: {second}")

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums and copies between the processes of one host, through shared memory: all-reduce, all-gather, reduce-scatter of f32 and
+// bf16; sums are f32, in the order of the ranks, so that all ranks get the same bits.
+//
+// Each rank has two buffers in turn. It fills one, counts its counter up, waits for the others' counters, and reads their buffers.
+// It fills the same one again two steps later: by then it has waited for counters that the others raise after they read.
+//
+//   few bytes    each rank fills its buffer with all of its numbers, and sums those of all
+//   many bytes   by blocks: each rank fills its buffer with what others sum, sums its share of the block, and puts the result
+//                where the others take it
+//
+// A rank that waits spins for a while, then sleeps (futex) in slices, and looks between them whether the others' processes live.
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <torch/csrc/stable/library.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+
+#include "tensors.h"
+
+namespace epilogue_torch {
+namespace {
+
+using torch::headeronly::ScalarType;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMostRanks = 64;
+constexpr int64_t kBlockBytes = 1 << 18;   // of a buffer
+constexpr int64_t kFewBytes = 1 << 16;     // up to which each rank sums all
+constexpr auto kSpin = std::chrono::microseconds(30);
+constexpr long kSliceNs = 20'000'000;  // of sleep between looks at the others
+constexpr uint32_t kFailed = 1;
+
+// What a rank is about to do: all have to be alike.
+struct Call {
+  uint64_t kind = 0;
+  uint64_t type = 0;
+  uint64_t count = 0;
+  uint64_t outer = 0;
+  bool operator==(const Call&) const = default;
+};
+
+struct alignas(128) RankState {
+  std::atomic<uint32_t> count{0};     // steps that it has reached
+  std::atomic<uint32_t> sleepers{0};  // that wait for `count`
+  std::atomic<int64_t> process{0};
+  std::atomic<uint64_t> started{0};  // of /proc, beside the number: numbers are used again
+  Call calls[2];
+};
+
+struct alignas(128) Header {
+  std::atomic<uint32_t> failed{0};
+};
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
+
+[[noreturn]] void fail(const std::string& text) { throw std::runtime_error("[host group] " + text); }
+
+// Field 22 of /proc/N/stat: when a process began; 0 where it ended, or waits for its parent to notice.
+uint64_t start_of(int64_t process) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(process));
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "r"), std::fclose);
+  if (!file) return 0;
+  char text[1024];
+  const size_t size = std::fread(text, 1, sizeof text - 1, file.get());
+  text[size] = 0;
+  const char* at = std::strrchr(text, ')');  // the name may hold anything
+  char state = 0;
+  unsigned long long started = 0;
+  if (!at || std::sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                         &state, &started) != 2)
+    return 0;
+  return state == 'Z' || state == 'X' ? 0 : started;
+}
+
+void sleep_on(std::atomic<uint32_t>& word, uint32_t value) {
+  const timespec slice{0, kSliceNs};
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, value, &slice, nullptr, 0);
+}
+void wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+float widen(float value) { return value; }
+float widen(uint16_t value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
+void narrow(float value, float& out) { out = value; }
+void narrow(float value, uint16_t& out) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  out = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
+}
+
+// out[i] = sum over ranks of from[r][i], plus bias[(at + i) % columns], plus residual[i].
+template <class T>
+void sum_into(T* out, const T* const* from, int64_t ranks, int64_t count, const T* bias, int64_t columns, int64_t at,
+              const T* residual) {
+  constexpr int64_t kLanes = 512;
+  float sums[kLanes];
+  for (int64_t begin = 0; begin < count; begin += kLanes) {
+    const int64_t n = std::min(kLanes, count - begin);
+    for (int64_t i = 0; i < n; ++i) sums[i] = widen(from[0][begin + i]);
+    for (int64_t r = 1; r < ranks; ++r)
+      for (int64_t i = 0; i < n; ++i) sums[i] += widen(from[r][begin + i]);
+    if (bias) {
+      int64_t column = (at + begin) % columns;
+      for (int64_t i = 0; i < n; ++i) {
+        sums[i] += widen(bias[column]);
+        if (++column == columns) column = 0;
+      }
+    }
+    if (residual)
+      for (int64_t i = 0; i < n; ++i) sums[i] += widen(residual[begin + i]);
+    for (int64_t i = 0; i < n; ++i) narrow(sums[i], out[begin + i]);
+  }
+}
+
+class HostGroup {
+ public:
+  // Rank 0 makes the memory, the others open it; it has a name until unlink().
+  HostGroup(std::string name, int64_t rank, int64_t ranks, double timeout_s)
+      : name_(std::move(name)), rank_(rank), ranks_(ranks), timeout_(timeout_s) {
+    if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks || !(timeout_s > 0))
+      fail("expected a rank of 1 to " + std::to_string(kMostRanks) + " and a timeout, got rank " + std::to_string(rank) + " of " +
+           std::to_string(ranks) + " and " + std::to_string(timeout_s) + " s");
+    bytes_ = sizeof(Header) + static_cast<size_t>(ranks) * (sizeof(RankState) + 2 * kBlockBytes);
+    const int file = shm_open(name_.c_str(), rank == 0 ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
+    if (file < 0) fail("expected to open " + name_ + ", got: " + std::strerror(errno));
+    // posix_fallocate: no room is an error here, not a signal later.
+    const int error = rank == 0 ? posix_fallocate(file, 0, static_cast<off_t>(bytes_)) : 0;
+    struct stat facts {};
+    const bool fits = error == 0 && fstat(file, &facts) == 0 && facts.st_size == static_cast<off_t>(bytes_);
+    void* const memory = fits ? mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    close(file);
+    if (memory == MAP_FAILED) {
+      unlink();
+      fail("expected " + std::to_string(bytes_) + " bytes of shared memory, got " +
+           (error ? std::strerror(error) : std::to_string(facts.st_size) + " bytes"));
+    }
+    base_ = static_cast<char*>(memory);
+    if (rank == 0) {
+      new (base_) Header;
+      for (int64_t r = 0; r < ranks; ++r) new (&state(r)) RankState;
+    }
+  }
+  ~HostGroup() {
+    unlink();
+    munmap(base_, bytes_);
+  }
+  HostGroup(const HostGroup&) = delete;
+  HostGroup& operator=(const HostGroup&) = delete;
+
+  // After rank 0 made it: says which process this is. Its buffers lie in the memory of the node that touches them first.
+  void join() {
+    state(rank_).started = start_of(getpid());
+    state(rank_).process = getpid();
+    std::memset(buffer(rank_, 0), 0, 2 * kBlockBytes);
+  }
+  // Once all have opened it, nothing is left behind whoever ends how.
+  void unlink() {
+    if (rank_ == 0 && !name_.empty()) shm_unlink(name_.c_str());
+    name_.clear();
+  }
+
+  template <class T>
+  void all_reduce(T* x, int64_t count, const T* bias, int64_t columns, const T* residual) {
+    const std::lock_guard lock(mutex_);
+    const Call call{1, sizeof(T), static_cast<uint64_t>(count), static_cast<uint64_t>(bias ? columns : 0) * 2 + (residual ? 1 : 0)};
+    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
+    const bool is_few = count * static_cast<int64_t>(sizeof(T)) * (ranks_ - 1) <= kFewBytes;
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      if (is_few)
+        sum_all(x + begin, n, call, bias, columns, begin, residual ? residual + begin : nullptr);
+      else
+        sum_shares(x + begin, n, call, bias, columns, begin, residual ? residual + begin : nullptr);
+    }
+  }
+
+  // x [outer, inner] of each rank -> out [outer, ranks, inner].
+  template <class T>
+  void all_gather(const T* x, T* out, int64_t count, int64_t outer) {
+    const std::lock_guard lock(mutex_);
+    const Call call{2, sizeof(T), static_cast<uint64_t>(count), static_cast<uint64_t>(outer)};
+    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
+    const int64_t inner = count / outer;
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      const int turn = begin_step(call);
+      std::memcpy(buffer(rank_, turn), x + begin, static_cast<size_t>(n) * sizeof(T));
+      end_step(call);
+      for (int64_t r = 0; r < ranks_; ++r) {
+        const T* const from = r == rank_ ? x + begin : at<T>(r, turn);
+        for_runs(begin, n, inner, r, [&](int64_t place, int64_t done, int64_t size) {
+          std::memcpy(out + place, from + done, static_cast<size_t>(size) * sizeof(T));
+        });
+      }
+    }
+  }
+
+  // x [outer, ranks, inner] of each rank -> out [outer, inner], this rank's of the sum. count: of out.
+  template <class T>
+  void reduce_scatter(const T* x, T* out, int64_t count, int64_t outer) {
+    const std::lock_guard lock(mutex_);
+    const Call call{3, sizeof(T), static_cast<uint64_t>(count), static_cast<uint64_t>(outer)};
+    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T)) / ranks_;
+    const int64_t inner = count / outer;
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      const int turn = begin_step(call);
+      for (int64_t r = 0; r < ranks_; ++r) {
+        T* const to = at<T>(rank_, turn) + r * block;
+        for_runs(begin, n, inner, r, [&](int64_t place, int64_t done, int64_t size) {
+          std::memcpy(to + done, x + place, static_cast<size_t>(size) * sizeof(T));
+        });
+      }
+      end_step(call);
+      const T* from[kMostRanks];
+      for (int64_t r = 0; r < ranks_; ++r) from[r] = at<T>(r, turn) + rank_ * block;
+      sum_into<T>(out + begin, from, ranks_, n, nullptr, 1, 0, nullptr);
+    }
+  }
+
+  int64_t ranks() const { return ranks_; }
+
+ private:
+  // Runs of [outer, ranks, inner] that hold elements begin .. begin + n of rank r's [outer, inner].
+  template <class F>
+  void for_runs(int64_t begin, int64_t n, int64_t inner, int64_t r, F&& take) const {
+    for (int64_t done = 0; done < n;) {
+      const int64_t row = (begin + done) / inner, column = (begin + done) % inner;
+      const int64_t size = std::min(inner - column, n - done);
+      take((row * ranks_ + r) * inner + column, done, size);
+      done += size;
+    }
+  }
+
+  template <class T>
+  void sum_all(T* x, int64_t n, const Call& call, const T* bias, int64_t columns, int64_t at_column, const T* residual) {
+    const int turn = begin_step(call);
+    std::memcpy(buffer(rank_, turn), x, static_cast<size_t>(n) * sizeof(T));
+    end_step(call);
+    const T* from[kMostRanks];
+    for (int64_t r = 0; r < ranks_; ++r) from[r] = r == rank_ ? x : at<T>(r, turn);
+    sum_into(x, from, ranks_, n, bias, columns, at_column, residual);
+  }
+
+  template <class T>
+  void sum_shares(T* x, int64_t n, const Call& call, const T* bias, int64_t columns, int64_t at_column, const T* residual) {
+    const auto start = [&](int64_t r) { return n * r / ranks_; };
+    const int64_t first = start(rank_), last = start(rank_ + 1);
+    const int turn = begin_step(call);
+    T* const mine = at<T>(rank_, turn);
+    std::memcpy(mine, x, static_cast<size_t>(first) * sizeof(T));
+    std::memcpy(mine + last, x + last, static_cast<size_t>(n - last) * sizeof(T));
+    end_step(call);
+    const T* from[kMostRanks];
+    for (int64_t r = 0; r < ranks_; ++r) from[r] = (r == rank_ ? x : at<T>(r, turn)) + first;
+    sum_into(x + first, from, ranks_, last - first, bias, columns, at_column + first, residual ? residual + first : nullptr);
+    const int results = begin_step(call);
+    std::memcpy(at<T>(rank_, results), x + first, static_cast<size_t>(last - first) * sizeof(T));
+    end_step(call);
+    for (int64_t r = 0; r < ranks_; ++r)
+      if (r != rank_) std::memcpy(x + start(r), at<T>(r, results), static_cast<size_t>(start(r + 1) - start(r)) * sizeof(T));
+  }
+
+  // The buffer of the next step, which nobody reads any more.
+  int begin_step(const Call& call) {
+    if (header().failed != 0) fail(broken_.empty() ? "another rank of the group failed" : broken_);
+    const int turn = static_cast<int>((step_ + 1) & 1);
+    state(rank_).calls[turn] = call;
+    return turn;
+  }
+
+  void end_step(const Call& call) {
+    ++step_;
+    RankState& own = state(rank_);
+    own.count.store(step_);
+    if (own.sleepers.load() != 0) wake(own.count);
+    for (int64_t r = 0; r < ranks_; ++r) {
+      if (r == rank_) continue;
+      wait_for(r);
+      const Call other = state(r).calls[step_ & 1];
+      if (!(other == call))
+        stop("expected the same call on all ranks, got " + text_of(call) + " on rank " + std::to_string(rank_) + " and " +
+             text_of(other) + " on rank " + std::to_string(r));
+    }
+  }
+
+  bool has_come(int64_t r) { return static_cast<int32_t>(state(r).count.load(std::memory_order_acquire) - step_) >= 0; }
+
+  void wait_for(int64_t r) {
+    if (has_come(r)) return;
+    const auto begin = Clock::now();
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (has_come(r)) return;
+        __builtin_ia32_pause();
+      }
+    } while (Clock::now() - begin < kSpin);
+    RankState& other = state(r);
+    other.sleepers.fetch_add(1);
+    std::string reason;
+    while (!has_come(r)) {
+      const uint32_t seen = other.count.load();
+      if (static_cast<int32_t>(seen - step_) >= 0) break;
+      sleep_on(other.count, seen);
+      if (has_come(r)) break;
+      if (header().failed != 0) {
+        reason = "another rank of the group failed";
+      } else if (start_of(other.process) != other.started) {
+        reason = "rank " + std::to_string(r) + " (process " + std::to_string(other.process.load()) + ") ended";
+      } else if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_) {
+        reason = "rank " + std::to_string(r) + " (process " + std::to_string(other.process.load()) + ") did not come within " +
+                 std::to_string(timeout_) + " s";
+      } else {
+        continue;
+      }
+      break;
+    }
+    other.sleepers.fetch_sub(1);
+    if (!reason.empty()) stop(reason);
+  }
+
+  [[noreturn]] void stop(const std::string& reason) {
+    broken_ = reason;
+    header().failed = kFailed;
+    for (int64_t r = 0; r < ranks_; ++r) wake(state(r).count);
+    fail(reason);
+  }
+
+  static std::string text_of(const Call& call) {
+    static constexpr const char* kNames[] = {"nothing", "all_reduce", "all_gather", "reduce_scatter"};
+    return std::string(kNames[std::min<uint64_t>(call.kind, 3)]) + " of " + std::to_string(call.count) +
+           (call.type == 4 ? " f32" : " bf16") + " (" + std::to_string(call.outer) + ")";
+  }
+
+  Header& header() { return *reinterpret_cast<Header*>(base_); }
+  RankState& state(int64_t r) { return reinterpret_cast<RankState*>(base_ + sizeof(Header))[r]; }
+  char* buffer(int64_t r, int turn) {
+    return base_ + sizeof(Header) + static_cast<size_t>(ranks_) * sizeof(RankState) + (2 * r + turn) * kBlockBytes;
+  }
+  template <class T>
+  T* at(int64_t r, int turn) {
+    return reinterpret_cast<T*>(buffer(r, turn));
+  }
+
+  std::string name_;
+  const int64_t rank_, ranks_;
+  const double timeout_;
+  size_t bytes_ = 0;
+  char* base_ = nullptr;
+  uint32_t step_ = 0;  // that this rank has reached
+  std::string broken_;
+  std::mutex mutex_;  // of a call
+};
+
+struct Groups {
+  std::mutex mutex;
+  std::unordered_map<int64_t, std::shared_ptr<HostGroup>> by_number;
+  int64_t next = 1;
+};
+// Never destroyed: Python may release groups while the process ends.
+Groups& groups() {
+  static auto* const all = new Groups;
+  return *all;
+}
+
+std::shared_ptr<HostGroup> group_of(int64_t number) {
+  Groups& all = groups();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.by_number.find(number);
+  if (found == all.by_number.end()) fail("there is no group of number " + std::to_string(number));
+  return found->second;
+}
+
+int64_t open_group(std::string name, int64_t rank, int64_t ranks, double timeout) {
+  auto made = std::make_shared<HostGroup>(std::move(name), rank, ranks, timeout);
+  made->join();
+  Groups& all = groups();
+  const std::lock_guard lock(all.mutex);
+  all.by_number.emplace(all.next, std::move(made));
+  return all.next++;
+}
+void unlink_group(int64_t number) { group_of(number)->unlink(); }
+void close_group(int64_t number) {
+  std::shared_ptr<HostGroup> dead;  // ends after the lock
+  Groups& all = groups();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.by_number.find(number);
+  if (found == all.by_number.end()) return;
+  dead = std::move(found->second);
+  all.by_number.erase(found);
+}
+
+void require(const Torch& t, const Torch& like, const char* what) {
+  require_defined(t, what);
+  const ScalarType type = t.scalar_type();
+  if (!t.is_cpu() || !t.is_contiguous() || type != like.scalar_type() || (type != ScalarType::Float && type != ScalarType::BFloat16))
+    fail(std::string("expected ") + what + " contiguous, on the CPU, of Float or BFloat16 as the others, got " + describe(t));
+}
+
+template <class F>
+void by_type(const Torch& x, F&& run) {
+  if (x.scalar_type() == ScalarType::Float)
+    run(float{});
+  else
+    run(uint16_t{});
+}
+template <class T>
+const T* data_of(const std::optional<Torch>& t) {
+  return t ? static_cast<const T*>(t->const_data_ptr()) : nullptr;
+}
+
+void all_reduce(Torch x, int64_t group, std::optional<Torch> bias, std::optional<Torch> residual) {
+  require(x, x, "x");
+  const int64_t columns = x.dim() ? x.size(x.dim() - 1) : 1;
+  if (bias) {
+    require(*bias, x, "bias");
+    if (bias->dim() != 1 || bias->size(0) != columns) fail("expected a bias of " + std::to_string(columns) + ", got " + describe(*bias));
+  }
+  if (residual) {
+    require(*residual, x, "residual");
+    if (residual->numel() != x.numel()) fail("expected a residual like " + describe(x) + ", got " + describe(*residual));
+  }
+  by_type(x, [&](auto type) {
+    using T = decltype(type);
+    group_of(group)->all_reduce(static_cast<T*>(x.mutable_data_ptr()), x.numel(), data_of<T>(bias), columns, data_of<T>(residual));
+  });
+}
+
+void require_parts(const Torch& whole, const Torch& part, int64_t ranks, int64_t outer) {
+  if (whole.numel() != part.numel() * ranks || outer < 1 || part.numel() % outer != 0)
+    fail("expected " + std::to_string(ranks) + " times the elements of " + describe(part) + " in " + std::to_string(outer) +
+         " rows, got " + describe(whole));
+}
+
+void all_gather(Torch x, int64_t group, Torch out, int64_t outer) {
+  require(x, x, "x");
+  require(out, x, "out");
+  const auto found = group_of(group);
+  require_parts(out, x, found->ranks(), outer);
+  by_type(x, [&](auto type) {
+    using T = decltype(type);
+    found->all_gather(static_cast<const T*>(x.const_data_ptr()), static_cast<T*>(out.mutable_data_ptr()), x.numel(), outer);
+  });
+}
+
+void reduce_scatter(Torch x, int64_t group, Torch out, int64_t outer) {
+  require(x, x, "x");
+  require(out, x, "out");
+  const auto found = group_of(group);
+  require_parts(x, out, found->ranks(), outer);
+  by_type(x, [&](auto type) {
+    using T = decltype(type);
+    found->reduce_scatter(static_cast<const T*>(x.const_data_ptr()), static_cast<T*>(out.mutable_data_ptr()), out.numel(), outer);
+  });
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
+  m.def("host_group_open(str name, int rank, int ranks, float timeout) -> int");
+  m.def("host_group_unlink(int group) -> ()");
+  m.def("host_group_close(int group) -> ()");
+  m.def("host_all_reduce(Tensor(a!) x, int group, Tensor? bias, Tensor? residual) -> ()");
+  m.def("host_all_gather(Tensor x, int group, Tensor(a!) out, int outer) -> ()");
+  m.def("host_reduce_scatter(Tensor x, int group, Tensor(a!) out, int outer) -> ()");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
+  m.impl("host_all_reduce", TORCH_BOX(&all_reduce));
+  m.impl("host_all_gather", TORCH_BOX(&all_gather));
+  m.impl("host_reduce_scatter", TORCH_BOX(&reduce_scatter));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
+  m.impl("host_group_open", TORCH_BOX(&open_group));
+  m.impl("host_group_unlink", TORCH_BOX(&unlink_group));
+  m.impl("host_group_close", TORCH_BOX(&close_group));
+}
+
+}  // namespace epilogue_torch
