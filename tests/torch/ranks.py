@@ -44,6 +44,7 @@ class _Group:
             here, there = context.Pipe()
             self.processes.append(context.Process(target=_serve, args=(rank, world, port, there), daemon=True))
             self.processes[-1].start()
+            there.close()  # so that the end of a process is seen
             self.pipes.append(here)
 
     def close(self):
@@ -52,16 +53,19 @@ class _Group:
             process.join()
 
 
-def run(body, *args, world=2):
-    """body(rank, *args) on every rank, and what each gives. A failure on one ends the group: a later test has a fresh one."""
+def group(world):
     if world not in _groups:
         _groups[world] = _Group(world)
         atexit.register(stop, world)
-    group = _groups[world]
-    results, errors = [], []
-    for pipe in group.pipes:
+    return _groups[world]
+
+
+def run(body, *args, world=2):
+    """body(rank, *args) on every rank, and what each gives. A failure on one ends the group: a later test has a fresh one."""
+    pipes, results, errors = group(world).pipes, [], []
+    for pipe in pipes:
         pipe.send((body, args))
-    for rank, pipe in enumerate(group.pipes):
+    for rank, pipe in enumerate(pipes):
         try:
             done, result = pipe.recv() if pipe.poll(_SECONDS) else (False, f"no answer within {_SECONDS} s")
         except EOFError:
@@ -77,6 +81,6 @@ def run(body, *args, world=2):
 
 
 def stop(world):
-    group = _groups.pop(world, None)
-    if group is not None:
-        group.close()
+    ended = _groups.pop(world, None)
+    if ended is not None:
+        ended.close()

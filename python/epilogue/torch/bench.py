@@ -23,7 +23,7 @@ import typing
 import torch
 from torch import nn
 
-from . import activations, bandwidth, bench_calls, bench_decode, bench_experts
+from . import activations, bandwidth, bench_calls, bench_decode, bench_experts, bench_ranks
 from .fuse import why
 from .peers import EXACT, INT8, MIXTURES, PEERS, TRAINING, compiling, installed, prepare
 from .timing import interleaved, ratio, relative
@@ -227,10 +227,12 @@ def main(arguments: "list[str] | None" = None) -> int:
         from . import bench_models  # which compares as this module does
 
         return bench_models.main(arguments[1:])
+    if arguments[:1] == ["ranks"]:
+        return bench_ranks.main(arguments[1:])
     if arguments[:1] == ["decode"]:
         return bench_decode.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m epilogue.torch.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("blocks", "calls", "decode", "experts", "linears", "models"))
+    parser.add_argument("what", choices=("blocks", "calls", "decode", "experts", "linears", "models", "ranks"))
     parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 64, 512])

@@ -6,7 +6,7 @@ import typing
 import torch
 from torch import nn
 
-from . import activations, norms, sharded
+from . import activations, gathered, norms, sharded
 from .layer import hooks_of
 from .linears import is_conv1d, is_linear
 from .match import Plan
@@ -22,6 +22,7 @@ class Bound:
         self.children: "list[tuple[nn.Module, type, dict[str, typing.Any]]]" = []
         self.hooks: "list[typing.Any]" = []
         self.split: "sharded.Split | None" = None  # over ranks, as obstacle() found it last
+        self.gathered: "gathered.Gathered | None" = None  # by FSDP2, as obstacle() found it last
         self._marks: "list[typing.Any]" = []
         self._found: "sharded.Split | str" = ""
         found = {path: self._resolve(root, path) for path in plan.paths()}
@@ -83,6 +84,7 @@ class Bound:
     def obstacle(self) -> "str | None":
         """Why the modules must run as themselves now."""
         self.split = None
+        self.gathered = gathered.gathered_of(self.linears)
         if any(self.hooks) or any(sharded.is_marked(linear) for linear in self.linears):
             reason = self._split()
             if reason is not None:

@@ -7,15 +7,15 @@ import typing
 import torch
 from torch import fx, nn
 
-from . import activations, choose, sharded, signals
-from .fused_class import class_of, is_compiling
+from . import activations, choose, gathered, sharded, signals
+from .fused_class import class_of, is_compiling, unfused_class
 from .layer import hooks_of
 from .mixture import Experts
 from .patterns import NoMatch
 from .report import Row
 from .routed import ExpertsPlan, implementation_of, is_same_way, match_experts, traits_of
 from .taken import Taken, misfit, unfit
-from .training import trained_experts, untrainable_experts
+from .training import packs_in_vain, trained_experts, untrainable_experts
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -139,6 +139,9 @@ class ExpertsState:
             return None
         if _is_grad_enabled() and (weights.requires_grad or x.requires_grad or any(p.requires_grad for p in module.parameters())):
             return self._trained(module, x, index, weights)
+        now = gathered.gathered_of([module])
+        if now is not None and not now.kept:
+            self._pack = None
         pack = self._pack
         if pack is None or pack.dtype is not x.dtype or x.shape[-1] != pack.taken.columns or not pack.taken.holds(module):
             return self._run_anew(module, x, index, weights)
@@ -171,6 +174,10 @@ class ExpertsState:
         pack = _Pack(taken, x.dtype, self.plan.make(named, self.options.bits))
         if self._measures(module) and not self._is_faster(module, x, index, weights, pack):
             return None
+        now = gathered.gathered_of([module])
+        if now is not None and not now.kept:
+            self.reason = None if self.options.tune == "measure" else packs_in_vain(x.shape[0], x.dtype)
+            return None if self.reason is not None else pack.experts(x, index, weights, taken.given)
         self._pack = pack
         return pack.experts(x, index, weights, taken.given)
 
@@ -182,7 +189,9 @@ class ExpertsState:
             if type(p) is not _Parameter and not (is_split and sharded.is_dtensor(p) and not p.is_inference()):
                 return f"{name} is a {type(p).__name__}"
         given = [sharded.local_of(p) for _, _, p in slots]
-        whole = tuple((p, p._version) for _, _, p in slots) if is_split else ()
+        whole = tuple(p for _, _, p in slots) if is_split else ()
+        now = gathered.gathered_of([module])
+        sources = tuple((p, p._version) for p in whole) + (() if now is None else now.sources)
         if len([p for p in own.values() if p is not None]) != len(given):
             return "changed since it was fused: it has other parameters"
         up = sharded.local_of(own[plan.up])
@@ -191,7 +200,7 @@ class ExpertsState:
         if tuple(up.shape) != wanted:
             return f"changed since it was fused: {plan.up} is {list(up.shape)}"
         weights = given[: len(plan.weights())]
-        return Taken(module, slots, weights, given[len(weights) :], given, plan.columns, whole)
+        return Taken(module, slots, weights, given[len(weights) :], given, plan.columns, whole, sources)
 
     def _is_faster(self, module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, pack: _Pack) -> bool:
         rows = x.shape[0]
@@ -251,7 +260,7 @@ def is_fused_experts(module: nn.Module) -> bool:
 
 def bytes_of(module: nn.Module) -> int:
     """What packed copies of its experts take, about."""
-    parts = (sharded.local_of(p) for p in module._parameters.values() if p is not None and p.dim() == 3)
+    parts = (p if gathered.is_managed(module) else sharded.local_of(p) for p in module._parameters.values() if p is not None and p.dim() == 3)
     return sum(p.numel() * p.element_size() for p in parts)
 
 
@@ -283,7 +292,7 @@ def fuse_experts(
 
 def unfuse_experts(module: nn.Module) -> None:
     if is_fused_experts(module):
-        module.__class__ = type(module)._epilogue_original
+        module.__class__ = unfused_class(type(module))
         del module.__dict__[STATE]
     module.__dict__.pop(LEFT, None)
 

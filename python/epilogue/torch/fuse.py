@@ -8,7 +8,7 @@ from torch import nn
 
 from . import experts_state, inline, linear_state, sharded
 from .bits import bits_of, options_of
-from .fused_class import STATE, fused_class
+from .fused_class import STATE, fused_class, unfused_class
 from .layer import Call, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
 from .packed import rounded_of
@@ -207,7 +207,7 @@ def unfuse(model: nn.Module) -> nn.Module:
     _restore(model)
     for module in model.modules():
         if _is_fused(module):
-            module.__class__ = type(module)._epilogue_original
+            module.__class__ = unfused_class(type(module))
             module.__dict__.pop(STATE, None)
         experts_state.unfuse_experts(module)
         linear_state.unfuse_linear(module)

@@ -84,6 +84,16 @@ def fused_class(original: type, method: str, norm: "str | None" = None, is_inlin
     return type("Fused" + original.__name__, (original,), body)
 
 
+def unfused_class(kind: type) -> type:
+    """The class without what fuse() gave it; of one that another library derived of it (FSDP2's), the same of the original."""
+    if "_epilogue_original" in vars(kind):
+        return kind._epilogue_original
+    bases = tuple(unfused_class(b) if hasattr(b, "_epilogue_original") else b for b in kind.__bases__)
+    # A class that wraps its subclasses' forward (transformers' layers) does so again.
+    body = {k: v for k, v in vars(kind).items() if k not in ("__dict__", "__weakref__", "forward", "__call__")}
+    return type(kind.__name__.replace("Fused", "", 1), bases, body)
+
+
 def _rebuild(original: type, make: "typing.Callable[[type], type]") -> nn.Module:
     module = original.__new__(original)
     module.__class__ = make(original)

@@ -18,15 +18,15 @@ import weakref
 import torch
 from torch import nn
 
-from . import choose, sharded, signals
-from .fused_class import class_of, is_compiling
+from . import choose, gathered, sharded, signals
+from .fused_class import class_of, is_compiling, unfused_class
 from .handle import Handle
 from .linears import is_conv1d, is_linear
 from .packed import rounded_of
 from .report import Row
 from .taken import Taken, misfit, take, unfit
 from .taken import rows_of as outputs_first
-from .training import products_of, train_linear_once, trained_linear, unprofitable
+from .training import packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -57,15 +57,16 @@ def loses(rows: int, dtype: torch.dtype) -> "str | None":
 def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -> "str | None":
     """Why a linear layer stays PyTorch's, whatever it is given."""
     split = sharded.split_of(linear) if sharded.is_marked(linear) else None
+    knows = isinstance(split, sharded.Split) or gathered.is_managed(linear)
     if "forward" in linear.__dict__ and not isinstance(split, sharded.Split):
         return "forward is set on the instance (hooks of another library)"
     weight = linear._parameters.get("weight")
     is_rounded = rounded_of(weight) is not None
-    if type(weight) is not nn.Parameter and not is_rounded and not isinstance(split, sharded.Split):
+    if type(weight) is not nn.Parameter and not is_rounded and not knows:
         return f"its weight is a {type(weight).__name__}" + (f": {split}" if sharded.is_dtensor(weight) else "")
     if options.linears == "always":
         return None
-    if sharded.local_of(weight).numel() < LEAST_ELEMENTS:
+    if (weight if gathered.is_managed(linear) else sharded.local_of(weight)).numel() < LEAST_ELEMENTS:
         return "small: a call's checks take as long as the product"
     # Of fewer bits a copy is smaller, and read instead.
     if not (options.bits or is_rounded) and weight in tied and products_of(weight.dtype) != "engine":
@@ -105,12 +106,16 @@ class _Set:
             _linear = torch.ops.epilogue.linear.default
         autocast = _is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
+        now = gathered.gathered_of(self.modules)
+        once = now is not None and not now.kept
+        if once:
+            self.packs.clear()
         pack = self.packs.get(dtype)
         if pack is None or not pack.taken.holds(self) or x.shape[-1] != pack.taken.columns:
-            pack = self._pack(x, dtype, autocast, None)
+            pack = self._pack(x, dtype, autocast, None, now)
         if pack is None:
             return None
-        reason = self._obstacle(x, dtype, pack.taken, options)
+        reason = self._obstacle(x, dtype, pack.taken, options, once)
         if reason is not None:
             self.reason = reason
             return None
@@ -119,16 +124,20 @@ class _Set:
             outs = _linear(given, pack.handle.number, pack.taken.given, None)
             if outs:
                 return outs
-        pack = self._pack(x, dtype, autocast, options)  # the first call, or weights in other memory
+        pack = self._pack(x, dtype, autocast, options, now)  # the first call, or weights in other memory
+        if once:
+            self.packs.clear()
         return None if pack is None else _linear(given, pack.handle.number, pack.taken.given, None)
 
-    def _take(self) -> "Taken | str":
+    def _take(self, now: "gathered.Gathered | None" = None) -> "Taken | str":
         is_split = self.split is not None
-        return take(self, self.modules, [], is_conv1d(self.modules[0]), is_split, is_split and self.split.partial)
+        return take(self, self.modules, [], is_conv1d(self.modules[0]), is_split, is_split and self.split.partial, now)
 
-    def _pack(self, x: torch.Tensor, dtype: torch.dtype, autocast: bool, options: "Options | None") -> "_Pack | None":
+    def _pack(
+        self, x: torch.Tensor, dtype: torch.dtype, autocast: bool, options: "Options | None", now: "gathered.Gathered | None"
+    ) -> "_Pack | None":
         """The parameters as they are; with options packed too."""
-        taken = self._take()
+        taken = self._take(now)
         reason = taken if isinstance(taken, str) else misfit(x, taken, dtype, autocast)
         if reason is not None or isinstance(taken, str):
             self.reason = str(reason)
@@ -140,7 +149,7 @@ class _Set:
         pack = self.packs[dtype] = _Pack(taken, handle)
         return pack
 
-    def _obstacle(self, x: torch.Tensor, dtype: torch.dtype, taken: Taken, options: "Options") -> "str | None":
+    def _obstacle(self, x: torch.Tensor, dtype: torch.dtype, taken: Taken, options: "Options", once: bool) -> "str | None":
         if taken.wants_gradients(x):
             return "gradients are wanted"
         rows = x.numel() // max(x.shape[-1], 1)
@@ -149,7 +158,7 @@ class _Set:
         if options.linears == "always" or options.release or few_bits:
             return None
         if options.tune != "measure" or self.split is not None:  # ranks must choose alike
-            return loses(rows, dtype)
+            return (packs_in_vain(0, dtype) if once else None) or loses(rows, dtype)
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
         key = choose.key("linear", shapes, rows, dtype, options.bits)
         faster = choose.known(key)
@@ -345,7 +354,7 @@ def _linear_class(original: type) -> type:
         if is_compiling() or len(args) != 1 or kwargs:
             return own(self, *args, **kwargs)
         state: LinearState = self.__dict__[STATE]
-        if sharded.is_dtensor(self._parameters.get("weight")) and type(self) is _linear_class(original):
+        if sharded.is_dtensor(self._parameters.get("weight")) and not gathered.is_managed(self) and type(self) is _linear_class(original):
             self.__class__ = _split_class(original)  # split since it was fused: from the next call on
         out = state.run(self, args[0])
         return own(self, *args) if out is None else out
@@ -372,7 +381,8 @@ def is_fused_linear(module: nn.Module) -> bool:
 
 def bytes_of(linears: "typing.Iterable[nn.Module]") -> int:
     """What packed copies take, about: panels are filled up to their width."""
-    parts = (sharded.local_of(m._parameters.get("weight")) for m in linears)
+    of = [(m, m._parameters.get("weight")) for m in linears]
+    parts = (p if gathered.is_managed(m) else sharded.local_of(p) for m, p in of)
     return sum(p.numel() * p.element_size() for p in parts if p is not None)
 
 
@@ -399,12 +409,13 @@ def fuse_linears(
                 continue
             columns = child.weight.shape[0 if is_conv1d(child) else 1]
             child.__dict__[STATE] = LinearState(options, siblings.setdefault(columns, Siblings()))
-            child.__class__ = (_split_class if sharded.is_marked(child) else _linear_class)(type(child))
+            is_split = sharded.is_marked(child) and not gathered.is_managed(child)
+            child.__class__ = (_split_class if is_split else _linear_class)(type(child))
 
 
 def unfuse_linear(module: nn.Module) -> None:
     if is_fused_linear(module):
-        module.__class__ = type(module)._epilogue_original
+        module.__class__ = unfused_class(type(module))
     for name in (STATE, _LEFT):
         module.__dict__.pop(name, None)
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from . import activations
 from .mixture import PLAIN, Experts
+from .gathered import is_managed
 from .patterns import NoMatch
 from .sharded import is_dtensor, local_of, split_of_experts
 
@@ -78,7 +79,7 @@ class ExpertsPlan:
 
 def own_parameters(module: nn.Module) -> "dict[str, torch.Tensor]":
     """A matrix, or a bias, for each of several experts, or nothing. Where ranks share them, this rank's part."""
-    found = {name: local_of(p) for name, p in module._parameters.items() if p is not None}
+    found = {name: p if is_managed(module) else local_of(p) for name, p in module._parameters.items() if p is not None}
     counts = {p.shape[0] for p in found.values() if p.dim() in (2, 3)}
     matrices = [p for p in found.values() if p.dim() == 3]
     return found if len(matrices) in (2, 3) and len(counts) == 1 and counts != {1} else {}
@@ -119,7 +120,7 @@ def match_experts(module: nn.Module) -> "ExpertsPlan | None":
         if isinstance(split, str):
             raise NoMatch(split)
         is_split = True
-    if not all(type(p) is nn.Parameter or (is_split and is_dtensor(p)) for p in module.parameters()):
+    if not all(type(p) is nn.Parameter or (is_dtensor(p) and (is_split or is_managed(module))) for p in module.parameters()):
         raise NoMatch("parameters of a type of their own (DTensor, quantised, ...)")
     inputs = list(inspect.signature(type(module).forward).parameters)[1:]
     if len(inputs) != 3:

@@ -17,7 +17,8 @@ import typing
 import torch
 from torch import nn
 
-from . import training
+from . import host_reduce, training
+from .gathered import is_managed
 from .match import DTYPES
 
 _loaded = sys.modules
@@ -66,6 +67,8 @@ class Split(typing.NamedTuple):
                 return "the weights are DTensors, the input is not"
             if not gradients and self.given == self.wanted:
                 return x
+            if not gradients and self.given.is_shard() and self.wanted.is_replicate():
+                return host_reduce.all_gather(x.contiguous(), self.mesh.get_group(), dim=self.given.dim)
             x = kind.from_local(x, self.mesh, [self.given], run_check=False)
         elif type(x) is not kind or x.device_mesh != self.mesh:
             return f"the input is a {type(x).__name__}" + (" of another mesh" if type(x) is kind else "")
@@ -80,13 +83,11 @@ class Split(typing.NamedTuple):
     def leave(self, out: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None") -> torch.Tensor:
         """The result as the plan wants it, from this rank's part. Writes into `out` where no gradient needs it. columns: of the
         whole result; bias: of the last layer, which no part has added, a DTensor; residual: rows as the result's."""
-        is_plain = self.partial and self.local and not out.requires_grad and self.output is not None and self.output.is_replicate()
-        if is_plain and (bias is None or not bias.requires_grad or not torch.is_grad_enabled()):
-            torch.distributed.all_reduce(out, group=self.mesh.get_group())
-            for more in (None if bias is None else bias._local_tensor, residual):
-                if more is not None:
-                    out = out.add_(more) if more.dtype is out.dtype else out + more
-            return out
+        gradients = out.requires_grad or (bias is not None and bias.requires_grad and torch.is_grad_enabled())
+        if self.local and self.output is not None and not gradients:
+            plain = self._leave_plain(out, columns, None if bias is None else bias._local_tensor, residual)
+            if plain is not None:
+                return plain
         from torch.distributed.tensor import Partial, Shard
 
         last = out.dim() - 1
@@ -103,6 +104,26 @@ class Split(typing.NamedTuple):
             made = made + bias.to(out.dtype)
         result = _settled(made.to_local()) if self.local else made
         return result if residual is None else result + residual
+
+    def _leave_plain(
+        self, out: torch.Tensor, columns: int, bias: "torch.Tensor | None", residual: "torch.Tensor | None"
+    ) -> "torch.Tensor | None":
+        """The same without DTensors; None where the ranks' parts are uneven, or the plan wants something else."""
+        group, ranks, output = self.mesh.get_group(), self.mesh.size(), self.output
+        if self.partial and output.is_replicate():
+            residual = residual if residual is None else residual.contiguous()
+            return host_reduce.all_reduce(out, group, bias=bias, residual=residual)
+        if self.partial and output.is_shard() and out.shape[output.dim] % ranks == 0:
+            result = host_reduce.reduce_scatter(out, group, dim=output.dim)
+            for more in (bias, residual):
+                if more is not None:
+                    result = result.add_(more) if more.dtype is result.dtype else result + more
+            return result
+        if self.partial or columns % ranks:
+            return None
+        if output.is_replicate():
+            return host_reduce.all_gather(out, group, dim=-1)
+        return out if output.is_shard() and output.dim % out.dim() == out.dim() - 1 else None
 
     def __str__(self) -> str:
         return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
@@ -249,6 +270,8 @@ class ExpertsSplit(typing.NamedTuple):
         if self.implementation is None:
             args, kwargs = self.style.transform_inputs_pre_forward(module, args, kwargs, self.mesh)
             out = run(*args, **kwargs)
+            if out is not None and not out.requires_grad:
+                return host_reduce.all_reduce(out, self.mesh.get_group())
             if out is None:
                 with self.style.context_around_forward(module, self.mesh):
                     out = own(module, *args, **kwargs)
@@ -308,8 +331,8 @@ def _of_capabilities() -> "list[str]":
 def agree(model: nn.Module, what: "list[tuple[str, str]]") -> None:
     """Raises RuntimeError on every rank of a mesh where they would not fuse the same: the name of a module, and what it runs as.
     Each rank that holds a part of the model has to call."""
-    meshes = []
-    for p in model.parameters():
+    meshes: "list[typing.Any]" = []
+    for p in (p for m in model.modules() if not is_managed(m) for p in m._parameters.values()):
         if is_dtensor(p) and p.device_mesh.ndim == 1 and p.device_mesh.device_type == "cpu" and p.device_mesh not in meshes:
             meshes.append(p.device_mesh)
     for mesh in meshes:
@@ -325,3 +348,4 @@ def agree(model: nn.Module, what: "list[tuple[str, str]]") -> None:
                 ((a[0], a[1], b if b[0] != a[0] else b[1]) for a, b in pairs if a != b), ("the model", f"{len(all_ranks[0])} layers", f"{len(other)}")
             )
             raise RuntimeError(f"fuse(): expected all ranks to fuse the same, got {name or '(the model)'}: rank 0: {first}; rank {rank}: {second}")
+        host_reduce.host_group(group)  # opened by all of them now, so that no call waits for it

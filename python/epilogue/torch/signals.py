@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What says that a module must run as itself; optimizer steps, which handles are told of."""
 
-import sys
 import typing
 
 import torch
@@ -14,7 +13,6 @@ _back, _back_before = _module._global_backward_hooks, _module._global_backward_p
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
 _jit_state = torch._C._get_tracing_state
-_loaded = sys.modules
 
 
 def _note_step(*_: typing.Any) -> None:
@@ -24,13 +22,6 @@ def _note_step(*_: typing.Any) -> None:
 
 
 register_optimizer_step_post_hook(_note_step)
-
-
-def _is_sharded() -> bool:
-    """Whether a module of this process has state of FSDP2 or replicate(): the weights that it
-    gathers have version 0 for ever."""
-    states = _loaded.get("torch.distributed._composable_state")
-    return states is not None and len(states._module_state_mapping) > 0
 
 
 def foreign() -> "str | None":
@@ -43,6 +34,4 @@ def foreign() -> "str | None":
         return "a transform of torch.func"
     if _jit_state() is not None:
         return "torch.jit.trace"
-    if _is_sharded():
-        return "FSDP2 or replicate() in this process"
     return None

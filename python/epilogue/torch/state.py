@@ -16,7 +16,7 @@ from .layer import Call
 from .match import Plan
 from .packed import Rounded
 from .taken import Taken, misfit, rows_of, take, unfit
-from .training import products_of, train_once, trained, unprofitable
+from .training import packs_in_vain, products_of, train_once, trained, unprofitable
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -150,6 +150,9 @@ class State:
         autocast = _is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         pack = self._packs.get(dtype)
+        gathered = self._bound.gathered
+        if gathered is not None and not gathered.kept:
+            pack = None
         if pack is not None and pack.taken.holds(self._bound) and x.shape[-1] == pack.taken.columns:
             if (self.options.tune != "measure" or self._bound.split is not None) and not pack.taken.wants_gradients(x):
                 out = _run(x if x.dtype is dtype else x.to(dtype), pack.handle.number, pack.taken.given)
@@ -164,7 +167,7 @@ class State:
             return None
         bound = self._bound
         is_split = bound.split is not None
-        taken = take(bound, bound.linears, bound.norms, bound.transposed[0], is_split, is_split)
+        taken = take(bound, bound.linears, bound.norms, bound.transposed[0], is_split, is_split, bound.gathered)
         if isinstance(taken, str):
             self.reason = taken
             return None
@@ -179,13 +182,23 @@ class State:
                 return None
             return self._trained(x, dtype, taken)
 
+        once = bound.gathered is not None and not bound.gathered.kept
+        if once and self.options.tune != "measure":
+            self.reason = packs_in_vain(x.numel() // max(x.shape[-1], 1), dtype)
+            if self.reason is not None:
+                return None
+
         def call() -> torch.Tensor:
             given = x if x.dtype is dtype else x.to(dtype)
-            pack = self._packs.get(dtype)
+            pack = None if once else self._packs.get(dtype)
             out = pack.handle(given, taken.given) if pack is not None and pack.taken.holds(self._bound) else None
             if out is None:
-                pack = self._packs[dtype] = _Pack(taken, self._make(dtype, taken))
+                pack = _Pack(taken, self._make(dtype, taken))
                 out = pack.handle(given, taken.given)
+                if once:
+                    self._packs.clear()
+                else:
+                    self._packs[dtype] = pack
             return out
 
         if self.options.tune == "measure" and not is_split and not self._is_faster(module, x, dtype, taken.weights, call):

@@ -6,6 +6,7 @@ import typing
 import torch
 from torch import nn
 
+from .gathered import Gathered
 from .match import DTYPES
 from .packed import Rounded, rounded_of
 from .sharded import is_dtensor
@@ -22,8 +23,9 @@ class Taken(typing.NamedTuple):
     biases: "list[torch.Tensor | None]"
     given: "list[torch.Tensor]"  # all that are there, those of norms too, but for rounded weights
     columns: int  # of x
-    # Parameters of which `weights` and `biases` are this rank's part, with their versions: the part has none of its own.
-    whole: "tuple[tuple[torch.Tensor, int], ...]" = ()
+    whole: "tuple[torch.Tensor, ...]" = ()  # of which `weights` and `biases` are this rank's part
+    # What says that the values changed, with its version: the part of a DTensor has none of its own, nor has what was gathered.
+    sources: "tuple[tuple[torch.Tensor, int], ...]" = ()
 
     def holds(self, owner: typing.Any) -> bool:
         if owner is not self.owner:
@@ -35,7 +37,7 @@ class Taken(typing.NamedTuple):
                 now = rounded_of(p)  # not where the dtype was changed
                 if now is None or all(w is not now for w in self.weights):
                     return False
-        for p, version in self.whole:
+        for p, version in self.sources:
             if p._version != version:
                 return False
         return True
@@ -48,20 +50,20 @@ class Taken(typing.NamedTuple):
         return _is_grad_enabled() and (x.requires_grad or self.trains())
 
     def trains(self) -> bool:
-        return any(p.requires_grad for p in self.given) or any(p.requires_grad for p, _ in self.whole)
+        return any(p.requires_grad for p in self.given) or any(p.requires_grad for p in self.whole)
 
     def live(self) -> "tuple[list[torch.Tensor], list[torch.Tensor | None]]":
         """Weights and biases that gradients reach."""
         if not self.whole:
             return self.weights, self.biases
-        parts = {id(p._local_tensor): p for p, _ in self.whole}
+        parts = {id(p._local_tensor): p for p in self.whole}
         weights, biases = ([None if t is None else parts[id(t)].to_local() for t in ts] for ts in (self.weights, self.biases))
         return weights, biases
 
 
 def take(
     owner: typing.Any, linears: "list[nn.Module]", norms: "list[nn.Module | None]", transposed: bool, is_split: bool = False,
-    is_partial: bool = False,
+    is_partial: bool = False, gathered: "Gathered | None" = None,
 ) -> "Taken | str":  # fmt: skip
     """Or why not. transposed: whether the first layer's weight is [in, out]. is_split: parameters of linear layers are DTensors,
     of which this rank's part is taken; is_partial: the last one's bias is added later."""
@@ -74,12 +76,14 @@ def take(
         if module is not None:
             slots += [(module._parameters, name, p) for name, p in module._parameters.items()]
     of_norms = [p for _, _, p in slots[2 * len(weights) :]]
-    whole: "list[tuple[torch.Tensor, int]]" = []
+    whole: "list[torch.Tensor]" = []
+    sources = () if gathered is None else gathered.sources
     if is_split:
         parts = [p for p in (*weights, *biases) if p is not None]
         if not all(is_dtensor(p) for p in parts) or any(p.is_inference() for p in parts):
             return "some parameters are DTensors with a version, others are not"
-        whole = [(p, p._version) for p in parts]
+        whole = parts
+        sources = (*sources, *((p, p._version) for p in parts))
         weights, biases = ([None if p is None else p._local_tensor for p in ps] for ps in (weights, biases))
         if is_partial:
             biases[-1] = None
@@ -99,7 +103,7 @@ def take(
             return f"a parameter is a {type(p).__name__}"
     given = [p for p in (*([] if is_rounded else weights), *biases, *of_norms) if p is not None]
     columns = weights[0].shape[0 if transposed else 1] if len(weights[0].shape) == 2 else -1
-    return Taken(owner, slots, weights, biases, given, columns, tuple(whole))
+    return Taken(owner, slots, weights, biases, given, columns, tuple(whole), sources)
 
 
 def rows_of(weights: "typing.Sequence[torch.Tensor | Rounded]", transposed: "typing.Sequence[bool]") -> "list[typing.Any]":

@@ -46,6 +46,17 @@ def unprofitable(dtype: torch.dtype) -> "str | None":
     return "gradients: PyTorch's own ops are as fast here; tune='measure' times both"
 
 
+# Rows from which products of f32 hide what packing their weights takes.
+LEAST_ROWS_TO_PACK = 32
+
+
+def packs_in_vain(rows: int, dtype: torch.dtype) -> "str | None":
+    """Why weights that FSDP2 gathers for one pass are not packed for one call."""
+    if products_of(dtype) == "engine" or rows >= LEAST_ROWS_TO_PACK:
+        return None
+    return f"{rows} row{'s' * (rows != 1)}: weights that FSDP2 gathers for one pass would be packed for one call"
+
+
 class _Torch:
     """Products by PyTorch."""
 

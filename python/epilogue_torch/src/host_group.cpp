@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and copies between the processes of one host, through shared memory: all-reduce, all-gather, reduce-scatter of f32 and
-// bf16; sums are f32, in the order of the ranks, so that all ranks get the same bits.
+// Sums and copies between the processes of one host, through shared memory: all-reduce, all-gather,
+// reduce-scatter of f32 and bf16; sums are f32, in the order of the ranks, so that all ranks get
+// the same bits.
 //
-// Each rank has two buffers in turn. It fills one, counts its counter up, waits for the others' counters, and reads their buffers.
-// It fills the same one again two steps later: by then it has waited for counters that the others raise after they read.
+// Each rank has two buffers in turn. It fills one, counts its counter up, waits for the others'
+// counters, and reads their buffers. It fills the same one again two steps later: by then it has
+// waited for counters that the others raise after they read.
 //
 //   few bytes    each rank fills its buffer with all of its numbers, and sums those of all
-//   many bytes   by blocks: each rank fills its buffer with what others sum, sums its share of the block, and puts the result
+//   many bytes   by blocks: each rank fills its buffer with what others sum, sums its share of the
+//   block, and puts the result
 //                where the others take it
 //
-// A rank that waits spins for a while, then sleeps (futex) in slices, and looks between them whether the others' processes live.
+// A rank that waits spins for a while, then sleeps (futex) in slices, and looks between them
+// whether the others' processes live.
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -43,8 +47,8 @@ using torch::headeronly::ScalarType;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMostRanks = 64;
-constexpr int64_t kBlockBytes = 1 << 18;   // of a buffer
-constexpr int64_t kFewBytes = 1 << 16;     // up to which each rank sums all
+constexpr int64_t kBlockBytes = 1 << 18;  // of a buffer
+constexpr int64_t kFewBytes = 1 << 16;    // up to which each rank sums all
 constexpr auto kSpin = std::chrono::microseconds(30);
 constexpr long kSliceNs = 20'000'000;  // of sleep between looks at the others
 constexpr uint32_t kFailed = 1;
@@ -72,9 +76,12 @@ struct alignas(128) Header {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
 
-[[noreturn]] void fail(const std::string& text) { throw std::runtime_error("[host group] " + text); }
+[[noreturn]] void fail(const std::string& text) {
+  throw std::runtime_error("[host group] " + text);
+}
 
-// Field 22 of /proc/N/stat: when a process began; 0 where it ended, or waits for its parent to notice.
+// Field 22 of /proc/N/stat: when a process began; 0 where it ended, or waits for its parent to
+// notice.
 uint64_t start_of(int64_t process) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(process));
@@ -86,8 +93,10 @@ uint64_t start_of(int64_t process) {
   const char* at = std::strrchr(text, ')');  // the name may hold anything
   char state = 0;
   unsigned long long started = 0;
-  if (!at || std::sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                         &state, &started) != 2)
+  if (!at || std::sscanf(
+                 at + 1,
+                 " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                 &state, &started) != 2)
     return 0;
   return state == 'Z' || state == 'X' ? 0 : started;
 }
@@ -97,7 +106,8 @@ void sleep_on(std::atomic<uint32_t>& word, uint32_t value) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, value, &slice, nullptr, 0);
 }
 void wake(std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT32_MAX, nullptr, nullptr,
+          0);
 }
 
 float widen(float value) { return value; }
@@ -111,8 +121,8 @@ void narrow(float value, uint16_t& out) {
 
 // out[i] = sum over ranks of from[r][i], plus bias[(at + i) % columns], plus residual[i].
 template <class T>
-void sum_into(T* out, const T* const* from, int64_t ranks, int64_t count, const T* bias, int64_t columns, int64_t at,
-              const T* residual) {
+void sum_into(T* out, const T* const* from, int64_t ranks, int64_t count, const T* bias,
+              int64_t columns, int64_t at, const T* residual) {
   constexpr int64_t kLanes = 512;
   float sums[kLanes];
   for (int64_t begin = 0; begin < count; begin += kLanes) {
@@ -139,16 +149,19 @@ class HostGroup {
   HostGroup(std::string name, int64_t rank, int64_t ranks, double timeout_s)
       : name_(std::move(name)), rank_(rank), ranks_(ranks), timeout_(timeout_s) {
     if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks || !(timeout_s > 0))
-      fail("expected a rank of 1 to " + std::to_string(kMostRanks) + " and a timeout, got rank " + std::to_string(rank) + " of " +
-           std::to_string(ranks) + " and " + std::to_string(timeout_s) + " s");
+      fail("expected a rank of 1 to " + std::to_string(kMostRanks) + " and a timeout, got rank " +
+           std::to_string(rank) + " of " + std::to_string(ranks) + " and " +
+           std::to_string(timeout_s) + " s");
     bytes_ = sizeof(Header) + static_cast<size_t>(ranks) * (sizeof(RankState) + 2 * kBlockBytes);
     const int file = shm_open(name_.c_str(), rank == 0 ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
     if (file < 0) fail("expected to open " + name_ + ", got: " + std::strerror(errno));
     // posix_fallocate: no room is an error here, not a signal later.
     const int error = rank == 0 ? posix_fallocate(file, 0, static_cast<off_t>(bytes_)) : 0;
     struct stat facts {};
-    const bool fits = error == 0 && fstat(file, &facts) == 0 && facts.st_size == static_cast<off_t>(bytes_);
-    void* const memory = fits ? mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    const bool fits =
+        error == 0 && fstat(file, &facts) == 0 && facts.st_size == static_cast<off_t>(bytes_);
+    void* const memory =
+        fits ? mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
     close(file);
     if (memory == MAP_FAILED) {
       unlink();
@@ -168,7 +181,8 @@ class HostGroup {
   HostGroup(const HostGroup&) = delete;
   HostGroup& operator=(const HostGroup&) = delete;
 
-  // After rank 0 made it: says which process this is. Its buffers lie in the memory of the node that touches them first.
+  // After rank 0 made it: says which process this is. Its buffers lie in the memory of the node
+  // that touches them first.
   void join() {
     state(rank_).started = start_of(getpid());
     state(rank_).process = getpid();
@@ -183,7 +197,8 @@ class HostGroup {
   template <class T>
   void all_reduce(T* x, int64_t count, const T* bias, int64_t columns, const T* residual) {
     const std::lock_guard lock(mutex_);
-    const Call call{1, sizeof(T), static_cast<uint64_t>(count), static_cast<uint64_t>(bias ? columns : 0) * 2 + (residual ? 1 : 0)};
+    const Call call{1, sizeof(T), static_cast<uint64_t>(count),
+                    static_cast<uint64_t>(bias ? columns : 0) * 2 + (residual ? 1 : 0)};
     const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
     const bool is_few = count * static_cast<int64_t>(sizeof(T)) * (ranks_ - 1) <= kFewBytes;
     for (int64_t begin = 0; begin < count; begin += block) {
@@ -216,7 +231,8 @@ class HostGroup {
     }
   }
 
-  // x [outer, ranks, inner] of each rank -> out [outer, inner], this rank's of the sum. count: of out.
+  // x [outer, ranks, inner] of each rank -> out [outer, inner], this rank's of the sum. count: of
+  // out.
   template <class T>
   void reduce_scatter(const T* x, T* out, int64_t count, int64_t outer) {
     const std::lock_guard lock(mutex_);
@@ -254,7 +270,8 @@ class HostGroup {
   }
 
   template <class T>
-  void sum_all(T* x, int64_t n, const Call& call, const T* bias, int64_t columns, int64_t at_column, const T* residual) {
+  void sum_all(T* x, int64_t n, const Call& call, const T* bias, int64_t columns, int64_t at_column,
+               const T* residual) {
     const int turn = begin_step(call);
     std::memcpy(buffer(rank_, turn), x, static_cast<size_t>(n) * sizeof(T));
     end_step(call);
@@ -264,7 +281,8 @@ class HostGroup {
   }
 
   template <class T>
-  void sum_shares(T* x, int64_t n, const Call& call, const T* bias, int64_t columns, int64_t at_column, const T* residual) {
+  void sum_shares(T* x, int64_t n, const Call& call, const T* bias, int64_t columns,
+                  int64_t at_column, const T* residual) {
     const auto start = [&](int64_t r) { return n * r / ranks_; };
     const int64_t first = start(rank_), last = start(rank_ + 1);
     const int turn = begin_step(call);
@@ -274,12 +292,15 @@ class HostGroup {
     end_step(call);
     const T* from[kMostRanks];
     for (int64_t r = 0; r < ranks_; ++r) from[r] = (r == rank_ ? x : at<T>(r, turn)) + first;
-    sum_into(x + first, from, ranks_, last - first, bias, columns, at_column + first, residual ? residual + first : nullptr);
+    sum_into(x + first, from, ranks_, last - first, bias, columns, at_column + first,
+             residual ? residual + first : nullptr);
     const int results = begin_step(call);
     std::memcpy(at<T>(rank_, results), x + first, static_cast<size_t>(last - first) * sizeof(T));
     end_step(call);
     for (int64_t r = 0; r < ranks_; ++r)
-      if (r != rank_) std::memcpy(x + start(r), at<T>(r, results), static_cast<size_t>(start(r + 1) - start(r)) * sizeof(T));
+      if (r != rank_)
+        std::memcpy(x + start(r), at<T>(r, results),
+                    static_cast<size_t>(start(r + 1) - start(r)) * sizeof(T));
   }
 
   // The buffer of the next step, which nobody reads any more.
@@ -300,12 +321,14 @@ class HostGroup {
       wait_for(r);
       const Call other = state(r).calls[step_ & 1];
       if (!(other == call))
-        stop("expected the same call on all ranks, got " + text_of(call) + " on rank " + std::to_string(rank_) + " and " +
-             text_of(other) + " on rank " + std::to_string(r));
+        stop("expected the same call on all ranks, got " + text_of(call) + " on rank " +
+             std::to_string(rank_) + " and " + text_of(other) + " on rank " + std::to_string(r));
     }
   }
 
-  bool has_come(int64_t r) { return static_cast<int32_t>(state(r).count.load(std::memory_order_acquire) - step_) >= 0; }
+  bool has_come(int64_t r) {
+    return static_cast<int32_t>(state(r).count.load(std::memory_order_acquire) - step_) >= 0;
+  }
 
   void wait_for(int64_t r) {
     if (has_come(r)) return;
@@ -327,10 +350,11 @@ class HostGroup {
       if (header().failed != 0) {
         reason = "another rank of the group failed";
       } else if (start_of(other.process) != other.started) {
-        reason = "rank " + std::to_string(r) + " (process " + std::to_string(other.process.load()) + ") ended";
+        reason = "rank " + std::to_string(r) + " (process " + std::to_string(other.process.load()) +
+                 ") ended";
       } else if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_) {
-        reason = "rank " + std::to_string(r) + " (process " + std::to_string(other.process.load()) + ") did not come within " +
-                 std::to_string(timeout_) + " s";
+        reason = "rank " + std::to_string(r) + " (process " + std::to_string(other.process.load()) +
+                 ") did not come within " + std::to_string(timeout_) + " s";
       } else {
         continue;
       }
@@ -348,15 +372,18 @@ class HostGroup {
   }
 
   static std::string text_of(const Call& call) {
-    static constexpr const char* kNames[] = {"nothing", "all_reduce", "all_gather", "reduce_scatter"};
-    return std::string(kNames[std::min<uint64_t>(call.kind, 3)]) + " of " + std::to_string(call.count) +
-           (call.type == 4 ? " f32" : " bf16") + " (" + std::to_string(call.outer) + ")";
+    static constexpr const char* kNames[] = {"nothing", "all_reduce", "all_gather",
+                                             "reduce_scatter"};
+    return std::string(kNames[std::min<uint64_t>(call.kind, 3)]) + " of " +
+           std::to_string(call.count) + (call.type == 4 ? " f32" : " bf16") + " (" +
+           std::to_string(call.outer) + ")";
   }
 
   Header& header() { return *reinterpret_cast<Header*>(base_); }
   RankState& state(int64_t r) { return reinterpret_cast<RankState*>(base_ + sizeof(Header))[r]; }
   char* buffer(int64_t r, int turn) {
-    return base_ + sizeof(Header) + static_cast<size_t>(ranks_) * sizeof(RankState) + (2 * r + turn) * kBlockBytes;
+    return base_ + sizeof(Header) + static_cast<size_t>(ranks_) * sizeof(RankState) +
+           (2 * r + turn) * kBlockBytes;
   }
   template <class T>
   T* at(int64_t r, int turn) {
@@ -414,8 +441,10 @@ void close_group(int64_t number) {
 void require(const Torch& t, const Torch& like, const char* what) {
   require_defined(t, what);
   const ScalarType type = t.scalar_type();
-  if (!t.is_cpu() || !t.is_contiguous() || type != like.scalar_type() || (type != ScalarType::Float && type != ScalarType::BFloat16))
-    fail(std::string("expected ") + what + " contiguous, on the CPU, of Float or BFloat16 as the others, got " + describe(t));
+  if (!t.is_cpu() || !t.is_contiguous() || type != like.scalar_type() ||
+      (type != ScalarType::Float && type != ScalarType::BFloat16))
+    fail(std::string("expected ") + what +
+         " contiguous, on the CPU, of Float or BFloat16 as the others, got " + describe(t));
 }
 
 template <class F>
@@ -435,22 +464,25 @@ void all_reduce(Torch x, int64_t group, std::optional<Torch> bias, std::optional
   const int64_t columns = x.dim() ? x.size(x.dim() - 1) : 1;
   if (bias) {
     require(*bias, x, "bias");
-    if (bias->dim() != 1 || bias->size(0) != columns) fail("expected a bias of " + std::to_string(columns) + ", got " + describe(*bias));
+    if (bias->dim() != 1 || bias->size(0) != columns)
+      fail("expected a bias of " + std::to_string(columns) + ", got " + describe(*bias));
   }
   if (residual) {
     require(*residual, x, "residual");
-    if (residual->numel() != x.numel()) fail("expected a residual like " + describe(x) + ", got " + describe(*residual));
+    if (residual->numel() != x.numel())
+      fail("expected a residual like " + describe(x) + ", got " + describe(*residual));
   }
   by_type(x, [&](auto type) {
     using T = decltype(type);
-    group_of(group)->all_reduce(static_cast<T*>(x.mutable_data_ptr()), x.numel(), data_of<T>(bias), columns, data_of<T>(residual));
+    group_of(group)->all_reduce(static_cast<T*>(x.mutable_data_ptr()), x.numel(), data_of<T>(bias),
+                                columns, data_of<T>(residual));
   });
 }
 
 void require_parts(const Torch& whole, const Torch& part, int64_t ranks, int64_t outer) {
   if (whole.numel() != part.numel() * ranks || outer < 1 || part.numel() % outer != 0)
-    fail("expected " + std::to_string(ranks) + " times the elements of " + describe(part) + " in " + std::to_string(outer) +
-         " rows, got " + describe(whole));
+    fail("expected " + std::to_string(ranks) + " times the elements of " + describe(part) + " in " +
+         std::to_string(outer) + " rows, got " + describe(whole));
 }
 
 void all_gather(Torch x, int64_t group, Torch out, int64_t outer) {
@@ -460,7 +492,8 @@ void all_gather(Torch x, int64_t group, Torch out, int64_t outer) {
   require_parts(out, x, found->ranks(), outer);
   by_type(x, [&](auto type) {
     using T = decltype(type);
-    found->all_gather(static_cast<const T*>(x.const_data_ptr()), static_cast<T*>(out.mutable_data_ptr()), x.numel(), outer);
+    found->all_gather(static_cast<const T*>(x.const_data_ptr()),
+                      static_cast<T*>(out.mutable_data_ptr()), x.numel(), outer);
   });
 }
 
@@ -471,7 +504,8 @@ void reduce_scatter(Torch x, int64_t group, Torch out, int64_t outer) {
   require_parts(x, out, found->ranks(), outer);
   by_type(x, [&](auto type) {
     using T = decltype(type);
-    found->reduce_scatter(static_cast<const T*>(x.const_data_ptr()), static_cast<T*>(out.mutable_data_ptr()), out.numel(), outer);
+    found->reduce_scatter(static_cast<const T*>(x.const_data_ptr()),
+                          static_cast<T*>(out.mutable_data_ptr()), out.numel(), outer);
   });
 }
 

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of one host: sums through its memory beside gloo's, and MLPs and a model under tensor parallelism, fused and unfused.
+
+    python -m epilogue.torch.bench ranks --ranks 2
+    python -m epilogue.torch.bench ranks --what reduce --json reduce.json
+
+Rounds are interleaved: each runs every setting once, in an order that all ranks share, for about as long; a time is the slowest
+rank's. One thread a rank; "one process" is rank 0 alone with as many threads as there are ranks, while the others sleep.
+"""
+
+import argparse
+import copy
+import json
+import random
+import socket
+import time
+import typing
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from . import host_reduce
+from .fuse import fuse, why
+from .timing import interval, ratio, relative
+
+Calls = typing.Dict[str, typing.Callable[[], typing.Any]]
+SIZES = {"64 KiB": 1 << 16, "1 MiB": 1 << 20, "32 MiB": 1 << 25}
+
+
+def _agreed(value: typing.Any) -> typing.Any:
+    """Rank 0's."""
+    box = [value]
+    dist.broadcast_object_list(box, 0)
+    return box[0]
+
+
+def _timed(calls: Calls, alone: "set[str]", seconds: float, rounds: int) -> "dict[str, list[float]]":
+    """Milliseconds a call, of the slowest rank. alone: what rank 0 runs by itself."""
+    rank = dist.get_rank()
+
+    def run(name: str, times: int) -> float:
+        dist.barrier()
+        start = time.perf_counter()
+        if name not in alone or rank == 0:
+            for _ in range(times):
+                calls[name]()
+        return (time.perf_counter() - start) / times
+
+    repeats = {}
+    for name in calls:
+        run(name, 1)
+        repeats[name] = _agreed(max(1, min(1000, int(seconds / max(run(name, 1), 1e-7)))))
+    times: "dict[str, list[float]]" = {name: [] for name in calls}
+    draw, order = random.Random(1), list(calls)
+    for _ in range(rounds):
+        draw.shuffle(order)
+        for name in order:
+            slowest = torch.tensor([run(name, repeats[name])], dtype=torch.float64)
+            dist.all_reduce(slowest, dist.ReduceOp.MAX)
+            times[name].append(1e3 * float(slowest))
+    return times
+
+
+def _row(name: str, times: "dict[str, list[float]]", ours: str) -> "dict[str, typing.Any]":
+    row: "dict[str, typing.Any]" = {"name": name, "ms": {k: interval(v)[0] for k, v in times.items()}, "ratio": {}}
+    for other in times:
+        if other != ours:
+            row["ratio"][other] = ratio(times[other], times[ours])
+    if dist.get_rank() == 0:
+        parts = [f"{k} {v:.3f} ms" for k, v in row["ms"].items()]
+        parts += [f"{r:.2f}x [{low:.2f}, {high:.2f}] of {k}" for k, (r, low, high) in row["ratio"].items()]
+        print(f"{name:32} " + "; ".join(parts), flush=True)
+    return row
+
+
+def _require(got: torch.Tensor, want: torch.Tensor, most: float, what: str) -> None:
+    if not relative(got, want) < most:
+        raise SystemExit(f"{what}: results differ by {relative(got, want)}")
+
+
+def _reduces(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    rows = []
+    if host_reduce.host_group() is None:
+        raise SystemExit("expected ranks that share a host's memory, got none")
+    for dtype in (torch.float32, torch.bfloat16):
+        for size, count in SIZES.items():
+            x = torch.randn(count // dtype.itemsize // (64 if options.tiny else 1)).to(dtype)
+            want = x.float()
+            dist.all_reduce(want)
+            _require(host_reduce.all_reduce(x.clone()).float(), want, 1e-6 if dtype is torch.float32 else 1e-2, "all_reduce")
+            x.zero_()  # sums of sums stay numbers
+            calls: Calls = {"gloo": lambda x=x: dist.all_reduce(x), "host memory": lambda x=x: host_reduce.all_reduce(x)}
+            times = _timed(calls, set(), options.seconds, options.rounds)
+            rows.append(_row(f"all_reduce {size} {str(dtype)[6:]}", times, "host memory"))
+    return rows
+
+
+class _Mlp(nn.Module):
+    def __init__(self, hidden: int, wide: int) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(hidden, wide, False), nn.Linear(hidden, wide, False)
+        self.down = nn.Linear(wide, hidden, False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+def _split(module: nn.Module, plan: "dict[str, bool]") -> nn.Module:
+    """A copy by columns (True) and rows."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    styles = {name: ColwiseParallel() if columns else RowwiseParallel() for name, columns in plan.items()}
+    return parallelize_module(copy.deepcopy(module), mesh, styles)
+
+
+def _compared(
+    name: str, dense: nn.Module, plan: "dict[str, bool]", call: "typing.Callable[[nn.Module], torch.Tensor]", options: argparse.Namespace
+) -> "dict[str, typing.Any]":
+    own, fused = _split(dense, plan), fuse(_split(dense, plan))
+    one = fuse(copy.deepcopy(dense)) if dist.get_rank() == 0 else dense
+    group = dist.group.WORLD
+
+    def by_gloo() -> None:
+        with host_reduce.paused(group):
+            call(fused)
+
+    def alone() -> None:
+        torch.set_num_threads(dist.get_world_size())
+        try:
+            call(one)
+        finally:
+            torch.set_num_threads(1)
+
+    want = call(own) + 0
+    for _ in range(4):  # which linear layers share an input shows in the first calls
+        got = call(fused)
+    _require(got.float(), want.float(), 1e-4 if want.dtype is torch.float32 else 5e-2, name)
+    if why(fused).fused_calls == 0:
+        raise SystemExit(str(why(fused)))
+    calls: Calls = {"fused": lambda: call(fused), "unfused, gloo": lambda: call(own), "fused, gloo": by_gloo, "one process": alone}
+    return _row(name, _timed(calls, {"one process"}, options.seconds, options.rounds), "fused")
+
+
+def _blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    rows = []
+    hidden, wide = (64, 192) if options.tiny else (options.hidden, 4 * options.hidden)
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        dense = _Mlp(hidden, wide).to(dtype).eval()
+        for count in options.rows:
+            x = torch.randn(1, count, hidden).to(dtype)
+            plan = {"gate": True, "up": True, "down": False}
+            rows.append(_compared(f"MLP {hidden}x{wide} {str(dtype)[6:]} M={count}", dense, plan, lambda m, x=x: m(x), options))
+    return rows
+
+
+def _models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    import transformers
+
+    hidden = 64 if options.tiny else options.hidden
+    config = transformers.LlamaConfig(
+        vocab_size=2048, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=options.layers, num_attention_heads=16,
+        num_key_value_heads=8, pad_token_id=0, eos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    rows = []
+    for dtype in (torch.float32, torch.bfloat16):
+        dense = transformers.LlamaForCausalLM(config).to(dtype).eval()
+        plan: "dict[str, bool]" = {}
+        for i in range(options.layers):
+            at = f"model.layers.{i}."
+            plan.update({f"{at}self_attn.{n}_proj": n != "o" for n in "qkvo"})
+            plan.update({f"{at}mlp.{n}_proj": n != "down" for n in ("gate", "up", "down")})
+        for count in options.rows:
+            ids = torch.randint(1, 2048, (1, count))
+            call = lambda m, ids=ids: m(ids, use_cache=False).logits  # noqa: E731
+            rows.append(_compared(f"Llama {hidden}, {options.layers} layers {str(dtype)[6:]} M={count}", dense, plan, call, options))
+    return rows
+
+
+def _serve(rank: int, port: int, options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=options.ranks)
+    try:
+        with torch.no_grad():
+            rows = [row for what in options.what for row in {"reduce": _reduces, "blocks": _blocks, "models": _models}[what](options)]
+        if rank == 0 and options.json:
+            with open(options.json, "w") as file:
+                json.dump(rows, file, indent=1)
+    finally:
+        dist.destroy_process_group()
+
+
+def main(arguments: "list[str]") -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m epilogue.torch.bench ranks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--what", nargs="+", choices=("reduce", "blocks", "models"), default=["reduce", "blocks", "models"])
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 512])
+    parser.add_argument("--hidden", type=int, default=1024)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.1, help="of each setting in a round, about")
+    parser.add_argument("--tiny", action="store_true", help="sizes that say nothing of speed")
+    parser.add_argument("--json", metavar="FILE", help="writes the rows")
+    options = parser.parse_args(arguments)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    print(f"torch {torch.__version__}, {options.ranks} ranks of 1 thread, {torch.backends.cpu.get_cpu_capability()}", flush=True)
+    torch.multiprocessing.spawn(_serve, (port, options), options.ranks)
+    return 0

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums and copies through a host's memory, beside gloo's and sums in double; what happens if a rank ends or differs."""
+
+import datetime
+import os
+import time
+
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+
+from epilogue.torch import host_reduce
+
+DTYPES = (torch.float32, torch.bfloat16)
+# Of few numbers each rank sums all; of many its share, block by block (131072 numbers of bf16, 65536 of f32).
+COUNTS = (1, 2, 3, 63, 511, 513, 8191, 20000, 65536, 65537, 131072, 131075, 400001)
+
+
+def _exact(parts, dtype):
+    """Sums of f32 in the order of the ranks, rounded once."""
+    total = parts[0].float()
+    for part in parts[1:]:
+        total = total + part.float()
+    return total.to(dtype)
+
+
+def _parts(shape, dtype):
+    torch.manual_seed(shape[0] + len(shape))
+    return [torch.randn(shape).to(dtype) for _ in range(dist.get_world_size())]
+
+
+def _reduces(rank, dtype):
+    assert host_reduce.host_group() is not None
+    for count in COUNTS:
+        parts = _parts((count,), dtype)
+        got = host_reduce.all_reduce(parts[rank].clone())
+        assert torch.equal(got, _exact(parts, dtype)), count
+    for rows, columns in ((1, 1), (3, 77), (64, 512), (129, 1031)):
+        parts = _parts((rows, columns), dtype)
+        bias, residual = torch.randn(columns).to(dtype), torch.randn(rows, columns).to(dtype)
+        want = (sum(p.double() for p in parts) + bias.double() + residual.double())
+        got = host_reduce.all_reduce(parts[rank].clone(), bias=bias, residual=residual)
+        assert (got.double() - want).abs().max() <= want.abs().max() * (2**-22 if dtype is torch.float32 else 2**-8)
+        same = got.clone()
+        dist.broadcast(same, 0)
+        assert torch.equal(same, got)
+        only = host_reduce.all_reduce(parts[rank].clone(), bias=bias)
+        assert torch.equal(only, (_exact(parts, torch.float32) + bias.float()).to(dtype)) if dtype is torch.bfloat16 else True
+    special = torch.tensor([float("inf"), float("nan"), -0.0, 3e38, 1e-40]).to(dtype)
+    got = host_reduce.all_reduce(special.clone() if rank == 0 else torch.zeros(5, dtype=dtype))
+    assert got[0] == float("inf") and got[1].isnan() and torch.equal(got[3:], special[3:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_reduce(dtype):
+    ranks.run(_reduces, dtype)
+
+
+def _copies(rank, dtype):
+    world = dist.get_world_size()
+    for shape, dim in (((1,), 0), ((5, 7), 0), ((3, 4, 5), 1), ((2, 3, 129), -1), ((400, 1031), 1), ((3, 70001), 0), ((1, 8, 40000), 1)):
+        parts = _parts(shape, dtype)
+        assert torch.equal(host_reduce.all_gather(parts[rank], dim=dim), torch.cat(parts, dim)), shape
+        wide = [torch.cat([p * (i + 1) for i in range(world)], dim) for p in parts]
+        want = _exact(wide, dtype).chunk(world, dim)[rank]
+        assert torch.equal(host_reduce.reduce_scatter(wide[rank], dim=dim), want), shape
+    with pytest.raises(ValueError, match="multiple"):
+        host_reduce.reduce_scatter(torch.ones(world + 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("world", [2, 4])
+def test_gather_and_scatter(dtype, world):
+    ranks.run(_copies, dtype, world=world)
+
+
+def _other_ways(rank):
+    """What the memory does not take goes through torch.distributed, and gives the same."""
+    for x in (torch.arange(6.0).double(), torch.arange(6.0).half(), torch.arange(12.0).view(3, 4).t(), torch.arange(4)):
+        want = x * dist.get_world_size()
+        assert torch.equal(host_reduce.all_reduce(x.clone(memory_format=torch.preserve_format)), want)
+    x = torch.arange(6.0).double() + rank
+    assert torch.equal(host_reduce.all_gather(x), torch.cat([torch.arange(6.0).double() + r for r in range(2)]))
+    assert torch.equal(host_reduce.reduce_scatter(x), (2 * torch.arange(6.0).double() + 1).chunk(2)[rank])
+    os.environ["EPILOGUE_HOST_REDUCE"] = "off" if rank == 1 else "on"
+    alone = dist.new_group(backend="gloo")
+    assert host_reduce.host_group(alone) is None
+    assert torch.equal(host_reduce.all_reduce(torch.ones(3), alone), torch.full((3,), 2.0))
+    del os.environ["EPILOGUE_HOST_REDUCE"]
+
+
+def test_other_tensors_and_groups():
+    ranks.run(_other_ways)
+
+
+def _left():
+    return [name for name in os.listdir("/dev/shm") if name.startswith("epilogue-")]
+
+
+def _nothing_left(rank):
+    host_reduce.host_group()
+    dist.barrier()
+    return _left()
+
+
+def test_no_name_is_left():
+    assert ranks.run(_nothing_left) == [[], []]
+
+
+def _many(rank):
+    """Steps of all kinds and sizes, in turn, with ranks that come late."""
+    torch.manual_seed(5)
+    for i in range(400):
+        count = int(torch.randint(1, 3000, ()))
+        parts = [torch.randn(count) for _ in range(dist.get_world_size())]
+        if i % 97 == rank:
+            time.sleep(0.01)
+        if i % 3 == 0:
+            assert torch.equal(host_reduce.all_gather(parts[rank]), torch.cat(parts))
+        else:
+            assert torch.equal(host_reduce.all_reduce(parts[rank].clone()), _exact(parts, torch.float32)), i
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_many_calls(world):
+    ranks.run(_many, world=world)
+
+
+def _differs(rank):
+    host_reduce.host_group()
+    try:
+        host_reduce.all_reduce(torch.ones(4 + rank))
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_calls_that_differ_are_an_error():
+    errors = ranks.run(_differs)
+    ranks.stop(2)
+    assert all("host group" in e and ("same call on all ranks" in e or "another rank" in e) for e in errors), errors
+    assert any("all_reduce of 4 f32" in e and "all_reduce of 5 f32" in e for e in errors), errors
+
+
+def _late(rank):
+    group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=2))
+    host_reduce.all_reduce(torch.ones(4), group)
+    if rank == 1:
+        time.sleep(4)
+    try:
+        host_reduce.all_reduce(torch.ones(4), group)
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_a_rank_that_is_late_is_an_error_on_all():
+    first, second = ranks.run(_late)
+    ranks.stop(2)
+    assert "rank 1" in first and "did not come within 2.0" in first and "another rank of the group failed" in second, (first, second)
+
+
+def _ends(rank):
+    host_reduce.host_group()
+    host_reduce.all_reduce(torch.ones(4))
+    if rank == 1:
+        os.kill(os.getpid(), 9)
+    start = time.monotonic()
+    try:
+        host_reduce.all_reduce(torch.ones(4))
+    except RuntimeError as error:
+        first = str(error)
+    try:
+        host_reduce.all_reduce(torch.ones(4))
+    except RuntimeError as error:
+        second = str(error)
+    return first, second, time.monotonic() - start
+
+
+def test_a_rank_that_ends_is_an_error_on_the_others():
+    group = ranks.group(2)
+    for pipe in group.pipes:
+        pipe.send((_ends, ()))
+    assert group.pipes[0].poll(60)
+    done, result = group.pipes[0].recv()
+    ranks.stop(2)
+    assert done, result
+    first, second, seconds = result
+    assert "rank 1" in first and "ended" in first and second == first and seconds < 10, result
+    assert _left() == []
