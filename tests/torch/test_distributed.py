@@ -3,6 +3,7 @@
 the unfused model gives, in inference and over 20 steps of AdamW."""
 
 import copy
+import json
 
 import models
 import pytest
@@ -16,6 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import epilogue.torch
+from epilogue.torch import bench, scaling
 
 STEPS = 20
 
@@ -210,3 +212,34 @@ def _stages(rank):
 
 def test_pipeline_stages():
     ranks.run(_stages)
+
+
+def test_model_of_scaling():
+    """Parts by hand, and what has to hold: more hosts split products and add messages."""
+    machine = scaling.Machine(2, 1e11, 1e10, 1e10, 1e10, 1e-4, 1e-5, 1e9, 1e-5, 1e10)
+    shape = scaling.Shape(64, 128, 3, 4, 2, 1000, 4)
+    assert shape.layer_weights() == 64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128
+    one = scaling.pass_seconds(shape, machine, rows=1, cached=9)
+    weights = 3 * shape.layer_weights() + 64 * 1000
+    assert one.products == pytest.approx(weights / 2 * 4 / 1e10) and one.calls == pytest.approx(3e-4)
+    assert one.attention == pytest.approx(3 * 4 * 10 * 64 / 2 / 1e10)
+    assert one.reduces == pytest.approx(6 * (1e-5 + 64 * 4 / 1e9))
+    many = scaling.pass_seconds(shape, machine, rows=100, hosts=4)
+    assert many.products == pytest.approx(2 * 100 * 3 * shape.layer_weights() / 8 / 1e11 + 64 * 1000 / 8 * 4 / 1e10)
+    assert many.reduces == pytest.approx(6 * (1e-5 + 25600 / 1e9 + 4e-5 + 1.5 * 25600 / 1e10))
+    for large in scaling.SHAPES.values():
+        products = [scaling.pass_seconds(large, machine, rows=512, hosts=h).products for h in (1, 2, 64)]
+        assert products[0] == pytest.approx(2 * products[1]) and products[0] == pytest.approx(64 * products[2])
+    assert scaling.fastest(shape, machine, rows=1)[0] == 1 and scaling.fastest(scaling.SHAPES["Llama-70B"], machine, rows=1)[0] == 64
+    with pytest.raises(ValueError, match="at least 1"):
+        scaling.pass_seconds(shape, machine, rows=0)
+
+
+def test_bench_of_ranks(tmp_path, capfd):
+    file = tmp_path / "rows.json"
+    quick = ["--rounds", "2", "--seconds", "0", "--tiny", "--rows", "1", "5", "--layers", "1", "--json", str(file)]
+    assert bench.main(["ranks", "--what", "reduce", "blocks", "models", "scaling", *quick]) == 0
+    rows = json.loads(file.read_text())
+    assert [r["name"] for r in rows][:2] == ["all_reduce 64 KiB float32", "all_reduce 1 MiB float32"] and len(rows) == 6 + 4 + 4 + 2
+    assert all(r["ms"]["one process"] > 0 for r in rows[6:14]) and rows[-1]["machine"]["ranks"] == 2
+    assert "the model says" in capfd.readouterr().out

@@ -10,6 +10,7 @@ rank's. One thread a rank; "one process" is rank 0 alone with as many threads as
 
 import argparse
 import copy
+import dataclasses
 import json
 import random
 import socket
@@ -20,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from . import host_reduce
+from . import host_reduce, scaling
 from .fuse import fuse, why
 from .timing import interval, ratio, relative
 
@@ -86,7 +87,7 @@ def _reduces(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     for dtype in (torch.float32, torch.bfloat16):
         for size, count in SIZES.items():
             x = torch.randn(count // dtype.itemsize // (64 if options.tiny else 1)).to(dtype)
-            want = x.float()
+            want = x.float().clone()
             dist.all_reduce(want)
             _require(host_reduce.all_reduce(x.clone()).float(), want, 1e-6 if dtype is torch.float32 else 1e-2, "all_reduce")
             x.zero_()  # sums of sums stay numbers
@@ -157,27 +158,96 @@ def _blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     return rows
 
 
-def _models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
-    import transformers
-
+def _llama(transformers: typing.Any, dtype: torch.dtype, options: argparse.Namespace) -> "tuple[typing.Any, nn.Module, dict[str, bool]]":
+    """Its config, a model of one process, and the plan: by columns (True) or rows."""
     hidden = 64 if options.tiny else options.hidden
     config = transformers.LlamaConfig(
         vocab_size=2048, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=options.layers, num_attention_heads=16,
         num_key_value_heads=8, pad_token_id=0, eos_token_id=None,
     )  # fmt: skip
     torch.manual_seed(0)
+    plan: "dict[str, bool]" = {}
+    for i in range(options.layers):
+        at = f"model.layers.{i}."
+        plan.update({f"{at}self_attn.{n}_proj": n != "o" for n in "qkvo"})
+        plan.update({f"{at}mlp.{n}_proj": n != "down" for n in ("gate", "up", "down")})
+    return config, transformers.LlamaForCausalLM(config).to(dtype).eval(), plan
+
+
+def _models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    import transformers
+
     rows = []
     for dtype in (torch.float32, torch.bfloat16):
-        dense = transformers.LlamaForCausalLM(config).to(dtype).eval()
-        plan: "dict[str, bool]" = {}
-        for i in range(options.layers):
-            at = f"model.layers.{i}."
-            plan.update({f"{at}self_attn.{n}_proj": n != "o" for n in "qkvo"})
-            plan.update({f"{at}mlp.{n}_proj": n != "down" for n in ("gate", "up", "down")})
+        config, dense, plan = _llama(transformers, dtype, options)
+        hidden = config.hidden_size
         for count in options.rows:
             ids = torch.randint(1, 2048, (1, count))
             call = lambda m, ids=ids: m(ids, use_cache=False).logits  # noqa: E731
             rows.append(_compared(f"Llama {hidden}, {options.layers} layers {str(dtype)[6:]} M={count}", dense, plan, call, options))
+    return rows
+
+
+def _median_of(call: "typing.Callable[[], typing.Any]", options: argparse.Namespace) -> float:
+    """Seconds, with all ranks at work."""
+    return interval(_timed({"": call}, set(), options.seconds, options.rounds)[""])[0] / 1e3
+
+
+def _machine(config: typing.Any, options: argparse.Namespace) -> scaling.Machine:
+    """One rank's rates in f32, by the parts of a pass, none of them from a whole model."""
+    import transformers
+
+    hidden, wide, rows = config.hidden_size, config.intermediate_size, max(options.rows)
+    many, few = torch.randn(1, rows, hidden), torch.randn(1, 1, hidden)
+    blocks = [fuse(_Mlp(hidden, wide).eval()) for _ in range(4)]  # beyond the caches, as layers are
+    weights = sum(p.numel() for b in blocks for p in b.parameters())
+    flops = 2 * rows * weights / _median_of(lambda: [b(many) for b in blocks], options)
+    bandwidth = 4 * weights / _median_of(lambda: [b(few) for b in blocks], options)
+    q = torch.randn(1, config.num_attention_heads, rows, hidden // config.num_attention_heads)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    attention = 2 * rows * (rows + 1) * hidden / _median_of(lambda: attend(q, q, q, is_causal=True), options)
+    wide_rows = torch.randn(rows, hidden)
+    stream = 8 * wide_rows.numel() / _median_of(lambda: wide_rows * 1.5, options)
+    config = transformers.LlamaConfig(**{**config.to_dict(), "hidden_size": 64, "intermediate_size": 64, "head_dim": 4, "vocab_size": 64})
+    small = fuse(transformers.LlamaForCausalLM(config).eval())
+    ids = torch.ones(1, 1, dtype=torch.long)
+    call = _median_of(lambda: small(ids, use_cache=False), options) / config.num_hidden_layers
+    few_s, many_s = 0.0, 1.0
+    if dist.get_world_size() > 1:
+        one, block = torch.zeros(16), torch.zeros(rows * hidden)
+        few_s = _median_of(lambda: host_reduce.all_reduce(one), options)
+        many_s = 4 * block.numel() / max(_median_of(lambda: host_reduce.all_reduce(block), options) - few_s, 1e-9)
+    return scaling.Machine(dist.get_world_size(), flops, bandwidth, attention, stream, call, few_s, many_s)
+
+
+def _scaling(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    """The model beside whole models on as many ranks, and what it says of 64 hosts of this kind."""
+    import transformers
+
+    config, dense, plan = _llama(transformers, torch.float32, options)
+    machine = _agreed(_machine(config, options))
+    shape = scaling.Shape(config.hidden_size, config.intermediate_size, config.num_hidden_layers, config.num_attention_heads,
+                          config.num_key_value_heads, config.vocab_size, 4)  # fmt: skip
+    fused = fuse(_split(dense, plan) if dist.get_world_size() > 1 else copy.deepcopy(dense))
+    rows = []
+    for count in options.rows:
+        ids = torch.randint(1, 2048, (1, count))
+        for _ in range(4):
+            fused(ids, use_cache=False, logits_to_keep=1)
+        measured = _median_of(lambda ids=ids: fused(ids, use_cache=False, logits_to_keep=1), options)
+        said = scaling.pass_seconds(shape, machine, rows=count)
+        rows.append({"name": f"{dist.get_world_size()} ranks, {count} rows", "measured_ms": 1e3 * measured, "model_ms": 1e3 * said.total(),
+                     "error": said.total() / measured - 1, "machine": dataclasses.asdict(machine)})  # fmt: skip
+        if dist.get_rank() == 0:
+            print(f"{rows[-1]['name']:24} measured {1e3 * measured:.2f} ms, the model says {1e3 * said.total():.2f} ms "
+                  f"({100 * rows[-1]['error']:+.0f} %)", flush=True)  # fmt: skip
+    if dist.get_rank() == 0:
+        print("one rank: " + ", ".join(f"{k} {v:.4g}" for k, v in dataclasses.asdict(machine).items()))
+        for name, large in scaling.SHAPES.items():
+            large = dataclasses.replace(large, element_bytes=4)
+            for phase, count, cached in (("prefill of 512", 512, 0), ("a token behind 512", 1, 512)):
+                times = {h: scaling.pass_seconds(large, machine, rows=count, cached=cached, hosts=h).total() for h in (1, 2, 4, 8, 16, 32, 64)}
+                print(f"{name} f32, {phase}: " + ", ".join(f"{h} hosts {1e3 * t:.4g} ms" for h, t in times.items()), flush=True)
     return rows
 
 
@@ -186,7 +256,7 @@ def _serve(rank: int, port: int, options: argparse.Namespace) -> None:
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=options.ranks)
     try:
         with torch.no_grad():
-            rows = [row for what in options.what for row in {"reduce": _reduces, "blocks": _blocks, "models": _models}[what](options)]
+            rows = [row for what in options.what for row in {"reduce": _reduces, "blocks": _blocks, "models": _models, "scaling": _scaling}[what](options)]
         if rank == 0 and options.json:
             with open(options.json, "w") as file:
                 json.dump(rows, file, indent=1)
@@ -198,7 +268,7 @@ def main(arguments: "list[str]") -> int:
     parser = argparse.ArgumentParser(
         prog="python -m epilogue.torch.bench ranks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--what", nargs="+", choices=("reduce", "blocks", "models"), default=["reduce", "blocks", "models"])
+    parser.add_argument("--what", nargs="+", choices=("reduce", "blocks", "models", "scaling"), default=["reduce", "blocks", "models"])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 512])
     parser.add_argument("--hidden", type=int, default=1024)
