@@ -13,8 +13,8 @@ import torch.distributed as dist
 from epilogue.torch import host_reduce
 
 DTYPES = (torch.float32, torch.bfloat16)
-# Of few numbers each rank sums all; of many its share, block by block (131072 numbers of bf16, 65536 of f32).
-COUNTS = (1, 2, 3, 63, 511, 513, 8191, 20000, 65536, 65537, 131072, 131075, 400001)
+# Of few numbers each rank sums all; of many its share, block by block (524288 numbers of bf16, 262144 of f32).
+COUNTS = (1, 2, 3, 63, 511, 513, 8191, 20000, 262144, 262145, 524288, 524291, 1400001)
 
 
 def _exact(parts, dtype):

@@ -8,7 +8,7 @@
 All ranks get the same bits. Each call takes `group`, by default all ranks. Groups over several hosts, other dtypes and layouts, and
 EPILOGUE_HOST_REDUCE=off on any rank go through torch.distributed. Calls with gradients are the caller's business (sharded.py).
 
-The memory (512 KiB a rank) is made by rank 0 at a group's first call, opened by the others, and loses its name before that call
+The memory (2 MiB a rank) is made by rank 0 at a group's first call, opened by the others, and loses its name before that call
 ends: nothing is left behind, whoever ends how. A rank that ended, or that does not come within the group's timeout, is a
 RuntimeError on all others; then the group is of no more use.
 """
