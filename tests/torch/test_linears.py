@@ -527,3 +527,13 @@ def test_frozen_weights_and_second_derivatives():
         return leaf.grad
 
     torch.testing.assert_close(penalty(fused), penalty(layer), rtol=1e-3, atol=1e-4)
+
+
+def test_hooks_that_were_there_before_fuse_run_around_the_fused_call():
+    model = torch.nn.Sequential(torch.nn.Linear(320, 256))
+    seen = []
+    model[0].register_forward_hook(lambda *_: seen.append(1))
+    epilogue.torch.fuse(model, linears="always")
+    with torch.no_grad():
+        model(torch.randn(4, 320))
+    assert seen == [1] and epilogue.torch.why(model).linear_calls == 1

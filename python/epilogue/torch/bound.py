@@ -76,8 +76,7 @@ class Bound:
         if marks != self._marks:
             self._marks, self._found = marks, sharded.split_of_mlp(self.linears)
         if isinstance(self._found, str):
-            has_hook = any(self.hooks) and self._found == "a hook on a layer"
-            return "a hook on a layer of the MLP" if has_hook else self._found
+            return "a hook on a layer of the MLP" if self._found == "a hook on a layer" else self._found
         self.split = self._found
         return None
 
@@ -85,10 +84,12 @@ class Bound:
         """Why the modules must run as themselves now."""
         self.split = None
         self.gathered = gathered.gathered_of(self.linears)
-        if any(self.hooks) or any(sharded.is_marked(linear) for linear in self.linears):
+        if any(sharded.is_marked(linear) for linear in self.linears):
             reason = self._split()
             if reason is not None:
                 return reason
+        elif any(self.hooks):
+            return "a hook on a layer of the MLP"
         for child, kind, own in self.children:
             if type(child) is not kind:
                 return f"a layer of the MLP became {type(child).__name__}"

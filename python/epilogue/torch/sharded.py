@@ -195,11 +195,8 @@ def _is_own(module: nn.Module, function: typing.Any) -> bool:
 
 
 def is_marked(linear: nn.Module) -> bool:
-    """Whether something of a plan is on it: worth a look."""
-    return bool(
-        linear._forward_pre_hooks or linear._forward_hooks or linear._backward_hooks or linear._backward_pre_hooks
-        or "forward" in linear.__dict__ or is_dtensor(linear._parameters.get("weight"))
-    )  # fmt: skip
+    """Whether it may be part of a plan: worth a look."""
+    return is_dtensor(linear._parameters.get("weight"))
 
 
 def marks_of(linear: nn.Module) -> "list[typing.Any]":
