@@ -16,7 +16,7 @@ EXAMPLE = """example:
 Each case gets a folder OUT/ID: trace.json, or rank0.json and rank1.json, and expected.json."""
 
 MODULES = (
-    "round1", "round2", "round3", "round4", "round5", "round6", "round7", "round8",
+    "round1", "round2", "round3", "round4", "round5", "round6", "round7", "round8", "round9",
     "clean_first", "clean_second", "clean_third", "clean_fourth",
 )
 WORLD = 2
