@@ -16,8 +16,9 @@ EXAMPLE = """example:
 Each case gets a folder OUT/ID: trace.json, or rank0.json and rank1.json, and expected.json."""
 
 MODULES = (
-    "round1", "round2", "round3", "round4", "round5", "round6", "round7", "round8", "round9",
-    "clean_first", "clean_second", "clean_third", "clean_fourth",
+    "round1", "round2", "round3", "round4", "round5", "round6", "round7", "round8",
+    "round9", "round10",
+    "clean_first", "clean_second", "clean_third", "clean_fourth", "clean_fifth",
 )
 WORLD = 2
 

@@ -292,7 +292,8 @@ constinit const ExplanationRule kRoundTripRule = {
     .says = "that a Fourier transform is taken back and then taken again",
     .said_if =
         [] {
-          return and_share("`stft` follows `istft`, or `fft_*` its inverse, with views between");
+          return and_share(
+              "`stft` follows `istft` in a step, or `fft_*` its inverse, with views between");
         },
     .find = find_wastes_of<WasteKind::round_trip>};
 

@@ -412,6 +412,9 @@ class Forms {
         const std::string_view base = asked_.base(j);
         if (base == "pad" || op_class(asked_.name(j)) == OpClass::view) continue;
         if (base != pair->second) break;
+        // The next iteration's begins where this one's ends.
+        const uint32_t step = all_.links.step[all_.ops[asked_.at(i)]];
+        if (step == kNone || step != all_.links.step[all_.ops[asked_.at(j)]]) break;
         CostlyForm& form = forms[asked_.name(i)];
         take(form, i);
         take(form, j);
