@@ -532,6 +532,7 @@ TEST(FormFindings, ATransformOfWhatWasTransformedBackIsARoundTrip) {
       b.add(between, 10);
       b.add("aten::stft", 300);
       b.add("aten::mm", 500);
+      b.end_step();
     }
     return explain(b);
   };
