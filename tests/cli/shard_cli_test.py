@@ -37,6 +37,35 @@ class ShardTest(CommandTest):
             self.assertEqual([r["rank"] for r in said["ranks"]], list(range(8)))
             self.assertTrue(said["waits"])
 
+    def test_findings_about_ddp_outlive_the_parts(self):
+        folder = os.path.join(self.out, "ddp")
+        os.mkdir(folder)
+        for rank in range(2):
+            events, ts = [], 0
+
+            def add(name, dur, cat="user_annotation", tid=1):
+                events.append({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": {}})
+
+            for step in range(2):
+                start = ts
+                for _ in range(4):
+                    add("DistributedDataParallel.forward", 100)
+                    add("gloo:broadcast", 60, tid=9)
+                    ts += 60
+                    add("aten::mm", 40, "cpu_op")
+                    ts += 40
+                    add("gloo:all_reduce", 100, tid=9)
+                    ts += 100
+                add("Optimizer.step#SGD.step", 50)
+                ts += 50
+                events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 1, "tid": 1,
+                               "ts": start, "dur": ts - start, "args": {}})
+            with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as file:
+                json.dump({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}, file)
+        said = self.same(folder, self.shards(2, folder=folder, parts=os.path.join(self.out, "ddp-parts")))
+        ids = {f["id"] for f in said["findings"]}
+        self.assertLessEqual({"repeated-reduction-of-ranks", "sent-buffers-of-ranks"}, ids)
+
     def test_the_page_is_the_same(self):
         parts = self.shards(3)
         pages = [os.path.join(self.out, name) for name in ("whole.html", "merged.html")]

@@ -18,7 +18,7 @@ namespace epilogue::trace {
 namespace {
 
 // One number for the format: a digest that gets, loses or changes a field raises it.
-constexpr std::string_view kMagic = "epilogue part 1\n";
+constexpr std::string_view kMagic = "epilogue part 2\n";
 
 class DigestWriter {
  public:
@@ -173,71 +173,90 @@ void fields(Archive& a, T&... values) {
   (field(a, values), ...);
 }
 
+// Each names all fields of its struct: one that gains or loses a field no longer compiles here.
+
 template <class Archive>
 void field(Archive& a, Interval& i) {
-  fields(a, i.begin_ns, i.end_ns);
+  auto& [begin, end] = i;
+  fields(a, begin, end);
 }
 template <class Archive>
 void field(Archive& a, RankIdentity& i) {
-  fields(a, i.path, i.rank, i.world_size, i.ops, i.window);
+  auto& [path, rank, world_size, ops, window] = i;
+  fields(a, path, rank, world_size, ops, window);
 }
 template <class Archive>
 void field(Archive& a, Distribution& d) {
-  fields(a, d.count, d.min_ns, d.median_ns, d.p95_ns, d.max_ns, d.total_ns);
+  auto& [count, min, median, p95, max, total] = d;
+  fields(a, count, min, median, p95, max, total);
 }
 template <class Archive>
 void field(Archive& a, CollectiveRates& r) {
-  fields(a, r.count, r.algbw_gb_s, r.busbw_gb_s);
+  auto& [count, algbw, busbw] = r;
+  fields(a, count, algbw, busbw);
 }
 template <class Archive>
 void field(Archive& a, CollectiveStats& s) {
-  fields(a, s.name, s.bytes, s.time, s.overlap_ns, s.exposed_ns, s.rates);
+  auto& [name, bytes, time, overlap, exposed, rates] = s;
+  fields(a, name, bytes, time, overlap, exposed, rates);
 }
 template <class Archive>
 void field(Archive& a, RankCollectives& c) {
-  fields(a, c.rank, c.kinds, c.communication_ns, c.overlap_ns, c.span_ns);
+  auto& [rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps] = c;
+  fields(a, rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps);
 }
 template <class Archive>
 void field(Archive& a, CollectiveKey& k) {
-  fields(a, k.name, k.group_name, k.group);
+  auto& [name, group_name, group] = k;
+  fields(a, name, group_name, group);
 }
 template <class Archive>
 void field(Archive& a, CollectiveRun& r) {
-  fields(a, r.dur_ns, r.message_bytes, r.exposed_ns, r.step);
+  auto& [dur, message_bytes, exposed, step] = r;
+  fields(a, dur, message_bytes, exposed, step);
 }
 template <class Archive>
 void field(Archive& a, CollectiveRuns& r) {
-  fields(a, r.group_ranks, r.runs);
+  auto& [group_ranks, runs] = r;
+  fields(a, group_ranks, runs);
 }
 template <class Archive>
 void field(Archive& a, DeviceTime& t) {
-  fields(a, t.compute_ns, t.memory_ns, t.communication_ns, t.idle_ns);
+  auto& [compute, memory, communication, idle] = t;
+  fields(a, compute, memory, communication, idle);
 }
 template <class Archive>
 void field(Archive& a, RankKernel& k) {
-  fields(a, k.name, k.work, k.count, k.total_ns);
+  auto& [name, work, count, total] = k;
+  fields(a, name, work, count, total);
 }
 template <class Archive>
 void field(Archive& a, ProcessGroup& g) {
-  fields(a, g.description, g.ranks, g.size);
+  auto& [description, ranks, size] = g;
+  fields(a, description, ranks, size);
 }
 template <class Archive>
 void field(Archive& a, RankDigest& d) {
-  fields(a, d.identity, d.is_truncated, d.has_kernels, d.bound, d.busy_pct, d.collectives, d.runs,
-         d.step_ns, d.time, d.kernels, d.host_ns, d.groups);
+  auto& [identity, is_truncated, has_kernels, bound, busy_pct, collectives, runs, step_ns, time,
+         kernels, host_ns, groups] = d;
+  fields(a, identity, is_truncated, has_kernels, bound, busy_pct, collectives, runs, step_ns, time,
+         kernels, host_ns, groups);
 }
 template <class Archive>
 void field(Archive& a, RankPart::File& f) {
-  fields(a, f.name, f.bytes);
+  auto& [name, bytes] = f;
+  fields(a, name, bytes);
 }
 template <class Archive>
 void field(Archive& a, RankPart::LeftOut& l) {
-  fields(a, l.position, l.code, l.message);
+  auto& [position, code, message] = l;
+  fields(a, position, code, message);
 }
+// The names of the digests go apart.
 template <class Archive>
 void field(Archive& a, RankPart& p) {
-  fields(a, p.index, p.count, p.options, p.folder, p.files, p.positions, p.digests.ranks,
-         p.left_out);
+  auto& [index, count, options, folder, files, positions, digests, left_out] = p;
+  fields(a, index, count, options, folder, files, positions, digests.ranks, left_out);
 }
 
 // The names that the part uses, and in the digests numbers in that list.
