@@ -69,7 +69,7 @@ std::vector<std::string> part_paths(const std::vector<std::string>& inputs) {
   return paths;
 }
 
-// "2, 5 and 7"
+// "2, 5, 7"
 std::string list_text(const std::vector<int64_t>& numbers) {
   constexpr size_t kShown = 8;
   std::string text;
@@ -149,13 +149,8 @@ class PartJoiner {
   }
 
   RankDigest renamed(RankDigest digest, const StringPool& names) {
-    for (StringId& id : digest.identity.ops) id = names_.intern(names[id]);
+    visit_names(digest, [&](StringId& id) { id = names_.intern(names[id]); });
     std::sort(digest.identity.ops.begin(), digest.identity.ops.end());
-    for (RankKernel& kernel : digest.kernels) kernel.name = names_.intern(names[kernel.name]);
-    for (auto& [name, group] : digest.groups) {
-      group.description = names_.intern(names[group.description]);
-      group.ranks = names_.intern(names[group.ranks]);
-    }
     return digest;
   }
 

@@ -61,20 +61,32 @@ void find_small_collectives(const Explanation& e, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
-void find_small_collectives_of_ranks(const RanksExplanation& e, std::vector<Finding>& out) {
-  const auto steps = static_cast<int64_t>(e.collectives.steps.size());
+// What `find` says of the first rank of which it says something.
+template <class Find>
+void find_on_ranks(const RanksExplanation& e, std::vector<Finding>& out, std::string_view more,
+                   Find find) {
   for (const RankCollectives& rank : e.collectives.ranks) {
-    const CollectiveStats* kind = small_kind(rank, steps);
-    if (kind == nullptr) continue;
-    Finding f = finding_of(*kind, steps);
-    f.evidence.insert(f.evidence.end() - 1,
-                      fmt::format("on rank {}; the time has what it waits for others in it, at "
-                                  "each of these calls anew",
-                                  rank.rank));
-    f.cost_us = to_us(kind->time.total_ns);
-    out.push_back(std::move(f));
+    std::optional<Finding> f = find(rank);
+    if (!f) continue;
+    // The action stays last.
+    f->evidence.insert(
+        f->evidence.end() - 1,
+        fmt::format("on rank {}; the time has what it waits for others in it{}", rank.rank, more));
+    out.push_back(std::move(*f));
     return;
   }
+}
+
+void find_small_collectives_of_ranks(const RanksExplanation& e, std::vector<Finding>& out) {
+  const auto steps = static_cast<int64_t>(e.collectives.steps.size());
+  find_on_ranks(e, out, ", at each of these calls anew",
+                [&](const RankCollectives& rank) -> std::optional<Finding> {
+                  const CollectiveStats* kind = small_kind(rank, steps);
+                  if (kind == nullptr) return std::nullopt;
+                  Finding f = finding_of(*kind, steps);
+                  f.cost_us = to_us(kind->time.total_ns);
+                  return f;
+                });
 }
 
 std::string small_collectives_if() {
@@ -88,7 +100,17 @@ std::string small_collectives_if() {
 // --- Gradients that are reduced before they are complete
 // ------------------------------------------
 
-constexpr double kRepeatedReductionShare = 0.05;  // of the span
+constexpr double kDdpShare = 0.05;  // of the span
+
+// The collective of DistributedDataParallel's passes that takes notable time; null if there is
+// none.
+const CollectiveStats* kind_of_passes(const RankCollectives& rank, std::string_view word) {
+  for (const CollectiveStats& kind : rank.kinds)
+    if (kind.name.find(word) != std::string::npos && kind.time.count >= rank.ddp_forwards &&
+        static_cast<double>(kind.time.total_ns) >= kDdpShare * static_cast<double>(rank.span_ns))
+      return &kind;
+  return nullptr;
+}
 
 struct Reductions {
   const CollectiveStats* kind = nullptr;
@@ -98,17 +120,8 @@ struct Reductions {
 // DistributedDataParallel reduces after each backward pass, several of which are for one step of
 // the optimizer. no_sync() would leave reductions to one pass of them.
 Reductions repeated_reductions(const RankCollectives& rank) {
-  Reductions found;
-  if (rank.optimizer_steps == 0 || rank.ddp_forwards < 2 * rank.optimizer_steps) return found;
-  for (const CollectiveStats& kind : rank.kinds)
-    if (kind.name.find("all_reduce") != std::string::npos && kind.time.count >= rank.ddp_forwards &&
-        static_cast<double>(kind.time.total_ns) >=
-            kRepeatedReductionShare * static_cast<double>(rank.span_ns)) {
-      found.kind = &kind;
-      found.passes = rank.ddp_forwards / rank.optimizer_steps;
-      break;
-    }
-  return found;
+  if (rank.optimizer_steps == 0 || rank.ddp_forwards < 2 * rank.optimizer_steps) return {};
+  return {kind_of_passes(rank, "all_reduce"), rank.ddp_forwards / rank.optimizer_steps};
 }
 
 Finding reduction_finding(const Reductions& of, const RankCollectives& rank) {
@@ -141,24 +154,20 @@ void find_repeated_reductions(const Explanation& e, std::vector<Finding>& out) {
 }
 
 void find_repeated_reductions_of_ranks(const RanksExplanation& e, std::vector<Finding>& out) {
-  for (const RankCollectives& rank : e.collectives.ranks) {
+  find_on_ranks(e, out, "", [](const RankCollectives& rank) -> std::optional<Finding> {
     const Reductions of = repeated_reductions(rank);
-    if (of.kind == nullptr) continue;
+    if (of.kind == nullptr) return std::nullopt;
     Finding f = reduction_finding(of, rank);
-    f.evidence.insert(
-        f.evidence.end() - 1,
-        fmt::format("on rank {}; the time has what it waits for others in it", rank.rank));
     f.cost_us = to_us(of.kind->time.total_ns);
-    out.push_back(std::move(f));
-    return;
-  }
+    return f;
+  });
 }
 
 std::string repeated_reductions_if() {
   return fmt::format(
       "`DistributedDataParallel.forward` runs twice for each `Optimizer.step` or more, and so does "
       "all_reduce, which takes {}",
-      share_of_span(kRepeatedReductionShare));
+      share_of_span(kDdpShare));
 }
 
 // --- Buffers that are sent before each forward pass
@@ -166,13 +175,7 @@ std::string repeated_reductions_if() {
 
 // DistributedDataParallel broadcasts the module's buffers from rank 0 at each forward pass.
 const CollectiveStats* sent_buffers(const RankCollectives& rank) {
-  if (rank.ddp_forwards == 0) return nullptr;
-  for (const CollectiveStats& kind : rank.kinds)
-    if (kind.name.find("broadcast") != std::string::npos && kind.time.count >= rank.ddp_forwards &&
-        static_cast<double>(kind.time.total_ns) >=
-            kRepeatedReductionShare * static_cast<double>(rank.span_ns))
-      return &kind;
-  return nullptr;
+  return rank.ddp_forwards == 0 ? nullptr : kind_of_passes(rank, "broadcast");
 }
 
 Finding buffers_finding(const CollectiveStats& kind, const RankCollectives& rank) {
@@ -201,22 +204,17 @@ void find_sent_buffers(const Explanation& e, std::vector<Finding>& out) {
 }
 
 void find_sent_buffers_of_ranks(const RanksExplanation& e, std::vector<Finding>& out) {
-  for (const RankCollectives& rank : e.collectives.ranks) {
+  find_on_ranks(e, out, "", [](const RankCollectives& rank) -> std::optional<Finding> {
     const CollectiveStats* kind = sent_buffers(rank);
-    if (kind == nullptr) continue;
-    Finding f = buffers_finding(*kind, rank);
-    f.evidence.insert(
-        f.evidence.end() - 1,
-        fmt::format("on rank {}; the time has what it waits for others in it", rank.rank));
-    out.push_back(std::move(f));
-    return;
-  }
+    if (kind == nullptr) return std::nullopt;
+    return buffers_finding(*kind, rank);
+  });
 }
 
 std::string sent_buffers_if() {
   return fmt::format(
       "broadcasts run as often as `DistributedDataParallel.forward` or more, and take {}",
-      share_of_span(kRepeatedReductionShare));
+      share_of_span(kDdpShare));
 }
 
 }  // namespace

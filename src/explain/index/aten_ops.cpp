@@ -165,20 +165,6 @@ std::optional<std::string_view> pointwise_type(std::string_view base,
   return promoted(tensors);
 }
 
-std::optional<std::vector<int64_t>> broadcast(std::span<const TensorShape> inputs) {
-  std::vector<int64_t> dims;
-  for (const TensorShape& t : inputs) {
-    if (t.dims.size() > dims.size()) dims.insert(dims.begin(), t.dims.size() - dims.size(), 1);
-    const size_t offset = dims.size() - t.dims.size();
-    for (size_t d = 0; d < t.dims.size(); ++d) {
-      int64_t& size = dims[offset + d];
-      if (size != t.dims[d] && size != 1 && t.dims[d] != 1) return std::nullopt;
-      if (size == 1) size = t.dims[d];
-    }
-  }
-  return dims;
-}
-
 // [.., m, k] x [.., k, n]; addmm and baddbmm have their bias first.
 std::optional<TensorShape> product_shape(std::string_view base,
                                          std::span<const TensorShape> tensors) {
@@ -194,6 +180,20 @@ std::optional<TensorShape> product_shape(std::string_view base,
 }
 
 }  // namespace
+
+std::optional<std::vector<int64_t>> broadcast_dims(std::span<const TensorShape> inputs) {
+  std::vector<int64_t> dims;
+  for (const TensorShape& t : inputs) {
+    if (t.dims.size() > dims.size()) dims.insert(dims.begin(), t.dims.size() - dims.size(), 1);
+    const size_t offset = dims.size() - t.dims.size();
+    for (size_t d = 0; d < t.dims.size(); ++d) {
+      int64_t& size = dims[offset + d];
+      if (size != t.dims[d] && size != 1 && t.dims[d] != 1) return std::nullopt;
+      if (size == 1) size = t.dims[d];
+    }
+  }
+  return dims;
+}
 
 OpClass op_class(std::string_view name) {
   if (name == "detach" || name == "detach_") return OpClass::view;  // autograd's, without a prefix
@@ -296,7 +296,7 @@ std::optional<TensorShape> output_shape(std::string_view name, std::span<const O
     case OpClass::pointwise: break;
   }
   if (is_in_place(name)) return tensors.front();
-  std::optional<std::vector<int64_t>> dims = broadcast(tensors);
+  std::optional<std::vector<int64_t>> dims = broadcast_dims(tensors);
   const std::optional<std::string_view> type = pointwise_type(base, tensors);
   if (!dims || !type) return std::nullopt;
   return TensorShape{std::move(*dims), *type};

@@ -68,6 +68,9 @@ bool has_sparse(std::span<const OpInput> inputs);
 // trace does not tell it, and that of a sparse tensor, whose bytes no trace tells.
 std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs);
 
+// Sizes that the tensors have together; nothing if they do not broadcast.
+std::optional<std::vector<int64_t>> broadcast_dims(std::span<const TensorShape> inputs);
+
 // The main output's shape, as far as it follows from the inputs; nothing for reductions, unknown
 // ops, and inputs that do not fit. The views refer to the inputs.
 std::optional<TensorShape> output_shape(std::string_view name, std::span<const OpInput> inputs);

@@ -49,6 +49,11 @@ bool is_autograd_node(std::string_view name) {
   return name.starts_with("autograd::engine::evaluate_function");
 }
 
+std::string_view node_name(std::string_view name) {
+  if (is_autograd_node(name)) name.remove_prefix(std::min(name.size(), name.rfind(' ') + 1));
+  return name;
+}
+
 std::string shapes_text(std::span<const OpInput> inputs) {
   std::string text;
   std::string_view type;

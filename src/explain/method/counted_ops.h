@@ -80,6 +80,8 @@ inline std::string time_text(int64_t ns) { return format_duration_ns(static_cast
 
 // "autograd::engine::evaluate_function: MulBackward0"
 bool is_autograd_node(std::string_view name);
+// "autograd::engine::evaluate_function: MulBackward0" -> "MulBackward0"; other names as they are.
+std::string_view node_name(std::string_view name);
 // "aten::add_" -> "add"; other names as they are.
 std::string_view aten_base(std::string_view name);
 // The whole number that was passed as argument `at`; nothing if it is none or was not recorded.

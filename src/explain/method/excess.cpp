@@ -44,10 +44,10 @@ struct Product {
   double flops() const { return batch * m * k * n; }
 };
 
-class Excess {
+class Excess : WasteSearch {
  public:
   Excess(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
-      : all_(asked.all()), places_(places), roots_(asked.roots()), found_(found), asked_(asked) {}
+      : WasteSearch(asked.all(), places, found), roots_(asked.roots()), asked_(asked) {}
 
   void run() {
     find_repeated_modules();
@@ -59,16 +59,6 @@ class Excess {
   }
 
  private:
-  bool is_worth_it(int64_t ns) const {
-    return ns > 0 && static_cast<double>(ns) >= kWasteShare * static_cast<double>(all_.wall_ns);
-  }
-
-  void add(Waste waste, std::span<const uint32_t> calls, const OpTimes& times) {
-    waste.op_ns = times.list(all_.trace);
-    waste.place = places_.of(calls);
-    found_.push_back(std::move(waste));
-  }
-
   std::string_view base(size_t i) const { return asked_.base(i); }
   std::span<const OpInput> inputs(size_t i) const { return asked_.inputs(i); }
   int64_t take(size_t i, OpTimes& times, std::vector<uint32_t>& calls) const {
@@ -696,10 +686,7 @@ class Excess {
     return true;
   }
 
-  const CountedOps& all_;
-  const Places& places_;
   const Roots& roots_;
-  std::vector<Waste>& found_;
   const AskedOps& asked_;
 };
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "base/units.h"
 #include "explain/index/aten_ops.h"
 #include "explain/knowledge/op_knowledge.h"
 #include "explain/method/asked_ops.h"
@@ -51,17 +52,6 @@ constexpr std::array<std::string_view, 20> kReducingOps = {"sum",
 
 using Dims = std::vector<int64_t>;
 
-std::optional<Dims> joint_dims(const Dims& a, const Dims& b) {
-  Dims result(std::max(a.size(), b.size()), 1);
-  for (size_t i = 0; i < result.size(); ++i) {
-    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
-    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    if (x != y && x != 1 && y != 1) return std::nullopt;
-    result[result.size() - 1 - i] = std::max(x, y);
-  }
-  return result;
-}
-
 // Calls of one kind, with what they and their nodes of the backward pass take.
 struct CostlyForm {
   std::vector<uint32_t> calls;
@@ -72,10 +62,10 @@ struct CostlyForm {
   size_t second = 0;  // the op that makes it a loss
 };
 
-class Forms {
+class Forms : WasteSearch {
  public:
   Forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
-      : asked_(asked), all_(asked.all()), places_(places), found_(found) {}
+      : WasteSearch(asked.all(), places, found), asked_(asked) {}
 
   void run() {
     find_composites();
@@ -90,15 +80,12 @@ class Forms {
   }
 
  private:
-  bool is_worth_it(int64_t ns) const {
-    return ns > 0 && static_cast<double>(ns) >= kWasteShare * static_cast<double>(all_.wall_ns);
-  }
   void take(CostlyForm& form, size_t i) { form.ns += asked_.take(i, form.times, form.calls); }
 
-  // Fills in times and the place. `title` is followed by the times.
-  void add(WasteKind kind, CostlyForm& form, const std::string& title,
-           std::vector<std::string> evidence, std::string action, std::optional<double> saved_share,
-           WasteProof proof) {
+  // `title` is followed by the times.
+  void report(WasteKind kind, const CostlyForm& form, const std::string& title,
+              std::vector<std::string> evidence, std::string action,
+              std::optional<double> saved_share, WasteProof proof) {
     if (!is_worth_it(form.ns)) return;
     Waste waste;
     waste.kind = kind;
@@ -109,14 +96,11 @@ class Forms {
     if (saved_share)
       waste.saving_ns = static_cast<int64_t>(static_cast<double>(form.ns) * *saved_share);
     waste.proof = proof;
-    waste.op_ns = form.times.list(all_.trace);
-    waste.place = places_.of(form.calls);
-    found_.push_back(std::move(waste));
+    add(std::move(waste), form.calls, form.times);
   }
 
   std::string times_of(const CostlyForm& form) const {
-    return fmt::format("{} time{}, {}", form.count, form.count == 1 ? "" : "s",
-                       shapes_text(asked_.inputs(form.first)));
+    return counted(form.count, "time", "times") + ", " + shapes_text(asked_.inputs(form.first));
   }
 
   // --- Ops that are many ops
@@ -147,9 +131,9 @@ class Forms {
       const auto longest = form.times.list(all_.trace).front();
       if (longest.first != name && 2 * longest.second > form.ns && 2 * forward_ns > form.ns)
         continue;
-      add(WasteKind::composite_op, form, fmt::format("{} and what it calls", name),
-          {times_of(form), fmt::format("a loss if {}", known->misuse)}, std::string(known->remedy),
-          std::nullopt, WasteProof::likely);
+      report(WasteKind::composite_op, form, fmt::format("{} and what it calls", name),
+             {times_of(form), fmt::format("a loss if {}", known->misuse)},
+             std::string(known->remedy), std::nullopt, WasteProof::likely);
     }
   }
 
@@ -163,7 +147,7 @@ class Forms {
     if (!is_whole && op_class(asked_.name(i)) != OpClass::pointwise) return std::nullopt;
     const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(i));
     if (tensors.size() < 2) return std::nullopt;
-    const auto result = joint_dims(tensors[0].dims, tensors[1].dims);
+    const auto result = broadcast_dims(std::span(tensors).first(2));
     if (!result || result->size() < 3) return std::nullopt;
     int64_t largest = 1;
     for (size_t t = 0; t < 2; ++t) {
@@ -205,19 +189,19 @@ class Forms {
       const std::string_view base = asked_.base(form.first);
       const bool is_product = base == "mul" || base == "cosine_similarity";
       const std::vector<TensorShape> operands = tensor_inputs(asked_.inputs(form.first));
-      add(WasteKind::all_pairs, form,
-          fmt::format("{} writes out all pairs of {} and {} ({}), which {} reduces",
-                      asked_.name(form.first), sizes_text(operands[0].dims),
-                      sizes_text(operands[1].dims), sizes_text(sizes[key]),
-                      form.second == form.first ? "it" : asked_.name(form.second)),
-          {times_of(form)},
-          is_product
-              ? "one matrix product gives the sums of products of all pairs: a @ b.T, or einsum "
-                "(for cosines normalise the rows first: F.normalize(a) @ F.normalize(b).T)"
-              : "distances of all pairs are torch.cdist, or |a|^2 + |b|^2 - 2 a @ b.T with one "
-                "matrix product: neither writes the pairs; other sums of pairs go in blocks of "
-                "rows",
-          std::nullopt, WasteProof::likely);
+      report(WasteKind::all_pairs, form,
+             fmt::format("{} writes out all pairs of {} and {} ({}), which {} reduces",
+                         asked_.name(form.first), sizes_text(operands[0].dims),
+                         sizes_text(operands[1].dims), sizes_text(sizes[key]),
+                         form.second == form.first ? "it" : asked_.name(form.second)),
+             {times_of(form)},
+             is_product
+                 ? "one matrix product gives the sums of products of all pairs: a @ b.T, or einsum "
+                   "(for cosines normalise the rows first: F.normalize(a) @ F.normalize(b).T)"
+                 : "distances of all pairs are torch.cdist, or |a|^2 + |b|^2 - 2 a @ b.T with one "
+                   "matrix product: neither writes the pairs; other sums of pairs go in blocks of "
+                   "rows",
+             std::nullopt, WasteProof::likely);
     }
   }
 
@@ -254,7 +238,8 @@ class Forms {
       const auto in = asked_.inputs(form.first);
       const int64_t size = whole_argument(in, 2).value_or(1);
       const int64_t step = whole_argument(in, 3).value_or(1);
-      add(WasteKind::overlapping_windows, form,
+      report(
+          WasteKind::overlapping_windows, form,
           fmt::format("{} reduces windows of {} that overlap: it reads each element {} times",
                       asked_.name(form.second), size, size / step),
           {times_of(form)},
@@ -307,13 +292,13 @@ class Forms {
     for (auto& [key, form] : forms) {
       if (form.count == 0) continue;
       const int64_t classes = whole_argument(asked_.inputs(form.first), 1).value_or(1);
-      add(WasteKind::built_matrix, form,
-          fmt::format("aten::one_hot makes rows of {} with a single 1, which {} multiplies",
-                      classes, asked_.name(form.second)),
-          {times_of(form), shapes_text(asked_.inputs(form.second))},
-          "read the rows: nn.Embedding, nn.functional.embedding(index, table) or "
-          "table.index_select(0, index) gives the same without the matrix",
-          1 - 2.0 / static_cast<double>(classes), WasteProof::shown);
+      report(WasteKind::built_matrix, form,
+             fmt::format("aten::one_hot makes rows of {} with a single 1, which {} multiplies",
+                         classes, asked_.name(form.second)),
+             {times_of(form), shapes_text(asked_.inputs(form.second))},
+             "read the rows: nn.Embedding, nn.functional.embedding(index, table) or "
+             "table.index_select(0, index) gives the same without the matrix",
+             1 - 2.0 / static_cast<double>(classes), WasteProof::shown);
     }
   }
 
@@ -332,7 +317,8 @@ class Forms {
       }
     }
     if (form.count == 0) return;
-    add(WasteKind::built_matrix, form,
+    report(
+        WasteKind::built_matrix, form,
         fmt::format("aten::kron writes a Kronecker product, which {} multiplies next",
                     asked_.name(form.second)),
         {fmt::format("{} times", form.count)},
@@ -380,7 +366,8 @@ class Forms {
       }
     }
     if (form.count == 0) return;
-    add(WasteKind::made_weight, form,
+    report(
+        WasteKind::made_weight, form,
         fmt::format("weights are made anew from factors of rank {} in each pass, and then "
                     "multiplied by fewer rows than that is worth",
                     rank),
@@ -424,13 +411,13 @@ class Forms {
       }
     }
     for (auto& [name, form] : forms)
-      add(WasteKind::round_trip, form,
-          fmt::format("{} next undoes what {} does", asked_.name(form.second), name),
-          {times_of(form)},
-          "keep the transformed tensor and work on it (mask, scale, or augment the spectrogram "
-          "that "
-          "the model reads itself): neither transform is needed",
-          std::nullopt, WasteProof::likely);
+      report(WasteKind::round_trip, form,
+             fmt::format("{} next undoes what {} does", asked_.name(form.second), name),
+             {times_of(form)},
+             "keep the transformed tensor and work on it (mask, scale, or augment the spectrogram "
+             "that "
+             "the model reads itself): neither transform is needed",
+             std::nullopt, WasteProof::likely);
   }
 
   // --- Penalties
@@ -471,10 +458,11 @@ class Forms {
     }
     end_run();
     if (form.count == 0) return;
-    add(WasteKind::hand_penalty, form,
-        fmt::format("a penalty of {} is computed tensor by tensor in the forward pass, and its "
-                    "gradient through each of them",
-                    fmt::format("{} tensors", form.count / static_cast<int64_t>(all_.steps))),
+    report(
+        WasteKind::hand_penalty, form,
+        fmt::format("a penalty of {} tensors is computed tensor by tensor in the forward pass, and "
+                    "its gradient through each of them",
+                    form.count / static_cast<int64_t>(all_.steps)),
         {fmt::format("{}, then a sum and an addition, {} times", asked_.name(form.first),
                      form.count)},
         "if these are the parameters, pass weight_decay to the optimizer, which adds the penalty's "
@@ -484,9 +472,6 @@ class Forms {
   }
 
   const AskedOps& asked_;
-  const CountedOps& all_;
-  const Places& places_;
-  std::vector<Waste>& found_;
 };
 
 }  // namespace

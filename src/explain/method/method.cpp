@@ -434,9 +434,7 @@ void place_calls(const CountedOps& all, const Places& places, Method& out) {
     if (root != kNone && !all.is_root(at)) ++by_root[all.trace.events[root].name];
   }
   for (const auto& [name, count] : by_root) {
-    std::string_view text = all.trace.strings[name];
-    if (is_autograd_node(text)) text.remove_prefix(std::min(text.size(), text.rfind(' ') + 1));
-    out.callers.emplace_back(text, count);
+    out.callers.emplace_back(node_name(all.trace.strings[name]), count);
   }
   std::sort(out.callers.begin(), out.callers.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;

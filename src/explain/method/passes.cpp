@@ -29,10 +29,10 @@ constexpr int64_t kNodeNs = 2'000;          // what recording an op for a gradie
 constexpr double kUntrainedShare = 0.1;     // of the run
 constexpr double kUnreadGraphShare = 0.02;  // of the run
 
-class Passes {
+class Passes : WasteSearch {
  public:
   Passes(const CountedOps& all, const Places& places, const Roots& roots, std::vector<Waste>& found)
-      : all_(all), places_(places), roots_(roots), found_(found) {}
+      : WasteSearch(all, places, found), roots_(roots) {}
 
   void run() {
     if (!all_.has_backward) {
@@ -46,16 +46,6 @@ class Passes {
   }
 
  private:
-  bool is_worth_it(int64_t ns) const {
-    return ns > 0 && static_cast<double>(ns) >= kWasteShare * static_cast<double>(all_.wall_ns);
-  }
-
-  void add(Waste waste, std::span<const uint32_t> calls, const OpTimes& times) {
-    waste.op_ns = times.list(all_.trace);
-    waste.place = places_.of(calls);
-    found_.push_back(std::move(waste));
-  }
-
   // --- Backward passes through the same graph
   // -----------------------------------------------------
 
@@ -124,8 +114,7 @@ class Passes {
     const auto longest =
         std::max_element(by_name.begin(), by_name.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });
-    std::string_view name = all_.trace.strings[longest->first];
-    name.remove_prefix(std::min(name.size(), name.rfind(' ') + 1));
+    const std::string_view name = node_name(all_.trace.strings[longest->first]);
     // Each pass over all of it, or each over what the passes before had and a little more.
     const bool is_whole = 2 * ns_by_count.rbegin()->second >= waste.ns;
     waste.kind = WasteKind::repeated_backward;
@@ -179,8 +168,7 @@ class Passes {
       }
       const int64_t saving = waste.ns / per_step * (per_step - 1);
       if (!is_worth_it(saving)) continue;
-      std::string_view node = all_.trace.strings[name];
-      node.remove_prefix(std::min(node.size(), node.rfind(' ') + 1));
+      const std::string_view node = node_name(all_.trace.strings[name]);
       waste.kind = WasteKind::cut_gradients;
       waste.title = fmt::format(
           "the gradient of each slice {} a tensor of full size: {} runs {} times in a step, {} "
@@ -452,10 +440,7 @@ class Passes {
     add(std::move(waste), calls, times);
   }
 
-  const CountedOps& all_;
-  const Places& places_;
   const Roots& roots_;
-  std::vector<Waste>& found_;
 };
 
 }  // namespace

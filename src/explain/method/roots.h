@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -91,6 +92,27 @@ class Roots {
   std::vector<uint32_t> list_;
   std::vector<uint32_t> of_;  // by position
   std::vector<std::vector<uint32_t>> within_;
+};
+
+// What every search for wastes has.
+class WasteSearch {
+ protected:
+  WasteSearch(const CountedOps& all, const Places& places, std::vector<Waste>& found)
+      : all_(all), places_(places), found_(found) {}
+
+  bool is_worth_it(int64_t ns) const {
+    return ns > 0 && static_cast<double>(ns) >= kWasteShare * static_cast<double>(all_.wall_ns);
+  }
+  // Fills in the ops and the place.
+  void add(Waste waste, std::span<const uint32_t> calls, const OpTimes& times) {
+    waste.op_ns = times.list(all_.trace);
+    waste.place = places_.of(calls);
+    found_.push_back(std::move(waste));
+  }
+
+  const CountedOps& all_;
+  const Places& places_;
+  std::vector<Waste>& found_;
 };
 
 // Of backward passes and of graphs (passes.cpp).

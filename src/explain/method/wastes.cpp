@@ -33,37 +33,20 @@ constexpr double kReadShare = 0.25;     // of a result: more is no question
 constexpr size_t kSources = 32;         // outermost ops before a result of which little is read
 constexpr size_t kUnfoldLookAhead = 8;  // outermost ops between the patches and their product
 
-class Wastes {
+class Wastes : WasteSearch {
  public:
-  Wastes(const CountedOps& all, const Places& places) : all_(all), places_(places), roots_(all) {}
+  Wastes(const CountedOps& all, const Places& places, const Roots& roots, std::vector<Waste>& found)
+      : WasteSearch(all, places, found), roots_(roots) {}
 
-  std::vector<Waste> run() {
+  void run() {
     find_growth();
     find_unread_gradients();
     find_constant_matrices();
     find_unfolded_convolutions();
     find_cut_results();
-    find_wastes_of_passes(all_, places_, roots_, found_);
-    const AskedOps asked(all_, roots_);
-    find_excess(asked, places_, found_);
-    find_forms(asked, places_, found_);
-    std::stable_sort(found_.begin(), found_.end(), [](const Waste& a, const Waste& b) {
-      return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);
-    });
-    return std::move(found_);
   }
 
  private:
-  bool is_worth_it(int64_t ns) const {
-    return static_cast<double>(ns) >= kWasteShare * static_cast<double>(all_.wall_ns);
-  }
-
-  void add(Waste waste, std::span<const uint32_t> calls, const OpTimes& times) {
-    waste.op_ns = times.list(all_.trace);
-    waste.place = places_.of(calls);
-    found_.push_back(std::move(waste));
-  }
-
   // --- A sequence that grows
   // ----------------------------------------------------------------------
 
@@ -693,16 +676,23 @@ class Wastes {
     }
   }
 
-  const CountedOps& all_;
-  const Places& places_;
-  Roots roots_;
-  std::vector<Waste> found_;
+  const Roots& roots_;
 };
 
 }  // namespace
 
 std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
-  return Wastes(all, places).run();
+  std::vector<Waste> found;
+  const Roots roots(all);
+  const AskedOps asked(all, roots);
+  Wastes(all, places, roots, found).run();
+  find_wastes_of_passes(all, places, roots, found);
+  find_excess(asked, places, found);
+  find_forms(asked, places, found);
+  std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {
+    return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);
+  });
+  return found;
 }
 
 }  // namespace epilogue::trace

@@ -86,6 +86,17 @@ struct RankDigest {
   std::map<std::string, ProcessGroup> groups;  // by name, "0"
 };
 
+// Calls visit(StringId&) for each name in the digest.
+template <class Visit>
+void visit_names(RankDigest& digest, Visit visit) {
+  for (StringId& id : digest.identity.ops) visit(id);
+  for (RankKernel& kernel : digest.kernels) visit(kernel.name);
+  for (auto& [name, group] : digest.groups) {
+    visit(group.description);
+    visit(group.ranks);
+  }
+}
+
 // The ranks in the order in which they were added.
 struct RankDigests {
   StringPool names;  // of all ranks

@@ -268,14 +268,7 @@ std::vector<std::string> number_names(RankPart& part) {
     if (is_new) names.emplace_back(part.digests.names[id]);
     id = found->second;
   };
-  for (RankDigest& digest : part.digests.ranks) {
-    for (StringId& id : digest.identity.ops) renumber(id);
-    for (RankKernel& kernel : digest.kernels) renumber(kernel.name);
-    for (auto& [name, group] : digest.groups) {
-      renumber(group.description);
-      renumber(group.ranks);
-    }
-  }
+  for (RankDigest& digest : part.digests.ranks) visit_names(digest, renumber);
   return names;
 }
 
@@ -289,15 +282,9 @@ bool name_numbers(RankPart& part, const std::vector<std::string>& names) {
     id = is_fine ? ids[id] : 0;
   };
   for (RankDigest& digest : part.digests.ranks) {
-    for (StringId& id : digest.identity.ops) rename(id);
-    for (RankKernel& kernel : digest.kernels) {
-      rename(kernel.name);
+    visit_names(digest, rename);
+    for (const RankKernel& kernel : digest.kernels)
       is_fine &= static_cast<size_t>(kernel.work) < kRankWorks;
-    }
-    for (auto& [name, group] : digest.groups) {
-      rename(group.description);
-      rename(group.ranks);
-    }
     is_fine &= !digest.bound || *digest.bound <= Bound::queue;
   }
   return is_fine;
