@@ -247,8 +247,7 @@ def _split_class(original: type) -> type:
     """Of experts that ranks share: __call__ stands around the plan's forward."""
 
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        hooked = self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks
-        out = None if is_compiling() or hooked else self.__dict__[STATE].run_split(self, args, kwargs)
+        out = None if is_compiling() or any(hooks_of(self)) else self.__dict__[STATE].run_split(self, args, kwargs)
         return original.__call__(self, *args, **kwargs) if out is None else out
 
     return class_of(original, _split_class, call, "__call__")

@@ -19,6 +19,7 @@ from torch import nn
 
 from . import host_reduce, training
 from .gathered import is_managed
+from .layer import hooks_of
 from .match import DTYPES
 
 _loaded = sys.modules
@@ -209,10 +210,10 @@ def marks_of(linear: nn.Module) -> "list[typing.Any]":
 def split_of(linear: nn.Module) -> "Split | str":
     """How a layer that is_marked() is split, or why it is no layer of a plan."""
     if "forward" in linear.__dict__:
-        if linear._forward_pre_hooks or linear._forward_hooks or linear._backward_hooks or linear._backward_pre_hooks:
+        if any(hooks_of(linear)):
             return "a hook on a layer beside the forward of its instance"
         plan = _by_transformers(linear)
-    elif linear._forward_pre_hooks or linear._forward_hooks or linear._backward_hooks or linear._backward_pre_hooks:
+    elif any(hooks_of(linear)):
         plan = _by_torch(linear)
     else:
         plan = _Plan(None, getattr(linear._parameters.get("weight"), "device_mesh", None), None, None, False)
