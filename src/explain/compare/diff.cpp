@@ -523,8 +523,8 @@ void add_idle_parts(const Side& a, const Side& b, TraceDiff& diff) {
   }
 }
 
-// Small changes go into one part for the slower and one for the faster. Unchanged work is
-// none.
+// Small changes go into one part for the slower and one for the faster; that kernels became one, or
+// one became several, is worth a line whatever it took. Unchanged work is none.
 void merge_small(TraceDiff& diff, double min_part_pct) {
   const auto limit = static_cast<int64_t>(
       static_cast<double>(std::max(diff.wall_ns[0], diff.wall_ns[1])) * min_part_pct / 100);
@@ -533,7 +533,9 @@ void merge_small(TraceDiff& diff, double min_part_pct) {
   std::vector<DiffPart> kept;
   for (DiffPart& part : diff.parts) {
     if (part.delta_ns() == 0) continue;
-    const bool is_small = std::abs(part.delta_ns()) < limit && part.what != "unexplained";
+    const bool is_fusion = part.what.ends_with(": fused") || part.what.ends_with(": split");
+    const bool is_small =
+        std::abs(part.delta_ns()) < limit && part.what != "unexplained" && !is_fusion;
     if (!is_small) {
       kept.push_back(std::move(part));
       continue;

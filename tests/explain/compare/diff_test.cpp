@@ -305,6 +305,17 @@ TEST(Diff, UnchangedPartsAreNotCountedAsFaster) {
   EXPECT_EQ(d.parts[0].before_ns, 10 * kUs);
 }
 
+TEST(Diff, AFusionIsNamedHoweverLittleItSaved) {
+  TraceBuilder b;
+  run_bytes(b, "epilogue::row_chain", "chain", 0, 349, 7000,
+            "aten::mm, aten::gelu, aten::mm, aten::mul, aten::mm");
+  const TraceBuilder a = eager_mlp();
+  const TraceDiff d = diff_traces(a.trace, link(a.trace), b.trace, link(b.trace));
+  ASSERT_EQ(d.parts.size(), 1U);
+  EXPECT_EQ(d.parts[0].what, "chain: fused");
+  EXPECT_EQ(d.parts[0].delta_ns(), -1 * kUs);
+}
+
 TEST(Diff, OverlappingKernelsAreBookedOnce) {
   TraceBuilder a, b;
   run(a, "aten::mm", "first", 0, 100);
