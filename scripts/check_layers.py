@@ -35,7 +35,7 @@ LAYERS = {
     "passes": ["base", "pointwise", "core", "ops", "graph", "fused"],
     "plan": ["base", "core", "ops", "autograd", "graph", "passes"],
     "backend/cpu/simd": ["base", "pointwise"],
-    "backend/cpu/simd/panels": ["base", "backend/cpu/simd"],
+    "backend/cpu/simd/panels": ["base", "pointwise", "backend/cpu/simd"],
     "backend/cpu/simd/gemm": ["base", "backend/cpu/simd", "backend/cpu/simd/panels"],
     "backend/cpu": ["base", "pointwise", "core", "ops", "backend/cpu/simd", "backend/cpu/simd/panels",
                     "backend/cpu/simd/gemm"],

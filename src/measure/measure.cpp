@@ -115,7 +115,8 @@ double product_gflops(simd::FloatType type) {
   constexpr int64_t kDepth = 512;
   constexpr int64_t kPanels = 4;
   const simd::PanelKernel& kernel =
-      simd::choose_panel_kernel({.weights = type, .count = kDepth * kDepth, .rows = kRows})
+      simd::choose_panel_kernel(
+          {.weights = type, .count = kDepth * kDepth, .rows = kRows, .packs_once = true})
           .kernel();
   const int64_t width = kernel.layout.width;
   const std::vector<float> zeros(static_cast<size_t>(kDepth * kPanels * width), 0.0F);

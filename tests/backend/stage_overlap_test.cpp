@@ -59,7 +59,7 @@ class StageOverlapTest : public ::testing::Test {
     call.overlap_rows = overlap_rows;
     call.operands = operands;
     call.outputs = outputs;
-    cpu::run_stage(call, {}, {x.data(), x.size(1)}, 0, rows, 0, weights.panels());
+    cpu::run_stage(call, {}, {.data = x.data(), .stride = x.size(1)}, 0, rows, 0, weights.panels());
     return out;
   }
 };

@@ -118,7 +118,8 @@ TEST(Attribution, ACompiledGatedMlpNeedsAFractionOfEagersMemory) {
   EXPECT_GE(eager, 2048 * 2 * 3 * 384);
   EXPECT_EQ(allocated, 0) << "a step allocates its result alone";
   EXPECT_GT(planned, 0);
-  EXPECT_LT(static_cast<double>(allocated + planned), 0.1 * static_cast<double>(eager));
+  // Hidden values of two blocks of rows.
+  EXPECT_LT(static_cast<double>(allocated + planned), 0.12 * static_cast<double>(eager));
   set_num_threads(threads);
 }
 

@@ -269,7 +269,7 @@ struct ExpertBlock {
   StageCall result;
   // Where threads share the block: its rows, and their hidden values.
   StageRows from;
-  MatrixView flow{};
+  StageFlow flow;
 };
 
 // What a thread takes at a time of a shared block: panels [first, last) of a stage.
@@ -494,8 +494,8 @@ class CpuExperts final : public ExpertsKernel {
     hand_out(static_cast<int64_t>(state.result.size()), threads, [&](int64_t i) {
       const Piece& p = state.result[static_cast<size_t>(i)];
       const ExpertBlock& b = *p.block;
-      run_stage(b.result, {}, rows_for_kernel(b.result, {b.flow.data, b.flow.row_stride}, b.rows),
-                b.slot, b.rows, p.first, p.last);
+      run_stage(b.result, {}, rows_for_kernel(b.result, b.flow.read(), b.rows), b.slot, b.rows,
+                p.first, p.last);
     });
     sum_pairs(call, begin, tokens, state.routing, pairs);
   }
@@ -513,24 +513,10 @@ class CpuExperts final : public ExpertsKernel {
     }
   };
 
-  // A block's rows as its kernel reads them, at `memory`.
-  StageRows gather(const Rows& rows, const ExpertBlock& b, float* memory) const {
-    const FloatType have = float_type(rows.x.dtype);
-    const FloatType want = rows_type(b.hidden);
-    const int64_t stride = rows_stride(b.hidden);
-    const auto n = static_cast<size_t>(k());
-    const auto rest = static_cast<size_t>(b.hidden.padded_k - k()) * size_of(want);
-    for (int64_t i = 0; i < b.rows; ++i) {
-      auto* const to = static_cast<char*>(simd::advance(memory, want, i * stride));
-      const char* const from = rows.at(b.slot + i);
-      if (have == want) {
-        std::memcpy(to, from, n * size_of(want));
-      } else {
-        simd::to_f32(have, from, reinterpret_cast<float*>(to), n);
-      }
-      std::memset(to + n * size_of(want), 0, rest);
-    }
-    return {memory, stride};
+  // A block's rows as its kernel reads them.
+  static void gather(const Rows& rows, const ExpertBlock& b, const StageRows& to) {
+    const FloatType type = float_type(rows.x.dtype);
+    for (int64_t i = 0; i < b.rows; ++i) set_row(b.hidden, to, i, type, rows.at(b.slot + i));
   }
 
   // Where shared blocks keep what threads share; gathers their rows. One row is read where it lies.
@@ -538,7 +524,7 @@ class CpuExperts final : public ExpertsKernel {
     if (blocks.empty()) return;
     int64_t gathered = 0;
     for (ExpertBlock* b : blocks) {
-      b->from = {memory, rows_stride(b->hidden)};
+      b->from = rows_at(b->hidden, b->rows, memory);
       memory += rows_floats(b->hidden, b->rows);
       b->flow = stage_flow(b->hidden, b->result, b->rows, memory);
       memory += rows_floats(b->result, b->rows);
@@ -554,8 +540,7 @@ class CpuExperts final : public ExpertsKernel {
     parallel_for(count, std::max<int64_t>(1, grain), [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
         const ExpertBlock& b = *blocks[static_cast<size_t>(i)];
-        auto* const to = const_cast<float*>(static_cast<const float*>(b.from.data));
-        if (b.from.data != rows.at(b.slot)) gather(rows, b, to);
+        if (b.from.data != rows.at(b.slot)) gather(rows, b, b.from);
       }
     });
   }
@@ -565,11 +550,13 @@ class CpuExperts final : public ExpertsKernel {
     const int64_t before = rows_floats(b.hidden, b.rows);
     float* const memory =
         block_scratch.get(static_cast<size_t>(before + rows_floats(b.result, b.rows)));
-    const MatrixView flow = stage_flow(b.hidden, b.result, b.rows, memory + before);
-    run_stage(b.hidden, flow, rows_for_kernel(b.hidden, gather(rows, b, memory), b.rows), b.slot,
-              b.rows, 0, b.hidden.weights->panels());
-    run_stage(b.result, {}, rows_for_kernel(b.result, {flow.data, flow.row_stride}, b.rows), b.slot,
-              b.rows, 0, b.result.weights->panels());
+    const StageFlow flow = stage_flow(b.hidden, b.result, b.rows, memory + before);
+    const StageRows from = rows_at(b.hidden, b.rows, memory);
+    gather(rows, b, from);
+    run_stage(b.hidden, flow, rows_for_kernel(b.hidden, from, b.rows), b.slot, b.rows, 0,
+              b.hidden.weights->panels());
+    run_stage(b.result, {}, rows_for_kernel(b.result, flow.read(), b.rows), b.slot, b.rows, 0,
+              b.result.weights->panels());
   }
 
   void sum_pairs(const Call& call, int64_t begin, int64_t tokens, const Routing& routing,

@@ -56,7 +56,7 @@ uint64_t reg(const ucontext_t& context, int r) {
 // An instruction of the VEX map 0F38 without immediate.
 struct Instruction {
   int opcode = 0;
-  int prefix = 0;  // 0: none, 2: F3, 3: F2
+  int prefix = 0;  // 0: none, 1: 66, 2: F3, 3: F2
   int mod = 0;     // 3: registers
   int reg = 0;     // the tile that is written or stored
   int rm = 0;      // the second tile
@@ -148,7 +148,7 @@ void require_tile(int t) {
 
 void move(const Instruction& i, bool is_load) {
   require_tile(i.reg);
-  require(i.has_index, "tileloadd, tilestored: an index register");
+  require(i.has_index, "tileloadd, tileloaddt1, tilestored: an index register");
   for (int row = 0; row < state.config.rows[i.reg]; ++row) {
     auto* memory =
         reinterpret_cast<unsigned char*>(i.address + static_cast<uint64_t>(row * i.stride));
@@ -229,7 +229,7 @@ void multiply_i8(const Instruction& i) {
 
 // False for what is no AMX instruction of ours.
 bool carry_out(const Instruction& i) {
-  enum : int { none = 0, f3 = 2, f2 = 3 };
+  enum : int { none = 0, p66 = 1, f3 = 2, f2 = 3 };
   const bool is_register = i.mod == 3;
   if (i.opcode == 0x49 && i.prefix == none && !is_register) {
     configure(i);
@@ -238,8 +238,8 @@ bool carry_out(const Instruction& i) {
   } else if (i.opcode == 0x49 && i.prefix == f2 && is_register) {
     require_tile(i.reg);
     std::memset(state.tile[i.reg], 0, sizeof state.tile[i.reg]);
-  } else if (i.opcode == 0x4B && !is_register && (i.prefix == f2 || i.prefix == f3)) {
-    move(i, i.prefix == f2);
+  } else if (i.opcode == 0x4B && !is_register && i.prefix != none) {
+    move(i, i.prefix != f3);
   } else if (i.opcode == 0x5C && i.prefix == f3 && is_register) {
     multiply(i);
   } else if (i.opcode == 0x5E && i.prefix == f2 && is_register) {

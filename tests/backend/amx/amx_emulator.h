@@ -4,9 +4,10 @@
 // with everything around it, on any x86-64 machine; slowly, and with the checks that the processor
 // makes.
 //
-// ldtilecfg, tilerelease, tilezero, tileloadd, tilestored, tdpbf16ps, tdpbssd, as in Intel's
-// Architecture Instruction Set Extensions Programming Reference, chapter 3. Anything else ends the
-// process as ever; so does a shape that the processor would refuse, with a line that names it.
+// ldtilecfg, tilerelease, tilezero, tileloadd, tileloaddt1, tilestored, tdpbf16ps, tdpbssd, as in
+// Intel's Architecture Instruction Set Extensions Programming Reference, chapter 3. Anything else
+// ends the process as ever; so does a shape that the processor would refuse, with a line that names
+// it.
 #pragma once
 
 #include <cstdint>

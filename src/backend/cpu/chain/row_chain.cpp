@@ -26,10 +26,10 @@
 #include "backend/cpu/chain/chain_bits.h"
 #include "backend/cpu/chain/chain_plan.h"
 #include "backend/cpu/chain/row_norm.h"
+#include "backend/cpu/chain/stage_finish.h"
 #include "backend/cpu/chain/sum_depth.h"
+#include "backend/cpu/chain/tile_stage.h"
 #include "backend/cpu/float_type.h"
-#include "backend/cpu/simd/panels/bf16_pairs.h"
-#include "backend/cpu/simd/panels/write_back.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/tile_io.h"
@@ -50,78 +50,82 @@ using simd::PanelLayout;
 constexpr int64_t kChunkK = 1024;
 // Of every kernel's steps along k a multiple.
 constexpr int64_t kChunkUnit = 32;
-// A program's buffers stay within L1.
-constexpr int64_t kStageTileBytes = 20 << 10;
-constexpr int64_t kMaxTileRows = 48;
-
 constexpr int64_t kLineBytes = 64;
 // Rows at such a distance compete for the same places of L1.
 constexpr int64_t kAliasBytes = 4096;
 
 thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
 
-// Of one product: v = v0 (+ v1, where there is an operand), relu(v) or not; v is stored.
+// Of one product: v = v0 (+ v1, where there is an operand), f(v) or not; of two f(v0) v1. That is
+// stored.
 ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
   const PointwiseProgram& program = spec.epilogue;
-  if (products != 1 || spec.operands.size() > 1 || program.outputs.size() != 1 ||
+  if (spec.operands.size() > 1 || program.outputs.size() != 1 ||
       program.outputs[0] != (program.steps.empty() ? 0 : program.values() - 1))
     return {};
-  ChainStage::Finish finish = {true, !spec.operands.empty(), false};
+  const auto is_of = [](const PointwiseStep& step, int first, int second) {
+    const auto [a, b, rest] = step.operands;
+    return ((a == first && b == second) || (a == second && b == first)) &&
+           step.has_default_parameters();
+  };
+  if (products == 2) {
+    if (!spec.operands.empty() || program.steps.size() != 2) return {};
+    const PointwiseStep& f = program.steps[0];
+    const PointwiseStep& mul = program.steps[1];
+    if (operand_count(f.fn) != 1 || f.operands[0] != 0 || !f.has_default_parameters() ||
+        mul.fn != PointwiseFn::mul || !is_of(mul, program.inputs, 1))
+      return {};
+    return {true, false, f.fn, true};
+  }
+  ChainStage::Finish finish = {true, !spec.operands.empty()};
   int value = 0;
   size_t i = 0;
   if (finish.has_bias) {
     if (program.steps.empty()) return {};
     const PointwiseStep& add = program.steps[i++];
-    const auto [a, b, rest] = add.operands;
-    const bool is_sum = (a == 0 && b == 1) || (a == 1 && b == 0);
-    if (add.fn != PointwiseFn::add || !is_sum || !add.has_default_parameters()) return {};
+    if (add.fn != PointwiseFn::add || !is_of(add, 0, 1)) return {};
     value = program.inputs;
   }
   if (i < program.steps.size()) {
     const PointwiseStep& last = program.steps[i++];
-    if (last.fn != PointwiseFn::relu || last.operands[0] != value) return {};
-    finish.relu = true;
+    if (operand_count(last.fn) != 1 || last.operands[0] != value || !last.has_default_parameters())
+      return {};
+    finish.f = last.fn;
   }
   return i == program.steps.size() ? finish : ChainStage::Finish{};
 }
 
-// The loops of one call of run_stage().
+// The loops of one call of run_stage() with a kernel of panels.
 class StageRun {
  public:
-  StageRun(const StageCall& call, const MatrixView& flow, const StageRows& a, int64_t row,
-           int64_t m)
+  StageRun(const StageCall& call, const StageFlow& flow, const StageRows& a, int64_t row, int64_t m)
       : call_(call),
         weights_(*call.weights),
-        program_(call.stage->program()),
-        flow_(flow),
         a_(a),
-        row_(row),
         m_(m),
         each_(weights_.columns_per_panel()),
         two_sums_(call.kernel->layout.weight_bytes == 4 && m > 1 && m <= kFewChainRows),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
-        tile_rows_(std::clamp<int64_t>(
-            kStageTileBytes / (program_.buffers() * each_ * int64_t{sizeof(float)}), 1,
-            kMaxTileRows)) {}
+        finish_(call, flow, row, each_) {}
 
   void run(int64_t first, int64_t last) {
     const int64_t size = sums_floats();
     const int64_t chunk = chunk_of_k();
     const int64_t chunks = (call_.padded_k + chunk - 1) / chunk;
     const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
-    const int64_t buffers = program_.buffers() * tile_rows_ * each_;
+    const int64_t buffers = finish_.buffer_floats();
     const int64_t second = two_sums_ ? size : 0;
     const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
-    const int64_t biases = widens_bias() ? (last - first) * each_ : 0;
+    const int64_t biases = finish_.widens_bias() ? (last - first) * each_ : 0;
     float* const memory =
         stage_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas + biases));
     float* const bias = biases > 0 ? memory + kept * size + buffers + second + areas : nullptr;
-    if (bias != nullptr) widen_bias(first, last, bias);
+    if (bias != nullptr) finish_.widen_bias(first, last, bias);
     float* const tiles = memory + kept * size;
     std::optional<StageOverlap> overlap;
     if (overlaps_)
-      overlap.emplace(tiles + buffers + second, each_, weights_.products(), tile_rows_,
-                      [this, tiles](const ReadyRows& rows) { finish_rows(rows, tiles); });
+      overlap.emplace(tiles + buffers + second, each_, weights_.products(), finish_.most_rows(),
+                      [this, tiles](const ReadyRows& rows) { finish_.rows(rows, tiles); });
     for (int64_t k = 0; k < call_.padded_k; k += chunk) {
       const int64_t end = std::min(k + chunk, call_.padded_k);
       const bool is_last = end == call_.padded_k;
@@ -129,9 +133,10 @@ class StageRun {
       for (int64_t panel = first; panel < last; ++panel) {
         float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
         const std::optional<simd::PanelStore> store =
-            is_last ? store_in_registers(panel,
-                                         bias == nullptr ? nullptr : bias + (panel - first) * each_)
-                    : std::nullopt;
+            is_last && !two_sums_
+                ? finish_.in_registers(panel,
+                                       bias == nullptr ? nullptr : bias + (panel - first) * each_)
+                : std::nullopt;
         if (overlap) overlap->begin_panel(panel);
         multiply(panel, k, end, depth, after(panel, k, end, first, last),
                  {sums, tiles + buffers, 0, store ? &*store : nullptr,
@@ -153,8 +158,7 @@ class StageRun {
   }
 
   void finish_panel(int64_t panel, float* sums) const {
-    const int64_t buffers = program_.buffers() * tile_rows_ * each_;
-    finish(panel, sums, stage_scratch.get(static_cast<size_t>(buffers)));
+    finish(panel, sums, stage_scratch.get(static_cast<size_t>(finish_.buffer_floats())));
   }
 
  private:
@@ -164,51 +168,6 @@ class StageRun {
     if (weights_.layout().has_groups && m_ <= kFewChainRows) return call_.padded_k;
     const int64_t unit = std::max({kChunkUnit, weights_.k_unit(), call_.kernel->layout.sum_unit});
     return even_piece(call_.padded_k, kChunkK, unit);
-  }
-
-  // Where the kernel puts a panel's results, if it can do all that is left to do. `bias`: of its
-  // columns, if it is not taken where it lies.
-  std::optional<simd::PanelStore> store_in_registers(int64_t panel, const float* bias) const {
-    const ChainStage::Finish& finish = call_.stage->finish();
-    const bool is_flow = flow_.data != nullptr;
-    const MatrixView& to = is_flow ? flow_ : call_.outputs[0];
-    if (weights_.products() != 1 || !call_.kernel->stores || !finish.is_possible || two_sums_ ||
-        to.dtype == DType::f16 || to.col_stride != 1)
-      return std::nullopt;
-    const int64_t column = panel * each_;
-    const int64_t row = is_flow ? 0 : row_;
-    simd::PanelStore store;
-    store.type = float_type(to.dtype);
-    store.stride = to.row_stride;
-    store.out = static_cast<char*>(to.data) +
-                (row * to.row_stride + column) * static_cast<int64_t>(size_of(store.type));
-    store.columns = std::min(each_, weights_.n() - column);
-    store.relu = finish.relu;
-    if (!finish.has_bias) return store;
-    const MatrixView& operand = bias_operand();
-    if (operand.row_stride != 0 || has_levels(operand)) return std::nullopt;
-    store.bias = bias != nullptr ? bias : static_cast<const float*>(operand.data) + column;
-    return store;
-  }
-
-  const MatrixView& bias_operand() const {
-    return call_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
-  }
-
-  // Whether a bias must be made for whole panels in f32, once for all of a call's.
-  bool widens_bias() const {
-    if (!call_.stage->finish().has_bias || !call_.kernel->stores || weights_.products() != 1)
-      return false;
-    const MatrixView& bias = bias_operand();
-    return bias.row_stride == 0 && !has_levels(bias) &&
-           (bias.dtype != DType::f32 || bias.col_stride != 1 || weights_.n() % each_ != 0);
-  }
-
-  // Of panels [first, last), at `memory`.
-  void widen_bias(int64_t first, int64_t last, float* memory) const {
-    const int64_t columns = std::min(last * each_, weights_.n()) - first * each_;
-    std::fill(memory + columns, memory + (last - first) * each_, 0.0F);
-    load_tile(bias_operand(), {0, 1, first * each_, columns}, memory, (last - first) * each_);
   }
 
   struct Sums {
@@ -251,6 +210,7 @@ class StageRun {
     args.row_scales = a_.scales;
     args.row_sums_stride = a_.sums_stride;
     args.groups = &weights_.groups();
+    if (call_.kernel->tiles != nullptr) args.block_bytes = weights_.tiles(0).block_bytes;
     args.a_stride = a_.stride;
     const simd::PanelFunction function =
         weights_.products() == 2 ? call_.kernel->two : call_.kernel->one;
@@ -279,89 +239,22 @@ class StageRun {
 
   // The program over one panel's sums, as many rows at a time as stay in L1, and the stores.
   void finish(int64_t panel, float* sums, float* memory) const {
-    for (int64_t i = 0; i < m_; i += tile_rows_)
-      finish_rows(
-          {panel, i, std::min(tile_rows_, m_ - i), {sums + i * each_, sums + (m_ + i) * each_}},
-          memory);
-  }
-
-  // How a block of sums becomes the chain's result in one pass, if all that is left to do is to add
-  // one operand.
-  std::optional<simd::WriteBack> write_back(const TileBounds& block) const {
-    const ChainStage::Finish& finish = call_.stage->finish();
-    if (weights_.products() != 1 || !finish.is_possible || finish.relu || flow_.data != nullptr)
-      return std::nullopt;
-    const MatrixView& to = call_.outputs[0];
-    if (!has_float_type(to.dtype) || to.col_stride != 1) return std::nullopt;
-    simd::WriteBack out;
-    out.out_type = float_type(to.dtype);
-    out.out = to.data;
-    out.out_row_stride = to.row_stride;
-    if (finish.has_bias) {
-      const MatrixView& operand =
-          call_.operands[static_cast<size_t>(call_.stage->spec().operands[0])];
-      if (!has_float_type(operand.dtype) || has_levels(operand)) return std::nullopt;
-      out.scale = 1;
-      out.addend = operand.data;
-      out.addend_type = float_type(operand.dtype);
-      out.addend_row_stride = operand.row_stride;
-      out.addend_col_stride = operand.col_stride;
-    }
-    return moved(out, block.row, block.column);
-  }
-
-  // The same for some of them, tile_rows_ at most.
-  void finish_rows(const ReadyRows& ready, float* memory) const {
-    const int64_t column = ready.panel * each_;
-    const TileBounds block = {row_ + ready.row, ready.rows, column,
-                              std::min(each_, weights_.n() - column)};
-    if (const auto to = write_back(block))
-      return simd::write_back_kernels().rows(ready.sums[0], each_, block.rows, block.columns, *to);
-    const auto& operands = call_.stage->spec().operands;
-    const TileBuffers tiles = {memory, tile_rows_ * each_, weights_.products(), ready.sums};
-    for (size_t o = 0; o < operands.size(); ++o)
-      load_tile(call_.operands[static_cast<size_t>(operands[o])], block,
-                tiles[tiles.products + static_cast<int>(o)], each_);
-    program_.run(tiles, {block.rows, each_}, simd::pointwise_kernels());
-    for (size_t o = 0; o < program_.outputs(); ++o)
-      store(o, block, tiles[program_.output(o).buffer]);
-  }
-
-  // Output o of the program: to the next stage's rows, or to an output of the chain.
-  void store(size_t o, const TileBounds& block, const float* tile) const {
-    const RowChainSpec::Stage& spec = call_.stage->spec();
-    const auto flows = static_cast<size_t>(spec.flows);
-    if (o >= flows) {
-      const auto output = static_cast<size_t>(spec.stores[o - flows]);
-      if (program_.output(o).extent == Extent::column)
-        return call_.sums[output].add(block, tile, each_);
-      return store_tile(call_.outputs[output], block, tile, each_);
-    }
-    TileBounds place = block;
-    if (flow_.data == nullptr) return store_tile(call_.outputs[0], block, tile, each_);
-    place.row -= row_;
-    place.column += static_cast<int64_t>(o) * weights_.n();
-    if (flow_.dtype != DType::bf16) return store_tile(flow_, place, tile, each_);
-    // Only pairs kernels read bf16 rows.
-    auto* const to = static_cast<uint16_t*>(flow_.data);
-    simd::round_to_bf16_rows(tile, each_, to + place.row * flow_.row_stride + place.column,
-                             flow_.row_stride, place.rows, place.columns);
+    const int64_t rows = finish_.most_rows();
+    for (int64_t i = 0; i < m_; i += rows)
+      finish_.rows({panel, i, std::min(rows, m_ - i), {sums + i * each_, sums + (m_ + i) * each_}},
+                   memory);
   }
 
   const StageCall& call_;
   const PackedWeights& weights_;
-  const TileProgram& program_;
-  const MatrixView& flow_;
   const StageRows a_;
-  const int64_t row_;
   const int64_t m_;
   const int64_t each_;  // columns of a panel, of each product
   // Chunks of k are added to two arrays in turn: half as many additions one by one.
   const bool two_sums_;
   // Programs run between the products of the block after theirs.
   const bool overlaps_;
-  // As many rows as leave all buffers of the program in L1.
-  const int64_t tile_rows_;
+  const StageFinish finish_;
 };
 
 }  // namespace
@@ -408,8 +301,9 @@ const PackedWeights& ChainStage::packed(const PanelLayout& layout,
   return packed_.push(share_panels(spec_.weights, layout, join, rounding, int4_))->current();
 }
 
-void run_stage(const StageCall& call, const MatrixView& flow, const StageRows& a, int64_t row,
+void run_stage(const StageCall& call, const StageFlow& flow, const StageRows& a, int64_t row,
                int64_t m, int64_t first, int64_t last) {
+  if (a.tiles.data != nullptr) return run_tile_stage(call, flow, a.tiles, row, first, last);
   StageRun(call, flow, a, row, m).run(first, last);
 }
 
@@ -431,21 +325,50 @@ int64_t rows_stride(const StageCall& stage) {
 }
 
 int64_t rows_floats(const StageCall& stage, int64_t m) {
-  const int64_t bytes = rows_stride(stage) * m * static_cast<int64_t>(size_of(rows_type(stage)));
+  const int64_t bytes =
+      reads_tiles(stage, m)
+          ? simd::TiledRows::bytes_of(m, stage.padded_k / simd::kTileK)
+          : rows_stride(stage) * m * static_cast<int64_t>(size_of(rows_type(stage)));
   return (bytes + kLineBytes - 1) / kLineBytes * (kLineBytes / int64_t{sizeof(float)});
 }
 
-MatrixView stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory) {
-  const FloatType type = rows_type(next);
-  const int64_t stride = rows_stride(next);
+StageRows rows_at(const StageCall& stage, int64_t m, float* memory) {
+  if (!reads_tiles(stage, m)) return {memory, rows_stride(stage)};
+  return {.tiles = tiled_rows(m, stage.padded_k, memory)};
+}
+
+void set_row(const StageCall& stage, const StageRows& rows, int64_t row, FloatType type,
+             const void* from) {
+  const FloatType want = rows_type(stage);
+  const int64_t k = stage.stage->k();
+  if (rows.tiles.data != nullptr)
+    return rows.tiles.set_row(row, static_cast<const uint16_t*>(from), k);
+  const auto n = static_cast<size_t>(k);
+  auto* const to =
+      static_cast<char*>(simd::advance(const_cast<void*>(rows.data), want, row * rows.stride));
+  if (type == want) {
+    std::memcpy(to, from, n * size_of(want));
+  } else {
+    simd::to_f32(type, from, reinterpret_cast<float*>(to), n);
+  }
+  std::memset(to + n * size_of(want), 0, static_cast<size_t>(stage.padded_k - k) * size_of(want));
+}
+
+StageFlow stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory) {
   // Padding: weights are zero there, and 0 times garbage may be NaN.
   const int64_t columns = stage.stage->flowing_columns();
+  const StageRows rows = rows_at(next, m, memory);
+  if (rows.tiles.data != nullptr) {
+    rows.tiles.clear_from(columns);
+    return {.tiles = rows.tiles};
+  }
+  const FloatType type = rows_type(next);
   const auto bytes = static_cast<int64_t>(size_of(type));
   if (next.padded_k > columns)
     for (int64_t r = 0; r < m; ++r)
-      std::memset(reinterpret_cast<char*>(memory) + (r * stride + columns) * bytes, 0,
+      std::memset(reinterpret_cast<char*>(memory) + (r * rows.stride + columns) * bytes, 0,
                   static_cast<size_t>((next.padded_k - columns) * bytes));
-  return {memory, type == FloatType::bf16 ? DType::bf16 : DType::f32, stride, 1};
+  return {.rows = {memory, type == FloatType::bf16 ? DType::bf16 : DType::f32, rows.stride, 1}};
 }
 
 namespace {
@@ -453,6 +376,7 @@ namespace {
 // Rows before the first stage and between stages: of a thread's block, or of all threads (then the
 // caller's).
 thread_local simd::Scratch rows_scratch;
+thread_local simd::Scratch norm_scratch;
 // Of the caller, for all threads: what slices of hidden columns give, and column sums.
 thread_local simd::Scratch slices_scratch;
 thread_local simd::Scratch column_sums_scratch;
@@ -593,7 +517,9 @@ class CpuRowChain final : public RowChain {
     shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
                       stages_[1].products() == 1 && rounding_.to == simd::Precision::same;
     shape.may_group = !has_sums_;
-    shape.block_rows = likely_block_rows(many.has_tiles, weights, weights * bytes);
+    shape.block_rows = many.tiles != nullptr
+                           ? simd::tile_block_rows(stages_[0].k())
+                           : likely_block_rows(many.has_tiles, weights, weights * bytes);
     // Column sums are of kColumnSumRows rows each.
     shape.row_unit = has_sums_ ? kColumnSumRows : ChainKernels::row_unit();
     shape.tile_rows = has_sums_ ? kColumnSumRows : many.mr;
@@ -620,9 +546,14 @@ class CpuRowChain final : public RowChain {
       const PanelKernel& kernel = kernels().of(stage, rows);
       const PackedWeights& weights = stage.packed(kernel.layout, rounding_);
       call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
-                             overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches, operands,
-                             outputs, sums});
+                             overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches, false,
+                             nullptr, operands, outputs, sums});
     }
+    call_stages.back().is_large =
+        simd::exceeds_caches(rows * stages_.back().n() * static_cast<int64_t>(dtype_bytes(dtype_)));
+    // After the last stage the next block of rows begins anew.
+    for (size_t i = 0; i < call_stages.size(); ++i)
+      call_stages[i].next = call_stages[(i + 1) % call_stages.size()].weights->panel(0, 0);
     return call_stages;
   }
 
@@ -635,10 +566,29 @@ class CpuRowChain final : public RowChain {
     const int64_t k = stages_[0].k();
     const char* const from =
         static_cast<const char*>(x.data) + row * x.row_stride * static_cast<int64_t>(size_of(have));
-    if (norm_.kind == Norm::none && have == want && k == first.padded_k)
-      return {from, x.row_stride};
+    const bool is_ready = norm_.kind == Norm::none && have == want;
+    const StageRows rows = rows_at(first, m, scratch);
+    if (rows.tiles.data != nullptr) {
+      if (is_ready) {
+        for (int64_t i = 0; i < m; ++i)
+          set_row(first, rows, i, have, simd::advance(from, have, i * x.row_stride));
+        return rows;
+      }
+      // Some rows at a time, in L1.
+      constexpr int64_t kSome = 8;
+      float* const some = norm_scratch.get(static_cast<size_t>(kSome * first.padded_k));
+      for (int64_t i = 0; i < m; i += kSome) {
+        const int64_t count = std::min(kSome, m - i);
+        normalise_rows(norm_, {simd::advance(from, have, i * x.row_stride), have, x.row_stride},
+                       count, k, {some, want, first.padded_k});
+        for (int64_t j = 0; j < count; ++j)
+          set_row(first, rows, i + j, want, simd::advance(some, want, j * first.padded_k));
+      }
+      return rows;
+    }
+    if (is_ready && k == first.padded_k) return {from, x.row_stride};
     normalise_rows(norm_, {from, have, x.row_stride}, m, k, {scratch, want, rows_stride(first)});
-    return {scratch, rows_stride(first)};
+    return rows;
   }
 
   // Pieces of a stage's panels: as many as threads, or some more that are not small. A thread that
@@ -665,8 +615,8 @@ class CpuRowChain final : public RowChain {
     for (size_t i = 0; i < stages_.size(); ++i) {
       const bool is_last = i + 1 == stages_.size();
       const StageCall& stage = call.stages[i];
-      const MatrixView to =
-          is_last ? MatrixView() : stage_flow(stage, call.stages[i + 1], m, area[(i + 1) % 2]);
+      const StageFlow to =
+          is_last ? StageFlow() : stage_flow(stage, call.stages[i + 1], m, area[(i + 1) % 2]);
       const int64_t panels = stage.weights->panels();
       const StageRows read = rows_for_kernel(stage, a, m);
       const auto body = [&](int64_t first, int64_t last) {
@@ -680,7 +630,7 @@ class CpuRowChain final : public RowChain {
           body(panels * piece / pieces, panels * (piece + 1) / pieces);
         });
       }
-      if (!is_last) a = {to.data, to.row_stride};
+      if (!is_last) a = to.read();
     }
   }
 
@@ -688,6 +638,7 @@ class CpuRowChain final : public RowChain {
   void run_slices(const Call& call, int64_t rows, const RowChainPlan& p) const {
     const StageCall& first = call.stages[0];
     const StageCall& second = call.stages[1];
+    if (reads_tiles(first, p.block_rows)) return run_tile_slices(call, rows, p);
     const int64_t each = second.weights->columns_per_panel();
     const int64_t panel_floats = rows * each;
     const int64_t slice_floats = second.weights->panels() * panel_floats;
@@ -695,7 +646,8 @@ class CpuRowChain final : public RowChain {
     float* const memory =
         rows_scratch.get(static_cast<size_t>(rows_floats(first, rows) + rows_floats(second, rows)));
     const StageRows x = first_rows(call, 0, rows, memory);
-    const MatrixView hidden = stage_flow(first, second, rows, memory + rows_floats(first, rows));
+    const MatrixView hidden =
+        stage_flow(first, second, rows, memory + rows_floats(first, rows)).rows;
     const int64_t panels = first.weights->panels();
     const int64_t hidden_each = first.weights->columns_per_panel();
     const auto body = [&](int64_t begin, int64_t end) {
@@ -706,8 +658,8 @@ class CpuRowChain final : public RowChain {
         const int64_t begin_panel = panels * slice / p.hidden_slices;
         const int64_t end_panel = panels * (slice + 1) / p.hidden_slices;
         const StageRows mine = rows_from({hidden.data, hidden.row_stride}, rows_type(second), row);
-        MatrixView to = hidden;
-        to.data = const_cast<void*>(mine.data);
+        StageFlow to{hidden};
+        to.rows.data = const_cast<void*>(mine.data);
         run_stage(first, to, rows_from(x, rows_type(first), row), row, m, begin_panel, end_panel);
         multiply_slice(second, mine, m, begin_panel * hidden_each,
                        end_panel == panels ? second.padded_k : end_panel * hidden_each,
@@ -720,6 +672,70 @@ class CpuRowChain final : public RowChain {
       parallel_for(p.blocks * p.hidden_slices, 1, body);
     }
     sum_slices(call, rows, p, slices);
+  }
+
+  // The same with tiled rows, of which each slice has its own.
+  void run_tile_slices(const Call& call, int64_t rows, const RowChainPlan& p) const {
+    const StageCall& first = call.stages[0];
+    const StageCall& second = call.stages[1];
+    const int64_t slice_floats = tile_sums_floats(second, p.block_rows);
+    float* const slices =
+        slices_scratch.get(static_cast<size_t>(p.blocks * p.hidden_slices * slice_floats));
+    const int64_t panels = first.weights->panels();
+    const int64_t each = first.weights->columns_per_panel();
+    const auto slice = [&](int64_t i) {
+      const int64_t row = i / p.hidden_slices * p.block_rows;
+      const int64_t m = std::min(p.block_rows, rows - row);
+      const int64_t begin = panels * (i % p.hidden_slices) / p.hidden_slices;
+      const int64_t end = panels * (i % p.hidden_slices + 1) / p.hidden_slices;
+      const int64_t k = end == panels ? second.padded_k : end * each;
+      const int64_t x_floats = rows_floats(first, m);
+      const int64_t hidden_floats =
+          simd::TiledRows::bytes_of(m, (k - begin * each) / simd::kTileK) / int64_t{sizeof(float)};
+      float* const memory = rows_scratch.get(static_cast<size_t>(x_floats + hidden_floats));
+      StageFlow hidden;
+      hidden.tiles = tiled_rows(m, k - begin * each, memory + x_floats);
+      hidden.column = begin * each;
+      hidden.tiles.clear_from(std::min(first.stage->n(), k) - hidden.column);
+      StageCall hidden_stage = first;
+      hidden_stage.next = second.weights->tiles(hidden.column).data;
+      run_stage(hidden_stage, hidden, first_rows(call, row, m, memory), row, m, begin, end);
+      multiply_tile_slice(second, hidden.tiles, hidden.column, slices + i * slice_floats);
+    };
+    const int64_t count = p.blocks * p.hidden_slices;
+    if (p.threads == 1) {
+      for (int64_t i = 0; i < count; ++i) slice(i);
+    } else {
+      parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) slice(i);
+      });
+    }
+    sum_tile_slices(call, rows, p, slices);
+  }
+
+  // The slices' sums in their order, then the last stage's program: blocks of columns of a group of
+  // rows at a time.
+  void sum_tile_slices(const Call& call, int64_t rows, const RowChainPlan& p, float* slices) const {
+    const StageCall& second = call.stages[1];
+    const int64_t slice_floats = tile_sums_floats(second, p.block_rows);
+    const int64_t blocks = tile_blocks_of(second);
+    const int64_t worth = p.blocks * p.hidden_slices * slice_floats / kSliceSumsPerThread;
+    const int64_t adding = std::clamp<int64_t>(worth, 1, p.threads);
+    const int64_t grain = std::max<int64_t>(1, p.blocks * blocks / adding);
+    parallel_for(p.blocks * blocks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / blocks;
+        const int64_t row = group * p.block_rows;
+        const int64_t m = std::min(p.block_rows, rows - row);
+        const int64_t block_floats = simd::TiledRows::panels_of(m) * simd::kBlockSums;
+        float* const sums =
+            slices + group * p.hidden_slices * slice_floats + i % blocks * block_floats;
+        for (int64_t s = 1; s < p.hidden_slices; ++s)
+          simd::row_kernels().accumulate(sums + s * slice_floats, sums,
+                                         static_cast<size_t>(block_floats));
+        finish_tile_block(second, row, m, i % blocks, sums);
+      }
+    });
   }
 
   // The slices' sums in their order, then the last stage's program.

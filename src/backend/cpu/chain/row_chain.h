@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,11 +42,17 @@ class ChainStage {
   const TileProgram& program() const { return program_; }
   simd::FloatType weights_type() const;
 
-  // What kernels can finish in registers: product, + bias, relu of that, and nothing else.
+  // What kernels can do with their sums themselves: product, + bias, f of that; or f(first product)
+  // times the second; and nothing else.
   struct Finish {
     bool is_possible = false;
     bool has_bias = false;  // operand 0
-    bool relu = false;
+    std::optional<PointwiseFn> f = {};
+    bool is_gated = false;
+
+    bool relu() const { return f == PointwiseFn::relu; }
+    // No more than a bias and the relu: what panel kernels know.
+    bool is_simple() const { return is_possible && !is_gated && (!f || relu()); }
   };
   const Finish& finish() const { return finish_; }
 
@@ -117,6 +124,17 @@ struct StageRows {
   const int32_t* sums = nullptr;
   int64_t sums_stride = 0;
   int64_t sum_unit = 1;
+  simd::TiledRows tiles = {};  // instead of all that, where reads_tiles()
+};
+
+// What a stage makes for the next one: rows as its kernel reads them.
+struct StageFlow {
+  MatrixView rows = {};
+  simd::TiledRows tiles = {};
+  int64_t column = 0;  // of the stage, that is the first of `tiles`
+
+  bool is_there() const { return rows.data != nullptr || tiles.data != nullptr; }
+  StageRows read() const { return {.data = rows.data, .stride = rows.row_stride, .tiles = tiles}; }
 };
 
 // A stage in one call, the same for all threads: what it runs on, and what the chain's call gave.
@@ -127,6 +145,9 @@ struct StageCall {
   int64_t padded_k = 0;      // what the kernel reads of a row
   int64_t overlap_rows = 0;  // from so many rows on programs run beside its products; 0: never
   bool prefetches = true;    // the panel after the one in use
+  // The result exceeds the caches: it is written past them.
+  bool is_large = false;
+  const void* next = nullptr;  // weights that are read after the last panel's; null: not known
   std::span<const MatrixView> operands;
   std::span<const MatrixView> outputs;  // of the chain; row 0 is the call's first
   std::span<const ColumnSums> sums;     // by output, of those that are column sums
@@ -134,9 +155,9 @@ struct StageCall {
 
 // Rows [row, row + m) of the call through the panels [first, last): products, program, stores.
 // `a` are these rows. `flow`: what the next stage reads, whose row 0 is the block's first; without
-// data the results go to output 0. Safe from several threads on ranges that do not overlap; where
+// one the results go to output 0. Safe from several threads on ranges that do not overlap; where
 // columns are summed, blocks of rows begin at multiples of kColumnSumRows.
-void run_stage(const StageCall& call, const MatrixView& flow, const StageRows& a, int64_t row,
+void run_stage(const StageCall& call, const StageFlow& flow, const StageRows& a, int64_t row,
                int64_t m, int64_t first, int64_t last);
 
 // The two halves of run_stage() for stages of one product, apart: rows times k in [begin, end)
@@ -146,13 +167,23 @@ void multiply_slice(const StageCall& call, const StageRows& a, int64_t m, int64_
 // ... and the program and the stores over one panel's sums [m][columns of a panel].
 void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, float* sums);
 
-// Rows that a stage reads, in memory of the chain's: their type, their stride in elements, and the
-// floats that m of them take.
+// Whether m rows are tiled for the stage's kernel (run_stage() as tile_stage.h has it).
+inline bool reads_tiles(const StageCall& stage, int64_t m) {
+  return stage.kernel->tiles != nullptr && m >= simd::kLeastTileRows;
+}
+
+// Rows that a stage reads, in memory of the chain's: their type, their stride in elements where
+// they are not tiled, and the floats that m of them take.
 simd::FloatType rows_type(const StageCall& stage);
 int64_t rows_stride(const StageCall& stage);
 int64_t rows_floats(const StageCall& stage, int64_t m);
+// m rows at `memory`, for the caller to fill.
+StageRows rows_at(const StageCall& stage, int64_t m, float* memory);
+// Fills one of them from k elements of `type`, and zeros.
+void set_row(const StageCall& stage, const StageRows& rows, int64_t row, simd::FloatType type,
+             const void* from);
 // What a stage stores for the next one: m rows of it at `memory`, whose padding is cleared here.
-MatrixView stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory);
+StageFlow stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory);
 
 // The program over one block of sums, done while the products of the next block run.
 //

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Register-only loops of the bf16 dot products: AVX512-BF16's vectors and AMX's tiles.
 #include "backend/cpu/simd/probe.h"
+
+#include <bit>
+
 #include "backend/cpu/simd/probe_loop.h"
 #include "base/cpu_features.h"
 
@@ -75,6 +78,28 @@ void tile_dots(int64_t rounds) {
 
 }  // namespace
 
+void TileProbe::run(int64_t rounds) const {
+  const TileConfig config;
+  __asm__ volatile(
+      "ldtilecfg %0\n\t"
+      "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" ::"m"(config));
+  constexpr size_t kTile = 512;  // elements
+  const uint16_t* const rows = first_;
+  const uint16_t* const columns = rows + kTilesEach * kTile;
+  for (int64_t round = 0; round < rounds; ++round) {
+    const size_t at = static_cast<size_t>(round) * 2 % kTilesEach * kTile;
+    __asm__ volatile(
+        "tileloadd (%0,%2,1), %%tmm4\n\t"
+        "tileloadd (%1,%2,1), %%tmm6\n\ttdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
+        "tileloadd 1024(%1,%2,1), %%tmm7\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+        "tileloadd 1024(%0,%2,1), %%tmm5\n\ttdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
+        "tdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::"r"(rows + at),
+        "r"(columns + at), "r"(int64_t{64})
+        : "memory");
+  }
+  __asm__ volatile("tilerelease" ::);
+}
+
 double bf16_gflops(double seconds) {
   const CpuFeatures features = active_features();
   double best = 0.0;
@@ -99,6 +124,25 @@ double bf16_gflops(double seconds) {
 
 namespace epilogue::simd {
 double bf16_gflops(double) { return 0; }
+void TileProbe::run(int64_t) const {}
 }  // namespace epilogue::simd
 
 #endif
+
+namespace epilogue::simd {
+
+TileProbe::TileProbe() : values_(2 * kTilesEach * 512 + 32) {
+  constexpr uintptr_t kLine = 64;
+  const auto at = reinterpret_cast<uintptr_t>(values_.data());
+  first_ = values_.data() + (kLine - at % kLine) % kLine / sizeof(uint16_t);
+  uint32_t seed = 1;
+  for (uint16_t& value : values_) {
+    seed = seed * 1664525 + 1013904223;
+    // Even between -sqrt(3) and sqrt(3): of variance 1, as activations behind a norm.
+    const float x = (static_cast<float>(seed >> 8) / (1 << 23) - 1) * 1.7320508F;
+    value = static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+  }
+}
+bool TileProbe::is_there() { return active_features().has(CpuFeature::amx_bf16); }
+
+}  // namespace epilogue::simd

@@ -273,12 +273,15 @@ TEST_P(PanelKernels, TheListChoosesByLevelWeightsAndRows) {
   const auto chosen = [](const PanelUse& use) {
     return std::string(choose_panel_kernel(use).name);
   };
-  const std::string pairs = cpu_has(CpuFeature::amx_bf16) ? "amx" : "bf16_pairs";
+  const bool has_tiles = cpu_has(CpuFeature::amx_bf16);
+  const std::string pairs = has_tiles ? "amx_tiled" : "bf16_pairs";
   EXPECT_EQ(chosen({.weights = FloatType::bf16, .rows = 17}), has_dots ? pairs : "f32");
   EXPECT_EQ(chosen({.weights = FloatType::bf16, .rows = 16}), has_dots ? pairs : "bf16");
   EXPECT_EQ(chosen({.weights = FloatType::bf16, .rows = 16, .widens = true}), "f32");
-  EXPECT_EQ(chosen({.weights = FloatType::bf16, .rows = 9, .packs_once = true}),
-            has_dots ? pairs : "f32");
+  EXPECT_EQ(chosen({.weights = FloatType::bf16, .rows = 9, .packs_once = true}), has_tiles ? "amx"
+                                                                                 : has_dots
+                                                                                     ? pairs
+                                                                                     : "f32");
   EXPECT_EQ(chosen({.weights = FloatType::f32, .rows = 1}), "f32");
   EXPECT_EQ(chosen({.weights = FloatType::f16, .rows = 1}), "f32");
   const bool has_integer_dots = cpu_has(CpuFeature::avx512_vnni);

@@ -39,6 +39,10 @@ struct PlainUnit {
       std::memcpy(tile[t][i], static_cast<const char*>(p) + i * stride, 64);
   }
   template <int t>
+  static void load_once(const void* p, int64_t stride) {
+    load<t>(p, stride);
+  }
+  template <int t>
   static void store(void* p, int64_t stride) {
     ASSERT_GT(rows[t], 0) << "tile " << t;
     for (int i = 0; i < rows[t]; ++i)

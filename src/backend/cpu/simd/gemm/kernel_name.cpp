@@ -7,7 +7,6 @@
 #include "backend/cpu/simd/gemm/gemv.h"
 #include "backend/cpu/simd/gemm/plan.h"
 #include "backend/cpu/simd/targets.h"
-#include "base/assert.h"
 #include "base/ceil_div.h"
 
 namespace epilogue::simd {
@@ -60,10 +59,9 @@ std::string build_name(const GemmCall& c, const GemmPlan& plan) {
 }
 
 // Levels that names may have: targets, and panel kernels beyond them.
-constexpr size_t kLevels = kTargets + 12;
+constexpr size_t kLevels = kTargets + kPanelKernels;
 size_t level_index(const GemmPlan& plan) {
   if (level_beyond_target(plan) == nullptr) return static_cast<size_t>(active_target());
-  EPI_ASSERT(kTargets + panel_kernels().size() <= kLevels, "a slot for each panel kernel");
   return kTargets + static_cast<size_t>(plan.entry - panel_kernels().data());
 }
 

@@ -15,10 +15,6 @@
 namespace epilogue::simd {
 namespace {
 
-// Fewer rows go to the dot-product kernel, which streams the same panels faster: memory is the
-// limit, and a tile of few rows leaves the tile unit idle.
-constexpr int64_t kLeastTileRows = 5;
-
 #if defined(__x86_64__)
 
 // Stores the sums of one block of rows between the products of the next.
@@ -36,7 +32,7 @@ class StoreWork final : public PanelWork {
   int64_t pieces() const override { return (ready_.rows + kPieceRows - 1) / kPieceRows; }
   void do_piece() override {
     const int64_t rows = std::min(kPieceRows, ready_.rows);
-    store_rows(to_, ready_.sums, ready_.row, rows);
+    store_rows(to_, ready_.sums, kTilesWidth, ready_.row, rows);
     ready_ = {ready_.row + rows, ready_.rows - rows, ready_.sums + rows * kTilesWidth};
   }
   // After the last product.

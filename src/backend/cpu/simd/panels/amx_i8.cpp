@@ -10,8 +10,6 @@ namespace epilogue::simd {
 namespace {
 
 // Fewer rows go to the dot products, which stream the same panels faster.
-constexpr int64_t kLeastTileRows = 5;
-
 #if defined(__x86_64__)
 
 void amx_i8_one(const PanelArgs& args) {

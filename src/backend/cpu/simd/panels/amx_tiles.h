@@ -8,6 +8,7 @@
 //   configure(rows)        the rows of each of its eight tiles, 0 to 16; a row has 64 bytes
 //   release()
 //   zero<t>(), load<t>(p, stride_bytes), store<t>(p, stride_bytes)
+//   load_once<t>(p, stride_bytes)  the same as load, of what is not read again soon
 //   multiply<c, a, b>()    c[i][j] += sum over p of a[i][2p] b[p][2j] + a[i][2p+1] b[p][2j+1]
 //   multiply_i8<c, a, b>() the same of four 8-bit integers a[i][4p..] b[p][4j..], in 32 bits
 #pragma once
@@ -17,19 +18,18 @@
 
 #include "backend/cpu/simd/panels/kernel.h"
 #include "backend/cpu/simd/panels/prefetch.h"
+#include "backend/cpu/simd/panels/tiled_rows.h"
 
 namespace epilogue::simd {
 
-inline constexpr int64_t kTileRows = 16;
-inline constexpr int64_t kTileColumns = 16;
-inline constexpr int64_t kTileK = 32;
 inline constexpr int64_t kTilesWidth = 64;  // of panels: two blocks of 2 x 2 tiles
 using TileRows = std::array<uint8_t, 8>;
 
 // Spreads the pieces of a work over the steps of a block of rows.
+template <class Work>
 class PacedWork {
  public:
-  PacedWork(PanelWork* work, int64_t steps)
+  PacedWork(Work* work, int64_t steps)
       : work_(work),
         left_(work == nullptr ? 0 : work->pieces()),
         interval_(left_ == 0 ? steps + 1 : std::max<int64_t>(1, steps / left_)),
@@ -47,7 +47,7 @@ class PacedWork {
   }
 
  private:
-  PanelWork* work_;
+  Work* work_;
   int64_t left_;
   int64_t interval_;
   int64_t until_;
@@ -91,7 +91,7 @@ class TileProduct {
     if (halves_per_part_ == 1) to[1] = args_.sums[1] + row * sums_width_;
     if (args_.work != nullptr)
       to = args_.work->begin(row, std::min(args_.m - row, PanelWork::kBlockRows));
-    PacedWork work(args_.work, 2 * (args_.k / kTileK));
+    PacedWork<PanelWork> work(args_.work, 2 * (args_.k / kTileK));
     half<kTwo>(row, 0, to, work);
     half<kTwo>(row, 1, to, work);
     work.finish();
@@ -99,7 +99,8 @@ class TileProduct {
 
   // These rows times half of the panel's columns.
   template <bool kTwo>
-  void half(int64_t row, int64_t half, const std::array<float*, 2>& to, PacedWork& work) const {
+  void half(int64_t row, int64_t half, const std::array<float*, 2>& to,
+            PacedWork<PanelWork>& work) const {
     const auto* a = static_cast<const uint16_t*>(args_.a) + row * args_.a_stride;
     const auto* b = static_cast<const uint16_t*>(args_.panel) + half * kTilesWidth;
     const int64_t a_bytes = args_.a_stride * 2;

@@ -41,6 +41,13 @@ struct AmxUnit {
                      : "memory");
   }
   template <int t>
+  static void load_once(const void* from, int64_t stride_bytes) {
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2"
+                     :
+                     : "r"(from), "r"(stride_bytes), "i"(t)
+                     : "memory");
+  }
+  template <int t>
   static void store(void* to, int64_t stride_bytes) {
     __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)"
                      :

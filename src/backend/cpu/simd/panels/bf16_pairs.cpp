@@ -72,14 +72,56 @@ __m512 relu(__m512 v) { return _mm512_maskz_max_ps(__mmask16{0xFFFF}, _mm512_set
   }
 }
 
+// The panel's columns, pair after pair of k: [k / 2][width][2].
+struct PairRows {
+  explicit PairRows(const PanelArgs& args) : at(static_cast<const uint16_t*>(args.panel)) {}
+  __m512bh load(int64_t j) const { return as_bf16(_mm512_loadu_si512(at + j * 32)); }
+  template <int kInto>
+  [[gnu::always_inline]] void fetch(int64_t j, int64_t ahead) const {
+    fetch_line<kInto>(reinterpret_cast<const char*>(at) + ahead + j * 64);
+  }
+  void next() { at += 2 * kPairsWidth; }
+
+  const uint16_t* at;
+};
+
+// The same in tiles.
+template <int kParts>
+struct TilePairs {
+  explicit TilePairs(const PanelArgs& args)
+      : block(static_cast<const char*>(args.panel)),
+        block_bytes(args.block_bytes > 0 ? args.block_bytes : args.k / kTileK * kTilePairBytes) {}
+  // Tiles of two products take turns.
+  [[gnu::always_inline]] const char* vector(int64_t j) const {
+    const int64_t place = kParts == 1 ? j : j % 2 * 2 + j / 2;
+    return block + place / 2 * block_bytes + place % 2 * (kTilePairBytes / 2);
+  }
+  __m512bh load(int64_t j) const { return as_bf16(_mm512_loadu_si512(vector(j))); }
+  // Each block is read at half of the panel's pace.
+  template <int kInto>
+  [[gnu::always_inline]] void fetch(int64_t j, int64_t ahead) const {
+    fetch_line<kInto>(vector(j) + ahead / 2);
+  }
+  void next() {
+    block += 64;
+    if (++row < kTileRows) return;
+    row = 0;
+    block += kTilePairBytes / 2;
+  }
+
+  const char* block;
+  int64_t block_bytes;
+  int64_t row = 0;
+};
+
 // sums += a[k] b[k] + a[k + 1] b[k + 1], with f32 sums; the instruction rounds to nearest even and
 // takes denormals for zero.
-template <int64_t kRows, int kParts, Stream kStream>
+template <int64_t kRows, int kParts, Stream kStream, class Columns>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t part_vectors = kNv / kParts;
   constexpr int64_t part_width = kPairsWidth / kParts;
   const auto* a = static_cast<const uint16_t*>(args.a) + row * args.a_stride;
-  const auto* b = static_cast<const uint16_t*>(args.panel);
+  Columns b(args);
   const auto place = [&](int64_t i, int64_t j) {
     return args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * 16;
   };
@@ -97,16 +139,15 @@ void tile(const PanelArgs& args, int64_t row) {
   for (int64_t group = 0; step < steps; ++group) {
     next.fetch(group);
     const int64_t end = std::min(steps, (group + 1) * next.group());
-    for (; step < end; ++step, b += 2 * kPairsWidth) {
+    for (; step < end; ++step, b.next()) {
       if constexpr (kStream == Stream::first) {
         constexpr Ahead ahead = ahead_of_stream(2);
-        const char* const from = reinterpret_cast<const char*>(b) + ahead.bytes;
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < kNv; ++j) fetch_line<ahead.into>(from + j * 64);
+        for (int64_t j = 0; j < kNv; ++j) b.template fetch<ahead.into>(j, ahead.bytes);
       }
       __m512bh columns[kNv];
 #pragma GCC unroll 4
-      for (int64_t j = 0; j < kNv; ++j) columns[j] = as_bf16(_mm512_loadu_si512(b + j * 32));
+      for (int64_t j = 0; j < kNv; ++j) columns[j] = b.load(j);
 #pragma GCC unroll 8
       for (int64_t i = 0; i < kRows; ++i) {
         const __m512bh factor = pair_of(a + i * args.a_stride + 2 * step);
@@ -139,10 +180,10 @@ void tile(const PanelArgs& args, int64_t row) {
   }
 }
 
-template <int kParts>
+template <int kParts, class Columns>
 void panel_product(const PanelArgs& args) {
   all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
-    tile<rows(), kParts, stream()>(args, row);
+    tile<rows(), kParts, stream(), Columns>(args, row);
   });
 }
 
@@ -163,16 +204,16 @@ void round_to_bf16_rows(const float* in, int64_t in_stride, uint16_t* out, int64
   }
 }
 
-void store_rows(const PanelStore& to, const float* sums, int64_t row, int64_t rows) {
-  for (int64_t i = row; i < row + rows; ++i, sums += kPairsWidth) {
-#pragma GCC unroll 2
-    for (int64_t j = 0; j < kPairsWidth; j += 32)
+void store_rows(const PanelStore& to, const float* sums, int64_t width, int64_t row, int64_t rows) {
+  for (int64_t i = row; i < row + rows; ++i, sums += width)
+    for (int64_t j = 0; j < width; j += 32)
       finish(to, i, j, _mm512_loadu_ps(sums + j), _mm512_loadu_ps(sums + j + 16));
-  }
 }
 
-void bf16_pairs_one(const PanelArgs& args) { panel_product<1>(args); }
-void bf16_pairs_two(const PanelArgs& args) { panel_product<2>(args); }
+void bf16_pairs_one(const PanelArgs& args) { panel_product<1, PairRows>(args); }
+void bf16_pairs_two(const PanelArgs& args) { panel_product<2, PairRows>(args); }
+void bf16_tile_pairs_one(const PanelArgs& args) { panel_product<1, TilePairs<1>>(args); }
+void bf16_tile_pairs_two(const PanelArgs& args) { panel_product<2, TilePairs<2>>(args); }
 
 }  // namespace epilogue::simd
 
@@ -185,11 +226,13 @@ namespace epilogue::simd {
 void round_to_bf16_rows(const float*, int64_t, uint16_t*, int64_t, int64_t, int64_t) {
   EPI_ASSERT(false, "x86-64 only");
 }
-void store_rows(const PanelStore&, const float*, int64_t, int64_t) {
+void store_rows(const PanelStore&, const float*, int64_t, int64_t, int64_t) {
   EPI_ASSERT(false, "x86-64 only");
 }
 void bf16_pairs_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 void bf16_pairs_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void bf16_tile_pairs_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void bf16_tile_pairs_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 
 }  // namespace epilogue::simd
 

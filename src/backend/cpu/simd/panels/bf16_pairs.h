@@ -12,8 +12,9 @@ namespace epilogue::simd {
 void round_to_bf16_rows(const float* in, int64_t in_stride, uint16_t* out, int64_t out_stride,
                         int64_t rows, int64_t n);
 
-// Rows [row, row + rows) of what `to` stores, finished from sums [rows][width].
-void store_rows(const PanelStore& to, const float* sums, int64_t row, int64_t rows);
+// Rows [row, row + rows) of what `to` stores, finished from sums [rows][width]; width is a multiple
+// of 32.
+void store_rows(const PanelStore& to, const float* sums, int64_t width, int64_t row, int64_t rows);
 
 // Rows that they compute at once.
 inline constexpr int64_t kBf16PairsRows = 6;
@@ -23,5 +24,8 @@ PanelLayout bf16_pairs_layout(int64_t k_unit);
 
 void bf16_pairs_one(const PanelArgs& args);
 void bf16_pairs_two(const PanelArgs& args);
+// The same of panels in tiles.
+void bf16_tile_pairs_one(const PanelArgs& args);
+void bf16_tile_pairs_two(const PanelArgs& args);
 
 }  // namespace epilogue::simd

@@ -10,6 +10,7 @@
 
 #include "backend/cpu/simd/convert.h"
 #include "backend/cpu/simd/panels/layout.h"
+#include "backend/cpu/simd/panels/tile_blocks.h"
 #include "backend/cpu/simd/panels/write_back.h"
 
 namespace epilogue::simd {
@@ -47,6 +48,8 @@ struct PanelArgs {
   const void* a = nullptr;  // as PanelLayout::rows and quantise_rows say
   int64_t a_stride = 0;     // between rows, in elements
   const void* panel = nullptr;
+  // Of panels of tiles: from a block of 32 columns to the next. 0: the panel has no more than k.
+  int64_t block_bytes = 0;
   const float* scales = nullptr;      // where the layout has them: one per column of the panel
   const float* row_scales = nullptr;  // of quantised rows: one per row
   // Of quantised rows, where the layout asks for them (running_sums()): of row 0 before k = 0.
@@ -96,6 +99,8 @@ struct PanelKernel {
   PanelFunction two = nullptr;  // two parts
   // One part of f32; null: eager products write the sums of `one` themselves.
   BlockFunction block = nullptr;
+  // Of layouts with tiles: the product of tiled rows, as fast as it gets.
+  TileFunction tiles = nullptr;
   bool stores = false;  // whether `one` knows PanelArgs::store
   // Its products run on a tile unit, beside the vector units.
   bool has_tiles = false;

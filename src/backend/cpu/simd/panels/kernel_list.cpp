@@ -36,6 +36,8 @@ const char* decline_i8_pairs(const PanelUse& use);
 const PanelKernel& i8_pairs_kernel();
 const char* decline_i8(const PanelUse& use);
 const PanelKernel& i8_kernel();
+const char* decline_amx_tiled(const PanelUse& use);
+const PanelKernel& amx_tiled_kernel();
 const char* decline_amx(const PanelUse& use);
 const PanelKernel& amx_kernel();
 const char* decline_bf16_pairs(const PanelUse& use);
@@ -47,7 +49,7 @@ const PanelKernel& f32_kernel();
 
 namespace {
 
-constexpr PanelKernelEntry kList[] = {
+constexpr PanelKernelEntry kList[kPanelKernels] = {
     {"i4", decline_i4, i4_kernel},
     {"w4a8_amx", decline_w4a8_amx, w4a8_amx_kernel},
     {"w4a8_dots", decline_w4a8_dots, w4a8_dots_kernel},
@@ -63,6 +65,7 @@ constexpr PanelKernelEntry kList[] = {
     {"w8a8_pairs", decline_w8a8_pairs, w8a8_pairs_kernel},
     {"i8_pairs", decline_i8_pairs, i8_pairs_kernel},
     {"i8", decline_i8, i8_kernel},
+    {"amx_tiled", decline_amx_tiled, amx_tiled_kernel},
     {"amx", decline_amx, amx_kernel},
     {"bf16_pairs", decline_bf16_pairs, bf16_pairs_kernel},
     {"bf16", decline_bf16, bf16_kernel},
@@ -71,7 +74,9 @@ constexpr PanelKernelEntry kList[] = {
 
 }  // namespace
 
-std::span<const PanelKernelEntry> panel_kernels() { return kList; }
+static_assert(kList[kPanelKernels - 1].name != nullptr, "no more entries than there are");
+
+std::span<const PanelKernelEntry, kPanelKernels> panel_kernels() { return kList; }
 
 const PanelKernelEntry& choose_panel_kernel(const PanelUse& use) {
   return *std::find_if(std::begin(kList), std::end(kList) - 1,

@@ -2,6 +2,7 @@
 // The panel kernels in order, best first: the first that does not decline serves a product.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -27,7 +28,8 @@ struct PanelKernelEntry {
   // At the level in use.
   const PanelKernel& (*kernel)();
 };
-std::span<const PanelKernelEntry> panel_kernels();
+inline constexpr size_t kPanelKernels = 20;
+std::span<const PanelKernelEntry, kPanelKernels> panel_kernels();
 
 // The last entry declines nothing.
 const PanelKernelEntry& choose_panel_kernel(const PanelUse& use);

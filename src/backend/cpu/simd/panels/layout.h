@@ -44,6 +44,9 @@ struct PanelLayout {
   // Pairs of bf16 neighbours along k lie side by side, column by column: where they do in memory
   // too, they are packed as words of 32 bits.
   bool has_pairs = false;
+  // Pairs in tiles (tile_blocks.h): a panel's 64 columns are two blocks of 32, each of all k, step
+  // after step two tiles of 16 columns; of two products a block has 16 columns of either.
+  bool has_tiles = false;
   // Writes a panel from its values, [k][width] of f32. Null: they are the panel.
   void (*store)(const float* values, int64_t k, const float* scales, void* panel) = nullptr;
 
@@ -63,7 +66,7 @@ struct PanelLayout {
   constexpr bool holds_weights_as(const PanelLayout& o) const {
     return width == o.width && k_unit == o.k_unit && weight_bytes == o.weight_bytes &&
            has_scales == o.has_scales && has_groups == o.has_groups && has_pairs == o.has_pairs &&
-           store == o.store;
+           has_tiles == o.has_tiles && store == o.store;
   }
 
   // Panels for rows of k elements hold so many.

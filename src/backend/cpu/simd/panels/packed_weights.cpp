@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -20,6 +21,7 @@ namespace {
 
 thread_local Scratch f32_panel;
 thread_local Scratch part_panel;
+thread_local Scratch tile_pairs;
 thread_local Scratch scale_row;
 thread_local Scratch group_scratch;
 
@@ -71,6 +73,8 @@ void copy_group(const GroupedPart& part, const GroupFormat& f, const GroupColumn
 }  // namespace
 
 const void* PackedWeights::panel(int64_t index, int64_t k) const {
+  if (layout_.has_tiles)
+    return data_ + panel_bytes(index * padded_k_) + k / kTileK * kTilePairBytes;
   return data_ + panel_bytes(index * padded_k_ + k);
 }
 
@@ -198,9 +202,31 @@ void PackedWeights::pack_steps(std::span<const PackedPart> parts, int64_t index,
   if (layout_.store != nullptr) layout_.store(values, padded_k_, ones, out);
 }
 
-void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
+// Columns of pairs as blocks of two tiles each.
+void PackedWeights::pack_tiles(const float* pairs, char* out) const {
   const int64_t width = layout_.width;
+  const int64_t block_bytes = padded_k_ / kTileK * kTilePairBytes;
+  constexpr int64_t line = kTileColumns * int64_t{sizeof(float)};
+  for (int64_t t = 0; t < width / kTileColumns; ++t) {
+    // Those of two products take turns.
+    const int64_t place = products_ == 1 ? t : t % 2 * 2 + t / 2;
+    char* const to = out + place / 2 * block_bytes + place % 2 * (kTilePairBytes / 2);
+    for (int64_t row = 0; row < padded_k_ / 2; ++row)
+      std::memcpy(to + row / kTileRows * kTilePairBytes + row % kTileRows * line,
+                  pairs + row * width + t * kTileColumns, line);
+  }
+}
+
+void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   char* const out = data_ + panel_bytes(index * padded_k_);
+  if (!layout_.has_tiles) return pack_values(parts, index, out);
+  float* const pairs = tile_pairs.get(static_cast<size_t>(padded_k_ * layout_.width / 2));
+  pack_values(parts, index, reinterpret_cast<char*>(pairs));
+  pack_tiles(pairs, out);
+}
+
+void PackedWeights::pack_values(std::span<const PackedPart> parts, int64_t index, char* out) {
+  const int64_t width = layout_.width;
   if (layout_.has_groups) return pack_groups(parts, index, out);
   if (parts[0].stepped != nullptr) return pack_steps(parts, index, out);
   const bool same = rounding_.to == Precision::same;

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/simd/panels/layout.h"
 #include "backend/cpu/simd/panels/operand.h"
+#include "backend/cpu/simd/panels/tile_blocks.h"
 #include "base/large_memory.h"
 
 namespace epilogue::simd {
@@ -72,8 +73,12 @@ class PackedWeights {
   int64_t panels() const { return panels_; }
   // Columns of each product that a panel covers; the last one's may reach beyond n (zeros).
   int64_t columns_per_panel() const { return layout_.width / products_; }
-  // From row `k` on (a multiple of k_unit()).
+  // From row `k` on (a multiple of k_unit()); of tiles in the first of a panel's two blocks.
   const void* panel(int64_t index, int64_t k) const;
+  // Of layouts with tiles: all columns, from row `k` on.
+  TiledColumns tiles(int64_t k) const {
+    return {static_cast<const char*>(panel(0, k)), padded_k_ / kTileK * kTilePairBytes};
+  }
   // Of so much of k of a panel.
   int64_t panel_bytes(int64_t k) const;
   // Of the columns of a panel; null where the layout has none.
@@ -84,6 +89,8 @@ class PackedWeights {
   void copy_parts(std::span<const PackedPart> parts, int64_t index, int64_t rows, float* out) const;
   void pack_panel(std::span<const PackedPart> parts, int64_t index);
   void pack_steps(std::span<const PackedPart> parts, int64_t index, char* out);
+  void pack_values(std::span<const PackedPart> parts, int64_t index, char* out);
+  void pack_tiles(const float* pairs, char* out) const;
   void pack_groups(std::span<const PackedPart> parts, int64_t index, char* out) const;
 
   int64_t k_;

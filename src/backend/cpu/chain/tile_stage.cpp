@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/chain/tile_stage.h"
+
+#include <algorithm>
+
+#include "backend/cpu/chain/stage_finish.h"
+#include "backend/cpu/simd/panels/bf16_pairs.h"
+#include "backend/cpu/simd/panels/block_lines.h"
+#include "backend/cpu/simd/scratch.h"
+#include "base/ceil_div.h"
+
+namespace epilogue::cpu {
+namespace {
+
+using simd::kBlockSums;
+using simd::kTileBlock;
+using simd::TileArgs;
+using simd::TiledRows;
+
+thread_local simd::Scratch tile_stage_scratch;
+
+int64_t block_columns(const StageCall& call) { return kTileBlock / call.weights->products(); }
+
+// The program over a block's sums, or what stores them, beside the products of the next block.
+class TileFinish final : public simd::TileWork {
+ public:
+  TileFinish(const StageCall& call, const StageFlow& flow, int64_t row, int64_t m)
+      : finish_(call, flow, row, block_columns(call)),
+        columns_(block_columns(call)),
+        m_(m),
+        piece_rows_(
+            std::clamp<int64_t>(StageOverlap::kPieceElements / columns_, 1, finish_.most_rows())) {
+    const ChainStage::Finish& finish = call.stage->finish();
+    if (finish.is_possible)
+      line_function = finish.is_gated ? simd::gated_lines(*finish.f) : simd::plain_lines(finish.f);
+    is_large_ = call.is_large && !flow.is_there();
+  }
+
+  // The floats of so many blocks.
+  int64_t floats(int64_t blocks) const {
+    return kBlockSums + finish_.buffer_floats() + (finish_.widens_bias() ? blocks * columns_ : 0);
+  }
+  // For blocks [first, last).
+  void set_memory(float* memory, int64_t first, int64_t last) {
+    sums_ = memory;
+    buffers_ = memory + kBlockSums;
+    first_ = first;
+    if (!finish_.widens_bias()) return;
+    bias_ = buffers_ + finish_.buffer_floats();
+    finish_.widen_bias(first, last, bias_);
+  }
+
+  float* sums() override { return sums_; }
+  int64_t ready(int64_t block, int64_t panel) override { return set_block(block, panel, sums_); }
+  int64_t pieces() const override { return ceil_div(ready_.rows, piece_rows_); }
+  void do_piece() override {
+    ReadyRows piece = ready_;
+    piece.rows = std::min(piece_rows_, ready_.rows);
+    if (store_) {
+      simd::store_rows(*store_, piece.sums[0], columns_, row_of_panel_, piece.rows);
+    } else {
+      finish_.rows(piece, buffers_);
+    }
+    row_of_panel_ += piece.rows;
+    ready_.row += piece.rows;
+    ready_.rows -= piece.rows;
+    for (float*& sums : ready_.sums) sums += piece.rows * columns_;
+  }
+
+  // A block whose sums lie at `sums`, at once.
+  void finish_block(int64_t block, int64_t panel, float* sums) {
+    if (const int64_t rows = set_block(block, panel, sums); rows > 0)
+      return line_function(lines, 0, rows);
+    while (ready_.rows > 0) do_piece();
+  }
+
+ private:
+  int64_t set_block(int64_t block, int64_t panel, float* sums) {
+    const int64_t row = panel * kTileBlock;
+    const int64_t rows = std::min(kTileBlock, m_ - row);
+    const float* const bias = bias_ == nullptr ? nullptr : bias_ + (block - first_) * columns_;
+    ready_.rows = 0;
+    if (line_function != nullptr) {
+      const auto place = finish_.place(block, bias, panel);
+      if (place && place->type == simd::FloatType::bf16) {
+        lines = {sums, place->bias, static_cast<uint16_t*>(place->out), place->stride,
+                 place->columns};
+        if (is_large_) {
+          lines.streams = is_of_lines(*place);
+          lines.ahead = lines.streams || rows < kTileBlock ? 0 : kTileBlock * place->stride;
+        }
+        return rows;
+      }
+    }
+    ready_ = {block, row, rows, {sums, sums + kTileBlock * columns_}};
+    row_of_panel_ = 0;
+    store_ = finish_.in_registers(block, bias, panel);
+    return 0;
+  }
+
+  static bool is_of_lines(const simd::PanelStore& place) {
+    constexpr uintptr_t kLine = 64;
+    return place.columns == kTileBlock && reinterpret_cast<uintptr_t>(place.out) % kLine == 0 &&
+           place.stride % kTileBlock == 0;
+  }
+
+  const StageFinish finish_;
+  const int64_t columns_;
+  const int64_t m_;
+  const int64_t piece_rows_;
+  bool is_large_ = false;
+  float* sums_ = nullptr;
+  float* buffers_ = nullptr;
+  float* bias_ = nullptr;
+  int64_t first_ = 0;
+  // Where a block does not become lines: as far as it is left, by a kernel's store or the program.
+  ReadyRows ready_;
+  int64_t row_of_panel_ = 0;
+  std::optional<simd::PanelStore> store_;
+};
+
+TileArgs args_of(const StageCall& call, const TiledRows& tiles, int64_t begin) {
+  TileArgs args;
+  args.rows = tiles;
+  args.weights = call.weights->tiles(begin);
+  args.products = call.weights->products();
+  return args;
+}
+
+// How the product is cut; the floats of sums that wait for more of k.
+int64_t choose_blocks(TileArgs& args) {
+  const TiledRows& rows = args.rows;
+  const simd::TileBlocks blocks =
+      simd::tile_blocks(rows.panels(), rows.steps, args.last - args.first);
+  args.chunk = blocks.chunk;
+  args.resident = blocks.resident;
+  args.fetches_rows = blocks.fetches_rows;
+  return rows.depth < rows.steps ? args.chunk * rows.panels() * kBlockSums : 0;
+}
+
+}  // namespace
+
+TiledRows tiled_rows(int64_t m, int64_t k, float* memory) {
+  const int64_t steps = ceil_div(k, simd::kTileK);
+  return {reinterpret_cast<uint16_t*>(memory), m, steps, simd::tile_depth(steps)};
+}
+
+void run_tile_stage(const StageCall& call, const StageFlow& flow, const TiledRows& tiles,
+                    int64_t row, int64_t first, int64_t last) {
+  const int64_t blocks_of_panel = call.weights->layout().width / kTileBlock;
+  TileArgs args = args_of(call, tiles, 0);
+  args.first = first * blocks_of_panel;
+  args.last = std::min(last * blocks_of_panel, tile_blocks_of(call));
+  args.overlaps = call.overlap_rows > 0;
+  if (call.prefetches)
+    args.next =
+        last < call.weights->panels() ? args.weights.at(last * blocks_of_panel, 0) : call.next;
+  const int64_t waiting = choose_blocks(args);
+  TileFinish work(call, flow, row, tiles.rows);
+  float* const memory =
+      tile_stage_scratch.get(static_cast<size_t>(waiting + work.floats(args.last - args.first)));
+  args.waiting = memory;
+  work.set_memory(memory + waiting, args.first, args.last);
+  args.work = &work;
+  call.kernel->tiles(args);
+  if (call.is_large) simd::end_streams();
+}
+
+int64_t tile_blocks_of(const StageCall& call) {
+  return ceil_div(call.weights->n(), block_columns(call));
+}
+
+int64_t tile_sums_floats(const StageCall& call, int64_t m) {
+  return tile_blocks_of(call) * TiledRows::panels_of(m) * kBlockSums;
+}
+
+void multiply_tile_slice(const StageCall& call, const TiledRows& tiles, int64_t begin,
+                         float* sums) {
+  TileArgs args = args_of(call, tiles, begin);
+  args.last = tile_blocks_of(call);
+  const int64_t waiting = choose_blocks(args);
+  args.waiting = tile_stage_scratch.get(static_cast<size_t>(waiting));
+  args.sums = sums;
+  call.kernel->tiles(args);
+}
+
+void finish_tile_block(const StageCall& call, int64_t row, int64_t m, int64_t block, float* sums) {
+  const StageFlow flow;
+  TileFinish work(call, flow, row, m);
+  work.set_memory(tile_stage_scratch.get(static_cast<size_t>(work.floats(1))), block, block + 1);
+  for (int64_t panel = 0; panel < TiledRows::panels_of(m); ++panel)
+    work.finish_block(block, panel, sums + panel * kBlockSums);
+}
+
+}  // namespace epilogue::cpu

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/simd/panels/block_lines.h"
+
+#include "backend/cpu/simd/panels/prefetch.h"
+
+#if defined(__x86_64__)
+#include <hwy/base.h>
+#include <immintrin.h>
+
+// Inlined standard headers end above this line: nothing of them is compiled for the target.
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+
+namespace epilogue::simd {
+namespace {
+
+// gcc 12 warns of the forms without a mask that they read what was never set.
+constexpr __mmask16 kAll = 0xFFFF;
+
+// 1 / (1 + 2^y): a minimax fit of degree 3 for the fraction (8e-5), and the processor's estimate of
+// the reciprocal (6e-5). 0 for NaN, which then comes from what it is multiplied with.
+__m512 logistic2(__m512 y) {
+  // The smaller magnitude, with y's sign.
+  constexpr int kSmallerMagnitude = 2;
+  constexpr float kBeyond = 130;  // 2^130 is infinite, whatever the fit
+  y = _mm512_maskz_range_ps(kAll, y, _mm512_set1_ps(kBeyond), kSmallerMagnitude);
+  const __m512 n = _mm512_maskz_roundscale_ps(kAll, y, 8);
+  const __m512 f = _mm512_sub_ps(y, n);
+  __m512 p = _mm512_fmadd_ps(f, _mm512_set1_ps(0.05517167F), _mm512_set1_ps(0.24261112F));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.69326099F));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.99992807F));
+  const __m512 e = _mm512_maskz_scalef_ps(kAll, p, n);
+  return _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(e, _mm512_set1_ps(1.0F)));
+}
+
+struct Identity {
+  static __m512 apply(__m512 x) { return x; }
+};
+struct Relu {
+  static __m512 apply(__m512 x) { return _mm512_maskz_max_ps(kAll, _mm512_setzero_ps(), x); }
+};
+constexpr float kLog2E = 1.44269504F;
+struct Silu {
+  static __m512 apply(__m512 x) {
+    return _mm512_mul_ps(x, logistic2(_mm512_mul_ps(x, _mm512_set1_ps(-kLog2E))));
+  }
+};
+// x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+struct GeluTanh {
+  static __m512 apply(__m512 x) {
+    constexpr float k1 = -2 * 0.797884561F * kLog2E;
+    const __m512 slope =
+        _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(k1 * 0.044715F), _mm512_set1_ps(k1));
+    return _mm512_mul_ps(x, logistic2(_mm512_mul_ps(x, slope)));
+  }
+};
+
+template <class F>
+void plain(const BlockLines& lines, int64_t row, int64_t rows) {
+  const float* sums = lines.sums + row * kTileBlock;
+  uint16_t* to = lines.out + row * lines.stride;
+  const auto stored = static_cast<__mmask32>((uint64_t{1} << lines.columns) - 1);
+  constexpr int kToWrite = 1;
+  for (int64_t i = 0; i < rows; ++i, sums += kTileBlock, to += lines.stride) {
+    __m512 low = _mm512_loadu_ps(sums);
+    __m512 high = _mm512_loadu_ps(sums + 16);
+    if (lines.bias != nullptr) {
+      low = _mm512_add_ps(low, _mm512_loadu_ps(lines.bias));
+      high = _mm512_add_ps(high, _mm512_loadu_ps(lines.bias + 16));
+    }
+    const auto bits = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(F::apply(high), F::apply(low)));
+    if (lines.ahead != 0) __builtin_prefetch(to + lines.ahead, kToWrite, kIntoL2);
+    if (lines.streams) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
+    } else if (lines.columns == kTileBlock) {
+      _mm512_storeu_si512(to, bits);
+    } else {
+      _mm512_mask_storeu_epi16(to, stored, bits);
+    }
+  }
+}
+
+template <class F>
+void gated(const BlockLines& lines, int64_t row, int64_t rows) {
+  const float* gate = lines.sums + row * kTileColumns;
+  const float* up = gate + kTileBlock * kTileColumns;
+  uint16_t* to = lines.out + row * lines.stride;
+  const auto stored = static_cast<__mmask16>((uint32_t{1} << lines.columns) - 1);
+  for (int64_t i = 0; i < rows; ++i, gate += kTileColumns, up += kTileColumns, to += lines.stride) {
+    const __m512 product = _mm512_mul_ps(F::apply(_mm512_loadu_ps(gate)), _mm512_loadu_ps(up));
+    const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(product));
+    if (lines.columns == kTileColumns) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bits);
+    } else {
+      _mm256_mask_storeu_epi16(to, stored, bits);
+    }
+  }
+}
+
+}  // namespace
+
+LineFunction plain_lines(std::optional<PointwiseFn> f) {
+  if (!f) return plain<Identity>;
+  switch (*f) {
+    case PointwiseFn::relu: return plain<Relu>;
+    case PointwiseFn::silu: return plain<Silu>;
+    case PointwiseFn::gelu_tanh: return plain<GeluTanh>;
+    default: return nullptr;
+  }
+}
+
+LineFunction gated_lines(PointwiseFn f) {
+  switch (f) {
+    case PointwiseFn::relu: return gated<Relu>;
+    case PointwiseFn::silu: return gated<Silu>;
+    case PointwiseFn::gelu_tanh: return gated<GeluTanh>;
+    default: return nullptr;
+  }
+}
+
+void end_streams() { _mm_sfence(); }
+
+}  // namespace epilogue::simd
+
+HWY_POP_ATTRIBUTES
+
+#else
+
+namespace epilogue::simd {
+
+LineFunction plain_lines(std::optional<PointwiseFn>) { return nullptr; }
+LineFunction gated_lines(PointwiseFn) { return nullptr; }
+void end_streams() {}
+
+}  // namespace epilogue::simd
+
+#endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of bf16 out of a tile product's sums, with what follows most products: a bias, an
+// activation, the product with a gate. A few lines at a time, so that they fit between the steps of
+// the next product: a program over tiles of f32 (tile_program.h) would take three times as long.
+//
+// The activations are good to 1e-4 relative or 1e-6 of x, a twentieth of what rounding to bf16
+// loses. To be called where cpu_has(CpuFeature::avx512_bf16) only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "backend/cpu/simd/panels/tiled_rows.h"
+#include "pointwise/pointwise_fn.h"
+
+namespace epilogue::simd {
+
+struct BlockLines {
+  const float* sums = nullptr;  // of a block: [32][32], or [32][16] of the gate and of up
+  const float* bias = nullptr;  // one per column; of one product alone; null: none
+  uint16_t* out = nullptr;      // of the block's first row and column
+  int64_t stride = 0;           // between rows, in elements
+  int64_t columns = 0;          // that are stored
+  // Past the caches: `out` and its stride are whole lines of 64 bytes, and nobody reads them soon.
+  bool streams = false;
+  // Elements from a line to one that is written a block later, and asked for now; 0: none is.
+  int64_t ahead = 0;
+};
+// Rows [row, row + rows) of the block. As bf16_pairs.h rounds: to nearest even, denormals to zero.
+using LineFunction = void (*)(const BlockLines& lines, int64_t row, int64_t rows);
+
+// out = f(sums + bias), f the identity without a function. Null: there is none for it.
+LineFunction plain_lines(std::optional<PointwiseFn> f);
+// out = f(gate) * up
+LineFunction gated_lines(PointwiseFn f);
+
+// After lines with `streams`: only then other threads may be shown that they are there.
+void end_streams();
+
+}  // namespace epilogue::simd

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/simd/panels/tile_blocks.h"
+
+#include "base/caches.h"
+#include "base/ceil_div.h"
+
+namespace epilogue::simd {
+namespace {
+
+struct CoreCaches {
+  int64_t l1;
+  int64_t l2;
+};
+
+// Read once: the answer lies in files. Where it is not known, the least that cores with tiles have.
+const CoreCaches& core_caches() {
+  static const CoreCaches caches = [] {
+    const Caches found = cpu_caches();
+    return CoreCaches{found.l1d_bytes > 0 ? int64_t{found.l1d_bytes} : int64_t{48} << 10,
+                      found.l2_bytes > 0 ? int64_t{found.l2_bytes} : int64_t{2} << 20};
+  }();
+  return caches;
+}
+
+// Rows pass a core's weights of a block in L1 again and again: beside the lines on their way
+// through it, two thirds of it keep their weights.
+int64_t resident_steps() { return core_caches().l1 * 2 / 3 / kTilePairBytes; }
+
+}  // namespace
+
+int64_t tile_depth(int64_t steps) {
+  // All of k where L1 holds most of it: sums then never wait.
+  if (steps * kTilePairBytes <= core_caches().l1) return std::max<int64_t>(steps, 1);
+  return ceil_div(steps, ceil_div(steps, resident_steps()));
+}
+
+TileBlocks tile_blocks(int64_t panels, int64_t steps, int64_t columns) {
+  TileBlocks blocks;
+  blocks.resident = resident_steps();
+  const int64_t l2 = core_caches().l2;
+  const int64_t row_bytes = panels * steps * kTilePairBytes;
+  // Half of L2 holds the rows beside the weights on their way through it.
+  if (row_bytes <= l2 / 2 || tile_depth(steps) == steps) return blocks;
+  blocks.fetches_rows = true;
+  const int64_t block_sums = panels * kTileBlock * kTileBlock * int64_t{sizeof(float)};
+  const int64_t fits = std::max<int64_t>(1, l2 / 5 / block_sums);
+  blocks.chunk = ceil_div(columns, ceil_div(columns, fits));
+  return blocks;
+}
+
+bool exceeds_caches(int64_t bytes) { return bytes >= 4 * core_caches().l2; }
+
+int64_t tile_block_rows(int64_t k) {
+  // A row costs k x 2 bytes of L2 in which weights pass; each block of rows reads all weights from
+  // L3, which more rows hide.
+  constexpr int64_t kLeast = 256;
+  constexpr int64_t kMost = 384;
+  const int64_t fits = core_caches().l2 / 3 / (2 * std::max<int64_t>(k, 1));
+  return std::clamp(fits / kTileBlock * kTileBlock, kLeast, kMost);
+}
+
+}  // namespace epilogue::simd

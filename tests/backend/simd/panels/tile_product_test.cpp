@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of products in tiles, on a tile unit in plain code: on any machine with panels of
+// AVX-512 each index map is proven, whatever the blocks.
+#include "backend/cpu/simd/panels/tile_product.h"
+
+#include "backend/cpu/simd/panels/bf16_pairs.h"
+#include "backend/cpu/simd/panels/pack.h"
+#include "backend/cpu/simd/panels/packed_weights.h"
+#include "backend/simd/panels/plain_tile_unit.h"
+#include "support/test.h"
+
+namespace epilogue::simd::tile_product_test {
+
+std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> f32(static_cast<size_t>(count));
+  for (float& x : f32) x = values(generator);
+  std::vector<uint16_t> out(f32.size());
+  from_f32(FloatType::bf16, f32.data(), out.data(), out.size());
+  return out;
+}
+
+PanelLayout tiled_layout() {
+  PanelLayout layout = bf16_pairs_layout(kTileK);
+  layout.has_tiles = true;
+  return layout;
+}
+
+constexpr float kUntouched = -77;
+
+// Takes every block as it comes: two pieces, the second of which copies it.
+class CopyingWork final : public TileWork {
+ public:
+  CopyingWork(int64_t first, int64_t panels, bool makes_lines)
+      : first_(first), panels_(panels), makes_lines_(makes_lines) {
+    line_function = [](const BlockLines& block, int64_t row, int64_t rows) {
+      auto* const seen = reinterpret_cast<std::vector<int64_t>*>(block.out);
+      for (int64_t i = 0; i < rows; ++i) seen->push_back(row + i);
+    };
+  }
+
+  float* sums() override { return sums_.data(); }
+  int64_t ready(int64_t block, int64_t panel) override {
+    EXPECT_EQ(left_, 0) << "pieces left over";
+    if (makes_lines_) {
+      if (!rows_.empty()) expect_all_rows();
+      rows_.clear();
+      lines.out = reinterpret_cast<uint16_t*>(&rows_);
+      return kTileBlock;
+    }
+    at_ = (block - first_) * panels_ + panel;
+    left_ = 2;
+    return 0;
+  }
+  int64_t pieces() const override { return left_; }
+  void do_piece() override {
+    if (--left_ > 0) return;
+    if (static_cast<size_t>(at_) >= blocks.size()) blocks.resize(static_cast<size_t>(at_) + 1);
+    blocks[static_cast<size_t>(at_)] = sums_;
+    ++done;
+  }
+  void expect_all_rows() const {
+    ASSERT_EQ(rows_.size(), 32U);
+    for (int64_t i = 0; i < kTileBlock; ++i) EXPECT_EQ(rows_[static_cast<size_t>(i)], i);
+  }
+
+  std::vector<std::array<float, kBlockSums>> blocks;
+  int64_t done = 0;
+
+ private:
+  int64_t first_;
+  int64_t panels_;
+  bool makes_lines_;
+  int64_t at_ = 0;
+  int64_t left_ = 0;
+  std::vector<int64_t> rows_;
+  alignas(64) std::array<float, kBlockSums> sums_{};
+};
+
+struct Product {
+  int64_t m, k, n;
+  int products;
+};
+
+class TileProducts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (pack_kernels().width != kPairsWidth) GTEST_SKIP() << "needs panels of AVX-512";
+  }
+
+  // Sums of all blocks, by memory of the caller's.
+  void expect(const Product& p, int64_t depth, int64_t chunk, int64_t first, bool overlaps) {
+    const PanelLayout layout = tiled_layout();
+    const std::vector<uint16_t> a = random_bf16(p.m * p.k, 1);
+    std::vector<std::vector<uint16_t>> weights;
+    std::vector<PackedPart> parts;
+    for (int i = 0; i < p.products; ++i)
+      weights.push_back(random_bf16(p.n * p.k, 2 + static_cast<uint32_t>(i)));
+    for (const auto& w : weights) parts.push_back({{w.data(), FloatType::bf16, 1, p.k}, p.k});
+    const PackedWeights packed(parts, p.n, layout);
+
+    TileArgs args;
+    args.rows = {nullptr, p.m, packed.padded_k() / kTileK, depth};
+    std::vector<uint16_t> rows(
+        static_cast<size_t>(TiledRows::bytes_of(p.m, args.rows.steps)) / 2 + 32, 0x7FC0);  // NaN
+    args.rows.data = rows.data();
+    for (int64_t i = 0; i < p.m; ++i) args.rows.set_row(i, a.data() + i * p.k, p.k);
+    const int64_t each = kTileBlock / p.products;
+    args.weights = packed.tiles(0);
+    args.products = p.products;
+    args.first = first;
+    args.last = (p.n + each - 1) / each;
+    args.chunk = chunk;
+    args.resident = 2;
+    args.fetches_rows = true;
+    const int64_t panels = args.rows.panels();
+    std::vector<float> waiting(static_cast<size_t>(chunk * panels * kBlockSums));
+    args.waiting = waiting.data();
+    args.overlaps = overlaps;
+    CopyingWork work(first, panels, false);
+    args.work = &work;
+    TileLoops<PlainUnit>(args).run();
+    ASSERT_EQ(work.done, (args.last - first) * panels);
+
+    std::vector<float> sums(static_cast<size_t>((args.last - first) * panels * kBlockSums),
+                            kUntouched);
+    args.work = nullptr;
+    args.sums = sums.data();
+    TileLoops<PlainUnit>(args).run();
+
+    for (int64_t block = first; block < args.last; ++block)
+      for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t j = 0; j < std::min(each, p.n - block * each); ++j)
+          for (int q = 0; q < p.products; ++q) {
+            const int64_t column = block * each + j;
+            const auto index = static_cast<size_t>((block - first) * panels + i / kTileBlock);
+            const auto place = static_cast<size_t>((q * kTileBlock + i % kTileBlock) * each + j);
+            double expected = 0;
+            for (int64_t s = 0; s < p.k; ++s)
+              expected +=
+                  static_cast<double>(widen(a[static_cast<size_t>(i * p.k + s)])) *
+                  widen(weights[static_cast<size_t>(q)][static_cast<size_t>(column * p.k + s)]);
+            ASSERT_NEAR(sums[index * kBlockSums + place], expected, 1e-5 * static_cast<double>(p.k))
+                << p.m << " x " << p.k << " x " << p.n << ", product " << q << " of " << p.products
+                << " at " << i << ", " << column << ", depth " << depth << ", chunk " << chunk;
+            ASSERT_EQ(work.blocks[index][place], sums[index * kBlockSums + place])
+                << "what the work got";
+          }
+  }
+};
+
+TEST_F(TileProducts, EqualSumsInDoubleWhateverTheBlocks) {
+  for (const int products : {1, 2})
+    for (const int64_t m : {5, 16, 17, 32, 33, 49, 96})
+      for (const int64_t k : {1, 33, 96, 160})
+        for (const int64_t n : {1, 32, 90})
+          for (const int64_t depth : {1, 2, 5})
+            expect({m, k, n, products}, std::min(depth, (k + 31) / 32), 2, 0, true);
+}
+
+TEST_F(TileProducts, ChunksRangesAndWorkOneAfterTheOther) {
+  for (const int products : {1, 2})
+    for (const int64_t chunk : {1, 3, 8})
+      for (const int64_t first : {0, 2})
+        for (const bool overlaps : {false, true})
+          expect({70, 128, 150, products}, 2, chunk, first, overlaps);
+}
+
+// A block's lines are made in order, each once, within the next block's product and after the last.
+TEST_F(TileProducts, LinesAreMadeOnceAndInOrder) {
+  const std::vector<uint16_t> w = random_bf16(96 * 64, 3);
+  const std::vector<PackedPart> parts = {{{w.data(), FloatType::bf16, 1, 96}, 96}};
+  const PackedWeights packed(parts, 64, tiled_layout());
+  for (const int64_t depth : {1, 3}) {
+    std::vector<uint16_t> rows(static_cast<size_t>(TiledRows::bytes_of(64, 3)) / 2);
+    TileArgs args;
+    args.rows = {rows.data(), 64, 3, depth};
+    args.weights = packed.tiles(0);
+    args.last = 2;
+    args.resident = 3;
+    std::vector<float> waiting(2 * kBlockSums);
+    args.waiting = waiting.data();
+    CopyingWork work(0, 2, true);
+    args.work = &work;
+    TileLoops<PlainUnit>(args).run();
+    work.expect_all_rows();
+  }
+}
+
+TEST(TiledRows, ARowIsCutIntoStepsAndPaddedWithZeros) {
+  TiledRows rows{nullptr, 40, 5, 2};
+  std::vector<uint16_t> memory(static_cast<size_t>(TiledRows::bytes_of(40, 5)) / 2, 9);
+  rows.data = memory.data();
+  std::vector<uint16_t> row(150);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<uint16_t>(100 + i);
+  rows.set_row(35, row.data(), 150);
+  for (int64_t k = 0; k < 160; ++k)
+    EXPECT_EQ(rows.line(35, k / 32)[k % 32], k < 150 ? 100 + k : 0) << k;
+  EXPECT_EQ(rows.line(34, 0)[0], 9) << "the row before";
+  EXPECT_EQ(rows.line(36, 4)[31], 9) << "the row after";
+  // A block of k of all rows is one run: two panels of two steps, then the next block.
+  EXPECT_EQ(rows.pair(1, 0) - rows.pair(0, 0), 2 * kTilePair);
+  EXPECT_EQ(rows.pair(0, 2) - rows.pair(0, 0), 4 * kTilePair);
+  EXPECT_EQ(rows.pair(1, 4) - rows.pair(0, 4), kTilePair) << "the last block has one step";
+  rows.clear_from(70);
+  EXPECT_EQ(rows.line(35, 2)[5], 169);
+  EXPECT_EQ(rows.line(35, 2)[6], 0);
+  EXPECT_EQ(rows.line(0, 4)[31], 0);
+}
+
+// L1 of 48 KiB holds 24 steps, L2 of 2 MiB half of which are rows; others in proportion.
+TEST(TileBlocks, FollowTheCaches) {
+  EXPECT_EQ(tile_depth(0), 1);
+  EXPECT_EQ(tile_depth(7), 7);
+  for (const int64_t steps : {25, 96, 128, 448}) {
+    const int64_t depth = tile_depth(steps);
+    EXPECT_GE(depth, 1);
+    EXPECT_LE(depth, steps);
+    const TileBlocks few = tile_blocks(1, std::min<int64_t>(steps, 128), 100);
+    EXPECT_EQ(few.chunk, 1) << "rows that stay in L2 are read again from there";
+    const TileBlocks many = tile_blocks(400, steps, 100);
+    EXPECT_TRUE(many.fetches_rows || depth == steps);
+    EXPECT_GE(many.chunk, 1);
+    EXPECT_LE(many.chunk, 100);
+  }
+  for (const int64_t k : {64, 768, 4096, 100'000}) {
+    EXPECT_GE(tile_block_rows(k), 256);
+    EXPECT_EQ(tile_block_rows(k) % kTileBlock, 0);
+  }
+}
+
+}  // namespace epilogue::simd::tile_product_test
