@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands between the products of an MLP, forward and backward, each in one pass over memory.
-// For callers that train and make the products themselves: epilogue.torch.
+// What stands between the products of an MLP, forward and backward, each in one pass over memory,
+// and these products. For callers that train and hold the results' memory: epilogue.torch.
 #pragma once
 
 #include <string_view>
@@ -29,6 +29,12 @@ struct MlpGradients {
 };
 void mlp_gradients_into(std::string_view activation, const Tensor& d_hidden, const Tensor& gate,
                         const Tensor& up, const MlpGradients& out);
+
+// out = a b, + `added` where it is defined. Matrices on the host: a [m, k], b [k, n], any strides,
+// of one dtype, f32, bf16 or f16; `added`, of any of these, broadcasts to [m, n] and may be `out`
+// itself; out's columns are contiguous, its rows apart. Sums are f32, each result is rounded once.
+// Throws Error where this does not hold. No gradient is recorded.
+void product_into(const Tensor& a, const Tensor& b, const Tensor& added, const Tensor& out);
 
 }  // namespace epilogue
 

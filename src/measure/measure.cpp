@@ -109,34 +109,62 @@ double best_call_ns(const std::function<void()>& call) {
   return static_cast<double>(std::max<int64_t>(best, 1));
 }
 
+// Values of either sign about 1, in `type`: products of zeros, or of values that stay the same,
+// cost less power, and some processors multiply them faster.
+std::vector<float> random_values(simd::FloatType type, size_t count) {
+  std::vector<float> f32(count);
+  uint32_t seed = 1;
+  for (float& x : f32) {
+    seed = seed * 1664525 + 1013904223;
+    x = static_cast<float>(seed >> 8) / (1 << 23) - 1;
+  }
+  std::vector<float> values(count);
+  simd::from_f32(type, f32.data(), values.data(), count);
+  return values;
+}
+
 // One thread's packed product of a block of rows, out of its L2, in GFLOP/s.
 double product_gflops(simd::FloatType type) {
   constexpr int64_t kRows = 96;
   constexpr int64_t kDepth = 512;
   constexpr int64_t kPanels = 4;
   const simd::PanelKernel& kernel =
-      simd::choose_panel_kernel(
-          {.weights = type, .count = kDepth * kDepth, .rows = kRows, .packs_once = true})
+      simd::choose_panel_kernel({.weights = type, .count = kDepth * kDepth, .rows = kRows})
           .kernel();
   const int64_t width = kernel.layout.width;
-  const std::vector<float> zeros(static_cast<size_t>(kDepth * kPanels * width), 0.0F);
-  const simd::PackedPart part{{zeros.data(), type, kPanels * width, 1}, kDepth};
+  const std::vector<float> columns =
+      random_values(type, static_cast<size_t>(kDepth * kPanels * width));
+  const simd::PackedPart part{{columns.data(), type, kPanels * width, 1}, kDepth};
   const simd::PackedWeights weights({&part, 1}, kPanels * width, kernel.layout);
-  const std::vector<float> rows(static_cast<size_t>(kRows * kDepth), 0.0F);
-  std::vector<float> sums(static_cast<size_t>(kRows * width));
+  const std::vector<float> rows =
+      random_values(kernel.layout.rows, static_cast<size_t>(kRows * kDepth));
+  const double flops = 2.0 * kRows * kDepth * static_cast<double>(weights.panels() * width);
+  std::vector<float> sums(static_cast<size_t>(kRows * width * weights.panels()));
+  if (kernel.tiles != nullptr) {
+    constexpr int64_t kSteps = kDepth / simd::kTileK;
+    std::vector<float> tiles(static_cast<size_t>(simd::TiledRows::bytes_of(kRows, kSteps) / 4));
+    simd::TileArgs args;
+    args.rows = {reinterpret_cast<uint16_t*>(tiles.data()), kRows, kSteps, kSteps};
+    for (int64_t i = 0; i < kRows; ++i)
+      args.rows.set_row(i, reinterpret_cast<const uint16_t*>(rows.data()) + i * kDepth, kDepth);
+    args.weights = weights.tiles(0);
+    args.last = kPanels * width / simd::kTileBlock;
+    args.resident = kSteps;
+    args.sums = sums.data();
+    return flops / best_call_ns([&] { kernel.tiles(args); });
+  }
   simd::PanelArgs args;
   args.m = kRows;
   args.k = kDepth;
   args.a = rows.data();
   args.a_stride = kDepth;
   args.sums[0] = sums.data();
-  const auto run = [&] {
-    for (int64_t p = 0; p < weights.panels(); ++p) {
-      args.panel = weights.panel(p, 0);
-      kernel.one(args);
-    }
-  };
-  return 2.0 * kRows * kDepth * static_cast<double>(weights.panels() * width) / best_call_ns(run);
+  return flops / best_call_ns([&] {
+           for (int64_t p = 0; p < weights.panels(); ++p) {
+             args.panel = weights.panel(p, 0);
+             kernel.one(args);
+           }
+         });
 }
 
 // A parallel_for whose pieces wait until all have begun, in microseconds: what it costs to have

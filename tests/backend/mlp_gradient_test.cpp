@@ -151,4 +151,43 @@ TEST(MlpGradient, RefusesWhatDoesNotFit) {
   EXPECT_THROW(mlp_gradients_into("silu", x, x, {}, {out, out, {}}), Error);
 }
 
+// Into columns of a wider result, with and without an addend, transposed operands, sums that go on.
+TEST(ProductInto, IsTheProductOfTheOps) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t m : {1, 7, 40, 130}) {
+      const Tensor a = randn({m, 70}).to(dtype);
+      const Tensor b = transpose(randn({90, 70}).to(dtype), 0, 1);
+      const Tensor wide = full({m, 96}, 5.0, dtype);
+      const Tensor out = slice(wide, 1, 3, 93);
+      const auto close = [&](const Tensor& expected, const std::string& what) {
+        const std::vector<double> got = values_of(contiguous(out));
+        const std::vector<double> want = values_of(expected);
+        for (size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], dtype == DType::f32 ? 1e-4 : 0.02 * std::abs(want[i]) + 0.1)
+              << what << ", " << m << " rows at " << i;
+      };
+      product_into(a, b, {}, out);
+      close(mm(a.to(DType::f32), b.to(DType::f32)), "product");
+      EXPECT_EQ(values_of(contiguous(slice(wide, 1, 0, 3))),
+                std::vector<double>(static_cast<size_t>(3 * m), 5))
+          << "beside the result";
+      const Tensor bias = randn({90}).to(dtype);
+      product_into(a, b, bias, out);
+      const Tensor sum = mm(a.to(DType::f32), b.to(DType::f32)) + bias.to(DType::f32);
+      close(sum, "with a bias");
+      product_into(a, b, out, out);
+      close(sum + mm(a.to(DType::f32), b.to(DType::f32)), "onto itself");
+    }
+}
+
+TEST(ProductInto, ErrorsNameWhatWasExpected) {
+  const Tensor a = randn({4, 5});
+  const Tensor b = randn({5, 6});
+  EXPECT_THROW(product_into(a, b, {}, empty({4, 7})), Error);
+  EXPECT_THROW(product_into(a, b, {}, Tensor()), Error);
+  EXPECT_THROW(product_into(a, b.to(DType::f64), {}, empty({4, 6})), Error);
+  EXPECT_THROW(product_into(a, b, {}, transpose(empty({6, 4}), 0, 1)), Error);
+  EXPECT_THROW(product_into(a, b, zeros({3}), empty({4, 6})), Error);
+}
+
 }  // namespace epilogue::testing::mlp_gradient_test

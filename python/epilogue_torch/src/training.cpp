@@ -74,9 +74,8 @@ Torch product(Torch a, Torch b, OptionalTorch added) {
   const Tensor left = view_of(a, "a");
   const Tensor right = view_of(b, "b");
   Torch out = empty_like_rows(a, {left.size(0), right.size(1)});
-  const Tensor to = view_of(out, "out");
-  epilogue::copy_(to, added ? epilogue::addmm(view_of(*added, "added"), left, right)
-                            : epilogue::mm(left, right));
+  epilogue::product_into(left, right, added ? view_of(*added, "added") : Tensor(),
+                         view_of(out, "out"));
   return out;
 }
 

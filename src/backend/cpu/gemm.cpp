@@ -5,6 +5,8 @@
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/simd/gemm/plan.h"
+#include "epilogue/base/error.h"
+#include "epilogue/mlp_gradient.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -96,3 +98,36 @@ std::span<const KernelList> gemm_lists() {
 }
 
 }  // namespace epilogue::cpu
+
+namespace epilogue {
+
+void product_into(const Tensor& a, const Tensor& b, const Tensor& added, const Tensor& out) {
+  const auto fail = [](const std::string& expected, const std::string& got) {
+    throw Error("[product_into] expected " + expected + ", got " + got);
+  };
+  for (const Tensor* t : {&a, &b, &out})
+    if (!t->defined() || t->dim() != 2 || !has_float_type(t->dtype()) ||
+        t->device().type != DeviceType::cpu)
+      fail("matrices of f32, bf16 or f16 on the CPU", to_string(*t));
+  if (a.dtype() != b.dtype() || a.dtype() != out.dtype())
+    fail("one dtype", to_string(a) + ", " + to_string(b) + " -> " + to_string(out));
+  if (a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
+    fail("[m, k] x [k, n] -> [m, n]", to_string(a) + ", " + to_string(b) + " -> " + to_string(out));
+  if ((out.size(1) > 1 && out.strides()[1] != 1) || out.strides()[0] < out.size(1))
+    fail("a result of contiguous rows", to_string(out));
+  simd::GemmCall g = cpu::product(a, b, out);
+  g.c_row_stride = out.strides()[0];
+  if (added.defined()) {
+    if (!has_float_type(added.dtype()) || added.device().type != DeviceType::cpu)
+      fail("what is added of f32, bf16 or f16 on the CPU", to_string(added));
+    for (int64_t d = 1; d <= added.dim(); ++d)
+      if (d > 2 || (added.size(-d) != 1 && added.size(-d) != out.size(-d)))
+        fail("what is added to broadcast to " + to_string(out), to_string(added));
+    const Dims strides = broadcast_strides(added, out.sizes());
+    g.beta = 1;
+    g.bias = {added.data(), cpu::float_type(added.dtype()), strides[0], strides[1]};
+  }
+  simd::gemm(g);
+}
+
+}  // namespace epilogue

@@ -30,6 +30,7 @@
 #include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/chain/tile_stage.h"
 #include "backend/cpu/float_type.h"
+#include "backend/cpu/simd/panels/pack_tiles.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/tile_io.h"
@@ -570,8 +571,7 @@ class CpuRowChain final : public RowChain {
     const StageRows rows = rows_at(first, m, scratch);
     if (rows.tiles.data != nullptr) {
       if (is_ready) {
-        for (int64_t i = 0; i < m; ++i)
-          set_row(first, rows, i, have, simd::advance(from, have, i * x.row_stride));
+        simd::pack_tile_rows({from, have, x.row_stride, 1}, m, k, rows.tiles, 0);
         return rows;
       }
       // Some rows at a time, in L1.

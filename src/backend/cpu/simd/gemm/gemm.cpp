@@ -7,6 +7,7 @@
 #include "backend/cpu/simd/gemm/gemv.h"
 #include "backend/cpu/simd/gemm/panel_gemm.h"
 #include "backend/cpu/simd/gemm/plan.h"
+#include "backend/cpu/simd/gemm/tile_gemm.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/thread_pool.h"
@@ -69,6 +70,7 @@ void gemm(const GemmCall& call) {
     case GemmPath::gemv_n:
     case GemmPath::gemv_k: return run_gemv(call, plan);
     case GemmPath::panels: return run_panel_gemm(call, plan);
+    case GemmPath::tiles: return run_tile_gemm(call, plan);
   }
 }
 

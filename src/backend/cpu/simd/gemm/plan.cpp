@@ -90,6 +90,19 @@ void choose_pairs_blocks(GemmPlan& s, const GemmCall& c) {
   s.m_chunk = even_chunk(c.m, kPairsRows * num_threads(), s.kernel->mr);
 }
 
+// Tiled rows take all of k, a block of them stays in L2; columns that all threads read in L3.
+void choose_tiles(GemmPlan& s, const GemmCall& c) {
+  constexpr int64_t kChunkBytes = 16 << 20;
+  constexpr int64_t kLeastColumns = 1024;
+  s.path = GemmPath::tiles;
+  // The kernel for weights that are packed in tiles.
+  s.kernel = &choose_panel_kernel({.weights = c.b.type, .count = c.k * c.n, .rows = c.m}).kernel();
+  s.kc = tile_depth(ceil_div(c.k, kTileK)) * kTileK;
+  s.k_chunk = s.kernel->layout.padded(c.k);
+  s.m_chunk = tile_block_rows(c.k);
+  s.n_chunk = even_chunk(c.n, std::max(kChunkBytes / (2 * c.k), kLeastColumns), kTileBlock);
+}
+
 // Rows of A that are as the kernel wants them are read where they lie. B is packed unless too few
 // rows use it to earn that back, or it is so small that its layout does not matter.
 void choose_packing(GemmPlan& s, const GemmCall& c) {
@@ -132,8 +145,12 @@ GemmPlan plan_gemm(const GemmCall& c) {
     return s;
   }
   const bool is_bf16 = s.kernel->layout.rows == FloatType::bf16;
-  is_bf16 ? choose_pairs_blocks(s, c) : choose_f32_blocks(s, c);
-  choose_packing(s, c);
+  if (is_bf16 && s.kernel->has_tiles && c.a.type == FloatType::bf16) {
+    choose_tiles(s, c);
+  } else {
+    is_bf16 ? choose_pairs_blocks(s, c) : choose_f32_blocks(s, c);
+    choose_packing(s, c);
+  }
   const double flops =
       2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
   const MachineRates rates = machine_rates();
@@ -141,6 +158,13 @@ GemmPlan plan_gemm(const GemmCall& c) {
                           static_cast<double>(c.m) * static_cast<double>(c.n) * kElementNs;
   const auto wanted = static_cast<int>(std::min(alone_ns / least_thread_ns(rates), 4096.0));
   const int threads = std::clamp(wanted, 1, num_threads());
+  if (s.path == GemmPath::tiles) {
+    // A's rows are packed by each piece of columns, B's columns once: rows first.
+    s.pieces_m = static_cast<int>(std::min<int64_t>(threads, ceil_div(c.m, kTileBlock)));
+    s.pieces_n =
+        static_cast<int>(std::clamp<int64_t>(threads / s.pieces_m, 1, ceil_div(c.n, kTileBlock)));
+    return s;
+  }
   split_threads(s, threads, ceil_div(std::min(s.m_chunk, c.m), s.kernel->mr),
                 ceil_div(c.n, s.kernel->layout.width));
   return s;

@@ -16,20 +16,22 @@ enum class GemmPath : uint8_t {
   gemv_n,   // few rows, B's columns contiguous: gemv.h
   gemv_k,   // few rows, B's k contiguous
   panels,   // blocks over a panel kernel: panel_gemm.h
+  tiles,    // both operands in tiles: tile_gemm.h
 };
 
 struct GemmPlan {
   GemmPath path = GemmPath::panels;
-  // Of GemmPath::panels:
+  // Of GemmPath::panels and tiles:
   const PanelKernelEntry* entry = nullptr;
   const PanelKernel* kernel = nullptr;  // the entry's at the level in use
   bool packs_a = true;                  // else A's rows are read where they lie
   bool packs_b = true;                  // else B is, but for a ragged last panel
   int64_t kc = 0;                       // depth of a panel of B, kc x width: it stays in L2
   int64_t k_chunk = 0;                  // depth of a chunk, kc or all of k
-  int64_t m_chunk = 0;                  // rows of a chunk: A, m_chunk x k_chunk, stays in L3
-  int pieces_m = 1;                     // threads over rows
-  int pieces_n = 1;                     // threads over columns
+  int64_t m_chunk = 0;  // rows of a chunk: A, m_chunk x k_chunk, stays in L3; of tiles in L2
+  int64_t n_chunk = 0;  // of tiles: columns of a chunk: B, k x n_chunk, stays in L3
+  int pieces_m = 1;     // threads over rows
+  int pieces_n = 1;     // threads over columns
 
   int threads() const { return pieces_m * pieces_n; }
 };

@@ -3,7 +3,7 @@
 // activation, the product with a gate. A few lines at a time, so that they fit between the steps of
 // the next product: a program over tiles of f32 (tile_program.h) would take three times as long.
 //
-// The activations are good to 1e-4 relative or 1e-6 of x, a twentieth of what rounding to bf16
+// The activations are good to 3e-4 relative, a tenth of what rounding to bf16
 // loses. To be called where cpu_has(CpuFeature::avx512_bf16) only.
 #pragma once
 

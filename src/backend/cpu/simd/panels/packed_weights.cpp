@@ -10,6 +10,7 @@
 #include "backend/cpu/simd/panels/group_panel.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/pack_pairs.h"
+#include "backend/cpu/simd/panels/pack_tiles.h"
 #include "backend/cpu/simd/panels/quantise_groups.h"
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
@@ -21,7 +22,7 @@ namespace {
 
 thread_local Scratch f32_panel;
 thread_local Scratch part_panel;
-thread_local Scratch tile_pairs;
+thread_local Scratch pair_panel;
 thread_local Scratch scale_row;
 thread_local Scratch group_scratch;
 
@@ -202,15 +203,27 @@ void PackedWeights::pack_steps(std::span<const PackedPart> parts, int64_t index,
   if (layout_.store != nullptr) layout_.store(values, padded_k_, ones, out);
 }
 
-// Columns of pairs as blocks of two tiles each.
-void PackedWeights::pack_tiles(const float* pairs, char* out) const {
+// Right from the weights.
+void PackedWeights::pack_tiles(std::span<const PackedPart> parts, int64_t index, char* out) const {
+  const int64_t each = columns_per_panel();
+  const int64_t steps = padded_k_ / kTileK;
+  for (int64_t t = 0; t < layout_.width / kTileColumns; ++t) {
+    const PackedPart& part = parts[static_cast<size_t>(t * kTileColumns / each)];
+    const int64_t column = index * each + t * kTileColumns % each;
+    const int64_t n = std::clamp<int64_t>(n_ - column, 0, kTileColumns);
+    pack_tile_columns(
+        {at(part.b, 0, n > 0 ? column : 0), part.b.type, part.b.col_stride, part.b.row_stride}, n,
+        part.k, steps, out + tile_place(t, products_, steps * kTilePairBytes));
+  }
+}
+
+// Columns of pairs as tiles.
+void PackedWeights::tile_pairs(const float* pairs, char* out) const {
   const int64_t width = layout_.width;
   const int64_t block_bytes = padded_k_ / kTileK * kTilePairBytes;
   constexpr int64_t line = kTileColumns * int64_t{sizeof(float)};
   for (int64_t t = 0; t < width / kTileColumns; ++t) {
-    // Those of two products take turns.
-    const int64_t place = products_ == 1 ? t : t % 2 * 2 + t / 2;
-    char* const to = out + place / 2 * block_bytes + place % 2 * (kTilePairBytes / 2);
+    char* const to = out + tile_place(t, products_, block_bytes);
     for (int64_t row = 0; row < padded_k_ / 2; ++row)
       std::memcpy(to + row / kTileRows * kTilePairBytes + row % kTileRows * line,
                   pairs + row * width + t * kTileColumns, line);
@@ -220,9 +233,15 @@ void PackedWeights::pack_tiles(const float* pairs, char* out) const {
 void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   char* const out = data_ + panel_bytes(index * padded_k_);
   if (!layout_.has_tiles) return pack_values(parts, index, out);
-  float* const pairs = tile_pairs.get(static_cast<size_t>(padded_k_ * layout_.width / 2));
+  const bool is_direct = rounding_.to == Precision::same && parts[0].stepped == nullptr &&
+                         static_cast<int>(parts.size()) == products_ &&
+                         std::all_of(parts.begin(), parts.end(), [](const PackedPart& part) {
+                           return part.b.type == FloatType::bf16;
+                         });
+  if (is_direct) return pack_tiles(parts, index, out);
+  float* const pairs = pair_panel.get(static_cast<size_t>(padded_k_ * layout_.width / 2));
   pack_values(parts, index, reinterpret_cast<char*>(pairs));
-  pack_tiles(pairs, out);
+  tile_pairs(pairs, out);
 }
 
 void PackedWeights::pack_values(std::span<const PackedPart> parts, int64_t index, char* out) {

@@ -90,7 +90,8 @@ class PackedWeights {
   void pack_panel(std::span<const PackedPart> parts, int64_t index);
   void pack_steps(std::span<const PackedPart> parts, int64_t index, char* out);
   void pack_values(std::span<const PackedPart> parts, int64_t index, char* out);
-  void pack_tiles(const float* pairs, char* out) const;
+  void pack_tiles(std::span<const PackedPart> parts, int64_t index, char* out) const;
+  void tile_pairs(const float* pairs, char* out) const;
   void pack_groups(std::span<const PackedPart> parts, int64_t index, char* out) const;
 
   int64_t k_;

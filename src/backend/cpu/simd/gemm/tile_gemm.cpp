@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chunks of columns, threads over pieces of C:
+//
+//   for columns n_chunk               B [k, n_chunk] in tiles fits L3
+//     all threads: B's columns        into tiles, shared
+//     each thread, its piece of C:
+//       for blocks of rows            A's rows into tiles: they stay in the thread's L2
+//         TileLoops                   sums become C beside the products of the next block
+#include "backend/cpu/simd/gemm/tile_gemm.h"
+
+#include <algorithm>
+
+#include "backend/cpu/simd/gemm/call_operands.h"
+#include "backend/cpu/simd/panels/block_lines.h"
+#include "backend/cpu/simd/panels/pack_tiles.h"
+#include "backend/cpu/simd/scratch.h"
+#include "base/ceil_div.h"
+#include "base/thread_pool.h"
+
+namespace epilogue::simd {
+namespace {
+
+// Of the calling thread, for all threads of a call; and each thread's own.
+thread_local Scratch tile_columns_scratch;
+thread_local Scratch tile_bias_scratch;
+thread_local Scratch tile_rows_scratch;
+
+// Elements of B that are worth another thread's packing.
+constexpr int64_t kColumnsGrain = 8 << 10;
+
+// A block's sums to C.
+class BlockToC final : public TileWork {
+ public:
+  // `bias`: f32, one per column of C, where lines take it; `row`: of the first panel.
+  BlockToC(const GemmCall& call, bool makes_lines, const float* bias, int64_t row, int64_t row_end)
+      : c_(call), bias_(bias), row_(row), row_end_(row_end) {
+    if (makes_lines) line_function = plain_lines(std::nullopt);
+    is_large_ = exceeds_caches(c_.m * c_.n * static_cast<int64_t>(size_of(c_.c_type)));
+  }
+
+  // The block of columns 0 begins at this one.
+  void set_column(int64_t column) { column_ = column; }
+  bool is_large() const { return is_large_; }
+
+  float* sums() override { return sums_; }
+  int64_t ready(int64_t block, int64_t panel) override {
+    at_row_ = row_ + panel * kTileBlock;
+    rows_ = std::min(kTileBlock, row_end_ - at_row_);
+    at_column_ = column_ + block * kTileBlock;
+    done_ = line_function != nullptr ? rows_ : 0;
+    if (line_function == nullptr) return 0;
+    auto* const out = static_cast<uint16_t*>(c_.c) + at_row_ * c_.c_row_stride + at_column_;
+    lines = {sums_, bias_ == nullptr ? nullptr : bias_ + at_column_, out, c_.c_row_stride,
+             std::min(kTileBlock, c_.n - at_column_)};
+    if (is_large_) {
+      lines.streams = lines.columns == kTileBlock && c_.c_row_stride % kTileBlock == 0 &&
+                      reinterpret_cast<uintptr_t>(out) % 64 == 0;
+      lines.ahead = lines.streams || rows_ < kTileBlock ? 0 : kTileBlock * c_.c_row_stride;
+    }
+    return rows_;
+  }
+  int64_t pieces() const override { return ceil_div(rows_ - done_, kPieceRows); }
+  void do_piece() override {
+    const int64_t rows = std::min(kPieceRows, rows_ - done_);
+    write_back_kernels().rows(sums_ + done_ * kTileBlock, kTileBlock, rows,
+                              std::min(kTileBlock, c_.n - at_column_),
+                              bias_write_back(c_, at_row_ + done_, at_column_));
+    done_ += rows;
+  }
+
+ private:
+  static constexpr int64_t kPieceRows = 4;
+
+  const GemmCall& c_;
+  const float* bias_;
+  int64_t row_;
+  int64_t row_end_;
+  bool is_large_;
+  int64_t column_ = 0;
+  int64_t at_row_ = 0;
+  int64_t at_column_ = 0;
+  int64_t rows_ = 0;
+  int64_t done_ = 0;
+  alignas(64) float sums_[kBlockSums];
+};
+
+class TileGemm {
+ public:
+  TileGemm(const GemmCall& call, const GemmPlan& plan)
+      : c_(call), plan_(plan), steps_(ceil_div(call.k, kTileK)) {
+    has_bias_ = c_.bias.data != nullptr && c_.beta != 0.0F;
+    const bool is_row = c_.bias.row_stride == 0 && c_.beta == 1.0F;
+    makes_lines_ = c_.c_type == FloatType::bf16 && c_.alpha == 1.0F && (!has_bias_ || is_row);
+  }
+
+  void run() {
+    if (makes_lines_ && has_bias_) widen_bias();
+    const int64_t blocks = ceil_div(c_.n, kTileBlock);
+    const int64_t chunk = plan_.n_chunk / kTileBlock;
+    float* const memory = tile_columns_scratch.get(
+        static_cast<size_t>(std::min(chunk, blocks) * steps_ * kTilePairBytes / 4));
+    columns_ = {reinterpret_cast<const char*>(memory), steps_ * kTilePairBytes};
+    for (int64_t first = 0; first < blocks; first += chunk) {
+      const int64_t count = std::min(chunk, blocks - first);
+      const int64_t grain = std::max<int64_t>(1, kColumnsGrain / (kTileBlock * c_.k));
+      // Where each piece has columns of its own, it packs them itself: no thread waits.
+      const bool is_own = plan_.pieces_m == 1;
+      if (!is_own)
+        parallel_for(count, std::max(grain, ceil_div(count, plan_.threads())),
+                     [&](int64_t begin, int64_t end) { pack(first, begin, end); });
+      parallel_for(plan_.threads(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t piece = begin; piece < end; ++piece) {
+          const int64_t j = piece % plan_.pieces_n;
+          const int64_t from = count * j / plan_.pieces_n;
+          const int64_t to = count * (j + 1) / plan_.pieces_n;
+          if (is_own) pack(first, from, to);
+          run_piece(piece / plan_.pieces_n, first, from, to);
+        }
+      });
+    }
+  }
+
+ private:
+  void widen_bias() {
+    float* const bias = tile_bias_scratch.get(static_cast<size_t>(c_.n + kTileBlock));
+    const PackSource source = {c_.bias.data, c_.bias.type, 0, c_.bias.col_stride};
+    pack_kernels().rows(source, 1, c_.n, bias, c_.n);
+    std::fill(bias + c_.n, bias + c_.n + kTileBlock, 0.0F);
+    bias_ = bias;
+  }
+
+  // Blocks [begin, end) of the chunk that begins at block `first`.
+  void pack(int64_t first, int64_t begin, int64_t end) const {
+    for (int64_t block = begin; block < end; ++block)
+      for (int64_t half = 0; half < 2; ++half) {
+        const int64_t column = (first + block) * kTileBlock + half * kTileColumns;
+        const int64_t n = std::clamp<int64_t>(c_.n - column, 0, kTileColumns);
+        pack_tile_columns(
+            {at(c_.b, 0, n > 0 ? column : 0), c_.b.type, c_.b.col_stride, c_.b.row_stride}, n, c_.k,
+            steps_, const_cast<char*>(columns_.at(block, 0)) + half * (kTilePairBytes / 2));
+      }
+  }
+
+  // Piece i of the rows times blocks [begin, end) of the chunk.
+  void run_piece(int64_t i, int64_t first, int64_t begin, int64_t end) const {
+    const int64_t tiles = ceil_div(c_.m, kTileBlock);
+    const int64_t row = tiles * i / plan_.pieces_m * kTileBlock;
+    const int64_t row_end = std::min(c_.m, tiles * (i + 1) / plan_.pieces_m * kTileBlock);
+    if (row >= row_end || begin >= end) return;
+    const int64_t each = even_chunk(row_end - row, plan_.m_chunk, kTileBlock);
+    for (int64_t at_row = row; at_row < row_end; at_row += each) {
+      const int64_t m = std::min(each, row_end - at_row);
+      run_rows(at_row, m, first, begin, end);
+    }
+  }
+
+  void run_rows(int64_t row, int64_t m, int64_t first, int64_t begin, int64_t end) const {
+    TileArgs args;
+    args.rows = {nullptr, m, steps_, tile_depth(steps_)};
+    const TileBlocks blocks = tile_blocks(args.rows.panels(), steps_, end - begin);
+    const int64_t row_floats = TiledRows::bytes_of(m, steps_) / int64_t{sizeof(float)};
+    const int64_t waiting =
+        args.rows.depth < steps_ ? blocks.chunk * args.rows.panels() * kBlockSums : 0;
+    float* const memory = tile_rows_scratch.get(static_cast<size_t>(row_floats + waiting));
+    args.rows.data = reinterpret_cast<uint16_t*>(memory);
+    pack_tile_rows({at(c_.a, row, 0), c_.a.type, c_.a.row_stride, c_.a.col_stride}, m, c_.k,
+                   args.rows, 0);
+    args.weights = columns_;
+    args.first = begin;
+    args.last = end;
+    args.chunk = blocks.chunk;
+    args.resident = blocks.resident;
+    args.fetches_rows = blocks.fetches_rows;
+    args.next = columns_.at(begin, 0);  // the next block of rows begins anew
+    args.waiting = memory + row_floats;
+    BlockToC work(c_, makes_lines_, bias_, row, row + m);
+    work.set_column(first * kTileBlock);
+    args.work = &work;
+    plan_.kernel->tiles(args);
+    if (work.is_large()) end_streams();
+  }
+
+  const GemmCall& c_;
+  const GemmPlan& plan_;
+  const int64_t steps_;
+  bool has_bias_;
+  bool makes_lines_;
+  const float* bias_ = nullptr;
+  TiledColumns columns_;
+};
+
+}  // namespace
+
+void run_tile_gemm(const GemmCall& call, const GemmPlan& plan) { TileGemm(call, plan).run(); }
+
+}  // namespace epilogue::simd
