@@ -174,14 +174,18 @@ constexpr TileRung kTileRungs[] = {
     {"+ lines ahead",
      "Removes waits for L3: the weights of the next 32 columns are fetched line by line while "
      "these multiply.",
-     ladder::TileStep::fetches}};
+     ladder::TileStep::fetches},
+    {"+ cache blocks",
+     "Removes misses of L1: two thirds of it keep weights, which others pass by. Where k is so "
+     "long "
+     "that most would pass, it is cut, and sums wait in L2.",
+     ladder::TileStep::blocks}};
 const char* kDotProducts =
     "Removes narrow arithmetic: dot products of pairs of bf16 in vectors of 64 bytes "
     "(AVX512-BF16), sums in registers. As with EPILOGUE_ISA=avx512_bf16.";
-const char* kCacheBlocks =
-    "Removes reads of L2 and of memory: k is cut where a block of weights exceeds L1, sums then "
-    "wait in L2, and results that exceed the caches are written past them. Smaller products "
-    "gain nothing. compile() runs this.";
+const char* kStreamedStores =
+    "Removes reads of y's lines, which common stores begin with: results of 4 x L2 or more are "
+    "written past the caches. Smaller ones gain nothing. compile() runs this.";
 
 // y = x w^T by kernels that write into y.
 std::function<Tensor()> into(const Tensor& x, int64_t n, const Product& product) {
@@ -212,7 +216,7 @@ std::vector<Rung> gemm_rungs(const Tensor& x, const Tensor& w) {
                        product->run(from, y);
                      })});
   }
-  rungs.push_back({"+ cache blocks", kCacheBlocks, compiled(function, x, {})});
+  rungs.push_back({"+ streamed stores", kStreamedStores, compiled(function, x, {})});
   return rungs;
 }
 

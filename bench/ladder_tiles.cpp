@@ -141,15 +141,27 @@ void TiledProduct::run_tiles(const uint16_t* x, uint16_t* y, int64_t m) const {
   float* const memory =
       rows_scratch.get(static_cast<size_t>(simd::TiledRows::bytes_of(m, steps)) / sizeof(float));
   simd::TileArgs args;
-  args.rows = {reinterpret_cast<uint16_t*>(memory), m, steps, std::max<int64_t>(steps, 1)};
+  const bool cuts = step_ == TileStep::blocks;
+  args.rows = {reinterpret_cast<uint16_t*>(memory), m, steps,
+               cuts ? simd::tile_depth(steps) : std::max<int64_t>(steps, 1)};
   for (int64_t i = 0; i < m; ++i) args.rows.set_row(i, x + i * k, k);
   args.weights = weights_.tiles(0);
-  args.resident = steps;
-  args.overlaps = step_ != TileStep::tiled;
-  LineWork work(sums_scratch.get(simd::kBlockSums), y, m, n);
-  args.work = &work;
   const int64_t blocks = ceil_div(n, kTileBlock);
-  if (step_ == TileStep::fetches) {
+  const int64_t panels = args.rows.panels();
+  args.resident = steps;
+  if (cuts) {
+    const simd::TileBlocks chosen = simd::tile_blocks(panels, steps, blocks);
+    args.chunk = chosen.chunk;
+    args.resident = chosen.resident;
+    args.fetches_rows = chosen.fetches_rows;
+  }
+  args.overlaps = step_ != TileStep::tiled;
+  const int64_t waiting = args.rows.depth < steps ? args.chunk * panels * simd::kBlockSums : 0;
+  float* const sums = sums_scratch.get(static_cast<size_t>(simd::kBlockSums + waiting));
+  args.waiting = sums + simd::kBlockSums;
+  LineWork work(sums, y, m, n);
+  args.work = &work;
+  if (cuts || step_ == TileStep::fetches) {
     args.last = blocks;
     args.next = args.weights.at(0, 0);
     return kernel_.tiles(args);

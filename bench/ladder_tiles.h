@@ -16,6 +16,7 @@ enum class TileStep : uint8_t {
   tiled,     // rows and weights lie tile by tile, a call for each block of 32 columns
   overlaps,  // y's lines are stored between the products of the next rows
   fetches,   // one call for all columns: it asks for the next block's weights meanwhile
+  blocks,    // tile_blocks(): k is cut for L1, and what stays in L1 and L2 is chosen
 };
 
 // y [m, n] = x [m, k] w^T as ladder_kernels.h has it, of bf16. The weights are packed once, blocks
