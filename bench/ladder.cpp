@@ -176,16 +176,15 @@ constexpr TileRung kTileRungs[] = {
      "these multiply.",
      ladder::TileStep::fetches},
     {"+ cache blocks",
-     "Removes misses of L1: two thirds of it keep weights, which others pass by. Where k is so "
-     "long "
-     "that most would pass, it is cut, and sums wait in L2.",
+     "Removes misses of L1: two thirds of it keep weights, which others pass by. If most would "
+     "pass, k is cut, and sums wait in L2.",
      ladder::TileStep::blocks}};
 const char* kDotProducts =
     "Removes narrow arithmetic: dot products of pairs of bf16 in vectors of 64 bytes "
     "(AVX512-BF16), sums in registers. As with EPILOGUE_ISA=avx512_bf16.";
 const char* kStreamedStores =
     "Removes reads of y's lines, which common stores begin with: results of 4 x L2 or more are "
-    "written past the caches. Smaller ones gain nothing. compile() runs this.";
+    "written past the caches. Smaller ones gain nothing. compile() runs all of this.";
 
 // y = x w^T by kernels that write into y.
 std::function<Tensor()> into(const Tensor& x, int64_t n, const Product& product) {
@@ -369,7 +368,11 @@ trace::Bullets sentences_of(const std::vector<Ladder>& ladders) {
     for (const LadderRung& r : ladder.rungs) {
       const auto known = std::ranges::find_if(
           rungs, [&](const LadderRung* k) { return k->timing.name == r.timing.name; });
-      known == rungs.end() ? rungs.push_back(&r) : void(*known = &r);
+      if (known == rungs.end()) {
+        rungs.push_back(&r);
+      } else {
+        *known = &r;
+      }
     }
   }
   trace::Bullets list;
