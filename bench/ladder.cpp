@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ladder: one product and one gated MLP, from three loops to a row chain, each rung without one
-// fault of the one below.
+// fault of the one below. Where tiles multiply bf16, the product has a rung for each technique that
+// they need.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -13,11 +15,14 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "bench/agreement.h"
 #include "bench/harness.h"
 #include "bench/ladder_kernels.h"
+#include "bench/ladder_tiles.h"
+#include "bench/tile_peak.h"
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
 #include "epilogue/ops.h"
@@ -52,8 +57,11 @@ struct LadderRung {
 struct Ladder {
   std::string name;  // "gemm", "geglu mlp"
   std::vector<int64_t> shape;
-  std::vector<LadderRung> rungs;
-  std::vector<std::string> disagreements;  // where there are any, rungs is empty
+  std::vector<LadderRung> rungs = {};
+  std::vector<std::string> disagreements = {};  // where there are any, rungs is empty
+  // The peak of random values in tiles, measured in turns with the rungs; empty: has_tiles() is
+  // false.
+  std::optional<double> random_peak_gflops = {};
 };
 
 struct LadderCommand {
@@ -117,24 +125,97 @@ const char* kVectorKernel =
     "Removes narrow arithmetic: a micro-kernel for the widest vectors or tiles of this processor, "
     "its sums all in registers.";
 
+const char* kTileKernel =
+    "Removes narrow arithmetic by the steps of the product above, all but overlapped stores.";
+
 const char* kOverlap =
     "Removes the epilogue's own time if a tile unit multiplies: a block's gelu and mul run on the "
     "vector units while the tiles of the next block multiply. If vectors multiply, both need the "
     "same units, and nothing changes.";
 
+bool has_tiles(DType dtype) { return dtype == DType::bf16 && ladder::TiledProduct::is_there(); }
+
+// Calls at another level than the one in use.
+std::function<Tensor()> at_level(Isa isa, std::function<Tensor()> call) {
+  class Scope {
+   public:
+    explicit Scope(Isa isa) { set_active_isa(isa); }
+    ~Scope() { set_active_isa(before_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Isa before_ = active_isa();
+  };
+  return [isa, call = std::move(call)] {
+    const Scope scope(isa);
+    return call();
+  };
+}
+
+struct TileRung {
+  const char* name;
+  const char* removes;
+  ladder::TileStep step;
+};
+constexpr TileRung kTileRungs[] = {
+    {"+ tile unit",
+     "Removes most instructions: one multiplies 16 rows by 16 columns, 32 deep, and 2 x 2 tiles of "
+     "sums share what is loaded. Rows are read as they lie in x.",
+     ladder::TileStep::panels},
+    {"+ tiled rows",
+     "Removes reads at x's stride, where rows compete for places of L1: rows and weights lie tile "
+     "by tile in the order of use, and rows pass by L1's weights.",
+     ladder::TileStep::tiled},
+    {"+ overlapped stores",
+     "Removes the time in which the tile unit waits for vectors: sums become lines of y between "
+     "the products of the next 32 rows.",
+     ladder::TileStep::overlaps},
+    {"+ lines ahead",
+     "Removes waits for L3: the weights of the next 32 columns are fetched line by line while "
+     "these multiply.",
+     ladder::TileStep::fetches},
+    {"+ cache blocks",
+     "Removes misses of L1: two thirds of it keep weights, which others pass by. If most would "
+     "pass, k is cut, and sums wait in L2.",
+     ladder::TileStep::blocks}};
+const char* kDotProducts =
+    "Removes narrow arithmetic: dot products of pairs of bf16 in vectors of 64 bytes "
+    "(AVX512-BF16), sums in registers. As with EPILOGUE_ISA=avx512_bf16.";
+const char* kStreamedStores =
+    "Removes reads of y's lines, which common stores begin with: results of 4 x L2 or more are "
+    "written past the caches. Smaller ones gain nothing. compile() runs all of this.";
+
+// y = x w^T by kernels that write into y.
+std::function<Tensor()> into(const Tensor& x, int64_t n, const Product& product) {
+  const Tensor y = empty({x.size(0), n}, x.dtype());
+  return [=] {
+    product(x, y);
+    return y;
+  };
+}
+
 std::vector<Rung> gemm_rungs(const Tensor& x, const Tensor& w) {
   std::vector<Rung> rungs;
-  for (const LoopRung& loop : loop_rungs()) {
-    Tensor y = empty({x.size(0), w.size(0)}, x.dtype());
-    rungs.push_back({loop.name, loop.removes, [product = loop.make(w), x, y] {
-                       product(x, y);
-                       return y;
-                     }});
-  }
+  for (const LoopRung& loop : loop_rungs())
+    rungs.push_back({loop.name, loop.removes, into(x, w.size(0), loop.make(w))});
   const auto function = [w](std::span<const Tensor> in) {
     return std::vector<Tensor>{linear(in[0], w)};
   };
-  rungs.push_back({"+ vector kernel", kVectorKernel, compiled(function, x, {})});
+  if (!has_tiles(x.dtype())) {
+    rungs.push_back({"+ vector kernel", kVectorKernel, compiled(function, x, {})});
+    return rungs;
+  }
+  rungs.push_back(
+      {"+ vector kernel", kDotProducts, at_level(Isa::avx512_bf16, compiled(function, x, {}))});
+  for (const TileRung& rung : kTileRungs) {
+    const auto product = std::make_shared<ladder::TiledProduct>(w, rung.step);
+    rungs.push_back({rung.name, rung.removes,
+                     into(x, w.size(0), [product](const Tensor& from, const Tensor& y) {
+                       product->run(from, y);
+                     })});
+  }
+  rungs.push_back({"+ streamed stores", kStreamedStores, compiled(function, x, {})});
   return rungs;
 }
 
@@ -165,19 +246,22 @@ std::vector<Rung> mlp_rungs(const Tensor& x, const MlpWeights& w) {
     const Tensor gate = gelu(linear(in[0], w.gate), Gelu::tanh);
     return std::vector<Tensor>{linear(mul(gate, linear(in[0], w.up)), w.down)};
   };
-  rungs.push_back(
-      {"+ vector kernel", std::string(kVectorKernel) + " gelu and mul are vectorised passes now.",
-       compiled(function, x,
-                {"fuse_epilogues", "fuse_pointwise", "merge_gemms", "form_row_chains"})});
+  const bool tiles = has_tiles(x.dtype());
+  rungs.push_back({tiles ? "+ tile kernel" : "+ vector kernel",
+                   std::string(tiles ? kTileKernel : kVectorKernel) +
+                       " gelu and mul are vectorised passes now.",
+                   compiled(function, x,
+                            {"fuse_epilogues", "fuse_pointwise", "merge_gemms", "form_row_chains",
+                             "overlap_epilogues"})});
   rungs.push_back({"+ epilogue",
                    "Removes two passes over hidden tensors: gelu and mul run on a block of the "
                    "product while it is in L1.",
-                   compiled(function, x, {"merge_gemms", "form_row_chains"})});
+                   compiled(function, x, {"merge_gemms", "form_row_chains", "overlap_epilogues"})});
   rungs.push_back(
       {"+ merged gate/up",
        "Removes one pass over x and the gate's tensor: gate and up are one product whose "
        "halves meet in one block.",
-       compiled(function, x, {"form_row_chains"})});
+       compiled(function, x, {"form_row_chains", "overlap_epilogues"})});
   rungs.push_back(
       {"+ row chain",
        "Removes the hidden tensor: blocks of rows go through all products, and what lies "
@@ -204,6 +288,11 @@ Ladder climb(Ladder result, const std::vector<Rung>& rungs, const bench::Model& 
     contenders.push_back({rung.name, [call = rung.call] { call(); }});
   }
   if (!result.disagreements.empty()) return result;
+  std::optional<simd::TileProbe> probe;
+  if (has_tiles(o.dtype)) {
+    probe.emplace();
+    contenders.push_back({"peak of random values", [&] { bench::run_tile_probe(*probe); }});
+  }
   const auto timings =
       bench::interleave(contenders, bench::plan_for(contenders, o.seconds, bench::kSampleUs));
   const double flops = bench::product_flops(model, x.size(0));
@@ -211,6 +300,7 @@ Ladder climb(Ladder result, const std::vector<Rung>& rungs, const bench::Model& 
     result.rungs.push_back({timings[i], flops / timings[i].min_ns,
                             i == 0 ? 1 : timings[i - 1].min_ns / timings[i].min_ns, errors[i],
                             rungs[i].removes});
+  if (probe) result.random_peak_gflops = bench::tile_probe_flops() / timings.back().min_ns;
   return result;
 }
 
@@ -241,11 +331,10 @@ std::vector<Ladder> climb_ladders(const LadderOptions& o,
   mlp_model.stages.push_back({.weight = mlp.down});
   std::vector<Ladder> ladders;
   progress("gemm");
-  ladders.push_back(
-      climb({"gemm", {o.rows, o.dim, o.dim}, {}, {}}, gemm_rungs(x, w), gemm_model, x, o));
+  ladders.push_back(climb({"gemm", {o.rows, o.dim, o.dim}}, gemm_rungs(x, w), gemm_model, x, o));
   progress("geglu mlp");
   ladders.push_back(
-      climb({"geglu mlp", {o.rows, o.dim, o.hidden}, {}, {}}, mlp_rungs(x, mlp), mlp_model, x, o));
+      climb({"geglu mlp", {o.rows, o.dim, o.hidden}}, mlp_rungs(x, mlp), mlp_model, x, o));
   return ladders;
 }
 
@@ -255,21 +344,39 @@ struct LadderRun {
   std::vector<Ladder> ladders;  // not empty
 };
 
+// In percent.
+double share_of_peak(const LadderRun& run, const LadderRung& rung) {
+  const BenchMachine& machine = run.machine;
+  return rung.gflops / machine.random_peak_gflops.value_or(machine.peak_gflops.value()) * 100;
+}
+
 trace::Grid grid_of(const LadderRun& run, const Ladder& ladder) {
   trace::Grid grid{
       {{"", true}, {"min"}, {"MAD"}, {"GFLOP/s"}, {"of peak"}, {"step"}, {"error"}}, {}, ""};
   for (const LadderRung& r : ladder.rungs)
     grid.rows.push_back({r.timing.name, format_duration_ns(r.timing.min_ns),
                          format_duration_ns(r.timing.mad_ns), fmt::format("{:.1f}", r.gflops),
-                         fmt::format("{:.1f} %", r.gflops / run.machine.peak_gflops.value() * 100),
+                         fmt::format("{:.1f} %", share_of_peak(run, r)),
                          fmt::format("{:.2f}x", r.factor), fmt::format("{:.1e}", r.rel_l2_error)});
   return grid;
 }
 
-trace::Bullets sentences_of(const Ladder& ladder) {
+// One for each name: of a step that several ladders have, the last one's says most.
+trace::Bullets sentences_of(const std::vector<Ladder>& ladders) {
+  std::vector<const LadderRung*> rungs;
+  for (const Ladder& ladder : ladders) {
+    for (const LadderRung& r : ladder.rungs) {
+      const auto known = std::ranges::find_if(
+          rungs, [&](const LadderRung* k) { return k->timing.name == r.timing.name; });
+      if (known == rungs.end()) {
+        rungs.push_back(&r);
+      } else {
+        *known = &r;
+      }
+    }
+  }
   trace::Bullets list;
-  for (const LadderRung& r : ladder.rungs)
-    list.items.push_back({r.timing.name + ": " + r.removes, {}});
+  for (const LadderRung* r : rungs) list.items.push_back({r->timing.name + ": " + r->removes, {}});
   return list;
 }
 
@@ -285,7 +392,7 @@ std::string ladder_json(const LadderRun& run) {
                       {"median_us", r.timing.median_ns * 1e-3},
                       {"mad_us", r.timing.mad_ns * 1e-3},
                       {"gflops", r.gflops},
-                      {"peak_pct", r.gflops / run.machine.peak_gflops.value() * 100},
+                      {"peak_pct", share_of_peak(run, r)},
                       {"factor", r.factor},
                       {"rel_l2_error", r.rel_l2_error},
                       {"removes", r.removes}});
@@ -297,14 +404,17 @@ std::string ladder_json(const LadderRun& run) {
 // The run must outlive it.
 trace::Document ladder_document(const LadderRun& run) {
   trace::Document document;
+  const trace::Paragraph machine{machine_text(run.machine, run.dtype)};
+  // Whoever reads shares of one of two peaks must know first which it is.
+  const bool machine_first = run.machine.random_peak_gflops.has_value();
+  if (machine_first) document.push_back(machine);
   for (const Ladder& ladder : run.ladders) {
     document.push_back(trace::Heading{fmt::format("{} {}, {}: what each step buys", ladder.name,
                                                   fmt::join(ladder.shape, " x "), run.dtype)});
     document.push_back(grid_of(run, ladder));
   }
-  // The MLP's ladder has all steps of the product's.
-  document.push_back(sentences_of(run.ladders.back()));
-  document.push_back(trace::Paragraph{machine_text(run.machine, run.dtype)});
+  document.push_back(sentences_of(run.ladders));
+  if (!machine_first) document.push_back(machine);
   document.json = [&run] { return ladder_json(run); };
   return document;
 }
@@ -324,6 +434,8 @@ int run_ladder(LadderCommand o) {
   LadderRun run{measure_machine(o.ladder.dtype, Device{}), o.dtype, {}};
   run.ladders = climb_ladders(o.ladder, [&](const std::string& note) { bar.update(++done, note); });
   bar.finish();
+  for (const Ladder& l : run.ladders)
+    run.machine.random_peak_gflops = std::max(run.machine.random_peak_gflops, l.random_peak_gflops);
   std::vector<std::string> disagreements;
   for (const Ladder& l : run.ladders)
     disagreements.insert(disagreements.end(), l.disagreements.begin(), l.disagreements.end());
@@ -365,7 +477,8 @@ void add_ladder(CLI::App& bench_app, Body& run) {
   app->footer(
       "Runs the same product and the same GeGLU MLP as naive loops, blocked, packed, with a\n"
       "vector kernel, with its epilogue fused, with gate and up merged, and as one row chain.\n"
-      "Each runs on all threads.\n"
+      "Each runs on all threads. In bf16 on AMX the product has a step for each technique of tile\n"
+      "products, and shares are of the peak that random values reach.\n"
       "Example: epilogue bench ladder --rows 256 --dtype bf16");
   app->callback([options, &run] { run = [options] { return run_ladder(*options); }; });
 }

@@ -16,24 +16,10 @@ constexpr int64_t kTile = 4;
 constexpr int64_t kBlockColumns = 64;
 constexpr int64_t kPanel = 8;
 
-struct Sizes {
-  int64_t m, n, k;
-};
-
-Sizes sizes_of(const Tensor& x, int64_t n, int64_t k, DType dtype, const Tensor& y) {
-  const bool fits = x.dim() == 2 && y.dim() == 2 && x.size(1) == k && y.size(0) == x.size(0) &&
-                    y.size(1) == n && x.dtype() == dtype && y.dtype() == dtype &&
-                    x.is_contiguous() && y.is_contiguous();
-  if (!fits)
-    throw Error("[ladder] expected row-major x [m, " + std::to_string(k) + "] and y [m, " +
-                std::to_string(n) + "], got " + to_string(x) + " and " + to_string(y));
-  return {x.size(0), n, k};
-}
-
 Sizes sizes_of(const Tensor& x, const Tensor& w, const Tensor& y) {
   if (w.dim() != 2 || !w.is_contiguous())
     throw Error("[ladder] expected row-major w [n, k], got " + to_string(w));
-  return sizes_of(x, w.size(0), w.size(1), w.dtype(), y);
+  return product_sizes(x, w.size(0), w.size(1), w.dtype(), y);
 }
 
 // The one dtype switch: f32 or bf16.
@@ -155,6 +141,16 @@ void each_element(const Tensor& a, const Tensor& b, const Tensor& y, F&& f) {
 
 }  // namespace
 
+Sizes product_sizes(const Tensor& x, int64_t n, int64_t k, DType dtype, const Tensor& y) {
+  const bool fits = x.dim() == 2 && y.dim() == 2 && x.size(1) == k && y.size(0) == x.size(0) &&
+                    y.size(1) == n && x.dtype() == dtype && y.dtype() == dtype &&
+                    x.is_contiguous() && y.is_contiguous();
+  if (!fits)
+    throw Error("[ladder] expected row-major x [m, " + std::to_string(k) + "] and y [m, " +
+                std::to_string(n) + "], got " + to_string(x) + " and " + to_string(y));
+  return {x.size(0), n, k};
+}
+
 void naive_product(const Tensor& x, const Tensor& w, const Tensor& y) {
   const Sizes s = sizes_of(x, w, y);
   dispatch_dtype(w.dtype(), [&]<class T>() {
@@ -184,7 +180,7 @@ PackedProduct::PackedProduct(const Tensor& w)
 }
 
 void PackedProduct::run(const Tensor& x, const Tensor& y) const {
-  const Sizes s = sizes_of(x, n_, k_, dtype_, y);
+  const Sizes s = product_sizes(x, n_, k_, dtype_, y);
   dispatch_dtype(dtype_, [&]<class T>() {
     parallel_for(s.m, kTile, [&](int64_t begin, int64_t end) {
       packed_rows(elements<T>(x) + begin * s.k, panels_.data(),

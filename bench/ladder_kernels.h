@@ -35,6 +35,13 @@ class PackedProduct {
   std::vector<float> panels_;  // the last one is filled up with zeros
 };
 
+// The sizes of a product y = x w^T. Throws Error where x [m, k] and y [m, n] are not row-major, of
+// these sizes and of this dtype.
+struct Sizes {
+  int64_t m, n, k;
+};
+Sizes product_sizes(const Tensor& x, int64_t n, int64_t k, DType dtype, const Tensor& y);
+
 // y = gelu_tanh(gate) and y = a * b, element by element, by the C library's tanh; contiguous, of
 // one dtype and size; y may be an input.
 void scalar_gelu(const Tensor& gate, const Tensor& y);

@@ -17,26 +17,17 @@
 #include "backend/cpu/simd/probe.h"
 #include "base/clock.h"
 #include "base/cpu_features.h"
-#include "base/thread_pool.h"
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
 #include "harness.h"
+#include "tile_peak.h"
 
 namespace epilogue::bench {
 namespace {
 
-constexpr int64_t kPeakRounds = 30'000;
 constexpr double kSeconds = 1.0;
 constexpr size_t kFewestCalls = 7;
 constexpr double kMostError = 5e-3;  // relative, L2
-
-double peak_gflops(const simd::TileProbe& probe) {
-  const int threads = num_threads();
-  const int64_t before = monotonic_ns();
-  parallel_for(threads, 1, [&](int64_t, int64_t) { probe.run(kPeakRounds); });
-  return static_cast<double>(threads * kPeakRounds * simd::TileProbe::flops_per_round()) /
-         static_cast<double>(monotonic_ns() - before);
-}
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -56,7 +47,7 @@ Figures measure(const simd::TileProbe& probe, double flops, const Run& run) {
   run();
   run();
   std::vector<double> gflops;
-  std::vector<double> peaks = {peak_gflops(probe)};
+  std::vector<double> peaks = {tile_peak_gflops(probe)};
   std::vector<double> shares;
   const int64_t start = monotonic_ns();
   while (gflops.size() < kFewestCalls ||
@@ -64,7 +55,7 @@ Figures measure(const simd::TileProbe& probe, double flops, const Run& run) {
     const int64_t before = monotonic_ns();
     run();
     gflops.push_back(flops / static_cast<double>(monotonic_ns() - before));
-    peaks.push_back(peak_gflops(probe));
+    peaks.push_back(tile_peak_gflops(probe));
     shares.push_back(2 * gflops.back() / (peaks.back() + peaks[peaks.size() - 2]));
   }
   std::ranges::sort(shares);

@@ -103,7 +103,8 @@ class Outputs:
                 "fusion_truth_third": lambda: self.fusion_truth(self.args.pairs3),
                 "predict_fusion": self.predict_fusion,
                 "bench-mlp": self.bench_mlp, "train_bench": self.train_bench,
-                "bench-ladder": self.bench_ladder, "figures": figures}.get(name)
+                "bench-ladder": self.bench_ladder, "bench-ladder-bf16": self.bench_ladder_bf16,
+                "figures": figures}.get(name)
         return make() if make else sys.exit(f"no output or source file is called '{name}'")
 
     @functools.cached_property
@@ -144,6 +145,11 @@ class Outputs:
 
     def bench_ladder(self):
         return run(self.build / "epilogue", "bench", "ladder", cwd=ROOT)
+
+    def bench_ladder_bf16(self):
+        # At this size k is cut for L1, and results exceed the caches.
+        return run(self.build / "epilogue", "bench", "ladder", "--dtype", "bf16", "--rows", "4096", "--dim", "1024",
+                   "--hidden", "1024", cwd=ROOT)
 
     def bench_mlp(self):
         if not self.args.torch:

@@ -2,6 +2,7 @@
 #include "bench/ladder_kernels.h"
 
 #include "bench/agreement.h"
+#include "bench/ladder_tiles.h"
 #include "epilogue/ops.h"
 #include "support/test.h"
 
@@ -34,6 +35,52 @@ TEST(LadderKernels, AllRungsComputeTheProductAtOddSizes) {
       }
     }
   }
+}
+
+constexpr TileStep kTileSteps[] = {TileStep::panels, TileStep::tiled, TileStep::overlaps,
+                                   TileStep::fetches, TileStep::blocks};
+
+TEST(LadderTiles, AllRungsComputeTheProductAtOddSizes) {
+  if (!TiledProduct::is_there()) GTEST_SKIP() << "no tiles of bf16 at this level";
+  for (const TileStep step : kTileSteps) {
+    for (const int64_t m : {1, 5, 33, 417}) {
+      for (const int64_t n : {1, 32, 67, 130}) {
+        for (const int64_t k : {1, 32, 71}) {
+          const Tensor x = randn({m, k}, DType::bf16);
+          const Tensor w = randn({n, k}, DType::bf16);
+          const Tensor y = full({m, n}, NAN, DType::bf16);
+          TiledProduct(w, step).run(x, y);
+          EXPECT_LE(relative_l2(y, mm(to(x, DType::f64), t(to(w, DType::f64)))),
+                    allowed(DType::bf16))
+              << static_cast<int>(step) << " " << m << " x " << n << " x " << k;
+        }
+      }
+    }
+  }
+}
+
+TEST(LadderTiles, TheRungsSumInOneOrder) {
+  if (!TiledProduct::is_there()) GTEST_SKIP() << "no tiles of bf16 at this level";
+  // So deep that L1 does not hold a block of weights: the last rung cuts k.
+  const Tensor x = randn({70, 1632}, DType::bf16);
+  const Tensor w = randn({40, 1632}, DType::bf16);
+  const Tensor first = empty({70, 40}, DType::bf16);
+  TiledProduct(w, kTileSteps[0]).run(x, first);
+  for (const TileStep step : kTileSteps) {
+    const Tensor y = full({70, 40}, NAN, DType::bf16);
+    TiledProduct(w, step).run(x, y);
+    EXPECT_EQ(y.to_vector(), first.to_vector()) << static_cast<int>(step);
+  }
+}
+
+TEST(LadderTiles, OtherDtypesAndSizesAreRefused) {
+  if (!TiledProduct::is_there()) GTEST_SKIP() << "no tiles of bf16 at this level";
+  const Tensor w = empty({3, 4}, DType::bf16);
+  const Tensor y = empty({2, 3}, DType::bf16);
+  EXPECT_THROW(TiledProduct(empty({3, 4}), TileStep::tiled), Error);
+  EXPECT_THROW(TiledProduct(t(w), TileStep::panels), Error);
+  EXPECT_THROW(TiledProduct(w, TileStep::panels).run(empty({2, 5}, DType::bf16), y), Error);
+  EXPECT_THROW(TiledProduct(w, TileStep::fetches).run(empty({2, 4}), y), Error);
 }
 
 TEST(LadderKernels, EmptySizesGiveZerosOrNothing) {

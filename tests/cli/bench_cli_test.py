@@ -14,6 +14,7 @@ MLP = ("mlp", "--batch", "2", "--seq", "3", "--dim", "32", "--hidden", "64")
 FAST = ("--seconds", "0.05", "--format", "json")
 OURS = ["epilogue.eager", "epilogue.compile", "epilogue.fused"]
 NAMES = OURS + ["onednn", "pytorch.eager", "pytorch.compile"]
+LOOPS = ["naive loops", "+ blocked", "+ packed"]  # of the ladder
 QUIET = {"EPILOGUE_PYTHON": ""}
 
 
@@ -122,6 +123,9 @@ class Bench(CommandTest):
     def bench(self, *args, env=None):
         return json.loads(self.ok("bench", *args, *FAST, env=env or QUIET))
 
+    def isa(self):
+        return json.loads(self.ok("info", "--format", "json"))["isa_used"]
+
     def check_rows(self, out, names):
         ran = [r["name"] for r in out["rows"]]
         for name in names:
@@ -212,27 +216,59 @@ class Bench(CommandTest):
         self.assertIn("| epilogue.compile |", markdown)
         self.assertIn("--torch PYTHON", text)
 
-    def test_the_ladder_names_each_step_and_what_it_removed(self):
-        for dtype in ("f32", "bf16"):
-            out = json.loads(self.ok("bench", "ladder", "--rows", "7", "--dim", "24", "--hidden",
-                                     "40", "--dtype", dtype, *FAST))
-            gemm, mlp = out["ladders"]
-            steps = ["naive loops", "+ blocked", "+ packed", "+ vector kernel"]
-            self.assertEqual((gemm["name"], gemm["shape"]), ("gemm", [7, 24, 24]))
-            self.assertEqual([r["name"] for r in gemm["rows"]], steps)
-            self.assertEqual([r["name"] for r in mlp["rows"]],
-                             steps + ["+ epilogue", "+ merged gate/up", "+ row chain",
+    def ladder(self, dtype, env=None):
+        return json.loads(self.ok("bench", "ladder", "--rows", "7", "--dim", "24", "--hidden", "40",
+                                  "--dtype", dtype, *FAST, env=env))
+
+    def check_ladders(self, out, steps, mlp_steps):
+        gemm, mlp = out["ladders"]
+        self.assertEqual((gemm["name"], gemm["shape"]), ("gemm", [7, 24, 24]))
+        self.assertEqual([r["name"] for r in gemm["rows"]], steps)
+        self.assertEqual([r["name"] for r in mlp["rows"]],
+                         mlp_steps + ["+ epilogue", "+ merged gate/up", "+ row chain",
                                       "+ overlapped epilogue"])
-            for ladder in (gemm, mlp):
-                rows = ladder["rows"]
-                self.assertEqual(rows[0]["factor"], 1)
-                for below, row in zip(rows, rows[1:]):
-                    self.assertAlmostEqual(row["factor"], below["min_us"] / row["min_us"])
-                    self.assertTrue(row["removes"].startswith("Removes "))
+        peak = out.get("random_peak_gflops", out["peak_gflops"])
+        for ladder in (gemm, mlp):
+            rows = ladder["rows"]
+            self.assertEqual(rows[0]["factor"], 1)
+            for below, row in zip(rows, rows[1:]):
+                self.assertAlmostEqual(row["factor"], below["min_us"] / row["min_us"])
+                self.assertTrue(row["removes"].startswith("Removes "))
+            for row in rows:
+                self.assertAlmostEqual(row["peak_pct"], row["gflops"] / peak * 100)
+
+    def test_the_ladder_names_each_step_and_what_it_removed(self):
+        steps = LOOPS + ["+ vector kernel"]
+        # Without tiles: both dtypes have the same steps, and one peak.
+        level = "avx512_bf16" if self.isa() == "amx" else None
+        for dtype, env in (("f32", None), ("bf16", {"EPILOGUE_ISA": level} if level else None)):
+            out = self.ladder(dtype, env)
+            self.assertNotIn("random_peak_gflops", out)
+            self.check_ladders(out, steps, steps)
         text = self.ok("bench", "ladder", "--rows", "2", "--dim", "8", "--hidden", "8",
                        "--seconds", "0.05")
         self.assertIn("stays in L2", text)
         self.assertIn("while the tiles of the next block multiply", text)
+        self.assertNotIn("random values", text)
+
+    def test_on_tiles_the_ladder_names_their_techniques_and_both_peaks(self):
+        if self.isa() != "amx":
+            self.skipTest(f"needs AMX, found {self.isa()}")
+        steps = LOOPS + ["+ vector kernel", "+ tile unit", "+ tiled rows", "+ overlapped stores", "+ lines ahead",
+                         "+ cache blocks", "+ streamed stores"]
+        out = self.ladder("bf16")
+        self.check_ladders(out, steps, LOOPS + ["+ tile kernel"])
+        self.assertGreater(out["random_peak_gflops"], 0)
+        text = self.ok("bench", "ladder", "--rows", "2", "--dim", "8", "--hidden", "8", "--dtype", "bf16",
+                       "--seconds", "0.05")
+        # The header, before any share.
+        self.assertRegex(text.splitlines()[0], r"; bf16 peak \d+ GFLOP/s of zeros, \d+ GFLOP/s of random values "
+                                               r"\(shares are of the latter\); noise")
+        # One sentence for each step of either ladder.
+        lines = [line for line in text.splitlines() if line.startswith("- ")]
+        self.assertEqual([line.split(":")[0] for line in lines],
+                         ["- " + name for name in steps + ["+ tile kernel", "+ epilogue", "+ merged gate/up",
+                                                           "+ row chain", "+ overlapped epilogue"]])
 
     def test_a_python_without_pytorch_is_a_reason_not_a_failure(self):
         out = self.bench(*MLP, "--torch", "/nonexistent/python")

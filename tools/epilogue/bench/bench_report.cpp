@@ -144,21 +144,25 @@ int report_disagreements(const std::vector<std::string>& lines) {
 
 std::string machine_text(const BenchMachine& machine, const std::string& dtype) {
   constexpr double kUnsteady = 1.15;  // see bench::noise_probe()
-  const std::string peak = machine.peak_gflops
-                               ? fmt::format("peak {:.0f} GFLOP/s", *machine.peak_gflops)
-                               : "peak unknown";
+  std::string peak = machine.peak_gflops ? fmt::format("peak {:.0f} GFLOP/s", *machine.peak_gflops)
+                                         : "peak unknown";
+  if (machine.random_peak_gflops)
+    peak += fmt::format(" of zeros, {:.0f} GFLOP/s of random values (shares are of the latter)",
+                        *machine.random_peak_gflops);
   return fmt::format("{}; {} {}; noise {:.2f}x{}", machine.description, dtype, peak, machine.noise,
                      machine.noise > kUnsteady ? " (unsteady: doubtful figures)" : "");
 }
 
 nlohmann::json machine_json(const BenchMachine& machine, const std::string& dtype) {
-  return {{"schema_version", kSchemaVersion},
-          {"dtype", dtype},
-          {"threads", num_threads()},
-          {"isa", active_isa_name()},
-          {"machine", machine.description},
-          {"peak_gflops", json_or_null(machine.peak_gflops)},
-          {"noise", machine.noise}};
+  nlohmann::json out = {{"schema_version", kSchemaVersion},
+                        {"dtype", dtype},
+                        {"threads", num_threads()},
+                        {"isa", active_isa_name()},
+                        {"machine", machine.description},
+                        {"peak_gflops", json_or_null(machine.peak_gflops)},
+                        {"noise", machine.noise}};
+  if (machine.random_peak_gflops) out["random_peak_gflops"] = *machine.random_peak_gflops;
+  return out;
 }
 
 namespace {

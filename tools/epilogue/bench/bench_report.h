@@ -18,6 +18,9 @@ struct BenchMachine {
   std::optional<double> peak_gflops;  // of this dtype, measured in this run; empty: unknown
   double noise = 1;                   // bench::noise_probe()
   std::string description;            // bench::machine_line(), or a device's name
+  // The peak of random values in tiles, where shares are of that instead. `peak_gflops` is of zeros
+  // then, which tiles multiply faster.
+  std::optional<double> random_peak_gflops = {};
 };
 
 // The peak is the CPU's; a device's stays unknown.
@@ -36,9 +39,11 @@ struct BenchRun {
   std::string table_file;
 };
 
-// "AMD EPYC, 2 thread(s), avx2 (found avx2); f32 peak 190 GFLOP/s; noise 1.02x".
+// "AMD EPYC, 2 thread(s), avx2 (found avx2); f32 peak 190 GFLOP/s; noise 1.02x"; with both peaks
+// "bf16 peak 7500 GFLOP/s of zeros, 4500 GFLOP/s of random values (shares are of the latter)".
 std::string machine_text(const BenchMachine& machine, const std::string& dtype);
-// threads, isa, cpu, peak_gflops, noise: the keys that reports share.
+// threads, isa, cpu, peak_gflops, noise: the keys that reports share; random_peak_gflops where it
+// is there.
 nlohmann::json machine_json(const BenchMachine& machine, const std::string& dtype);
 
 // The run must outlive it.

@@ -131,14 +131,12 @@ class TileGemm {
 
   // Blocks [begin, end) of the chunk that begins at block `first`.
   void pack(int64_t first, int64_t begin, int64_t end) const {
-    for (int64_t block = begin; block < end; ++block)
-      for (int64_t half = 0; half < 2; ++half) {
-        const int64_t column = (first + block) * kTileBlock + half * kTileColumns;
-        const int64_t n = std::clamp<int64_t>(c_.n - column, 0, kTileColumns);
-        pack_tile_columns(
-            {at(c_.b, 0, n > 0 ? column : 0), c_.b.type, c_.b.col_stride, c_.b.row_stride}, n, c_.k,
-            steps_, const_cast<char*>(columns_.at(block, 0)) + half * (kTilePairBytes / 2));
-      }
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t column = (first + block) * kTileBlock;
+      pack_tile_block({at(c_.b, 0, column), c_.b.type, c_.b.col_stride, c_.b.row_stride},
+                      std::min(kTileBlock, c_.n - column), c_.k, steps_,
+                      const_cast<char*>(columns_.at(block, 0)));
+    }
   }
 
   // Piece i of the rows times blocks [begin, end) of the chunk.

@@ -9,6 +9,46 @@
 #include "backend/cpu/simd/panels/pack_pairs.h"
 #include "base/assert.h"
 
+#if defined(__x86_64__)
+#include <hwy/base.h>
+#include <immintrin.h>
+
+// Inlined standard headers end above this line: nothing of them is compiled for the target.
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw")
+namespace epilogue::simd {
+namespace {
+
+// 32 elements of two rows side by side: the first 16 pairs, and the others.
+void interleave_lines(const uint16_t* first, const uint16_t* second, void* low, void* high) {
+  const __m512i a = _mm512_loadu_si512(first);
+  const __m512i b = _mm512_loadu_si512(second);
+  // Within 128 bits, then these parts in order.
+  const __m512i lower = _mm512_unpacklo_epi16(a, b);  // 0-3, 8-11, 16-19, 24-27
+  const __m512i upper = _mm512_unpackhi_epi16(a, b);  // 4-7, 12-15, 20-23, 28-31
+  const __m512i first_half = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+  const __m512i second_half = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  _mm512_storeu_si512(low, _mm512_permutex2var_epi64(lower, first_half, upper));
+  _mm512_storeu_si512(high, _mm512_permutex2var_epi64(lower, second_half, upper));
+}
+
+}  // namespace
+}  // namespace epilogue::simd
+HWY_POP_ATTRIBUTES
+
+#else
+
+namespace epilogue::simd {
+namespace {
+
+void interleave_lines(const uint16_t*, const uint16_t*, void*, void*) {
+  EPI_ASSERT(false, "x86-64 only");
+}
+
+}  // namespace
+}  // namespace epilogue::simd
+
+#endif
+
 namespace epilogue::simd {
 namespace {
 
@@ -31,19 +71,14 @@ void gather(const uint16_t* from, const PackSource& s, int64_t n, int64_t k, Squ
     for (int64_t p = 0; p < k; ++p) to[i * kTileK + p] = from[i * s.outer_stride + p * s.k_stride];
 }
 
-// Two rows of k side by side, 16 of their elements.
-void interleave(const uint16_t* first, const uint16_t* second, uint16_t* out) {
-  for (int64_t j = 0; j < 16; ++j) {
-    out[2 * j] = first[j];
-    out[2 * j + 1] = second[j];
-  }
-}
-
-// 16 of the other dimension lie side by side, as do no two of k: [16 pairs][16][2].
-void interleave_step(const uint16_t* from, int64_t k_stride, void* out) {
-  auto* to = static_cast<uint16_t*>(out);
-  for (int64_t p = 0; p < kPairs; ++p, from += 2 * k_stride, to += 32)
-    interleave(from, from + k_stride, to);
+// Rows of k lie side by side, 32 of the other dimension without a gap: [16 pairs][16][2] of the
+// first 16 and of the others. Whole lines are read, so that each is read once however far apart the
+// rows are.
+void interleave_step(const uint16_t* from, int64_t k_stride, void* low, void* high) {
+  auto* to_low = static_cast<char*>(low);
+  auto* to_high = static_cast<char*>(high);
+  for (int64_t p = 0; p < kPairs; ++p, from += 2 * k_stride, to_low += 64, to_high += 64)
+    interleave_lines(from, from + k_stride, to_low, to_high);
 }
 
 const uint16_t* address(const PackSource& s, int64_t outer, int64_t k) {
@@ -60,18 +95,25 @@ void pack_tile_rows(const PackSource& source, int64_t m, int64_t k, const TiledR
     return;
   }
   Square square;
-  for (int64_t i = 0; i < m; i += kTileRows) {
-    const int64_t rows = std::min(kTileRows, m - i);
-    for (int64_t step = 0; step < to.steps; ++step) {
-      const int64_t depth = std::clamp<int64_t>(k - step * kTileK, 0, kTileK);
-      uint16_t* const tile = to.line(first + i, step);
-      if (source.outer_stride == 1 && rows == kTileRows && depth == kTileK) {
-        interleave_step(address(source, i, step * kTileK), source.k_stride, square.data());
-        transpose(square.data(), 16, tile);
-      } else {
-        gather(address(source, i, step * kTileK), source, rows, depth, square);
-        std::memcpy(tile, square.data(), static_cast<size_t>(rows) * kTileK * sizeof(uint16_t));
+  Square other;
+  int64_t i = 0;
+  if (source.outer_stride == 1)
+    for (; i + kTileBlock <= m && (first + i) % kTileBlock == 0; i += kTileBlock)
+      for (int64_t step = 0; step < k / kTileK; ++step) {
+        interleave_step(address(source, i, step * kTileK), source.k_stride, square.data(),
+                        other.data());
+        uint16_t* const pair = to.line(first + i, step);
+        transpose(square.data(), 16, pair);
+        transpose(other.data(), 16, pair + kTilePair / 2);
       }
+  const int64_t whole = i;
+  for (i = 0; i < m; i += kTileRows) {
+    const int64_t rows = std::min(kTileRows, m - i);
+    for (int64_t step = i < whole ? k / kTileK : 0; step < to.steps; ++step) {
+      const int64_t depth = std::clamp<int64_t>(k - step * kTileK, 0, kTileK);
+      gather(address(source, i, step * kTileK), source, rows, depth, square);
+      std::memcpy(to.line(first + i, step), square.data(),
+                  static_cast<size_t>(rows) * kTileK * sizeof(uint16_t));
     }
   }
 }
@@ -84,15 +126,30 @@ void pack_tile_columns(const PackSource& source, int64_t n, int64_t k, int64_t s
   for (int64_t step = 0; step < steps; ++step, to += kTilePairBytes) {
     const int64_t depth = std::clamp<int64_t>(k - step * kTileK, 0, kTileK);
     const uint16_t* const from = address(source, 0, step * kTileK);
-    const bool is_whole = n == kTileColumns && depth == kTileK;
-    if (is_whole && are_words) {
+    if (n == kTileColumns && depth == kTileK && are_words) {
       transpose(from, source.outer_stride / 2, to);
-    } else if (is_whole && source.outer_stride == 1) {
-      interleave_step(from, source.k_stride, to);
     } else {
       gather(from, source, n, depth, square);
       transpose(square.data(), 16, to);
     }
+  }
+}
+
+void pack_tile_block(const PackSource& source, int64_t n, int64_t k, int64_t steps, void* out) {
+  constexpr int64_t tile = kTilePairBytes / 2;
+  auto* to = static_cast<char*>(out);
+  int64_t done = 0;
+  if (source.outer_stride == 1 && n == kTileBlock && source.k_stride != 1)
+    for (; done < k / kTileK; ++done)
+      interleave_step(address(source, 0, done * kTileK), source.k_stride,
+                      to + done * kTilePairBytes, to + done * kTilePairBytes + tile);
+  if (done == steps) return;
+  for (int64_t half = 0; half < 2; ++half) {
+    const int64_t columns = std::clamp<int64_t>(n - half * kTileColumns, 0, kTileColumns);
+    pack_tile_columns({address(source, columns > 0 ? half * kTileColumns : 0, done * kTileK),
+                       source.type, source.outer_stride, source.k_stride},
+                      columns, k - done * kTileK, steps - done,
+                      to + done * kTilePairBytes + half * tile);
   }
 }
 

@@ -16,6 +16,9 @@ void pack_tile_rows(const PackSource& source, int64_t m, int64_t k, const TiledR
 // n <= 16 columns of B as one tile for each step of k, kTilePairBytes apart; zeros beyond n and k.
 void pack_tile_columns(const PackSource& source, int64_t n, int64_t k, int64_t steps, void* out);
 
+// n <= 32 columns of B as a block: two such tiles for each step.
+void pack_tile_block(const PackSource& source, int64_t n, int64_t k, int64_t steps, void* out);
+
 // Two blocks of two tiles each, of one product's 64 columns or two products' 32 each: where tile t
 // of a panel lies behind its first byte.
 constexpr int64_t tile_place(int64_t t, int products, int64_t block_bytes) {
