@@ -78,6 +78,30 @@ def test_a_cpu_without_instructions_takes_the_engines_products(monkeypatch):
         training.products_of.cache_clear()
 
 
+def test_many_rows_take_the_engines_products_where_there_are_tiles(monkeypatch):
+    from epilogue.torch import training
+
+    has = {"architecture": "x86_64", "avx512_bf16": True, "amx_bf16": True, "avx512_fp16": True, "amx_fp16": False}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
+    monkeypatch.delenv("EPILOGUE_ISA", raising=False)
+    mlp = models.mlp_of(models.build("gpt2", **models.WIDE).to(torch.bfloat16), "gpt2")[0]
+    for tiles in (True, False):
+        has["amx_bf16"] = tiles
+        training.has_tiles.cache_clear()
+        training.products_of.cache_clear()
+        try:
+            assert training.tiles_pay(torch.bfloat16, training.LEAST_ROWS_OF_TILES) == tiles
+            assert not training.tiles_pay(torch.bfloat16, training.LEAST_ROWS_OF_TILES - 1)
+            assert not training.tiles_pay(torch.float32, 4096)
+            fused = epilogue.torch.fuse(copy.deepcopy(mlp), training=True)
+            for rows, calls in ((64, 0), (training.LEAST_ROWS_OF_TILES, int(tiles))):
+                fused(torch.randn(rows, 768).to(torch.bfloat16)).sum().backward()
+                assert epilogue.torch.why(fused).fused_calls == calls
+        finally:
+            training.has_tiles.cache_clear()
+            training.products_of.cache_clear()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["llama_bias", "gpt2", "phi3"])
 def test_the_engines_products(name, dtype, monkeypatch):

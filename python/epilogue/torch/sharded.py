@@ -323,7 +323,7 @@ def split_of_experts(module: nn.Module) -> "ExpertsSplit | str":
 
 
 def _of_capabilities() -> "list[str]":
-    return [training.products_of(dtype) for dtype in DTYPES]
+    return [training.products_of(dtype) for dtype in DTYPES] + [str(training.has_tiles())]
 
 
 def agree(model: nn.Module, what: "list[tuple[str, str]]") -> None:

@@ -16,7 +16,7 @@ from .layer import Call
 from .match import Plan
 from .packed import Rounded
 from .taken import Taken, misfit, rows_of, take, unfit
-from .training import packs_in_vain, products_of, train_once, trained, unprofitable
+from .training import packs_in_vain, products_of, tiles_pay, train_once, trained, unprofitable
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -240,11 +240,13 @@ class State:
         weights = taken.weights
         rows = x.numel() // max(x.shape[-1], 1)
         if self.options.training == "always":
-            return products_of(dtype)
+            return "engine" if tiles_pay(dtype, rows) else products_of(dtype)
         if self.options.tune != "measure" or self._bound.split is not None:  # ranks must choose alike
             reason = unprofitable(dtype)
             if reason is None:
                 return products_of(dtype)
+            if tiles_pay(dtype, rows):
+                return "engine"
             self.reason = reason
             return None
         names = ("own", "torch", "engine")

@@ -7,6 +7,7 @@ with up besides. Products are PyTorch's ("torch") or the engine's ("engine").
 """
 
 import functools
+import os
 import typing
 
 import torch
@@ -35,6 +36,25 @@ def products_of(dtype: torch.dtype) -> str:
     if wanted is None or has.get("architecture") != "x86_64" or any(has.get(name, True) for name in wanted):
         return "torch"
     return "engine"
+
+
+# Rows from which the engine's products of bf16 on AMX's tiles take less time, forward and backward together, though
+# both operands are packed at each call (`bench blocks --training always`: 0.64 to 0.84 of PyTorch's best at 64 and 128 rows,
+# 0.95 to 1.27 at 512, 1.18 to 1.40 at 2048).
+LEAST_ROWS_OF_TILES = 1024
+
+
+@functools.lru_cache(maxsize=None)
+def has_tiles() -> bool:
+    try:
+        return bool(torch.cpu.get_capabilities().get("amx_bf16", False)) and os.environ.get("EPILOGUE_ISA", "amx") == "amx"
+    except AttributeError:  # an older torch
+        return False
+
+
+def tiles_pay(dtype: torch.dtype, rows: int) -> bool:
+    """Whether a call of so many rows takes the engine's products if none were measured, though PyTorch has fast ones."""
+    return dtype is torch.bfloat16 and rows >= LEAST_ROWS_OF_TILES and has_tiles()
 
 
 def unprofitable(dtype: torch.dtype) -> "str | None":

@@ -33,7 +33,8 @@ class TileFinish final : public simd::TileWork {
     const ChainStage::Finish& finish = call.stage->finish();
     if (finish.is_possible)
       line_function = finish.is_gated ? simd::gated_lines(*finish.f) : simd::plain_lines(finish.f);
-    is_large_ = call.is_large && !flow.is_there();
+    is_flow_ = flow.is_there();
+    is_large_ = call.is_large && !is_flow_;
   }
 
   // The floats of so many blocks.
@@ -85,10 +86,10 @@ class TileFinish final : public simd::TileWork {
       if (place && place->type == simd::FloatType::bf16) {
         lines = {sums, place->bias, static_cast<uint16_t*>(place->out), place->stride,
                  place->columns};
-        if (is_large_) {
-          lines.streams = is_of_lines(*place);
-          lines.ahead = lines.streams || rows < kTileBlock ? 0 : kTileBlock * place->stride;
-        }
+        lines.streams = is_large_ && is_of_lines(*place);
+        // The flow's lines were written a moment ago, the result's may lie in memory.
+        lines.ahead =
+            is_flow_ || lines.streams || rows < kTileBlock ? 0 : kTileBlock * place->stride;
         return rows;
       }
     }
@@ -108,6 +109,7 @@ class TileFinish final : public simd::TileWork {
   const int64_t columns_;
   const int64_t m_;
   const int64_t piece_rows_;
+  bool is_flow_ = false;
   bool is_large_ = false;
   float* sums_ = nullptr;
   float* buffers_ = nullptr;
