@@ -387,6 +387,7 @@ class CpuExperts final : public ExpertsKernel {
     call.kernel = &kernel;
     call.padded_k = call.weights->padded_k();
     call.overlap_rows = kernel.overlap_rows;
+    call.tiles = kernel.tiles != nullptr;
     call.operands = stage.biases(expert);
     return call;
   }

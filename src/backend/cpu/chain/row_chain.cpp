@@ -538,6 +538,13 @@ class CpuRowChain final : public RowChain {
     for (int64_t b = 0; b < p.blocks; ++b) body(b);
   }
 
+  // A product by itself that is this small takes less time than it takes to tile its rows.
+  bool tiles_pay(const PanelKernel& kernel) const {
+    constexpr int64_t kLeastWeights = 128 << 10;
+    return kernel.tiles != nullptr && (stages_.size() > 1 || stages_[0].products() > 1 ||
+                                       stages_[0].k() * stages_[0].n() >= kLeastWeights);
+  }
+
   // What the stages of one call have in common for all threads. In memory of this thread.
   std::span<const StageCall> prepare(int64_t rows, std::span<const MatrixView> operands,
                                      std::span<const MatrixView> outputs,
@@ -547,8 +554,8 @@ class CpuRowChain final : public RowChain {
       const PanelKernel& kernel = kernels().of(stage, rows);
       const PackedWeights& weights = stage.packed(kernel.layout, rounding_);
       call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
-                             overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches, false,
-                             nullptr, operands, outputs, sums});
+                             overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,
+                             tiles_pay(kernel), false, nullptr, operands, outputs, sums});
     }
     call_stages.back().is_large =
         simd::exceeds_caches(rows * stages_.back().n() * static_cast<int64_t>(dtype_bytes(dtype_)));

@@ -145,6 +145,7 @@ struct StageCall {
   int64_t padded_k = 0;      // what the kernel reads of a row
   int64_t overlap_rows = 0;  // from so many rows on programs run beside its products; 0: never
   bool prefetches = true;    // the panel after the one in use
+  bool tiles = false;        // its rows are tiled, where there are enough of them
   // The result exceeds the caches: it is written past them.
   bool is_large = false;
   const void* next = nullptr;  // weights that are read after the last panel's; null: not known
@@ -169,7 +170,7 @@ void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, 
 
 // Whether m rows are tiled for the stage's kernel (run_stage() as tile_stage.h has it).
 inline bool reads_tiles(const StageCall& stage, int64_t m) {
-  return stage.kernel->tiles != nullptr && m >= simd::kLeastTileRows;
+  return stage.tiles && m >= simd::kLeastTileRows;
 }
 
 // Rows that a stage reads, in memory of the chain's: their type, their stride in elements where

@@ -25,6 +25,9 @@ thread_local Scratch tile_columns_scratch;
 thread_local Scratch tile_bias_scratch;
 thread_local Scratch tile_rows_scratch;
 
+// Blocks of columns that a thread packs before it multiplies them: with k up to 1024 they stay in
+// L2.
+constexpr int64_t kOwnBlocks = 8;
 // Elements of B that are worth another thread's packing.
 constexpr int64_t kColumnsGrain = 8 << 10;
 
@@ -101,9 +104,7 @@ class TileGemm {
     for (int64_t first = 0; first < blocks; first += chunk) {
       const int64_t count = std::min(chunk, blocks - first);
       const int64_t grain = std::max<int64_t>(1, kColumnsGrain / (kTileBlock * c_.k));
-      // Where each piece has columns of its own, it packs them itself: no thread waits.
-      const bool is_own = plan_.pieces_m == 1;
-      if (!is_own)
+      if (!packs_own())
         parallel_for(count, std::max(grain, ceil_div(count, plan_.threads())),
                      [&](int64_t begin, int64_t end) { pack(first, begin, end); });
       parallel_for(plan_.threads(), 1, [&](int64_t begin, int64_t end) {
@@ -111,7 +112,6 @@ class TileGemm {
           const int64_t j = piece % plan_.pieces_n;
           const int64_t from = count * j / plan_.pieces_n;
           const int64_t to = count * (j + 1) / plan_.pieces_n;
-          if (is_own) pack(first, from, to);
           run_piece(piece / plan_.pieces_n, first, from, to);
         }
       });
@@ -119,6 +119,9 @@ class TileGemm {
   }
 
  private:
+  // Each piece has columns of its own, and uses them for one block of rows: it packs them itself.
+  bool packs_own() const { return plan_.pieces_m == 1 && c_.m <= plan_.m_chunk; }
+
   void widen_bias() {
     float* const bias = tile_bias_scratch.get(static_cast<size_t>(c_.n + kTileBlock));
     const PackSource source = {c_.bias.data, c_.bias.type, 0, c_.bias.col_stride};
@@ -159,20 +162,24 @@ class TileGemm {
         args.rows.depth < steps_ ? blocks.chunk * args.rows.panels() * kBlockSums : 0;
     float* const memory = tile_rows_scratch.get(static_cast<size_t>(row_floats + waiting));
     args.rows.data = reinterpret_cast<uint16_t*>(memory);
+    // Columns of its own are packed a few at a time, right before their products.
+    const int64_t group = packs_own() ? std::max<int64_t>(blocks.chunk, kOwnBlocks) : end - begin;
     pack_tile_rows({at(c_.a, row, 0), c_.a.type, c_.a.row_stride, c_.a.col_stride}, m, c_.k,
                    args.rows, 0);
     args.weights = columns_;
-    args.first = begin;
-    args.last = end;
     args.chunk = blocks.chunk;
     args.resident = blocks.resident;
     args.fetches_rows = blocks.fetches_rows;
-    args.next = columns_.at(begin, 0);  // the next block of rows begins anew
+    if (!packs_own()) args.next = columns_.at(begin, 0);  // the next block of rows begins anew
     args.waiting = memory + row_floats;
     BlockToC work(c_, makes_lines_, bias_, row, row + m);
     work.set_column(first * kTileBlock);
     args.work = &work;
-    plan_.kernel->tiles(args);
+    for (args.first = begin; args.first < end; args.first = args.last) {
+      args.last = std::min(args.first + group, end);
+      if (packs_own()) pack(first, args.first, args.last);
+      plan_.kernel->tiles(args);
+    }
     if (work.is_large()) end_streams();
   }
 

@@ -60,14 +60,17 @@ class StoreWork final : public PanelWork {
   Rows ready_;  // the block before it, as far as it is left
 };
 
-void amx_one(const PanelArgs& args) {
-  if (args.m < kLeastTileRows) return bf16_pairs_one(args);
-  if (args.store == nullptr) return TileProduct<AmxUnit>(args, 1).run();
+template <bool kTiled>
+void one_part(const PanelArgs& args) {
+  if (args.store == nullptr) return TileProduct<AmxUnit, kTiled>(args, 1).run();
   StoreWork work(*args.store);
   PanelArgs stored = args;
   stored.work = &work;
-  TileProduct<AmxUnit>(stored, 1).run();
+  TileProduct<AmxUnit, kTiled>(stored, 1).run();
   work.end();
+}
+void amx_one(const PanelArgs& args) {
+  args.m < kLeastTileRows ? bf16_pairs_one(args) : one_part<false>(args);
 }
 void amx_two(const PanelArgs& args) {
   if (args.m < kLeastTileRows) return bf16_pairs_two(args);
@@ -82,6 +85,14 @@ void amx_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 #endif
 
 }  // namespace
+
+#if defined(__x86_64__)
+void amx_tiled_one(const PanelArgs& args) {
+  args.m < kLeastTileRows ? bf16_tile_pairs_one(args) : one_part<true>(args);
+}
+#else
+void amx_tiled_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+#endif
 
 const char* decline_amx(const PanelUse& use) {
   if (use.weights != FloatType::bf16 || use.widens) return "needs bf16 rows and weights";

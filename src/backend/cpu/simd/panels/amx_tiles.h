@@ -53,11 +53,15 @@ class PacedWork {
   int64_t until_;
 };
 
-template <class Unit>
+// kTiled: the panel lies in tiles (of one part alone), else in rows of pairs.
+template <class Unit, bool kTiled = false>
 class TileProduct {
  public:
   TileProduct(const PanelArgs& args, int parts)
-      : args_(args), halves_per_part_(2 / parts), sums_width_(kTilesWidth / parts) {}
+      : args_(args), halves_per_part_(2 / parts), sums_width_(kTilesWidth / parts) {
+    if constexpr (kTiled)
+      half_bytes_ = args.block_bytes > 0 ? args.block_bytes : args.k / kTileK * kTilePairBytes;
+  }
 
   void run() const {
     constexpr int64_t block = 2 * kTileRows;
@@ -102,9 +106,8 @@ class TileProduct {
   void half(int64_t row, int64_t half, const std::array<float*, 2>& to,
             PacedWork<PanelWork>& work) const {
     const auto* a = static_cast<const uint16_t*>(args_.a) + row * args_.a_stride;
-    const auto* b = static_cast<const uint16_t*>(args_.panel) + half * kTilesWidth;
+    const char* b = static_cast<const char*>(args_.panel) + half * half_bytes_;
     const int64_t a_bytes = args_.a_stride * 2;
-    constexpr int64_t b_bytes = kTilesWidth * 2 * 2;
     const int64_t blocks = args_.m / (2 * kTileRows);
     const NextPanel next(next_of(args_, 2 * blocks), 2 * blocks, row / (2 * kTileRows) * 2 + half,
                          args_.k / kTileK, kTileK * kTilesWidth * 2, 1);
@@ -113,16 +116,16 @@ class TileProduct {
     begin<kTwo>(row, half);
     int64_t until_fetch = 0;
     int64_t group = 0;
-    for (int64_t k = 0; k < args_.k; k += kTileK) {
+    for (int64_t k = 0; k < args_.k; k += kTileK, b += kStepBytes) {
       if (--until_fetch < 0) {
         next.fetch(group++);
         until_fetch = next.group() - 1;
       }
-      if (streams) fetch_step(b + k * kTilesWidth);
+      if (streams) fetch_step(b);
       work.step();
       Unit::template load<4>(a + k, a_bytes);
-      Unit::template load<6>(b + k * kTilesWidth, b_bytes);
-      Unit::template load<7>(b + k * kTilesWidth + 2 * kTileColumns, b_bytes);
+      Unit::template load<6>(b, kRowBytes);
+      Unit::template load<7>(b + kRightBytes, kRowBytes);
       Unit::template multiply<0, 4, 6>();
       Unit::template multiply<1, 4, 7>();
       if constexpr (kTwo) {
@@ -135,12 +138,11 @@ class TileProduct {
   }
 
   // A step's share of what is fetched ahead.
-  [[gnu::always_inline]] static void fetch_step(const uint16_t* at) {
+  [[gnu::always_inline]] void fetch_step(const char* at) const {
     constexpr Ahead ahead = ahead_of_stream(sizeof(uint16_t));
     constexpr int64_t line = 64;
-    const char* const from = reinterpret_cast<const char*>(at) + ahead.bytes;
-    for (int64_t i = 0; i < kTileK * kTilesWidth * int64_t{sizeof(uint16_t)}; i += line)
-      fetch_line<ahead.into>(from + i);
+    const char* const from = at + ahead.bytes;
+    for (int64_t i = 0; i < kStepBytes; i += line) fetch_line<ahead.into>(from + i);
   }
 
   // Of a half of the panel, in its part's sums.
@@ -181,6 +183,12 @@ class TileProduct {
   // The panel's two halves are 32 columns each: of one part, or one of either.
   int64_t halves_per_part_;
   int64_t sums_width_;
+  // In the panel: from a half to the other, from a step of k to the next, from a tile to the one
+  // beside it, between a tile's rows.
+  int64_t half_bytes_ = kTilesWidth * 2;
+  static constexpr int64_t kStepBytes = kTiled ? kTilePairBytes : kTileK * kTilesWidth * 2;
+  static constexpr int64_t kRightBytes = kTiled ? kTilePairBytes / 2 : kTileColumns * 4;
+  static constexpr int64_t kRowBytes = kTiled ? kTileColumns * 4 : kTilesWidth * 4;
 };
 
 }  // namespace epilogue::simd
