@@ -39,9 +39,9 @@ def products_of(dtype: torch.dtype) -> str:
 
 
 # Rows from which the engine's products of bf16 on AMX's tiles take less time, forward and backward together, though
-# both operands are packed at each call (`bench blocks --training always`: 0.64 to 0.84 of PyTorch's best at 64 and 128 rows,
-# 0.95 to 1.27 at 512, 1.18 to 1.40 at 2048).
-LEAST_ROWS_OF_TILES = 1024
+# both operands are packed at each call (`bench blocks --training always`: 0.64 to 0.84 times as fast as PyTorch's best at 64
+# and 128 rows, 0.94 to 1.09 at 256, 0.98 to 1.25 at 512, 1.26 to 1.58 at 2048).
+LEAST_ROWS_OF_TILES = 512
 
 
 @functools.lru_cache(maxsize=None)

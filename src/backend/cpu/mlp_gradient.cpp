@@ -7,7 +7,9 @@
 #include <string>
 
 #include "backend/cpu/float_type.h"
+#include "backend/cpu/simd/panels/block_lines.h"
 #include "backend/cpu/simd/pointwise.h"
+#include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "epilogue/base/error.h"
 #include "ops/overlap.h"
@@ -166,6 +168,24 @@ struct MlpBackward {
   }
 };
 
+// Where the processor rounds to bf16 itself: an element's results in one go.
+simd::HiddenFunction hidden_function(const MlpActivation& act, const Tensor& gate) {
+  if (gate.dtype() != DType::bf16 || act.scale != 1.0F || act.squared ||
+      !cpu_has(CpuFeature::avx512_bf16))
+    return nullptr;
+  return simd::hidden_elements(act.f);
+}
+void run_elements(simd::HiddenFunction f, const simd::HiddenElements& elements, int64_t count) {
+  parallel_for(count, kMlpGrain,
+               [&](int64_t begin, int64_t end) { f(elements, begin, end - begin); });
+}
+const uint16_t* bits_of(const Tensor& t) {
+  return t.defined() ? static_cast<const uint16_t*>(t.data()) : nullptr;
+}
+uint16_t* writable_bits_of(const Tensor& t) {
+  return t.defined() ? static_cast<uint16_t*>(t.data()) : nullptr;
+}
+
 template <class Body>
 void for_tiles(int64_t count, Body body) {
   const simd::PointwiseKernels& kernels = simd::pointwise_kernels();
@@ -183,6 +203,10 @@ void mlp_hidden_into(std::string_view activation, const Tensor& gate, const Tens
   require_alike(gate, {up, out});
   require_apart({out}, {gate, up});
   if (!out.defined()) fail_mlp("an out", "an undefined tensor");
+  if (const auto f = hidden_function(act, gate))
+    return run_elements(f,
+                        {.gate = bits_of(gate), .up = bits_of(up), .hidden = writable_bits_of(out)},
+                        gate.numel());
   const TileReader in(gate);
   const TileReader factor(up);
   const TileWriter to(out);
@@ -206,6 +230,12 @@ void mlp_gradients_into(std::string_view activation, const Tensor& d_hidden, con
   require_apart({out.hidden, out.gate, out.up}, {d_hidden, gate, up});
   require_apart({out.hidden}, {out.gate, out.up});
   require_apart({out.gate}, {out.up});
+  if (const auto f = hidden_function(act, gate))
+    return run_elements(
+        f,
+        {bits_of(gate), bits_of(up), bits_of(d_hidden), writable_bits_of(out.hidden),
+         writable_bits_of(out.gate), writable_bits_of(out.up)},
+        gate.numel());
   const MlpBackward work{act, d_hidden, gate, up, out.hidden, out.gate, out.up};
   for_tiles(gate.numel(), [&](const simd::PointwiseKernels& kernels, int64_t begin, size_t n) {
     work.run(kernels, begin, n);

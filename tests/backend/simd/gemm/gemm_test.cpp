@@ -236,6 +236,29 @@ TEST(Gemm, ManyColumnAndRowChunks) {
     for (Layout b : kLayouts) check({110, 70, 4129, a, b, bf16, bf16, bf16});
 }
 
+// Large enough for tiles, where the level has them: every layout, kind of bias and type of C; rows
+// of one block and of several; threads over columns and over rows; odd k and n.
+TEST(Gemm, TiledOperands) {
+  const FloatType bf16 = FloatType::bf16;
+  for (const int threads : {1, 3}) {
+    const Threads limit(threads);
+    for (const int64_t m : {33, 70, 530})
+      for (Layout a : kLayouts)
+        for (Layout b : kLayouts) check({m, 331, 411, a, b, bf16, bf16, bf16});
+    for (const char bias : {'r', 'c', 's', 'm'})
+      for (const FloatType type : {FloatType::f32, bf16})
+        for (const float alpha : {1.0F, -0.5F})
+          for (const float beta : {1.0F, 0.25F}) {
+            Case c = {50, 300, 450, Layout::row_major, Layout::column_major, bf16, bf16, type};
+            c.bias = bias;
+            c.bias_type = type;
+            c.alpha = alpha;
+            c.beta = beta;
+            check(c);
+          }
+  }
+}
+
 TEST(Gemm, AccumulatesIntoC) {
   for_each_isa([](Isa) {
     for (int64_t k : {40, 2500}) {

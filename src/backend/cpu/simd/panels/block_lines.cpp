@@ -36,16 +36,48 @@ __m512 logistic2(__m512 y) {
   return _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(exp2_of(y), _mm512_set1_ps(1.0F)));
 }
 
+// Of s = 1 / (1 + 2^y): s itself, and 1 - s without cancellation.
+struct Logistic {
+  __m512 s;
+  __m512 rest;
+};
+Logistic logistic_parts(__m512 y) {
+  constexpr int kSmallerMagnitude = 2;
+  constexpr float kFinite = 126;
+  y = _mm512_maskz_range_ps(kAll, y, _mm512_set1_ps(kFinite), kSmallerMagnitude);
+  const __m512 e = exp2_of(y);
+  const __m512 s = _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(e, _mm512_set1_ps(1.0F)));
+  return {s, _mm512_mul_ps(e, s)};
+}
+
+// f(x) and f'(x).
+struct Derived {
+  __m512 value;
+  __m512 slope;
+};
+
 struct Identity {
   static __m512 apply(__m512 x) { return x; }
 };
 struct Relu {
   static __m512 apply(__m512 x) { return _mm512_maskz_max_ps(kAll, _mm512_setzero_ps(), x); }
+  // NaN has the slope of what is above 0.
+  static Derived derived(__m512 x) {
+    const __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LE_OQ);
+    const auto rest = static_cast<__mmask16>(~below);
+    return {apply(x), _mm512_maskz_mov_ps(rest, _mm512_set1_ps(1.0F))};
+  }
 };
 constexpr float kLog2E = 1.44269504F;
 struct Silu {
   static __m512 apply(__m512 x) {
     return _mm512_mul_ps(x, logistic2(_mm512_mul_ps(x, _mm512_set1_ps(-kLog2E))));
+  }
+  // s + x s (1 - s)
+  static Derived derived(__m512 x) {
+    const Logistic l = logistic_parts(_mm512_mul_ps(x, _mm512_set1_ps(-kLog2E)));
+    const __m512 value = _mm512_mul_ps(x, l.s);
+    return {value, _mm512_fmadd_ps(value, l.rest, l.s)};
   }
 };
 // x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
@@ -56,12 +88,29 @@ struct GeluTanh {
         _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(k1 * 0.044715F), _mm512_set1_ps(k1));
     return _mm512_mul_ps(x, logistic2(_mm512_mul_ps(x, slope)));
   }
+  // s + x s (1 - s) 2u'
+  static Derived derived(__m512 x) {
+    constexpr float beta2 = 2 * 0.797884561F;
+    constexpr float kappa = 0.044715F;
+    const __m512 x2 = _mm512_mul_ps(x, x);
+    const __m512 slope = _mm512_fmadd_ps(x2, _mm512_set1_ps(-beta2 * kLog2E * kappa),
+                                         _mm512_set1_ps(-beta2 * kLog2E));
+    const Logistic l = logistic_parts(_mm512_mul_ps(x, slope));
+    const __m512 value = _mm512_mul_ps(x, l.s);
+    const __m512 du2 =
+        _mm512_fmadd_ps(x2, _mm512_set1_ps(3 * beta2 * kappa), _mm512_set1_ps(beta2));
+    return {value, _mm512_fmadd_ps(_mm512_mul_ps(value, l.rest), du2, l.s)};
+  }
 };
 
 // x Phi(x), Phi the normal distribution: Phi(-a) = e^(-a^2 / 2) t Q(t) with t = 1 / (1 + 0.3 a),
 // a = |x|; Q is a fit of degree 3 for a <= 13.5 (2.3e-4).
 struct GeluErf {
-  static __m512 apply(__m512 x) {
+  struct Normal {
+    __m512 phi;
+    __m512 bell;  // e^(-x^2 / 2)
+  };
+  static Normal normal(__m512 x) {
     const __m512 a = _mm512_abs_ps(x);
     const __m512 t =
         _mm512_maskz_rcp14_ps(kAll, _mm512_fmadd_ps(a, _mm512_set1_ps(0.3F), _mm512_set1_ps(1.0F)));
@@ -73,7 +122,13 @@ struct GeluErf {
     const __m512 bell = exp2_of(_mm512_maskz_max_ps(kAll, _mm512_set1_ps(-150.0F), y));
     const __m512 tail = _mm512_mul_ps(_mm512_mul_ps(q, t), bell);
     const __mmask16 above = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
-    return _mm512_mul_ps(x, _mm512_mask_sub_ps(tail, above, _mm512_set1_ps(1.0F), tail));
+    return {_mm512_mask_sub_ps(tail, above, _mm512_set1_ps(1.0F), tail), bell};
+  }
+  static __m512 apply(__m512 x) { return _mm512_mul_ps(x, normal(x).phi); }
+  static Derived derived(__m512 x) {
+    const Normal n = normal(x);
+    const __m512 density = _mm512_mul_ps(n.bell, _mm512_set1_ps(0.398942280F));
+    return {_mm512_mul_ps(x, n.phi), _mm512_fmadd_ps(x, density, n.phi)};
   }
 };
 
@@ -119,7 +174,44 @@ void gated(const BlockLines& lines, int64_t row, int64_t rows) {
   }
 }
 
+__m512 widened(__mmask16 lanes, const uint16_t* from) {
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, _mm256_maskz_loadu_epi16(lanes, from));
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, wide, 16));
+}
+void narrow(__mmask16 lanes, __m512 v, uint16_t* to) {
+  _mm256_mask_storeu_epi16(to, lanes, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+}
+
+template <class F>
+void hidden_loop(const HiddenElements& e, int64_t begin, int64_t n) {
+  for (int64_t i = begin; i < begin + n; i += 16) {
+    const int64_t left = begin + n - i;
+    const auto lanes = static_cast<__mmask16>(left >= 16 ? kAll : (1U << left) - 1);
+    const Derived f = F::derived(widened(lanes, e.gate + i));
+    const __m512 up = e.up != nullptr ? widened(lanes, e.up + i) : _mm512_set1_ps(1.0F);
+    if (e.hidden != nullptr) narrow(lanes, _mm512_mul_ps(f.value, up), e.hidden + i);
+    if (e.d_hidden == nullptr) continue;
+    const __m512 d = widened(lanes, e.d_hidden + i);
+    if (e.d_up != nullptr) narrow(lanes, _mm512_mul_ps(d, f.value), e.d_up + i);
+    if (e.d_gate == nullptr) continue;
+    // A slope of 0 lets nothing through, not even what is infinite.
+    const __mmask16 flat = _mm512_cmp_ps_mask(f.slope, _mm512_setzero_ps(), _CMP_EQ_OQ);
+    const __m512 d_gate = _mm512_mul_ps(_mm512_mul_ps(d, up), f.slope);
+    narrow(lanes, _mm512_maskz_mov_ps(static_cast<__mmask16>(~flat), d_gate), e.d_gate + i);
+  }
+}
+
 }  // namespace
+
+HiddenFunction hidden_elements(PointwiseFn f) {
+  switch (f) {
+    case PointwiseFn::relu: return hidden_loop<Relu>;
+    case PointwiseFn::silu: return hidden_loop<Silu>;
+    case PointwiseFn::gelu_tanh: return hidden_loop<GeluTanh>;
+    case PointwiseFn::gelu_erf: return hidden_loop<GeluErf>;
+    default: return nullptr;
+  }
+}
 
 LineFunction plain_lines(std::optional<PointwiseFn> f) {
   if (!f) return plain<Identity>;
@@ -154,6 +246,7 @@ namespace epilogue::simd {
 
 LineFunction plain_lines(std::optional<PointwiseFn>) { return nullptr; }
 LineFunction gated_lines(PointwiseFn) { return nullptr; }
+HiddenFunction hidden_elements(PointwiseFn) { return nullptr; }
 void end_streams() {}
 
 }  // namespace epilogue::simd
