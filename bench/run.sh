@@ -7,7 +7,7 @@ build=${1:-build}
 out=${2:-$build/bench-results}
 mkdir -p "$out"
 status=0
-for name in activation_bench dispatch_bench call_bench profiler_bench optimizer_bench train_bench fewer_bits_bench tune_bench gemm_bench mlp_bench; do
+for name in activation_bench dispatch_bench call_bench profiler_bench optimizer_bench train_bench fewer_bits_bench tune_bench tile_bench gemm_bench mlp_bench; do
   program=$build/bench/$name
   if [ ! -x "$program" ]; then
     echo "== $name: not built (gemm_bench and mlp_bench need libdnnl-dev)"

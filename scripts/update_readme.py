@@ -32,7 +32,7 @@ import benchmark_figures
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # README.md comes last: its figures are made of the blocks of the others.
 DOCUMENTS = (*sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")), "README.md")
-BENCHMARKS = ("dispatch_bench", "call_bench", "profiler_bench", "gemm_bench", "mlp_bench",
+BENCHMARKS = ("dispatch_bench", "call_bench", "profiler_bench", "gemm_bench", "mlp_bench", "tile_bench",
               "optimizer_bench")
 # The first line of a section of the tour, and the line after it.
 TOUR = {"tour-mlp": ("the GeGLU MLP, eager", "Trace: "),
