@@ -34,7 +34,7 @@ class TileFinish final : public simd::TileWork {
     if (finish.is_possible)
       line_function = finish.is_gated ? simd::gated_lines(*finish.f) : simd::plain_lines(finish.f);
     is_flow_ = flow.is_there();
-    is_large_ = call.is_large && !is_flow_;
+    is_large_ = call.is_large;
   }
 
   // The floats of so many blocks.
@@ -86,10 +86,8 @@ class TileFinish final : public simd::TileWork {
       if (place && place->type == simd::FloatType::bf16) {
         lines = {sums, place->bias, static_cast<uint16_t*>(place->out), place->stride,
                  place->columns};
-        lines.streams = is_large_ && is_of_lines(*place);
         // The flow's lines were written a moment ago, the result's may lie in memory.
-        lines.ahead =
-            is_flow_ || lines.streams || rows < kTileBlock ? 0 : kTileBlock * place->stride;
+        if (!is_flow_) simd::choose_stores(lines, is_large_, rows);
         return rows;
       }
     }
@@ -97,12 +95,6 @@ class TileFinish final : public simd::TileWork {
     row_of_panel_ = 0;
     store_ = finish_.in_registers(block, bias, panel);
     return 0;
-  }
-
-  static bool is_of_lines(const simd::PanelStore& place) {
-    constexpr uintptr_t kLine = 64;
-    return place.columns == kTileBlock && reinterpret_cast<uintptr_t>(place.out) % kLine == 0 &&
-           place.stride % kTileBlock == 0;
   }
 
   const StageFinish finish_;

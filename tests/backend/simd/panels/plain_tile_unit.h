@@ -3,6 +3,7 @@
 // touched than configured.
 #pragma once
 
+#include "backend/cpu/simd/convert.h"
 #include "backend/cpu/simd/panels/amx_tiles.h"
 #include "support/test.h"
 
@@ -13,6 +14,17 @@ inline float widen(uint16_t bf16) {
   float value = 0;
   std::memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+// Even between -1 and 1.
+inline std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> f32(static_cast<size_t>(count));
+  for (float& x : f32) x = values(generator);
+  std::vector<uint16_t> out(f32.size());
+  from_f32(FloatType::bf16, f32.data(), out.data(), out.size());
+  return out;
 }
 
 // Eight registers of 16 rows of 64 bytes.

@@ -11,16 +11,6 @@
 
 namespace epilogue::simd::tile_product_test {
 
-std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> values(-1, 1);
-  std::vector<float> f32(static_cast<size_t>(count));
-  for (float& x : f32) x = values(generator);
-  std::vector<uint16_t> out(f32.size());
-  from_f32(FloatType::bf16, f32.data(), out.data(), out.size());
-  return out;
-}
-
 PanelLayout tiled_layout() {
   PanelLayout layout = bf16_pairs_layout(kTileK);
   layout.has_tiles = true;

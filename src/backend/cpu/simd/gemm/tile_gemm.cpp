@@ -55,9 +55,7 @@ class BlockToC final : public TileWork {
     auto* const out = static_cast<uint16_t*>(c_.c) + at_row_ * c_.c_row_stride + at_column_;
     lines = {sums_, bias_ == nullptr ? nullptr : bias_ + at_column_, out, c_.c_row_stride,
              std::min(kTileBlock, c_.n - at_column_)};
-    lines.streams = is_large_ && lines.columns == kTileBlock && c_.c_row_stride % kTileBlock == 0 &&
-                    reinterpret_cast<uintptr_t>(out) % 64 == 0;
-    lines.ahead = lines.streams || rows_ < kTileBlock ? 0 : kTileBlock * c_.c_row_stride;
+    choose_stores(lines, is_large_, rows_);
     return rows_;
   }
   int64_t pieces() const override { return ceil_div(rows_ - done_, kPieceRows); }

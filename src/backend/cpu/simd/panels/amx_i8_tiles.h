@@ -51,7 +51,7 @@ class IntegerTileProduct {
     std::array<float*, 2> to = {args_.sums[0] + row * sums_width_, nullptr};
     if (halves_per_part_ == 1) to[1] = args_.sums[1] + row * sums_width_;
     if (args_.work != nullptr) to = args_.work->begin(row, count);
-    PacedWork<PanelWork> work(args_.work, 2 * (args_.k / kQuadsK));
+    PacedWork work(args_.work, 2 * (args_.k / kQuadsK));
     for (int64_t h = 0; h < 2; ++h) {
       multiply<kTwo>(row, h, work);
       const int64_t part = h / halves_per_part_;
@@ -66,7 +66,7 @@ class IntegerTileProduct {
 
   // These rows times half of the panel's columns.
   template <bool kTwo>
-  void multiply(int64_t row, int64_t half, PacedWork<PanelWork>& work) {
+  void multiply(int64_t row, int64_t half, PacedWork& work) {
     const auto* a = static_cast<const int8_t*>(args_.a) + row * args_.a_stride;
     const auto* b = static_cast<const int8_t*>(args_.panel) + half * kBlock * 4;
     constexpr int64_t b_stride = kTilesWidth * 4;

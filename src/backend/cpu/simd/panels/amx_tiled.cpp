@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of bf16 by AMX's tiles, with weights that are packed in tiles to be used again and
 // again.
-#include <algorithm>
-#include <array>
-#include <cstring>
-
 #include "backend/cpu/simd/panels/amx_unit.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
@@ -39,8 +35,7 @@ void two_parts(const PanelArgs& args) {
   tiles.rows.data = reinterpret_cast<uint16_t*>(memory);
   for (int64_t i = 0; i < args.m; ++i)
     tiles.rows.set_row(i, static_cast<const uint16_t*>(args.a) + i * args.a_stride, args.k);
-  tiles.weights = {static_cast<const char*>(args.panel),
-                   args.block_bytes > 0 ? args.block_bytes : tiles.rows.steps * kTilePairBytes};
+  tiles.weights = {static_cast<const char*>(args.panel), tile_block_bytes(args)};
   tiles.products = 2;
   tiles.last = tiles.chunk = 2;
   tiles.resident = tiles.rows.steps;

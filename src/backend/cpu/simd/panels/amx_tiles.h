@@ -26,10 +26,9 @@ inline constexpr int64_t kTilesWidth = 64;  // of panels: two blocks of 2 x 2 ti
 using TileRows = std::array<uint8_t, 8>;
 
 // Spreads the pieces of a work over the steps of a block of rows.
-template <class Work>
 class PacedWork {
  public:
-  PacedWork(Work* work, int64_t steps)
+  PacedWork(PanelWork* work, int64_t steps)
       : work_(work),
         left_(work == nullptr ? 0 : work->pieces()),
         interval_(left_ == 0 ? steps + 1 : std::max<int64_t>(1, steps / left_)),
@@ -47,7 +46,7 @@ class PacedWork {
   }
 
  private:
-  Work* work_;
+  PanelWork* work_;
   int64_t left_;
   int64_t interval_;
   int64_t until_;
@@ -59,8 +58,7 @@ class TileProduct {
  public:
   TileProduct(const PanelArgs& args, int parts)
       : args_(args), halves_per_part_(2 / parts), sums_width_(kTilesWidth / parts) {
-    if constexpr (kTiled)
-      half_bytes_ = args.block_bytes > 0 ? args.block_bytes : args.k / kTileK * kTilePairBytes;
+    if constexpr (kTiled) half_bytes_ = tile_block_bytes(args);
   }
 
   void run() const {
@@ -95,7 +93,7 @@ class TileProduct {
     if (halves_per_part_ == 1) to[1] = args_.sums[1] + row * sums_width_;
     if (args_.work != nullptr)
       to = args_.work->begin(row, std::min(args_.m - row, PanelWork::kBlockRows));
-    PacedWork<PanelWork> work(args_.work, 2 * (args_.k / kTileK));
+    PacedWork work(args_.work, 2 * (args_.k / kTileK));
     half<kTwo>(row, 0, to, work);
     half<kTwo>(row, 1, to, work);
     work.finish();
@@ -103,8 +101,7 @@ class TileProduct {
 
   // These rows times half of the panel's columns.
   template <bool kTwo>
-  void half(int64_t row, int64_t half, const std::array<float*, 2>& to,
-            PacedWork<PanelWork>& work) const {
+  void half(int64_t row, int64_t half, const std::array<float*, 2>& to, PacedWork& work) const {
     const auto* a = static_cast<const uint16_t*>(args_.a) + row * args_.a_stride;
     const char* b = static_cast<const char*>(args_.panel) + half * half_bytes_;
     const int64_t a_bytes = args_.a_stride * 2;
@@ -138,7 +135,7 @@ class TileProduct {
   }
 
   // A step's share of what is fetched ahead.
-  [[gnu::always_inline]] void fetch_step(const char* at) const {
+  [[gnu::always_inline]] static void fetch_step(const char* at) {
     constexpr Ahead ahead = ahead_of_stream(sizeof(uint16_t));
     constexpr int64_t line = 64;
     const char* const from = at + ahead.bytes;

@@ -6,6 +6,7 @@
 #include "backend/cpu/simd/panels/kernel_list.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/pack_pairs.h"
+#include "backend/cpu/simd/panels/pack_tiles.h"
 #include "backend/cpu/simd/panels/row_tiles.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/assert.h"
@@ -89,12 +90,9 @@ struct PairRows {
 template <int kParts>
 struct TilePairs {
   explicit TilePairs(const PanelArgs& args)
-      : block(static_cast<const char*>(args.panel)),
-        block_bytes(args.block_bytes > 0 ? args.block_bytes : args.k / kTileK * kTilePairBytes) {}
-  // Tiles of two products take turns.
+      : block(static_cast<const char*>(args.panel)), block_bytes(tile_block_bytes(args)) {}
   [[gnu::always_inline]] const char* vector(int64_t j) const {
-    const int64_t place = kParts == 1 ? j : j % 2 * 2 + j / 2;
-    return block + place / 2 * block_bytes + place % 2 * (kTilePairBytes / 2);
+    return block + tile_place(j, kParts, block_bytes);
   }
   __m512bh load(int64_t j) const { return as_bf16(_mm512_loadu_si512(vector(j))); }
   // Each block is read at half of the panel's pace.

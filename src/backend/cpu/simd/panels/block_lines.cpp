@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cpu/simd/panels/block_lines.h"
 
+#include <cstdint>
+
 #include "backend/cpu/simd/panels/prefetch.h"
+
+namespace epilogue::simd {
+
+void choose_stores(BlockLines& lines, bool is_large, int64_t rows) {
+  constexpr uintptr_t kLine = 64;
+  lines.streams = is_large && lines.columns == kTileBlock && lines.stride % kTileBlock == 0 &&
+                  reinterpret_cast<uintptr_t>(lines.out) % kLine == 0;
+  lines.ahead = lines.streams || rows < kTileBlock ? 0 : kTileBlock * lines.stride;
+}
+
+}  // namespace epilogue::simd
 
 #if defined(__x86_64__)
 #include <hwy/base.h>
@@ -26,14 +39,21 @@ __m512 exp2_of(__m512 y) {
   return _mm512_maskz_scalef_ps(kAll, p, n);
 }
 
-// 1 / (1 + 2^y) by the processor's estimate of the reciprocal (6e-5). 0 for NaN, which then comes
-// from what it is multiplied with.
+// 2^y of y between -bound and bound; of NaN 2^bound.
+__m512 exp2_within(__m512 y, float bound) {
+  constexpr int kSmallerMagnitude = 2;  // of y and the bound, with y's sign
+  return exp2_of(_mm512_maskz_range_ps(kAll, y, _mm512_set1_ps(bound), kSmallerMagnitude));
+}
+
+// 1 / (1 + e) by the processor's estimate of the reciprocal (6e-5).
+__m512 reciprocal_of_one_and(__m512 e) {
+  return _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(e, _mm512_set1_ps(1.0F)));
+}
+
+// 1 / (1 + 2^y). 0 for NaN, which then comes from what it is multiplied with.
 __m512 logistic2(__m512 y) {
-  // The smaller magnitude, with y's sign.
-  constexpr int kSmallerMagnitude = 2;
   constexpr float kBeyond = 130;  // 2^130 is infinite, whatever the fit
-  y = _mm512_maskz_range_ps(kAll, y, _mm512_set1_ps(kBeyond), kSmallerMagnitude);
-  return _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(exp2_of(y), _mm512_set1_ps(1.0F)));
+  return reciprocal_of_one_and(exp2_within(y, kBeyond));
 }
 
 // Of s = 1 / (1 + 2^y): s itself, and 1 - s without cancellation.
@@ -42,11 +62,9 @@ struct Logistic {
   __m512 rest;
 };
 Logistic logistic_parts(__m512 y) {
-  constexpr int kSmallerMagnitude = 2;
   constexpr float kFinite = 126;
-  y = _mm512_maskz_range_ps(kAll, y, _mm512_set1_ps(kFinite), kSmallerMagnitude);
-  const __m512 e = exp2_of(y);
-  const __m512 s = _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(e, _mm512_set1_ps(1.0F)));
+  const __m512 e = exp2_within(y, kFinite);
+  const __m512 s = reciprocal_of_one_and(e);
   return {s, _mm512_mul_ps(e, s)};
 }
 

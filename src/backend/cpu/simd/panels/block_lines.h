@@ -26,6 +26,10 @@ struct BlockLines {
   // Elements from a line to one that is written a block later, and asked for now; 0: none is.
   int64_t ahead = 0;
 };
+// `rows` lines of a result by common stores, asked for a block ahead; of a result that exceeds the
+// caches past them, if they are whole.
+void choose_stores(BlockLines& lines, bool is_large, int64_t rows);
+
 // Rows [row, row + rows) of the block. As bf16_pairs.h rounds: to nearest even, denormals to zero.
 using LineFunction = void (*)(const BlockLines& lines, int64_t row, int64_t rows);
 

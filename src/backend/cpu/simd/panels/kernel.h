@@ -72,6 +72,10 @@ struct PanelArgs {
   // says.
   PanelWork* work = nullptr;
 };
+// PanelArgs::block_bytes, or what 0 means.
+inline int64_t tile_block_bytes(const PanelArgs& args) {
+  return args.block_bytes > 0 ? args.block_bytes : args.k / kTileK * kTilePairBytes;
+}
 using PanelFunction = void (*)(const PanelArgs& args);
 
 // Operands of one call: B where it lies, or as panels that were packed a moment ago into a cache of
