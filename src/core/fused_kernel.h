@@ -18,7 +18,8 @@ namespace epilogue {
 struct KernelTuning {
   enum class Split : uint8_t { automatic, rows, columns, hidden };
   Split split = Split::automatic;  // another one may change bits
-  int64_t block_rows = 0;  // of Split::rows; 0: the kernel's own; another one may change bits
+  // Of Split::rows and Split::columns; 0: the kernel's own; another one may change bits.
+  int64_t block_rows = 0;
   int threads = 0;         // 1: the caller alone; 0: as many as pay
   bool widens = false;     // bf16 weights as f32: twice the bytes; may change bits
   bool prefetches = true;  // whether a panel is fetched while the one before it is used

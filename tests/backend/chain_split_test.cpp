@@ -163,6 +163,36 @@ TEST(ChainPlan, SharesOfManyTilesEndAtOne) {
   EXPECT_EQ(few.block_rows, 32);
 }
 
+// Weights from memory pass once for so many rows, of which every thread takes columns.
+TEST(ChainPlan, RowsShareWeightsThatComeFromMemory) {
+  cpu::ChainShape shape = mlp_shape();
+  shape.shared_rows = 512;
+  const auto plan = [&shape](int64_t rows, int threads) {
+    return plan_chain(rows, shape, {}, threads, kFallbackRates);
+  };
+  const RowChainPlan all = plan(512, 2);
+  EXPECT_FALSE(all.splits_rows);
+  EXPECT_EQ(all.blocks, 1);
+  EXPECT_EQ(all.threads, 2);
+  const RowChainPlan some = plan(1200, 2);
+  EXPECT_FALSE(some.splits_rows);
+  EXPECT_EQ(some.hidden_slices, 1);
+  EXPECT_EQ(some.blocks, 3);
+  EXPECT_LE(some.block_rows, 512);
+  EXPECT_EQ(some.block_rows % some.row_unit, 0);
+  EXPECT_EQ(some.scratch_bytes, some.block_rows * 3072 * 2) << "one group after the other";
+  EXPECT_TRUE(plan(1200, 1).splits_rows) << "nobody to share with";
+}
+
+// Tiles do the arithmetic in a fraction of the weights' way: threads better read half of them each.
+TEST(ChainSplit, TilesMakeTheWeightsWayTheCost) {
+  StageSize tiles[] = {kMlp[0], kMlp[1]};
+  EXPECT_EQ(choose_split(256, kMlp, 2, true, true).kind, Kind::rows);
+  for (StageSize& s : tiles) s.is_bf16 = s.has_tiles = true;
+  EXPECT_EQ(choose_split(256, tiles, 2, true, true).kind, Kind::hidden);
+  EXPECT_EQ(choose_split(512, tiles, 2, true, true).kind, Kind::rows);
+}
+
 // The rates decide how many threads run what is cut the same way: bits do not depend on them.
 TEST(ChainPlan, RatesChangeThreadsAndNothingElse) {
   MachineRates slow = kFallbackRates;
@@ -192,6 +222,8 @@ TEST(ChainPlan, IsTuned) {
   EXPECT_TRUE(plan({.split = Split::rows}).splits_rows);
   EXPECT_EQ(plan({.split = Split::rows, .block_rows = 12}).block_rows, 12);
   EXPECT_LE(plan({.split = Split::rows, .block_rows = 500}).block_rows, 54) << "equal shares";
+  EXPECT_EQ(plan({.split = Split::columns}).blocks, 1);
+  EXPECT_EQ(plan({.split = Split::columns, .block_rows = 30}).blocks, 4);
 }
 
 // y = (relu(x a^T) * (x b^T)) c^T + x, the hidden activation stored on the way.
@@ -220,8 +252,9 @@ struct GatedMlp {
     spec.stages.push_back({{c}, {2, {{PointwiseFn::add, 0, 1}}, {2}}, {0}});
     return cpu_backend().make_row_chain(spec);
   }
-  RowChainPlan run() const {
+  RowChainPlan run(const KernelTuning& tuning = {}) const {
     const auto made = chain();
+    made->tune(tuning);
     const MatrixView operands[] = {matrix(x)};
     const MatrixView outputs[] = {matrix(y), matrix(h)};
     made->run(rows, matrix(x), operands, outputs);
@@ -265,6 +298,31 @@ TEST(RowChain, SlicesOfHiddenColumnsGiveTheAnswerOfOneThread) {
   }
   EXPECT_GT(sliced, 20);
   EXPECT_GT(grouped, 0);
+}
+
+// Groups of rows of which all threads take columns, x's rows prepared by all of them.
+TEST(RowChain, GroupsOfRowsThatShareColumnsGiveTheAnswerOfOneThread) {
+  const test::IsaScope isa;
+  const test::ThreadScope scope;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const Norm norm : {Norm::none, Norm::rms})
+      for (const auto& [rows, k, hidden] : {std::array<int64_t, 3>{90, 40, 515}, {301, 1030, 70}}) {
+        const GatedMlp mlp{rows, k, hidden, DType::bf16, norm};
+        set_num_threads(1);
+        mlp.run();
+        const Tensor want = clone(mlp.y);
+        const Tensor want_h = clone(mlp.h);
+        set_num_threads(3);
+        const RowChainPlan plan =
+            mlp.run({.split = KernelTuning::Split::columns, .block_rows = rows / 2});
+        EXPECT_FALSE(plan.splits_rows);
+        EXPECT_GE(plan.blocks, 2);
+        const std::string what = std::to_string(rows) + " rows on " + std::string(isa_name(level));
+        expect_close(mlp.h, want_h, 1e-5, what);
+        expect_close(mlp.y, want, 1e-6 * static_cast<double>(hidden), what);
+      }
+  }
 }
 
 // A slice's NaN reaches the rows that it is in, and no others.

@@ -10,12 +10,16 @@
 namespace epilogue::cpu {
 namespace {
 
-ChainSplit split_of(int64_t rows, const ChainShape& shape, KernelTuning::Split wanted,
+ChainSplit by_columns(int64_t rows, int64_t rows_at_once) {
+  return {ChainSplit::Kind::columns, rows_at_once > 0 ? ceil_div(rows, rows_at_once) : 1};
+}
+
+ChainSplit split_of(int64_t rows, const ChainShape& shape, const KernelTuning& tuning,
                     int threads) {
   using Split = KernelTuning::Split;
-  switch (wanted) {
+  switch (tuning.split) {
     case Split::rows: return {};
-    case Split::columns: return {ChainSplit::Kind::columns};
+    case Split::columns: return by_columns(rows, tuning.block_rows);
     case Split::hidden:
       if (shape.may_slice && threads > 1)
         return {ChainSplit::Kind::hidden, 1, std::min<int64_t>(threads, shape.stages[0].panels)};
@@ -24,8 +28,10 @@ ChainSplit split_of(int64_t rows, const ChainShape& shape, KernelTuning::Split w
   }
   // Two stages are all that slices need to know.
   const std::span<const StageSize> stages = shape.stages;
-  return choose_split(rows, stages.first(std::min<size_t>(stages.size(), 2)), threads,
-                      shape.may_slice, shape.may_group);
+  const ChainSplit split = choose_split(rows, stages.first(std::min<size_t>(stages.size(), 2)),
+                                        threads, shape.may_slice, shape.may_group);
+  if (split.kind != ChainSplit::Kind::rows || threads == 1 || shape.shared_rows == 0) return split;
+  return by_columns(rows, shape.shared_rows);
 }
 
 // One thread's last tile more or less than another's is nothing in a share of so many.
@@ -87,7 +93,7 @@ int64_t likely_block_rows(bool has_tiles, int64_t weights, int64_t weight_bytes)
 RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const KernelTuning& tuning,
                         int threads, const MachineRates& rates) {
   RowChainPlan p;
-  const ChainSplit split = split_of(rows, shape, tuning.split, threads);
+  const ChainSplit split = split_of(rows, shape, tuning, threads);
   p.splits_rows = split.kind == ChainSplit::Kind::rows;
   p.hidden_slices = split.slices;
   if (p.splits_rows) {
@@ -96,6 +102,10 @@ RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const KernelTunin
     p.blocks = blocks_of(rows, p.row_unit, most, threads);
     const int64_t units = ceil_div(ceil_div(rows, p.row_unit), p.blocks);
     p.block_rows = std::max<int64_t>(1, std::min(rows, units * p.row_unit));
+  } else if (split.kind == ChainSplit::Kind::columns) {
+    p.row_unit = split.row_groups > 1 ? unit_of(rows, shape, 1) : 1;
+    p.blocks = std::min(split.row_groups, ceil_div(rows, p.row_unit));
+    p.block_rows = ceil_div(ceil_div(rows, p.row_unit), p.blocks) * p.row_unit;
   } else {
     p.block_rows = std::max<int64_t>(1, ceil_div(rows, split.row_groups));
     p.blocks = ceil_div(rows, p.block_rows);
@@ -106,7 +116,8 @@ RowChainPlan plan_chain(int64_t rows, const ChainShape& shape, const KernelTunin
                          : p.hidden_slices > 1 ? p.blocks * p.hidden_slices
                                                : threads;
   p.threads = static_cast<int>(std::min<int64_t>(pieces, worth));
-  p.scratch_bytes = shape.widest_row_bytes * p.block_rows * (p.splits_rows ? p.threads : p.blocks);
+  const int64_t at_once = p.splits_rows ? p.threads : p.hidden_slices > 1 ? p.blocks : 1;
+  p.scratch_bytes = shape.widest_row_bytes * p.block_rows * at_once;
   if (p.hidden_slices > 1)
     p.scratch_bytes +=
         p.hidden_slices * rows * shape.result_columns * static_cast<int64_t>(sizeof(float));

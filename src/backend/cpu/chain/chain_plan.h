@@ -15,11 +15,13 @@ namespace epilogue::cpu {
 // What the plan needs to know of a chain.
 struct ChainShape {
   std::vector<StageSize> stages;
-  bool may_slice = false;        // its kernels can take slices of the hidden columns
-  bool may_group = true;         // its rows may be cut anywhere
-  int64_t block_rows = 0;        // that the level in use likes
-  int64_t row_unit = 1;          // that a share of few rows ends at a multiple of
-  int64_t tile_rows = 1;         // the same of a share of many: what its kernels compute at once
+  bool may_slice = false;  // its kernels can take slices of the hidden columns
+  bool may_group = true;   // its rows may be cut anywhere
+  int64_t block_rows = 0;  // that the level in use likes
+  int64_t shared_rows =
+      0;                  // that all threads better take together; 0: each takes blocks of its own
+  int64_t row_unit = 1;   // that a share of few rows ends at a multiple of
+  int64_t tile_rows = 1;  // the same of a share of many: what its kernels compute at once
   int64_t widest_row_bytes = 0;  // of what lies between stages
   int64_t result_columns = 0;
 };

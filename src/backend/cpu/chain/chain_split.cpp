@@ -21,8 +21,10 @@ constexpr int64_t kOverlappingRows = 8;
 // Weights that stay in L2 whoever reads them.
 constexpr int64_t kSmallWeights = int64_t{1} << 20;
 
-// Sums that other cores wrote.
+// Sums that other cores wrote, and rows that they wrote for the next stage's tile products, which
+// also read them again for each chunk of columns.
 constexpr double kSumBytesPerNs = 16;
+constexpr double kSharedRowBytesPerNs = 7;
 // A second thread must save this much: one that sleeps takes microseconds to wake.
 constexpr double kLeastGainNs = 1500;
 
@@ -35,9 +37,16 @@ struct CoreRates {
 };
 
 // The split decides bits: these rates are constants. bf16 counts as f32 does, for a core without
-// instructions for it.
+// instructions for it; tiles count as what is left of their peak in long products.
 constexpr CoreRates kSplitRates = {kFallbackRates.f32_flops_per_ns, kFallbackRates.f32_flops_per_ns,
                                    kFallbackRates.stream_bytes_per_ns, kFallbackRates.handoff_ns};
+constexpr double kTileFlopsPerNs = 1900;
+
+CoreRates split_rates(std::span<const StageSize> stages) {
+  CoreRates rates = kSplitRates;
+  if (stages[0].has_tiles) rates.bf16_flops_per_ns = kTileFlopsPerNs;
+  return rates;
+}
 
 double weight_bytes_of(std::span<const StageSize> stages) {
   double bytes = 0;
@@ -72,9 +81,15 @@ double elements_ns(int64_t rows, std::span<const StageSize> stages) {
 double columns_ns(int64_t rows, std::span<const StageSize> stages, int64_t threads,
                   const CoreRates& core) {
   double ns = 0;
-  for (const StageSize& s : stages)
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const StageSize& s = stages[i];
     ns += static_cast<double>(ceil_div(s.panels, threads)) * panel_ns(s, rows, core) +
           (s.panels > 1 ? core.handoff_ns : 0);
+    if (i > 0 && s.has_tiles) {
+      const int64_t others = rows * s.k * s.weight_bytes * (threads - 1) / threads;
+      ns += static_cast<double>(others) / kSharedRowBytesPerNs;
+    }
+  }
   return ns;
 }
 
@@ -101,7 +116,7 @@ double hidden_ns(int64_t rows, std::span<const StageSize> stages, int64_t thread
 ChainSplit choose_split(int64_t rows, std::span<const StageSize> stages, int threads,
                         bool may_slice, bool may_group) {
   if (threads == 1 || rows >= threads * kManyRows) return {};
-  CoreRates core = kSplitRates;
+  CoreRates core = split_rates(stages);
   if (weight_bytes_of(stages) < kSmallWeights) core.stream_bytes_per_ns = kCachedBytesPerNs;
   ChainSplit best{ChainSplit::Kind::columns};
   double best_ns = columns_ns(rows, stages, threads, core);

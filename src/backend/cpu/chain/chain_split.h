@@ -35,12 +35,14 @@ struct StageSize {
   int64_t k = 0;
   int64_t weight_bytes = 4;  // of one weight
   bool is_bf16 = false;      // its products are: some cores have instructions for them
+  bool has_tiles = false;    // and tile products of these rows do them
 };
 
 struct ChainSplit {
   enum class Kind : uint8_t { rows, columns, hidden };
   Kind kind = Kind::rows;
-  // hidden: groups of rows times slices of hidden columns.
+  // columns: groups of rows, one after the other; hidden: groups of rows times slices of hidden
+  // columns, all at once.
   int64_t row_groups = 1;
   int64_t slices = 1;
 };

@@ -435,7 +435,10 @@ class CpuRowChain final : public RowChain {
       } else if (p.hidden_slices > 1) {
         run_slices(call, rows, p);
       } else {
-        run_stages(call, 0, rows, p.threads);
+        for (int64_t b = 0; b < p.blocks; ++b) {
+          const RowRange block = rows_of_block(rows, p.row_unit, p.blocks, b);
+          run_stages(call, block.first, block.last - block.first, p.threads);
+        }
       }
     }
     for (size_t o = 0; o < sums.size(); ++o)
@@ -505,8 +508,8 @@ class CpuRowChain final : public RowChain {
       const ChainStage& s = stages_[i];
       weights += s.k() * s.n() * s.products();
       const int64_t each = width / s.products();
-      shape.stages.push_back(
-          {(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16});
+      shape.stages.push_back({(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16,
+                              tiles_pay(kernels().of(s, rows))});
       // What flows on is of the type that the next kernel reads; the last result is computed in
       // f32.
       const FloatType flows =
@@ -524,6 +527,8 @@ class CpuRowChain final : public RowChain {
     // Column sums are of kColumnSumRows rows each.
     shape.row_unit = has_sums_ ? kColumnSumRows : ChainKernels::row_unit();
     shape.tile_rows = has_sums_ ? kColumnSumRows : many.mr;
+    if (many.tiles != nullptr)
+      shape.shared_rows = simd::shared_tile_rows(stages_[0].k(), weights * bytes);
     shape.result_columns = stages_.back().n();
     return shape;
   }
@@ -566,7 +571,8 @@ class CpuRowChain final : public RowChain {
   }
 
   // x's rows as the first stage wants them: normalised, in its type; where they lie if that is so.
-  StageRows first_rows(const Call& call, int64_t row, int64_t m, float* scratch) const {
+  StageRows first_rows(const Call& call, int64_t row, int64_t m, float* scratch,
+                       int threads = 1) const {
     const MatrixView& x = call.x;
     const StageCall& first = call.stages[0];
     const FloatType have = float_type(x.dtype);
@@ -577,19 +583,28 @@ class CpuRowChain final : public RowChain {
     const bool is_ready = norm_.kind == Norm::none && have == want;
     const StageRows rows = rows_at(first, m, scratch);
     if (rows.tiles.data != nullptr) {
-      if (is_ready) {
-        simd::pack_tile_rows({from, have, x.row_stride, 1}, m, k, rows.tiles, 0);
-        return rows;
-      }
-      // Some rows at a time, in L1.
-      constexpr int64_t kSome = 8;
-      float* const some = norm_scratch.get(static_cast<size_t>(kSome * first.padded_k));
-      for (int64_t i = 0; i < m; i += kSome) {
-        const int64_t count = std::min(kSome, m - i);
-        normalise_rows(norm_, {simd::advance(from, have, i * x.row_stride), have, x.row_stride},
-                       count, k, {some, want, first.padded_k});
-        for (int64_t j = 0; j < count; ++j)
-          set_row(first, rows, i + j, want, simd::advance(some, want, j * first.padded_k));
+      const auto tile_rows = [&](int64_t begin, int64_t end) {
+        if (is_ready) {
+          const void* const these = simd::advance(from, have, begin * x.row_stride);
+          simd::pack_tile_rows({these, have, x.row_stride, 1}, end - begin, k, rows.tiles, begin);
+          return;
+        }
+        // Some rows at a time, in L1.
+        constexpr int64_t kSome = 8;
+        float* const some = norm_scratch.get(static_cast<size_t>(kSome * first.padded_k));
+        for (int64_t i = begin; i < end; i += kSome) {
+          const int64_t count = std::min(kSome, end - i);
+          normalise_rows(norm_, {simd::advance(from, have, i * x.row_stride), have, x.row_stride},
+                         count, k, {some, want, first.padded_k});
+          for (int64_t j = 0; j < count; ++j)
+            set_row(first, rows, i + j, want, simd::advance(some, want, j * first.padded_k));
+        }
+      };
+      constexpr int64_t kElementsPerThread = 128 << 10;
+      if (threads == 1 || m * k < 2 * kElementsPerThread) {
+        tile_rows(0, m);
+      } else {
+        parallel_for(m, std::max<int64_t>(simd::kTileBlock, kElementsPerThread / k), tile_rows);
       }
       return rows;
     }
@@ -600,13 +615,17 @@ class CpuRowChain final : public RowChain {
 
   // Pieces of a stage's panels: as many as threads, or some more that are not small. A thread that
   // loses its core then keeps the others waiting for one piece, not for half of the weights.
-  static int64_t pieces_of_panels(const StageCall& stage, int threads) {
+  static int64_t pieces_of_panels(const StageCall& stage, int64_t m, int threads) {
     constexpr int64_t kPieceBytes = 256 << 10;
     constexpr int64_t kMostPerThread = 8;
     const int64_t panels = stage.weights->panels();
     const int64_t bytes = panels * stage.weights->panel_bytes(stage.padded_k);
-    const int64_t pieces =
-        std::clamp<int64_t>(bytes / kPieceBytes, threads, kMostPerThread * threads);
+    int64_t pieces = std::clamp<int64_t>(bytes / kPieceBytes, threads, kMostPerThread * threads);
+    // Tile products may read all rows again for each piece.
+    if (reads_tiles(stage, m)) {
+      const int64_t chunks = tile_blocks_of(stage) / simd::kTileChunk;
+      pieces = std::max<int64_t>(threads, std::min(pieces, chunks / threads * threads));
+    }
     return std::min(pieces, panels);
   }
 
@@ -618,7 +637,7 @@ class CpuRowChain final : public RowChain {
       floats[i % 2] = std::max(floats[i % 2], rows_floats(call.stages[i], m));
     float* const memory = rows_scratch.get(static_cast<size_t>(floats[0] + floats[1]));
     const std::array<float*, 2> area = {memory, memory + floats[0]};
-    StageRows a = first_rows(call, row, m, area[0]);
+    StageRows a = first_rows(call, row, m, area[0], threads);
     for (size_t i = 0; i < stages_.size(); ++i) {
       const bool is_last = i + 1 == stages_.size();
       const StageCall& stage = call.stages[i];
@@ -632,7 +651,7 @@ class CpuRowChain final : public RowChain {
       if (threads == 1) {
         body(0, panels);
       } else {
-        const int64_t pieces = pieces_of_panels(stage, threads);
+        const int64_t pieces = pieces_of_panels(stage, m, threads);
         parallel_blocks(pieces, [&](int64_t piece) {
           body(panels * piece / pieces, panels * (piece + 1) / pieces);
         });

@@ -118,6 +118,8 @@ TileArgs args_of(const StageCall& call, const TiledRows& tiles, int64_t begin) {
   args.rows = tiles;
   args.weights = call.weights->tiles(begin);
   args.products = call.weights->products();
+  args.is_from_memory =
+      simd::come_from_memory(call.weights->panels() * call.weights->panel_bytes(call.padded_k));
   return args;
 }
 

@@ -12,7 +12,7 @@ struct CoreCaches {
   int64_t l2;
 };
 
-// Read once: the answer lies in files. Where it is not known, the least that cores with tiles have.
+// Cached; reads system files. Where they say nothing, the least that cores with tiles have.
 const CoreCaches& core_caches() {
   static const CoreCaches caches = [] {
     const Caches found = cpu_caches();
@@ -43,12 +43,17 @@ TileBlocks tile_blocks(int64_t panels, int64_t steps, int64_t columns) {
   if (row_bytes <= l2 / 2 || tile_depth(steps) == steps) return blocks;
   blocks.fetches_rows = true;
   const int64_t block_sums = panels * kTileBlock * kTileBlock * int64_t{sizeof(float)};
-  const int64_t fits = std::max<int64_t>(1, l2 / 5 / block_sums);
+  // Each chunk reads all rows from L3 again: sums take a fifth of L2, or twice that for kTileChunk.
+  const int64_t most = std::max<int64_t>(1, 2 * l2 / 5 / block_sums);
+  const int64_t fits = std::clamp(kTileChunk, std::max<int64_t>(1, l2 / 5 / block_sums), most);
   blocks.chunk = ceil_div(columns, ceil_div(columns, fits));
   return blocks;
 }
 
 bool exceeds_caches(int64_t bytes) { return bytes >= 4 * core_caches().l2; }
+
+// A core's share of an L3 is often less than the L3.
+bool come_from_memory(int64_t weight_bytes) { return weight_bytes > int64_t{64} << 20; }
 
 int64_t tile_block_rows(int64_t k) {
   // A row costs k x 2 bytes of L2 in which weights pass; each block of rows reads all weights from
@@ -57,6 +62,12 @@ int64_t tile_block_rows(int64_t k) {
   constexpr int64_t kMost = 384;
   const int64_t fits = core_caches().l2 / 3 / (2 * std::max<int64_t>(k, 1));
   return std::clamp(fits / kTileBlock * kTileBlock, kLeast, kMost);
+}
+
+int64_t shared_tile_rows(int64_t k, int64_t weight_bytes) {
+  constexpr int64_t kRows = 512;
+  const bool stay = tile_block_rows(k) * k * 2 <= core_caches().l2 / 2;
+  return !come_from_memory(weight_bytes) || stay ? 0 : kRows;
 }
 
 }  // namespace epilogue::simd

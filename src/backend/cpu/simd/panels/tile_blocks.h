@@ -55,14 +55,18 @@ struct TileArgs {
   int64_t chunk = 1;     // blocks whose sums wait for more of k
   int64_t resident = 0;  // steps of a block of columns that stay in L1
   bool fetches_rows = false;
-  const void* next = nullptr;  // columns that are read after the last; null: nothing is known
-  float* waiting = nullptr;    // [chunk][panels][32 x 32], where k is cut
+  bool is_from_memory = false;  // the weights come from there, not from a cache
+  const void* next = nullptr;   // columns that are read after the last; null: nothing is known
+  float* waiting = nullptr;     // [chunk][panels][32 x 32], where k is cut
   // Finished sums go to work's pieces, or here: [last - first][panels][32 x 32].
   TileWork* work = nullptr;
   bool overlaps = true;  // the pieces run between products, else after those of their own block
   float* sums = nullptr;
 };
 using TileFunction = void (*)(const TileArgs& args);
+
+// Blocks of columns whose sums wait for more of k, where rows exceed L2.
+inline constexpr int64_t kTileChunk = 12;
 
 // For rows [panels x 32][steps x 32] and a core's caches.
 struct TileBlocks {
@@ -77,7 +81,12 @@ int64_t tile_depth(int64_t steps);
 // and where that takes long, tile products wait behind them. From 4 x L2 on it pays even where the
 // result is read right after.
 bool exceeds_caches(int64_t bytes);
+// Weights of so many bytes come from memory at each call.
+bool come_from_memory(int64_t weight_bytes);
 // Rows that a core takes at a time through weights of depth k.
 int64_t tile_block_rows(int64_t k);
+// Rows that all cores better take together, each through columns of its own: where weights of depth
+// k come from memory, and rows that use them often enough would not stay in L2 anyway. 0: nowhere.
+int64_t shared_tile_rows(int64_t k, int64_t weight_bytes);
 
 }  // namespace epilogue::simd

@@ -133,9 +133,10 @@ class TileLoops {
       length = args_.rows.steps_from(0);
     }
     if (next == nullptr) return next_columns_.stop();
-    // Few rows: the weights' way is the limit, and the processor's own prefetching keeps pace where
-    // it is shown where they lie; a request for each line takes the places of others in L1.
-    const bool is_few = panels_ <= kFewPanels;
+    // Few rows: the weights' way is the limit. From L3 the processor's own prefetching keeps pace
+    // where it is shown where they lie; a request for each line takes the places of others in L1.
+    // From memory each line is worth its request.
+    const bool is_few = panels_ <= kFewPanels && !args_.is_from_memory;
     next_columns_.set(next, length * kTilePairBytes, panels_ * steps,
                       is_few ? kSparseBytes : kLineBytes);
   }
