@@ -18,7 +18,7 @@ namespace epilogue {
 struct KernelTuning {
   enum class Split : uint8_t { automatic, rows, columns, hidden };
   Split split = Split::automatic;  // another one may change bits
-  // Of Split::rows and Split::columns; 0: the kernel's own; another one may change bits.
+  // With Split::rows and Split::columns; 0: the kernel's own; another one may change bits.
   int64_t block_rows = 0;
   int threads = 0;         // 1: the caller alone; 0: as many as pay
   bool widens = false;     // bf16 weights as f32: twice the bytes; may change bits

@@ -8,6 +8,9 @@
 #include "base/cpu_features.h"
 #include "support/test.h"
 
+namespace epilogue::simd {
+const PanelKernel& w8a8_amx_tiled_kernel();
+}
 namespace epilogue::simd::amx_i8_test {
 
 TEST(AmxI8, SumsAreExact) {
@@ -22,6 +25,19 @@ TEST(AmxI8, SumsAreExact) {
   if (testing::amx_is_emulated()) {
     EXPECT_GT(testing::emulated_amx_products(), before);
   }
+}
+
+// Fewer rows are left to the dot products of AVX512-VNNI.
+TEST(AmxI8, SumsOfPanelsInTilesAreExact) {
+  detected_features();
+  const PanelKernel& kernel = w8a8_amx_tiled_kernel();
+  for (const int64_t m : kIntegerRows)
+    for (const int64_t k : kIntegerDepths)
+      for (const int parts : {1, 2})
+        if (m >= kLeastTileRows)
+          expect_integer_product(kernel.layout, m, k, parts, [&](const PanelArgs& args, int p) {
+            (p == 2 ? kernel.two : kernel.one)(args);
+          });
 }
 
 }  // namespace epilogue::simd::amx_i8_test

@@ -6,19 +6,15 @@
 #include <vector>
 
 #include "backend/cpu/float_type.h"
-#include "backend/cpu/simd/panels/integer_rows.h"
 #include "backend/cpu/simd/panels/operand.h"
 #include "backend/cpu/simd/panels/quantise_groups.h"
 #include "backend/cpu/simd/quantise.h"
-#include "backend/cpu/simd/scratch.h"
 #include "base/thread_pool.h"
 #include "epilogue/base/error.h"
 #include "epilogue/round_weight.h"
 
 namespace epilogue::cpu {
 namespace {
-
-thread_local simd::Scratch integer_scratch;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error("[row chain] expected " + what); }
 
@@ -154,28 +150,6 @@ std::string bits_name(const simd::Rounding& rounding, bool has_integer_rows) {
     case simd::Precision::same: break;
   }
   return "";
-}
-
-StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t m) {
-  const simd::PanelLayout& layout = stage.kernel->layout;
-  if (layout.quantise_rows == nullptr) return rows;
-  const int64_t stride = stage.padded_k;
-  const int64_t unit = layout.has_groups ? stage.weights->k_unit() : layout.sum_unit;
-  const int64_t sums_stride = unit > 0 ? stride / unit + 1 : 0;
-  // Rows first: they begin at a cache line.
-  const int64_t row_floats = (stride * m * layout.row_bytes + 3) / int64_t{sizeof(float)};
-  float* const out = integer_scratch.get(static_cast<size_t>(row_floats + m + sums_stride * m));
-  float* const scales = out + row_floats;
-  layout.quantise_rows(static_cast<const float*>(rows.data), rows.stride, m, stage.stage->k(),
-                       stride, out, stride, scales);
-  if (unit == 0) return {out, stride, scales};
-  auto* const sums = reinterpret_cast<int32_t*>(scales + m);
-  if (layout.row_bytes == 1) {
-    simd::running_sums(reinterpret_cast<const int8_t*>(out), stride, m, stride, unit, sums);
-  } else {
-    simd::running_sums(reinterpret_cast<const int16_t*>(out), stride, m, stride, unit, sums);
-  }
-  return {out, stride, scales, sums, sums_stride, unit};
 }
 
 RoundedWeight rounded_for_kernels(const Tensor& weight, const Quantisation& bits) {

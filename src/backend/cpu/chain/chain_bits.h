@@ -24,8 +24,4 @@ RoundedWeight rounded_for_kernels(const Tensor& weight, const Quantisation& bits
 // As it stands in kernel names: "_i8", "_w8a8", "_i4g128", or nothing.
 std::string bits_name(const simd::Rounding& rounding, bool has_integer_rows);
 
-// m rows as the stage's kernel reads them: as they are, or as integers in memory of this thread,
-// until its next call.
-StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t m);
-
 }  // namespace epilogue::cpu

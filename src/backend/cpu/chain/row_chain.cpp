@@ -51,9 +51,6 @@ using simd::PanelLayout;
 constexpr int64_t kChunkK = 1024;
 // Of every kernel's steps along k a multiple.
 constexpr int64_t kChunkUnit = 32;
-constexpr int64_t kLineBytes = 64;
-// Rows at such a distance compete for the same places of L1.
-constexpr int64_t kAliasBytes = 4096;
 
 thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
 
@@ -304,7 +301,8 @@ const PackedWeights& ChainStage::packed(const PanelLayout& layout,
 
 void run_stage(const StageCall& call, const StageFlow& flow, const StageRows& a, int64_t row,
                int64_t m, int64_t first, int64_t last) {
-  if (a.tiles.data != nullptr) return run_tile_stage(call, flow, a.tiles, row, first, last);
+  if (a.tiles.data != nullptr)
+    return run_tile_stage(call, flow, a.tiles, a.scales, row, first, last);
   StageRun(call, flow, a, row, m).run(first, last);
 }
 
@@ -315,61 +313,6 @@ void multiply_slice(const StageCall& call, const StageRows& a, int64_t m, int64_
 
 void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, float* sums) {
   StageRun(call, {}, {}, row, m).finish_panel(panel, sums);
-}
-
-FloatType rows_type(const StageCall& stage) { return stage.kernel->layout.rows; }
-
-int64_t rows_stride(const StageCall& stage) {
-  const auto bytes = static_cast<int64_t>(size_of(rows_type(stage)));
-  const int64_t stride = stage.padded_k;
-  return stride * bytes % kAliasBytes == 0 ? stride + kLineBytes / bytes : stride;
-}
-
-int64_t rows_floats(const StageCall& stage, int64_t m) {
-  const int64_t bytes =
-      reads_tiles(stage, m)
-          ? simd::TiledRows::bytes_of(m, stage.padded_k / simd::kTileK)
-          : rows_stride(stage) * m * static_cast<int64_t>(size_of(rows_type(stage)));
-  return (bytes + kLineBytes - 1) / kLineBytes * (kLineBytes / int64_t{sizeof(float)});
-}
-
-StageRows rows_at(const StageCall& stage, int64_t m, float* memory) {
-  if (!reads_tiles(stage, m)) return {memory, rows_stride(stage)};
-  return {.tiles = tiled_rows(m, stage.padded_k, memory)};
-}
-
-void set_row(const StageCall& stage, const StageRows& rows, int64_t row, FloatType type,
-             const void* from) {
-  const FloatType want = rows_type(stage);
-  const int64_t k = stage.stage->k();
-  if (rows.tiles.data != nullptr)
-    return rows.tiles.set_row(row, static_cast<const uint16_t*>(from), k);
-  const auto n = static_cast<size_t>(k);
-  auto* const to =
-      static_cast<char*>(simd::advance(const_cast<void*>(rows.data), want, row * rows.stride));
-  if (type == want) {
-    std::memcpy(to, from, n * size_of(want));
-  } else {
-    simd::to_f32(type, from, reinterpret_cast<float*>(to), n);
-  }
-  std::memset(to + n * size_of(want), 0, static_cast<size_t>(stage.padded_k - k) * size_of(want));
-}
-
-StageFlow stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory) {
-  // Padding: weights are zero there, and 0 times garbage may be NaN.
-  const int64_t columns = stage.stage->flowing_columns();
-  const StageRows rows = rows_at(next, m, memory);
-  if (rows.tiles.data != nullptr) {
-    rows.tiles.clear_from(columns);
-    return {.tiles = rows.tiles};
-  }
-  const FloatType type = rows_type(next);
-  const auto bytes = static_cast<int64_t>(size_of(type));
-  if (next.padded_k > columns)
-    for (int64_t r = 0; r < m; ++r)
-      std::memset(reinterpret_cast<char*>(memory) + (r * rows.stride + columns) * bytes, 0,
-                  static_cast<size_t>((next.padded_k - columns) * bytes));
-  return {.rows = {memory, type == FloatType::bf16 ? DType::bf16 : DType::f32, rows.stride, 1}};
 }
 
 namespace {
@@ -521,14 +464,16 @@ class CpuRowChain final : public RowChain {
     shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
                       stages_[1].products() == 1 && rounding_.to == simd::Precision::same;
     shape.may_group = !has_sums_;
+    // Two bytes each, as tiles count k.
+    const int64_t tile_words = stages_[0].k() * many.layout.weight_bytes / 2;
     shape.block_rows = many.tiles != nullptr
-                           ? simd::tile_block_rows(stages_[0].k())
+                           ? simd::tile_block_rows(tile_words)
                            : likely_block_rows(many.has_tiles, weights, weights * bytes);
     // Column sums are of kColumnSumRows rows each.
     shape.row_unit = has_sums_ ? kColumnSumRows : ChainKernels::row_unit();
     shape.tile_rows = has_sums_ ? kColumnSumRows : many.mr;
     if (many.tiles != nullptr)
-      shape.shared_rows = simd::shared_tile_rows(stages_[0].k(), weights * bytes);
+      shape.shared_rows = simd::shared_tile_rows(tile_words, weights * many.layout.weight_bytes);
     shape.result_columns = stages_.back().n();
     return shape;
   }
@@ -546,8 +491,9 @@ class CpuRowChain final : public RowChain {
   // A product by itself that is this small takes less time than it takes to tile its rows.
   bool tiles_pay(const PanelKernel& kernel) const {
     constexpr int64_t kLeastWeights = 128 << 10;
-    return kernel.tiles != nullptr && (stages_.size() > 1 || stages_[0].products() > 1 ||
-                                       stages_[0].k() * stages_[0].n() >= kLeastWeights);
+    return kernel.tiles != nullptr &&
+           (integer_rows_ || stages_.size() > 1 || stages_[0].products() > 1 ||
+            stages_[0].k() * stages_[0].n() >= kLeastWeights);
   }
 
   // What the stages of one call have in common for all threads. In memory of this thread.
@@ -644,7 +590,7 @@ class CpuRowChain final : public RowChain {
       const StageFlow to =
           is_last ? StageFlow() : stage_flow(stage, call.stages[i + 1], m, area[(i + 1) % 2]);
       const int64_t panels = stage.weights->panels();
-      const StageRows read = rows_for_kernel(stage, a, m);
+      const StageRows read = rows_for_kernel(stage, a, m, threads);
       const auto body = [&](int64_t first, int64_t last) {
         run_stage(stage, to, read, row, m, first, last);
       };

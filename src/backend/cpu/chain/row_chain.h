@@ -170,11 +170,13 @@ void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, 
 
 // Whether m rows are tiled for the stage's kernel (run_stage() as tile_stage.h has it).
 inline bool reads_tiles(const StageCall& stage, int64_t m) {
-  return stage.tiles && m >= simd::kLeastTileRows;
+  const int64_t most_k = stage.kernel->layout.most_k;
+  return stage.tiles && m >= simd::kLeastTileRows && (most_k == 0 || stage.padded_k <= most_k);
 }
 
-// Rows that a stage reads, in memory of the chain's: their type, their stride in elements where
-// they are not tiled, and the floats that m of them take.
+// Rows that a stage reads, or that its integers are made of (rows_for_kernel()), in memory of the
+// chain's: their type, their stride in elements where they are not tiled, and the floats that m of
+// them take.
 simd::FloatType rows_type(const StageCall& stage);
 int64_t rows_stride(const StageCall& stage);
 int64_t rows_floats(const StageCall& stage, int64_t m);
@@ -183,6 +185,10 @@ StageRows rows_at(const StageCall& stage, int64_t m, float* memory);
 // Fills one of them from k elements of `type`, and zeros.
 void set_row(const StageCall& stage, const StageRows& rows, int64_t row, simd::FloatType type,
              const void* from);
+// m rows as the stage's kernel reads them: as they are, or as integers in memory of this thread,
+// until its next call.
+StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t m,
+                          int threads = 1);
 // What a stage stores for the next one: m rows of it at `memory`, whose padding is cleared here.
 StageFlow stage_flow(const StageCall& stage, const StageCall& next, int64_t m, float* memory);
 

@@ -70,7 +70,8 @@ const MatrixView& StageFinish::bias_operand() const {
 }
 
 bool StageFinish::widens_bias() const {
-  if (!call_.stage->finish().has_bias || !call_.kernel->stores) return false;
+  if (!call_.stage->finish().has_bias) return false;
+  if (!call_.kernel->stores && call_.kernel->tiles == nullptr) return false;
   const MatrixView& bias = bias_operand();
   return bias.row_stride == 0 && !has_levels(bias) &&
          (bias.dtype != DType::f32 || bias.col_stride != 1 || weights_.n() % columns_ != 0);

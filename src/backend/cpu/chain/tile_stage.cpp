@@ -2,10 +2,12 @@
 #include "backend/cpu/chain/tile_stage.h"
 
 #include <algorithm>
+#include <array>
 
 #include "backend/cpu/chain/stage_finish.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/block_lines.h"
+#include "backend/cpu/simd/panels/w8a8.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/ceil_div.h"
 
@@ -14,6 +16,7 @@ namespace {
 
 using simd::kBlockSums;
 using simd::kTileBlock;
+using simd::PackedWeights;
 using simd::TileArgs;
 using simd::TiledRows;
 
@@ -24,8 +27,12 @@ int64_t block_columns(const StageCall& call) { return kTileBlock / call.weights-
 // The program over a block's sums, or what stores them, beside the products of the next block.
 class TileFinish final : public simd::TileWork {
  public:
-  TileFinish(const StageCall& call, const StageFlow& flow, int64_t row, int64_t m)
+  // `row_scales`: of integer products; null: the sums are f32.
+  TileFinish(const StageCall& call, const StageFlow& flow, const float* row_scales, int64_t row,
+             int64_t m)
       : finish_(call, flow, row, block_columns(call)),
+        weights_(*call.weights),
+        row_scales_(row_scales),
         columns_(block_columns(call)),
         m_(m),
         piece_rows_(
@@ -57,6 +64,7 @@ class TileFinish final : public simd::TileWork {
   void do_piece() override {
     ReadyRows piece = ready_;
     piece.rows = std::min(piece_rows_, ready_.rows);
+    if (row_scales_ != nullptr) scale(piece);
     if (store_) {
       simd::store_rows(*store_, piece.sums[0], columns_, row_of_panel_, piece.rows);
     } else {
@@ -81,11 +89,16 @@ class TileFinish final : public simd::TileWork {
     const int64_t rows = std::min(kTileBlock, m_ - row);
     const float* const bias = bias_ == nullptr ? nullptr : bias_ + (block - first_) * columns_;
     ready_.rows = 0;
+    if (row_scales_ != nullptr) take_scales(block);
     if (line_function != nullptr) {
       const auto place = finish_.place(block, bias, panel);
       if (place && place->type == simd::FloatType::bf16) {
         lines = {sums, place->bias, static_cast<uint16_t*>(place->out), place->stride,
                  place->columns};
+        if (row_scales_ != nullptr) {
+          lines.row_scales = row_scales_ + row;
+          lines.scales = scales_.data();
+        }
         // The flow's lines were written a moment ago, the result's may lie in memory.
         if (!is_flow_) simd::choose_stores(lines, is_large_, rows);
         return rows;
@@ -97,7 +110,27 @@ class TileFinish final : public simd::TileWork {
     return 0;
   }
 
+  // The columns' scales in the order of a block's sums.
+  void take_scales(int64_t block) {
+    const int64_t blocks_of_panel = weights_.layout().width / kTileBlock;
+    const float* const from =
+        weights_.scales(block / blocks_of_panel) + block % blocks_of_panel * columns_;
+    for (int64_t p = 0; p < weights_.products(); ++p)
+      std::copy_n(from + p * weights_.columns_per_panel(), columns_, scales_.data() + p * columns_);
+  }
+  void scale(const ReadyRows& rows) const {
+    for (int64_t p = 0; p < weights_.products(); ++p) {
+      float* const sums = rows.sums[static_cast<size_t>(p)];
+      simd::w8a8_kernels().finish({reinterpret_cast<const int32_t*>(sums), columns_, rows.rows,
+                                   columns_, row_scales_ + rows.row, scales_.data() + p * columns_,
+                                   nullptr, sums, columns_});
+    }
+  }
+
   const StageFinish finish_;
+  const PackedWeights& weights_;
+  const float* row_scales_;
+  alignas(64) std::array<float, kTileBlock> scales_{};
   const int64_t columns_;
   const int64_t m_;
   const int64_t piece_rows_;
@@ -142,7 +175,7 @@ TiledRows tiled_rows(int64_t m, int64_t k, float* memory) {
 }
 
 void run_tile_stage(const StageCall& call, const StageFlow& flow, const TiledRows& tiles,
-                    int64_t row, int64_t first, int64_t last) {
+                    const float* row_scales, int64_t row, int64_t first, int64_t last) {
   const int64_t blocks_of_panel = call.weights->layout().width / kTileBlock;
   TileArgs args = args_of(call, tiles, 0);
   args.first = first * blocks_of_panel;
@@ -152,7 +185,7 @@ void run_tile_stage(const StageCall& call, const StageFlow& flow, const TiledRow
     args.next =
         last < call.weights->panels() ? args.weights.at(last * blocks_of_panel, 0) : call.next;
   const int64_t waiting = choose_blocks(args);
-  TileFinish work(call, flow, row, tiles.rows);
+  TileFinish work(call, flow, row_scales, row, tiles.rows);
   float* const memory =
       tile_stage_scratch.get(static_cast<size_t>(waiting + work.floats(args.last - args.first)));
   args.waiting = memory;
@@ -182,7 +215,7 @@ void multiply_tile_slice(const StageCall& call, const TiledRows& tiles, int64_t 
 
 void finish_tile_block(const StageCall& call, int64_t row, int64_t m, int64_t block, float* sums) {
   const StageFlow flow;
-  TileFinish work(call, flow, row, m);
+  TileFinish work(call, flow, nullptr, row, m);
   work.set_memory(tile_stage_scratch.get(static_cast<size_t>(work.floats(1))), block, block + 1);
   for (int64_t panel = 0; panel < TiledRows::panels_of(m); ++panel)
     work.finish_block(block, panel, sums + panel * kBlockSums);

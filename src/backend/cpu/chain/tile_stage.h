@@ -6,12 +6,13 @@
 
 namespace epilogue::cpu {
 
-// m rows of k elements at `memory`, of TiledRows::bytes_of() bytes.
+// m rows of k elements of two bytes at `memory`, of TiledRows::bytes_of() bytes.
 simd::TiledRows tiled_rows(int64_t m, int64_t k, float* memory);
 
 // As run_stage(); the rows are tiles.rows.
+// `row_scales`: of rows of integers; null: they are bf16.
 void run_tile_stage(const StageCall& call, const StageFlow& flow, const simd::TiledRows& tiles,
-                    int64_t row, int64_t first, int64_t last);
+                    const float* row_scales, int64_t row, int64_t first, int64_t last);
 
 // Blocks of columns of a stage's sums, and the floats that those of m rows take.
 int64_t tile_blocks_of(const StageCall& call);

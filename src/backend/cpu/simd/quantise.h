@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as 8-bit integers with a scale per column. All matrices are [k][width], dense.
+// Weights as 8-bit integers with a scale per column (matrices [k][width], dense), and rows as
+// integers with a scale per row.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,20 @@ void to_i8(const float* in, int64_t k, int64_t width, const float* scales, int8_
 // And as values.
 void round_to_i8(float* values, int64_t k, int64_t width, const float* scales);
 
-// Rows of f32 as 16-bit integers times a scale per row (the largest magnitude over 32767), zeros
-// from k to k_end; a row that is not finite throughout gets the scale NaN. `stride` is of `out`.
-void rows_to_i16(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
-                 int16_t* out, int64_t stride, float* scales);
-// The same as 8-bit integers (the largest magnitude over 127), stored as T: int8_t, or int16_t for
-// kernels that multiply these.
-template <class T>
-void rows_to_i8(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, T* out,
-                int64_t stride, float* scales);
+// m rows of k elements as integers times a scale per row, zeros from k to k_end; a row that is not
+// finite throughout gets the scale NaN. Strides in elements.
+template <class In, class Out>
+using RowsToIntegers = void (*)(const In* in, int64_t in_stride, int64_t m, int64_t k,
+                                int64_t k_end, Out* out, int64_t stride, float* scales);
+struct QuantiseKernels {
+  // The largest magnitude is 127; `wide`: for kernels that multiply 16 bits.
+  RowsToIntegers<float, int8_t> f32_to_i8;
+  RowsToIntegers<uint16_t, int8_t> bf16_to_i8;
+  RowsToIntegers<float, int16_t> f32_to_wide_i8;
+  // The largest magnitude is 32767.
+  RowsToIntegers<float, int16_t> f32_to_i16;
+};
+// At the level in use.
+const QuantiseKernels& quantise_kernels();
 
 }  // namespace epilogue::simd

@@ -93,6 +93,40 @@ TEST_F(BlockLinesTest, GateTimesUp) {
   }
 }
 
+// int32 times a scale of the row and one of the column are what f32 sums would be.
+TEST_F(BlockLinesTest, SumsOfIntegersAreScaled) {
+  alignas(64) std::array<int32_t, kBlockSums> integers;
+  std::array<float, 32> row_scales;
+  std::array<float, 32> scales;
+  for (size_t i = 0; i < integers.size(); ++i)
+    integers[i] = static_cast<int32_t>(i * 7919 % 60001) - 30000;
+  for (size_t i = 0; i < 32; ++i) {
+    row_scales[i] = 1e-3F * static_cast<float>(i + 1);
+    scales[i] = 5e-3F * static_cast<float>(33 - i);
+  }
+  std::array<uint16_t, 32 * 64> expected;
+  for (const bool is_gated : {false, true}) {
+    for (size_t i = 0; i < integers.size(); ++i) {
+      const size_t row = is_gated ? i % 512 / 16 : i / 32;
+      const size_t column = is_gated ? i / 512 * 16 + i % 16 : i % 32;
+      sums_[i] = static_cast<float>(integers[i]) * (row_scales[row] * scales[column]);
+    }
+    const LineFunction run =
+        is_gated ? gated_lines(PointwiseFn::silu) : plain_lines(PointwiseFn::silu);
+    const int64_t columns = is_gated ? 16 : 32;
+    expected.fill(1);
+    out_.fill(1);
+    run({sums_.data(), nullptr, expected.data(), 64, columns}, 0, 32);
+    BlockLines lines{reinterpret_cast<const float*>(integers.data()), nullptr, out_.data(), 64,
+                     columns};
+    lines.row_scales = row_scales.data();
+    lines.scales = scales.data();
+    run(lines, 0, 5);
+    run(lines, 5, 27);
+    EXPECT_TRUE(std::equal(out_.begin(), out_.end(), expected.begin())) << is_gated;
+  }
+}
+
 // As the formulas of f32 (pointwise.h): x times a gate is inf, and NaN for -inf.
 TEST_F(BlockLinesTest, EndsOfTheRange) {
   constexpr float inf = std::numeric_limits<float>::infinity();

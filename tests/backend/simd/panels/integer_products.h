@@ -4,6 +4,7 @@
 
 #include "backend/cpu/simd/panels/integer_rows.h"
 #include "backend/cpu/simd/panels/kernel.h"
+#include "backend/cpu/simd/panels/pack_tiles.h"
 #include "support/test.h"
 
 namespace epilogue::simd {
@@ -25,6 +26,17 @@ EPI_OPTIMIZED inline int32_t integer_dot(const float* a, const float* w, int64_t
   return sum;
 }
 
+// A panel [k / 4][64][4] in tiles of 16 columns.
+inline void tile_panel(int64_t k, int parts, std::vector<float>& panel) {
+  const std::vector<float> words = panel;
+  for (int64_t t = 0; t < 4; ++t)
+    for (int64_t row = 0; row < k / 4; ++row)
+      std::copy_n(words.begin() + row * 64 + t * 16, 16,
+                  panel.begin() +
+                      (tile_place(t, parts, k * kTileBlock) + row / 16 * kTilePairBytes) / 4 +
+                      row % 16 * 16);
+}
+
 // m rows of k integers through one panel of a layout, by `product(args, parts)`: what it gives,
 // once and added to 0.5, equals the integers' sums times scales that are powers of two.
 inline void expect_integer_product(const PanelLayout& layout, int64_t m, int64_t k, int parts,
@@ -43,6 +55,7 @@ inline void expect_integer_product(const PanelLayout& layout, int64_t m, int64_t
   const std::vector<float> ones(static_cast<size_t>(width), 1);
   std::vector<float> panel(static_cast<size_t>(depth * width / 4 + 16));
   layout.store(w.data(), depth, ones.data(), panel.data());
+  if (layout.has_tiles) tile_panel(depth, parts, panel);
 
   std::vector<float> rows(static_cast<size_t>(m * depth * layout.row_bytes / 4 + 16));
   std::vector<float> row_scales(static_cast<size_t>(m));

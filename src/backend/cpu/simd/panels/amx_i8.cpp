@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of 8-bit integers by AMX's tiles, twice those of bf16 in the same time.
+#include <array>
+
 #include "backend/cpu/simd/panels/amx_i8_tiles.h"
 #include "backend/cpu/simd/panels/amx_unit.h"
 #include "backend/cpu/simd/panels/pack.h"
+#include "backend/cpu/simd/panels/tile_product.h"
+#include "backend/cpu/simd/scratch.h"
 #include "base/assert.h"
 #include "base/cpu_features.h"
 
@@ -21,10 +25,72 @@ void amx_i8_two(const PanelArgs& args) {
   IntegerTileProduct<AmxUnit>(args, 2).run();
 }
 
+// A tile's bytes are the same: 64 of k are 32 pairs of bytes, sums are int32 in the place of f32.
+struct AmxIntegerUnit : AmxUnit {
+  template <int c, int a, int b>
+  static void multiply() {
+    AmxUnit::multiply_i8<c, a, b>();
+  }
+};
+void amx_i8_tiles(const TileArgs& args) { TileLoops<AmxIntegerUnit>(args).run(); }
+
+thread_local Scratch tiled_scratch;
+
+// A product of rows as they lie in memory with a panel in tiles: tiled first. Callers of many
+// products of the same rows do that themselves, once.
+template <int kParts>
+void tiled_product(const PanelArgs& args) {
+  if (args.m < kLeastTileRows)
+    return kParts == 1 ? w8a8_tile_dots_one(args) : w8a8_tile_dots_two(args);
+  TileArgs tiles;
+  tiles.rows.rows = args.m;
+  tiles.rows.steps = tiles.rows.depth = args.k / kQuadsK;
+  const int64_t panels = tiles.rows.panels();
+  const int64_t row_floats = TiledRows::bytes_of(args.m, tiles.rows.steps) / int64_t{sizeof(float)};
+  float* const memory =
+      tiled_scratch.get(static_cast<size_t>(row_floats + 2 * panels * kBlockSums));
+  tiles.rows.data = reinterpret_cast<uint16_t*>(memory);
+  for (int64_t i = 0; i < args.m; ++i) {
+    const int8_t* const row = static_cast<const int8_t*>(args.a) + i * args.a_stride;
+    tiles.rows.set_row(i, reinterpret_cast<const uint16_t*>(row), args.k / 2);
+  }
+  tiles.weights = {static_cast<const char*>(args.panel), i8_tile_block_bytes(args)};
+  tiles.products = kParts;
+  tiles.last = tiles.chunk = 2;
+  tiles.resident = tiles.rows.steps;
+  tiles.sums = memory + row_floats;
+  amx_i8_tiles(tiles);
+  constexpr int64_t width = kTilesWidth / kParts;   // of a part's sums
+  constexpr int64_t columns = kTileBlock / kParts;  // of a part in a block
+  for (int64_t row = 0; row < args.m; row += kTileBlock) {
+    const int64_t rows = std::min(kTileBlock, args.m - row);
+    std::array<float*, 2> to = {args.sums[0] + row * width, nullptr};
+    if constexpr (kParts == 2) to[1] = args.sums[1] + row * width;
+    if (args.work != nullptr) to = args.work->begin(row, rows);
+    for (int64_t block = 0; block < 2; ++block)
+      for (int64_t p = 0; p < kParts; ++p) {
+        const float* const sums = tiles.sums + (block * panels + row / kTileBlock) * kBlockSums +
+                                  p * kTileBlock * columns;
+        const int64_t column = block * columns;
+        const float* const earlier = args.sums[p] + row * width + column;
+        w8a8_kernels().finish({reinterpret_cast<const int32_t*>(sums), columns, rows, columns,
+                               args.row_scales + row, args.scales + p * width + column,
+                               args.accumulate ? earlier : nullptr,
+                               to[static_cast<size_t>(p)] + column, width});
+      }
+    PacedWork(args.work, 1).finish();
+  }
+}
+void amx_i8_tiled_one(const PanelArgs& args) { tiled_product<1>(args); }
+void amx_i8_tiled_two(const PanelArgs& args) { tiled_product<2>(args); }
+
 #else
 
 void amx_i8_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 void amx_i8_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void amx_i8_tiled_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void amx_i8_tiled_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void amx_i8_tiles(const TileArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 
 #endif
 
@@ -47,6 +113,24 @@ const PanelKernel& w8a8_amx_kernel() {
                                      .two = amx_i8_two,
                                      .has_tiles = true,
                                      .overlap_rows = kLeastTileRows};
+  return kernel;
+}
+
+// Its lines round to bf16 (block_lines.h).
+const char* decline_w8a8_amx_tiled(const PanelUse& use) {
+  if (const char* reason = decline_w8a8_amx(use)) return reason;
+  return active_features().has(CpuFeature::avx512_bf16) ? nullptr : "needs AVX512-BF16";
+}
+
+const PanelKernel& w8a8_amx_tiled_kernel() {
+  static const PanelKernel kernel = [] {
+    PanelKernel tiled = w8a8_amx_kernel();
+    tiled.layout.has_tiles = true;
+    tiled.one = amx_i8_tiled_one;
+    tiled.two = amx_i8_tiled_two;
+    tiled.tiles = amx_i8_tiles;
+    return tiled;
+  }();
   return kernel;
 }
 

@@ -150,6 +150,15 @@ struct GeluErf {
   }
 };
 
+// 16 sums of a row, the first of them in column `column` of the block's 32.
+[[gnu::always_inline]] inline __m512 sums_at(const BlockLines& lines, const float* sums,
+                                             int64_t row, int64_t column) {
+  if (lines.row_scales == nullptr) return _mm512_loadu_ps(sums);
+  const __m512 scale =
+      _mm512_mul_ps(_mm512_set1_ps(lines.row_scales[row]), _mm512_loadu_ps(lines.scales + column));
+  return _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAll, _mm512_loadu_si512(sums)), scale);
+}
+
 template <class F>
 void plain(const BlockLines& lines, int64_t row, int64_t rows) {
   const float* sums = lines.sums + row * kTileBlock;
@@ -157,8 +166,8 @@ void plain(const BlockLines& lines, int64_t row, int64_t rows) {
   const auto stored = static_cast<__mmask32>((uint64_t{1} << lines.columns) - 1);
   constexpr int kToWrite = 1;
   for (int64_t i = 0; i < rows; ++i, sums += kTileBlock, to += lines.stride) {
-    __m512 low = _mm512_loadu_ps(sums);
-    __m512 high = _mm512_loadu_ps(sums + 16);
+    __m512 low = sums_at(lines, sums, row + i, 0);
+    __m512 high = sums_at(lines, sums + 16, row + i, 16);
     if (lines.bias != nullptr) {
       low = _mm512_add_ps(low, _mm512_loadu_ps(lines.bias));
       high = _mm512_add_ps(high, _mm512_loadu_ps(lines.bias + 16));
@@ -182,7 +191,8 @@ void gated(const BlockLines& lines, int64_t row, int64_t rows) {
   uint16_t* to = lines.out + row * lines.stride;
   const auto stored = static_cast<__mmask16>((uint32_t{1} << lines.columns) - 1);
   for (int64_t i = 0; i < rows; ++i, gate += kTileColumns, up += kTileColumns, to += lines.stride) {
-    const __m512 product = _mm512_mul_ps(F::apply(_mm512_loadu_ps(gate)), _mm512_loadu_ps(up));
+    const __m512 product = _mm512_mul_ps(F::apply(sums_at(lines, gate, row + i, 0)),
+                                         sums_at(lines, up, row + i, kTileColumns));
     const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(product));
     if (lines.columns == kTileColumns) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bits);

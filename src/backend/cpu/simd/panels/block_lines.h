@@ -25,6 +25,10 @@ struct BlockLines {
   bool streams = false;
   // Elements from a line to one that is written a block later, and asked for now; 0: none is.
   int64_t ahead = 0;
+  // Of integer products: `sums` are int32, each times its row's scale and its column's (in the
+  // order of the sums: 32, or 16 of the gate and 16 of up). Null: the sums are f32.
+  const float* row_scales = nullptr;
+  const float* scales = nullptr;
 };
 // `rows` lines of a result by common stores, asked for a block ahead; of a result that exceeds the
 // caches past them, if they are whole.

@@ -260,7 +260,8 @@ void unpack_i4_panel(const GroupFormat& f, const void* panel, int64_t k, StepOrd
 
 void quantise_i4_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                       void* out, int64_t stride, float* scales) {
-  rows_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride, scales);
+  quantise_kernels().f32_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride,
+                                scales);
 }
 
 }  // namespace

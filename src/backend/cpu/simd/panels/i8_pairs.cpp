@@ -130,7 +130,8 @@ void store_pairs(const float* values, int64_t k, const float* scales, void* pane
 
 void quantise_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                    void* out, int64_t stride, float* scales) {
-  rows_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride, scales);
+  quantise_kernels().f32_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride,
+                                scales);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ struct PanelArgs {
   // says.
   PanelWork* work = nullptr;
 };
-// PanelArgs::block_bytes, or what 0 means.
+// PanelArgs::block_bytes, or what 0 means with weights of bf16.
 inline int64_t tile_block_bytes(const PanelArgs& args) {
   return args.block_bytes > 0 ? args.block_bytes : args.k / kTileK * kTilePairBytes;
 }

@@ -24,6 +24,8 @@ const char* decline_i4_bf16_pairs(const PanelUse& use);
 const PanelKernel& i4_bf16_pairs_kernel();
 const char* decline_i4_f32(const PanelUse& use);
 const PanelKernel& i4_f32_kernel();
+const char* decline_w8a8_amx_tiled(const PanelUse& use);
+const PanelKernel& w8a8_amx_tiled_kernel();
 const char* decline_w8a8_amx(const PanelUse& use);
 const PanelKernel& w8a8_amx_kernel();
 const char* decline_w8a8_dots(const PanelUse& use);
@@ -59,6 +61,7 @@ constexpr PanelKernelEntry kList[kPanelKernels] = {
     {"i4_amx", decline_i4_amx, i4_amx_kernel},
     {"i4_bf16_pairs", decline_i4_bf16_pairs, i4_bf16_pairs_kernel},
     {"i4_f32", decline_i4_f32, i4_f32_kernel},
+    {"w8a8_amx_tiled", decline_w8a8_amx_tiled, w8a8_amx_tiled_kernel},
     {"w8a8_amx", decline_w8a8_amx, w8a8_amx_kernel},
     {"w8a8_dots", decline_w8a8_dots, w8a8_dots_kernel},
     {"w8a8_avx_dots", decline_w8a8_avx_dots, w8a8_avx_dots_kernel},

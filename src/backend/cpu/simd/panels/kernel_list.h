@@ -28,7 +28,7 @@ struct PanelKernelEntry {
   // At the level in use.
   const PanelKernel& (*kernel)();
 };
-inline constexpr size_t kPanelKernels = 20;
+inline constexpr size_t kPanelKernels = 21;
 std::span<const PanelKernelEntry, kPanelKernels> panel_kernels();
 
 // The last entry declines nothing.

@@ -44,15 +44,16 @@ struct PanelLayout {
   // Pairs of bf16 neighbours along k lie side by side, column by column: where they do in memory
   // too, they are packed as words of 32 bits.
   bool has_pairs = false;
-  // Pairs in tiles (tile_blocks.h): a panel's 64 columns are two blocks of 32, each of all k, step
-  // after step two tiles of 16 columns; of two products a block has 16 columns of either.
+  // Pairs of 16 bits or quads of 8 in tiles (tile_blocks.h): a panel's 64 columns are two blocks of
+  // 32, each of all k, step after step two tiles of 16 columns; of two products a block has 16
+  // columns of either.
   bool has_tiles = false;
   // Writes a panel from its values, [k][width] of f32. Null: they are the panel.
   void (*store)(const float* values, int64_t k, const float* scales, void* panel) = nullptr;
 
   FloatType rows = FloatType::f32;  // A's rows, k contiguous, ...
   // ... for integer kernels made into integers and a scale for each row, zeros from k to k_end, as
-  // rows_to_i16() does. Null: they are read as they are.
+  // QuantiseKernels do. Null: they are read as they are.
   void (*quantise_rows)(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                         void* out, int64_t stride, float* scales) = nullptr;
   int64_t row_bytes = 4;  // of an element of A's rows, as the kernel reads it

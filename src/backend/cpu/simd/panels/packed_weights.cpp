@@ -22,7 +22,7 @@ namespace {
 
 thread_local Scratch f32_panel;
 thread_local Scratch part_panel;
-thread_local Scratch pair_panel;
+thread_local Scratch word_panel;
 thread_local Scratch scale_row;
 thread_local Scratch group_scratch;
 
@@ -75,7 +75,7 @@ void copy_group(const GroupedPart& part, const GroupFormat& f, const GroupColumn
 
 const void* PackedWeights::panel(int64_t index, int64_t k) const {
   if (layout_.has_tiles)
-    return data_ + panel_bytes(index * padded_k_) + k / kTileK * kTilePairBytes;
+    return data_ + panel_bytes(index * padded_k_) + k * kTileBlock * layout_.weight_bytes;
   return data_ + panel_bytes(index * padded_k_ + k);
 }
 
@@ -217,31 +217,33 @@ void PackedWeights::pack_tiles(std::span<const PackedPart> parts, int64_t index,
   }
 }
 
-// Columns of pairs as tiles.
-void PackedWeights::tile_pairs(const float* pairs, char* out) const {
+// Columns of words, pairs of 16 bits or quads of 8, as tiles.
+void PackedWeights::tile_words(const float* words, char* out) const {
   const int64_t width = layout_.width;
-  const int64_t block_bytes = padded_k_ / kTileK * kTilePairBytes;
+  const int64_t block_bytes = padded_k_ * kTileBlock * layout_.weight_bytes;
+  const int64_t rows = padded_k_ * layout_.weight_bytes / int64_t{sizeof(float)};
   constexpr int64_t line = kTileColumns * int64_t{sizeof(float)};
   for (int64_t t = 0; t < width / kTileColumns; ++t) {
     char* const to = out + tile_place(t, products_, block_bytes);
-    for (int64_t row = 0; row < padded_k_ / 2; ++row)
+    for (int64_t row = 0; row < rows; ++row)
       std::memcpy(to + row / kTileRows * kTilePairBytes + row % kTileRows * line,
-                  pairs + row * width + t * kTileColumns, line);
+                  words + row * width + t * kTileColumns, line);
   }
 }
 
 void PackedWeights::pack_panel(std::span<const PackedPart> parts, int64_t index) {
   char* const out = data_ + panel_bytes(index * padded_k_);
   if (!layout_.has_tiles) return pack_values(parts, index, out);
-  const bool is_direct = rounding_.to == Precision::same && parts[0].stepped == nullptr &&
-                         static_cast<int>(parts.size()) == products_ &&
-                         std::all_of(parts.begin(), parts.end(), [](const PackedPart& part) {
-                           return part.b.type == FloatType::bf16;
-                         });
+  const bool is_direct =
+      layout_.weight_bytes == 2 && rounding_.to == Precision::same && parts[0].stepped == nullptr &&
+      static_cast<int>(parts.size()) == products_ &&
+      std::all_of(parts.begin(), parts.end(),
+                  [](const PackedPart& part) { return part.b.type == FloatType::bf16; });
   if (is_direct) return pack_tiles(parts, index, out);
-  float* const pairs = pair_panel.get(static_cast<size_t>(padded_k_ * layout_.width / 2));
-  pack_values(parts, index, reinterpret_cast<char*>(pairs));
-  tile_pairs(pairs, out);
+  const int64_t bytes = padded_k_ * layout_.width * layout_.weight_bytes;
+  float* const words = word_panel.get(static_cast<size_t>(bytes) / sizeof(float));
+  pack_values(parts, index, reinterpret_cast<char*>(words));
+  tile_words(words, out);
 }
 
 void PackedWeights::pack_values(std::span<const PackedPart> parts, int64_t index, char* out) {

@@ -77,7 +77,7 @@ class PackedWeights {
   const void* panel(int64_t index, int64_t k) const;
   // Of layouts with tiles: all columns, from row `k` on.
   TiledColumns tiles(int64_t k) const {
-    return {static_cast<const char*>(panel(0, k)), padded_k_ / kTileK * kTilePairBytes};
+    return {static_cast<const char*>(panel(0, k)), padded_k_ * kTileBlock * layout_.weight_bytes};
   }
   // Of so much of k of a panel.
   int64_t panel_bytes(int64_t k) const;
@@ -91,7 +91,7 @@ class PackedWeights {
   void pack_steps(std::span<const PackedPart> parts, int64_t index, char* out);
   void pack_values(std::span<const PackedPart> parts, int64_t index, char* out);
   void pack_tiles(std::span<const PackedPart> parts, int64_t index, char* out) const;
-  void tile_pairs(const float* pairs, char* out) const;
+  void tile_words(const float* words, char* out) const;
   void pack_groups(std::span<const PackedPart> parts, int64_t index, char* out) const;
 
   int64_t k_;

@@ -290,7 +290,8 @@ PanelUse unpacked_use(const PanelUse& use) {
 
 void byte_rows_of_4_bits(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                          void* out, int64_t stride, float* scales) {
-  rows_to_i8(in, in_stride, m, k, k_end, static_cast<int8_t*>(out), stride, scales);
+  quantise_kernels().f32_to_i8(in, in_stride, m, k, k_end, static_cast<int8_t*>(out), stride,
+                               scales);
 }
 
 }  // namespace

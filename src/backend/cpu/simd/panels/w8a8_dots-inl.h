@@ -8,10 +8,24 @@
 // turned) and sums begin at -128 times the row's own sum. Nothing saturates: the instruction adds
 // in 32 bits.
 //
+// `Columns` says where the vectors of a step of four k lie: vector(j), ahead(j, bytes) of the
+// panel, next().
+//
 // Included inside a target region and a namespace of that region's own; no guard, no headers.
 
+// [k / 4][columns][4].
+template <int64_t kVectorBytes, int64_t kVectors>
+struct QuadRows {
+  explicit QuadRows(const PanelArgs& args) : at(static_cast<const int8_t*>(args.panel)) {}
+  const int8_t* vector(int64_t j) const { return at + j * kVectorBytes; }
+  const int8_t* ahead(int64_t j, int64_t bytes) const { return vector(j) + bytes; }
+  void next() { at += kVectors * kVectorBytes; }
+
+  const int8_t* at;
+};
+
 // Two halves of columns, one or both of a part.
-template <class Unit, int64_t kRows, int64_t kVectors, int kParts>
+template <class Unit, int64_t kRows, int64_t kVectors, int kParts, class Columns>
 void dots_tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t width = kVectors * Unit::kLanes;
   constexpr int64_t part_vectors = kVectors / kParts;
@@ -29,7 +43,7 @@ void dots_tile(const PanelArgs& args, int64_t row) {
     for (int64_t j = 0; j < kVectors; ++j)
       sums[i][j] = Unit::set(static_cast<int32_t>(0U - 128U * moved));
   }
-  const auto* b = static_cast<const int8_t*>(args.panel);
+  Columns b(args);
   const int64_t pieces = args.m / kDotRows;
   const NextPanel next(next_of(args, pieces), pieces, row / kDotRows, args.k / 4, step_bytes, 1);
   // Few rows: the panel comes from L3 or memory.
@@ -39,17 +53,16 @@ void dots_tile(const PanelArgs& args, int64_t row) {
   for (int64_t group = 0; step < steps; ++group) {
     next.fetch(group);
     const int64_t end = std::min(steps, (group + 1) * next.group());
-    for (; step < end; ++step, b += step_bytes) {
+    for (; step < end; ++step, b.next()) {
       if (streams) {
         constexpr Ahead ahead = ahead_of_stream(1);
 #pragma GCC unroll 4
         for (int64_t at = 0; at < step_bytes; at += 64)
-          fetch_line<ahead.into>(b + ahead.bytes + at);
+          fetch_line<ahead.into>(b.ahead(at / (4 * Unit::kLanes), ahead.bytes));
       }
       typename Unit::V columns[kVectors];
 #pragma GCC unroll 4
-      for (int64_t j = 0; j < kVectors; ++j)
-        columns[j] = Unit::load_weights(b + j * 4 * Unit::kLanes);
+      for (int64_t j = 0; j < kVectors; ++j) columns[j] = Unit::load_weights(b.vector(j));
 #pragma GCC unroll 8
       for (int64_t i = 0; i < kRows; ++i) {
         int32_t four = 0;
@@ -77,9 +90,10 @@ void dots_tile(const PanelArgs& args, int64_t row) {
   }
 }
 
-template <class Unit, int64_t kVectors, int kParts>
+template <class Unit, int64_t kVectors, int kParts,
+          class Columns = QuadRows<4 * Unit::kLanes, kVectors>>
 void dots_product(const PanelArgs& args) {
   all_rows<kDotRows>(args.m, [&args](auto rows, auto, int64_t row) {
-    dots_tile<Unit, rows(), kVectors, kParts>(args, row);
+    dots_tile<Unit, rows(), kVectors, kParts, Columns>(args, row);
   });
 }

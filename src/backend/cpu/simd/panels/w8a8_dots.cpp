@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/cpu/simd/panels/pack.h"
+#include "backend/cpu/simd/panels/pack_tiles.h"
 #include "backend/cpu/simd/panels/row_tiles.h"
 #include "backend/cpu/simd/panels/w8a8.h"
 #include "backend/cpu/simd/quantise.h"
@@ -55,11 +56,37 @@ struct Unit {
 
 #include "backend/cpu/simd/panels/w8a8_dots-inl.h"
 
+// The same in tiles of 16 columns.
+template <int kParts>
+struct QuadTiles {
+  explicit QuadTiles(const PanelArgs& args)
+      : block(static_cast<const int8_t*>(args.panel)), block_bytes(i8_tile_block_bytes(args)) {}
+  const int8_t* vector(int64_t j) const { return block + tile_place(j, kParts, block_bytes); }
+  // Each block is read at half of the panel's pace.
+  const int8_t* ahead(int64_t j, int64_t bytes) const { return vector(j) + bytes / 2; }
+  void next() {
+    block += 64;
+    if (++row < kTileRows) return;
+    row = 0;
+    block += kTilePairBytes / 2;
+  }
+
+  const int8_t* block;
+  int64_t block_bytes;
+  int64_t row = 0;
+};
+
 }  // namespace
 }  // namespace wide_dots
 
 void w8a8_dots_one(const PanelArgs& args) { wide_dots::dots_product<wide_dots::Unit, 4, 1>(args); }
 void w8a8_dots_two(const PanelArgs& args) { wide_dots::dots_product<wide_dots::Unit, 4, 2>(args); }
+void w8a8_tile_dots_one(const PanelArgs& args) {
+  wide_dots::dots_product<wide_dots::Unit, 4, 1, wide_dots::QuadTiles<1>>(args);
+}
+void w8a8_tile_dots_two(const PanelArgs& args) {
+  wide_dots::dots_product<wide_dots::Unit, 4, 2, wide_dots::QuadTiles<2>>(args);
+}
 
 }  // namespace epilogue::simd
 
@@ -106,6 +133,8 @@ namespace epilogue::simd {
 
 void w8a8_dots_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 void w8a8_dots_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void w8a8_tile_dots_one(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
+void w8a8_tile_dots_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 
 namespace narrow_dots {
 namespace {
@@ -137,7 +166,8 @@ void store_quads(const float* values, int64_t k, const float* scales, void* pane
 
 void byte_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, void* out,
                int64_t stride, float* scales) {
-  rows_to_i8(in, in_stride, m, k, k_end, static_cast<int8_t*>(out), stride, scales);
+  quantise_kernels().f32_to_i8(in, in_stride, m, k, k_end, static_cast<int8_t*>(out), stride,
+                               scales);
 }
 
 }  // namespace
