@@ -106,6 +106,11 @@ class Report(Result):
         """The page holds the trace."""
         return self._data["has_trace"]
 
+    @property
+    def rank_pages(self) -> "tuple[str, ...]":
+        """Paths of the pages of ranks, in their order; empty without ``rank_pages=True``."""
+        return tuple(page["file"] for page in self._data.get("rank_pages", ()))
+
     def __repr__(self) -> str:
         return f"<epilogue.Report {self.path!r}>"
 

@@ -237,6 +237,7 @@ def report(
     title: str = "",
     embed_trace: bool = True,
     modules: bool = False,
+    rank_pages: bool = False,
     cpu: "str | None" = None,
     cpu_threads: "int | None" = None,
     step: "int | None" = None,
@@ -253,11 +254,15 @@ def report(
         embed_trace: The page holds the trace as it is, metadata included; a
             :class:`TraceWarning` names metadata that looks like credentials.
         modules: Python frames and time per ``nn.Module``, if they were recorded (slower).
+        rank_pages: Of a folder of ranks: also a page for each rank, with its trace unless
+            ``embed_trace`` is false, in ``OUT_ranks/rank_0003.html`` beside ``OUT.html``, which
+            links to them. :attr:`Report.rank_pages` has their paths. One trace is held at a time.
         cpu, cpu_threads: As of :func:`explain`.
         step, from_ms, to_ms: As of :func:`explain`.
 
     Raises:
-        OSError, TraceError: As of :func:`explain`; TraceError too if the page cannot be written.
+        OSError, TraceError: As of :func:`explain`; TraceError too if a page cannot be written.
+        Error: As of :func:`explain`; ``rank_pages`` of one trace.
     """
     source = Source(trace, step, from_ms, to_ms)
     earlier = None if against is None else Source(against, step, from_ms, to_ms)
@@ -268,6 +273,7 @@ def report(
         title,
         embed_trace,
         modules,
+        rank_pages,
         cpu or "",
         cpu_threads or 0,
     )

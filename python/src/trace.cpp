@@ -90,11 +90,12 @@ auto quantities(const Source& source) {
 }
 
 auto report(const Source& source, const std::string& out, const Source* against, std::string title,
-            bool embeds_trace, bool modules, std::string cpu, int cpu_threads) {
+            bool embeds_trace, bool modules, bool rank_pages, std::string cpu, int cpu_threads) {
   trace::ReportAnswerOptions options = {.title = std::move(title),
                                         .embeds_trace = embeds_trace,
                                         .modules = modules,
-                                        .cpu = {std::move(cpu), cpu_threads}};
+                                        .cpu = {std::move(cpu), cpu_threads},
+                                        .rank_pages = rank_pages};
   if (against != nullptr) options.against = against->input;
   auto [report, warnings] = unlocked([&](const AnswerHooks& hooks) {
     return trace::report_answer(source.input, out, options, hooks);
@@ -133,7 +134,7 @@ void bind_trace(nb::module_& m) {
   m.def("check_baseline", check_baseline, "after"_a, "before"_a, "tolerance_pct"_a);
   m.def("quantities", quantities, "source"_a);
   m.def("report", report, "source"_a, "out"_a, "against"_a.none(), "title"_a, "embeds_trace"_a,
-        "modules"_a, "cpu"_a, "cpu_threads"_a);
+        "modules"_a, "rank_pages"_a, "cpu"_a, "cpu_threads"_a);
   m.def("memory", memory, "source"_a, "against"_a.none(), "device"_a.none(), "top"_a, "page"_a);
   m.def("names", [](const std::vector<std::string>& names) { return trace::names_answer(names); });
   m.def("sort_keys", sort_keys);

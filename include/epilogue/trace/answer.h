@@ -173,14 +173,19 @@ struct ReportAnswerOptions {
   bool embeds_trace = true;                // the page holds the trace's file
   bool modules = false;                    // see ExplainAnswerOptions
   CpuChoice cpu = {};                      // see ExplainAnswerOptions
+  // Of a folder of ranks: also a page for each rank, RUN_ranks/rank_0003.html beside RUN.html, to
+  // which the page of all ranks links. Throws Error for one trace.
+  bool rank_pages = false;
 };
 struct ReportAnswer {
   Answer answer;
-  // Metadata of the trace in the page that may be credentials: credential_keys().
+  // Metadata of the traces in the pages that may be credentials: credential_keys(), each once.
   std::vector<std::string> credentials;
 };
 // Writes the page to `out`; a missing folder is made. A path may be a folder with one trace for
-// each rank of a run; then the page holds no trace, and `against` throws Error.
+// each rank of a run; then the page of all ranks holds no trace, and `against` throws Error. Ranks
+// are read one after the other, once, and no more than one trace is held; pages appear together,
+// when all are written.
 Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
                                    const ReportAnswerOptions& options = {},
                                    const AnswerHooks& hooks = {});

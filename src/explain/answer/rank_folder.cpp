@@ -59,14 +59,14 @@ class FolderWatch {
 
 // Nothing of the trace is left when it returns.
 Status add_rank(const TraceInput& input, PythonFrames frames, const AnswerHooks& hooks,
-                RankFolder& folder) {
+                const RankVisitor& visit, RankFolder& folder) {
   const Result<Trace> trace = load_trace(input, frames, hooks);
   if (!trace) return trace.failure();
   const Links links = link(trace.value());
   poll(hooks);
   folder.digests.add({trace.value(), links});
   folder.paths.push_back(input.path);
-  return ok_status();
+  return visit ? visit(input, trace.value(), links, folder.digests.ranks.back()) : ok_status();
 }
 
 }  // namespace
@@ -96,12 +96,13 @@ TraceInput rank_input(const TraceInput& folder, const std::string& path) {
 }
 
 Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
-                                 PythonFrames frames, const AnswerHooks& hooks) {
+                                 PythonFrames frames, const AnswerHooks& hooks,
+                                 const RankVisitor& visit) {
   RankReading result;
   FolderWatch watch(paths, hooks);
   for (size_t i = 0; i < paths.size(); ++i) {
     const Status added =
-        add_rank(rank_input(folder, paths[i]), frames, watch.next_file(), result.folder);
+        add_rank(rank_input(folder, paths[i]), frames, watch.next_file(), visit, result.folder);
     // Without a rank that cannot be read the others would mislead.
     if (!added && !is_no_trace(added.failure())) return added.failure();
     if (added)
@@ -128,8 +129,9 @@ Status judge_folder(const std::string& path, const std::vector<Failure>& left_ou
 }
 
 Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
-                              PythonFrames frames, const AnswerHooks& hooks) {
-  Result<RankReading> read = read_digests(folder, paths, frames, hooks);
+                              PythonFrames frames, const AnswerHooks& hooks,
+                              const RankVisitor& visit) {
+  Result<RankReading> read = read_digests(folder, paths, frames, hooks, visit);
   if (!read) return read.failure();
   RankFolder result = std::move(read.value().folder);
   std::vector<Failure> failures;

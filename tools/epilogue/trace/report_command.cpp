@@ -21,13 +21,17 @@ struct ReportFlags {
   std::string title;
   bool no_trace = false;
   bool modules = false;
+  bool rank_pages = false;
   trace::CpuChoice cpu;
   Format format = Format::text;
 };
 
 trace::ReportAnswerOptions answer_options(const ReportFlags& o) {
-  trace::ReportAnswerOptions options = {
-      .title = o.title, .embeds_trace = !o.no_trace, .modules = o.modules, .cpu = o.cpu};
+  trace::ReportAnswerOptions options = {.title = o.title,
+                                        .embeds_trace = !o.no_trace,
+                                        .modules = o.modules,
+                                        .cpu = o.cpu,
+                                        .rank_pages = o.rank_pages};
   if (o.against.empty()) return options;
   options.against = o.input;
   options.against->path = o.against;
@@ -67,13 +71,17 @@ void add_report_command(CLI::App& app, Body& run) {
   report->add_flag("--no-trace", o->no_trace, "leave the trace itself out of the page");
   report->add_flag("--modules", o->modules,
                    "Python frames and time per nn.Module, if they were recorded (slower)");
+  report->add_flag("--rank-pages", o->rank_pages,
+                   "of a folder of ranks: also a page for each rank, in FILE_ranks/\n"
+                   "beside FILE.html, which links to them");
   add_cpu_choice(*report, o->cpu);
   add_trace_part(*report, o->input);
   add_format(*report, o->format);
   report->footer(
       "The page holds the trace as it is, metadata included; a warning names metadata that looks\n"
-      "like credentials. The page of a folder holds no trace.\n"
-      "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html");
+      "like credentials. The page of a folder holds no trace; pages of ranks hold theirs.\n"
+      "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html\n"
+      "         epilogue report traces_of_all_ranks/ --rank-pages -o run.html");
   report->callback([o, &run] { run = [o] { return run_report_command(*o); }; });
 }
 

@@ -183,10 +183,12 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
     data["diff"] = Json::parse(diff_json(*input.diff));
     data["before_path"] = file_name(input.before_path);
   }
+  if (!input.ranks_page.empty()) data["ranks_page"] = input.ranks_page;
   return data;
 }
 
-Json ranks_page_data(const RanksExplanation& ranks, const std::string& title) {
+Json ranks_page_data(const RanksExplanation& ranks, const std::string& title,
+                     const std::vector<std::string>& rank_pages) {
   const size_t shown = std::min(ranks.kernels.size(), kMaxPageRows);
   Json kernels = Json::array();
   for (const KernelOverRanks& kernel : std::span(ranks.kernels).first(shown))
@@ -204,7 +206,8 @@ Json ranks_page_data(const RanksExplanation& ranks, const std::string& title) {
           {"ranks", ranks_explanation_json(ranks, kMaxPageRows)},
           {"kernels", std::move(kernels)},
           {"finding_details", std::move(details)},
-          {"left_out", std::move(left_out)}};
+          {"left_out", std::move(left_out)},
+          {"rank_pages", rank_pages}};
 }
 
 }  // namespace epilogue::trace
