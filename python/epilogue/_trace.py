@@ -14,7 +14,7 @@ import warnings as _warnings
 from . import _core
 from ._checks import BaselineFailed, BaselineResult, CheckFailed, CheckResult, Quantities
 from ._explanation import Explanation, RanksExplanation
-from ._result import KernelName, Report
+from ._result import KernelName, RankPart, Report
 from ._source import Source, TraceLike
 from ._tables import Diff, Table
 
@@ -74,6 +74,79 @@ def explain(
     is_folder = isinstance(trace, (str, os.PathLike)) and os.path.isdir(trace)
     result = Explanation(answer)
     return RanksExplanation(answer) if is_folder and "ranks" in result._data else result
+
+
+def shard(
+    folder: "str | os.PathLike[str]",
+    index: int,
+    count: int,
+    out: "str | os.PathLike[str]" = "parts",
+    *,
+    modules: bool = False,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> RankPart:
+    """Reads part ``index`` of ``count`` of a run's ranks, anywhere, and writes what :func:`merge` joins.
+
+    The traces ``index``, ``index + count``, ... of the folder are read, by name, one after the
+    other; memory holds one trace and what is kept of each.
+
+    Args:
+        folder: With one trace for each rank of a run, the same on every machine.
+        index: The part, from 1 to ``count``.
+        count: Parts in all.
+        out: Folder of the file that is written, ``part-INDEX-of-COUNT.epart``; made if missing.
+        modules, step, from_ms, to_ms: As of :func:`explain`; the same for all parts.
+
+    Returns:
+        A :class:`RankPart`, which :func:`merge` takes as a path.
+
+    Raises:
+        OSError, TraceError: As of :func:`explain`; TraceError too if the file cannot be written.
+        Error: ``folder`` is none, or holds no traces; no such part.
+
+    >>> parts = [epilogue.shard("run", i, 4) for i in range(1, 5)]      # doctest: +SKIP
+    >>> print(epilogue.merge(parts))                                    # doctest: +SKIP
+    """
+    source = Source(folder, step, from_ms, to_ms)
+    answer, warned = _core.shard(source.native, index, count, os.fspath(out), modules)
+    _warn(warned)
+    return RankPart(answer)
+
+
+def merge(
+    parts: "str | os.PathLike[str] | typing.Sequence[str | os.PathLike[str]]",
+    *,
+    top: int = 10,
+    page: "str | os.PathLike[str] | None" = None,
+    title: str = "",
+) -> RanksExplanation:
+    """Joins all parts of one run that :func:`shard` wrote: what :func:`explain` gives of the folder.
+
+    Args:
+        parts: Paths of the parts, in any order, or of folders with them.
+        top: Rows of each list in text and Markdown; -1: all. :meth:`Result.to_dict` has all.
+        page: One HTML page of all ranks is written here too, as :func:`report` of the folder does.
+        title: Heading of the page; default: "ranks".
+
+    Returns:
+        A :class:`RanksExplanation`, bit for bit that of the folder.
+
+    Raises:
+        OSError: A path is not there.
+        TraceError: A file is no part, or damaged; the page cannot be written.
+        Error: A part is missing or there twice, or parts are of different runs or options.
+    """
+    several = [parts] if isinstance(parts, (str, os.PathLike)) else list(parts)
+    if not several:
+        raise TypeError("merge() expected one part or more, got none")
+    paths = [os.fspath(part) for part in several]
+    for path in paths:
+        os.stat(path)  # FileNotFoundError and its kin, as open() raises them
+    answer, warned = _core.merge(paths, top, "" if page is None else os.fspath(page), title)
+    _warn(warned)
+    return RanksExplanation(answer)
 
 
 def table(

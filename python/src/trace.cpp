@@ -45,6 +45,20 @@ auto explain(const Source& source, int top, bool modules, std::string cpu, int c
   });
 }
 
+auto shard(const Source& folder, int64_t index, int64_t count, std::string out, bool modules) {
+  const trace::ShardAnswerOptions options = {
+      .index = index, .count = count, .folder = std::move(out), .modules = modules};
+  return unlocked(
+      [&](const AnswerHooks& hooks) { return trace::shard_answer(folder.input, options, hooks); });
+}
+
+auto merge(const std::vector<std::string>& parts, int top, std::string page, std::string title) {
+  const trace::MergeAnswerOptions options = {
+      .top = top, .page = std::move(page), .title = std::move(title)};
+  return unlocked(
+      [&](const AnswerHooks& hooks) { return trace::merge_answer(parts, options, hooks); });
+}
+
 auto table(const Source& source, std::string sort_by, std::optional<int> row_limit,
            bool group_by_input_shape) {
   return unlocked([&](const AnswerHooks& hooks) {
@@ -128,6 +142,8 @@ void bind_trace(nb::module_& m) {
   m.def("source", make_source, "path"_a, "bytes"_a.none(), "name"_a, "step"_a.none(),
         "from_ms"_a.none(), "to_ms"_a.none());
   m.def("explain", explain, "source"_a, "top"_a, "modules"_a, "cpu"_a, "cpu_threads"_a);
+  m.def("shard", shard, "folder"_a, "index"_a, "count"_a, "out"_a, "modules"_a);
+  m.def("merge", merge, "parts"_a, "top"_a, "page"_a, "title"_a);
   m.def("table", table, "source"_a, "sort_by"_a, "row_limit"_a.none(), "group_by_input_shape"_a);
   m.def("diff", diff, "before"_a, "after"_a, "top"_a);
   m.def("check", check, "source"_a, "expressions"_a);
