@@ -31,6 +31,10 @@ def _warn(texts: "typing.Iterable[str]") -> None:
         _warnings.warn(text, TraceWarning, stacklevel=3)
 
 
+def _capture(capture: "TraceLike | None") -> "Source | None":
+    return None if capture is None else Source(capture)
+
+
 def explain(
     trace: TraceLike,
     *,
@@ -38,6 +42,7 @@ def explain(
     modules: bool = False,
     cpu: "str | None" = None,
     cpu_threads: "int | None" = None,
+    capture: "TraceLike | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -54,6 +59,8 @@ def explain(
             3.1GHz"``) gives an estimate; ``"here"``: this machine, as ``epilogue info --measure``
             measured it.
         cpu_threads: Threads that the run had. Default: all of ``"here"``, else one.
+        capture: A trace of the capture, or of an eager run of the same model: kernels of replayed
+            CUDA graphs get the op, module and frame that captured them. Of a folder none is used.
         step: Only ``ProfilerStep#step``: what it launched, and what ran during it.
         from_ms, to_ms: Only what happens in this stretch, in milliseconds after the start.
 
@@ -63,13 +70,17 @@ def explain(
     Raises:
         OSError: The file cannot be read (:exc:`FileNotFoundError` and others).
         TraceError: It holds no trace, or not that step. ``code`` is a stable name.
-        Error: A folder's traces are of different runs; a CPU whose peak is not known.
+        Error: A folder's traces are of different runs; a CPU whose peak is not known; a capture
+            beside a folder.
 
     >>> print(epilogue.explain("trace.json.gz"))            # doctest: +SKIP
     >>> epilogue.explain(prof).findings[0].title            # doctest: +SKIP
     """
     source = Source(trace, step, from_ms, to_ms)
-    answer, warned = _core.explain(source.native, top, modules, cpu or "", cpu_threads or 0)
+    beside = _capture(capture)
+    answer, warned = _core.explain(
+        source.native, top, modules, cpu or "", cpu_threads or 0, beside and beside.native
+    )
     _warn(warned)
     is_folder = isinstance(trace, (str, os.PathLike)) and os.path.isdir(trace)
     result = Explanation(answer)
@@ -155,6 +166,7 @@ def table(
     sort_by: "str | None" = None,
     row_limit: "int | None" = None,
     group_by_input_shape: bool = False,
+    capture: "TraceLike | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -167,6 +179,8 @@ def table(
             Default: the device's own time where there is any, else the host's.
         row_limit: Rows; -1: all. Default: 100 in text, all in :meth:`Result.to_dict`.
         group_by_input_shape: One row per op and shapes (recorded with ``record_shapes``).
+        capture: As of :func:`explain`: the time of replayed graphs, in microseconds as all times of
+            rows, is booked to the ops that captured it; :attr:`Table.captured_pct` says how much.
         step, from_ms, to_ms: As of :func:`explain`.
 
     Raises:
@@ -174,7 +188,10 @@ def table(
         Error: An unknown key; the message names those there are.
     """
     source = Source(trace, step, from_ms, to_ms)
-    answer, warned = _core.table(source.native, sort_by or "", row_limit, group_by_input_shape)
+    beside = _capture(capture)
+    answer, warned = _core.table(
+        source.native, sort_by or "", row_limit, group_by_input_shape, beside and beside.native
+    )
     _warn(warned)
     return Table(answer)
 
@@ -184,6 +201,7 @@ def diff(
     after: TraceLike,
     *,
     top: int = 15,
+    capture: "TraceLike | tuple[TraceLike, TraceLike] | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -193,13 +211,19 @@ def diff(
     Args:
         before, after: As of :func:`explain`, but no folders.
         top: Rows of each list in text and Markdown; -1: all.
+        capture: As of :func:`explain`, of both traces, or a pair of one for each: kernels of
+            replayed graphs are compared by the ops that captured them.
         step, from_ms, to_ms: Of both traces, as of :func:`explain`.
 
     Raises:
         OSError, TraceError: As of :func:`explain`.
     """
     sources = Source(before, step, from_ms, to_ms), Source(after, step, from_ms, to_ms)
-    answer, warned = _core.diff(sources[0].native, sources[1].native, top)
+    pair = capture if isinstance(capture, tuple) else () if capture is None else (capture,)
+    captures = [Source(trace) for trace in pair]
+    answer, warned = _core.diff(
+        sources[0].native, sources[1].native, top, [source.native for source in captures]
+    )
     _warn(warned)
     return Diff(answer)
 
@@ -313,6 +337,7 @@ def report(
     rank_pages: bool = False,
     cpu: "str | None" = None,
     cpu_threads: "int | None" = None,
+    capture: "TraceLike | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -331,6 +356,7 @@ def report(
             ``embed_trace`` is false, in ``OUT_ranks/rank_0003.html`` beside ``OUT.html``, which
             links to them. :attr:`Report.rank_pages` has their paths. One trace is held at a time.
         cpu, cpu_threads: As of :func:`explain`.
+        capture: As of :func:`explain` and :func:`table`, and of both traces of a comparison.
         step, from_ms, to_ms: As of :func:`explain`.
 
     Raises:
@@ -339,6 +365,7 @@ def report(
     """
     source = Source(trace, step, from_ms, to_ms)
     earlier = None if against is None else Source(against, step, from_ms, to_ms)
+    beside = _capture(capture)
     answer, credentials, warned = _core.report(
         source.native,
         os.fspath(out),
@@ -349,6 +376,7 @@ def report(
         rank_pages,
         cpu or "",
         cpu_threads or 0,
+        beside and beside.native,
     )
     if credentials:
         warned.append(

@@ -16,6 +16,7 @@ namespace epilogue::trace {
 // Inputs; callers of these functions include the headers that define them.
 struct Trace;             // event.h
 struct Links;             // links.h
+struct CapturedOps;       // links.h
 struct KeyAverages;       // table.h
 struct Row;               // table.h
 struct Explanation;       // explain.h
@@ -106,6 +107,8 @@ struct HtmlReportInput {
   // A comparison with an earlier trace; null: none. `trace` is its second one.
   const TraceDiff* diff = nullptr;
   std::string before_path = {};  // of the earlier trace
+  // Ops of replayed graphs: of the key averages and of who launched a kernel; null: none.
+  const CapturedOps* captured = nullptr;
   // Of one rank of several: the page of all ranks, relative to this page; "": none.
   std::string ranks_page = {};
 };

@@ -85,6 +85,11 @@ struct GraphReport {
 GraphReport graph_report(const Trace& trace, const Links& links,
                          const GraphReference* capture = nullptr);
 
+// The ops that captured a trace's graphs, as graph_report() tells them by annotation, capture and
+// the same trace; a kernel's name alone is no op.
+CapturedOps captured_ops(const Trace& trace, const Links& links,
+                         const GraphReference* capture = nullptr);
+
 // --- Serving ------------------------------------------------------------------------------------
 
 enum class ServingPhase : uint8_t { prefill, decode, mixed, other };

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -67,10 +68,17 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
   const Result<Trace> loaded = load_trace(input, frames_for(options.modules), hooks);
   if (!loaded) return loaded.failure();
   const Trace& trace = loaded.value();
+  const Result<std::optional<GraphReference>> capture = read_capture(options.capture, hooks);
+  if (!capture) return capture.failure();
+  const GraphReference* const reference = capture.value() ? &*capture.value() : nullptr;
   const Links links = link(trace);
   poll(hooks);
-  const Explanation explanation =
-      explain(trace, links, ExplainOptions{.cpu = cpu, .between = hooks.poll});
+  const Explanation explanation = explain(
+      trace, links, ExplainOptions{.cpu = cpu, .capture = reference, .between = hooks.poll});
+  std::array<std::optional<CapturedOps>, 2> captured;  // of the earlier trace and this one
+  if (reference != nullptr) captured[1] = captured_ops(trace, links, reference);
+  if (reference != nullptr && explanation.graphs.is_empty())
+    warn_of_capture(explanation.path, hooks);
   warn_if_unused(options.cpu, trace, explanation, hooks);
   std::optional<Trace> before;  // the difference is made of it
   std::optional<TraceDiff> diff;
@@ -78,7 +86,11 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
     Result<Trace> read = load_trace(*options.against, PythonFrames::counted, hooks);
     if (!read) return read.failure();
     before = std::move(read).value();
-    diff = diff_traces(*before, link(*before), trace, links);
+    const Links before_links = link(*before);
+    if (reference != nullptr) captured[0] = captured_ops(*before, before_links, reference);
+    diff = diff_traces(*before, before_links, trace, links,
+                       {.captured = {captured[0] ? &*captured[0] : nullptr,
+                                     captured[1] ? &*captured[1] : nullptr}});
   }
   poll(hooks);
   Result<EmbeddedTrace> embedded = embedded_trace(input, options);
@@ -87,7 +99,8 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
                                 .links = links,
                                 .explanation = explanation,
                                 .title = options.title,
-                                .embedded = std::move(embedded).value()};
+                                .embedded = std::move(embedded).value(),
+                                .captured = captured[1] ? &*captured[1] : nullptr};
   if (diff) {
     page_input.diff = &*diff;
     page_input.before_path = before->import.path;
@@ -156,6 +169,7 @@ Result<ReportAnswer> report_folder(const TraceInput& folder, const std::string& 
     throw Error(folder.path + ": expected one trace to compare with another, got a folder of " +
                 std::to_string(paths.size()));
   refuse_for_ranks(options.cpu, folder, paths.size());
+  if (options.capture) refuse_capture_for_ranks(folder.path, paths.size());
   const std::string title = options.title.empty() ? folder_name(folder.path) : options.title;
   RankPages pages(out);
   RankVisitor visit;

@@ -82,12 +82,7 @@ void add_explain_command(CLI::App& app, Body& run) {
       ->option_text("N [10]");
   explain->add_flag("--modules", o->answer.modules,
                     "time per nn.Module, if the trace was recorded with_stack (slower)");
-  explain
-      ->add_option_function<std::string>(
-          "--capture", [o](const std::string& path) { o->answer.capture = {.path = path}; },
-          "a trace of the capture, or of an eager run of the\nsame model: names kernels of "
-          "replayed graphs")
-      ->option_text("TRACE");
+  add_capture(*explain, o->answer.capture);
   explain
       ->add_option(
           "--shard", o->shard,

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct ReportFlags {
   bool modules = false;
   bool rank_pages = false;
   trace::CpuChoice cpu;
+  std::optional<trace::TraceInput> capture;
   Format format = Format::text;
 };
 
@@ -31,6 +33,7 @@ trace::ReportAnswerOptions answer_options(const ReportFlags& o) {
                                         .embeds_trace = !o.no_trace,
                                         .modules = o.modules,
                                         .cpu = o.cpu,
+                                        .capture = o.capture,
                                         .rank_pages = o.rank_pages};
   if (o.against.empty()) return options;
   options.against = o.input;
@@ -74,6 +77,7 @@ void add_report_command(CLI::App& app, Body& run) {
   report->add_flag("--rank-pages", o->rank_pages,
                    "of a folder of ranks: also a page for each rank, in FILE_ranks/\n"
                    "beside FILE.html, which links to them");
+  add_capture(*report, o->capture);
   add_cpu_choice(*report, o->cpu);
   add_trace_part(*report, o->input);
   add_format(*report, o->format);

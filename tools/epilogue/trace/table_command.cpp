@@ -38,9 +38,13 @@ void add_table_command(CLI::App& app, Body& run) {
       ->option_text("N [100; json: all]");
   table->add_flag("--group-by-input-shape", o->answer.group_by_input_shape,
                   "one row per op and shapes");
+  add_capture(*table, o->answer.capture);
   add_trace_part(*table, o->input);
   add_table_format(*table, o->format);
-  table->footer("Example: epilogue table trace.json.gz --sort-by cpu_time_total --row-limit 15");
+  table->footer(
+      "With --capture the time of replayed graphs is booked to the ops that captured it.\n"
+      "Example: epilogue table trace.json.gz --sort-by cpu_time_total --row-limit 15\n"
+      "         epilogue table graphs.json.gz --capture eager.json.gz");
   table->callback([o, &run] { run = [o] { return run_table_command(*o); }; });
 }
 
