@@ -202,7 +202,7 @@ class Report(CommandTest):
     def test_misuse_of_folders(self):
         empty = os.path.join(self.out, "empty")
         os.mkdir(empty)
-        self.assertIn("expected traces (*.json, *.json.gz, *.sqlite), one per rank, got none",
+        self.assertIn("expected traces (*.json, *.json.gz, *.sqlite, *.pftrace), one per rank, got none",
                       self.misuse("report", empty, "-o", self.page))
         folder = self.write_ranks(2)
         self.assertIn("expected one trace to compare with another, got a folder of 2",

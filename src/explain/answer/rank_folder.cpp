@@ -80,12 +80,16 @@ std::vector<std::string> traces_of_folder(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string path = entry.path().string();
-    if (path.ends_with(".json") || path.ends_with(".json.gz") || path.ends_with(".sqlite"))
+    constexpr std::string_view kEnds[] = {".json", ".json.gz", ".sqlite", ".pftrace",
+                                          ".pftrace.gz"};
+    if (std::ranges::any_of(kEnds, [&](std::string_view end) { return path.ends_with(end); }))
       paths.push_back(path);
   }
   std::sort(paths.begin(), paths.end());
   if (paths.empty())
-    throw Error(folder + ": expected traces (*.json, *.json.gz, *.sqlite), one per rank, got none");
+    throw Error(
+        folder +
+        ": expected traces (*.json, *.json.gz, *.sqlite, *.pftrace), one per rank, got none");
   return paths;
 }
 

@@ -72,8 +72,8 @@ void add_explain_command(CLI::App& app, Body& run) {
       app.add_subcommand("explain", "Says what a trace means, with evidence and savings");
   explain
       ->add_option("TRACE|DIR", o->input.path,
-                   "a trace: .json or .json.gz of PyTorch's profiler, .sqlite of\n"
-                   "Nsight Systems; -: stdin; or a folder\n"
+                   "a trace: .json, .json.gz or .pftrace of PyTorch's profiler,\n"
+                   ".sqlite of Nsight Systems; -: stdin; or a folder\n"
                    "with one trace for each rank of a run")
       ->required()
       ->option_text(" ");

@@ -62,8 +62,8 @@ void add_report_command(CLI::App& app, Body& run) {
       app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
   report
       ->add_option("TRACE|DIR", o->input.path,
-                   "a trace: .json or .json.gz of PyTorch's profiler, .sqlite of\n"
-                   "Nsight Systems; -: stdin; or a folder\n"
+                   "a trace: .json, .json.gz or .pftrace of PyTorch's profiler,\n"
+                   ".sqlite of Nsight Systems; -: stdin; or a folder\n"
                    "with one trace for each rank of a run")
       ->required()
       ->option_text(" ");

@@ -26,7 +26,9 @@ int run_table_command(const TableFlags& o) {
 void add_table_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<TableFlags>();
   CLI::App* table = app.add_subcommand("table", "Prints the key-averages table of any trace");
-  table->add_option("TRACE", o->input.path, "a trace, .json, .json.gz or .sqlite; -: stdin")
+  table
+      ->add_option("TRACE", o->input.path,
+                   "a trace, .json, .json.gz, .pftrace or .sqlite; -: stdin")
       ->required()
       ->option_text(" ");
   table
