@@ -73,7 +73,7 @@ if typing.TYPE_CHECKING:
     from ._memory import DeviceMemory, MemoryFinding, MemoryReport, MemoryTables, memory, memory_tables
     from ._explanation import Explanation, Finding, RanksExplanation
     from ._profile import profile, schedule
-    from ._result import KernelName, Report, Result
+    from ._result import KernelName, RankPart, Report, Result
     from ._source import TraceLike
     from ._tables import Diff, DiffPart, Table, TableRow
     from ._trace import (
@@ -84,9 +84,11 @@ if typing.TYPE_CHECKING:
         check_baseline,
         diff,
         explain,
+        merge,
         name,
         quantities,
         report,
+        shard,
         sort_keys,
         table,
     )
@@ -105,12 +107,12 @@ _HOMES = {
     "._explanation": "Explanation Finding RanksExplanation",
     "._memory": "DeviceMemory MemoryFinding MemoryReport MemoryTables memory memory_tables",
     "._profile": "profile schedule",
-    "._result": "KernelName Report Result",
+    "._result": "KernelName RankPart Report Result",
     "._source": "TraceLike",
     "._tables": "Diff DiffPart Table TableRow",
     "._trace": (
-        "Error TraceError TraceWarning check check_baseline diff explain name quantities report "
-        "sort_keys table"
+        "Error TraceError TraceWarning check check_baseline diff explain merge name quantities report "
+        "shard sort_keys table"
     ),
 }
 # For CMake: find_package(epilogue COMPONENTS shared) with this as CMAKE_PREFIX_PATH.

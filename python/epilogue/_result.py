@@ -106,8 +106,53 @@ class Report(Result):
         """The page holds the trace."""
         return self._data["has_trace"]
 
+    @property
+    def rank_pages(self) -> "tuple[str, ...]":
+        """Paths of the pages of ranks, in their order; empty without ``rank_pages=True``."""
+        return tuple(page["file"] for page in self._data.get("rank_pages", ()))
+
     def __repr__(self) -> str:
         return f"<epilogue.Report {self.path!r}>"
+
+
+class RankPart(Result):
+    """The part of a run's ranks that :func:`epilogue.shard` wrote: ``epilogue explain --shard``."""
+
+    @property
+    def path(self) -> str:
+        """Of the file: ``OUT/part-3-of-64.epart``."""
+        return self._data["file"]
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return self._data["bytes"]
+
+    @property
+    def part(self) -> int:
+        """Which part it is, from 1."""
+        return self._data["part"]
+
+    @property
+    def parts(self) -> int:
+        """How many parts the run has."""
+        return self._data["parts"]
+
+    @property
+    def traces(self) -> int:
+        """Traces that were read for this part."""
+        return self._data["traces"]
+
+    @property
+    def traces_of_all(self) -> int:
+        """Traces in the folder."""
+        return self._data["traces_of_all"]
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<epilogue.RankPart {self.part}/{self.parts} {self.path!r}>"
 
 
 class KernelName(Result):

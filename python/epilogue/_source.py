@@ -22,7 +22,7 @@ class Exporter(typing.Protocol):
 
 
 TraceLike = typing.Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Exporter]
-"""A path (of a ``.json`` or ``.json.gz`` file, or of an ``.sqlite`` export of Nsight Systems), what such a file holds, or a profiler."""
+"""A path (of a ``.json`` or ``.json.gz`` file, of a ``.pftrace`` of Perfetto, or of an ``.sqlite`` export of Nsight Systems), what such a file holds, or a profiler."""
 
 # PyTorch's own export works once per recording. Its file stays as long as the recording does.
 _exported: "weakref.WeakKeyDictionary[typing.Any, str]" = weakref.WeakKeyDictionary()

@@ -59,6 +59,13 @@ class Table(Result):
         """The device's own time over all rows."""
         return self._data["self_device_total_us"]
 
+    @property
+    def captured_pct(self) -> "float | None":
+        """How much of the time of replayed graphs is booked to the ops that captured it; ``None``
+        without ``capture``, or if no graph was replayed. Rows of :meth:`to_dict` have
+        ``captured_count`` and ``captured_self_device_us``."""
+        return self._data.get("captured_pct")
+
     def to_pandas(self) -> "pandas.DataFrame":
         """One row per row of :meth:`to_dict`. Raises :exc:`ImportError` without pandas."""
         return dataframe(self._data["rows"])
@@ -105,6 +112,13 @@ class Diff(Result):
     def wall_us(self) -> "tuple[float, float]":
         """Wall time before and after, in microseconds."""
         before, after = self._data["wall_us"]
+        return before, after
+
+    @property
+    def captured_pct(self) -> "tuple[float | None, float | None]":
+        """Of the time of replayed graphs, how much has the op that captured it, before and after;
+        ``None`` without ``capture``, or if no graph was replayed."""
+        before, after = self._data["captured_pct"]
         return before, after
 
     @property

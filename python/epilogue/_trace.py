@@ -14,7 +14,7 @@ import warnings as _warnings
 from . import _core
 from ._checks import BaselineFailed, BaselineResult, CheckFailed, CheckResult, Quantities
 from ._explanation import Explanation, RanksExplanation
-from ._result import KernelName, Report
+from ._result import KernelName, RankPart, Report
 from ._source import Source, TraceLike
 from ._tables import Diff, Table
 
@@ -31,6 +31,10 @@ def _warn(texts: "typing.Iterable[str]") -> None:
         _warnings.warn(text, TraceWarning, stacklevel=3)
 
 
+def _capture(capture: "TraceLike | None") -> "Source | None":
+    return None if capture is None else Source(capture)
+
+
 def explain(
     trace: TraceLike,
     *,
@@ -38,6 +42,7 @@ def explain(
     modules: bool = False,
     cpu: "str | None" = None,
     cpu_threads: "int | None" = None,
+    capture: "TraceLike | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -54,6 +59,8 @@ def explain(
             3.1GHz"``) gives an estimate; ``"here"``: this machine, as ``epilogue info --measure``
             measured it.
         cpu_threads: Threads that the run had. Default: all of ``"here"``, else one.
+        capture: A trace of the capture, or of an eager run of the same model: kernels of replayed
+            CUDA graphs get the op, module and frame that captured them. Of a folder none is used.
         step: Only ``ProfilerStep#step``: what it launched, and what ran during it.
         from_ms, to_ms: Only what happens in this stretch, in milliseconds after the start.
 
@@ -63,17 +70,94 @@ def explain(
     Raises:
         OSError: The file cannot be read (:exc:`FileNotFoundError` and others).
         TraceError: It holds no trace, or not that step. ``code`` is a stable name.
-        Error: A folder's traces are of different runs; a CPU whose peak is not known.
+        Error: A folder's traces are of different runs; a CPU whose peak is not known; a capture
+            beside a folder.
 
     >>> print(epilogue.explain("trace.json.gz"))            # doctest: +SKIP
     >>> epilogue.explain(prof).findings[0].title            # doctest: +SKIP
     """
     source = Source(trace, step, from_ms, to_ms)
-    answer, warned = _core.explain(source.native, top, modules, cpu or "", cpu_threads or 0)
+    beside = _capture(capture)
+    answer, warned = _core.explain(
+        source.native, top, modules, cpu or "", cpu_threads or 0, beside and beside.native
+    )
     _warn(warned)
     is_folder = isinstance(trace, (str, os.PathLike)) and os.path.isdir(trace)
     result = Explanation(answer)
     return RanksExplanation(answer) if is_folder and "ranks" in result._data else result
+
+
+def shard(
+    folder: "str | os.PathLike[str]",
+    index: int,
+    count: int,
+    out: "str | os.PathLike[str]" = "parts",
+    *,
+    modules: bool = False,
+    step: "int | None" = None,
+    from_ms: "float | None" = None,
+    to_ms: "float | None" = None,
+) -> RankPart:
+    """Reads part ``index`` of ``count`` of a run's ranks, anywhere, and writes what :func:`merge` joins.
+
+    The traces ``index``, ``index + count``, ... of the folder are read, by name, one after the
+    other; memory holds one trace and what is kept of each.
+
+    Args:
+        folder: With one trace for each rank of a run, the same on every machine.
+        index: The part, from 1 to ``count``.
+        count: Parts in all.
+        out: Folder of the file that is written, ``part-INDEX-of-COUNT.epart``; made if missing.
+        modules, step, from_ms, to_ms: As of :func:`explain`; the same for all parts.
+
+    Returns:
+        A :class:`RankPart`, which :func:`merge` takes as a path.
+
+    Raises:
+        OSError, TraceError: As of :func:`explain`; TraceError too if the file cannot be written.
+        Error: ``folder`` is none, or holds no traces; no such part.
+
+    >>> parts = [epilogue.shard("run", i, 4) for i in range(1, 5)]      # doctest: +SKIP
+    >>> print(epilogue.merge(parts))                                    # doctest: +SKIP
+    """
+    source = Source(folder, step, from_ms, to_ms)
+    answer, warned = _core.shard(source.native, index, count, os.fspath(out), modules)
+    _warn(warned)
+    return RankPart(answer)
+
+
+def merge(
+    parts: "str | os.PathLike[str] | typing.Sequence[str | os.PathLike[str]]",
+    *,
+    top: int = 10,
+    page: "str | os.PathLike[str] | None" = None,
+    title: str = "",
+) -> RanksExplanation:
+    """Joins all parts of one run that :func:`shard` wrote: what :func:`explain` gives of the folder.
+
+    Args:
+        parts: Paths of the parts, in any order, or of folders with them.
+        top: Rows of each list in text and Markdown; -1: all. :meth:`Result.to_dict` has all.
+        page: One HTML page of all ranks is written here too, as :func:`report` of the folder does.
+        title: Heading of the page; default: "ranks".
+
+    Returns:
+        A :class:`RanksExplanation`, bit for bit that of the folder.
+
+    Raises:
+        OSError: A path is not there.
+        TraceError: A file is no part, or damaged; the page cannot be written.
+        Error: A part is missing or there twice, or parts are of different runs or options.
+    """
+    several = [parts] if isinstance(parts, (str, os.PathLike)) else list(parts)
+    if not several:
+        raise TypeError("merge() expected one part or more, got none")
+    paths = [os.fspath(part) for part in several]
+    for path in paths:
+        os.stat(path)  # FileNotFoundError and its kin, as open() raises them
+    answer, warned = _core.merge(paths, top, "" if page is None else os.fspath(page), title)
+    _warn(warned)
+    return RanksExplanation(answer)
 
 
 def table(
@@ -82,6 +166,7 @@ def table(
     sort_by: "str | None" = None,
     row_limit: "int | None" = None,
     group_by_input_shape: bool = False,
+    capture: "TraceLike | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -94,6 +179,8 @@ def table(
             Default: the device's own time where there is any, else the host's.
         row_limit: Rows; -1: all. Default: 100 in text, all in :meth:`Result.to_dict`.
         group_by_input_shape: One row per op and shapes (recorded with ``record_shapes``).
+        capture: As of :func:`explain`: the time of replayed graphs, in microseconds as all times of
+            rows, is booked to the ops that captured it; :attr:`Table.captured_pct` says how much.
         step, from_ms, to_ms: As of :func:`explain`.
 
     Raises:
@@ -101,7 +188,10 @@ def table(
         Error: An unknown key; the message names those there are.
     """
     source = Source(trace, step, from_ms, to_ms)
-    answer, warned = _core.table(source.native, sort_by or "", row_limit, group_by_input_shape)
+    beside = _capture(capture)
+    answer, warned = _core.table(
+        source.native, sort_by or "", row_limit, group_by_input_shape, beside and beside.native
+    )
     _warn(warned)
     return Table(answer)
 
@@ -111,6 +201,7 @@ def diff(
     after: TraceLike,
     *,
     top: int = 15,
+    capture: "TraceLike | tuple[TraceLike, TraceLike] | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -120,13 +211,19 @@ def diff(
     Args:
         before, after: As of :func:`explain`, but no folders.
         top: Rows of each list in text and Markdown; -1: all.
+        capture: As of :func:`explain`, of both traces, or a pair of one for each: kernels of
+            replayed graphs are compared by the ops that captured them.
         step, from_ms, to_ms: Of both traces, as of :func:`explain`.
 
     Raises:
         OSError, TraceError: As of :func:`explain`.
     """
     sources = Source(before, step, from_ms, to_ms), Source(after, step, from_ms, to_ms)
-    answer, warned = _core.diff(sources[0].native, sources[1].native, top)
+    pair = capture if isinstance(capture, tuple) else () if capture is None else (capture,)
+    captures = [Source(trace) for trace in pair]
+    answer, warned = _core.diff(
+        sources[0].native, sources[1].native, top, [source.native for source in captures]
+    )
     _warn(warned)
     return Diff(answer)
 
@@ -237,8 +334,10 @@ def report(
     title: str = "",
     embed_trace: bool = True,
     modules: bool = False,
+    rank_pages: bool = False,
     cpu: "str | None" = None,
     cpu_threads: "int | None" = None,
+    capture: "TraceLike | None" = None,
     step: "int | None" = None,
     from_ms: "float | None" = None,
     to_ms: "float | None" = None,
@@ -253,14 +352,20 @@ def report(
         embed_trace: The page holds the trace as it is, metadata included; a
             :class:`TraceWarning` names metadata that looks like credentials.
         modules: Python frames and time per ``nn.Module``, if they were recorded (slower).
+        rank_pages: Of a folder of ranks: also a page for each rank, with its trace unless
+            ``embed_trace`` is false, in ``OUT_ranks/rank_0003.html`` beside ``OUT.html``, which
+            links to them. :attr:`Report.rank_pages` has their paths. One trace is held at a time.
         cpu, cpu_threads: As of :func:`explain`.
+        capture: As of :func:`explain` and :func:`table`, and of both traces of a comparison.
         step, from_ms, to_ms: As of :func:`explain`.
 
     Raises:
-        OSError, TraceError: As of :func:`explain`; TraceError too if the page cannot be written.
+        OSError, TraceError: As of :func:`explain`; TraceError too if a page cannot be written.
+        Error: As of :func:`explain`; ``rank_pages`` of one trace.
     """
     source = Source(trace, step, from_ms, to_ms)
     earlier = None if against is None else Source(against, step, from_ms, to_ms)
+    beside = _capture(capture)
     answer, credentials, warned = _core.report(
         source.native,
         os.fspath(out),
@@ -268,8 +373,10 @@ def report(
         title,
         embed_trace,
         modules,
+        rank_pages,
         cpu or "",
         cpu_threads or 0,
+        beside and beside.native,
     )
     if credentials:
         warned.append(

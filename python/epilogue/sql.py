@@ -41,7 +41,7 @@ def _duckdb() -> typing.Any:
 
 
 def trace_files(paths: "typing.Iterable[str | os.PathLike[str]]") -> "list[str]":
-    """The files that paths stand for: of a folder its ``.json``, ``.json.gz`` and ``.sqlite``, by name.
+    """The files that paths stand for: of a folder its ``.json``, ``.json.gz``, ``.pftrace`` and ``.sqlite``, by name.
 
     Raises:
         FileNotFoundError: A path is not there, or a folder has no trace.
@@ -52,9 +52,9 @@ def trace_files(paths: "typing.Iterable[str | os.PathLike[str]]") -> "list[str]"
             os.stat(path)
             files.append(path)
             continue
-        found = [e.path for e in os.scandir(path) if e.is_file() and e.name.endswith((".json", ".json.gz", ".sqlite"))]
+        found = [e.path for e in os.scandir(path) if e.is_file() and e.name.endswith((".json", ".json.gz", ".pftrace", ".pftrace.gz", ".sqlite"))]
         if not found:
-            raise FileNotFoundError(f"{path}: expected a folder with traces (.json, .json.gz, .sqlite), it has none")
+            raise FileNotFoundError(f"{path}: expected a folder with traces (.json, .json.gz, .pftrace, .sqlite), it has none")
         # rank10 comes after rank9.
         files += sorted(found, key=lambda f: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", f)])
     return files

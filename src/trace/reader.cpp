@@ -15,6 +15,7 @@
 #include "epilogue/base/result.h"
 #include "epilogue/trace/file.h"
 #include "trace/nsys/nsys_reader.h"
+#include "trace/perfetto/perfetto_source.h"
 #include "trace/read/assembler.h"
 #include "trace/read/byte_source.h"
 #include "trace/read/pipeline.h"
@@ -35,7 +36,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kMagics =
     {"BZh"sv, "compressed with bzip2: unpack it first"},
     {"\x28\xb5\x2f\xfd"sv, "compressed with zstd: unpack it first"},
     {"\xfd\x37zXZ"sv, "compressed with xz: unpack it first"},
-    {"\x0a"sv, "binary: a Perfetto protobuf trace?"},
+    {"\x0a"sv, "binary, and no trace of Perfetto"},
     {"version https://git-lfs"sv, "a Git LFS pointer: fetch the file itself"},
     {"<"sv, "HTML or XML: a failed download?"},
 }};
@@ -130,6 +131,14 @@ Result<Trace> read_source(ByteSource& source, const std::string& name, const Rea
   return trace;
 }
 
+// JSON, or what is translated to it.
+Result<Trace> read_any(std::unique_ptr<ByteSource> source, const std::string& name,
+                       const ReadOptions& options) {
+  Result<std::unique_ptr<ByteSource>> json = translated_source(std::move(source), name);
+  if (!json) return json.failure();
+  return read_source(*json.value(), name, options);
+}
+
 // The first bytes of a regular file; "" of others: a pipe's bytes can be read once.
 std::string head_of(const std::string& path) {
   std::error_code error;
@@ -147,13 +156,13 @@ Result<Trace> read_trace(const std::string& path, const ReadOptions& options) {
   if (path != "-" && head_of(path) == kSqliteMagic) return read_nsys(path, options);
   auto source = open_source(path);
   if (!source) return source.failure();
-  return read_source(*source.value(), path == "-" ? "stdin" : path, options);
+  return read_any(std::move(source).value(), path == "-" ? "stdin" : path, options);
 }
 
 Result<Trace> read_trace_text(std::string_view text, std::string_view name,
                               const ReadOptions& options) {
   if (text.starts_with(kSqliteMagic)) return read_nsys_bytes(text, std::string(name), options);
-  return read_source(*memory_source(text), std::string(name), options);
+  return read_any(memory_source(text), std::string(name), options);
 }
 
 }  // namespace epilogue::trace

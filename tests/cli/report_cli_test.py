@@ -125,6 +125,61 @@ class Report(CommandTest):
         self.assertEqual(verdict, "rank 1 arrives last: rank 3 waits 900 us in collectives")
         self.assertEqual(self.report(folder + "/", "--title", "Run 7")[1]["title"], "Run 7")
 
+    def test_pages_of_ranks_are_those_of_their_traces(self):
+        folder = self.write_ranks(4)
+        text, data = self.report(folder, "--rank-pages", "--title", "Run 7")
+        out = os.path.join(self.out, "out")
+        pages = [f"a_ranks/rank_{rank:04}.html" for rank in range(4)]
+        self.assertEqual(data["rank_pages"], pages)
+        self.assertIn("a_ranks: 4 pages of ranks, ", text)
+        self.assertEqual(sorted(os.listdir(out)), ["a.html", "a_ranks"])
+        self.assertEqual(sorted(os.listdir(os.path.join(out, "a_ranks"))), [os.path.basename(p) for p in pages])
+        for rank, page in enumerate(pages):
+            with open(os.path.join(out, page), encoding="utf-8") as f:
+                html = f.read()
+            of_rank = json.loads(gzip.decompress(block(html, "report")))
+            trace = os.path.join(folder, f"rank{rank}.json")
+            self.assertEqual(of_rank["explanation"], json.loads(self.ok("explain", trace, "--format", "json")))
+            self.assertEqual(of_rank["ranks_page"], "../a.html")
+            self.assertEqual(of_rank["title"], f"Run 7: rank {rank}")
+            with open(trace, encoding="utf-8") as f:
+                self.assertEqual(json.loads(gzip.decompress(block(html, "trace"))), json.load(f))
+        _, data = self.report(folder)
+        self.assertEqual(data["rank_pages"], [])
+
+    def test_pages_of_ranks_in_json_and_without_traces(self):
+        folder = self.write_ranks(2)
+        outcome = json.loads(self.ok("report", folder, "--rank-pages", "--no-trace", "-o", self.page, "--format", "json"))
+        self.assertEqual((outcome["file"], outcome["has_trace"], outcome["note"]), (self.page, False, ""))
+        self.assertEqual([p["rank"] for p in outcome["rank_pages"]], [0, 1])
+        for page in outcome["rank_pages"]:
+            self.assertEqual(page["bytes"], os.path.getsize(page["file"]))
+            with open(page["file"], encoding="utf-8") as f:
+                self.assertEqual(block(f.read(), "trace"), b"")
+
+    def test_ranks_that_do_not_go_together_leave_no_page(self):
+        folder = self.write_ranks(2)
+        with open(os.path.join(folder, "rank1.json"), encoding="utf-8") as f:
+            again = f.read()
+        with open(os.path.join(folder, "rank9.json"), "w", encoding="utf-8") as f:
+            f.write(again)
+        self.assertIn("are both of rank 1", self.misuse("report", folder, "--rank-pages", "-o", self.page))
+        self.assertEqual(os.listdir(os.path.join(self.out, "out")), [])
+        self.assertIn("expected a folder with one trace for each rank, to write a page of each, got one trace",
+                      self.misuse("report", self.trace, "--rank-pages", "-o", self.page))
+
+    def test_credentials_of_any_rank_are_warned_of_once(self):
+        folder = self.write_ranks(2)
+        for rank in range(2):
+            path = os.path.join(folder, f"rank{rank}.json")
+            with open(path, encoding="utf-8") as f:
+                trace = json.load(f)
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({**trace, "env": {"HF_TOKEN": "hf_abc"}}, f)
+        result = run("report", folder, "--rank-pages", "-o", self.page)
+        self.assertEqual((result.returncode, result.stderr.count("HF_TOKEN")), (0, 1))
+        self.assertEqual(run("report", folder, "-o", self.page).stderr, "")
+
     def test_files_of_a_folder_that_are_no_traces_are_counted(self):
         folder = self.write_ranks(2)
         with open(os.path.join(folder, "broken.json"), "w", encoding="utf-8") as f:
@@ -147,7 +202,7 @@ class Report(CommandTest):
     def test_misuse_of_folders(self):
         empty = os.path.join(self.out, "empty")
         os.mkdir(empty)
-        self.assertIn("expected traces (*.json, *.json.gz, *.sqlite), one per rank, got none",
+        self.assertIn("expected traces (*.json, *.json.gz, *.sqlite, *.pftrace), one per rank, got none",
                       self.misuse("report", empty, "-o", self.page))
         folder = self.write_ranks(2)
         self.assertIn("expected one trace to compare with another, got a folder of 2",

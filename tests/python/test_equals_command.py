@@ -2,6 +2,7 @@
 """Python's results are the command's, on every trace at hand."""
 
 import json
+import pathlib
 import shutil
 import warnings
 
@@ -116,6 +117,24 @@ def test_report_of_ranks(tmp_path, eager, command):
     assert ours.read_bytes() == theirs.read_bytes()
     with pytest.raises(epilogue.Error, match="expected one trace to compare with another"):
         epilogue.report(folder, ours, against=eager)
+
+
+def test_report_with_pages_of_ranks(tmp_path, eager, command):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for rank in range(2):
+        shutil.copy(eager, folder / f"rank{rank}.json.gz")
+    ours, theirs = tmp_path / "ours" / "a.html", tmp_path / "theirs" / "a.html"
+    report = epilogue.report(folder, ours, rank_pages=True)
+    assert command("report", folder, "--rank-pages", "-o", theirs).returncode == 0
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert report.rank_pages == tuple(str(ours.parent / "a_ranks" / f"rank_000{i}.html") for i in range(2))
+    for page in report.rank_pages:
+        name = pathlib.Path(page).relative_to(ours.parent)
+        assert (ours.parent / name).read_bytes() == (theirs.parent / name).read_bytes()
+    assert epilogue.report(folder, ours).rank_pages == ()
+    with pytest.raises(epilogue.Error, match="to write a page of each, got one trace"):
+        epilogue.report(eager, ours, rank_pages=True)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no real traces at {REAL}")

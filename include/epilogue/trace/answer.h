@@ -131,11 +131,23 @@ struct TableAnswerOptions {
   std::string sort_by = {};
   std::optional<int> row_limit = {};  // -1: all. Empty: 100; JSON has all
   bool group_by_input_shape = false;
+  // See ExplainAnswerOptions::capture: work of replayed graphs is booked to the ops that captured
+  // it (KeyAveragesOptions::captured).
+  std::optional<TraceInput> capture = {};
 };
 Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& options = {},
                             const AnswerHooks& hooks = {});
 
-// See ExplainAnswerOptions::top.
+struct DiffAnswerOptions {
+  int top = 15;  // see ExplainAnswerOptions
+  // See ExplainAnswerOptions::capture: kernels of replayed graphs are compared by the ops that
+  // captured them. One is of both traces, two are of the one before and the one after. Throws Error
+  // for more.
+  std::vector<TraceInput> captures = {};
+};
+Result<Answer> diff_answer(const TraceInput& before, const TraceInput& after,
+                           const DiffAnswerOptions& options, const AnswerHooks& hooks = {});
+// Without captures.
 Result<Answer> diff_answer(const TraceInput& before, const TraceInput& after, int top = 15,
                            const AnswerHooks& hooks = {});
 
@@ -173,14 +185,21 @@ struct ReportAnswerOptions {
   bool embeds_trace = true;                // the page holds the trace's file
   bool modules = false;                    // see ExplainAnswerOptions
   CpuChoice cpu = {};                      // see ExplainAnswerOptions
+  // See ExplainAnswerOptions; also of the key averages, and of both traces of a comparison.
+  std::optional<TraceInput> capture = {};
+  // Of a folder of ranks: also a page for each rank, RUN_ranks/rank_0003.html beside RUN.html, to
+  // which the page of all ranks links. Throws Error for one trace.
+  bool rank_pages = false;
 };
 struct ReportAnswer {
   Answer answer;
-  // Metadata of the trace in the page that may be credentials: credential_keys().
+  // Metadata of the traces in the pages that may be credentials: credential_keys(), each once.
   std::vector<std::string> credentials;
 };
 // Writes the page to `out`; a missing folder is made. A path may be a folder with one trace for
-// each rank of a run; then the page holds no trace, and `against` throws Error.
+// each rank of a run; then the page of all ranks holds no trace, and `against` throws Error. Ranks
+// are read one after the other, once, and no more than one trace is held; pages appear together,
+// when all are written.
 Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
                                    const ReportAnswerOptions& options = {},
                                    const AnswerHooks& hooks = {});

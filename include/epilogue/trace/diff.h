@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ struct TraceDiff {
   std::array<double, 2> kernels = {};   // as launches and ops: within the wall time
   std::array<double, 2> launches = {};
   std::array<double, 2> ops = {};
+  // Of the work of replayed graphs, how much has the op that captured it; empty: no graph was
+  // replayed, or DiffOptions::captured was not given.
+  std::array<std::optional<double>, 2> captured_pct = {};
   // The largest change first, whatever its sign; what takes as long as before is left out.
   std::vector<DiffPart> parts;
   int64_t unexplained_ns = 0;  // of the parts: idle time without a cause in either trace
@@ -65,6 +69,9 @@ struct TraceDiff {
 struct DiffOptions {
   // Changes below this share of the larger wall time are merged into one part per direction.
   double min_part_pct = 0.5;
+  // Ops of replayed graphs, of both traces (captured_ops()); null: kernels of graphs have none, and
+  // are compared by their names. Must outlive the call.
+  std::array<const CapturedOps*, 2> captured = {};
 };
 
 TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trace& after,

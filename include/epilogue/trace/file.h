@@ -18,7 +18,10 @@ namespace epilogue::trace {
 // --- Reading ------------------------------------------------------------------------------------
 // Reads Chrome/Kineto JSON traces: plain or gzip, an object or a bare array, of any PyTorch since
 // 2021, NVIDIA, AMD, CPU, or our own. Broken parts are repaired or skipped event
-// by event; Trace::import says what and how often. Also SQLite exports of Nsight Systems
+// by event; Trace::import says what and how often. Also Perfetto's protobuf traces (.pftrace of
+// PyTorch 2.15, plain or gzip): their slices and stages of a GPU, without counters and flows.
+// Damaged ones fail (not_a_trace), and their bytes, 4 GiB at most, are held in memory. Also SQLite
+// exports of Nsight Systems
 // (`nsys export --type sqlite`), from a file or bytes in memory, not compressed.
 
 // Python frames are up to 91 % of a file.

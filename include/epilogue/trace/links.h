@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +44,22 @@ struct Links {
 };
 
 Links link(const Trace& trace);
+
+// Work of replayed CUDA and HIP graphs with the ops that captured it (captured_ops() of serving.h):
+// a replay is one call of the host and names none.
+struct CapturedOps {
+  struct Op {
+    std::string name;         // "aten::mm"
+    std::string shapes = {};  // of its inputs, as the table has them: "[[4, 8], [8, 16]]"; or ""
+    uint32_t parent = kNone;  // the op around it, in `ops`
+  };
+  std::vector<Op> ops;       // each call of the capture that launched work, and those around it
+  std::vector<uint32_t> op;  // by event of the trace: in `ops`; kNone: not of a graph, or not known
+  int64_t graph_ns = 0;      // work of graphs, added up
+  int64_t named_ns = 0;      // of that, with an op
+
+  uint32_t op_of(uint32_t event) const { return event < op.size() ? op[event] : kNone; }
+};
 
 // True for "cudaLaunchKernel", "hipGraphLaunch", "epiLaunchKernel", ...: calls that start kernels.
 bool is_kernel_launch_name(std::string_view name);

@@ -16,6 +16,7 @@ namespace epilogue::trace {
 // Inputs; callers of these functions include the headers that define them.
 struct Trace;             // event.h
 struct Links;             // links.h
+struct CapturedOps;       // links.h
 struct KeyAverages;       // table.h
 struct Row;               // table.h
 struct Explanation;       // explain.h
@@ -106,6 +107,10 @@ struct HtmlReportInput {
   // A comparison with an earlier trace; null: none. `trace` is its second one.
   const TraceDiff* diff = nullptr;
   std::string before_path = {};  // of the earlier trace
+  // Ops of replayed graphs: of the key averages and of who launched a kernel; null: none.
+  const CapturedOps* captured = nullptr;
+  // Of one rank of several: the page of all ranks, relative to this page; "": none.
+  std::string ranks_page = {};
 };
 
 // Names of the trace's metadata ("env.HF_TOKEN") that hold text and look like credentials; sorted.
@@ -114,8 +119,10 @@ std::vector<std::string> credential_keys(const Trace& trace);
 
 // Whatever bytes the trace's names hold, they cannot add markup or script to the page.
 std::string html_report(const HtmlReportInput& input);
-// The same for the ranks of one run. `title` is the heading. The page holds no trace.
-std::string ranks_html_report(const RanksExplanation& ranks, const std::string& title);
+// The same for the ranks of one run. `title` is the heading. The page holds no trace. `rank_pages`
+// has a page for each rank, in their order, relative to this page; empty: none.
+std::string ranks_html_report(const RanksExplanation& ranks, const std::string& title,
+                              const std::vector<std::string>& rank_pages = {});
 
 }  // namespace epilogue::trace
 

@@ -85,6 +85,11 @@ struct GraphReport {
 GraphReport graph_report(const Trace& trace, const Links& links,
                          const GraphReference* capture = nullptr);
 
+// The ops that captured a trace's graphs, as graph_report() tells them by annotation, capture and
+// the same trace; a kernel's name alone is no op.
+CapturedOps captured_ops(const Trace& trace, const Links& links,
+                         const GraphReference* capture = nullptr);
+
 // --- Serving ------------------------------------------------------------------------------------
 
 enum class ServingPhase : uint8_t { prefill, decode, mixed, other };
@@ -157,12 +162,31 @@ struct ExpertLoad {
   std::optional<double> tokens_per_expert = {};
 };
 
+// How uneven the tokens of experts are, of layers whose products tell it: a loop over experts, or a
+// call with a list of them. Shapes of grouped products with offsets, and of experts on other ranks,
+// do not tell.
+struct ExpertImbalance {
+  ServingPhase phase = ServingPhase::other;
+  std::string op;      // of the experts' products
+  int64_t layers = 0;  // routed layers, over all steps of the phase
+  int64_t experts = 0;
+  int64_t per_token = 0;  // experts of each token
+  double tokens = 0;      // median over the layers
+  // Tokens of the expert that has most, over the mean of all experts: 1 is balanced.
+  double max_over_mean = 0;  // median over the layers
+  double worst_max_over_mean = 0;
+  int64_t device_ns = 0;  // of the experts' products
+  // Of that, what the expert with most tokens holds, in each layer; empty: one kernel has all.
+  std::optional<int64_t> largest_ns = {};
+};
+
 struct ServingReport {
   std::string server;  // "vLLM", "SGLang"; "" if the steps are inferred
   bool is_inferred = false;
   std::vector<ServingStep> steps;        // by start
   std::vector<ServingPhaseTime> phases;  // in the order of ServingPhase, those that occur
   std::vector<ExpertLoad> experts;
+  std::vector<ExpertImbalance> imbalance;  // empty: shapes do not tell it
 
   bool is_empty() const { return steps.empty(); }
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
 
 #pragma GCC visibility push(default)
 
@@ -36,6 +37,10 @@ struct Row {
   int64_t device_memory_bytes = 0;
   int64_t self_device_memory_bytes = 0;
   uint64_t flops = 0;
+  // Of count and self device time, with KeyAveragesOptions::captured: calls that a graph replays.
+  // They take no time of the CPU.
+  int64_t captured_count = 0;
+  int64_t captured_self_device_ns = 0;
   std::string input_shapes;        // "[[128, 64], []]"; "" unless grouped by shape
   std::vector<std::string> stack;  // the first n frames, innermost first
 
@@ -48,6 +53,7 @@ struct KeyAverages {
   std::string device_label = "CUDA";
   bool profile_memory = false;
   bool with_flops = false;
+  bool has_captured_ops = false;  // KeyAveragesOptions::captured was given
 
   int64_t self_cpu_time_total_ns() const;
   // Over device rows that are not annotations.
@@ -58,6 +64,10 @@ struct KeyAveragesOptions {
   bool group_by_input_shape = false;
   int group_by_stack_n = 0;
   bool group_by_overload_name = false;
+  // Work of replayed graphs is booked to the ops that captured it: their own device time, and the
+  // device time of the ops that were around them. Where the trace has no such row there is one.
+  // What encloses the replay keeps it in its total. Must outlive the call; null: none.
+  const CapturedOps* captured = nullptr;
 };
 
 KeyAverages key_averages(const Trace& trace, const KeyAveragesOptions& options = {});

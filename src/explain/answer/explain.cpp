@@ -15,16 +15,6 @@
 namespace epilogue::trace {
 namespace {
 
-// The order of kernels of the capture; empty without one.
-Result<std::optional<GraphReference>> read_capture(const std::optional<TraceInput>& input,
-                                                   const AnswerHooks& hooks) {
-  if (!input) return std::optional<GraphReference>();
-  const Result<Trace> trace = load_trace(*input, PythonFrames::events, hooks);
-  if (!trace) return trace.failure();
-  return std::optional<GraphReference>(std::in_place,
-                                       GraphReference(trace.value(), link(trace.value())));
-}
-
 Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions& options,
                             const AnswerHooks& hooks) {
   const std::optional<CpuPeaks> cpu = peaks_of_choice(options.cpu);  // said before a file is read
@@ -41,8 +31,7 @@ Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions&
               ExplainOptions{.cpu = cpu,
                              .capture = capture.value() ? &*capture.value() : nullptr,
                              .between = hooks.poll}));
-  if (options.capture && explanation->graphs.is_empty())
-    warn(hooks, explanation->path + ": replays no graph, so that the capture names nothing");
+  if (options.capture && explanation->graphs.is_empty()) warn_of_capture(explanation->path, hooks);
   warn_if_unused(options.cpu, trace.value(), *explanation, hooks);
   return Answer(explain_document(*explanation, options.top), explanation);
 }
@@ -52,10 +41,7 @@ Result<Answer> explain_folder(const TraceInput& folder, const ExplainAnswerOptio
   const std::vector<std::string> paths = traces_of_folder(folder.path);
   if (paths.size() == 1) return explain_file(rank_input(folder, paths.front()), options, hooks);
   refuse_for_ranks(options.cpu, folder, paths.size());
-  if (options.capture)
-    throw Error(
-        fmt::format("[explain] expected one trace beside a capture, got {} of the folder {}",
-                    paths.size(), folder.path));
+  if (options.capture) refuse_capture_for_ranks(folder.path, paths.size());
   const Result<RankFolder> ranks = read_ranks(folder, paths, frames_for(options.modules), hooks);
   if (!ranks) return ranks.failure();
   if (ranks.value().paths.size() == 1)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "epilogue/base/error.h"
 #include "epilogue/trace/file.h"
 
 namespace epilogue::trace {
@@ -54,6 +55,24 @@ Result<Trace> read_whole(const TraceInput& input, PythonFrames frames, const Ans
 }
 
 }  // namespace
+
+Result<std::optional<GraphReference>> read_capture(const std::optional<TraceInput>& input,
+                                                   const AnswerHooks& hooks) {
+  if (!input) return std::optional<GraphReference>();
+  const Result<Trace> trace = load_trace(*input, PythonFrames::events, hooks);
+  if (!trace) return trace.failure();
+  return std::optional<GraphReference>(std::in_place,
+                                       GraphReference(trace.value(), link(trace.value())));
+}
+
+void warn_of_capture(const std::string& path, const AnswerHooks& hooks) {
+  warn(hooks, path + ": replays no graph, so that the capture names nothing");
+}
+
+void refuse_capture_for_ranks(const std::string& folder, size_t traces) {
+  throw Error(fmt::format("[capture] expected one trace beside a capture, got {} of the folder {}",
+                          traces, folder));
+}
 
 Result<Trace> load_trace(const TraceInput& input, PythonFrames frames, const AnswerHooks& hooks) {
   Result<Trace> trace = read_whole(input, frames, hooks);

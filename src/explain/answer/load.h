@@ -18,6 +18,14 @@ inline PythonFrames frames_for(bool wants_modules, PythonFrames otherwise = Pyth
   return wants_modules ? PythonFrames::events : otherwise;
 }
 
+// The order of kernels of a capture; empty without one.
+Result<std::optional<GraphReference>> read_capture(const std::optional<TraceInput>& input,
+                                                   const AnswerHooks& hooks);
+// That no graph was replayed which a capture could name.
+void warn_of_capture(const std::string& path, const AnswerHooks& hooks);
+// Throws Error: of a folder with so many traces none is used.
+void refuse_capture_for_ranks(const std::string& folder, size_t traces);
+
 inline bool is_part(const TraceInput& input) { return input.step || input.from_ms || input.to_ms; }
 inline bool is_stdin(const TraceInput& input) { return !input.bytes && input.path == "-"; }
 

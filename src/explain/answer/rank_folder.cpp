@@ -59,14 +59,14 @@ class FolderWatch {
 
 // Nothing of the trace is left when it returns.
 Status add_rank(const TraceInput& input, PythonFrames frames, const AnswerHooks& hooks,
-                RankFolder& folder) {
+                const RankVisitor& visit, RankFolder& folder) {
   const Result<Trace> trace = load_trace(input, frames, hooks);
   if (!trace) return trace.failure();
   const Links links = link(trace.value());
   poll(hooks);
   folder.digests.add({trace.value(), links});
   folder.paths.push_back(input.path);
-  return ok_status();
+  return visit ? visit(input, trace.value(), links, folder.digests.ranks.back()) : ok_status();
 }
 
 }  // namespace
@@ -80,12 +80,16 @@ std::vector<std::string> traces_of_folder(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string path = entry.path().string();
-    if (path.ends_with(".json") || path.ends_with(".json.gz") || path.ends_with(".sqlite"))
+    constexpr std::string_view kEnds[] = {".json", ".json.gz", ".sqlite", ".pftrace",
+                                          ".pftrace.gz"};
+    if (std::ranges::any_of(kEnds, [&](std::string_view end) { return path.ends_with(end); }))
       paths.push_back(path);
   }
   std::sort(paths.begin(), paths.end());
   if (paths.empty())
-    throw Error(folder + ": expected traces (*.json, *.json.gz, *.sqlite), one per rank, got none");
+    throw Error(
+        folder +
+        ": expected traces (*.json, *.json.gz, *.sqlite, *.pftrace), one per rank, got none");
   return paths;
 }
 
@@ -96,12 +100,13 @@ TraceInput rank_input(const TraceInput& folder, const std::string& path) {
 }
 
 Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
-                                 PythonFrames frames, const AnswerHooks& hooks) {
+                                 PythonFrames frames, const AnswerHooks& hooks,
+                                 const RankVisitor& visit) {
   RankReading result;
   FolderWatch watch(paths, hooks);
   for (size_t i = 0; i < paths.size(); ++i) {
     const Status added =
-        add_rank(rank_input(folder, paths[i]), frames, watch.next_file(), result.folder);
+        add_rank(rank_input(folder, paths[i]), frames, watch.next_file(), visit, result.folder);
     // Without a rank that cannot be read the others would mislead.
     if (!added && !is_no_trace(added.failure())) return added.failure();
     if (added)
@@ -128,8 +133,9 @@ Status judge_folder(const std::string& path, const std::vector<Failure>& left_ou
 }
 
 Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
-                              PythonFrames frames, const AnswerHooks& hooks) {
-  Result<RankReading> read = read_digests(folder, paths, frames, hooks);
+                              PythonFrames frames, const AnswerHooks& hooks,
+                              const RankVisitor& visit) {
+  Result<RankReading> read = read_digests(folder, paths, frames, hooks, visit);
   if (!read) return read.failure();
   RankFolder result = std::move(read.value().folder);
   std::vector<Failure> failures;

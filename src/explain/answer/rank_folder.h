@@ -2,6 +2,7 @@
 // A folder with one trace for each rank of a run.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,10 +31,15 @@ struct RankReading {
   std::vector<size_t> read;  // of the digests, in the paths
   std::vector<std::pair<size_t, Failure>> left_out;
 };
+// What else is done with a trace while it is held; `input` is the trace's own. Fails the reading if
+// it fails.
+using RankVisitor = std::function<Status(const TraceInput& input, const Trace& trace,
+                                         const Links& links, const RankDigest& digest)>;
 // Reads one trace after the other and holds no more than one at once. Fails if a file cannot be
 // read; one that is no trace is left out.
 Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
-                                 PythonFrames frames, const AnswerHooks& hooks);
+                                 PythonFrames frames, const AnswerHooks& hooks,
+                                 const RankVisitor& visit = {});
 // Warns of what was left out and notes it. Fails if nothing was read. Throws Error if the traces,
 // two or more, are not the ranks of one run.
 Status judge_folder(const std::string& path, const std::vector<Failure>& left_out,
@@ -43,7 +49,8 @@ Status judge_folder(const std::string& path, const std::vector<Failure>& left_ou
 // left out, with a warning. Fails if another file cannot be read, and if all are left out. Throws
 // Error if the traces, two or more, are not the ranks of one run.
 Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
-                              PythonFrames frames, const AnswerHooks& hooks);
+                              PythonFrames frames, const AnswerHooks& hooks,
+                              const RankVisitor& visit = {});
 
 // For a trace that is read again, and has been warned of.
 AnswerHooks without_warnings(AnswerHooks hooks);

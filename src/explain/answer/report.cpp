@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstddef>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/file.h"
@@ -15,8 +17,10 @@
 #include "explain/answer/cpu_choice.h"
 #include "explain/answer/load.h"
 #include "explain/answer/rank_folder.h"
+#include "explain/answer/rank_pages.h"
 #include "explain/findings/explain_ranks.h"
 #include "explain/render/document.h"
+#include "explain/render/json_numbers.h"
 #include "trace/nsys/nsys_reader.h"
 
 namespace epilogue::trace {
@@ -64,10 +68,17 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
   const Result<Trace> loaded = load_trace(input, frames_for(options.modules), hooks);
   if (!loaded) return loaded.failure();
   const Trace& trace = loaded.value();
+  const Result<std::optional<GraphReference>> capture = read_capture(options.capture, hooks);
+  if (!capture) return capture.failure();
+  const GraphReference* const reference = capture.value() ? &*capture.value() : nullptr;
   const Links links = link(trace);
   poll(hooks);
-  const Explanation explanation =
-      explain(trace, links, ExplainOptions{.cpu = cpu, .between = hooks.poll});
+  const Explanation explanation = explain(
+      trace, links, ExplainOptions{.cpu = cpu, .capture = reference, .between = hooks.poll});
+  std::array<std::optional<CapturedOps>, 2> captured;  // of the earlier trace and this one
+  if (reference != nullptr) captured[1] = captured_ops(trace, links, reference);
+  if (reference != nullptr && explanation.graphs.is_empty())
+    warn_of_capture(explanation.path, hooks);
   warn_if_unused(options.cpu, trace, explanation, hooks);
   std::optional<Trace> before;  // the difference is made of it
   std::optional<TraceDiff> diff;
@@ -75,7 +86,11 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
     Result<Trace> read = load_trace(*options.against, PythonFrames::counted, hooks);
     if (!read) return read.failure();
     before = std::move(read).value();
-    diff = diff_traces(*before, link(*before), trace, links);
+    const Links before_links = link(*before);
+    if (reference != nullptr) captured[0] = captured_ops(*before, before_links, reference);
+    diff = diff_traces(*before, before_links, trace, links,
+                       {.captured = {captured[0] ? &*captured[0] : nullptr,
+                                     captured[1] ? &*captured[1] : nullptr}});
   }
   poll(hooks);
   Result<EmbeddedTrace> embedded = embedded_trace(input, options);
@@ -84,7 +99,8 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
                                 .links = links,
                                 .explanation = explanation,
                                 .title = options.title,
-                                .embedded = std::move(embedded).value()};
+                                .embedded = std::move(embedded).value(),
+                                .captured = captured[1] ? &*captured[1] : nullptr};
   if (diff) {
     page_input.diff = &*diff;
     page_input.before_path = before->import.path;
@@ -102,6 +118,49 @@ std::string folder_name(const std::string& path) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
+// The page of one rank of several, while its trace is held.
+Status write_rank_page(const TraceInput& input, const Trace& trace, const Links& links,
+                       const std::string& title, const ReportAnswerOptions& options,
+                       const AnswerHooks& hooks, RankPages& pages) {
+  const Explanation explanation = explain(trace, links, ExplainOptions{.between = hooks.poll});
+  Result<EmbeddedTrace> embedded = embedded_trace(input, options);
+  if (!embedded) return embedded.failure();
+  const bool has_trace = !embedded.value().gzip.empty();
+  const std::string page = html_report({.trace = trace,
+                                        .links = links,
+                                        .explanation = explanation,
+                                        .title = title,
+                                        .embedded = std::move(embedded).value(),
+                                        .ranks_page = pages.path_to_report()});
+  poll(hooks);
+  if (has_trace) pages.add_credentials(credential_keys(trace));
+  return pages.add(page);
+}
+
+// With pages of ranks.
+Document ranks_outcome(Document document, const RankPages& pages) {
+  std::get<Preformatted>(document.blocks.front()) = preformatted(
+      std::get<Preformatted>(document.blocks.front()).text +
+      fmt::format("{}: {}, {}\n", pages.folder(),
+                  counted(std::ssize(pages.list()), "page of a rank", "pages of ranks"),
+                  format_bytes(static_cast<double>(pages.bytes()))));
+  nlohmann::ordered_json json = {{"schema_version", kJsonSchemaVersion}};
+  for (const auto& [key, value] : document.facts)
+    std::visit(
+        [&, &name = key](const auto& v) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::monostate>)
+            json[name] = nullptr;
+          else
+            json[name] = v;
+        },
+        value);
+  json["rank_pages"] = nlohmann::ordered_json::array();
+  for (const RankPages::Page& page : pages.list())
+    json["rank_pages"].push_back({{"rank", page.rank}, {"file", page.file}, {"bytes", page.bytes}});
+  document.json = [json = std::move(json)] { return dump_json(json); };
+  return document;
+}
+
 Result<ReportAnswer> report_folder(const TraceInput& folder, const std::string& out,
                                    const ReportAnswerOptions& options, const AnswerHooks& hooks) {
   const std::vector<std::string> paths = traces_of_folder(folder.path);
@@ -110,27 +169,46 @@ Result<ReportAnswer> report_folder(const TraceInput& folder, const std::string& 
     throw Error(folder.path + ": expected one trace to compare with another, got a folder of " +
                 std::to_string(paths.size()));
   refuse_for_ranks(options.cpu, folder, paths.size());
-  Result<RankFolder> ranks = read_ranks(folder, paths, frames_for(options.modules), hooks);
+  if (options.capture) refuse_capture_for_ranks(folder.path, paths.size());
+  const std::string title = options.title.empty() ? folder_name(folder.path) : options.title;
+  RankPages pages(out);
+  RankVisitor visit;
+  if (options.rank_pages)
+    visit = [&](const TraceInput& input, const Trace& trace, const Links& links,
+                const RankDigest& digest) {
+      const int64_t rank = pages.begin(digest.identity.rank);
+      return write_rank_page(input, trace, links, fmt::format("{}: rank {}", title, rank), options,
+                             hooks, pages);
+    };
+  Result<RankFolder> ranks = read_ranks(folder, paths, frames_for(options.modules), hooks, visit);
   if (!ranks) return ranks.failure();
   if (ranks.value().paths.size() == 1)
     return report_file(rank_input(folder, ranks.value().paths.front()), out, options,
                        without_warnings(hooks));
   const RanksExplanation explanation = explain_ranks(ranks.value().digests, ranks.value().left_out);
-  const std::string page = ranks_html_report(
-      explanation, options.title.empty() ? folder_name(folder.path) : options.title);
+  const std::string page = ranks_html_report(explanation, title, pages.relative_paths());
   poll(hooks);
+  if (const Status written = pages.commit(); !written) return written.failure();
   if (const Status written = write_file(out, page); !written) return written.failure();
   EmbeddedTrace none;
-  if (options.embeds_trace) none.note = "The traces of ranks are not put into their page.";
-  return ReportAnswer{Answer(outcome(out, page.size(), none), nullptr), {}};
+  if (options.embeds_trace && !options.rank_pages)
+    none.note = "The traces of ranks are not put into their page.";
+  Document document = outcome(out, page.size(), none);
+  if (options.rank_pages) document = ranks_outcome(std::move(document), pages);
+  return ReportAnswer{Answer(std::move(document), nullptr), pages.credentials()};
 }
 
 }  // namespace
 
 Result<ReportAnswer> report_answer(const TraceInput& input, const std::string& out,
                                    const ReportAnswerOptions& options, const AnswerHooks& hooks) {
-  return is_folder(input) ? report_folder(input, out, options, hooks)
-                          : report_file(input, out, options, hooks);
+  if (is_folder(input)) return report_folder(input, out, options, hooks);
+  if (options.rank_pages)
+    throw Error(
+        fmt::format("{}: expected a folder with one trace for each rank, to write a page "
+                    "of each, got one trace",
+                    input.name.empty() ? input.path : input.name));
+  return report_file(input, out, options, hooks);
 }
 
 }  // namespace epilogue::trace

@@ -2,6 +2,8 @@
 // The key-averages table.
 #include "epilogue/trace/table.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -27,12 +29,16 @@ struct TableAnswerData {
   TableOptions all;    // of JSON
   int64_t events = 0;
   int64_t skipped_events = 0;
+  std::optional<double> captured_pct;  // of the work of graphs
 };
 
 std::string table_answer_json(const TableAnswerData& data) {
   auto json = nlohmann::ordered_json::parse(table_json(data.averages, data.all));
   json["events"] = data.events;
   json["skipped_events"] = data.skipped_events;
+  if (data.averages.has_captured_ops)
+    json["captured_pct"] =
+        data.captured_pct ? nlohmann::ordered_json(*data.captured_pct) : nlohmann::ordered_json();
   return dump_json(json);
 }
 
@@ -47,9 +53,22 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
   // Python frames take their time out of the steps' own, as in PyTorch's table.
   const Result<Trace> trace = load_trace(input, PythonFrames::events, hooks);
   if (!trace) return trace.failure();
+  const Result<std::optional<GraphReference>> capture = read_capture(options.capture, hooks);
+  if (!capture) return capture.failure();
   auto data = std::make_shared<TableAnswerData>();
+  std::optional<CapturedOps> captured;
+  if (capture.value()) {
+    captured = captured_ops(trace.value(), link(trace.value()), &*capture.value());
+    if (captured->graph_ns > 0)
+      data->captured_pct =
+          100.0 * static_cast<double>(captured->named_ns) / static_cast<double>(captured->graph_ns);
+    else
+      warn_of_capture(trace.value().import.path, hooks);
+    poll(hooks);
+  }
   data->averages =
-      key_averages(trace.value(), {.group_by_input_shape = options.group_by_input_shape});
+      key_averages(trace.value(), {.group_by_input_shape = options.group_by_input_shape,
+                                   .captured = captured ? &*captured : nullptr});
   poll(hooks);
   data->events = trace.value().import.events;
   data->skipped_events = trace.value().import.skipped_events;
@@ -62,6 +81,12 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
   if (lines.text.empty())
     lines = preformatted("no op, no annotation and no device work was recorded\n");
   Document document = {std::move(lines)};
+  if (data->captured_pct)
+    document.push_back(
+        Paragraph{fmt::format("{:.0f} % of the time of replayed graphs is booked to the ops that "
+                              "captured it. Their calls "
+                              "count here and take no time of the CPU.",
+                              *data->captured_pct)});
   document.json = [d = data.get()] { return table_answer_json(*d); };
   document.csv = [d = data.get()] { return key_averages_csv(d->averages, d->all); };
   return Answer(std::move(document), data);

@@ -202,8 +202,8 @@ std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& accoun
   std::vector<KernelUse> uses;
   uses.reserve(account.work.size());
   for (const BookedWork& work : account.work)
-    uses.push_back({trace.strings[work.kernel], trace.strings[work.op], work.count, work.total_ns,
-                    work.booked_ns, work.bytes, trace.strings[work.fused_ops]});
+    uses.push_back({trace.strings[work.kernel], account.op_name(trace, work.op), work.count,
+                    work.total_ns, work.booked_ns, work.bytes, trace.strings[work.fused_ops]});
   std::sort(uses.begin(), uses.end(), [](const KernelUse& a, const KernelUse& b) {
     return std::tie(a.name, a.op) < std::tie(b.name, b.op);
   });
@@ -446,11 +446,12 @@ IntervalSet step_windows(const Trace& trace, const Links& links) {
 }
 
 // Wall time of one trace, and the work that ran in it.
-Side account_of(const Trace& trace, const Links& links, bool by_steps) {
+Side account_of(const Trace& trace, const Links& links, bool by_steps,
+                const CapturedOps* captured) {
   Side side;
   const IntervalSet windows =
       by_steps ? step_windows(trace, links) : wall_windows(trace, links, false);
-  side.account = account_time(trace, links, windows);
+  side.account = account_time(trace, links, windows, captured);
   side.steps = static_cast<double>(links.steps.size());
   const Coverage wall(windows);
   // The span holds all events, also those of no length at its end.
@@ -722,8 +723,13 @@ TraceDiff diff_traces(const Trace& before, const Links& before_links, const Trac
                 static_cast<int64_t>(after_links.steps.size())};
   diff.by_steps = diff.steps[0] > 0 && diff.steps[1] > 0;
   diff.per_step = diff.by_steps && diff.steps[0] != diff.steps[1];
-  Side a = account_of(before, before_links, diff.by_steps);
-  Side b = account_of(after, after_links, diff.by_steps);
+  Side a = account_of(before, before_links, diff.by_steps, options.captured[0]);
+  Side b = account_of(after, after_links, diff.by_steps, options.captured[1]);
+  for (size_t side = 0; side < 2; ++side)
+    if (const CapturedOps* captured = options.captured[side];
+        captured != nullptr && captured->graph_ns > 0)
+      diff.captured_pct[side] =
+          100.0 * static_cast<double>(captured->named_ns) / static_cast<double>(captured->graph_ns);
   if (diff.per_step)
     for (Side* side : {&a, &b}) average_step(*side);
   diff.wall_ns = {a.account.wall_ns, b.account.wall_ns};

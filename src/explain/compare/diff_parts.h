@@ -26,7 +26,7 @@ struct KernelUse {
   std::string_view fused_ops;  // KernelArgs::fused_ops; "" where the trace does not say
 };
 
-// The uses of an account, the longest first. Views refer to the trace.
+// The uses of an account, the longest first. Views refer to the trace and the account.
 std::vector<KernelUse> kernel_uses(const Trace& trace, const TimeAccount& account);
 
 enum class MatchKind : uint8_t {

@@ -65,6 +65,15 @@ std::string device_text(const TraceDiff& d) {
                      pair(d.kernels), pair(d.launches));
 }
 
+std::string captured_text(const TraceDiff& d) {
+  const auto side = [&](size_t i) {
+    return d.captured_pct[i] ? fmt::format("{:.0f} %", *d.captured_pct[i]) : "no graph replayed";
+  };
+  return fmt::format(
+      "Kernels of replayed graphs have the op that captured them, by time: {} -> {}.", side(0),
+      side(1));
+}
+
 Document build_diff(const TraceDiff& d, int top) {
   Document document;
   const double ratio =
@@ -81,6 +90,7 @@ Document build_diff(const TraceDiff& d, int top) {
         fmt::format("The traces are of different devices: {} -> {}. A part of the difference is "
                     "theirs, and not the program's.",
                     d.devices[0], d.devices[1])});
+  if (d.captured_pct[0] || d.captured_pct[1]) document.push_back(Paragraph{captured_text(d)});
   document.push_back(Heading{"Where the difference comes from"});
   Bullets parts;
   for (const DiffPart& part : d.parts) {
@@ -144,6 +154,9 @@ std::string diff_json(const TraceDiff& d) {
   const auto bytes = [](int64_t n) {
     return n < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(n);
   };
+  const auto pct = [](const std::optional<double>& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+  };
   for (const DiffPart& part : d.parts)
     parts.push_back({{"what", part.what},
                      {"why", part.why},
@@ -163,6 +176,7 @@ std::string diff_json(const TraceDiff& d) {
                     {"kernels", counts_json(d.kernels)},
                     {"launches", counts_json(d.launches)},
                     {"ops", counts_json(d.ops)},
+                    {"captured_pct", {pct(d.captured_pct[0]), pct(d.captured_pct[1])}},
                     {"parts", std::move(parts)},
                     {"unexplained_us", to_us(d.unexplained_ns)},
                     {"kernels_added", changes_json(d.kernels_added)},

@@ -26,6 +26,10 @@ nlohmann::ordered_json row_json(const Row& row, const KeyAverages& averages) {
     json["device_memory_bytes"] = row.device_memory_bytes;
     json["self_device_memory_bytes"] = row.self_device_memory_bytes;
   }
+  if (averages.has_captured_ops) {
+    json["captured_count"] = row.captured_count;
+    json["captured_self_device_us"] = to_us(row.captured_self_device_ns);
+  }
   if (!row.input_shapes.empty()) json["input_shapes"] = row.input_shapes;
   if (!row.overload_name.empty()) json["overload_name"] = row.overload_name;
   if (!row.stack.empty()) json["stack"] = row.stack;

@@ -14,9 +14,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kTypes = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kTypes = {{
     // Not a Content-Encoding: Perfetto unpacks it itself.
     {".json.gz", "application/gzip"},
+    {".pftrace.gz", "application/gzip"},
+    {".pftrace", "application/octet-stream"},
     {".json", "application/json"},
     {".html", "text/html; charset=utf-8"},
 }};

@@ -64,6 +64,25 @@ Json experts_json(const ExpertLoad& x) {
           {"tokens", x.tokens},   {"tokens_per_expert", or_null(x.tokens_per_expert)}};
 }
 
+double share_pct(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+Json imbalance_json(const ExpertImbalance& x) {
+  return {{"phase", serving_phase_name(x.phase)},
+          {"op", x.op},
+          {"layers", x.layers},
+          {"experts", x.experts},
+          {"experts_per_token", x.per_token},
+          {"tokens", x.tokens},
+          {"max_over_mean", x.max_over_mean},
+          {"worst_max_over_mean", x.worst_max_over_mean},
+          {"device_us", to_us(x.device_ns)},
+          {"largest_us", us_or_null(x.largest_ns)},
+          {"largest_pct",
+           x.largest_ns && x.device_ns > 0 ? Json(share_pct(*x.largest_ns, x.device_ns)) : Json()}};
+}
+
 void add_serving_json(const Explanation& e, Json& json, JsonLists& lists) {
   const ServingReport& s = e.serving;
   if (s.is_empty()) return;
@@ -71,12 +90,52 @@ void add_serving_json(const Explanation& e, Json& json, JsonLists& lists) {
                      {"is_inferred", s.is_inferred},
                      {"phases", lists.of("serving.phases", s.phases, phase_json)},
                      {"steps", lists.of("serving.steps", s.steps, step_json)},
-                     {"experts", lists.of("serving.experts", s.experts, experts_json)}};
+                     {"experts", lists.of("serving.experts", s.experts, experts_json)},
+                     {"imbalance", lists.of("serving.imbalance", s.imbalance, imbalance_json)}};
 }
 
 Column part_column(ServingPart part) {
   const std::string name(serving_part_name(part));
   return {Kind::us, name, "part_us." + name};
+}
+
+void show_experts(const ServingReport& s, SectionSink& sink) {
+  if (!s.experts.empty())
+    sink.table(
+        table_of("Tokens of experts", "serving.experts", s.experts, experts_json,
+                 {Column(Kind::text, "routed by", "op"), Column(Kind::count, "calls", "calls"),
+                  Column(Kind::count, "experts", "experts"),
+                  Column(Kind::count, "of each token", "experts_per_token"),
+                  Column(Kind::number, "tokens", "tokens").places(0),
+                  Column(Kind::number, "tokens per expert", "tokens_per_expert")
+                      .hint("if every expert took the same number")}));
+  if (s.imbalance.empty()) return;
+  sink.table(table_of(
+      "Imbalance of experts", "serving.imbalance", s.imbalance, imbalance_json,
+      {Column(Kind::text, "phase", "phase"), Column(Kind::text, "products", "op"),
+       Column(Kind::count, "layers", "layers").hint("routed layers, over all steps of the phase"),
+       Column(Kind::count, "experts", "experts"),
+       Column(Kind::count, "of each token", "experts_per_token"),
+       Column(Kind::number, "tokens", "tokens").places(0),
+       Column(Kind::number, "max / mean", "max_over_mean")
+           .places(2)
+           .hint("tokens of the expert with most, over the mean of all experts; median"),
+       Column(Kind::number, "worst", "worst_max_over_mean").places(2),
+       Column(Kind::us, "experts take", "device_us"), Column(Kind::us, "largest", "largest_us"),
+       Column(Kind::percent, "its share", "largest_pct")}));
+  for (const ExpertImbalance& x : s.imbalance)
+    sink.note(
+        fmt::format("{}: the expert with most tokens has {:.2f} times the mean (at worst {:.2f}), "
+                    "by the rows of "
+                    "{} in {}{}.",
+                    serving_phase_name(x.phase), x.max_over_mean, x.worst_max_over_mean, x.op,
+                    counted(x.layers, "layer", "layers"),
+                    x.largest_ns && x.device_ns > 0
+                        ? fmt::format("; it holds {} of the {} of all experts ({:.0f} %)",
+                                      format_duration_ns(static_cast<double>(*x.largest_ns)),
+                                      format_duration_ns(static_cast<double>(x.device_ns)),
+                                      share_pct(*x.largest_ns, x.device_ns))
+                        : "; one call has all experts, so that its time is not told"));
 }
 
 void show_serving(const Explanation& e, SectionSink& sink) {
@@ -126,22 +185,10 @@ void show_serving(const Explanation& e, SectionSink& sink) {
        Column(Kind::us, "device", "device_us"), Column(Kind::us, "busy", "busy_us"),
        Column(Kind::count, "kernels", "kernels"), Column(Kind::count, "graphs", "graph_launches"),
        Column(Kind::us, "gap before", "gap_us")}));
-  if (s.experts.empty()) return;
-  sink.table(table_of(
-      "Tokens of experts", "serving.experts", s.experts, experts_json,
-      {Column(Kind::text, "routed by", "op"), Column(Kind::count, "calls", "calls"),
-       Column(Kind::count, "experts", "experts"),
-       Column(Kind::count, "of each token", "experts_per_token"),
-       Column(Kind::number, "tokens", "tokens").places(0),
-       Column(Kind::number, "tokens per expert", "tokens_per_expert")
-           .hint("if every expert took the same number: shapes do not tell the imbalance")}));
+  show_experts(s, sink);
 }
 
 // --- Graphs -------------------------------------------------------------------------------------
-
-double share_pct(int64_t part, int64_t whole) {
-  return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
 
 Json owner_json(const GraphOwner& o) {
   return {{"op", o.op},

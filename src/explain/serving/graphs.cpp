@@ -15,6 +15,7 @@
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/serving.h"
 #include "explain/index/op_tree.h"
+#include "trace/python_shapes.h"
 
 namespace epilogue::trace {
 namespace {
@@ -155,6 +156,7 @@ struct ReferenceWork {
   std::string_view name;  // "" is not known; of the trace's strings
   uint32_t origin = 0;
   uint32_t capture = 0;  // which capture the call stands in, from 1; 0: none
+  uint32_t op = kNone;   // event of the op that launched it
 };
 
 std::vector<uint32_t> by_start(const Trace& trace, std::vector<uint32_t> events) {
@@ -231,7 +233,7 @@ std::vector<ReferenceWork> reference_order(const Trace& trace, const Links& link
   for (size_t i = 0; i < items.size(); ++i)
     order.push_back({items[i].name,
                      items[i].origin != 0 ? items[i].origin : origins.number(std::move(around[i])),
-                     items[i].capture});
+                     items[i].capture, items[i].call != kNone ? links.op[items[i].call] : kNone});
   return order;
 }
 
@@ -243,16 +245,66 @@ struct GraphReference::Contents {
   std::vector<StringId> order;    // name of each, 0: not known
   std::vector<uint32_t> origin;   // in origins
   std::vector<uint32_t> capture;  // from 1; 0: none
+  std::vector<uint32_t> op;       // in ops; kNone: not known, or named by an annotation
+  // Calls of ops that launched work, and of those around them. Texts are in `names`.
+  struct Op {
+    StringId name = 0;
+    StringId shapes = 0;
+    uint32_t parent = kNone;
+  };
+  std::vector<Op> ops;
 };
 
 namespace {
 
+// The position in Contents::ops of an op of the trace, with those around it.
+class ReferenceOps {
+ public:
+  ReferenceOps(const Trace& trace, const Links& links, GraphReference::Contents& contents)
+      : trace_(trace), links_(links), contents_(contents) {}
+
+  uint32_t position(uint32_t event) {
+    if (event == kNone) return kNone;
+    std::vector<uint32_t> unknown;  // from the innermost
+    uint32_t around = kNone;
+    for (uint32_t i = event; i != kNone; i = links_.parent[i]) {
+      if (const auto found = position_.find(i); found != position_.end()) {
+        around = found->second;
+        break;
+      }
+      unknown.push_back(i);
+    }
+    for (auto i = unknown.rbegin(); i != unknown.rend(); ++i) {
+      contents_.ops.push_back({contents_.names.intern(trace_.name(trace_.events[*i])),
+                               contents_.names.intern(shapes(trace_.events[*i])), around});
+      around = static_cast<uint32_t>(contents_.ops.size() - 1);
+      position_.emplace(*i, around);
+    }
+    return around;
+  }
+
+ private:
+  std::string shapes(const Event& e) const {
+    const OpArgs* args = trace_.op_args(e);
+    return args == nullptr || args->inputs >= trace_.inputs.size()
+               ? ""
+               : python_shapes(trace_.inputs[args->inputs]);
+  }
+
+  const Trace& trace_;
+  const Links& links_;
+  GraphReference::Contents& contents_;
+  std::unordered_map<uint32_t, uint32_t> position_;  // by event
+};
+
 GraphReference::Contents contents_of(const Trace& trace, const Links& links, bool with_captures) {
   GraphReference::Contents c;
+  ReferenceOps ops(trace, links, c);
   for (const ReferenceWork& work : reference_order(trace, links, with_captures, c.origins)) {
     c.order.push_back(c.names.intern(work.name));
     c.origin.push_back(work.origin);
     c.capture.push_back(work.capture);
+    c.op.push_back(ops.position(work.op));
   }
   return c;
 }
@@ -441,6 +493,7 @@ struct Named {
   Origin origin = {};
   GraphSource source = GraphSource::none;
   std::optional<Confidence> confidence;
+  uint32_t op = kNone;  // in CapturedOps::ops
 };
 
 Named named_by_kernel(std::string_view name, Category category) {
@@ -477,6 +530,7 @@ class Reporter {
   }
 
   GraphReport make() {
+    captured_.op.assign(trace_.events.size(), kNone);
     collect();
     if (replays_.empty()) return std::move(report_);
     own_ = contents_of(trace_, links_, false);
@@ -492,12 +546,36 @@ class Reporter {
     return std::move(report_);
   }
 
+  // After make().
+  CapturedOps take_ops() { return std::move(captured_); }
+
  private:
   struct Reference {
     const GraphReference::Contents* contents;
     GraphSource source;
     std::unique_ptr<Aligner> aligner = {};
+    std::unordered_map<uint32_t, uint32_t> op_here = {};  // its ops in CapturedOps::ops
   };
+
+  // The op of a reference, with those around it, among the captured ones.
+  uint32_t captured_op(Reference& reference, uint32_t op) {
+    if (op == kNone) return kNone;
+    if (const auto found = reference.op_here.find(op); found != reference.op_here.end())
+      return found->second;
+    const GraphReference::Contents& c = *reference.contents;
+    const uint32_t around = captured_op(reference, c.ops[op].parent);
+    captured_.ops.push_back(
+        {std::string(c.names[c.ops[op].name]), std::string(c.names[c.ops[op].shapes]), around});
+    return reference.op_here[op] = static_cast<uint32_t>(captured_.ops.size() - 1);
+  }
+  // An op that is known by its name alone.
+  uint32_t captured_op(const std::string& name) {
+    if (name.empty()) return kNone;
+    const auto [place, is_new] =
+        op_of_name_.try_emplace(name, static_cast<uint32_t>(captured_.ops.size()));
+    if (is_new) captured_.ops.push_back({.name = name});
+    return place->second;
+  }
 
   void collect() {
     for (const uint32_t i : links_.device_work) {
@@ -537,6 +615,10 @@ class Reporter {
     for (size_t i = 0; i < work.size(); ++i) {
       const Named annotated = annotation(work[i]);
       add(work[i], annotated.source == GraphSource::annotation ? annotated : place->second[i]);
+      const uint32_t op = annotated.op != kNone ? annotated.op : place->second[i].op;
+      captured_.op[work[i]] = op;
+      captured_.graph_ns += trace_.events[work[i]].dur_ns;
+      if (op != kNone) captured_.named_ns += trace_.events[work[i]].dur_ns;
     }
   }
 
@@ -550,24 +632,28 @@ class Reporter {
       if (named.origin.is_known()) {
         named.source = GraphSource::annotation;
         named.confidence = Confidence::high;
+        named.op = captured_op(named.origin.op);
       }
     }
     return place->second;
   }
 
-  std::vector<Named> name_sequence(const std::vector<uint32_t>& work) const {
+  std::vector<Named> name_sequence(const std::vector<uint32_t>& work) {
     std::vector<Named> named(work.size());
     std::vector<std::string_view> names;
     for (const uint32_t i : work) names.push_back(compared_name(trace_, trace_.events[i]));
-    for (const Reference& reference : references_) {
+    for (Reference& reference : references_) {
       const Alignment alignment = reference.aligner->align(names);
       const std::optional<Confidence> confidence = alignment.confidence();
       if (!confidence) continue;
       for (size_t i = 0; i < work.size(); ++i) {
         if (alignment.place[i] == kNone || named[i].source != GraphSource::none) continue;
-        const Origin& origin =
-            reference.contents->origins[reference.contents->origin[alignment.place[i]]];
-        if (origin.is_known()) named[i] = {origin, reference.source, confidence};
+        const uint32_t place = alignment.place[i];
+        const Origin& origin = reference.contents->origins[reference.contents->origin[place]];
+        if (!origin.is_known()) continue;
+        const uint32_t op = reference.contents->op[place];
+        named[i] = {origin, reference.source, confidence,
+                    op != kNone ? captured_op(reference, op) : captured_op(origin.op)};
       }
     }
     for (size_t i = 0; i < work.size(); ++i)
@@ -613,6 +699,8 @@ class Reporter {
   const Trace& trace_;
   const Links& links_;
   GraphReport report_;
+  CapturedOps captured_;
+  std::unordered_map<std::string, uint32_t> op_of_name_;
   GraphReference::Contents own_;
   std::vector<Reference> references_;
   std::map<uint32_t, std::vector<uint32_t>> replays_;  // by launch call
@@ -636,6 +724,12 @@ GraphReference::GraphReference(GraphReference&&) noexcept = default;
 
 GraphReport graph_report(const Trace& trace, const Links& links, const GraphReference* capture) {
   return Reporter(trace, links, capture).make();
+}
+
+CapturedOps captured_ops(const Trace& trace, const Links& links, const GraphReference* capture) {
+  Reporter reporter(trace, links, capture);
+  reporter.make();
+  return reporter.take_ops();
 }
 
 }  // namespace epilogue::trace

@@ -12,6 +12,7 @@
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/serving.h"
 #include "explain/index/intervals.h"
+#include "explain/serving/experts.h"
 
 namespace epilogue::trace {
 namespace {
@@ -578,6 +579,7 @@ ServingReport serving_report(const Trace& trace, const Links& links) {
   add_work(trace, links, launches, report.steps);
   report.phases = phase_times(report.steps);
   report.experts = expert_loads(trace);
+  report.imbalance = expert_imbalance(trace, links, report.steps);
   return report;
 }
 

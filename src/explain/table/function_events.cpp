@@ -48,8 +48,9 @@ bool is_host_category(Category category) {
 
 class Builder {
  public:
-  explicit Builder(const Trace& trace)
+  Builder(const Trace& trace, const CapturedOps* captured)
       : trace_(trace),
+        captured_(captured),
         memory_(trace.memory),
         has_device_(!trace.device_label.empty()),
         has_memory_(!trace.memory.empty()) {}
@@ -224,7 +225,10 @@ class Builder {
       const Event& event = *event_of(trace_, e);
       if (!is_device_work(event.category)) continue;
       const uint32_t op = op_of_device_event(event);
-      if (op != kNone && !events_[op].is_async) events_[op].self_device_time_ns += e.device_time_ns;
+      if (op == kNone || events_[op].is_async) continue;
+      const bool is_captured = captured_ != nullptr && captured_->op_of(e.source) != kNone;
+      (is_captured ? events_[op].device_time_ns : events_[op].self_device_time_ns) +=
+          e.device_time_ns;
     }
   }
 
@@ -239,6 +243,7 @@ class Builder {
       e.is_collapsed = true;
       children_[e.parent] = children_[i];
       parent.self_device_time_ns += e.self_device_time_ns;
+      parent.device_time_ns += e.device_time_ns;
     }
   }
 
@@ -273,6 +278,7 @@ class Builder {
   }
 
   const Trace& trace_;
+  const CapturedOps* captured_;  // null: none
   MemorySums memory_;
   bool has_device_;
   bool has_memory_;
@@ -285,7 +291,9 @@ class Builder {
 
 }  // namespace
 
-FunctionEvents function_events(const Trace& trace) { return Builder(trace).build(); }
+FunctionEvents function_events(const Trace& trace, const CapturedOps* captured) {
+  return Builder(trace, captured).build();
+}
 
 const Event* event_of(const Trace& trace, const FunctionEvent& event) {
   return event.is_memory_record ? nullptr : &trace.events[event.source];

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "epilogue/trace/event.h"
+#include "epilogue/trace/links.h"
 
 namespace epilogue::trace {
 
@@ -57,7 +58,9 @@ struct FunctionEvents {
     return event.memory == kNone ? FunctionMemory{} : memory[event.memory];
   }
 };
-FunctionEvents function_events(const Trace& trace);
+// Work with an op in `captured` is no op's own here: it enters the totals of the ops around the
+// replay, and the table books it.
+FunctionEvents function_events(const Trace& trace, const CapturedOps* captured = nullptr);
 
 // The event; null for the rows of memory records.
 const Event* event_of(const Trace& trace, const FunctionEvent& event);

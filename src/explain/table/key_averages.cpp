@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "explain/table/flops.h"
 #include "explain/table/function_events.h"
+#include "trace/python_shapes.h"
 
 namespace epilogue::trace {
 namespace {
@@ -31,21 +33,6 @@ struct GroupHash {
   }
 };
 
-// Python's str() of the shapes: "[[128, 64], []]". Tensor lists show as [], as in PyTorch.
-std::string shapes_text(std::span<const OpInput> inputs) {
-  std::string text = "[";
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    text += i == 0 ? "[" : ", [";
-    const std::vector<int64_t>& dims = inputs[i].dims;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      if (d > 0) text += ", ";
-      text += std::to_string(dims[d]);
-    }
-    text += "]";
-  }
-  return text + "]";
-}
-
 std::vector<std::string> first_frames(std::string_view stack, int n) {
   std::vector<std::string> frames;
   while (!stack.empty() && static_cast<int>(frames.size()) < n) {
@@ -65,7 +52,7 @@ class Grouper {
                             options.group_by_overload_name) {
     if (!options.group_by_input_shape) return;
     for (size_t i = 0; i < trace.inputs.size(); ++i)
-      shapes_.push_back(number(shapes_text(trace.inputs[static_cast<uint32_t>(i)])));
+      shapes_.push_back(number(python_shapes(trace.inputs[static_cast<uint32_t>(i)])));
     no_shapes_ = number("[]");
   }
 
@@ -150,7 +137,7 @@ class Grouper {
     if (options_.group_by_overload_name && args != nullptr)
       row.overload_name = trace_.strings[args->overload_name];
     if (options_.group_by_input_shape)
-      row.input_shapes = has_inputs(e) ? shapes_text(trace_.inputs[args->inputs]) : "[]";
+      row.input_shapes = has_inputs(e) ? python_shapes(trace_.inputs[args->inputs]) : "[]";
     if (options_.group_by_stack_n > 0) row.stack = frames(e);
     return row;
   }
@@ -167,13 +154,92 @@ class Grouper {
   std::vector<Row> rows_;
 };
 
+// Work of replayed graphs in the rows of the ops that captured it.
+class CapturedBooks {
+ public:
+  CapturedBooks(const Trace& trace, const CapturedOps& captured, bool by_shape,
+                std::vector<Row>& rows)
+      : trace_(trace), captured_(captured), by_shape_(by_shape), rows_(rows) {
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (rows[i].device == RowDevice::cpu && !rows[i].is_user_annotation)
+        row_of_name_.try_emplace(key(rows[i].key, rows[i].input_shapes), i);
+    row_of_op_.assign(captured.ops.size(), kNoRow);
+  }
+
+  void book() {
+    if (trace_.device_label.empty()) return;
+    for (uint32_t i = 0; i < trace_.events.size(); ++i)
+      if (captured_.op_of(i) != kNone) add(trace_.events[i], captured_.op_of(i));
+  }
+
+ private:
+  static constexpr size_t kNoRow = SIZE_MAX;
+
+  void add(const Event& work, uint32_t op) {
+    Row& own = row(op);
+    own.self_device_time_total_ns += work.dur_ns;
+    own.captured_self_device_ns += work.dur_ns;
+    for (uint32_t at = op; at != kNone; at = captured_.ops[at].parent) {
+      // An op that calls an op of its own name is one op.
+      const uint32_t above = captured_.ops[at].parent;
+      if (above != kNone && captured_.ops[above].name == captured_.ops[at].name) continue;
+      Row& around = row(at);
+      around.device_time_total_ns += work.dur_ns;
+      if (!seen_.insert(call(work, at)).second) continue;
+      ++around.count;
+      ++around.captured_count;
+    }
+  }
+
+  // One call of an op in one replay.
+  uint64_t call(const Event& work, uint32_t op) {
+    const auto [place, is_new] = replays_.try_emplace(work.correlation, replays_.size());
+    return place->second * captured_.ops.size() + op;
+  }
+
+  std::string key(const std::string& name, const std::string& shapes) const {
+    return by_shape_ ? name + '\0' + shapes : name;
+  }
+
+  Row& row(uint32_t op) {
+    // The outermost of its name, which the row is of.
+    while (captured_.ops[op].parent != kNone &&
+           captured_.ops[captured_.ops[op].parent].name == captured_.ops[op].name)
+      op = captured_.ops[op].parent;
+    size_t& at = row_of_op_[op];
+    if (at != kNoRow) return rows_[at];
+    const CapturedOps::Op& captured = captured_.ops[op];
+    const std::string shapes = captured.shapes.empty() ? "[]" : captured.shapes;
+    const auto [place, is_new] = row_of_name_.try_emplace(key(captured.name, shapes), rows_.size());
+    at = place->second;
+    if (is_new) {
+      Row& made = rows_.emplace_back();
+      made.key = captured.name;
+      made.is_top_level = captured.parent == kNone;
+      if (by_shape_) made.input_shapes = shapes;
+    }
+    return rows_[at];
+  }
+
+  const Trace& trace_;
+  const CapturedOps& captured_;
+  bool by_shape_;
+  std::vector<Row>& rows_;
+  std::unordered_map<std::string, size_t> row_of_name_;
+  std::vector<size_t> row_of_op_;
+  std::unordered_map<int64_t, uint64_t> replays_;  // by correlation
+  std::unordered_set<uint64_t> seen_;
+};
+
 double average_us(int64_t total_ns, int64_t count) {
   return count == 0 ? 0.0 : static_cast<double>(total_ns) / 1000.0 / static_cast<double>(count);
 }
 
 }  // namespace
 
-double Row::cpu_time_avg_us() const { return average_us(cpu_time_total_ns, count); }
+double Row::cpu_time_avg_us() const {
+  return average_us(cpu_time_total_ns, count - captured_count);
+}
 double Row::device_time_avg_us() const { return average_us(device_time_total_ns, count); }
 
 int64_t KeyAverages::self_cpu_time_total_ns() const {
@@ -191,13 +257,17 @@ int64_t KeyAverages::self_device_time_total_ns() const {
 
 KeyAverages key_averages(const Trace& trace, const KeyAveragesOptions& options) {
   Grouper grouper(trace, options);
-  const FunctionEvents functions = function_events(trace);
+  const FunctionEvents functions = function_events(trace, options.captured);
   for (const FunctionEvent& e : functions.events)
     if (!e.is_collapsed && !e.is_frame) grouper.add(e, functions.memory_of(e));
-  return {.rows = grouper.take_rows(),
+  std::vector<Row> rows = grouper.take_rows();
+  if (options.captured != nullptr)
+    CapturedBooks(trace, *options.captured, options.group_by_input_shape, rows).book();
+  return {.rows = std::move(rows),
           .device_label = trace.device_label,
           .profile_memory = trace.recorded.profile_memory,
-          .with_flops = trace.recorded.with_flops};
+          .with_flops = trace.recorded.with_flops,
+          .has_captured_ops = options.captured != nullptr};
 }
 
 }  // namespace epilogue::trace

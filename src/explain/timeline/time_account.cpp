@@ -27,10 +27,37 @@ class Books {
   std::vector<BookedWork> work_;
 };
 
+// Ids of the names of captured ops: of the trace's strings where it has them.
+class CapturedNames {
+ public:
+  CapturedNames(const Trace& trace, const CapturedOps* captured, std::vector<std::string>& more)
+      : trace_(trace), captured_(captured), more_(more) {}
+
+  // kNone: the event has no captured op.
+  StringId of(uint32_t event) {
+    const uint32_t op = captured_ == nullptr ? kNone : captured_->op_of(event);
+    if (op == kNone) return kNone;
+    const std::string& name = captured_->ops[op].name;
+    const auto [place, is_new] = ids_.try_emplace(name, 0);
+    if (!is_new) return place->second;
+    if (const std::optional<StringId> known = trace_.strings.find(name))
+      return place->second = *known;
+    more_.push_back(name);
+    return place->second = static_cast<StringId>(trace_.strings.size() + more_.size() - 1);
+  }
+
+ private:
+  const Trace& trace_;
+  const CapturedOps* captured_;
+  std::vector<std::string>& more_;
+  std::unordered_map<std::string, StringId> ids_;
+};
+
 // The device's moments, first come first served.
 void book_device(const Trace& trace, const Links& links, int32_t device, const IntervalSet& windows,
-                 TimeAccount& account) {
+                 const CapturedOps* captured, TimeAccount& account) {
   Books books;
+  CapturedNames names(trace, captured, account.more_names);
   const Coverage wall(windows);
   int64_t reached = INT64_MIN;
   for (const uint32_t i : links.device_work) {
@@ -40,7 +67,9 @@ void book_device(const Trace& trace, const Links& links, int32_t device, const I
     reached = std::max(reached, e.end_ns());
     if (wall.within_ns({e.ts_ns, e.end_ns()}) == 0) continue;
     const uint32_t op = links.op[i];
-    BookedWork& work = books.entry(e.name, op != kNone ? trace.events[op].name : 0);
+    StringId name = names.of(i);
+    if (name == kNone) name = op != kNone ? trace.events[op].name : 0;
+    BookedWork& work = books.entry(e.name, name);
     ++work.count;
     work.total_ns += e.dur_ns;
     const int64_t booked = fresh.length_ns() > 0 ? wall.within_ns(fresh) : 0;
@@ -139,7 +168,8 @@ void average_over(TimeAccount& account, int64_t steps) {
   account.busy_ns = share(account.busy_ns);
 }
 
-TimeAccount account_time(const Trace& trace, const Links& links, const IntervalSet& windows) {
+TimeAccount account_time(const Trace& trace, const Links& links, const IntervalSet& windows,
+                         const CapturedOps* captured) {
   TimeAccount account;
   account.wall_ns = total_ns(windows);
   const std::optional<int32_t> device = busiest_device(trace, links);
@@ -148,7 +178,7 @@ TimeAccount account_time(const Trace& trace, const Links& links, const IntervalS
     book_host(trace, links, windows, account);
     return account;
   }
-  book_device(trace, links, *device, windows, account);
+  book_device(trace, links, *device, windows, captured, account);
   if (windows.empty()) return account;
   const IdleCauses causes =
       idle_causes(trace, links, *device, {windows.front().begin_ns, windows.back().end_ns});

@@ -202,6 +202,15 @@ TEST(HtmlReport, RanksHaveAPageWithAllNumbers) {
   EXPECT_EQ(block(page, "data-trace"), "");
 }
 
+TEST(HtmlReport, RanksHaveTheLinksThatAreGiven) {
+  RanksExplanation e;
+  e.ranks.resize(2);
+  e.collectives.ranks.resize(2);
+  const std::vector<std::string> pages = {"run_ranks/rank_0000.html", "run_ranks/rank_0001.html"};
+  EXPECT_EQ(data_of(ranks_html_report(e, "run", pages))["rank_pages"], nlohmann::json(pages));
+  EXPECT_TRUE(data_of(ranks_html_report(e, "run"))["rank_pages"].empty());
+}
+
 TEST(HtmlReport, OfManyKernelsOfRanksThePageHasTheFirst) {
   RanksExplanation e;
   for (int i = 0; i < 10'003; ++i) e.kernels.emplace_back().name = "k" + std::to_string(i);

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.parse
 
 import browser
 
@@ -322,6 +323,27 @@ class PageTest(unittest.TestCase):
             look(ranks, []);
             return missing; })""")
         self.assertEqual([m for m in missing if not m.startswith("findings.saving_us")], [])
+
+    def test_pages_of_ranks_link_to_each_other_wherever_they_lie(self):
+        folder = os.path.join(self.folder.name, "linked")
+        os.mkdir(folder)
+        for rank in range(3):
+            with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as f:
+                json.dump(rank_trace(rank, 3), f)
+        written = os.path.join(self.folder.name, "written")
+        subprocess.run([BINARY, "report", folder, "--rank-pages", "-o", os.path.join(written, "100% #1?.html")],
+                       check=True, stdout=subprocess.DEVNULL)
+        moved = os.path.join(self.folder.name, "moved")
+        os.rename(written, moved)
+        page = self.open(os.path.join(moved, "100% #1?.html"))
+        links = page.evaluate("[...document.querySelectorAll('#ranks tbody a')].map((a) => [a.textContent, a.href])")
+        self.assertEqual([rank for rank, _ in links], ["0", "1", "2"])
+        for rank, href in links:
+            path = urllib.parse.unquote(urllib.parse.urlparse(href).path)
+            of_rank = self.open(path)
+            self.assertIn(f": rank {rank}", of_rank.evaluate("document.title"))
+            back = of_rank.evaluate("document.querySelector('#actions a').href")
+            self.assertEqual(urllib.parse.unquote(urllib.parse.urlparse(back).path), os.path.join(moved, "100% #1?.html"))
 
     def test_a_trace_without_events_has_a_page(self):
         trace = os.path.join(self.folder.name, "empty.json")

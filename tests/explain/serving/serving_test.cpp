@@ -12,6 +12,7 @@ using testing::GpuTrace;
 using testing::has_real_trace;
 using testing::kUs;
 using testing::real_trace_path;
+using testing::scalar;
 using testing::tensor;
 
 // --- Graphs -------------------------------------------------------------------------------------
@@ -429,6 +430,185 @@ TEST(Serving, TokensOfExpertsComeFromTheRoutersShapes) {
   EXPECT_EQ(report.experts[0].tokens_per_expert, 2);
   EXPECT_EQ(report.experts[1].experts, 128);
   EXPECT_FALSE(report.experts[1].per_token);
+}
+
+// --- Imbalance ----------------------------------------------------------------------------------
+
+// A layer with a loop over experts, as transformers has it: router, top-k, and for each expert with
+// tokens a product up (twice, if it is gated) and one down. A row of a product takes 1 us.
+class ExpertLoop {
+ public:
+  explicit ExpertLoop(GpuTrace& t) : t_(t) {}
+
+  void product(int64_t rows, int64_t inner, int64_t columns) {
+    t_.op("aten::mm", at_, at_ + 10 * kUs);
+    t_.inputs({tensor({rows, inner}), tensor({inner, columns})});
+    t_.call("cudaLaunchKernel", at_ + kUs, at_ + 2 * kUs, ++correlation_);
+    t_.gpu_kernel("gemm", at_ + 20 * kUs, at_ + (20 + rows) * kUs, correlation_);
+    at_ += 20 * kUs;
+  }
+  void topk(int64_t tokens, int64_t experts, int64_t per_token) {
+    t_.op("aten::topk", at_, at_ + 5 * kUs);
+    t_.inputs({tensor({tokens, experts}), scalar(std::to_string(per_token)), scalar("-1")});
+    at_ += 10 * kUs;
+  }
+  void layer(int64_t tokens, int64_t experts, int64_t per_token, const std::vector<int64_t>& rows,
+             int ups = 2) {
+    product(tokens, 64, experts);
+    topk(tokens, experts, per_token);
+    for (const int64_t m : rows) {
+      for (int i = 0; i < ups; ++i) product(m, 64, 256);
+      product(m, 256, 64);
+    }
+  }
+  void step(const std::string& name) { t_.annotation(name, at_, at_ + kUs); }
+
+ private:
+  GpuTrace& t_;
+  int64_t at_ = 0;
+  int64_t correlation_ = 0;
+};
+
+std::vector<ExpertImbalance> imbalance_of(const GpuTrace& t) {
+  return serving_report(t.trace, link(t.trace)).imbalance;
+}
+
+TEST(Imbalance, RowsOfALoopOverExpertsTellIt) {
+  GpuTrace t;
+  ExpertLoop loop(t);
+  loop.step("execute_context_1(10)_generation_0(0)");
+  // 10 tokens, 2 of 8 experts each: 20 rows, 2.5 for an expert in the mean.
+  loop.layer(10, 8, 2, {1, 9, 4, 0, 6});
+  loop.product(10, 64, 64);  // the next layer's attention
+  loop.product(10, 64, 64);
+  loop.layer(10, 8, 2, {2, 3, 5, 2, 3, 2, 2, 1});
+  loop.layer(10, 8, 2, {5, 5, 5, 5});
+  loop.product(10, 64, 1000);  // the head
+  loop.step("execute_context_0(0)_generation_6(6)");
+  loop.layer(6, 8, 2, {6, 3, 3}, 1);
+  const std::vector<ExpertImbalance> found = imbalance_of(t);
+  ASSERT_EQ(found.size(), 2U);
+  const ExpertImbalance& prefill = found[0];
+  EXPECT_EQ(prefill.phase, ServingPhase::prefill);
+  EXPECT_EQ(prefill.op, "aten::mm");
+  EXPECT_EQ(prefill.layers, 3);
+  EXPECT_EQ(prefill.experts, 8);
+  EXPECT_EQ(prefill.per_token, 2);
+  EXPECT_EQ(prefill.tokens, 10);
+  EXPECT_DOUBLE_EQ(prefill.max_over_mean, 5 / 2.5);
+  EXPECT_DOUBLE_EQ(prefill.worst_max_over_mean, 9 / 2.5);
+  EXPECT_EQ(prefill.device_ns, 3 * 3 * 20 * kUs) << "three products of 20 rows in each layer";
+  EXPECT_EQ(prefill.largest_ns, 3 * (9 + 5 + 5) * kUs);
+  const ExpertImbalance& decode = found[1];
+  EXPECT_EQ(decode.phase, ServingPhase::decode);
+  EXPECT_EQ(decode.layers, 1);
+  EXPECT_DOUBLE_EQ(decode.max_over_mean, 6 / 1.5);
+  EXPECT_EQ(decode.largest_ns, 2 * 6 * kUs);
+}
+
+TEST(Imbalance, ASharedExpertOfTheSameSizesIsLeftOut) {
+  for (const bool comes_first : {true, false}) {
+    GpuTrace t;
+    ExpertLoop loop(t);
+    loop.step("step[prefill bs=1 toks=9]");
+    loop.topk(9, 4, 1);
+    const auto shared = [&] {
+      loop.product(9, 64, 256);
+      loop.product(9, 256, 64);
+    };
+    if (comes_first) shared();
+    for (const int64_t m : {2, 4, 3}) {
+      loop.product(m, 64, 256);
+      loop.product(m, 256, 64);
+    }
+    if (!comes_first) shared();
+    const std::vector<ExpertImbalance> found = imbalance_of(t);
+    ASSERT_EQ(found.size(), 1U) << comes_first;
+    EXPECT_DOUBLE_EQ(found[0].max_over_mean, 4 / 2.25);
+    EXPECT_EQ(found[0].device_ns, 2 * 9 * kUs);
+  }
+}
+
+TEST(Imbalance, AListOfMatricesTellsTokensAndNoTimeOfOne) {
+  GpuTrace t;
+  t.annotation("step[decode bs=4]", 0, 50 * kUs);
+  t.op("_moe_C::topk_softmax", 2 * kUs, 3 * kUs);
+  t.inputs({tensor({4, 2}), tensor({4, 2}, "int"), tensor({4, 4})});
+  t.op("fbgemm::bf16bf16bf16_grouped", 5 * kUs, 15 * kUs);
+  t.inputs(
+      {testing::tensor_list({tensor({4, 64}), tensor({1, 64}), tensor({0, 64}), tensor({3, 64})}),
+       testing::tensor_list(
+           {tensor({32, 64}), tensor({32, 64}), tensor({32, 64}), tensor({32, 64})})});
+  t.call("cudaLaunchKernel", 6 * kUs, 7 * kUs, 1);
+  t.gpu_kernel("grouped_gemm", 20 * kUs, 60 * kUs, 1);
+  const std::vector<ExpertImbalance> found = imbalance_of(t);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].op, "fbgemm::bf16bf16bf16_grouped");
+  EXPECT_DOUBLE_EQ(found[0].max_over_mean, 2);
+  EXPECT_EQ(found[0].device_ns, 40 * kUs);
+  EXPECT_FALSE(found[0].largest_ns);
+}
+
+TEST(Imbalance, NothingIsSaidWhereShapesDoNotTell) {
+  using Fill = std::function<void(GpuTrace&, ExpertLoop&)>;
+  const std::vector<std::pair<const char*, Fill>> cases = {
+      {"one expert is missing (on another rank)",
+       [](GpuTrace&, ExpertLoop& l) {
+         l.layer(10, 8, 2, {1, 9, 4});
+       }},
+      {"more experts than the router has",
+       [](GpuTrace&, ExpertLoop& l) {
+         l.layer(6, 4, 2, {3, 3, 2, 2, 2});
+       }},
+      {"an expert with more rows than tokens",
+       [](GpuTrace&, ExpertLoop& l) {
+         l.layer(6, 4, 2, {8, 4});
+       }},
+      {"key and value of a dense layer",
+       [](GpuTrace&, ExpertLoop& l) {
+         l.topk(10, 8, 2);
+         l.product(10, 64, 64);
+         l.product(10, 64, 64);
+       }},
+      {"one token",
+       [](GpuTrace&, ExpertLoop& l) {
+         l.layer(1, 8, 2, {1, 1});
+       }},
+      {"no router",
+       [](GpuTrace&, ExpertLoop& l) {
+         for (const int64_t m : {1, 9, 4, 6}) l.product(m, 64, 256);
+       }},
+      {"offsets in a tensor",
+       [](GpuTrace& t, ExpertLoop& l) {
+         l.topk(10, 8, 2);
+         t.op("aten::_grouped_mm", 500 * kUs, 510 * kUs);
+         t.inputs({tensor({20, 64}), tensor({8, 64, 256}), tensor({8}, "int")});
+       }},
+      {"a padded batch of experts",
+       [](GpuTrace& t, ExpertLoop& l) {
+         l.topk(10, 8, 2);
+         t.op("aten::bmm", 500 * kUs, 510 * kUs);
+         t.inputs({tensor({8, 4, 64}), tensor({8, 64, 256})});
+       }},
+      {"gate and down disagree",
+       [](GpuTrace&, ExpertLoop& l) {
+         l.topk(4, 4, 1);
+         for (const int64_t m : {1, 3}) l.product(m, 64, 256);
+         for (const int64_t m : {2, 2}) l.product(m, 256, 64);
+       }},
+  };
+  for (const auto& [what, fill] : cases) {
+    GpuTrace t;
+    ExpertLoop loop(t);
+    loop.step("execute_context_1(10)_generation_0(0)");
+    loop.product(3, 7, 9);
+    fill(t, loop);
+    ASSERT_FALSE(serving_report(t.trace, link(t.trace)).is_empty()) << what;
+    EXPECT_TRUE(imbalance_of(t).empty()) << what;
+  }
+  GpuTrace unserved;
+  ExpertLoop(unserved).layer(10, 8, 2, {1, 9, 4, 6});
+  EXPECT_TRUE(imbalance_of(unserved).empty()) << "no step of a server";
 }
 
 // --- Real traces --------------------------------------------------------------------------------

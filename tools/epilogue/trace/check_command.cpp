@@ -65,7 +65,9 @@ void add_check_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<CheckFlags>();
   CLI::App* check =
       app.add_subcommand("check", "Asserts what a trace should show; exit 1 if it does not");
-  check->add_option("TRACE", o->input.path, "a trace, .json, .json.gz or .sqlite; -: stdin")
+  check
+      ->add_option("TRACE", o->input.path,
+                   "a trace, .json, .json.gz, .pftrace or .sqlite; -: stdin")
       ->option_text(" ");
   check->add_option("EXPR", o->expressions, "NAME OP NUMBER, OP one of == != < <= > >=")
       ->option_text("...");

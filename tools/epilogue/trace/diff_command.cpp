@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
@@ -16,6 +17,7 @@ struct DiffFlags {
   std::string after;
   trace::TraceInput part;
   int top = 15;
+  std::vector<std::string> captures;
   Format format = Format::text;
 };
 
@@ -26,8 +28,10 @@ trace::TraceInput input_of(const DiffFlags& o, const std::string& path) {
 }
 
 int run_diff_command(const DiffFlags& o) {
+  trace::DiffAnswerOptions options = {.top = o.top};
+  for (const std::string& path : o.captures) options.captures.push_back({.path = path});
   const Result<trace::Answer> answer =
-      trace::diff_answer(input_of(o, o.before), input_of(o, o.after), o.top, terminal_hooks());
+      trace::diff_answer(input_of(o, o.before), input_of(o, o.after), options, terminal_hooks());
   print(answer.value(), o.format);
   return kExitFine;
 }
@@ -42,9 +46,17 @@ void add_diff_command(CLI::App& app, Body& run) {
   diff->add_option("--top", o->top, "rows of each list; -1: all")
       ->check(whole_number(-1))
       ->option_text("N [15]");
+  diff->add_option("--capture", o->captures,
+                   "a trace of the capture, or of an eager run of the same model:\n"
+                   "compares kernels of replayed graphs by the ops that captured them;\n"
+                   "given once: of both traces, twice: of A and of B")
+      ->allow_extra_args(false)  // what follows is a trace
+      ->option_text("TRACE");
   add_trace_part(*diff, o->part);
   add_format(*diff, o->format);
-  diff->footer("Example: epilogue diff eager.json.gz compiled.json.gz");
+  diff->footer(
+      "Example: epilogue diff eager.json.gz compiled.json.gz\n"
+      "         epilogue diff old_graphs.json.gz new_graphs.json.gz --capture eager.json.gz");
   diff->callback([o, &run] { run = [o] { return run_diff_command(*o); }; });
 }
 

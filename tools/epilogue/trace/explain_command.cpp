@@ -72,8 +72,8 @@ void add_explain_command(CLI::App& app, Body& run) {
       app.add_subcommand("explain", "Says what a trace means, with evidence and savings");
   explain
       ->add_option("TRACE|DIR", o->input.path,
-                   "a trace: .json or .json.gz of PyTorch's profiler, .sqlite of\n"
-                   "Nsight Systems; -: stdin; or a folder\n"
+                   "a trace: .json, .json.gz or .pftrace of PyTorch's profiler,\n"
+                   ".sqlite of Nsight Systems; -: stdin; or a folder\n"
                    "with one trace for each rank of a run")
       ->required()
       ->option_text(" ");
@@ -82,12 +82,7 @@ void add_explain_command(CLI::App& app, Body& run) {
       ->option_text("N [10]");
   explain->add_flag("--modules", o->answer.modules,
                     "time per nn.Module, if the trace was recorded with_stack (slower)");
-  explain
-      ->add_option_function<std::string>(
-          "--capture", [o](const std::string& path) { o->answer.capture = {.path = path}; },
-          "a trace of the capture, or of an eager run of the\nsame model: names kernels of "
-          "replayed graphs")
-      ->option_text("TRACE");
+  add_capture(*explain, o->answer.capture);
   explain
       ->add_option(
           "--shard", o->shard,

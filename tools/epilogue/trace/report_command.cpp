@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,19 @@ struct ReportFlags {
   std::string title;
   bool no_trace = false;
   bool modules = false;
+  bool rank_pages = false;
   trace::CpuChoice cpu;
+  std::optional<trace::TraceInput> capture;
   Format format = Format::text;
 };
 
 trace::ReportAnswerOptions answer_options(const ReportFlags& o) {
-  trace::ReportAnswerOptions options = {
-      .title = o.title, .embeds_trace = !o.no_trace, .modules = o.modules, .cpu = o.cpu};
+  trace::ReportAnswerOptions options = {.title = o.title,
+                                        .embeds_trace = !o.no_trace,
+                                        .modules = o.modules,
+                                        .cpu = o.cpu,
+                                        .capture = o.capture,
+                                        .rank_pages = o.rank_pages};
   if (o.against.empty()) return options;
   options.against = o.input;
   options.against->path = o.against;
@@ -55,8 +62,8 @@ void add_report_command(CLI::App& app, Body& run) {
       app.add_subcommand("report", "Writes one HTML page that explains a trace and holds it");
   report
       ->add_option("TRACE|DIR", o->input.path,
-                   "a trace: .json or .json.gz of PyTorch's profiler, .sqlite of\n"
-                   "Nsight Systems; -: stdin; or a folder\n"
+                   "a trace: .json, .json.gz or .pftrace of PyTorch's profiler,\n"
+                   ".sqlite of Nsight Systems; -: stdin; or a folder\n"
                    "with one trace for each rank of a run")
       ->required()
       ->option_text(" ");
@@ -67,13 +74,18 @@ void add_report_command(CLI::App& app, Body& run) {
   report->add_flag("--no-trace", o->no_trace, "leave the trace itself out of the page");
   report->add_flag("--modules", o->modules,
                    "Python frames and time per nn.Module, if they were recorded (slower)");
+  report->add_flag("--rank-pages", o->rank_pages,
+                   "of a folder of ranks: also a page for each rank, in FILE_ranks/\n"
+                   "beside FILE.html, which links to them");
+  add_capture(*report, o->capture);
   add_cpu_choice(*report, o->cpu);
   add_trace_part(*report, o->input);
   add_format(*report, o->format);
   report->footer(
       "The page holds the trace as it is, metadata included; a warning names metadata that looks\n"
-      "like credentials. The page of a folder holds no trace.\n"
-      "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html");
+      "like credentials. The page of a folder holds no trace; pages of ranks hold theirs.\n"
+      "Example: epilogue report compiled.json.gz --against eager.json.gz -o report.html\n"
+      "         epilogue report traces_of_all_ranks/ --rank-pages -o run.html");
   report->callback([o, &run] { run = [o] { return run_report_command(*o); }; });
 }
 

@@ -26,7 +26,9 @@ int run_table_command(const TableFlags& o) {
 void add_table_command(CLI::App& app, Body& run) {
   auto o = std::make_shared<TableFlags>();
   CLI::App* table = app.add_subcommand("table", "Prints the key-averages table of any trace");
-  table->add_option("TRACE", o->input.path, "a trace, .json, .json.gz or .sqlite; -: stdin")
+  table
+      ->add_option("TRACE", o->input.path,
+                   "a trace, .json, .json.gz, .pftrace or .sqlite; -: stdin")
       ->required()
       ->option_text(" ");
   table
@@ -38,9 +40,13 @@ void add_table_command(CLI::App& app, Body& run) {
       ->option_text("N [100; json: all]");
   table->add_flag("--group-by-input-shape", o->answer.group_by_input_shape,
                   "one row per op and shapes");
+  add_capture(*table, o->answer.capture);
   add_trace_part(*table, o->input);
   add_table_format(*table, o->format);
-  table->footer("Example: epilogue table trace.json.gz --sort-by cpu_time_total --row-limit 15");
+  table->footer(
+      "With --capture the time of replayed graphs is booked to the ops that captured it.\n"
+      "Example: epilogue table trace.json.gz --sort-by cpu_time_total --row-limit 15\n"
+      "         epilogue table graphs.json.gz --capture eager.json.gz");
   table->callback([o, &run] { run = [o] { return run_table_command(*o); }; });
 }
 

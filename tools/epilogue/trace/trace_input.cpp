@@ -45,6 +45,14 @@ void add_trace_part(CLI::App& app, trace::TraceInput& input) {
       ->option_text("MS");
 }
 
+void add_capture(CLI::App& app, std::optional<trace::TraceInput>& capture) {
+  app.add_option_function<std::string>(
+         "--capture", [&capture](const std::string& path) { capture = {.path = path}; },
+         "a trace of the capture, or of an eager run of the\nsame model: names kernels of "
+         "replayed graphs")
+      ->option_text("TRACE");
+}
+
 void add_cpu_choice(CLI::App& app, trace::CpuChoice& choice) {
   app.add_option("--cpu", choice.name,
                  "the CPU that recorded a trace without a device: its products are\n"

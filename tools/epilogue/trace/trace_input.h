@@ -2,6 +2,7 @@
 // Shared by the trace commands: which trace, and which part of it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "epilogue/trace/answer.h"
@@ -17,6 +18,9 @@ void add_trace_part(CLI::App& app, trace::TraceInput& input);
 
 // Adds --cpu and --cpu-threads.
 void add_cpu_choice(CLI::App& app, trace::CpuChoice& choice);
+
+// Adds --capture.
+void add_capture(CLI::App& app, std::optional<trace::TraceInput>& capture);
 
 // Progress on a terminal and warnings, both on stderr.
 trace::AnswerHooks terminal_hooks();

@@ -147,8 +147,9 @@ std::string html_report(const HtmlReportInput& input) {
                  timeline.columns, input.embedded.gzip);
 }
 
-std::string ranks_html_report(const RanksExplanation& ranks, const std::string& title) {
-  return page_of(ranks_page_data(ranks, title), verdict_text(ranks), "", "");
+std::string ranks_html_report(const RanksExplanation& ranks, const std::string& title,
+                              const std::vector<std::string>& rank_pages) {
+  return page_of(ranks_page_data(ranks, title, rank_pages), verdict_text(ranks), "", "");
 }
 
 }  // namespace epilogue::trace

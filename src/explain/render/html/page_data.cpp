@@ -28,7 +28,7 @@ struct WorkSum {
   int64_t total_ns = 0;
   int64_t min_ns = 0;
   int64_t max_ns = 0;
-  std::map<StringId, int64_t> ns_by_op;
+  std::map<std::string_view, int64_t> ns_by_op;
 };
 
 Json fields_json(const KernelName& name) {
@@ -62,7 +62,7 @@ Json work_json(const Trace& trace, Category category, StringId id, const WorkSum
                {"mean_us", to_us(sum.total_ns) / static_cast<double>(sum.count)},
                {"min_us", to_us(sum.min_ns)},
                {"max_us", to_us(sum.max_ns)},
-               {"op", op == sum.ns_by_op.end() ? "" : trace.strings[op->first]},
+               {"op", op == sum.ns_by_op.end() ? "" : op->first},
                {"ops", sum.ns_by_op.size()}};
   if (category != Category::kernel) return json;
   add_name(text, json);
@@ -70,7 +70,8 @@ Json work_json(const Trace& trace, Category category, StringId id, const WorkSum
 }
 
 // One entry per distinct name of device work, the longest total first.
-Json kernels_json(const Trace& trace, const Links& links, Json& left_out) {
+Json kernels_json(const Trace& trace, const Links& links, const CapturedOps* captured,
+                  Json& left_out) {
   std::map<std::pair<Category, StringId>, WorkSum> sums;
   for (const uint32_t i : links.device_work) {
     const Event& event = trace.events[i];
@@ -79,7 +80,10 @@ Json kernels_json(const Trace& trace, const Links& links, Json& left_out) {
     sum.max_ns = std::max(sum.max_ns, event.dur_ns);
     ++sum.count;
     sum.total_ns += event.dur_ns;
-    if (links.op[i] != kNone) sum.ns_by_op[trace.events[links.op[i]].name] += event.dur_ns;
+    if (const uint32_t op = captured == nullptr ? kNone : captured->op_of(i); op != kNone)
+      sum.ns_by_op[captured->ops[op].name] += event.dur_ns;
+    else if (links.op[i] != kNone)
+      sum.ns_by_op[trace.name(trace.events[links.op[i]])] += event.dur_ns;
   }
   std::vector<std::pair<std::pair<Category, StringId>, const WorkSum*>> list;
   list.reserve(sums.size());
@@ -162,8 +166,9 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
   ExplanationJson explanation = explanation_json(input.explanation, kMaxPageRows);
   for (const auto& [path, rows] : explanation.left_out.items())
     left_out["explanation." + path] = rows;
-  Json averages = page_averages_json(key_averages(input.trace), left_out);
-  Json kernels = kernels_json(input.trace, input.links, left_out);
+  Json averages =
+      page_averages_json(key_averages(input.trace, {.captured = input.captured}), left_out);
+  Json kernels = kernels_json(input.trace, input.links, input.captured, left_out);
   Json data = {{"schema_version", kJsonSchemaVersion},
                {"title", input.title.empty() ? file_name(input.explanation.path) : input.title},
                {"trace_file", input.embedded.file_name},
@@ -183,10 +188,12 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
     data["diff"] = Json::parse(diff_json(*input.diff));
     data["before_path"] = file_name(input.before_path);
   }
+  if (!input.ranks_page.empty()) data["ranks_page"] = input.ranks_page;
   return data;
 }
 
-Json ranks_page_data(const RanksExplanation& ranks, const std::string& title) {
+Json ranks_page_data(const RanksExplanation& ranks, const std::string& title,
+                     const std::vector<std::string>& rank_pages) {
   const size_t shown = std::min(ranks.kernels.size(), kMaxPageRows);
   Json kernels = Json::array();
   for (const KernelOverRanks& kernel : std::span(ranks.kernels).first(shown))
@@ -204,7 +211,8 @@ Json ranks_page_data(const RanksExplanation& ranks, const std::string& title) {
           {"ranks", ranks_explanation_json(ranks, kMaxPageRows)},
           {"kernels", std::move(kernels)},
           {"finding_details", std::move(details)},
-          {"left_out", std::move(left_out)}};
+          {"left_out", std::move(left_out)},
+          {"rank_pages", rank_pages}};
 }
 
 }  // namespace epilogue::trace

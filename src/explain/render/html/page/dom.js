@@ -42,6 +42,12 @@ function plotWidth() {
   return Math.max(byId("main").clientWidth, 340);
 }
 
+// A link to another page of the same report: `path` is relative, so that their folder can be moved.
+function pageLink(path, text) {
+  const href = path.split("/").map((part) => (part === ".." ? part : encodeURIComponent(part))).join("/");
+  return el("a", { href: (path.includes("/") ? "" : "./") + href }, text);
+}
+
 function note(text) {
   return el("p", { class: "muted" }, text);
 }

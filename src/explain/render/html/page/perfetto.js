@@ -31,6 +31,7 @@ function downloadTrace(report) {
 }
 
 function showActions(report) {
+  if (report.ranks_page) byId("actions").append(pageLink(report.ranks_page, "All ranks"));
   if (!report.has_trace) return;
   byId("actions").append(
     el("button", { type: "button", id: "open-perfetto", class: "primary", onclick: () => openInPerfetto(report),

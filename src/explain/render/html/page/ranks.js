@@ -5,10 +5,25 @@ const bandwidthColumns = [
   numberColumn("algbw", "algbw_gb_per_s", format.bandwidth, "size by time"),
   numberColumn("busbw", "busbw_gb_per_s", format.bandwidth, "what each link carried"),
 ];
-const rankColumn = (label, key) => numberColumn(label, key, (rank) => (isKnown(rank) ? String(rank) : DASH));
+
+let rankPages = new Map();  // by rank
+
+const idColumn = (label, key) => numberColumn(label, key, (id) => (isKnown(id) ? String(id) : DASH));
+
+// A rank's number, with a link to its page where there is one.
+function rankNode(rank) {
+  const page = rankPages.get(rank);
+  return page ? pageLink(page, String(rank)) : isKnown(rank) ? String(rank) : DASH;
+}
+
+function rankColumn(label, key) {
+  const column = numberColumn(label, key, String);
+  return { ...column, node: (row) => rankNode(column.value(row)) };
+}
 
 function showRanksPage(report) {
   const ranks = report.ranks;
+  rankPages = new Map((report.rank_pages ?? []).map((page, i) => [ranks.ranks[i].rank, page]));
   const index = new Map(report.kernels.map((kernel) => [kernel.name, kernel]));
   showRanksVerdict(ranks);
   addSection("findings", "Findings", findingList(ranks, report.finding_details));
@@ -112,7 +127,7 @@ function showGroups(ranks) {
   addSection("pipeline", "Pipeline",
     note(`Bubbles take ${ranks.pipeline.bubble_pct.toFixed(1)} % at most: idle time, and sends and receives that nothing hides.`),
     tableNode("Stages: means over their ranks", [
-      rankColumn("Stage", "stage"), textColumn("Ranks", (s) => s.ranks.join(", ")), usColumn("Span", "span_us"),
+      idColumn("Stage", "stage"), textColumn("Ranks", (s) => s.ranks.join(", ")), usColumn("Span", "span_us"),
       usColumn("Work", "work_us", "compute and memory"),
       usColumn("Send and receive", "send_recv_us", "that nothing hides"), usColumn("Idle", "idle_us"),
     ], ranks.pipeline.stages));
@@ -127,13 +142,13 @@ function showStragglers(ranks) {
       usColumn("Lost to it", "lost_us"),
     ], ranks.stragglers, { sortBy: 2 }),
     tableNode("Steps", [
-      rankColumn("Step", "step"), usColumn("Time", "span_us"), rankColumn("Last rank", "last_rank"),
+      idColumn("Step", "step"), usColumn("Time", "span_us"), rankColumn("Last rank", "last_rank"),
       usColumn("Lost", "lost_us"),
       percentColumn("Share", (s) => (s.span_us > 0 ? (s.lost_us / s.span_us) * 100 : null)),
       countColumn("Collectives", "count"),
     ], ranks.steps, { sortBy: 3 }),
     tableNode("Waiting of each rank in each step, lost or not", [
-      rankColumn("Step", "step"), rankColumn("Rank", "rank"), usColumn("Waiting", "wait"),
+      idColumn("Step", "step"), rankColumn("Rank", "rank"), usColumn("Waiting", "wait"),
     ], byRank(ranks, ranks.steps), { sortBy: 2 }));
 }
 
