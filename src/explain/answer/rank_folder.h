@@ -32,7 +32,9 @@ struct RankReading {
 };
 // Reads one trace after the other and holds no more than one at once. Fails if a file cannot be
 // read; one that is no trace is left out.
+// `positions`: of the paths in the folder, which has `count` traces.
 Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
+                                 const std::vector<size_t>& positions, size_t count,
                                  PythonFrames frames, const AnswerHooks& hooks);
 // Warns of what was left out and notes it. Fails if nothing was read. Throws Error if the traces,
 // two or more, are not the ranks of one run.

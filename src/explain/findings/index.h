@@ -181,6 +181,8 @@ extern const RanksRule kUnmatchedCollectivesRule;
 extern const RanksRule kSmallCollectivesOfRanksRule;
 extern const RanksRule kRepeatedReductionOfRanksRule;
 extern const RanksRule kSentBuffersOfRanksRule;
+extern const RanksRule kRankTurnsRule;
+extern const RanksRule kCollectiveCostRule;
 extern const RanksRule kStragglerRule;
 extern const RanksRule kPersistentStragglerRule;
 extern const RanksRule kChangingStragglersRule;
@@ -196,6 +198,9 @@ inline constexpr const RanksRule* kRanksRules[] = {
     &kSmallCollectivesOfRanksRule,
     &kRepeatedReductionOfRanksRule,
     &kSentBuffersOfRanksRule,
+    // Before those that name who is waited for.
+    &kRankTurnsRule,
+    &kCollectiveCostRule,
     &kStragglerRule,
     &kPersistentStragglerRule,
     &kChangingStragglersRule,
