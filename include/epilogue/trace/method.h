@@ -81,6 +81,8 @@ struct CallLoop {
   // The modules or the number of gradients show that the iterations share what they call. False:
   // they may be the layers of a model.
   bool is_shown = false;
+  // Most of it is work on parameters that the iterations share.
+  bool is_work = false;
 
   int64_t overhead_ns() const { return wall_ns - work_ns; }
 };
@@ -141,10 +143,16 @@ enum class WasteKind : uint8_t {
   cut_gradients,      // the gradient of each slice fills a tensor of full size
   all_pairs,          // pairs of rows are written out and reduced
   overlapping_windows,
-  made_weight,   // a weight is made of factors in each pass
-  hand_penalty,  // a sum over parameters in the forward pass
-  round_trip,    // a transform of what was transformed back
-  composite_op,  // one that programs are rarely about, with what it calls
+  made_weight,     // a weight is made of factors in each pass
+  hand_penalty,    // a sum over parameters in the forward pass
+  round_trip,      // a transform of what was transformed back
+  composite_op,    // one that programs are rarely about, with what it calls
+  unread_forward,  // nodes of the forward pass that no backward pass visits
+  pooled_rows,     // rows are gathered and then added up
+  dense_target,    // a loss reads a row of classes for each index
+  stuffed_zeros,   // most of what a product reads are zeros
+  swapped_time,    // a recurrent layer takes the batch for the time
+  value_checks,    // values are looked at for NaN and infinity
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {

@@ -49,6 +49,10 @@ struct RankCollectives {
   // of optimizers; by their annotations.
   int64_t ddp_forwards = 0;
   int64_t optimizer_steps = 0;
+  // All_reduces between a step of the optimizer and the next forward pass of
+  // DistributedDataParallel, which reduces in the backward pass.
+  int64_t reduces_after_steps = 0;
+  int64_t after_steps_ns = 0;
 };
 
 // The n-th collective of a kind and group is the same one on all ranks of the group. The rank that

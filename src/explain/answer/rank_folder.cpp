@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
 #include "epilogue/base/error.h"
+#include "explain/findings/rank_findings.h"
 
 namespace epilogue::trace {
 namespace {
@@ -69,6 +71,24 @@ Status add_rank(const TraceInput& input, PythonFrames frames, const AnswerHooks&
   return visit ? visit(input, trace.value(), links, folder.digests.ranks.back()) : ok_status();
 }
 
+// The same, with what its trace alone shows. Frames name the program's functions; the comparison of
+// ranks does not see them where other ranks have none.
+Status add_explained_rank(const TraceInput& input, PythonFrames frames, bool all_are_explained,
+                          const AnswerHooks& hooks, const RankVisitor& visit, RankFolder& folder) {
+  const bool reads_frames = frames == PythonFrames::counted;
+  Result<Trace> read = load_trace(input, reads_frames ? PythonFrames::beside : frames, hooks);
+  if (!read) return read.failure();
+  Trace trace = std::move(read).value();
+  const Links links = link(trace);
+  poll(hooks);
+  const Explanation own = explain(trace, links, hooks.poll);
+  if (reads_frames && !all_are_explained) trace.frames.clear();
+  folder.digests.add({trace, links});
+  add_own_findings(own, folder.digests.ranks.back());
+  folder.paths.push_back(input.path);
+  return visit ? visit(input, trace, links, folder.digests.ranks.back()) : ok_status();
+}
+
 }  // namespace
 
 bool is_folder(const TraceInput& input) {
@@ -100,13 +120,18 @@ TraceInput rank_input(const TraceInput& folder, const std::string& path) {
 }
 
 Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
+                                 const std::vector<size_t>& positions, size_t count,
                                  PythonFrames frames, const AnswerHooks& hooks,
                                  const RankVisitor& visit) {
   RankReading result;
   FolderWatch watch(paths, hooks);
   for (size_t i = 0; i < paths.size(); ++i) {
+    const TraceInput input = rank_input(folder, paths[i]);
+    const AnswerHooks its_hooks = watch.next_file();
     const Status added =
-        add_rank(rank_input(folder, paths[i]), frames, watch.next_file(), visit, result.folder);
+        is_explained_rank(positions[i], count)
+            ? add_explained_rank(input, frames, count <= 3, its_hooks, visit, result.folder)
+            : add_rank(input, frames, its_hooks, visit, result.folder);
     // Without a rank that cannot be read the others would mislead.
     if (!added && !is_no_trace(added.failure())) return added.failure();
     if (added)
@@ -135,7 +160,10 @@ Status judge_folder(const std::string& path, const std::vector<Failure>& left_ou
 Result<RankFolder> read_ranks(const TraceInput& folder, const std::vector<std::string>& paths,
                               PythonFrames frames, const AnswerHooks& hooks,
                               const RankVisitor& visit) {
-  Result<RankReading> read = read_digests(folder, paths, frames, hooks, visit);
+  std::vector<size_t> positions(paths.size());
+  std::iota(positions.begin(), positions.end(), size_t{0});
+  Result<RankReading> read =
+      read_digests(folder, paths, positions, paths.size(), frames, hooks, visit);
   if (!read) return read.failure();
   RankFolder result = std::move(read.value().folder);
   std::vector<Failure> failures;

@@ -37,7 +37,9 @@ using RankVisitor = std::function<Status(const TraceInput& input, const Trace& t
                                          const Links& links, const RankDigest& digest)>;
 // Reads one trace after the other and holds no more than one at once. Fails if a file cannot be
 // read; one that is no trace is left out.
+// `positions`: of the paths in the folder, which has `count` traces.
 Result<RankReading> read_digests(const TraceInput& folder, const std::vector<std::string>& paths,
+                                 const std::vector<size_t>& positions, size_t count,
                                  PythonFrames frames, const AnswerHooks& hooks,
                                  const RankVisitor& visit = {});
 // Warns of what was left out and notes it. Fails if nothing was read. Throws Error if the traces,

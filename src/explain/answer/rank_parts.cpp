@@ -189,7 +189,9 @@ Result<Answer> shard_answer(const TraceInput& folder, const ShardAnswerOptions& 
     own.push_back(paths[static_cast<size_t>(i)]);
     positions.push_back(i);
   }
-  Result<RankReading> read = read_digests(folder, own, frames_for(options.modules), hooks);
+  Result<RankReading> read =
+      read_digests(folder, own, std::vector<size_t>(positions.begin(), positions.end()),
+                   paths.size(), frames_for(options.modules), hooks);
   if (!read) return read.failure();
   part.digests = std::move(read.value().folder.digests);
   for (const size_t i : read.value().read) part.positions.push_back(positions[i]);

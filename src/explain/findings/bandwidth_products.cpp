@@ -40,8 +40,11 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
   // Products that move fewer bytes than one core does wait for something else: threads, mostly.
-  const auto waiting = products_that(host, [](const HostProduct& p) {
-    return p.waits_for_memory && moved_gb_per_s(p) >= kContendedGbPerS;
+  // Those of attention that is written out are that finding's.
+  const bool is_attention = is_said(out, kUnfusedAttentionRule);
+  const auto waiting = products_that(host, [&](const HostProduct& p) {
+    return p.waits_for_memory && moved_gb_per_s(p) >= kContendedGbPerS &&
+           !(is_attention && p.op.find("bmm") != std::string::npos);
   });
   const int64_t ns = total_of(waiting);
   if (waiting.empty() || !is_notable(host, ns)) return;

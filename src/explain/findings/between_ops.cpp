@@ -6,6 +6,9 @@
 namespace epilogue::trace {
 namespace {
 
+constexpr std::string_view kVectorise =
+    ", or make it cheaper: a loop over elements becomes one call on tensors of the whole batch "
+    "(vectorised: torch.randint, masks, index ops, searchsorted)";
 constexpr double kRangeShare = 0.01;  // of the wall time: shorter ranges are not named
 
 void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
@@ -47,14 +50,15 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
     // The call of the backward pass holds what autograd's engine does between its nodes.
     const auto own = std::find_if(
         host.functions.begin(), host.functions.end(), [](const HostFunction& function) {
-          return function.name.find("_engine_run_backward") == std::string::npos;
+          return function.name.find("_engine_run_backward") == std::string::npos &&
+                 !function.name.starts_with("<built-in");
         });
     f.action =
         own != host.functions.begin() && remedy.empty()
             ? "fewer and larger nodes of the backward pass: batches in place of loops, one "
               "table or layer in place of many small ones, torch.compile"
             : fmt::format("take {} out of the step (a loader's worker, once before){}", own->name,
-                          remedy.empty() ? ", or make it cheaper" : ": " + std::string(remedy));
+                          remedy.empty() ? std::string(kVectorise) : ": " + std::string(remedy));
   }
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(ns)});

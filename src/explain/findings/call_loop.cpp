@@ -27,6 +27,7 @@ void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host && !waits_for_host(e)) return;
   size_t shown = 0;
   for (const CallLoop& loop : e.method.loops) {
+    if (loop.is_work) continue;
     if (shown == kLoopsShown || to_us(loop.overhead_ns()) < kLoopShare * wall_us(e)) return;
     if (is_said(out, kSmallCollectivesRule) && has_collectives(loop)) continue;
     Finding f;
@@ -66,7 +67,59 @@ void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
   }
 }
 
+// --- Loops of work
+// ----------------------------------------------------------------------------------
+
+constexpr double kWorkLoopShare = 0.1;
+
+// The same layers run again and again: on the same data that is once too often, on other data it is
+// one batch.
+void find_loops_of_work(const Explanation& e, std::vector<Finding>& out) {
+  if (!e.host) return;
+  for (const CallLoop& loop : e.method.loops) {
+    const int64_t per_run = loop.iterations / std::max<int64_t>(1, loop.runs);
+    if (!loop.is_work || per_run < 2 || to_us(loop.wall_ns) < kWorkLoopShare * wall_us(e)) continue;
+    Finding f;
+    f.severity = Severity::info;
+    f.title = fmt::format(
+        "a loop runs the same layers {} times on the same shapes ({}): {} of {}, each time with "
+        "the "
+        "parameters of the time before",
+        per_run, loop_text(loop.ops), duration(loop.wall_ns), duration(e.host->wall_ns));
+    if (const std::string place = loop.place.text(); !place.empty())
+      f.evidence.push_back("it stands" + place);
+    f.evidence.emplace_back("no trace tells whether they read the same values each time");
+    advise(
+        f,
+        "if a part of an iteration reads the same each time (an encoder, a condition, features), "
+        "compute it once before the loop and reuse its result; if the iterations do not need "
+        "each other (samples, views, targets), stack them into one batch");
+    f.cost_us = to_us(loop.wall_ns / per_run * (per_run - 1));
+    f.confidence = Confidence::low;
+    f.where = FindingPlace::host;
+    out.push_back(std::move(f));
+    return;
+  }
+}
+
 }  // namespace
+
+constinit const ExplanationRule kWorkLoopRule = {
+    .id = "work-loop",
+    .says =
+        "that training runs the same layers again and again within a step: on the same values "
+        "once would do, on others one batch",
+    .said_if =
+        [] {
+          return fmt::format(
+              "as call-loop, but less than 30 % of the loop is calls and small ops, modules or "
+              "gradients show that the iterations share their parameters, and the loop takes {} or "
+              "more; low confidence, and a question",
+              percent_text(kWorkLoopShare));
+        },
+    .find = find_loops_of_work,
+    .where = FindingPlace::host,
+    .is_general = true};
 
 constinit const ExplanationRule kCallLoopRule = {
     .id = "call-loop",

@@ -16,13 +16,25 @@ bool is_part(std::string_view name) {
   return name == kBetweenOpsPart || name == kCallingOpsPart || name == kDataPart;
 }
 
-bool is_general(const Finding& f) {
+const ExplanationRule* rule_of(const Finding& f) {
   const auto* const rule = std::ranges::find(kExplanationRules, f.id, &ExplanationRule::id);
-  return rule != std::end(kExplanationRules) && (*rule)->is_general;
+  return rule == std::end(kExplanationRules) ? nullptr : *rule;
 }
 
-// Causes, symptoms, and last the rest of the host's time, which a long gap is a part of.
-int turn(const Finding& f) { return f.id == kHostOverheadRule.id ? 2 : is_general(f) ? 1 : 0; }
+bool is_general(const Finding& f) {
+  const ExplanationRule* rule = rule_of(f);
+  return rule != nullptr && rule->is_general;
+}
+
+// Work that need not run; causes; symptoms; and last the rest of the host's time, which a long gap
+// is a part of.
+int turn(const Finding& f) {
+  if (f.id == kHostOverheadRule.id) return 3;
+  const ExplanationRule* rule = rule_of(f);
+  if (rule == nullptr) return 1;
+  if (rule->is_general) return 2;
+  return rule->is_needless && f.confidence != Confidence::low ? 0 : 1;
+}
 
 double weight(const Finding& f) { return f.saving_us.value_or(f.cost_us.value_or(0)); }
 

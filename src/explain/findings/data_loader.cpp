@@ -5,6 +5,27 @@
 namespace epilogue::trace {
 namespace {
 
+// Each step makes an iterator of the loader, whose sampler permutes the whole data set: the
+// function runs, or the permutation is made, as often as there are steps.
+bool makes_iterators(const Explanation& e) {
+  const auto steps = static_cast<int64_t>(e.steps.size());
+  if (!e.host || steps < 2) return false;
+  const auto is_iterator = [&](const HostFunction& f) {
+    return f.count >= steps && f.name.find("data/dataloader.py") != std::string::npos &&
+           f.name.find(": __iter__") != std::string::npos;
+  };
+  const auto is_permutation = [&](const HostOp& op) {
+    return op.name == "aten::randperm" && op.count >= steps;
+  };
+  return std::ranges::any_of(e.host->functions, is_iterator) ||
+         std::ranges::any_of(e.host->ops, is_permutation);
+}
+
+constexpr std::string_view kOneIterator =
+    "make the iterator once and go on with it (for batch in loader), not next(iter(loader)) in "
+    "each step: each iterator starts anew and its sampler permutes the whole data set (randperm, "
+    "tolist) for one batch";
+
 std::string_view loader_advice(const Explanation& e) {
   const bool is_single = std::ranges::any_of(e.hot_spots.loaders, [](const LoaderSpot& spot) {
     return spot.name.find("SingleProcess") != std::string::npos;
@@ -47,7 +68,9 @@ void find_host_data(const Explanation& e, std::vector<Finding>& out) {
     f.evidence.push_back(
         times_line(spot.name, counted(spot.time.count, "time", "times"), spot.time));
   }
-  advise(f, loader_advice(e));
+  const bool is_made_anew = makes_iterators(e);
+  if (is_made_anew) f.evidence.emplace_back("an iterator of the loader is made in each step");
+  advise(f, is_made_anew ? kOneIterator : loader_advice(e));
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kDataPart)}, to_us(ns)});
   out.push_back(std::move(f));

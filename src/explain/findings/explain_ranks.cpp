@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "explain/findings/index.h"
+#include "explain/findings/rank_findings.h"
 #include "explain/host/host_functions.h"
 #include "explain/ranks/rank_digest.h"
 
@@ -122,12 +123,18 @@ RanksExplanation explain_ranks(const RankDigests& digests, std::vector<std::stri
     complete_findings(*rule, e.findings, first);
   }
   name_what_is_late(digests, e);
+  add_findings_of_ranks(digests, e);
+  sort_findings_of_ranks(e);
   return e;
 }
 
 RanksExplanation explain_ranks(std::span<const RankTrace> ranks) {
   RankDigests digests;
-  for (const RankTrace& rank : ranks) digests.add(rank);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    digests.add(ranks[i]);
+    if (is_explained_rank(i, ranks.size()))
+      add_own_findings(explain(ranks[i].trace, ranks[i].links), digests.ranks.back());
+  }
   return explain_ranks(digests, {});
 }
 

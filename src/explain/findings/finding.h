@@ -52,7 +52,8 @@ struct FindingRule {
   OpVisits visits = {};
   Confidence confidence = Confidence::medium;  // of findings that do not say theirs
   FindingPlace where = FindingPlace::device;   // the same
-  bool is_general = false;  // names a symptom: what names causes claims its time first
+  bool is_general = false;   // names a symptom: what names causes claims its time first
+  bool is_needless = false;  // the work need not run: it claims before what would make it faster
 };
 using ExplanationRule = FindingRule<Explanation>;
 using RanksRule = FindingRule<RanksExplanation>;

@@ -48,6 +48,7 @@ extern const ExplanationRule kNanChecksRule;
 extern const ExplanationRule kTrainingNormsRule;
 extern const ExplanationRule kPlainAttentionRule;
 extern const ExplanationRule kCallLoopRule;
+extern const ExplanationRule kWorkLoopRule;
 extern const ExplanationRule kRecomputedForwardRule;
 extern const ExplanationRule kRebuiltConstantRule;
 extern const ExplanationRule kUnevenCallsRule;
@@ -73,6 +74,12 @@ extern const ExplanationRule kMadeWeightRule;
 extern const ExplanationRule kHandPenaltyRule;
 extern const ExplanationRule kCompositeOpRule;
 extern const ExplanationRule kRoundTripRule;
+extern const ExplanationRule kUnreadForwardRule;
+extern const ExplanationRule kPooledRowsRule;
+extern const ExplanationRule kDenseTargetRule;
+extern const ExplanationRule kStuffedZerosRule;
+extern const ExplanationRule kSwappedTimeRule;
+extern const ExplanationRule kValueChecksRule;
 extern const ExplanationRule kSmallCollectivesRule;
 extern const ExplanationRule kRepeatedReductionRule;
 extern const ExplanationRule kSentBuffersRule;
@@ -128,6 +135,7 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kRepeatedReductionRule,
     &kSentBuffersRule,
     &kCallLoopRule,
+    &kWorkLoopRule,
     &kRecomputedForwardRule,
     &kRebuiltConstantRule,
     &kUnevenCallsRule,
@@ -151,6 +159,12 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kHandPenaltyRule,
     &kCompositeOpRule,
     &kRoundTripRule,
+    &kUnreadForwardRule,
+    &kPooledRowsRule,
+    &kDenseTargetRule,
+    &kStuffedZerosRule,
+    &kSwappedTimeRule,
+    &kValueChecksRule,
     // After those that say what the work is.
     &kUntrainedForwardRule,
     &kBesideTrainingRule,
@@ -167,6 +181,8 @@ extern const RanksRule kUnmatchedCollectivesRule;
 extern const RanksRule kSmallCollectivesOfRanksRule;
 extern const RanksRule kRepeatedReductionOfRanksRule;
 extern const RanksRule kSentBuffersOfRanksRule;
+extern const RanksRule kRankTurnsRule;
+extern const RanksRule kCollectiveCostRule;
 extern const RanksRule kStragglerRule;
 extern const RanksRule kPersistentStragglerRule;
 extern const RanksRule kChangingStragglersRule;
@@ -182,6 +198,9 @@ inline constexpr const RanksRule* kRanksRules[] = {
     &kSmallCollectivesOfRanksRule,
     &kRepeatedReductionOfRanksRule,
     &kSentBuffersOfRanksRule,
+    // Before those that name who is waited for.
+    &kRankTurnsRule,
+    &kCollectiveCostRule,
     &kStragglerRule,
     &kPersistentStragglerRule,
     &kChangingStragglersRule,

@@ -11,7 +11,7 @@ namespace {
 constexpr double kShownLossShare = 0.05;  // of an op whose loss the trace shows
 constexpr double kAsideShare = 0.1;       // of one that programs are rarely about
 constexpr double kEitherShare = 0.3;      // of one that may be the program's work, or is unknown
-constexpr double kMainShare = 0.5;        // of one that is the program's work mostly
+constexpr double kMainShare = 0.2;        // of one that is the program's work mostly
 
 constexpr std::string_view kKeepResult =
     "; if what it reads is the same in several of these calls, or changes little, compute it once "
@@ -179,7 +179,8 @@ void find_main_work(const Explanation& e, std::vector<Finding>& out) {
       continue;
     Finding f;
     f.severity = Severity::info;
-    f.title = fmt::format("most of the time is in {}, and no loss is found: {} of {} ({:.0f} %)",
+    f.title = fmt::format("{} of the time is in {}, and no loss is found: {} of {} ({:.0f} %)",
+                          2 * static_cast<double>(item.ns) >= wall ? "most" : "the largest part",
                           item.op, duration(item.ns), duration(e.method.wall_ns),
                           100 * static_cast<double>(item.ns) / wall);
     add_item_lines(item, nullptr, f);

@@ -95,6 +95,7 @@ void find_straggler(const RanksExplanation& e, std::vector<Finding>& out) {
   const bool has_all = e.has_all_ranks();
   const std::string of_group = group->group.empty() ? "" : " of " + group->group;
   const bool is_one = holds_up_the_others(e, *group);
+  if (!is_one && std::ranges::find(out, kRankTurnsRule.id, &Finding::id) != out.end()) return;
   const std::string at_least = e.waits_are_whole() ? "" : "at least ";
   f.title = is_one ? fmt::format("rank {} arrives last{}: rank {} waits {}{} in collectives",
                                  last.rank, has_all ? of_group : " of those compared", first.rank,

@@ -18,8 +18,9 @@ struct PatternText {
 const PatternText& text_of(PatternKind kind) {
   static constexpr PatternText kAttention = {
       "attention", "one kernel does it",
-      "torch.nn.functional.scaled_dot_product_attention never writes the scores; what stays is the "
-      "time of the products, and on a CPU that of the softmax"};
+      "torch.nn.functional.scaled_dot_product_attention never writes the scores "
+      "(nn.MultiheadAttention calls it with need_weights=False); what stays is the time of the "
+      "products, and on a CPU that of the softmax"};
   static constexpr PatternText kOptimizer = {
       "", "one kernel does a step",
       "pass fused=True to the optimizer: parameters, gradients and state are then read and written "

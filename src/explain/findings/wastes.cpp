@@ -12,6 +12,16 @@ static_assert(static_cast<Confidence>(WasteProof::question) == Confidence::low &
               static_cast<Confidence>(WasteProof::likely) == Confidence::medium &&
               static_cast<Confidence>(WasteProof::shown) == Confidence::high);
 
+// A loop that calls the op many times says more than the op alone.
+std::string action_of_composite(const Explanation& e, const Waste& waste) {
+  for (const CallLoop& loop : e.method.loops)
+    for (const std::string& op : loop.ops)
+      if (waste.title.starts_with(op + " and what it calls"))
+        return fmt::format("{} ({} iterations of a loop call it); {}", loop.remedy, loop.iterations,
+                           waste.action);
+  return waste.action;
+}
+
 template <WasteKind kind>
 void find_wastes_of(const Explanation& e, std::vector<Finding>& out) {
   for (const Waste& waste : e.method.wastes) {
@@ -22,7 +32,7 @@ void find_wastes_of(const Explanation& e, std::vector<Finding>& out) {
     f.evidence = waste.evidence;
     if (const std::string place = waste.place.text(); !place.empty())
       f.evidence.push_back("most of it" + place);
-    advise(f, waste.action);
+    advise(f, kind == WasteKind::composite_op ? action_of_composite(e, waste) : waste.action);
     f.cost_us = to_us(waste.ns);
     if (waste.saving_ns) f.saving_us = to_us(*waste.saving_ns);
     f.confidence = static_cast<Confidence>(waste.proof);
@@ -51,7 +61,8 @@ constinit const ExplanationRule kGrownSequenceRule = {
               "within a step, at most by an eighth of the longest, while `aten::cat` extends a "
               "tensor as often; 12 times without that, low confidence");
         },
-    .find = find_wastes_of<WasteKind::grown_sequence>};
+    .find = find_wastes_of<WasteKind::grown_sequence>,
+    .is_needless = true};
 
 constinit const ExplanationRule kUnreadGradientRule = {
     .id = "unread-gradient",
@@ -62,7 +73,8 @@ constinit const ExplanationRule kUnreadGradientRule = {
               "in every step, of one backward pass each, some gradients are added to what was "
               "there and others are new; the nodes behind the last new one");
         },
-    .find = find_wastes_of<WasteKind::unread_gradient>};
+    .find = find_wastes_of<WasteKind::unread_gradient>,
+    .is_needless = true};
 
 constinit const ExplanationRule kConstantMatrixRule = {
     .id = "constant-matrix",
@@ -86,7 +98,8 @@ constinit const ExplanationRule kUnfoldedConvolutionRule = {
               "a product is among the 8 outermost ops after `im2col` or two `unfold`; the patches "
               "and copies, forward and backward, without the products");
         },
-    .find = find_wastes_of<WasteKind::unfolded_convolution>};
+    .find = find_wastes_of<WasteKind::unfolded_convolution>,
+    .is_needless = true};
 
 constinit const ExplanationRule kCutResultRule = {
     .id = "cut-result",
@@ -98,7 +111,8 @@ constinit const ExplanationRule kCutResultRule = {
               "read a quarter of its result or less, and no other op reads a tensor of these "
               "sizes; of norms and softmax along another dimension than the last");
         },
-    .find = find_wastes_of<WasteKind::cut_result>};
+    .find = find_wastes_of<WasteKind::cut_result>,
+    .is_needless = true};
 
 constinit const ExplanationRule kUntrainedForwardRule = {
     .id = "untrained-forward",
@@ -123,7 +137,8 @@ constinit const ExplanationRule kRepeatedBackwardRule = {
               "an autograd node of one sequence number runs 8 times or more in a step, or twice "
               "without create_graph; what the repetitions take");
         },
-    .find = find_wastes_of<WasteKind::repeated_backward>};
+    .find = find_wastes_of<WasteKind::repeated_backward>,
+    .is_needless = true};
 
 constinit const ExplanationRule kCutGradientsRule = {
     .id = "cut-gradients",
@@ -132,7 +147,8 @@ constinit const ExplanationRule kCutGradientsRule = {
         [] {
           return and_share("`SelectBackward` or `SliceBackward` runs 8 times in a step or more");
         },
-    .find = find_wastes_of<WasteKind::cut_gradients>};
+    .find = find_wastes_of<WasteKind::cut_gradients>,
+    .is_needless = true};
 
 constinit const ExplanationRule kBesideTrainingRule = {
     .id = "beside-training",
@@ -184,18 +200,21 @@ constinit const ExplanationRule kUnreadGraphRule = {
 constinit const ExplanationRule kDearerOrderRule = {
     .id = "dearer-order",
     .says =
-        "that products, an interpolation and a 1 x 1 convolution, or a mean and a linear layer are "
-        "taken in the order that computes more, or that norms of inference are not folded into "
-        "the weights before them",
+        "that products, an interpolation and a 1 x 1 convolution, a mean and a linear layer, or a "
+        "sparse product and a projection are taken in the order that computes more, or that norms "
+        "of inference are not folded into the weights before them",
     .said_if =
         [] {
           return and_share(
               "a product multiplies the result of the one before and the other order has half of "
               "the multiplications or fewer, a 1 x 1 convolution to fewer channels follows "
-              "`upsample_*`, a mean over rows follows `linear`, or `batch_norm` of a run without a "
-              "backward pass follows a convolution or `linear`");
+              "`upsample_*`, a mean over rows follows `linear`, a sum over a dimension follows a "
+              "product, a projection to half of the columns or fewer follows a sparse product or "
+              "`index_add`, or `batch_norm` of a run without a backward pass follows a convolution "
+              "or `linear`");
         },
-    .find = find_wastes_of<WasteKind::dearer_order>};
+    .find = find_wastes_of<WasteKind::dearer_order>,
+    .is_needless = true};
 
 constinit const ExplanationRule kBuiltMatrixRule = {
     .id = "built-matrix",
@@ -206,7 +225,8 @@ constinit const ExplanationRule kBuiltMatrixRule = {
               "a product is among the 12 ops after `diag_embed` or `diag`, and its other operand "
               "has an eighth of the columns or fewer (of a matrix that is diagonal still: any)");
         },
-    .find = find_wastes_of<WasteKind::built_matrix>};
+    .find = find_wastes_of<WasteKind::built_matrix>,
+    .is_needless = true};
 
 constinit const ExplanationRule kAllExpertsRule = {
     .id = "all-experts",
@@ -217,7 +237,8 @@ constinit const ExplanationRule kAllExpertsRule = {
               "`max`, `argmax` or `topk` of [rows, N] is followed by N products of one kind on all "
               "rows, and by N ops that multiply with a column");
         },
-    .find = find_wastes_of<WasteKind::all_experts>};
+    .find = find_wastes_of<WasteKind::all_experts>,
+    .is_needless = true};
 
 constinit const ExplanationRule kPaddingRule = {
     .id = "padding",
@@ -228,7 +249,8 @@ constinit const ExplanationRule kPaddingRule = {
               "`pad_sequence`, or `pad` of each sample before `stack`, fills 40 % of a batch or "
               "more; ops on tensors of these sizes");
         },
-    .find = find_wastes_of<WasteKind::padding>};
+    .find = find_wastes_of<WasteKind::padding>,
+    .is_needless = true};
 
 constinit const ExplanationRule kAllPairsRule = {
     .id = "all-pairs",
@@ -240,7 +262,8 @@ constinit const ExplanationRule kAllPairsRule = {
               "ops, broadcasts two tensors to 8 times the elements of the larger one and 65,536 or "
               "more");
         },
-    .find = find_wastes_of<WasteKind::all_pairs>};
+    .find = find_wastes_of<WasteKind::all_pairs>,
+    .is_needless = true};
 
 constinit const ExplanationRule kOverlappingWindowsRule = {
     .id = "overlapping-windows",
@@ -251,18 +274,24 @@ constinit const ExplanationRule kOverlappingWindowsRule = {
               "a reduction reads the result of `unfold`, whose windows hold each element 4 times "
               "or more");
         },
-    .find = find_wastes_of<WasteKind::overlapping_windows>};
+    .find = find_wastes_of<WasteKind::overlapping_windows>,
+    .is_needless = true};
 
 constinit const ExplanationRule kMadeWeightRule = {
     .id = "made-weight",
-    .says = "that a weight is made of low-rank factors in each pass and multiplied by few rows",
+    .says =
+        "that a weight is made anew in each pass: of low-rank factors, or in inference by casts, "
+        "masks and scales",
     .said_if =
         [] {
           return and_share(
               "a product of two matrices of a rank of a quarter or less is added to a tensor, and "
-              "a linear layer reads the sum with fewer rows than n k / (n + k)");
+              "a linear layer reads the sum with fewer rows than n k / (n + k); or, without a "
+              "backward pass, elementwise ops or casts among the 8 ops before a linear layer or a "
+              "convolution give a tensor of its weight's sizes");
         },
-    .find = find_wastes_of<WasteKind::made_weight>};
+    .find = find_wastes_of<WasteKind::made_weight>,
+    .is_needless = true};
 
 constinit const ExplanationRule kHandPenaltyRule = {
     .id = "hand-penalty",
@@ -295,6 +324,86 @@ constinit const ExplanationRule kRoundTripRule = {
           return and_share(
               "`stft` follows `istft` in a step, or `fft_*` its inverse, with views between");
         },
-    .find = find_wastes_of<WasteKind::round_trip>};
+    .find = find_wastes_of<WasteKind::round_trip>,
+    .is_needless = true};
+
+constinit const ExplanationRule kUnreadForwardRule = {
+    .id = "unread-forward",
+    .says =
+        "that a part of the forward pass of training is not read by the loss: layers behind the "
+        "last one that counts, a head whose output is dropped",
+    .said_if =
+        [] {
+          return std::string(
+              "in each step ops before the last autograd node make nodes whose sequence numbers no "
+              "backward pass of the trace visits; with the same ops on the same shapes without a "
+              "graph they take 8 % of the time or more");
+        },
+    .find = find_wastes_of<WasteKind::unread_forward>,
+    .is_needless = true};
+
+constinit const ExplanationRule kPooledRowsRule = {
+    .id = "pooled-rows",
+    .says = "that rows of a table are gathered, written and then added up",
+    .said_if =
+        [] {
+          return and_share(
+              "`sum` or `mean` over the rows, within 6 ops and through products with a mask alone, "
+              "reads what `embedding` or `index` gives: 4 rows for each sum or more, 65,536 "
+              "elements or more");
+        },
+    .find = find_wastes_of<WasteKind::pooled_rows>,
+    .is_needless = true};
+
+constinit const ExplanationRule kDenseTargetRule = {
+    .id = "dense-target",
+    .says = "that a loss goes over a target with a row of classes for each index",
+    .said_if =
+        [] {
+          return and_share(
+              "`one_hot`, or `scatter` of one number for each row, makes a tensor of 32 classes or "
+              "more, which `kl_div`, `cross_entropy_loss` or a product and its sum reads within 24 "
+              "ops");
+        },
+    .find = find_wastes_of<WasteKind::dense_target>,
+    .is_needless = true};
+
+constinit const ExplanationRule kStuffedZerosRule = {
+    .id = "stuffed-zeros",
+    .says = "that a product or a convolution multiplies zeros that were written for it",
+    .said_if =
+        [] {
+          return and_share(
+              "copies fill half of what `zeros` makes or less, and a product or a convolution "
+              "reads it within 12 ops");
+        },
+    .find = find_wastes_of<WasteKind::stuffed_zeros>,
+    .is_needless = true};
+
+constinit const ExplanationRule kSwappedTimeRule = {
+    .id = "swapped-time",
+    .says = "that a recurrent layer takes the batch for the time (`batch_first` is missing)",
+    .said_if =
+        [] {
+          return and_share(
+              "`gru`, `lstm` or `rnn_*` without batch_first runs 32 steps or more, 4 for each row "
+              "of "
+              "its batch, and the next ops select along dimension 1 of its result");
+        },
+    .find = find_wastes_of<WasteKind::swapped_time>,
+    .is_needless = true};
+
+constinit const ExplanationRule kValueChecksRule = {
+    .id = "value-checks",
+    .says = "that a step looks for NaN and infinity in many tensors",
+    .said_if =
+        [] {
+          return and_share(
+              "`isnan`, `isinf` or `isfinite` runs 4 times in a step or more outside of the "
+              "backward "
+              "pass, with the `any`, `all` and `item` behind it");
+        },
+    .find = find_wastes_of<WasteKind::value_checks>,
+    .is_needless = true};
 
 }  // namespace epilogue::trace

@@ -153,7 +153,29 @@ std::string_view remedy_of_function(std::string_view name) {
   constexpr std::string_view kCollect =
       "no garbage collection in the step: gc.freeze() after the start, gc.collect() every N steps";
   constexpr std::string_view kDecode = "do it in the data loader's workers (num_workers)";
+  constexpr std::string_view kDraw =
+      "draw all numbers of the batch in one call (torch.randint, torch.rand), and draw those again "
+      "that a mask refuses";
+  constexpr std::string_view kRead =
+      "read only the part that is used (seek, frame_offset and num_frames, a memory map), in the "
+      "data loader's workers; what is read again can stay in memory";
   constexpr Row kRows[] = {
+      {"wave.py", kRead},
+      {"soundfile", kRead},
+      {"h5py", kRead},
+      {"numpy/lib/_npyio", kRead},
+      {"numpy/lib/npyio", kRead},
+      {"readframes", kRead},
+      {"built-in method read of", kRead},
+      {"built-in method randint of", kDraw},
+      {"built-in method choice of", kDraw},
+      {"numpy.random", kDraw},
+      {"deepcopy", "copy what is needed alone, and not in every step"},
+      {"re/__init__.py", kDecode},
+      {"html/", kDecode},
+      {"xml/", kDecode},
+      {"hashlib", kDecode},
+      {"datetime", kDecode},
       {"_legacy_load", kObjects},
       {"_reduce_ex_internal", kObjects},
       {"torch/serialization.py", kSave},
@@ -200,7 +222,7 @@ std::string_view remedy_of_function(std::string_view name) {
       {"csv", kDecode},
       {"io.open", kDecode},
       {"torch/random.py", ""},
-      {"random.py", "draw all numbers of the batch in one call (torch.randint, torch.rand)"},
+      {"random.py", kDraw},
   };
   for (const Row& row : kRows)
     if (name.find(row.part) != std::string_view::npos) return row.remedy;

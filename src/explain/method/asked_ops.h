@@ -50,6 +50,13 @@ std::vector<int64_t> numbers_of(std::string_view text);
 // Work that another order or other sizes would not do (excess.cpp). Adds to `found`.
 void find_excess(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// Linear ops of which the one that has more columns or rows comes first (columns.cpp). Adds to
+// `found`.
+void find_column_orders(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+// Tensors that are written to be read once (rows.cpp). Adds to `found`.
+void find_written_rows(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 // Ops for which another form has a cheaper one (forms.cpp). Adds to `found`.
 void find_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 

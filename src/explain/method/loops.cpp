@@ -188,9 +188,12 @@ class LoopSearch {
       add_times(run, loop, by_name, &calls);
       add_backward(run, loop, by_name);
     }
-    if (static_cast<double>(loop.wall_ns) < kLeastLoop * static_cast<double>(all_.wall_ns) ||
-        static_cast<double>(loop.overhead_ns()) < kLoopOverhead * static_cast<double>(loop.wall_ns))
+    if (static_cast<double>(loop.wall_ns) < kLeastLoop * static_cast<double>(all_.wall_ns))
       return std::nullopt;
+    // Work that training repeats on the same parameters may be the same each time.
+    loop.is_work =
+        static_cast<double>(loop.overhead_ns()) < kLoopOverhead * static_cast<double>(loop.wall_ns);
+    if (loop.is_work && !all_.has_backward) return std::nullopt;
     const Run& run = *std::max_element(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
       return a.iterations < b.iterations;
     });
@@ -208,6 +211,7 @@ class LoopSearch {
     loop.is_shown = (shares && *shares) || !has_parameters || more_than_gradients;
     if (!loop.is_shown && (most_iterations < kMoreThanLayers || run.period > kFewOps))
       return std::nullopt;
+    if (loop.is_work && (!loop.is_shown || !has_parameters)) return std::nullopt;
     loop.place = places_.of(calls);
     // An optimizer's loop over parameters has a rule of its own.
     if (loop.place.annotation.starts_with("Optimizer.")) return std::nullopt;
@@ -284,6 +288,21 @@ class LoopSearch {
              "(all_gather or broadcast in place of all_gather_object and broadcast_object_list; "
              "one "
              "file of tensors)";
+    if (holds("eq") && (holds("index") || holds("nonzero") || holds("masked_select") ||
+                        holds("where") || holds("masked_fill")))
+      return "rows are picked by a mask for each label: one index_add, scatter_reduce or bincount "
+             "over the labels computes all groups at once (a division by the counts gives means; "
+             "segment_reduce if the labels are sorted)";
+    if (holds("item") && !has_product)
+      return "numbers are taken out of tensors one by one: compute on the whole tensor and take "
+             "one "
+             "number of it ((scores.argmax(1) == labels).sum().item()), or call tolist() once";
+    if (holds("select") && holds("add") && holds("mul") && !has_product && !holds("sum"))
+      return "if each iteration needs the one before (a filter, a recurrence): cumsum or cumprod "
+             "of "
+             "scaled values, torchaudio.functional.lfilter, an associative scan, or torch.compile "
+             "of "
+             "the loop; else write it over the whole tensor";
     if (holds("mul") && holds("sum") && !has_product)
       return "stack the parts: products of pairs that are summed are one matrix product (x @ "
              "x.transpose(-1, -2)), and the sum over all pairs is (square of the sum - sum of the "

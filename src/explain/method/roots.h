@@ -115,6 +115,10 @@ class WasteSearch {
   std::vector<Waste>& found_;
 };
 
+// Nodes that no backward pass visits (unread.cpp).
+void find_unread_forward(const CountedOps& all, const Places& places, const Roots& roots,
+                         std::vector<Waste>& found);
+
 // Of backward passes and of graphs (passes.cpp).
 void find_wastes_of_passes(const CountedOps& all, const Places& places, const Roots& roots,
                            std::vector<Waste>& found);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <string>
@@ -29,8 +31,10 @@ constexpr int64_t kPairs = 8;      // times as many elements as the larger opera
 constexpr int64_t kManyPairs = 1 << 16;
 constexpr size_t kGrowingCalls = 8;
 constexpr size_t kSingleColumns = 4;
-constexpr int64_t kLongKernel = 15;    // along one dimension
-constexpr int64_t kManyTaps = 225;     // 15 x 15
+constexpr int64_t kLongKernel = 15;  // along one dimension
+constexpr int64_t kManyTaps = 225;   // 15 x 15
+constexpr int64_t kTransformTaps = 64;
+constexpr double kLargestPower = 32;
 constexpr int64_t kGathered = 4;       // times as many rows as the table has
 constexpr size_t kGatherLookBack = 8;  // outermost ops
 constexpr size_t kSolveLookAhead = 64;
@@ -353,6 +357,25 @@ bool are_ones(std::string_view text) {
          text.find("11") == std::string_view::npos;
 }
 
+// One channel is read by about as many filters as they have taps: each result is a sum over all
+// samples of a frame, as a Fourier transform is.
+Said filters_of_a_transform(std::span<const OpInput> inputs) {
+  std::vector<int64_t> kernel;
+  for (const int64_t n : std::span(inputs[1].dims).subspan(2))
+    if (n > 1) kernel.push_back(n);
+  const int64_t filters = inputs[1].dims[0];
+  if (inputs[1].dims[1] != 1 || kernel.size() != 1 || kernel.front() < kTransformTaps ||
+      2 * filters < kernel.front() || inputs[0].dims.size() < 2 || inputs[0].dims[1] != 1)
+    return std::nullopt;
+  return loss(CostQuestion::less,
+              fmt::format("{} filters of {} taps read one channel: as many products as a transform "
+                          "written out (a DFT, a filter bank)",
+                          filters, kernel.front()),
+              "if the filters are sines and cosines (a spectrogram), torch.stft computes the same "
+              "by FFT (torchaudio.transforms.Spectrogram, MelSpectrogram); other filter banks "
+              "convolve by FFT, or with fewer taps");
+}
+
 Said wide_kernel(const CountedOps& all, Calls calls) {
   return by_call(all, calls, [&](size_t at) -> Said {
     if (all.name(at).find("conv") == std::string_view::npos) return std::nullopt;
@@ -363,8 +386,9 @@ Said wide_kernel(const CountedOps& all, Calls calls) {
         continue;
       if (all.position[op] == kNone) return std::nullopt;
       const auto inputs = all.inputs(all.position[op]);
-      if (inputs.size() < 4 || inputs[1].dims.size() < 3 || !are_ones(inputs[3].concrete))
-        return std::nullopt;
+      if (inputs.size() < 4 || inputs[1].dims.size() < 3) return std::nullopt;
+      if (auto transform = filters_of_a_transform(inputs)) return transform;
+      if (!are_ones(inputs[3].concrete)) return std::nullopt;
       const std::vector<int64_t> kernel(inputs[1].dims.begin() + 2, inputs[1].dims.end());
       const auto longest = std::max_element(kernel.begin(), kernel.end());
       const int64_t taps = elements_of(kernel);
@@ -607,6 +631,30 @@ Said transposed_softmax(const CountedOps& all, Calls calls) {
   });
 }
 
+// Few exponents have a form of their own; others call a power function for each element.
+Said general_power(const CountedOps& all, Calls calls) {
+  constexpr std::array<double, 9> kOwnForm = {0, 0.5, 1, 2, 3, -0.5, -1, -2, -0.0};
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    if (inputs.size() < 2 || inputs[0].dims.empty() || inputs[1].concrete.empty())
+      return std::nullopt;
+    const std::string text(inputs[1].concrete);
+    char* end = nullptr;
+    const double exponent = std::strtod(text.c_str(), &end);
+    if (end == text.c_str() ||
+        std::find(kOwnForm.begin(), kOwnForm.end(), exponent) != kOwnForm.end() ||
+        std::abs(exponent) > kLargestPower || 2 * exponent != std::round(2 * exponent))
+      return std::nullopt;
+    return loss(CostQuestion::less,
+                fmt::format("the exponent is {}: a general power function runs for each element, "
+                            "also in its gradient",
+                            text),
+                "square and multiply: products of squares give whole exponents (x2 = x * x, x6 = "
+                "x2 * x2 * x2, x12 = x6 * x6), a product with sqrt gives halves (x * x.sqrt() for "
+                "pow(x, 1.5))");
+  });
+}
+
 // No library multiplies whole numbers: a plain loop does.
 Said integer_product(const CountedOps& all, Calls calls) {
   constexpr std::array<std::string_view, 6> kWhole = {"long int",  "int",           "short",
@@ -630,6 +678,7 @@ Said integer_product(const CountedOps& all, Calls calls) {
 std::optional<CostAnswer> answer_of_shapes(const CountedOps& all, std::span<const uint32_t> calls) {
   const std::string_view name = all.name(calls.front());
   if (name.find("conv") != std::string_view::npos) return wide_kernel(all, calls);
+  if (aten_base(name) == "pow") return general_power(all, calls);
   if (auto said = awkward_length(all, calls)) return said;
   if (auto said = full_vectors(all, calls)) return said;
   if (auto said = transposed_softmax(all, calls)) return said;

@@ -30,6 +30,7 @@ constexpr int64_t kWideMatrix = 256;
 constexpr int64_t kNarrower = 4;
 constexpr size_t kReadLookAhead = 12;   // outermost ops that may read a result
 constexpr double kReadShare = 0.25;     // of a result: more is no question
+constexpr int64_t kLongLine = 1 << 16;  // elements of a result with one dimension
 constexpr size_t kSources = 32;         // outermost ops before a result of which little is read
 constexpr size_t kUnfoldLookAhead = 8;  // outermost ops between the patches and their product
 
@@ -527,7 +528,7 @@ class Wastes : WasteSearch {
       return static_cast<double>(taken) / static_cast<double>(size);
     }
     if (result.row_wise) return std::nullopt;
-    if (base == "diagonal" && rank >= 2)
+    if ((base == "diagonal" || base == "trace") && rank >= 2)
       return 1.0 / static_cast<double>(std::max(result.dims[static_cast<size_t>(rank) - 1],
                                                 result.dims[static_cast<size_t>(rank) - 2]));
     const std::vector<TensorShape> tensors = tensor_inputs(inputs);
@@ -585,12 +586,44 @@ class Wastes : WasteSearch {
       roots.push_back(r);
     }
   }
+
+  // Elementwise ops and casts that come right before, on the same elements, and the product or
+  // convolution that gave these.
+  void add_elementwise_sources(size_t root, const std::vector<int64_t>& dims,
+                               std::vector<size_t>& roots) const {
+    for (size_t r = root; r-- > 0 && root - r <= kSources;) {
+      const std::string_view name = roots_.name(r);
+      if (is_autograd_node(name)) return;
+      const std::vector<TensorShape> tensors = tensor_inputs(all_.inputs(roots_.at(r)));
+      const bool is_elementwise = is_cast(aten_base(name)) || op_class(name) == OpClass::pointwise;
+      if (is_elementwise && !tensors.empty() && tensors[0].dims == dims) {
+        roots.push_back(r);
+        continue;
+      }
+      const auto result = is_elementwise ? std::nullopt : result_of(r);
+      if (result && !result->row_wise && result->dims == dims) roots.push_back(r);
+      return;
+    }
+  }
+
+  static bool is_cast(std::string_view base) {
+    return base == "to" || base == "_to_copy" || base == "clone";
+  }
+  static bool makes_tensor(std::string_view name) {
+    return op_class(name) != OpClass::view || is_cast(aten_base(name));
+  }
+
   // What is read of a result by the ops that follow, if that is little.
   std::optional<Cut> cut_of(size_t root, const Result& result) const {
     Cut cut;
     for (size_t next = root + 1; next < std::min(roots_.size(), root + 1 + kReadLookAhead);
          ++next) {
-      if (all_.key(roots_.at(next)) == all_.key(roots_.at(root))) break;  // another result
+      // Another result: the op again, or one that came right before it.
+      if (all_.key(roots_.at(next)) == all_.key(roots_.at(root)) ||
+          (root > 0 && makes_tensor(roots_.name(root - 1)) &&
+           all_.inputs_id(roots_.at(next)) != kNone &&
+           all_.key(roots_.at(next)) == all_.key(roots_.at(root - 1))))
+        break;
       const std::vector<TensorShape> tensors = tensor_inputs(all_.inputs(roots_.at(next)));
       if (std::none_of(tensors.begin(), tensors.end(),
                        [&](const TensorShape& t) { return t.dims == result.dims; }))
@@ -620,17 +653,25 @@ class Wastes : WasteSearch {
     for (size_t r = 0; r < roots_.size(); ++r) {
       if (is_autograd_node(roots_.name(r)) || op_class(roots_.name(r)) == OpClass::view) continue;
       const auto result = result_of(r);
-      if (!result || result->dims.size() < 2) continue;
+      // Long lines of numbers alone: a loop may go through a small one.
+      if (!result || (result->dims.size() < 2 && TensorShape{result->dims, {}}.numel() < kLongLine))
+        continue;
       const auto cut = cut_of(r, *result);
       if (!cut) continue;
       Found& found = by_ops[{roots_.name(r), roots_.name(cut->reader)}];
       found.calls.push_back(roots_.at(r));
+      const size_t before = found.roots.size();
       found.roots.push_back(r);
       const std::string_view reads = aten_base(roots_.name(cut->reader));
-      if (reads == "index" || reads == "index_select") add_sources(r, result->dims, found.roots);
+      if (reads == "index" || reads == "index_select")
+        add_sources(r, result->dims, found.roots);
+      else
+        add_elementwise_sources(r, result->dims, found.roots);
       if (aten_base(roots_.name(cut->reader)) == "slice")
         found.step = whole_argument(all_.inputs(roots_.at(cut->reader)), 4).value_or(1);
-      if (roots_.sequence(r) >= 0) found.numbers.insert(roots_.sequence(r));
+      for (size_t i = before; i < found.roots.size(); ++i)
+        if (roots_.sequence(found.roots[i]) >= 0)
+          found.numbers.insert(roots_.sequence(found.roots[i]));
       found.share = std::max(found.share, cut->share);
       if (found.dims.empty()) found.dims = result->dims;
       found.reader = roots_.name(cut->reader);
@@ -654,16 +695,26 @@ class Wastes : WasteSearch {
                                            shapes_text(all_.inputs(found.calls.front()))));
       if (found.roots.size() > found.calls.size() + found.numbers.size())
         waste.evidence.emplace_back("with the ops before it on the same rows");
-      if (found.step > 1 && ops.first.starts_with("aten::conv"))
+      const bool has_convolution =
+          std::any_of(found.roots.begin(), found.roots.end(),
+                      [&](size_t r) { return roots_.name(r).starts_with("aten::conv"); });
+      if (found.step > 1 && has_convolution)
         waste.action = fmt::format(
             "give the convolution the step: stride={} computes only what is read (times the stride "
             "that it has)",
             found.step);
       else
         waste.action =
-            found.reader == "aten::diagonal"
-                ? "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1), or "
+            found.reader == "aten::diagonal" || found.reader == "aten::trace"
+                ? "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1) (of a trace the "
+                  "sum "
+                  "of all), or "
                   "einsum('...ij,...ji->...i', a, b)"
+            : found.dims.size() < 2
+                ? fmt::format(
+                      "cut first: slice before {} and what comes before it; of a file read only "
+                      "the part that is used (seek, frame_offset and num_frames, a memory map)",
+                      ops.first)
                 : fmt::format(
                       "cut first: select the rows or columns that are read before {} (of "
                       "a language model the last position: hidden[:, -1], "
@@ -687,7 +738,10 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   const AskedOps asked(all, roots);
   Wastes(all, places, roots, found).run();
   find_wastes_of_passes(all, places, roots, found);
+  find_unread_forward(all, places, roots, found);
   find_excess(asked, places, found);
+  find_column_orders(asked, places, found);
+  find_written_rows(asked, places, found);
   find_forms(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {
     return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);

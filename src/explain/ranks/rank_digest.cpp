@@ -106,23 +106,42 @@ void add_steps(const RankTrace& rank, RankDigest& digest) {
 // A forward pass counts if all_reduce runs before the next one: a model may hold several modules of
 // DistributedDataParallel, and one backward pass reduces for all of them.
 void count_passes(const Trace& trace, RankCollectives& result) {
-  std::vector<std::pair<int64_t, char>> moments;
+  // 'e' an optimizer's end, 'f' a forward pass, 'r' a reduction: in this order at one moment.
+  struct Moment {
+    int64_t ts_ns = 0;
+    char kind = 0;
+    int64_t dur_ns = 0;
+    bool operator<(const Moment& other) const {
+      return std::pair(ts_ns, kind) < std::pair(other.ts_ns, other.kind);
+    }
+  };
+  std::vector<Moment> moments;
   for (const Event& e : trace.events) {
     if (e.category != Category::user_annotation && e.category != Category::cpu_op) continue;
     const std::string_view name = trace.name(e);
     if (name == "DistributedDataParallel.forward")
-      moments.emplace_back(e.ts_ns, 'f');
+      moments.push_back({e.ts_ns, 'f', 0});
     else if (name.find("all_reduce") != std::string_view::npos ||
              name.find("allreduce") != std::string_view::npos)
-      moments.emplace_back(e.ts_ns, 'r');
-    else if (name.starts_with("Optimizer.step#"))
+      // A range holds the collective, an op posts it.
+      moments.push_back({e.ts_ns, 'r', is_cpu_collective(name) ? e.dur_ns : 0});
+    else if (name.starts_with("Optimizer.step#")) {
+      moments.push_back({e.end_ns(), 'e', 0});
       ++result.optimizer_steps;
+    }
   }
   std::sort(moments.begin(), moments.end());
   bool is_forward = false;
-  for (const auto& [ts, kind] : moments) {
-    result.ddp_forwards += kind == 'r' && is_forward ? 1 : 0;
-    is_forward = kind == 'f';
+  bool is_after_step = false;
+  for (const Moment& m : moments) {
+    if (m.kind == 'r') {
+      result.ddp_forwards += is_forward ? 1 : 0;
+      result.reduces_after_steps += is_after_step && m.dur_ns > 0 ? 1 : 0;
+      result.after_steps_ns += is_after_step ? m.dur_ns : 0;
+    } else {
+      is_after_step = m.kind == 'e';
+    }
+    if (m.kind != 'e') is_forward = m.kind == 'f';
   }
 }
 

@@ -68,6 +68,20 @@ struct ProcessGroup {
   int64_t size = 0;
 };
 
+// A finding of one rank's trace, without what refers to the trace. Numbers are those of the
+// enumerations of explain.h.
+struct RankFinding {
+  std::string id;
+  int64_t severity = 0;
+  std::string title;
+  std::vector<std::string> evidence;
+  std::optional<double> saving_us;
+  std::optional<double> cost_us;
+  std::optional<int64_t> confidence;
+  std::string action;
+  std::optional<int64_t> where;
+};
+
 struct RankDigest {
   RankIdentity identity;
   bool is_truncated = false;
@@ -84,6 +98,9 @@ struct RankDigest {
   // ops, and on ops themselves.
   std::map<std::string, int64_t> host_ns;
   std::map<std::string, ProcessGroup> groups;  // by name, "0"
+  // Findings in the traces of some ranks alone (findings/rank_findings.h).
+  bool is_explained = false;
+  std::vector<RankFinding> findings;
 };
 
 // Calls visit(StringId&) for each name in the digest.

@@ -18,7 +18,7 @@ namespace epilogue::trace {
 namespace {
 
 // One number for the format: a digest that gets, loses or changes a field raises it.
-constexpr std::string_view kMagic = "epilogue part 2\n";
+constexpr std::string_view kMagic = "epilogue part 3\n";
 
 class DigestWriter {
  public:
@@ -202,8 +202,10 @@ void field(Archive& a, CollectiveStats& s) {
 }
 template <class Archive>
 void field(Archive& a, RankCollectives& c) {
-  auto& [rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps] = c;
-  fields(a, rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps);
+  auto& [rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps, after_steps,
+         after_steps_ns] = c;
+  fields(a, rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps, after_steps,
+         after_steps_ns);
 }
 template <class Archive>
 void field(Archive& a, CollectiveKey& k) {
@@ -236,11 +238,16 @@ void field(Archive& a, ProcessGroup& g) {
   fields(a, description, ranks, size);
 }
 template <class Archive>
+void field(Archive& a, RankFinding& f) {
+  auto& [id, severity, title, evidence, saving, cost, confidence, action, where] = f;
+  fields(a, id, severity, title, evidence, saving, cost, confidence, action, where);
+}
+template <class Archive>
 void field(Archive& a, RankDigest& d) {
   auto& [identity, is_truncated, has_kernels, bound, busy_pct, collectives, runs, step_ns, time,
-         kernels, host_ns, groups] = d;
+         kernels, host_ns, groups, is_explained, findings] = d;
   fields(a, identity, is_truncated, has_kernels, bound, busy_pct, collectives, runs, step_ns, time,
-         kernels, host_ns, groups);
+         kernels, host_ns, groups, is_explained, findings);
 }
 template <class Archive>
 void field(Archive& a, RankPart::File& f) {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of CPUs: what is found in their own traces stands in the answer for all, by time; ranks
+// that work by turns.
+#include "epilogue/trace/explain.h"
+#include "explain/findings/find_finding.h"
+#include "explain/findings/op_sequence.h"
+#include "support/test.h"
+
+namespace epilogue::trace::rank_findings_test {
+
+using testing::find_finding;
+using testing::kUs;
+using testing::number;
+using testing::OpSequence;
+using testing::scalar;
+using testing::tensor;
+
+// Times of one step, in microseconds: a wait before the work, the work, and a wait behind it.
+struct Step {
+  int64_t before = 0;
+  int64_t power = 0;  // aten::pow of a whole exponent
+  int64_t work = 0;
+  int64_t behind = 0;
+};
+
+OpSequence rank_of(int64_t rank, int64_t world, const Step& step) {
+  OpSequence b;
+  b.trace.import.path = "run/rank" + std::to_string(rank) + ".json";
+  const auto wait = [&](std::string_view name, int64_t us) {
+    b.annotation(name, b.at_us * kUs, (b.at_us + us) * kUs, 9);
+    b.at_us += us;
+  };
+  for (int i = 0; i < 4; ++i) {
+    wait("gloo:all_reduce", step.before);
+    if (step.power > 0) b.add("aten::pow", step.power, {tensor({800, 50}), scalar("12")});
+    b.add("aten::mm", step.work, {tensor({256, 256}), tensor({256, 256})});
+    wait("gloo:broadcast", step.behind);
+    b.end_step();
+  }
+  b.trace.metadata.emplace_back(
+      "distributedInfo",
+      "{\"rank\": " + std::to_string(rank) + ", \"world_size\": " + std::to_string(world) + "}");
+  return b;
+}
+
+RanksExplanation explained(const std::vector<Step>& steps) {
+  std::deque<OpSequence> traces;
+  std::deque<Links> links;
+  std::vector<RankTrace> ranks;
+  for (size_t r = 0; r < steps.size(); ++r) {
+    const OpSequence& b =
+        traces.emplace_back(rank_of(static_cast<int64_t>(r), std::ssize(steps), steps[r]));
+    ranks.push_back({b.trace, links.emplace_back(link(b.trace))});
+  }
+  return explain_ranks(ranks);
+}
+
+TEST(RankFindings, WhatIsFoundOnTheRanksAloneStandsAmongTheFindings) {
+  const RanksExplanation e = explained({{20, 600, 400, 20}, {10, 610, 400, 20}});
+  const Finding* f = find_finding(e, "long-op");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->evidence.front(), "on ranks 0 and 1 alike; times are those of one rank");
+  EXPECT_NE(f->action.find("square and multiply"), std::string::npos) << f->action;
+  EXPECT_TRUE(f->claims.empty());
+  EXPECT_EQ(find_finding(e, "verdict"), nullptr) << "each rank has its own";
+  const Finding* overlap = find_finding(e, "communication-overlap");
+  ASSERT_NE(overlap, nullptr);
+  EXPECT_LT(f, overlap) << "the largest time comes first";
+}
+
+TEST(RankFindings, WhatOneRankHasAloneSaysSo) {
+  const RanksExplanation e = explained({{10, 600, 400, 20}, {610, 0, 400, 20}});
+  const Finding* f = find_finding(e, "long-op");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->evidence.front(), "on rank 0, not on rank 1");
+  const RanksExplanation none = explained({{20, 0, 400, 20}, {10, 0, 400, 20}});
+  EXPECT_EQ(find_finding(none, "long-op"), nullptr);
+}
+
+TEST(RankFindings, TheFirstTwoAndTheLastRankAreLookedAt) {
+  const Step slow = {10, 600, 400, 20};
+  const Step fast = {610, 0, 400, 20};
+  const RanksExplanation e = explained({slow, fast, slow, slow});
+  const Finding* f = find_finding(e, "long-op");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->evidence.front(), "on rank 0 and 3, not on rank 1");
+}
+
+TEST(RankFindings, RanksThatWorkByTurnsAreNamed) {
+  const RanksExplanation e = explained({{10, 0, 500, 500}, {510, 0, 490, 10}});
+  const Finding* f = find_finding(e, "rank-turns");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->action.find("micro-batches"), std::string::npos);
+  EXPECT_NEAR(*f->cost_us, 4 * 520, 4 * 20);
+  EXPECT_EQ(find_finding(e, "straggler"), nullptr) << "the turns say it";
+  EXPECT_EQ(find_finding(explained({{10, 0, 900, 100}, {110, 0, 890, 10}}), "rank-turns"), nullptr)
+      << "both work most of the time";
+  EXPECT_EQ(find_finding(explained({{10, 0, 900, 10}, {710, 0, 200, 10}}), "rank-turns"), nullptr)
+      << "one of them never waits";
+}
+
+// Steps of DDP on a rank: gradients in the backward pass, and `after_us` behind the optimizer.
+OpSequence ddp_rank(int64_t rank, int64_t gradients_us, int64_t after_us) {
+  OpSequence b;
+  b.trace.import.path = "run/rank" + std::to_string(rank) + ".json";
+  const auto reduce = [&](int64_t us) {
+    b.annotation("gloo:all_reduce", b.at_us * kUs, (b.at_us + us) * kUs, 9);
+    b.at_us += us;
+  };
+  for (int i = 0; i < 4; ++i) {
+    b.annotation("DistributedDataParallel.forward", b.at_us * kUs, (b.at_us + 100) * kUs);
+    b.add("aten::mm", 500, {tensor({256, 256}), tensor({256, 256})});
+    reduce(gradients_us);
+    b.annotation("Optimizer.step#SGD.step", b.at_us * kUs, (b.at_us + 10) * kUs);
+    b.at_us += 10;
+    if (after_us > 0) reduce(after_us);
+    b.end_step();
+  }
+  b.trace.metadata.emplace_back("distributedInfo",
+                                "{\"rank\": " + std::to_string(rank) + ", \"world_size\": 2}");
+  return b;
+}
+
+RanksExplanation ddp_run(int64_t gradients_us, int64_t after_us) {
+  const OpSequence a = ddp_rank(0, gradients_us, after_us);
+  const OpSequence b = ddp_rank(1, gradients_us, after_us);
+  const Links links_a = link(a.trace);
+  const Links links_b = link(b.trace);
+  const std::vector<RankTrace> ranks = {{a.trace, links_a}, {b.trace, links_b}};
+  return explain_ranks(ranks);
+}
+
+TEST(RankFindings, TheCollectiveThatTakesMostSaysHowToSendLess) {
+  const RanksExplanation e = ddp_run(300, 0);
+  const Finding* f = find_finding(e, "collective-cost");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("all_reduce takes 1.20 ms of"), 0U) << f->title;
+  EXPECT_NE(f->action.find("bf16_compress_hook"), std::string::npos);
+  EXPECT_EQ(find_finding(ddp_run(30, 0), "collective-cost"), nullptr) << "little";
+}
+
+TEST(RankFindings, WeightsThatDdpKeepsEqualNeedNoAverage) {
+  const RanksExplanation e = ddp_run(100, 300);
+  const Finding* f = find_finding(e, "collective-cost");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->action.find("weights stay equal"), std::string::npos) << f->action;
+  EXPECT_EQ(f->evidence[1].find("4 of them come after a step of the optimizer"), 0U)
+      << f->evidence[1];
+}
+
+}  // namespace epilogue::trace::rank_findings_test
