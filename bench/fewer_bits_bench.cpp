@@ -47,7 +47,7 @@ const Choice kChoices[] = {
     {"bf16", DType::bf16, {}, 2, 0.01},
     {"f32", DType::f32, {}, 4, 1e-5},
     {"int8", DType::bf16, {.weights = WeightBits::int8}, 1, 0.03},
-    {"w8a8", DType::bf16, {WeightBits::int8, ActivationBits::int8}, 1, 0.04},
+    {"w8a8", DType::bf16, {WeightBits::int8, ActivationBits::int8}, 1, 0.06},
     {"int4 g128", DType::bf16, {.weights = WeightBits::int4}, 0.5 + kHeaderOf128, 0.25},
     {"int4 g32", DType::bf16, {.weights = WeightBits::int4, .group = 32}, 0.5 + kHeaderOf32, 0.25},
     {"int4 g128 zeros",

@@ -46,7 +46,7 @@ __m512i pair_of(const int16_t* a) {
 
 // sums (+)= (a[k] b[k] + a[k + 1] b[k + 1] + ...) times the row's scale and the column's. Integer
 // sums are exact, and fit: kSumDepth products of at most 128 * 32767.
-template <int64_t kRows, int kParts>
+template <int64_t kRows, int kParts, Stream kStream>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t part_vectors = kNv / kParts;
   constexpr int64_t part_width = kPairsWidth / kParts;
@@ -58,7 +58,13 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = _mm512_setzero_si512();
   }
-  for (int64_t k = 0; k < args.k; k += 2, b += 2 * kPairsWidth) {
+  constexpr int64_t step_bytes = 2 * kPairsWidth;
+  for (int64_t k = 0; k < args.k; k += 2, b += step_bytes) {
+    if constexpr (kStream == Stream::first) {
+      constexpr Ahead ahead = ahead_of_stream(1);
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < step_bytes; i += 64) fetch_line<ahead.into>(b + ahead.bytes + i);
+    }
     __m512i columns[kNv];
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j)
@@ -90,7 +96,9 @@ void tile(const PanelArgs& args, int64_t row) {
 
 template <int kParts>
 void panel_product(const PanelArgs& args) {
-  all_rows<kMr>(args.m, [&args](auto rows, auto, int64_t row) { tile<rows(), kParts>(args, row); });
+  all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
+    tile<rows(), kParts, stream()>(args, row);
+  });
 }
 
 void i8_pairs_one(const PanelArgs& args) { panel_product<1>(args); }
