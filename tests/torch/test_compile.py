@@ -78,12 +78,15 @@ def test_gpt2_of_any_size_by_inductor():
 
 @pytest.mark.parametrize("name", ["deepseek_v3", "falcon_bias", "opt", "whisper"])
 def test_other_models(name, without_inductor):
-    """DeepSeek's attention writes in place, by nodes that have no users; Falcon's layers are x @ weight.T."""
+    """DeepSeek's attention writes in place, by nodes that have no users; Falcon's layers are x @ weight.T.
+
+    fuse() takes DeepSeek's experts too, the backend leaves them to Inductor.
+    """
     entry, model = zoo.ZOO[name], zoo.build(name)
     given = zoo.inputs(entry.takes)
     want = zoo.result(model, given)
     torch.testing.assert_close(zoo.result(torch.compile(model, backend="epilogue"), given), want, rtol=1e-4, atol=1e-5)
-    assert replaced() == entry.fused
+    assert replaced() == entry.fused - (name == "deepseek_v3")
 
 
 WRITES = {

@@ -128,7 +128,7 @@ def test_a_packed_model_runs_without_the_engine_copies_and_pickles(tmp_path):
     for other in (copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
         assert torch.equal(logits(other, ids), want)
     epilogue.torch.unfuse(packed)
-    assert relative(logits(packed, ids), want) < 1e-5
+    assert relative(logits(packed, ids), want) < 1e-4  # rows are rounded to 16 bits where AVX-512 multiplies them
     packed.bfloat16()
     assert all(type(m.weight) is PackedWeight and m.weight.dtype is torch.bfloat16 for m in packed.modules() if isinstance(m, nn.Linear))
     assert relative(logits(packed, ids).float(), want) < 5e-2
