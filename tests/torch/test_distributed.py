@@ -17,7 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import epilogue.torch
-from epilogue.torch import bench, scaling
+from epilogue.torch import bench, scaling, training
 
 STEPS = 20
 
@@ -155,7 +155,8 @@ def _gathered(rank, keeps, before, dtype):
             torch.testing.assert_close(a, b, **exact)
     report = epilogue.torch.why(fused)
     passes = 5 * models.LAYERS
-    fewer = keeps or dtype is torch.bfloat16
+    # Few rows pay where PyTorch has no fast products of the dtype.
+    fewer = keeps or training.products_of(dtype) == "engine"
     assert report.fused_calls == passes * (1 + fewer), str(report)
     assert fewer or "would be packed for one call" in str(report)
     left = torch.ops.epilogue.handles.default() - made

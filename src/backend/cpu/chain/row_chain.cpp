@@ -102,7 +102,8 @@ class StageRun {
         a_(a),
         m_(m),
         each_(weights_.columns_per_panel()),
-        two_sums_(call.kernel->layout.weight_bytes == 4 && m > 1 && m <= kFewChainRows),
+        two_sums_(call.kernel->layout.weight_bytes == 4 && m > 1 &&
+                  m <= rows_of_short_sums(call.kernel->lanes)),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         finish_(call, flow, row, each_) {}
 

@@ -53,7 +53,7 @@ int64_t sum_depth(const PackedWeights& weights, const simd::PanelKernel& kernel,
   const int64_t lanes = kernel.lanes;
   if (layout.most_k > 0) return layout.most_k;
   if (layout.rows != FloatType::f32) return length;
-  if (rows > kFewChainRows) {
+  if (rows > rows_of_short_sums(lanes)) {
     if (lanes < kWideLanes) return even_piece(length, kNarrowSumDepth, kLeastSumDepth);
     // None is longer, not even by some: 772 in three pieces lost 13 % beside a library's four.
     return even_piece(length, ceil_div(length, ceil_div(length, kSumDepth)), kLeastSumDepth);

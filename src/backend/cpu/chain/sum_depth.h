@@ -12,6 +12,10 @@ namespace epilogue::cpu {
 // With few rows memory is the limit.
 inline constexpr int64_t kFewChainRows = 8;
 
+// Rows of f32 whose sums are as short as those of libraries: on vectors of 512 bits these sum in
+// lanes of k up to 15 rows.
+constexpr int64_t rows_of_short_sums(int64_t lanes) { return lanes >= 16 ? 15 : kFewChainRows; }
+
 // `total` in pieces of about `wanted`, all about equal and multiples of `unit`: 784 is three times
 // 264, not 256 three times and 16.
 int64_t even_piece(int64_t total, int64_t wanted, int64_t unit);
