@@ -281,6 +281,23 @@ TEST(PieceFindings, AMaskForEachIdIsOneSort) {
   EXPECT_FALSE(has(f->action, "CSR")) << f->action;
 }
 
+TEST(PieceFindings, ARecursionOverTimeIsAnOpOfTheLibrary) {
+  OpSequence b;
+  for (int step = 0; step < 2; ++step) {
+    for (int i = 0; i < 60; ++i) {
+      b.add("aten::cat", 3, {tensor_list({tensor({8, 1}), tensor({8, 40})}), number(1)});
+      b.add("aten::eq", 2, {tensor({8, 41}), tensor({8, 41})});
+      b.add("aten::where", 2, {tensor({8, 41}, "bool"), tensor({8, 41}), tensor({8, 41})});
+      b.add("aten::logsumexp", 4, {tensor({3, 8, 41}), scalar("[0]")});
+    }
+    b.end_step();
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "call-loop");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(has(f->action, "F.ctc_loss")) << f->action;
+}
+
 TEST(PieceFindings, AFixedMatrixOnTheRightMayBeASum) {
   const auto levels = [](const char* around, bool trains) {
     OpSequence b;
