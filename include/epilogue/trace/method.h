@@ -143,16 +143,21 @@ enum class WasteKind : uint8_t {
   cut_gradients,      // the gradient of each slice fills a tensor of full size
   all_pairs,          // pairs of rows are written out and reduced
   overlapping_windows,
-  made_weight,     // a weight is made of factors in each pass
-  hand_penalty,    // a sum over parameters in the forward pass
-  round_trip,      // a transform of what was transformed back
-  composite_op,    // one that programs are rarely about, with what it calls
-  unread_forward,  // nodes of the forward pass that no backward pass visits
-  pooled_rows,     // rows are gathered and then added up
-  dense_target,    // a loss reads a row of classes for each index
-  stuffed_zeros,   // most of what a product reads are zeros
-  swapped_time,    // a recurrent layer takes the batch for the time
-  value_checks,    // values are looked at for NaN and infinity
+  made_weight,       // a weight is made of factors in each pass
+  hand_penalty,      // a sum over parameters in the forward pass
+  round_trip,        // a transform of what was transformed back
+  composite_op,      // one that programs are rarely about, with what it calls
+  unread_forward,    // nodes of the forward pass that no backward pass visits
+  pooled_rows,       // rows are gathered and then added up
+  dense_target,      // a loss reads a row of classes for each index
+  stuffed_zeros,     // most of what a product reads are zeros
+  swapped_time,      // a recurrent layer takes the batch for the time
+  value_checks,      // values are looked at for NaN and infinity
+  shifted_sums,      // products of shifted slices are summed one by one
+  wide_pools,        // windows of max pooling that overlap much
+  sibling_modules,   // modules of one class side by side
+  gathered_product,  // each rank computes the product of all gathered rows
+  masked_kernel,     // a mask zeroes taps of a convolution
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {

@@ -6,6 +6,7 @@ namespace epilogue::trace {
 namespace {
 
 constexpr double kMaskShare = 0.05;
+constexpr int64_t kManyMasks = 8;  // in a step: a loop over ids
 
 // Ops that index by a boolean mask, with the search of it.
 struct Masks : OpVisitor {
@@ -36,10 +37,23 @@ void find_boolean_masks(const Explanation& e, const Masks& indexed, std::vector<
     f.evidence.push_back(fmt::format("{}: {}, {}, with aten::nonzero", masks[i].name,
                                      counted(masks[i].count, "call", "calls"),
                                      duration(masks[i].ns)));
-  advise(
-      f,
+  const auto steps = static_cast<int64_t>(std::max<size_t>(1, e.steps.size()));
+  int64_t count = 0;
+  for (const OpLoss& mask : masks) count += mask.count;
+  const int64_t per_step = count / steps;
+  const std::string_view plain =
       "masked_fill and torch.where keep the size and need no search; (x * mask).sum() sums what is "
-      "chosen");
+      "chosen";
+  if (per_step >= kManyMasks) {
+    f.evidence.push_back(fmt::format("{} masks in a step, each compared and searched", per_step));
+    advise(f,
+           fmt::format("if each mask picks the rows of one id or label (x == i), order them once "
+                       "outside of the loop: argsort and bincount (or searchsorted) give each id a "
+                       "slice, as CSR (indptr) does for the edges of a graph; else {}",
+                       plain));
+  } else {
+    advise(f, std::string(plain));
+  }
   f.cost_us = to_us(ns);
   for (const OpLoss& mask : masks)
     f.claims.push_back({{std::string(mask.name), "aten::nonzero"}, to_us(mask.ns)});

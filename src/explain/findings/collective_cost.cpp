@@ -22,8 +22,13 @@ std::string_view remedy_of_kind(std::string_view kind) {
        "send fewer bytes: gradients in bf16 (bf16_compress_hook), accumulated over micro-batches "
        "under no_sync(), larger batches on each rank; of metrics send sums every N steps"},
       {"all_gather",
-       "gather less: reduce on each rank first (sums, a loss over the own rows, top-k or argmax in "
-       "place of logits) and send the result, or keep to the own shard; metrics every N steps"},
+       "gather less: if a grid or a sequence is cut, exchange only the boundary rows with the "
+       "neighbours (batch_isend_irecv); if rows are padded to one size, gather the counts first "
+       "and then only the rows that are filled (all_gather of uneven sizes, all_to_all_single); if "
+       "weights are gathered that do not change (inference, frozen layers), gather them once and "
+       "keep them; if all ranks compute the same from what they gather, compute the own rows only; "
+       "else reduce on each rank first (sums, top-k or argmax in place of logits) and send the "
+       "result; metrics every N steps"},
       {"reduce_scatter",
        "send fewer bytes: bf16 for gradients, larger batches on each rank, accumulation"},
       {"all_to_all",

@@ -14,6 +14,9 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
   const HostTime& host = *e.host;
   const int64_t ns = host.of(HostPart::dispatch);
   if (!is_notable(host, ns) || host.op_calls == 0) return;
+  // Those that make most of the calls are named.
+  for (const Waste& waste : e.method.wastes)
+    if (waste.kind == WasteKind::sibling_modules && 2 * waste.op_calls > host.op_calls) return;
   Finding f;
   f.severity = Severity::warning;
   f.title =
@@ -47,8 +50,9 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
            reads_numbers
                ? "aten::item reads one number at a time: .tolist() reads all of a tensor, and sums "
                  "and comparisons of whole tensors need no loop"
-               : "fewer, larger ops help: batches instead of loops over elements, torch.compile; "
-                 "recording is left out");
+               : "fewer, larger ops help: batches instead of loops over elements, one larger layer "
+                 "(or bmm, vmap) for modules that run side by side, torch.compile; recording is "
+                 "left out");
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kCallingOpsPart)}, to_us(ns)});
   out.push_back(std::move(f));

@@ -80,6 +80,11 @@ extern const ExplanationRule kDenseTargetRule;
 extern const ExplanationRule kStuffedZerosRule;
 extern const ExplanationRule kSwappedTimeRule;
 extern const ExplanationRule kValueChecksRule;
+extern const ExplanationRule kShiftedSumsRule;
+extern const ExplanationRule kWidePoolsRule;
+extern const ExplanationRule kSiblingModulesRule;
+extern const ExplanationRule kGatheredProductRule;
+extern const ExplanationRule kMaskedKernelRule;
 extern const ExplanationRule kSmallCollectivesRule;
 extern const ExplanationRule kRepeatedReductionRule;
 extern const ExplanationRule kSentBuffersRule;
@@ -165,6 +170,11 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kStuffedZerosRule,
     &kSwappedTimeRule,
     &kValueChecksRule,
+    &kShiftedSumsRule,
+    &kWidePoolsRule,
+    &kSiblingModulesRule,
+    &kGatheredProductRule,
+    &kMaskedKernelRule,
     // After those that say what the work is.
     &kUntrainedForwardRule,
     &kBesideTrainingRule,

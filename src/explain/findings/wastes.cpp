@@ -84,8 +84,9 @@ constinit const ExplanationRule kConstantMatrixRule = {
         [] {
           return and_share(
               "`mm` outside of `linear` whose left operand is square, 256 rows or more, four times "
-              "as wide as the right one; no other op reads or makes a tensor of its sizes, and it "
-              "gets no gradient");
+              "as wide as the right one, or in training whose right operand is; no other op reads "
+              "or "
+              "makes a tensor of its sizes, and it gets no gradient");
         },
     .find = find_wastes_of<WasteKind::constant_matrix>};
 
@@ -135,7 +136,8 @@ constinit const ExplanationRule kRepeatedBackwardRule = {
         [] {
           return and_share(
               "an autograd node of one sequence number runs 8 times or more in a step, or twice "
-              "without create_graph; what the repetitions take");
+              "without create_graph, or twice with it in passes that begin at the same node "
+              "(autograd.grad for each input apart); what the repetitions take");
         },
     .find = find_wastes_of<WasteKind::repeated_backward>,
     .is_needless = true};
@@ -405,5 +407,69 @@ constinit const ExplanationRule kValueChecksRule = {
         },
     .find = find_wastes_of<WasteKind::value_checks>,
     .is_needless = true};
+
+constinit const ExplanationRule kShiftedSumsRule = {
+    .id = "shifted-sums",
+    .says = "that a correlation or a convolution is a loop over shifted slices",
+    .said_if =
+        [] {
+          return and_share(
+              "`mul` of a slice, of which a sum along it or an addition follows within 4 ops, 16 "
+              "times in a row in a step; the slices begin further by the same number each time, "
+              "and are 4 times as long as that or longer");
+        },
+    .find = find_wastes_of<WasteKind::shifted_sums>,
+    .is_needless = true};
+
+constinit const ExplanationRule kWidePoolsRule = {
+    .id = "wide-pools",
+    .says =
+        "that windows of max pooling overlap so much that smaller ones in series, or rows and then "
+        "columns, are far fewer reads",
+    .said_if =
+        [] { return and_share("`max_pool2d` with square windows of 5 x 5 or more and stride 1"); },
+    .find = find_wastes_of<WasteKind::wide_pools>,
+    .is_needless = true};
+
+constinit const ExplanationRule kSiblingModulesRule = {
+    .id = "sibling-modules",
+    .says =
+        "that modules of one class run side by side (heads, experts, ensembles), where one larger "
+        "layer could be all of them",
+    .said_if =
+        [] {
+          return and_share(
+              "in a run without a device 4 modules of one class or more follow each other within "
+              "another module, with the same ops on the same sizes, and a `cat` or `stack` of as "
+              "many tensors follows; 30 % of it or more is calls and small ops");
+        },
+    .find = find_wastes_of<WasteKind::sibling_modules>,
+    .is_needless = true};
+
+constinit const ExplanationRule kGatheredProductRule = {
+    .id = "gathered-product",
+    .says =
+        "that each rank computes the product of all gathered rows with all gathered rows, as the "
+        "others do",
+    .said_if =
+        [] {
+          return and_share(
+              "a `cat` of equal tensors follows an `allgather` of c10d within 12 ops, and a "
+              "product multiplies its rows by as many columns");
+        },
+    .find = find_wastes_of<WasteKind::gathered_product>,
+    .is_needless = true};
+
+constinit const ExplanationRule kMaskedKernelRule = {
+    .id = "masked-kernel",
+    .says = "that convolutions compute taps which a mask of their window may make zero",
+    .said_if =
+        [] {
+          return and_share(
+              "`mul` of a weight by a tensor with the sizes of its window, 3 taps or more along a "
+              "side, and a convolution with that weight within 8 ops; low confidence, and a "
+              "question");
+        },
+    .find = find_wastes_of<WasteKind::masked_kernel>};
 
 }  // namespace epilogue::trace

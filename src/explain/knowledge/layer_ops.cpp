@@ -371,7 +371,8 @@ constexpr OpKnowledge kLayerOps[] = {
      "quantized_max_pool2d",
      OpCost::bytes, 6.3, OpFuses::pointwise,
      "windows overlap much, or the layout is not channels_last",
-     "channels_last; a stride as large as the window; a stride in the convolution before it",
+     "channels_last; a stride as large as the window; a stride in the convolution before it; of "
+     "several windows on one input the larger as small ones in series",
      OpRole::main, "run all samples as one batch"},
     {"gradients of max pooling",
      "max_pool2d_with_indices_backward max_pool3d_with_indices_backward max_pool2d_backward "

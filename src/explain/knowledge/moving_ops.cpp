@@ -127,15 +127,19 @@ constexpr OpKnowledge kMovingOps[] = {
      "stack the rows and take topk along the last dimension in one call"},
     {"k-th value", "kthvalue", OpCost::sort, 1.4, OpFuses::alone,
      "it is a threshold for many rows, or is computed for a quantile",
-     "topk(sorted=False) of the smaller side; a quantile of a sample", OpRole::either,
-     "stack the rows and take topk along the last dimension in one call"},
+     "several k of one tensor are one sort and indices; topk(sorted=False) of the smaller side; a "
+     "quantile of a sample",
+     OpRole::either, "stack the rows and take topk along the last dimension in one call"},
     {"medians", "median nanmedian", OpCost::sort, 1.7, OpFuses::alone,
      "it is computed over all elements in every step, for statistics",
      "compute it on a sample, or every few steps", OpRole::aside,
      "stack the rows and reduce along a dimension in one call"},
     {"quantiles", "quantile nanquantile", OpCost::sort, 2.2, OpFuses::alone,
-     "it is computed over all elements in every step, for statistics; it sorts all of them",
-     "compute it on a sample, or every few steps; kthvalue gives a single quantile without sorting",
+     "it is called for each level apart, or computed over all elements in every step, for "
+     "statistics; it sorts all of them",
+     "several levels of one tensor are one call, which sorts once (torch.quantile(x, "
+     "torch.tensor([0.1, 0.5, 0.9]), dim)), or one sort and indices; compute it on a sample, or "
+     "every few steps; kthvalue gives a single quantile without sorting",
      OpRole::aside, "stack the rows and reduce along a dimension in one call"},
     {"modes", "mode", OpCost::sort, 4.5, OpFuses::alone, "classes are small integers",
      "bincount and argmax, or one_hot sums for rows", OpRole::aside,
@@ -416,7 +420,9 @@ constexpr OpKnowledge kMovingOps[] = {
      OpRole::aside, "convert once, outside of the loop"},
     {"coalescing", "coalesce _coalesce", OpCost::sort, 3, OpFuses::alone,
      "gradients or adjacency lists are coalesced in every step",
-     "coalesce once and mark it (is_coalesced=True); keep indices sorted; CSR needs none",
+     "gradients of an embedding with sparse=True: sparse=False if the table is small or a step "
+     "reads most of its rows (a dense gradient is not sorted); of adjacency lists: coalesce once "
+     "and mark it (is_coalesced=True); keep indices sorted; CSR needs none",
      OpRole::aside, "convert once, outside of the loop"},
     {"parts of sparse tensors", "indices _indices values _values crow_indices col_indices _nnz",
      OpCost::metadata, 0, OpFuses::alone, "the layout changes in every step",

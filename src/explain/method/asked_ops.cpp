@@ -55,7 +55,8 @@ int64_t AskedOps::sequence(size_t i) const {
   return args == nullptr ? -1 : args->sequence_number;
 }
 
-int64_t AskedOps::take(size_t i, OpTimes& times, std::vector<uint32_t>& calls) const {
+int64_t AskedOps::take(size_t i, OpTimes& times, std::vector<uint32_t>& calls,
+                       std::vector<uint32_t>* within) const {
   const uint32_t first = list_[i];
   const Event& e = all_.event(first);
   int64_t ns = 0;
@@ -64,6 +65,7 @@ int64_t AskedOps::take(size_t i, OpTimes& times, std::vector<uint32_t>& calls) c
     if (all_.event(at).tid != e.tid || all_.event(at).pid != e.pid) continue;
     ns += all_.ns_at(at);
     times.add(all_.event(at).name, all_.ns_at(at));
+    if (within != nullptr) within->push_back(static_cast<uint32_t>(at));
   }
   // An op that makes no node has the number of the next one, too.
   const int64_t number = sequence(i);
@@ -76,7 +78,11 @@ int64_t AskedOps::take(size_t i, OpTimes& times, std::vector<uint32_t>& calls) c
   }
   for (int64_t n = number; n < end; ++n)
     if (const auto found = nodes_.find(n); found != nodes_.end())
-      for (const size_t r : found->second) ns += roots_.add_times(r, times);
+      for (const size_t r : found->second) {
+        ns += roots_.add_times(r, times);
+        if (within != nullptr)
+          within->insert(within->end(), roots_.within(r).begin(), roots_.within(r).end());
+      }
   return ns;
 }
 

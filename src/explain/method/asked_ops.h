@@ -35,7 +35,9 @@ class AskedOps {
   int64_t sequence(size_t i) const;  // -1: it made no node
 
   // Adds an op with what it calls, and its nodes of the backward pass; returns their time.
-  int64_t take(size_t i, OpTimes& times, std::vector<uint32_t>& calls) const;
+  // `within`: gets all of these ops, if it is not null.
+  int64_t take(size_t i, OpTimes& times, std::vector<uint32_t>& calls,
+               std::vector<uint32_t>* within = nullptr) const;
 
  private:
   const CountedOps& all_;
@@ -56,6 +58,9 @@ void find_column_orders(const AskedOps& asked, const Places& places, std::vector
 
 // Tensors that are written to be read once (rows.cpp). Adds to `found`.
 void find_written_rows(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+// Work in pieces that one op does at once (pieces.cpp). Adds to `found`.
+void find_pieces(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
 // Ops for which another form has a cheaper one (forms.cpp). Adds to `found`.
 void find_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);

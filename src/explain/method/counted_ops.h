@@ -104,6 +104,14 @@ class Places {
   };
   // The innermost module at each of the calls.
   std::vector<Module> modules_at(std::span<const uint32_t> calls) const;
+  struct ModuleCall {
+    std::string_view name;  // without "nn.Module: "
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+    uint32_t around = kNone;  // the call of a module around it
+  };
+  // All calls of modules, on the thread that has most of them, by start.
+  std::vector<ModuleCall> module_calls() const;
 
  private:
   struct Spans;

@@ -188,6 +188,9 @@ class Forms : WasteSearch {
     for (auto& [key, form] : forms) {
       const std::string_view base = asked_.base(form.first);
       const bool is_product = base == "mul" || base == "cosine_similarity";
+      constexpr std::array<std::string_view, 10> kComparisons = {
+          "ge", "gt", "le", "lt", "eq", "greater", "greater_equal", "less", "less_equal", "ne"};
+      const bool is_comparison = is_one(kComparisons, base);
       const std::vector<TensorShape> operands = tensor_inputs(asked_.inputs(form.first));
       report(WasteKind::all_pairs, form,
              fmt::format("{} writes out all pairs of {} and {} ({}), which {} reduces",
@@ -195,7 +198,13 @@ class Forms : WasteSearch {
                          sizes_text(operands[1].dims), sizes_text(sizes[key]),
                          form.second == form.first ? "it" : asked_.name(form.second)),
              {times_of(form)},
-             is_product
+             is_comparison
+                 ? "of a sum that counts how many edges or thresholds a number passes: "
+                   "torch.bucketize(x, edges) or torch.searchsorted(sorted, x) find the place of "
+                   "each number in a sorted list (rows of edges for each column: searchsorted with "
+                   "the columns as rows); of equality torch.isin, bincount, or a table that is "
+                   "indexed"
+             : is_product
                  ? "one matrix product gives the sums of products of all pairs: a @ b.T, or einsum "
                    "(for cosines normalise the rows first: F.normalize(a) @ F.normalize(b).T)"
                  : "distances of all pairs are torch.cdist, or |a|^2 + |b|^2 - 2 a @ b.T with one "

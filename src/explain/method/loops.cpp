@@ -288,6 +288,12 @@ class LoopSearch {
              "(all_gather or broadcast in place of all_gather_object and broadcast_object_list; "
              "one "
              "file of tensors)";
+    if ((holds("logsumexp") || holds("logaddexp")) && !has_product)
+      return "if this is a recursion over time (CTC, a CRF, a hidden Markov model): the library's "
+             "op "
+             "runs all steps in one call (F.ctc_loss), or an associative scan does (logcumsumexp "
+             "for a plain sum); else write it over the whole tensor: all steps, labels or samples "
+             "at once";
     if (holds("eq") && (holds("index") || holds("nonzero") || holds("masked_select") ||
                         holds("where") || holds("masked_fill")))
       return "rows are picked by a mask for each label: one index_add, scatter_reduce or bincount "

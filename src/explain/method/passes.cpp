@@ -57,6 +57,62 @@ class Passes : WasteSearch {
     });
   }
 
+  // The most passes of a step that keep a graph and begin at one node.
+  int64_t passes_of_one_output() const {
+    using Begin = std::tuple<uint32_t, int64_t, StringId>;
+    std::map<Begin, int64_t> begins;
+    Begin begin;
+    bool keeps = false;
+    int64_t before = -1;
+    int64_t most = 0;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      const int64_t sequence = roots_.sequence(r);
+      if (sequence < 0 || !is_autograd_node(roots_.name(r))) continue;
+      // Within a pass the numbers fall.
+      if (before < 0 || sequence > before) {
+        if (keeps) most = std::max(most, ++begins[begin]);
+        begin = {roots_.step(r), sequence, all_.event(roots_.at(r)).name};
+        keeps = false;
+      }
+      keeps = keeps || keeps_graph(r);
+      before = sequence;
+    }
+    return keeps ? std::max(most, ++begins[begin]) : most;
+  }
+
+  // The nodes that differentiate these nodes (create_graph=True): what they take.
+  int64_t gradients_of(const std::vector<size_t>& nodes, Waste& waste, std::vector<uint32_t>& calls,
+                       OpTimes& times) const {
+    std::unordered_set<int64_t> numbers;
+    for (const size_t r : nodes)
+      for (const uint32_t at : roots_.within(r)) {
+        const OpArgs* args = all_.trace.op_args(all_.event(at));
+        if (args != nullptr && args->sequence_number >= 0 && all_.name(at).starts_with("aten::"))
+          numbers.insert(args->sequence_number);
+      }
+    for (const size_t r : nodes) numbers.erase(roots_.sequence(r));
+    int64_t ns = 0;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      if (!is_autograd_node(roots_.name(r)) || !numbers.contains(roots_.sequence(r))) continue;
+      ns += roots_.add_times(r, times);
+      calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+    }
+    waste.ns += ns;
+    return ns;
+  }
+
+  // A step of an optimizer begins between the two nodes.
+  bool is_optimizer_between(size_t first, size_t last) {
+    if (optimizers_.empty())
+      for (const Event& e : all_.trace.events)
+        if (e.category == Category::user_annotation &&
+            all_.trace.name(e).starts_with("Optimizer.step"))
+          optimizers_.push_back(e.ts_ns);
+    const int64_t from = all_.event(roots_.at(first)).ts_ns;
+    const int64_t to = all_.event(roots_.at(last)).ts_ns;
+    return std::ranges::any_of(optimizers_, [&](int64_t ns) { return from < ns && ns < to; });
+  }
+
   bool find_repeated_backward() {
     struct Repeated {
       int64_t count = 0;
@@ -81,6 +137,8 @@ class Passes : WasteSearch {
       ++nodes.back().second.count;
       nodes.back().second.roots.push_back(keyed[i].second);
     }
+    // Passes that begin at the same node: one call could take all that they are asked for.
+    const int64_t calls_of_one = passes_of_one_output();
     OpTimes times;
     Waste waste;
     int64_t again_ns = 0;
@@ -90,6 +148,7 @@ class Passes : WasteSearch {
     std::vector<uint32_t> calls;
     std::map<int64_t, int64_t> ns_by_count;
     std::unordered_map<StringId, int64_t> by_name;
+    bool is_stepped = false;  // an optimizer steps between two of the passes
     for (auto& [key, node] : nodes) {
       OpTimes own;
       for (const size_t r : node.roots) {
@@ -100,6 +159,7 @@ class Passes : WasteSearch {
       }
       most = std::max(most, node.count);
       most_plain = std::max(most_plain, node.plain);
+      is_stepped = is_stepped || is_optimizer_between(node.roots.front(), node.roots.back());
       const int64_t again = node.ns / node.count * (node.count - 1);
       waste.ns += node.ns;
       again_ns += again;
@@ -109,7 +169,17 @@ class Passes : WasteSearch {
         for (const uint32_t at : roots_.within(r))
           times.add(all_.event(at).name, all_.ns_at(at) / node.count * (node.count - 1));
     }
-    if (again_ns == 0 || !is_worth_it(again_ns) || (most < kManyPasses && most_plain < 2))
+    const bool is_of_one = calls_of_one >= 2 && most < kManyPasses && most_plain < 2;
+    if (is_of_one) {
+      const int64_t kept = std::min(most, calls_of_one);
+      again_ns = waste.ns / most * (kept - 1);
+      std::vector<size_t> repeated;
+      for (const auto& [key, node] : nodes)
+        repeated.insert(repeated.end(), node.roots.begin(), node.roots.end());
+      again_ns += gradients_of(repeated, waste, calls, times) / kept * (kept - 1);
+    }
+    if (again_ns == 0 || !is_worth_it(again_ns) ||
+        (most < kManyPasses && most_plain < 2 && !is_of_one))
       return false;
     const auto longest =
         std::max_element(by_name.begin(), by_name.end(),
@@ -136,6 +206,29 @@ class Passes : WasteSearch {
               "call backward once"
             : "add the losses and call backward once, or detach() the state between the chunks "
               "of a sequence (truncated backpropagation)";
+    if (is_of_one) {
+      waste.evidence = {fmt::format(
+          "{} of one forward op runs up to {} times, and {} passes with create_graph=True begin at "
+          "the same output: autograd.grad is called for each input apart",
+          name, most, calls_of_one)};
+      waste.action =
+          "call autograd.grad once with a list of all inputs (ux, uy = torch.autograd.grad(u, (x, "
+          "y), torch.ones_like(u), create_graph=True)), or for one tensor that holds them as "
+          "columns; of several grad_outputs is_grads_batched=True";
+    } else if (is_stepped) {
+      waste.evidence = {
+          fmt::format("{} of one forward op runs up to {} times (retain_graph=True)", name, most),
+          "an optimizer steps between the passes: the losses train different parameters"};
+      waste.action =
+          "if the first loss is not to train what both passes go through (a GAN's discriminator on "
+          "made images, a critic), detach() its input or make it under no_grad(): its backward "
+          "pass then ends there, and needs no retain_graph=True; else add the losses and call "
+          "backward once";
+    } else if (is_whole && most < kManyPasses) {
+      waste.action +=
+          "; if one of the losses is not to train that part (a discriminator, a critic, a target), "
+          "detach() its input";
+    }
     waste.saving_ns = again_ns;
     waste.proof = most >= kManyPasses ? WasteProof::shown : WasteProof::likely;
     waste.op_calls = ops;
@@ -187,7 +280,10 @@ class Passes : WasteSearch {
                 "gradient for all parts; no writes into a tensor that gradients go through"
               : "compute on the whole tensor without a loop (all classes or steps at once: one_hot "
                 "or scatter and one sum, vectorised); where the slices are needed one by one, "
-                "x.unbind(dim) or split() has one gradient for all of them";
+                "x.unbind(dim) or split() has one gradient for all of them; if each step needs the "
+                "one "
+                "before, the library's op for the whole recursion (F.ctc_loss, nn.LSTM, nn.GRU, "
+                "cumsum)";
       if (const std::string packed = packed_action(); !packed.empty() && !is_write)
         waste.action = packed;
       waste.saving_ns = saving;
@@ -441,6 +537,7 @@ class Passes : WasteSearch {
   }
 
   const Roots& roots_;
+  std::vector<int64_t> optimizers_;  // starts of their steps
 };
 
 }  // namespace

@@ -254,6 +254,33 @@ std::vector<Places::Module> Places::modules_at(std::span<const uint32_t> calls) 
   return modules;
 }
 
+std::vector<Places::ModuleCall> Places::module_calls() const {
+  const Trace& trace = all_.trace;
+  std::map<std::pair<int32_t, int64_t>, std::vector<ModuleCall>> threads;
+  const auto add = [&](StringId id, int32_t pid, int64_t tid, int64_t start_ns, int64_t end_ns) {
+    std::string_view name = trace.strings[id];
+    if (!name.starts_with(kModulePrefix)) return;
+    name.remove_prefix(kModulePrefix.size());
+    threads[{pid, tid}].push_back({name, start_ns, end_ns, kNone});
+  };
+  for (const Event& e : trace.events)
+    if (e.category == Category::python_function) add(e.name, e.pid, e.tid, e.ts_ns, e.end_ns());
+  for (const PythonFrame& f : trace.frames) add(f.name, f.pid, f.tid, f.ts_ns, f.end_ns());
+  std::vector<ModuleCall> calls;
+  for (auto& [thread, of] : threads)
+    if (of.size() > calls.size()) calls = std::move(of);
+  std::stable_sort(calls.begin(), calls.end(), [](const ModuleCall& a, const ModuleCall& b) {
+    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
+  });
+  std::vector<uint32_t> open;
+  for (uint32_t i = 0; i < calls.size(); ++i) {
+    while (!open.empty() && calls[open.back()].end_ns <= calls[i].start_ns) open.pop_back();
+    calls[i].around = open.empty() ? kNone : open.back();
+    open.push_back(i);
+  }
+  return calls;
+}
+
 std::string CostPlace::text() const {
   std::string text;
   const auto add = [&](std::string_view before, const std::string& what) {

@@ -319,22 +319,41 @@ class Wastes : WasteSearch {
       std::vector<uint32_t> at;
       int64_t ns = 0;
       int64_t columns = 0;
+      bool is_right = false;
+      bool has_forward = false;  // outside of linear: a frozen layer has its gradient alone
     };
     std::map<std::vector<int64_t>, Products> by_matrix;
+    std::set<std::vector<int64_t>> weights;  // of linear
     for (size_t at = 0; at < all_.ops.size(); ++at) {
       const std::string_view name = all_.name(at);
       if (name != "aten::mm" && name != "aten::mv" && name != "aten::addmm") continue;
       // A layer's weight is the right operand of a linear, and trained.
       const uint32_t parent = all_.links.parent[all_.ops[at]];
-      if (parent != kNone && aten_base(all_.trace.name(all_.trace.events[parent])) == "linear")
-        continue;
       const auto inputs = all_.inputs(at);
       const std::vector<TensorShape> tensors = tensor_inputs(inputs);
       const size_t left = name == "aten::addmm" ? 1 : 0;
+      if (parent != kNone && aten_base(all_.trace.name(all_.trace.events[parent])) == "linear") {
+        if (tensors.size() > left + 1) weights.insert(tensors[left + 1].dims);
+        continue;
+      }
       if (tensors.size() < left + 2 || has_sparse(inputs)) continue;
       const std::vector<int64_t>& matrix = tensors[left].dims;
       const std::vector<int64_t>& right = tensors[left + 1].dims;
-      if (matrix.size() != 2 || matrix[0] != matrix[1] || matrix[0] < kWideMatrix) continue;
+      const auto is_wide = [](const std::vector<int64_t>& dims) {
+        return dims.size() == 2 && dims[0] == dims[1] && dims[0] >= kWideMatrix;
+      };
+      if (!is_wide(matrix)) {
+        // On the right it may be a weight: in training a weight gets a gradient.
+        if (!all_.has_backward || !is_wide(right)) continue;
+        Products& calls = by_matrix[right];
+        calls.at.push_back(static_cast<uint32_t>(at));
+        calls.ns += all_.ns_at(at);
+        calls.is_right = true;
+        const uint32_t root = roots_.of(at);
+        calls.has_forward =
+            calls.has_forward || (root != kNone && !is_autograd_node(roots_.name(root)));
+        continue;
+      }
       const int64_t columns = right.size() == 2 ? right[1] : 1;
       if (columns > matrix[0] / kNarrower) continue;
       Products& calls = by_matrix[matrix];
@@ -345,14 +364,15 @@ class Wastes : WasteSearch {
     for (const auto& [matrix, calls] : by_matrix) {
       if (!is_worth_it(calls.ns) || calls.at.size() < 2 || is_made_here(matrix)) continue;
       if (gets_gradient(matrix)) continue;
+      if (calls.is_right && (!calls.has_forward || weights.contains(matrix))) continue;
       OpTimes times;
       for (const uint32_t at : calls.at) times.add(all_.event(at).name, all_.ns_at(at));
       Waste waste;
       waste.kind = WasteKind::constant_matrix;
       waste.title = fmt::format(
           "products with one dense matrix of {} take {} of {}: if it is mostly zeros (an "
-          "adjacency, "
-          "a mask, a Laplacian), so is the work",
+          "adjacency, a mask, a Laplacian) or a pattern (a triangle of ones, a transform), so is "
+          "the work",
           sizes_text(matrix), time_text(calls.ns), time_text(all_.wall_ns));
       waste.evidence.push_back(fmt::format("{} calls on {}", calls.at.size(),
                                            shapes_text(all_.inputs(calls.at.front()))));
@@ -361,8 +381,9 @@ class Wastes : WasteSearch {
                             : "no op of the run makes it");
       waste.action =
           "if most of it is zeros, keep it sparse (matrix.to_sparse_csr() once; torch.sparse.mm or "
-          "@), or gather rows by the edges and index_add_ them; if it is a transform (Fourier, "
-          "Toeplitz), call torch.fft or a convolution";
+          "@), or gather rows by the edges and index_add_ them; if it is a triangle of ones, the "
+          "product is torch.cumsum; if it is a transform (Fourier, Toeplitz), call torch.fft or a "
+          "convolution";
       waste.ns = calls.ns;
       waste.proof = WasteProof::question;
       add(std::move(waste), calls.at, times);
@@ -743,6 +764,7 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   find_column_orders(asked, places, found);
   find_written_rows(asked, places, found);
   find_forms(asked, places, found);
+  find_pieces(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {
     return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);
   });
