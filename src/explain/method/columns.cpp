@@ -8,8 +8,7 @@
 #include <optional>
 
 #include "explain/index/aten_ops.h"
-#include "explain/method/asked_ops.h"
-#include "explain/method/method.h"
+#include "explain/method/asked_search.h"
 
 namespace epilogue::trace {
 namespace {
@@ -18,12 +17,10 @@ constexpr size_t kNextWithin = 6;     // ops between the two
 constexpr int64_t kFewerColumns = 2;  // times as few
 constexpr int64_t kFewerRows = 4;
 
-using Dims = std::vector<int64_t>;
-
-class Columns : WasteSearch {
+class Columns : AskedSearch {
  public:
   Columns(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
-      : WasteSearch(asked.all(), places, found), asked_(asked) {}
+      : AskedSearch(asked, places, found) {}
 
   void run() {
     if (asked_.empty() || all_.trace.inputs.size() == 0) return;
@@ -34,33 +31,10 @@ class Columns : WasteSearch {
         add_reduced(i, *projected);
       }
     }
-    for (auto& [key, order] : orders_) {
-      if (!is_worth_it(static_cast<int64_t>(order.saving))) continue;
-      Waste waste;
-      waste.kind = WasteKind::dearer_order;
-      waste.title =
-          fmt::format("{}: {} of {}", order.title, time_text(static_cast<int64_t>(order.saving)),
-                      time_text(all_.wall_ns));
-      waste.evidence = {order.evidence};
-      waste.action = order.action;
-      waste.ns = order.ns;
-      waste.saving_ns = static_cast<int64_t>(order.saving);
-      waste.proof = WasteProof::likely;
-      add(std::move(waste), order.calls, order.times);
-    }
+    for (const auto& [key, order] : orders_) report(order);
   }
 
  private:
-  struct Order {
-    std::vector<uint32_t> calls;
-    OpTimes times;
-    int64_t ns = 0;
-    double saving = 0;
-    std::string title, evidence, action;
-  };
-
-  std::vector<TensorShape> tensors(size_t i) const { return tensor_inputs(asked_.inputs(i)); }
-
   // A sparse tensor has sizes and no strides.
   static bool is_sparse_first(std::span<const OpInput> in) {
     return has_sparse(in) && in[0].strides.empty();
@@ -125,21 +99,18 @@ class Columns : WasteSearch {
 
   // Rows are spread over a graph, and then projected to fewer columns.
   void add_spread_first(size_t i, const Dims& dims) {
-    for (size_t j = i + 1; j < std::min(asked_.size(), i + 1 + kNextWithin); ++j) {
+    for (size_t j = i + 1; j < end_of(i, kNextWithin); ++j) {
       if (!asked_.is_same_root(i, j)) return;
       const auto next = projected_dims(j);
       if (!next) {
         // Zeros that are made for it, gathers of other rows, sums of counts.
-        const auto read = tensors(j);
-        const bool reads = std::any_of(read.begin(), read.end(),
-                                       [&](const TensorShape& t) { return t.dims == dims; });
-        if (reads && !keeps_columns(j, dims)) return;
+        if (reads(j, dims) && !keeps_columns(j, dims)) return;
         continue;
       }
       if (next->from != dims) return;
       const int64_t columns = next->to.back();
       if (columns * kFewerColumns > dims.back()) return;
-      Order& order = orders_[{asked_.key(i), asked_.key(j)}];
+      DearerOrder& order = orders_[{asked_.key(i), asked_.key(j)}];
       const int64_t ns = asked_.take(i, order.times, order.calls);
       order.ns += ns;
       order.saving += static_cast<double>(ns) *
@@ -161,19 +132,16 @@ class Columns : WasteSearch {
   // A projection to more columns without a bias, and then rows are spread.
   void add_spread_last(size_t i, const Projection& p) {
     if (p.has_bias || p.from.size() != 2 || p.to.back() < kFewerColumns * p.from.back()) return;
-    for (size_t j = i + 1; j < std::min(asked_.size(), i + 1 + kNextWithin); ++j) {
+    for (size_t j = i + 1; j < end_of(i, kNextWithin); ++j) {
       if (!asked_.is_same_root(i, j)) return;
       const auto in = asked_.inputs(j);
       const auto spread = spread_dims(j);
       if (!spread) {
-        const auto read = tensors(j);
-        const bool reads = std::any_of(read.begin(), read.end(),
-                                       [&](const TensorShape& t) { return t.dims == p.to; });
-        if (reads && !keeps_columns(j, p.to)) return;
+        if (reads(j, p.to) && !keeps_columns(j, p.to)) return;
         continue;
       }
       if (!is_sparse_first(in) || in[1].dims != p.to) return;
-      Order& order = orders_[{asked_.key(i), asked_.key(j)}];
+      DearerOrder& order = orders_[{asked_.key(i), asked_.key(j)}];
       const int64_t ns = asked_.take(j, order.times, order.calls);
       order.ns += ns;
       order.saving += static_cast<double>(ns) *
@@ -203,7 +171,7 @@ class Columns : WasteSearch {
     if (over.size() != 1) return;
     const int64_t d = over[0] < 0 ? over[0] + 2 : over[0];
     if (d < 0 || d > 1 || p.to[static_cast<size_t>(d)] < kFewerRows) return;
-    Order& order = orders_[{asked_.key(i), asked_.key(j)}];
+    DearerOrder& order = orders_[{asked_.key(i), asked_.key(j)}];
     const int64_t ns = asked_.take(i, order.times, order.calls);
     order.ns += ns;
     order.saving +=
@@ -216,8 +184,7 @@ class Columns : WasteSearch {
         base);
   }
 
-  const AskedOps& asked_;
-  std::map<std::pair<uint64_t, uint64_t>, Order> orders_;
+  std::map<std::pair<uint64_t, uint64_t>, DearerOrder> orders_;
 };
 
 }  // namespace

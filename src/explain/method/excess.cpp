@@ -12,8 +12,7 @@
 
 #include "base/units.h"
 #include "explain/index/aten_ops.h"
-#include "explain/method/asked_ops.h"
-#include "explain/method/method.h"
+#include "explain/method/asked_search.h"
 
 namespace epilogue::trace {
 namespace {
@@ -44,10 +43,10 @@ struct Product {
   double flops() const { return batch * m * k * n; }
 };
 
-class Excess : WasteSearch {
+class Excess : AskedSearch {
  public:
   Excess(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
-      : WasteSearch(asked.all(), places, found), roots_(asked.roots()), asked_(asked) {}
+      : AskedSearch(asked, places, found), roots_(asked.roots()) {}
 
   void run() {
     find_repeated_modules();
@@ -217,16 +216,10 @@ class Excess : WasteSearch {
   // --- The dearer order
   // ---------------------------------------------------------------------------
 
-  struct Order {
-    std::vector<uint32_t> calls;
-    OpTimes times;
-    int64_t ns = 0;
-    double saving = 0;
-    std::string title, evidence, action;
-  };
+  using Orders = std::map<std::tuple<uint64_t, uint64_t, int>, DearerOrder>;
 
   void find_dearer_orders() {
-    std::map<std::tuple<uint64_t, uint64_t, int>, Order> orders;
+    Orders orders;
     for (size_t i = 0; i + 1 < asked_.size(); ++i) {
       if (base(i).starts_with("upsample_")) {
         add_resampled(i, orders);
@@ -237,24 +230,11 @@ class Excess : WasteSearch {
         add_norm(i, orders);
       }
     }
-    for (auto& [key, order] : orders) {
-      if (!is_worth_it(static_cast<int64_t>(order.saving))) continue;
-      Waste waste;
-      waste.kind = WasteKind::dearer_order;
-      waste.title =
-          fmt::format("{}: {} of {}", order.title, time_text(static_cast<int64_t>(order.saving)),
-                      time_text(all_.wall_ns));
-      waste.evidence = {order.evidence};
-      waste.action = order.action;
-      waste.ns = order.ns;
-      waste.saving_ns = static_cast<int64_t>(order.saving);
-      waste.proof = WasteProof::likely;
-      add(std::move(waste), order.calls, order.times);
-    }
+    for (const auto& [key, order] : orders) report(order);
   }
 
   // Interpolation, then a convolution of one pixel to fewer channels: the two commute.
-  void add_resampled(size_t i, std::map<std::tuple<uint64_t, uint64_t, int>, Order>& orders) {
+  void add_resampled(size_t i, Orders& orders) {
     const auto small = tensor_inputs(inputs(i));
     size_t next = i + 1;
     while (next < asked_.size() && next < i + kChainLookAhead &&
@@ -262,7 +242,7 @@ class Excess : WasteSearch {
       ++next;
     if (small.empty() || small[0].dims.size() < 3 || next >= asked_.size()) return;
     const std::string_view of = base(next);
-    if (of != "conv1d" && of != "conv2d" && of != "conv3d" && of != "convolution") return;
+    if (!is_convolution(of)) return;
     const auto large = tensor_inputs(inputs(next));
     if (large.size() < 2 || large[1].dims.size() < 3 || large[0].dims.size() < 3) return;
     const std::vector<int64_t>& weight = large[1].dims;
@@ -271,7 +251,7 @@ class Excess : WasteSearch {
     if (taps != 1 || weight[1] != channels || weight[0] >= channels ||
         large[0].dims[1] != channels || large[0].numel() <= small[0].numel())
       return;
-    Order& order = orders[{asked_.key(i), asked_.key(next), 0}];
+    DearerOrder& order = orders[{asked_.key(i), asked_.key(next), 0}];
     const int64_t resampling = take(i, order.times, order.calls);
     const int64_t product = take(next, order.times, order.calls);
     const double fewer = static_cast<double>(weight[0]) / static_cast<double>(channels);
@@ -291,8 +271,7 @@ class Excess : WasteSearch {
   }
 
   // A linear of all rows, then their mean: the mean of the rows could go first.
-  void add_mean(size_t i, const Product& product,
-                std::map<std::tuple<uint64_t, uint64_t, int>, Order>& orders) {
+  void add_mean(size_t i, const Product& product, Orders& orders) {
     if (!product.is_linear || product.result.size() < 3 || i + 1 >= asked_.size()) return;
     const size_t next = i + 1;
     const auto in = inputs(next);
@@ -305,7 +284,7 @@ class Excess : WasteSearch {
     const int64_t dim = over[0] < 0 ? over[0] + rank : over[0];
     if (dim < 0 || dim + 1 >= rank || product.result[static_cast<size_t>(dim)] < 2) return;
     const int64_t rows = product.result[static_cast<size_t>(dim)];
-    Order& order = orders[{asked_.key(i), asked_.key(next), 3}];
+    DearerOrder& order = orders[{asked_.key(i), asked_.key(next), 3}];
     const int64_t ns = take(i, order.times, order.calls);
     order.ns += ns;
     order.saving += static_cast<double>(ns) * (1 - 1 / static_cast<double>(rows));
@@ -318,15 +297,13 @@ class Excess : WasteSearch {
   }
 
   // In inference the factors of a batch norm could be in the weights before it.
-  void add_norm(size_t i, std::map<std::tuple<uint64_t, uint64_t, int>, Order>& orders) {
+  void add_norm(size_t i, Orders& orders) {
     if (all_.has_backward || i == 0) return;
     const std::string_view before = base(i - 1);
-    if (before != "conv1d" && before != "conv2d" && before != "conv3d" && before != "linear" &&
-        before != "convolution")
-      return;
+    if (!is_convolution(before) && before != "linear") return;
     const auto in = inputs(i);
     if (in.size() < 6 || in[5].concrete != "False") return;  // training
-    Order& order = orders[{0, 0, 4}];
+    DearerOrder& order = orders[{0, 0, 4}];
     const int64_t ns = take(i, order.times, order.calls);
     order.ns += ns;
     order.saving += static_cast<double>(ns);
@@ -340,8 +317,7 @@ class Excess : WasteSearch {
   }
 
   // (A B) C, where A (B C) is cheaper.
-  void add_chain(size_t i, const Product& first,
-                 std::map<std::tuple<uint64_t, uint64_t, int>, Order>& orders) {
+  void add_chain(size_t i, const Product& first, Orders& orders) {
     // What it reads looks like its result: the next product may read the same as it does.
     if (first.left == first.result || (!first.is_linear && first.right == first.result)) return;
     for (size_t j = i + 1; j < std::min(asked_.size(), i + 1 + kChainLookAhead); ++j) {
@@ -365,7 +341,7 @@ class Excess : WasteSearch {
           is_left ? b * first.k * first.n * second->n + b * first.m * first.k * second->n
                   : b * second->m * first.m * first.k + b * second->m * first.k * first.n;
       if (then <= 0 || now < kFewerFlops * then || is_read_again(i, j, first.result)) return;
-      Order& order = orders[{asked_.key(i), asked_.key(j), is_left ? 1 : 2}];
+      DearerOrder& order = orders[{asked_.key(i), asked_.key(j), is_left ? 1 : 2}];
       const int64_t ns = take(i, order.times, order.calls) + take(j, order.times, order.calls);
       order.ns += ns;
       order.saving += static_cast<double>(ns) * (1 - then / now);
@@ -687,7 +663,6 @@ class Excess : WasteSearch {
   }
 
   const Roots& roots_;
-  const AskedOps& asked_;
 };
 
 }  // namespace

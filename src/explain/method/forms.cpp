@@ -12,8 +12,7 @@
 #include "base/units.h"
 #include "explain/index/aten_ops.h"
 #include "explain/knowledge/op_knowledge.h"
-#include "explain/method/asked_ops.h"
-#include "explain/method/method.h"
+#include "explain/method/asked_search.h"
 
 namespace epilogue::trace {
 namespace {
@@ -50,22 +49,10 @@ constexpr std::array<std::string_view, 20> kReducingOps = {"sum",
                                                            "linalg_vector_norm",
                                                            "argmax"};
 
-using Dims = std::vector<int64_t>;
-
-// Calls of one kind, with what they and their nodes of the backward pass take.
-struct CostlyForm {
-  std::vector<uint32_t> calls;
-  OpTimes times;
-  int64_t ns = 0;
-  int64_t count = 0;
-  size_t first = 0;   // among the asked ops
-  size_t second = 0;  // the op that makes it a loss
-};
-
-class Forms : WasteSearch {
+class Forms : AskedSearch {
  public:
   Forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
-      : WasteSearch(asked.all(), places, found), asked_(asked) {}
+      : AskedSearch(asked, places, found) {}
 
   void run() {
     find_composites();
@@ -80,29 +67,6 @@ class Forms : WasteSearch {
   }
 
  private:
-  void take(CostlyForm& form, size_t i) { form.ns += asked_.take(i, form.times, form.calls); }
-
-  // `title` is followed by the times.
-  void report(WasteKind kind, const CostlyForm& form, const std::string& title,
-              std::vector<std::string> evidence, std::string action,
-              std::optional<double> saved_share, WasteProof proof) {
-    if (!is_worth_it(form.ns)) return;
-    Waste waste;
-    waste.kind = kind;
-    waste.title = fmt::format("{}: {} of {}", title, time_text(form.ns), time_text(all_.wall_ns));
-    waste.evidence = std::move(evidence);
-    waste.action = std::move(action);
-    waste.ns = form.ns;
-    if (saved_share)
-      waste.saving_ns = static_cast<int64_t>(static_cast<double>(form.ns) * *saved_share);
-    waste.proof = proof;
-    add(std::move(waste), form.calls, form.times);
-  }
-
-  std::string times_of(const CostlyForm& form) const {
-    return counted(form.count, "time", "times") + ", " + shapes_text(asked_.inputs(form.first));
-  }
-
   // --- Ops that are many ops
   // -----------------------------------------------------------------------
 
@@ -479,8 +443,6 @@ class Forms : WasteSearch {
         "at once",
         std::nullopt, WasteProof::likely);
   }
-
-  const AskedOps& asked_;
 };
 
 }  // namespace

@@ -12,8 +12,7 @@
 #include <tuple>
 
 #include "explain/index/aten_ops.h"
-#include "explain/method/asked_ops.h"
-#include "explain/method/method.h"
+#include "explain/method/asked_search.h"
 
 namespace epilogue::trace {
 namespace {
@@ -29,17 +28,14 @@ constexpr size_t kGatherWithin = 12;  // ops between a gather, its join and a pr
 constexpr size_t kMaskWithin = 8;     // ops between a masked weight and its convolution
 constexpr int64_t kMaskedWindow = 3;  // taps along a side
 
-using Dims = std::vector<int64_t>;
-
 bool is_any_convolution(std::string_view base) {
-  return base == "conv1d" || base == "conv2d" || base == "conv3d" || base == "convolution" ||
-         base == "_convolution";
+  return is_convolution(base) || base == "_convolution";
 }
 
-class Pieces : WasteSearch {
+class Pieces : AskedSearch {
  public:
   Pieces(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
-      : WasteSearch(asked.all(), places, found), asked_(asked) {}
+      : AskedSearch(asked, places, found) {}
 
   void run() {
     if (asked_.empty()) return;
@@ -52,42 +48,11 @@ class Pieces : WasteSearch {
   }
 
  private:
-  struct Form {
-    std::vector<uint32_t> calls;
-    OpTimes times;
-    int64_t ns = 0;
-    int64_t count = 0;
-    size_t first = 0;
-  };
-
-  int64_t take(Form& form, size_t i) {
-    const int64_t ns = asked_.take(i, form.times, form.calls);
-    form.ns += ns;
-    return ns;
-  }
-  std::vector<TensorShape> tensors(size_t i) const { return tensor_inputs(asked_.inputs(i)); }
   uint32_t step(size_t i) const { return all_.links.step[all_.ops[asked_.at(i)]]; }
-  size_t end_of(size_t i, size_t within) const { return std::min(asked_.size(), i + 1 + within); }
   bool is_backward(size_t i) const {
     return is_autograd_node(asked_.roots().name(asked_.roots().of(asked_.at(i))));
   }
   int64_t per_step(int64_t count) const { return count / static_cast<int64_t>(all_.steps); }
-
-  void report(WasteKind kind, const Form& form, const std::string& title,
-              std::vector<std::string> evidence, std::string action,
-              std::optional<int64_t> saving_ns, WasteProof proof, int64_t op_calls = 0) {
-    if (!is_worth_it(form.ns)) return;
-    Waste waste;
-    waste.kind = kind;
-    waste.title = fmt::format("{}: {} of {}", title, time_text(form.ns), time_text(all_.wall_ns));
-    waste.evidence = std::move(evidence);
-    waste.action = std::move(action);
-    waste.ns = form.ns;
-    waste.saving_ns = saving_ns;
-    waste.proof = proof;
-    waste.op_calls = op_calls;
-    add(std::move(waste), form.calls, form.times);
-  }
 
   // --- Sums over shifted slices
   // ---------------------------------------------------------------------
@@ -154,7 +119,7 @@ class Pieces : WasteSearch {
   }
 
   void find_lags() {
-    Form form;
+    CostlyForm form;
     std::vector<Lag> run;
     size_t longest = 0;
     const auto end_run = [&] {
@@ -213,7 +178,7 @@ class Pieces : WasteSearch {
 
   void find_wide_pools() {
     struct Pools {
-      Form form;
+      CostlyForm form;
       std::map<int64_t, int64_t> ns_by_window;
     };
     std::map<Dims, Pools> by_input;
@@ -244,20 +209,21 @@ class Pieces : WasteSearch {
           "a window of (1, {}) and then one of ({}, 1) give the same maxima with {} "
           "reads in place of {}",
           largest, largest, 2 * largest, largest * largest);
-      report(WasteKind::wide_pools, pools.form,
-             fmt::format("max pooling with windows of {} that move by 1 reads each number up to {} "
-                         "times",
-                         windows, largest * largest),
-             {fmt::format("on {}, {} calls", sizes_text(dims), pools.form.count)},
-             is_series
-                 ? fmt::format("if they read the same tensor, take them in series: {} x {} pools "
-                               "one after the other (each reads the result of the one before) give "
-                               "{} (the smaller window of the result is the larger one of the "
-                               "input); else {}",
-                               least, least, windows, separate)
-                 : separate,
-             pools.form.ns - (is_series ? std::min(kinds * least_ns, pools.form.ns) : one_by_one),
-             WasteProof::likely);
+      report_saving(
+          WasteKind::wide_pools, pools.form,
+          fmt::format("max pooling with windows of {} that move by 1 reads each number up to {} "
+                      "times",
+                      windows, largest * largest),
+          {fmt::format("on {}, {} calls", sizes_text(dims), pools.form.count)},
+          is_series
+              ? fmt::format("if they read the same tensor, take them in series: {} x {} pools "
+                            "one after the other (each reads the result of the one before) give "
+                            "{} (the smaller window of the result is the larger one of the "
+                            "input); else {}",
+                            least, least, windows, separate)
+              : separate,
+          pools.form.ns - (is_series ? std::min(kinds * least_ns, pools.form.ns) : one_by_one),
+          WasteProof::likely);
     }
   }
 
@@ -292,7 +258,7 @@ class Pieces : WasteSearch {
     return false;
   }
 
-  void add_group(const std::vector<const ModuleCall*>& group, Form& form, int64_t& ops,
+  void add_group(const std::vector<const ModuleCall*>& group, CostlyForm& form, int64_t& ops,
                  int64_t& small_ns, size_t& most) {
     std::set<std::string_view> names;
     for (const ModuleCall* call : group) names.insert(call->name);
@@ -324,7 +290,7 @@ class Pieces : WasteSearch {
   void find_siblings() {
     if (all_.is_device) return;
     struct Siblings {
-      Form form;
+      CostlyForm form;
       int64_t ops = 0;
       int64_t small_ns = 0;
       size_t most = 0;
@@ -352,20 +318,22 @@ class Pieces : WasteSearch {
           static_cast<double>(s.small_ns) < kSmallShare * static_cast<double>(s.form.ns))
         continue;
       const auto count = static_cast<int64_t>(s.most);
-      report(WasteKind::sibling_modules, s.form,
-             fmt::format("{} modules of {} run one after the other with the same ops{}, and their "
-                         "results are joined",
-                         s.most, name, all_.trace.inputs.size() == 0 ? "" : " and sizes"),
-             {fmt::format("{} calls of {} in a step, {} ops in all with the backward pass",
-                          per_step(s.form.count), name, s.ops),
-              fmt::format("{} of it in calls and small ops", time_text(s.small_ns))},
-             fmt::format("run all {} {} modules as one: join their weights to one larger Linear "
-                         "(heads: one projection, then view and transpose to [batch, heads, rows, "
-                         "columns]); if each reads rows of its own, stack the weights and use "
-                         "torch.bmm, or torch.func.stack_module_state and vmap (convolutions: "
-                         "groups={})",
-                         s.most, name, s.most),
-             s.small_ns / count * (count - 1), WasteProof::likely, s.ops / count * (count - 1));
+      s.form.op_calls = s.ops / count * (count - 1);
+      report_saving(
+          WasteKind::sibling_modules, s.form,
+          fmt::format("{} modules of {} run one after the other with the same ops{}, and their "
+                      "results are joined",
+                      s.most, name, all_.trace.inputs.size() == 0 ? "" : " and sizes"),
+          {fmt::format("{} calls of {} in a step, {} ops in all with the backward pass",
+                       per_step(s.form.count), name, s.ops),
+           fmt::format("{} of it in calls and small ops", time_text(s.small_ns))},
+          fmt::format("run all {} {} modules as one: join their weights to one larger Linear "
+                      "(heads: one projection, then view and transpose to [batch, heads, rows, "
+                      "columns]); if each reads rows of its own, stack the weights and use "
+                      "torch.bmm, or torch.func.stack_module_state and vmap (convolutions: "
+                      "groups={})",
+                      s.most, name, s.most),
+          s.small_ns / count * (count - 1), WasteProof::likely);
     }
   }
 
@@ -375,7 +343,7 @@ class Pieces : WasteSearch {
   void find_gathered_products() {
     std::map<Dims, int64_t> gathered;  // rows that all ranks gave, and how many ranks
     size_t last_gather = asked_.size();
-    Form form;
+    CostlyForm form;
     int64_t ranks = 0;
     Dims product;
     size_t seen = 0;  // of all ops: a gather stands within an op of autograd
@@ -412,18 +380,19 @@ class Pieces : WasteSearch {
       }
     }
     if (form.count == 0) return;
-    report(WasteKind::gathered_product, form,
-           fmt::format("each rank multiplies all gathered rows by all gathered rows ({} rows of {} "
-                       "ranks), so that every rank computes the same",
-                       product[0], ranks),
-           {counted(form.count, "time", "times") + ", " + shapes_text(asked_.inputs(form.first)),
-            "with what reads the product, forward and backward"},
-           fmt::format("compute the own rows alone: the {} rows of this rank by all {} gathered "
-                       "ones, with labels that begin at rank * {}; the mean over ranks is the same "
-                       "loss (gradients of the gathered rows come through "
-                       "torch.distributed.nn.functional.all_gather)",
-                       product[0] / ranks, product[0], product[0] / ranks),
-           form.ns / ranks * (ranks - 1), WasteProof::likely);
+    report_saving(
+        WasteKind::gathered_product, form,
+        fmt::format("each rank multiplies all gathered rows by all gathered rows ({} rows of {} "
+                    "ranks), so that every rank computes the same",
+                    product[0], ranks),
+        {counted(form.count, "time", "times") + ", " + shapes_text(asked_.inputs(form.first)),
+         "with what reads the product, forward and backward"},
+        fmt::format("compute the own rows alone: the {} rows of this rank by all {} gathered "
+                    "ones, with labels that begin at rank * {}; the mean over ranks is the same "
+                    "loss (gradients of the gathered rows come through "
+                    "torch.distributed.nn.functional.all_gather)",
+                    product[0] / ranks, product[0], product[0] / ranks),
+        form.ns / ranks * (ranks - 1), WasteProof::likely);
   }
 
   // --- Kernels under a mask
@@ -447,7 +416,7 @@ class Pieces : WasteSearch {
   }
 
   void find_masked_kernels() {
-    Form form;
+    CostlyForm form;
     std::string shape;
     for (size_t i = 0; i < asked_.size(); ++i) {
       if (!is_masked_weight(i)) continue;
@@ -477,8 +446,6 @@ class Pieces : WasteSearch {
            "the row itself; if whole channels are zero, groups or fewer channels",
            std::nullopt, WasteProof::question);
   }
-
-  const AskedOps& asked_;
 };
 
 }  // namespace

@@ -25,6 +25,10 @@ inline bool is_multiplication(std::string_view name) {
   return name.starts_with("aten::") && is_one(kProducts, aten_base(name));
 }
 
+inline bool is_convolution(std::string_view base) {
+  return base == "conv1d" || base == "conv2d" || base == "conv3d" || base == "convolution";
+}
+
 // Time by op name.
 class OpTimes {
  public:

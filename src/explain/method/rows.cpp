@@ -10,8 +10,7 @@
 #include <optional>
 
 #include "explain/index/aten_ops.h"
-#include "explain/method/asked_ops.h"
-#include "explain/method/method.h"
+#include "explain/method/asked_search.h"
 
 namespace epilogue::trace {
 namespace {
@@ -30,18 +29,12 @@ constexpr int64_t kManySteps = 32;
 constexpr size_t kTimeWithin = 5;
 constexpr int64_t kManyChecks = 4;  // in a step
 
-using Dims = std::vector<int64_t>;
-
 int64_t numbers_in(const Dims& dims) { return TensorShape{dims, {}}.numel(); }
 
-bool is_convolution(std::string_view base) {
-  return base == "conv1d" || base == "conv2d" || base == "conv3d" || base == "convolution";
-}
-
-class Rows : WasteSearch {
+class Rows : AskedSearch {
  public:
   Rows(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
-      : WasteSearch(asked.all(), places, found), asked_(asked) {}
+      : AskedSearch(asked, places, found) {}
 
   void run() {
     if (asked_.empty() || all_.trace.inputs.size() == 0) return;
@@ -62,47 +55,11 @@ class Rows : WasteSearch {
   }
 
  private:
-  struct Form {
-    std::vector<uint32_t> calls;
-    OpTimes times;
-    int64_t ns = 0;
-    int64_t count = 0;
-    size_t first = 0;
-    size_t second = 0;
+  struct Form : CostlyForm {
     Dims dims;
-    double share = 0;      // of zeros
-    int64_t op_calls = 0;  // that would go
+    double share = 0;  // of zeros
   };
   using Forms = std::map<uint64_t, Form>;
-
-  void take(Form& form, size_t i) { form.ns += asked_.take(i, form.times, form.calls); }
-  std::vector<TensorShape> tensors(size_t i) const { return tensor_inputs(asked_.inputs(i)); }
-  bool reads(size_t i, const Dims& dims) const {
-    const std::vector<TensorShape> read = tensors(i);
-    return std::any_of(read.begin(), read.end(),
-                       [&](const TensorShape& t) { return t.dims == dims; });
-  }
-  size_t end_of(size_t i, size_t within) const { return std::min(asked_.size(), i + 1 + within); }
-
-  void report(WasteKind kind, const Form& form, const std::string& title,
-              std::vector<std::string> evidence, std::string action,
-              std::optional<double> saved_share, WasteProof proof) {
-    if (!is_worth_it(form.ns)) return;
-    Waste waste;
-    waste.kind = kind;
-    waste.title = fmt::format("{}: {} of {}", title, time_text(form.ns), time_text(all_.wall_ns));
-    waste.evidence = std::move(evidence);
-    waste.action = std::move(action);
-    waste.ns = form.ns;
-    if (saved_share)
-      waste.saving_ns = static_cast<int64_t>(static_cast<double>(form.ns) * *saved_share);
-    waste.proof = proof;
-    waste.op_calls = form.op_calls;
-    add(std::move(waste), form.calls, form.times);
-  }
-  std::string times_of(const Form& form) const {
-    return counted(form.count, "time", "times") + ", " + shapes_text(asked_.inputs(form.first));
-  }
 
   // --- Rows that are gathered to be added up
   // ----------------------------------------------------------
@@ -492,7 +449,6 @@ class Rows : WasteSearch {
            1 - 1 / static_cast<double>(per_step), WasteProof::likely);
   }
 
-  const AskedOps& asked_;
   Form checks_;
   Forms pooled_, targets_, zeros_, time_;
   Form weights_;

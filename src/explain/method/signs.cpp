@@ -382,8 +382,7 @@ Said wide_kernel(const CountedOps& all, Calls calls) {
     // The op that the program calls has the strides at one place.
     for (uint32_t op = all.ops[at]; op != kNone; op = all.links.parent[op]) {
       const std::string_view base = aten_base(all.trace.name(all.trace.events[op]));
-      if (base != "convolution" && base != "conv1d" && base != "conv2d" && base != "conv3d")
-        continue;
+      if (!is_convolution(base)) continue;
       if (all.position[op] == kNone) return std::nullopt;
       const auto inputs = all.inputs(all.position[op]);
       if (inputs.size() < 4 || inputs[1].dims.size() < 3) return std::nullopt;
