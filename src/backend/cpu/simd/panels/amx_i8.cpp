@@ -36,30 +36,12 @@ void amx_i8_tiles(const TileArgs& args) { TileLoops<AmxIntegerUnit>(args).run();
 
 thread_local Scratch tiled_scratch;
 
-// A product of rows as they lie in memory with a panel in tiles: tiled first. Callers of many
-// products of the same rows do that themselves, once.
 template <int kParts>
 void tiled_product(const PanelArgs& args) {
   if (args.m < kLeastTileRows)
     return kParts == 1 ? w8a8_tile_dots_one(args) : w8a8_tile_dots_two(args);
-  TileArgs tiles;
-  tiles.rows.rows = args.m;
-  tiles.rows.steps = tiles.rows.depth = args.k / kQuadsK;
-  const int64_t panels = tiles.rows.panels();
-  const int64_t row_floats = TiledRows::bytes_of(args.m, tiles.rows.steps) / int64_t{sizeof(float)};
-  float* const memory =
-      tiled_scratch.get(static_cast<size_t>(row_floats + 2 * panels * kBlockSums));
-  tiles.rows.data = reinterpret_cast<uint16_t*>(memory);
-  for (int64_t i = 0; i < args.m; ++i) {
-    const int8_t* const row = static_cast<const int8_t*>(args.a) + i * args.a_stride;
-    tiles.rows.set_row(i, reinterpret_cast<const uint16_t*>(row), args.k / 2);
-  }
-  tiles.weights = {static_cast<const char*>(args.panel), i8_tile_block_bytes(args)};
-  tiles.products = kParts;
-  tiles.last = tiles.chunk = 2;
-  tiles.resident = tiles.rows.steps;
-  tiles.sums = memory + row_floats;
-  amx_i8_tiles(tiles);
+  const int64_t panels = TiledRows::panels_of(args.m);
+  const float* const all = untiled_rows_product<AmxIntegerUnit>(args, 1, kParts, tiled_scratch);
   constexpr int64_t width = kTilesWidth / kParts;   // of a part's sums
   constexpr int64_t columns = kTileBlock / kParts;  // of a part in a block
   for (int64_t row = 0; row < args.m; row += kTileBlock) {
@@ -69,8 +51,8 @@ void tiled_product(const PanelArgs& args) {
     if (args.work != nullptr) to = args.work->begin(row, rows);
     for (int64_t block = 0; block < 2; ++block)
       for (int64_t p = 0; p < kParts; ++p) {
-        const float* const sums = tiles.sums + (block * panels + row / kTileBlock) * kBlockSums +
-                                  p * kTileBlock * columns;
+        const float* const sums =
+            all + (block * panels + row / kTileBlock) * kBlockSums + p * kTileBlock * columns;
         const int64_t column = block * columns;
         const float* const earlier = args.sums[p] + row * width + column;
         w8a8_kernels().finish({reinterpret_cast<const int32_t*>(sums), columns, rows, columns,

@@ -23,28 +23,13 @@ thread_local Scratch row_scratch;
 
 void amx_tiles(const TileArgs& args) { TileLoops<AmxUnit>(args).run(); }
 
-// Two products of rows as they lie in memory: tiled first. Callers of many products of the same
-// rows do that themselves, once.
 void two_parts(const PanelArgs& args) {
-  TileArgs tiles;
-  tiles.rows.rows = args.m;
-  tiles.rows.steps = tiles.rows.depth = args.k / kTileK;
-  const int64_t row_floats = TiledRows::bytes_of(args.m, tiles.rows.steps) / int64_t{sizeof(float)};
-  const int64_t panels = tiles.rows.panels();
-  float* const memory = row_scratch.get(static_cast<size_t>(row_floats + 2 * panels * kBlockSums));
-  tiles.rows.data = reinterpret_cast<uint16_t*>(memory);
-  for (int64_t i = 0; i < args.m; ++i)
-    tiles.rows.set_row(i, static_cast<const uint16_t*>(args.a) + i * args.a_stride, args.k);
-  tiles.weights = {static_cast<const char*>(args.panel), tile_block_bytes(args)};
-  tiles.products = 2;
-  tiles.last = tiles.chunk = 2;
-  tiles.resident = tiles.rows.steps;
-  tiles.sums = memory + row_floats;
-  amx_tiles(tiles);
+  const int64_t panels = TiledRows::panels_of(args.m);
+  const float* const sums = untiled_rows_product<AmxUnit>(args, 2, 2, row_scratch);
   for (int64_t row = 0; row < args.m; ++row)
     for (int64_t block = 0; block < 2; ++block)
       for (int p = 0; p < 2; ++p) {
-        const float* const from = tiles.sums + (block * panels + row / kTileBlock) * kBlockSums +
+        const float* const from = sums + (block * panels + row / kTileBlock) * kBlockSums +
                                   (p * kTileBlock + row % kTileBlock) * kTileColumns;
         float* const to = args.sums[p] + row * kTileBlock + block * kTileColumns;
         for (int64_t j = 0; j < kTileColumns; ++j)

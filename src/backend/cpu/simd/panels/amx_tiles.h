@@ -58,7 +58,7 @@ class TileProduct {
  public:
   TileProduct(const PanelArgs& args, int parts)
       : args_(args), halves_per_part_(2 / parts), sums_width_(kTilesWidth / parts) {
-    if constexpr (kTiled) half_bytes_ = tile_block_bytes(args);
+    if constexpr (kTiled) half_bytes_ = tile_block_bytes(args, 2);
   }
 
   void run() const {

@@ -90,7 +90,7 @@ struct PairRows {
 template <int kParts>
 struct TilePairs {
   explicit TilePairs(const PanelArgs& args)
-      : block(static_cast<const char*>(args.panel)), block_bytes(tile_block_bytes(args)) {}
+      : block(static_cast<const char*>(args.panel)), block_bytes(tile_block_bytes(args, 2)) {}
   [[gnu::always_inline]] const char* vector(int64_t j) const {
     return block + tile_place(j, kParts, block_bytes);
   }

@@ -72,9 +72,9 @@ struct PanelArgs {
   // says.
   PanelWork* work = nullptr;
 };
-// PanelArgs::block_bytes, or what 0 means with weights of bf16.
-inline int64_t tile_block_bytes(const PanelArgs& args) {
-  return args.block_bytes > 0 ? args.block_bytes : args.k / kTileK * kTilePairBytes;
+// PanelArgs::block_bytes, or what 0 means.
+inline int64_t tile_block_bytes(const PanelArgs& args, int64_t weight_bytes) {
+  return args.block_bytes > 0 ? args.block_bytes : args.k * kTileBlock * weight_bytes;
 }
 using PanelFunction = void (*)(const PanelArgs& args);
 

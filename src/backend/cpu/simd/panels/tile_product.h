@@ -28,6 +28,7 @@
 #include "backend/cpu/simd/panels/amx_tiles.h"
 #include "backend/cpu/simd/panels/prefetch.h"
 #include "backend/cpu/simd/panels/tile_blocks.h"
+#include "backend/cpu/simd/scratch.h"
 
 namespace epilogue::simd {
 
@@ -318,5 +319,33 @@ class TileLoops {
   TileWork* work_ = nullptr;  // of the sums in the registers
   int64_t lines_ = 0;         // that it makes of them; 0: it has pieces
 };
+
+// The sums of rows as they lie in memory with one panel in tiles: [2 blocks][panels of rows]
+// [32 x 32], until the scratch's next use. Callers of many products of the same rows tile these
+// themselves, once.
+template <class Unit>
+const float* untiled_rows_product(const PanelArgs& args, int64_t weight_bytes, int products,
+                                  Scratch& scratch) {
+  constexpr int64_t kWordBytes = 2;
+  const int64_t words = args.k * weight_bytes / kWordBytes;
+  TileArgs tiles;
+  tiles.rows.rows = args.m;
+  tiles.rows.steps = tiles.rows.depth = words / kTileK;
+  const int64_t row_floats = TiledRows::bytes_of(args.m, tiles.rows.steps) / int64_t{sizeof(float)};
+  float* const memory =
+      scratch.get(static_cast<size_t>(row_floats + 2 * tiles.rows.panels() * kBlockSums));
+  tiles.rows.data = reinterpret_cast<uint16_t*>(memory);
+  for (int64_t i = 0; i < args.m; ++i) {
+    const char* const row = static_cast<const char*>(args.a) + i * args.a_stride * weight_bytes;
+    tiles.rows.set_row(i, reinterpret_cast<const uint16_t*>(row), words);
+  }
+  tiles.weights = {static_cast<const char*>(args.panel), tile_block_bytes(args, weight_bytes)};
+  tiles.products = products;
+  tiles.last = tiles.chunk = 2;
+  tiles.resident = tiles.rows.steps;
+  tiles.sums = memory + row_floats;
+  TileLoops<Unit>(tiles).run();
+  return tiles.sums;
+}
 
 }  // namespace epilogue::simd

@@ -52,9 +52,5 @@ void w8a8_dots_two(const PanelArgs& args);
 // The same of panels in tiles.
 void w8a8_tile_dots_one(const PanelArgs& args);
 void w8a8_tile_dots_two(const PanelArgs& args);
-// Of such panels: PanelArgs::block_bytes, or what 0 means.
-inline int64_t i8_tile_block_bytes(const PanelArgs& args) {
-  return args.block_bytes > 0 ? args.block_bytes : args.k * kTileBlock;
-}
 
 }  // namespace epilogue::simd

@@ -60,7 +60,7 @@ struct Unit {
 template <int kParts>
 struct QuadTiles {
   explicit QuadTiles(const PanelArgs& args)
-      : block(static_cast<const int8_t*>(args.panel)), block_bytes(i8_tile_block_bytes(args)) {}
+      : block(static_cast<const int8_t*>(args.panel)), block_bytes(tile_block_bytes(args, 1)) {}
   const int8_t* vector(int64_t j) const { return block + tile_place(j, kParts, block_bytes); }
   // Each block is read at half of the panel's pace.
   const int8_t* ahead(int64_t j, int64_t bytes) const { return vector(j) + bytes / 2; }
