@@ -2,6 +2,7 @@
 """torch.compile(model, backend="epilogue")."""
 
 import copy
+import gc
 import json
 
 import models
@@ -12,6 +13,7 @@ import zoo
 from torch._dynamo.utils import counters
 
 import epilogue.torch
+from epilogue.torch import functional
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +82,7 @@ def test_gpt2_of_any_size_by_inductor():
 def test_other_models(name, without_inductor):
     """DeepSeek's attention writes in place, by nodes that have no users; Falcon's layers are x @ weight.T.
 
-    fuse() takes DeepSeek's experts too, the backend leaves them to Inductor.
+    Of DeepSeek, fuse() takes the experts too; a model that was not fused has them as Inductor's.
     """
     entry, model = zoo.ZOO[name], zoo.build(name)
     given = zoo.inputs(entry.takes)
@@ -403,3 +405,44 @@ def test_linear_layers_with_gradients(dtype):
     for g, o, w in zip(got, own, want):
         off, eager = (((t.double() - w).norm() / w.norm()).item() for t in (g, o))
         assert off <= 1.05 * eager + (1e-7 if dtype is torch.float32 else 0)
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+def test_linear_layers_of_a_frozen_graph(name):
+    """Weights are attributes of the graph then, each right before its layer (those of k and v behind q's), and a head's that
+    is the embedding's before that."""
+    model = models.build(name)
+    if name == "llama":
+        model.lm_head.weight = model.model.embed_tokens.weight
+    given = models.ids(3)
+    with torch.no_grad(), torch._inductor.config.patch(freezing=True):
+        compiled = torch.compile(model, backend="epilogue", options={"linears": "always", "freezing": True})
+        torch.testing.assert_close(compiled(given)[0], model(given)[0], rtol=1e-4, atol=1e-5)
+    assert replaced() == models.LAYERS and counters["epilogue"]["linears"] >= 4 * models.LAYERS + (name == "llama")
+
+
+def test_packed_weights_go_with_the_model(without_inductor):
+    functional.clear()
+    before = torch.ops.epilogue.handles()
+    module = Projections(torch.float32).eval()
+    x = torch.randn(3, 264)
+    compiled = torch.compile(module, backend="epilogue", options={"linears": "always"})
+    with torch.no_grad():
+        want = module(x)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), want, rtol=1e-4, atol=1e-5)
+    assert torch.ops.epilogue.handles() == before + 2  # q, k and small are one
+    del module, compiled
+    torch._dynamo.reset()
+    gc.collect()
+    assert torch.ops.epilogue.handles() == before
+
+
+def test_weights_that_were_made_in_inference_mode(without_inductor):
+    with torch.inference_mode():
+        module = Projections(torch.float32).eval()
+        x = torch.randn(3, 264)
+        compiled = torch.compile(module, backend="epilogue", options={"linears": "always"})
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+            module.q.weight.mul_(1.5)  # without a version

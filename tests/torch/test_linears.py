@@ -380,15 +380,19 @@ def test_memory_and_tied_weights(monkeypatch):
         epilogue.torch.fuse(nn.Linear(2, 2), linears="some")
 
 
-def test_small_layers_and_many_rows_stay_pytorchs(monkeypatch):
+@pytest.mark.parametrize("tiles", [False, True])
+def test_small_layers_and_many_rows_stay_pytorchs(monkeypatch, tiles):
+    """With AMX's tiles bf16 gains at any number of rows."""
     report = epilogue.torch.why(epilogue.torch.fuse(Attention().eval()))
     assert not any(row.is_fused for row in report.linears) and "small" in str(report)
     monkeypatch.setattr("epilogue.torch.linear_state.products_of", lambda _: "torch")
+    monkeypatch.setattr("epilogue.torch.linear_state.has_tiles", lambda: tiles)
     module = epilogue.torch.fuse(nn.Sequential(nn.Linear(256, 512)).bfloat16().eval())
     with torch.no_grad():
         module(torch.randn(400, 256).bfloat16())
     report = epilogue.torch.why(module)
-    assert (report.linear_calls, report.linears[0].own_calls) == (0, 1) and "400 rows" in str(report)
+    assert (report.linear_calls, report.linears[0].own_calls) == (int(tiles), int(not tiles))
+    assert ("400 rows" in str(report)) == (not tiles)
 
 
 def test_tune_measure_keeps_a_choice(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 """fuse() on models with experts: what it recognises, how exact it is, and when experts run as their own."""
 
 import copy
+import gc
 import types
 
 import models
@@ -9,8 +10,10 @@ import pytest
 import torch
 import zoo
 from torch import nn
+from torch._dynamo.utils import counters
 
 import epilogue.torch
+from epilogue.torch import functional, mixture
 from epilogue.torch.timing import relative
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -531,3 +534,58 @@ def test_equal_sizes():
         want = run(layer, *args)
         torch.testing.assert_close(run(epilogue.torch.fuse(layer), *args), want, rtol=1e-4, atol=1e-4)
         assert calls_of(layer) == [(1, 0)], (columns, hidden, experts)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_compiled_models_keep_their_experts_as_one_op(name, monkeypatch):
+    """The backend's graph as it is: Inductor takes a minute for it."""
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **_: graph.forward)
+    torch._dynamo.reset()
+    counters.clear()
+    _, _, layers, others = MODELS[name]
+    model = build(name)
+    given = torch.randint(3, zoo.V, (1, 9))
+    with torch.no_grad():
+        want = model(given).logits
+        compiled = torch.compile(epilogue.torch.fuse(model), backend="epilogue")
+        for _ in range(2):
+            assert relative(compiled(given).logits, want) < 1e-5
+        assert (counters["epilogue"]["experts"], counters["epilogue"]["mlps"]) == (layers, others)
+        experts = experts_of(model)[0]
+        for p in experts.parameters():
+            p.mul_(1.5)  # not stale
+        assert relative(compiled(given).logits, epilogue.torch.unfuse(copy.deepcopy(model))(given).logits) < 1e-5
+
+
+def test_compiled_experts_that_changed_are_their_own(monkeypatch):
+    """An attribute that Dynamo guards, gradients, and autocast: the graph has the module's own ops."""
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **_: graph.forward)
+    torch._dynamo.reset()
+    counters.clear()
+    layer = epilogue.torch.fuse(layer_of("gpt_oss"))
+    compiled = torch.compile(layer, backend="epilogue")
+    given = routed(6)
+    assert relative(run(compiled, *given), run(layer, *given)) < 1e-5
+    assert counters["epilogue"]["experts"] == 1
+    compiled(*given).sum().backward()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        run(compiled, *given)
+    layer.limit = 0.5
+    got = run(compiled, *given)
+    assert relative(got, run(epilogue.torch.unfuse(copy.deepcopy(layer)), *given)) < 1e-5
+    assert counters["epilogue"]["experts"] == 1
+
+
+def test_packed_experts_go_with_their_weights():
+    mixture.clear()
+    given = routed(6)
+    layer = layer_of()
+    names = ("gate_up_proj", "down_proj")
+    want = run(layer, *given)
+    for _ in range(2):
+        got = run(lambda *a: functional.experts(*a, *(getattr(layer, n) for n in names), cache=True), *given)
+        assert relative(got, want) < 1e-5
+    assert len(mixture._kept) == 1
+    del layer
+    gc.collect()
+    assert not mixture._kept

@@ -18,7 +18,7 @@ from torch import fx
 from . import choose
 from . import functional  # noqa: F401  (registers the ops)
 from .dynamo import GraphMlp, is_written_between, mlp_at, steps_of
-from .linear_state import LEAST_ELEMENTS, loses
+from .linear_state import LEAST_ELEMENTS, gains_always, loses
 from .match import DTYPES, Plan
 from .nodes import Linear, Nodes, value_of
 from .training import FusedFunction, LinearFunction, products_of, result_of, train_once, unprofitable
@@ -70,14 +70,20 @@ def _why_left(linear: Linear, trains: bool, options: Options) -> "str | None":
         return None
     if trains:
         return unprofitable(x.dtype)
-    engine = products_of(x.dtype) == "engine"
-    if not engine and any(user.target is F.embedding for user in linear.weight.users):
-        return "linear layers: the weight is an embedding's"
-    rows = x.shape[:-1]
-    if not engine and not all(isinstance(n, int) for n in rows):
+    if gains_always(x.dtype):
+        return None
+    if any(user.target is F.embedding for user in linear.weight.users):
+        return "linear layers: the weight is an embedding's"  # a packed copy would hold it twice
+    sizes = x.shape[:-1]
+    if not all(isinstance(n, int) for n in sizes):
         return "linear layers: PyTorch's own product is as fast, or the number of rows is unknown"
-    reason = None if engine else loses(math.prod(rows), x.dtype)
-    return None if reason is None else "linear layers: PyTorch's own product is as fast"
+    return None if loses(math.prod(sizes), x.dtype) is None else "linear layers: PyTorch's own product is as fast"
+
+
+def _read_here(graph: fx.Graph, linear: Linear) -> Linear:
+    """Parameters of a frozen graph are attributes, each read right before its layer: of later ones, behind the op."""
+    parts = ((name, getattr(linear, name)) for name in ("weight", "bias"))
+    return linear._replace(**{name: graph.node_copy(n) for name, n in parts if n is not None and n.op == "get_attr"})
 
 
 def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "collections.Counter[str]") -> None:
@@ -99,6 +105,7 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
         alone = trains or is_written_between(group[0][0], group[-1][0])
         for some in [[one] for one in group] if alone else [group]:
             with graph.inserting_before(some[0][0]):
+                some = [(node, _read_here(graph, linear)) for node, linear in some]
                 if trains:
                     ((_, one),) = some
                     made = [graph.call_function(trained_linear_node, (one.x, one.weight, one.bias, one.transposed))]
@@ -151,8 +158,7 @@ def _insert(graph: fx.Graph, mlp: GraphMlp) -> fx.Node:
         cut = lambda t, i: None if t is None else graph.call_method("narrow", (t, 0, i * rows, rows))  # noqa: E731
         weights[:1] = [cut(weights[0], 0), cut(weights[0], 1)]
         biases[:1] = [cut(biases[0], 0), cut(biases[0], 1)]
-    op = torch.ops.epilogue.gated_mlp.default if mlp.gated else torch.ops.epilogue.mlp.default
-    return graph.call_function(op, (mlp.x, *weights, *biases, mlp.activation, True))
+    return graph.call_function(torch.ops.epilogue.kept_mlp.default, (mlp.x, weights, biases, _plan(mlp).engine_activation()))
 
 
 def _like(node: "fx.Node | None") -> "torch.Tensor | None":
@@ -189,8 +195,7 @@ def _inference_call(mlp: GraphMlp, x: torch.Tensor, weights: "list[torch.Tensor]
     if mlp.packed:
         weights[:1] = weights[0].chunk(2)
         biases = [*((None, None) if biases[0] is None else biases[0].chunk(2)), *biases[1:]]
-    op = torch.ops.epilogue.gated_mlp.default if mlp.gated else torch.ops.epilogue.mlp.default
-    return functools.partial(op, x, *weights, *biases, mlp.activation, True)
+    return functools.partial(torch.ops.epilogue.kept_mlp.default, x, weights, biases, _plan(mlp).engine_activation())
 
 
 def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
@@ -205,7 +210,8 @@ def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
 
 
 def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "collections.Counter[str]":
-    """Replaces the MLPs of Dynamo's graph; how many it replaced ("mlps"), and how many not, by reason."""
+    """Replaces the MLPs of Dynamo's graph; how many it replaced ("mlps"), and how many not, by reason. "experts": of a fused
+    model, which are ops already."""
     counts: "collections.Counter[str]" = collections.Counter(mlps=0)
     graph = graph_module.graph
     if torch.is_autocast_enabled("cpu") or any("autocast" in str(n.target) for n in graph.nodes):
@@ -236,6 +242,9 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
         counts["mlps"] += 1
     if options.linears:
         _rewrite_linears(graph, trains, options, counts)
+    experts = sum(node.target is torch.ops.epilogue.mixture.default for node in graph.nodes)
+    if experts:
+        counts["experts"] = experts
     if counts["mlps"] or counts["linears"]:
         graph.lint()
         graph_module.recompile()

@@ -25,7 +25,7 @@ from torch import nn
 
 from . import activations, bandwidth, bench_calls, bench_decode, bench_experts, bench_ranks
 from .fuse import why
-from .peers import EXACT, INT8, MIXTURES, PEERS, TRAINING, compiling, installed, prepare
+from .peers import COMPILED, EXACT, INT8, MIXTURES, PEERS, TRAINING, compiling, installed, prepare
 from .timing import interleaved, ratio, relative
 
 # hidden size, size between the products, form, activation
@@ -97,6 +97,8 @@ def compare(
     center, low, high = ratio(times[best], times["fused"])
     row = {"name": name, "ms": {k: medians[k] for k in calls}, "best": best, "ratio": center, "low": low, "high": high,
            "differences": differences, "times": {k: times[k] for k in calls}, "left_out": sorted(wrong), "beside_ms": {k: medians[k] for k in beside or {}}}  # fmt: skip
+    if COMPILED in calls:
+        row["compiled"] = ratio(times[best], times[COMPILED])
     if "torchao" in calls and "fused int8" in calls:
         row["int8"] = ratio(times["torchao"], times["fused int8"])
     return row
@@ -118,7 +120,7 @@ def prepared(
                 made[setting] = prepare(module, setting, training, linears)
                 call(made[setting])
         except Exception as error:  # whatever another project raises
-            if setting in ("fused", "fused int8", "eager"):
+            if setting in ("fused", "fused int8", COMPILED, "eager"):
                 raise
             made.pop(setting, None)
             print(f"{name}: {setting} is left out: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
@@ -128,6 +130,8 @@ def prepared(
 def show(row: "dict[str, typing.Any]") -> None:
     ms = "  ".join(f"{k} {v:.3f}" for k, v in row["ms"].items())
     line = f"{row['name']:40} {row['ratio']:.2f}x of {row['best']} [{row['low']:.2f}, {row['high']:.2f}]   ms: {ms}"
+    if "compiled" in row:
+        line += "   fused, compiled: {:.2f}x [{:.2f}, {:.2f}]".format(*row["compiled"])
     if "int8" in row:
         line += "   int8: {:.2f}x of torchao [{:.2f}, {:.2f}]".format(*row["int8"])
     if "roofline" in row:

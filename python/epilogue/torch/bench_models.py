@@ -10,6 +10,7 @@ Shapes are those of Llama-3.2-1B, Qwen2.5-0.5B, Qwen3-MoE (32 of its 128 experts
 BERT and Whisper-base, with random weights, `--layers` of their layers and 8192 words. Phases: `prefill` reads a prompt;
 `decode` makes one token with a cache of as many; models without a cache have `forward`; `--training` adds a step of SGD.
 
+Ours: the fused model, and (`fused, compiled`, but in training) the same by torch.compile with the backend `epilogue` and Inductor's freezing.
 Peers: eager, torch.compile (its default; freezing, max-autotune and grouped GEMM templates), of mixtures transformers'
 grouped_mm, OpenVINO and zentorch where they are installed. Results agree first; then all take turns, round after round. A line
 has the ratio of medians to the best peer with its 95 % interval over rounds, and tokens a second with theirs. `share` is the
@@ -33,7 +34,7 @@ from torch import nn
 from . import bandwidth, bench
 from .fuse import fuse, why
 from .isolated import Blocks
-from .peers import MIXTURES, PEERS, TRAINING, installed
+from .peers import COMPILED, MIXTURES, PEERS, TRAINING, installed
 from .timing import interval
 
 WORDS = 8192
@@ -189,13 +190,15 @@ def _phase_row(
     label = f"{name} {phase} {str(dtype)[6:]}"
     peers = [p for p in options.peers if p not in MIXTURES or SHAPES[name].experts is not None]
     with torch.no_grad():
-        made = bench.prepared(label, plain, peers, lambda m: [call(m) for _ in range(3)][-1])
+        made = bench.prepared(label, plain, [COMPILED, *peers], lambda m: [call(m) for _ in range(3)][-1])
         calls = {setting: lambda run=run: call(run) for setting, run in made.items()}
         alone = Blocks(made["fused"], calls["fused"])
         beside = {"blocks own": alone.own, "blocks fused": alone.fused}
         if phase == "decode":
             beside["read"] = read
-        row = bench.compare(label, calls, TOLERANCE.get(dtype, 3e-2), options, beside)
+        # A router that rounds otherwise chooses another expert where two are as good.
+        tolerance = TOLERANCE.get(dtype, 3e-2) * (2 if SHAPES[name].experts is not None else 1)
+        row = bench.compare(label, calls, tolerance, options, beside)
         row["share"] = mlp_share(plain, lambda: call(plain))
         row["fused"] = _counted(made["fused"], calls["fused"])
     row["saved_ms"] = row["ms"]["eager"] - row["ms"]["fused"]

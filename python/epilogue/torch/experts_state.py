@@ -10,6 +10,7 @@ from torch import fx, nn
 from . import activations, choose, gathered, sharded, signals
 from .fused_class import class_of, is_compiling, unfused_class
 from .layer import hooks_of
+from .match import DTYPES
 from .mixture import Experts
 from .patterns import NoMatch
 from .report import Row
@@ -229,12 +230,51 @@ def _unrouted(x: torch.Tensor, index: typing.Any, weights: typing.Any) -> "str |
     return None
 
 
+@torch.compiler.assume_constant_result
+def _is_unchanged(module: nn.Module) -> bool:
+    """While Dynamo traces: it guards what the traced code reads beside."""
+    state: ExpertsState = module.__dict__[STATE]
+    return "forward" not in module.__dict__ and state.store is None and state._changed(module) is None
+
+
+def _keeps_op(module: nn.Module, args: typing.Any, kwargs: typing.Any) -> bool:
+    """Whether the graph of torch.compile gets one op for the experts. Traced by Dynamo."""
+    plan = module._epilogue_experts_state.plan
+    if tuple(kwargs) != plan.inputs[len(args) :] or len(args) > 3 or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        return False
+    x, index, weights = (*args, *kwargs.values())
+    up = getattr(module, plan.up)
+    if x.dtype not in DTYPES or x.device.type != "cpu" or up.dtype != x.dtype or index.dtype not in _INDICES:
+        return False
+    if x.dim() != 2 or index.dim() != 2 or (weights.dtype != torch.float32 and weights.dtype != x.dtype):
+        return False
+    for name, value in plan.traits:
+        if value != "a function" and getattr(module, name) != value:
+            return False
+    return not (plan.eval_only and module.training) and _is_unchanged(module)
+
+
+def _op_of(module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    state = module._epilogue_experts_state
+    plan = state.plan
+    gate = None if plan.gate is None else getattr(module, plan.gate)
+    gate_bias, up_bias, down_bias = (None if name is None else getattr(module, name) for name in plan.biases)
+    return torch.ops.epilogue.mixture.default(
+        x, index, weights, getattr(module, plan.up), getattr(module, plan.down), gate, up_bias, down_bias, gate_bias, plan.activation,
+        plan.gated, plan.interleaved, plan.transposed, plan.clamp[0], plan.clamp[1], state.options.bits,
+    )  # fmt: skip
+
+
 @functools.lru_cache(maxsize=None)
 def _experts_class(original: type) -> type:
     own = original.forward
 
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        if is_compiling() or (args and isinstance(args[0], fx.Proxy)):
+        if is_compiling():
+            if not _keeps_op(self, args, kwargs):
+                return own(self, *args, **kwargs)
+            return _op_of(self, *args, *kwargs.values())
+        if args and isinstance(args[0], fx.Proxy):
             return own(self, *args, **kwargs)
         out = self.__dict__[STATE].run(self, args, kwargs)
         return own(self, *args, **kwargs) if out is None else out

@@ -7,11 +7,10 @@ Weights are [out, in], as nn.Linear holds them. The backward pass computes gate 
 products are PyTorch's.
 """
 
-import threading
 import typing
+import weakref
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import activations
 from . import pointwise  # noqa: F401  (registers fake results and gradients of the compiled ops)
@@ -23,10 +22,8 @@ OptionalTensor = typing.Optional[torch.Tensor]
 _GATED = Plan("forward", "x", ("gate", "up", "down"), "silu", None, True)
 _PLAIN = Plan("forward", "x", ("fc1", "fc2"), "gelu", None, False)
 
-_lock = threading.Lock()
-# By storages and views.
-_packs: "dict[typing.Any, tuple[list[StorageWeakRef], Handle]]" = {}
-_MOST_PACKS = 1024
+# Handles of calls that name weights alone, by the weights' memory.
+_kept: "dict[int, Handle]" = {}
 
 
 def _plan(gated: bool, activation: str) -> Plan:
@@ -74,38 +71,31 @@ def _require_gradient(dy: torch.Tensor, x: torch.Tensor, last: torch.Tensor) -> 
         )
 
 
-def _find(activation: str, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]") -> Handle:
-    """Packed weights of an earlier call with the same memory, or new ones. activation: the engine's name; "none": linear
-    layers of one input."""
-    given = [t for t in (*weights, *biases) if t is not None]
-    views = tuple((t.data_ptr(), t.dtype, t.stride(), t.shape) for t in given)
-    storages = [StorageWeakRef(t.untyped_storage()) for t in given]
-    key = (activation, tuple(b is None for b in biases), views, tuple(s.cdata for s in storages))
-    with _lock:
-        found = _packs.get(key)
-        if found is None or any(s.expired() for s in found[0]):
-            for old in [k for k, v in _packs.items() if any(s.expired() for s in v[0])]:
-                del _packs[old]
-            while len(_packs) >= _MOST_PACKS:
-                del _packs[next(iter(_packs))]
-            found = _packs[key] = (storages, Handle(weights, biases, activation))
-        return found[1]
+@torch.library.custom_op("epilogue::keep", mutates_args=(), device_types="cpu")
+def _keep(weights: typing.List[torch.Tensor], biases: typing.List[OptionalTensor], activation: str) -> int:
+    """The number of a handle for weights that kept_mlp or linears meets for the first time. It packs them once, and goes
+    with the first of their storages. activation: the engine's name; "none": linear layers of one input."""
+    handle = Handle(weights, biases, activation, borrows=True)
+    number = handle.number
+    _kept[number] = handle
+    for given in (*weights, *biases):
+        if given is not None:
+            weakref.finalize(given.untyped_storage(), _kept.pop, number, None).atexit = False
+    return number
 
 
 def clear() -> None:
-    """Drops the weights that were packed for calls with cache=True."""
-    with _lock:
-        _packs.clear()
+    """Drops the weights that were packed for calls with cache=True, and for torch.compile's backend."""
+    _kept.clear()
 
 
 def _forward(plan: Plan, x: torch.Tensor, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]", cache: bool) -> torch.Tensor:
     _require(x, weights, biases)
-    given = [t for t in (*weights, *biases) if t is not None]
-    if any(t.is_inference() for t in given):  # they have no version: this call's alone
-        given, cache = [], False
-    handle = _find(plan.engine_activation(), weights, biases) if cache else Handle(weights, biases, plan.engine_activation(), parameters=given)
-    out = handle(x.detach(), given)
-    assert out is not None  # handles are found by memory
+    activation = plan.engine_activation()
+    if cache:
+        return torch.ops.epilogue.kept_mlp.default(x.detach(), weights, biases, activation)
+    out = Handle(weights, biases, activation, parameters=[])(x.detach(), [])
+    assert out is not None  # nothing is watched
     return out
 
 
@@ -169,18 +159,12 @@ def _(x, fc1, fc2, bias1, bias2, activation, cache):  # type: ignore[no-untyped-
     return _fake(x, [fc1, fc2], [bias1, bias2])
 
 
-@torch.library.custom_op("epilogue::linears", mutates_args=(), device_types="cpu")
-def _linears(x: torch.Tensor, weights: typing.List[torch.Tensor], biases: typing.List[OptionalTensor]) -> typing.List[torch.Tensor]:
-    """Linear layers of one input, in inference, by weights that stay packed; what torch.compile's backend inserts."""
-    given = [t for t in (*weights, *biases) if t is not None]
-    if any(t.is_inference() for t in given):  # they have no version
-        handle, given = Handle(weights, biases, "none", parameters=[]), []
-    else:
-        handle = _find("none", weights, biases)
-    return torch.ops.epilogue.linear.default(x.detach(), handle.number, given, None)
+@torch.library.register_fake("epilogue::kept_mlp")
+def _(x, weights, biases, activation):  # type: ignore[no-untyped-def]
+    return _fake(x, weights, biases)
 
 
-@_linears.register_fake
+@torch.library.register_fake("epilogue::linears")
 def _(x, weights, biases):  # type: ignore[no-untyped-def]
     return [x.new_empty((*x.shape[:-1], w.shape[0])) for w in weights]
 

@@ -40,7 +40,7 @@ class Around(typing.NamedTuple):
 
 
 class Handle:
-    """Packed weights, and the call that uses them. Holds the weights' memory, so that an address
+    """Packed weights, and the call that uses them. Holds the weights' memory, or goes before it, so that an address
     that is equal is the same memory. It alone finds out whether parameters changed."""
 
     def __init__(
@@ -52,9 +52,11 @@ class Handle:
         bits: str = "",
         around: Around = Around(),
         parameters: "typing.Sequence[torch.Tensor] | None" = None,
+        borrows: bool = False,
     ) -> None:
         """parameters: those of which the rest are views; by default the weights and biases themselves. Weights that
-        are rounded already need a dtype; of `bits` the choice for rows counts."""
+        are rounded already need a dtype; of `bits` the choice for rows counts. borrows: memory is not held, and the
+        handle has to go before it."""
         global made
         made += 1
         if parameters is None:
@@ -72,7 +74,7 @@ class Handle:
                 )
             else:
                 matrices = [w.detach() for w in weights]
-                self.number = ops.prepare.default(list(parameters), matrices, offsets, activation, dtype, bits, *rest)
+                self.number = ops.prepare.default(list(parameters), matrices, offsets, activation, dtype, bits, *rest, borrows)
         self._finalizer = weakref.finalize(self, torch.ops.epilogue.release.default, self.number)
 
     def __call__(self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]") -> "torch.Tensor | None":

@@ -8,12 +8,10 @@ the weighted sum, without a loop over experts.
 Inference only. `functional.experts` is the same for one call.
 """
 
-import threading
 import typing
 import weakref
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import activations
 
@@ -58,16 +56,18 @@ class Experts:
         down_bias: "Tensors | None" = None, gate_bias: "Tensors | None" = None, activation: str = "silu",
         gated: bool = True, interleaved: bool = False, transposed: bool = False, alpha: float = 1.702,
         limit: float = 7.0, dtype: "torch.dtype | None" = None, bits: str = "",
-        parameters: "typing.Sequence[torch.Tensor] | None" = None,
+        parameters: "typing.Sequence[torch.Tensor] | None" = None, borrows: bool = False,
     ) -> None:  # fmt: skip
-        """parameters: those of which the others are views; by default the weights and biases themselves."""
+        """parameters: those of which the others are views; by default the weights and biases themselves. borrows: memory is
+        not held, each call names the parameters, and this object has to go before them."""
         lists = [_listed(t) for t in (gate, up, down, gate_bias, up_bias, down_bias)]
         given = [t for some in lists for t in some]
-        self.parameters = given if parameters is None else list(parameters)
+        named = given if parameters is None else list(parameters)
+        self.parameters = [] if borrows else named
         with torch.no_grad():
             self.number: int = torch.ops.epilogue.prepare_experts.default(
-                self.parameters, *([t.detach() for t in some] for some in lists), engine_activation(activation, gated),
-                interleaved, transposed, dtype, alpha, limit, bits,
+                named, *([t.detach() for t in some] for some in lists), engine_activation(activation, gated),
+                interleaved, transposed, dtype, alpha, limit, bits, borrows,
             )  # fmt: skip
         # The op keeps those of many tensors: to pass them takes longer than to look at what an expert reads.
         self._given = () if len(lists[1]) > 1 else self.parameters
@@ -100,30 +100,23 @@ def _(x, index, weights, handle, parameters):  # type: ignore[no-untyped-def]
     return x.new_empty((*x.shape[:-1], torch.ops.epilogue.experts_columns.default(handle)))
 
 
-_lock = threading.Lock()
-_kept: "dict[typing.Any, tuple[list[StorageWeakRef], Experts]]" = {}
-_MOST_KEPT = 256
+# Of calls with cache=True, by what they name. An entry goes with the first of its weights' storages.
+_kept: "dict[typing.Any, Experts]" = {}
 
 
 def _find(key: typing.Any, given: "list[torch.Tensor]", make: "typing.Callable[[], Experts]") -> Experts:
-    storages = [StorageWeakRef(t.untyped_storage()) for t in given]
-    views = tuple((t.data_ptr(), t.dtype, t.stride(), t.shape) for t in given)
-    key = (key, views, tuple(s.cdata for s in storages))
-    with _lock:
-        found = _kept.get(key)
-        if found is None or any(s.expired() for s in found[0]):
-            for old in [k for k, v in _kept.items() if any(s.expired() for s in v[0])]:
-                del _kept[old]
-            while len(_kept) >= _MOST_KEPT:
-                del _kept[next(iter(_kept))]
-            found = _kept[key] = (storages, make())
-        return found[1]
+    key = (key, tuple((t.data_ptr(), t.dtype, t.stride(), t.shape) for t in given))
+    found = _kept.get(key)
+    if found is None:
+        found = _kept[key] = make()
+        for t in given:
+            weakref.finalize(t.untyped_storage(), _kept.pop, key, None).atexit = False
+    return found
 
 
 def clear() -> None:
     """Drops the experts that were packed for calls with cache=True."""
-    with _lock:
-        _kept.clear()
+    _kept.clear()
 
 
 def experts(
@@ -140,13 +133,29 @@ def experts(
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, weights, *given)):
         raise RuntimeError("[experts] expected torch.no_grad(): there is no backward pass, got a tensor that requires a gradient")
 
-    def make() -> Experts:
-        return Experts(up, down, **options)
-
-    if any(t.is_inference() for t in given):  # they have no version
-        handle = Experts(up, down, parameters=[], **options)
+    if not cache or any(t.is_inference() for t in given):  # these have no version
+        handle, given = Experts(up, down, parameters=[], **options), []
     else:
-        handle = _find((tuple(plain.items()), tuple((k, len(_listed(v))) for k, v in tensors.items())), given, make) if cache else make()
-    out = handle(x, index, weights)
+        key = (tuple(plain.items()), tuple((k, len(_listed(v))) for k, v in tensors.items()))
+        handle = _find(key, given, lambda: Experts(up, down, parameters=given, borrows=True, **options))
+    out = handle(x, index, weights, given)
     assert out is not None  # handles are found by memory
     return out
+
+
+Optional = typing.Optional[torch.Tensor]
+
+
+@torch.library.custom_op("epilogue::mixture", mutates_args=(), device_types="cpu")
+def _mixture(x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor, up: torch.Tensor, down: torch.Tensor, gate: Optional,
+             up_bias: Optional, down_bias: Optional, gate_bias: Optional, activation: str, gated: bool, interleaved: bool,
+             transposed: bool, alpha: float, limit: float, bits: str) -> torch.Tensor:  # fmt: skip
+    """experts() with weights that stay packed: what torch.compile keeps of fused experts."""
+    return experts(x, index, weights, up, down, gate=gate, up_bias=up_bias, down_bias=down_bias, gate_bias=gate_bias,
+                   activation=activation, gated=gated, interleaved=interleaved, transposed=transposed, alpha=alpha, limit=limit,
+                   bits=bits, cache=True)  # fmt: skip
+
+
+@_mixture.register_fake
+def _(x, index, weights, up, down, gate, up_bias, down_bias, gate_bias, activation, gated, interleaved, transposed, alpha, limit, bits):  # type: ignore[no-untyped-def]
+    return x.new_empty((*x.shape[:-1], down.shape[2 if transposed else 1]))

@@ -17,6 +17,7 @@ TRAINING = EXACT[:3]  # those that have a backward pass
 INT8 = ("torchao",)
 MIXTURES = ("grouped_mm",)  # of whole models with experts: transformers' own way
 PEERS = (*EXACT, *INT8)
+COMPILED = "fused, compiled"  # ours: the fused model by torch.compile with our backend
 # What a peer's name is to import, and how to get it.
 _PACKAGES = {
     "openvino": ("openvino.torch", "pip install openvino"),
@@ -54,10 +55,15 @@ def installed(settings: "typing.Iterable[str]") -> "list[str]":
 def compiling(setting: str) -> "typing.Iterator[None]":
     """For a module's first call. torch.compile(options=...) does not freeze: Dynamo looks at the
     configuration of the process."""
-    if setting not in ("autotune", "torchao"):
+    if setting not in ("autotune", "torchao", COMPILED):
         yield
         return
     from torch._inductor import config
+
+    if setting == COMPILED:
+        with config.patch({"freezing": True}):
+            yield
+        return
 
     with config.patch({"freezing": True, "max_autotune": True, "cpp.enable_grouped_gemm_template": True}):
         yield
@@ -72,11 +78,21 @@ def _autotune(graph: typing.Any, inputs: typing.Any) -> typing.Any:
         return compile_fx(graph, inputs)
 
 
+def _frozen(graph: typing.Any, inputs: typing.Any) -> typing.Any:
+    """Our backend, with weights of what stays Inductor's packed as autotune's are."""
+    from .backend import compile
+
+    with compiling(COMPILED):
+        return compile(graph, inputs)
+
+
 def prepare(module: nn.Module, setting: str, training: "bool | str" = False, linears: "bool | str" = True) -> nn.Module:
     """A copy of the module that runs by this setting; `training` and `linears` as in fuse()."""
     module = copy.deepcopy(module)
     if setting == "fused":
         return fuse(module, training=training, linears=linears)
+    if setting == COMPILED:
+        return torch.compile(fuse(module, training=training, linears=linears), backend=_frozen, dynamic=False)
     if setting == "fused int8":
         return fuse(module, int8_weights=True)
     if setting == "eager" or setting in MIXTURES:

@@ -41,6 +41,7 @@ struct ExpertsRequest {
   std::optional<ScalarType> dtype;  // to compute in: the weights' own, or autocast's
   epilogue::nn::SwiGluClamp clamp;
   epilogue::Quantisation bits;
+  bool borrows = false;  // the caller names the parameters at each call, and keeps their memory
 };
 
 [[noreturn]] void fail(const std::string& expected, const std::string& got) {
@@ -58,7 +59,7 @@ DType engine_dtype_of(ScalarType type) {
 
 class ExpertsHandle {
  public:
-  explicit ExpertsHandle(const ExpertsRequest& request) {
+  explicit ExpertsHandle(const ExpertsRequest& request) : weights_(request.borrows) {
     const epilogue::NoGrad no_grad;
     TorchThreads threads;
     const epilogue::ExecutorScope scope(threads);
@@ -76,7 +77,7 @@ class ExpertsHandle {
     k_ = experts.at(0).up.size(1);
     experts_.emplace(std::move(experts), activation, request.clamp, request.bits);
     // Of many tensors, to pass them takes longer than to look at those of the chosen experts.
-    weights_.watch(request.parameters, group_of_.back() > 0);
+    weights_.watch(request.parameters, group_of_.back() > 0 && !request.borrows);
   }
 
   // Nullopt if one of the request's parameters has other memory since, as far as the chosen experts
@@ -213,7 +214,7 @@ int64_t prepare_experts(Tensors parameters, Tensors gates, Tensors ups, Tensors 
                         Tensors gate_biases, Tensors up_biases, Tensors down_biases,
                         std::string activation, bool interleaved, bool transposed,
                         std::optional<ScalarType> dtype, double alpha, double limit,
-                        std::string bits) {
+                        std::string bits, bool borrows) {
   auto handle = std::make_shared<ExpertsHandle>(
       ExpertsRequest{.parameters = std::move(parameters),
                      .gates = std::move(gates),
@@ -226,7 +227,8 @@ int64_t prepare_experts(Tensors parameters, Tensors gates, Tensors ups, Tensors 
                      .layout = {.interleaved = interleaved, .transposed = transposed},
                      .dtype = dtype,
                      .clamp = {.alpha = alpha, .limit = limit},
-                     .bits = quantisation_of(bits)});
+                     .bits = quantisation_of(bits),
+                     .borrows = borrows});
   ExpertsHandles& all = experts_handles();
   const std::unique_lock lock(all.mutex);
   all.by_number.emplace(all.next, std::move(handle));
@@ -258,8 +260,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
       "prepare_experts(Tensor[] parameters, Tensor[] gates, Tensor[] ups, Tensor[] downs, "
       "Tensor[] gate_biases, Tensor[] up_biases, Tensor[] down_biases, str activation, "
-      "bool interleaved, bool transposed, ScalarType? dtype, float alpha, float limit, str bits) "
-      "-> int");
+      "bool interleaved, bool transposed, ScalarType? dtype, float alpha, float limit, str bits, "
+      "bool borrows=False) -> int");
   m.def(
       "experts(Tensor x, Tensor index, Tensor weights, int handle, Tensor[] parameters) -> "
       "Tensor?");

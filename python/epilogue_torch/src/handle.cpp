@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "handle.h"
 
+#include <torch/csrc/stable/ops.h>
+
+#include <algorithm>
 #include <shared_mutex>
 #include <stdexcept>
 #include <unordered_map>
@@ -89,7 +92,7 @@ epilogue::Quantisation quantisation_of(const std::string& name) {
   return bits;
 }
 
-Handle::Handle(const Request& request) {
+Handle::Handle(const Request& request) : weights_(request.borrows) {
   const epilogue::NoGrad no_grad;
   TorchThreads threads;
   const epilogue::ExecutorScope scope(threads);
@@ -235,6 +238,103 @@ int64_t count_handles() {
   Handles& all = handles();
   const std::shared_lock lock(all.mutex);
   return static_cast<int64_t>(all.by_number.size());
+}
+
+namespace {
+
+// The memory of weights and biases, and what is computed with it.
+struct KeptKey {
+  std::string activation;
+  std::vector<int64_t> words;
+
+  bool operator==(const KeptKey&) const = default;
+};
+
+struct KeptHash {
+  size_t operator()(const KeptKey& key) const {
+    size_t sum = std::hash<std::string>()(key.activation);
+    for (const int64_t word : key.words) sum = (sum ^ static_cast<size_t>(word)) * 0x9e3779b97f4a7c15U;
+    return sum;
+  }
+};
+
+void add_words(const Torch& t, std::vector<int64_t>& words) {
+  words.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(t.const_data_ptr())));
+  words.push_back(static_cast<int64_t>(t.scalar_type()));
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    words.push_back(t.size(d));
+    words.push_back(t.stride(d));
+  }
+}
+
+struct Kept {
+  std::shared_mutex mutex;
+  std::unordered_map<KeptKey, std::weak_ptr<Handle>, KeptHash> by_memory;
+};
+// Never destroyed, as handles().
+Kept& all_kept() {
+  static auto* const all = new Kept;
+  return *all;
+}
+
+bool has_no_version(const Torch& tensor) {
+  StableIValue stack[] = {torch::stable::detail::from(tensor)};
+  TORCH_ERROR_CODE_CHECK(
+      torch_call_dispatcher("aten::is_inference", "", stack, TORCH_ABI_VERSION));
+  return torch::stable::detail::to<bool>(stack[0]);
+}
+
+int64_t keep_in_python(const std::vector<Torch>& weights,
+                       const std::vector<std::optional<Torch>>& biases,
+                       const std::string& activation) {
+  StableIValue stack[] = {torch::stable::detail::from(weights), torch::stable::detail::from(biases),
+                          torch::stable::detail::from(activation)};
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("epilogue::keep", "", stack, TORCH_ABI_VERSION));
+  return torch::stable::detail::to<int64_t>(stack[0]);
+}
+
+}  // namespace
+
+std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
+                                  const std::vector<std::optional<Torch>>& biases,
+                                  const std::string& activation, std::vector<Torch>& parameters) {
+  KeptKey key{activation, {}};
+  key.words.reserve(8 * (weights.size() + biases.size()));
+  parameters = weights;
+  for (const Torch& w : weights) add_words(w, key.words);
+  for (const auto& b : biases) {
+    if (b) {
+      add_words(*b, key.words);
+      parameters.push_back(*b);
+    } else {
+      key.words.push_back(0);
+    }
+  }
+  if (std::ranges::any_of(parameters, has_no_version)) {
+    parameters.clear();
+    return std::make_shared<Handle>(Request{.parameters = {},
+                                            .weights = weights,
+                                            .biases = biases,
+                                            .activation = activation,
+                                            .dtype = {},
+                                            .bits = {},
+                                            .norms = std::vector<std::optional<Torch>>(4),
+                                            .forms = {"none", "product", "none", "none"},
+                                            .eps = {1e-5, 1e-5}});
+  }
+  Kept& all = all_kept();
+  {
+    const std::shared_lock lock(all.mutex);
+    const auto known = all.by_memory.find(key);
+    if (known != all.by_memory.end())
+      if (auto handle = known->second.lock()) return handle;
+  }
+  // Without the lock: Python has one of its own.
+  auto handle = find(keep_in_python(weights, biases, activation));
+  const std::unique_lock lock(all.mutex);
+  std::erase_if(all.by_memory, [](const auto& entry) { return entry.second.expired(); });
+  all.by_memory.insert_or_assign(std::move(key), handle);
+  return handle;
 }
 
 }  // namespace epilogue_torch

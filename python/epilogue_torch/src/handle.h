@@ -26,6 +26,7 @@ struct Request {
   std::vector<std::string> forms;           // norm, form of its weight, post norm, its kind
   std::vector<double> eps;                  // of the norm before, of that after
   bool residual = false;
+  bool borrows = false;  // the caller names the parameters at each call, and keeps their memory
   // Instead of `weights`: weights that are rounded already. `bits` is of the rows then.
   std::vector<epilogue::RoundedWeight> rounded = {};
 };
@@ -65,5 +66,13 @@ int64_t keep(std::shared_ptr<Handle> handle);
 std::shared_ptr<Handle> find(int64_t number);
 void release(int64_t number);
 int64_t count_handles();
+
+// The handle of weights in that memory, for calls of compiled graphs, which name tensors alone. The
+// op epilogue::keep, which is Python's, makes it at the first call and lets it go with the memory.
+// Of weights that were made in inference mode, and so have no version: one for this call.
+// `parameters`: all tensors that are there, as Handle::run takes them.
+std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
+                                  const std::vector<std::optional<Torch>>& biases,
+                                  const std::string& activation, std::vector<Torch>& parameters);
 
 }  // namespace epilogue_torch

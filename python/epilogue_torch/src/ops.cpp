@@ -17,7 +17,7 @@ int64_t prepare(std::vector<Torch> parameters, std::vector<Torch> weights,
                 std::vector<std::optional<Torch>> biases, std::string activation,
                 std::optional<ScalarType> dtype, std::string bits,
                 std::vector<std::optional<Torch>> norms, std::vector<std::string> forms,
-                std::vector<double> eps, bool residual) {
+                std::vector<double> eps, bool residual, bool borrows) {
   return keep(std::make_shared<Handle>(Request{.parameters = std::move(parameters),
                                                .weights = std::move(weights),
                                                .biases = std::move(biases),
@@ -27,7 +27,8 @@ int64_t prepare(std::vector<Torch> parameters, std::vector<Torch> weights,
                                                .norms = std::move(norms),
                                                .forms = std::move(forms),
                                                .eps = std::move(eps),
-                                               .residual = residual}));
+                                               .residual = residual,
+                                               .borrows = borrows}));
 }
 
 // Weights that are rounded already, by their parts; `groups`: 0 for one of 8 bits.
@@ -104,6 +105,20 @@ std::vector<Torch> run_linear(Torch x, int64_t handle, std::vector<Torch> parame
   return find(handle)->run_linear(x, parameters, residual);
 }
 
+Torch run_kept_mlp(Torch x, std::vector<Torch> weights, std::vector<std::optional<Torch>> biases,
+                   std::string activation) {
+  std::vector<Torch> parameters;
+  auto out = find_kept(weights, biases, activation, parameters)->run(x, parameters);
+  if (!out) throw std::runtime_error("expected weights that stay where they are during a call");
+  return *out;
+}
+
+std::vector<Torch> run_linears(Torch x, std::vector<Torch> weights,
+                               std::vector<std::optional<Torch>> biases) {
+  std::vector<Torch> parameters;
+  return find_kept(weights, biases, "none", parameters)->run_linear(x, parameters, std::nullopt);
+}
+
 std::vector<int64_t> widths_of(int64_t handle) { return find(handle)->widths(); }
 int64_t columns_of(int64_t handle) { return find(handle)->columns(); }
 void refresh_handle(int64_t handle) { find(handle)->refresh(); }
@@ -117,7 +132,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
       "prepare(Tensor[] parameters, Tensor[] weights, Tensor?[] biases, str activation, "
       "ScalarType? dtype, "
-      "str bits, Tensor?[] norms, str[] forms, float[] eps, bool residual) -> int");
+      "str bits, Tensor?[] norms, str[] forms, float[] eps, bool residual, bool borrows=False) -> int");
   m.def(
       "prepare_rounded(Tensor[] parameters, Tensor[] steps, Tensor[] scales, Tensor?[] zeros, "
       "int[] inputs, int[] groups, Tensor?[] biases, str activation, ScalarType dtype, str bits, "
@@ -127,6 +142,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "-> ()");
   m.def("fused_mlp(Tensor x, int handle, Tensor[] parameters) -> Tensor?");
   m.def("linear(Tensor x, int handle, Tensor[] parameters, Tensor? residual) -> Tensor[]");
+  m.def(
+      "kept_mlp(Tensor x, Tensor[] weights, Tensor?[] biases, str activation) -> Tensor");
+  m.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
   m.def("columns(int handle) -> int");
   m.def("widths(int handle) -> int[]");
   m.def("refresh(int handle) -> ()");
@@ -142,6 +160,8 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("round_into", TORCH_BOX(&round_into));
   m.impl("fused_mlp", TORCH_BOX(&run));
   m.impl("linear", TORCH_BOX(&run_linear));
+  m.impl("kept_mlp", TORCH_BOX(&run_kept_mlp));
+  m.impl("linears", TORCH_BOX(&run_linears));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {

@@ -106,8 +106,8 @@ bool lies_in(const Tensor& tensor, const View& parameter) {
   return at >= begin && at <= begin + last * parameter.element;
 }
 
-// The engine's tensors of all handles, by address. Handles keep the memory, so that an address is
-// of one weight while it is listed.
+// The engine's tensors of all handles, by address. Handles keep the memory, or go with it, so that
+// an address is of one weight while it is listed.
 class SharedTensors {
  public:
   Tensor take(const Tensor& view) {
@@ -157,7 +157,7 @@ void note_step() { steps.fetch_add(1, std::memory_order_relaxed); }
 Tensor Weights::add(const Torch& tensor, const char* what, epilogue::DType dtype, int64_t group) {
   const Tensor view = shared_tensors().take(view_of(tensor, what));
   const Tensor used = view.dtype() == dtype ? view : view.to(dtype);
-  sources_.push_back({tensor, view, used, group});
+  sources_.push_back({borrows_ ? Torch() : tensor, view, used, group});
   return used;
 }
 

@@ -25,12 +25,13 @@ void note_step();
 
 class Weights {
  public:
-  Weights() = default;
+  // borrows: memory is the caller's, who names all parameters at each call; else it is kept alive.
+  explicit Weights(bool borrows = false) : borrows_(borrows) {}
   ~Weights();
   Weights(const Weights&) = delete;
   Weights& operator=(const Weights&) = delete;
 
-  // A tensor of torch, kept alive with its memory, as the engine computes with it: the same, or
+  // A tensor of torch, with its memory, as the engine computes with it: the same, or
   // converted to `dtype`. Views of parameters are taken too. All are added before the first call.
   // Handles of one weight get one tensor, so that they share its packed copy. group: from 0 on, or
   // -1: every call reads it.
@@ -47,11 +48,9 @@ class Weights {
   // As if all were written.
   void refresh();
 
-  const Torch& first() const { return sources_[0].owner; }
-
  private:
   struct Source {
-    Torch owner;
+    Torch owner;  // undefined where memory is borrowed
     epilogue::Tensor tensor;
     epilogue::Tensor used;
     int64_t group;
@@ -70,6 +69,7 @@ class Weights {
   void write_again();
   static void write_again(const Source& source);
 
+  bool borrows_;
   std::vector<Source> sources_;
   std::mutex mutex_;  // of what follows
   std::vector<Torch> parameters_;
