@@ -36,6 +36,17 @@ void mlp_gradients_into(std::string_view activation, const Tensor& d_hidden, con
 // Throws Error where this does not hold. No gradient is recorded.
 void product_into(const Tensor& a, const Tensor& b, const Tensor& added, const Tensor& out);
 
+// The two together: of products of bf16 on tiles what follows is made of the f32 sums, a block at a
+// time beside the next one's products, elsewhere by the functions above. Throw what they throw.
+//
+// out = a b + added, which is up, or the gate where `gate` is undefined; hidden = act(gate) * up
+void product_hidden_into(std::string_view activation, const Tensor& a, const Tensor& b,
+                         const Tensor& added, const Tensor& gate, const Tensor& out,
+                         const Tensor& hidden);
+// d_hidden = a b, which is not kept
+void product_gradients_into(std::string_view activation, const Tensor& a, const Tensor& b,
+                            const Tensor& gate, const Tensor& up, const MlpGradients& out);
+
 }  // namespace epilogue
 
 #pragma GCC visibility pop

@@ -180,6 +180,88 @@ TEST(ProductInto, IsTheProductOfTheOps) {
     }
 }
 
+class ProductAndHidden : public ::testing::TestWithParam<std::tuple<const char*, DType, bool>> {};
+
+// Sizes that run on tiles where a level has them, and some that do not; odd ones; weights of either
+// layout; results that go past the caches.
+TEST_P(ProductAndHidden, AreTheProductAndWhatFollows) {
+  const auto [name, dtype, gated] = GetParam();
+  const double close = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 2e-3 : 1e-2;
+  const auto expect_close = [&](const Tensor& got, const Tensor& want, const char* what) {
+    EXPECT_LE(far(got, [v = values_of(want)](size_t i) { return v[i]; }), close) << what;
+  };
+  for (const auto& [m, k, n] :
+       {std::tuple{70, 331, 411}, {33, 512, 288}, {3, 40, 50}, {1100, 128, 1056}}) {
+    SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(k) + " x " + std::to_string(n));
+    const double scale = 1.0 / std::sqrt(static_cast<double>(k));
+    const Tensor x = randn({m, k}).to(dtype);
+    const Tensor w = transpose((randn({n, k}) * scale).to(dtype), 0, 1);
+    const Tensor bias = randn({n}).to(dtype);
+    const Tensor gate = gated ? randn({m, n}).to(dtype) : Tensor();
+    const Tensor out = empty({m, n}, dtype);
+    const Tensor hidden = empty({m, n}, dtype);
+    product_hidden_into(name, x, w, bias, gate, out, hidden);
+    const Tensor want = empty({m, n}, dtype);
+    product_into(x, w, bias, want);
+    EXPECT_EQ(values_of(out), values_of(want));
+    const Tensor want_hidden = empty({m, n}, dtype);
+    gated ? mlp_hidden_into(name, gate, want, want_hidden)
+          : mlp_hidden_into(name, want, {}, want_hidden);
+    expect_close(hidden, want_hidden, "hidden");
+
+    const Tensor up = gated ? out : Tensor();
+    const Tensor given = gated ? gate : out;
+    const Tensor back = (randn({k, n}) * scale).to(dtype);
+    const auto gradients = [&] {
+      return MlpGradients{empty({m, n}, dtype), empty({m, n}, dtype),
+                          gated ? empty({m, n}, dtype) : Tensor()};
+    };
+    const MlpGradients got = gradients();
+    product_gradients_into(name, x, back, given, up, got);
+    const MlpGradients expected = gradients();
+    product_into(x, back, {}, want);
+    mlp_gradients_into(name, want, given, up, expected);
+    EXPECT_EQ(values_of(got.hidden), values_of(expected.hidden));
+    expect_close(got.gate, expected.gate, "d_gate");
+    if (gated) expect_close(got.up, expected.up, "d_up");
+    const MlpGradients again = gradients();
+    product_gradients_into(name, x, back, given, up, again);
+    EXPECT_EQ(values_of(again.gate), values_of(got.gate)) << "bits repeat";
+    const MlpGradients one{{}, empty({m, n}, dtype), {}};
+    product_gradients_into(name, x, back, given, up, one);
+    EXPECT_EQ(values_of(one.gate), values_of(got.gate)) << "alone";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ProductAndHidden,
+    ::testing::Combine(::testing::Values("silu", "relu", "gelu", "gelu_tanh", "quick_gelu"),
+                       ::testing::Values(DType::f32, DType::bf16, DType::f16), ::testing::Bool()));
+
+// Sums of bf16 go on in place.
+TEST(ProductInto, AddsToWhatIsThere) {
+  const Tensor a = randn({70, 331}).to(DType::bf16);
+  const Tensor b = randn({331, 411}).to(DType::bf16);
+  const Tensor before = randn({70, 411}).to(DType::bf16);
+  const Tensor out = clone(before);
+  product_into(a, b, out, out);
+  const Tensor want = mm(a.to(DType::f32), b.to(DType::f32)) + before.to(DType::f32);
+  EXPECT_LE(far(out, [v = values_of(want)](size_t i) { return v[i]; }), 3e-3);
+}
+
+TEST(ProductAndHidden, RefuseWhatDoesNotFit) {
+  const Tensor x = ones({2, 3});
+  const Tensor w = ones({3, 4});
+  const Tensor out = empty({2, 4});
+  EXPECT_THROW(product_hidden_into("tanh", x, w, {}, {}, out, empty({2, 4})), Error);
+  EXPECT_THROW(product_hidden_into("silu", x, w, {}, {}, out, out), Error);
+  EXPECT_THROW(product_hidden_into("silu", x, w, {}, ones({4, 2}), out, empty({2, 4})), Error);
+  EXPECT_THROW(product_hidden_into("silu", x, w, {}, {}, out, {}), Error);
+  EXPECT_THROW(product_gradients_into("silu", x, w, ones({2, 5}), {}, {out, {}, {}}), Error);
+  EXPECT_THROW(product_gradients_into("silu", x, w, out, {}, {out, {}, {}}), Error);
+  EXPECT_THROW(product_gradients_into("silu", x, w, ones({2, 4}), {}, {{}, {}, out}), Error);
+}
+
 TEST(ProductInto, ErrorsNameWhatWasExpected) {
   const Tensor a = randn({4, 5});
   const Tensor b = randn({5, 6});

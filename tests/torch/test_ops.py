@@ -69,6 +69,23 @@ def test_opcheck_of_the_product(added):
     torch.testing.assert_close(torch.ops.epilogue.product(a, b, c), want)
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_product_and_what_follows_are_the_ops_one_by_one(gated):
+    a, w, bias = (torch.randn(size).bfloat16() for size in ((70, 331), (411, 331), (411,)))
+    gate = torch.randn(70, 411).bfloat16() if gated else None
+    ops = torch.ops.epilogue
+    torch.library.opcheck(ops.product_hidden, (a, w.t(), bias, gate, "silu"))
+    out, hidden = ops.product_hidden(a, w.t(), bias, gate, "silu")
+    assert torch.equal(out, ops.product(a, w.t(), bias))
+    first, up = (gate, out) if gated else (out, None)
+    torch.testing.assert_close(hidden, ops.mlp_hidden(first, up, "silu"), rtol=2e-2, atol=2e-2)
+    dy, last = torch.randn(70, 331).bfloat16(), torch.randn(331, 411).bfloat16() / 18
+    torch.library.opcheck(ops.product_gradients, (dy, last, first, up, "silu"))
+    got = ops.product_gradients(dy, last, first, up, "silu")
+    for g, want in zip(got, ops.mlp_gradients(ops.product(dy, last, None), first, up, "silu")):
+        torch.testing.assert_close(g, want, rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("activation", sorted(activations.KNOWN))
 @pytest.mark.parametrize("gated", [False, True])

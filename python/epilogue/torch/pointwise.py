@@ -4,6 +4,7 @@
     epilogue::mlp_hidden     act(gate) * up, in one pass
     epilogue::mlp_gradients  the same once more, and the gradients of gate and up, in one pass
     epilogue::product        a @ b (+ added), by the engine
+    epilogue::product_hidden, product_gradients  a product and what follows from it, as above, in one pass
 """
 
 import typing
@@ -37,14 +38,29 @@ def _(d_hidden, gate, up, activation):  # type: ignore[no-untyped-def]
     return gate.new_empty(gate.shape), gate.new_empty(gate.shape), gate.new_empty((0,) if up is None else gate.shape)
 
 
-@torch.library.register_fake("epilogue::product")
-def _(a, b, added):  # type: ignore[no-untyped-def]
+def _product_of(a: torch.Tensor, b: torch.Tensor, added: OptionalTensor) -> torch.Tensor:
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied: {list(a.shape)} and {list(b.shape)}")
     for other in (b, added):
         if other is not None and (other.dtype != a.dtype or other.device != a.device):
             raise RuntimeError(f"expected one dtype and one device, but got {a.dtype} on {a.device} and {other.dtype} on {other.device}")
     return a.new_empty((a.shape[0], b.shape[1]))
+
+
+torch.library.register_fake("epilogue::product", _product_of)
+
+
+@torch.library.register_fake("epilogue::product_hidden")
+def _(a, b, added, gate, activation):  # type: ignore[no-untyped-def]
+    out = _product_of(a, b, added)
+    _require_alike(out=out, gate=gate)
+    return out, torch.empty_like(out)
+
+
+@torch.library.register_fake("epilogue::product_gradients")
+def _(a, b, gate, up, activation):  # type: ignore[no-untyped-def]
+    _require_alike(gate=gate, up=up, d_hidden=_product_of(a, b, None))
+    return gate.new_empty(gate.shape), gate.new_empty(gate.shape), gate.new_empty((0,) if up is None else gate.shape)
 
 
 def _save_hidden(ctx: typing.Any, inputs: typing.Any, output: typing.Any) -> None:

@@ -39,8 +39,8 @@ def products_of(dtype: torch.dtype) -> str:
 
 
 # Rows from which the engine's products of bf16 on AMX's tiles take less time, forward and backward together, though
-# both operands are packed at each call (`bench blocks --training always`: 0.64 to 0.84 times as fast as PyTorch's best at 64
-# and 128 rows, 0.94 to 1.09 at 256, 0.98 to 1.25 at 512, 1.26 to 1.58 at 2048).
+# both operands are tiled at each call (`bench blocks --training always`: 0.94 to 1.07 times as fast as PyTorch's best at
+# 256 rows, 1.19 to 1.46 at 512).
 LEAST_ROWS_OF_TILES = 512
 
 
@@ -90,6 +90,20 @@ class _Torch:
         # products would be one, twice as long, that rounds more than each. 16-bit results are rounded once by it.
         return added.add_(a @ b) if a.dtype is torch.float32 else added.addmm_(a, b)
 
+    @staticmethod
+    def hidden(x: torch.Tensor, weight: torch.Tensor, bias: "torch.Tensor | None", gate: "torch.Tensor | None",
+               activation: str) -> "tuple[torch.Tensor, torch.Tensor]":  # fmt: skip
+        """The linear layer's result, which is up, or without `gate` what is activated; and act(gate) * up."""
+        out = F.linear(x, weight, bias)
+        first, up = (out, None) if gate is None else (gate, out)
+        return out, torch.ops.epilogue.mlp_hidden.default(first, up, activation)
+
+    @staticmethod
+    def gradients(dy: torch.Tensor, weight: torch.Tensor, gate: torch.Tensor, up: "torch.Tensor | None",
+                  activation: str) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":  # fmt: skip
+        """act(gate) * up once more, and what gate and up get."""
+        return torch.ops.epilogue.mlp_gradients.default(dy @ weight, gate, up, activation)
+
 
 class _Engine:
     @staticmethod
@@ -99,6 +113,16 @@ class _Engine:
     @staticmethod
     def linear(x: torch.Tensor, weight: torch.Tensor, bias: "torch.Tensor | None") -> torch.Tensor:
         return torch.ops.epilogue.product.default(x, weight.t(), bias)
+
+    @staticmethod
+    def hidden(x: torch.Tensor, weight: torch.Tensor, bias: "torch.Tensor | None", gate: "torch.Tensor | None",
+               activation: str) -> "tuple[torch.Tensor, torch.Tensor]":  # fmt: skip
+        return torch.ops.epilogue.product_hidden.default(x, weight.t(), bias, gate, activation)
+
+    @staticmethod
+    def gradients(dy: torch.Tensor, weight: torch.Tensor, gate: torch.Tensor, up: "torch.Tensor | None",
+                  activation: str) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":  # fmt: skip
+        return torch.ops.epilogue.product_gradients.default(dy, weight, gate, up, activation)
 
 
 if typing.TYPE_CHECKING:
@@ -157,12 +181,13 @@ class FusedFunction(torch.autograd.Function):
     def forward(ctx: typing.Any, plan: Plan, transposed: "tuple[bool, ...]", products: str,
                 x: torch.Tensor, *parameters: "torch.Tensor | None") -> torch.Tensor:  # fmt: skip
         ctx.plan, ctx.transposed, ctx.products = plan, transposed, products
-        linear = _PRODUCTS[products].linear
+        ops = _PRODUCTS[products]
+        linear = ops.linear
         weights, biases = _apart(plan, transposed, parameters)
         rows = x.reshape(-1, x.shape[-1])
-        first = [linear(rows, w, b) for w, b in zip(weights[:-1], biases[:-1])]
-        gate, up = first[0], first[1] if plan.gated else None
-        hidden = torch.ops.epilogue.mlp_hidden.default(gate, up, plan.activation)
+        gate = linear(rows, weights[0], biases[0]) if plan.gated else None
+        last, hidden = ops.hidden(rows, weights[-2], biases[-2], gate, plan.activation)
+        gate, up = (gate, last) if plan.gated else (last, None)
         ctx.save_for_backward(gate, up, x, *parameters)
         return linear(hidden, weights[-1], biases[-1]).reshape(*x.shape[:-1], -1)
 
@@ -215,8 +240,7 @@ def _gradients(
     branches: "list[torch.Tensor]" = []
     hidden = None  # not wanted
     if any(w for i, w in enumerate(wanted) if i not in (half, 2 * half)):
-        d_hidden = product(dy_rows, weights[-1])
-        middle = torch.ops.epilogue.mlp_gradients.default(d_hidden, gate, up, plan.activation)
+        middle = _PRODUCTS[ctx.products].gradients(dy_rows, weights[-1], gate, up, plan.activation)
         hidden, branches = middle[0], list(middle[1 : 3 if plan.gated else 2])
     elif wanted[half]:
         hidden = torch.ops.epilogue.mlp_hidden.default(gate, up, plan.activation)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensors.h"
 
+#include <sys/mman.h>
+
 #include <torch/headeronly/core/ScalarType.h>
 
 #include <optional>
@@ -75,6 +77,23 @@ epilogue::Tensor part_of(const Torch& tensor, const char* what) {
   return epilogue::Tensor::from_blob(data, sizes_of(tensor), *dtype, [keep = tensor](void*) {});
 }
 
+namespace {
+
+// Fresh memory is mapped when it is written: of a large result in huge pages, a hundredth of the
+// faults. Advice: where the system has none, small ones do. The ends, which others may share, are
+// left out.
+void ask_for_huge_pages(void* memory, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+  const auto begin = (reinterpret_cast<uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = (reinterpret_cast<uintptr_t>(memory) + bytes) / kHugePage * kHugePage;
+  if (begin < end)
+    static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
+#endif
+}
+
+}  // namespace
+
 Torch empty_like_rows(const Torch& like, epilogue::Dims sizes) {
   std::vector<int64_t> strides(static_cast<size_t>(sizes.rank()), 1);
   for (int d = sizes.rank() - 2; d >= 0; --d)
@@ -88,7 +107,9 @@ Torch empty_like_rows(const Torch& like, epilogue::Dims sizes) {
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(),
                                                   strides.data(), dtype,
                                                   aoti_torch_device_type_cpu(), 0, &out));
-  return Torch(out);
+  Torch made(out);
+  ask_for_huge_pages(const_cast<void*>(made.const_data_ptr()), made.numel() * made.element_size());
+  return made;
 }
 
 }  // namespace epilogue_torch

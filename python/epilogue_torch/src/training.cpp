@@ -62,12 +62,16 @@ std::tuple<Torch, Torch, Torch> mlp_gradients(Torch d_hidden, Torch gate, Option
   return {hidden, d_gate, d_up};
 }
 
-Torch product(Torch a, Torch b, OptionalTorch added) {
+void require_factors(const Torch& a, const Torch& b) {
   require_defined(a, "a");
   require_defined(b, "b");
   if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(0))
     throw std::runtime_error("mat1 and mat2 shapes cannot be multiplied: " + describe(a) + " and " +
                              describe(b));
+}
+
+Torch product(Torch a, Torch b, OptionalTorch added) {
+  require_factors(a, b);
   const epilogue::NoGrad no_grad;
   TorchThreads threads;
   const epilogue::ExecutorScope scope(threads);
@@ -79,6 +83,40 @@ Torch product(Torch a, Torch b, OptionalTorch added) {
   return out;
 }
 
+std::tuple<Torch, Torch> product_hidden(Torch a, Torch b, OptionalTorch added, OptionalTorch gate,
+                                        std::string activation) {
+  require_factors(a, b);
+  const epilogue::NoGrad no_grad;
+  TorchThreads threads;
+  const epilogue::ExecutorScope scope(threads);
+  const epilogue::Dims sizes = {a.size(0), b.size(1)};
+  Torch out = empty_like_rows(a, sizes);
+  require_like(out, gate, "gate");
+  Torch hidden = empty_like_rows(a, sizes);
+  epilogue::product_hidden_into(
+      activation, view_of(a, "a"), view_of(b, "b"), added ? view_of(*added, "added") : Tensor(),
+      contiguous_of(gate, "gate"), view_of(out, "out"), view_of(hidden, "hidden"));
+  return {out, hidden};
+}
+
+std::tuple<Torch, Torch, Torch> product_gradients(Torch a, Torch b, Torch gate, OptionalTorch up,
+                                                  std::string activation) {
+  require_factors(a, b);
+  const epilogue::NoGrad no_grad;
+  TorchThreads threads;
+  const epilogue::ExecutorScope scope(threads);
+  const Tensor in = contiguous_of(gate, "gate");
+  require_like(gate, up, "up");
+  Torch hidden = empty_like_rows(gate, in.sizes());
+  Torch d_gate = empty_like_rows(gate, in.sizes());
+  Torch d_up = empty_like_rows(gate, up ? in.sizes() : epilogue::Dims{0});
+  epilogue::MlpGradients out{view_of(hidden, "hidden"), view_of(d_gate, "d_gate"), {}};
+  if (up) out.up = view_of(d_up, "d_up");
+  epilogue::product_gradients_into(activation, view_of(a, "a"), view_of(b, "b"), in,
+                                   contiguous_of(up, "up"), out);
+  return {hidden, d_gate, d_up};
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
@@ -87,12 +125,20 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "mlp_gradients(Tensor d_hidden, Tensor gate, Tensor? up, str activation) "
       "-> (Tensor hidden, Tensor d_gate, Tensor d_up)");
   m.def("product(Tensor a, Tensor b, Tensor? added) -> Tensor");
+  m.def(
+      "product_hidden(Tensor a, Tensor b, Tensor? added, Tensor? gate, str activation) "
+      "-> (Tensor out, Tensor hidden)");
+  m.def(
+      "product_gradients(Tensor a, Tensor b, Tensor gate, Tensor? up, str activation) "
+      "-> (Tensor hidden, Tensor d_gate, Tensor d_up)");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("mlp_hidden", TORCH_BOX(&mlp_hidden));
   m.impl("mlp_gradients", TORCH_BOX(&mlp_gradients));
   m.impl("product", TORCH_BOX(&product));
+  m.impl("product_hidden", TORCH_BOX(&product_hidden));
+  m.impl("product_gradients", TORCH_BOX(&product_gradients));
 }
 
 }  // namespace epilogue_torch

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
+#include "backend/cpu/product_call.h"
 #include "backend/cpu/simd/gemm/plan.h"
 #include "epilogue/base/error.h"
 #include "epilogue/mlp_gradient.h"
@@ -99,9 +100,10 @@ std::span<const KernelList> gemm_lists() {
 
 }  // namespace epilogue::cpu
 
-namespace epilogue {
+namespace epilogue::cpu {
 
-void product_into(const Tensor& a, const Tensor& b, const Tensor& added, const Tensor& out) {
+simd::GemmCall product_call(const Tensor& a, const Tensor& b, const Tensor& added,
+                            const Tensor& out) {
   const auto fail = [](const std::string& expected, const std::string& got) {
     throw Error("[product_into] expected " + expected + ", got " + got);
   };
@@ -115,7 +117,7 @@ void product_into(const Tensor& a, const Tensor& b, const Tensor& added, const T
     fail("[m, k] x [k, n] -> [m, n]", to_string(a) + ", " + to_string(b) + " -> " + to_string(out));
   if ((out.size(1) > 1 && out.strides()[1] != 1) || out.strides()[0] < out.size(1))
     fail("a result of contiguous rows", to_string(out));
-  simd::GemmCall g = cpu::product(a, b, out);
+  simd::GemmCall g = product(a, b, out);
   g.c_row_stride = out.strides()[0];
   if (added.defined()) {
     if (!has_float_type(added.dtype()) || added.device().type != DeviceType::cpu)
@@ -125,9 +127,17 @@ void product_into(const Tensor& a, const Tensor& b, const Tensor& added, const T
         fail("what is added to broadcast to " + to_string(out), to_string(added));
     const Dims strides = broadcast_strides(added, out.sizes());
     g.beta = 1;
-    g.bias = {added.data(), cpu::float_type(added.dtype()), strides[0], strides[1]};
+    g.bias = {added.data(), float_type(added.dtype()), strides[0], strides[1]};
   }
-  simd::gemm(g);
+  return g;
+}
+
+}  // namespace epilogue::cpu
+
+namespace epilogue {
+
+void product_into(const Tensor& a, const Tensor& b, const Tensor& added, const Tensor& out) {
+  simd::gemm(cpu::product_call(a, b, added, out));
 }
 
 }  // namespace epilogue

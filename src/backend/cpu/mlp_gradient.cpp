@@ -7,11 +7,13 @@
 #include <string>
 
 #include "backend/cpu/float_type.h"
+#include "backend/cpu/product_call.h"
 #include "backend/cpu/simd/panels/block_lines.h"
 #include "backend/cpu/simd/pointwise.h"
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "epilogue/base/error.h"
+#include "epilogue/ops.h"
 #include "ops/overlap.h"
 
 namespace epilogue {
@@ -96,6 +98,13 @@ void require_apart(std::initializer_list<Tensor> results, std::initializer_list<
                  to_string(out) + " that overlaps");
 }
 
+void require_gradients_apart(const Tensor& gate, const Tensor& up, const MlpGradients& out) {
+  if (out.up.defined() && !up.defined()) fail_mlp("up with its gradient", "an undefined tensor");
+  require_apart({out.hidden, out.gate, out.up}, {gate, up});
+  require_apart({out.hidden}, {out.gate, out.up});
+  require_apart({out.gate}, {out.up});
+}
+
 // A tensor's elements as f32, tile by tile: in place where they are.
 class TileReader {
  public:
@@ -169,11 +178,12 @@ struct MlpBackward {
 };
 
 // Where the processor rounds to bf16 itself: an element's results in one go.
+bool rounds_itself(const MlpActivation& act, DType dtype) {
+  return dtype == DType::bf16 && act.scale == 1.0F && !act.squared &&
+         cpu_has(CpuFeature::avx512_bf16);
+}
 simd::HiddenFunction hidden_function(const MlpActivation& act, const Tensor& gate) {
-  if (gate.dtype() != DType::bf16 || act.scale != 1.0F || act.squared ||
-      !cpu_has(CpuFeature::avx512_bf16))
-    return nullptr;
-  return simd::hidden_elements(act.f);
+  return rounds_itself(act, gate.dtype()) ? simd::hidden_elements(act.f) : nullptr;
 }
 void run_elements(simd::HiddenFunction f, const simd::HiddenElements& elements, int64_t count) {
   parallel_for(count, kMlpGrain,
@@ -226,10 +236,8 @@ void mlp_gradients_into(std::string_view activation, const Tensor& d_hidden, con
   const MlpActivation& act = mlp_activation(activation);
   require_alike(gate, {d_hidden, up, out.hidden, out.gate, out.up});
   if (!d_hidden.defined()) fail_mlp("d_hidden", "an undefined tensor");
-  if (out.up.defined() && !up.defined()) fail_mlp("up with its gradient", "an undefined tensor");
-  require_apart({out.hidden, out.gate, out.up}, {d_hidden, gate, up});
-  require_apart({out.hidden}, {out.gate, out.up});
-  require_apart({out.gate}, {out.up});
+  require_apart({out.hidden, out.gate, out.up}, {d_hidden});
+  require_gradients_apart(gate, up, out);
   if (const auto f = hidden_function(act, gate))
     return run_elements(
         f,
@@ -240,6 +248,48 @@ void mlp_gradients_into(std::string_view activation, const Tensor& d_hidden, con
   for_tiles(gate.numel(), [&](const simd::PointwiseKernels& kernels, int64_t begin, size_t n) {
     work.run(kernels, begin, n);
   });
+}
+
+void product_hidden_into(std::string_view activation, const Tensor& a, const Tensor& b,
+                         const Tensor& added, const Tensor& gate, const Tensor& out,
+                         const Tensor& hidden) {
+  const MlpActivation& act = mlp_activation(activation);
+  simd::GemmCall call = cpu::product_call(a, b, added, out);
+  require_alike(out, {gate, hidden});
+  if (!hidden.defined()) fail_mlp("a hidden", "an undefined tensor");
+  require_apart({out, hidden}, {a, b, gate});
+  require_apart({hidden}, {out, added});
+  if (!rounds_itself(act, out.dtype()) || !simd::makes_hidden(call, act.f)) {
+    simd::gemm(call);
+    return gate.defined() ? mlp_hidden_into(activation, gate, out, hidden)
+                          : mlp_hidden_into(activation, out, gate, hidden);
+  }
+  const simd::GemmHidden use = {act.f,
+                                gate.defined() ? simd::HiddenSums::up : simd::HiddenSums::gate,
+                                {.gate = bits_of(gate), .hidden = writable_bits_of(hidden)}};
+  call.hidden = &use;
+  simd::gemm(call);
+}
+
+void product_gradients_into(std::string_view activation, const Tensor& a, const Tensor& b,
+                            const Tensor& gate, const Tensor& up, const MlpGradients& out) {
+  const MlpActivation& act = mlp_activation(activation);
+  simd::GemmCall call = cpu::product_call(a, b, {}, gate);
+  require_alike(gate, {up, out.hidden, out.gate, out.up});
+  require_apart({out.hidden, out.gate, out.up}, {a, b});
+  if (!rounds_itself(act, gate.dtype()) || !simd::makes_hidden(call, act.f)) {
+    const Tensor d_hidden = empty(gate.sizes(), gate.dtype());
+    product_into(a, b, {}, d_hidden);
+    return mlp_gradients_into(activation, d_hidden, gate, up, out);
+  }
+  require_gradients_apart(gate, up, out);
+  call.c = nullptr;
+  const simd::GemmHidden use = {act.f,
+                                simd::HiddenSums::d_hidden,
+                                {bits_of(gate), bits_of(up), nullptr, writable_bits_of(out.hidden),
+                                 writable_bits_of(out.gate), writable_bits_of(out.up)}};
+  call.hidden = &use;
+  simd::gemm(call);
 }
 
 }  // namespace epilogue

@@ -178,6 +178,53 @@ TEST_F(TileProducts, LinesAreMadeOnceAndInOrder) {
   }
 }
 
+// Columns as they lie, k or n contiguous or neither, aligned or not: sums have the bits that those
+// of columns in tiles have, whatever the blocks.
+TEST_F(TileProducts, ColumnsThatAreTiledMeanwhileGiveTheSameBits) {
+  for (const int64_t m : {20, 100})
+    for (const int64_t k : {31, 160, 200})
+      for (const int64_t n : {32, 90, 160})
+        for (const int layout : {0, 1, 2})
+          for (const int64_t depth : {1, 2, 7})
+            for (const int64_t chunk : {1, 3}) {
+              SCOPED_TRACE(testing::Message()
+                           << m << " x " << k << " x " << n << ", layout " << layout << ", depth "
+                           << depth << ", chunk " << chunk);
+              const int64_t outer = layout == 0 ? k + 3 : layout == 1 ? 1 : 2 * k + 2;
+              const int64_t inner = layout == 0 ? 1 : layout == 1 ? n + 5 : 2;
+              const std::vector<uint16_t> a = random_bf16(m * k, 1);
+              const std::vector<uint16_t> b = random_bf16((n - 1) * outer + (k - 1) * inner + 1, 2);
+              const int64_t steps = (k + kTileK - 1) / kTileK;
+              const std::vector<PackedPart> parts = {
+                  {{b.data(), FloatType::bf16, inner, outer}, k}};
+              const PackedWeights packed(parts, n, tiled_layout());
+              TileArgs args;
+              std::vector<uint16_t> rows(static_cast<size_t>(TiledRows::bytes_of(m, steps)) / 2);
+              args.rows = {rows.data(), m, steps, std::min(depth, steps)};
+              for (int64_t i = 0; i < m; ++i) args.rows.set_row(i, a.data() + i * k, k);
+              args.weights = packed.tiles(0);
+              args.last = (n + kTileBlock - 1) / kTileBlock;
+              args.chunk = chunk;
+              args.resident = 2;
+              const int64_t floats = args.last * args.rows.panels() * kBlockSums;
+              std::vector<float> waiting(static_cast<size_t>(floats));
+              args.waiting = waiting.data();
+              std::vector<float> want(static_cast<size_t>(floats), kUntouched);
+              std::vector<float> got = want;
+              args.sums = want.data();
+              TileLoops<PlainUnit>(args).run();
+              const int64_t bytes = FedColumns::bytes_of(args.rows.depth);
+              std::vector<char> memory(static_cast<size_t>(bytes) + 1, 'x');
+              const FedColumns fed = {
+                  {b.data(), FloatType::bf16, outer, inner}, n, k, memory.data()};
+              args.fed = &fed;
+              args.sums = got.data();
+              TileLoops<PlainUnit>(args).run();
+              ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0);
+              ASSERT_EQ(memory.back(), 'x') << "beyond the parts";
+            }
+}
+
 TEST(TiledRows, ARowIsCutIntoStepsAndPaddedWithZeros) {
   TiledRows rows{nullptr, 40, 5, 2};
   std::vector<uint16_t> memory(static_cast<size_t>(TiledRows::bytes_of(40, 5)) / 2, 9);

@@ -62,6 +62,12 @@ void write_bias(const GemmCall& c) {
 
 }  // namespace
 
+bool makes_hidden(const GemmCall& call, PointwiseFn f) {
+  const bool is_row = call.bias.data == nullptr || call.bias.row_stride == 0;
+  return call.c_type == FloatType::bf16 && call.alpha == 1.0F && is_row &&
+         hidden_lines(f, HiddenSums::gate) != nullptr && plan_gemm(call).path == GemmPath::tiles;
+}
+
 void gemm(const GemmCall& call) {
   const GemmPlan plan = plan_gemm(call);
   switch (plan.path) {

@@ -3,10 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "backend/cpu/simd/panels/block_lines.h"
 #include "backend/cpu/simd/panels/operand.h"
 
 namespace epilogue::simd {
+
+// What follows from a product of bf16 within an MLP, made of its f32 sums.
+struct GemmHidden {
+  PointwiseFn f;
+  HiddenSums sums;
+  HiddenElements elements;  // [m, n] as C, of its row stride; what the sums are is C, or nowhere
+};
 
 // Everything of one GEMM. C is [m, n] with unit column stride and c_row_stride >= n; it overlaps
 // neither A nor B. bias is [m, n] by its strides: {0, 1} is a row vector (nn.Linear's), no data is
@@ -24,7 +33,12 @@ struct GemmCall {
   void* c = nullptr;
   FloatType c_type = FloatType::f32;
   int64_t c_row_stride = 0;
+  const GemmHidden* hidden = nullptr;  // where makes_hidden() says so
 };
+
+// Whether this call may have `hidden`, with this function: C (of d_hidden it is not written) is
+// bf16, and the product runs on tiles.
+bool makes_hidden(const GemmCall& call, PointwiseFn f);
 
 // Runs it as plan_gemm() says, on parallel_for's threads. Sums are f32 over all of K whatever the
 // types; each element is rounded once, when it is written. k = 0 gives beta * bias, or zeros. The

@@ -90,14 +90,9 @@ void choose_pairs_blocks(GemmPlan& s, const GemmCall& c) {
   s.m_chunk = even_chunk(c.m, kPairsRows * num_threads(), s.kernel->mr);
 }
 
-// Up to so many rows, if they fit L2 beside them, threads take columns, each packed right before
-// its products: it is in L2 then.
-constexpr int64_t kRowsOfOneBlock = 512;
-bool has_one_block(const GemmCall& c) {
-  return c.m <= kRowsOfOneBlock && c.m * c.k * 2 <= l2_bytes();
-}
-// Few rows of so long a sum: panels, each packed into L2 when its turn comes, take less time.
-constexpr int64_t kLongSum = 8192;
+// Up to so many rows, threads take columns of their own, which are tiled while those before them
+// are multiplied: more rows make it worth tiling them beforehand, for all threads.
+constexpr int64_t kFedRows = 1024;
 // Below either a product takes less time than it takes to tile both operands.
 constexpr int64_t kLeastTiledElements = 128 << 10;
 constexpr int64_t kLeastTiledRows = 32;
@@ -111,7 +106,7 @@ void choose_tiles(GemmPlan& s, const GemmCall& c) {
   s.kernel = &choose_panel_kernel({.weights = c.b.type, .count = c.k * c.n, .rows = c.m}).kernel();
   s.kc = tile_depth(ceil_div(c.k, kTileK)) * kTileK;
   s.k_chunk = s.kernel->layout.padded(c.k);
-  s.m_chunk = has_one_block(c) ? kRowsOfOneBlock : tile_block_rows(c.k);
+  s.m_chunk = tile_block_rows(c.k);
   s.n_chunk = even_chunk(c.n, std::max(kChunkBytes / (2 * c.k), kLeastColumns), kTileBlock);
 }
 
@@ -157,8 +152,7 @@ GemmPlan plan_gemm(const GemmCall& c) {
     return s;
   }
   const bool is_bf16 = s.kernel->layout.rows == FloatType::bf16;
-  const bool is_small = c.k * c.n < kLeastTiledElements || c.m < kLeastTiledRows ||
-                        (c.k > kLongSum && c.m <= kRowsOfOneBlock);
+  const bool is_small = c.k * c.n < kLeastTiledElements || c.m < kLeastTiledRows;
   if (is_bf16 && s.kernel->has_tiles && c.a.type == FloatType::bf16 && !is_small) {
     choose_tiles(s, c);
   } else {
@@ -176,8 +170,9 @@ GemmPlan plan_gemm(const GemmCall& c) {
     // A's rows are packed by each piece of columns, B's columns once: rows first.
     const int64_t row_tiles = ceil_div(c.m, kTileBlock);
     const int64_t column_tiles = ceil_div(c.n, kTileBlock);
-    const bool by_columns = has_one_block(c) && column_tiles >= threads;
-    s.pieces_m = by_columns ? 1 : static_cast<int>(std::min<int64_t>(threads, row_tiles));
+    s.feeds = c.m <= kFedRows && column_tiles >= threads;
+    if (s.feeds) s.m_chunk = c.m;
+    s.pieces_m = s.feeds ? 1 : static_cast<int>(std::min<int64_t>(threads, row_tiles));
     s.pieces_n = static_cast<int>(std::clamp<int64_t>(threads / s.pieces_m, 1, column_tiles));
     return s;
   }

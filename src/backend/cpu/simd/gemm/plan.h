@@ -30,6 +30,7 @@ struct GemmPlan {
   int64_t k_chunk = 0;                  // depth of a chunk, kc or all of k
   int64_t m_chunk = 0;  // rows of a chunk: A, m_chunk x k_chunk, stays in L3; of tiles in L2
   int64_t n_chunk = 0;  // of tiles: columns of a chunk: B, k x n_chunk, stays in L3
+  bool feeds = false;   // of tiles: B's columns are tiled beside the products before theirs
   int pieces_m = 1;     // threads over rows
   int pieces_n = 1;     // threads over columns
 

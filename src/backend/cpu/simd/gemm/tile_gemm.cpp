@@ -6,6 +6,12 @@
 //     each thread, its piece of C:
 //       for blocks of rows            A's rows into tiles: they stay in the thread's L2
 //         TileLoops                   sums become C beside the products of the next block
+//
+// Up to kFedRows rows, where tiling B would take as long as a good part of the products:
+//
+//   all threads: A's rows             into tiles, shared
+//   each thread, its columns of C:
+//     TileLoops                       B's columns go into tiles beside the products before theirs
 #include "backend/cpu/simd/gemm/tile_gemm.h"
 
 #include <algorithm>
@@ -13,6 +19,7 @@
 #include "backend/cpu/simd/gemm/call_operands.h"
 #include "backend/cpu/simd/panels/block_lines.h"
 #include "backend/cpu/simd/panels/pack_tiles.h"
+#include "backend/cpu/simd/panels/tile_feed.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/ceil_div.h"
 #include "base/thread_pool.h"
@@ -24,12 +31,21 @@ namespace {
 thread_local Scratch tile_columns_scratch;
 thread_local Scratch tile_bias_scratch;
 thread_local Scratch tile_rows_scratch;
+thread_local Scratch tile_feed_scratch;
 
-// Blocks of columns that a thread packs before it multiplies them: with k up to 1024 they stay in
-// L2.
-constexpr int64_t kOwnBlocks = 8;
 // Elements of B that are worth another thread's packing.
 constexpr int64_t kColumnsGrain = 8 << 10;
+
+// Whether C is the product and a matrix that lies as C does.
+bool adds_matrix(const GemmCall& c) {
+  return c.bias.data != nullptr && c.beta == 1.0F && c.bias.type == FloatType::bf16 &&
+         c.bias.row_stride == c.c_row_stride && c.bias.col_stride == 1;
+}
+
+template <class T>
+T* moved(T* from, int64_t elements) {
+  return from == nullptr ? nullptr : from + elements;
+}
 
 // A block's sums to C.
 class BlockToC final : public TileWork {
@@ -38,6 +54,7 @@ class BlockToC final : public TileWork {
   BlockToC(const GemmCall& call, bool makes_lines, const float* bias, int64_t row, int64_t row_end)
       : c_(call), bias_(bias), row_(row), row_end_(row_end) {
     if (makes_lines) line_function = plain_lines(std::nullopt);
+    if (c_.hidden != nullptr) line_function = hidden_lines(c_.hidden->f, c_.hidden->sums);
     is_large_ = exceeds_caches(c_.m * c_.n * static_cast<int64_t>(size_of(c_.c_type)));
   }
 
@@ -52,9 +69,18 @@ class BlockToC final : public TileWork {
     at_column_ = column_ + block * kTileBlock;
     done_ = line_function != nullptr ? rows_ : 0;
     if (line_function == nullptr) return 0;
-    auto* const out = static_cast<uint16_t*>(c_.c) + at_row_ * c_.c_row_stride + at_column_;
-    lines = {sums_, bias_ == nullptr ? nullptr : bias_ + at_column_, out, c_.c_row_stride,
-             std::min(kTileBlock, c_.n - at_column_)};
+    const int64_t at = at_row_ * c_.c_row_stride + at_column_;
+    lines.sums = sums_;
+    lines.bias = bias_ == nullptr ? nullptr : bias_ + at_column_;
+    lines.out = moved(static_cast<uint16_t*>(c_.c), at);
+    lines.stride = c_.c_row_stride;
+    lines.columns = std::min(kTileBlock, c_.n - at_column_);
+    lines.addend = adds_matrix(c_) ? static_cast<const uint16_t*>(c_.bias.data) + at : nullptr;
+    if (c_.hidden != nullptr) {
+      const HiddenElements& e = c_.hidden->elements;
+      lines.hidden = {moved(e.gate, at),   moved(e.up, at),     moved(e.d_hidden, at),
+                      moved(e.hidden, at), moved(e.d_gate, at), moved(e.d_up, at)};
+    }
     choose_stores(lines, is_large_, rows_);
     return rows_;
   }
@@ -88,12 +114,14 @@ class TileGemm {
   TileGemm(const GemmCall& call, const GemmPlan& plan)
       : c_(call), plan_(plan), steps_(ceil_div(call.k, kTileK)) {
     has_bias_ = c_.bias.data != nullptr && c_.beta != 0.0F;
-    const bool is_row = c_.bias.row_stride == 0 && c_.beta == 1.0F;
-    makes_lines_ = c_.c_type == FloatType::bf16 && c_.alpha == 1.0F && (!has_bias_ || is_row);
+    widens_bias_ = has_bias_ && c_.bias.row_stride == 0 && c_.beta == 1.0F;
+    makes_lines_ = c_.c_type == FloatType::bf16 && c_.alpha == 1.0F &&
+                   (!has_bias_ || widens_bias_ || adds_matrix(c_));
   }
 
   void run() {
-    if (makes_lines_ && has_bias_) widen_bias();
+    if (makes_lines_ && widens_bias_) widen_bias();
+    if (plan_.feeds) return run_fed();
     const int64_t blocks = ceil_div(c_.n, kTileBlock);
     const int64_t chunk = plan_.n_chunk / kTileBlock;
     float* const memory = tile_columns_scratch.get(
@@ -102,9 +130,8 @@ class TileGemm {
     for (int64_t first = 0; first < blocks; first += chunk) {
       const int64_t count = std::min(chunk, blocks - first);
       const int64_t grain = std::max<int64_t>(1, kColumnsGrain / (kTileBlock * c_.k));
-      if (!packs_own())
-        parallel_for(count, std::max(grain, ceil_div(count, plan_.threads())),
-                     [&](int64_t begin, int64_t end) { pack(first, begin, end); });
+      parallel_for(count, std::max(grain, ceil_div(count, plan_.threads())),
+                   [&](int64_t begin, int64_t end) { pack(first, begin, end); });
       parallel_for(plan_.threads(), 1, [&](int64_t begin, int64_t end) {
         for (int64_t piece = begin; piece < end; ++piece) {
           const int64_t j = piece % plan_.pieces_n;
@@ -117,8 +144,51 @@ class TileGemm {
   }
 
  private:
-  // Each piece has columns of its own, and uses them for one block of rows: it packs them itself.
-  bool packs_own() const { return plan_.pieces_m == 1 && c_.m <= plan_.m_chunk; }
+  void run_fed() {
+    TiledRows rows = {nullptr, c_.m, steps_, fed_tile_depth(steps_)};
+    rows.data = reinterpret_cast<uint16_t*>(tile_columns_scratch.get(
+        static_cast<size_t>(TiledRows::bytes_of(c_.m, steps_) / int64_t{sizeof(float)})));
+    const int64_t panels = rows.panels();
+    const int64_t grain = std::max<int64_t>(1, kColumnsGrain / (kTileBlock * c_.k));
+    parallel_for(panels, std::max(grain, ceil_div(panels, plan_.threads())),
+                 [&](int64_t begin, int64_t end) {
+                   const int64_t row = begin * kTileBlock;
+                   pack_tile_rows({at(c_.a, row, 0), c_.a.type, c_.a.row_stride, c_.a.col_stride},
+                                  std::min(end * kTileBlock, c_.m) - row, c_.k, rows, row);
+                 });
+    const int64_t blocks = ceil_div(c_.n, kTileBlock);
+    parallel_for(plan_.pieces_n, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j)
+        run_fed_piece(rows, blocks * j / plan_.pieces_n, blocks * (j + 1) / plan_.pieces_n);
+    });
+  }
+
+  // All rows times blocks [begin, end) of columns.
+  void run_fed_piece(const TiledRows& rows, int64_t begin, int64_t end) const {
+    if (begin >= end) return;
+    const int64_t column = begin * kTileBlock;
+    const int64_t feed_floats = FedColumns::bytes_of(rows.depth) / int64_t{sizeof(float)};
+    TileArgs args;
+    args.rows = rows;
+    args.last = end - begin;
+    const TileBlocks blocks = tile_blocks(rows.panels(), steps_, args.last);
+    const int64_t waiting = rows.depth < steps_ ? blocks.chunk * rows.panels() * kBlockSums : 0;
+    float* const memory = tile_feed_scratch.get(static_cast<size_t>(feed_floats + waiting));
+    const FedColumns fed = {{at(c_.b, 0, column), c_.b.type, c_.b.col_stride, c_.b.row_stride},
+                            c_.n - column,
+                            c_.k,
+                            reinterpret_cast<char*>(memory)};
+    args.fed = &fed;
+    args.chunk = blocks.chunk;
+    args.resident = blocks.resident;
+    args.fetches_rows = blocks.fetches_rows;
+    args.waiting = memory + feed_floats;
+    BlockToC work(c_, makes_lines_, bias_, 0, c_.m);
+    work.set_column(column);
+    args.work = &work;
+    plan_.kernel->tiles(args);
+    if (work.is_large()) end_streams();
+  }
 
   void widen_bias() {
     float* const bias = tile_bias_scratch.get(static_cast<size_t>(c_.n + kTileBlock));
@@ -160,24 +230,20 @@ class TileGemm {
         args.rows.depth < steps_ ? blocks.chunk * args.rows.panels() * kBlockSums : 0;
     float* const memory = tile_rows_scratch.get(static_cast<size_t>(row_floats + waiting));
     args.rows.data = reinterpret_cast<uint16_t*>(memory);
-    // Columns of its own are packed a few at a time, right before their products.
-    const int64_t group = packs_own() ? std::max<int64_t>(blocks.chunk, kOwnBlocks) : end - begin;
     pack_tile_rows({at(c_.a, row, 0), c_.a.type, c_.a.row_stride, c_.a.col_stride}, m, c_.k,
                    args.rows, 0);
     args.weights = columns_;
     args.chunk = blocks.chunk;
     args.resident = blocks.resident;
     args.fetches_rows = blocks.fetches_rows;
-    if (!packs_own()) args.next = columns_.at(begin, 0);  // the next block of rows begins anew
+    args.next = columns_.at(begin, 0);  // the next block of rows begins anew
     args.waiting = memory + row_floats;
     BlockToC work(c_, makes_lines_, bias_, row, row + m);
     work.set_column(first * kTileBlock);
     args.work = &work;
-    for (args.first = begin; args.first < end; args.first = args.last) {
-      args.last = std::min(args.first + group, end);
-      if (packs_own()) pack(first, args.first, args.last);
-      plan_.kernel->tiles(args);
-    }
+    args.first = begin;
+    args.last = end;
+    plan_.kernel->tiles(args);
     if (work.is_large()) end_streams();
   }
 
@@ -185,6 +251,7 @@ class TileGemm {
   const GemmPlan& plan_;
   const int64_t steps_;
   bool has_bias_;
+  bool widens_bias_;
   bool makes_lines_;
   const float* bias_ = nullptr;
   TiledColumns columns_;

@@ -9,8 +9,11 @@ namespace epilogue::simd {
 
 void choose_stores(BlockLines& lines, bool is_large, int64_t rows) {
   constexpr uintptr_t kLine = 64;
+  const auto is_whole = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % kLine == 0; };
+  const HiddenElements& e = lines.hidden;
   lines.streams = is_large && lines.columns == kTileBlock && lines.stride % kTileBlock == 0 &&
-                  reinterpret_cast<uintptr_t>(lines.out) % kLine == 0;
+                  is_whole(lines.out) && is_whole(e.hidden) && is_whole(e.d_gate) &&
+                  is_whole(e.d_up);
   lines.ahead = lines.streams || rows < kTileBlock ? 0 : kTileBlock * lines.stride;
 }
 
@@ -159,28 +162,111 @@ struct GeluErf {
   return _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAll, _mm512_loadu_si512(sums)), scale);
 }
 
-template <class F>
-void plain(const BlockLines& lines, int64_t row, int64_t rows) {
-  const float* sums = lines.sums + row * kTileBlock;
-  uint16_t* to = lines.out + row * lines.stride;
-  const auto stored = static_cast<__mmask32>((uint64_t{1} << lines.columns) - 1);
-  constexpr int kToWrite = 1;
-  for (int64_t i = 0; i < rows; ++i, sums += kTileBlock, to += lines.stride) {
-    __m512 low = sums_at(lines, sums, row + i, 0);
-    __m512 high = sums_at(lines, sums + 16, row + i, 16);
-    if (lines.bias != nullptr) {
-      low = _mm512_add_ps(low, _mm512_loadu_ps(lines.bias));
-      high = _mm512_add_ps(high, _mm512_loadu_ps(lines.bias + 16));
-    }
-    const auto bits = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(F::apply(high), F::apply(low)));
-    if (lines.ahead != 0) __builtin_prefetch(to + lines.ahead, kToWrite, kIntoL2);
-    if (lines.streams) {
+// A line of 32 columns.
+struct Line {
+  __m512 low;
+  __m512 high;
+
+  Line operator+(const Line& o) const {
+    return {_mm512_add_ps(low, o.low), _mm512_add_ps(high, o.high)};
+  }
+  Line operator*(const Line& o) const {
+    return {_mm512_mul_ps(low, o.low), _mm512_mul_ps(high, o.high)};
+  }
+};
+
+__m512 widened(__mmask16 lanes, const uint16_t* from) {
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, _mm256_maskz_loadu_epi16(lanes, from));
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, wide, 16));
+}
+Line widened_line(__mmask32 lanes, const uint16_t* from) {
+  return {widened(static_cast<__mmask16>(lanes), from),
+          widened(static_cast<__mmask16>(lanes >> 16), from + 16)};
+}
+
+// Where lines go.
+struct LineStore {
+  bool streams;
+  __mmask32 stored;
+  int64_t ahead;
+
+  explicit LineStore(const BlockLines& lines)
+      : streams(lines.streams),
+        stored(static_cast<__mmask32>((uint64_t{1} << lines.columns) - 1)),
+        ahead(lines.ahead) {}
+
+  [[gnu::always_inline]] void operator()(uint16_t* to, const Line& line) const {
+    constexpr int kToWrite = 1;
+    const auto bits = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(line.high, line.low));
+    if (ahead != 0) __builtin_prefetch(to + ahead, kToWrite, kIntoL2);
+    if (streams) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
-    } else if (lines.columns == kTileBlock) {
-      _mm512_storeu_si512(to, bits);
     } else {
       _mm512_mask_storeu_epi16(to, stored, bits);
     }
+  }
+};
+
+[[gnu::always_inline]] inline Line line_of_sums(const BlockLines& lines, int64_t row) {
+  const float* const sums = lines.sums + row * kTileBlock;
+  Line line = {sums_at(lines, sums, row, 0), sums_at(lines, sums + 16, row, 16)};
+  if (lines.bias != nullptr)
+    line = line + Line{_mm512_loadu_ps(lines.bias), _mm512_loadu_ps(lines.bias + 16)};
+  return line;
+}
+
+template <class F>
+void plain(const BlockLines& lines, int64_t row, int64_t rows) {
+  const LineStore store(lines);
+  for (int64_t i = row; i < row + rows; ++i) {
+    Line line = line_of_sums(lines, i);
+    if (lines.addend != nullptr)
+      line = line + widened_line(store.stored, lines.addend + i * lines.stride);
+    store(lines.out + i * lines.stride, {F::apply(line.low), F::apply(line.high)});
+  }
+}
+
+// A slope of 0 lets nothing through, not even what is infinite.
+__m512 through(__m512 d, __m512 slope) {
+  const __mmask16 flat = _mm512_cmp_ps_mask(slope, _mm512_setzero_ps(), _CMP_EQ_OQ);
+  return _mm512_maskz_mul_ps(static_cast<__mmask16>(~flat), d, slope);
+}
+
+template <class F, HiddenSums kSums>
+void hidden_block(const BlockLines& lines, int64_t row, int64_t rows) {
+  const LineStore store(lines);
+  const HiddenElements& e = lines.hidden;
+  // What is read comes from as far as what is written goes to.
+  const int64_t ahead = kTileBlock * lines.stride;
+  for (int64_t i = row; i < row + rows; ++i) {
+    const int64_t at = i * lines.stride;
+    const Line sums = line_of_sums(lines, i);
+    if constexpr (kSums != HiddenSums::d_hidden) store(lines.out + at, sums);
+    if constexpr (kSums == HiddenSums::gate) {
+      store(e.hidden + at, {F::apply(sums.low), F::apply(sums.high)});
+      continue;
+    }
+    fetch_line<kIntoL2>(e.gate + at + ahead);
+    const Line gate = widened_line(store.stored, e.gate + at);
+    if constexpr (kSums == HiddenSums::up) {
+      store(e.hidden + at, Line{F::apply(gate.low), F::apply(gate.high)} * sums);
+      continue;
+    }
+    const Derived low = F::derived(gate.low);
+    const Derived high = F::derived(gate.high);
+    const Line value = {low.value, high.value};
+    Line d_value = sums;
+    if (e.up != nullptr) {
+      fetch_line<kIntoL2>(e.up + at + ahead);
+      const Line up = widened_line(store.stored, e.up + at);
+      if (e.hidden != nullptr) store(e.hidden + at, value * up);
+      if (e.d_up != nullptr) store(e.d_up + at, value * sums);
+      d_value = sums * up;
+    } else if (e.hidden != nullptr) {
+      store(e.hidden + at, value);
+    }
+    if (e.d_gate != nullptr)
+      store(e.d_gate + at, {through(d_value.low, low.slope), through(d_value.high, high.slope)});
   }
 }
 
@@ -202,10 +288,6 @@ void gated(const BlockLines& lines, int64_t row, int64_t rows) {
   }
 }
 
-__m512 widened(__mmask16 lanes, const uint16_t* from) {
-  const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, _mm256_maskz_loadu_epi16(lanes, from));
-  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, wide, 16));
-}
 void narrow(__mmask16 lanes, __m512 v, uint16_t* to) {
   _mm256_mask_storeu_epi16(to, lanes, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
 }
@@ -222,10 +304,7 @@ void hidden_loop(const HiddenElements& e, int64_t begin, int64_t n) {
     const __m512 d = widened(lanes, e.d_hidden + i);
     if (e.d_up != nullptr) narrow(lanes, _mm512_mul_ps(d, f.value), e.d_up + i);
     if (e.d_gate == nullptr) continue;
-    // A slope of 0 lets nothing through, not even what is infinite.
-    const __mmask16 flat = _mm512_cmp_ps_mask(f.slope, _mm512_setzero_ps(), _CMP_EQ_OQ);
-    const __m512 d_gate = _mm512_mul_ps(_mm512_mul_ps(d, up), f.slope);
-    narrow(lanes, _mm512_maskz_mov_ps(static_cast<__mmask16>(~flat), d_gate), e.d_gate + i);
+    narrow(lanes, through(_mm512_mul_ps(d, up), f.slope), e.d_gate + i);
   }
 }
 
@@ -262,6 +341,30 @@ LineFunction gated_lines(PointwiseFn f) {
   }
 }
 
+namespace {
+
+template <class F>
+LineFunction hidden_block_of(HiddenSums sums) {
+  switch (sums) {
+    case HiddenSums::gate: return hidden_block<F, HiddenSums::gate>;
+    case HiddenSums::up: return hidden_block<F, HiddenSums::up>;
+    case HiddenSums::d_hidden: return hidden_block<F, HiddenSums::d_hidden>;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+LineFunction hidden_lines(PointwiseFn f, HiddenSums sums) {
+  switch (f) {
+    case PointwiseFn::relu: return hidden_block_of<Relu>(sums);
+    case PointwiseFn::silu: return hidden_block_of<Silu>(sums);
+    case PointwiseFn::gelu_tanh: return hidden_block_of<GeluTanh>(sums);
+    case PointwiseFn::gelu_erf: return hidden_block_of<GeluErf>(sums);
+    default: return nullptr;
+  }
+}
+
 void end_streams() { _mm_sfence(); }
 
 }  // namespace epilogue::simd
@@ -274,6 +377,7 @@ namespace epilogue::simd {
 
 LineFunction plain_lines(std::optional<PointwiseFn>) { return nullptr; }
 LineFunction gated_lines(PointwiseFn) { return nullptr; }
+LineFunction hidden_lines(PointwiseFn, HiddenSums) { return nullptr; }
 HiddenFunction hidden_elements(PointwiseFn) { return nullptr; }
 void end_streams() {}
 

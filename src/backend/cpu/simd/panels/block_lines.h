@@ -15,20 +15,39 @@
 
 namespace epilogue::simd {
 
+// Elements of a gated or plain activation and its gradients, each pointer null where it is not
+// there or not wanted: hidden = f(gate) up, d_gate = d_hidden up f'(gate), d_up = d_hidden f(gate).
+// Without up it is 1. Slopes are good to 5e-4 of the largest.
+struct HiddenElements {
+  const uint16_t* gate = nullptr;
+  const uint16_t* up = nullptr;
+  const uint16_t* d_hidden = nullptr;
+  uint16_t* hidden = nullptr;
+  uint16_t* d_gate = nullptr;
+  uint16_t* d_up = nullptr;
+};
+
+// Which of these a product's sums are.
+enum class HiddenSums { gate, up, d_hidden };
+
 struct BlockLines {
   const float* sums = nullptr;  // of a block: [32][32], or [32][16] of the gate and of up
   const float* bias = nullptr;  // one per column; of one product alone; null: none
   uint16_t* out = nullptr;      // of the block's first row and column
-  int64_t stride = 0;           // between rows, in elements
+  int64_t stride = 0;           // between rows, in elements, of all that is read and written
   int64_t columns = 0;          // that are stored
   // Past the caches: `out` and its stride are whole lines of 64 bytes, and nobody reads them soon.
   bool streams = false;
   // Elements from a line to one that is written a block later, and asked for now; 0: none is.
   int64_t ahead = 0;
+  // What a product is added to, of the same place as `out`; null: nothing.
+  const uint16_t* addend = nullptr;
   // Of integer products: `sums` are int32, each times its row's scale and its column's (in the
   // order of the sums: 32, or 16 of the gate and 16 of up). Null: the sums are f32.
   const float* row_scales = nullptr;
   const float* scales = nullptr;
+  // Of hidden_lines(): from the block's first element on. What the sums are is not read there.
+  HiddenElements hidden;
 };
 // `rows` lines of a result by common stores, asked for a block ahead; of a result that exceeds the
 // caches past them, if they are whole.
@@ -41,18 +60,9 @@ using LineFunction = void (*)(const BlockLines& lines, int64_t row, int64_t rows
 LineFunction plain_lines(std::optional<PointwiseFn> f);
 // out = f(gate) * up
 LineFunction gated_lines(PointwiseFn f);
+// The sums to `out`, unless they are d_hidden; and what follows from them.
+LineFunction hidden_lines(PointwiseFn f, HiddenSums sums);
 
-// Elements of a gated or plain activation and its gradients, each pointer null where it is not
-// there or not wanted: hidden = f(gate) up, d_gate = d_hidden up f'(gate), d_up = d_hidden f(gate).
-// Without up it is 1. Slopes are good to 5e-4 of the largest.
-struct HiddenElements {
-  const uint16_t* gate = nullptr;
-  const uint16_t* up = nullptr;
-  const uint16_t* d_hidden = nullptr;
-  uint16_t* hidden = nullptr;
-  uint16_t* d_gate = nullptr;
-  uint16_t* d_up = nullptr;
-};
 // Elements [begin, begin + n).
 using HiddenFunction = void (*)(const HiddenElements& elements, int64_t begin, int64_t n);
 // Null: there is none for it.

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "backend/cpu/simd/panels/operand.h"
-#include "backend/cpu/simd/panels/pack_pairs.h"
 #include "base/assert.h"
 
 #if defined(__x86_64__)
@@ -32,19 +31,64 @@ void interleave_lines(const uint16_t* first, const uint16_t* second, void* low, 
 }
 
 }  // namespace
+
+void interleave_pairs(const uint16_t* from, int64_t k_stride, int64_t pairs, void* low,
+                      void* high) {
+  auto* to_low = static_cast<char*>(low);
+  auto* to_high = static_cast<char*>(high);
+  for (int64_t p = 0; p < pairs; ++p, from += 2 * k_stride, to_low += 64, to_high += 64)
+    interleave_lines(from, from + k_stride, to_low, to_high);
+}
+
+void transpose_square(const void* from, int64_t stride_bytes, void* out) {
+  constexpr __mmask16 kAll = 0xFFFF;
+  constexpr int kEven = 0x88;
+  constexpr int kOdd = 0xDD;
+  const auto* const rows = static_cast<const char*>(from);
+  __m512i r[16];
+  __m512i t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows + i * stride_bytes);
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_maskz_unpacklo_epi32(kAll, r[i], r[i + 1]);
+    t[i + 1] = _mm512_maskz_unpackhi_epi32(kAll, r[i], r[i + 1]);
+  }
+  // r[4 g + c], lane l: rows 4 g to 4 g + 3 of column 4 l + c.
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_maskz_unpacklo_epi64(0xFF, t[i], t[i + 2]);
+    r[i + 1] = _mm512_maskz_unpackhi_epi64(0xFF, t[i], t[i + 2]);
+    r[i + 2] = _mm512_maskz_unpacklo_epi64(0xFF, t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_maskz_unpackhi_epi64(0xFF, t[i + 1], t[i + 3]);
+  }
+  auto* const to = static_cast<char*>(out);
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i upper_even = _mm512_maskz_shuffle_i32x4(kAll, r[c], r[c + 4], kEven);
+    const __m512i upper_odd = _mm512_maskz_shuffle_i32x4(kAll, r[c], r[c + 4], kOdd);
+    const __m512i lower_even = _mm512_maskz_shuffle_i32x4(kAll, r[c + 8], r[c + 12], kEven);
+    const __m512i lower_odd = _mm512_maskz_shuffle_i32x4(kAll, r[c + 8], r[c + 12], kOdd);
+    const auto store = [&](int column, __m512i v) { _mm512_storeu_si512(to + column * 64, v); };
+    store(c, _mm512_maskz_shuffle_i32x4(kAll, upper_even, lower_even, kEven));
+    store(c + 4, _mm512_maskz_shuffle_i32x4(kAll, upper_odd, lower_odd, kEven));
+    store(c + 8, _mm512_maskz_shuffle_i32x4(kAll, upper_even, lower_even, kOdd));
+    store(c + 12, _mm512_maskz_shuffle_i32x4(kAll, upper_odd, lower_odd, kOdd));
+  }
+}
+
 }  // namespace epilogue::simd
 HWY_POP_ATTRIBUTES
 
 #else
 
 namespace epilogue::simd {
-namespace {
 
-void interleave_lines(const uint16_t*, const uint16_t*, void*, void*) {
+void interleave_pairs(const uint16_t*, int64_t, int64_t, void*, void*) {
   EPI_ASSERT(false, "x86-64 only");
 }
+void transpose_square(const void*, int64_t, void*) { EPI_ASSERT(false, "x86-64 only"); }
 
-}  // namespace
 }  // namespace epilogue::simd
 
 #endif
@@ -57,11 +101,6 @@ constexpr int64_t kPairs = kTileK / 2;  // of k, in a step
 // [16 of the one][16 pairs of k] of 32 bits each.
 using Square = std::array<float, 16 * 16>;
 
-// out[i][j] = in[j][i], words of 32 bits whatever they mean.
-void transpose(const void* in, int64_t in_stride, void* out) {
-  pack_kernels().rows({in, FloatType::f32, 1, in_stride}, 16, 16, static_cast<float*>(out), 16);
-}
-
 // A square of n x k elements, k in pairs, zeros beyond both: element (i, p) at square[i * 16 + p /
 // 2].
 void gather(const uint16_t* from, const PackSource& s, int64_t n, int64_t k, Square& square) {
@@ -69,16 +108,6 @@ void gather(const uint16_t* from, const PackSource& s, int64_t n, int64_t k, Squ
   auto* const to = reinterpret_cast<uint16_t*>(square.data());
   for (int64_t i = 0; i < n; ++i)
     for (int64_t p = 0; p < k; ++p) to[i * kTileK + p] = from[i * s.outer_stride + p * s.k_stride];
-}
-
-// Rows of k lie side by side, 32 of the other dimension without a gap: [16 pairs][16][2] of the
-// first 16 and of the others. Whole lines are read, so that each is read once however far apart the
-// rows are.
-void interleave_step(const uint16_t* from, int64_t k_stride, void* low, void* high) {
-  auto* to_low = static_cast<char*>(low);
-  auto* to_high = static_cast<char*>(high);
-  for (int64_t p = 0; p < kPairs; ++p, from += 2 * k_stride, to_low += 64, to_high += 64)
-    interleave_lines(from, from + k_stride, to_low, to_high);
 }
 
 const uint16_t* address(const PackSource& s, int64_t outer, int64_t k) {
@@ -100,11 +129,11 @@ void pack_tile_rows(const PackSource& source, int64_t m, int64_t k, const TiledR
   if (source.outer_stride == 1)
     for (; i + kTileBlock <= m && (first + i) % kTileBlock == 0; i += kTileBlock)
       for (int64_t step = 0; step < k / kTileK; ++step) {
-        interleave_step(address(source, i, step * kTileK), source.k_stride, square.data(),
-                        other.data());
+        interleave_pairs(address(source, i, step * kTileK), source.k_stride, kPairs, square.data(),
+                         other.data());
         uint16_t* const pair = to.line(first + i, step);
-        transpose(square.data(), 16, pair);
-        transpose(other.data(), 16, pair + kTilePair / 2);
+        transpose_square(square.data(), 64, pair);
+        transpose_square(other.data(), 64, pair + kTilePair / 2);
       }
   const int64_t whole = i;
   for (i = 0; i < m; i += kTileRows) {
@@ -120,17 +149,16 @@ void pack_tile_rows(const PackSource& source, int64_t m, int64_t k, const TiledR
 
 void pack_tile_columns(const PackSource& source, int64_t n, int64_t k, int64_t steps, void* out) {
   EPI_ASSERT(source.type == FloatType::bf16, "columns of bf16");
-  const bool are_words = pairs_are_words(source, kTileK);
   Square square;
   auto* to = static_cast<char*>(out);
   for (int64_t step = 0; step < steps; ++step, to += kTilePairBytes) {
     const int64_t depth = std::clamp<int64_t>(k - step * kTileK, 0, kTileK);
     const uint16_t* const from = address(source, 0, step * kTileK);
-    if (n == kTileColumns && depth == kTileK && are_words) {
-      transpose(from, source.outer_stride / 2, to);
+    if (n == kTileColumns && depth == kTileK && source.k_stride == 1) {
+      transpose_square(from, source.outer_stride * 2, to);
     } else {
       gather(from, source, n, depth, square);
-      transpose(square.data(), 16, to);
+      transpose_square(square.data(), 64, to);
     }
   }
 }
@@ -141,8 +169,8 @@ void pack_tile_block(const PackSource& source, int64_t n, int64_t k, int64_t ste
   int64_t done = 0;
   if (source.outer_stride == 1 && n == kTileBlock && source.k_stride != 1)
     for (; done < k / kTileK; ++done)
-      interleave_step(address(source, 0, done * kTileK), source.k_stride,
-                      to + done * kTilePairBytes, to + done * kTilePairBytes + tile);
+      interleave_pairs(address(source, 0, done * kTileK), source.k_stride, kPairs,
+                       to + done * kTilePairBytes, to + done * kTilePairBytes + tile);
   if (done == steps) return;
   for (int64_t half = 0; half < 2; ++half) {
     const int64_t columns = std::clamp<int64_t>(n - half * kTileColumns, 0, kTileColumns);

@@ -19,6 +19,12 @@ void pack_tile_columns(const PackSource& source, int64_t n, int64_t k, int64_t s
 // n <= 32 columns of B as a block: two such tiles for each step.
 void pack_tile_block(const PackSource& source, int64_t n, int64_t k, int64_t steps, void* out);
 
+// Parts of these, where the processor has AVX-512 for words of 16 bits. Rows of 32 elements side by
+// side, `pairs` times two: the first 16 columns' pairs, a line each, and the others'.
+void interleave_pairs(const uint16_t* from, int64_t k_stride, int64_t pairs, void* low, void* high);
+// A tile of 16 words of 32 bits, transposed; whole lines are read.
+void transpose_square(const void* from, int64_t stride_bytes, void* out);
+
 // Two blocks of two tiles each, of one product's 64 columns or two products' 32 each: where tile t
 // of a panel lies behind its first byte.
 constexpr int64_t tile_place(int64_t t, int products, int64_t block_bytes) {

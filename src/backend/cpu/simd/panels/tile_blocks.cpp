@@ -34,6 +34,11 @@ int64_t tile_depth(int64_t steps) {
   return ceil_div(steps, ceil_div(steps, resident_steps()));
 }
 
+int64_t fed_tile_depth(int64_t steps) {
+  const int64_t depth = tile_depth(steps);
+  return depth == steps ? depth : ceil_div(steps, ceil_div(steps, resident_steps() * 3 / 4));
+}
+
 TileBlocks tile_blocks(int64_t panels, int64_t steps, int64_t columns) {
   TileBlocks blocks;
   blocks.resident = resident_steps();

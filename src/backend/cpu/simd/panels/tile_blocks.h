@@ -46,9 +46,12 @@ class TileWork {
   BlockLines lines;
 };
 
+struct FedColumns;  // tile_feed.h
+
 struct TileArgs {
   TiledRows rows;
   TiledColumns weights;
+  const FedColumns* fed = nullptr;  // instead of `weights`: columns that are tiled meanwhile
   int products = 1;
   int64_t first = 0;  // blocks of columns [first, last)
   int64_t last = 0;
@@ -77,6 +80,8 @@ struct TileBlocks {
 TileBlocks tile_blocks(int64_t panels, int64_t steps, int64_t columns);
 // Steps of a block of k (TiledRows::depth).
 int64_t tile_depth(int64_t steps);
+// The same where columns are fed: two parts of them pass L1 beside the rows.
+int64_t fed_tile_depth(int64_t steps);
 // Whether a result of so many bytes is written past the caches: common stores read each line first,
 // and where that takes long, tile products wait behind them. From 4 x L2 on it pays even where the
 // result is read right after.

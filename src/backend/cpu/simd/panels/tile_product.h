@@ -28,6 +28,7 @@
 #include "backend/cpu/simd/panels/amx_tiles.h"
 #include "backend/cpu/simd/panels/prefetch.h"
 #include "backend/cpu/simd/panels/tile_blocks.h"
+#include "backend/cpu/simd/panels/tile_feed.h"
 #include "backend/cpu/simd/scratch.h"
 
 namespace epilogue::simd {
@@ -70,11 +71,14 @@ class TileLoops {
         steps_(args.rows.steps),
         right_(args.products == 1 ? kTileColumns : kTileBlock * kTileColumns),
         lower_(kTileRows * kTileBlock / args.products),
-        sums_stride_(kTileBlock / args.products * int64_t{sizeof(float)}) {}
+        sums_stride_(kTileBlock / args.products * int64_t{sizeof(float)}),
+        feed_(args.fed, args.rows.depth) {}
 
   void run() {
     Unit::configure(
         {kTileRows, kTileRows, kTileRows, kTileRows, kTileRows, kTileRows, kTileK / 2, kTileK / 2});
+    if (feed_.is_there() && args_.first < args_.last)
+      feed_.begin({args_.first, 0, args_.rows.steps_from(0)});
     for (int64_t first = args_.first; first < args_.last; first += args_.chunk)
       run_chunk(first, std::min(first + args_.chunk, args_.last));
     end_pending();
@@ -106,8 +110,7 @@ class TileLoops {
       const bool is_last = step + steps == steps_;
       fetch_rows(is_last ? 0 : step + steps, (last - first) * panels_ * steps, blocks);
       for (int64_t block = first; block < last; ++block) {
-        fetch_columns(step, steps, block, first, last);
-        run_block(block, first, step, steps, is_last);
+        run_block(block, first, step, columns_of({block, step, steps}), is_last);
       }
     }
   }
@@ -120,30 +123,51 @@ class TileLoops {
                    kLineBytes);
   }
 
-  // The columns after these, in the order of use.
-  void fetch_columns(int64_t step, int64_t steps, int64_t block, int64_t first, int64_t last) {
-    const void* next = args_.next;
-    int64_t length = steps;
-    if (block + 1 < last) {
-      next = args_.weights.at(block + 1, step);
-    } else if (step + steps < steps_) {
-      next = args_.weights.at(first, step + steps);
-      length = args_.rows.steps_from(step + steps);
+  // What follows a block of k of a block of columns, in the order of use.
+  bool go_on(TileFeed::Part& part) const {
+    const int64_t first = part.block - (part.block - args_.first) % args_.chunk;
+    const int64_t last = std::min(first + args_.chunk, args_.last);
+    if (part.block + 1 < last) {
+      ++part.block;
+    } else if (part.step + part.steps < steps_) {
+      part.block = first;
+      part.step += part.steps;
     } else if (last < args_.last) {
-      next = args_.weights.at(last, 0);
-      length = args_.rows.steps_from(0);
+      part.block = last;
+      part.step = 0;
+    } else {
+      return false;
     }
-    if (next == nullptr) return next_columns_.stop();
-    // Few rows: the weights' way is the limit. From L3 the processor's own prefetching keeps pace
-    // where it is shown where they lie; a request for each line takes the places of others in L1.
-    // From memory each line is worth its request.
-    const bool is_few = panels_ <= kFewPanels && !args_.is_from_memory;
-    next_columns_.set(next, length * kTilePairBytes, panels_ * steps,
-                      is_few ? kSparseBytes : kLineBytes);
+    part.steps = args_.rows.steps_from(part.step);
+    return true;
   }
 
-  void run_block(int64_t block, int64_t first, int64_t step, int64_t steps, bool is_last) {
-    const char* const columns = args_.weights.at(block, step);
+  // Where these lie in tiles; those after them are on their way from here on.
+  const char* columns_of(const TileFeed::Part& part) {
+    TileFeed::Part next = part;
+    const bool goes_on = go_on(next);
+    const int64_t within = panels_ * part.steps;
+    if (feed_.is_there()) {
+      TileFeed::Part after = next;
+      const bool is_more = goes_on && go_on(after);
+      return feed_.turn(goes_on ? &next : nullptr, is_more ? &after : nullptr, within);
+    }
+    const void* const from = goes_on ? args_.weights.at(next.block, next.step) : args_.next;
+    if (from == nullptr) {
+      next_columns_.stop();
+    } else {
+      // Few rows: the weights' way is the limit. From L3 the processor's own prefetching keeps pace
+      // where it is shown where they lie; a request for each line takes the places of others in
+      // L1. From memory each line is worth its request.
+      const bool is_few = panels_ <= kFewPanels && !args_.is_from_memory;
+      next_columns_.set(from, next.steps * kTilePairBytes, within,
+                        is_few ? kSparseBytes : kLineBytes);
+    }
+    return args_.weights.at(part.block, part.step);
+  }
+
+  void run_block(int64_t block, int64_t first, int64_t step, const char* columns, bool is_last) {
+    const int64_t steps = args_.rows.steps_from(step);
     const auto* a = reinterpret_cast<const char*>(args_.rows.pair(0, step));
     float* waiting = args_.waiting + (block - first) * panels_ * kBlockSums;
     for (int64_t panel = 0; panel < panels_; ++panel) {
@@ -303,6 +327,7 @@ class TileLoops {
   [[gnu::always_inline]] void fetch() {
     next_columns_.step();
     next_rows_.step();
+    feed_.step();
   }
 
   const TileArgs& args_;
@@ -314,6 +339,7 @@ class TileLoops {
   const int64_t sums_stride_;
   LineFetch next_columns_;
   LineFetch next_rows_;
+  TileFeed feed_;
   float* pending_ = nullptr;  // where the sums in the registers go
   bool pending_two_ = false;
   TileWork* work_ = nullptr;  // of the sums in the registers
