@@ -350,4 +350,33 @@ TEST(NeedFindings, LoopsSayWhatTheirIterationsAreFor) {
   EXPECT_TRUE(holds(f->action, "drop candidates before the loop")) << f->action;
 }
 
+// --- The order of findings
+// ------------------------------------------------------------------------------
+
+TEST(NeedFindings, ASavingOfLowConfidenceCountsHalf) {
+  const auto ordered = [](int64_t power_us) {
+    OpSequence b;
+    for (int i = 0; i < 2; ++i) {
+      // More than models have layers, and nothing shows that these are none.
+      for (int k = 0; k < 40; ++k) {
+        b.add("aten::conv2d", 2, {tensor({64, 64})});
+        b.add("aten::mul", 2, {tensor({64, 64})});
+      }
+      b.add("aten::pow", power_us, {tensor({800, 50}), scalar("12")});
+      b.end_step();
+    }
+    return explain(b);
+  };
+  for (const int64_t power_us : {110, 60}) {
+    const Explanation e = ordered(power_us);
+    const Finding* loop = find_finding(e, "call-loop");
+    const Finding* power = find_finding(e, "long-op");
+    ASSERT_NE(loop, nullptr);
+    ASSERT_NE(power, nullptr);
+    EXPECT_EQ(loop->confidence, Confidence::low);
+    EXPECT_NEAR(*loop->saving_us, 320, 20);
+    EXPECT_EQ(power < loop, power_us == 110) << "beside half of 320 us: " << 2 * power_us;
+  }
+}
+
 }  // namespace epilogue::trace::need_findings_test
