@@ -61,6 +61,7 @@ struct CostItem {
   // itself: "aten::one_hot" of a fill. "" if there is none.
   std::string asked;
   std::vector<CostAnswer> answers;  // those that show a loss first
+  bool is_channels_last = false;    // the images that most of its time is on
 };
 inline constexpr size_t kCostShapes = 3;
 
@@ -158,6 +159,11 @@ enum class WasteKind : uint8_t {
   sibling_modules,   // modules of one class side by side
   gathered_product,  // each rank computes the product of all gathered rows
   masked_kernel,     // a mask zeroes taps of a convolution
+  idle_gradients,    // zeros are written for gradients that no pass gives, and the optimizer reads
+  gradient_penalty,  // the norm of a gradient is differentiated in every step
+  aside_function,    // a Python function that programs call rarely: copies, files, new models
+  piled_hooks,       // one hook runs many times for a call of its module
+  fixed_operand,     // the same table is made ready in every step
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {
@@ -174,7 +180,8 @@ struct Waste {
   std::optional<int64_t> saving_ns;  // empty: how much remains is not known
   WasteProof proof = WasteProof::likely;
   std::vector<std::pair<std::string, int64_t>> op_ns;
-  int64_t op_calls = 0;  // that would go: calling them takes time, too; 0: not counted
+  int64_t op_calls = 0;    // that would go: calling them takes time, too; 0: not counted
+  int64_t between_ns = 0;  // of it outside of ops
   CostPlace place;
 };
 

@@ -6,12 +6,25 @@ namespace epilogue::trace {
 namespace {
 
 constexpr double kCopyShare = 0.2;
+constexpr double kOfCopies = 0.75;  // of the time of copy_: then its place is that of these copies
 
 // Ops that copy because they were asked to: a copy below them is theirs.
 constexpr std::array<std::string_view, 11> kCopiers = {
     "aten::to",      "aten::_to_copy", "aten::contiguous", "aten::clone",
     "aten::reshape", "aten::repeat",   "aten::stack",      "aten::copy_",
     "aten::cat",     "aten::float",    "aten::pad"};
+
+bool is_channels_last(const OpInput& t) {
+  return t.dims.size() == 4 && t.strides.size() == 4 && t.dims[1] > 1 && t.strides[1] == 1 &&
+         t.strides[3] == t.dims[1];
+}
+
+// One side of the copy is channels_last, and the other is not.
+bool changes_layout(const VisitedOp& op) {
+  return op.name == "aten::copy_" && op.inputs.size() >= 2 && op.inputs[0].dims.size() == 4 &&
+         op.inputs[0].dims == op.inputs[1].dims &&
+         is_channels_last(op.inputs[0]) != is_channels_last(op.inputs[1]);
+}
 
 // Copies by what asked for them (to, contiguous), and cat.
 struct CopiesAsked : OpVisitor {
@@ -29,9 +42,11 @@ struct CopiesAsked : OpVisitor {
       if (computes || asked == "aten::copy_") return;
     }
     found.add(asked, op.self_ns);
+    if (changes_layout(op)) layout_ns += op.self_ns;
   }
 
   OpLosses found;
+  int64_t layout_ns = 0;  // of images between channels_last and contiguous
 };
 
 std::string_view copy_advice(std::string_view name) {
@@ -59,7 +74,24 @@ void find_copies(const Explanation& e, const CopiesAsked& asked, std::vector<Fin
     f.evidence.push_back(fmt::format("{}: {}, {}", copies[i].name,
                                      counted(copies[i].count, "copy", "copies"),
                                      duration(copies[i].ns)));
-  advise(f, copy_advice(copies.front().name));
+  const auto item = std::ranges::find(e.method.items, "aten::copy_", &CostItem::op);
+  if (item != e.method.items.end() && copies.front().name != "aten::cat" &&
+      static_cast<double>(ns) >= kOfCopies * static_cast<double>(item->ns)) {
+    CostPlace where = item->place;
+    where.op.clear();
+    if (const std::string place = where.text(); !place.empty())
+      f.evidence.push_back("most of it" + place);
+  }
+  if (2 * asked.layout_ns >= ns) {
+    f.evidence.push_back(
+        fmt::format("{} go from channels_last to contiguous, or back", duration(asked.layout_ns)));
+    advise(f,
+           "stay in one memory format: leave out contiguous() between channels_last layers, and "
+           "write what asks for it so that it takes any format (mean((2, 3)), adaptive_avg_pool2d, "
+           "reshape in place of view, memory_format=torch.channels_last)");
+  } else {
+    advise(f, copy_advice(copies.front().name));
+  }
   f.cost_us = to_us(ns);
   f.claims.push_back({{"aten::copy_", "aten::cat"}, to_us(ns)});
   out.push_back(std::move(f));

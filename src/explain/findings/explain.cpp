@@ -73,8 +73,8 @@ void sort_findings(std::vector<Finding>& findings) {
       return a.id == kContentionRule.id;
     // A question of which the trace does not show that anything is lost counts half.
     const auto weight = [](const Finding& f) {
-      if (f.saving_us) return *f.saving_us;
-      return f.cost_us.value_or(-1) * (f.confidence == Confidence::low ? 0.5 : 1);
+      const double us = f.saving_us.value_or(f.cost_us.value_or(-1));
+      return us * (f.confidence == Confidence::low && us > 0 ? 0.5 : 1);
     };
     return weight(a) > weight(b);
   });

@@ -27,6 +27,7 @@ extern const ExplanationRule kOccupancyArtefactRule;
 extern const ExplanationRule kMemoryPeakRule;
 extern const ExplanationRule kIdleGapRule;
 extern const ExplanationRule kSlowCallRule;
+extern const ExplanationRule kDenormalValuesRule;
 extern const ExplanationRule kContentionRule;
 extern const ExplanationRule kSlowDtypeRule;
 extern const ExplanationRule kMisalignedProductRule;
@@ -85,6 +86,11 @@ extern const ExplanationRule kWidePoolsRule;
 extern const ExplanationRule kSiblingModulesRule;
 extern const ExplanationRule kGatheredProductRule;
 extern const ExplanationRule kMaskedKernelRule;
+extern const ExplanationRule kIdleGradientsRule;
+extern const ExplanationRule kGradientPenaltyRule;
+extern const ExplanationRule kAsideFunctionRule;
+extern const ExplanationRule kPiledHooksRule;
+extern const ExplanationRule kFixedOperandRule;
 extern const ExplanationRule kSmallCollectivesRule;
 extern const ExplanationRule kRepeatedReductionRule;
 extern const ExplanationRule kSentBuffersRule;
@@ -113,6 +119,8 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kMemoryPeakRule,
     &kIdleGapRule,
     &kSlowCallRule,
+    // Before thread-contention, whose signs denormal numbers have, too.
+    &kDenormalValuesRule,
     &kContentionRule,
     &kSlowDtypeRule,
     &kMisalignedProductRule,
@@ -175,6 +183,11 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kSiblingModulesRule,
     &kGatheredProductRule,
     &kMaskedKernelRule,
+    &kIdleGradientsRule,
+    &kGradientPenaltyRule,
+    &kAsideFunctionRule,
+    &kPiledHooksRule,
+    &kFixedOperandRule,
     // After those that say what the work is.
     &kUntrainedForwardRule,
     &kBesideTrainingRule,

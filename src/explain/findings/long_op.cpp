@@ -168,6 +168,13 @@ void find_long_ops(const Explanation& e, std::vector<Finding>& out) {
   }
 }
 
+// The remedy without a memory format that the run has already.
+std::string remedy_beyond(const CostItem& item, std::string_view remedy) {
+  constexpr std::string_view kFormat = "channels_last for the model and its inputs; ";
+  if (item.is_channels_last && remedy.starts_with(kFormat)) remedy.remove_prefix(kFormat.size());
+  return std::string(remedy);
+}
+
 // The op that most of the time goes to, where nothing else is found: no loss, but its place.
 void find_main_work(const Explanation& e, std::vector<Finding>& out) {
   const auto wall = static_cast<double>(e.method.wall_ns);
@@ -190,7 +197,7 @@ void find_main_work(const Explanation& e, std::vector<Finding>& out) {
     if (known->remedy.empty())
       f.evidence.emplace_back("no remedy known");
     else
-      advise(f, "if this is the program's own work, " + std::string(known->remedy));
+      advise(f, "if this is the program's own work, " + remedy_beyond(item, known->remedy));
     out.push_back(std::move(f));
     return;
   }

@@ -148,6 +148,11 @@ void sort_findings_of_ranks(RanksExplanation& e) {
     exposed_ns += r.communication_ns.value_or(0) - r.overlap_ns.value_or(0);
   exposed_ns =
       exposed_ns / static_cast<int64_t>(std::max<size_t>(1, e.ranks.size())) - longest_wait_ns;
+  // Overlap hides none of what a finding says need not be sent, and has no saving of its own.
+  for (const Finding& f : e.findings)
+    if (f.id == kCollectiveCostRule.id || f.id == kSmallCollectivesOfRanksRule.id ||
+        f.id == kRepeatedReductionOfRanksRule.id || f.id == kSentBuffersOfRanksRule.id)
+      exposed_ns -= static_cast<int64_t>(time_of(f) * kNsPerUs);
   const auto weight = [&](const Finding& f) {
     if (f.id == kCommunicationOverlapRule.id) return to_us(std::max<int64_t>(0, exposed_ns));
     const double us = time_of(f);

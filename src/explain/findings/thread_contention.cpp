@@ -25,6 +25,7 @@ std::string contention_text() {
 }
 
 void find_contention(const Explanation& e, const StalledOps& stalled, std::vector<Finding>& out) {
+  if (is_said(out, kDenormalValuesRule)) return;  // they slow simple ops down, too
   const StalledOps::Result found = stalled.result();
   const std::vector<OpLoss> ops = found.ops.by_time();
   const int64_t ns = found.ops.total_ns();

@@ -40,6 +40,8 @@ void find_wastes_of(const Explanation& e, std::vector<Finding>& out) {
     if (e.host && waste.op_calls > 0)
       f.claims.push_back(
           {{std::string(kCallingOpsPart)}, to_us(waste.op_calls * kDispatchNsPerOp)});
+    if (e.host && waste.between_ns > 0)
+      f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(waste.between_ns)});
     out.push_back(std::move(f));
   }
 }
@@ -471,5 +473,76 @@ constinit const ExplanationRule kMaskedKernelRule = {
               "question");
         },
     .find = find_wastes_of<WasteKind::masked_kernel>};
+
+constinit const ExplanationRule kIdleGradientsRule = {
+    .id = "idle-gradients",
+    .says =
+        "that the optimizer updates parameters whose gradients are zeros, which zero_grad wrote",
+    .said_if =
+        [] {
+          return and_share(
+              "ranges of `Optimizer.zero_grad` fill 8 tensors in a step or more, and at most half "
+              "as many `AccumulateGrad` run; the filling, and the optimizer's time by the share of "
+              "parameters without a gradient");
+        },
+    .find = find_wastes_of<WasteKind::idle_gradients>,
+    .is_needless = true};
+
+constinit const ExplanationRule kGradientPenaltyRule = {
+    .id = "gradient-penalty",
+    .says =
+        "that every step differentiates the norm of a gradient: a penalty, which may be taken in "
+        "some steps alone",
+    .said_if =
+        [] {
+          return std::string(
+              "in every step of an optimizer a pass with create_graph runs, a norm or a sum over "
+              "squares is within the 12 outermost ops behind it, and that pass with the nodes that "
+              "differentiate it takes 15 % of the time or more; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::gradient_penalty>,
+    .is_general = true};
+
+constinit const ExplanationRule kAsideFunctionRule = {
+    .id = "aside-function",
+    .says =
+        "that steps copy objects (deepcopy), read or write files of tensors, or make and fill a "
+        "model anew",
+    .said_if =
+        [] {
+          return and_share(
+              "Python frames of these functions, in two steps or more (without steps, two calls "
+              "or more); all that they call");
+        },
+    .find = find_wastes_of<WasteKind::aside_function>,
+    .is_needless = true};
+
+constinit const ExplanationRule kPiledHooksRule = {
+    .id = "piled-hooks",
+    .says = "that one hook runs many times for a call of its module: it was registered as often",
+    .said_if =
+        [] {
+          return and_share(
+              "a function outside of torch runs 4 times or more within a call of a module, called "
+              "by the module itself, and more often in the last call than in the first; 8 times if "
+              "the number stays, low confidence");
+        },
+    .find = find_wastes_of<WasteKind::piled_hooks>,
+    .is_needless = true};
+
+constinit const ExplanationRule kFixedOperandRule = {
+    .id = "fixed-operand",
+    .says =
+        "that a large table is normalised again before few rows are multiplied by it or taken of "
+        "it",
+    .said_if =
+        [] {
+          return and_share(
+              "in a run without a backward pass, norms or means and elementwise ops on a matrix of "
+              "1 "
+              "MiB or more that no other op makes, three times or more; products read it with an "
+              "eighth of its rows or less, or rows are taken of it");
+        },
+    .find = find_wastes_of<WasteKind::fixed_operand>};
 
 }  // namespace epilogue::trace

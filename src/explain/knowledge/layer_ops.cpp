@@ -109,8 +109,9 @@ constexpr OpKnowledge kLayerOps[] = {
     {"gradients of convolutions", "convolution_backward mkldnn_convolution_backward", OpCost::flops,
      0, OpFuses::epilogue,
      "the gradient of the first layer's input is computed, or frozen layers are differentiated",
-     "requires_grad=False of inputs and frozen weights; channels_last; fewer groups", OpRole::main,
-     "run all samples as one batch", OpSign::none, true},
+     "requires_grad=False of frozen weights, and of inputs whose gradient nobody reads; "
+     "channels_last; fewer groups",
+     OpRole::main, "run all samples as one batch", OpSign::none, true},
     {"convolutions over time first", "conv_tbc", OpCost::flops, 0, OpFuses::epilogue,
      "it is slower than conv1d", "conv1d on batch x channels x time", OpRole::main,
      "run all samples as one batch", OpSign::none, true},

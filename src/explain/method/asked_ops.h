@@ -65,4 +65,7 @@ void find_pieces(const AskedOps& asked, const Places& places, std::vector<Waste>
 // Ops for which another form has a cheaper one (forms.cpp). Adds to `found`.
 void find_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// Tables that are normalised again for each request (fixed.cpp). Adds to `found`.
+void find_fixed_operands(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 }  // namespace epilogue::trace

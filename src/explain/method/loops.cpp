@@ -181,6 +181,7 @@ class LoopSearch {
     std::vector<uint32_t> calls;
     size_t most_iterations = 0;
     bool has_parameters = false;
+    bool reads_value = false;
     for (const Run& run : runs) {
       ++loop.runs;
       loop.iterations += static_cast<int64_t>(run.iterations);
@@ -200,6 +201,9 @@ class LoopSearch {
     for (size_t r = run.first; r < run.first + run.period; ++r) {
       loop.ops.emplace_back(all_.name(roots_[r]));
       has_parameters = has_parameters || reads_parameters(all_.name(roots_[r]));
+      // A value of its own decides how it goes on: no layer does that.
+      const std::string_view base = aten_base(all_.name(roots_[r]));
+      reads_value = reads_value || base == "item" || base == "is_nonzero";
     }
     std::optional<bool> shares = shares_modules(run);
     // Layers read what the one before gave; tables read ids.
@@ -208,7 +212,7 @@ class LoopSearch {
     const size_t steps = std::max<size_t>(1, all_.steps);
     const bool more_than_gradients =
         all_.has_backward && gradients_ > 0 && most_iterations > gradients_ / steps;
-    loop.is_shown = (shares && *shares) || !has_parameters || more_than_gradients;
+    loop.is_shown = (shares && *shares) || !has_parameters || more_than_gradients || reads_value;
     if (!loop.is_shown && (most_iterations < kMoreThanLayers || run.period > kFewOps))
       return std::nullopt;
     if (loop.is_work && (!loop.is_shown || !has_parameters)) return std::nullopt;
@@ -275,6 +279,26 @@ class LoopSearch {
                          [&](const auto& op) { return aten_base(op.first) == base; });
     };
     const bool has_product = holds("mm") || holds("addmm");
+    // Inner products, steps along a direction and a test: conjugate gradients and their like.
+    const auto inner_products = std::ranges::count_if(loop.ops, [](const std::string& op) {
+      constexpr std::array<std::string_view, 6> kInner = {
+          "sum", "dot", "vdot", "norm", "linalg_vector_norm", "inner"};
+      return is_one(kInner, aten_base(op));
+    });
+    const bool is_tested = holds("is_nonzero") || holds("item");
+    if (inner_products >= 2 && is_tested && holds("add") && (holds("div") || holds("reciprocal")) &&
+        !holds("index") && !holds("maximum"))
+      return "if this is an iterative solver: start from the result of the step before (a warm "
+             "start) in place of zeros, precondition (the diagonal, a coarser grid), or solve "
+             "directly (a factorisation kept, an FFT for a regular grid); test for the end every "
+             "few iterations, since each test reads a value";
+    const bool compares_pairs =
+        (holds("maximum") && holds("minimum")) || (holds("max") && holds("min"));
+    if (compares_pairs && is_tested && !has_product)
+      return "if each iteration compares one candidate with the others (suppression, matching): "
+             "drop candidates before the loop (a threshold on their scores first, topk), compute "
+             "all pairs at once outside of it (one matrix of overlaps or distances), or call the "
+             "library's op (torchvision.ops.nms, batched_nms)";
     if (has_product && (holds("tanh") || holds("sigmoid")))
       return "if this is a recurrence over time: nn.LSTM, nn.GRU or nn.RNN run all steps in one "
              "call, and what does not depend on the step before (the product with the input) can "

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/units.h"
@@ -233,12 +234,20 @@ class Items {
       times.reserve(at.size());
       for (const uint32_t call : at) times.push_back(all_.ns_at(call));
       add_uneven(item, at, times);
+      if (i == 0) item.is_channels_last = reads_channels_last(at.front());
       if (i == 0 && !add_rate(item, at)) add_unit_cost(item, at);
       CostShape shape;
       shape.text = shapes_text(all_.inputs(at.front()));
       shape.time = *distribution(std::move(times));
       item.shapes.push_back(std::move(shape));
     }
+  }
+
+  bool reads_channels_last(uint32_t at) const {
+    const auto inputs = all_.inputs(at);
+    if (inputs.empty() || inputs[0].dims.size() != 4 || inputs[0].strides.size() != 4) return false;
+    const auto& [dims, strides] = std::tie(inputs[0].dims, inputs[0].strides);
+    return dims[1] > 1 && strides[1] == 1 && strides[3] == dims[1];
   }
 
   // Some calls of one shape take far longer than others of the same.

@@ -23,10 +23,16 @@ namespace {
 
 // A node may run as often where gradients of gradients are taken.
 constexpr int64_t kManyPasses = 8;
-constexpr int64_t kSmallNodeOpNs = 5'000;   // about what calling an op takes
-constexpr double kSmallOpsShare = 0.3;      // of the run, in calls and small ops
-constexpr int64_t kNodeNs = 2'000;          // what recording an op for a gradient takes
-constexpr double kUntrainedShare = 0.1;     // of the run
+constexpr int64_t kSmallNodeOpNs = 5'000;  // about what calling an op takes
+constexpr double kSmallOpsShare = 0.3;     // of the run, in calls and small ops
+constexpr int64_t kNodeNs = 2'000;         // what recording an op for a gradient takes
+constexpr double kUntrainedShare = 0.1;    // of the run
+constexpr int64_t kHoldingNodes = 64;      // of a graph that holds memory
+constexpr int64_t kHeldTimes = 8;          // the largest tensor
+constexpr int64_t kHeldBytes = 32 << 20;
+constexpr int64_t kIdleGradients = 8;       // gradients in a step
+constexpr double kPenaltyShare = 0.15;      // of the run
+constexpr size_t kNormWithin = 12;          // outermost ops behind a pass
 constexpr double kUnreadGraphShare = 0.02;  // of the run
 
 class Passes : WasteSearch {
@@ -41,6 +47,8 @@ class Passes : WasteSearch {
     }
     if (!find_repeated_backward()) find_small_passes();
     find_cut_gradients();
+    find_idle_gradients();
+    find_gradient_penalty();
     find_untrained_forward();
     find_work_beside_training();
   }
@@ -372,6 +380,136 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, {});
   }
 
+  // --- Gradients that are zeros
+  // -------------------------------------------------------------------
+
+  // zero_grad(set_to_none=False) keeps gradients of parameters that no pass reaches, and the
+  // optimizer goes through all of them.
+  void find_idle_gradients() {
+    if (all_.is_device) return;
+    std::vector<std::pair<int64_t, int64_t>> zeroing;
+    std::vector<std::pair<int64_t, int64_t>> updates;
+    for (const Event& e : all_.trace.events) {
+      if (e.category != Category::user_annotation) continue;
+      if (all_.trace.name(e).starts_with("Optimizer.zero_grad"))
+        zeroing.emplace_back(e.ts_ns, e.end_ns());
+      if (all_.trace.name(e).starts_with("Optimizer.step"))
+        updates.emplace_back(e.ts_ns, e.end_ns());
+    }
+    if (zeroing.empty() || updates.empty()) return;
+    std::sort(zeroing.begin(), zeroing.end());
+    std::sort(updates.begin(), updates.end());
+    const auto is_within = [](const auto& ranges, int64_t ns) {
+      const auto after =
+          std::ranges::upper_bound(ranges, ns, {}, [](const auto& range) { return range.first; });
+      return after != ranges.begin() && ns < std::prev(after)->second;
+    };
+    OpTimes times;
+    std::vector<uint32_t> calls;
+    int64_t zeroed = 0;
+    int64_t reached = 0;
+    int64_t zero_ns = 0;
+    int64_t update_ns = 0;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      const Event& e = all_.event(roots_.at(r));
+      if (is_autograd_node(roots_.name(r))) {
+        reached += roots_.name(r).find("AccumulateGrad") != std::string_view::npos ? 1 : 0;
+        continue;
+      }
+      const bool zeroes = is_within(zeroing, e.ts_ns);
+      if (!zeroes && !is_within(updates, e.ts_ns)) continue;
+      (zeroes ? zero_ns : update_ns) += roots_.add_times(r, times);
+      calls.push_back(roots_.at(r));
+      if (!zeroes) continue;
+      // _foreach_zero_ calls zero_ for each tensor, and that fill_.
+      const auto named = [&](std::string_view base) {
+        return std::ranges::count_if(roots_.within(r),
+                                     [&](uint32_t at) { return all_.name(at) == base; });
+      };
+      zeroed += std::max(named("aten::zero_"), named("aten::fill_"));
+    }
+    const auto zeroings = static_cast<int64_t>(zeroing.size());
+    if (zeroed < kIdleGradients * zeroings || 2 * reached > zeroed) return;
+    const double idle = 1 - static_cast<double>(reached) / static_cast<double>(zeroed);
+    const auto saving = static_cast<int64_t>(idle * static_cast<double>(zero_ns + update_ns));
+    if (!is_worth_it(saving)) return;
+    Waste waste;
+    waste.kind = WasteKind::idle_gradients;
+    waste.title = fmt::format(
+        "the optimizer updates {} parameters, and the backward pass gives {} of them a gradient: "
+        "{} "
+        "of {} are for zeros",
+        zeroed / zeroings, reached / zeroings, time_text(saving), time_text(all_.wall_ns));
+    waste.evidence.push_back(
+        fmt::format("zero_grad writes zeros in {}; the optimizer takes {}, and AccumulateGrad runs "
+                    "{} times in a step",
+                    time_text(zero_ns), time_text(update_ns), reached / zeroings));
+    waste.action =
+        "zero_grad(set_to_none=True): the optimizer skips parameters without a gradient (moments "
+        "of "
+        "Adam then stay as they are); or an optimizer of its own for each part that trains alone";
+    waste.ns = zero_ns + update_ns;
+    waste.saving_ns = saving;
+    waste.proof = WasteProof::likely;
+    add(std::move(waste), calls, times);
+  }
+
+  // --- Penalties of gradients
+  // ---------------------------------------------------------------------
+
+  // A pass with create_graph whose gradient's norm is taken, in every step: training goes on
+  // without it in most steps.
+  void find_gradient_penalty() {
+    if (all_.is_device || all_.links.steps.empty()) return;
+    std::vector<size_t> keeping;
+    std::unordered_set<uint32_t> steps;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      if (!is_autograd_node(roots_.name(r)) || roots_.sequence(r) < 0 || !keeps_graph(r)) continue;
+      if (takes_norm_after(r)) steps.insert(roots_.step(r));
+      keeping.push_back(r);
+    }
+    steps.erase(kNone);
+    if (steps.size() < all_.links.steps.size() || steps.size() < 2) return;
+    Waste waste;
+    waste.kind = WasteKind::gradient_penalty;
+    OpTimes times;
+    std::vector<uint32_t> calls;
+    for (const size_t r : keeping) {
+      waste.ns += roots_.add_times(r, times);
+      calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+    }
+    gradients_of(keeping, waste, calls, times);
+    if (static_cast<double>(waste.ns) < kPenaltyShare * static_cast<double>(all_.wall_ns)) return;
+    waste.title = fmt::format(
+        "each step differentiates the norm of a gradient (autograd.grad with create_graph=True, "
+        "double backward): {} of {}",
+        time_text(waste.ns), time_text(all_.wall_ns));
+    waste.evidence.push_back(
+        fmt::format("{} nodes of passes that keep a graph, and the nodes that differentiate them",
+                    keeping.size()));
+    waste.action =
+        "if it is a penalty (R1, WGAN-GP): take it lazily, every 16th step with 16 times the "
+        "weight, "
+        "or of a part of the batch; if it is the loss itself (forces, a differential equation), it "
+        "is the program's work";
+    waste.proof = WasteProof::question;
+    add(std::move(waste), calls, times);
+  }
+
+  // A norm is taken of what the pass that ends with this node gave.
+  bool takes_norm_after(size_t root) const {
+    bool has_square = false;
+    for (size_t r = root + 1; r < std::min(roots_.size(), root + 1 + kNormWithin); ++r) {
+      if (roots_.name(r).find("AccumulateGrad") != std::string_view::npos) continue;
+      if (is_autograd_node(roots_.name(r))) return false;
+      const std::string_view base = aten_base(roots_.name(r));
+      if (base == "linalg_vector_norm" || base == "norm") return true;
+      if (has_square && base == "sum") return true;
+      has_square = has_square || base == "square" || base == "pow";
+    }
+    return false;
+  }
+
   // --- Graphs that no pass reads
   // ------------------------------------------------------------------
 
@@ -385,10 +523,12 @@ class Passes : WasteSearch {
       if (numbers.insert(args->sequence_number).second) calls.push_back(static_cast<uint32_t>(at));
     }
     const auto nodes = static_cast<int64_t>(numbers.size());
-    if (nodes < 2 || all_.is_device ||
-        static_cast<double>(nodes * kNodeNs) <
-            kUnreadGraphShare * static_cast<double>(all_.wall_ns))
-      return;
+    if (nodes < 2 || all_.is_device) return;
+    const Held held = nodes >= kHoldingNodes ? held_memory() : Held{};
+    const bool holds = held.most >= kHeldTimes * held.largest && held.most >= kHeldBytes;
+    const bool is_costly = static_cast<double>(nodes * kNodeNs) >=
+                           kUnreadGraphShare * static_cast<double>(all_.wall_ns);
+    if (!holds && !is_costly) return;
     Waste waste;
     waste.kind = WasteKind::unread_graph;
     waste.title = fmt::format(
@@ -401,8 +541,39 @@ class Passes : WasteSearch {
         "run inference under torch.inference_mode() (or torch.no_grad()); if the backward pass is "
         "outside of the recording, this is no loss";
     waste.ns = nodes * kNodeNs;
+    // No result's memory is used again: each op writes into new pages.
+    if (holds) {
+      waste.evidence.push_back(
+          fmt::format("what is live at once grows to {}, {} times the largest tensor: the graph "
+                      "holds what each op read",
+                      format_bytes(held.most), held.most / std::max<int64_t>(1, held.largest)));
+      int64_t op_ns = 0;
+      for (const uint32_t at : calls) op_ns += all_.event(at).dur_ns;
+      waste.ns = std::max(waste.ns, std::min(op_ns, all_.wall_ns));
+    }
     waste.proof = WasteProof::question;
     add(std::move(waste), calls, {});
+  }
+
+  struct Held {
+    int64_t most = 0;  // bytes that were allocated in the recording and live at once
+    int64_t largest = 0;
+  };
+  Held held_memory() const {
+    std::vector<std::pair<int64_t, int64_t>> changes;  // when, bytes
+    for (const MemoryEvent& m : all_.trace.memory)
+      if (m.device_type == DeviceType::cpu && !m.out_of_memory)
+        changes.emplace_back(m.ts_ns, m.bytes);
+    std::stable_sort(changes.begin(), changes.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    Held held;
+    int64_t live = 0;
+    for (const auto& [ns, bytes] : changes) {
+      live += bytes;
+      held.most = std::max(held.most, live);
+      held.largest = std::max(held.largest, bytes);
+    }
+    return held;
   }
 
   // --- Work beside training

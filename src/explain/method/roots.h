@@ -127,4 +127,8 @@ void find_unread_forward(const CountedOps& all, const Places& places, const Root
 void find_wastes_of_passes(const CountedOps& all, const Places& places, const Roots& roots,
                            std::vector<Waste>& found);
 
+// Of Python functions (functions.cpp): those that programs call rarely, and hooks that pile up.
+void find_wastes_of_functions(const CountedOps& all, const Places& places,
+                              std::vector<Waste>& found);
+
 }  // namespace epilogue::trace

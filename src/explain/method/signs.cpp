@@ -38,7 +38,9 @@ constexpr double kLargestPower = 32;
 constexpr int64_t kGathered = 4;       // times as many rows as the table has
 constexpr size_t kGatherLookBack = 8;  // outermost ops
 constexpr size_t kSolveLookAhead = 64;
-constexpr int64_t kLargePrime = 97;  // of the length of a transform
+constexpr size_t kReorders = 16;
+constexpr int64_t kReordered = 1 << 14;  // elements
+constexpr int64_t kLargePrime = 97;      // of the length of a transform
 
 int64_t largest_prime(int64_t n) {
   int64_t largest = 1;
@@ -674,8 +676,33 @@ Said integer_product(const CountedOps& all, Calls calls) {
   });
 }
 
+// As many rows as there are, again and again: a large tensor is put into another order.
+Said reordered_rows(const CountedOps& all, Calls calls) {
+  if (calls.size() < kReorders) return std::nullopt;
+  return by_call(all, calls, [&](size_t at) -> Said {
+    const auto inputs = all.inputs(at);
+    const auto dim = whole_argument(inputs, 1);
+    if (inputs.size() < 3 || !dim || inputs[0].dims.size() < 3 || inputs[2].dims.size() != 1)
+      return std::nullopt;
+    const auto rank = static_cast<int64_t>(inputs[0].dims.size());
+    const int64_t d = *dim < 0 ? *dim + rank : *dim;
+    if (d < 0 || d >= rank || inputs[0].dims[static_cast<size_t>(d)] != inputs[2].dims[0] ||
+        elements_of(inputs[0].dims) < kReordered)
+      return std::nullopt;
+    return loss(CostQuestion::less,
+                fmt::format("it takes as many rows as {} has: all of it is copied into another "
+                            "order, {} times",
+                            sizes_text(inputs[0].dims), calls.size()),
+                "reorder only the part that differs (of the cache of a beam search the generated "
+                "words: the prompt is the same in all beams and can be kept once), leave it out if "
+                "the order is unchanged, or keep indices (which row continues which, a paged "
+                "cache) in place of moving rows");
+  });
+}
+
 std::optional<CostAnswer> answer_of_shapes(const CountedOps& all, std::span<const uint32_t> calls) {
   const std::string_view name = all.name(calls.front());
+  if (aten_base(name) == "index_select") return reordered_rows(all, calls);
   if (name.find("conv") != std::string_view::npos) return wide_kernel(all, calls);
   if (aten_base(name) == "pow") return general_power(all, calls);
   if (auto said = awkward_length(all, calls)) return said;

@@ -31,6 +31,7 @@ constexpr int64_t kNarrower = 4;
 constexpr size_t kReadLookAhead = 12;   // outermost ops that may read a result
 constexpr double kReadShare = 0.25;     // of a result: more is no question
 constexpr int64_t kLongLine = 1 << 16;  // elements of a result with one dimension
+constexpr size_t kRowReaders = 4;       // ops behind an index whose tensors were not recorded
 constexpr size_t kSources = 32;         // outermost ops before a result of which little is read
 constexpr size_t kUnfoldLookAhead = 8;  // outermost ops between the patches and their product
 
@@ -575,13 +576,16 @@ class Wastes : WasteSearch {
       }
       return rows / std::max(1.0, of);
     }
-    // The index tensors were not recorded: the next op reads rows of the same width.
-    if (base == "index" && root + 1 < roots_.size()) {
-      const auto next = tensor_inputs(all_.inputs(roots_.at(root + 1)));
-      if (next.empty() || next.front().dims.size() < 2 ||
-          next.front().dims.back() != result.dims.back())
-        return std::nullopt;
-      return static_cast<double>(next.front().numel()) / numel;
+    // The index tensors were not recorded: an op that follows reads rows of the same width.
+    if (base == "index" && result.dims.size() > 1) {
+      for (size_t next = root + 1; next < std::min(roots_.size(), root + 1 + kRowReaders); ++next) {
+        const auto read = tensor_inputs(all_.inputs(roots_.at(next)));
+        if (read.empty() || read.front().dims.size() < 2 || is_autograd_node(roots_.name(next)))
+          continue;
+        if (read.front().dims.back() != result.dims.back() || read.front().dims == result.dims)
+          return std::nullopt;
+        return static_cast<double>(read.front().numel()) / numel;
+      }
     }
     return std::nullopt;
   }
@@ -760,11 +764,13 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   Wastes(all, places, roots, found).run();
   find_wastes_of_passes(all, places, roots, found);
   find_unread_forward(all, places, roots, found);
+  find_wastes_of_functions(all, places, found);
   find_excess(asked, places, found);
   find_column_orders(asked, places, found);
   find_written_rows(asked, places, found);
   find_forms(asked, places, found);
   find_pieces(asked, places, found);
+  find_fixed_operands(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {
     return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);
   });

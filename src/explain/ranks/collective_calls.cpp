@@ -74,16 +74,19 @@ struct Alias {
   std::string_view name;
 };
 // The longer ones first: "reduce" is part of others.
-constexpr std::array<Alias, 10> kNames = {{{"allreduce", "all_reduce"},
-                                           {"allgather", "all_gather"},
-                                           {"reducescatter", "reduce_scatter"},
-                                           {"alltoall", "all_to_all"},
-                                           {"sendrecv", "send_recv"},
-                                           {"collectivepermute", "send_recv"},  // of HLO
-                                           {"broadcast", "broadcast"},
-                                           {"barrier", "barrier"},
-                                           {"reduce", "reduce"},
-                                           {"gather", "gather"}}};
+constexpr std::array<Alias, 12> kNames = {
+    {{"allreduce", "all_reduce"},
+     {"allgather", "all_gather"},
+     {"reducescatter", "reduce_scatter"},
+     {"alltoall", "all_to_all"},
+     {"sendrecv", "send_recv"},
+     {"collectivepermute", "send_recv"},  // of HLO
+     {"broadcast", "broadcast"},
+     {"barrier", "barrier"},
+     {"reduce", "reduce"},
+     {"gather", "gather"},
+     {"recv", "send_recv"},  // one rank's send is the other's recv
+     {"send", "send_recv"}}};
 
 struct ScalarSize {
   std::string_view type;

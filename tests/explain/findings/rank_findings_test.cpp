@@ -136,6 +136,9 @@ TEST(RankFindings, TheCollectiveThatTakesMostSaysHowToSendLess) {
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title.find("all_reduce takes 1.20 ms of"), 0U) << f->title;
   EXPECT_NE(f->action.find("bf16_compress_hook"), std::string::npos);
+  const Finding* overlap = find_finding(e, "communication-overlap");
+  ASSERT_NE(overlap, nullptr);
+  EXPECT_LT(f, overlap) << "it has no saving of its own";
   EXPECT_EQ(find_finding(ddp_run(30, 0), "collective-cost"), nullptr) << "little";
 }
 

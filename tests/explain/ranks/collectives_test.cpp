@@ -175,6 +175,8 @@ TEST(Collectives, Names) {
   EXPECT_EQ(collective_name("_allgather_base"), "all_gather");
   EXPECT_EQ(collective_name("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"), "send_recv");
   EXPECT_EQ(collective_name("nccl:reduce"), "reduce");
+  EXPECT_EQ(collective_name("gloo:send"), "send_recv");
+  EXPECT_EQ(collective_name("gloo:recv"), "send_recv");
   EXPECT_EQ(collective_name("something"), "other");
 }
 

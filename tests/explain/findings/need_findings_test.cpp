@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about work that steps need not do: each with a trace that has it, and with one that just
+// does not.
+#include "epilogue/trace/explain.h"
+#include "explain/findings/find_finding.h"
+#include "explain/findings/op_sequence.h"
+#include "support/test.h"
+
+namespace epilogue::trace::need_findings_test {
+
+using testing::find_finding;
+using testing::kUs;
+using testing::number;
+using testing::OpSequence;
+using testing::scalar;
+using testing::tensor;
+
+bool holds(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+// --- Numbers near zero
+// ------------------------------------------------------------------------------
+
+// 63 MFLOP, in so many microseconds at first and at last.
+Explanation multiplied(int64_t first_us, int64_t last_us) {
+  OpSequence b;
+  for (int i = 0; i < 4; ++i) {
+    // Simple ops as slow as under threads that wait.
+    for (int k = 0; k < 16; ++k) b.add("aten::mul", 700, {tensor({64, 1024}), scalar("0.5")});
+    b.add("aten::mm", i < 3 ? first_us : last_us, {tensor({1536, 513}), tensor({513, 40})});
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, AProductBelowScalarSpeedReadsDenormalNumbers) {
+  const Explanation e = multiplied(84'000, 85'000);
+  const Finding* f = find_finding(e, "denormal-values");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->title, "0.75 GFLOP/s")) << f->title;
+  EXPECT_TRUE(holds(f->action, "set_flush_denormal")) << f->action;
+  EXPECT_EQ(find_finding(e, "thread-contention"), nullptr) << "denormal numbers say why";
+  EXPECT_EQ(find_finding(e, "main-work"), nullptr);
+  EXPECT_EQ(&e.findings[1], f);
+  EXPECT_EQ(find_finding(multiplied(60'000, 61'000), "denormal-values"), nullptr) << "1.05 GFLOP/s";
+  const Explanation busy = multiplied(84'000, 170'000);
+  EXPECT_EQ(find_finding(busy, "denormal-values"), nullptr) << "other work on the machine";
+  EXPECT_NE(find_finding(busy, "thread-contention"), nullptr);
+}
+
+// --- Gradients that are zeros
+// -------------------------------------------------------------------------
+
+Explanation trained(int64_t parameters, int64_t gradients) {
+  OpSequence b;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t start = b.at_us;
+    for (int64_t p = 0; p < parameters; ++p) b.add("aten::zero_", 10, {tensor({64, 64})});
+    b.annotation("Optimizer.zero_grad#Adam.zero_grad", start * kUs, b.at_us * kUs);
+    b.add("aten::linear", 100, {tensor({64, 64}), tensor({64, 64}), tensor({64})}, 1);
+    b.node("AddmmBackward0", 50, 1, "aten::mm");
+    for (int64_t g = 0; g < gradients; ++g)
+      b.node("torch::autograd::AccumulateGrad", 5, 100 + g, "aten::add_");
+    b.annotation("Optimizer.step#Adam.step", b.at_us * kUs, (b.at_us + 600) * kUs);
+    b.add("aten::_fused_adam_", 600);
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, AnOptimizerOverZerosIsNamed) {
+  const Explanation e = trained(16, 4);
+  const Finding* f = find_finding(e, "idle-gradients");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->title, "updates 16 parameters, and the backward pass gives 4 of them"))
+      << f->title;
+  EXPECT_NEAR(*f->saving_us, 2 * 0.75 * (160 + 600), 2);
+  EXPECT_TRUE(holds(f->action, "set_to_none=True"));
+  EXPECT_EQ(find_finding(trained(16, 9), "idle-gradients"), nullptr) << "more than half";
+  EXPECT_EQ(find_finding(trained(7, 1), "idle-gradients"), nullptr) << "few";
+}
+
+// --- A penalty in each step
+// ---------------------------------------------------------------------------
+
+Explanation penalised(std::string_view taken, bool in_each_step = true) {
+  OpSequence b;
+  for (int i = 0; i < 4; ++i) {
+    const int64_t n = 100 * i;
+    b.add("aten::conv2d", 300, {tensor({8, 8, 32, 32})}, n);
+    if (i == 0 || in_each_step) {
+      const std::string node = "autograd::engine::evaluate_function: ConvolutionBackward0";
+      b.op(node, b.at_us * kUs, (b.at_us + 300) * kUs);
+      b.last_args().sequence_number = n;
+      b.op("aten::convolution_backward", b.at_us * kUs, (b.at_us + 299) * kUs);
+      b.last_args().sequence_number = n + 1;
+      b.at_us += 300;
+      b.add(taken, 20, {tensor({8, 4096})}, n + 2);
+      b.node("ConvolutionBackwardBackward0", 200, n + 1);
+    }
+    b.node("ConvolutionBackward0", 300, n);
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, APenaltyOfGradientsMayBeTakenInSomeSteps) {
+  const Explanation e = penalised("aten::linalg_vector_norm");
+  const Finding* f = find_finding(e, "gradient-penalty");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_TRUE(holds(f->action, "every 16th step")) << f->action;
+  EXPECT_FALSE(f->saving_us) << "a question";
+  EXPECT_EQ(find_finding(penalised("aten::mean"), "gradient-penalty"), nullptr)
+      << "the gradient is the loss's own";
+  EXPECT_EQ(find_finding(penalised("aten::norm", false), "gradient-penalty"), nullptr)
+      << "it is lazy";
+}
+
+// --- Python functions
+// ---------------------------------------------------------------------------------
+
+Explanation kept(std::string_view function, int steps_with) {
+  OpSequence b;
+  for (int i = 0; i < 3; ++i) {
+    b.add("aten::linear", 300, {tensor({64, 64}), tensor({64, 64}), tensor({64})});
+    if (i < steps_with) {
+      b.event(Category::python_function, "train.py(7): keep_best", b.at_us * kUs,
+              (b.at_us + 200) * kUs);
+      b.event(Category::python_function, function, b.at_us * kUs, (b.at_us + 200) * kUs);
+      b.event(Category::python_function, function, b.at_us * kUs, (b.at_us + 150) * kUs);
+      b.add("aten::clone", 120, {tensor({512, 512})});
+      b.at_us += 80;
+    }
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, CopiesThatDeepcopyMakesAreItsOwn) {
+  const Explanation e = kept("copy.py(128): deepcopy", 3);
+  const Finding* f = find_finding(e, "aside-function");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->saving_us, 3 * 200, 1) << "the outer call alone";
+  EXPECT_TRUE(holds(f->action, "_foreach_copy_")) << f->action;
+  EXPECT_EQ(find_finding(e, "copies"), nullptr);
+  EXPECT_EQ(find_finding(kept("copy.py(128): deepcopy", 1), "aside-function"), nullptr)
+      << "in one step";
+  EXPECT_EQ(find_finding(kept("train.py(9): clone_weights", 3), "aside-function"), nullptr);
+  const Explanation loaded = kept("torch/serialization.py(1316): load", 3);
+  ASSERT_NE(f = find_finding(loaded, "aside-function"), nullptr);
+  EXPECT_TRUE(holds(f->action, "when the program starts")) << f->action;
+}
+
+Explanation watched(int first, int last, std::string_view caller) {
+  OpSequence b;
+  for (const int runs : {first, last}) {
+    b.add("aten::linear", 300, {tensor({64, 64}), tensor({64, 64}), tensor({64})});
+    const int64_t start = b.at_us;
+    for (int r = 0; r < runs; ++r) {
+      b.event(Category::python_function, "train.py(20): note", b.at_us * kUs, (b.at_us + 40) * kUs);
+      b.add("aten::std", 40, {tensor({64, 64})});
+    }
+    b.event(Category::python_function, caller, start * kUs, (b.at_us + 1) * kUs);
+    b.at_us += 2;
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, HooksThatPileUpAreNamed) {
+  constexpr std::string_view kCall = "torch/nn/modules/module.py(1791): _call_impl";
+  const Explanation e = watched(4, 5, kCall);
+  const Finding* f = find_finding(e, "piled-hooks");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->title, "train.py(20): note runs 5 times for one call")) << f->title;
+  EXPECT_NEAR(*f->saving_us, (3 + 4) * 40, 1) << "all but one of each call";
+  EXPECT_EQ(f->confidence, Confidence::high);
+  EXPECT_EQ(find_finding(watched(5, 5, kCall), "piled-hooks"), nullptr) << "they do not grow";
+  EXPECT_EQ(find_finding(watched(4, 5, "train.py(3): step"), "piled-hooks"), nullptr) << "a loop";
+  const Explanation steady = watched(8, 8, kCall);
+  ASSERT_NE(f = find_finding(steady, "piled-hooks"), nullptr);
+  EXPECT_EQ(f->confidence, Confidence::low);
+}
+
+// --- Tables
+// -------------------------------------------------------------------------------------------
+
+Explanation searched(int64_t queries, bool is_made) {
+  OpSequence b;
+  for (int i = 0; i < 3; ++i) {
+    if (is_made) b.add("aten::mm", 10, {tensor({8000, 16}), tensor({16, 64})});  // makes the matrix
+    b.add("aten::linalg_vector_norm", 100, {tensor({8000, 64}), scalar("2")});
+    b.add("aten::div", 300, {tensor({8000, 64}), tensor({8000, 64})});
+    b.add("aten::mm", 100, {tensor({queries, 64}), tensor({64, 8000})});
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, ATableIsNormalisedOnce) {
+  const Explanation e = searched(8, false);
+  const Finding* f = find_finding(e, "fixed-operand");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->title, "a table of [8000, 64] is normalised 3 times")) << f->title;
+  EXPECT_NEAR(*f->cost_us, 3 * 400, 1);
+  EXPECT_EQ(find_finding(searched(2000, false), "fixed-operand"), nullptr) << "as many rows";
+  EXPECT_EQ(find_finding(searched(8, true), "fixed-operand"), nullptr) << "the run makes it";
+}
+
+TEST(NeedFindings, RowsAreTakenBeforeTheTableIsStandardised) {
+  const auto batches = [](int64_t rows) {
+    OpSequence b;
+    for (int i = 0; i < 2; ++i) {
+      b.add("aten::sub", 200, {tensor({8000, 40}), tensor({40})});
+      b.add("aten::div", 200, {tensor({8000, 40}), tensor({40})});
+      b.add("aten::index", 10, {tensor({8000, 40}), tensor({})});
+      b.add("aten::index", 10, {tensor({8000}), tensor({})});  // of the targets
+      b.add("aten::linear", 300, {tensor({rows, 40}), tensor({256, 40}), tensor({256})});
+      b.end_step();
+    }
+    return explain(b);
+  };
+  const Explanation e = batches(100);
+  const Finding* f = find_finding(e, "cut-result");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->title, "aten::div computes [8000, 40]")) << f->title;
+  EXPECT_EQ(find_finding(batches(7000), "cut-result"), nullptr) << "most rows";
+}
+
+// --- Graphs that hold memory
+// --------------------------------------------------------------------------
+
+Explanation simulated(int64_t freed_each) {
+  OpSequence b;
+  for (int i = 0; i < 80; ++i) {
+    b.add("aten::add", 100, {tensor({512, 512}), tensor({512, 512})}, 100 + i);
+    b.memory((b.at_us - 50) * kUs, 1 << 20);
+    if (i % freed_each == freed_each - 1)
+      for (int64_t k = 0; k < freed_each; ++k) b.memory((b.at_us - 10) * kUs, -(1 << 20));
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, AGraphThatHoldsMemoryIsNamedThoughItsNodesCostLittle) {
+  const Explanation e = simulated(40);
+  const Finding* f = find_finding(e, "unread-graph");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->evidence[1], "grows to 40.0 MiB, 40 times the largest tensor"))
+      << f->evidence[1];
+  EXPECT_NEAR(*f->cost_us, 80 * 100, 1);
+  EXPECT_EQ(f->confidence, Confidence::low);
+  const Explanation freed = simulated(4);
+  const Finding* nodes = find_finding(freed, "unread-graph");
+  EXPECT_TRUE(nodes == nullptr || *nodes->cost_us < 200) << "the nodes alone";
+}
+
+// --- Orders
+// ---------------------------------------------------------------------------------------------
+
+TEST(NeedFindings, ACacheThatIsReorderedWholeKeepsIndices) {
+  const auto reordered = [](int64_t rows) {
+    OpSequence b;
+    for (int i = 0; i < 16; ++i) {
+      b.add("aten::index_select", 200, {tensor({8, 4, 512, 32}), number(0), tensor({rows})});
+      b.add("aten::mm", 300, {tensor({256, 256}), tensor({256, 256})});
+    }
+    return explain(b);
+  };
+  const Explanation e = reordered(8);
+  const Finding* f = find_finding(e, "long-op");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->title, "it takes as many rows as [8, 4, 512, 32] has")) << f->title;
+  EXPECT_TRUE(holds(f->action, "the part that differs")) << f->action;
+  const Explanation fewer = reordered(2);
+  const Finding* other = find_finding(fewer, "long-op");
+  EXPECT_TRUE(other == nullptr || !holds(other->title, "as many rows"));
+}
+
+TEST(NeedFindings, AdviceNamesNoFormatThatTheRunHas) {
+  const auto convolved = [](bool is_last) {
+    OpSequence b;
+    OpInput image = tensor({8, 64, 32, 32});
+    if (is_last) image.strides = {64 * 32 * 32, 1, 32 * 64, 64};
+    for (int i = 0; i < 4; ++i)
+      b.add("aten::mkldnn_convolution", 300, {image, tensor({64, 64, 3, 3})});
+    return explain(b);
+  };
+  const Explanation plain = convolved(false);
+  const Finding* f = find_finding(plain, "main-work");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->action, "channels_last for the model")) << f->action;
+  const Explanation last = convolved(true);
+  ASSERT_NE(f = find_finding(last, "main-work"), nullptr);
+  EXPECT_FALSE(holds(f->action, "channels_last for the model")) << f->action;
+}
+
+TEST(NeedFindings, CopiesBetweenMemoryFormatsNameTheFormat) {
+  const auto copied = [](bool is_other) {
+    OpSequence b;
+    OpInput last = tensor({8, 64, 32, 32});
+    if (is_other) last.strides = {64 * 32 * 32, 1, 32 * 64, 64};
+    for (int i = 0; i < 4; ++i) {
+      b.add("aten::convolution", 300, {tensor({8, 64, 32, 32}), tensor({64, 64, 3, 3})});
+      b.op("aten::contiguous", b.at_us * kUs, (b.at_us + 200) * kUs);
+      b.inputs({last});
+      b.op("aten::copy_", b.at_us * kUs, (b.at_us + 199) * kUs);
+      b.inputs({tensor({8, 64, 32, 32}), last, scalar("False")});
+      b.at_us += 200;
+    }
+    return explain(b);
+  };
+  const Explanation e = copied(true);
+  const Finding* f = find_finding(e, "copies");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(holds(f->action, "stay in one memory format")) << f->action;
+  const Explanation same = copied(false);
+  ASSERT_NE(f = find_finding(same, "copies"), nullptr);
+  EXPECT_FALSE(holds(f->action, "stay in one memory format")) << f->action;
+}
+
+// --- Loops
+// ----------------------------------------------------------------------------------------------
+
+Explanation looped(const std::vector<std::string_view>& ops) {
+  OpSequence b;
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < 20; ++k)
+      for (const std::string_view op : ops) b.add(op, 2, {tensor({64, 64})});
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(NeedFindings, LoopsSayWhatTheirIterationsAreFor) {
+  const Explanation solved =
+      looped({"aten::conv2d", "aten::mul", "aten::sum", "aten::div", "aten::mul", "aten::add",
+              "aten::sub", "aten::square", "aten::sum", "aten::gt", "aten::is_nonzero"});
+  const Finding* f = find_finding(solved, "call-loop");
+  ASSERT_NE(f, nullptr) << "a test on a value is no layer's";
+  EXPECT_TRUE(holds(f->action, "warm start")) << f->action;
+  const Explanation plain =
+      looped({"aten::conv2d", "aten::mul", "aten::sum", "aten::div", "aten::mul", "aten::add",
+              "aten::sub", "aten::square", "aten::sum", "aten::gt"});
+  EXPECT_EQ(find_finding(plain, "call-loop"), nullptr) << "it may be layers";
+  const Explanation suppressed = looped({"aten::select", "aten::item", "aten::maximum",
+                                         "aten::minimum", "aten::sub", "aten::clamp", "aten::gt"});
+  ASSERT_NE(f = find_finding(suppressed, "call-loop"), nullptr);
+  EXPECT_TRUE(holds(f->action, "drop candidates before the loop")) << f->action;
+}
+
+// --- The order of findings
+// ------------------------------------------------------------------------------
+
+TEST(NeedFindings, ASavingOfLowConfidenceCountsHalf) {
+  const auto ordered = [](int64_t power_us) {
+    OpSequence b;
+    for (int i = 0; i < 2; ++i) {
+      // More than models have layers, and nothing shows that these are none.
+      for (int k = 0; k < 40; ++k) {
+        b.add("aten::conv2d", 2, {tensor({64, 64})});
+        b.add("aten::mul", 2, {tensor({64, 64})});
+      }
+      b.add("aten::pow", power_us, {tensor({800, 50}), scalar("12")});
+      b.end_step();
+    }
+    return explain(b);
+  };
+  for (const int64_t power_us : {110, 60}) {
+    const Explanation e = ordered(power_us);
+    const Finding* loop = find_finding(e, "call-loop");
+    const Finding* power = find_finding(e, "long-op");
+    ASSERT_NE(loop, nullptr);
+    ASSERT_NE(power, nullptr);
+    EXPECT_EQ(loop->confidence, Confidence::low);
+    EXPECT_NEAR(*loop->saving_us, 320, 20);
+    EXPECT_EQ(power < loop, power_us == 110) << "beside half of 320 us: " << 2 * power_us;
+  }
+}
+
+}  // namespace epilogue::trace::need_findings_test
