@@ -72,7 +72,7 @@ def vision_dropout_passes(mended):
              "same logits", "same input", "exp of"),
 )
 def language_softmax_again(mended):
-    width, heads, words, length, rows = 96, 4, 6000, 48, 8
+    width, heads, words, length, rows = 64, 4, 6000, 48, 8
 
     class Block(nn.Module):
         def __init__(self):
@@ -90,7 +90,7 @@ def language_softmax_again(mended):
         def __init__(self):
             super().__init__()
             self.table = nn.Embedding(words, width)
-            self.blocks = nn.Sequential(Block(), Block())
+            self.blocks = Block()
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words)
 
         def forward(self, ids):
@@ -529,16 +529,17 @@ def tabular_leaf_products(mended):
     mode="training",
     scale="distributed",
     profile=Profile(with_stack=True, record_shapes=True),
-    cause="Gradients are reduced to rank 0, which alone updates the weights and broadcasts them; rank 1 waits.",
-    symptom="gloo:reduce, then Adam on rank 0 alone, then gloo:broadcast of all weights, in which rank 1 waits.",
-    answer="exchange sends gradients to rank 0 and all weights back, one after the other, and rank 1 idles while rank "
-    "0 runs Adam; all_reduce the gradients and let each rank update its own copy (as DDP does).",
-    names=("gloo:broadcast", "gloo:reduce", "broadcast", "exchange", "rank 1 waits", "rank 0"),
+    cause="Rank 0 is a parameter server that only updates weights; rank 1 alone computes the gradients of all rows.",
+    symptom="Rank 0 waits in gloo:recv while rank 1 runs forward and backward; then rank 1 waits for gloo:broadcast.",
+    answer="Rank 0 computes no gradients: it waits in recv, runs Adam and broadcasts weights, for which rank 1 waits; "
+    "let both ranks compute half of the rows and all_reduce the gradients (as DDP does), and update on each.",
+    names=("gloo:recv", "gloo:broadcast", "recv", "broadcast", "serve", "rank 1 waits", "rank 0 waits", "idle"),
     actions=("all_reduce", "allreduce", "DDP", "DistributedDataParallel", "each rank update", "on each rank",
-             "own copy", "both ranks", "FSDP", "ZeRO"),
+             "half of the rows", "share the rows", "both ranks compute", "both ranks work", "split the batch",
+             "split the rows", "balance"),
 )
 def distributed_parameter_server(mended, rank, world):
-    width, fields = 960, 24
+    width, fields, rows = 640, 24, 2048
 
     class Ranker(nn.Module):
         def __init__(self):
@@ -554,39 +555,37 @@ def distributed_parameter_server(mended, rank, world):
 
     model = Ranker()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
-    ids, clicked = torch.randint(3000, (world, 16, fields)), torch.rand(world, 16).round()
-    ids, clicked = ids[rank], clicked[rank]
-    weights = list(model.parameters())
-    sizes = [weight.numel() for weight in weights]
+    ids, clicked = torch.randint(3000, (rows, fields)), torch.rand(rows).round()
+    if mended:
+        ids, clicked = ids.chunk(world)[rank], clicked.chunk(world)[rank]
+    flat = torch.cat([weight.detach().flatten() for weight in model.parameters()])
+    gradients, end = torch.zeros_like(flat), 0
+    for weight in model.parameters():  # weights and gradients are views of one tensor each
+        begin, end = end, end + weight.numel()
+        weight.data = flat[begin:end].view_as(weight)
+        weight.grad = gradients[begin:end].view_as(weight)
 
-    def join(tensors):
-        return torch.cat([tensor.reshape(-1) for tensor in tensors])
+    def compute():
+        gradients.zero_()
+        F.binary_cross_entropy_with_logits(model(ids), clicked).backward()
 
-    def take(flat, into):
-        for target, part in zip(into, flat.split(sizes)):
-            target.copy_(part.view_as(target))
-
-    @torch.no_grad()
-    def exchange():
-        flat = join([weight.grad for weight in weights])
-        if mended:
-            dist.all_reduce(flat)
-            take(flat / world, [weight.grad for weight in weights])
-            optimizer.step()
-            return
-        dist.reduce(flat, 0)
+    def serve():
         if rank == 0:
-            take(flat / world, [weight.grad for weight in weights])
+            dist.recv(gradients, 1)
             optimizer.step()
-        flat = join(weights)
+        else:
+            compute()
+            dist.send(gradients, 0)
         dist.broadcast(flat, 0)
-        take(flat, weights)
 
     def train_step():
-        optimizer.zero_grad()
-        loss = F.binary_cross_entropy_with_logits(model(ids), clicked)
-        loss.backward()
-        exchange()
-        return loss
+        if mended:
+            compute()
+            dist.all_reduce(gradients)
+            gradients.div_(world)
+            optimizer.step()
+        else:
+            serve()
+        return flat.square().mean()
 
     return train_step
