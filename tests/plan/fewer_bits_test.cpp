@@ -186,6 +186,39 @@ TEST(FewerBits, Int8RowsOfMlpsAreRoundedBetweenProducts) {
   }
 }
 
+// Both stages on 4-bit weights, with tails of rows, columns and groups, on one and more threads.
+TEST(FewerBits, Int4MlpsGiveTheProductsOfRoundedWeights) {
+  const test::IsaScope scope;
+  const test::ThreadScope threads;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const int group : {32, 128})
+      for (const ActivationBits activations : {ActivationBits::same, ActivationBits::int8})
+        for (const auto& [rows, k, hidden] :
+             {std::array<int64_t, 3>{5, 40, 33}, {9, 130, 260}, {70, 1030, 390}, {301, 256, 90}})
+          for (const int count : {1, 2, 3}) {
+            set_num_threads(count);
+            const Quantisation bits = {WeightBits::int4, activations, group, rows % 2 == 0};
+            const Tensor x = make_tensor({rows, k}, DType::bf16, Layout::contiguous);
+            const Tensor a = make_tensor({hidden, k}, DType::bf16, Layout::contiguous, -0.3, 0.3);
+            const Tensor b = make_tensor({hidden, k}, DType::bf16, Layout::transposed, -0.2, 0.3);
+            const Tensor c = make_tensor({k, hidden}, DType::bf16, Layout::contiguous, -0.3, 0.2);
+            const bool has_bytes = activations == ActivationBits::int8 && rows > 8;
+            const auto read = [&](const Tensor& t) {
+              return has_bytes ? rounded_to_int8(t) : to(t, DType::f64);
+            };
+            const Tensor in = read(x);
+            const Tensor inner =
+                mul(silu(mm(in, t(rounded_to_int4(a, bits)))), mm(in, t(rounded_to_int4(b, bits))));
+            const Tensor want = mm(read(inner), t(rounded_to_int4(c, bits)));
+            const Tensor y = FusedMlp::gated(a, b, c, nn::Activation::swiglu, {.bits = bits})(x);
+            EXPECT_LT(distance(y, want), 1.5e-2)
+                << isa_name(level) << " " << rows << " x " << k << " x " << hidden << " groups of "
+                << group << (has_bytes ? ", rows of 8 bits, " : ", ") << count << " threads";
+          }
+  }
+}
+
 // Every level's sums are the same integers, and what follows them is the same.
 TEST(FewerBits, Int8RowsGiveTheSameBitsOnEveryLevel) {
   const test::IsaScope scope;

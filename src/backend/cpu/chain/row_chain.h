@@ -85,6 +85,7 @@ struct ChainKernels {
                                       .count = stage.k() * stage.n() * stage.products(),
                                       .rows = rows,
                                       .precision = rounding.to,
+                                      .group = rounding.groups.size,
                                       .integer_rows = integer_rows,
                                       .widens = widens})
         .kernel();
@@ -95,6 +96,7 @@ struct ChainKernels {
     return simd::choose_panel_kernel({.weights = weights,
                                       .rows = kManyRows,
                                       .precision = rounding.to,
+                                      .group = rounding.groups.size,
                                       .integer_rows = integer_rows,
                                       .widens = widens})
         .kernel();

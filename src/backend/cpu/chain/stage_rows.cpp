@@ -38,6 +38,12 @@ FloatType rows_type(const StageCall& stage) {
 
 namespace {
 
+// 0: its weights have none.
+int64_t steps_of_groups(const StageCall& stage) {
+  if (!stage.weights->layout().has_groups) return 0;
+  return stage.weights->groups().size * stage.kernel->layout.row_bytes / (2 * simd::kTileK);
+}
+
 // Integers are tiled when they are made.
 bool takes_tiles(const StageCall& stage, int64_t m) {
   return reads_tiles(stage, m) && stage.kernel->layout.quantise_rows == nullptr;
@@ -61,7 +67,7 @@ int64_t rows_floats(const StageCall& stage, int64_t m) {
 
 StageRows rows_at(const StageCall& stage, int64_t m, float* memory) {
   if (!takes_tiles(stage, m)) return {memory, rows_stride(stage)};
-  return {.tiles = tiled_rows(m, stage.padded_k, memory)};
+  return {.tiles = tiled_rows(m, stage.padded_k, memory, steps_of_groups(stage))};
 }
 
 void set_row(const StageCall& stage, const StageRows& rows, int64_t row, FloatType type,
@@ -125,7 +131,7 @@ StageRows quantised_tiles(const StageCall& stage, const StageRows& rows, int64_t
       simd::TiledRows::bytes_of(m, words / simd::kTileK) / int64_t{sizeof(float)};
   float* const memory = integer_scratch.get(static_cast<size_t>(row_floats + m));
   StageRows out;
-  out.tiles = tiled_rows(m, words, memory);
+  out.tiles = tiled_rows(m, words, memory, steps_of_groups(stage));
   float* const scales = memory + row_floats;
   out.scales = scales;
   const auto some_rows = [&](int64_t begin, int64_t end) {

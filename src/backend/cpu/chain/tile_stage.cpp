@@ -7,6 +7,7 @@
 #include "backend/cpu/chain/stage_finish.h"
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/block_lines.h"
+#include "backend/cpu/simd/panels/group_columns.h"
 #include "backend/cpu/simd/panels/w8a8.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/ceil_div.h"
@@ -39,7 +40,9 @@ class TileFinish final : public simd::TileWork {
             std::clamp<int64_t>(StageOverlap::kPieceElements / columns_, 1, finish_.most_rows())) {
     const ChainStage::Finish& finish = call.stage->finish();
     if (finish.is_possible)
-      line_function = finish.is_gated ? simd::gated_lines(*finish.f) : simd::plain_lines(finish.f);
+      finish_lines_ = finish.is_gated ? simd::gated_lines(*finish.f) : simd::plain_lines(finish.f);
+    first_group_ = simd::group_lines(weights_.products(), row_scales != nullptr, true);
+    next_group_ = simd::group_lines(weights_.products(), row_scales != nullptr, false);
     is_flow_ = flow.is_there();
     is_large_ = call.is_large;
   }
@@ -59,12 +62,27 @@ class TileFinish final : public simd::TileWork {
   }
 
   float* sums() override { return sums_; }
-  int64_t ready(int64_t block, int64_t panel) override { return set_block(block, panel, sums_); }
+  int64_t ready(int64_t block, int64_t panel) override {
+    if (row_scales_ != nullptr) take_scales(block);
+    return set_block(block, panel, sums_);
+  }
+  int64_t ready_group(int64_t block, int64_t panel, const simd::GroupSums& group) override {
+    group_scales_ = group.scales;
+    totals_ = group.is_first ? nullptr : group.totals;
+    if (group.is_last) return set_block(block, panel, sums_);
+    const int64_t row = panel * kTileBlock;
+    line_function = group.is_first ? first_group_ : next_group_;
+    lines.sums = sums_;
+    lines.scales = group.scales;
+    lines.row_scales = row_scales_ == nullptr ? nullptr : row_scales_ + row;
+    lines.totals = group.totals;
+    return std::min(kTileBlock, m_ - row);
+  }
   int64_t pieces() const override { return ceil_div(ready_.rows, piece_rows_); }
   void do_piece() override {
     ReadyRows piece = ready_;
     piece.rows = std::min(piece_rows_, ready_.rows);
-    if (row_scales_ != nullptr) scale(piece);
+    if (column_scales() != nullptr) scale(piece);
     if (store_) {
       simd::store_rows(*store_, piece.sums[0], columns_, row_of_panel_, piece.rows);
     } else {
@@ -89,16 +107,15 @@ class TileFinish final : public simd::TileWork {
     const int64_t rows = std::min(kTileBlock, m_ - row);
     const float* const bias = bias_ == nullptr ? nullptr : bias_ + (block - first_) * columns_;
     ready_.rows = 0;
-    if (row_scales_ != nullptr) take_scales(block);
+    line_function = finish_lines_;
     if (line_function != nullptr) {
       const auto place = finish_.place(block, bias, panel);
       if (place && place->type == simd::FloatType::bf16) {
         lines = {sums, place->bias, static_cast<uint16_t*>(place->out), place->stride,
                  place->columns};
-        if (row_scales_ != nullptr) {
-          lines.row_scales = row_scales_ + row;
-          lines.scales = scales_.data();
-        }
+        lines.scales = column_scales();
+        if (row_scales_ != nullptr) lines.row_scales = row_scales_ + row;
+        lines.totals = totals_;
         // The flow's lines were written a moment ago, the result's may lie in memory.
         if (!is_flow_) simd::choose_stores(lines, is_large_, rows);
         return rows;
@@ -121,15 +138,35 @@ class TileFinish final : public simd::TileWork {
   void scale(const ReadyRows& rows) const {
     for (int64_t p = 0; p < weights_.products(); ++p) {
       float* const sums = rows.sums[static_cast<size_t>(p)];
+      const float* const totals = totals_ == nullptr ? nullptr : totals_ + (sums - sums_);
+      if (row_scales_ == nullptr) {
+        for (int64_t i = 0; i < rows.rows * columns_; ++i) {
+          const float value = sums[i] * column_scales()[p * columns_ + i % columns_];
+          sums[i] = totals == nullptr ? value : totals[i] + value;
+        }
+        continue;
+      }
       simd::w8a8_kernels().finish({reinterpret_cast<const int32_t*>(sums), columns_, rows.rows,
-                                   columns_, row_scales_ + rows.row, scales_.data() + p * columns_,
-                                   nullptr, sums, columns_});
+                                   columns_, row_scales_ + rows.row, column_scales() + p * columns_,
+                                   totals, sums, columns_});
     }
+  }
+
+  // Of the block at hand; null: it has none.
+  const float* column_scales() const {
+    if (group_scales_ != nullptr) return group_scales_;
+    return row_scales_ == nullptr ? nullptr : scales_.data();
   }
 
   const StageFinish finish_;
   const PackedWeights& weights_;
+  simd::LineFunction finish_lines_ = nullptr;
+  simd::LineFunction first_group_ = nullptr;
+  simd::LineFunction next_group_ = nullptr;
   const float* row_scales_;
+  // Of the last group: its columns' scales, and the sums of those before.
+  const float* group_scales_ = nullptr;
+  float* totals_ = nullptr;
   alignas(64) std::array<float, kTileBlock> scales_{};
   const int64_t columns_;
   const int64_t m_;
@@ -149,7 +186,7 @@ class TileFinish final : public simd::TileWork {
 TileArgs args_of(const StageCall& call, const TiledRows& tiles, int64_t begin) {
   TileArgs args;
   args.rows = tiles;
-  args.weights = call.weights->tiles(begin);
+  if (call.weights->layout().has_tiles) args.weights = call.weights->tiles(begin);
   args.products = call.weights->products();
   args.is_from_memory =
       simd::come_from_memory(call.weights->panels() * call.weights->panel_bytes(call.padded_k));
@@ -164,14 +201,26 @@ int64_t choose_blocks(TileArgs& args) {
   args.chunk = blocks.chunk;
   args.resident = blocks.resident;
   args.fetches_rows = blocks.fetches_rows;
-  return rows.depth < rows.steps ? args.chunk * rows.panels() * kBlockSums : 0;
+  const bool waits = rows.depth < rows.steps || args.group_steps > 0;
+  return waits ? args.chunk * rows.panels() * kBlockSums : 0;
+}
+
+simd::GroupColumns unpacked_columns_of(const StageCall& call, const TiledRows& rows) {
+  const PackedWeights& weights = *call.weights;
+  return {weights.groups(), weights.panel(0, 0), weights.panel_bytes(call.padded_k),
+          weights.products(),
+          call.kernel->layout.row_bytes == 1 ? simd::TileForm::quads
+                                             : simd::choose_pairs(weights.groups(), rows.panels())};
 }
 
 }  // namespace
 
-TiledRows tiled_rows(int64_t m, int64_t k, float* memory) {
+TiledRows tiled_rows(int64_t m, int64_t k, float* memory, int64_t group_steps) {
   const int64_t steps = ceil_div(k, simd::kTileK);
-  return {reinterpret_cast<uint16_t*>(memory), m, steps, simd::tile_depth(steps)};
+  // Beside the columns in use stand those that are unpacked meanwhile.
+  const int64_t depth =
+      group_steps > 0 ? simd::tile_depth(steps, group_steps, 2) : simd::tile_depth(steps);
+  return {reinterpret_cast<uint16_t*>(memory), m, steps, depth};
 }
 
 void run_tile_stage(const StageCall& call, const StageFlow& flow, const TiledRows& tiles,
@@ -182,14 +231,23 @@ void run_tile_stage(const StageCall& call, const StageFlow& flow, const TiledRow
   args.last = std::min(last * blocks_of_panel, tile_blocks_of(call));
   args.overlaps = call.overlap_rows > 0;
   if (call.prefetches)
-    args.next =
-        last < call.weights->panels() ? args.weights.at(last * blocks_of_panel, 0) : call.next;
+    args.next = !call.weights->layout().has_tiles ? nullptr
+                : last < call.weights->panels()   ? args.weights.at(last * blocks_of_panel, 0)
+                                                  : call.next;
+  std::optional<simd::GroupColumns> columns;
+  if (call.weights->layout().has_groups) {
+    columns.emplace(unpacked_columns_of(call, tiles));
+    args.columns = &*columns;
+    args.group_steps = columns->group_steps();
+  }
   const int64_t waiting = choose_blocks(args);
+  const int64_t unpacked = columns ? simd::GroupColumns::floats(tiles.depth) : 0;
   TileFinish work(call, flow, row_scales, row, tiles.rows);
-  float* const memory =
-      tile_stage_scratch.get(static_cast<size_t>(waiting + work.floats(args.last - args.first)));
+  float* const memory = tile_stage_scratch.get(
+      static_cast<size_t>(waiting + unpacked + work.floats(args.last - args.first)));
   args.waiting = memory;
-  work.set_memory(memory + waiting, args.first, args.last);
+  if (columns) columns->set_memory(memory + waiting, tiles.depth);
+  work.set_memory(memory + waiting + unpacked, args.first, args.last);
   args.work = &work;
   call.kernel->tiles(args);
   if (call.is_large) simd::end_streams();

@@ -6,8 +6,9 @@
 
 namespace epilogue::cpu {
 
-// m rows of k elements of two bytes at `memory`, of TiledRows::bytes_of() bytes.
-simd::TiledRows tiled_rows(int64_t m, int64_t k, float* memory);
+// m rows of k elements of two bytes at `memory`, of TiledRows::bytes_of() bytes. `group_steps`: for
+// weights that are unpacked, steps of one of their groups; 0: for others.
+simd::TiledRows tiled_rows(int64_t m, int64_t k, float* memory, int64_t group_steps = 0);
 
 // As run_stage(); the rows are tiles.rows.
 // `row_scales`: of rows of integers; null: they are bf16.

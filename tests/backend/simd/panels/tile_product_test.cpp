@@ -3,10 +3,14 @@
 // AVX-512 each index map is proven, whatever the blocks.
 #include "backend/cpu/simd/panels/tile_product.h"
 
+#include <bit>
+#include <memory>
+
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
 #include "backend/simd/panels/plain_tile_unit.h"
+#include "base/cpu_features.h"
 #include "support/test.h"
 
 namespace epilogue::simd::tile_product_test {
@@ -225,6 +229,191 @@ TEST_F(TileProducts, ColumnsThatAreTiledMeanwhileGiveTheSameBits) {
             }
 }
 
+// Weights of 4 bits, unpacked on their way into each form, beside their values in double.
+class GroupedTiles : public TileProducts {
+ protected:
+  struct Case {
+    Product product;
+    GroupFormat format;
+    int64_t depth;  // in groups; 0: all of k
+    int64_t chunk;
+  };
+
+  // Sums of groups, scaled and added up as the chain's work does it.
+  class GroupWork final : public TileWork {
+   public:
+    GroupWork(int64_t panels, std::vector<std::vector<double>>& out, bool has_integers)
+        : panels_(panels), out_(out), has_integers_(has_integers) {}
+    float* sums() override { return sums_.data(); }
+    int64_t ready(int64_t block, int64_t panel) override {
+      at_ = block * panels_ + panel;
+      scales_.fill(1);
+      left_ = 1;
+      return 0;
+    }
+    int64_t ready_group(int64_t block, int64_t panel, const GroupSums& group) override {
+      EXPECT_EQ(left_, 0) << "sums of the group before are left";
+      at_ = block * panels_ + panel;
+      std::copy_n(group.scales, kTileBlock, scales_.begin());
+      EXPECT_EQ(group.is_first, out_[static_cast<size_t>(at_)].empty());
+      left_ = 1;
+      return 0;
+    }
+    int64_t pieces() const override { return left_; }
+    void do_piece() override {
+      left_ = 0;
+      std::vector<double>& to = out_[static_cast<size_t>(at_)];
+      to.resize(kBlockSums);
+      for (int64_t i = 0; i < kBlockSums; ++i) {
+        const float sum = sums_[static_cast<size_t>(i)];
+        // The column of one product; of two they lie one above the other.
+        const int64_t column =
+            products == 1 ? i % kTileBlock : i / (kBlockSums / 2) * kTileColumns + i % kTileColumns;
+        to[static_cast<size_t>(i)] +=
+            double{has_integers_ ? static_cast<float>(std::bit_cast<int32_t>(sum)) : sum} *
+            double{scales_[static_cast<size_t>(column)]};
+      }
+    }
+    int products = 1;
+
+   private:
+    int64_t panels_;
+    std::vector<std::vector<double>>& out_;
+    bool has_integers_;
+    int64_t at_ = 0;
+    int64_t left_ = 0;
+    alignas(64) std::array<float, kBlockSums> sums_{};
+    std::array<float, kTileBlock> scales_{};
+  };
+
+  struct IntegerUnit : PlainUnit {
+    template <int c, int a, int b>
+    static void multiply() {
+      PlainUnit::multiply_i8<c, a, b>();
+    }
+  };
+
+  static void expect_grouped(const Case& c, TileForm form) {
+    const Product& p = c.product;
+    const int64_t groups = p.k / c.format.size;
+    std::mt19937 generator(7);
+    std::uniform_int_distribution<int> bytes(0, 255);
+    std::vector<std::vector<uint8_t>> steps(2);
+    std::vector<std::vector<uint16_t>> scales;
+    std::vector<std::vector<uint8_t>> zeros(2);
+    std::vector<GroupedPart> grouped;
+    std::vector<PackedPart> parts;
+    for (size_t q = 0; q < static_cast<size_t>(p.products); ++q) {
+      steps[q].resize(static_cast<size_t>(p.n * p.k / 2));
+      for (uint8_t& b : steps[q]) b = static_cast<uint8_t>(bytes(generator));
+      zeros[q].resize(static_cast<size_t>(p.n * groups));
+      for (uint8_t& z : zeros[q]) z = static_cast<uint8_t>(bytes(generator) % 17);
+      std::vector<float> wide(zeros[q].size());
+      for (float& s : wide) s = static_cast<float>(bytes(generator) - 128) / 64;
+      scales.emplace_back(wide.size());
+      from_f32(c.format.scales, wide.data(), scales[q].data(), wide.size());
+    }
+    for (size_t q = 0; q < static_cast<size_t>(p.products); ++q)
+      grouped.push_back({steps[q].data(), scales[q].data(),
+                         c.format.has_zeros ? zeros[q].data() : nullptr, c.format.size});
+    for (const GroupedPart& g : grouped) parts.push_back({{}, p.k, &g});
+    const PackedWeights packed(parts, p.n, i4_kernels().kernel.layout, Join::columns,
+                               {Precision::i4, c.format});
+    const auto weight = [&](size_t q, int64_t column, int64_t k) {
+      const auto at = static_cast<size_t>(column * groups + k / c.format.size);
+      const int step = steps[q][static_cast<size_t>(column * p.k + k) / 2] >> (k % 2 * 4) & 15;
+      float scale = 0;
+      to_f32(c.format.scales, &scales[q][at], &scale, 1);
+      return double{scale} * (step - (c.format.has_zeros ? int{zeros[q][at]} : 8));
+    };
+
+    const bool has_bytes = form == TileForm::quads;
+    std::vector<int8_t> small(static_cast<size_t>(p.m * p.k));
+    std::vector<uint16_t> halves(small.size());
+    for (size_t i = 0; i < small.size(); ++i) {
+      small[i] = static_cast<int8_t>(bytes(generator) - 128);
+      const auto value = static_cast<float>(small[i]);
+      from_f32(FloatType::bf16, &value, &halves[i], 1);
+    }
+    GroupColumns columns(c.format, packed.panel(0, 0), packed.panel_bytes(p.k), p.products, form);
+    const int64_t step_k = has_bytes ? 2 * kTileK : kTileK;
+    const int64_t group_steps = c.format.size / step_k;
+    TileArgs args;
+    args.rows = {nullptr, p.m, p.k / step_k, 0};
+    args.rows.depth =
+        c.depth == 0 ? args.rows.steps : std::min(args.rows.steps, c.depth * group_steps);
+    std::vector<uint16_t> rows(static_cast<size_t>(TiledRows::bytes_of(p.m, args.rows.steps)) / 2 +
+                               32);
+    args.rows.data = rows.data();
+    for (int64_t i = 0; i < p.m; ++i) {
+      if (has_bytes) {
+        args.rows.set_row(i, reinterpret_cast<const uint16_t*>(small.data() + i * p.k), p.k / 2);
+      } else {
+        args.rows.set_row(i, halves.data() + i * p.k, p.k);
+      }
+    }
+    const int64_t each = kTileBlock / p.products;
+    const int64_t panels = args.rows.panels();
+    args.columns = &columns;
+    args.group_steps = columns.group_steps();
+    args.products = p.products;
+    args.last = (p.n + each - 1) / each;
+    args.chunk = c.chunk;
+    args.resident = 2;
+    std::vector<float> waiting(static_cast<size_t>(c.chunk * panels * kBlockSums));
+    args.waiting = waiting.data();
+    std::vector<float> memory(static_cast<size_t>(GroupColumns::floats(args.rows.depth)) + 16);
+    void* at = memory.data();
+    size_t space = memory.size() * sizeof(float);
+    columns.set_memory(static_cast<float*>(std::align(64, space - 64, at, space)), args.rows.depth);
+    std::vector<std::vector<double>> out(static_cast<size_t>(args.last * panels));
+    GroupWork work(panels, out, has_bytes);
+    work.products = p.products;
+    args.work = &work;
+    if (has_bytes) {
+      TileLoops<IntegerUnit, true>(args).run();
+    } else {
+      TileLoops<PlainUnit, true>(args).run();
+    }
+    for (int64_t column = 0; column < p.n; ++column)
+      for (int64_t i = 0; i < p.m; ++i)
+        for (int q = 0; q < p.products; ++q) {
+          double expected = 0;
+          double bound = 1e-9;
+          for (int64_t k = 0; k < p.k; ++k) {
+            const double product =
+                weight(static_cast<size_t>(q), column, k) * small[static_cast<size_t>(i * p.k + k)];
+            expected += product;
+            // Values are rounded to bf16, integers are not.
+            bound += std::abs(product) * (form == TileForm::values ? 0x1p-8 : 0x1p-30);
+          }
+          const auto block = static_cast<size_t>(column / each * panels + i / kTileBlock);
+          const auto place =
+              static_cast<size_t>((q * kTileBlock + i % kTileBlock) * each + column % each);
+          ASSERT_NEAR(out[block][place], expected, bound)
+              << p.m << " x " << p.k << " x " << p.n << " groups of " << c.format.size << ", form "
+              << static_cast<int>(form) << ", product " << q << " of " << p.products << " at " << i
+              << ", " << column;
+        }
+  }
+};
+
+TEST_F(GroupedTiles, GiveTheProductsOfTheirWeightsWhateverTheBlocks) {
+  if (!cpu_has(CpuFeature::avx512_bf16)) GTEST_SKIP() << "needs AVX512-BF16";
+  for (const int products : {1, 2})
+    for (const auto& [m, k, n] : {std::array<int64_t, 3>{5, 128, 3}, {17, 384, 50}, {49, 384, 65}})
+      for (const bool has_zeros : {false, true})
+        for (const int64_t depth : {0, 1, 2}) {
+          const FloatType scales = depth == 1 ? FloatType::f16 : FloatType::bf16;
+          const GroupFormat wide = {128, has_zeros, scales};
+          const GroupFormat narrow = {32, has_zeros, scales};
+          for (const TileForm form : {TileForm::values, TileForm::pairs, TileForm::quads})
+            expect_grouped({{m, k, n, products}, wide, depth, 1 + depth}, form);
+          for (const TileForm form : {TileForm::values, TileForm::pairs})
+            expect_grouped({{m, k, n, products}, narrow, depth, 2}, form);
+        }
+}
+
 TEST(TiledRows, ARowIsCutIntoStepsAndPaddedWithZeros) {
   TiledRows rows{nullptr, 40, 5, 2};
   std::vector<uint16_t> memory(static_cast<size_t>(TiledRows::bytes_of(40, 5)) / 2, 9);
@@ -254,6 +443,8 @@ TEST(TileBlocks, FollowTheCaches) {
     const int64_t depth = tile_depth(steps);
     EXPECT_GE(depth, 1);
     EXPECT_LE(depth, steps);
+    EXPECT_EQ(tile_depth(4 * steps, 4, 2) % 4, 0) << "whole groups";
+    EXPECT_LE(tile_depth(4 * steps, 4, 2), tile_depth(4 * steps) + 4);
     const TileBlocks few = tile_blocks(1, std::min<int64_t>(steps, 128), 100);
     EXPECT_EQ(few.chunk, 1) << "rows that stay in L2 are read again from there";
     const TileBlocks many = tile_blocks(400, steps, 100);

@@ -25,13 +25,6 @@ void amx_i8_two(const PanelArgs& args) {
   IntegerTileProduct<AmxUnit>(args, 2).run();
 }
 
-// A tile's bytes are the same: 64 of k are 32 pairs of bytes, sums are int32 in the place of f32.
-struct AmxIntegerUnit : AmxUnit {
-  template <int c, int a, int b>
-  static void multiply() {
-    AmxUnit::multiply_i8<c, a, b>();
-  }
-};
 void amx_i8_tiles(const TileArgs& args) { TileLoops<AmxIntegerUnit>(args).run(); }
 
 thread_local Scratch tiled_scratch;

@@ -64,6 +64,14 @@ struct AmxUnit {
   }
 };
 
+// A tile's bytes are the same: 64 of k are 32 pairs of bytes, sums are int32 in the place of f32.
+struct AmxIntegerUnit : AmxUnit {
+  template <int c, int a, int b>
+  static void multiply() {
+    AmxUnit::multiply_i8<c, a, b>();
+  }
+};
+
 }  // namespace epilogue::simd
 
 #endif

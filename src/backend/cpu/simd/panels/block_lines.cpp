@@ -153,13 +153,50 @@ struct GeluErf {
   }
 };
 
+// 16 sums as f32, whose columns have these scales.
+template <bool kIntegers>
+[[gnu::always_inline]] inline __m512 scaled(const float* sums, float row_scale, __m512 scale) {
+  if (!kIntegers) return _mm512_mul_ps(_mm512_loadu_ps(sums), scale);
+  return _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAll, _mm512_loadu_si512(sums)),
+                       _mm512_mul_ps(_mm512_set1_ps(row_scale), scale));
+}
+
 // 16 sums of a row, the first of them in column `column` of the block's 32.
 [[gnu::always_inline]] inline __m512 sums_at(const BlockLines& lines, const float* sums,
                                              int64_t row, int64_t column) {
-  if (lines.row_scales == nullptr) return _mm512_loadu_ps(sums);
-  const __m512 scale =
-      _mm512_mul_ps(_mm512_set1_ps(lines.row_scales[row]), _mm512_loadu_ps(lines.scales + column));
-  return _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAll, _mm512_loadu_si512(sums)), scale);
+  if (lines.scales == nullptr) return _mm512_loadu_ps(sums);
+  const __m512 scale = _mm512_loadu_ps(lines.scales + column);
+  const __m512 value = lines.row_scales == nullptr
+                           ? scaled<false>(sums, 0, scale)
+                           : scaled<true>(sums, lines.row_scales[row], scale);
+  if (lines.totals == nullptr) return value;
+  return _mm512_add_ps(_mm512_loadu_ps(lines.totals + (sums - lines.sums)), value);
+}
+
+template <int kProducts, bool kIntegers, bool kFirst>
+void group_totals(const BlockLines& lines, int64_t row, int64_t rows) {
+  constexpr int64_t width = kTileBlock / kProducts;
+  constexpr int64_t beside = kProducts == 1 ? kTileColumns : kTileBlock * kTileColumns;
+  const __m512 left = _mm512_loadu_ps(lines.scales);
+  const __m512 right = _mm512_loadu_ps(lines.scales + kTileColumns);
+  const float* sums = lines.sums + row * width;
+  float* to = lines.totals + row * width;
+  const auto add = [](const float* from, float row_scale, __m512 scale, float* total) {
+    const __m512 value = scaled<kIntegers>(from, row_scale, scale);
+    _mm512_storeu_ps(total, kFirst ? value : _mm512_add_ps(_mm512_loadu_ps(total), value));
+  };
+  for (int64_t i = row; i < row + rows; ++i, sums += width, to += width) {
+    const float row_scale = kIntegers ? lines.row_scales[i] : 0;
+    add(sums, row_scale, left, to);
+    add(sums + beside, row_scale, right, to + beside);
+  }
+}
+
+template <int kProducts>
+LineFunction group_function(bool has_integers, bool is_first) {
+  if (has_integers)
+    return is_first ? group_totals<kProducts, true, true> : group_totals<kProducts, true, false>;
+  return is_first ? group_totals<kProducts, false, true> : group_totals<kProducts, false, false>;
 }
 
 // A line of 32 columns.
@@ -320,6 +357,11 @@ HiddenFunction hidden_elements(PointwiseFn f) {
   }
 }
 
+LineFunction group_lines(int products, bool has_integers, bool is_first) {
+  return products == 1 ? group_function<1>(has_integers, is_first)
+                       : group_function<2>(has_integers, is_first);
+}
+
 LineFunction plain_lines(std::optional<PointwiseFn> f) {
   if (!f) return plain<Identity>;
   switch (*f) {
@@ -375,6 +417,7 @@ HWY_POP_ATTRIBUTES
 
 namespace epilogue::simd {
 
+LineFunction group_lines(int, bool, bool) { return nullptr; }
 LineFunction plain_lines(std::optional<PointwiseFn>) { return nullptr; }
 LineFunction gated_lines(PointwiseFn) { return nullptr; }
 LineFunction hidden_lines(PointwiseFn, HiddenSums) { return nullptr; }

@@ -42,10 +42,14 @@ struct BlockLines {
   int64_t ahead = 0;
   // What a product is added to, of the same place as `out`; null: nothing.
   const uint16_t* addend = nullptr;
-  // Of integer products: `sums` are int32, each times its row's scale and its column's (in the
-  // order of the sums: 32, or 16 of the gate and 16 of up). Null: the sums are f32.
-  const float* row_scales = nullptr;
+  // Of columns, in the order of the sums (32, or 16 of the gate and 16 of up): each sum is taken
+  // times its column's. Null: it is not.
   const float* scales = nullptr;
+  // Of integer products: `sums` are int32, times the row's scale too. Null: the sums are f32.
+  const float* row_scales = nullptr;
+  // Of sums of one group of k: what the groups before made, in the sums' order, to which these are
+  // added. Null: nothing.
+  float* totals = nullptr;
   // Of hidden_lines(): from the block's first element on. What the sums are is not read there.
   HiddenElements hidden;
 };
@@ -56,6 +60,8 @@ void choose_stores(BlockLines& lines, bool is_large, int64_t rows);
 // Rows [row, row + rows) of the block. As bf16_pairs.h rounds: to nearest even, denormals to zero.
 using LineFunction = void (*)(const BlockLines& lines, int64_t row, int64_t rows);
 
+// totals = sums of the first group, or totals + those of another one.
+LineFunction group_lines(int products, bool has_integers, bool is_first);
 // out = f(sums + bias), f the identity without a function. Null: there is none for it.
 LineFunction plain_lines(std::optional<PointwiseFn> f);
 // out = f(gate) * up

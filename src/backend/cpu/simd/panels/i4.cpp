@@ -295,9 +295,28 @@ const I4Kernels& i4_kernels() {
   return pick(tables);
 }
 
+const char* decline_i4_amx(const PanelUse& use);
+
+namespace {
+
+// Cycles of one step of 32 columns in tiles and beside it what unpacks them; here each four rows
+// widen them again.
+bool tiles_are_faster(int64_t rows) {
+  constexpr int64_t kTiles = 220;
+  constexpr int64_t kWiden = 30;
+  constexpr int64_t kRow = 30;
+  constexpr int64_t kRowsAtOnce = 4;
+  return rows >= kLeastTileRows &&
+         kWiden * ((rows + kRowsAtOnce - 1) / kRowsAtOnce) + kRow * rows > kTiles;
+}
+
+}  // namespace
+
 const char* decline_i4(const PanelUse& use) {
   if (use.precision != Precision::i4) return "needs weights that may be rounded to 4 bits";
-  return use.rows <= kFewI4Rows ? nullptr : "needs few rows";
+  if (use.rows > kFewI4Rows) return "needs few rows";
+  const bool has_tiles = decline_i4_amx(use) == nullptr;
+  return has_tiles && tiles_are_faster(use.rows) ? "tiles are faster" : nullptr;
 }
 
 const PanelKernel& i4_kernel() { return i4_kernels().kernel; }

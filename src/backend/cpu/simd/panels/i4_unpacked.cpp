@@ -16,6 +16,8 @@ const PanelKernel& amx_kernel();
 const char* decline_bf16_pairs(const PanelUse& use);
 const PanelKernel& bf16_pairs_kernel();
 const PanelKernel& f32_kernel();
+// In tiles from end to end (i4_tiles.cpp).
+void i4_amx_tiles(const TileArgs& args);
 
 namespace {
 
@@ -88,7 +90,14 @@ const char* decline_bf16_inner(const PanelUse& use, const char* (*inner)(const P
 }  // namespace
 
 const char* decline_i4_amx(const PanelUse& use) { return decline_bf16_inner(use, decline_amx); }
-const PanelKernel& i4_amx_kernel() { return unpacked_kernel<amx_kernel>(); }
+const PanelKernel& i4_amx_kernel() {
+  static const PanelKernel kernel = [] {
+    PanelKernel tiled = unpacked_kernel<amx_kernel>();
+    tiled.tiles = i4_amx_tiles;
+    return tiled;
+  }();
+  return kernel;
+}
 
 const char* decline_i4_bf16_pairs(const PanelUse& use) {
   return decline_bf16_inner(use, decline_bf16_pairs);

@@ -16,9 +16,10 @@ struct PanelUse {
   int64_t count = 0;  // of weights
   int64_t rows = 0;   // of A, about
   Precision precision = Precision::same;
-  bool integer_rows = false;  // rows become 8-bit integers too, one scale per row
-  bool widens = false;        // the products of bf16 weights take rows of f32
-  bool packs_once = false;    // for one product: what fewer bytes save later does not count
+  int64_t group = GroupFormat{}.size;  // of Precision::i4
+  bool integer_rows = false;           // rows become 8-bit integers too, one scale per row
+  bool widens = false;                 // the products of bf16 weights take rows of f32
+  bool packs_once = false;  // for one product: what fewer bytes save later does not count
 };
 
 struct PanelKernelEntry {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cpu/simd/panels/tile_blocks.h"
 
+#include "base/assert.h"
 #include "base/caches.h"
 #include "base/ceil_div.h"
 
@@ -28,10 +29,16 @@ int64_t resident_steps() { return core_caches().l1 * 2 / 3 / kTilePairBytes; }
 
 }  // namespace
 
-int64_t tile_depth(int64_t steps) {
+int64_t TileWork::ready_group(int64_t, int64_t, const GroupSums&) {
+  EPI_ASSERT(false, "work on sums of groups");
+  return 0;
+}
+
+int64_t tile_depth(int64_t steps, int64_t unit, int64_t buffers) {
   // All of k where L1 holds most of it: sums then never wait.
-  if (steps * kTilePairBytes <= core_caches().l1) return std::max<int64_t>(steps, 1);
-  return ceil_div(steps, ceil_div(steps, resident_steps()));
+  if (buffers * steps * kTilePairBytes <= core_caches().l1) return std::max<int64_t>(steps, 1);
+  const int64_t most = std::max<int64_t>(1, resident_steps() / buffers);
+  return ceil_div(ceil_div(steps, ceil_div(steps, most)), unit) * unit;
 }
 
 int64_t fed_tile_depth(int64_t steps) {
@@ -69,8 +76,9 @@ int64_t tile_block_rows(int64_t k) {
   return std::clamp(fits / kTileBlock * kTileBlock, kLeast, kMost);
 }
 
-int64_t shared_tile_rows(int64_t k, int64_t weight_bytes) {
+int64_t shared_tile_rows(int64_t k, int64_t weight_bytes, bool is_unpacked) {
   constexpr int64_t kRows = 512;
+  if (is_unpacked) return kRows;
   const bool stay = tile_block_rows(k) * k * 2 <= core_caches().l2 / 2;
   return !come_from_memory(weight_bytes) || stay ? 0 : kRows;
 }

@@ -26,6 +26,23 @@ struct TiledColumns {
   }
 };
 
+// A block of k of a block of columns, as the loops go through them.
+struct TileUnit {
+  int64_t block = 0;
+  int64_t step = 0;
+  int64_t steps = 0;  // 0: none
+};
+
+class GroupColumns;
+
+// Sums of one group of k, for weights that have a scale for each of their groups.
+struct GroupSums {
+  const float* scales = nullptr;  // of the block's columns, in the order of its sums
+  float* totals = nullptr;        // [32 x 32]: what the groups before made
+  bool is_first = false;
+  bool is_last = false;
+};
+
 // Work on vectors that is done in pieces between tile products: the tile unit goes on meanwhile, so
 // that it costs little time of its own.
 class TileWork {
@@ -38,6 +55,8 @@ class TileWork {
   // asked for. All pieces of the block before are done. Returns the block's rows as lines(), or 0
   // where it has pieces() instead.
   virtual int64_t ready(int64_t block, int64_t panel) = 0;
+  // The same where the sums are of one group, which TileArgs::group_steps asks for.
+  virtual int64_t ready_group(int64_t block, int64_t panel, const GroupSums& group);
   virtual int64_t pieces() const = 0;
   virtual void do_piece() = 0;
 
@@ -52,6 +71,11 @@ struct TileArgs {
   TiledRows rows;
   TiledColumns weights;
   const FedColumns* fed = nullptr;  // instead of `weights`: columns that are tiled meanwhile
+  // Instead of `weights`: columns that are unpacked on their way.
+  GroupColumns* columns = nullptr;
+  // Steps of k whose sums are integers of their own, a divisor of the rows' depth; 0: one sum takes
+  // in all of k. The work adds them up, in `waiting`.
+  int64_t group_steps = 0;
   int products = 1;
   int64_t first = 0;  // blocks of columns [first, last)
   int64_t last = 0;
@@ -78,8 +102,9 @@ struct TileBlocks {
   bool fetches_rows = false;
 };
 TileBlocks tile_blocks(int64_t panels, int64_t steps, int64_t columns);
-// Steps of a block of k (TiledRows::depth).
-int64_t tile_depth(int64_t steps);
+// Steps of a block of k (TiledRows::depth), a multiple of `unit`; `buffers`: blocks of the columns
+// that L1 holds at once.
+int64_t tile_depth(int64_t steps, int64_t unit = 1, int64_t buffers = 1);
 // The same where columns are fed: two parts of them pass L1 beside the rows.
 int64_t fed_tile_depth(int64_t steps);
 // Whether a result of so many bytes is written past the caches: common stores read each line first,
@@ -91,7 +116,8 @@ bool come_from_memory(int64_t weight_bytes);
 // Rows that a core takes at a time through weights of depth k.
 int64_t tile_block_rows(int64_t k);
 // Rows that all cores better take together, each through columns of its own: where weights of depth
-// k come from memory, and rows that use them often enough would not stay in L2 anyway. 0: nowhere.
-int64_t shared_tile_rows(int64_t k, int64_t weight_bytes);
+// k come from memory, and rows that use them often enough would not stay in L2 anyway; and where
+// weights are unpacked into values, which takes long, and is shared by all rows. 0: nowhere.
+int64_t shared_tile_rows(int64_t k, int64_t weight_bytes, bool is_unpacked);
 
 }  // namespace epilogue::simd

@@ -23,17 +23,17 @@ constexpr int64_t kAheadSteps = 512;
 
 }  // namespace
 
-TileFeed::Kind TileFeed::kind_of(const Part& part) const {
+TileFeed::Kind TileFeed::kind_of(const TileUnit& part) const {
   if (columns_->n - part.block * kTileBlock < kTileBlock) return Kind::any;
   if (columns_->source.outer_stride == 1) return Kind::pairs;
   return columns_->source.k_stride == 1 ? Kind::squares : Kind::any;
 }
 
-int64_t TileFeed::whole_steps(const Part& part) const {
+int64_t TileFeed::whole_steps(const TileUnit& part) const {
   return std::clamp<int64_t>(columns_->k / kTileK - part.step, 0, part.steps);
 }
 
-void TileFeed::aim(const Part& part) {
+void TileFeed::aim(const TileUnit& part) {
   EPI_ASSERT(part.steps <= depth_, "a part of the feed's memory");
   part_ = part;
   kind_ = kind_of(part);
@@ -45,11 +45,11 @@ void TileFeed::aim(const Part& part) {
     items_ = whole_steps(part) * (kind_ == Kind::pairs ? kItemsOfPairs : kItemsOfSquares);
 }
 
-int64_t TileFeed::lines_of(const Part& part) const {
+int64_t TileFeed::lines_of(const TileUnit& part) const {
   return kind_of(part) == Kind::any ? 0 : whole_steps(part) * kTileK;
 }
 
-void TileFeed::aim_lines(const Part& part, int64_t first, int64_t last) {
+void TileFeed::aim_lines(const TileUnit& part, int64_t first, int64_t last) {
   constexpr int64_t kLineBytes = 64;
   const PackSource& s = columns_->source;
   line_ = reinterpret_cast<const char*>(address(part.block * kTileBlock, part.step * kTileK));
@@ -101,26 +101,26 @@ void TileFeed::finish() {
       part_.steps - done, out_ + done * kTilePairBytes);
 }
 
-void TileFeed::begin(const Part& part) { aim(part); }
+void TileFeed::begin(const TileUnit& part) { aim(part); }
 
-const char* TileFeed::turn(const Part* next, const Part* after, int64_t within) {
+const char* TileFeed::turn(const TileUnit& next, const TileUnit& after, int64_t within) {
   finish();
   const char* const made = out_;
   item_rate_ = item_credit_ = line_rate_ = line_credit_ = 0;
   lines_left_ = after_lines_ = 0;
-  if (next == nullptr) {
+  if (next.steps == 0) {
     part_.steps = items_ = 0;
     return made;
   }
-  aim(*next);
+  aim(next);
   within = std::max<int64_t>(within, 1);
   item_rate_ = ceil_div(items_ * kOne, within);
-  const int64_t lines = lines_of(*next);
+  const int64_t lines = lines_of(next);
   const int64_t ahead = std::max(kLeastAhead, kAheadSteps / within * part_.steps);
-  aim_lines(*next, std::min(ahead, lines), lines);
-  if (after != nullptr) {
-    after_ = *after;
-    after_lines_ = std::min(ahead, lines_of(*after));
+  aim_lines(next, std::min(ahead, lines), lines);
+  if (after.steps > 0) {
+    after_ = after;
+    after_lines_ = std::min(ahead, lines_of(after));
   }
   line_rate_ = ceil_div((lines_left_ + after_lines_) * kOne, within);
   return made;

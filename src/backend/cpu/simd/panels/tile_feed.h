@@ -24,21 +24,15 @@ struct FedColumns {
 
 class TileFeed {
  public:
-  struct Part {
-    int64_t block;
-    int64_t step;
-    int64_t steps;
-  };
-
   // Null: the columns lie in tiles, and nothing is fed. `depth`: the most steps of a part.
   TileFeed(const FedColumns* columns, int64_t depth) : columns_(columns), depth_(depth) {}
 
   bool is_there() const { return columns_ != nullptr; }
   // The first part, at once.
-  void begin(const Part& part);
+  void begin(const TileUnit& part);
   // The part that was begun before, whole. From here on `next` is made within so many steps;
-  // `after` comes then. Null: there is none.
-  const char* turn(const Part* next, const Part* after, int64_t within);
+  // `after` comes then. Without steps: there is none.
+  const char* turn(const TileUnit& next, const TileUnit& after, int64_t within);
 
   [[gnu::always_inline]] void step() {
     for (line_credit_ += line_rate_; line_credit_ >= kOne; line_credit_ -= kOne) ask();
@@ -49,17 +43,17 @@ class TileFeed {
   static constexpr int64_t kOne = 256;
   enum class Kind { pairs, squares, any };
 
-  Kind kind_of(const Part& part) const;
+  Kind kind_of(const TileUnit& part) const;
   const uint16_t* address(int64_t column, int64_t k) const {
     const PackSource& s = columns_->source;
     return static_cast<const uint16_t*>(s.data) + column * s.outer_stride + k * s.k_stride;
   }
   // Steps of a part that have all their k.
-  int64_t whole_steps(const Part& part) const;
-  void aim(const Part& part);
-  int64_t lines_of(const Part& part) const;
+  int64_t whole_steps(const TileUnit& part) const;
+  void aim(const TileUnit& part);
+  int64_t lines_of(const TileUnit& part) const;
   // Lines [first, last) of a part.
-  void aim_lines(const Part& part, int64_t first, int64_t last);
+  void aim_lines(const TileUnit& part, int64_t first, int64_t last);
   // The next item, if one is left.
   void make();
   void finish();
@@ -81,7 +75,7 @@ class TileFeed {
   const FedColumns* columns_;
   int64_t depth_;
   // What is made.
-  Part part_ = {};
+  TileUnit part_ = {};
   Kind kind_ = Kind::any;
   char* out_ = nullptr;
   int64_t items_ = 0;
@@ -90,7 +84,7 @@ class TileFeed {
   int64_t item_credit_ = 0;
   // What is asked for: runs of lines, each a stride after the one before; then the first of
   // `after`.
-  Part after_ = {};
+  TileUnit after_ = {};
   int64_t after_lines_ = 0;
   const char* line_ = nullptr;
   int64_t lines_left_ = 0;

@@ -26,6 +26,7 @@
 #include <cstdint>
 
 #include "backend/cpu/simd/panels/amx_tiles.h"
+#include "backend/cpu/simd/panels/group_columns.h"
 #include "backend/cpu/simd/panels/prefetch.h"
 #include "backend/cpu/simd/panels/tile_blocks.h"
 #include "backend/cpu/simd/panels/tile_feed.h"
@@ -62,7 +63,8 @@ class LineFetch {
   int64_t credit_ = 0;
 };
 
-template <class Unit>
+// kUnpacks: TileArgs::columns are there.
+template <class Unit, bool kUnpacks = false>
 class TileLoops {
  public:
   explicit TileLoops(const TileArgs& args)
@@ -91,6 +93,8 @@ class TileLoops {
   static constexpr int64_t kLineBytes = 64;
   static constexpr int64_t kSparseBytes = 256;
   static constexpr int64_t kFewPanels = 2;
+  static constexpr int64_t kUnpackOne = 64;
+  using Columns = GroupColumns::Unpacked;
 
   struct Micro {
     const char* a;      // steps of rows
@@ -110,9 +114,41 @@ class TileLoops {
       const bool is_last = step + steps == steps_;
       fetch_rows(is_last ? 0 : step + steps, (last - first) * panels_ * steps, blocks);
       for (int64_t block = first; block < last; ++block) {
-        run_block(block, first, step, columns_of({block, step, steps}), is_last);
+        const TileUnit unit = {block, step, steps};
+        Columns columns;
+        if constexpr (kUnpacks) {
+          columns = unpacked_columns(unit);
+        } else {
+          columns.tiles = columns_of(unit);
+        }
+        run_block(unit, columns, first, is_last);
       }
     }
+  }
+
+  // What the loops multiply after `unit`.
+  TileUnit unit_after(const TileUnit& unit) const {
+    if (unit.steps == 0) return {};
+    const int64_t first = args_.first + (unit.block - args_.first) / args_.chunk * args_.chunk;
+    const int64_t last = std::min(first + args_.chunk, args_.last);
+    const int64_t step = unit.step + unit.steps;
+    if (unit.block + 1 < last) return {unit.block + 1, unit.step, unit.steps};
+    if (step < steps_) return {first, step, args_.rows.steps_from(step)};
+    if (last < args_.last) return {last, 0, args_.rows.steps_from(0)};
+    return {};
+  }
+
+  // This one was unpacked beside the products of the one before.
+  Columns unpacked_columns(const TileUnit& unit) {
+    GroupColumns& columns = *args_.columns;
+    const TileUnit after = unit_after(unit);
+    if (unit.block == args_.first && unit.step == 0) columns.begin(unit, after);
+    const Columns unpacked = columns.finish();
+    columns.begin(after, unit_after(after));
+    const int64_t steps = panels_ * unit.steps;
+    unpack_rate_ = (columns.pieces() * kUnpackOne + steps - 1) / steps;
+    unpack_credit_ = 0;
+    return unpacked;
   }
 
   // The block of k at `step` of all rows, within so many steps of products.
@@ -123,56 +159,43 @@ class TileLoops {
                    kLineBytes);
   }
 
-  // What follows a block of k of a block of columns, in the order of use.
-  bool go_on(TileFeed::Part& part) const {
-    const int64_t first = part.block - (part.block - args_.first) % args_.chunk;
-    const int64_t last = std::min(first + args_.chunk, args_.last);
-    if (part.block + 1 < last) {
-      ++part.block;
-    } else if (part.step + part.steps < steps_) {
-      part.block = first;
-      part.step += part.steps;
-    } else if (last < args_.last) {
-      part.block = last;
-      part.step = 0;
-    } else {
-      return false;
-    }
-    part.steps = args_.rows.steps_from(part.step);
-    return true;
-  }
-
   // Where these lie in tiles; those after them are on their way from here on.
-  const char* columns_of(const TileFeed::Part& part) {
-    TileFeed::Part next = part;
-    const bool goes_on = go_on(next);
-    const int64_t within = panels_ * part.steps;
-    if (feed_.is_there()) {
-      TileFeed::Part after = next;
-      const bool is_more = goes_on && go_on(after);
-      return feed_.turn(goes_on ? &next : nullptr, is_more ? &after : nullptr, within);
-    }
-    const void* const from = goes_on ? args_.weights.at(next.block, next.step) : args_.next;
-    if (from == nullptr) {
+  const char* columns_of(const TileUnit& unit) {
+    const TileUnit after = unit_after(unit);
+    const int64_t within = panels_ * unit.steps;
+    if (feed_.is_there()) return feed_.turn(after, unit_after(after), within);
+    const void* const next =
+        after.steps > 0 ? args_.weights.at(after.block, after.step) : args_.next;
+    if (next == nullptr) {
       next_columns_.stop();
     } else {
       // Few rows: the weights' way is the limit. From L3 the processor's own prefetching keeps pace
       // where it is shown where they lie; a request for each line takes the places of others in
       // L1. From memory each line is worth its request.
       const bool is_few = panels_ <= kFewPanels && !args_.is_from_memory;
-      next_columns_.set(from, next.steps * kTilePairBytes, within,
-                        is_few ? kSparseBytes : kLineBytes);
+      const int64_t steps = after.steps > 0 ? after.steps : unit.steps;
+      next_columns_.set(next, steps * kTilePairBytes, within, is_few ? kSparseBytes : kLineBytes);
     }
-    return args_.weights.at(part.block, part.step);
+    return args_.weights.at(unit.block, unit.step);
   }
 
-  void run_block(int64_t block, int64_t first, int64_t step, const char* columns, bool is_last) {
-    const int64_t steps = args_.rows.steps_from(step);
+  void run_block(const TileUnit& unit, const Columns& columns, int64_t first, bool is_last) {
+    const int64_t step = unit.step;
+    const int64_t steps = unit.steps;
+    const int64_t block = unit.block;
     const auto* a = reinterpret_cast<const char*>(args_.rows.pair(0, step));
     float* waiting = args_.waiting + (block - first) * panels_ * kBlockSums;
     for (int64_t panel = 0; panel < panels_; ++panel) {
       const bool is_two = args_.rows.rows - panel * kTileBlock > kTileRows;
-      const Micro micro = {a, columns, step == 0 ? nullptr : waiting, steps,
+      if constexpr (kUnpacks) {
+        if (args_.group_steps > 0) {
+          run_groups(unit, columns, panel, is_two, a, waiting);
+          a += steps * kTilePairBytes;
+          waiting += kBlockSums;
+          continue;
+        }
+      }
+      const Micro micro = {a, columns.tiles, step == 0 ? nullptr : waiting, steps,
                            std::min(args_.resident, steps)};
       is_two ? multiply<true>(micro) : multiply<false>(micro);
       work_ = nullptr;
@@ -189,6 +212,28 @@ class TileLoops {
       if (!args_.overlaps) end_pending();
       a += steps * kTilePairBytes;
       waiting += kBlockSums;
+    }
+  }
+
+  // Group after group of a panel's share of a block of k.
+  void run_groups(const TileUnit& unit, const Columns& columns, int64_t panel, bool is_two,
+                  const char* a, float* totals) {
+    const int64_t length = args_.group_steps;
+    const char* b = columns.tiles;
+    GroupSums group = {columns.scales, totals};
+    for (int64_t step = unit.step; step < unit.step + unit.steps; step += length) {
+      const Micro micro = {a, b, nullptr, length, length};
+      is_two ? multiply_group<true>(micro) : multiply_group<false>(micro);
+      pending_ = args_.work->sums();
+      pending_two_ = is_two;
+      work_ = args_.work;
+      group.is_first = step == 0;
+      group.is_last = step + length == steps_;
+      lines_ = work_->ready_group(unit.block, panel, group);
+      group.scales += kTileBlock;
+      if (!args_.overlaps) end_pending();
+      a += length * kTilePairBytes;
+      b += length * kTilePairBytes;
     }
   }
 
@@ -227,28 +272,33 @@ class TileLoops {
     work_ = nullptr;
   }
 
-  template <bool kTwo, bool kKeeps>
-  [[gnu::always_inline]] static void step(const char* a, const char* b) {
+  // between(): after each multiplication.
+  template <bool kTwo, bool kKeeps, class Between>
+  [[gnu::always_inline]] static void step(const char* a, const char* b, const Between& between) {
     constexpr int64_t tile = kTilePairBytes / 2;
     constexpr int64_t stride = 64;
     Unit::template load_once<4>(a, stride);
     kKeeps ? Unit::template load<6>(b, stride) : Unit::template load_once<6>(b, stride);
     Unit::template multiply<0, 4, 6>();
+    between();
     kKeeps ? Unit::template load<7>(b + tile, stride)
            : Unit::template load_once<7>(b + tile, stride);
     Unit::template multiply<1, 4, 7>();
+    between();
     if constexpr (kTwo) {
       Unit::template load_once<5>(a + tile, stride);
       Unit::template multiply<2, 5, 6>();
+      between();
       Unit::template multiply<3, 5, 7>();
+      between();
     }
   }
 
   // The sums of the micro-kernel before are still in the registers: each is stored right before
   // its register is needed. One after another behind the last product they would cost as much as
-  // two steps.
-  template <bool kTwo>
-  [[gnu::always_inline]] void first_step(const Micro& m) const {
+  // two steps. between(rows): after the multiplications that follow the stores of so many rows.
+  template <bool kTwo, class Between>
+  [[gnu::always_inline]] void first_step(const Micro& m, const Between& between) const {
     constexpr int64_t tile = kTilePairBytes / 2;
     constexpr int64_t stride = 64;
     const bool stores = pending_ != nullptr;
@@ -262,22 +312,25 @@ class TileLoops {
     if (stores) store_sum<1>();
     begin_sum<1>(m.from);
     Unit::template multiply<1, 4, 7>();
+    between(kTileRows);
     if constexpr (kTwo) Unit::template load_once<5>(m.a + tile, stride);
     if (stores_two) store_sum<2>();
     if constexpr (kTwo) {
       begin_sum<2>(m.from);
       Unit::template multiply<2, 5, 6>();
+      between(kTileRows);
     }
     if (stores_two) store_sum<3>();
     if constexpr (kTwo) {
       begin_sum<3>(m.from);
       Unit::template multiply<3, 5, 7>();
+      between(kTileBlock);
     }
   }
 
   template <bool kTwo>
   [[gnu::noinline]] void multiply(const Micro& m) {
-    first_step<kTwo>(m);
+    first_step<kTwo>(m, [](int64_t) {});
     fetch();
     if (work_ == nullptr) return all_steps<kTwo>(m, [] {});
     const int64_t span = std::max<int64_t>(m.steps - 1, 1);
@@ -302,6 +355,38 @@ class TileLoops {
     while (work_->pieces() > 0) work_->do_piece();
   }
 
+  // The same of one group of k. It has few steps, so that the lines of the sums before stand
+  // between all multiplications: in one piece they would fill the reordering window, and the tiles
+  // wait.
+  template <bool kTwo>
+  [[gnu::noinline]] void multiply_group(const Micro& m) {
+    constexpr int64_t first_slots = kTwo ? 3 : 1;
+    constexpr int64_t step_slots = kTwo ? 4 : 2;
+    const int64_t slots = first_slots + (m.steps - 1) * step_slots;
+    const int64_t lines = work_ == nullptr ? 0 : lines_;
+    const int64_t each = (lines + slots - 1) / slots;
+    int64_t row = 0;
+    const auto make_lines = [&](int64_t most) {
+      const int64_t count = std::min(each, std::min(most, lines) - row);
+      if (count <= 0) return;
+      work_->line_function(work_->lines, row, count);
+      row += count;
+    };
+    first_step<kTwo>(m, make_lines);
+    fetch();
+    const char* a = m.a;
+    const char* b = m.b;
+    for (int64_t k = 1; k < m.steps; ++k) {
+      a += kTilePairBytes;
+      b += kTilePairBytes;
+      step<kTwo, true>(a, b, [&] { make_lines(lines); });
+      fetch();
+    }
+    if (work_ == nullptr) return;
+    if (row < lines) work_->line_function(work_->lines, row, lines - row);
+    while (work_->pieces() > 0) work_->do_piece();
+  }
+
   // All but the first.
   template <bool kTwo, class Work>
   [[gnu::always_inline]] void all_steps(const Micro& m, const Work& work) {
@@ -311,23 +396,29 @@ class TileLoops {
     for (; k < m.resident; ++k) {
       a += kTilePairBytes;
       b += kTilePairBytes;
-      step<kTwo, true>(a, b);
+      step<kTwo, true>(a, b, [] {});
       fetch();
       work();
     }
     for (; k < m.steps; ++k) {
       a += kTilePairBytes;
       b += kTilePairBytes;
-      step<kTwo, false>(a, b);
+      step<kTwo, false>(a, b, [] {});
       fetch();
       work();
     }
   }
 
   [[gnu::always_inline]] void fetch() {
-    next_columns_.step();
+    if constexpr (kUnpacks) {
+      for (unpack_credit_ += unpack_rate_; unpack_credit_ >= kUnpackOne;
+           unpack_credit_ -= kUnpackOne)
+        if (args_.columns->pieces() > 0) args_.columns->do_piece();
+    } else {
+      next_columns_.step();
+      feed_.step();
+    }
     next_rows_.step();
-    feed_.step();
   }
 
   const TileArgs& args_;
@@ -338,6 +429,9 @@ class TileLoops {
   const int64_t lower_;
   const int64_t sums_stride_;
   LineFetch next_columns_;
+  // Pieces of a step that unpacks, in parts of kUnpackOne.
+  int64_t unpack_rate_ = 0;
+  int64_t unpack_credit_ = 0;
   LineFetch next_rows_;
   TileFeed feed_;
   float* pending_ = nullptr;  // where the sums in the registers go

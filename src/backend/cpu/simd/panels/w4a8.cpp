@@ -26,13 +26,15 @@
 
 namespace epilogue::simd {
 
-const char* decline_w8a8_amx(const PanelUse& use);
+const char* decline_w8a8_amx_tiled(const PanelUse& use);
 const PanelKernel& w8a8_amx_kernel();
 const char* decline_w8a8_dots(const PanelUse& use);
 const PanelKernel& w8a8_dots_kernel();
 const char* decline_w8a8_avx_dots(const PanelUse& use);
 const PanelKernel& w8a8_avx_dots_kernel();
 const PanelKernel& w8a8_pairs_kernel();
+// In tiles from end to end (i4_tiles.cpp).
+void w4a8_amx_tiles(const TileArgs& args);
 
 namespace {
 
@@ -278,7 +280,8 @@ namespace {
 
 const char* decline_others_than_w4a8(const PanelUse& use) {
   const bool serves = use.precision == Precision::i4 && use.integer_rows;
-  return serves ? nullptr : "needs weights that may be rounded to 4 bits, and rows to 8";
+  if (!serves) return "needs weights that may be rounded to 4 bits, and rows to 8";
+  return use.rows > kFewI4Rows ? nullptr : "few rows keep their bits";
 }
 
 // The same of weights of 8 bits.
@@ -298,10 +301,15 @@ void byte_rows_of_4_bits(const float* in, int64_t in_stride, int64_t m, int64_t 
 
 const char* decline_w4a8_amx(const PanelUse& use) {
   if (const char* reason = decline_others_than_w4a8(use)) return reason;
-  return decline_w8a8_amx(unpacked_use(use));
+  if (use.group % kQuadsK != 0) return "needs groups of whole tiles";
+  return decline_w8a8_amx_tiled(unpacked_use(use));
 }
 const PanelKernel& w4a8_amx_kernel() {
-  static const PanelKernel kernel = over(w8a8_amx_kernel(), amx_one, amx_two);
+  static const PanelKernel kernel = [] {
+    PanelKernel made = over(w8a8_amx_kernel(), amx_one, amx_two);
+    made.tiles = w4a8_amx_tiles;
+    return made;
+  }();
   return kernel;
 }
 

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/simd/panels/group_columns.h"
+
+#include <bit>
+
+#include "backend/cpu/simd/panels/group_panel.h"
+#include "backend/cpu/simd/panels/prefetch.h"
+#include "base/assert.h"
+
+#if defined(__x86_64__)
+#include <hwy/base.h>
+#include <immintrin.h>
+
+// Inlined standard headers end above this line: nothing of them is compiled for the target.
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+
+namespace epilogue::simd {
+namespace {
+
+// gcc 12 warns of the forms without a mask that they read what was never set.
+constexpr __mmask16 kAll = 0xFFFF;
+
+// bf16 of whole numbers of at most 5 bits.
+constexpr uint16_t bf16_of(int value) {
+  if (value == 0) return 0;
+  const auto magnitude = static_cast<unsigned>(value < 0 ? -value : value);
+  const auto exponent = static_cast<unsigned>(std::bit_width(magnitude)) - 1;
+  const unsigned fraction = (magnitude << (7 - exponent)) & 0x7F;
+  return static_cast<uint16_t>((value < 0 ? 0x8000U : 0) | (127 + exponent) << 7 | fraction);
+}
+constexpr std::array<uint16_t, 32> table_of(int bits, int zero) {
+  std::array<uint16_t, 32> table{};
+  for (int i = 0; i < 32; ++i) {
+    const int value = i % (1 << bits) - zero;
+    table[static_cast<size_t>(i)] = bf16_of(bits == 5 && value > 15 ? value - 32 : value);
+  }
+  return table;
+}
+// A table of 32 is asked by the lowest five bits of each lane of 16. Steps of 4 bits have the next
+// one's lowest bit above them: each stands there twice.
+alignas(64) constexpr std::array<uint16_t, 32> kStepsOf4Bits = table_of(4, kMiddleStep);
+alignas(64) constexpr std::array<uint16_t, 32> kStepsOf5Bits = table_of(5, 0);
+
+[[gnu::always_inline]] inline __m512 scales_of(const GroupTile& tile) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(tile.scales));
+  if (tile.scale_type == FloatType::f16) return _mm512_maskz_cvtph_ps(kAll, bits);
+  return _mm512_castsi512_ps(
+      _mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, bits), 16));
+}
+
+[[gnu::always_inline]] inline __m512i zeros_of(const GroupTile& tile) {
+  if (tile.zeros == nullptr) return _mm512_set1_epi32(kMiddleStep);
+  return _mm512_maskz_cvtepu8_epi32(kAll,
+                                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(tile.zeros)));
+}
+
+[[gnu::always_inline]] inline __m512i words_at(const GroupTile& tile, int64_t row) {
+  if (tile.ahead != nullptr) fetch_line<kIntoL2>(tile.ahead + row * kPairsWidth * 4);
+  return _mm512_loadu_si512(tile.words + row * kPairsWidth);
+}
+
+// Every fourth bit of a word and the three above it begin a step (group_bit()). A table of 16
+// floats is asked by a lane's lowest four bits, whatever lies above them.
+template <int kPair>
+[[gnu::always_inline]] inline __m512i pair_of(__m512i words, __m512 steps, __m512 scale,
+                                              __m512 zero, __m512i order) {
+  const __m512i low = _mm512_maskz_srli_epi32(kAll, words, 4 * kPair);
+  const __m512i high = _mm512_maskz_srli_epi32(kAll, words, 16 + 4 * kPair);
+  const __m512 first = _mm512_fmadd_ps(_mm512_maskz_permutexvar_ps(kAll, low, steps), scale, zero);
+  const __m512 second =
+      _mm512_fmadd_ps(_mm512_maskz_permutexvar_ps(kAll, high, steps), scale, zero);
+  const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+  return _mm512_maskz_permutexvar_epi16(~__mmask32{0}, order, both);
+}
+
+// 32 of k. The step times the scale, less the zero times the scale, is exact: one rounding is left.
+void unpack_values(const GroupTile& tile, char* out, float*) {
+  const __m512 scale = scales_of(tile);
+  const __m512 zero =
+      _mm512_fnmadd_ps(_mm512_maskz_cvtepi32_ps(kAll, zeros_of(tile)), scale, _mm512_setzero_ps());
+  const __m512 steps = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  // Lanes of 16 bits: one of the first half, one of the second.
+  const __m512i order = _mm512_setr_epi32(
+      0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007, 0x180008,
+      0x190009, 0x1A000A, 0x1B000B, 0x1C000C, 0x1D000D, 0x1E000E, 0x1F000F);
+#pragma GCC unroll 4
+  for (int64_t row = 0; row < kTileK / 8; ++row, out += 4 * 64) {
+    const __m512i words = words_at(tile, row);
+    _mm512_store_si512(out, pair_of<0>(words, steps, scale, zero, order));
+    _mm512_store_si512(out + 64, pair_of<1>(words, steps, scale, zero, order));
+    _mm512_store_si512(out + 128, pair_of<2>(words, steps, scale, zero, order));
+    _mm512_store_si512(out + 192, pair_of<3>(words, steps, scale, zero, order));
+  }
+}
+
+// 32 of k as integers: bf16 of 5 bits with a sign, by a table.
+void unpack_integers(const GroupTile& tile, char* out, float* scales) {
+  if (scales != nullptr) _mm512_store_ps(scales, scales_of(tile));
+  const __mmask32 all = ~__mmask32{0};
+  const auto put = [&](__m512i steps, __m512i table, char* to) {
+    _mm512_store_si512(to, _mm512_maskz_permutexvar_epi16(all, steps, table));
+  };
+  if (tile.zeros == nullptr) {
+    const __m512i table = _mm512_load_si512(kStepsOf4Bits.data());
+#pragma GCC unroll 4
+    for (int64_t row = 0; row < kTileK / 8; ++row, out += 4 * 64) {
+      const __m512i words = words_at(tile, row);
+      put(words, table, out);
+      put(_mm512_maskz_srli_epi32(kAll, words, 4), table, out + 64);
+      put(_mm512_maskz_srli_epi32(kAll, words, 8), table, out + 128);
+      put(_mm512_maskz_srli_epi32(kAll, words, 12), table, out + 192);
+    }
+    return;
+  }
+  const __m512i table = _mm512_load_si512(kStepsOf5Bits.data());
+  const __m512i mask = _mm512_set1_epi32(0x000F000F);
+  const __m512i low = zeros_of(tile);
+  const __m512i zeros = _mm512_or_si512(low, _mm512_maskz_slli_epi32(kAll, low, 16));
+  const auto less = [&](__m512i steps) {
+    return _mm512_sub_epi16(_mm512_and_si512(steps, mask), zeros);
+  };
+#pragma GCC unroll 4
+  for (int64_t row = 0; row < kTileK / 8; ++row, out += 4 * 64) {
+    const __m512i words = words_at(tile, row);
+    put(less(words), table, out);
+    put(less(_mm512_maskz_srli_epi32(kAll, words, 4)), table, out + 64);
+    put(less(_mm512_maskz_srli_epi32(kAll, words, 8)), table, out + 128);
+    put(less(_mm512_maskz_srli_epi32(kAll, words, 12)), table, out + 192);
+  }
+}
+
+// 64 of k, and the group's scales.
+void unpack_quads(const GroupTile& tile, char* out, float* scales) {
+  if (scales != nullptr) _mm512_store_ps(scales, scales_of(tile));
+  const __mmask64 all = ~__mmask64{0};
+  // Bytes 0 and 2 of a word hold its neighbours 0 to 3, bytes 1 and 3 the others; the zero of a
+  // column goes to all of its bytes.
+  const __m512i first = _mm512_maskz_broadcast_i32x4(
+      kAll, _mm_setr_epi8(0, 2, 0, 2, 4, 6, 4, 6, 8, 10, 8, 10, 12, 14, 12, 14));
+  const __m512i second = _mm512_maskz_broadcast_i32x4(
+      kAll, _mm_setr_epi8(1, 3, 1, 3, 5, 7, 5, 7, 9, 11, 9, 11, 13, 15, 13, 15));
+  const __m512i lowest = _mm512_maskz_broadcast_i32x4(
+      kAll, _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+  const __m512i shifts = _mm512_set1_epi32(0x40000);
+  const __m512i mask = _mm512_set1_epi8(0xF);
+  const __m512i zero = _mm512_maskz_shuffle_epi8(all, zeros_of(tile), lowest);
+  const auto quad = [&](__m512i words, __m512i which) {
+    const __m512i bytes = _mm512_maskz_srlv_epi16(
+        ~__mmask32{0}, _mm512_maskz_shuffle_epi8(all, words, which), shifts);
+    return _mm512_sub_epi8(_mm512_and_si512(bytes, mask), zero);
+  };
+#pragma GCC unroll 8
+  for (int64_t row = 0; row < 2 * kTileK / 8; ++row, out += 2 * 64) {
+    const __m512i words = words_at(tile, row);
+    _mm512_store_si512(out, quad(words, first));
+    _mm512_store_si512(out + 64, quad(words, second));
+  }
+}
+
+}  // namespace
+}  // namespace epilogue::simd
+
+HWY_POP_ATTRIBUTES
+
+#else
+
+namespace epilogue::simd {
+namespace {
+
+void unpack_values(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
+void unpack_integers(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
+void unpack_quads(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
+
+}  // namespace
+}  // namespace epilogue::simd
+
+#endif
+
+namespace epilogue::simd {
+
+TileForm choose_pairs(const GroupFormat& format, int64_t panels) {
+  // Cycles, measured: to unpack a step's columns, and to scale the sums of one panel of rows.
+  constexpr int64_t kValues = 220;
+  constexpr int64_t kIntegers = 50;
+  constexpr int64_t kMovedIntegers = 100;
+  constexpr int64_t kSums = 130;
+  const int64_t unpacked = format.has_zeros ? kMovedIntegers : kIntegers;
+  const int64_t sums = panels * kSums / (format.size / kTileK);
+  return unpacked + sums < kValues ? TileForm::pairs : TileForm::values;
+}
+
+GroupColumns::GroupColumns(const GroupFormat& format, const void* panels, int64_t panel_bytes,
+                           int products, TileForm form)
+    : format_(format),
+      panels_(static_cast<const char*>(panels)),
+      panel_bytes_(panel_bytes),
+      products_(products),
+      form_(form),
+      step_k_(form == TileForm::quads ? 2 * kTileK : kTileK) {
+  EPI_ASSERT(format.size % step_k_ == 0, "a step lies in one group");
+}
+
+void GroupColumns::set_memory(float* memory, int64_t depth) {
+  for (size_t i = 0; i < 2; ++i) {
+    tiles_[i] = memory + static_cast<int64_t>(i) * depth * kStepFloats;
+    scales_[i] = memory + 2 * depth * kStepFloats + static_cast<int64_t>(i) * depth * kTileBlock;
+  }
+}
+
+void GroupColumns::begin(const TileUnit& unit, const TileUnit& after) {
+  unit_ = unit;
+  after_ = after;
+  left_ = unit.steps;
+}
+
+GroupTile GroupColumns::tile_at(const TileUnit& unit, int64_t step) const {
+  constexpr int64_t blocks = kPairsWidth / kTileBlock;
+  const auto k = static_cast<uint32_t>((unit.step + step) * step_k_);
+  const auto size = static_cast<uint32_t>(format_.size);
+  const GroupView group =
+      group_at(panels_ + unit.block / blocks * panel_bytes_, format_, kPairsWidth, k / size);
+  // Of one product the block's columns are neighbours, of two it has 16 of either.
+  const int64_t column = unit.block % blocks * (kTileBlock / products_);
+  return {group.scales + column, group.zeros == nullptr ? nullptr : group.zeros + column,
+          group.words + int64_t{k % size / 8} * kPairsWidth + column, nullptr, format_.scales};
+}
+
+void GroupColumns::do_piece() {
+  const int64_t step = unit_.steps - left_--;
+  GroupTile tile = tile_at(unit_, step);
+  if (step < after_.steps) {
+    const GroupTile next = tile_at(after_, step);
+    tile.ahead = reinterpret_cast<const char*>(next.words);
+    fetch_line<kIntoL2>(next.scales);
+  }
+  char* const out = reinterpret_cast<char*>(tiles_[buffer_]) + step * kTilePairBytes;
+  const int64_t group = group_steps();
+  float* scales =
+      group > 0 && step % group == 0 ? scales_[buffer_] + step / group * kTileBlock : nullptr;
+  const auto function = form_ == TileForm::values  ? unpack_values
+                        : form_ == TileForm::pairs ? unpack_integers
+                                                   : unpack_quads;
+  function(tile, out, scales);
+  tile.scales += beside();
+  if (tile.zeros != nullptr) tile.zeros += beside();
+  tile.words += beside();
+  if (tile.ahead != nullptr) tile.ahead += beside() * 4;
+  function(tile, out + kTilePairBytes / 2, scales == nullptr ? nullptr : scales + kTileColumns);
+}
+
+GroupColumns::Unpacked GroupColumns::finish() {
+  while (left_ > 0) do_piece();
+  const Unpacked unpacked = {reinterpret_cast<const char*>(tiles_[buffer_]), scales_[buffer_]};
+  buffer_ = 1 - buffer_;
+  return unpacked;
+}
+
+}  // namespace epilogue::simd
